@@ -1,0 +1,130 @@
+"""The messages between the program and a worker: msgspec structs, one JSON object a line, both ways.
+
+Down the worker's stdin goes one `Start`; closing stdin afterwards means "stop". Up a pipe of its own come `Hello`, then
+any number of `PhaseStarted`, `Facts`, `Progress` and `Block`, then exactly one `Finished`.
+All `t_ns` are `time.monotonic_ns()` of the worker's host; `Hello` ties that clock to the wall clock once.
+"""
+
+from typing import Literal
+
+import msgspec
+
+PROTOCOL_VERSION = 1
+
+_TAG = "type"
+
+Value = bool | int | float | str
+Variant = dict[str, Value]
+
+PhaseName = Literal["import", "build", "compile", "warmup", "measure", "evidence", "finish"]
+TimedPhase = Literal["compile", "warmup", "measure"]
+OutcomeName = Literal["completed", "stopped", "out_of_memory", "failed", "crashed", "refused"]
+WorkerOutcome = Literal["completed", "stopped", "out_of_memory", "failed", "refused"]
+
+
+class ProtocolError(Exception):
+    """A line that is no message of this protocol."""
+
+
+class RunSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What to run: a workload and one full choice of its parameters."""
+
+    workload: str
+    variant: Variant
+
+
+class Start(msgspec.Struct, frozen=True, kw_only=True, tag="start", tag_field=_TAG):
+    """The only message down: run this, on these GPUs (by UUID, in replica order; empty is the CPU)."""
+
+    protocol: int
+    spec: RunSpec
+    gpu_uuids: tuple[str, ...] = ()
+
+
+class Hello(msgspec.Struct, frozen=True, kw_only=True, tag="hello", tag_field=_TAG):
+    """The worker lives and has claimed the pipe; `utc_ns` is the wall clock at `t_ns`."""
+
+    protocol: int
+    pid: int
+    t_ns: int
+    utc_ns: int
+
+
+class PhaseStarted(msgspec.Struct, frozen=True, kw_only=True, tag="phase", tag_field=_TAG):
+    """A phase begins, and the one before it ends."""
+
+    phase: PhaseName
+    t_ns: int
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True, tag="facts", tag_field=_TAG):
+    """Facts of the environment as the worker sees them, e.g. `{"tensorflow": "2.21.0"}`; later ones add to earlier ones."""
+
+    facts: dict[str, str]
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True, tag="progress", tag_field=_TAG):
+    """How much of a phase is done, from 0 to 1."""
+
+    phase: PhaseName
+    fraction: float
+    t_ns: int
+
+
+class Block(msgspec.Struct, frozen=True, kw_only=True, tag="block", tag_field=_TAG):
+    """A few steps timed together between two device synchronisations.
+
+    `first_step` counts from 0 over the whole run (compile and warm-up steps included); `examples` is over all replicas;
+    `loss` is that of the block's last step (None in inference); `allocator_bytes` is what TensorFlow's allocator holds on
+    the first device after the block (None on the CPU), read outside the timed part.
+    """
+
+    phase: TimedPhase
+    first_step: int
+    steps: int
+    examples: int
+    start_ns: int
+    end_ns: int
+    loss: float | None = None
+    allocator_bytes: int | None = None
+
+
+class Finished(msgspec.Struct, frozen=True, kw_only=True, tag="finished", tag_field=_TAG):
+    """The worker's last word. `reason` is one plain sentence; `traceback` only for `failed`."""
+
+    outcome: WorkerOutcome
+    t_ns: int
+    reason: str | None = None
+    traceback: str | None = None
+    allocator_peak_bytes: int | None = None
+
+
+Message = Hello | PhaseStarted | Facts | Progress | Block | Finished
+
+_encoder = msgspec.json.Encoder()
+_up: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
+_down: msgspec.json.Decoder[Start] = msgspec.json.Decoder(Start)
+
+
+def encode(message: Message | Start) -> bytes:
+    """The message as one line, newline included."""
+    return _encoder.encode(message) + b"\n"
+
+
+def decode_message(line: bytes) -> Message:
+    """The message on one line from a worker; raises `ProtocolError`."""
+    try:
+        return _up.decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise ProtocolError(f"not a message of this protocol ({error}): {line[:200]!r}") from None
+
+
+def decode_start(line: bytes) -> Start:
+    """The order on a worker's first stdin line; raises `ProtocolError`, also for another protocol version."""
+    try:
+        start = _down.decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise ProtocolError(f"not a start order ({error}): {line[:200]!r}") from None
+    if start.protocol != PROTOCOL_VERSION:
+        raise ProtocolError(f"the program speaks protocol {start.protocol}, this worker {PROTOCOL_VERSION}")
+    return start
