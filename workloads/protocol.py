@@ -58,7 +58,7 @@ class PhaseStarted(msgspec.Struct, frozen=True, kw_only=True, tag="phase", tag_f
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True, tag="facts", tag_field=_TAG):
-    """Facts of the environment as the worker sees them, e.g. `{"tensorflow": "2.21.0"}`; later ones add to earlier ones."""
+    """Facts of the environment as the worker sees them, e.g. `{"tensorflow": "2.21.0"}`; later add to earlier ones."""
 
     facts: dict[str, str]
 
@@ -75,8 +75,8 @@ class Block(msgspec.Struct, frozen=True, kw_only=True, tag="block", tag_field=_T
     """A few steps timed together between two device synchronisations.
 
     `first_step` counts from 0 over the whole run (compile and warm-up steps included); `examples` is over all replicas;
-    `loss` is that of the block's last step (None in inference); `allocator_bytes` is what TensorFlow's allocator holds on
-    the first device after the block (None on the CPU), read outside the timed part.
+    `loss` is that of the block's last step (None in inference); `allocator_bytes` is what TensorFlow's allocator holds
+    on the first device after the block (None on the CPU), read outside the timed part.
     """
 
     phase: TimedPhase
