@@ -1,0 +1,89 @@
+"""Curves of several devices and runs on one time axis, and down to what a screen can show. Pure functions on arrays."""
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from app.records import Floats, Ints
+
+GAP_PERIODS = 3.0
+"""A device that is silent for longer than this many of its own periods has a gap, not a value."""
+
+
+class Series(NamedTuple):
+    """One curve: `t_ns` in ascending order and a value at each, NaN where there is none."""
+
+    t_ns: Ints
+    y: Floats
+
+
+def seconds_since(t_ns: Ints, zero_ns: int) -> Floats:
+    """Times in seconds after `zero_ns` (negative before it); exact to the nanosecond before the division."""
+    return np.asarray((t_ns - zero_ns) / 1e9, dtype=np.float64)
+
+
+def combine(tracks: Sequence[Series], how: Literal["sum", "mean"]) -> Series:
+    """Several devices as one curve on the first one's times.
+
+    Each device counts with its nearest earlier sample. Where one of them has been silent for longer than `GAP_PERIODS`
+    of its periods the result is NaN: a sum with a part missing is no sum.
+    """
+    if not tracks:
+        return Series(np.empty(0, dtype=np.int64), np.empty(0))
+    base = with_gaps(tracks[0]).t_ns
+    held = np.stack([_held(track, base) for track in tracks])
+    return Series(base, held.sum(axis=0) if how == "sum" else held.mean(axis=0))
+
+
+def with_gaps(series: Series) -> Series:
+    """The same curve with one NaN put into every silence longer than `GAP_PERIODS` periods, lest a line bridge it."""
+    t_ns, y = series
+    limit_ns = _silence_ns(t_ns)
+    silent = np.flatnonzero(np.diff(t_ns) > limit_ns)
+    return Series(np.insert(t_ns, silent + 1, t_ns[silent] + limit_ns), np.insert(y, silent + 1, np.nan))
+
+
+def decimate(x: Floats, y: Floats, buckets: int) -> tuple[Floats, Floats]:
+    """At most `buckets` equal stretches of `x`, each kept as its lowest and highest point and its first gap.
+
+    Every point kept is one of the input's, in its order: peaks and gaps survive, at most 3 points a bucket and the two
+    ends remain. `x` is in ascending order and finite; `y` may hold NaN.
+    """
+    if len(x) <= 2 * buckets:
+        return x, y
+    bucket = np.minimum(((x - x[0]) * (buckets / max(x[-1] - x[0], 1e-12))).astype(np.int64), buckets - 1)
+    absent = np.flatnonzero(np.isnan(y))
+    present = np.flatnonzero(~np.isnan(y))
+    low_to_high = present[np.lexsort((y[present], bucket[present]))]
+    kept = (
+        _firsts(low_to_high, bucket),
+        _firsts(low_to_high[::-1], bucket),
+        _firsts(absent, bucket),
+        np.array([0, len(x) - 1]),
+    )
+    index = np.unique(np.concatenate(kept))
+    return x[index], y[index]
+
+
+def _firsts(index: Ints, bucket: Ints) -> Ints:
+    """The first of `index` in each bucket; `index` is grouped by bucket."""
+    groups = bucket[index]
+    return index[np.flatnonzero(np.diff(groups, prepend=-1) != 0)]
+
+
+def _held(track: Series, at_ns: Ints) -> Floats:
+    """The track's nearest earlier value at each time, NaN before its first and in its silences."""
+    known = ~np.isnan(track.y)
+    t_ns, y = track.t_ns[known], track.y[known]
+    if len(t_ns) == 0:
+        return np.full(len(at_ns), np.nan)
+    before = np.searchsorted(t_ns, at_ns, side="right") - 1
+    age_ns = at_ns - t_ns[np.maximum(before, 0)]
+    fresh = (before >= 0) & (age_ns < _silence_ns(track.t_ns))
+    return np.where(fresh, y[np.maximum(before, 0)], np.nan)
+
+
+def _silence_ns(t_ns: Ints) -> int:
+    """From what age on a sample is too old to stand for the present: `GAP_PERIODS` usual periods, at least 1 ns."""
+    return max(int(GAP_PERIODS * float(np.median(np.diff(t_ns)))), 1) if len(t_ns) > 1 else 1

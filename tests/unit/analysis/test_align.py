@@ -1,0 +1,110 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from app.analysis.align import Series, combine, decimate, seconds_since, with_gaps
+from app.records import Floats, Ints
+
+MS = 1_000_000
+
+
+def series(times_ms: list[float], values: list[float]) -> Series:
+    return Series(np.array([int(t * MS) for t in times_ms], dtype=np.int64), np.array(values, dtype=np.float64))
+
+
+@st.composite
+def curves(draw: st.DrawFn) -> tuple[Floats, Floats]:
+    n = draw(st.integers(2, 400))
+    steps = draw(hnp.arrays(np.float64, n, elements=st.floats(0.001, 10.0)))
+    y = draw(hnp.arrays(np.float64, n, elements=st.one_of(st.floats(-1e6, 1e6), st.just(np.nan))))
+    return np.cumsum(steps), y
+
+
+@given(curves(), st.integers(1, 50))
+def test_decimate_keeps_real_points_in_order_the_extremes_and_the_ends(
+    curve: tuple[Floats, Floats], buckets: int
+) -> None:
+    x, y = curve
+    few_x, few_y = decimate(x, y, buckets)
+    assert len(few_x) == len(few_y) <= max(3 * buckets + 2, 2 * buckets)
+    assert np.all(np.diff(few_x) > 0)
+    at = np.searchsorted(x, few_x)
+    np.testing.assert_array_equal(x[at], few_x)
+    np.testing.assert_array_equal(y[at], few_y)
+    assert (few_x[0], few_x[-1]) == (x[0], x[-1])
+    if not np.isnan(y).all():
+        assert np.nanmin(few_y) == np.nanmin(y)
+        assert np.nanmax(few_y) == np.nanmax(y)
+
+
+@given(curves(), st.integers(1, 50))
+def test_decimate_shows_a_gap_in_every_bucket_that_has_one(curve: tuple[Floats, Floats], buckets: int) -> None:
+    x, y = curve
+    few_x, few_y = decimate(x, y, buckets)
+    width = (x[-1] - x[0]) / buckets
+    shown = few_x[np.isnan(few_y)]
+    for gap in x[np.isnan(y)]:
+        assert np.min(np.abs(shown - gap)) <= width * 1.000001
+
+
+def test_decimate_leaves_a_short_curve_alone() -> None:
+    x, y = np.arange(10.0), np.arange(10.0)
+    assert decimate(x, y, 5)[0] is x
+    assert len(decimate(np.empty(0), np.empty(0), 5)[0]) == 0
+
+
+@given(st.integers(-(2**60), 2**60), st.lists(st.integers(0, 10**12), min_size=1, max_size=50))
+def test_seconds_do_not_depend_on_where_the_clock_started(zero: int, offsets: list[int]) -> None:
+    t_ns = np.array(sorted(offsets), dtype=np.int64)
+    np.testing.assert_array_equal(seconds_since(t_ns + zero, zero), seconds_since(t_ns, 0))
+
+
+def test_a_silence_becomes_one_gap() -> None:
+    t_ns, y = with_gaps(series([0, 100, 200, 1000, 1100], [1, 2, 3, 4, 5]))
+    np.testing.assert_array_equal(y, [1, 2, 3, np.nan, 4, 5])
+    assert t_ns[3] == 500 * MS
+
+
+@given(hnp.arrays(np.int64, st.integers(0, 60), elements=st.integers(1, 10**10)))
+def test_gaps_are_added_between_samples_and_nothing_is_lost(steps: Ints) -> None:
+    t_ns = np.cumsum(steps)
+    y = np.arange(len(t_ns), dtype=np.float64)
+    out = with_gaps(Series(t_ns, y))
+    assert np.all(np.diff(out.t_ns) > 0)
+    known = ~np.isnan(out.y)
+    np.testing.assert_array_equal(out.t_ns[known], t_ns)
+    np.testing.assert_array_equal(out.y[known], y)
+
+
+def test_two_gpus_sampled_a_moment_apart_add_up() -> None:
+    first = series([0, 100, 200, 300], [10, 20, 30, 40])
+    second = series([0, 100.05, 200.05, 300.05], [1, 2, 3, 4])
+    np.testing.assert_array_equal(combine([first, second], "sum").y, [11, 21, 32, 43])
+    np.testing.assert_array_equal(combine([first, second], "mean").y, [5.5, 10.5, 16, 21.5])
+
+
+def test_a_device_that_falls_silent_ends_the_sum() -> None:
+    first = series([0, 100, 200, 300, 400, 500, 600], [1] * 7)
+    lost = series([0, 100, 200], [1, 1, 1])
+    np.testing.assert_array_equal(combine([first, lost], "sum").y, [2, 2, 2, 2, 2, np.nan, np.nan])
+    np.testing.assert_array_equal(combine([lost, first], "sum").y, [2, 2, 2])
+
+
+def test_an_absent_value_is_bridged_briefly_and_a_device_without_the_field_never_counts_as_zero() -> None:
+    first = series([0, 100, 200], [1, np.nan, 3])
+    np.testing.assert_array_equal(combine([first], "sum").y, [1, 1, 3])
+    np.testing.assert_array_equal(combine([first, series([0, 100, 200], [np.nan] * 3)], "sum").y, [np.nan] * 3)
+
+
+@given(hnp.arrays(np.float64, st.integers(2, 40), elements=st.floats(-1e3, 1e3)), st.integers(1, 8))
+def test_the_mean_of_equal_devices_is_one_of_them(y: Floats, devices: int) -> None:
+    one = Series(np.arange(len(y), dtype=np.int64) * 100 * MS, y)
+    np.testing.assert_allclose(combine([one] * devices, "mean").y, y, atol=1e-9)
+    np.testing.assert_allclose(combine([one] * devices, "sum").y, y * devices, atol=1e-6)
+
+
+@pytest.mark.parametrize("how", ["sum", "mean"])
+def test_no_devices_is_no_curve(how: str) -> None:
+    assert len(combine([], "sum" if how == "sum" else "mean").t_ns) == 0
