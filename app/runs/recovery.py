@@ -1,0 +1,24 @@
+"""At every start: runs whose owner is gone become `crashed`; what was written of them stays."""
+
+from app.analysis.summary import summarise
+from app.records import Outcome
+from app.storage.store import Store
+
+
+def recover(store: Store) -> list[int]:
+    """Marks every unfinished run whose owner no longer lives as crashed, and returns their numbers."""
+    gone = [run for run, owner in store.unfinished() if not owner.is_alive()]
+    for run in gone:
+        stored = store.load(run)
+        last_ns = max(
+            (int(columns.t_ns[-1]) for columns in stored.samples if columns.t_ns.size), default=stored.anchor_t_ns
+        )
+        reason = "The program that owned this run ended without finishing it; everything up to its last batch is kept."
+        store.finish(
+            run,
+            outcome=Outcome(name="crashed", reason=reason),
+            summary=summarise(stored),
+            t_ns=last_ns,
+            utc_ns=stored.anchor_utc_ns + last_ns - stored.anchor_t_ns,
+        )
+    return gone

@@ -1,0 +1,18 @@
+"""Where the user's database lies when no `--db` says otherwise."""
+
+from pathlib import Path
+
+import platformdirs
+
+DATABASE_NAME = "profiles.db"
+
+
+def checkout_root() -> Path | None:
+    """The checkout this program runs from, or None when it is installed elsewhere."""
+    root = Path(__file__).resolve().parents[2]
+    return root if (root / "start.py").is_file() and (root / "pyproject.toml").is_file() else None
+
+
+def default_database() -> Path:
+    """`profiles.db` at the checkout's root, or in the user's data folder when installed elsewhere."""
+    return (checkout_root() or platformdirs.user_data_path("variantscope")) / DATABASE_NAME

@@ -1,0 +1,144 @@
+"""The database's schema: forward-only migrations, each applied in one transaction with its record."""
+
+from sqlite_utils import Database, Migrations
+
+migrations = Migrations("variantscope")
+
+APPLICATION_ID = 0x56536370
+"""Marks the file as ours in SQLite's header (PRAGMA application_id): "VScp"."""
+
+_RUNS = """
+CREATE TABLE runs (
+    run INTEGER PRIMARY KEY,
+    uid TEXT NOT NULL UNIQUE,
+    workload TEXT NOT NULL,
+    variant TEXT NOT NULL CHECK (json_valid(variant)),
+    implementation TEXT AS (json_extract(variant, '$.implementation')) VIRTUAL,
+    layout TEXT AS (json_extract(variant, '$.layout')) VIRTUAL,
+    gpus INTEGER AS (json_extract(variant, '$.gpus')) VIRTUAL,
+    batch_size INTEGER AS (json_extract(variant, '$.batch_size')) VIRTUAL,
+    precision TEXT AS (json_extract(variant, '$.precision')) VIRTUAL,
+    xla INTEGER AS (json_extract(variant, '$.xla')) VIRTUAL,
+    outcome TEXT CHECK (outcome IN ('completed', 'stopped', 'out_of_memory', 'failed', 'crashed', 'refused')),
+    reason TEXT,
+    throughput REAL,
+    blocks INTEGER NOT NULL DEFAULT 0,
+    measured_steps INTEGER NOT NULL DEFAULT 0,
+    measured_examples INTEGER NOT NULL DEFAULT 0,
+    measured_s REAL,
+    step_ms_p50 REAL,
+    step_ms_p95 REAL,
+    step_ms_p99 REAL,
+    loss_first REAL,
+    loss_last REAL,
+    compile_s REAL,
+    mean_power_mw REAL,
+    energy_mj_per_example REAL,
+    energy_source TEXT,
+    device_peak_bytes INTEGER,
+    allocator_peak_bytes INTEGER,
+    started_utc TEXT AS (strftime('%Y-%m-%dT%H:%M:%SZ', started_utc_ns / 1000000000, 'unixepoch')) VIRTUAL,
+    started_utc_ns INTEGER NOT NULL,
+    started_t_ns INTEGER NOT NULL,
+    ended_utc_ns INTEGER,
+    detail TEXT,
+    exit_code INTEGER,
+    ended_by TEXT,
+    environment TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(environment)),
+    tensorflow TEXT AS (json_extract(environment, '$.tensorflow')) VIRTUAL,
+    keras TEXT AS (json_extract(environment, '$.keras')) VIRTUAL,
+    cuda TEXT AS (json_extract(environment, '$.cuda')) VIRTUAL,
+    cudnn TEXT AS (json_extract(environment, '$.cudnn')) VIRTUAL,
+    driver TEXT AS (json_extract(environment, '$.driver')) VIRTUAL,
+    cpu TEXT AS (json_extract(environment, '$.cpu')) VIRTUAL,
+    os TEXT AS (json_extract(environment, '$.os')) VIRTUAL,
+    program_version TEXT AS (json_extract(environment, '$.program_version')) VIRTUAL,
+    git_commit TEXT AS (json_extract(environment, '$.git_commit')) VIRTUAL,
+    owner_pid INTEGER NOT NULL,
+    owner_started_s REAL NOT NULL,
+    owner_boot_id TEXT NOT NULL
+) STRICT
+"""
+
+_DEVICES = """
+CREATE TABLE devices (
+    device_id INTEGER PRIMARY KEY,
+    run INTEGER NOT NULL REFERENCES runs (run) ON DELETE CASCADE,
+    device TEXT NOT NULL,
+    kind TEXT NOT NULL CHECK (kind IN ('gpu', 'host')),
+    device_index INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    memory_total_bytes INTEGER,
+    absent TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(absent)),
+    lost_t_ns INTEGER,
+    lost_reason TEXT,
+    UNIQUE (run, device)
+) STRICT
+"""
+
+_PHASES = """
+CREATE TABLE phases (
+    run INTEGER NOT NULL REFERENCES runs (run) ON DELETE CASCADE,
+    phase TEXT NOT NULL,
+    start_ns INTEGER NOT NULL,
+    end_ns INTEGER,
+    seconds REAL AS ((end_ns - start_ns) / 1e9) VIRTUAL,
+    PRIMARY KEY (run, start_ns)
+) STRICT, WITHOUT ROWID
+"""
+
+_BLOCKS = """
+CREATE TABLE blocks (
+    run INTEGER NOT NULL REFERENCES runs (run) ON DELETE CASCADE,
+    first_step INTEGER NOT NULL,
+    phase TEXT NOT NULL,
+    steps INTEGER NOT NULL,
+    examples INTEGER NOT NULL,
+    start_ns INTEGER NOT NULL,
+    end_ns INTEGER NOT NULL,
+    examples_per_s REAL AS (examples * 1e9 / (end_ns - start_ns)) VIRTUAL,
+    loss REAL,
+    allocator_bytes INTEGER,
+    PRIMARY KEY (run, first_step)
+) STRICT, WITHOUT ROWID
+"""
+
+_SAMPLES = """
+CREATE TABLE samples (
+    device_id INTEGER NOT NULL REFERENCES devices (device_id) ON DELETE CASCADE,
+    t_ns INTEGER NOT NULL,
+    power_mw INTEGER,
+    load_pct REAL,
+    memory_bytes INTEGER,
+    temperature_c INTEGER,
+    sm_clock_mhz INTEGER,
+    power_limit_mw INTEGER,
+    worker_load_pct REAL,
+    worker_memory_bytes INTEGER,
+    PRIMARY KEY (device_id, t_ns)
+) STRICT, WITHOUT ROWID
+"""
+
+_LOG_LINES = """
+CREATE TABLE log_lines (
+    run INTEGER NOT NULL REFERENCES runs (run) ON DELETE CASCADE,
+    line INTEGER NOT NULL,
+    t_ns INTEGER NOT NULL,
+    text TEXT NOT NULL,
+    PRIMARY KEY (run, line)
+) STRICT, WITHOUT ROWID
+"""
+
+_INDICES = (
+    "CREATE INDEX runs_by_start ON runs (started_utc_ns)",
+    "CREATE INDEX runs_by_workload ON runs (workload, started_utc_ns)",
+    "CREATE INDEX runs_unfinished ON runs (run) WHERE outcome IS NULL",
+)
+
+
+@migrations()
+def m001_first_light(db: Database) -> None:
+    """Runs with their devices, phases, blocks, samples and log lines."""
+    for statement in (_RUNS, _DEVICES, _PHASES, _BLOCKS, _SAMPLES, _LOG_LINES, *_INDICES):
+        db.execute(statement)
+    db.execute(f"PRAGMA application_id = {APPLICATION_ID}")

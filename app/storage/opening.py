@@ -1,0 +1,110 @@
+"""Opening a database: made when missing, migrated when old, refused kindly when newer, foreign or broken."""
+
+import contextlib
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+from sqlite_utils import Database
+
+from app.errors import DatabaseError
+from app.storage.migrations import APPLICATION_ID, migrations
+
+_BUSY_S = 10.0
+_MOVE = "choose another file with --db"
+
+
+@contextlib.contextmanager
+def told_plainly(path: Path) -> Iterator[None]:
+    """Turns what SQLite says about the user's world into a `DatabaseError` of one sentence; our own bugs pass through.
+
+    Result codes: https://www.sqlite.org/rescode.html
+    """
+    try:
+        yield
+    except sqlite3.Error as error:
+        sentence = _sentence(path, getattr(error, "sqlite_errorname", "") or "", str(error))
+        if sentence is None:
+            raise
+        raise DatabaseError(sentence) from error
+
+
+def _sentence(path: Path, code: str, text: str) -> str | None:
+    for prefix, sentence in (
+        ("SQLITE_NOTADB", f"{path} is not an SQLite database; {_MOVE}."),
+        ("SQLITE_CORRUPT", f"{path} is damaged; restore a copy of it or {_MOVE}."),
+        ("SQLITE_FULL", f"The disk that holds {path} is full; free some space, what is stored already is kept."),
+        ("SQLITE_IOERR", f"{path} cannot be read or written ({text}); check the disk that holds it."),
+        ("SQLITE_READONLY", f"{path} is read-only; make it writable or {_MOVE}."),
+        ("SQLITE_CANTOPEN", f"{path} cannot be opened or made; check that its folder exists and is writable."),
+        ("SQLITE_BUSY", f"{path} has been locked by another program for {_BUSY_S:.0f} s; close that program."),
+        ("SQLITE_LOCKED", f"{path} is locked by another program; close that program."),
+        ("SQLITE_PERM", f"{path} may not be opened; check its permissions or {_MOVE}."),
+        ("SQLITE_AUTH", f"{path} may not be opened; check its permissions or {_MOVE}."),
+    ):
+        if code.startswith(prefix):
+            return sentence
+    return None
+
+
+def open_database(path: Path) -> Database:
+    """The database at `path`, made with its folder when missing and migrated to the newest schema.
+
+    Raises `DatabaseError`. Write-ahead log with synchronous=NORMAL: safe against a crash of the program, and a batch
+    costs no fsync (https://www.sqlite.org/wal.html).
+    """
+    _make_folder(path)
+    with told_plainly(path):
+        connection = sqlite3.connect(path, timeout=_BUSY_S)
+        try:
+            connection.execute(f"PRAGMA busy_timeout = {int(_BUSY_S * 1000)}")
+            connection.execute("PRAGMA trusted_schema = OFF")
+            db = Database(connection, execute_plugins=False)
+            if _is_behind(db, path):
+                db.enable_wal()
+                _migrate(db)
+            connection.execute("PRAGMA synchronous = NORMAL")
+            connection.execute("PRAGMA foreign_keys = ON")
+        except BaseException:
+            connection.close()
+            raise
+    return db
+
+
+def _make_folder(path: Path) -> None:
+    if path.is_dir():
+        raise DatabaseError(f"{path} is a folder, not a database file; {_MOVE}.")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DatabaseError(f"The folder {path.parent} cannot be made ({error.strerror}); {_MOVE}.") from error
+
+
+def _is_behind(db: Database, path: Path) -> bool:
+    """Whether migrations are pending; raises `DatabaseError` for a newer or a foreign database."""
+    (application_id,) = db.execute("PRAGMA application_id").fetchone()
+    (table_count,) = db.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    if table_count and application_id != APPLICATION_ID:
+        raise DatabaseError(f"{path} is a database of another program; {_MOVE}.")
+    applied = {migration.name for migration in migrations.applied(db)}
+    if not applied <= _known_migrations():
+        raise DatabaseError(f"{path} was written by a newer version of VariantScope; update the program or {_MOVE}.")
+    return bool(migrations.pending(db))
+
+
+def _known_migrations() -> frozenset[str]:
+    """The names of all migrations of this version: on an empty database each one is pending."""
+    with contextlib.closing(Database(memory=True, execute_plugins=False)) as empty:
+        return frozenset(migration.name for migration in migrations.pending(empty))
+
+
+def _migrate(db: Database) -> None:
+    """Applies what is pending, inside one immediate transaction: two programs must not migrate one file at once."""
+    connection = db.conn
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        migrations.apply(db)
+    except BaseException:
+        connection.rollback()
+        raise
+    connection.commit()

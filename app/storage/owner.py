@@ -1,0 +1,65 @@
+"""Who owns a run: a process that can be told from every later one with the same number."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+_PROC = Path("/proc")
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """A process: its id, its start (seconds since boot on Linux, else since the epoch) and the boot it belongs to."""
+
+    pid: int
+    started_s: float
+    boot_id: str
+
+    def is_alive(self) -> bool:
+        """Whether exactly this process still runs on this machine since this boot."""
+        if self.boot_id != boot_id():
+            return False
+        started_s = _started_s(self.pid)
+        return started_s is not None and abs(started_s - self.started_s) < 0.5
+
+
+def this_process() -> Owner:
+    """The owner that this program is."""
+    pid = os.getpid()
+    started_s = _started_s(pid)
+    assert started_s is not None, "this very process runs"
+    return Owner(pid, started_s, boot_id())
+
+
+def boot_id() -> str:
+    """What names the machine's present boot: the kernel's boot id, or the boot time where there is none."""
+    try:
+        return (_PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return f"booted-{psutil.boot_time():.0f}"
+
+
+def _started_s(pid: int) -> float | None:
+    """When the process started, None when there is none or only its remains (a zombie).
+
+    On Linux from field 22 of /proc/PID/stat (proc(5)): unlike psutil's wall-clock time it does not move with the clock.
+    """
+    try:
+        after_name = (
+            (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        )
+        return None if after_name[0] == "Z" else int(after_name[19]) / os.sysconf("SC_CLK_TCK")
+    except FileNotFoundError:
+        return None if (_PROC / "self").exists() else _started_s_by_psutil(pid)
+    except ProcessLookupError:
+        return None
+
+
+def _started_s_by_psutil(pid: int) -> float | None:
+    try:
+        process = psutil.Process(pid)
+        return None if process.status() == psutil.STATUS_ZOMBIE else process.create_time()
+    except psutil.NoSuchProcess:
+        return None

@@ -1,0 +1,132 @@
+"""How records become rows of the database and rows become records again."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
+from typing import Any, cast
+
+import numpy as np
+
+from app.records import (
+    SAMPLE_FIELDS,
+    BlockColumns,
+    Device,
+    Outcome,
+    Phase,
+    RunRow,
+    Sample,
+    SampleColumns,
+    Summary,
+)
+from workloads.protocol import Block, PhaseName, RunSpec
+
+Row = tuple[Any, ...]
+
+SUMMARY_COLUMNS: tuple[str, ...] = tuple(field.name for field in fields(Summary))
+OUTCOME_COLUMNS = ("outcome", "reason", "detail", "exit_code", "ended_by")
+DEVICE_COLUMNS = ("device", "kind", "device_index", "name", "memory_total_bytes", "absent")
+BLOCK_COLUMNS = ("first_step", "phase", "steps", "examples", "start_ns", "end_ns", "loss", "allocator_bytes")
+RUN_COLUMNS = (
+    "run",
+    "uid",
+    "started_utc_ns",
+    "ended_utc_ns",
+    "workload",
+    "variant",
+    *OUTCOME_COLUMNS,
+    *SUMMARY_COLUMNS,
+)
+
+
+def run_row(row: Sequence[Any], gpu_names: tuple[str, ...]) -> RunRow:
+    """The list row of one run from its `RUN_COLUMNS`."""
+    values = dict(zip(RUN_COLUMNS, row, strict=True))
+    return RunRow(
+        run=values["run"],
+        uid=values["uid"],
+        started_utc_ns=values["started_utc_ns"],
+        ended_utc_ns=values["ended_utc_ns"],
+        spec=RunSpec(workload=values["workload"], variant=json.loads(values["variant"])),
+        outcome=_outcome(values),
+        summary=Summary(**{name: values[name] for name in SUMMARY_COLUMNS}),
+        gpu_names=gpu_names,
+    )
+
+
+def _outcome(values: Mapping[str, Any]) -> Outcome | None:
+    if values["outcome"] is None:
+        return None
+    return Outcome(name=values["outcome"], **{name: values[name] for name in OUTCOME_COLUMNS[1:]})
+
+
+def outcome_values(outcome: Outcome) -> Row:
+    """The outcome as its `OUTCOME_COLUMNS`."""
+    return (outcome.name, outcome.reason, outcome.detail, outcome.exit_code, outcome.ended_by)
+
+
+def summary_values(summary: Summary) -> Row:
+    """The summary as its `SUMMARY_COLUMNS`."""
+    return tuple(getattr(summary, name) for name in SUMMARY_COLUMNS)
+
+
+def block_values(block: Block) -> Row:
+    """A block as its `BLOCK_COLUMNS`."""
+    return tuple(getattr(block, name) for name in BLOCK_COLUMNS)
+
+
+def sample_values(sample: Sample) -> Row:
+    """A sample's time and fields, without its device."""
+    return (sample.t_ns, *(getattr(sample, name) for name in SAMPLE_FIELDS))
+
+
+def device_values(device: Device) -> Row:
+    """A device as its `DEVICE_COLUMNS`."""
+    return (device.device, device.kind, device.index, device.name, device.memory_total_bytes, json.dumps(device.absent))
+
+
+def device(row: Sequence[Any]) -> Device:
+    """The device of a row of `DEVICE_COLUMNS`."""
+    name, kind, index, title, memory_total_bytes, absent = row
+    return Device(
+        device=name,
+        kind=kind,
+        index=index,
+        name=title,
+        memory_total_bytes=memory_total_bytes,
+        absent=json.loads(absent),
+    )
+
+
+def phase(row: Sequence[Any]) -> Phase:
+    """The phase of a row (phase, start_ns, end_ns)."""
+    return Phase(cast(PhaseName, row[0]), row[1], row[2])
+
+
+def block_columns(rows: Iterable[Sequence[Any]]) -> BlockColumns:
+    """Blocks as arrays from rows of `BLOCK_COLUMNS` in time order."""
+    columns = _columns(rows, len(BLOCK_COLUMNS))
+    first_step, phases, steps, examples, start_ns, end_ns, loss, _ = columns
+    return BlockColumns(
+        first_step=np.array(first_step, dtype=np.int64),
+        steps=np.array(steps, dtype=np.int64),
+        examples=np.array(examples, dtype=np.int64),
+        start_ns=np.array(start_ns, dtype=np.int64),
+        end_ns=np.array(end_ns, dtype=np.int64),
+        loss=np.array(loss, dtype=np.float64),
+        measured=np.array([name == "measure" for name in phases], dtype=np.bool_),
+    )
+
+
+def sample_columns(which: Device, rows: Iterable[Sequence[Any]]) -> SampleColumns:
+    """One device's samples as arrays from rows of `sample_values`' columns in time order."""
+    t_ns, *values = _columns(rows, 1 + len(SAMPLE_FIELDS))
+    return SampleColumns(
+        device=which,
+        t_ns=np.array(t_ns, dtype=np.int64),
+        fields={name: np.array(column, dtype=np.float64) for name, column in zip(SAMPLE_FIELDS, values, strict=True)},
+    )
+
+
+def _columns(rows: Iterable[Sequence[Any]], count: int) -> Sequence[Sequence[Any]]:
+    """Rows turned into columns; `None` becomes NaN where numpy makes floats of a column."""
+    return list(zip(*rows, strict=True)) or [()] * count

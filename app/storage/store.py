@@ -1,0 +1,215 @@
+"""The store of runs: writes a run while it goes on, in batches of one transaction, and gives every run back."""
+
+import contextlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from sqlite_utils import Database
+
+from app.errors import UserError
+from app.records import (
+    SAMPLE_FIELDS,
+    Device,
+    DeviceLost,
+    LogLine,
+    Outcome,
+    RunRow,
+    Sample,
+    SampleColumns,
+    StoredRun,
+    Summary,
+)
+from app.storage import rows
+from app.storage.opening import open_database, told_plainly
+from app.storage.owner import Owner
+from workloads.protocol import Block, PhaseStarted, RunSpec
+
+StoredEvent = PhaseStarted | Block | Sample | LogLine | DeviceLost
+"""The events of a run that have rows of their own."""
+
+
+class Store:
+    """The runs of one database file, on the thread that opened it. Every write is one transaction.
+
+    Methods raise `DatabaseError` where the file, the disk or another program is in the way.
+    """
+
+    def __init__(self, db: Database, path: Path) -> None:
+        self._db = db
+        self.path = path
+
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        """Opens the database at `path`, made and migrated as needed."""
+        return cls(open_database(path), path)
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._db.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def begin(
+        self,
+        spec: RunSpec,
+        *,
+        uid: str,
+        owner: Owner,
+        t_ns: int,
+        utc_ns: int,
+        devices: Sequence[Device],
+        environment: Mapping[str, str],
+    ) -> int:
+        """Stores a run that starts now and returns its number."""
+        with self._transaction():
+            cursor = self._db.execute(
+                "INSERT INTO runs (uid, workload, variant, started_utc_ns, started_t_ns, environment,"
+                " owner_pid, owner_started_s, owner_boot_id) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    uid,
+                    spec.workload,
+                    json.dumps(spec.variant),
+                    utc_ns,
+                    t_ns,
+                    json.dumps(dict(environment)),
+                    owner.pid,
+                    owner.started_s,
+                    owner.boot_id,
+                ),
+            )
+            run = cursor.lastrowid
+            assert run is not None, "SQLite names the row it inserted"
+            self._insert(
+                "devices",
+                rows.DEVICE_COLUMNS,
+                run,
+                map(rows.device_values, devices),
+            )
+        return run
+
+    def write(self, run: int, events: Iterable[StoredEvent], *, first_log_line: int = 0) -> None:
+        """Stores a batch of a run's events in one transaction; its log lines are numbered from `first_log_line`."""
+        kinds: dict[type, list[Any]] = {}
+        for event in events:
+            kinds.setdefault(type(event), []).append(event)
+        with self._transaction():
+            for phase in kinds.get(PhaseStarted, ()):
+                self._begin_phase(run, phase)
+            self._insert("blocks", rows.BLOCK_COLUMNS, run, map(rows.block_values, kinds.get(Block, ())))
+            self._insert_samples(run, kinds.get(Sample, ()))
+            lines = enumerate(kinds.get(LogLine, ()), first_log_line)
+            self._insert("log_lines", ("line", "t_ns", "text"), run, ((n, line.t_ns, line.text) for n, line in lines))
+            for lost in kinds.get(DeviceLost, ()):
+                self._db.execute(
+                    "UPDATE devices SET lost_t_ns = ?, lost_reason = ? WHERE run = ? AND device = ?",
+                    (lost.t_ns, lost.reason, run, lost.device),
+                )
+
+    def add_environment(self, run: int, facts: Mapping[str, str]) -> None:
+        """Adds facts to a run's environment."""
+        with told_plainly(self.path):
+            self._db.execute(
+                "UPDATE runs SET environment = json_patch(environment, ?) WHERE run = ?", (json.dumps(dict(facts)), run)
+            )
+
+    def finish(self, run: int, *, outcome: Outcome, summary: Summary, t_ns: int, utc_ns: int) -> None:
+        """Stores how a run ended and its figures, and ends its last phase."""
+        columns = (*rows.OUTCOME_COLUMNS, *rows.SUMMARY_COLUMNS, "ended_utc_ns")
+        values = (*rows.outcome_values(outcome), *rows.summary_values(summary), utc_ns)
+        with self._transaction():
+            self._db.execute(
+                f"UPDATE runs SET {', '.join(f'{name} = ?' for name in columns)} WHERE run = ?", (*values, run)
+            )
+            self._db.execute("UPDATE phases SET end_ns = ? WHERE run = ? AND end_ns IS NULL", (t_ns, run))
+
+    def unfinished(self) -> list[tuple[int, Owner]]:
+        """Runs without an outcome and the process each belongs to."""
+        with told_plainly(self.path):
+            found = self._db.execute(
+                "SELECT run, owner_pid, owner_started_s, owner_boot_id FROM runs WHERE outcome IS NULL"
+            )
+            return [(run, Owner(pid, started_s, boot)) for run, pid, started_s, boot in found]
+
+    def list_runs(self) -> list[RunRow]:
+        """All runs, newest first."""
+        with told_plainly(self.path):
+            return self._run_rows("ORDER BY started_utc_ns DESC, run DESC", ())
+
+    def load(self, run: int) -> StoredRun:
+        """Everything stored of one run; raises `UserError` for a number that is no run."""
+        with told_plainly(self.path):
+            found = self._run_rows("WHERE run = ?", (run,))
+            if not found:
+                raise UserError(f"There is no run {run} in {self.path}; `python -m app list` shows what there is.")
+            t_ns, utc_ns, environment = self._db.execute(
+                "SELECT started_t_ns, started_utc_ns, environment FROM runs WHERE run = ?", (run,)
+            ).fetchone()
+            return StoredRun(
+                row=found[0],
+                anchor_t_ns=t_ns,
+                anchor_utc_ns=utc_ns,
+                phases=tuple(map(rows.phase, self._of_run("phases", ("phase", "start_ns", "end_ns"), run, "start_ns"))),
+                blocks=rows.block_columns(self._of_run("blocks", rows.BLOCK_COLUMNS, run, "first_step")),
+                samples=tuple(self._samples(run)),
+                environment=json.loads(environment),
+                log=tuple(LogLine(*line) for line in self._of_run("log_lines", ("t_ns", "text"), run, "line")),
+            )
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """One write transaction, begun at once: a deferred one that reads first can fail without waiting its turn."""
+        connection = self._db.conn
+        with told_plainly(self.path):
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                connection.execute("COMMIT")
+            except BaseException:
+                connection.rollback()
+                raise
+
+    def _run_rows(self, tail: str, parameters: Sequence[Any]) -> list[RunRow]:
+        gpu_names: dict[int, list[str]] = {}
+        for run, name in self._db.execute("SELECT run, name FROM devices WHERE kind = 'gpu' ORDER BY device_index"):
+            gpu_names.setdefault(run, []).append(name)
+        found = self._db.execute(f"SELECT {', '.join(rows.RUN_COLUMNS)} FROM runs {tail}", parameters)
+        return [rows.run_row(row, tuple(gpu_names.get(row[0], ()))) for row in found]
+
+    def _of_run(self, table: str, columns: Sequence[str], run: int, order: str) -> list[Any]:
+        return self._db.execute(
+            f"SELECT {', '.join(columns)} FROM {table} WHERE run = ? ORDER BY {order}", (run,)
+        ).fetchall()
+
+    def _samples(self, run: int) -> Iterable[SampleColumns]:
+        for device_id, *values in self._of_run("devices", ("device_id", *rows.DEVICE_COLUMNS), run, "device_id"):
+            found = self._db.execute(
+                f"SELECT t_ns, {', '.join(SAMPLE_FIELDS)} FROM samples WHERE device_id = ? ORDER BY t_ns", (device_id,)
+            )
+            yield rows.sample_columns(rows.device(values), found)
+
+    def _begin_phase(self, run: int, phase: PhaseStarted) -> None:
+        self._db.execute("UPDATE phases SET end_ns = ? WHERE run = ? AND end_ns IS NULL", (phase.t_ns, run))
+        self._db.execute("INSERT INTO phases (run, phase, start_ns) VALUES (?, ?, ?)", (run, phase.phase, phase.t_ns))
+
+    def _insert_samples(self, run: int, samples: Sequence[Sample]) -> None:
+        if not samples:
+            return
+        ids = dict(self._db.execute("SELECT device, device_id FROM devices WHERE run = ?", (run,)).fetchall())
+        marks = ", ".join("?" * (2 + len(SAMPLE_FIELDS)))
+        # Two readings within one clock tick are one sample: the first stands.
+        self._db.conn.executemany(
+            f"INSERT OR IGNORE INTO samples (device_id, t_ns, {', '.join(SAMPLE_FIELDS)}) VALUES ({marks})",
+            ((ids[sample.device], *rows.sample_values(sample)) for sample in samples),
+        )
+
+    def _insert(self, table: str, columns: Sequence[str], run: int, values: Iterable[rows.Row]) -> None:
+        marks = ", ".join("?" * (1 + len(columns)))
+        self._db.conn.executemany(
+            f"INSERT INTO {table} (run, {', '.join(columns)}) VALUES ({marks})", ((run, *row) for row in values)
+        )
