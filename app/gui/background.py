@@ -1,0 +1,49 @@
+"""Work off the GUI thread: a plain function runs on a worker thread, its result comes back to the GUI thread."""
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from PySide6.QtCore import QObject, Qt, Signal
+
+from app.errors import UserError
+
+Result = TypeVar("Result")
+
+
+class Background(QObject):
+    """Runs functions one after another on one thread, so a database is never read by two of them at a time."""
+
+    _ended = Signal(object, object, object)
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="background")
+        self._ended.connect(self._deliver, Qt.ConnectionType.QueuedConnection)
+
+    def run(
+        self,
+        work: Callable[[], Result],
+        done: Callable[[Result], None],
+        failed: Callable[[UserError], None],
+    ) -> None:
+        """Call `work` on the worker thread, then `done(result)` or `failed(error)` on the GUI thread.
+
+        Any error but `UserError` is a bug and is raised on the GUI thread.
+        """
+        future = self._executor.submit(work)
+        future.add_done_callback(lambda ended: self._ended.emit(ended, done, failed))
+
+    def close(self) -> None:
+        """Drop what has not begun and wait for what has; nothing is delivered afterwards."""
+        self._ended.disconnect(self._deliver)
+        self._executor.shutdown(wait=True, cancel_futures=True)
+
+    def _deliver(self, ended: Future[Any], done: Callable[[Any], None], failed: Callable[[UserError], None]) -> None:
+        error = ended.exception()
+        if isinstance(error, UserError):
+            failed(error)
+        elif error is not None:
+            raise error
+        else:
+            done(ended.result())

@@ -1,0 +1,154 @@
+"""Colours, fonts and distances of the window; light or dark after the system, through Qt itself."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from string import Template
+
+from PySide6.QtCore import QObject, Qt, Signal
+from PySide6.QtGui import QColor, QFont, QGuiApplication, QPalette, QPen
+from PySide6.QtWidgets import QApplication
+
+GRID = 8
+"""Every distance is a multiple of this many pixels, or half of it."""
+
+RESOURCES = Path(__file__).resolve().parents[2] / "resources"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Colours:
+    """One scheme. `curves` are Okabe and Ito's colours, shifted where they lack contrast against `surface`."""
+
+    window: str
+    surface: str
+    raised: str
+    line: str
+    text: str
+    muted: str
+    faint: str
+    accent: str
+    accent_hover: str
+    on_accent: str
+    good: str
+    warning: str
+    bad: str
+    band: str
+    band_measure: str
+    curves: tuple[str, ...]
+
+
+LIGHT = Colours(
+    window="#f4f5f6",
+    surface="#ffffff",
+    raised="#e9ebed",
+    line="#d9dce0",
+    text="#1a1d21",
+    muted="#5b636d",
+    faint="#949ca6",
+    accent="#0b66c3",
+    accent_hover="#0a58a8",
+    on_accent="#ffffff",
+    good="#00734f",
+    warning="#8a5a00",
+    bad="#b3261e",
+    band="#0a1a1d21",
+    band_measure="#140b66c3",
+    curves=("#0072b2", "#d55e00", "#00875f", "#b5528b", "#a87400", "#2b8fca", "#857a00", "#555b63"),
+)
+
+DARK = Colours(
+    window="#16181b",
+    surface="#1d2024",
+    raised="#2a2e34",
+    line="#33383f",
+    text="#e8eaed",
+    muted="#a0a8b2",
+    faint="#727b86",
+    accent="#4ea1f3",
+    accent_hover="#6fb4f7",
+    on_accent="#0c1a28",
+    good="#3ecf9b",
+    warning="#e5b04a",
+    bad="#ff8a80",
+    band="#0affffff",
+    band_measure="#1c4ea1f3",
+    curves=("#4aa8e0", "#f08040", "#2fc295", "#dc8fbb", "#e69f00", "#8fd0f5", "#f0e442", "#b9c0c8"),
+)
+
+
+class Theme(QObject):
+    """The colours in force. `changed` comes after the system went from light to dark or back."""
+
+    changed = Signal()
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self.colours = LIGHT
+
+    def start(self) -> None:
+        """Dress the application and follow the system from now on."""
+        QApplication.setStyle("Fusion")
+        hints = QGuiApplication.styleHints()
+        hints.colorSchemeChanged.connect(self.apply)
+        self.apply(hints.colorScheme())
+
+    def apply(self, scheme: Qt.ColorScheme) -> None:
+        """Dress the application in one scheme; an unknown one is light."""
+        self.colours = DARK if scheme == Qt.ColorScheme.Dark else LIGHT
+        QApplication.setPalette(_palette(self.colours))
+        application = QApplication.instance()
+        if isinstance(application, QApplication):
+            application.setStyleSheet(style_sheet(self.colours))
+        self.changed.emit()
+
+    def curve_colour(self, index: int) -> QColor:
+        """The colour of the curve of a GPU or a run; the same index has the same hue on every screen."""
+        return QColor(self.colours.curves[index % len(self.colours.curves)])
+
+    def curve_pen(self, index: int) -> QPen:
+        """A solid pen of one device pixel; wider ones paint many times slower."""
+        pen = QPen(self.curve_colour(index), 1)
+        pen.setCosmetic(True)
+        return pen
+
+
+def style_sheet(colours: Colours) -> str:
+    """The application's style sheet in one scheme's colours."""
+    values = {name: getattr(colours, name) for name in Colours.__slots__ if name != "curves"}
+    template = Template((RESOURCES / "style.qss").read_text(encoding="utf-8"))
+    return template.substitute(values, icons=(RESOURCES / "icons").as_posix())
+
+
+def figures(size_px: int | None = None, *, bold: bool = False) -> QFont:
+    """The application's font with figures of one width, so that numbers do not jump."""
+    font = QFont(QApplication.font())
+    font.setFeature(QFont.Tag("tnum"), 1)
+    if size_px is not None:
+        font.setPixelSize(size_px)
+    font.setBold(bold)
+    return font
+
+
+def _palette(colours: Colours) -> QPalette:
+    roles = {
+        QPalette.ColorRole.Window: colours.window,
+        QPalette.ColorRole.WindowText: colours.text,
+        QPalette.ColorRole.Base: colours.surface,
+        QPalette.ColorRole.AlternateBase: colours.window,
+        QPalette.ColorRole.Text: colours.text,
+        QPalette.ColorRole.Button: colours.raised,
+        QPalette.ColorRole.ButtonText: colours.text,
+        QPalette.ColorRole.ToolTipBase: colours.raised,
+        QPalette.ColorRole.ToolTipText: colours.text,
+        QPalette.ColorRole.PlaceholderText: colours.faint,
+        QPalette.ColorRole.Highlight: colours.accent,
+        QPalette.ColorRole.HighlightedText: colours.on_accent,
+        QPalette.ColorRole.Link: colours.accent,
+        QPalette.ColorRole.Accent: colours.accent,
+        QPalette.ColorRole.Mid: colours.line,
+    }
+    palette = QPalette(QColor(colours.raised), QColor(colours.window))
+    for role, colour in roles.items():
+        palette.setColor(role, QColor(colour))
+    for role in (QPalette.ColorRole.Text, QPalette.ColorRole.WindowText, QPalette.ColorRole.ButtonText):
+        palette.setColor(QPalette.ColorGroup.Disabled, role, QColor(colours.faint))
+    return palette

@@ -1,0 +1,67 @@
+"""Small parts all views share.
+
+Every view keeps to one convention: it is built with the `Theme`, shows what `render(model)` gives it, and tells what
+the user wants by Qt signals. It starts no thread, opens no file and knows no controller.
+"""
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QFrame, QLabel, QPushButton, QVBoxLayout, QWidget
+
+from app.gui.theme import GRID
+
+
+def text_label(text: str, role: str = "", *, wrap: bool = False) -> QLabel:
+    """Plain text in a role of the style sheet: heading, title, big, muted, caption, problem, good, warning, bad."""
+    label = QLabel(text)
+    label.setTextFormat(Qt.TextFormat.PlainText)
+    label.setProperty("role", role)
+    label.setWordWrap(wrap)
+    return label
+
+
+def set_role(widget: QWidget, role: str) -> None:
+    """Give a widget another role of the style sheet."""
+    if widget.property("role") != role:
+        widget.setProperty("role", role)
+        widget.style().unpolish(widget)
+        widget.style().polish(widget)
+
+
+def button(text: str, help: str = "", *, primary: bool = False, flat: bool = False) -> QPushButton:
+    """A push button; `&` in the text marks its mnemonic, `help` is its tooltip."""
+    made = QPushButton(text)
+    made.setProperty("primary", "true" if primary else "false")
+    made.setProperty("flat", "true" if flat else "false")
+    made.setToolTip(help)
+    made.setAutoDefault(False)
+    return made
+
+
+def rule() -> QFrame:
+    """A hairline between two parts."""
+    line = QFrame()
+    line.setProperty("role", "rule")
+    line.setFixedHeight(1)
+    return line
+
+
+class EmptyState(QWidget):
+    """What an empty screen says: one heading, and what to do next."""
+
+    def __init__(self, title: str, text: str) -> None:
+        super().__init__()
+        self._title = text_label(title, "title")
+        self._text = text_label(text, "muted", wrap=True)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(4 * GRID, 4 * GRID, 4 * GRID, 4 * GRID)
+        layout.setSpacing(GRID)
+        layout.addStretch(2)
+        layout.addWidget(self._title, 0, Qt.AlignmentFlag.AlignHCenter)
+        layout.addWidget(self._text)
+        self._text.setAlignment(Qt.AlignmentFlag.AlignHCenter)
+        layout.addStretch(3)
+
+    def set_text(self, title: str, text: str) -> None:
+        """Say something else."""
+        self._title.setText(title)
+        self._text.setText(text)

@@ -1,0 +1,58 @@
+"""Short readable names of variants: what tells one from another, and nothing that is only the default."""
+
+from workloads import catalog
+from workloads.protocol import RunSpec, Value
+
+_ALWAYS = ("implementation", "layout", "behaviour")
+_SILENT = ("seconds", "steps", "warmup_steps", "seed", "gpus", "batch_size", "precision", "xla", *_ALWAYS)
+
+
+def short_name(spec: RunSpec) -> str:
+    """The variant in a few words, as `cnn10 NCHW · 2 GPUs · batch 1024 · bfloat16`."""
+    variant = spec.variant
+    head = " ".join([spec.workload, *(_label(spec, name) for name in _ALWAYS if name in variant)])
+    words = [head, _device_words(variant.get("gpus", 0))]
+    if "batch_size" in variant:
+        words.append(f"batch {variant['batch_size']}")
+    if variant.get("precision", "float32") != "float32":
+        words.append(_label(spec, "precision"))
+    if variant.get("xla") is True:
+        words.append("XLA")
+    return " · ".join(words + _unusual(spec))
+
+
+def parameter_label(spec: RunSpec, name: str) -> str:
+    """The label of a parameter of the spec's workload; the bare name where the catalog does not know it."""
+    parameter = _parameters(spec).get(name)
+    return parameter.label if parameter else name
+
+
+def value_text(value: Value) -> str:
+    """A value as the command line takes it."""
+    return str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _parameters(spec: RunSpec) -> dict[str, catalog.Parameter]:
+    known = next((w for w in catalog.WORKLOADS if w.name == spec.workload), None)
+    return {p.name: p for p in known.parameters} if known else {}
+
+
+def _label(spec: RunSpec, name: str) -> str:
+    value = spec.variant[name]
+    parameter = _parameters(spec).get(name)
+    choices = parameter.choices if parameter else ()
+    return next((choice.label for choice in choices if choice.value == value), value_text(value))
+
+
+def _device_words(gpus: Value) -> str:
+    return "CPU" if gpus == 0 else f"{gpus} GPU" if gpus == 1 else f"{gpus} GPUs"
+
+
+def _unusual(spec: RunSpec) -> list[str]:
+    on_cpu = spec.variant.get("gpus", 0) == 0
+    known = _parameters(spec)
+    return [
+        f"{known[name].label.lower() if name in known else name} {value_text(value)}"
+        for name, value in spec.variant.items()
+        if name not in _SILENT and (name not in known or value != catalog.default_value(known[name], on_cpu=on_cpu))
+    ]

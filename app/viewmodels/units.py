@@ -1,0 +1,124 @@
+"""Numbers as a reader wants them: few digits, thousands apart, the unit beside; absent is a dash, never 0."""
+
+import math
+from datetime import UTC, datetime
+
+ABSENT = "–"
+_SPACE = "\N{NO-BREAK SPACE}"
+_BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+
+
+def is_absent(value: float | None) -> bool:
+    """Whether there is no number to show."""
+    return value is None or not math.isfinite(value)
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """The value with about `digits` significant digits, never fewer than its whole part: 68,899, 12.3, 0.0421."""
+    if value is None or not math.isfinite(value):
+        return ABSENT
+    if value == 0:
+        return "0"
+    decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    return f"{value:,.{min(decimals, 12)}f}"
+
+
+def with_unit(value: float | None, unit: str, decimals: int = 0) -> str:
+    """The value with fixed decimals and its unit."""
+    if value is None or not math.isfinite(value):
+        return ABSENT
+    return f"{value:,.{decimals}f}{_SPACE}{unit}"
+
+
+def watts(power_mw: float | None) -> str:
+    """Power given in milliwatts, as `688 W`."""
+    return ABSENT if power_mw is None else with_unit(power_mw / 1000, "W")
+
+
+def percent(value: float | None, decimals: int = 0) -> str:
+    """A value from 0 to 100, as `99 %`."""
+    return with_unit(value, "%", decimals)
+
+
+def celsius(value: float | None) -> str:
+    """A temperature, as `61 °C`."""
+    return with_unit(value, "°C")
+
+
+def megahertz(value: float | None) -> str:
+    """A clock, as `1,980 MHz`."""
+    return with_unit(value, "MHz")
+
+
+def milliseconds(value: float | None) -> str:
+    """A short time, as `5.02 ms`."""
+    return ABSENT if is_absent(value) else f"{number(value)}{_SPACE}ms"
+
+
+def bytes_unit(value: float | None) -> tuple[float, str]:
+    """The power of 1024 that suits a number of bytes, and its name."""
+    power = 0
+    if value is not None and math.isfinite(value) and value >= 1:
+        power = min(int(math.log2(value) // 10), len(_BYTE_UNITS) - 1)
+    return 1024.0**power, _BYTE_UNITS[power]
+
+
+def byte_size(value: float | None) -> str:
+    """Bytes in powers of 1024, as `3.1 GiB`."""
+    if value is None or not math.isfinite(value):
+        return ABSENT
+    scale, unit = bytes_unit(value)
+    scaled = value / scale
+    return f"{scaled:,.{0 if scale == 1 or scaled >= 100 else 1}f}{_SPACE}{unit}"
+
+
+def bytes_of(value: float | None, total: float | None) -> str:
+    """Bytes of a total in the total's unit, as `4.0 of 140 GiB`."""
+    if value is None or total is None or not math.isfinite(value):
+        return byte_size(value)
+    scale, unit = bytes_unit(total)
+    whole = total / scale
+    return f"{value / scale:,.1f} of {whole:,.{0 if whole >= 100 else 1}f}{_SPACE}{unit}"
+
+
+def plural(word: str, count: float = 2) -> str:
+    """The word for that many: `image` and 2 give `images`."""
+    return word if count == 1 else f"{word}s"
+
+
+def rate_unit(example: str) -> str:
+    """The unit of throughput for an example's word: `images/s`."""
+    return f"{plural(example)}/s"
+
+
+def rate(per_second: float | None, example: str) -> str:
+    """Throughput, as `68,899 images/s`."""
+    return ABSENT if is_absent(per_second) else f"{number(per_second)}{_SPACE}{rate_unit(example)}"
+
+
+def spread(relative: float | None) -> str:
+    """A relative half-width (0.004) as `± 0.4 %`; an absent one is empty."""
+    if relative is None or not math.isfinite(relative):
+        return ""
+    return f"±{_SPACE}{relative * 100:.1f}{_SPACE}%"
+
+
+def ratio(value: float | None) -> str:
+    """A speed-up, as `1.56×`."""
+    return ABSENT if value is None or not math.isfinite(value) else f"{value:.2f}×"
+
+
+def duration(seconds: float | None) -> str:
+    """A length of time as minutes and seconds, `2:10`, or with hours, `1:02:10`."""
+    if seconds is None or not math.isfinite(seconds):
+        return ABSENT
+    whole = max(0, round(seconds))
+    hours, minutes, rest = whole // 3600, whole // 60 % 60, whole % 60
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+def utc_time(utc_ns: int | None) -> str:
+    """A moment given in nanoseconds since 1970 as `2026-03-01 14:05:09 UTC`."""
+    if utc_ns is None:
+        return ABSENT
+    return datetime.fromtimestamp(utc_ns // 1_000_000_000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
