@@ -58,7 +58,6 @@ def open_database(path: Path) -> Database:
         connection = sqlite3.connect(path, timeout=_BUSY_S)
         try:
             connection.execute(f"PRAGMA busy_timeout = {int(_BUSY_S * 1000)}")
-            connection.execute("PRAGMA trusted_schema = OFF")
             db = Database(connection, execute_plugins=False)
             if _is_behind(db, path):
                 db.enable_wal()
