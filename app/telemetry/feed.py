@@ -1,0 +1,107 @@
+"""The live telemetry of this machine: starts the sampler's process and hands its readings to whoever listens."""
+
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from app.errors import TelemetryError
+from app.records import DeviceLost, Inventory, Sample
+from app.telemetry.source import Follow, SamplerMessage
+
+Listener = Callable[[SamplerMessage], None]
+
+_ROOT = Path(__file__).resolve().parents[2]
+_EXIT_S = 2.0
+
+
+class TelemetryFeed:
+    """One sampler process and its listeners, which are called on the feed's own reader thread."""
+
+    def __init__(self, hz: float = 10.0) -> None:
+        self._hz = hz
+        self._process: subprocess.Popen[bytes] | None = None
+        self._reader: threading.Thread | None = None
+        self._listeners: list[Listener] = []
+        self._inventory: Inventory | None = None
+        self._ended = False
+        self._changed = threading.Condition()
+
+    def start(self) -> None:
+        """Starts sampling; the first message is the inventory."""
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "app.telemetry.sampler", str(self._hz)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            cwd=_ROOT,
+            start_new_session=True,
+        )
+        self._reader = threading.Thread(target=self._read, args=(self._process,), name="telemetry", daemon=True)
+        self._reader.start()
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        """Calls `listener` with every message from now on (the inventory at once if known); returns the way out."""
+        with self._changed:
+            self._listeners = [*self._listeners, listener]
+            inventory = self._inventory
+        if inventory is not None:
+            listener(inventory)
+        return lambda: self._unsubscribe(listener)
+
+    def follow(self, pid: int | None) -> None:
+        """Adds this process's own load and memory to the host's samples; None watches none."""
+        process = self._process
+        if process is None or process.stdin is None:
+            return
+        try:
+            process.stdin.write(msgspec.json.encode(Follow(pid)) + b"\n")
+            process.stdin.flush()
+        except (BrokenPipeError, ValueError):
+            pass  # the sampler has ended: its listeners know
+
+    def wait_inventory(self, timeout_s: float = 20.0) -> Inventory:
+        """What is here; raises `TelemetryError` when the sampler ends or says nothing for that long."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._inventory is not None or self._ended, timeout_s)
+            if self._inventory is None:
+                raise TelemetryError("The telemetry process does not answer; start the program again.")
+            return self._inventory
+
+    def close(self) -> None:
+        """Ends the sampler and its reader."""
+        if self._process is None or self._reader is None or self._process.stdin is None:
+            return
+        self._process.stdin.close()
+        try:
+            self._process.wait(_EXIT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._reader.join()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+
+    def _read(self, process: "subprocess.Popen[bytes]") -> None:
+        decoder: msgspec.json.Decoder[SamplerMessage] = msgspec.json.Decoder(Inventory | Sample | DeviceLost)
+        assert process.stdout is not None, "the sampler was started with a pipe"
+        for line in process.stdout:
+            self._hand_out(decoder.decode(line))
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+    def _hand_out(self, message: SamplerMessage) -> None:
+        with self._changed:
+            if isinstance(message, Inventory):
+                self._inventory = message
+                self._changed.notify_all()
+            listeners = self._listeners
+        for listener in listeners:
+            listener(message)
+
+    def _unsubscribe(self, listener: Listener) -> None:
+        with self._changed:
+            self._listeners = [other for other in self._listeners if other is not listener]

@@ -1,0 +1,85 @@
+"""The host through psutil: load and memory of the machine, and of the worker being watched."""
+
+import platform
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import psutil
+
+from app.records import HOST, Device, Sample
+
+
+class HostSource:
+    """The machine itself, and one process on it if `follow` names one."""
+
+    def __init__(self) -> None:
+        self._worker: psutil.Process | None = None
+        self._device = Device(
+            device=HOST,
+            kind="host",
+            index=-1,
+            name=cpu_name(),
+            memory_total_bytes=psutil.virtual_memory().total,
+            absent={"temperature_c": "not read on the host", "power_mw": "not read on the host"},
+        )
+        # psutil's first percentage has nothing before it to compare with.
+        psutil.cpu_percent()
+
+    @property
+    def devices(self) -> Sequence[Device]:
+        """The host, alone."""
+        return (self._device,)
+
+    def follow(self, pid: int | None) -> None:
+        """Watches that process from now on; None watches none."""
+        self._worker = None
+        if pid is not None:
+            try:
+                self._worker = psutil.Process(pid)
+                self._worker.cpu_percent()
+            except psutil.NoSuchProcess:
+                self._worker = None
+
+    def read(self) -> Sequence[Sample]:
+        """One sample of the host."""
+        worker_load_pct, worker_memory_bytes = self._read_worker()
+        return (
+            Sample(
+                t_ns=time.monotonic_ns(),
+                device=HOST,
+                load_pct=psutil.cpu_percent(),
+                memory_bytes=_used_bytes(),
+                worker_load_pct=worker_load_pct,
+                worker_memory_bytes=worker_memory_bytes,
+            ),
+        )
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _read_worker(self) -> tuple[float | None, int | None]:
+        if self._worker is None:
+            return None, None
+        try:
+            with self._worker.oneshot():
+                return self._worker.cpu_percent(), self._worker.memory_info().rss
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            self._worker = None
+            return None, None
+
+
+def _used_bytes() -> int:
+    """Memory that is not available to new programs (psutil: total - available)."""
+    memory = psutil.virtual_memory()
+    return int(memory.total - memory.available)
+
+
+def cpu_name() -> str:
+    """The processor's name as the kernel tells it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, "") or platform.processor() or platform.machine()
