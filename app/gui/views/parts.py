@@ -1,7 +1,7 @@
 """Small parts all views share.
 
-Every view keeps to one convention: it is built with the `Theme`, shows what `render(model)` gives it, and tells what
-the user wants by Qt signals. It starts no thread, opens no file and knows no controller.
+Every view keeps to one convention: it is built with the `Theme`, shows what `show_model(model)` gives it, and tells
+what the user wants by Qt signals. It starts no thread, opens no file and knows no controller.
 """
 
 from PySide6.QtCore import Qt

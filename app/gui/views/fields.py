@@ -1,0 +1,143 @@
+"""One control per kind of parameter: shows a `Field`, tells what the user set."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from PySide6.QtCore import QSignalBlocker, Qt
+from PySide6.QtGui import QStandardItem, QStandardItemModel, QWheelEvent
+from PySide6.QtWidgets import QCheckBox, QComboBox, QDoubleSpinBox, QLineEdit, QSpinBox, QWidget
+
+from app.viewmodels.form import Field
+from workloads.protocol import Value
+
+Edited = Callable[[str, Value], None]
+
+
+class Control(Protocol):
+    """A control in the form."""
+
+    @property
+    def widget(self) -> QWidget:
+        """What stands in the form."""
+
+    def show_field(self, field: Field) -> None:
+        """Show this value, these options and limits, without telling of an edit."""
+
+
+def control_for(field: Field, edited: Edited) -> Control:
+    """The control that suits the field's kind."""
+    if field.kind == "choice":
+        return ChoiceControl(field.name, edited)
+    if field.kind == "switch":
+        return SwitchControl(field.name, edited)
+    if field.kind == "text":
+        return TextControl(field.name, edited)
+    return IntegerControl(field.name, edited) if field.kind == "integer" else NumberControl(field.name, edited)
+
+
+class _Choice(QComboBox):
+    """Leaves the wheel to the form's scrolling, so that scrolling by changes nothing."""
+
+    def wheelEvent(self, event: QWheelEvent) -> None:
+        event.ignore()
+
+
+class _Integer(QSpinBox):
+    def wheelEvent(self, event: QWheelEvent) -> None:
+        event.ignore()
+
+
+class _Number(QDoubleSpinBox):
+    def wheelEvent(self, event: QWheelEvent) -> None:
+        event.ignore()
+
+
+class ChoiceControl:
+    """A drop-down list; options that cannot run here are there, disabled, with the reason as their tooltip."""
+
+    def __init__(self, name: str, edited: Edited) -> None:
+        self.widget = _Choice()
+        self.widget.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
+        self.widget.setMinimumContentsLength(6)
+        self.widget.activated.connect(lambda index: edited(name, self.widget.itemData(index)))
+
+    def show_field(self, field: Field) -> None:
+        """Fill the list and choose the value."""
+        with QSignalBlocker(self.widget):
+            model = QStandardItemModel(self.widget)
+            for option in field.options:
+                item = QStandardItem(option.label)
+                item.setData(option.value, Qt.ItemDataRole.UserRole)
+                item.setToolTip(option.reason or option.help)
+                item.setEnabled(option.reason is None)
+                model.appendRow(item)
+            old = self.widget.model()
+            self.widget.setModel(model)
+            old.deleteLater()
+            values = [option.value for option in field.options]
+            self.widget.setCurrentIndex(values.index(field.value))
+
+
+class SwitchControl:
+    """A check box."""
+
+    def __init__(self, name: str, edited: Edited) -> None:
+        self.widget = QCheckBox()
+        self.widget.clicked.connect(lambda checked: edited(name, checked))
+
+    def show_field(self, field: Field) -> None:
+        """Tick or untick."""
+        self.widget.setChecked(bool(field.value))
+
+
+class IntegerControl:
+    """A whole number with its limits; told when typing ends, not at each digit."""
+
+    def __init__(self, name: str, edited: Edited) -> None:
+        self.widget = _Integer()
+        self.widget.setKeyboardTracking(False)
+        self.widget.setGroupSeparatorShown(True)
+        self.widget.valueChanged.connect(lambda value: edited(name, value))
+
+    def show_field(self, field: Field) -> None:
+        """Set limits and value."""
+        with QSignalBlocker(self.widget):
+            self.widget.setRange(int(field.minimum), int(field.maximum))
+            self.widget.setSuffix(f" {field.unit}" if field.unit else "")
+            self.widget.setValue(int(field.value))
+
+
+class NumberControl:
+    """A number with its limits and unit."""
+
+    def __init__(self, name: str, edited: Edited) -> None:
+        self.widget = _Number()
+        self.widget.setKeyboardTracking(False)
+        self.widget.setDecimals(2)
+        self.widget.valueChanged.connect(lambda value: edited(name, value))
+
+    def show_field(self, field: Field) -> None:
+        """Set limits and value."""
+        with QSignalBlocker(self.widget):
+            self.widget.setRange(field.minimum, field.maximum)
+            self.widget.setSuffix(f" {field.unit}" if field.unit else "")
+            self.widget.setValue(float(field.value))
+
+
+class TextControl:
+    """A line of text; told when typing ends."""
+
+    def __init__(self, name: str, edited: Edited) -> None:
+        self.widget = QLineEdit()
+        self.widget.editingFinished.connect(lambda: self._tell(name, edited))
+
+    def show_field(self, field: Field) -> None:
+        """Set the text."""
+        self.widget.setText(str(field.value))
+        self.widget.setModified(False)
+        self.widget.setPlaceholderText("first free ones" if field.name == "devices" else "")
+
+    def _tell(self, name: str, edited: Edited) -> None:
+        if self.widget.isModified():
+            self.widget.setModified(False)
+            edited(name, self.widget.text())

@@ -1,0 +1,200 @@
+"""The form at the left of the Run screen: which workload, which variant, run or stop."""
+
+from PySide6.QtCore import QSignalBlocker, Qt, Signal
+from PySide6.QtWidgets import QComboBox, QGridLayout, QHBoxLayout, QScrollArea, QSizePolicy, QVBoxLayout, QWidget
+
+from app.gui.theme import GRID, Theme
+from app.gui.views.fields import Control, control_for
+from app.gui.views.parts import button, rule, set_role, text_label
+from app.viewmodels.form import Field, FormState
+
+_WIDTH = 41 * GRID
+_LABEL_WIDTH = 14 * GRID
+
+
+class FieldRow:
+    """One parameter's label, control and the line under them."""
+
+    def __init__(self, control: Control, field: Field) -> None:
+        self.control = control
+        self.label = text_label(field.label, "muted")
+        self.label.setBuddy(control.widget)
+        self.label.setFixedWidth(_LABEL_WIDTH)
+        self.note = text_label("", "caption", wrap=True)
+        control.widget.setAccessibleName(field.label)
+        control.widget.setObjectName(f"field.{field.name}")
+        control.widget.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+
+    def show_field(self, field: Field, *, visible: bool, editable: bool) -> None:
+        """Show the field's value, limits and reasons."""
+        self.control.show_field(field)
+        self.control.widget.setEnabled(field.enabled and editable)
+        self.note.setText(field.note)
+        set_role(self.note, "problem" if field.problem else "caption")
+        for widget in (self.label, self.control.widget):
+            widget.setToolTip(f"{field.help}\n{field.note}" if field.note else field.help)
+            widget.setVisible(visible)
+        self.control.widget.setAccessibleDescription(f"{field.help} {field.note}".strip())
+        self.note.setVisible(visible and bool(field.note))
+
+
+class FormView(QWidget):
+    """Every parameter of the workload, what cannot run here and why, and the Run button."""
+
+    workload_chosen = Signal(str)
+    edited = Signal(str, object)
+    reset_asked = Signal()
+    run_or_stop_asked = Signal()
+    copy_asked = Signal()
+
+    def __init__(self, theme: Theme) -> None:
+        super().__init__()
+        self._theme = theme
+        self._rows: dict[str, FieldRow] = {}
+        self._state: FormState | None = None
+        self._running = False
+        self._workload = QComboBox()
+        self._workload.setAccessibleName("Workload")
+        self._workload.activated.connect(lambda index: self.workload_chosen.emit(self._workload.itemData(index)))
+        self._help = text_label("", "caption", wrap=True)
+        self._fields = QGridLayout()
+        self._advanced = button("&Advanced", "Parameters that seldom change", flat=True)
+        self._advanced.setCheckable(True)
+        self._advanced_fields = QGridLayout()
+        self._refusal = text_label("", "problem", wrap=True)
+        self._run = button("&Run", "Run this variant (Ctrl+R)", primary=True)
+        self._copy = button("&Copy as command", "Copy the same run as a shell command", flat=True)
+        self._reset = button("R&eset to defaults", "Forget every change of this workload", flat=True)
+        self._connect()
+        self._build()
+
+    @property
+    def run_button(self) -> QWidget:
+        """The button that runs or stops."""
+        return self._run
+
+    def show_model(self, state: FormState, *, running: bool = False, stopping: bool = False, error: str = "") -> None:
+        """Show this state. `error` is shown beside the Run button in place of a refusal."""
+        rebuilt = self._state is None or self._state.workload != state.workload
+        self._state, self._running = state, running
+        if rebuilt:
+            self._rebuild(state)
+        self._show_workloads(state)
+        self._help.setText(state.help)
+        self._show_fields()
+        self._show_run(state, stopping=stopping, error=error)
+
+    def _show_workloads(self, state: FormState) -> None:
+        with QSignalBlocker(self._workload):
+            if self._workload.count() != len(state.workloads):
+                self._workload.clear()
+                for name, title in state.workloads:
+                    self._workload.addItem(title, name)
+            self._workload.setCurrentIndex(self._workload.findData(state.workload))
+        self._workload.setEnabled(not self._running)
+
+    def _show_fields(self) -> None:
+        if self._state is None:
+            return
+        unfolded = self._advanced.isChecked()
+        self._advanced.setText("&Advanced  ▾" if unfolded else "&Advanced  ▸")
+        for field in self._state.fields:
+            visible = unfolded or not field.advanced or field.problem
+            self._rows[field.name].show_field(field, visible=visible, editable=not self._running)
+
+    def _show_run(self, state: FormState, *, stopping: bool, error: str) -> None:
+        words = error or " ".join(state.refusals)
+        if not state.known_machine and not error:
+            words = "Looking for GPUs …"
+        self._refusal.setText("" if self._running else words)
+        self._refusal.setVisible(bool(self._refusal.text()))
+        set_role(self._refusal, "problem" if state.known_machine or error else "caption")
+        self._run.setText("Stopping …" if stopping else "&Stop" if self._running else "&Run")
+        self._run.setToolTip("Stop this run (Ctrl+.)" if self._running else "Run this variant (Ctrl+R)")
+        self._run.setEnabled(not stopping and (self._running or (state.known_machine and not state.refusals)))
+        self._run.setAccessibleDescription(self._refusal.text())
+        self._reset.setEnabled(not self._running)
+
+    def _rebuild(self, state: FormState) -> None:
+        for row in self._rows.values():
+            for widget in (row.label, row.control.widget, row.note):
+                widget.hide()
+                widget.deleteLater()
+        self._rows = {field.name: self._add_row(field) for field in state.fields}
+        previous: QWidget = self._workload
+        folded = False
+        for field in sorted(state.fields, key=lambda field: field.advanced):
+            widget = self._rows[field.name].control.widget
+            if field.advanced and not folded:
+                QWidget.setTabOrder(previous, self._advanced)
+                previous, folded = self._advanced, True
+            QWidget.setTabOrder(previous, widget)
+            previous = widget
+        for widget in (self._run, self._copy, self._reset):
+            QWidget.setTabOrder(previous, widget)
+            previous = widget
+
+    def _add_row(self, field: Field) -> FieldRow:
+        row = FieldRow(control_for(field, self.edited.emit), field)
+        grid = self._advanced_fields if field.advanced else self._fields
+        line = grid.rowCount()
+        grid.addWidget(row.label, line, 0)
+        grid.addWidget(row.control.widget, line, 1)
+        grid.addWidget(row.note, line + 1, 0, 1, 2)
+        return row
+
+    def _connect(self) -> None:
+        self._advanced.toggled.connect(lambda _: self._show_fields())
+        self._run.clicked.connect(self.run_or_stop_asked)
+        self._copy.clicked.connect(self.copy_asked)
+        self._reset.clicked.connect(self.reset_asked)
+
+    def _build(self) -> None:
+        self.setFixedWidth(_WIDTH)
+        content = QWidget()
+        column = QVBoxLayout(content)
+        column.setContentsMargins(2 * GRID, GRID, 2 * GRID, GRID)
+        column.setSpacing(GRID)
+        for grid in (self._fields, self._advanced_fields):
+            grid.setHorizontalSpacing(GRID)
+            grid.setVerticalSpacing(GRID // 2)
+            grid.setColumnStretch(1, 1)
+        column.addLayout(self._fields)
+        column.addWidget(self._advanced, 0, Qt.AlignmentFlag.AlignLeft)
+        column.addLayout(self._advanced_fields)
+        column.addStretch(1)
+        scroll = QScrollArea()
+        scroll.setWidget(content)
+        scroll.setWidgetResizable(True)
+        scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(0)
+        layout.addLayout(self._head())
+        layout.addWidget(scroll, 1)
+        layout.addWidget(rule())
+        layout.addLayout(self._foot())
+
+    def _head(self) -> QVBoxLayout:
+        label = text_label("Workload", "heading")
+        label.setBuddy(self._workload)
+        head = QVBoxLayout()
+        head.setContentsMargins(2 * GRID, 2 * GRID, 2 * GRID, GRID)
+        head.setSpacing(GRID)
+        for widget in (label, self._workload, self._help):
+            head.addWidget(widget)
+        return head
+
+    def _foot(self) -> QVBoxLayout:
+        small = QHBoxLayout()
+        small.addWidget(self._copy)
+        small.addStretch(1)
+        small.addWidget(self._reset)
+        foot = QVBoxLayout()
+        foot.setContentsMargins(2 * GRID, GRID, 2 * GRID, GRID)
+        foot.setSpacing(GRID)
+        foot.addWidget(self._refusal)
+        foot.addWidget(self._run)
+        foot.addLayout(small)
+        return foot
