@@ -1,0 +1,325 @@
+"""Set VariantScope up beside this file and start it: `python3 start.py [WORDS...]`; `python3 start.py test` checks it.
+
+Needs nothing but Python. The packages that pyproject.toml names go into .venv, at the versions of constraints.txt. They
+are installed from its lists, not by `pip install -e .`: nothing is built, no build tool is fetched, nothing is written
+into the checkout; a .pth file in .venv puts the checkout on Python's path, and the user's folder stays the current one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import hashlib
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+PYTHON = Path(".venv/bin/python")
+STAMP = Path(".venv/start.json")  # what .venv holds; there only while its install is whole
+LOG = Path("build/start.log")  # what the last install step said
+
+QT_LIBRARIES = """
+libEGL.so.1 libGL.so.1 libX11-xcb.so.1 libX11.so.6 libdbus-1.so.3 libfontconfig.so.1 libfreetype.so.6 libglib-2.0.so.0
+libwayland-client.so.0 libwayland-cursor.so.0 libxcb-cursor.so.0 libxcb-icccm.so.4 libxcb-image.so.0 libxcb-keysyms.so.1
+libxcb-randr.so.0 libxcb-render-util.so.0 libxcb-render.so.0 libxcb-shape.so.0 libxcb-shm.so.0 libxcb-sync.so.1
+libxcb-util.so.1 libxcb-xfixes.so.0 libxcb-xkb.so.1 libxcb.so.1 libxkbcommon-x11.so.0 libxkbcommon.so.0
+""".split()  # noqa: SIM905 (one a line otherwise)
+"""What PySide6 6.11 and its xcb, wayland and offscreen platforms are linked against (`readelf -d`)."""
+
+OFFLINE = re.compile(
+    "Temporary failure|Name or service not known|NameResolutionError|NewConnectionError|ConnectTimeoutError|"
+    "Network is unreachable|Max retries exceeded|Could not resolve|dns error|error sending request"
+)
+STEP = re.compile(r"^ *((?:Collecting|Downloading|Installing|Prepared|Get:|Unpacking|Setting up).*)", re.MULTILINE)
+
+CHECKS = (
+    ("ruff check", ("-m", "ruff", "check", ".")),
+    ("ruff format", ("-m", "ruff", "format", "--check", ".")),
+    ("mypy", ("-m", "mypy")),
+    ("import rules", ("-c", "from importlinter.cli import lint_imports_command as lint; lint()")),
+)
+
+
+class StartError(Exception):
+    """Something on this machine is in the way; the message is one sentence with what to do."""
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """What .venv holds: its Python, a digest of what was asked for, the extras, whether Qt found its libraries."""
+
+    python: str
+    digest: str
+    extras: list[str]
+    libraries: bool
+
+
+@dataclass(frozen=True)
+class Host:
+    """What of the machine decides how packages can be installed."""
+
+    root: bool
+    apt: bool
+    uv: str | None
+
+
+def version_problem(version: tuple[int, int], platform: str) -> str | None:
+    """Why this Python or platform will not do, or None."""
+    if platform == "win32":
+        return "Windows itself is not supported; start it inside WSL2."
+    here = f"this is Python {version[0]}.{version[1]}; TensorFlow and Qt together need 3.11, 3.12 or 3.13"
+    return None if (3, 11) <= version <= (3, 13) else f"{here}: start with one of these, as in: python3.12 start.py"
+
+
+def wanted_extras(*, testing: bool, driver: bool) -> list[str]:
+    """The extras to install: CUDA libraries only where an NVIDIA driver is, developer tools only for tests."""
+    return ["gui", "cuda" if driver else "tensorflow"] + (["dev"] if testing else [])
+
+
+def app_words(words: Sequence[str], platform: str, environment: Mapping[str, str]) -> list[str]:
+    """What `python -m app` is given: the user's words, or the quick comparison where no window can be shown."""
+    display = platform != "linux" or environment.get("DISPLAY") or environment.get("WAYLAND_DISPLAY")
+    return list(words) if words or display else ["experiment", "--preset", "quick"]
+
+
+def needs_qt(words: Sequence[str]) -> bool:
+    """Whether these words open a window: none at all, the tests (drawn off the screen) and the bench of the window."""
+    return not words or words[0] in ("test", "bench")
+
+
+def next_step(stamp: Stamp | None, wanted: Stamp) -> str:
+    """`nothing`, `update` (other things are asked for) or `make` (no whole environment, or of another Python)."""
+    if stamp is None or stamp.python != wanted.python:
+        return "make"
+    return "nothing" if stamp.digest == wanted.digest and set(wanted.extras) <= set(stamp.extras) else "update"
+
+
+def apt_commands(packages: Sequence[str], need: str, host: Host) -> list[list[str]]:
+    """apt-get's commands to install the packages; for who may not run them, `StartError` with the one line to type."""
+    if not host.apt:
+        raise StartError(f"{need}; install it with this system's package manager and start again.")
+    if not host.root:
+        raise StartError(f"{need}; type: sudo apt-get install {' '.join(packages)}")
+    return [["apt-get", "update"], ["apt-get", "install", "--yes", "--no-install-recommends", *packages]]
+
+
+def install_command(python: Path, constraints: Path, requirements: Sequence[str], uv: str | None) -> list[str]:
+    """The command that installs the requirements: uv's where there is one, pip's otherwise."""
+    pip = [str(python), "-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--progress-bar", "off"]
+    tool = [uv, "pip", "install", "--python", str(python)] if uv else pip
+    return [*tool, "--constraint", str(constraints), *requirements]
+
+
+def package_of(library: str) -> str:
+    """The Debian and Ubuntu package of a shared library, by Debian's naming rule (and its one exception here)."""
+    if library == "libglib-2.0.so.0":
+        return "libglib2.0-0"
+    stem, version = library.lower().split(".so.")
+    return f"{stem}-{version}" if stem[-1].isdigit() else stem + version
+
+
+def explain(title: str, log: str, log_path: Path) -> str:
+    """One sentence on why an install step failed, from what it printed."""
+    if "No space left on device" in log:
+        return f"{title} failed: the disk is full. Free about 3 GB (8 GB with CUDA) and start again."
+    if OFFLINE.search(log):
+        return f"{title} failed: no network. Connect and start again; what was fetched is kept."
+    lines = [line.strip() for line in log.splitlines() if line.strip()] or ["no word of why"]
+    errors = [line for line in lines if line.lower().startswith(("error", "e:", "×"))]
+    return f"{title} failed: {(errors or lines)[-1]} (the whole log: {log_path})"
+
+
+def read_stamp(folder: Path) -> Stamp | None:
+    """The stamp of a whole environment; None when there is none, or its Python is gone, or it was cut short."""
+    try:
+        return Stamp(**json.loads((folder / STAMP).read_text())) if (folder / PYTHON).exists() else None
+    except (FileNotFoundError, ValueError, TypeError):
+        return None
+
+
+def write_stamp(folder: Path, stamp: Stamp) -> None:
+    """Say what .venv holds."""
+    (folder / STAMP).write_text(json.dumps(asdict(stamp)))
+
+
+def requirements_of(folder: Path, extras: Iterable[str]) -> list[str]:
+    """The requirements of pyproject.toml with those of the extras."""
+    import tomllib  # not before the version of Python is known to be right
+
+    project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
+    return [*project["dependencies"], *(line for extra in extras for line in project["optional-dependencies"][extra])]
+
+
+def loadable(library: str) -> bool:
+    """Whether the system's linker finds a shared library."""
+    try:
+        ctypes.CDLL(library)
+    except OSError:
+        return False
+    return True
+
+
+def nvidia_driver() -> bool:
+    """Whether an NVIDIA driver is installed here (always false off Linux)."""
+    if sys.platform != "linux":
+        return False
+    signs = ("/proc/driver/nvidia/version", "/dev/nvidiactl")
+    return any(map(os.path.exists, signs)) or bool(shutil.which("nvidia-smi")) or loadable("libnvidia-ml.so.1")
+
+
+def run_step(title: str, command: Sequence[str], folder: Path) -> None:
+    """Run one install step with its output in the log, showing every second what it is at; raises `StartError`."""
+    log = folder / LOG
+    log.parent.mkdir(exist_ok=True)
+    began = time.monotonic()
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "PYTHONUNBUFFERED": "1"}
+    with log.open("wb") as out, subprocess.Popen(command, stdout=out, stderr=out, env=environment) as process:
+        try:
+            while process.poll() is None:
+                show_progress(title, log.read_text(errors="replace"), int(time.monotonic() - began))
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(timeout=1)
+        finally:
+            process.terminate()
+    print("\r\033[K" if sys.stderr.isatty() else "", end="", file=sys.stderr, flush=True)
+    if process.returncode:
+        raise StartError(explain(title, log.read_text(errors="replace"), log))
+
+
+def show_progress(title: str, log: str, seconds: int) -> None:
+    """Show what a step is at: one living line on a terminal, elsewhere a line every 10 s."""
+    step = (STEP.findall(log) or [""])[-1][:60]
+    line = f"  {seconds // 60}:{seconds % 60:02} {title}  {step}"
+    if sys.stderr.isatty():
+        print(f"\r\033[K{line}", end="", file=sys.stderr, flush=True)
+    elif seconds % 10 == 0:
+        print(line, file=sys.stderr, flush=True)
+
+
+def lock(folder: Path) -> int:
+    """Hold the checkout until the handle is closed or the process ends; waits for another start that installs."""
+    import fcntl
+
+    handle = os.open(folder, os.O_RDONLY)
+    with contextlib.suppress(OSError):  # network file systems that cannot lock a folder: go on without
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print("Another start is installing here; waiting for it.", file=sys.stderr)
+            fcntl.flock(handle, fcntl.LOCK_EX)
+    return handle
+
+
+def make_environment(folder: Path, host: Host) -> None:
+    """A new, empty virtual environment in the place of any old one."""
+    base = os.path.realpath(sys.executable)  # not the Python inside the environment about to be replaced
+    if not host.uv and importlib.util.find_spec("ensurepip") is None:
+        package = f"python{sys.version_info[0]}.{sys.version_info[1]}-venv"
+        for command in apt_commands([package], f"this Python comes without ensurepip (package {package})", host):
+            run_step(f"Installing {package}", command, folder)
+    shutil.rmtree(folder / ".venv", ignore_errors=True)
+    command = [host.uv, "venv", "--python", base] if host.uv else [base, "-m", "venv"]
+    run_step("Making .venv", [*command, str(folder / ".venv")], folder)
+
+
+def install(folder: Path, host: Host, old: Stamp | None, wanted: Stamp) -> Stamp:
+    """Bring .venv to what is wanted. The stamp is away meanwhile, so an install cut short is made anew next time."""
+    (folder / STAMP).unlink(missing_ok=True)
+    wanted = replace(wanted, extras=sorted({*wanted.extras, *(old.extras if old else ())}))
+    if old is None:
+        size = "about 4 GB with CUDA" if "cuda" in wanted.extras else "about 1 GB"
+        print(f"Setting VariantScope up in {folder / '.venv'}, once: {size} to fetch, some minutes.", file=sys.stderr)
+        make_environment(folder, host)
+    requirements = requirements_of(folder, wanted.extras)
+    try:
+        command = install_command(folder / PYTHON, folder / "constraints.txt", requirements, host.uv)
+        run_step("Installing packages", command, folder)
+    except StartError:
+        if old:  # the installer gave up by itself and left all as it was
+            write_stamp(folder, old)
+        raise
+    for site in folder.glob(".venv/lib/python*/site-packages"):
+        (site / "variantscope.pth").write_text("../../../..\n")  # relative, so that the checkout can be moved
+    return wanted
+
+
+def find_libraries(folder: Path, host: Host, *, must: bool) -> bool:
+    """Whether Qt finds its system libraries, which root gets installed; where it `must`, raises `StartError`."""
+    missing = [] if sys.platform != "linux" else [name for name in QT_LIBRARIES if not loadable(name)]
+    try:
+        if missing:
+            packages = [package_of(name) for name in missing]
+            for command in apt_commands(packages, f"the window needs system libraries ({', '.join(missing)})", host):
+                run_step("Installing Qt's system libraries", command, folder)
+    except StartError as problem:
+        if must:
+            raise
+        print(f"Note for the window: {problem}", file=sys.stderr)
+        return False
+    return True
+
+
+def prepare(folder: Path, extras: list[str], *, qt: bool) -> None:
+    """Make sure that .venv holds the extras, and that Qt can start where it must; quick when it is so already."""
+    asked = b"".join((folder / name).read_bytes() for name in ("pyproject.toml", "constraints.txt"))
+    python = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    wanted = Stamp(python, hashlib.sha256(asked).hexdigest(), extras, libraries=False)
+    stamp = read_stamp(folder)
+    if stamp and next_step(stamp, wanted) == "nothing" and (stamp.libraries or not qt):
+        return
+    if not os.access(folder, os.W_OK):
+        raise StartError(f"{folder} cannot be written; clone VariantScope into a folder of your own.")
+    host = Host(root=os.geteuid() == 0, apt=shutil.which("apt-get") is not None, uv=shutil.which("uv"))
+    handle = lock(folder)
+    stamp = read_stamp(folder)
+    step = next_step(stamp, wanted)
+    if stamp is None or step != "nothing":
+        stamp = install(folder, host, stamp if step == "update" else None, wanted)
+        write_stamp(folder, stamp)
+    write_stamp(folder, replace(stamp, libraries=find_libraries(folder, host, must=qt)))
+    os.close(handle)
+
+
+def run_checks(folder: Path, words: Sequence[str]) -> int:
+    """Every check that needs no GPU, or only pytest with the words given; returns the exit status."""
+    os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
+    failed = []
+    for name, arguments in [*(() if words else CHECKS), ("pytest", ("-m", "pytest", *words))]:
+        print(f"== {name}", flush=True)
+        if subprocess.run([str(folder / PYTHON), *arguments], cwd=folder, check=False).returncode:
+            failed.append(name)
+    print(f"== failed: {', '.join(failed)}" if failed else "== all passed")
+    return bool(failed)
+
+
+def main(words: list[str]) -> int:
+    """Set up, then become the app or run the checks; returns the exit status where it comes back."""
+    folder = Path(__file__).resolve().parent
+    testing = words[:1] == ["test"]
+    try:
+        if problem := version_problem(sys.version_info[:2], sys.platform):
+            raise StartError(problem)
+        words = app_words(words, sys.platform, os.environ)
+        prepare(folder, wanted_extras(testing=testing, driver=nvidia_driver()), qt=needs_qt(words))
+        os.environ["PYTHONSAFEPATH"] = "1"  # a folder called app where the user stands is not this app
+        if testing:
+            return run_checks(folder, words[1:])
+        os.execv(folder / PYTHON, [str(folder / PYTHON), "-m", "app", *words])  # noqa: S606 (no shell is meant)
+    except StartError as error:
+        print(f"VariantScope: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\nStopped; start again to go on.", file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
