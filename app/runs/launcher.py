@@ -1,0 +1,157 @@
+"""Starting a worker: a fresh process with a pipe that carries nothing but messages, and another for its noise."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+from app.records import LogLine
+from workloads.protocol import Message, ProtocolError, Start, decode_message, encode
+
+_ROOT = Path(__file__).resolve().parents[2]
+_LONGEST_LINE = 4_000
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenMessage:
+    """A line of the message pipe that is no message."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Exited:
+    """The worker's process is gone and its pipes are read to their end; a negative code is the signal that ended it."""
+
+    exit_code: int
+
+
+WorkerEvent = Message | LogLine | BrokenMessage | Exited
+Post = Callable[[WorkerEvent], None]
+
+
+class Worker(Protocol):
+    """One started worker. What it says is posted by threads of the launcher; `Exited` is the last of it."""
+
+    @property
+    def pid(self) -> int:
+        """The worker's process id."""
+
+    def ask_to_stop(self) -> None:
+        """Closes its stdin: the polite request."""
+
+    def terminate(self) -> None:
+        """Sends SIGTERM."""
+
+    def kill(self) -> None:
+        """Sends SIGKILL to it and all it started."""
+
+
+class Launcher(Protocol):
+    """Starts workers."""
+
+    def launch(self, start: Start, post: Post) -> Worker:
+        """Starts a fresh worker on this order; everything it says goes to `post`.
+
+        Call it on the thread that waits for the worker: on Linux the worker dies with that thread.
+        """
+
+
+class LocalLauncher:
+    """Starts workers on this machine as `python -m workloads.worker`, or another command that speaks the protocol."""
+
+    def __init__(self, command: tuple[str, ...] = (sys.executable, "-m", "workloads.worker")) -> None:
+        self._command = command
+
+    def launch(self, start: Start, post: Post) -> Worker:
+        """Starts the process, its readers and the watcher of its end."""
+        paths = [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+        process = subprocess.Popen(
+            self._command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+            start_new_session=True,
+        )
+        worker = LocalWorker(process, post)
+        worker.start(start)
+        return worker
+
+
+class LocalWorker:
+    """A worker process of this machine, in a session of its own: Ctrl-C in a terminal reaches only the program."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", post: Post) -> None:
+        self._process = process
+        self._post = post
+
+    @property
+    def pid(self) -> int:
+        """The worker's process id."""
+        return self._process.pid
+
+    def start(self, start: Start) -> None:
+        """Begins to read what the worker says, and sends it its order."""
+        stdin, stdout, stderr = self._process.stdin, self._process.stdout, self._process.stderr
+        assert stdin is not None, "started with three pipes"
+        assert stdout is not None, "started with three pipes"
+        assert stderr is not None, "started with three pipes"
+        readers = (
+            threading.Thread(target=self._read_messages, args=(stdout,), name="worker messages", daemon=True),
+            threading.Thread(target=self._read_log, args=(stderr,), name="worker log", daemon=True),
+        )
+        for reader in readers:
+            reader.start()
+        threading.Thread(target=self._watch, args=(readers,), name="worker end", daemon=True).start()
+        # A worker that died at once reads no order: Exited follows.
+        with contextlib.suppress(BrokenPipeError):
+            stdin.write(encode(start))
+            stdin.flush()
+
+    def ask_to_stop(self) -> None:
+        """Closes its stdin."""
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+
+    def terminate(self) -> None:
+        """Sends SIGTERM."""
+        self._process.terminate()
+
+    def kill(self) -> None:
+        """Sends SIGKILL to its whole process group."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+    def _read_messages(self, pipe: BinaryIO) -> None:
+        with pipe:
+            for line in pipe:
+                try:
+                    self._post(decode_message(line))
+                except ProtocolError as error:
+                    self._post(BrokenMessage(str(error)))
+
+    def _read_log(self, pipe: BinaryIO) -> None:
+        with pipe:
+            for line in pipe:
+                text = line.decode("utf-8", errors="replace").rstrip()
+                self._post(LogLine(time.monotonic_ns(), text[:_LONGEST_LINE]))
+
+    def _watch(self, readers: tuple[threading.Thread, ...]) -> None:
+        exit_code = self._process.wait()
+        # Whatever it left behind would hold the pipes open.
+        self.kill()
+        for reader in readers:
+            reader.join()
+        if self._process.stdin is not None:
+            # Closing flushes; an order that the worker never read cannot be flushed.
+            with contextlib.suppress(BrokenPipeError):
+                self._process.stdin.close()
+        self._post(Exited(exit_code))

@@ -1,0 +1,85 @@
+"""Leases of devices across processes: two runs never measure on the same GPU, or on the CPU, at the same time.
+
+A lease is a lock (flock) on a small file in the temporary folder. The kernel gives it back when its process ends,
+however it ends, so no lease outlives its owner.
+"""
+
+import fcntl
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+CPU = "cpu"
+"""The name under which runs without a GPU lease the processor."""
+
+_RETRY_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Devices held by this process, until `release`."""
+
+    devices: tuple[str, ...]
+    _files: tuple[int, ...]
+
+    def release(self) -> None:
+        """Gives the devices back."""
+        for file in self._files:
+            os.close(file)
+
+
+class Leases:
+    """The leases of one machine, kept in `folder` (the system's temporary folder for all users' programs)."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder or Path(tempfile.gettempdir())
+
+    def take(self, candidates: Sequence[str], count: int) -> Lease | None:
+        """The first `count` free ones of the candidates, or None (and nothing held) when fewer are free."""
+        held: dict[str, int] = {}
+        for device in candidates:
+            if len(held) == count:
+                break
+            file = self._lock(device)
+            if file is not None:
+                held[device] = file
+        lease = Lease(tuple(held), tuple(held.values()))
+        if len(held) == count:
+            return lease
+        lease.release()
+        return None
+
+    def wait(
+        self,
+        candidates: Sequence[str],
+        count: int,
+        *,
+        told: Callable[[], None],
+        stopped: Callable[[float], bool],
+    ) -> Lease | None:
+        """Like `take`, but waits until enough are free; `told` is called once if that takes any time.
+
+        `stopped(seconds)` sleeps that long and says whether to give up; then None is returned.
+        """
+        lease = self.take(candidates, count)
+        if lease is None:
+            told()
+        while lease is None and not stopped(_RETRY_S):
+            lease = self.take(candidates, count)
+        return lease
+
+    def _lock(self, device: str) -> int | None:
+        path = self._folder / f"variantscope-{device}.lock"
+        try:
+            file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            os.fchmod(file, 0o666)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(file)
+            return None
+        return file

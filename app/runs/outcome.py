@@ -1,0 +1,64 @@
+"""How a run ended, formed from the worker's last message, its exit code and what the program did to it."""
+
+import signal
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from app.records import Outcome
+from workloads.protocol import Finished
+
+Rung = Literal["itself", "closed stdin", "terminated", "killed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """What is known when the worker's process is gone.
+
+    `stop_asked`: the user asked; `fault`: why the program itself ended the worker (no progress, broken protocol, a full
+    disk); `lost`: the GPU that stopped answering meanwhile, as a sentence; `ended_by`: the last rung of the ladder that
+    was needed.
+    """
+
+    finished: Finished | None
+    exit_code: int
+    stop_asked: bool
+    fault: str | None
+    lost: str | None
+    ended_by: Rung
+
+
+def form_outcome(ending: Ending) -> Outcome:
+    """The outcome: a fault of the program's finding first, then the worker's own word, then its exit code."""
+    outcome = _outcome_of(ending)
+    if ending.lost is not None and outcome.name in ("failed", "crashed"):
+        return replace(outcome, reason=f"{ending.lost} {outcome.reason or ''}".strip())
+    return outcome
+
+
+def _outcome_of(ending: Ending) -> Outcome:
+    finished = ending.finished
+    if ending.fault is not None:
+        return _outcome(ending, "failed", ending.fault)
+    if finished is not None:
+        return Outcome(
+            name=finished.outcome,
+            reason=finished.reason or ("Stopped by the user." if finished.outcome == "stopped" else None),
+            detail=finished.traceback,
+            exit_code=ending.exit_code,
+            ended_by=ending.ended_by,
+        )
+    if ending.stop_asked:
+        return _outcome(ending, "stopped", "Stopped by the user.")
+    return _outcome(ending, "crashed", _how_it_crashed(ending.exit_code))
+
+
+def _outcome(ending: Ending, name: Literal["failed", "stopped", "crashed"], reason: str) -> Outcome:
+    return Outcome(name=name, reason=reason, exit_code=ending.exit_code, ended_by=ending.ended_by)
+
+
+def _how_it_crashed(exit_code: int) -> str:
+    if exit_code == -signal.SIGKILL:
+        return "The worker was killed (SIGKILL), often for want of memory in the machine; its log has the last lines."
+    if exit_code < 0:
+        return f"The worker died of {signal.Signals(-exit_code).name}; its log has the last lines."
+    return f"The worker ended with exit status {exit_code} without saying how the run went; its log has the last lines."

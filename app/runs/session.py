@@ -1,0 +1,182 @@
+"""One run from its spec to its outcome: leases the devices, starts the worker, and is the only reader of its inbox."""
+
+import queue
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from app.analysis.summary import summarise
+from app.errors import DatabaseError
+from app.records import HOST, Device, Inventory, Outcome, RunEnded, RunEvent, RunStarted, Summary, Waiting
+from app.runs.environment import describe
+from app.runs.launcher import Launcher, LocalLauncher, Worker
+from app.runs.leases import CPU, Lease, Leases
+from app.runs.outcome import Ending, form_outcome
+from app.runs.sinks import Sink, StoreSink
+from app.runs.supervisor import Inbox, InboxItem, Limits, StopAsked, Supervisor
+from app.storage.owner import this_process
+from app.storage.store import Store
+from app.telemetry.feed import TelemetryFeed
+from app.telemetry.source import SamplerMessage
+from workloads.catalog import check, find_gpu
+from workloads.protocol import PROTOCOL_VERSION, RunSpec, Start
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunServices:
+    """What every run needs from its program."""
+
+    database: Path
+    feed: TelemetryFeed
+    launcher: Launcher = field(default_factory=LocalLauncher)
+    leases: Leases = field(default_factory=Leases)
+    limits: Limits = field(default_factory=Limits)
+
+
+class RunSession:
+    """One execution of one variant in one fresh worker. `run` blocks its thread; `stop` may come from any other."""
+
+    def __init__(self, spec: RunSpec, services: RunServices, sinks: Sequence[Sink] = ()) -> None:
+        self._spec = spec
+        self._services = services
+        self._sinks = tuple(sinks)
+        self._inbox: Inbox = queue.SimpleQueue()
+        self.number: int | None = None
+
+    def stop(self) -> None:
+        """Asks the run to end; returns at once."""
+        self._inbox.put(StopAsked())
+
+    def run(self) -> Outcome:
+        """Runs to the end and returns the outcome, stored by then. Raises `UserError` where that cannot be done."""
+        inventory = self._services.feed.wait_inventory()
+        with Store.open(self._services.database) as store:
+            refusals = check(self._spec, inventory.machine)
+            if refusals:
+                return self._end_unstarted(store, inventory, Outcome(name="refused", reason=refusals[0].reason))
+            lease = self._lease(inventory)
+            if lease is None:
+                reason = "Stopped by the user while it waited for a free device."
+                return self._end_unstarted(store, inventory, Outcome(name="stopped", reason=reason))
+            try:
+                return self._execute(store, inventory, lease)
+            finally:
+                lease.release()
+
+    def _lease(self, inventory: Inventory) -> Lease | None:
+        count = int(self._spec.variant["gpus"])
+        candidates = _candidates(self._spec, inventory) if count else [CPU]
+        return self._services.leases.wait(candidates, count or 1, told=self._tell_waiting, stopped=self._stopped_within)
+
+    def _tell_waiting(self) -> None:
+        self._emit(Waiting(time.monotonic_ns(), "Another run uses this device; this one starts when it is free."))
+
+    def _stopped_within(self, seconds: float) -> bool:
+        try:
+            return isinstance(self._inbox.get(timeout=seconds), StopAsked)
+        except queue.Empty:
+            return False
+
+    def _execute(self, store: Store, inventory: Inventory, lease: Lease) -> Outcome:
+        gpu_uuids = tuple(device for device in lease.devices if device != CPU)
+        run = self._begin(store, inventory, gpu_uuids)
+        store_sink = StoreSink(store, run)
+        recorded = {HOST, *gpu_uuids}
+        feed = self._services.feed
+
+        def note(message: SamplerMessage) -> None:
+            if not isinstance(message, Inventory) and message.device in recorded:
+                self._inbox.put(message)
+
+        unsubscribe = feed.subscribe(note)
+        try:
+            start = Start(protocol=PROTOCOL_VERSION, spec=self._spec, gpu_uuids=gpu_uuids)
+            worker = self._services.launcher.launch(start, self._post)
+            feed.follow(worker.pid)
+            ending = self._watch(worker, _FanOut((*self._sinks, store_sink)))
+        finally:
+            feed.follow(None)
+            unsubscribe()
+        return self._finish(store, store_sink, ending)
+
+    def _begin(self, store: Store, inventory: Inventory, gpu_uuids: Sequence[str]) -> int:
+        devices = tuple(device for device in inventory.devices if device.device in (HOST, *gpu_uuids))
+        t_ns, utc_ns = time.monotonic_ns(), time.time_ns()
+        run = store.begin(
+            self._spec,
+            uid=uuid.uuid4().hex,
+            owner=this_process(),
+            t_ns=t_ns,
+            utc_ns=utc_ns,
+            devices=devices,
+            environment={**describe(inventory), **_gpus_used(devices)},
+        )
+        self.number = run
+        self._emit(RunStarted(run=run, spec=self._spec, t_ns=t_ns, utc_ns=utc_ns, devices=devices))
+        return run
+
+    def _finish(self, store: Store, store_sink: StoreSink, ending: Ending) -> Outcome:
+        run, outcome = self._number(), form_outcome(ending)
+        peak = ending.finished.allocator_peak_bytes if ending.finished else None
+        try:
+            store_sink.flush()
+            summary = summarise(store.load(run), allocator_peak_bytes=peak)
+            self._store_end(store, outcome, summary)
+        except DatabaseError as error:
+            # What is stored stays; at the next start the run is found without its owner and becomes crashed.
+            outcome, summary = Outcome(name="failed", reason=str(error), ended_by=ending.ended_by), Summary()
+        self._emit(RunEnded(run=run, t_ns=time.monotonic_ns(), outcome=outcome, summary=summary))
+        return outcome
+
+    def _end_unstarted(self, store: Store, inventory: Inventory, outcome: Outcome) -> Outcome:
+        run = self._begin(store, inventory, ())
+        self._store_end(store, outcome, Summary())
+        self._emit(RunEnded(run=run, t_ns=time.monotonic_ns(), outcome=outcome, summary=Summary()))
+        return outcome
+
+    def _store_end(self, store: Store, outcome: Outcome, summary: Summary) -> None:
+        t_ns, utc_ns = time.monotonic_ns(), time.time_ns()
+        store.finish(self._number(), outcome=outcome, summary=summary, t_ns=t_ns, utc_ns=utc_ns)
+
+    def _number(self) -> int:
+        if self.number is None:
+            raise RuntimeError("the run has not begun")
+        return self.number
+
+    def _post(self, item: InboxItem) -> None:
+        self._inbox.put(item)
+
+    def _watch(self, worker: Worker, emit: "_FanOut") -> Ending:
+        try:
+            return Supervisor(worker, self._inbox, self._services.limits, emit).watch()
+        except BaseException:
+            # A bug of ours must not leave a worker behind.
+            worker.kill()
+            raise
+
+    def _emit(self, event: RunEvent) -> None:
+        _FanOut(self._sinks)(event)
+
+
+@dataclass(frozen=True, slots=True)
+class _FanOut:
+    sinks: tuple[Sink, ...]
+
+    def __call__(self, event: RunEvent) -> None:
+        for sink in self.sinks:
+            sink.handle(event)
+
+
+def _candidates(spec: RunSpec, inventory: Inventory) -> list[str]:
+    """The UUIDs of the GPUs a run may lease: those it names, else all."""
+    machine = inventory.machine
+    words = [word.strip() for word in str(spec.variant["devices"]).split(",") if word.strip()]
+    named = [gpu.uuid for word in words if (gpu := find_gpu(machine, word)) is not None]
+    return named or [gpu.uuid for gpu in machine.gpus]
+
+
+def _gpus_used(devices: Sequence[Device]) -> dict[str, str]:
+    used = ", ".join(f"{device.name} ({device.device})" for device in devices if device.kind == "gpu")
+    return {"gpus_used": used} if used else {}

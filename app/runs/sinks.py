@@ -1,0 +1,56 @@
+"""Where a run's events go: each sink gets every event, in the order of one clock."""
+
+import time
+from typing import Protocol
+
+from app.records import DeviceLost, LogLine, RunEvent, Sample
+from app.storage.store import Store, StoredEvent
+from workloads.protocol import Block, Facts, PhaseStarted
+
+_BATCH_S = 0.5
+_MOST_LOG_LINES = 20_000
+
+
+class Sink(Protocol):
+    """Takes a run's events as they come, on the session's thread."""
+
+    def handle(self, event: RunEvent) -> None:
+        """Takes one event; must return at once."""
+
+
+class StoreSink:
+    """Writes a run's events to the store in batches, each one transaction, at most half a second apart."""
+
+    def __init__(self, store: Store, run: int) -> None:
+        self._store = store
+        self._run = run
+        self._batch: list[StoredEvent] = []
+        self._log_lines = 0
+        self._written_s = time.monotonic()
+
+    def handle(self, event: RunEvent) -> None:
+        """Keeps the event for the next batch; facts are stored at once."""
+        if isinstance(event, Facts):
+            self._store.add_environment(self._run, event.facts)
+        elif isinstance(event, LogLine):
+            self._keep_log_line(event)
+        elif isinstance(event, PhaseStarted | Block | Sample | DeviceLost):
+            self._batch.append(event)
+        if time.monotonic() - self._written_s >= _BATCH_S:
+            self.flush()
+
+    def flush(self) -> None:
+        """Writes what is kept."""
+        batch, self._batch = self._batch, []
+        self._written_s = time.monotonic()
+        lines = sum(isinstance(event, LogLine) for event in batch)
+        if batch:
+            self._store.write(self._run, batch, first_log_line=self._log_lines - lines)
+
+    def _keep_log_line(self, line: LogLine) -> None:
+        if self._log_lines < _MOST_LOG_LINES:
+            self._batch.append(line)
+            self._log_lines += 1
+        elif self._log_lines == _MOST_LOG_LINES:
+            self._batch.append(LogLine(line.t_ns, f"(only the first {_MOST_LOG_LINES:,} lines are kept)"))
+            self._log_lines += 1
