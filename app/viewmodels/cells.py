@@ -1,0 +1,161 @@
+"""One cell of a table of runs as a value: what it shows, what it sorts by, what it says on closer look."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, tzinfo
+from typing import Literal, NamedTuple
+
+from app.records import Outcome, RunRow
+from app.viewmodels import naming, units
+from workloads import catalog
+from workloads.protocol import RunSpec
+
+Tone = Literal["good", "warning", "bad", "quiet", "busy"]
+
+
+class OutcomeWords(NamedTuple):
+    """How an outcome is shown: never by colour alone."""
+
+    symbol: str
+    word: str
+    tone: Tone
+
+
+OUTCOMES: Mapping[str, OutcomeWords] = {
+    "running": OutcomeWords("▶", "running", "busy"),
+    "completed": OutcomeWords("✔", "completed", "good"),
+    "stopped": OutcomeWords("■", "stopped", "quiet"),
+    "refused": OutcomeWords("⊘", "refused", "quiet"),
+    "out_of_memory": OutcomeWords("▲", "out of memory", "warning"),
+    "failed": OutcomeWords("✖", "failed", "bad"),
+    "crashed": OutcomeWords("✖", "crashed", "bad"),
+}
+"""By outcome name; `running` is a run without one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """`key` is what the column sorts by (None is absent and comes last); `unit` stands beside `text`."""
+
+    text: str
+    unit: str = ""
+    key: float | str | None = None
+    tooltip: str = ""
+    symbol: str = ""
+    tone: Tone | None = None
+
+
+def words(text: str, tooltip: str = "") -> Cell:
+    """A cell of words; sorts without regard to case."""
+    return Cell(text=text, key=text.lower() or None, tooltip=tooltip)
+
+
+def quantity(text: str, key: float | None, tooltip: str = "") -> Cell:
+    """A number formatted by `units`, split into figures and unit so that the figures line up."""
+    figures, _, unit = text.partition("\N{NO-BREAK SPACE}")
+    return Cell(text=figures, unit=unit, key=None if units.is_absent(key) else key, tooltip=tooltip)
+
+
+def run_number(row: RunRow) -> Cell:
+    """The run's number in this database."""
+    return Cell(text=str(row.run), key=float(row.run), tooltip=f"Run {row.run}, everywhere known as {row.uid}")
+
+
+def started(row: RunRow, zone: tzinfo | None) -> Cell:
+    """When the run started, in `zone` (None is the system's); UTC to the second in the tooltip."""
+    local = datetime.fromtimestamp(row.started_utc_ns / 1e9, UTC).astimezone(zone)
+    return Cell(
+        text=f"{local:%Y-%m-%d %H:%M}", key=float(row.started_utc_ns), tooltip=units.utc_time(row.started_utc_ns)
+    )
+
+
+def workload(row: RunRow) -> Cell:
+    """The workload's name, its title in the tooltip."""
+    known = find_workload(row.spec.workload)
+    return words(row.spec.workload, known.title if known else "")
+
+
+def variant(spec: RunSpec) -> Cell:
+    """The variant's short name without the workload; every parameter in the tooltip."""
+    full = "\n".join(f"{name} = {naming.value_text(value)}" for name, value in spec.variant.items())
+    return words(naming.short_name(spec).removeprefix(spec.workload).lstrip(" ·"), full)
+
+
+def devices(row: RunRow) -> Cell:
+    """What the run ran on: GPU names with their count, or the CPU."""
+    if row.gpu_names:
+        names = sorted(set(row.gpu_names))
+        return words(" + ".join(_times(row.gpu_names.count(name), name) for name in names), "\n".join(row.gpu_names))
+    gpus = int(row.spec.variant.get("gpus", 0))
+    return words("CPU" if gpus == 0 else f"{gpus} {units.plural('GPU', gpus)}")
+
+
+def outcome(ended: Outcome | None) -> Cell:
+    """The outcome as symbol and word; the reason in the tooltip."""
+    shown = OUTCOMES[ended.name if ended else "running"]
+    reason = (ended.reason if ended else "Running now, here or in another program.") or ""
+    return Cell(text=shown.word, key=shown.word, tooltip=reason, symbol=shown.symbol, tone=shown.tone)
+
+
+def throughput(row: RunRow) -> Cell:
+    """Examples/s with the workload's own word."""
+    value = row.summary.throughput
+    over = f"Over {row.summary.blocks:,} measured {units.plural('block', row.summary.blocks)}"
+    return quantity(units.rate(value, example_word(row.spec)), value, over if value is not None else "")
+
+
+def step_ms(value: float | None) -> Cell:
+    """The time of one step in milliseconds."""
+    return quantity(units.milliseconds(value), value)
+
+
+def power(power_mw: float | None) -> Cell:
+    """Power in watts."""
+    return quantity(units.watts(power_mw), power_mw)
+
+
+def energy(row: RunRow) -> Cell:
+    """Energy for one example, always in millijoules so that a column compares."""
+    value = row.summary.energy_mj_per_example
+    unit = f"mJ/{example_word(row.spec)}"
+    text = units.ABSENT if units.is_absent(value) else f"{units.number(value)}\N{NO-BREAK SPACE}{unit}"
+    source = row.summary.energy_source
+    return quantity(text, value, f"Source: {source}" if source else "")
+
+
+def duration(row: RunRow) -> Cell:
+    """From start to end; absent while the run goes on."""
+    if row.ended_utc_ns is None:
+        return Cell(text=units.ABSENT)
+    seconds = (row.ended_utc_ns - row.started_utc_ns) / 1e9
+    return quantity(units.duration(seconds), seconds, f"{seconds:,.1f} s")
+
+
+def seconds(value: float | None) -> Cell:
+    """A length of time in seconds."""
+    return quantity(units.ABSENT if units.is_absent(value) else f"{units.number(value)}\N{NO-BREAK SPACE}s", value)
+
+
+def byte_count(value: int | None) -> Cell:
+    """Memory in powers of 1024."""
+    return quantity(units.byte_size(value), value)
+
+
+def ratio(value: float | None) -> Cell:
+    """A ratio to the baseline with three decimals."""
+    return quantity(units.ABSENT if value is None or units.is_absent(value) else f"{value:.3f}×", value)
+
+
+def example_word(spec: RunSpec) -> str:
+    """What one item of the workload's training data is called; "example" for a workload unknown here."""
+    known = find_workload(spec.workload)
+    return known.example if known else "example"
+
+
+def find_workload(name: str) -> catalog.Workload | None:
+    """The workload of that name; None where this version does not know it, as in an older or imported database."""
+    return next((known for known in catalog.WORKLOADS if known.name == name), None)
+
+
+def _times(count: int, name: str) -> str:
+    return name if count == 1 else f"{count} × {name}"

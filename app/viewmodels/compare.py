@@ -1,0 +1,188 @@
+"""Chosen runs side by side as values: one row a run, and their curves over one time axis."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from app.analysis.align import Series, combine, with_gaps
+from app.records import RunRow, StoredRun
+from app.viewmodels import cells, stored_curves, units
+from app.viewmodels.cells import Cell
+from app.viewmodels.stored_curves import GPU_QUANTITIES, HOST_QUANTITIES, Curve, Panel, Quantity
+from app.viewmodels.variants import shared_settings, variant_names
+
+ONE_PROCESS = (
+    "Each row is one process, so its ratio has no interval; processes of one variant often differ by a few per cent."
+)
+
+_COMBINED: dict[str, Literal["sum", "mean"]] = {"power_mw": "sum", "load_pct": "mean", "memory_bytes": "sum"}
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of the table; `numeric` ones are right-aligned."""
+
+    title: str
+    help: str
+    numeric: bool = True
+
+
+COLUMNS: tuple[Column, ...] = (
+    Column("Run", "Number of the run; the box shows or hides its curves"),
+    Column("Variant", "What differs between these runs", numeric=False),
+    Column("Outcome", "How the run ended", numeric=False),
+    Column("Throughput", "Examples a second over the measured blocks"),
+    Column("Speed-up", "Throughput as a ratio to the baseline's"),
+    Column("Step p50", "Median time of one step"),
+    Column("p95", "19 of 20 steps were faster"),
+    Column("p99", "99 of 100 steps were faster"),
+    Column("Mean power", "Mean power of the run's GPUs together while measuring"),
+    Column("Energy", "Energy for one example"),
+    Column("Energy ratio", "Energy for one example as a ratio to the baseline's; below 1 is less"),
+    Column("Peak memory", "Highest memory use seen on one device of the run"),
+    Column("Compile", "Time of the compile phase, never part of the throughput"),
+)
+VARIANT_COLUMN, OUTCOME_COLUMN = 1, 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Chosen runs in their order, which is also their colour; `differences` and `notes` are sentences."""
+
+    rows: tuple[RunRow, ...] = ()
+    panels: tuple[Panel, ...] = ()
+    shared: str = ""
+    differences: str = ""
+    notes: tuple[str, ...] = ()
+    start_s: float = 0.0
+    end_s: float = 1.0
+
+
+def compare(runs: Sequence[StoredRun]) -> Comparison:
+    """Everything the screen shows but the ratios, which `table` makes; slow enough to belong off the GUI thread."""
+    panels = tuple(_panels(runs))
+    ends = [(float(curve.x[0]), float(curve.x[-1])) for panel in panels for curve in panel.curves]
+    rows = tuple(run.row for run in runs)
+    return Comparison(
+        rows=rows,
+        panels=panels,
+        shared=shared_settings([row.spec for row in rows]),
+        differences=environment_differences(runs),
+        notes=(*_not_measured(runs), *([ONE_PROCESS] if len(rows) > 1 else [])),
+        start_s=min((start for start, _ in ends), default=0.0),
+        end_s=max((end for _, end in ends), default=1.0),
+    )
+
+
+def table(rows: Sequence[RunRow], baseline: int) -> list[tuple[Cell, ...]]:
+    """One row a run with its ratios to the run numbered `baseline`."""
+    base = next((row for row in rows if row.run == baseline), None)
+    names = variant_names([row.spec for row in rows])
+    return [_cells(row, name, base) for row, name in zip(rows, names, strict=True)]
+
+
+def environment_differences(runs: Sequence[StoredRun]) -> str:
+    """The facts of the environment that are not the same for all runs, with the runs of each value; "" if none.
+
+    A run that lacks a fact (it never started) says nothing about it.
+    """
+    keys = dict.fromkeys(key for run in runs for key in run.environment)
+    found = []
+    for key in keys:
+        holders: dict[str, list[str]] = {}
+        for run in runs:
+            if key in run.environment:
+                holders.setdefault(run.environment[key], []).append(str(run.row.run))
+        if len(holders) > 1:
+            found.append(f"{key.replace('_', ' ')}: " + ", ".join(map(_held_by, holders.items())))
+    return "Environments differ. " + "; ".join(found) + "." if found else ""
+
+
+def speed_ratio(row: RunRow, base: RunRow | None) -> float | None:
+    """Throughput against the baseline's; None where one is missing or they count different things."""
+    if base is None or row.spec.workload != base.spec.workload:
+        return None
+    return _ratio(row.summary.throughput, base.summary.throughput)
+
+
+def energy_ratio(row: RunRow, base: RunRow | None) -> float | None:
+    """Energy for one example against the baseline's; None where one is missing or they count different things."""
+    if base is None or row.spec.workload != base.spec.workload:
+        return None
+    return _ratio(row.summary.energy_mj_per_example, base.summary.energy_mj_per_example)
+
+
+def _ratio(value: float | None, base: float | None) -> float | None:
+    return value / base if value is not None and base else None
+
+
+def _cells(row: RunRow, name: str, base: RunRow | None) -> tuple[Cell, ...]:
+    s = row.summary
+    return (
+        cells.run_number(row),
+        cells.words(name, cells.variant(row.spec).tooltip),
+        cells.outcome(row.outcome),
+        cells.throughput(row),
+        cells.ratio(speed_ratio(row, base)),
+        cells.step_ms(s.step_ms_p50),
+        cells.step_ms(s.step_ms_p95),
+        cells.step_ms(s.step_ms_p99),
+        cells.power(s.mean_power_mw),
+        cells.energy(row),
+        cells.ratio(energy_ratio(row, base)),
+        cells.byte_count(s.device_peak_bytes),
+        cells.seconds(s.compile_s),
+    )
+
+
+def _held_by(item: tuple[str, list[str]]) -> str:
+    value, runs = item
+    return f"{value} ({units.plural('run', len(runs))} {', '.join(runs)})"
+
+
+def _not_measured(runs: Iterable[StoredRun]) -> list[str]:
+    sentences = []
+    for run in runs:
+        if run.measure_start_ns is None:
+            word = cells.OUTCOMES[run.row.outcome.name if run.row.outcome else "running"].word
+            reason = (run.row.outcome.reason if run.row.outcome else None) or ""
+            sentences.append(f"Run {run.row.run} ({word}) never reached its measured part. {reason}".rstrip())
+    if sentences:
+        sentences.append("Without a measured part, time zero is the start of the run.")
+    return sentences
+
+
+def _panels(runs: Sequence[StoredRun]) -> list[Panel]:
+    numbered = list(enumerate(runs))
+    on_gpu = [(colour, run) for colour, run in numbered if stored_curves.gpus_of(run)]
+    on_cpu = [(colour, run) for colour, run in numbered if not stored_curves.gpus_of(run)]
+    rate_units = {units.rate_unit(cells.example_word(run.row.spec)) for run in runs}
+    rate_unit = rate_units.pop() if len(rate_units) == 1 else "examples/s"
+    panels = [
+        *(_telemetry_panel("gpu", quantity, on_gpu) for quantity in GPU_QUANTITIES),
+        *(_telemetry_panel("cpu", quantity, on_cpu) for quantity in HOST_QUANTITIES),
+        stored_curves.panel(
+            "throughput", "Throughput", rate_unit, [_curve(r, c, stored_curves.throughput(r)) for c, r in numbered]
+        ),
+        stored_curves.panel("loss", "Loss", "", [_curve(r, c, stored_curves.loss(r)) for c, r in numbered]),
+    ]
+    return [each for each in panels if each is not None]
+
+
+def _telemetry_panel(kind: str, quantity: Quantity, numbered: Sequence[tuple[int, StoredRun]]) -> Panel | None:
+    """One field of all these runs; GPUs of one run are put together, and the title says how if there are several."""
+    how = _COMBINED.get(quantity.field, "sum")
+    several = any(len(stored_curves.gpus_of(run)) > 1 for _, run in numbered)
+    title = f"{quantity.title}, {how} of a run's GPUs" if several else quantity.title
+    curves = []
+    for colour, run in numbered:
+        devices = stored_curves.gpus_of(run) or stored_curves.hosts_of(run)
+        tracks = [with_gaps(stored_curves.telemetry(device, quantity)) for device in devices]
+        curves.append(_curve(run, colour, combine(tracks, how)))
+    return stored_curves.panel(f"{kind} {quantity.field}", title, quantity.unit, curves)
+
+
+def _curve(run: StoredRun, colour: int, series: Series) -> Curve:
+    start = run.measure_start_ns
+    zero = run.anchor_t_ns if start is None else start
+    return stored_curves.drawn(series, zero, key=str(run.row.run), label=f"Run {run.row.run}", colour=colour)

@@ -1,0 +1,183 @@
+"""One stored run as its page shows it: outcome in words, figures, facts, curves, log."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import tzinfo
+from typing import NamedTuple
+
+from app.records import HOST, StoredRun
+from app.viewmodels import cells, naming, stored_curves, units
+from app.viewmodels.cells import Cell
+from app.viewmodels.stored_curves import Panel
+from app.viewmodels.variants import run_command
+
+_MEASURED = "measure"
+
+
+class Fact(NamedTuple):
+    """One line of the facts: a name and a value in words."""
+
+    name: str
+    value: str
+
+
+class FactGroup(NamedTuple):
+    """Facts of one kind under a heading."""
+
+    title: str
+    facts: tuple[Fact, ...]
+
+
+class Stretch(NamedTuple):
+    """A phase in seconds after the run's start; `strong` is the measured part."""
+
+    name: str
+    start_s: float
+    end_s: float
+    strong: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunDetail:
+    """`reason` and `traceback` are "" where the run needs none; `log` is the whole log, one line each."""
+
+    run: int
+    title: str
+    subtitle: str
+    outcome: Cell
+    reason: str
+    traceback: str
+    figures: tuple[tuple[str, Cell], ...]
+    groups: tuple[FactGroup, ...]
+    panels: tuple[Panel, ...]
+    stretches: tuple[Stretch, ...]
+    end_s: float
+    log: str
+    log_lines: int
+    command: str
+
+
+def run_detail(run: StoredRun, zone: tzinfo | None) -> RunDetail:
+    """Everything the page of one run shows; slow enough to belong off the GUI thread. `zone` None is the system's."""
+    row = run.row
+    panels = stored_curves.run_panels(run, units.rate_unit(cells.example_word(row.spec)))
+    end_s = _end_s(run, panels)
+    begun = cells.started(row, zone)
+    return RunDetail(
+        run=row.run,
+        title=f"Run {row.run} · {naming.short_name(row.spec)}",
+        subtitle=f"{begun.text} · {cells.devices(row).text}",
+        outcome=cells.outcome(row.outcome),
+        reason=(row.outcome.reason if row.outcome else None) or "",
+        traceback=(row.outcome.detail if row.outcome else None) or "",
+        figures=_figures(run),
+        groups=tuple(group for group in _groups(run) if group.facts),
+        panels=panels,
+        stretches=_stretches(run, end_s),
+        end_s=end_s,
+        log="\n".join(f"{(line.t_ns - run.anchor_t_ns) / 1e9:9.3f}  {line.text}" for line in run.log),
+        log_lines=len(run.log),
+        command=run_command(row.spec),
+    )
+
+
+def _figures(run: StoredRun) -> tuple[tuple[str, Cell], ...]:
+    """The few numbers that matter, largest first."""
+    s = run.row.summary
+    found = (
+        ("Throughput", cells.throughput(run.row)),
+        ("Step p50", cells.step_ms(s.step_ms_p50)),
+        ("Mean power", cells.power(s.mean_power_mw)),
+        ("Energy", cells.energy(run.row)),
+    )
+    return tuple((name, cell) for name, cell in found if cell.key is not None)
+
+
+def _groups(run: StoredRun) -> Sequence[FactGroup]:
+    spec = run.row.spec
+    parameters = tuple(
+        Fact(naming.parameter_label(spec, name), naming.value_text(value) or units.ABSENT)
+        for name, value in spec.variant.items()
+    )
+    return (
+        FactGroup("Summary", _summary(run)),
+        FactGroup("Parameters", (Fact("Workload", spec.workload), *parameters)),
+        FactGroup("Devices", tuple(_device(c.device.index, c.device.name, c.device.device) for c in run.samples)),
+        FactGroup("Environment", _environment(run.environment)),
+        FactGroup("Run", _identity(run)),
+    )
+
+
+def _summary(run: StoredRun) -> tuple[Fact, ...]:
+    s = run.row.summary
+    example = cells.example_word(run.row.spec)
+    shown = (
+        ("Throughput", units.rate(s.throughput, example)),
+        ("Step p50", units.milliseconds(s.step_ms_p50)),
+        ("Step p95", units.milliseconds(s.step_ms_p95)),
+        ("Step p99", units.milliseconds(s.step_ms_p99)),
+        ("Measured for", units.with_unit(s.measured_s, "s", 1)),
+        ("Measured steps", _count(s.measured_steps)),
+        (f"Measured {units.plural(example)}", _count(s.measured_examples)),
+        ("Measured blocks", _count(s.blocks)),
+        ("Compile", units.with_unit(s.compile_s, "s", 2)),
+        ("First loss", units.number(s.loss_first)),
+        ("Last loss", units.number(s.loss_last)),
+        ("Mean power", units.watts(s.mean_power_mw)),
+        (f"Energy per {example}", _joined(cells.energy(run.row))),
+        ("Energy from", s.energy_source or units.ABSENT),
+        ("Peak device memory", units.byte_size(s.device_peak_bytes)),
+        ("Peak TensorFlow memory", units.byte_size(s.allocator_peak_bytes)),
+    )
+    return tuple(Fact(name, text) for name, text in shown if text != units.ABSENT)
+
+
+def _environment(environment: Mapping[str, str]) -> tuple[Fact, ...]:
+    return tuple(Fact(name.replace("_", " "), value) for name, value in environment.items() if value)
+
+
+def _identity(run: StoredRun) -> tuple[Fact, ...]:
+    row = run.row
+    ended = row.outcome
+    exit_code = "" if ended is None or ended.exit_code is None else str(ended.exit_code)
+    shown = (
+        ("Number", str(row.run)),
+        ("Identity", row.uid),
+        ("Started", units.utc_time(row.started_utc_ns)),
+        ("Ended", units.utc_time(row.ended_utc_ns)),
+        ("Duration", _joined(cells.duration(row))),
+        ("Exit code", exit_code),
+        ("Process ended by", (ended.ended_by if ended else None) or ""),
+    )
+    return tuple(Fact(name, text) for name, text in shown if text and text != units.ABSENT)
+
+
+def _device(index: int, name: str, device: str) -> Fact:
+    return Fact("Host", name) if device == HOST else Fact(f"GPU {index}", f"{name}\n{device}")
+
+
+def _count(value: int) -> str:
+    return f"{value:,}" if value else units.ABSENT
+
+
+def _joined(cell: Cell) -> str:
+    return f"{cell.text}\N{NO-BREAK SPACE}{cell.unit}" if cell.unit else cell.text
+
+
+def _end_s(run: StoredRun, panels: Sequence[Panel]) -> float:
+    """Where the time axis ends: the last thing known of the run."""
+    ends = [float(curve.x[-1]) for panel in panels for curve in panel.curves]
+    ends += [(phase.end_ns - run.anchor_t_ns) / 1e9 for phase in run.phases if phase.end_ns is not None]
+    return max(ends, default=1.0)
+
+
+def _stretches(run: StoredRun, end_s: float) -> tuple[Stretch, ...]:
+    return tuple(
+        Stretch(
+            phase.name,
+            (phase.start_ns - run.anchor_t_ns) / 1e9,
+            end_s if phase.end_ns is None else (phase.end_ns - run.anchor_t_ns) / 1e9,
+            phase.name == _MEASURED,
+        )
+        for phase in run.phases
+    )

@@ -1,0 +1,73 @@
+"""Several variants told apart: what differs between them, and what they share."""
+
+import shlex
+from collections.abc import Sequence
+
+from app.viewmodels import naming
+from app.viewmodels.units import ABSENT, plural
+from workloads import catalog
+from workloads.protocol import RunSpec, Value
+
+_TELLING = ("implementation", "layout", "gpus", "batch_size", "precision")
+
+
+def differing(specs: Sequence[RunSpec]) -> list[str]:
+    """Names of parameters that are not the same in all specs, in their order; `workload` first if it differs."""
+    names = dict.fromkeys(name for spec in specs for name in spec.variant)
+    found = [name for name in names if len({str(spec.variant.get(name)) for spec in specs}) > 1]
+    return ["workload", *found] if len({spec.workload for spec in specs}) > 1 else found
+
+
+def variant_names(specs: Sequence[RunSpec]) -> list[str]:
+    """For each variant what tells it from the others, `NCHW · Batch size 64`; its short name where nothing does."""
+    names = differing(specs)
+    return [" · ".join(setting(spec, name) for name in names) or naming.short_name(spec) for spec in specs]
+
+
+def shared_settings(specs: Sequence[RunSpec]) -> str:
+    """The workload and the telling settings that differing variants share; "" where there is nothing to say."""
+    names = differing(specs)
+    if not names or "workload" in names:
+        return ""
+    first = specs[0]
+    alike = [name for name in first.variant if name not in names and (name in _TELLING or _unusual(first, name))]
+    return " · ".join([first.workload, *(setting(first, name) for name in alike)])
+
+
+def setting(spec: RunSpec, name: str) -> str:
+    """One parameter with its value in a few words: `NCHW`, `2 GPUs`, `Batch size 64`, `XLA on`."""
+    if name == "workload":
+        return spec.workload
+    value = spec.variant.get(name)
+    parameter = _parameter(spec, name)
+    label = parameter.label if parameter else name
+    if value is None:
+        return f"{label} {ABSENT}"
+    if name == "gpus":
+        return "CPU" if value == 0 else f"{value} {plural('GPU', int(value))}"
+    if isinstance(value, bool):
+        return f"{label} {'on' if value else 'off'}"
+    chosen = next((c.label for c in parameter.choices if c.value == value), None) if parameter else None
+    return chosen or " ".join([label, _with_unit(parameter, value)])
+
+
+def run_command(spec: RunSpec) -> str:
+    """The command line that runs this variant again: every parameter, so that no machine's defaults matter."""
+    settings = (f"{name}={naming.value_text(value)}" for name, value in spec.variant.items() if value != "")
+    return shlex.join(["python", "-m", "app", "run", spec.workload, *(word for s in settings for word in ("-s", s))])
+
+
+def _with_unit(parameter: catalog.Parameter | None, value: Value) -> str:
+    text = naming.value_text(value) or ABSENT
+    return f"{text} {parameter.unit}" if parameter and parameter.unit else text
+
+
+def _unusual(spec: RunSpec, name: str) -> bool:
+    parameter = _parameter(spec, name)
+    on_cpu = spec.variant.get("gpus") == 0
+    return parameter is None or spec.variant[name] != catalog.default_value(parameter, on_cpu=on_cpu)
+
+
+def _parameter(spec: RunSpec, name: str) -> catalog.Parameter | None:
+    known = next((w for w in catalog.WORKLOADS if w.name == spec.workload), None)
+    return next((p for p in known.parameters if p.name == name), None) if known else None

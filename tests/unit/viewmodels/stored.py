@@ -1,0 +1,105 @@
+"""Stored runs made up for tests of the screens that show them."""
+
+import numpy as np
+
+from app.records import HOST, BlockColumns, Device, LogLine, Outcome, Phase, RunRow, SampleColumns, StoredRun, Summary
+from workloads.protocol import OutcomeName, RunSpec, Value
+
+S = 1_000_000_000
+UTC_NS = 1_760_000_000 * S
+LSTM: dict[str, Value] = {
+    "implementation": "standard",
+    "layers": 1,
+    "units": 64,
+    "gpus": 0,
+    "batch_size": 32,
+    "precision": "float32",
+    "xla": False,
+}
+CNN: dict[str, Value] = {"layout": "NCHW", "gpus": 1, "batch_size": 1024, "precision": "float32", "xla": False}
+GPUS = tuple(
+    Device(device=f"GPU-{i}", kind="gpu", index=i, name="NVIDIA H200", memory_total_bytes=141 * 2**30) for i in range(2)
+)
+
+
+def run_row(
+    run: int,
+    *,
+    workload: str = "lstm",
+    outcome: OutcomeName | None = "completed",
+    reason: str | None = None,
+    throughput: float | None = 1000.0,
+    energy_mj: float | None = None,
+    gpu_names: tuple[str, ...] = (),
+    seconds: float = 12.5,
+    **variant: Value,
+) -> RunRow:
+    return RunRow(
+        run=run,
+        uid=f"uid-{run}",
+        started_utc_ns=UTC_NS + run * 60 * S,
+        ended_utc_ns=None if outcome is None else UTC_NS + run * 60 * S + int(seconds * S),
+        spec=RunSpec(workload=workload, variant={**(LSTM if workload == "lstm" else CNN), **variant}),
+        outcome=None if outcome is None else Outcome(name=outcome, reason=reason),
+        summary=Summary(
+            throughput=throughput,
+            blocks=40 if throughput else 0,
+            step_ms_p50=32.0 if throughput else None,
+            energy_mj_per_example=energy_mj,
+            mean_power_mw=688_000 if energy_mj else None,
+        ),
+        gpu_names=gpu_names,
+    )
+
+
+def stored_run(
+    row: RunRow, *, measured: bool = True, begin_s: float = 100.0, environment: dict[str, str] | None = None
+) -> StoredRun:
+    """A run of 12 s whose `measure` begins 4 s after its start, sampled ten times a second."""
+    anchor = int(begin_s * S)
+    t_ns = anchor + np.arange(120, dtype=np.int64) * S // 10
+    gpus = GPUS[: int(row.spec.variant["gpus"])]
+    host = Device(device=HOST, kind="host", index=-1, name="Test CPU")
+    phases = [Phase("import", anchor, anchor + 2 * S), Phase("compile", anchor + 2 * S, anchor + 4 * S)]
+    if measured:
+        phases.append(Phase("measure", anchor + 4 * S, anchor + 12 * S))
+    return StoredRun(
+        row=row,
+        anchor_t_ns=anchor,
+        anchor_utc_ns=row.started_utc_ns,
+        phases=tuple(phases),
+        blocks=_blocks(anchor, 40 if measured else 0),
+        samples=tuple(_samples(device, t_ns) for device in (host, *gpus)),
+        environment=environment or {},
+        log=(LogLine(anchor + S, "loading"), LogLine(anchor + 2 * S, "cuDNN version 91002")),
+    )
+
+
+def _blocks(anchor: int, count: int) -> BlockColumns:
+    start_ns = anchor + 4 * S + np.arange(count, dtype=np.int64) * S // 5
+    return BlockColumns(
+        first_step=np.arange(count, dtype=np.int64) * 10,
+        steps=np.full(count, 10, dtype=np.int64),
+        examples=np.full(count, 320, dtype=np.int64),
+        start_ns=start_ns,
+        end_ns=start_ns + S // 5,
+        loss=np.exp(-np.arange(count) / 10.0),
+        measured=np.ones(count, dtype=np.bool_),
+    )
+
+
+def _samples(device: Device, t_ns: np.ndarray[tuple[int], np.dtype[np.int64]]) -> SampleColumns:
+    absent = np.full(len(t_ns), np.nan)
+    on_gpu = device.kind == "gpu"
+    full = np.full(len(t_ns), 1.0)
+    return SampleColumns(
+        device=device,
+        t_ns=t_ns,
+        fields={
+            "power_mw": full * 600_000 if on_gpu else absent,
+            "load_pct": full * 90,
+            "memory_bytes": full * 4 * 2**30,
+            "worker_memory_bytes": absent if on_gpu else full * 2**30,
+            "worker_load_pct": absent if on_gpu else full * 150,
+        },
+    )
