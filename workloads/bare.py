@@ -1,0 +1,51 @@
+"""The same step without worker, messages or telemetry: what a bare script would measure.
+
+`python -m workloads.bare` reads an order like a worker's on stdin and prints one JSON line: `steps`, `seconds`,
+`examples_per_s`. It is the yardstick for what the rest of the program costs.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+
+from workloads.build import approve, build, import_for
+from workloads.protocol import RunSpec, decode_start
+from workloads.training import Task, plan_of
+
+
+def bare_task(spec: RunSpec, gpu_uuids: Sequence[str] = ()) -> Task:
+    """The variant, ready to step, in this process (once a process: TensorFlow takes its settings once).
+
+    Raises `RefusedError` where it cannot run.
+    """
+    full = approve(spec, gpu_uuids)
+    import_for(full, gpu_uuids)
+    return build(full)
+
+
+def time_steps(task: Task, warmup_steps: int, seconds: float, steps: int) -> tuple[int, float]:
+    """Steps and seconds of one plain loop with one synchronisation at its end."""
+    for _ in range(1 + warmup_steps):
+        result = task.step()
+    task.fetch(result)
+    done, start_s = 0, time.monotonic()
+    while (done < steps) if steps else (time.monotonic() - start_s < seconds):
+        result = task.step()
+        done += 1
+    task.fetch(result)
+    return done, time.monotonic() - start_s
+
+
+def main() -> None:
+    """Time the order on stdin and print what came out."""
+    start = decode_start(sys.stdin.buffer.readline())
+    spec = approve(start.spec, start.gpu_uuids)
+    task, plan = bare_task(spec, start.gpu_uuids), plan_of(spec.variant)
+    steps, seconds = time_steps(task, plan.warmup_steps, plan.seconds, plan.steps)
+    line = {"steps": steps, "seconds": seconds, "examples_per_s": steps * task.examples / seconds}
+    sys.stdout.write(json.dumps(line) + "\n")
+
+
+if __name__ == "__main__":
+    main()

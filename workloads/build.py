@@ -1,0 +1,64 @@
+"""From a spec to a task, in the steps a worker reports as phases; TensorFlow is imported when it is needed."""
+
+import os
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from workloads import catalog, runtime
+from workloads.errors import RefusedError
+from workloads.kinds import Gpu, Machine
+from workloads.protocol import RunSpec, Variant
+from workloads.training import Task
+
+if TYPE_CHECKING:
+    from workloads.recipe import Recipe
+
+
+def approve(spec: RunSpec, gpu_uuids: Sequence[str]) -> RunSpec:
+    """The complete spec, if it can run on the GPUs given; raises `RefusedError`.
+
+    Which GPUs those are was settled by whoever gave them, so `devices` is not looked up again.
+    """
+    gpus = tuple(Gpu(index=index, uuid=uuid, name="") for index, uuid in enumerate(gpu_uuids))
+    machine = Machine(gpus=gpus, cpu_count=os.cpu_count() or 1)
+    try:
+        full = catalog.complete(spec.workload, spec.variant, machine)
+    except catalog.UsageError as error:
+        raise RefusedError(str(error)) from error
+    anywhere = RunSpec(workload=full.workload, variant={**full.variant, "devices": ""})
+    for refusal in catalog.check(anywhere, machine):
+        raise RefusedError(refusal.reason)
+    return full
+
+
+def needs_tensorflow(spec: RunSpec) -> bool:
+    """Whether this workload computes with TensorFlow."""
+    return spec.workload != "dummy"
+
+
+def import_for(spec: RunSpec, gpu_uuids: Sequence[str]) -> dict[str, str]:
+    """Import what the workload needs, seeing these GPUs only, and return the facts of it; raises `RefusedError`."""
+    if not needs_tensorflow(spec):
+        return {}
+    runtime.prepare_environment(gpu_uuids)
+    runtime.import_tensorflow(int(spec.variant["gpus"]))
+    return runtime.facts()
+
+
+def build(spec: RunSpec) -> Task:
+    """The variant, ready to step; after `import_for`."""
+    if not needs_tensorflow(spec):
+        from workloads import dummy
+
+        return dummy.task(spec.variant)
+    from workloads.steps import build_task
+
+    replicas = runtime.configure(spec.variant)
+    return build_task(_recipe_of(spec.workload)(spec.variant), spec.variant, replicas)
+
+
+def _recipe_of(workload: str) -> "Callable[[Variant], Recipe]":
+    from workloads.cnn import cnn10
+    from workloads.lstm import model
+
+    return {"lstm": model.recipe, "cnn10": cnn10.recipe}[workload]

@@ -1,0 +1,85 @@
+"""A workload without TensorFlow, for tests of the program: blocks of sleep with a falling loss, and every bad end."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from typing import NoReturn
+
+from workloads.errors import OutOfMemoryError
+from workloads.protocol import Variant
+from workloads.training import Task
+
+_MISBEHAVES_AT = 3
+"""The step at which a behaviour other than training sets in; the first steps are sound, so that there is something."""
+
+
+def task(variant: Variant) -> Task:
+    """The behaviour asked for as a task."""
+    behaviour = str(variant["behaviour"])
+    if behaviour == "ignore_stop":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    deed = _DEEDS.get(behaviour)
+    step = _Steps(float(variant["step_ms"]) / 1000, deed)
+    fetch = _loss_lost if behaviour == "not_finite" else _loss
+    return Task(step=step, fetch=fetch, examples=int(variant["batch_size"]), trains=variant["mode"] == "train")
+
+
+def ignores_stop(variant: Variant) -> bool:
+    """Whether this run is to go on when asked to stop (only a kill ends it)."""
+    return variant.get("behaviour") == "ignore_stop"
+
+
+class _Steps:
+    """Sleeps one step and returns its number, once the deed is done."""
+
+    def __init__(self, step_s: float, deed: Callable[[], None] | None) -> None:
+        self._step_s = step_s
+        self._deed = deed
+        self._number = -1
+
+    def __call__(self) -> int:
+        self._number += 1
+        if self._number == _MISBEHAVES_AT and self._deed is not None:
+            self._deed()
+        time.sleep(self._step_s)
+        return self._number
+
+
+def _loss(step: int) -> float:
+    return 1.0 / (1.0 + step / 10)
+
+
+def _loss_lost(step: int) -> float:
+    return _loss(step) if step < _MISBEHAVES_AT else float("nan")
+
+
+def _fail() -> NoReturn:
+    raise ValueError("the dummy fails, as asked")
+
+
+def _run_out() -> NoReturn:
+    raise OutOfMemoryError("the dummy runs out of memory, as asked")
+
+
+def _print_garbage() -> None:
+    print("garbage from Python", flush=True)  # noqa: T201
+    os.write(1, b'{"type":"finished","outcome":"completed","t_ns":1}\n\xff\xfe garbage below Python\n')
+
+
+def _hang() -> None:
+    threading.Event().wait()
+
+
+def _kill_self() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+_DEEDS: dict[str, Callable[[], None]] = {
+    "fail": _fail,
+    "out_of_memory": _run_out,
+    "print_garbage": _print_garbage,
+    "hang": _hang,
+    "kill_self": _kill_self,
+}

@@ -1,0 +1,56 @@
+"""From an exception to a worker's last word: outcome and one plain sentence."""
+
+import time
+import traceback
+
+from workloads.errors import OutOfMemoryError, RefusedError, TrainingError
+from workloads.protocol import Finished, Variant
+
+_MEMORY_WORDS = (
+    "RESOURCE_EXHAUSTED",
+    "out of memory",
+    "OOM when allocating",
+    "CUDA_ERROR_OUT_OF_MEMORY",
+    "CUDNN_STATUS_ALLOC_FAILED",
+    "CUBLAS_STATUS_ALLOC_FAILED",
+    "failed to allocate memory",
+)
+_LAYOUT_WORDS = ("only supports NHWC", "only supports the NHWC", "only support NHWC", "NHWC tensor format")
+
+
+def ending_of(error: Exception, variant: Variant, peak_bytes: int | None) -> Finished:
+    """How a run ends that raised this; `peak_bytes` is the allocator's peak, if known."""
+    now_ns = time.monotonic_ns()
+    if isinstance(error, RefusedError):
+        return Finished(outcome="refused", t_ns=now_ns, reason=str(error))
+    if isinstance(error, TrainingError):
+        return Finished(outcome="failed", t_ns=now_ns, reason=str(error), allocator_peak_bytes=peak_bytes)
+    if _is_out_of_memory(error):
+        reason = _memory_sentence(variant, peak_bytes)
+        return Finished(outcome="out_of_memory", t_ns=now_ns, reason=reason, allocator_peak_bytes=peak_bytes)
+    if any(words in str(error) for words in _LAYOUT_WORDS):
+        reason = "TensorFlow on this processor has no NCHW kernels for this variant; use layout=NHWC, or xla=true."
+        return Finished(outcome="refused", t_ns=now_ns, reason=reason)
+    return Finished(
+        outcome="failed",
+        t_ns=now_ns,
+        reason=_first_line(error),
+        traceback="".join(traceback.format_exception(error)),
+        allocator_peak_bytes=peak_bytes,
+    )
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    if isinstance(error, OutOfMemoryError | MemoryError) or type(error).__name__ == "ResourceExhaustedError":
+        return True
+    return any(words in str(error) for words in _MEMORY_WORDS)
+
+
+def _memory_sentence(variant: Variant, peak_bytes: int | None) -> str:
+    peak = f" (TensorFlow held {peak_bytes / 2**30:.1f} GiB at most)" if peak_bytes else ""
+    return f"Memory ran out at batch_size={variant.get('batch_size')}{peak}; try a smaller batch size."
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

@@ -1,0 +1,13 @@
+"""How a run can end other than completed, said by the code that notices; each message is one plain sentence."""
+
+
+class RefusedError(Exception):
+    """The variant cannot run here."""
+
+
+class OutOfMemoryError(Exception):
+    """A device or the host has not enough memory."""
+
+
+class TrainingError(Exception):
+    """Training itself went wrong (a loss that is not finite), with nothing wrong in the program."""

@@ -1,0 +1,8 @@
+"""The standard implementation: Keras's LSTM as a loop over time steps, never the cuDNN kernels."""
+
+import keras
+
+
+def layer(units: int, return_sequences: bool, go_backwards: bool) -> keras.layers.LSTM:
+    """One direction of one layer."""
+    return keras.layers.LSTM(units, return_sequences=return_sequences, go_backwards=go_backwards, use_cudnn=False)

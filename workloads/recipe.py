@@ -1,0 +1,32 @@
+"""What an implementation presents to the rest: a model, its data and its optimizer."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import tensorflow as tf
+
+from workloads.optimizers import Optimizer
+
+
+class Model(Protocol):
+    """Variables, and pure functions of a batch over them."""
+
+    @property
+    def weights(self) -> Sequence[tf.Variable]:
+        """The trained variables."""
+
+    def loss(self, inputs: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
+        """The mean loss of a batch in training mode, a float32 scalar."""
+
+    def outputs(self, inputs: tf.Tensor) -> tf.Tensor:
+        """The answers to a batch in inference mode."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """How to make one variant. `batch(index)` gives the inputs and targets of one global batch."""
+
+    model: Callable[[], Model]
+    optimizer: Callable[[Sequence[tf.Variable]], Optimizer]
+    batch: Callable[[int], tuple[tf.Tensor, tf.Tensor]]

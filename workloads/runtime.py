@@ -1,0 +1,142 @@
+"""TensorFlow's surroundings: what must be set before its import, what after it, and what it then says of itself."""
+
+import os
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from workloads.errors import RefusedError
+from workloads.protocol import Variant
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+_POLICIES = {"float32": "float32", "tf32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
+_TF_FLAGS = (
+    "AUTOTUNE",
+    "CPP_",
+    "CUDNN_",
+    "DETERMINISTIC_",
+    "DISABLE_",
+    "ENABLE_",
+    "FORCE_",
+    "GPU_",
+    "NUM_",
+    "USE_",
+    "XLA_",
+)
+_FLAGS = (*(f"TF_{word}" for word in _TF_FLAGS), "XLA_FLAGS", "NCCL_", "CUDA_", "OMP_", "KERAS_BACKEND")
+"""Not all of `TF_`: Terraform keeps secrets under that prefix."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replicas:
+    """Who computes: a distribution strategy (TensorFlow's default one for a single device) and its devices in order."""
+
+    strategy: "tf.distribute.Strategy"
+    devices: tuple[str, ...]
+
+    @property
+    def count(self) -> int:
+        """How many replicas train together."""
+        return len(self.devices)
+
+
+def prepare_environment(gpu_uuids: Sequence[str]) -> None:
+    """Set what TensorFlow reads at its import: the GPUs it may see (none is the CPU), their order, its chattiness."""
+    os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(gpu_uuids) or "-1"
+    os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+    os.environ["KERAS_BACKEND"] = "tensorflow"
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
+
+
+def import_tensorflow(gpu_count: int) -> None:
+    """Import TensorFlow and Keras; raises `RefusedError` where they are missing or see fewer GPUs than `gpu_count`."""
+    try:
+        import keras  # noqa: F401
+        import tensorflow as tf
+    except ModuleNotFoundError as error:
+        raise RefusedError(
+            f"TensorFlow cannot be imported ({error}); install it with `pip install 'variantscope[tensorflow]'`, "
+            "or `'variantscope[cuda]'` for NVIDIA GPUs."
+        ) from error
+    seen = len(tf.config.list_physical_devices("GPU"))
+    if seen < gpu_count:
+        raise RefusedError(
+            f"TensorFlow sees {seen} of the {gpu_count} GPU(s) this run was given: its CUDA libraries are missing or "
+            "do not fit the driver; install them with `pip install 'variantscope[cuda]'`."
+        )
+
+
+def configure(variant: Variant) -> Replicas:
+    """Apply a variant's settings to TensorFlow, before its first operation, and choose who computes."""
+    import keras
+    import tensorflow as tf
+
+    threads = int(variant["cpu_threads"])
+    if threads:
+        tf.config.threading.set_intra_op_parallelism_threads(threads)
+    for gpu in tf.config.list_physical_devices("GPU"):
+        tf.config.experimental.set_memory_growth(gpu, bool(variant["memory_growth"]))
+    tf.config.experimental.enable_tensor_float_32_execution(variant["precision"] == "tf32")
+    tf.config.optimizer.set_experimental_options({"layout_optimizer": bool(variant["layout_optimizer"])})
+    keras.config.set_dtype_policy(_POLICIES[str(variant["precision"])])
+    keras.utils.set_random_seed(int(variant["seed"]))
+    gpus = int(variant["gpus"])
+    return replicas_on([f"GPU:{index}" for index in range(gpus)] or ["CPU:0"])
+
+
+def replicas_on(devices: Sequence[str]) -> Replicas:
+    """Replicas on these devices, mirrored where there is more than one."""
+    import tensorflow as tf
+
+    strategy = tf.distribute.MirroredStrategy(list(devices)) if len(devices) > 1 else tf.distribute.get_strategy()
+    return Replicas(strategy, tuple(devices))
+
+
+def compute_dtype(precision: str) -> str:
+    """The type products are computed in; TF32 keeps its tensors in float32."""
+    return "float32" if precision == "tf32" else precision
+
+
+def facts() -> dict[str, str]:
+    """Versions, visible devices and the environment variables that change what TensorFlow does."""
+    import keras
+    import numpy as np
+    import tensorflow as tf
+
+    build = tf.sysconfig.get_build_info()
+    gpus = [tf.config.experimental.get_device_details(gpu) for gpu in tf.config.list_physical_devices("GPU")]
+    found = {
+        "python": platform.python_version(),
+        "tensorflow": tf.__version__,
+        "keras": keras.__version__,
+        "numpy": np.__version__,
+        "cuda_built": build.get("cuda_version"),
+        "cudnn_built": build.get("cudnn_version"),
+        "cudnn_loaded": _loaded_cudnn() if gpus else None,
+        "tensorflow_devices": ", ".join(str(gpu.get("device_name", "GPU")) for gpu in gpus) or "CPU",
+        "intra_op_threads": str(tf.config.threading.get_intra_op_parallelism_threads() or "automatic"),
+    }
+    flags = {f"env {name}": value for name, value in sorted(os.environ.items()) if name.startswith(_FLAGS)}
+    return {name: str(value) for name, value in found.items() if value} | flags
+
+
+def _loaded_cudnn() -> str | None:
+    """The version of the cuDNN in this process, where its library can be asked (`cudnnGetVersion`)."""
+    import ctypes
+
+    try:
+        version = int(ctypes.CDLL("libcudnn.so.9", mode=os.RTLD_NOLOAD | os.RTLD_NOW).cudnnGetVersion())
+    except OSError:
+        return None
+    return f"{version // 10_000}.{version // 100 % 100}.{version % 100}"
+
+
+def allocator(replicas: Replicas, key: str) -> int | None:
+    """Bytes TensorFlow's allocator holds (`current`) or held at most (`peak`) on the first device; None on the CPU."""
+    import tensorflow as tf
+
+    device = replicas.devices[0]
+    return int(tf.config.experimental.get_memory_info(device)[key]) if device.startswith("GPU") else None

@@ -1,0 +1,123 @@
+"""From a recipe to a task: batches on the devices, and the step as one `tf.function`, on one replica or on several."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from workloads import runtime
+from workloads.optimizers import LossScale, Optimizer
+from workloads.protocol import Variant
+from workloads.recipe import Model, Recipe
+from workloads.runtime import Replicas
+from workloads.training import Task
+
+_POOL_BYTES = 256 * 2**20
+_POOL_BATCHES = 64
+
+Pool = tuple[tf.Tensor, tf.Tensor]
+
+
+def build_task(recipe: Recipe, variant: Variant, replicas: Replicas) -> Task:
+    """Make the model and its data on the devices and the step that joins them; nothing is traced or compiled yet."""
+    trains = variant["mode"] == "train"
+    with replicas.strategy.scope():
+        model = recipe.model()
+        cursor = tf.Variable(0, dtype=tf.int64, trainable=False)
+        optimizer = _optimizer(recipe, model, variant) if trains else None
+    pool = _pool(recipe, variant, replicas)
+    one = _Step(model, optimizer, cursor, replicas.count, xla=bool(variant["xla"]))
+
+    def step() -> Any:
+        return replicas.strategy.run(one.train if trains else one.infer, (pool,))
+
+    def fetch(result: Any) -> float:
+        tf.test.experimental.sync_devices()
+        parts = replicas.strategy.experimental_local_results(result)
+        return sum(float(part) for part in parts) / len(parts)
+
+    return Task(
+        step=tf.function(step, jit_compile=bool(variant["xla"]) and replicas.count == 1),
+        fetch=fetch,
+        examples=int(variant["batch_size"]),
+        trains=trains,
+        allocator_bytes=lambda: runtime.allocator(replicas, "current"),
+        allocator_peak_bytes=lambda: runtime.allocator(replicas, "peak"),
+    )
+
+
+def _optimizer(recipe: Recipe, model: Model, variant: Variant) -> Optimizer:
+    optimizer = recipe.optimizer(model.weights)
+    return LossScale(optimizer) if variant["precision"] == "float16" else optimizer
+
+
+def _pool(recipe: Recipe, variant: Variant, replicas: Replicas) -> Any:
+    """Some batches on each replica's device, each replica with its own slice of every global batch."""
+    dtype = runtime.compute_dtype(str(variant["precision"]))
+
+    def one(context: Any) -> Pool:
+        replica = context.replica_id_in_sync_group
+        with tf.device(replicas.devices[replica]):
+            return _slices(recipe, dtype, int(variant["batch_size"]) // replicas.count, replica)
+
+    return replicas.strategy.experimental_distribute_values_from_function(one)
+
+
+def _slices(recipe: Recipe, dtype: str, size: int, replica: int) -> Pool:
+    part = slice(replica * size, (replica + 1) * size)
+
+    def batch(index: int) -> Pool:
+        inputs, targets = recipe.batch(index)
+        return tf.cast(inputs[part], dtype), targets[part]
+
+    first = batch(0)
+    count = max(1, min(_POOL_BATCHES, _POOL_BYTES // max(1, int(tf.size(first[0])) * first[0].dtype.size)))
+    inputs, targets = zip(first, *(batch(index) for index in range(1, count)), strict=True)
+    return tf.stack(inputs), tf.stack(targets)
+
+
+class _Step:
+    """One replica's part of a step; a training step averages gradients over replicas.
+
+    With several replicas XLA compiles forward and backward alone: it cannot compile the communication between them.
+    """
+
+    def __init__(
+        self, model: Model, optimizer: Optimizer | None, cursor: tf.Variable, replicas: int, *, xla: bool
+    ) -> None:
+        self._model = model
+        self._optimizer = optimizer
+        self._cursor = cursor
+        self._replicas = replicas
+        inner = xla and replicas > 1
+        self._differentiate = tf.function(self._gradients, jit_compile=True) if inner else self._gradients
+        self._answer = tf.function(self._outputs, jit_compile=True) if inner else self._outputs
+
+    def train(self, pool: Pool) -> tf.Tensor:
+        """Forward, backward, update; returns the loss before the update, once the update is under way."""
+        assert self._optimizer is not None
+        loss, gradients = self._differentiate(*self._next(pool))
+        if self._replicas > 1:
+            gradients = tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.MEAN, gradients)
+        self._optimizer.apply(gradients)
+        return loss
+
+    def infer(self, pool: Pool) -> tf.Tensor:
+        """Forward; returns the mean of all outputs."""
+        inputs, _ = self._next(pool)
+        return self._answer(inputs)
+
+    def _next(self, pool: Pool) -> Pool:
+        """The next batch of the pool, chosen on the device."""
+        index = self._cursor.read_value()
+        tf.raw_ops.AssignVariableOp(resource=self._cursor.handle, value=(index + 1) % pool[0].shape[0])
+        return tf.gather(pool[0], index), tf.gather(pool[1], index)
+
+    def _gradients(self, inputs: tf.Tensor, targets: tf.Tensor) -> tuple[tf.Tensor, Sequence[tf.Tensor]]:
+        with tf.GradientTape() as tape:
+            loss = self._model.loss(inputs, targets)
+            scaled = self._optimizer.scaled(loss) if isinstance(self._optimizer, LossScale) else loss
+        return loss, tape.gradient(scaled, list(self._model.weights))
+
+    def _outputs(self, inputs: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_mean(tf.cast(self._model.outputs(inputs), tf.float32))

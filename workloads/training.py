@@ -1,0 +1,158 @@
+"""The one loop: first step, warm-up, measured blocks. Knows neither TensorFlow nor how messages travel."""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from workloads.errors import TrainingError
+from workloads.protocol import Block, Message, PhaseStarted, Progress, TimedPhase, Variant
+
+Report = Callable[[Message], None]
+
+_BLOCK_S = 0.25
+_GROWTH = 4
+_PROGRESS_S = 0.2
+
+
+def _no_allocator() -> None:
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """A built variant, ready to step.
+
+    `step` enqueues one step and returns what `fetch` waits for: the end of that step on all replicas, giving the loss
+    (in inference any number that depends on the outputs). `examples` is of one step over all replicas. The allocator's
+    bytes are those of the first device, None on the CPU.
+    """
+
+    step: Callable[[], Any]
+    fetch: Callable[[Any], float]
+    examples: int
+    trains: bool = True
+    allocator_bytes: Callable[[], int | None] = _no_allocator
+    allocator_peak_bytes: Callable[[], int | None] = _no_allocator
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How long to run: warm-up steps after the first, then exactly `steps`, or `seconds` where `steps` is 0."""
+
+    warmup_steps: int
+    seconds: float
+    steps: int
+
+
+def plan_of(variant: Variant) -> Plan:
+    """The plan a variant asks for."""
+    return Plan(
+        warmup_steps=int(variant["warmup_steps"]), seconds=float(variant["seconds"]), steps=int(variant["steps"])
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Limit:
+    """The end of a phase: a number of steps, or a number of seconds where there is one."""
+
+    steps: int
+    seconds: float | None = None
+
+    def fraction(self, steps_done: int, elapsed_s: float) -> float:
+        done = elapsed_s / self.seconds if self.seconds is not None else steps_done / self.steps
+        return min(1.0, done)
+
+    def block_steps(self, wanted: int, steps_done: int, elapsed_s: float, step_s: float) -> int:
+        """At most `wanted` steps, and not (much) beyond the end."""
+        if self.seconds is None:
+            return min(wanted, self.steps - steps_done)
+        return max(1, min(wanted, math.ceil((self.seconds - elapsed_s) / max(step_s, 1e-9))))
+
+
+class Loop:
+    """Runs a task to a plan and reports phases, progress and blocks; `stop` is asked between steps.
+
+    A block aims at a quarter of a second of steps between two synchronisations, and at least one step.
+    """
+
+    def __init__(self, task: Task, plan: Plan, report: Report, stop: Callable[[], bool]) -> None:
+        self._task = task
+        self._plan = plan
+        self._report = report
+        self._stop = stop
+        self._steps_done = 0
+        self._step_s = math.inf
+        self._block_steps = 1
+        self._next_progress_ns = 0
+
+    def run(self) -> bool:
+        """Compile, warm up, measure; true at the plan's end, false when stopped. Raises `TrainingError`."""
+        plan = self._plan
+        measure = _Limit(plan.steps, None if plan.steps else plan.seconds)
+        return (
+            self._phase("compile", _Limit(1))
+            and (not plan.warmup_steps or self._phase("warmup", _Limit(plan.warmup_steps)))
+            and self._phase("measure", measure)
+        )
+
+    def _phase(self, phase: TimedPhase, limit: _Limit) -> bool:
+        """Run one phase to its limit; false when stopped before."""
+        if self._stop():
+            return False
+        start_ns = time.monotonic_ns()
+        self._report(PhaseStarted(phase=phase, t_ns=start_ns))
+        first, fraction = self._steps_done, 0.0
+        while fraction < 1.0 and not self._stop():
+            elapsed_s = (time.monotonic_ns() - start_ns) / 1e9
+            steps = limit.block_steps(self._block_steps, self._steps_done - first, elapsed_s, self._step_s)
+            block = self._block(phase, steps)
+            fraction = limit.fraction(self._steps_done - first, (block.end_ns - start_ns) / 1e9)
+            self._tell(phase, fraction, block.end_ns)
+        return fraction >= 1.0
+
+    def _block(self, phase: TimedPhase, steps: int) -> Block:
+        """Time up to `steps` steps (fewer when stopped) and report them."""
+        first, done = self._steps_done, 0
+        step, stop = self._task.step, self._stop
+        start_ns = time.monotonic_ns()
+        while done < steps and not (done and stop()):
+            result = step()
+            done += 1
+        loss = self._task.fetch(result)
+        end_ns = time.monotonic_ns()
+        self._steps_done += done
+        self._pace(phase, done, (end_ns - start_ns) / 1e9)
+        block = Block(
+            phase=phase,
+            first_step=first,
+            steps=done,
+            examples=done * self._task.examples,
+            start_ns=start_ns,
+            end_ns=end_ns,
+            loss=loss if self._task.trains and math.isfinite(loss) else None,
+            allocator_bytes=self._task.allocator_bytes(),
+        )
+        self._report(block)
+        if not math.isfinite(loss):
+            what = "loss" if self._task.trains else "output"
+            raise TrainingError(
+                f"The {what} was {loss} after step {self._steps_done - 1} (counted from 0); "
+                "try another precision, seed or size."
+            )
+        return block
+
+    def _pace(self, phase: TimedPhase, steps: int, seconds: float) -> None:
+        """Choose the next block's length from this one's; the first step's time says nothing of the others'."""
+        if phase == "compile":
+            return
+        self._step_s = max(seconds, 1e-9) / steps
+        wanted = round(_BLOCK_S / self._step_s)
+        self._block_steps = max(1, min(wanted, self._block_steps * _GROWTH))
+
+    def _tell(self, phase: TimedPhase, fraction: float, t_ns: int) -> None:
+        if t_ns < self._next_progress_ns and fraction < 1.0:
+            return
+        self._next_progress_ns = t_ns + int(_PROGRESS_S * 1e9)
+        self._report(Progress(phase=phase, fraction=fraction, t_ns=t_ns))
