@@ -1,0 +1,89 @@
+"""What all tests share. Importable without Qt: the headless tests also run where Qt is not installed."""
+
+import gc
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+
+if TYPE_CHECKING:
+    from PySide6.QtCore import QThread, QTimer
+
+os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
+
+HAS_GPU = Path("/proc/driver/nvidia/version").exists() or shutil.which("nvidia-smi") is not None
+LEAVING_S = 5.0
+"""How long a process or thread that was told to end may take to be gone."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what needs a GPU, unless there is one or `-m` says what to run."""
+    if HAS_GPU or "gpu" in config.getoption("markexpr"):
+        return
+    gpu = [item for item in items if item.get_closest_marker("gpu")]
+    if gpu:
+        items[:] = [item for item in items if item not in gpu]
+        config.hook.pytest_deselected(items=gpu)
+
+
+@pytest.fixture
+def database_path(tmp_path: Path) -> Path:
+    """Where a test's own database goes; nothing is there yet."""
+    return tmp_path / "profiles.db"
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail a test that leaves a child process, a running QThread or an active QTimer behind."""
+    processes = set(psutil.Process().children(recursive=True))
+    running = {id(thing) for thing in _running_qt_objects()} if "qapp" in request.fixturenames else set()
+    yield
+    left = [f"process {name}" for name in _left_processes(processes)]
+    if "qapp" in request.fixturenames:
+        left += [f"{name} still running" for name in _left_qt_objects(running)]
+    if left:
+        pytest.fail(f"left behind: {', '.join(left)}", pytrace=False)
+
+
+def _left_processes(before: set[psutil.Process]) -> list[str]:
+    """Command lines of new child processes that do not end in time; they are killed."""
+    new = [process for process in psutil.Process().children(recursive=True) if process not in before]
+    _, alive = psutil.wait_procs(new, timeout=LEAVING_S)
+    names = [_describe(process) for process in alive]
+    for process in alive:
+        process.kill()
+    psutil.wait_procs(alive, timeout=LEAVING_S)
+    return names
+
+
+def _describe(process: psutil.Process) -> str:
+    try:
+        return f"{process.pid} ({' '.join(process.cmdline()[:6])})"
+    except psutil.Error:
+        return str(process.pid)
+
+
+def _left_qt_objects(before: set[int]) -> list[str]:
+    """Names of new threads that do not finish in time and of new timers that still tick."""
+    from PySide6.QtCore import QEvent, QThread
+    from PySide6.QtWidgets import QApplication
+
+    gc.collect()
+    QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete.value)  # what was told to deleteLater is gone then
+    new = (thing for thing in _running_qt_objects() if id(thing) not in before)
+    left = [thing for thing in new if not (isinstance(thing, QThread) and thing.wait(int(LEAVING_S * 1000)))]
+    return [f"{type(thing).__name__} {thing.objectName()!r} of {thing.parent()!r}" for thing in left]
+
+
+def _running_qt_objects() -> "list[QThread | QTimer]":
+    """Every QThread that runs and every QTimer that ticks, as far as Python knows them."""
+    from PySide6.QtCore import QThread, QTimer
+    from shiboken6 import isValid
+
+    threads = [thing for thing in gc.get_objects() if issubclass(type(thing), QThread) and isValid(thing)]
+    timers = [thing for thing in gc.get_objects() if issubclass(type(thing), QTimer) and isValid(thing)]
+    return [*(thread for thread in threads if thread.isRunning()), *(timer for timer in timers if timer.isActive())]

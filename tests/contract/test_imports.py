@@ -1,0 +1,126 @@
+"""Who may import whom: by the written contracts, by reading the source, and by looking into fresh processes."""
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCES = sorted(path for folder in ("app", "workloads") for path in (ROOT / folder).rglob("*.py"))
+
+QT = {"PySide6", "shiboken6", "pyqtgraph"}
+TENSORFLOW = {"tensorflow", "keras"}
+HEAVY = QT | TENSORFLOW | {"scipy.stats"}
+
+
+def module_name(path: Path) -> str:
+    """`app/storage/store.py` is `app.storage.store`."""
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+MODULES = [module_name(path) for path in SOURCES]
+
+
+def imported(path: Path) -> Iterator[str]:
+    """Every module a file imports, inside functions too."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path} imports relatively"
+            module = str(node.module)
+            is_package = (ROOT / module.replace(".", "/")).is_dir()
+            yield from (f"{module}.{alias.name}" if is_package else module for alias in node.names)
+
+
+def importers(packages: set[str]) -> set[str]:
+    """The modules that import one of the top-level packages anywhere."""
+    return {module_name(path) for path in SOURCES if packages & {name.partition(".")[0] for name in imported(path)}}
+
+
+def loaded_after(code: str, *hidden: str) -> set[str]:
+    """What a fresh process has in `sys.modules` after the code; the `hidden` packages cannot be imported there."""
+    script = (
+        f"import sys, json\nsys.modules.update(dict.fromkeys({hidden!r}))\n{code}\n"
+        "print(json.dumps([name for name, module in sys.modules.items() if module is not None]))"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONSAFEPATH": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", script], check=False, capture_output=True, text=True, timeout=60, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+def test_import_linter_contracts_hold() -> None:
+    script = "from importlinter.cli import lint_imports_command as lint; lint()"
+    command = [sys.executable, "-c", script, "--no-cache"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120, cwd=ROOT)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert " 0 broken" in done.stdout
+
+
+def test_only_gui_imports_qt() -> None:
+    allowed = {name for name in MODULES if name.startswith("app.gui.")}
+    assert importers(QT) - allowed == set()
+
+
+def test_the_program_never_imports_tensorflow() -> None:
+    assert {name for name in importers(TENSORFLOW) if name.startswith("app")} == set()
+
+
+def test_only_the_store_its_opening_and_its_migrations_import_sqlite_utils() -> None:
+    assert importers({"sqlite_utils"}) <= {"app.storage.store", "app.storage.opening", "app.storage.migrations"}
+
+
+def test_only_nvml_imports_pynvml() -> None:
+    assert importers({"pynvml"}) <= {"app.telemetry.nvml"}
+
+
+def test_of_the_workloads_the_program_imports_only_protocol_and_catalog() -> None:
+    named = {name for path in SOURCES if module_name(path).startswith("app") for name in imported(path)}
+    assert {name for name in named if name.startswith("workloads")} <= {"workloads.protocol", "workloads.catalog"}
+
+
+def test_workloads_import_nothing_of_the_program() -> None:
+    assert {name for name in importers({"app"}) if name.startswith("workloads")} == set()
+
+
+def test_cli_loads_neither_qt_nor_tensorflow() -> None:
+    assert loaded_after("import app.cli") & HEAVY == set()
+
+
+def test_window_loads_no_tensorflow_and_no_scipy() -> None:
+    loaded = loaded_after("import app.gui.application")
+    assert loaded & (TENSORFLOW | {"scipy"}) == set()
+    assert "PySide6.QtWidgets" in loaded
+
+
+def test_everything_headless_imports_without_qt_and_tensorflow() -> None:
+    headless = [name for name in MODULES if name.startswith("app") and not name.startswith(("app.gui", "app.__main__"))]
+    headless = [name for name in headless if not name.startswith("app.bench")]
+    loaded = loaded_after(f"import {', '.join(headless)}", *sorted(QT | TENSORFLOW))
+    assert set(headless) <= loaded
+    assert loaded & (QT | TENSORFLOW) == set()
+
+
+def test_protocol_catalog_and_worker_import_without_the_program_and_without_tensorflow() -> None:
+    loaded = loaded_after("import workloads.protocol, workloads.catalog, workloads.worker", "app")
+    assert loaded & HEAVY == set()
+    assert not {name for name in loaded if name.partition(".")[0] == "app"}
+
+
+def test_the_program_side_of_telemetry_loads_no_pynvml() -> None:
+    loaded = loaded_after("import app.telemetry.source, app.telemetry.feed, app.telemetry.host")
+    assert "pynvml" not in loaded
+
+
+@pytest.mark.parametrize("code", ["import app.no_such_module", "import PySide6"])
+def test_the_probe_itself_notices_a_failing_or_hidden_import(code: str) -> None:
+    with pytest.raises(AssertionError, match="ModuleNotFoundError"):
+        loaded_after(code, "PySide6")

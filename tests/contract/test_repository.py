@@ -1,0 +1,45 @@
+"""What no file of the repository may hold: where its packages come from, and the paths of somebody's machine."""
+
+import re
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+REGISTRIES = re.compile(r"https?://[^\s\"')]*(?:pypi|pythonhosted|simple/)|(?:^|\s)--?(?:extra-)?index-url|find-links")
+MACHINE_PATHS = re.compile(r"(?<![\w./-])/(?:work|root|home/\w+)/")
+
+
+def repository_texts() -> dict[str, str]:
+    """Every text file git knows or would take in, by its path; binary files are left out."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split("\0")
+    paths = [ROOT / name for name in names if name and (ROOT / name).is_file()]
+    contents = {path.relative_to(ROOT).as_posix(): path.read_bytes() for path in paths}
+    return {name: data.decode() for name, data in contents.items() if b"\0" not in data}
+
+
+def lines_with(pattern: re.Pattern[str]) -> list[str]:
+    """`path: line` of every line that the pattern is found in; this file may name what it looks for."""
+    own = Path(__file__).relative_to(ROOT).as_posix()
+    return [
+        f"{name}: {line.strip()[:120]}"
+        for name, text in repository_texts().items()
+        for line in text.splitlines()
+        if name != own and pattern.search(line)
+    ]
+
+
+def test_no_file_names_a_package_registry() -> None:
+    assert lines_with(REGISTRIES) == []
+
+
+def test_no_file_holds_a_path_of_a_machine() -> None:
+    assert lines_with(MACHINE_PATHS) == []
+
+
+def test_constraints_are_exact_versions() -> None:
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    pins = [line for line in lines if line and not line.startswith(("#", " "))]
+    assert len(pins) > 50
+    assert [pin for pin in pins if not re.fullmatch(r"[\w.-]+==[\w.!+]+(?: ; .+)?", pin)] == []

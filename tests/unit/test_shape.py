@@ -1,0 +1,104 @@
+"""The size budget of the house: small modules, functions and classes, no cycles, a docstring on every public thing."""
+
+import ast
+import graphlib
+import statistics
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCES = [
+    ROOT / "start.py",
+    *sorted(path for folder in ("app", "workloads") for path in (ROOT / folder).rglob("*.py")),
+]
+TREES = {path.relative_to(ROOT).as_posix(): ast.parse(path.read_text(encoding="utf-8")) for path in SOURCES}
+
+MODULE_LINES = 400
+CLASS_LINES = 250
+FUNCTION_LINES = 60
+MOST_FUNCTION_LINES = 30
+MEDIAN_FUNCTION_LINES = 12
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+Named = Function | ast.ClassDef
+
+
+def nodes(*kinds: type[ast.AST]) -> Iterator[tuple[str, ast.AST]]:
+    """Every node of these kinds with `path:line` before it."""
+    for name, tree in TREES.items():
+        for node in ast.walk(tree):
+            if isinstance(node, kinds):
+                yield f"{name}:{getattr(node, 'lineno', 0)}", node
+
+
+def lines(node: ast.AST) -> int:
+    """How many lines a definition takes, without its decorators."""
+    assert isinstance(node, Named)
+    return (node.end_lineno or node.lineno) - node.lineno + 1
+
+
+def public(body: list[ast.stmt]) -> Iterator[Named]:
+    """The public classes, functions and methods of a module or class body."""
+    for node in body:
+        if isinstance(node, Named) and not node.name.startswith("_"):
+            yield node
+            if isinstance(node, ast.ClassDef):
+                yield from public(node.body)
+
+
+def imports_of(name: str, known: set[str]) -> set[str]:
+    """The known modules that a module imports when it is imported itself."""
+    found: set[str] = set()
+    for node in TREES[name].body:
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return found & known
+
+
+def test_modules_are_short() -> None:
+    sizes = {path.relative_to(ROOT).as_posix(): len(path.read_text(encoding="utf-8").splitlines()) for path in SOURCES}
+    assert {name: size for name, size in sizes.items() if size > MODULE_LINES} == {}
+
+
+def test_classes_are_short() -> None:
+    sizes = {place: lines(node) for place, node in nodes(ast.ClassDef)}
+    assert {place: size for place, size in sizes.items() if size > CLASS_LINES} == {}
+
+
+def test_functions_are_short() -> None:
+    sizes = {place: lines(node) for place, node in nodes(ast.FunctionDef, ast.AsyncFunctionDef)}
+    assert {place: size for place, size in sizes.items() if size > FUNCTION_LINES} == {}
+    longer = {place: size for place, size in sizes.items() if size > MOST_FUNCTION_LINES}
+    assert len(longer) <= len(sizes) / 10, longer
+    assert statistics.median(sizes.values()) <= MEDIAN_FUNCTION_LINES
+
+
+def test_no_module_imports_itself_through_others() -> None:
+    modules = {name.removesuffix(".py").removesuffix("/__init__").replace("/", "."): name for name in TREES}
+    graph = {module: imports_of(name, set(modules)) - {module} for module, name in modules.items()}
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as error:
+        pytest.fail(f"import cycle: {' -> '.join(error.args[1])}")
+
+
+def test_public_things_say_what_they_are() -> None:
+    silent = [name for name, tree in TREES.items() if tree.body and not ast.get_docstring(tree)]
+    for name, tree in TREES.items():
+        silent += [f"{name}:{node.lineno} {node.name}" for node in public(tree.body) if not is_told(node)]
+    assert silent == []
+
+
+def is_told(node: Named) -> bool:
+    """Whether a definition has a docstring, or needs none: an overload or an override."""
+    decorators = {ast.unparse(decorator).rpartition(".")[2] for decorator in node.decorator_list}
+    return bool(ast.get_docstring(node) or decorators & {"overload", "override"})
+
+
+def test_packages_are_empty() -> None:
+    full = [path.relative_to(ROOT).as_posix() for path in SOURCES if path.name == "__init__.py" and path.stat().st_size]
+    assert full == []
