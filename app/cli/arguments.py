@@ -1,0 +1,99 @@
+"""The words of the command line: what each command takes, with its help."""
+
+import argparse
+from pathlib import Path
+
+from workloads import catalog
+
+_SETTINGS = "a parameter of the workload, as name=value; may be repeated"
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of every command; `command` names the one chosen."""
+    top = argparse.ArgumentParser(
+        prog="python -m app",
+        description="Which training variant is faster on this machine, by how much, at what energy? "
+        "Without a command the window opens.",
+    )
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    _run(commands)
+    _experiment(commands)
+    _stored(commands)
+    _machine(commands)
+    _bench(commands)
+    return top
+
+
+def _new(
+    commands: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, help: str
+) -> argparse.ArgumentParser:
+    command = commands.add_parser(name, help=help, description=help)
+    command.add_argument("--db", type=Path, metavar="PATH", help="the database (default: profiles.db of this checkout)")
+    command.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
+    return command
+
+
+def _workload_words() -> str:
+    return ", ".join(workload.name for workload in catalog.WORKLOADS if not workload.hidden)
+
+
+def _run(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    command = _new(commands, "run", "run one variant once and store it")
+    command.add_argument("workload", nargs="?", metavar="WORKLOAD", help=_workload_words())
+    command.add_argument("-s", dest="settings", action="append", default=[], metavar="NAME=VALUE", help=_SETTINGS)
+    command.add_argument("--parameters", action="store_true", help="list the workload's parameters and end")
+
+
+def _experiment(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    command = _new(commands, "experiment", "run several variants in turn, repeated, and say which is faster")
+    command.add_argument("workload", nargs="?", metavar="WORKLOAD", help=_workload_words())
+    command.add_argument(
+        "-s", dest="settings", action="append", default=[], metavar="NAME=A,B", help=_SETTINGS + "; several values vary"
+    )
+    command.add_argument(
+        "--repeats", type=_positive, default=None, metavar="N", help="runs of each variant (default 3)"
+    )
+    command.add_argument(
+        "--baseline", metavar="NAME=VALUE", help="the variant others are compared with (default: the first)"
+    )
+    command.add_argument("--preset", metavar="NAME", help="a prepared experiment: quick")
+
+
+def _stored(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    _new(commands, "list", "list the stored runs, newest first")
+    show = _new(commands, "show", "show one stored run")
+    show.add_argument("run", type=int, metavar="RUN", help="its number in `list`")
+    show.add_argument("--log", action="store_true", help="print its log too")
+    compare = _new(commands, "compare", "compare stored runs")
+    compare.add_argument("runs", type=int, nargs="+", metavar="RUN", help="their numbers in `list`")
+    compare.add_argument(
+        "--baseline", type=int, metavar="RUN", help="the run others are compared with (default: the first)"
+    )
+
+
+def _machine(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    _new(commands, "gpus", "show the GPUs and what they can tell")
+    watch = _new(commands, "watch", "print live telemetry without a run")
+    watch.add_argument("--seconds", type=float, metavar="N", help="end after N seconds (default: at Ctrl-C)")
+    watch.add_argument(
+        "--every", type=_seconds, default=1.0, metavar="S", help="seconds between two readings (default 1)"
+    )
+
+
+def _bench(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    command = _new(commands, "bench", "measure the program's own cost")
+    command.add_argument("name", nargs="?", metavar="NAME", help="one benchmark (default: all)")
+
+
+def _positive(word: str) -> int:
+    value = int(word)
+    if value < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return value
+
+
+def _seconds(word: str) -> float:
+    value = float(word)
+    if not 0.05 <= value <= 3600:
+        raise argparse.ArgumentTypeError("must be from 0.05 to 3600 seconds")
+    return value

@@ -1,0 +1,68 @@
+"""`run`: one variant once, stored."""
+
+from argparse import Namespace
+
+from app.cli.services import interrupts, run_services
+from app.cli.settings import one_variant
+from app.cli.stored import print_run
+from app.cli.terminal import ProgressSink, print_json, print_table
+from app.errors import UserError
+from app.report.documents import run_document
+from app.runs.session import RunServices, RunSession
+from app.storage.store import Store
+from app.viewmodels.naming import value_text
+from workloads import catalog
+from workloads.catalog import UsageError
+from workloads.protocol import RunSpec
+
+
+def run(chosen: Namespace) -> int:
+    """Runs and prints the result; 0 when it completed."""
+    if chosen.workload is None:
+        raise UsageError(f"run needs a workload: {_known()}.")
+    if chosen.parameters:
+        return _print_parameters(catalog.workload(chosen.workload))
+    with run_services(chosen.db) as services:
+        spec = one_variant(chosen.workload, chosen.settings, services.feed.wait_inventory().machine)
+        number = run_once(spec, services)
+        with Store.open(services.database) as store:
+            stored = store.load(number)
+    if chosen.json:
+        print_json(run_document(stored))
+    else:
+        print_run(stored)
+    return 0 if stored.row.outcome is not None and stored.row.outcome.name == "completed" else 1
+
+
+def run_once(spec: RunSpec, services: RunServices, prefix: str = "") -> int:
+    """One run with its progress on stderr; Ctrl-C stops it. Returns its number; raises `UserError` if it has none."""
+    session = RunSession(spec, services, [ProgressSink(prefix)])
+    with interrupts(session.stop):
+        outcome = session.run()
+    if session.number is None:
+        raise UserError(outcome.reason or "The run could not be stored.")
+    return session.number
+
+
+def _known() -> str:
+    return ", ".join(workload.name for workload in catalog.WORKLOADS if not workload.hidden)
+
+
+def _print_parameters(workload: catalog.Workload) -> int:
+    rows = [(p.name, value_text(p.default), _cpu_default(p), _limits(p), p.help) for p in workload.parameters]
+    print_table(("parameter", "default", "on CPU", "values", ""), rows)
+    return 0
+
+
+def _cpu_default(parameter: catalog.Parameter) -> str:
+    return "" if parameter.cpu_default is None else value_text(parameter.cpu_default)
+
+
+def _limits(parameter: catalog.Parameter) -> str:
+    if parameter.choices:
+        return " | ".join(choice.value for choice in parameter.choices)
+    if parameter.kind == "switch":
+        return "true | false"
+    if parameter.minimum is None or parameter.maximum is None:
+        return ""
+    return f"{parameter.minimum:g} … {parameter.maximum:g} {parameter.unit}".rstrip()

@@ -1,0 +1,40 @@
+"""`-s name=value` words turned into variants."""
+
+import itertools
+from collections.abc import Sequence
+
+from workloads import catalog
+from workloads.catalog import Machine, UsageError
+from workloads.protocol import RunSpec
+
+
+def one_variant(workload: str, settings: Sequence[str], machine: Machine) -> RunSpec:
+    """The variant that the words describe; raises `UsageError`."""
+    chosen = catalog.workload(workload)
+    given = {name: catalog.parse(chosen.parameter(name), text) for name, text in _pairs(settings).items()}
+    return catalog.complete(workload, given, machine)
+
+
+def several_variants(workload: str, settings: Sequence[str], machine: Machine) -> list[RunSpec]:
+    """Every combination of the values given, separated by commas, the last parameter varying fastest."""
+    pairs = _pairs(settings)
+    choices = [[(name, value) for value in _values(name, text)] for name, text in pairs.items()]
+    combinations = itertools.product(*choices)
+    return [one_variant(workload, [f"{name}={value}" for name, value in combo], machine) for combo in combinations]
+
+
+def _values(name: str, text: str) -> list[str]:
+    """The values of one setting; `devices` is itself a list with commas."""
+    return [text] if name == "devices" else [value for value in text.split(",") if value] or [""]
+
+
+def _pairs(settings: Sequence[str]) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for setting in settings:
+        name, equals, text = setting.partition("=")
+        if not equals or not name:
+            raise UsageError(f"-s takes name=value, not {setting!r}.")
+        if name in pairs:
+            raise UsageError(f"{name} is given twice.")
+        pairs[name] = text
+    return pairs

@@ -1,0 +1,134 @@
+"""A comparison of stored runs as a JSON document and as words: the same numbers for terminal, file and window."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from app.analysis.intervals import LEVEL, Estimate
+from app.analysis.verdict import VariantResult, judge
+from app.records import RunRow, StoredRun
+from app.viewmodels import units
+from app.viewmodels.naming import short_name
+from workloads import catalog
+
+METHOD = "Welch's t on the logarithm of each process's throughput"
+_ENVIRONMENT_OF_RUN = ("gpus_used",)
+
+
+def compare_document(runs: Sequence[StoredRun], baseline_run: int) -> dict[str, Any]:
+    """The `compare` document: rows by variant, the verdict in words, and what makes the runs differ besides."""
+    results = judge([run.row for run in runs], baseline_run)
+    return {
+        "baseline": baseline_run,
+        "method": METHOD,
+        "level": LEVEL,
+        "rows": [_row(result) for result in results],
+        "verdict": {"decision": overall(results), "text": verdict_text(results)},
+        "warnings": environment_differences({run.row.run: run.environment for run in runs}),
+    }
+
+
+def _row(result: VariantResult) -> dict[str, Any]:
+    spec = result.runs[0].spec
+    return {
+        "variant": {"workload": spec.workload, **spec.variant},
+        "name": short_name(spec),
+        "runs": [row.run for row in result.runs],
+        "n": result.throughput.n if result.throughput else 0,
+        "outcomes": [row.outcome.name if row.outcome else "running" for row in result.runs],
+        "throughput": {**_estimate(result.throughput), "unit": units.rate_unit(example_of(result.runs[0]))},
+        "speedup": {"ratio": result.speedup.value if result.speedup else None, "interval": _interval(result.speedup)},
+        "energy_ratio": result.energy_ratio.value if result.energy_ratio else None,
+        "decision": "baseline" if result.is_baseline else result.decision,
+        "match": None,
+    }
+
+
+def _estimate(estimate: Estimate | None) -> dict[str, Any]:
+    return {"value": estimate.value if estimate else None, "interval": _interval(estimate)}
+
+
+def _interval(estimate: Estimate | None) -> list[float] | None:
+    return list(estimate.interval) if estimate and estimate.interval else None
+
+
+def example_of(row: RunRow) -> str:
+    """The word for one example of the run's workload."""
+    known = next((workload for workload in catalog.WORKLOADS if workload.name == row.spec.workload), None)
+    return known.example if known else "example"
+
+
+def overall(results: Sequence[VariantResult]) -> str:
+    """The decision of the strongest statement that can be made, for a program to read."""
+    others = [result.decision for result in results if not result.is_baseline]
+    return others[0] if len(others) == 1 else "several variants" if others else "nothing to compare"
+
+
+def verdict_text(results: Sequence[VariantResult]) -> str:
+    """One sentence a variant, against the baseline."""
+    baseline = next(result for result in results if result.is_baseline)
+    others = [result for result in results if not result.is_baseline]
+    if not others:
+        return "All chosen runs are of one variant: there is nothing to compare it with."
+    names = distinct_names([result.runs[0] for result in results])
+    base_name = names[results.index(baseline)]
+    return " ".join(_sentence(names[results.index(other)], base_name, other, baseline) for other in others)
+
+
+def _sentence(name: str, base_name: str, other: VariantResult, baseline: VariantResult) -> str:
+    speedup = other.speedup
+    if other.decision == "different workloads":
+        return f"{name} and {base_name} are different workloads: a ratio between them would mean nothing."
+    if speedup is None:
+        without = name if other.throughput is None else base_name
+        return f"{name} and {base_name} cannot be compared: no run of {without} measured anything."
+    change = _percent(speedup.value)
+    if speedup.low is None or speedup.high is None:
+        return (
+            f"{name} ran {change} than {base_name}, but a variant with one run has no interval: "
+            "repeat both to know whether that is more than chance."
+        )
+    low, high = sorted((abs(speedup.low - 1), abs(speedup.high - 1)))
+    if other.decision == "no difference seen":
+        return (
+            f"No difference between {name} and {base_name} larger than {100 * high:.1f} % "
+            f"at this sample size ({_counts(other, baseline)})."
+        )
+    return (
+        f"{name} is {change} than {base_name} "
+        f"({100 * LEVEL:.0f} % interval {100 * low:.1f} to {100 * high:.1f} %, {_counts(other, baseline)})."
+    )
+
+
+def _percent(value: float) -> str:
+    return f"{100 * abs(value - 1):.1f} % {'faster' if value >= 1 else 'slower'}"
+
+
+def _counts(other: VariantResult, baseline: VariantResult) -> str:
+    a = other.throughput.n if other.throughput else 0
+    b = baseline.throughput.n if baseline.throughput else 0
+    return f"{a} {units.plural('run', a)} each" if a == b else f"{a} against {b} runs"
+
+
+def distinct_names(rows: Sequence[RunRow]) -> list[str]:
+    """What tells the variants apart: only the parameters that differ, or the short names where that is nothing."""
+    variants = [row.spec.variant for row in rows]
+    keys = [key for key in variants[0] if len({str(variant.get(key)) for variant in variants}) > 1]
+    if not keys or len({row.spec.workload for row in rows}) > 1:
+        return [short_name(row.spec) for row in rows]
+    return [", ".join(_named_value(key, variant.get(key)) for key in keys) for variant in variants]
+
+
+def _named_value(key: str, value: object) -> str:
+    if key in ("implementation", "layout", "precision", "mode"):
+        return str(value)
+    return f"{key}={str(value).lower() if isinstance(value, bool) else value}"
+
+
+def environment_differences(environments: Mapping[int, Mapping[str, str]]) -> list[dict[str, Any]]:
+    """The environment's keys whose values differ between the runs, with each run's value."""
+    keys = sorted({key for environment in environments.values() for key in environment} - set(_ENVIRONMENT_OF_RUN))
+    differing = [key for key in keys if len({environment.get(key) for environment in environments.values()}) > 1]
+    return [
+        {"key": key, "values": {str(run): environment.get(key) for run, environment in environments.items()}}
+        for key in differing
+    ]
