@@ -79,20 +79,17 @@ def version_problem(version: tuple[int, int], platform: str) -> str | None:
     return None if (3, 11) <= version <= (3, 13) else f"{here}: start with one of these, as in: python3.12 start.py"
 
 
-def wanted_extras(*, testing: bool, driver: bool) -> list[str]:
-    """The extras to install: CUDA libraries only where an NVIDIA driver is, developer tools only for tests."""
-    return ["gui", "cuda" if driver else "tensorflow"] + (["dev"] if testing else [])
+def needs(words: Sequence[str], *, driver: bool) -> tuple[list[str], bool]:
+    """The extras these words need (CUDA libraries where an NVIDIA driver is), and whether Qt must be able to start."""
+    testing = list(words[:1]) == ["test"]
+    extras = ["gui", "cuda" if driver else "tensorflow", *(["dev"] if testing else [])]
+    return extras, not words or words[0] in ("test", "bench")
 
 
 def app_words(words: Sequence[str], platform: str, environment: Mapping[str, str]) -> list[str]:
     """What `python -m app` is given: the user's words, or the quick comparison where no window can be shown."""
     display = platform != "linux" or environment.get("DISPLAY") or environment.get("WAYLAND_DISPLAY")
     return list(words) if words or display else ["experiment", "--preset", "quick"]
-
-
-def needs_qt(words: Sequence[str]) -> bool:
-    """Whether these words open a window: none at all, the tests (drawn off the screen) and the bench of the window."""
-    return not words or words[0] in ("test", "bench")
 
 
 def next_step(stamp: Stamp | None, wanted: Stamp) -> str:
@@ -126,15 +123,15 @@ def package_of(library: str) -> str:
     return f"{stem}-{version}" if stem[-1].isdigit() else stem + version
 
 
-def explain(title: str, log: str, log_path: Path) -> str:
+def explain(title: str, log: str, path: Path) -> str:
     """One sentence on why an install step failed, from what it printed."""
     if "No space left on device" in log:
-        return f"{title} failed: the disk is full. Free about 3 GB (8 GB with CUDA) and start again."
+        return f"{title} failed: the disk is full. Free about 4 GB (10 GB with CUDA) and start again."
     if OFFLINE.search(log):
         return f"{title} failed: no network. Connect and start again; what was fetched is kept."
-    lines = [line.strip() for line in log.splitlines() if line.strip()] or ["no word of why"]
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
     errors = [line for line in lines if line.lower().startswith(("error", "e:", "×"))]
-    return f"{title} failed: {(errors or lines)[-1]} (the whole log: {log_path})"
+    return f"{title} failed: {' '.join((errors or lines)[-1:])} (the whole log: {path})"
 
 
 def read_stamp(folder: Path) -> Stamp | None:
@@ -143,19 +140,6 @@ def read_stamp(folder: Path) -> Stamp | None:
         return Stamp(**json.loads((folder / STAMP).read_text())) if (folder / PYTHON).exists() else None
     except (FileNotFoundError, ValueError, TypeError):
         return None
-
-
-def write_stamp(folder: Path, stamp: Stamp) -> None:
-    """Say what .venv holds."""
-    (folder / STAMP).write_text(json.dumps(asdict(stamp)))
-
-
-def requirements_of(folder: Path, extras: Iterable[str]) -> list[str]:
-    """The requirements of pyproject.toml with those of the extras."""
-    import tomllib  # not before the version of Python is known to be right
-
-    project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
-    return [*project["dependencies"], *(line for extra in extras for line in project["optional-dependencies"][extra])]
 
 
 def loadable(library: str) -> bool:
@@ -198,10 +182,9 @@ def show_progress(title: str, log: str, seconds: int) -> None:
     """Show what a step is at: one living line on a terminal, elsewhere a line every 10 s."""
     step = (STEP.findall(log) or [""])[-1][:60]
     line = f"  {seconds // 60}:{seconds % 60:02} {title}  {step}"
-    if sys.stderr.isatty():
-        print(f"\r\033[K{line}", end="", file=sys.stderr, flush=True)
-    elif seconds % 10 == 0:
-        print(line, file=sys.stderr, flush=True)
+    erase, end = ("\r\033[K", "") if sys.stderr.isatty() else ("", "\n")
+    if erase or seconds % 10 == 0:
+        print(f"{erase}{line}", end=end, file=sys.stderr, flush=True)
 
 
 def lock(folder: Path) -> int:
@@ -209,12 +192,13 @@ def lock(folder: Path) -> int:
     import fcntl
 
     handle = os.open(folder, os.O_RDONLY)
-    with contextlib.suppress(OSError):  # network file systems that cannot lock a folder: go on without
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            print("Another start is installing here; waiting for it.", file=sys.stderr)
-            fcntl.flock(handle, fcntl.LOCK_EX)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        print("Another start is installing here; waiting for it.", file=sys.stderr)
+        fcntl.flock(handle, fcntl.LOCK_EX)
+    except OSError:  # a network file system that cannot lock a folder: go on without
+        pass
     return handle
 
 
@@ -230,39 +214,32 @@ def make_environment(folder: Path, host: Host) -> None:
     run_step("Making .venv", [*command, str(folder / ".venv")], folder)
 
 
-def install(folder: Path, host: Host, old: Stamp | None, wanted: Stamp) -> Stamp:
-    """Bring .venv to what is wanted. The stamp is away meanwhile, so an install cut short is made anew next time."""
-    (folder / STAMP).unlink(missing_ok=True)
-    wanted = replace(wanted, extras=sorted({*wanted.extras, *(old.extras if old else ())}))
-    if old is None:
-        size = "about 4 GB with CUDA" if "cuda" in wanted.extras else "about 1 GB"
-        print(f"Setting VariantScope up in {folder / '.venv'}, once: {size} to fetch, some minutes.", file=sys.stderr)
-        make_environment(folder, host)
-    requirements = requirements_of(folder, wanted.extras)
-    try:
-        command = install_command(folder / PYTHON, folder / "constraints.txt", requirements, host.uv)
-        run_step("Installing packages", command, folder)
-    except StartError:
-        if old:  # the installer gave up by itself and left all as it was
-            write_stamp(folder, old)
-        raise
+def install(folder: Path, uv: str | None, extras: Iterable[str]) -> None:
+    """Install pyproject's packages with those of the extras into .venv, and put the checkout on its path."""
+    import tomllib  # not before the version of Python is known to be right
+
+    project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
+    packages = [
+        *project["dependencies"],
+        *(name for extra in extras for name in project["optional-dependencies"][extra]),
+    ]
+    command = install_command(folder / PYTHON, folder / "constraints.txt", packages, uv)
+    run_step("Installing packages", command, folder)
     for site in folder.glob(".venv/lib/python*/site-packages"):
         (site / "variantscope.pth").write_text("../../../..\n")  # relative, so that the checkout can be moved
-    return wanted
 
 
 def find_libraries(folder: Path, host: Host, *, must: bool) -> bool:
     """Whether Qt finds its system libraries, which root gets installed; where it `must`, raises `StartError`."""
-    missing = [] if sys.platform != "linux" else [name for name in QT_LIBRARIES if not loadable(name)]
+    missing = [name for name in QT_LIBRARIES if sys.platform == "linux" and not loadable(name)]
+    need = f"the window needs system libraries ({', '.join(missing)})"
     try:
-        if missing:
-            packages = [package_of(name) for name in missing]
-            for command in apt_commands(packages, f"the window needs system libraries ({', '.join(missing)})", host):
-                run_step("Installing Qt's system libraries", command, folder)
-    except StartError as problem:
+        for command in apt_commands([package_of(name) for name in missing], need, host) if missing else ():
+            run_step("Installing Qt's system libraries", command, folder)
+    except StartError as error:
         if must:
             raise
-        print(f"Note for the window: {problem}", file=sys.stderr)
+        print(f"Note: {error}", file=sys.stderr)
         return False
     return True
 
@@ -271,21 +248,37 @@ def prepare(folder: Path, extras: list[str], *, qt: bool) -> None:
     """Make sure that .venv holds the extras, and that Qt can start where it must; quick when it is so already."""
     asked = b"".join((folder / name).read_bytes() for name in ("pyproject.toml", "constraints.txt"))
     python = f"{sys.version_info[0]}.{sys.version_info[1]}"
-    wanted = Stamp(python, hashlib.sha256(asked).hexdigest(), extras, libraries=False)
-    stamp = read_stamp(folder)
-    if stamp and next_step(stamp, wanted) == "nothing" and (stamp.libraries or not qt):
+    wanted = Stamp(python, hashlib.sha256(asked).hexdigest(), extras, libraries=True)
+    old = read_stamp(folder)
+    if old and next_step(old, wanted) == "nothing" and (old.libraries or not qt):
         return
     if not os.access(folder, os.W_OK):
         raise StartError(f"{folder} cannot be written; clone VariantScope into a folder of your own.")
     host = Host(root=os.geteuid() == 0, apt=shutil.which("apt-get") is not None, uv=shutil.which("uv"))
     handle = lock(folder)
-    stamp = read_stamp(folder)
-    step = next_step(stamp, wanted)
-    if stamp is None or step != "nothing":
-        stamp = install(folder, host, stamp if step == "update" else None, wanted)
-        write_stamp(folder, stamp)
-    write_stamp(folder, replace(stamp, libraries=find_libraries(folder, host, must=qt)))
+    libraries = find_libraries(folder, host, must=qt)
+    bring_to(folder, host, replace(wanted, libraries=libraries))
     os.close(handle)
+
+
+def bring_to(folder: Path, host: Host, wanted: Stamp) -> None:
+    """Make or update .venv. Its stamp is away meanwhile, so an install cut short is made anew by the next start."""
+    old = read_stamp(folder)
+    step = next_step(old, wanted)
+    (folder / STAMP).unlink(missing_ok=True)
+    if step == "make":
+        size = "about 4 GB with CUDA" if "cuda" in wanted.extras else "about 1 GB"
+        print(f"Setting VariantScope up in {folder / '.venv'}, once: {size} to fetch, some minutes.", file=sys.stderr)
+        make_environment(folder, host)
+    elif old:
+        wanted = replace(wanted, extras=sorted({*old.extras, *wanted.extras}))
+    try:
+        if step != "nothing":
+            install(folder, host.uv, wanted.extras)
+    except StartError:  # the installer gave up by itself and leaves no half of a package: the next start goes on
+        (folder / STAMP).write_text(json.dumps(asdict(replace(wanted, digest=""))))
+        raise
+    (folder / STAMP).write_text(json.dumps(asdict(wanted)))
 
 
 def run_checks(folder: Path, words: Sequence[str]) -> int:
@@ -303,14 +296,14 @@ def run_checks(folder: Path, words: Sequence[str]) -> int:
 def main(words: list[str]) -> int:
     """Set up, then become the app or run the checks; returns the exit status where it comes back."""
     folder = Path(__file__).resolve().parent
-    testing = words[:1] == ["test"]
     try:
         if problem := version_problem(sys.version_info[:2], sys.platform):
             raise StartError(problem)
         words = app_words(words, sys.platform, os.environ)
-        prepare(folder, wanted_extras(testing=testing, driver=nvidia_driver()), qt=needs_qt(words))
+        extras, qt = needs(words, driver=nvidia_driver())
+        prepare(folder, extras, qt=qt)
         os.environ["PYTHONSAFEPATH"] = "1"  # a folder called app where the user stands is not this app
-        if testing:
+        if words[:1] == ["test"]:
             return run_checks(folder, words[1:])
         os.execv(folder / PYTHON, [str(folder / PYTHON), "-m", "app", *words])  # noqa: S606 (no shell is meant)
     except StartError as error:

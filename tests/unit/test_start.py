@@ -1,0 +1,221 @@
+"""start.py: what it decides from the facts of a machine, and how it behaves as a real process where it is cut off."""
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import start
+
+ROOT = Path(__file__).parents[2]
+
+ADMIN = start.Host(root=True, apt=True, uv=None)
+USER = replace(ADMIN, root=False)
+FEDORA = replace(USER, apt=False)
+WHOLE = start.Stamp("3.11", "abc", ["gui", "tensorflow"], libraries=True)
+
+
+@pytest.mark.parametrize("version", [(3, 11), (3, 12), (3, 13)])
+def test_supported_pythons_have_no_problem(version: tuple[int, int]) -> None:
+    assert start.version_problem(version, "linux") is None
+
+
+@pytest.mark.parametrize("version", [(3, 8), (3, 10), (3, 14), (4, 0)])
+def test_other_pythons_are_named_with_the_right_ones(version: tuple[int, int]) -> None:
+    problem = start.version_problem(version, "darwin")
+    assert problem is not None
+    assert f"Python {version[0]}.{version[1]}" in problem
+    assert "3.11, 3.12 or 3.13" in problem
+
+
+def test_windows_is_sent_to_wsl() -> None:
+    assert "WSL2" in (start.version_problem((3, 12), "win32") or "")
+
+
+@pytest.mark.parametrize(
+    ("words", "driver", "extras", "qt"),
+    [
+        ([], False, ["gui", "tensorflow"], True),
+        ([], True, ["gui", "cuda"], True),
+        (["run", "lstm"], True, ["gui", "cuda"], False),
+        (["test"], False, ["gui", "tensorflow", "dev"], True),
+        (["bench", "frame"], False, ["gui", "tensorflow"], True),
+        (["list", "test"], False, ["gui", "tensorflow"], False),
+    ],
+)
+def test_words_say_which_extras_and_whether_qt(words: list[str], driver: bool, extras: list[str], qt: bool) -> None:
+    assert start.needs(words, driver=driver) == (extras, qt)
+
+
+@pytest.mark.parametrize(
+    ("words", "platform", "environment", "expected"),
+    [
+        ([], "linux", {"DISPLAY": ":0"}, []),
+        ([], "linux", {"WAYLAND_DISPLAY": "wayland-0"}, []),
+        ([], "darwin", {}, []),
+        ([], "linux", {}, ["experiment", "--preset", "quick"]),
+        ([], "linux", {"DISPLAY": ""}, ["experiment", "--preset", "quick"]),
+        (["gpus"], "linux", {}, ["gpus"]),
+    ],
+)
+def test_without_words_and_display_the_quick_comparison_runs(
+    words: list[str], platform: str, environment: dict[str, str], expected: list[str]
+) -> None:
+    assert start.app_words(words, platform, environment) == expected
+
+
+@pytest.mark.parametrize(
+    ("stamp", "wanted", "step"),
+    [
+        (None, WHOLE, "make"),
+        (replace(WHOLE, python="3.12"), WHOLE, "make"),
+        (WHOLE, WHOLE, "nothing"),
+        (replace(WHOLE, extras=["dev", "gui", "tensorflow"]), WHOLE, "nothing"),
+        (WHOLE, replace(WHOLE, extras=["gui", "tensorflow", "dev"]), "update"),
+        (WHOLE, replace(WHOLE, digest="def"), "update"),
+    ],
+)
+def test_next_step(stamp: start.Stamp | None, wanted: start.Stamp, step: str) -> None:
+    assert start.next_step(stamp, wanted) == step
+
+
+def test_root_installs_by_apt_and_others_are_told_the_one_line() -> None:
+    packages = ["libegl1", "libgl1"]
+    update, install = start.apt_commands(packages, "Qt needs two libraries", ADMIN)
+    assert update == ["apt-get", "update"]
+    assert install[:3] == ["apt-get", "install", "--yes"]
+    assert install[-2:] == packages
+    with pytest.raises(start.StartError, match=r"type: sudo apt-get install libegl1 libgl1$"):
+        start.apt_commands(packages, "Qt needs two libraries", USER)
+    with pytest.raises(start.StartError, match=r"^Qt needs two libraries.*package manager"):
+        start.apt_commands(packages, "Qt needs two libraries", FEDORA)
+
+
+@pytest.mark.parametrize(
+    ("library", "package"),
+    [
+        ("libEGL.so.1", "libegl1"),
+        ("libX11.so.6", "libx11-6"),
+        ("libX11-xcb.so.1", "libx11-xcb1"),
+        ("libdbus-1.so.3", "libdbus-1-3"),
+        ("libglib-2.0.so.0", "libglib2.0-0"),
+        ("libxcb-icccm.so.4", "libxcb-icccm4"),
+        ("libxcb-render-util.so.0", "libxcb-render-util0"),
+        ("libxkbcommon-x11.so.0", "libxkbcommon-x11-0"),
+    ],
+)
+def test_packages_are_named_as_debian_and_ubuntu_name_them(library: str, package: str) -> None:
+    assert start.package_of(library) == package
+
+
+@pytest.mark.skipif(not shutil.which("readelf"), reason="reads Qt's own files with readelf")
+def test_the_list_holds_all_that_qt_is_linked_against() -> None:
+    pyside = pytest.importorskip("PySide6")
+    qt = Path(pyside.__file__).parent
+    plugins = [qt / f"Qt/plugins/platforms/libq{name}.so" for name in ("xcb", "wayland", "offscreen")]
+    names = ("Gui", "Widgets", "Svg", "DBus", "XcbQpa", "WaylandClient")
+    files = [*plugins, *(qt / f"Qt/lib/libQt6{name}.so.6" for name in names)]
+    command = ["readelf", "-d", *map(str, files)]
+    lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+    linked = {line.split("[")[1].rstrip("]") for line in lines if "(NEEDED)" in line}
+    of_every_system = {"libstdc++.so.6", "libm.so.6", "libgcc_s.so.1", "libc.so.6", "libz.so.1", "libgthread-2.0.so.0"}
+    assert {name for name in linked if not name.startswith("libQt6")} - of_every_system == set(start.QT_LIBRARIES)
+
+
+def test_uv_installs_where_it_is_and_pip_elsewhere() -> None:
+    python, constraints = Path("/a b/python"), Path("/a b/constraints.txt")
+    by_pip = start.install_command(python, constraints, ["numpy>=2"], None)
+    assert by_pip[:4] == ["/a b/python", "-m", "pip", "install"]
+    assert by_pip[-3:] == ["--constraint", "/a b/constraints.txt", "numpy>=2"]
+    by_uv = start.install_command(python, constraints, ["numpy>=2"], "/bin/uv")
+    assert by_uv[:5] == ["/bin/uv", "pip", "install", "--python", "/a b/python"]
+
+
+@pytest.mark.parametrize(
+    ("log", "words"),
+    [
+        ("WARNING: Retrying ... NewConnectionError(...)\nERROR: No matching distribution", "no network"),
+        ("error: Failed to fetch\n  Caused by: dns error", "no network"),
+        ("OSError: [Errno 28] No space left on device", "disk is full"),
+        ("Collecting a\nERROR: Cannot install a and b\n\n[notice] x", "ERROR: Cannot install a and b"),
+        ("E: Unable to locate package x", "E: Unable to locate package x"),
+        ("something odd", "something odd"),
+        ("", "the whole log: build/start.log"),
+    ],
+)
+def test_a_failed_step_is_explained_in_one_line(log: str, words: str) -> None:
+    sentence = start.explain("Installing packages", log, Path("build/start.log"))
+    assert words in sentence
+    assert "\n" not in sentence
+
+
+def test_a_library_is_found_or_not() -> None:
+    assert start.loadable("libc.so.6" if sys.platform == "linux" else "libSystem.dylib")
+    assert not start.loadable("libno-such-library.so.1")
+
+
+def test_a_step_that_fails_raises_what_it_said(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", "print('ERROR: the cupboard is bare'); raise SystemExit(3)"]
+    with pytest.raises(start.StartError, match="Looking failed: ERROR: the cupboard is bare"):
+        start.run_step("Looking", command, tmp_path)
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A checkout with nothing but what start.py needs, under a path with a space; its app says how it was called."""
+    folder = tmp_path / "a checkout"
+    (folder / "app").mkdir(parents=True)
+    shutil.copy(ROOT / "start.py", folder)
+    (folder / "constraints.txt").touch()
+    (folder / "pyproject.toml").write_text(
+        '[project]\ndependencies = ["pip"]\n'  # there already: needs no network
+        "[project.optional-dependencies]\ngui = []\ntensorflow = []\ncuda = []\ndev = []\n"
+    )
+    (folder / "app/__init__.py").touch()
+    (folder / "app/__main__.py").write_text("import os, sys\nprint(os.getcwd(), sys.argv[1:])\nsys.exit(7)\n")
+    return folder
+
+
+def started(checkout: Path, where: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """What a start with these words from a folder came to."""
+    environment = {name: value for name, value in os.environ.items() if name not in ("DISPLAY", "WAYLAND_DISPLAY")}
+    environment["PATH"] = os.defpath  # without a uv of this machine
+    command = [sys.executable, str(checkout / "start.py"), *words]
+    return subprocess.run(command, check=False, capture_output=True, text=True, cwd=where, env=environment, timeout=120)
+
+
+def test_first_start_sets_up_and_later_ones_pass_on_at_once(checkout: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    (elsewhere / "app").mkdir(parents=True)
+    (elsewhere / "app/__main__.py").write_text("raise SystemExit('the wrong app')")
+    first = started(checkout, elsewhere, "list", "--json")
+    assert (first.returncode, first.stdout) == (7, f"{elsewhere} ['list', '--json']\n"), first.stderr
+    assert "Setting VariantScope up" in first.stderr
+    second = started(checkout, elsewhere)
+    assert (second.returncode, second.stdout) == (7, f"{elsewhere} ['experiment', '--preset', 'quick']\n")
+    assert second.stderr == ""
+
+
+def test_an_install_cut_short_is_made_anew(checkout: Path) -> None:
+    (checkout / ".venv/bin").mkdir(parents=True)
+    (checkout / ".venv/bin/python").symlink_to(sys.executable)
+    (checkout / ".venv/start.json").write_text('{"python": "3.')
+    assert started(checkout, checkout, "list").returncode == 7
+
+
+def test_a_package_that_does_not_exist_is_told_in_one_line_and_tried_again(checkout: Path) -> None:
+    assert started(checkout, checkout, "list").returncode == 7
+    project = checkout / "pyproject.toml"
+    whole = project.read_text()
+    project.write_text(whole.replace('"pip"', '"./no-such-folder"'))
+    failed = started(checkout, checkout, "list")
+    assert failed.returncode == 1
+    assert failed.stderr.splitlines()[-1].startswith("VariantScope: Installing packages failed: ")
+    project.write_text(whole)
+    mended = started(checkout, checkout, "list")
+    assert mended.returncode == 7
+    assert "Setting VariantScope up" not in mended.stderr
