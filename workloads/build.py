@@ -54,10 +54,11 @@ def build(spec: RunSpec) -> Task:
     from workloads.steps import build_task
 
     replicas = runtime.configure(spec.variant)
-    return build_task(_recipe_of(spec.workload)(spec.variant), spec.variant, replicas)
+    return build_task(recipe_of(spec.workload)(spec.variant), spec.variant, replicas)
 
 
-def _recipe_of(workload: str) -> "Callable[[Variant], Recipe]":
+def recipe_of(workload: str) -> "Callable[[Variant], Recipe]":
+    """The function that gives a workload's recipe for a variant."""
     from workloads.cnn import cnn10
     from workloads.lstm import model
 

@@ -115,23 +115,10 @@ def facts() -> dict[str, str]:
         "numpy": np.__version__,
         "cuda_built": build.get("cuda_version"),
         "cudnn_built": build.get("cudnn_version"),
-        "cudnn_loaded": _loaded_cudnn() if gpus else None,
         "tensorflow_devices": ", ".join(str(gpu.get("device_name", "GPU")) for gpu in gpus) or "CPU",
-        "intra_op_threads": str(tf.config.threading.get_intra_op_parallelism_threads() or "automatic"),
     }
     flags = {f"env {name}": value for name, value in sorted(os.environ.items()) if name.startswith(_FLAGS)}
     return {name: str(value) for name, value in found.items() if value} | flags
-
-
-def _loaded_cudnn() -> str | None:
-    """The version of the cuDNN in this process, where its library can be asked (`cudnnGetVersion`)."""
-    import ctypes
-
-    try:
-        version = int(ctypes.CDLL("libcudnn.so.9", mode=os.RTLD_NOLOAD | os.RTLD_NOW).cudnnGetVersion())
-    except OSError:
-        return None
-    return f"{version // 10_000}.{version // 100 % 100}.{version % 100}"
 
 
 def allocator(replicas: Replicas, key: str) -> int | None:

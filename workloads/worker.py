@@ -9,6 +9,7 @@ from typing import BinaryIO
 from workloads.build import approve, build, import_for
 from workloads.dummy import ignores_stop
 from workloads.endings import ending_of
+from workloads.libraries import loaded_versions
 from workloads.lifeline import Lifeline, claim_stdout, die_with_parent, reporter
 from workloads.protocol import (
     PROTOCOL_VERSION,
@@ -53,6 +54,8 @@ class Worker:
             self._task = build(spec)
             completed = Loop(self._task, plan_of(spec.variant), self._report, self._stopped).run()
         self._phase("finish")
+        if loaded := loaded_versions():
+            self._report(Facts(facts=loaded))
         return self._finished(completed=completed)
 
     def _finished(self, *, completed: bool) -> Finished:

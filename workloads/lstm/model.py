@@ -26,10 +26,10 @@ class LstmModel:
     def __init__(self, make: MakeLayer, variant: Variant) -> None:
         units, count = int(variant["units"]), int(variant["layers"])
         backwards = (False, True) if variant["bidirectional"] else (False,)
-        self._layers = [[make(units, depth < count - 1, back) for back in backwards] for depth in range(count)]
+        self.layers = [[make(units, depth < count - 1, back) for back in backwards] for depth in range(count)]
         self._head = keras.layers.Dense(1, dtype="float32")
         width = int(variant["features"])
-        for directions in self._layers:
+        for directions in self.layers:
             for layer in directions:
                 layer.build((None, int(variant["timesteps"]), width))
             width = units * len(directions)
@@ -38,7 +38,7 @@ class LstmModel:
     @property
     def weights(self) -> Sequence[tf.Variable]:
         """The trained variables."""
-        layers = [layer for directions in self._layers for layer in directions] + [self._head]
+        layers = [layer for directions in self.layers for layer in directions] + [self._head]
         return [variable.value for layer in layers for variable in layer.trainable_variables]
 
     def loss(self, inputs: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
@@ -50,7 +50,7 @@ class LstmModel:
         return self._answers(inputs, training=False)
 
     def _answers(self, inputs: tf.Tensor, *, training: bool) -> tf.Tensor:
-        for directions in self._layers:
+        for directions in self.layers:
             parts = [_in_time_order(layer, layer(inputs, training=training)) for layer in directions]
             inputs = tf.concat(parts, axis=-1) if len(parts) > 1 else parts[0]
         return self._head(inputs)

@@ -1,0 +1,312 @@
+"""Real workers through their pipes: an order goes in, messages come out, the process is gone."""
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from workloads.catalog import Machine, complete
+from workloads.protocol import (
+    PROTOCOL_VERSION,
+    Block,
+    Facts,
+    Finished,
+    Hello,
+    Message,
+    PhaseStarted,
+    RunSpec,
+    Start,
+    Value,
+    decode_message,
+    encode,
+)
+
+GONE_S = 10.0
+WORKER = [sys.executable, "-m", "workloads.worker"]
+
+
+class Running:
+    """A worker with an order, read line by line with a time limit."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
+        self.process = process
+        self.messages: list[Message] = []
+
+    def order(self, spec: RunSpec, gpu_uuids: tuple[str, ...] = ()) -> None:
+        self.write(encode(Start(protocol=PROTOCOL_VERSION, spec=spec, gpu_uuids=gpu_uuids)))
+
+    def write(self, line: bytes) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(line)
+        self.process.stdin.flush()
+
+    def close(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+
+    def next(self, limit_s: float = 60.0) -> Message | None:
+        """The next message, None at the end of the pipe."""
+        assert self.process.stdout is not None
+        ready, _, _ = select.select([self.process.stdout], [], [], limit_s)
+        assert ready, f"the worker said nothing for {limit_s} s"
+        line = self.process.stdout.readline()
+        if not line:
+            return None
+        self.messages.append(decode_message(line))
+        return self.messages[-1]
+
+    def until(self, kind: type, phase: str | None = None) -> Message:
+        while (message := self.next()) is not None:
+            if isinstance(message, kind) and phase in (None, getattr(message, "phase", None)):
+                return message
+        raise AssertionError(f"the worker ended without {kind.__name__}: {self.messages[-3:]}")
+
+    def until_silent(self) -> None:
+        """Read on until nothing has come for half a second."""
+        while select.select([self.process.stdout], [], [], 0.5)[0]:
+            assert self.next() is not None
+
+    def finish(self) -> Finished:
+        """The last word; nothing comes after it and the process goes with exit code 0."""
+        last = self.until(Finished)
+        assert isinstance(last, Finished)
+        assert self.next() is None
+        assert self.process.wait(GONE_S) == 0
+        return last
+
+    @property
+    def phases(self) -> list[str]:
+        return [message.phase for message in self.messages if isinstance(message, PhaseStarted)]
+
+    @property
+    def blocks(self) -> list[Block]:
+        return [message for message in self.messages if isinstance(message, Block)]
+
+
+@contextmanager
+def worker(command: list[str] = WORKER) -> Iterator[Running]:
+    # Unbuffered, so that a line Python holds back is never hidden from select.
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, bufsize=0)
+    try:
+        yield Running(process)
+    finally:
+        process.kill()
+        process.wait(GONE_S)
+        for stream in (process.stdin, process.stdout):
+            assert stream is not None
+            stream.close()
+
+
+def spec(workload: str, **given: Value) -> RunSpec:
+    return complete(workload, {"gpus": 0, **given}, Machine(cpu_count=1))
+
+
+def dummy(behaviour: str = "train", **given: Value) -> RunSpec:
+    return spec("dummy", behaviour=behaviour, step_ms=1.0, **given)
+
+
+def test_a_run_is_told_from_hello_to_finished() -> None:
+    with worker() as run:
+        hello = run.next()
+        assert isinstance(hello, Hello), "hello comes before the order"
+        assert hello.pid == run.process.pid
+        run.order(dummy(steps=100))
+        assert run.finish().outcome == "completed"
+        assert run.phases == ["import", "build", "compile", "warmup", "measure", "finish"]
+        assert sum(block.steps for block in run.blocks if block.phase == "measure") == 100
+
+
+def test_closing_stdin_stops_within_a_second() -> None:
+    with worker() as run:
+        run.order(dummy(seconds=60.0))
+        run.until(Block, "measure")
+        start_s = time.monotonic()
+        run.close()
+        last = run.finish()
+        assert time.monotonic() - start_s < 1.0
+        assert (last.outcome, last.reason) == ("stopped", "Stopped before its end, as asked.")
+
+
+def test_no_order_at_all_is_a_stop() -> None:
+    with worker() as run:
+        run.close()
+        assert run.finish().outcome == "stopped"
+
+
+def test_an_order_that_is_none_fails_in_words() -> None:
+    with worker() as run:
+        run.write(b"train, please\n")
+        last = run.finish()
+        assert last.outcome == "failed"
+        assert "order is wrong" in (last.reason or "")
+
+
+def test_a_bug_fails_with_its_traceback() -> None:
+    with worker() as run:
+        run.order(dummy("fail"))
+        last = run.finish()
+        assert last.outcome == "failed"
+        assert last.reason == "ValueError: the dummy fails, as asked"
+        assert "in _fail" in (last.traceback or "")
+
+
+def test_out_of_memory_names_the_batch_size() -> None:
+    with worker() as run:
+        run.order(dummy("out_of_memory", batch_size=48))
+        last = run.finish()
+        assert last.outcome == "out_of_memory"
+        assert "batch_size=48" in (last.reason or "")
+        assert last.traceback is None
+
+
+def test_a_lost_loss_fails_naming_the_step() -> None:
+    with worker() as run:
+        run.order(dummy("not_finite"))
+        last = run.finish()
+        assert (last.outcome, last.traceback) == ("failed", None)
+        assert "nan after step" in (last.reason or "")
+
+
+def test_garbage_on_stdout_never_reaches_the_messages() -> None:
+    with worker() as run:
+        run.order(dummy("print_garbage", steps=20))
+        assert run.finish().outcome == "completed"
+        assert sum(block.steps for block in run.blocks if block.phase == "measure") == 20
+
+
+def test_ctrl_c_is_the_programs_to_answer() -> None:
+    with worker() as run:
+        run.order(dummy(steps=300))
+        run.until(Block, "measure")
+        run.process.send_signal(signal.SIGINT)
+        assert run.finish().outcome == "completed"
+
+
+def test_a_stop_ignored_takes_a_kill() -> None:
+    with worker() as run:
+        run.order(dummy("ignore_stop", seconds=60.0))
+        run.until(Block, "measure")
+        run.close()
+        run.process.terminate()
+        run.until(Block, "measure")
+        run.until(Block, "measure")
+        run.process.kill()
+        assert run.process.wait(GONE_S) == -signal.SIGKILL
+
+
+def test_a_hang_takes_a_terminate() -> None:
+    with worker() as run:
+        run.order(dummy("hang"))
+        run.until_silent()
+        run.close()
+        with pytest.raises(subprocess.TimeoutExpired):
+            run.process.wait(0.5)
+        run.process.terminate()
+        assert run.process.wait(GONE_S) == -signal.SIGTERM
+
+
+def test_a_killed_worker_leaves_whole_lines() -> None:
+    with worker() as run:
+        run.order(dummy("kill_self"))
+        while run.next() is not None:
+            pass
+        assert run.process.wait(GONE_S) == -signal.SIGKILL
+        assert not any(isinstance(message, Finished) for message in run.messages)
+        assert run.blocks
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux kills a child for its parent's death")
+def test_a_worker_dies_with_its_parent() -> None:
+    """The parent hands its own pipes on and is killed while stdin stays open, so only its death can tell the worker."""
+    launcher = [sys.executable, "-c", "import subprocess; subprocess.Popen('exec ' + ' '.join(%r), shell=True).wait()"]
+    launcher[2] = launcher[2] % (WORKER,)
+    with worker(launcher) as run:
+        hello = run.next()
+        assert isinstance(hello, Hello)
+        run.order(dummy("hang"))
+        run.until_silent()
+        watched = os.pidfd_open(hello.pid)
+        run.process.kill()
+        ready, _, _ = select.select([watched], [], [], GONE_S)
+        os.close(watched)
+        assert ready
+
+
+@pytest.mark.parametrize(
+    ("order", "words"),
+    [
+        (RunSpec(workload="lstm", variant={"gpus": 0, "implementation": "cudnn"}), "cuDNN needs an NVIDIA GPU"),
+        (RunSpec(workload="cnn10", variant={"gpus": 2}), "no NVIDIA GPU"),
+        (RunSpec(workload="cnn10", variant={"gpus": 0, "layout": "HWCN"}), "no value of layout"),
+        (RunSpec(workload="resnet", variant={}), "no workload called"),
+    ],
+)
+def test_what_cannot_run_is_refused_before_tensorflow(order: RunSpec, words: str) -> None:
+    with worker() as run:
+        run.order(order)
+        last = run.finish()
+        assert last.outcome == "refused"
+        assert words in (last.reason or "")
+        assert run.phases == []
+
+
+SMALL_LSTM: dict[str, Value] = {"units": 8, "timesteps": 8, "features": 4, "batch_size": 16}
+
+
+@pytest.mark.tensorflow
+def test_lstm_learns() -> None:
+    with worker() as run:
+        run.order(spec("lstm", **SMALL_LSTM, steps=200))
+        assert run.finish().outcome == "completed"
+        facts = {
+            key: value for message in run.messages if isinstance(message, Facts) for key, value in message.facts.items()
+        }
+        assert facts["tensorflow"].startswith("2.")
+        assert facts["tensorflow_devices"] == "CPU"
+        measured = [block for block in run.blocks if block.phase == "measure"]
+        assert sum(block.steps for block in measured) == 200
+        first, last = run.blocks[0].loss, measured[-1].loss
+        assert first is not None
+        assert last is not None
+        assert last < 0.5 * first
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+def test_cnn10_stops_quickly_and_is_gone(layout: str) -> None:
+    with worker() as run:
+        run.order(spec("cnn10", layout=layout, channels=8, batch_size=16, seconds=60.0))
+        run.until(Block, "measure")
+        start_s = time.monotonic()
+        run.close()
+        last = run.finish()
+        assert time.monotonic() - start_s < 1.5
+        assert last.outcome == "stopped"
+        assert run.blocks[-1].loss is not None
+
+
+@pytest.mark.tensorflow
+def test_memory_that_cannot_be_had_is_out_of_memory() -> None:
+    with worker() as run:
+        run.order(spec("lstm", batch_size=1_048_576, features=16_384, steps=1))
+        last = run.finish()
+        assert last.outcome == "out_of_memory"
+        assert "batch_size=1048576" in (last.reason or "")
+
+
+@pytest.mark.tensorflow
+def test_gpus_given_that_tensorflow_does_not_see_are_refused() -> None:
+    with worker() as run:
+        order = complete("cnn10", {"gpus": 1}, Machine())
+        run.order(order, gpu_uuids=("GPU-00000000-0000-0000-0000-000000000000",))
+        last = run.finish()
+        assert last.outcome == "refused"
+        assert "CUDA libraries" in (last.reason or "")
+        assert run.phases == ["import"]

@@ -1,0 +1,122 @@
+"""The catalog: complete variants, plain sentences for wrong use, reasons for what cannot run."""
+
+import pytest
+
+from workloads import catalog
+from workloads.catalog import Gpu, Machine, UsageError, check, complete, parse, why_not, workload
+from workloads.protocol import Value
+
+NO_GPU = Machine(cpu_count=2)
+TWO_GPUS = Machine(
+    gpus=tuple(Gpu(index=n, uuid=f"GPU-{n}", name="H200", compute_capability=(9, 0)) for n in range(2)), cpu_count=32
+)
+OLD_GPU = Machine(gpus=(Gpu(index=0, uuid="GPU-0", name="V100", compute_capability=(7, 0)),), cpu_count=8)
+
+
+def reasons(machine: Machine, name: str, **given: Value) -> list[str]:
+    return [refusal.reason for refusal in check(complete(name, given, machine), machine)]
+
+
+@pytest.mark.parametrize("name", [w.name for w in catalog.WORKLOADS])
+@pytest.mark.parametrize("machine", [NO_GPU, TWO_GPUS, OLD_GPU], ids=["cpu", "two", "old"])
+def test_every_default_runs(name: str, machine: Machine) -> None:
+    assert reasons(machine, name) == []
+
+
+@pytest.mark.parametrize("name", [w.name for w in catalog.WORKLOADS])
+def test_every_default_is_within_its_own_limits(name: str) -> None:
+    for machine in (NO_GPU, TWO_GPUS):
+        spec = complete(name, {}, machine)
+        assert complete(name, spec.variant, machine) == spec
+        assert set(spec.variant) == {parameter.name for parameter in workload(name).parameters}
+
+
+def test_defaults_follow_the_machine() -> None:
+    assert complete("lstm", {}, NO_GPU).variant["implementation"] == "standard"
+    assert complete("lstm", {}, TWO_GPUS).variant["implementation"] == "cudnn"
+    assert complete("lstm", {"gpus": 0}, TWO_GPUS).variant["implementation"] == "standard"
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"layot": "NCHW"}, "layout"),
+        ({"layout": "NCWH"}, "NCHW"),
+        ({"batch_size": 0}, "from 1 to"),
+        ({"batch_size": 1.5}, "a whole number"),
+        ({"batch_size": True}, "a whole number"),
+        ({"batch_size": float("inf")}, "from 1 to"),
+        ({"seconds": float("nan")}, "seconds must be"),
+        ({"seconds": "long"}, "a number"),
+        ({"xla": 1}, "true or false"),
+    ],
+)
+def test_wrong_use_is_one_sentence_with_what_is_right(given: dict[str, Value], words: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        complete("cnn10", given, NO_GPU)
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unknown_workload_names_the_near_one_and_never_the_hidden() -> None:
+    with pytest.raises(UsageError, match="Did you mean cnn10"):
+        workload("cnn")
+    with pytest.raises(UsageError) as caught:
+        workload("transformer")
+    assert "dummy" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("xla", "on", True),
+        ("xla", "FALSE", False),
+        ("seconds", "2.5", 2.5),
+        ("gpus", " 2 ", 2),
+        ("layout", "NHWC", "NHWC"),
+    ],
+)
+def test_words_of_the_command_line(name: str, text: str, value: Value) -> None:
+    parsed = parse(workload("cnn10").parameter(name), text)
+    assert parsed == value
+    assert type(parsed) is type(value)
+
+
+@pytest.mark.parametrize(("name", "text"), [("gpus", "two"), ("gpus", "1e3"), ("seconds", "inf"), ("xla", "maybe")])
+def test_words_that_stand_for_nothing(name: str, text: str) -> None:
+    with pytest.raises(UsageError, match=name):
+        parse(workload("cnn10").parameter(name), text)
+
+
+@pytest.mark.parametrize(
+    ("machine", "name", "given", "words"),
+    [
+        (NO_GPU, "cnn10", {"gpus": 1}, "no NVIDIA GPU"),
+        (TWO_GPUS, "cnn10", {"gpus": 3, "batch_size": 3}, "this machine has 2"),
+        (TWO_GPUS, "cnn10", {"devices": "GPU-9"}, "GPU-9"),
+        (TWO_GPUS, "cnn10", {"devices": "0,1"}, "as many GPUs"),
+        (TWO_GPUS, "cnn10", {"gpus": 2, "batch_size": 7}, "does not divide evenly"),
+        (NO_GPU, "lstm", {"implementation": "cudnn"}, "cuDNN needs an NVIDIA GPU"),
+        (TWO_GPUS, "lstm", {"implementation": "cudnn", "xla": True}, "XLA cannot compile"),
+        (NO_GPU, "cnn10", {"precision": "tf32"}, "TF32"),
+        (OLD_GPU, "cnn10", {"precision": "tf32"}, "Ampere"),
+        (NO_GPU, "cnn10", {"precision": "float16", "layout": "NCHW"}, "float16 NCHW"),
+        (NO_GPU, "cnn10", {"cpu_threads": 3}, "this machine has 2 processors"),
+    ],
+)
+def test_what_cannot_run_says_why(machine: Machine, name: str, given: dict[str, Value], words: str) -> None:
+    found = reasons(machine, name, **given)
+    assert len(found) == 1
+    assert words in found[0]
+    assert "{" not in found[0]
+
+
+def test_float16_nchw_runs_on_the_cpu_under_xla() -> None:
+    assert reasons(NO_GPU, "cnn10", precision="float16", layout="NCHW", xla=True) == []
+
+
+def test_a_choice_says_why_it_cannot_be_taken() -> None:
+    spec = complete("lstm", {}, NO_GPU)
+    assert "cuDNN needs" in (why_not(spec, "implementation", "cudnn", NO_GPU) or "")
+    assert why_not(spec, "implementation", "standard", NO_GPU) is None
+    assert why_not(spec, "precision", "bfloat16", NO_GPU) is None

@@ -1,0 +1,81 @@
+"""Messages survive the pipe; what is no message is told apart."""
+
+import pytest
+
+from workloads.protocol import (
+    PROTOCOL_VERSION,
+    Block,
+    Facts,
+    Finished,
+    Hello,
+    Message,
+    PhaseStarted,
+    Progress,
+    ProtocolError,
+    RunSpec,
+    Start,
+    Variant,
+    decode_message,
+    decode_start,
+    encode,
+)
+
+MESSAGES: list[Message] = [
+    Hello(protocol=PROTOCOL_VERSION, pid=7, t_ns=1, utc_ns=2),
+    PhaseStarted(phase="compile", t_ns=3),
+    Facts(facts={"tensorflow": "2.21.0", "name": "GPU · µ\n"}),
+    Progress(phase="measure", fraction=0.25, t_ns=4),
+    Block(phase="measure", first_step=5, steps=6, examples=48, start_ns=7, end_ns=8, loss=0.5, allocator_bytes=2**40),
+    Block(phase="warmup", first_step=0, steps=1, examples=8, start_ns=7, end_ns=8),
+    Finished(outcome="failed", t_ns=9, reason="It broke.", traceback="Traceback\n  line"),
+]
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
+def test_a_message_is_one_line_and_comes_back(message: Message) -> None:
+    line = encode(message)
+    assert line.endswith(b"\n")
+    assert line.count(b"\n") == 1
+    assert decode_message(line) == message
+
+
+def test_an_order_comes_back_with_its_types() -> None:
+    variant: Variant = {"xla": True, "seconds": 10.0, "gpus": 2, "layout": "NCHW"}
+    spec = RunSpec(workload="cnn10", variant=dict(variant))
+    start = decode_start(encode(Start(protocol=PROTOCOL_VERSION, spec=spec, gpu_uuids=("GPU-a", "GPU-b"))))
+    assert start.spec == spec
+    assert {name: type(value) for name, value in start.spec.variant.items()} == {
+        name: type(value) for name, value in variant.items()
+    }
+    assert start.gpu_uuids == ("GPU-a", "GPU-b")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"",
+        b"Epoch 1/10\n",
+        b"\xff\xfe\n",
+        b'{"type":"unheard_of"}\n',
+        b'{"type":"phase","phase":"lunch","t_ns":1}\n',
+        b'{"type":"phase","phase":"build"}\n',
+        b'{"type":"block","phase":"build","first_step":0,"steps":1,"examples":1,"start_ns":1,"end_ns":2}\n',
+        b'{"type":"finished","outcome":"crashed","t_ns":1}\n',
+        b"[]\n",
+    ],
+)
+def test_what_is_no_message_is_told_apart(line: bytes) -> None:
+    with pytest.raises(ProtocolError, match="not a message of this protocol"):
+        decode_message(line)
+
+
+def test_an_order_of_another_protocol_is_told_apart() -> None:
+    spec = RunSpec(workload="dummy", variant={})
+    with pytest.raises(ProtocolError, match=f"protocol {PROTOCOL_VERSION + 1}"):
+        decode_start(encode(Start(protocol=PROTOCOL_VERSION + 1, spec=spec)))
+
+
+def test_a_spec_with_an_unknown_field_is_no_order() -> None:
+    line = b'{"type":"start","protocol":1,"spec":{"workload":"dummy","variant":{},"surprise":1}}\n'
+    with pytest.raises(ProtocolError, match="surprise"):
+        decode_start(line)

@@ -1,0 +1,64 @@
+"""The LSTM workload: the adding problem and the two directions."""
+
+import numpy as np
+import pytest
+
+from workloads.catalog import Machine, complete
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:tensorflow.*", "ignore::FutureWarning:keras.*")
+
+
+def test_adding_problem() -> None:
+    from workloads.data import adding_problem
+
+    inputs, targets = (part.numpy() for part in adding_problem(1, 0, 4000, 9, 5))
+    assert inputs.shape == (4000, 9, 5)
+    marks = inputs[..., 1]
+    assert (marks[:, :4].sum(axis=1) == 1).all()
+    assert (marks[:, 4:].sum(axis=1) == 1).all()
+    np.testing.assert_allclose(targets[:, 0], (inputs[..., 0] * marks).sum(axis=1), rtol=1e-6)
+    assert targets.var() == pytest.approx(1 / 6, rel=0.06)
+    assert np.abs(inputs[..., 2:]).max() < 0.1
+    assert not np.array_equal(inputs, adding_problem(1, 1, 4000, 9, 5)[0].numpy())
+    np.testing.assert_array_equal(inputs, adding_problem(1, 0, 4000, 9, 5)[0].numpy())
+
+
+def test_two_features_are_enough() -> None:
+    from workloads.data import adding_problem
+
+    assert adding_problem(1, 0, 2, 2, 2)[0].shape == (2, 2, 2)
+
+
+@pytest.mark.parametrize(("implementation", "use_cudnn"), [("standard", False), ("cudnn", True)])
+def test_every_direction_is_the_implementation_asked_for(implementation: str, use_cudnn: bool) -> None:
+    from workloads.lstm import model
+
+    given = {"gpus": 0, "units": 3, "timesteps": 4, "features": 2, "layers": 2, "bidirectional": True}
+    variant = complete("lstm", {**given, "implementation": implementation}, Machine()).variant
+    lstm = model.recipe(variant).model()
+    assert isinstance(lstm, model.LstmModel)
+    layers = [layer for directions in lstm.layers for layer in directions]
+    assert len(layers) == 4
+    assert all(layer.use_cudnn is use_cudnn for layer in layers)
+
+
+def test_bidirectional_is_kerass() -> None:
+    import keras
+    import tensorflow as tf
+
+    from workloads.lstm import model
+
+    given = {"gpus": 0, "units": 3, "timesteps": 5, "features": 2, "layers": 2, "bidirectional": True}
+    lstm = model.recipe(complete("lstm", given, Machine()).variant).model()
+    assert isinstance(lstm, model.LstmModel)
+    inputs = tf.random.stateless_normal([4, 5, 2], [1, 1])
+    reference = keras.Sequential(
+        [
+            keras.layers.Bidirectional(keras.layers.LSTM(3, return_sequences=True)),
+            keras.layers.Bidirectional(keras.layers.LSTM(3)),
+            keras.layers.Dense(1),
+        ]
+    )
+    reference.build(inputs.shape)
+    reference.set_weights([weight.numpy() for weight in lstm.weights])
+    np.testing.assert_allclose(lstm.outputs(inputs).numpy(), reference(inputs).numpy(), atol=1e-5)

@@ -1,0 +1,117 @@
+"""One training step, on one replica and on two, with and without XLA and loss scaling."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from workloads.catalog import Machine, complete
+from workloads.protocol import Value, Variant
+from workloads.runtime import Replicas
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:tensorflow.*", "ignore::FutureWarning:keras.*")
+
+
+def small(workload: str, **given: Value) -> Variant:
+    """A variant that takes milliseconds."""
+    sizes: dict[str, Value] = {"units": 8, "timesteps": 6, "features": 4} if workload == "lstm" else {"channels": 4}
+    return complete(workload, {"gpus": 0, "batch_size": 8, **sizes, **given}, Machine(cpu_count=2)).variant
+
+
+def trained(workload: str, variant: Variant, replicas: Replicas, steps: int) -> tuple[Any, list[float]]:
+    """The model after some steps, and each step's loss."""
+    import keras
+
+    from workloads.build import recipe_of
+    from workloads.recipe import Model, Recipe
+    from workloads.steps import build_task
+
+    keras.utils.set_random_seed(int(variant["seed"]))
+    models: list[Model] = []
+    recipe = recipe_of(workload)(variant)
+
+    def keep() -> Model:
+        models.append(recipe.model())
+        return models[0]
+
+    kept = Recipe(model=keep, optimizer=recipe.optimizer, batch=recipe.batch)
+    task = build_task(kept, variant, replicas)
+    return models[0], [task.fetch(task.step()) for _ in range(steps)]
+
+
+def weights_of(model: Any) -> list[np.ndarray[Any, Any]]:
+    return [weight.numpy() for weight in model.weights]
+
+
+@pytest.mark.parametrize("xla", [False, True])
+def test_two_replicas_make_the_step_of_one(one: Replicas, pair: Replicas, xla: bool) -> None:
+    variant = small("lstm", xla=xla)
+    single, losses_of_one = trained("lstm", variant, one, 3)
+    double, losses_of_two = trained("lstm", variant, pair, 3)
+    assert losses_of_two == pytest.approx(losses_of_one, rel=1e-5)
+    for a, b in zip(weights_of(single), weights_of(double), strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-5)
+
+
+def test_replicas_of_the_cnn_stay_equal(pair: Replicas) -> None:
+    model, losses = trained("cnn10", small("cnn10"), pair, 4)
+    for weight in model.weights:
+        first, second = (part.numpy() for part in weight.values)
+        np.testing.assert_array_equal(first, second)
+    assert np.isfinite(losses).all()
+
+
+def test_one_seed_is_one_start(one: Replicas) -> None:
+    first, losses = trained("lstm", small("lstm"), one, 2)
+    again, losses_again = trained("lstm", small("lstm"), one, 2)
+    other, losses_of_other = trained("lstm", small("lstm", seed=2), one, 2)
+    assert losses == losses_again
+    assert losses[0] != losses_of_other[0]
+    for a, b in zip(weights_of(first), weights_of(again), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert len(weights_of(other)) == len(weights_of(first))
+
+
+@pytest.mark.parametrize("workload", ["lstm", "cnn10"])
+def test_loss_falls(one: Replicas, workload: str) -> None:
+    _, losses = trained(workload, small(workload, batch_size=16), one, 30)
+    assert np.mean(losses[-5:]) < 0.7 * losses[0]
+
+
+def test_inference_leaves_the_weights_alone(one: Replicas) -> None:
+    model, outputs = trained("cnn10", small("cnn10", mode="inference"), one, 2)
+    fresh, _ = trained("cnn10", small("cnn10", mode="inference"), one, 0)
+    assert outputs[0] != outputs[1], "each step takes the next batch"
+    for a, b in zip(weights_of(model), weights_of(fresh), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_loss_scale_skips_what_is_not_finite_and_halves() -> None:
+    import tensorflow as tf
+
+    from workloads.optimizers import LossScale, Momentum
+
+    weight = tf.Variable([1.0])
+    scale = LossScale(Momentum([weight], rate=0.5), initial=8.0)
+    step = tf.function(scale.apply)
+    step([tf.constant([np.inf])])
+    assert weight.numpy() == [1.0]
+    assert float(scale.scaled(tf.constant(1.0))) == 4.0
+    step([tf.constant([4.0])])
+    assert weight.numpy() == [0.5]
+
+
+def test_adam_moves_as_kerass_does() -> None:
+    import keras
+    import tensorflow as tf
+
+    from workloads.optimizers import Adam
+
+    ours, theirs = tf.Variable([1.0, -2.0]), keras.Variable([1.0, -2.0])
+    adam, reference = Adam([ours], 0.01), keras.optimizers.Adam(0.01)
+    reference.build([theirs])
+    step = tf.function(adam.apply)
+    for gradient in ([0.5, -1.0], [0.1, 2.0], [-3.0, 0.0]):
+        step([tf.constant(gradient)])
+        reference.apply([tf.constant(gradient)], [theirs])
+    np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=1e-4)

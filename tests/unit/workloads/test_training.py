@@ -1,0 +1,84 @@
+"""The loop, on tasks without TensorFlow: phases, limits, stop, and a loss that is lost."""
+
+import itertools
+
+import pytest
+
+from workloads.errors import TrainingError
+from workloads.protocol import Block, Message, PhaseStarted, Progress
+from workloads.training import Loop, Plan, Task
+
+
+class Counter:
+    """Counts steps; asks to stop after some."""
+
+    def __init__(self, stop_after: int | None = None) -> None:
+        self.steps = 0
+        self._stop_after = stop_after
+
+    def __call__(self) -> int:
+        self.steps += 1
+        return self.steps
+
+    def stopped(self) -> bool:
+        return self._stop_after is not None and self.steps >= self._stop_after
+
+
+def run(counter: Counter, plan: Plan, task: Task | None = None) -> tuple[bool, list[Message]]:
+    messages: list[Message] = []
+    made = task or Task(step=counter, fetch=float, examples=4)
+    return Loop(made, plan, messages.append, counter.stopped).run(), messages
+
+
+def blocks(messages: list[Message], phase: str) -> list[Block]:
+    return [message for message in messages if isinstance(message, Block) and message.phase == phase]
+
+
+def test_steps_are_exact_and_every_one_is_in_one_block() -> None:
+    counter = Counter()
+    completed, messages = run(counter, Plan(warmup_steps=7, seconds=1.0, steps=1000))
+    assert completed
+    assert counter.steps == 1 + 7 + 1000
+    assert [sum(b.steps for b in blocks(messages, p)) for p in ("compile", "warmup", "measure")] == [1, 7, 1000]
+    every = [message for message in messages if isinstance(message, Block)]
+    assert [b.first_step for b in every] == [sum(b.steps for b in every[:n]) for n in range(len(every))]
+    assert all(b.examples == 4 * b.steps for b in every)
+    assert all(a.end_ns <= b.start_ns for a, b in itertools.pairwise(every))
+    assert [m.phase for m in messages if isinstance(m, PhaseStarted)] == ["compile", "warmup", "measure"]
+
+
+def test_seconds_end_the_measured_part() -> None:
+    _, messages = run(Counter(), Plan(warmup_steps=0, seconds=0.6, steps=0))
+    measured = blocks(messages, "measure")
+    phases = [m for m in messages if isinstance(m, PhaseStarted)]
+    assert [m.phase for m in phases] == ["compile", "measure"]
+    assert 0.6 <= (measured[-1].end_ns - phases[1].t_ns) / 1e9 < 1.5
+    progress = [m.fraction for m in messages if isinstance(m, Progress) and m.phase == "measure"]
+    assert progress == sorted(progress)
+    assert progress[-1] == 1.0
+    assert len(progress) <= 6
+
+
+@pytest.mark.parametrize("after", [1, 3, 50])
+def test_stop_is_seen_between_steps(after: int) -> None:
+    counter = Counter(stop_after=after)
+    completed, messages = run(counter, Plan(warmup_steps=5, seconds=60.0, steps=0))
+    assert not completed
+    assert counter.steps == after
+    assert sum(m.steps for m in messages if isinstance(m, Block)) == after
+
+
+def test_a_loss_that_is_not_finite_ends_the_run_naming_the_step() -> None:
+    counter = Counter()
+    task = Task(step=counter, fetch=lambda step: float("nan") if step >= 3 else 1.0, examples=1)
+    messages: list[Message] = []
+    with pytest.raises(TrainingError, match=r"loss was nan after step \d+"):
+        Loop(task, Plan(warmup_steps=0, seconds=1.0, steps=10), messages.append, counter.stopped).run()
+    assert blocks(messages, "measure")[-1].loss is None
+
+
+def test_inference_has_no_loss() -> None:
+    counter = Counter()
+    task = Task(step=counter, fetch=float, examples=1, trains=False)
+    _, messages = run(counter, Plan(warmup_steps=1, seconds=1.0, steps=5), task)
+    assert all(m.loss is None for m in messages if isinstance(m, Block))
