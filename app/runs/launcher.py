@@ -64,6 +64,12 @@ class Launcher(Protocol):
         """
 
 
+def checkout_environment() -> dict[str, str]:
+    """This process's environment, with the program's root first on PYTHONPATH so that `-m workloads…` is found."""
+    paths = [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+
+
 class LocalLauncher:
     """Starts workers on this machine as `python -m workloads.worker`, or another command that speaks the protocol."""
 
@@ -72,13 +78,12 @@ class LocalLauncher:
 
     def launch(self, start: Start, post: Post) -> Worker:
         """Starts the process, its readers and the watcher of its end."""
-        paths = [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
         process = subprocess.Popen(
             self._command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+            env=checkout_environment(),
             start_new_session=True,
         )
         worker = LocalWorker(process, post)

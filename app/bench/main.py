@@ -1,0 +1,49 @@
+"""`bench`: the program's own cost, each figure beside a baseline measured in the same run."""
+
+import json
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Mapping, Sequence
+
+from app.bench import start, worker
+from app.bench.result import Result
+from app.runs.environment import describe
+from app.telemetry.inventory import take_inventory
+from workloads.catalog import UsageError
+
+BENCHMARKS: Mapping[str, Callable[[], Sequence[Result]]] = {"start": start.measure, "worker": worker.measure}
+
+
+def bench(chosen: Namespace) -> int:
+    """Runs one benchmark or all, prints the figures; 0 when every limit is kept."""
+    if chosen.name is not None and chosen.name not in BENCHMARKS:
+        raise UsageError(f"There is no benchmark called {chosen.name!r}. There are: {', '.join(BENCHMARKS)}.")
+    names = [chosen.name] if chosen.name else list(BENCHMARKS)
+    results = [result for name in names for result in _measured(name)]
+    if chosen.json:
+        document = {
+            "name": chosen.name or "all",
+            "machine": describe(take_inventory()),
+            "results": [result.document() for result in results],
+        }
+        print(json.dumps(document, indent=2, ensure_ascii=False))
+    else:
+        _print(results)
+    return 1 if any(result.passed is False for result in results) else 0
+
+
+def _measured(name: str) -> Sequence[Result]:
+    print(f"measuring {name} …", file=sys.stderr, flush=True)
+    return BENCHMARKS[name]()
+
+
+def _print(results: Sequence[Result]) -> None:
+    width = max(len(result.name) for result in results)
+    for result in results:
+        line = f"{result.name:{width}s}  {result.value:10.4g} {result.unit:12s}"
+        if result.ratio is not None:
+            line += f" baseline {result.baseline:10.4g}  ratio {result.ratio:.3f}"
+        if result.limit is not None:
+            sign = "at least" if result.at_least else "at most"
+            line += f"  {sign} {result.limit:g}: {'ok' if result.passed else 'MISSED'}"
+        print(line)
