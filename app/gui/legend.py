@@ -30,8 +30,10 @@ class Legend(QWidget):
         theme.changed.connect(self.update)
 
     def set_entry(self, key: str, label: str, colour: int) -> None:
-        """Add an entry, or change the word of one."""
+        """Add an entry, or change the word of one; a curve without a word has none."""
         entry = self._entries.get(key)
+        if not label:
+            return
         if entry is None or (entry.label, entry.colour) != (label, colour):
             self._entries[key] = _Entry(label, colour, entry.value if entry else "")
             self._changed()
@@ -46,7 +48,7 @@ class Legend(QWidget):
 
     def remove(self, key: str) -> None:
         """Forget an entry."""
-        del self._entries[key]
+        self._entries.pop(key, None)
         self._changed()
 
     def text(self) -> str:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyqtgraph as pg
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QColor
@@ -17,6 +18,9 @@ from app.viewmodels.series import envelope
 from app.viewmodels.units import duration
 
 _AXIS_WIDTH = 56
+_HEADROOM = 0.15
+"""Room above the highest value, for the names of the bands."""
+_NOTHING: Floats = np.empty(0)
 
 
 @dataclass(slots=True)
@@ -36,6 +40,15 @@ class TimeAxis(pg.AxisItem):  # type: ignore[misc]  # pyqtgraph has no types
         if spacing < 1:
             return [f"{value:.{max(1, math.ceil(-math.log10(spacing)))}f} s" for value in values]
         return [("−" if value < 0 else "") + duration(abs(value)) for value in values]
+
+
+class ValueAxis(pg.AxisItem):  # type: ignore[misc]  # pyqtgraph has no types
+    """A left axis with thousands apart, `80,000`, and at most a handful of labels."""
+
+    def tickStrings(self, values: Sequence[float], _scale: float, spacing: float) -> list[str]:
+        """The labels, with as many decimals as their spacing needs."""
+        decimals = max(0, -math.floor(math.log10(spacing))) if spacing > 0 else 0
+        return [f"{value:,.{min(decimals, 9)}f}" for value in values]
 
 
 class TimePanel(QWidget):
@@ -60,7 +73,7 @@ class TimePanel(QWidget):
         self._unit_label = QLabel(unit)
         self._unit_label.setProperty("role", "caption")
         self._legend = Legend(theme)
-        axes = {"bottom": TimeAxis("bottom")} if time_axis else {}
+        axes = {"left": ValueAxis("left"), **({"bottom": TimeAxis("bottom")} if time_axis else {})}
         self._plot = pg.PlotWidget(axisItems=axes, background=None)
         self._bands = Bands(theme, self._plot.getViewBox())
         self._build()
@@ -72,7 +85,7 @@ class TimePanel(QWidget):
         """The pyqtgraph widget itself, for cursors and links."""
         return self._plot
 
-    def keys(self) -> tuple[str, ...]:
+    def curve_keys(self) -> tuple[str, ...]:
         """The ids of the curves, in the order they came."""
         return tuple(self._curves)
 
@@ -131,7 +144,7 @@ class TimePanel(QWidget):
         """Fix y, for instance from 0 to a power limit."""
         if (low, high) != self._fixed_y:
             self._fixed_y = (low, high)
-            self._plot.setYRange(low, high, padding=0)
+            self._plot.setYRange(low, high + _HEADROOM * (high - low), padding=0)
 
     def set_auto_y(self, *, from_zero: bool = True) -> None:
         """Let y grow with the data; never shrink, so that nothing jumps."""
@@ -149,7 +162,9 @@ class TimePanel(QWidget):
         columns = max(64, int(self._plot.getViewBox().width()))
         for curve in self._curves.values():
             if curve.dirty:
-                curve.item.setData(*envelope(curve.x, curve.y, *self._x, columns))
+                x, y = envelope(curve.x, curve.y, *self._x, columns)
+                shown = bool(np.isfinite(y).any())
+                curve.item.setData(x if shown else _NOTHING, y if shown else _NOTHING)
                 curve.dirty = False
                 if self._fixed_y is None:
                     self._grow_y(curve.y)
@@ -171,7 +186,7 @@ class TimePanel(QWidget):
             return
         self._top = _nice(high if first else max(high, self._top))
         self._bottom = low if first else min(low, self._bottom)
-        self._plot.setYRange(self._bottom, self._top, padding=0)
+        self._plot.setYRange(self._bottom, self._top + _HEADROOM * (self._top - self._bottom), padding=0)
 
     def _build(self) -> None:
         head = QHBoxLayout()
@@ -204,7 +219,7 @@ class TimePanel(QWidget):
             axis = self._plot.getAxis(side)
             axis.setPen(pg.mkPen(colours.line))
             axis.setTextPen(pg.mkPen(colours.muted))
-            axis.setStyle(tickLength=0, tickTextOffset=6, maxTickLevel=0)
+            axis.setStyle(tickLength=0, tickTextOffset=6, maxTickLevel=0, tickAlpha=0)
         for curve in self._curves.values():
             curve.item.setPen(self._theme.curve_pen(curve.colour))
 

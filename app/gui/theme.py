@@ -16,8 +16,9 @@ RESOURCES = Path(__file__).resolve().parents[2] / "resources"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Colours:
-    """One scheme. `curves` are Okabe and Ito's colours, shifted where they lack contrast against `surface`."""
+    """One scheme, by name. `curves` are Okabe and Ito's colours, shifted where they lack contrast on `surface`."""
 
+    scheme: str
     window: str
     surface: str
     raised: str
@@ -37,6 +38,7 @@ class Colours:
 
 
 LIGHT = Colours(
+    scheme="light",
     window="#f4f5f6",
     surface="#ffffff",
     raised="#e9ebed",
@@ -56,6 +58,7 @@ LIGHT = Colours(
 )
 
 DARK = Colours(
+    scheme="dark",
     window="#16181b",
     surface="#1d2024",
     raised="#2a2e34",

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from app.viewmodels.naming import value_text
 from workloads import catalog
-from workloads.kinds import Kind, Machine, Parameter
+from workloads.catalog import Machine, Parameter
 from workloads.protocol import RunSpec, Value
 
 
@@ -25,7 +25,7 @@ class Field:
 
     name: str
     label: str
-    kind: Kind
+    kind: str
     value: Value
     help: str
     unit: str = ""

@@ -57,6 +57,8 @@ class ChoiceControl:
 
     def __init__(self, name: str, edited: Edited) -> None:
         self.widget = _Choice()
+        self._items = QStandardItemModel(self.widget)
+        self.widget.setModel(self._items)
         self.widget.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
         self.widget.setMinimumContentsLength(6)
         self.widget.activated.connect(lambda index: edited(name, self.widget.itemData(index)))
@@ -64,16 +66,13 @@ class ChoiceControl:
     def show_field(self, field: Field) -> None:
         """Fill the list and choose the value."""
         with QSignalBlocker(self.widget):
-            model = QStandardItemModel(self.widget)
+            self._items.clear()
             for option in field.options:
                 item = QStandardItem(option.label)
                 item.setData(option.value, Qt.ItemDataRole.UserRole)
                 item.setToolTip(option.reason or option.help)
                 item.setEnabled(option.reason is None)
-                model.appendRow(item)
-            old = self.widget.model()
-            self.widget.setModel(model)
-            old.deleteLater()
+                self._items.appendRow(item)
             values = [option.value for option in field.options]
             self.widget.setCurrentIndex(values.index(field.value))
 

@@ -1,6 +1,6 @@
 """The form at the left of the Run screen: which workload, which variant, run or stop."""
 
-from PySide6.QtCore import QSignalBlocker, Qt, Signal
+from PySide6.QtCore import QSignalBlocker, Qt, QTimer, Signal
 from PySide6.QtWidgets import QComboBox, QGridLayout, QHBoxLayout, QScrollArea, QSizePolicy, QVBoxLayout, QWidget
 
 from app.gui.theme import GRID, Theme
@@ -10,6 +10,7 @@ from app.viewmodels.form import Field, FormState
 
 _WIDTH = 41 * GRID
 _LABEL_WIDTH = 14 * GRID
+_CONFIRM_MS = 1500
 
 
 class FieldRow:
@@ -83,6 +84,11 @@ class FormView(QWidget):
         self._help.setText(state.help)
         self._show_fields()
         self._show_run(state, stopping=stopping, error=error)
+
+    def confirm_copied(self) -> None:
+        """Say for a moment that the command is on the clipboard."""
+        self._copy.setText("Copied")
+        QTimer.singleShot(_CONFIRM_MS, self._copy, lambda: self._copy.setText("&Copy as command"))
 
     def _show_workloads(self, state: FormState) -> None:
         with QSignalBlocker(self._workload):
@@ -160,7 +166,11 @@ class FormView(QWidget):
             grid.setVerticalSpacing(GRID // 2)
             grid.setColumnStretch(1, 1)
         column.addLayout(self._fields)
-        column.addWidget(self._advanced, 0, Qt.AlignmentFlag.AlignLeft)
+        fold = QHBoxLayout()
+        fold.setContentsMargins(-GRID, 0, 0, 0)
+        fold.addWidget(self._advanced)
+        fold.addStretch(1)
+        column.addLayout(fold)
         column.addLayout(self._advanced_fields)
         column.addStretch(1)
         scroll = QScrollArea()
@@ -188,6 +198,7 @@ class FormView(QWidget):
 
     def _foot(self) -> QVBoxLayout:
         small = QHBoxLayout()
+        small.setContentsMargins(-GRID, 0, -GRID, 0)
         small.addWidget(self._copy)
         small.addStretch(1)
         small.addWidget(self._reset)

@@ -1,0 +1,200 @@
+"""The window's composition root: makes every part, connects them, and takes them apart again."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject
+from PySide6.QtWidgets import QApplication, QFileDialog, QMessageBox, QWidget
+
+from app.errors import UserError
+from app.gui.background import Background
+from app.gui.bridge import Bridge, BridgeSink
+from app.gui.controllers.monitor import MonitorController
+from app.gui.controllers.run import RunController, Session
+from app.gui.main_window import MainWindow, Page
+from app.gui.theme import Theme
+from app.gui.views.monitor import MonitorView
+from app.gui.views.run import RunView
+from app.records import Inventory
+from app.telemetry.feed import TelemetryFeed
+from app.viewmodels.form import VariantForm
+from app.viewmodels.tracks import machine_words
+from workloads.protocol import RunSpec
+
+if TYPE_CHECKING:
+    from app.gui.controllers.compare import CompareController
+    from app.gui.controllers.history import HistoryController
+
+RUN, MONITOR, HISTORY, COMPARE = range(4)
+
+
+def main(database: Path) -> int:
+    """Show the window on a database until it is closed; returns the exit status."""
+    application = QApplication.instance() or QApplication(sys.argv[:1])
+    assert isinstance(application, QApplication), "nothing else makes a Qt application here"
+    application.setApplicationName("VariantScope")
+    theme = Theme(application)
+    theme.start()
+    chosen: Path | None = database
+    status = 0
+    while chosen is not None:
+        workbench = Workbench(chosen, theme)
+        workbench.start()
+        status = application.exec()
+        workbench.close()
+        chosen = workbench.next_database
+    return status
+
+
+class Workbench(QObject):
+    """One window on one database. `next_database` is another one the user chose instead."""
+
+    def __init__(self, database: Path, theme: Theme, *, hidden_workloads: bool = False) -> None:
+        super().__init__()
+        self.database = database
+        self.next_database: Path | None = None
+        self.feed = TelemetryFeed()
+        self.bridge = Bridge(self)
+        self.reads = Background(self)
+        self.sessions = Background(self)
+        self._theme = theme
+        run_view, self._monitor_view = RunView(theme), MonitorView(theme)
+        form = VariantForm(hidden=hidden_workloads)
+        self.run = RunController(run_view, form, self._session, self.sessions, self.bridge)
+        self.monitor = MonitorController(self._monitor_view)
+        self.history: HistoryController | None = None
+        self.compare: CompareController | None = None
+        pages = (
+            Page("Run", lambda: run_view),
+            Page("Monitor", lambda: self._monitor_view),
+            Page("History", self._make_history),
+            Page("Compare", self._make_compare),
+        )
+        self.window = MainWindow(pages, theme)
+        self.run_view = run_view
+
+    def start(self) -> None:
+        """Show the window; everything slow begins after its first paint."""
+        window = self.window
+        window.painted.connect(self._start_slow_parts)
+        window.run_asked.connect(self.run.run)
+        window.stop_asked.connect(self.run.stop)
+        window.close_asked.connect(self._ask_to_close)
+        window.page_shown.connect(lambda _: self.monitor.refresh())
+        self.bridge.arrived.connect(self._handle)
+        self.bridge.drained.connect(self._refresh)
+        self.run.ended.connect(self._run_ended)
+        self.run.start()
+        window.show_page(RUN)
+        window.show()
+
+    def close(self) -> None:
+        """End the sampler and the worker threads."""
+        self.feed.close()
+        self.sessions.close()
+        self.reads.close()
+
+    def _start_slow_parts(self) -> None:
+        self.feed.subscribe(self.bridge.post)
+        self.feed.start()
+        self.reads.run(self._prepare_database, lambda _: None, self._offer_another_database)
+        self.sessions.run(self.feed.wait_inventory, lambda _: None, self._telemetry_failed)
+
+    def _session(self, spec: RunSpec) -> Session:
+        from app.runs.session import RunServices, RunSession
+
+        services = RunServices(database=self.database, feed=self.feed)
+        return RunSession(spec, services, (BridgeSink(self.bridge),))
+
+    def _prepare_database(self) -> None:
+        from app.runs.recovery import recover
+        from app.storage.store import Store
+
+        with Store.open(self.database) as store:
+            recover(store)
+
+    def _handle(self, event: object) -> None:
+        self.run.handle(event)  # type: ignore[arg-type]
+        self.monitor.handle(event)  # type: ignore[arg-type]
+        if isinstance(event, Inventory):
+            self.window.show_machine(machine_words(event), "good", event.no_gpu_reason or "Telemetry is running.")
+
+    def _refresh(self) -> None:
+        self.run.refresh()
+        self.monitor.refresh()
+
+    def _telemetry_failed(self, error: UserError) -> None:
+        self.window.show_machine("No telemetry", "bad", str(error))
+        self.run.show_error(error)
+
+    def _make_history(self) -> QWidget:
+        from app.gui.controllers.history import HistoryController
+        from app.gui.views.history import HistoryView
+
+        view = HistoryView(self._theme)
+        self.history = HistoryController(view, self.database, self.reads)
+        self.history.compare_requested.connect(self._show_comparison)
+        self.history.refresh()
+        return view
+
+    def _make_compare(self) -> QWidget:
+        from app.gui.controllers.compare import CompareController
+        from app.gui.views.compare import CompareView
+
+        view = CompareView(self._theme)
+        self.compare = CompareController(view, self.database, self.reads)
+        return view
+
+    def _show_comparison(self, runs: list[int]) -> None:
+        self.window.show_page(COMPARE)
+        if self.compare is not None:
+            self.compare.show_runs(runs)
+
+    def _run_ended(self) -> None:
+        if self.history is not None:
+            self.history.refresh()
+
+    def _close_window(self) -> None:
+        self.window.allow_close()
+        self.window.close()
+
+    def _ask_to_close(self) -> None:
+        if not self.run.running:
+            self._close_window()
+            return
+        box = QMessageBox(QMessageBox.Icon.Question, "A run is going", "A run is going. Stop it and close?")
+        box.setParent(self.window, box.windowFlags())
+        box.setInformativeText("What it has measured so far stays in the history as a stopped run.")
+        stop = box.addButton("&Stop and close", QMessageBox.ButtonRole.AcceptRole)
+        keep = box.addButton("&Keep running", QMessageBox.ButtonRole.RejectRole)
+        box.setDefaultButton(keep)
+        stop.clicked.connect(self._stop_and_close)
+        box.open()
+
+    def _stop_and_close(self) -> None:
+        if self.run.running:
+            self.run.ended.connect(self._close_window)
+            self.run.stop()
+        else:
+            self._close_window()
+
+    def _offer_another_database(self, error: UserError) -> None:
+        box = QMessageBox(QMessageBox.Icon.Warning, "The database cannot be used", str(error))
+        box.setParent(self.window, box.windowFlags())
+        other = box.addButton("Choose &another file …", QMessageBox.ButtonRole.AcceptRole)
+        box.addButton("&Close", QMessageBox.ButtonRole.RejectRole)
+        box.finished.connect(lambda _: self._after_offer(another=box.clickedButton() is other))
+        box.open()
+
+    def _after_offer(self, *, another: bool) -> None:
+        if another:
+            name, _ = QFileDialog.getSaveFileName(
+                self.window,
+                "Database",
+                str(Path.home()),
+                "Databases (*.db)",
+                options=QFileDialog.Option.DontConfirmOverwrite,
+            )
+            self.next_database = Path(name) if name else None
+        self._close_window()

@@ -1,0 +1,138 @@
+"""The window: places the screens and says what machine this is. Nothing else."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QCloseEvent, QIcon, QKeySequence, QPaintEvent, QShortcut
+from PySide6.QtWidgets import QHBoxLayout, QMainWindow, QMessageBox, QStackedWidget, QTabBar, QVBoxLayout, QWidget
+
+from app.gui.theme import GRID, RESOURCES, Theme
+from app.gui.views.parts import button, rule, set_role, text_label
+
+_SHORTCUTS = (
+    ("Ctrl+R", "Run the variant in the form"),
+    ("Ctrl+.", "Stop the run"),
+    ("Ctrl+1 … Ctrl+4", "Run, Monitor, History, Compare"),
+    ("Ctrl+Q", "Close the window"),
+    ("F1", "This list"),
+    ("Tab, Shift+Tab", "Next and previous control"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A screen: its tab's word and what makes it when it is first shown."""
+
+    title: str
+    make: Callable[[], QWidget]
+
+
+class MainWindow(QMainWindow):
+    """Tabs over pages that are made when first shown. Closing asks through `close_asked` until `allow_close`."""
+
+    painted = Signal()
+    page_shown = Signal(int)
+    run_asked = Signal()
+    stop_asked = Signal()
+    close_asked = Signal()
+
+    def __init__(self, pages: Sequence[Page], theme: Theme) -> None:
+        super().__init__()
+        self._theme = theme
+        self._pages = tuple(pages)
+        self._may_close = False
+        self._is_painted = False
+        self._tabs = QTabBar()
+        self._stack = QStackedWidget()
+        self._made: dict[int, int] = {}
+        self._machine = text_label("Looking for GPUs …", "muted")
+        self._dot = text_label("●", "muted")
+        self._help = button("?", "Keyboard shortcuts (F1)", flat=True)
+        self._build()
+        self._connect()
+
+    def show_page(self, index: int) -> None:
+        """Turn to a page, making it when it is the first time."""
+        if index not in self._made:
+            self._made[index] = self._stack.addWidget(self._pages[index].make())
+        self._stack.setCurrentIndex(self._made[index])
+        self._tabs.setCurrentIndex(index)
+        self.page_shown.emit(index)
+
+    def show_machine(self, words: str, tone: str, help: str = "") -> None:
+        """What the machine is; `tone` colours the dot: good, warning, bad or muted."""
+        self._machine.setText(words)
+        self._machine.setToolTip(help)
+        self._dot.setToolTip(help)
+        set_role(self._dot, tone)
+
+    def allow_close(self) -> None:
+        """From now on closing the window closes it."""
+        self._may_close = True
+
+    def closeEvent(self, event: QCloseEvent) -> None:
+        """Close only when allowed; ask otherwise."""
+        if self._may_close:
+            event.accept()
+        else:
+            event.ignore()
+            self.close_asked.emit()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """Tell of the first paint: only then slow things may begin."""
+        super().paintEvent(event)
+        if not self._is_painted:
+            self._is_painted = True
+            self.painted.emit()
+
+    def show_shortcuts(self) -> None:
+        """List what the keyboard can do."""
+        box = QMessageBox(self)
+        box.setWindowTitle("Keyboard shortcuts")
+        box.setTextFormat(Qt.TextFormat.RichText)
+        rows = "".join(f"<tr><td><b>{keys}</b>&nbsp;&nbsp;</td><td>{what}</td></tr>" for keys, what in _SHORTCUTS)
+        box.setText(f"<table cellspacing='6'>{rows}</table>")
+        box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        box.open()
+
+    def _connect(self) -> None:
+        self._tabs.currentChanged.connect(self.show_page)
+        self._help.clicked.connect(self.show_shortcuts)
+        for keys, act in (
+            ("Ctrl+R", self.run_asked.emit),
+            ("Ctrl+.", self.stop_asked.emit),
+            ("Ctrl+Q", self.close),
+            ("F1", self.show_shortcuts),
+        ):
+            QShortcut(QKeySequence(keys), self).activated.connect(act)
+        for index in range(len(self._pages)):
+            shortcut = QShortcut(QKeySequence(f"Ctrl+{index + 1}"), self)
+            shortcut.activated.connect(lambda index=index: self.show_page(index))
+
+    def _build(self) -> None:
+        self.setWindowTitle("VariantScope")
+        self.setWindowIcon(QIcon(str(RESOURCES / "icons" / "variantscope.svg")))
+        self.resize(160 * GRID, 105 * GRID)
+        for page in self._pages:
+            self._tabs.addTab(page.title)
+        self._tabs.setDrawBase(False)
+        self._tabs.setExpanding(False)
+        self._tabs.setAccessibleName("Screens")
+        self._dot.setAccessibleName("State of telemetry")
+        self._help.setAccessibleName("Keyboard shortcuts")
+        head = QHBoxLayout()
+        head.setContentsMargins(GRID, 0, 2 * GRID, 0)
+        head.setSpacing(GRID)
+        head.addWidget(self._tabs)
+        head.addStretch(1)
+        for widget in (self._machine, self._dot, self._help):
+            head.addWidget(widget)
+        whole = QWidget()
+        layout = QVBoxLayout(whole)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(0)
+        layout.addLayout(head)
+        layout.addWidget(rule())
+        layout.addWidget(self._stack, 1)
+        self.setCentralWidget(whole)

@@ -1,0 +1,140 @@
+"""The right of the Run screen: the number that matters, progress, live plots, the outcome in words."""
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QComboBox, QHBoxLayout, QProgressBar, QVBoxLayout, QWidget
+
+from app.gui.panels import PanelStack
+from app.gui.theme import GRID, Theme, figures
+from app.gui.views.parts import button, set_role, text_label
+from app.viewmodels.live import LiveState, Status
+
+_BIG_PX = 36
+_PROGRESS_STEPS = 1000
+
+
+class LiveView(QWidget):
+    """Shows a `LiveState`."""
+
+    log_asked = Signal()
+    follow_changed = Signal(bool)
+
+    def __init__(self, theme: Theme) -> None:
+        super().__init__()
+        self.setProperty("role", "surface")
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        self._number = text_label("–", "big")
+        self._number.setFont(figures(_BIG_PX, bold=True))
+        self._number.setAccessibleName("Throughput")
+        self._unit = text_label("", "unit")
+        self._ready = text_label("", "title")
+        self._spread = text_label("", "caption")
+        self._name = text_label("", "muted")
+        self._title = text_label("", "heading")
+        self._left = text_label("", "muted")
+        self._detail = text_label("", "", wrap=True)
+        self._facts = text_label("", "muted", wrap=True)
+        self._facts.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        self._detail.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        for label in (self._left, self._facts, self._spread):
+            label.setFont(figures())
+        self._bar = QProgressBar()
+        self._bar.setRange(0, _PROGRESS_STEPS)
+        self._bar.setTextVisible(False)
+        self._bar.setAccessibleName("Progress of this phase")
+        self._log = button("Show &log", "The worker's own words, with the traceback", flat=True)
+        self._log.clicked.connect(self.log_asked)
+        self._window = QComboBox()
+        self._window.addItems(["Whole run", "Last minute"])
+        self._window.setAccessibleName("Stretch of time shown")
+        self._window.setToolTip("Stretch of time shown while a run goes")
+        self._window.activated.connect(lambda index: self.follow_changed.emit(index == 1))
+        self._stack = PanelStack(theme)
+        self._build()
+
+    @property
+    def stack(self) -> PanelStack:
+        """The plots."""
+        return self._stack
+
+    def words(self) -> str:
+        """Everything the head says, as one text."""
+        labels = (
+            self._ready,
+            self._title,
+            self._detail,
+            self._number,
+            self._unit,
+            self._spread,
+            self._left,
+            self._facts,
+        )
+        return " ".join(label.text() for label in labels if label.text())
+
+    def show_model(self, state: LiveState) -> None:
+        """Show this state; plots draw only what changed."""
+        self._ready.setText("" if state.number else state.status.title)
+        self._ready.setVisible(not state.number)
+        self._number.setText(state.number)
+        self._number.setVisible(bool(state.number))
+        self._unit.setText(state.unit)
+        self._spread.setText(state.spread)
+        self._facts.setText(state.facts)
+        self._facts.setVisible(bool(state.facts))
+        self._show_status(state.status)
+        self._stack.show_panels(state.panels, state.origin_s, state.window_s, state.spans)
+
+    def _show_status(self, status: Status) -> None:
+        idle = not status.name
+        self._title.setText("" if idle else status.title)
+        set_role(self._title, status.tone)
+        self._name.setText(status.name)
+        self._name.setToolTip(status.name)
+        self._window.setVisible(not idle)
+        self._left.setText(status.left)
+        self._left.setVisible(bool(status.left))
+        self._detail.setText(status.detail)
+        self._detail.setVisible(bool(status.detail))
+        self._bar.setValue(round((status.fraction or 0.0) * _PROGRESS_STEPS))
+        self._log.setVisible(status.has_log)
+
+    def _build(self) -> None:
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(2 * GRID, 2 * GRID, 2 * GRID, GRID)
+        layout.setSpacing(GRID)
+        layout.addLayout(self._head())
+        layout.addWidget(self._detail)
+        layout.addWidget(self._facts)
+        layout.addWidget(self._bar)
+        layout.addWidget(self._stack, 1)
+
+    def _head(self) -> QHBoxLayout:
+        figure = QHBoxLayout()
+        figure.setSpacing(GRID)
+        bottom = Qt.AlignmentFlag.AlignBottom
+        unit = QVBoxLayout()
+        unit.setSpacing(0)
+        unit.addStretch(1)
+        unit.addWidget(self._unit)
+        unit.addWidget(self._spread)
+        unit.addSpacing(GRID // 2)
+        figure.addWidget(self._ready, 0, bottom)
+        figure.addWidget(self._number, 0, bottom)
+        figure.addLayout(unit)
+        words = QVBoxLayout()
+        words.setSpacing(GRID // 2)
+        words.addStretch(1)
+        words.addWidget(self._name, 0, Qt.AlignmentFlag.AlignRight)
+        words.addLayout(self._status_line())
+        head = QHBoxLayout()
+        head.addLayout(figure)
+        head.addStretch(1)
+        head.addLayout(words)
+        return head
+
+    def _status_line(self) -> QHBoxLayout:
+        line = QHBoxLayout()
+        line.setSpacing(GRID)
+        line.addStretch(1)
+        for widget in (self._log, self._title, self._left, self._window):
+            line.addWidget(widget)
+        return line

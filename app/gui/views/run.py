@@ -1,0 +1,51 @@
+"""The Run screen: the form at the left, the live view at the right."""
+
+from PySide6.QtGui import QFontDatabase
+from PySide6.QtWidgets import QDialog, QDialogButtonBox, QFrame, QHBoxLayout, QPlainTextEdit, QVBoxLayout, QWidget
+
+from app.gui.theme import GRID, Theme
+from app.gui.views.form import FormView
+from app.gui.views.live import LiveView
+
+
+class RunView(QWidget):
+    """Places the form and the live view."""
+
+    def __init__(self, theme: Theme) -> None:
+        super().__init__()
+        self.form = FormView(theme)
+        self.live = LiveView(theme)
+        line = QFrame()
+        line.setProperty("role", "rule")
+        line.setFixedWidth(1)
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(0)
+        layout.addWidget(self.form)
+        layout.addWidget(line)
+        layout.addWidget(self.live, 1)
+
+    def show_log(self, text: str) -> None:
+        """Show the worker's log in a window of its own, the newest lines in view."""
+        dialog = LogDialog(text, self)
+        dialog.open()
+
+
+class LogDialog(QDialog):
+    """A log to read and copy."""
+
+    def __init__(self, text: str, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.setWindowTitle("Log of the run")
+        self.resize(112 * GRID, 72 * GRID)
+        self.text = QPlainTextEdit(text)
+        self.text.setReadOnly(True)
+        self.text.setFont(QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont))
+        self.text.setAccessibleName("Log of the run")
+        buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Close)
+        buttons.rejected.connect(self.reject)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(2 * GRID, 2 * GRID, 2 * GRID, 2 * GRID)
+        layout.addWidget(self.text)
+        layout.addWidget(buttons)
+        self.finished.connect(self.deleteLater)

@@ -1,0 +1,65 @@
+"""Telemetry of all devices as growing curves, and what a device does not say in words."""
+
+from collections.abc import Iterable
+
+from app.records import HOST, Device, Inventory, Sample
+from app.viewmodels.series import Series
+
+HOST_COLOUR = 7
+WORKER_COLOUR = 1
+NOT_SUPPORTED = "not supported"
+_SILENCE_S = 2.0
+"""A device that said nothing for so long leaves a gap in its curve."""
+
+
+class Tracks:
+    """One `Series` for each device and field; times in seconds of the one monotonic clock."""
+
+    def __init__(self, keep_s: float | None = None) -> None:
+        self._keep_s = keep_s
+        self._series: dict[tuple[str, str], Series] = {}
+        self.latest: dict[str, Sample] = {}
+        self.now_s: float | None = None
+
+    def add(self, sample: Sample, fields: Iterable[str]) -> None:
+        """Append these fields of a sample; older points go where only the last `keep_s` seconds are kept."""
+        t_s = sample.t_ns / 1e9
+        self.latest[sample.device] = sample
+        self.now_s = max(t_s, self.now_s or t_s)
+        for field in fields:
+            series = self.series(sample.device, field)
+            if len(series) and t_s - series.x[-1] > _SILENCE_S:
+                series.append(t_s, None)
+            series.append(t_s, getattr(sample, field))
+            if self._keep_s is not None:
+                series.drop_before(t_s - self._keep_s)
+
+    def series(self, device: str, field: str) -> Series:
+        """The curve of one field of one device, empty until it says something."""
+        return self._series.setdefault((device, field), Series())
+
+
+def device_label(device: Device) -> str:
+    """A device in one word: `GPU 0`, or the host."""
+    return "CPU" if device.device == HOST else f"GPU {device.index}"
+
+
+def device_colour(device: Device) -> int:
+    """The index of a device's colour, the same on every screen."""
+    return HOST_COLOUR if device.device == HOST else device.index
+
+
+def why_absent(device: Device, field: str) -> str | None:
+    """Why a device does not say a field, or None when it should."""
+    return device.absent.get(field)
+
+
+def machine_words(inventory: Inventory | None) -> str:
+    """What the machine is, in a few words: `2× H200 · driver 580`, or `CPU only · no NVIDIA driver`."""
+    if inventory is None:
+        return "Looking for GPUs …"
+    names = [gpu.name.removeprefix("NVIDIA ").removeprefix("GeForce ") for gpu in inventory.machine.gpus]
+    if not names:
+        return "CPU only · no NVIDIA driver" if inventory.driver is None else "CPU only · no NVIDIA GPU"
+    counted = ", ".join(f"{names.count(name)}× {name}" for name in dict.fromkeys(names))
+    return f"{counted} · driver {inventory.driver.split('.')[0]}" if inventory.driver else counted
