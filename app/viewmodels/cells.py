@@ -1,6 +1,6 @@
 """One cell of a table of runs as a value: what it shows, what it sorts by, what it says on closer look."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from typing import Literal, NamedTuple
@@ -144,6 +144,15 @@ def byte_count(value: int | None) -> Cell:
 def ratio(value: float | None) -> Cell:
     """A ratio to the baseline with three decimals."""
     return quantity(units.ABSENT if value is None or units.is_absent(value) else f"{value:.3f}×", value)
+
+
+def widest(column: Sequence[Cell]) -> Cell:
+    """A cell as wide as the widest of a column: its longest words, its longest unit, a symbol where there is one."""
+    return Cell(
+        text=max((cell.text for cell in column), key=len, default=""),
+        unit=max((cell.unit for cell in column), key=len, default=""),
+        symbol=next((cell.symbol for cell in column if cell.symbol), ""),
+    )
 
 
 def example_word(spec: RunSpec) -> str:

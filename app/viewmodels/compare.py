@@ -1,7 +1,7 @@
 """Chosen runs side by side as values: one row a run, and their curves over one time axis."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from app.analysis.align import Series, combine, with_gaps
@@ -56,6 +56,11 @@ class Comparison:
     notes: tuple[str, ...] = ()
     start_s: float = 0.0
     end_s: float = 1.0
+
+    @property
+    def runs(self) -> tuple[int, ...]:
+        """The numbers of the runs."""
+        return tuple(row.run for row in self.rows)
 
 
 def compare(runs: Sequence[StoredRun]) -> Comparison:
@@ -123,16 +128,20 @@ def _cells(row: RunRow, name: str, base: RunRow | None) -> tuple[Cell, ...]:
         cells.words(name, cells.variant(row.spec).tooltip),
         cells.outcome(row.outcome),
         cells.throughput(row),
-        cells.ratio(speed_ratio(row, base)),
+        _marked(cells.ratio(speed_ratio(row, base)), row is base),
         cells.step_ms(s.step_ms_p50),
         cells.step_ms(s.step_ms_p95),
         cells.step_ms(s.step_ms_p99),
         cells.power(s.mean_power_mw),
         cells.energy(row),
-        cells.ratio(energy_ratio(row, base)),
+        _marked(cells.ratio(energy_ratio(row, base)), row is base),
         cells.byte_count(s.device_peak_bytes),
         cells.seconds(s.compile_s),
     )
+
+
+def _marked(ratio: Cell, is_base: bool) -> Cell:
+    return replace(ratio, text="baseline") if is_base and ratio.key is not None else ratio
 
 
 def _held_by(item: tuple[str, list[str]]) -> str:

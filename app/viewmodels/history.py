@@ -97,6 +97,36 @@ def history_rows(runs: Iterable[RunRow], known: Mapping[int, HistoryRow], zone: 
     return rows
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """All stored runs, newest first, and what the screen needs to know of them as a whole.
+
+    `widest` has for each column the longest words and the longest unit of any row, for the column's width.
+    """
+
+    rows: Sequence[HistoryRow] = ()
+    workloads: Sequence[str] = ()
+    outcomes: Sequence[str] = ()
+    widest: Sequence[Cell] = ()
+
+    @property
+    def by_run(self) -> dict[int, HistoryRow]:
+        """The rows by their run's number."""
+        return {row.run: row for row in self.rows}
+
+
+def history(runs: Iterable[RunRow], before: History, zone: tzinfo | None) -> History:
+    """The screen's values, from those it had before; with thousands of runs too slow for the GUI thread."""
+    rows = history_rows(runs, before.by_run, zone)
+    there = {row.outcome for row in rows}
+    return History(
+        rows=rows,
+        workloads=sorted({row.workload for row in rows}),
+        outcomes=[name for name in cells.OUTCOMES if name in there],
+        widest=[cells.widest([row.cells[n] for row in rows]) for n in range(len(COLUMNS))],
+    )
+
+
 def arrange(rows: Iterable[HistoryRow], query: Query) -> list[HistoryRow]:
     """The rows asked for, in the order asked for: absent values last whichever way, equal ones newest first."""
     words = query.text.lower().split()
@@ -114,15 +144,20 @@ def arrange(rows: Iterable[HistoryRow], query: Query) -> list[HistoryRow]:
     return [row for _, row in present] + [row for key, row in keyed if key is None]
 
 
-def workloads_of(rows: Iterable[HistoryRow]) -> list[str]:
-    """The workloads there are, for the filter."""
-    return sorted({row.workload for row in rows})
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryScreen:
+    """What the screen shows: the rows asked for of all there are; `empty_text` where there is none."""
 
+    history: History = History()
+    query: Query = Query()
+    rows: Sequence[HistoryRow] = ()
+    empty_text: str = ""
 
-def outcomes_of(rows: Iterable[HistoryRow]) -> list[str]:
-    """The outcomes there are, for the filter, in the order of `cells.OUTCOMES`."""
-    there = {row.outcome for row in rows}
-    return [name for name in cells.OUTCOMES if name in there]
+    @classmethod
+    def of(cls, found: History, query: Query) -> "HistoryScreen":
+        """The screen for a query."""
+        rows = arrange(found.rows, query)
+        return cls(history=found, query=query, rows=rows, empty_text="" if rows else empty_text(len(found.rows), query))
 
 
 def compare_label(chosen: int) -> str:

@@ -11,6 +11,9 @@ from app.viewmodels.cells import Cell
 from app.viewmodels.stored_curves import Panel
 from app.viewmodels.variants import run_command
 
+LOG_TAIL = 2000
+"""More lines than this are left in the database: the end is what tells why a run ended."""
+
 _MEASURED = "measure"
 
 
@@ -39,7 +42,7 @@ class Stretch(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunDetail:
-    """`reason` and `traceback` are "" where the run needs none; `log` is the whole log, one line each."""
+    """`reason` and `traceback` are "" where the run needs none; `log` is the log's last `LOG_TAIL` lines."""
 
     run: int
     title: str
@@ -53,7 +56,7 @@ class RunDetail:
     stretches: tuple[Stretch, ...]
     end_s: float
     log: str
-    log_lines: int
+    log_title: str
     command: str
 
 
@@ -75,8 +78,8 @@ def run_detail(run: StoredRun, zone: tzinfo | None) -> RunDetail:
         panels=panels,
         stretches=_stretches(run, end_s),
         end_s=end_s,
-        log="\n".join(f"{(line.t_ns - run.anchor_t_ns) / 1e9:9.3f}  {line.text}" for line in run.log),
-        log_lines=len(run.log),
+        log="\n".join(f"{(line.t_ns - run.anchor_t_ns) / 1e9:9.3f}  {line.text}" for line in run.log[-LOG_TAIL:]),
+        log_title=_log_title(len(run.log)),
         command=run_command(row.spec),
     )
 
@@ -162,6 +165,12 @@ def _count(value: int) -> str:
 
 def _joined(cell: Cell) -> str:
     return f"{cell.text}\N{NO-BREAK SPACE}{cell.unit}" if cell.unit else cell.text
+
+
+def _log_title(lines: int) -> str:
+    if lines > LOG_TAIL:
+        return f"Log, last {LOG_TAIL:,} of {lines:,} lines"
+    return f"Log, {lines:,} {units.plural('line', lines)}" if lines else "Log, empty"
 
 
 def _end_s(run: StoredRun, panels: Sequence[Panel]) -> float:

@@ -7,6 +7,7 @@ import numpy as np
 
 from app.analysis.align import Series, decimate, seconds_since, with_gaps
 from app.records import Floats, SampleColumns, StoredRun
+from app.viewmodels.tracks import HOST_COLOUR, WORKER_COLOUR, device_colour, device_label
 from app.viewmodels.units import bytes_unit
 
 BUCKETS = 1500
@@ -14,6 +15,9 @@ BUCKETS = 1500
 
 BYTES = "bytes"
 """The unit of a panel whose values are still plain bytes."""
+
+_THROUGHPUT_COLOUR, _LOSS_COLOUR = 2, 3
+_PER_CENT = (0.0, 100.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,13 +33,13 @@ class Curve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Panel:
-    """One plot. `note` says how the curves were made where that is not plain."""
+    """One plot; without `y_range` y follows the data."""
 
     key: str
     title: str
     unit: str
     curves: tuple[Curve, ...]
-    note: str = ""
+    y_range: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +81,12 @@ def telemetry(columns: SampleColumns, quantity: Quantity) -> Series:
 
 
 def throughput(run: StoredRun) -> Series:
-    """Examples/s of each block, at its end."""
-    return Series(run.blocks.end_ns, run.blocks.throughput)
+    """Examples/s of each block at its end, once compiling is over."""
+    began = next((phase.start_ns for phase in run.phases if phase.name in ("warmup", "measure")), None)
+    if began is None:
+        return Series(run.blocks.end_ns[:0], run.blocks.throughput[:0])
+    kept = run.blocks.start_ns >= began
+    return Series(run.blocks.end_ns[kept], run.blocks.throughput[kept])
 
 
 def loss(run: StoredRun) -> Series:
@@ -92,39 +100,55 @@ def drawn(series: Series, zero_ns: int, *, key: str, label: str, colour: int) ->
     return Curve(key=key, label=label, colour=colour, x=x, y=y)
 
 
-def panel(key: str, title: str, unit: str, curves: Iterable[Curve], note: str = "") -> Panel | None:
+def panel(key: str, title: str, unit: str, curves: Iterable[Curve]) -> Panel | None:
     """A panel of the curves that have any value; None without one. Bytes come in the power of 1024 that suits them."""
     present = tuple(curve for curve in curves if np.isfinite(curve.y).any())
     if not present:
         return None
     if unit != BYTES:
-        return Panel(key=key, title=title, unit=unit, curves=present, note=note)
+        y_range = _PER_CENT if unit == "%" else None
+        return Panel(key=key, title=title, unit=unit, curves=present, y_range=y_range)
     scale, name = bytes_unit(max(float(np.nanmax(curve.y)) for curve in present))
     scaled = tuple(replace(curve, y=curve.y / scale) for curve in present)
-    return Panel(key=key, title=title, unit=name, curves=scaled, note=note)
+    return Panel(key=key, title=title, unit=name, curves=scaled)
 
 
 def run_panels(run: StoredRun, rate_unit: str) -> tuple[Panel, ...]:
-    """The panels of one run, its devices apart; zero is the run's start."""
+    """The panels of one run as they were while it went on, its devices apart; zero is the run's start."""
     zero = run.anchor_t_ns
-    gpus = gpus_of(run)
+    rate = drawn(throughput(run), zero, key="throughput", label="Block", colour=_THROUGHPUT_COLOUR)
+    losses = drawn(loss(run), zero, key="loss", label="Last step", colour=_LOSS_COLOUR)
     panels = [
-        panel(
-            quantity.field,
-            quantity.title,
-            quantity.unit,
-            [_device_curve(d, quantity, zero) for d in gpus or hosts_of(run)],
-        )
-        for quantity in (GPU_QUANTITIES if gpus else HOST_QUANTITIES)
+        *_device_panels(run, zero),
+        panel("throughput", "Throughput", rate_unit, [rate]),
+        panel("loss", "Loss", "", [losses]),
     ]
-    rate = drawn(throughput(run), zero, key="throughput", label="", colour=0)
-    panels.append(panel("throughput", "Throughput", rate_unit, [rate]))
-    panels.append(panel("loss", "Loss", "", [drawn(loss(run), zero, key="loss", label="", colour=0)]))
     return tuple(each for each in panels if each is not None)
 
 
-def _device_curve(columns: SampleColumns, quantity: Quantity, zero_ns: int) -> Curve:
+def _device_panels(run: StoredRun, zero: int) -> list[Panel | None]:
+    gpus, hosts = gpus_of(run), hosts_of(run)
+    if gpus:
+        return [panel(q.field, q.title, q.unit, [_curve(d, q, zero) for d in gpus]) for q in GPU_QUANTITIES]
+    load, own = HOST_QUANTITIES
+    everything = Quantity("memory_bytes", "Memory", BYTES)
+    memory = [(everything, "All", HOST_COLOUR), (own, "Worker", WORKER_COLOUR)]
+    return [
+        panel("load_pct", load.title, load.unit, [_curve(host, load, zero, "All") for host in hosts]),
+        panel(
+            "memory", "Memory", BYTES, [_curve(h, q, zero, label, colour) for h in hosts for q, label, colour in memory]
+        ),
+    ]
+
+
+def _curve(
+    columns: SampleColumns, quantity: Quantity, zero_ns: int, label: str | None = None, colour: int | None = None
+) -> Curve:
     device = columns.device
-    label = f"GPU {device.index}" if device.kind == "gpu" else "CPU"
-    series = with_gaps(telemetry(columns, quantity))
-    return drawn(series, zero_ns, key=device.device, label=label, colour=max(device.index, 0))
+    return drawn(
+        with_gaps(telemetry(columns, quantity)),
+        zero_ns,
+        key=f"{device.device} {quantity.field}",
+        label=device_label(device) if label is None else label,
+        colour=device_colour(device) if colour is None else colour,
+    )

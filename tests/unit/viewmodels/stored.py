@@ -2,8 +2,22 @@
 
 import numpy as np
 
-from app.records import HOST, BlockColumns, Device, LogLine, Outcome, Phase, RunRow, SampleColumns, StoredRun, Summary
-from workloads.protocol import OutcomeName, RunSpec, Value
+from app.records import (
+    HOST,
+    BlockColumns,
+    Device,
+    LogLine,
+    Outcome,
+    Phase,
+    RunRow,
+    Sample,
+    SampleColumns,
+    StoredRun,
+    Summary,
+)
+from app.storage.owner import this_process
+from app.storage.store import Store
+from workloads.protocol import Block, OutcomeName, PhaseStarted, RunSpec, Value
 
 S = 1_000_000_000
 UTC_NS = 1_760_000_000 * S
@@ -103,3 +117,53 @@ def _samples(device: Device, t_ns: np.ndarray[tuple[int], np.dtype[np.int64]]) -
             "worker_load_pct": absent if on_gpu else full * 150,
         },
     )
+
+
+def keep(store: Store, run: StoredRun) -> int:
+    """Write a made-up run into a real database, as a session would, and return its number there."""
+    row = run.row
+    number = store.begin(
+        row.spec,
+        uid=row.uid,
+        owner=this_process(),
+        t_ns=run.anchor_t_ns,
+        utc_ns=row.started_utc_ns,
+        devices=[columns.device for columns in run.samples],
+        environment=run.environment,
+    )
+    store.write(number, [PhaseStarted(phase=phase.name, t_ns=phase.start_ns) for phase in run.phases])
+    store.write(number, [*_events_of_blocks(run.blocks), *run.log])
+    for columns in run.samples:
+        store.write(number, _events_of_samples(columns))
+    if row.outcome is not None and row.ended_utc_ns is not None:
+        end_ns = run.anchor_t_ns + row.ended_utc_ns - row.started_utc_ns
+        store.finish(number, outcome=row.outcome, summary=row.summary, t_ns=end_ns, utc_ns=row.ended_utc_ns)
+    return number
+
+
+def _events_of_blocks(blocks: BlockColumns) -> list[Block]:
+    return [
+        Block(
+            phase="measure" if blocks.measured[n] else "warmup",
+            first_step=int(blocks.first_step[n]),
+            steps=int(blocks.steps[n]),
+            examples=int(blocks.examples[n]),
+            start_ns=int(blocks.start_ns[n]),
+            end_ns=int(blocks.end_ns[n]),
+            loss=float(blocks.loss[n]),
+        )
+        for n in range(len(blocks.steps))
+    ]
+
+
+def _events_of_samples(columns: SampleColumns) -> list[Sample]:
+    known = {name: values for name, values in columns.fields.items() if not np.isnan(values).all()}
+    whole = ("power_mw", "memory_bytes", "worker_memory_bytes")
+    return [
+        Sample(
+            t_ns=int(t_ns),
+            device=columns.device.device,
+            **{name: int(values[n]) if name in whole else float(values[n]) for name, values in known.items()},
+        )
+        for n, t_ns in enumerate(columns.t_ns)
+    ]

@@ -10,6 +10,7 @@ from app.viewmodels.history import (
     COLUMNS,
     MOST_COMPARED,
     OUTCOME_COLUMN,
+    History,
     HistoryRow,
     Query,
     arrange,
@@ -17,9 +18,8 @@ from app.viewmodels.history import (
     compare_label,
     count_label,
     empty_text,
+    history,
     history_rows,
-    outcomes_of,
-    workloads_of,
 )
 from app.viewmodels.run_detail import run_detail
 from tests.unit.viewmodels.stored import run_row, stored_run
@@ -113,16 +113,19 @@ def test_search_looks_for_all_words_in_all_that_is_shown_without_regard_to_case(
 
 
 def test_filters_narrow_by_workload_and_outcome_and_offer_only_what_there_is() -> None:
-    rows = rows_of(run_row(1), run_row(2, outcome=None), run_row(3, workload="cnn10", outcome="failed"))
-    assert workloads_of(rows) == ["cnn10", "lstm"]
-    assert outcomes_of(rows) == ["running", "completed", "failed"]
+    runs = [run_row(1), run_row(2, outcome=None), run_row(3, workload="cnn10", outcome="failed")]
+    there = history(runs, History(), UTC)
+    rows = list(there.rows)
+    assert there.workloads == ["cnn10", "lstm"]
+    assert there.outcomes == ["running", "completed", "failed"]
+    assert (there.widest[OUTCOME_COLUMN].text, there.widest[6].unit) == ("completed", "sequences/s")
     assert numbers(arrange(rows, Query(workload="lstm"))) == [2, 1]
     assert numbers(arrange(rows, Query(workload="lstm", outcome="running"))) == [2]
 
 
 def test_only_changed_runs_are_made_anew() -> None:
     before = rows_of(run_row(1), run_row(2, outcome=None))
-    after = history_rows([run_row(1), run_row(2)], {row.run: row for row in before}, UTC)
+    after = history([run_row(1), run_row(2)], History(rows=before), UTC).rows
     assert after[0] is before[0]
     assert after[1].outcome == "completed"
 
@@ -168,7 +171,7 @@ def test_a_run_page_tells_how_it_ended_what_it_was_and_how_to_run_it_again() -> 
 
 def test_a_run_on_the_cpu_shows_the_host() -> None:
     detail = run_detail(stored_run(run_row(1)), UTC)
-    assert [panel.title for panel in detail.panels] == ["CPU load", "Memory of the run", "Throughput", "Loss"]
+    assert [panel.title for panel in detail.panels] == ["CPU load", "Memory", "Throughput", "Loss"]
     assert detail.panels[2].curves[0].y[0] == pytest.approx(1600.0)
     assert [s.name for s in detail.stretches if s.strong] == ["measure"]
     assert detail.end_s == pytest.approx(12.0)

@@ -1,0 +1,134 @@
+"""How a cell of a table of runs is painted: figures in line, their unit beside, an outcome with its symbol."""
+
+from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QRect, QSize, Qt
+from PySide6.QtGui import QColor, QFont, QFontMetrics, QPainter
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QHeaderView,
+    QStyle,
+    QStyledItemDelegate,
+    QStyleOptionViewItem,
+    QTableView,
+)
+
+from app.gui.theme import GRID, Theme
+from app.viewmodels.cells import Cell, Tone
+
+CELL_ROLE = Qt.ItemDataRole.UserRole
+ROW_HEIGHT = 28
+
+_SYMBOL_WIDTH = 18
+_SELECTED_ALPHA = 46
+_LEFT = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
+_RIGHT = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
+
+AnyIndex = QModelIndex | QPersistentModelIndex
+
+
+class CellDelegate(QStyledItemDelegate):
+    """Paints the `Cell` under `CELL_ROLE`; `unit_widths` is the room each numeric column keeps for its units."""
+
+    def __init__(self, theme: Theme, parent: QTableView) -> None:
+        super().__init__(parent)
+        self._theme = theme
+        self.unit_widths: dict[int, int] = {}
+
+    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex) -> None:
+        """The row's ground, then symbol, words or figures, and unit."""
+        cell = index.data(CELL_ROLE)
+        painter.save()
+        self.paint_ground(painter, option)
+        painter.setFont(tabular(option.font))
+        area = self.content_area(option, index)
+        if index.column() in self.unit_widths:
+            self._paint_quantity(painter, area, cell, self.unit_widths[index.column()])
+        else:
+            self._paint_words(painter, area, cell)
+        painter.restore()
+
+    def sizeHint(self, _option: QStyleOptionViewItem, _index: AnyIndex) -> QSize:
+        """Room for one line; columns get their width from the longest text, not from every cell."""
+        return QSize(6 * GRID, ROW_HEIGHT)
+
+    def content_area(self, option: QStyleOptionViewItem, _index: AnyIndex) -> QRect:
+        """Where the words of a cell go."""
+        return QRect(option.rect).adjusted(GRID, 0, -GRID, 0)
+
+    def paint_ground(self, painter: QPainter, option: QStyleOptionViewItem) -> None:
+        """Selection as a wash of the accent, so that the colours of outcomes stay readable on it."""
+        colours = self._theme.colours
+        if option.state & QStyle.StateFlag.State_Selected:
+            wash = QColor(colours.accent)
+            wash.setAlpha(_SELECTED_ALPHA)
+            painter.fillRect(option.rect, wash)
+        elif option.state & QStyle.StateFlag.State_MouseOver:
+            painter.fillRect(option.rect, QColor(colours.raised))
+
+    def _paint_quantity(self, painter: QPainter, area: QRect, cell: Cell, unit_width: int) -> None:
+        colours = self._theme.colours
+        painter.setPen(QColor(colours.faint if cell.key is None else colours.text))
+        painter.drawText(area.adjusted(0, 0, -unit_width, 0), _RIGHT, cell.text)
+        painter.setPen(QColor(colours.muted))
+        painter.drawText(
+            QRect(area.right() + 1 - unit_width + GRID // 2, area.y(), unit_width, area.height()), _LEFT, cell.unit
+        )
+
+    def _paint_words(self, painter: QPainter, area: QRect, cell: Cell) -> None:
+        colour = QColor(tone_colour(self._theme, cell.tone) if cell.tone else self._theme.colours.text)
+        painter.setPen(colour)
+        if cell.symbol:
+            painter.drawText(area, _LEFT, cell.symbol)
+            area = area.adjusted(_SYMBOL_WIDTH, 0, 0, 0)
+        words = painter.fontMetrics().elidedText(cell.text, Qt.TextElideMode.ElideRight, area.width())
+        painter.drawText(area, _LEFT, words)
+
+
+def tone_colour(theme: Theme, tone: Tone) -> str:
+    """The colour of a tone in the scheme in force."""
+    colours = theme.colours
+    return {
+        "good": colours.good,
+        "warning": colours.warning,
+        "bad": colours.bad,
+        "quiet": colours.muted,
+        "busy": colours.accent,
+    }[tone]
+
+
+def tabular(font: QFont) -> QFont:
+    """The same font with figures of one width."""
+    made = QFont(font)
+    made.setFeature(QFont.Tag("tnum"), 1)
+    return made
+
+
+def column_width(metrics: QFontMetrics, title: str, cell: Cell) -> int:
+    """The width of a column whose longest cell is this one, title included."""
+    unit = unit_width(metrics, cell.unit)
+    symbol = _SYMBOL_WIDTH if cell.symbol else 0
+    content = metrics.horizontalAdvance(cell.text) + unit + symbol
+    return max(content, metrics.horizontalAdvance(title) + GRID) + 2 * GRID + 2
+
+
+def unit_width(metrics: QFontMetrics, unit: str) -> int:
+    """The room a column keeps for a unit and the space before it."""
+    return metrics.horizontalAdvance(unit) + GRID // 2 if unit else 0
+
+
+def dress_table(table: QTableView) -> None:
+    """The look and behaviour all tables of runs share: whole rows, no grid, one height, sharp header."""
+    table.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
+    table.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
+    table.setShowGrid(False)
+    table.setWordWrap(False)
+    table.setMouseTracking(True)
+    table.setTabKeyNavigation(False)
+    table.setCornerButtonEnabled(False)
+    table.setHorizontalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
+    rows = table.verticalHeader()
+    rows.hide()
+    rows.setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
+    rows.setDefaultSectionSize(ROW_HEIGHT)
+    heads = table.horizontalHeader()
+    heads.setHighlightSections(False)
+    heads.setMinimumSectionSize(5 * GRID)

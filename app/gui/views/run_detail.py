@@ -1,0 +1,201 @@
+"""The page of one stored run: how it ended, its figures, its plots, every fact, the end of its log."""
+
+import html
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QFontDatabase, QGuiApplication
+from PySide6.QtWidgets import QHBoxLayout, QPlainTextEdit, QScrollArea, QSplitter, QTextBrowser, QVBoxLayout, QWidget
+
+from app.gui.bands import Band
+from app.gui.theme import GRID, Theme, figures
+from app.gui.views.history_cells import tone_colour
+from app.gui.views.parts import button, rule, text_label
+from app.gui.views.run_detail_log import LogView
+from app.gui.views.run_detail_panels import StoredPanels
+from app.viewmodels.cells import Cell
+from app.viewmodels.run_detail import FactGroup, RunDetail
+
+_FACTS_WIDTH = 44 * GRID
+_TRACEBACK_LINES = 14
+_FIGURE_PX = 22
+
+
+class RunDetailView(QWidget):
+    """Shows a `RunDetail`."""
+
+    back_asked = Signal()
+
+    def __init__(self, theme: Theme) -> None:
+        super().__init__()
+        self._theme = theme
+        self._detail: RunDetail | None = None
+        self._title = text_label("", "title", wrap=True)
+        self._subtitle = text_label("", "muted")
+        self._outcome = text_label("", "heading")
+        self._reason = text_label("", wrap=True)
+        self._reason.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        self._figures = QHBoxLayout()
+        self._traceback = QPlainTextEdit()
+        self._panels = StoredPanels(theme)
+        self._no_plots = text_label("This run has no measurements: it ended before any were taken.", "muted")
+        self._facts = QTextBrowser()
+        self._log = LogView(theme)
+        self._back = button("← &History", "Back to the table (Escape)", flat=True)
+        self._copy = button("Copy as co&mmand", "Copy the command that runs this variant again")
+        self._back.clicked.connect(self.back_asked)
+        self._copy.clicked.connect(self._copy_command)
+        theme.changed.connect(self._restyle)
+        self._build()
+
+    @property
+    def panels(self) -> StoredPanels:
+        """The plots."""
+        return self._panels
+
+    def words(self) -> str:
+        """Everything the page says apart from plots and log, as one text."""
+        labels = (self._title, self._subtitle, self._outcome, self._reason)
+        return "\n".join(
+            [*(label.text() for label in labels), self._traceback.toPlainText(), self._facts.toPlainText()]
+        )
+
+    def show_model(self, detail: RunDetail) -> None:
+        """Show this run from its top."""
+        self._detail = detail
+        self._title.setText(detail.title)
+        self._subtitle.setText(detail.subtitle)
+        self._outcome.setText(f"{detail.outcome.symbol}  {detail.outcome.text.capitalize()}")
+        self._reason.setText(detail.reason)
+        self._reason.setVisible(bool(detail.reason))
+        self._traceback.setPlainText(detail.traceback.rstrip())
+        self._traceback.setVisible(bool(detail.traceback))
+        self._show_figures(detail.figures)
+        self._no_plots.setVisible(not detail.panels)
+        bands = [Band(s.name, s.start_s, s.end_s, s.strong) for s in detail.stretches]
+        self._panels.show_panels(detail.panels, (0.0, detail.end_s), bands)
+        self._log.show_log(detail.log_title, detail.log)
+        self._restyle()
+        self._facts.moveCursor(self._facts.textCursor().MoveOperation.Start)
+
+    def focus_search(self) -> None:
+        """Put the cursor into the search of the log."""
+        self._log.focus_search()
+
+    def _show_figures(self, shown: tuple[tuple[str, Cell], ...]) -> None:
+        while (item := self._figures.takeAt(0)) is not None:
+            if (widget := item.widget()) is not None:
+                widget.deleteLater()
+        for name, cell in shown:
+            self._figures.addWidget(_figure(name, cell))
+        self._figures.addStretch(1)
+
+    def _copy_command(self) -> None:
+        if self._detail is not None:
+            QGuiApplication.clipboard().setText(self._detail.command)
+
+    def _restyle(self) -> None:
+        if self._detail is None:
+            return
+        tone = self._detail.outcome.tone
+        self._outcome.setStyleSheet(f"color: {tone_colour(self._theme, tone)};" if tone else "")
+        place = self._facts.verticalScrollBar().value()
+        self._facts.setHtml(facts_html(self._detail.groups, self._theme.colours.muted))
+        self._facts.verticalScrollBar().setValue(place)
+
+    def _build(self) -> None:
+        self._figures.setSpacing(4 * GRID)
+        self._traceback.setReadOnly(True)
+        self._traceback.setFont(QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont))
+        self._traceback.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
+        self._traceback.setMaximumHeight(_TRACEBACK_LINES * 2 * GRID)
+        self._traceback.setAccessibleName("Traceback")
+        self._facts.setAccessibleName("Facts of the run")
+        self._facts.setFrameShape(QTextBrowser.Shape.NoFrame)
+        self._facts.setFont(figures())
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(2 * GRID, GRID, 0, 0)
+        layout.setSpacing(GRID)
+        layout.addLayout(self._head())
+        layout.addWidget(rule())
+        layout.addWidget(self._body(), 1)
+
+    def _head(self) -> QVBoxLayout:
+        top = QHBoxLayout()
+        top.addWidget(self._back)
+        top.addStretch(1)
+        top.addWidget(self._copy)
+        state = QHBoxLayout()
+        state.setSpacing(2 * GRID)
+        state.addWidget(self._outcome)
+        state.addWidget(self._subtitle)
+        state.addStretch(1)
+        head = QVBoxLayout()
+        head.setContentsMargins(0, 0, 2 * GRID, 0)
+        head.setSpacing(GRID)
+        head.addLayout(top)
+        head.addWidget(self._title)
+        head.addLayout(state)
+        head.addWidget(self._reason)
+        head.addLayout(self._figures)
+        return head
+
+    def _body(self) -> QSplitter:
+        plots = QWidget()
+        column = QVBoxLayout(plots)
+        column.setContentsMargins(0, GRID, 2 * GRID, GRID)
+        column.setSpacing(GRID)
+        column.addWidget(self._traceback)
+        column.addWidget(self._no_plots)
+        column.addWidget(self._panels, 1)
+        column.addStretch(0)
+        scroll = QScrollArea()
+        scroll.setWidgetResizable(True)
+        scroll.setWidget(plots)
+        left = _splitter(Qt.Orientation.Vertical, scroll, self._log, (3, 1))
+        body = _splitter(Qt.Orientation.Horizontal, left, self._facts, (1, 0))
+        body.setSizes([1000, _FACTS_WIDTH])
+        return body
+
+
+def facts_html(groups: tuple[FactGroup, ...], muted: str) -> str:
+    """The facts as one table, names quiet, values able to wrap; every word is escaped."""
+    parts = []
+    for group in groups:
+        lines = "".join(
+            f'<tr><td style="color:{muted}; padding-right:16px">{html.escape(fact.name)}</td>'
+            f"<td>{html.escape(fact.value).replace(chr(10), '<br>')}</td></tr>"
+            for fact in group.facts
+        )
+        parts.append(
+            f'<p style="margin-bottom:2px"><b>{html.escape(group.title)}</b></p><table cellpadding="1">{lines}</table>'
+        )
+    return "".join(parts)
+
+
+def _figure(name: str, cell: Cell) -> QWidget:
+    """One number, large, with its unit beside and its name above."""
+    number = text_label(cell.text)
+    number.setStyleSheet(f"font-size: {_FIGURE_PX}px; font-weight: 600;")
+    number.setAccessibleName(name)
+    line = QHBoxLayout()
+    line.setSpacing(GRID // 2)
+    line.addWidget(number, 0, Qt.AlignmentFlag.AlignBottom)
+    line.addWidget(text_label(cell.unit, "muted"), 0, Qt.AlignmentFlag.AlignBottom)
+    line.addStretch(1)
+    made = QWidget()
+    column = QVBoxLayout(made)
+    column.setContentsMargins(0, 0, 0, 0)
+    column.setSpacing(0)
+    column.addWidget(text_label(name, "caption"))
+    column.addLayout(line)
+    return made
+
+
+def _splitter(way: Qt.Orientation, first: QWidget, second: QWidget, stretch: tuple[int, int]) -> QSplitter:
+    made = QSplitter(way)
+    made.setChildrenCollapsible(False)
+    made.setHandleWidth(1)
+    for widget, share in zip((first, second), stretch, strict=True):
+        made.addWidget(widget)
+        made.setStretchFactor(made.count() - 1, share)
+    return made
