@@ -71,12 +71,13 @@ class Host:
     uv: str | None
 
 
-def version_problem(version: tuple[int, int], platform: str) -> str | None:
-    """Why this Python or platform will not do, or None."""
+def check_python(version: tuple[int, int], platform: str) -> None:
+    """Raise `StartError` where this Python or platform will not do (seen from any Python from 3.7)."""
     if platform == "win32":
-        return "Windows itself is not supported; start it inside WSL2."
-    here = f"this is Python {version[0]}.{version[1]}; TensorFlow and Qt together need 3.11, 3.12 or 3.13"
-    return None if (3, 11) <= version <= (3, 13) else f"{here}: start with one of these, as in: python3.12 start.py"
+        raise StartError("Windows itself is not supported; start it inside WSL2.")
+    if not (3, 11) <= version <= (3, 13):
+        here = f"this is Python {version[0]}.{version[1]}; TensorFlow and Qt together need 3.11, 3.12 or 3.13"
+        raise StartError(f"{here}: start with one of these, as in: python3.12 start.py")
 
 
 def needs(words: Sequence[str], *, driver: bool) -> tuple[list[str], bool]:
@@ -297,8 +298,7 @@ def main(words: list[str]) -> int:
     """Set up, then become the app or run the checks; returns the exit status where it comes back."""
     folder = Path(__file__).resolve().parent
     try:
-        if problem := version_problem(sys.version_info[:2], sys.platform):
-            raise StartError(problem)
+        check_python(sys.version_info[:2], sys.platform)
         words = app_words(words, sys.platform, os.environ)
         extras, qt = needs(words, driver=nvidia_driver())
         prepare(folder, extras, qt=qt)

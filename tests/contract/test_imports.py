@@ -66,7 +66,8 @@ def test_import_linter_contracts_hold() -> None:
 
 
 def test_only_gui_imports_qt() -> None:
-    allowed = {name for name in MODULES if name.startswith("app.gui.")}
+    bare_window = "app.bench.paint"  # the bare pyqtgraph window that the program's own is measured against
+    allowed = {bare_window, *(name for name in MODULES if name.startswith("app.gui."))}
     assert importers(QT) - allowed == set()
 
 

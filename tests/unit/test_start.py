@@ -20,20 +20,19 @@ WHOLE = start.Stamp("3.11", "abc", ["gui", "tensorflow"], libraries=True)
 
 
 @pytest.mark.parametrize("version", [(3, 11), (3, 12), (3, 13)])
-def test_supported_pythons_have_no_problem(version: tuple[int, int]) -> None:
-    assert start.version_problem(version, "linux") is None
+def test_supported_pythons_pass(version: tuple[int, int]) -> None:
+    start.check_python(version, "linux")
 
 
 @pytest.mark.parametrize("version", [(3, 8), (3, 10), (3, 14), (4, 0)])
 def test_other_pythons_are_named_with_the_right_ones(version: tuple[int, int]) -> None:
-    problem = start.version_problem(version, "darwin")
-    assert problem is not None
-    assert f"Python {version[0]}.{version[1]}" in problem
-    assert "3.11, 3.12 or 3.13" in problem
+    with pytest.raises(start.StartError, match=rf"Python {version[0]}\.{version[1]};.* 3\.11, 3\.12 or 3\.13"):
+        start.check_python(version, "darwin")
 
 
 def test_windows_is_sent_to_wsl() -> None:
-    assert "WSL2" in (start.version_problem((3, 12), "win32") or "")
+    with pytest.raises(start.StartError, match="WSL2"):
+        start.check_python((3, 12), "win32")
 
 
 @pytest.mark.parametrize(
