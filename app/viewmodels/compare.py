@@ -8,6 +8,7 @@ from app.analysis.align import Series, combine, with_gaps
 from app.records import RunRow, StoredRun
 from app.viewmodels import cells, stored_curves, units
 from app.viewmodels.cells import Cell
+from app.viewmodels.environment import environment_differences
 from app.viewmodels.stored_curves import GPU_QUANTITIES, HOST_QUANTITIES, Curve, Panel, Quantity
 from app.viewmodels.variants import shared_settings, variant_names
 
@@ -86,23 +87,6 @@ def table(rows: Sequence[RunRow], baseline: int) -> list[tuple[Cell, ...]]:
     return [_cells(row, name, base) for row, name in zip(rows, names, strict=True)]
 
 
-def environment_differences(runs: Sequence[StoredRun]) -> str:
-    """The facts of the environment that are not the same for all runs, with the runs of each value; "" if none.
-
-    A run that lacks a fact (it never started) says nothing about it.
-    """
-    keys = dict.fromkeys(key for run in runs for key in run.environment)
-    found = []
-    for key in keys:
-        holders: dict[str, list[str]] = {}
-        for run in runs:
-            if key in run.environment:
-                holders.setdefault(run.environment[key], []).append(str(run.row.run))
-        if len(holders) > 1:
-            found.append(f"{key.replace('_', ' ')}: " + ", ".join(map(_held_by, holders.items())))
-    return "Environments differ. " + "; ".join(found) + "." if found else ""
-
-
 def speed_ratio(row: RunRow, base: RunRow | None) -> float | None:
     """Throughput against the baseline's; None where one is missing or they count different things."""
     if base is None or row.spec.workload != base.spec.workload:
@@ -144,11 +128,6 @@ def _marked(ratio: Cell, is_base: bool) -> Cell:
     return replace(ratio, text="baseline") if is_base and ratio.key is not None else ratio
 
 
-def _held_by(item: tuple[str, list[str]]) -> str:
-    value, runs = item
-    return f"{value} ({units.plural('run', len(runs))} {', '.join(runs)})"
-
-
 def _not_measured(runs: Iterable[StoredRun]) -> list[str]:
     sentences = []
     for run in runs:
@@ -167,13 +146,13 @@ def _panels(runs: Sequence[StoredRun]) -> list[Panel]:
     on_cpu = [(colour, run) for colour, run in numbered if not stored_curves.gpus_of(run)]
     rate_units = {units.rate_unit(cells.example_word(run.row.spec)) for run in runs}
     rate_unit = rate_units.pop() if len(rate_units) == 1 else "examples/s"
+    rates = [_curve(run, colour, stored_curves.throughput(run)) for colour, run in numbered]
+    losses = [_curve(run, colour, stored_curves.loss(run)) for colour, run in numbered]
     panels = [
+        stored_curves.panel("throughput", "Throughput", rate_unit, rates),
         *(_telemetry_panel("gpu", quantity, on_gpu) for quantity in GPU_QUANTITIES),
         *(_telemetry_panel("cpu", quantity, on_cpu) for quantity in HOST_QUANTITIES),
-        stored_curves.panel(
-            "throughput", "Throughput", rate_unit, [_curve(r, c, stored_curves.throughput(r)) for c, r in numbered]
-        ),
-        stored_curves.panel("loss", "Loss", "", [_curve(r, c, stored_curves.loss(r)) for c, r in numbered]),
+        stored_curves.panel("loss", "Loss", "", losses),
     ]
     return [each for each in panels if each is not None]
 

@@ -182,9 +182,9 @@ def count_label(shown: int, total: int, chosen: int) -> str:
 def empty_text(total: int, query: Query) -> str:
     """What an empty table says; "" where it is not for want of runs or matches."""
     if total == 0:
-        return "No runs yet.\nPress Ctrl+1 and run one; it appears here as soon as it starts."
+        return "No runs yet\nPress Ctrl+1 and run one; it appears here as soon as it starts."
     if query.narrows:
-        return "No run matches.\nPress Escape to clear the search, or choose other filters."
+        return "No run matches\nPress Escape to clear the search, or choose other filters."
     return ""
 
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from app.records import HOST, StoredRun
 from app.viewmodels import cells, naming, stored_curves, units
 from app.viewmodels.cells import Cell
+from app.viewmodels.environment import fact_name, fact_value
 from app.viewmodels.stored_curves import Panel
 from app.viewmodels.variants import run_command
 
@@ -136,7 +137,7 @@ def _summary(run: StoredRun) -> tuple[Fact, ...]:
 
 
 def _environment(environment: Mapping[str, str]) -> tuple[Fact, ...]:
-    return tuple(Fact(name.replace("_", " "), value) for name, value in environment.items() if value)
+    return tuple(Fact(fact_name(key), fact_value(key, value)) for key, value in environment.items() if value)
 
 
 def _identity(run: StoredRun) -> tuple[Fact, ...]:

@@ -12,16 +12,20 @@ _TELLING = ("implementation", "layout", "gpus", "batch_size", "precision")
 
 
 def differing(specs: Sequence[RunSpec]) -> list[str]:
-    """Names of parameters that are not the same in all specs, in their order; `workload` first if it differs."""
+    """Parameters that differ among the specs that have them, in their order; `workload` first if it differs."""
     names = dict.fromkeys(name for spec in specs for name in spec.variant)
-    found = [name for name in names if len({str(spec.variant.get(name)) for spec in specs}) > 1]
+    found = [name for name in names if len({str(s.variant[name]) for s in specs if name in s.variant}) > 1]
     return ["workload", *found] if len({spec.workload for spec in specs}) > 1 else found
 
 
 def variant_names(specs: Sequence[RunSpec]) -> list[str]:
     """For each variant what tells it from the others, `NCHW · Batch size 64`; its short name where nothing does."""
     names = differing(specs)
-    return [" · ".join(setting(spec, name) for name in names) or naming.short_name(spec) for spec in specs]
+    told = [[name for name in names if name == "workload" or name in spec.variant] for spec in specs]
+    return [
+        " · ".join(setting(spec, name) for name in own) or naming.short_name(spec)
+        for spec, own in zip(specs, told, strict=True)
+    ]
 
 
 def shared_settings(specs: Sequence[RunSpec]) -> str:
@@ -38,11 +42,9 @@ def setting(spec: RunSpec, name: str) -> str:
     """One parameter with its value in a few words: `NCHW`, `2 GPUs`, `Batch size 64`, `XLA on`."""
     if name == "workload":
         return spec.workload
-    value = spec.variant.get(name)
+    value = spec.variant[name]
     parameter = _parameter(spec, name)
     label = parameter.label if parameter else name
-    if value is None:
-        return f"{label} {ABSENT}"
     if name == "gpus":
         return "CPU" if value == 0 else f"{value} {plural('GPU', int(value))}"
     if isinstance(value, bool):

@@ -3,6 +3,7 @@
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QHBoxLayout, QScrollArea, QStackedWidget, QVBoxLayout, QWidget
 
+from app.gui.bands import Band
 from app.gui.theme import GRID, Theme
 from app.gui.views.compare_table import CompareTable
 from app.gui.views.parts import EmptyState, button, text_label
@@ -69,7 +70,8 @@ class CompareView(QWidget):
         self._warning.setVisible(bool(comparison.differences))
         self._notes.setText(" ".join(comparison.notes))
         self._pages.setCurrentWidget(self._page if comparison.rows else self._empty)
-        self._panels.show_panels(comparison.panels, (comparison.start_s, comparison.end_s))
+        bands = (Band("before", comparison.start_s, 0.0), Band("measure", 0.0, comparison.end_s))
+        self._panels.show_panels(comparison.panels, (comparison.start_s, comparison.end_s), bands)
         if comparison.rows:
             self.make_baseline(self._baseline if self._baseline in comparison.runs else comparison.runs[0])
             self._hide_curves()

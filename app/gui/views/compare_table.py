@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from PySide6.QtCore import QAbstractTableModel, QEvent, QModelIndex, QObject, QRect, Qt, Signal
-from PySide6.QtGui import QColor, QKeyEvent, QMouseEvent, QPainter
+from PySide6.QtGui import QColor, QFontMetrics, QKeyEvent, QMouseEvent, QPainter, QResizeEvent
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QHeaderView,
@@ -22,6 +22,7 @@ from app.gui.views.history_cells import (
     CellDelegate,
     column_width,
     dress_table,
+    share_width,
     tabular,
     unit_width,
 )
@@ -33,6 +34,7 @@ _NO_PARENT = QModelIndex()
 _BOX = 16
 _SWATCH = 12
 _MOST_ROWS_SHOWN = 8
+_VARIANT_MOST = 48 * GRID
 
 
 class CompareModel(QAbstractTableModel):
@@ -127,6 +129,7 @@ class CompareTable(QTableView):
         super().__init__()
         self._rows = CompareModel(self)
         self._delegate = CompareDelegate(theme, self)
+        self._variant_width = 0
         self.setModel(self._rows)
         self.setItemDelegate(self._delegate)
         dress_table(self)
@@ -134,7 +137,6 @@ class CompareTable(QTableView):
         heads = self.horizontalHeader()
         heads.setSectionsClickable(False)
         heads.setSectionResizeMode(QHeaderView.ResizeMode.Interactive)
-        heads.setSectionResizeMode(VARIANT_COLUMN, QHeaderView.ResizeMode.Stretch)
         self.selectionModel().currentChanged.connect(lambda *_: self.current_changed.emit())
         self.setAccessibleName("Compared runs")
 
@@ -175,15 +177,23 @@ class CompareTable(QTableView):
             self._toggle(index.row())
         super().mouseReleaseEvent(event)
 
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """The variant takes what the other columns leave."""
+        super().resizeEvent(event)
+        share_width(self, VARIANT_COLUMN, self._variant_width)
+
     def _toggle(self, row: int) -> None:
         self._rows.toggle(row)
         self.hidden_changed.emit()
 
     def _fit(self, widest: Sequence[Cell]) -> None:
-        metrics = self.fontMetrics().__class__(tabular(self.font()))
+        metrics = QFontMetrics(tabular(self.font()))
         for column, cell in enumerate(widest):
             if COLUMNS[column].numeric:
                 self._delegate.unit_widths[column] = unit_width(metrics, cell.unit)
-            if column != VARIANT_COLUMN:
+            if column == VARIANT_COLUMN:
+                self._variant_width = min(column_width(metrics, COLUMNS[column].title, cell), _VARIANT_MOST)
+            else:
                 room = 3 * GRID + _BOX + _SWATCH if column == 0 else 0
                 self.setColumnWidth(column, column_width(metrics, COLUMNS[column].title, cell) + room)
+        share_width(self, VARIANT_COLUMN, self._variant_width)

@@ -107,7 +107,14 @@ def column_width(metrics: QFontMetrics, title: str, cell: Cell) -> int:
     unit = unit_width(metrics, cell.unit)
     symbol = _SYMBOL_WIDTH if cell.symbol else 0
     content = metrics.horizontalAdvance(cell.text) + unit + symbol
-    return max(content, metrics.horizontalAdvance(title) + GRID) + 2 * GRID + 2
+    return max(content, metrics.horizontalAdvance(title)) + 2 * GRID + 2
+
+
+def share_width(table: QTableView, column: int, wanted: int) -> None:
+    """Give a column what the others leave, and at least what it wants; then the table scrolls sideways."""
+    heads = table.horizontalHeader()
+    others = sum(heads.sectionSize(n) for n in range(heads.count()) if n != column)
+    table.setColumnWidth(column, max(wanted, table.viewport().width() - others))
 
 
 def unit_width(metrics: QFontMetrics, unit: str) -> int:
@@ -120,6 +127,8 @@ def dress_table(table: QTableView) -> None:
     table.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
     table.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
     table.setShowGrid(False)
+    # The delegate paints the selection: the style's solid accent would swallow the colours of outcomes.
+    table.setStyleSheet("QTableView { selection-background-color: transparent; }")
     table.setWordWrap(False)
     table.setMouseTracking(True)
     table.setTabKeyNavigation(False)

@@ -3,22 +3,25 @@
 from collections.abc import Sequence
 
 from PySide6.QtCore import QAbstractTableModel, QItemSelection, QItemSelectionModel, QModelIndex, QObject, Qt, Signal
-from PySide6.QtGui import QKeyEvent
+from PySide6.QtGui import QFontMetrics, QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableView, QWidget
 
-from app.gui.theme import Theme
+from app.gui.theme import GRID, Theme
 from app.gui.views.history_cells import (
     CELL_ROLE,
     AnyIndex,
     CellDelegate,
     column_width,
     dress_table,
+    share_width,
     tabular,
     unit_width,
 )
 from app.viewmodels.cells import Cell
 from app.viewmodels.history import COLUMNS, VARIANT_COLUMN, HistoryRow, Query
 
+_SORT_MARK = 2 * GRID
+_VARIANT_LEAST = 24 * GRID
 _NO_PARENT = QModelIndex()
 _ENTER = (Qt.Key.Key_Return, Qt.Key.Key_Enter)
 
@@ -84,7 +87,6 @@ class HistoryTable(QTableView):
         heads.setSectionsClickable(True)
         heads.setSortIndicatorShown(True)
         heads.setSectionResizeMode(QHeaderView.ResizeMode.Interactive)
-        heads.setSectionResizeMode(VARIANT_COLUMN, QHeaderView.ResizeMode.Stretch)
         self.selectionModel().selectionChanged.connect(lambda *_: self.chosen_changed.emit())
         self.doubleClicked.connect(lambda index: self.opened.emit(self._rows.rows[index.row()].run))
         self.setAccessibleName("Stored runs")
@@ -117,6 +119,11 @@ class HistoryTable(QTableView):
             return
         super().keyPressEvent(event)
 
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """The variant takes what the other columns leave."""
+        super().resizeEvent(event)
+        share_width(self, VARIANT_COLUMN, _VARIANT_LEAST)
+
     def _choose_again(self, chosen: set[int], current: int | None) -> None:
         selection = QItemSelection()
         last = len(COLUMNS) - 1
@@ -132,13 +139,14 @@ class HistoryTable(QTableView):
 
     def _fit(self, widest: Sequence[Cell]) -> None:
         """Columns only grow, so that nothing jumps when runs come in."""
-        metrics = self.fontMetrics().__class__(tabular(self.font()))
+        metrics = QFontMetrics(tabular(self.font()))
         for column, cell in enumerate(widest):
             if COLUMNS[column].numeric:
                 self._delegate.unit_widths[column] = unit_width(metrics, cell.unit)
             if column != VARIANT_COLUMN:
-                wanted = column_width(metrics, COLUMNS[column].title, cell)
+                wanted = column_width(metrics, COLUMNS[column].title, cell) + _SORT_MARK
                 self.setColumnWidth(column, max(wanted, self.columnWidth(column) if self._rows.rows else 0))
+        share_width(self, VARIANT_COLUMN, _VARIANT_LEAST)
 
 
 def _stretches(flags: Sequence[bool]) -> list[tuple[int, int]]:

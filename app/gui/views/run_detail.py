@@ -17,6 +17,7 @@ from app.viewmodels.run_detail import FactGroup, RunDetail
 
 _FACTS_WIDTH = 44 * GRID
 _TRACEBACK_LINES = 14
+_LOG_HEIGHT = 19 * GRID
 _FIGURE_PX = 22
 
 
@@ -87,7 +88,6 @@ class RunDetailView(QWidget):
                 widget.deleteLater()
         for name, cell in shown:
             self._figures.addWidget(_figure(name, cell))
-        self._figures.addStretch(1)
 
     def _copy_command(self) -> None:
         if self._detail is not None:
@@ -112,6 +112,7 @@ class RunDetailView(QWidget):
         self._facts.setAccessibleName("Facts of the run")
         self._facts.setFrameShape(QTextBrowser.Shape.NoFrame)
         self._facts.setFont(figures())
+        self._facts.document().setDocumentMargin(GRID)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(2 * GRID, GRID, 0, 0)
         layout.setSpacing(GRID)
@@ -129,14 +130,20 @@ class RunDetailView(QWidget):
         state.addWidget(self._outcome)
         state.addWidget(self._subtitle)
         state.addStretch(1)
+        words = QVBoxLayout()
+        words.setSpacing(GRID // 2)
+        words.addWidget(self._title)
+        words.addLayout(state)
+        words.addWidget(self._reason)
+        told = QHBoxLayout()
+        told.setSpacing(4 * GRID)
+        told.addLayout(words, 1)
+        told.addLayout(self._figures)
         head = QVBoxLayout()
         head.setContentsMargins(0, 0, 2 * GRID, 0)
-        head.setSpacing(GRID)
+        head.setSpacing(GRID // 2)
         head.addLayout(top)
-        head.addWidget(self._title)
-        head.addLayout(state)
-        head.addWidget(self._reason)
-        head.addLayout(self._figures)
+        head.addLayout(told)
         return head
 
     def _body(self) -> QSplitter:
@@ -151,7 +158,8 @@ class RunDetailView(QWidget):
         scroll = QScrollArea()
         scroll.setWidgetResizable(True)
         scroll.setWidget(plots)
-        left = _splitter(Qt.Orientation.Vertical, scroll, self._log, (3, 1))
+        left = _splitter(Qt.Orientation.Vertical, scroll, self._log, (1, 0))
+        left.setSizes([1000, _LOG_HEIGHT])
         body = _splitter(Qt.Orientation.Horizontal, left, self._facts, (1, 0))
         body.setSizes([1000, _FACTS_WIDTH])
         return body
@@ -159,17 +167,15 @@ class RunDetailView(QWidget):
 
 def facts_html(groups: tuple[FactGroup, ...], muted: str) -> str:
     """The facts as one table, names quiet, values able to wrap; every word is escaped."""
-    parts = []
+    lines = []
     for group in groups:
-        lines = "".join(
+        lines.append(f'<tr><td colspan="2" style="padding-top:12px"><b>{html.escape(group.title)}</b></td></tr>')
+        lines += [
             f'<tr><td style="color:{muted}; padding-right:16px">{html.escape(fact.name)}</td>'
             f"<td>{html.escape(fact.value).replace(chr(10), '<br>')}</td></tr>"
             for fact in group.facts
-        )
-        parts.append(
-            f'<p style="margin-bottom:2px"><b>{html.escape(group.title)}</b></p><table cellpadding="1">{lines}</table>'
-        )
-    return "".join(parts)
+        ]
+    return f'<table cellpadding="1">{"".join(lines)}</table>'
 
 
 def _figure(name: str, cell: Cell) -> QWidget:
@@ -188,6 +194,7 @@ def _figure(name: str, cell: Cell) -> QWidget:
     column.setSpacing(0)
     column.addWidget(text_label(name, "caption"))
     column.addLayout(line)
+    column.addStretch(1)
     return made
 
 

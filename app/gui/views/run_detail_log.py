@@ -87,7 +87,7 @@ class LogView(QWidget):
         head.addWidget(self._found)
         head.addWidget(self._search)
         layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, GRID, 0, 0)
+        layout.setContentsMargins(0, GRID, 2 * GRID, 2 * GRID)
         layout.setSpacing(GRID)
         layout.addLayout(head)
         layout.addWidget(self._text, 1)

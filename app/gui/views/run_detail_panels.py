@@ -10,7 +10,7 @@ from app.gui.plots import TimePanel
 from app.gui.theme import GRID, Theme
 from app.viewmodels.stored_curves import Panel
 
-_PANEL_HEIGHT = 15 * GRID
+_PANEL_HEIGHT = 12 * GRID
 
 
 class StoredPanels(QWidget):
@@ -65,6 +65,7 @@ class StoredPanels(QWidget):
     def _draw_next(self) -> None:
         if self._next == len(self._pool):
             self._add()
+        self._place(self._pool[self._next])
         self._draw(self._pool[self._next], self._panels[self._next])
         self._next += 1
         if self._next >= len(self._panels):
@@ -73,11 +74,17 @@ class StoredPanels(QWidget):
     def _add(self) -> None:
         plot = TimePanel("", "", self._theme)
         plot.setMinimumHeight(_PANEL_HEIGHT)
-        row, column = divmod(len(self._pool), self._columns)
-        self._grid.addWidget(plot, row, column)
+        self._pool.append(plot)
+
+    def _place(self, plot: TimePanel) -> None:
+        """Row by row; the first panel takes a whole row where one would be left alone at the end."""
+        lone = len(self._panels) % self._columns
+        slot = self._next + (self._columns - lone if lone and self._next else 0)
+        row, column = divmod(slot, self._columns)
+        self._grid.removeWidget(plot)
+        self._grid.addWidget(plot, row, column, 1, self._columns if lone and self._next == 0 else 1)
         self._grid.setRowStretch(row, 1)
         self._grid.setColumnStretch(column, 1)
-        self._pool.append(plot)
 
     def _draw(self, plot: TimePanel, panel: Panel) -> None:
         plot.clear()

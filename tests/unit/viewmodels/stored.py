@@ -157,13 +157,17 @@ def _events_of_blocks(blocks: BlockColumns) -> list[Block]:
 
 
 def _events_of_samples(columns: SampleColumns) -> list[Sample]:
-    known = {name: values for name, values in columns.fields.items() if not np.isnan(values).all()}
-    whole = ("power_mw", "memory_bytes", "worker_memory_bytes")
+    power_mw, load_pct, memory_bytes = (columns.fields[name] for name in ("power_mw", "load_pct", "memory_bytes"))
+    own_bytes, own_pct = columns.fields["worker_memory_bytes"], columns.fields["worker_load_pct"]
     return [
         Sample(
             t_ns=int(t_ns),
             device=columns.device.device,
-            **{name: int(values[n]) if name in whole else float(values[n]) for name, values in known.items()},
+            power_mw=None if np.isnan(power_mw[n]) else int(power_mw[n]),
+            load_pct=float(load_pct[n]),
+            memory_bytes=int(memory_bytes[n]),
+            worker_memory_bytes=None if np.isnan(own_bytes[n]) else int(own_bytes[n]),
+            worker_load_pct=None if np.isnan(own_pct[n]) else float(own_pct[n]),
         )
         for n, t_ns in enumerate(columns.t_ns)
     ]

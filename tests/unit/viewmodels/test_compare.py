@@ -52,12 +52,12 @@ def test_curves_start_at_the_measured_part_whenever_the_run_was() -> None:
 def test_gpus_of_a_run_are_put_together_and_the_title_says_how() -> None:
     comparison = compare([stored_run(run_row(1, workload="cnn10", gpus=2)), stored_run(run_row(2, workload="cnn10"))])
     panels = {panel.title: panel for panel in comparison.panels}
-    assert list(panels)[:3] == [
+    assert list(panels)[1:4] == [
         "Power, sum of a run's GPUs",
         "Load, mean of a run's GPUs",
         "Memory, sum of a run's GPUs",
     ]
-    power, load, memory = list(panels.values())[:3]
+    power, load, memory = list(panels.values())[1:4]
     assert [curve.y[5] for curve in power.curves] == [1200.0, 600.0]
     assert [curve.y[5] for curve in load.curves] == [90.0, 90.0]
     assert [curve.y[5] for curve in memory.curves] == [8.0, 4.0]
@@ -85,8 +85,22 @@ def test_only_differing_facts_of_the_environment_are_named_and_missing_ones_are_
         stored_run(run_row(2), environment={"tensorflow": "2.21.0", "driver": "575"}),
         stored_run(run_row(3), environment={"driver": "580"}),
     ]
-    assert compare(runs).differences == "Environments differ. driver: 580 (runs 1, 3), 575 (run 2)."
+    assert compare(runs).differences == "Environments differ: NVIDIA driver 575 (run 2), else 580."
+    assert compare(runs[:2]).differences == "Environments differ: NVIDIA driver 580 (run 1), 575 (run 2)."
     assert compare(runs[::2]).differences == ""
+
+
+def test_more_gpus_are_no_difference_of_the_environment_but_another_card_is() -> None:
+    one = stored_run(run_row(1, workload="cnn10"), environment={"gpus_used": "A"})
+    other = stored_run(run_row(2, workload="cnn10"), environment={"gpus_used": "B"})
+    two = stored_run(run_row(3, workload="cnn10", gpus=2), environment={"gpus_used": "A, B"})
+    assert compare([one, other]).differences == "Environments differ: GPUs used A (run 1), B (run 2)."
+    assert compare([one, two]).differences == ""
+
+
+def test_between_workloads_a_parameter_only_one_of_them_has_is_no_difference() -> None:
+    rows = [run_row(1), run_row(2, layers=4), run_row(3, workload="cnn10", gpus=0, batch_size=32)]
+    assert column(table(rows, 1), "Variant") == ["lstm · Layers 1", "lstm · Layers 4", "cnn10"]
 
 
 def test_nothing_chosen_is_an_empty_comparison() -> None:

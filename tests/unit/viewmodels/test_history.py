@@ -163,7 +163,7 @@ def test_a_run_page_tells_how_it_ended_what_it_was_and_how_to_run_it_again() -> 
     assert (detail.panels[2].unit, detail.panels[2].curves[0].y[0]) == ("GiB", 4.0)
     assert [(s.name, s.start_s, s.end_s) for s in detail.stretches] == [("import", 0, 2), ("compile", 2, 4)]
     facts = {fact.name: fact.value for group in detail.groups for fact in group.facts}
-    assert facts["tensorflow"] == "2.21.0"
+    assert facts["TensorFlow"] == "2.21.0"
     assert facts["GPU 1"] == "NVIDIA H200\nGPU-1"
     assert detail.log.splitlines()[1].split() == ["2.000", "cuDNN", "version", "91002"]
     assert detail.command.startswith("python -m app run cnn10 -s layout=NCHW -s gpus=2 ")

@@ -1,0 +1,73 @@
+"""The environment of runs in words: every fact by its name, and what was not the same for all runs."""
+
+from collections.abc import Mapping, Sequence
+
+from app.records import StoredRun
+from app.viewmodels.units import byte_size, plural
+from app.viewmodels.variants import differing
+
+_NAMES: Mapping[str, str] = {
+    "tensorflow": "TensorFlow",
+    "keras": "Keras",
+    "numpy": "NumPy",
+    "python": "Python",
+    "driver": "NVIDIA driver",
+    "cuda_driver": "CUDA of the driver",
+    "cuda_built": "CUDA of TensorFlow",
+    "cudnn_built": "cuDNN of TensorFlow",
+    "tensorflow_devices": "TensorFlow sees",
+    "gpus_present": "GPUs present",
+    "gpus_used": "GPUs used",
+    "cpu": "CPU",
+    "cpu_count": "Processors",
+    "memory_total_bytes": "Memory",
+    "os": "Operating system",
+    "kernel": "Kernel",
+    "program_version": "VariantScope",
+    "git_commit": "Git commit",
+}
+
+
+def fact_name(key: str) -> str:
+    """The name of a fact as a reader knows it; one that is not known here keeps its own."""
+    return _NAMES.get(key) or key.replace("_", " ")
+
+
+def fact_value(key: str, value: str) -> str:
+    """The value of a fact; bytes in powers of 1024."""
+    return byte_size(int(value)) if key.endswith("_bytes") and value.isdecimal() else value
+
+
+def environment_differences(runs: Sequence[StoredRun]) -> str:
+    """One sentence naming only the facts that are not the same for all runs, with the runs of each value; "" if none.
+
+    A run that lacks a fact (it never started) says nothing about it. Different GPUs are no news where the runs asked
+    for different numbers of them.
+    """
+    keys = dict.fromkeys(key for run in runs for key in run.environment)
+    if "gpus" in differing([run.row.spec for run in runs]):
+        keys.pop("gpus_used", None)
+    holders = {key: _holders(key, runs) for key in keys}
+    found = [f"{fact_name(key)} {_told(values)}" for key, values in holders.items() if len(values) > 1]
+    return f"Environments differ: {'; '.join(found)}." if found else ""
+
+
+def _holders(key: str, runs: Sequence[StoredRun]) -> dict[str, list[int]]:
+    holders: dict[str, list[int]] = {}
+    for run in runs:
+        if key in run.environment:
+            holders.setdefault(fact_value(key, run.environment[key]), []).append(run.row.run)
+    return holders
+
+
+def _told(holders: Mapping[str, Sequence[int]]) -> str:
+    """The values with their runs, the rare ones first; what most runs share needs no list of runs."""
+    rare_first = sorted(holders.items(), key=lambda item: len(item[1]))
+    *rare, (usual, most) = rare_first
+    if len(most) == len(rare[-1][1]):
+        return ", ".join(f"{value} ({_runs(numbers)})" for value, numbers in holders.items())
+    return ", ".join([*(f"{value} ({_runs(numbers)})" for value, numbers in rare), f"else {usual}"])
+
+
+def _runs(numbers: Sequence[int]) -> str:
+    return f"{plural('run', len(numbers))} {', '.join(map(str, numbers))}"
