@@ -28,11 +28,14 @@ def adding_problem(seed: int, index: int, batch: int, timesteps: int, features: 
 
 
 def made_images(seed: int, index: int, batch: int, layout: str) -> tuple[tf.Tensor, tf.Tensor]:
-    """Images [batch, 32, 32, 3] (NCHW: [batch, 3, 32, 32]) and classes [batch]: smooth class patterns under noise."""
+    """Images [batch, 32, 32, 3] (NCHW: [batch, 3, 32, 32]) and classes [batch]: smooth class patterns under noise.
+
+    Classes are int64, since TensorFlow keeps int32 tensors in host memory, to be copied at every step.
+    """
     keys = _keys(seed, index, 2)
     coarse = tf.random.stateless_normal([CLASSES, 4, 4, 3], [seed, -1])
     patterns = tf.image.resize(coarse, [IMAGE_SIZE, IMAGE_SIZE], "bilinear")
-    classes = tf.random.stateless_uniform([batch], keys[0], 0, CLASSES, tf.int32)
+    classes = tf.random.stateless_uniform([batch], keys[0], 0, CLASSES, tf.int64)
     images = tf.gather(patterns, classes)
     images += tf.random.stateless_normal([batch, IMAGE_SIZE, IMAGE_SIZE, 3], keys[1])
     return (tf.transpose(images, [0, 3, 1, 2]) if layout == "NCHW" else images), classes

@@ -12,12 +12,20 @@ import tensorflow as tf
 class Optimizer(Protocol):
     """One verb: update the weights it was made for."""
 
-    def apply(self, gradients: Sequence[tf.Tensor]) -> None:
-        """Update each weight by its gradient, in the order the weights were given."""
+    def apply(self, gradients: Sequence[tf.Tensor], keep: tf.Tensor) -> None:
+        """Update each weight by its gradient, in the order the weights were given.
+
+        `keep` is 1 for an update and 0 for none; a number, since a branch would wait for the device at every step.
+        """
 
 
 def _zeros_like(weights: Sequence[tf.Variable]) -> list[tf.Variable]:
     return [tf.Variable(tf.zeros(weight.shape, weight.dtype), trainable=False) for weight in weights]
+
+
+def _rate_of_change(decay: float, keep: tf.Tensor) -> tf.Tensor:
+    """The decay of an average, or 1 (the average stays) where there is no update."""
+    return 1.0 - (1.0 - decay) * keep
 
 
 class Adam:
@@ -29,15 +37,16 @@ class Adam:
         self._first, self._second = _zeros_like(weights), _zeros_like(weights)
         self._powers = [tf.Variable(beta, trainable=False) for beta in (0.9, 0.999)]
 
-    def apply(self, gradients: Sequence[tf.Tensor]) -> None:
-        """Update each weight by its gradient."""
+    def apply(self, gradients: Sequence[tf.Tensor], keep: tf.Tensor) -> None:
+        """Update each weight by its gradient, `keep` times."""
+        betas = [_rate_of_change(beta, keep) for beta in (0.9, 0.999)]
         first, second = (power.read_value() for power in self._powers)
         for weight, m, v, gradient in zip(self._weights, self._first, self._second, gradients, strict=True):
             tf.raw_ops.ResourceApplyAdam(
                 var=weight.handle, m=m.handle, v=v.handle, beta1_power=first, beta2_power=second,
-                lr=self._rate, beta1=0.9, beta2=0.999, epsilon=1e-7, grad=gradient,
+                lr=self._rate * keep, beta1=betas[0], beta2=betas[1], epsilon=1e-7, grad=gradient,
             )  # fmt: skip
-        for power, value, beta in zip(self._powers, (first, second), (0.9, 0.999), strict=True):
+        for power, value, beta in zip(self._powers, (first, second), betas, strict=True):
             tf.raw_ops.AssignVariableOp(resource=power.handle, value=value * beta)
 
 
@@ -47,13 +56,14 @@ class Momentum:
     def __init__(self, weights: Sequence[tf.Variable], rate: float = 0.05) -> None:
         self._weights = weights
         self._rate = rate
-        self._velocities = _zeros_like(weights)
+        self._sums = _zeros_like(weights)
 
-    def apply(self, gradients: Sequence[tf.Tensor]) -> None:
-        """Update each weight by its gradient."""
-        for weight, velocity, gradient in zip(self._weights, self._velocities, gradients, strict=True):
-            tf.raw_ops.ResourceApplyKerasMomentum(
-                var=weight.handle, accum=velocity.handle, lr=self._rate, grad=gradient, momentum=0.9
+    def apply(self, gradients: Sequence[tf.Tensor], keep: tf.Tensor) -> None:
+        """Update each weight by its gradient, `keep` times."""
+        momentum = _rate_of_change(0.9, keep)
+        for weight, total, gradient in zip(self._weights, self._sums, gradients, strict=True):
+            tf.raw_ops.ResourceApplyMomentum(
+                var=weight.handle, accum=total.handle, lr=self._rate * keep, grad=gradient, momentum=momentum
             )
 
 
@@ -73,20 +83,14 @@ class LossScale:
         """The loss to differentiate."""
         return loss * self._scale.read_value()
 
-    def apply(self, gradients: Sequence[tf.Tensor]) -> None:
+    def apply(self, gradients: Sequence[tf.Tensor], keep: tf.Tensor) -> None:
         """Undo the scale, and update the weights if every gradient is finite."""
         scale, good_steps = self._scale.read_value(), self._good_steps.read_value()
-        unscaled = [gradient / scale for gradient in gradients]
-        finite = tf.reduce_all([tf.reduce_all(tf.math.is_finite(gradient)) for gradient in unscaled])
-
-        def update() -> tf.Tensor:
-            self._optimizer.apply(unscaled)
-            return tf.constant(0)
-
-        tf.cond(finite, update, lambda: tf.constant(0))
+        finite = tf.reduce_all([tf.reduce_all(tf.math.is_finite(gradient)) for gradient in gradients])
+        keep *= tf.cast(finite, tf.float32)
+        self._optimizer.apply([tf.math.multiply_no_nan(gradient, keep / scale) for gradient in gradients], keep)
         grown = good_steps >= 1999.0
         up, count = tf.where(grown, scale * 2.0, scale), tf.where(grown, 0.0, good_steps + 1.0)
-        tf.raw_ops.AssignVariableOp(
-            resource=self._scale.handle, value=tf.where(finite, up, tf.maximum(scale / 2.0, 1.0))
-        )
+        down = tf.maximum(scale / 2.0, 1.0)
+        tf.raw_ops.AssignVariableOp(resource=self._scale.handle, value=tf.where(finite, up, down))
         tf.raw_ops.AssignVariableOp(resource=self._good_steps.handle, value=tf.where(finite, count, 0.0))

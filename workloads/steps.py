@@ -99,7 +99,7 @@ class _Step:
         loss, gradients = self._differentiate(*self._next(pool))
         if self._replicas > 1:
             gradients = tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.MEAN, gradients)
-        self._optimizer.apply(gradients)
+        self._optimizer.apply(gradients, tf.constant(1.0))
         return loss
 
     def infer(self, pool: Pool) -> tf.Tensor:

@@ -69,6 +69,7 @@ class Running:
 
     def until_silent(self) -> None:
         """Read on until nothing has come for half a second."""
+        assert self.process.stdout is not None
         while select.select([self.process.stdout], [], [], 0.5)[0]:
             assert self.next() is not None
 

@@ -94,10 +94,11 @@ def test_loss_scale_skips_what_is_not_finite_and_halves() -> None:
     weight = tf.Variable([1.0])
     scale = LossScale(Momentum([weight], rate=0.5), initial=8.0)
     step = tf.function(scale.apply)
-    step([tf.constant([np.inf])])
+    once = tf.constant(1.0)
+    step([tf.constant([np.inf])], once)
     assert weight.numpy() == [1.0]
     assert float(scale.scaled(tf.constant(1.0))) == 4.0
-    step([tf.constant([4.0])])
+    step([tf.constant([4.0])], once)
     assert weight.numpy() == [0.5]
 
 
@@ -112,6 +113,37 @@ def test_adam_moves_as_kerass_does() -> None:
     reference.build([theirs])
     step = tf.function(adam.apply)
     for gradient in ([0.5, -1.0], [0.1, 2.0], [-3.0, 0.0]):
-        step([tf.constant(gradient)])
+        step([tf.constant(gradient)], tf.constant(1.0))
         reference.apply([tf.constant(gradient)], [theirs])
     np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=1e-4)
+
+
+def test_a_skipped_step_leaves_no_trace_in_adam() -> None:
+    import tensorflow as tf
+
+    from workloads.optimizers import Adam, LossScale
+
+    weights = tf.Variable([1.0, 2.0]), tf.Variable([1.0, 2.0])
+    scaled, plain = LossScale(Adam([weights[0]]), initial=4.0), Adam([weights[1]])
+    once = tf.constant(1.0)
+    scaled.apply([tf.constant([4.0, 8.0])], once)
+    scaled.apply([tf.constant([np.nan, 1.0])], once)
+    scaled.apply([tf.constant([-2.0, 6.0])], once)
+    plain.apply([tf.constant([1.0, 2.0])], once)
+    plain.apply([tf.constant([-1.0, 3.0])], once)
+    np.testing.assert_allclose(weights[0].numpy(), weights[1].numpy(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("xla", [False, True])
+def test_float16_replicas_stay_equal(pair: Replicas, xla: bool) -> None:
+    import keras
+
+    keras.config.set_dtype_policy("mixed_float16")
+    try:
+        model, losses = trained("lstm", small("lstm", precision="float16", xla=xla), pair, 20)
+    finally:
+        keras.config.set_dtype_policy("float32")
+    assert losses[-1] < losses[0]
+    for weight in model.weights:
+        first, second = (part.numpy() for part in weight.values)
+        np.testing.assert_array_equal(first, second)
