@@ -1,0 +1,80 @@
+"""Runs on real NVIDIA GPUs: `python3 start.py test -m gpu`, or pytest -m gpu on a GPU machine."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from app.records import StoredRun
+from app.runs.session import RunServices, RunSession
+from app.storage.store import Store
+from app.telemetry.feed import TelemetryFeed
+from workloads import catalog
+from workloads.protocol import Value
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.fixture(scope="module")
+def feed() -> Iterator[TelemetryFeed]:
+    live = TelemetryFeed()
+    live.start()
+    yield live
+    live.close()
+
+
+def _run(feed: TelemetryFeed, folder: Path, workload: str, **given: Value) -> StoredRun:
+    services = RunServices(database=folder / "gpu.db", feed=feed)
+    spec = catalog.complete(workload, {"seconds": 3.0, **given}, feed.wait_inventory().machine)
+    session = RunSession(spec, services)
+    session.run()
+    assert session.number is not None
+    with Store.open(services.database) as store:
+        return store.load(session.number)
+
+
+def _gpus(run: StoredRun) -> list[dict[str, np.ndarray]]:
+    return [dict(columns.fields) for columns in run.samples if columns.device.kind == "gpu"]
+
+
+def test_the_cudnn_lstm_trains_and_its_gpu_is_seen_at_work(feed: TelemetryFeed, tmp_path: Path) -> None:
+    run = _run(feed, tmp_path, "lstm", implementation="cudnn")
+    assert run.row.outcome is not None
+    assert run.row.outcome.name == "completed", run.row.outcome
+    summary = run.row.summary
+    assert summary.loss_first is not None
+    assert summary.loss_last is not None
+    assert summary.loss_last < summary.loss_first / 2
+    (gpu,) = _gpus(run)
+    assert np.nanmax(gpu["load_pct"]) > 50
+    assert np.nanmax(gpu["power_mw"]) > 1.2 * np.nanmin(gpu["power_mw"])
+    assert summary.energy_mj_per_example is not None
+    assert summary.allocator_peak_bytes is not None
+    assert run.environment["gpus_used"]
+
+
+def test_two_replicas_keep_two_gpus_busy(feed: TelemetryFeed, tmp_path: Path) -> None:
+    if len(feed.wait_inventory().machine.gpus) < 2:
+        pytest.xfail("this machine has one GPU")
+    run = _run(feed, tmp_path, "cnn10", gpus=2)
+    assert run.row.outcome is not None
+    assert run.row.outcome.name == "completed", run.row.outcome
+    busy = [float(np.nanmax(gpu["load_pct"])) for gpu in _gpus(run)]
+    assert len(busy) == 2
+    assert min(busy) > 50
+
+
+def test_the_same_seed_begins_with_the_same_loss_in_both_layouts(feed: TelemetryFeed, tmp_path: Path) -> None:
+    losses = [
+        _run(feed, tmp_path, "cnn10", layout=layout, batch_size=128, steps=5).row.summary.loss_first
+        for layout in ("NCHW", "NHWC")
+    ]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-3)
+
+
+def test_a_batch_too_large_is_out_of_memory(feed: TelemetryFeed, tmp_path: Path) -> None:
+    run = _run(feed, tmp_path, "cnn10", batch_size=262_144)
+    assert run.row.outcome is not None
+    assert run.row.outcome.name == "out_of_memory", run.row.outcome
+    assert "262144" in (run.row.outcome.reason or "").replace(",", "")
