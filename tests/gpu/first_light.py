@@ -53,9 +53,7 @@ def main() -> int:
     database = sys.argv[1]
     cases = CPU_CASES if "--cpu" in sys.argv else GPU_CASES
     rows = [_run(database, workload, settings, expected) for workload, settings, expected in cases]
-    print(
-        f"{'run':>3} {'variant':62} {'outcome':14} {'examples/s':>11} {'p50 ms':>8} {'W':>6} {'mJ/ex':>8} {'compile s':>9} {'loss':>16}"
-    )
+    print(_HEADER)
     for row in rows:
         print(row)
     return int(any("UNEXPECTED" in row for row in rows))
