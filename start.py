@@ -1,8 +1,8 @@
 """Set VariantScope up beside this file and start it: `python3 start.py [WORDS...]`; `python3 start.py test` checks it.
 
-Needs nothing but Python. The packages that pyproject.toml names go into .venv, at the versions of constraints.txt. They
-are installed from its lists, not by `pip install -e .`: nothing is built, no build tool is fetched, nothing is written
-into the checkout; a .pth file in .venv puts the checkout on Python's path, and the user's folder stays the current one.
+The packages of pyproject.toml go into .venv at the versions of constraints.txt, installed from its lists and not by
+`pip install -e .`: so nothing is built, and nothing is written into the checkout. A .pth file in .venv puts the checkout
+on Python's path, and the user's folder stays the current one.
 """
 
 from __future__ import annotations
@@ -26,13 +26,17 @@ PYTHON = Path(".venv/bin/python")
 STAMP = Path(".venv/start.json")  # what .venv holds; there only while its install is whole
 LOG = Path("build/start.log")  # what the last install step said
 
+# What PySide6 6.11 and its xcb, wayland and offscreen platforms are linked against, and the Debian and Ubuntu packages.
 QT_LIBRARIES = """
-libEGL.so.1 libGL.so.1 libX11-xcb.so.1 libX11.so.6 libdbus-1.so.3 libfontconfig.so.1 libfreetype.so.6 libglib-2.0.so.0
-libwayland-client.so.0 libwayland-cursor.so.0 libxcb-cursor.so.0 libxcb-icccm.so.4 libxcb-image.so.0 libxcb-keysyms.so.1
-libxcb-randr.so.0 libxcb-render-util.so.0 libxcb-render.so.0 libxcb-shape.so.0 libxcb-shm.so.0 libxcb-sync.so.1
-libxcb-util.so.1 libxcb-xfixes.so.0 libxcb-xkb.so.1 libxcb.so.1 libxkbcommon-x11.so.0 libxkbcommon.so.0
-""".split()  # noqa: SIM905 (one a line otherwise)
-"""What PySide6 6.11 and its xcb, wayland and offscreen platforms are linked against (`readelf -d`)."""
+libdbus-1.so.3=libdbus-1-3 libEGL.so.1=libegl1 libfontconfig.so.1=libfontconfig1 libfreetype.so.6=libfreetype6
+libGL.so.1=libgl1 libglib-2.0.so.0=libglib2.0-0 libwayland-client.so.0=libwayland-client0
+libwayland-cursor.so.0=libwayland-cursor0 libX11-xcb.so.1=libx11-xcb1 libX11.so.6=libx11-6
+libxcb-cursor.so.0=libxcb-cursor0 libxcb-icccm.so.4=libxcb-icccm4 libxcb-image.so.0=libxcb-image0
+libxcb-keysyms.so.1=libxcb-keysyms1 libxcb-randr.so.0=libxcb-randr0 libxcb-render-util.so.0=libxcb-render-util0
+libxcb-render.so.0=libxcb-render0 libxcb-shape.so.0=libxcb-shape0 libxcb-shm.so.0=libxcb-shm0
+libxcb-sync.so.1=libxcb-sync1 libxcb-util.so.1=libxcb-util1 libxcb-xfixes.so.0=libxcb-xfixes0
+libxcb-xkb.so.1=libxcb-xkb1 libxcb.so.1=libxcb1 libxkbcommon-x11.so.0=libxkbcommon-x11-0 libxkbcommon.so.0=libxkbcommon0
+"""
 
 OFFLINE = re.compile(
     "Temporary failure|Name or service not known|NameResolutionError|NewConnectionError|ConnectTimeoutError|"
@@ -40,12 +44,8 @@ OFFLINE = re.compile(
 )
 STEP = re.compile(r"^ *((?:Collecting|Downloading|Installing|Prepared|Get:|Unpacking|Setting up).*)", re.MULTILINE)
 
-CHECKS = (
-    ("ruff check", ("-m", "ruff", "check", ".")),
-    ("ruff format", ("-m", "ruff", "format", "--check", ".")),
-    ("mypy", ("-m", "mypy")),
-    ("import rules", ("-c", "from importlinter.cli import lint_imports_command as lint; lint()")),
-)
+LINT_IMPORTS = "from importlinter.cli import lint_imports_command as lint; lint()"  # it has no `python -m` of its own
+CHECKS = ("ruff check .", "ruff format --check .", "mypy", "lint-imports", "pytest")
 
 
 class StartError(Exception):
@@ -82,8 +82,7 @@ def check_python(version: tuple[int, int], platform: str) -> None:
 
 def needs(words: Sequence[str], *, driver: bool) -> tuple[list[str], bool]:
     """The extras these words need (CUDA libraries where an NVIDIA driver is), and whether Qt must be able to start."""
-    testing = list(words[:1]) == ["test"]
-    extras = ["gui", "cuda" if driver else "tensorflow", *(["dev"] if testing else [])]
+    extras = ["gui", "cuda" if driver else "tensorflow", *(["dev"] if list(words[:1]) == ["test"] else [])]
     return extras, not words or words[0] in ("test", "bench")
 
 
@@ -116,23 +115,15 @@ def install_command(python: Path, constraints: Path, requirements: Sequence[str]
     return [*tool, "--constraint", str(constraints), *requirements]
 
 
-def package_of(library: str) -> str:
-    """The Debian and Ubuntu package of a shared library, by Debian's naming rule (and its one exception here)."""
-    if library == "libglib-2.0.so.0":
-        return "libglib2.0-0"
-    stem, version = library.lower().split(".so.")
-    return f"{stem}-{version}" if stem[-1].isdigit() else stem + version
-
-
 def explain(title: str, log: str, path: Path) -> str:
     """One sentence on why an install step failed, from what it printed."""
     if "No space left on device" in log:
         return f"{title} failed: the disk is full. Free about 4 GB (10 GB with CUDA) and start again."
     if OFFLINE.search(log):
         return f"{title} failed: no network. Connect and start again; what was fetched is kept."
-    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    lines = [line.strip() for line in log.splitlines() if line.strip()] or [""]
     errors = [line for line in lines if line.lower().startswith(("error", "e:", "×"))]
-    return f"{title} failed: {' '.join((errors or lines)[-1:])} (the whole log: {path})"
+    return f"{title} failed: {(errors or lines)[-1]} (the whole log: {path})"
 
 
 def read_stamp(folder: Path) -> Stamp | None:
@@ -146,18 +137,15 @@ def read_stamp(folder: Path) -> Stamp | None:
 def loadable(library: str) -> bool:
     """Whether the system's linker finds a shared library."""
     try:
-        ctypes.CDLL(library)
+        return bool(ctypes.CDLL(library))
     except OSError:
         return False
-    return True
 
 
 def nvidia_driver() -> bool:
     """Whether an NVIDIA driver is installed here (always false off Linux)."""
-    if sys.platform != "linux":
-        return False
-    signs = ("/proc/driver/nvidia/version", "/dev/nvidiactl")
-    return any(map(os.path.exists, signs)) or bool(shutil.which("nvidia-smi")) or loadable("libnvidia-ml.so.1")
+    there = any(map(os.path.exists, ("/proc/driver/nvidia/version", "/dev/nvidiactl"))) or shutil.which("nvidia-smi")
+    return sys.platform == "linux" and (bool(there) or loadable("libnvidia-ml.so.1"))
 
 
 def run_step(title: str, command: Sequence[str], folder: Path) -> None:
@@ -232,10 +220,11 @@ def install(folder: Path, uv: str | None, extras: Iterable[str]) -> None:
 
 def find_libraries(folder: Path, host: Host, *, must: bool) -> bool:
     """Whether Qt finds its system libraries, which root gets installed; where it `must`, raises `StartError`."""
-    missing = [name for name in QT_LIBRARIES if sys.platform == "linux" and not loadable(name)]
+    known = [pair.split("=") for pair in QT_LIBRARIES.split() if sys.platform == "linux"]
+    missing = {library: package for library, package in known if not loadable(library)}
     need = f"the window needs system libraries ({', '.join(missing)})"
     try:
-        for command in apt_commands([package_of(name) for name in missing], need, host) if missing else ():
+        for command in apt_commands(list(missing.values()), need, host) if missing else ():
             run_step("Installing Qt's system libraries", command, folder)
     except StartError as error:
         if must:
@@ -245,7 +234,7 @@ def find_libraries(folder: Path, host: Host, *, must: bool) -> bool:
     return True
 
 
-def prepare(folder: Path, extras: list[str], *, qt: bool) -> None:
+def prepare(folder: Path, extras: list[str], qt: bool) -> None:
     """Make sure that .venv holds the extras, and that Qt can start where it must; quick when it is so already."""
     asked = b"".join((folder / name).read_bytes() for name in ("pyproject.toml", "constraints.txt"))
     python = f"{sys.version_info[0]}.{sys.version_info[1]}"
@@ -257,8 +246,7 @@ def prepare(folder: Path, extras: list[str], *, qt: bool) -> None:
         raise StartError(f"{folder} cannot be written; clone VariantScope into a folder of your own.")
     host = Host(root=os.geteuid() == 0, apt=shutil.which("apt-get") is not None, uv=shutil.which("uv"))
     handle = lock(folder)
-    libraries = find_libraries(folder, host, must=qt)
-    bring_to(folder, host, replace(wanted, libraries=libraries))
+    bring_to(folder, host, replace(wanted, libraries=find_libraries(folder, host, must=qt)))
     os.close(handle)
 
 
@@ -286,10 +274,11 @@ def run_checks(folder: Path, words: Sequence[str]) -> int:
     """Every check that needs no GPU, or only pytest with the words given; returns the exit status."""
     os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
     failed = []
-    for name, arguments in [*(() if words else CHECKS), ("pytest", ("-m", "pytest", *words))]:
-        print(f"== {name}", flush=True)
+    for command in [["pytest", *words]] if words else [check.split() for check in CHECKS]:
+        print("==", *command, flush=True)
+        arguments = ["-c", LINT_IMPORTS] if command == ["lint-imports"] else ["-m", *command]
         if subprocess.run([str(folder / PYTHON), *arguments], cwd=folder, check=False).returncode:
-            failed.append(name)
+            failed.append(" ".join(command))
     print(f"== failed: {', '.join(failed)}" if failed else "== all passed")
     return bool(failed)
 
@@ -300,8 +289,7 @@ def main(words: list[str]) -> int:
     try:
         check_python(sys.version_info[:2], sys.platform)
         words = app_words(words, sys.platform, os.environ)
-        extras, qt = needs(words, driver=nvidia_driver())
-        prepare(folder, extras, qt=qt)
+        prepare(folder, *needs(words, driver=nvidia_driver()))
         os.environ["PYTHONSAFEPATH"] = "1"  # a folder called app where the user stands is not this app
         if words[:1] == ["test"]:
             return run_checks(folder, words[1:])
