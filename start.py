@@ -1,7 +1,7 @@
 """Set VariantScope up beside this file and start it: `python3 start.py [WORDS...]`; `python3 start.py test` checks it.
 
 The packages of pyproject.toml go into .venv at the versions of constraints.txt, installed from its lists and not by
-`pip install -e .`: so nothing is built, and nothing is written into the checkout. A .pth file in .venv puts the checkout
+`pip install -e .`: so nothing is built, and nothing is written into the checkout. A .pth file in .venv puts it
 on Python's path, and the user's folder stays the current one.
 """
 
