@@ -63,10 +63,12 @@ class HostSource:
             return None, None
         try:
             with self._worker.oneshot():
-                return self._worker.cpu_percent(), self._worker.memory_info().rss
+                load_pct, memory_bytes = self._worker.cpu_percent(), self._worker.memory_info().rss
         except (psutil.NoSuchProcess, psutil.AccessDenied):
             self._worker = None
             return None, None
+        # A process that has ended but was not yet waited for holds no memory: that is no reading of the worker.
+        return (load_pct, memory_bytes) if memory_bytes else (None, None)
 
 
 def _used_bytes() -> int:
