@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QObject
+from PySide6.QtCore import QObject, Qt
 from PySide6.QtWidgets import QApplication, QFileDialog, QMessageBox, QWidget
 
 from app.errors import UserError
@@ -92,6 +92,7 @@ class Workbench(QObject):
     def close(self) -> None:
         """End the sampler and the worker threads."""
         self.feed.close()
+        self.bridge.close()
         self.sessions.close()
         self.reads.close()
 
@@ -165,6 +166,7 @@ class Workbench(QObject):
             return
         box = QMessageBox(QMessageBox.Icon.Question, "A run is going", "A run is going. Stop it and close?")
         box.setParent(self.window, box.windowFlags())
+        box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         box.setInformativeText("What it has measured so far stays in the history as a stopped run.")
         stop = box.addButton("&Stop and close", QMessageBox.ButtonRole.AcceptRole)
         keep = box.addButton("&Keep running", QMessageBox.ButtonRole.RejectRole)

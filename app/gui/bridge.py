@@ -22,10 +22,11 @@ class Bridge(QObject):
         super().__init__(parent)
         self._queue: queue.SimpleQueue[RunEvent | Inventory] = queue.SimpleQueue()
         self._awake = False
+        self._closed = False
         self._timer = QTimer(self)
         self._timer.setInterval(_PERIOD_MS)
         self._timer.timeout.connect(self._tick)
-        self._woken.connect(self._timer.start, Qt.ConnectionType.QueuedConnection)
+        self._woken.connect(self._wake, Qt.ConnectionType.QueuedConnection)
 
     def post(self, event: RunEvent | Inventory) -> None:
         """Queue an event; the timer runs only while something arrives."""
@@ -39,6 +40,15 @@ class Bridge(QObject):
         while self._deliver(float("inf")):
             pass
         self.drained.emit()
+
+    def close(self) -> None:
+        """Deliver nothing more; a wake-up already on its way finds nobody."""
+        self._closed = True
+        self._timer.stop()
+
+    def _wake(self) -> None:
+        if not self._closed:
+            self._timer.start()
 
     def _tick(self) -> None:
         if self._deliver(time.monotonic() + _BUDGET_S):

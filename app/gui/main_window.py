@@ -73,11 +73,9 @@ class MainWindow(QMainWindow):
 
     def closeEvent(self, event: QCloseEvent) -> None:
         """Close only when allowed; ask otherwise."""
-        if self._may_close:
-            event.accept()
-        else:
-            event.ignore()
+        if not self._may_close:
             self.close_asked.emit()
+        event.setAccepted(self._may_close)
 
     def paintEvent(self, event: QPaintEvent) -> None:
         """Tell of the first paint: only then slow things may begin."""

@@ -4,6 +4,7 @@ import shlex
 from dataclasses import dataclass, replace
 
 from app.viewmodels.naming import value_text
+from app.viewmodels.units import sentence
 from workloads import catalog
 from workloads.catalog import Machine, Parameter
 from workloads.protocol import RunSpec, Value
@@ -148,7 +149,7 @@ class VariantForm:
             return reason is None, reason or ""
         reasons = dict.fromkeys(option.reason for option in options if option.reason)
         if parameter.name == "gpus" and self._no_gpu_reason and reasons:
-            reasons = {self._no_gpu_reason: None}
+            reasons = {sentence(self._no_gpu_reason): None}
         if parameter.name == "devices" and not self.machine.gpus:
             return False, ""
         return True, " ".join(reasons)

@@ -160,7 +160,7 @@ class LiveModel:
     def _take_loss_of_device(self, event: DeviceLost) -> None:
         devices = self._inventory.devices if self._inventory else ()
         name = next((device_label(d) for d in devices if d.device == event.device), event.device)
-        self._course.lost.append(f"{name} stopped answering: {event.reason}")
+        self._course.lost.append(units.sentence(f"{name} stopped answering: {event.reason}"))
 
     def _take_block(self, block: Block) -> None:
         if block.phase != "compile":

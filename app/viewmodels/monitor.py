@@ -71,7 +71,7 @@ class MonitorModel:
             rows=tuple(self._row(device) for device in inventory.devices) if inventory else (),
             origin_s=math.floor(self._tracks.now_s or 0.0) + 1.0,
             window_s=(-_WINDOW_S, 0.0),
-            note=(inventory.no_gpu_reason or "") if inventory else "",
+            note=units.sentence(inventory.no_gpu_reason or "") if inventory else "",
         )
 
     def _row(self, device: Device) -> DeviceRow:

@@ -117,6 +117,12 @@ def duration(seconds: float | None) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
+def sentence(words: str) -> str:
+    """The words as a sentence: a capital first, a full stop last."""
+    text = words.strip()
+    return text if not text else text[0].upper() + text[1:] + ("" if text[-1] in ".!?…" else ".")
+
+
 def utc_time(utc_ns: int | None) -> str:
     """A moment given in nanoseconds since 1970 as `2026-03-01 14:05:09 UTC`."""
     if utc_ns is None:

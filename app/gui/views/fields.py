@@ -12,6 +12,9 @@ from workloads.protocol import Value
 
 Edited = Callable[[str, Value], None]
 
+_SPIN_MARGINS = (6, 0, 0, 0)
+"""The style sheet's padding does not reach the text of a spin box."""
+
 
 class Control(Protocol):
     """A control in the form."""
@@ -94,6 +97,7 @@ class IntegerControl:
 
     def __init__(self, name: str, edited: Edited) -> None:
         self.widget = _Integer()
+        self.widget.lineEdit().setTextMargins(*_SPIN_MARGINS)
         self.widget.setKeyboardTracking(False)
         self.widget.setGroupSeparatorShown(True)
         self.widget.valueChanged.connect(lambda value: edited(name, value))
@@ -111,6 +115,7 @@ class NumberControl:
 
     def __init__(self, name: str, edited: Edited) -> None:
         self.widget = _Number()
+        self.widget.lineEdit().setTextMargins(*_SPIN_MARGINS)
         self.widget.setKeyboardTracking(False)
         self.widget.setDecimals(2)
         self.widget.valueChanged.connect(lambda value: edited(name, value))

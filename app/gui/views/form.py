@@ -1,7 +1,16 @@
 """The form at the left of the Run screen: which workload, which variant, run or stop."""
 
-from PySide6.QtCore import QSignalBlocker, Qt, QTimer, Signal
-from PySide6.QtWidgets import QComboBox, QGridLayout, QHBoxLayout, QScrollArea, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtCore import QSignalBlocker, Qt, Signal
+from PySide6.QtWidgets import (
+    QComboBox,
+    QGridLayout,
+    QHBoxLayout,
+    QPushButton,
+    QScrollArea,
+    QSizePolicy,
+    QVBoxLayout,
+    QWidget,
+)
 
 from app.gui.theme import GRID, Theme
 from app.gui.views.fields import Control, control_for
@@ -10,7 +19,6 @@ from app.viewmodels.form import Field, FormState
 
 _WIDTH = 41 * GRID
 _LABEL_WIDTH = 14 * GRID
-_CONFIRM_MS = 1500
 
 
 class FieldRow:
@@ -70,7 +78,7 @@ class FormView(QWidget):
         self._build()
 
     @property
-    def run_button(self) -> QWidget:
+    def run_button(self) -> QPushButton:
         """The button that runs or stops."""
         return self._run
 
@@ -86,9 +94,8 @@ class FormView(QWidget):
         self._show_run(state, stopping=stopping, error=error)
 
     def confirm_copied(self) -> None:
-        """Say for a moment that the command is on the clipboard."""
+        """Say that the command is on the clipboard, until something changes."""
         self._copy.setText("Copied")
-        QTimer.singleShot(_CONFIRM_MS, self._copy, lambda: self._copy.setText("&Copy as command"))
 
     def _show_workloads(self, state: FormState) -> None:
         with QSignalBlocker(self._workload):
@@ -112,6 +119,7 @@ class FormView(QWidget):
         words = error or " ".join(state.refusals)
         if not state.known_machine and not error:
             words = "Looking for GPUs …"
+        self._copy.setText("&Copy as command")
         self._refusal.setText("" if self._running else words)
         self._refusal.setVisible(bool(self._refusal.text()))
         set_role(self._refusal, "problem" if state.known_machine or error else "caption")
@@ -167,7 +175,6 @@ class FormView(QWidget):
             grid.setColumnStretch(1, 1)
         column.addLayout(self._fields)
         fold = QHBoxLayout()
-        fold.setContentsMargins(-GRID, 0, 0, 0)
         fold.addWidget(self._advanced)
         fold.addStretch(1)
         column.addLayout(fold)
@@ -198,7 +205,6 @@ class FormView(QWidget):
 
     def _foot(self) -> QVBoxLayout:
         small = QHBoxLayout()
-        small.setContentsMargins(-GRID, 0, -GRID, 0)
         small.addWidget(self._copy)
         small.addStretch(1)
         small.addWidget(self._reset)

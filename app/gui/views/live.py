@@ -1,11 +1,11 @@
 """The right of the Run screen: the number that matters, progress, live plots, the outcome in words."""
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QComboBox, QHBoxLayout, QProgressBar, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QComboBox, QHBoxLayout, QProgressBar, QPushButton, QVBoxLayout, QWidget
 
 from app.gui.panels import PanelStack
 from app.gui.theme import GRID, Theme, figures
-from app.gui.views.parts import button, set_role, text_label
+from app.gui.views.parts import ElidedLabel, button, set_role, text_label
 from app.viewmodels.live import LiveState, Status
 
 _BIG_PX = 36
@@ -28,7 +28,7 @@ class LiveView(QWidget):
         self._unit = text_label("", "unit")
         self._ready = text_label("", "title")
         self._spread = text_label("", "caption")
-        self._name = text_label("", "muted")
+        self._name = ElidedLabel("muted")
         self._title = text_label("", "heading")
         self._left = text_label("", "muted")
         self._detail = text_label("", "", wrap=True)
@@ -50,6 +50,11 @@ class LiveView(QWidget):
         self._window.activated.connect(lambda index: self.follow_changed.emit(index == 1))
         self._stack = PanelStack(theme)
         self._build()
+
+    @property
+    def log_button(self) -> QPushButton:
+        """The button that shows the log, seen when there is one."""
+        return self._log
 
     @property
     def stack(self) -> PanelStack:
@@ -123,12 +128,11 @@ class LiveView(QWidget):
         words = QVBoxLayout()
         words.setSpacing(GRID // 2)
         words.addStretch(1)
-        words.addWidget(self._name, 0, Qt.AlignmentFlag.AlignRight)
+        words.addWidget(self._name)
         words.addLayout(self._status_line())
         head = QHBoxLayout()
         head.addLayout(figure)
-        head.addStretch(1)
-        head.addLayout(words)
+        head.addLayout(words, 1)
         return head
 
     def _status_line(self) -> QHBoxLayout:

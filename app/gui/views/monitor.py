@@ -25,6 +25,10 @@ class DeviceRowView(QWidget):
         self._versions: dict[str, tuple[int, float]] = {}
         self._build(row)
 
+    def words(self) -> str:
+        """The numbers shown, as one text."""
+        return " ".join(label.text() for label in self._values)
+
     def show_row(self, row: DeviceRow, origin_s: float, window_s: tuple[float, float]) -> None:
         """Show the numbers now; draw only plots with something new."""
         for label, figure in zip(self._values, row.figures, strict=True):

@@ -5,7 +5,8 @@ what the user wants by Qt signals. It starts no thread, opens no file and knows 
 """
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QFrame, QLabel, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtGui import QPainter, QPaintEvent
+from PySide6.QtWidgets import QFrame, QLabel, QPushButton, QSizePolicy, QVBoxLayout, QWidget
 
 from app.gui.theme import GRID
 
@@ -35,6 +36,24 @@ def button(text: str, help: str = "", *, primary: bool = False, flat: bool = Fal
     made.setToolTip(help)
     made.setAutoDefault(False)
     return made
+
+
+class ElidedLabel(QLabel):
+    """One line that gives way: what does not fit ends in an ellipsis, the whole text is the tooltip."""
+
+    def __init__(self, role: str = "") -> None:
+        super().__init__()
+        self.setTextFormat(Qt.TextFormat.PlainText)
+        self.setProperty("role", role)
+        self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
+
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        """Draw what fits, right-aligned."""
+        painter = QPainter(self)
+        painter.setPen(self.palette().color(self.foregroundRole()))
+        words = self.fontMetrics().elidedText(self.text(), Qt.TextElideMode.ElideMiddle, self.width())
+        painter.drawText(self.rect(), Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter, words)
+        painter.end()
 
 
 def rule() -> QFrame:

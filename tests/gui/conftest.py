@@ -1,0 +1,38 @@
+"""Real widgets on Qt's offscreen platform; the window takes a real database and a real sampler."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pytestqt.qtbot import QtBot
+
+from app.gui.application import Workbench
+from app.gui.theme import Theme
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Qt's offscreen platform says that it has no size hints for window managers; all other Qt messages fail a test."""
+    own = Path(__file__).parent
+    for item in items:
+        if own in item.path.parents:
+            item.add_marker(pytest.mark.qt_log_ignore("propagateSizeHints", extend=True))
+
+
+@pytest.fixture
+def theme(qtbot: QtBot) -> Theme:
+    made = Theme()
+    made.start()
+    return made
+
+
+@pytest.fixture
+def workbench(qtbot: QtBot, theme: Theme, database_path: Path) -> Iterator[Workbench]:
+    """The whole window, shown, with the machine known."""
+    made = Workbench(database_path, theme, hidden_workloads=True)
+    qtbot.addWidget(made.window)
+    made.start()
+    qtbot.waitUntil(made.run_view.form.run_button.isEnabled, timeout=20_000)
+    yield made
+    made.window.allow_close()
+    made.window.close()
+    made.close()

@@ -1,0 +1,48 @@
+import threading
+
+from pytestqt.qtbot import QtBot
+
+from app.gui.bridge import Bridge, BridgeSink
+from app.records import LogLine, RunEvent
+from tests.unit.viewmodels.events import GPU_INVENTORY, ns, samples, started
+
+
+def test_events_of_other_threads_arrive_in_order_on_the_gui_thread(qtbot: QtBot) -> None:
+    bridge = Bridge()
+    seen: list[tuple[object, bool]] = []
+    bridge.arrived.connect(lambda event: seen.append((event, threading.current_thread() is threading.main_thread())))
+    lines = [LogLine(n, str(n)) for n in range(5000)]
+
+    def send() -> None:
+        for line in lines:
+            bridge.post(line)
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    qtbot.waitUntil(lambda: len(seen) == len(lines), timeout=20_000)
+    sender.join()
+    assert [event for event, _ in seen] == lines
+    assert all(on_gui_thread for _, on_gui_thread in seen)
+    bridge.close()
+
+
+def test_the_timer_rests_when_nothing_arrives_and_wakes_again(qtbot: QtBot) -> None:
+    bridge = Bridge()
+    for round_ in range(3):
+        with qtbot.waitSignal(bridge.drained):
+            bridge.post(LogLine(round_, "line"))
+        qtbot.waitUntil(lambda: not bridge._timer.isActive())
+
+
+def test_a_run_does_not_send_samples_twice(qtbot: QtBot) -> None:
+    bridge = Bridge()
+    seen: list[RunEvent] = []
+    bridge.arrived.connect(seen.append)
+    sink = BridgeSink(bridge)
+    sink.handle(started(GPU_INVENTORY))
+    for sample in samples(0, 1):
+        sink.handle(sample)
+    sink.handle(LogLine(ns(1), "end"))
+    bridge.flush()
+    assert [type(event).__name__ for event in seen] == ["RunStarted", "LogLine"]
+    bridge.close()

@@ -1,0 +1,118 @@
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QCheckBox, QComboBox, QLabel, QSpinBox, QWidget
+from pytestqt.qtbot import QtBot
+
+from app.gui.theme import Theme
+from app.gui.views.form import FormView
+from app.viewmodels.form import VariantForm
+from tests.unit.viewmodels.events import CPU_INVENTORY, GPU_INVENTORY
+from workloads.catalog import Machine
+
+
+@pytest.fixture
+def form() -> VariantForm:
+    return VariantForm("lstm")
+
+
+@pytest.fixture
+def view(qtbot: QtBot, theme: Theme, form: VariantForm) -> FormView:
+    made = FormView(theme)
+    qtbot.addWidget(made)
+    show(made, form, CPU_INVENTORY.machine)
+    made.show()
+    return made
+
+
+def show(view: FormView, form: VariantForm, machine: Machine) -> None:
+    form.set_machine(machine, None if machine.gpus else "no NVIDIA driver is installed")
+    view.show_model(form.state())
+
+
+def control(view: FormView, name: str) -> QWidget:
+    found = view.findChild(QWidget, f"field.{name}")
+    assert isinstance(found, QWidget)
+    return found
+
+
+def visible_words(view: FormView) -> str:
+    return "\n".join(label.text() for label in view.findChildren(QLabel) if label.isVisible())
+
+
+def test_every_parameter_has_a_named_control_with_help(view: FormView, form: VariantForm) -> None:
+    for field in form.state().fields:
+        widget = control(view, field.name)
+        assert widget.accessibleName() == field.label
+        assert field.help in widget.toolTip()
+        assert widget.isVisible() != field.advanced
+
+
+def test_a_choice_that_cannot_run_here_is_disabled_and_the_reason_is_seen(view: FormView) -> None:
+    box = control(view, "implementation")
+    assert isinstance(box, QComboBox)
+    index = box.findData("cudnn")
+    assert not box.model().flags(box.model().index(index, 0)) & Qt.ItemFlag.ItemIsEnabled
+    assert "cuDNN needs an NVIDIA GPU" in box.itemData(index, Qt.ItemDataRole.ToolTipRole)
+    assert "cuDNN needs an NVIDIA GPU" in visible_words(view)
+    assert "No NVIDIA driver is installed." in visible_words(view)
+
+
+def test_typing_a_number_tells_once_when_it_is_done(qtbot: QtBot, view: FormView) -> None:
+    layers = control(view, "layers")
+    assert isinstance(layers, QSpinBox)
+    told: list[tuple[str, object]] = []
+    view.edited.connect(lambda name, value: told.append((name, value)))
+    layers.setFocus()
+    layers.selectAll()
+    QTest.keyClicks(layers, "12")
+    assert told == []
+    QTest.keyClick(layers, Qt.Key.Key_Return)
+    assert told == [("layers", 12)]
+
+
+def test_a_switch_and_a_choice_tell_what_was_set(qtbot: QtBot, view: FormView) -> None:
+    told: list[tuple[str, object]] = []
+    view.edited.connect(lambda name, value: told.append((name, value)))
+    both = control(view, "bidirectional")
+    assert isinstance(both, QCheckBox)
+    QTest.keyClick(both, Qt.Key.Key_Space)
+    mode = control(view, "mode")
+    assert isinstance(mode, QComboBox)
+    QTest.keyClick(mode, Qt.Key.Key_Down)
+    assert told == [("bidirectional", True), ("mode", "inference")]
+
+
+def test_a_refusal_stands_beside_a_run_button_that_cannot_be_pressed(view: FormView, form: VariantForm) -> None:
+    show(view, form, GPU_INVENTORY.machine)
+    assert view.run_button.isEnabled()
+    form.edit("gpus", 2)
+    form.edit("batch_size", 33)
+    view.show_model(form.state())
+    assert not view.run_button.isEnabled()
+    assert visible_words(view).count("A global batch of 33 does not divide evenly among 2 GPUs.") == 3
+
+
+def test_showing_a_model_tells_of_no_edit(qtbot: QtBot, view: FormView, form: VariantForm) -> None:
+    with qtbot.assertNotEmitted(view.edited):
+        show(view, form, GPU_INVENTORY.machine)
+        form.choose("cnn10")
+        view.show_model(form.state())
+
+
+def test_one_button_runs_and_stops(view: FormView, form: VariantForm) -> None:
+    view.show_model(form.state(), running=True)
+    assert view.run_button.text() == "&Stop"
+    assert not control(view, "layers").isEnabled()
+    view.show_model(form.state(), running=True, stopping=True)
+    assert not view.run_button.isEnabled()
+    view.show_model(form.state())
+    assert view.run_button.text() == "&Run"
+    assert control(view, "layers").isEnabled()
+
+
+def test_every_control_is_reached_by_tab_in_the_order_seen(qtbot: QtBot, view: FormView, form: VariantForm) -> None:
+    control(view, "layers").setFocus()
+    qtbot.waitUntil(control(view, "layers").hasFocus)
+    view.focusNextChild()
+    assert control(view, "units").hasFocus()

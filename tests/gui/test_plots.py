@@ -1,0 +1,67 @@
+import numpy as np
+from PySide6.QtCore import Qt
+from pytestqt.qtbot import QtBot
+
+from app.gui.bands import Band
+from app.gui.plots import TimePanel
+from app.gui.theme import DARK, LIGHT, Theme, style_sheet
+
+
+def panel(qtbot: QtBot, theme: Theme) -> TimePanel:
+    made = TimePanel("Power", "W", theme)
+    qtbot.addWidget(made)
+    made.resize(600, 200)
+    with qtbot.waitExposed(made):
+        made.show()
+    return made
+
+
+def drawn(panel: TimePanel) -> int:
+    item = panel.plot.listDataItems()[0]
+    return len(item.getData()[0]) if item.getData()[0] is not None else 0
+
+
+def test_it_draws_what_the_pixels_show_and_keeps_the_data(qtbot: QtBot, theme: Theme) -> None:
+    made = panel(qtbot, theme)
+    x = np.linspace(0, 60, 100_000)
+    made.set_curve("a", x, np.sin(x), colour=0, label="GPU 0")
+    made.set_x_range(0, 60)
+    made.refresh()
+    assert 100 < drawn(made) < 2 * 600
+    assert len(made.points("a")[0]) == 100_000
+
+
+def test_a_curve_of_nothing_but_gaps_draws_nothing(qtbot: QtBot, theme: Theme) -> None:
+    made = panel(qtbot, theme)
+    made.set_curve("a", np.arange(10.0), np.full(10, np.nan), colour=0, label="GPU 0")
+    made.refresh()
+    made.grab()
+    assert drawn(made) == 0
+
+
+def test_y_grows_and_never_shrinks(qtbot: QtBot, theme: Theme) -> None:
+    made = panel(qtbot, theme)
+    tops = []
+    for high in (10.0, 90.0, 5.0):
+        made.set_curve("a", np.arange(3.0), np.array([0.0, high, 1.0]), colour=0, label="GPU 0")
+        made.refresh()
+        tops.append(made.plot.viewRange()[1][1])
+    assert tops[0] < tops[1] == tops[2]
+
+
+def test_colours_follow_light_and_dark(qtbot: QtBot, theme: Theme) -> None:
+    made = panel(qtbot, theme)
+    made.set_curve("a", np.arange(3.0), np.arange(3.0), colour=0, label="GPU 0")
+    made.set_shades([Band("measure", 0.0, 60.0, strong=True)])
+    made.refresh()
+    theme.apply(Qt.ColorScheme.Dark)
+    assert made.plot.listDataItems()[0].opts["pen"].color().name() == DARK.curves[0]
+    dark = made.grab().toImage().pixelColor(500, 150).lightness()
+    theme.apply(Qt.ColorScheme.Light)
+    light = made.grab().toImage().pixelColor(500, 150).lightness()
+    assert dark < 80 < 200 < light
+
+
+def test_both_style_sheets_have_every_colour() -> None:
+    for colours in (LIGHT, DARK):
+        assert "$" not in style_sheet(colours)

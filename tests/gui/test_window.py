@@ -1,0 +1,118 @@
+"""The whole window with the real sampler, the real store and the real dummy worker."""
+
+from pathlib import Path
+
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QMessageBox, QPushButton
+from pytestqt.qtbot import QtBot
+
+from app.gui.application import HISTORY, MONITOR, RUN, Workbench
+from app.gui.theme import Theme
+from app.gui.views.form import FormView
+from app.storage.store import Store
+
+RUN_LIMIT_MS = 30_000
+
+
+def choose(workbench: Workbench, **values: bool | float | str) -> None:
+    form = workbench.run_view.form
+    form.workload_chosen.emit("dummy")
+    for name, value in {"gpus": 0, "steps": 0, "seconds": 0.5, **values}.items():
+        form.edited.emit(name, value)
+
+
+def click_run(form: FormView) -> None:
+    QTest.mouseClick(form.run_button, Qt.MouseButton.LeftButton)
+
+
+def press(workbench: Workbench, words: str) -> None:
+    box = workbench.window.findChild(QMessageBox)
+    assert isinstance(box, QMessageBox)
+    next(button for button in box.findChildren(QPushButton) if button.text() == words).click()
+
+
+def test_a_click_on_run_fills_the_plots_and_ends_in_words(qtbot: QtBot, workbench: Workbench) -> None:
+    choose(workbench)
+    with qtbot.waitSignal(workbench.run.ended, timeout=RUN_LIMIT_MS):
+        click_run(workbench.run_view.form)
+        assert workbench.run.running
+    view = workbench.run_view.live
+    assert "Completed" in view.words()
+    assert "steps/s" in view.words()
+    assert len(view.stack.panel("throughput").points("run")[0]) > 0
+    assert len(view.stack.panel("loss").points("run")[0]) > 0
+    assert len(view.stack.panel("load").points("host")[0]) > 0
+    with Store.open(workbench.database) as store:
+        (row,) = store.list_runs()
+    assert row.outcome is not None
+    assert row.outcome.name == "completed"
+
+
+def test_a_failed_run_says_why_and_offers_its_log(qtbot: QtBot, workbench: Workbench) -> None:
+    choose(workbench, behaviour="fail")
+    with qtbot.waitSignal(workbench.run.ended, timeout=RUN_LIMIT_MS):
+        click_run(workbench.run_view.form)
+    assert "Failed" in workbench.run_view.live.words()
+    assert workbench.run_view.live.log_button.isVisible()
+
+
+def test_the_keyboard_runs_stops_and_turns_pages(qtbot: QtBot, workbench: Workbench) -> None:
+    choose(workbench, seconds=600.0)
+    window = workbench.window
+    QTest.keyClick(window, Qt.Key.Key_R, Qt.KeyboardModifier.ControlModifier)
+    assert workbench.run.running
+    qtbot.waitUntil(lambda: "Measuring" in workbench.run_view.live.words(), timeout=RUN_LIMIT_MS)
+    for key, page in ((Qt.Key.Key_2, MONITOR), (Qt.Key.Key_3, HISTORY), (Qt.Key.Key_1, RUN)):
+        with qtbot.waitSignal(window.page_shown, check_params_cb=lambda index, page=page: index == page):
+            QTest.keyClick(window, key, Qt.KeyboardModifier.ControlModifier)
+    with qtbot.waitSignal(workbench.run.ended, timeout=RUN_LIMIT_MS):
+        QTest.keyClick(window, Qt.Key.Key_Period, Qt.KeyboardModifier.ControlModifier)
+    assert "Stopped" in workbench.run_view.live.words()
+
+
+def test_closing_during_a_run_asks_and_stops_it_first(qtbot: QtBot, workbench: Workbench) -> None:
+    choose(workbench, seconds=600.0)
+    click_run(workbench.run_view.form)
+    qtbot.waitUntil(lambda: "Measuring" in workbench.run_view.live.words(), timeout=RUN_LIMIT_MS)
+    workbench.window.close()
+    assert workbench.window.isVisible()
+    press(workbench, "&Keep running")
+    assert workbench.run.running
+    qtbot.waitUntil(lambda: workbench.window.findChild(QMessageBox) is None)
+    workbench.window.close()
+    with qtbot.waitSignal(workbench.run.ended, timeout=RUN_LIMIT_MS):
+        press(workbench, "&Stop and close")
+    qtbot.waitUntil(lambda: not workbench.window.isVisible())
+    with Store.open(workbench.database) as store:
+        (row,) = store.list_runs()
+    assert row.outcome is not None
+    assert row.outcome.name == "stopped"
+
+
+def test_closing_without_a_run_does_not_ask(workbench: Workbench) -> None:
+    workbench.window.close()
+    assert not workbench.window.isVisible()
+
+
+def test_the_command_goes_to_the_clipboard(qtbot: QtBot, workbench: Workbench) -> None:
+    choose(workbench)
+    workbench.run_view.form.copy_asked.emit()
+    assert QGuiApplication.clipboard().text() == "python -m app run dummy -s seconds=0.5"
+
+
+def test_a_file_that_is_no_database_is_said_in_a_dialog(qtbot: QtBot, theme: Theme, tmp_path: Path) -> None:
+    path = tmp_path / "notes.db"
+    path.write_text("these are notes, not a database, and they are long enough to be no header either" * 20)
+    workbench = Workbench(path, theme)
+    qtbot.addWidget(workbench.window)
+    workbench.start()
+    qtbot.waitUntil(lambda: workbench.window.findChild(QMessageBox) is not None, timeout=20_000)
+    box = workbench.window.findChild(QMessageBox)
+    assert isinstance(box, QMessageBox)
+    assert "notes.db" in box.text()
+    press(workbench, "&Close")
+    qtbot.waitUntil(lambda: not workbench.window.isVisible())
+    assert workbench.next_database is None
+    workbench.close()

@@ -1,0 +1,137 @@
+import numpy as np
+import pytest
+
+from app.records import DeviceLost, LogLine, Outcome, Waiting
+from app.viewmodels.live import LiveModel, LiveState
+from app.viewmodels.panels import Panel
+from tests.unit.viewmodels.events import CPU_INVENTORY, GPU_INVENTORY, ended, ns, samples, started, tell, training
+from workloads.protocol import Progress
+
+
+def panel(state: LiveState, key: str) -> Panel:
+    return next(panel for panel in state.panels if panel.key == key)
+
+
+def model_in_a_run(until: float = 16.0) -> LiveModel:
+    model = LiveModel()
+    tell(model, (GPU_INVENTORY, *samples(-2, 0), started(GPU_INVENTORY), *samples(0, until), *training(until)))
+    return model
+
+
+def test_before_any_run_it_says_what_to_do_and_shows_the_machine() -> None:
+    model = LiveModel()
+    tell(model, (GPU_INVENTORY, *samples(-10, 0)))
+    state = model.state()
+    assert "press Run" in state.status.detail
+    assert [p.key for p in state.panels] == ["power", "load", "memory"]
+    assert state.number == ""
+    assert state.window_s == (-60.0, 0.0)
+    assert len(panel(state, "power").curves[0].series) == 100
+
+
+def test_a_run_fills_its_panels_from_its_own_start() -> None:
+    state = model_in_a_run().state()
+    assert [p.key for p in state.panels] == ["power", "load", "memory", "throughput", "loss"]
+    assert [curve.label for curve in panel(state, "memory").curves] == ["GPU 0", "GPU 1", "TensorFlow"]
+    power = panel(state, "power").curves[1]
+    assert len(power.series) == 160
+    assert power.y[0] == pytest.approx(601.0)
+    assert (power.colour, power.value) == (1, "601\N{NO-BREAK SPACE}W")
+    assert panel(state, "power").y_range == (0, 700)
+    np.testing.assert_allclose(panel(state, "throughput").curves[0].y, 1000.0)
+
+
+def test_phases_are_named_in_their_place_and_the_last_one_goes_on() -> None:
+    spans = model_in_a_run().state().spans
+    assert [span.name for span in spans] == ["import", "build", "compile", "warmup", "measure"]
+    assert (spans[-1].start, spans[-1].end, spans[-1].strong) == (6.0, 16.0, True)
+
+
+def test_time_left_follows_the_measured_part() -> None:
+    model = model_in_a_run()
+    status = model.state().status
+    assert (status.title, status.fraction, status.left) == ("Measuring", 0.5, "0:10 left")
+    model.handle(Progress(phase="measure", fraction=0.75, t_ns=ns(21)))
+    assert model.state().status.left == "0:05 left"
+
+
+def test_the_headline_is_all_examples_over_all_time_with_the_spread_of_blocks() -> None:
+    state = model_in_a_run().state()
+    assert (state.number, state.unit) == ("1,000", "images/s")
+    assert state.spread.endswith("over 40 blocks")
+
+
+@pytest.mark.parametrize(
+    ("outcome", "title", "tone"),
+    [
+        (Outcome(name="completed"), "Completed", "good"),
+        (Outcome(name="stopped", reason="Stopped by the user."), "Stopped", "warning"),
+        (Outcome(name="out_of_memory", reason="GPU 0 ran out of memory."), "Out of memory", "bad"),
+        (Outcome(name="failed", reason="The loss is not finite."), "Failed", "bad"),
+        (Outcome(name="crashed", reason="The worker was killed."), "Crashed", "bad"),
+        (Outcome(name="refused", reason="No GPU."), "Cannot run here", "warning"),
+    ],
+)
+def test_every_outcome_is_said_in_words(outcome: Outcome, title: str, tone: str) -> None:
+    model = model_in_a_run()
+    model.handle(ended(outcome))
+    status = model.state().status
+    assert (status.title, status.tone, status.detail) == (title, tone, outcome.reason or "")
+    assert not model.running
+
+
+def test_a_failure_shows_its_traceback_before_the_log() -> None:
+    model = model_in_a_run()
+    model.handle(LogLine(ns(1), "a warning of TensorFlow"))
+    model.handle(ended(Outcome(name="failed", reason="It failed.", detail="Traceback: line 3")))
+    assert model.log == "Traceback: line 3\na warning of TensorFlow"
+    assert model.state().status.has_log
+
+
+def test_an_ended_run_stays_as_it_was_while_telemetry_goes_on() -> None:
+    model = model_in_a_run()
+    model.handle(ended(Outcome(name="completed")))
+    before = len(panel(model.state(), "power").curves[0].series)
+    for sample in samples(17, 40):
+        model.handle(sample)
+    state = model.state()
+    assert len(panel(state, "power").curves[0].series) == before
+    assert state.window_s == pytest.approx((0.0, 16.5))
+
+
+def test_a_run_on_the_cpu_shows_the_host_and_the_worker_beside_it() -> None:
+    model = LiveModel()
+    tell(model, (CPU_INVENTORY, started(CPU_INVENTORY), *samples(0, 3, gpus=0)))
+    load = panel(model.state(), "load")
+    assert [curve.label for curve in load.curves] == ["All", "Worker"]
+    assert load.curves[1].y[-1] == pytest.approx(50.0)  # one whole processor of two
+
+
+def test_waiting_for_a_device_is_said_until_the_run_begins() -> None:
+    model = LiveModel()
+    model.handle(GPU_INVENTORY)
+    model.request(started(GPU_INVENTORY).spec)
+    model.handle(Waiting(ns(0), "Another run uses this device."))
+    status = model.state().status
+    assert (status.title, status.detail) == ("Waiting", "Another run uses this device.")
+    model.handle(started(GPU_INVENTORY))
+    assert model.state().status.title == "Starting"
+
+
+def test_a_device_that_vanishes_is_named() -> None:
+    model = model_in_a_run()
+    model.handle(DeviceLost(t_ns=ns(16), device="GPU-1", reason="the GPU fell off the bus"))
+    assert model.state().status.detail == "GPU 1 stopped answering: the GPU fell off the bus."
+
+
+def test_silence_of_a_device_is_a_gap() -> None:
+    model = LiveModel()
+    tell(model, (GPU_INVENTORY, started(GPU_INVENTORY), *samples(0, 2), *samples(9, 10)))
+    assert np.isnan(panel(model.state(), "power").curves[0].y).sum() == 1
+
+
+def test_the_last_minute_of_a_long_run_can_be_followed() -> None:
+    model = model_in_a_run(until=90.0)
+    assert model.state().window_s == (0.0, 120.0)
+    model.follow_last_minute(True)
+    assert model.state().window_s == (31.0, 91.0)

@@ -1,0 +1,46 @@
+import math
+
+import pytest
+
+from app.viewmodels import units
+
+NBSP = "\N{NO-BREAK SPACE}"
+
+
+@pytest.mark.parametrize(
+    ("shown", "expected"),
+    [
+        (units.number(68899.4), "68,899"),
+        (units.number(12.345), "12.3"),
+        (units.number(0.04213), "0.0421"),
+        (units.number(0), "0"),
+        (units.watts(688_400), f"688{NBSP}W"),
+        (units.percent(99.4), f"99{NBSP}%"),
+        (units.byte_size(3.1 * 2**30), f"3.1{NBSP}GiB"),
+        (units.byte_size(512), f"512{NBSP}B"),
+        (units.bytes_of(4 * 2**30, 140.4 * 2**30), f"4.0 of 140{NBSP}GiB"),
+        (units.rate(68899, "image"), f"68,899{NBSP}images/s"),
+        (units.spread(0.004), f"±{NBSP}0.4{NBSP}%"),
+        (units.ratio(1.5618), "1.56×"),
+        (units.duration(130), "2:10"),
+        (units.duration(3730), "1:02:10"),
+        (units.duration(0.2), "0:00"),
+        (units.utc_time(1_772_373_909_999_999_999), "2026-03-01 14:05:09 UTC"),
+        (units.sentence("no driver is installed"), "No driver is installed."),
+        (units.sentence(""), ""),
+    ],
+)
+def test_numbers_read_as_a_person_writes_them(shown: str, expected: str) -> None:
+    assert shown == expected
+
+
+@pytest.mark.parametrize("value", [None, math.nan, math.inf])
+def test_absent_is_a_dash_never_zero(value: float | None) -> None:
+    assert units.number(value) == units.ABSENT
+    assert units.watts(value) == units.ABSENT
+    assert units.percent(value) == units.ABSENT
+    assert units.byte_size(value) == units.ABSENT
+    assert units.bytes_of(value, 2**30) == units.ABSENT
+    assert units.rate(value, "image") == units.ABSENT
+    assert units.duration(value) == units.ABSENT
+    assert units.spread(value) == ""
