@@ -27,8 +27,8 @@ def task(variant: Variant) -> Task:
 
 
 def ignores_stop(variant: Variant) -> bool:
-    """Whether this run is to go on when asked to stop (only a kill ends it)."""
-    return variant.get("behaviour") == "ignore_stop"
+    """Whether a run is deaf to being asked to stop: `hang` takes a terminate, `ignore_stop` a kill."""
+    return variant.get("behaviour") in ("hang", "ignore_stop")
 
 
 class _Steps:

@@ -7,12 +7,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import BinaryIO
+from typing import BinaryIO, NoReturn
 
-from workloads.protocol import Message, encode
+from workloads.protocol import Finished, Message, encode
 
 _PR_SET_PDEATHSIG = 1
 _ORPHAN_CHECK_S = 0.1
+_PATIENCE_S = 0.8
 
 
 def claim_stdout() -> BinaryIO:
@@ -36,12 +37,48 @@ def die_with_parent() -> int:
     return parent
 
 
-class Lifeline:
-    """Watches stdin in a thread: its end means "stop", and, where the parent is gone, the end of this process."""
+class MessagePipe:
+    """Where messages go, one at a time and at once; nothing comes after the last word.
 
-    def __init__(self, stdin: BinaryIO, parent: int) -> None:
+    A pipe that nobody reads any more ends the process.
+    """
+
+    def __init__(self, pipe: BinaryIO) -> None:
+        self._pipe = pipe
+        self._turn = threading.Lock()
+
+    def report(self, message: Message) -> None:
+        """Send a message."""
+        with self._turn:
+            self._send(message)
+
+    def last_word(self, finished: Finished) -> NoReturn:
+        """Send it and be gone: TensorFlow's own teardown takes half a second and tells nobody anything."""
+        self._turn.acquire()
+        self._send(finished)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
+
+    def _send(self, message: Message) -> None:
+        try:
+            self._pipe.write(encode(message))
+            self._pipe.flush()
+        except BrokenPipeError:
+            os._exit(1)
+
+
+class Lifeline:
+    """Watches stdin in a thread: its end means "stop", and, where the parent is gone, the end of this process.
+
+    Whoever runs the steps is asked first (`stopped`); one that does not come to it, inside an import, a compile or a
+    long step, is ended by `give_up` after a moment. None means never.
+    """
+
+    def __init__(self, stdin: BinaryIO, parent: int, give_up: Callable[[], None] | None) -> None:
         self._stdin = stdin
         self._parent = parent
+        self._give_up = give_up
         self._stop = threading.Event()
 
     def start(self) -> None:
@@ -56,19 +93,9 @@ class Lifeline:
         while self._stdin.read(4096):
             pass
         self._stop.set()
+        patience_ends_s = time.monotonic() + _PATIENCE_S
         while os.getppid() == self._parent:
+            if self._give_up is not None and time.monotonic() > patience_ends_s:
+                self._give_up()
             time.sleep(_ORPHAN_CHECK_S)
         os._exit(1)
-
-
-def reporter(pipe: BinaryIO) -> Callable[[Message], None]:
-    """A function that sends a message at once; a pipe nobody reads any more ends the process."""
-
-    def report(message: Message) -> None:
-        try:
-            pipe.write(encode(message))
-            pipe.flush()
-        except BrokenPipeError:
-            os._exit(1)
-
-    return report

@@ -58,14 +58,14 @@ def import_tensorflow(gpu_count: int) -> None:
         import tensorflow as tf
     except ModuleNotFoundError as error:
         raise RefusedError(
-            f"TensorFlow cannot be imported ({error}); install it with `pip install 'variantscope[tensorflow]'`, "
-            "or `'variantscope[cuda]'` for NVIDIA GPUs."
+            f"TensorFlow cannot be imported ({error}); install it with `pip install 'tensorflow>=2.21,<2.22'`, "
+            "or with 'tensorflow[and-cuda]' in its place for NVIDIA GPUs."
         ) from error
     seen = len(tf.config.list_physical_devices("GPU"))
     if seen < gpu_count:
         raise RefusedError(
             f"TensorFlow sees {seen} of the {gpu_count} GPU(s) this run was given: its CUDA libraries are missing or "
-            "do not fit the driver; install them with `pip install 'variantscope[cuda]'`."
+            "do not fit the driver; install them with `pip install 'tensorflow[and-cuda]>=2.21,<2.22'`."
         )
 
 

@@ -110,7 +110,8 @@ class _Step:
     def _next(self, pool: Pool) -> Pool:
         """The next batch of the pool, chosen on the device."""
         index = self._cursor.read_value()
-        tf.raw_ops.AssignVariableOp(resource=self._cursor.handle, value=(index + 1) % pool[0].shape[0])
+        following = tf.where(index + 1 < pool[0].shape[0], index + 1, tf.zeros_like(index))
+        tf.raw_ops.AssignVariableOp(resource=self._cursor.handle, value=following)
         return tf.gather(pool[0], index), tf.gather(pool[1], index)
 
     def _gradients(self, inputs: tf.Tensor, targets: tf.Tensor) -> tuple[tf.Tensor, Sequence[tf.Tensor]]:

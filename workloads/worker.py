@@ -4,13 +4,14 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 from typing import BinaryIO
 
 from workloads.build import approve, build, import_for
 from workloads.dummy import ignores_stop
 from workloads.endings import ending_of
 from workloads.libraries import loaded_versions
-from workloads.lifeline import Lifeline, claim_stdout, die_with_parent, reporter
+from workloads.lifeline import Lifeline, MessagePipe, claim_stdout, die_with_parent
 from workloads.protocol import (
     PROTOCOL_VERSION,
     Facts,
@@ -28,10 +29,10 @@ from workloads.training import Loop, Report, Task, plan_of
 class Worker:
     """Runs one order from import to finish, reporting as it goes."""
 
-    def __init__(self, start: Start, report: Report, lifeline: Lifeline) -> None:
+    def __init__(self, start: Start, report: Report, stopped: Callable[[], bool]) -> None:
         self._start = start
         self._report = report
-        self._lifeline = lifeline
+        self._stopped = stopped
         self._task: Task | None = None
 
     def run(self) -> Finished:
@@ -59,15 +60,10 @@ class Worker:
         return self._finished(completed=completed)
 
     def _finished(self, *, completed: bool) -> Finished:
-        return Finished(
-            outcome="completed" if completed else "stopped",
-            t_ns=time.monotonic_ns(),
-            reason=None if completed else "Stopped before its end, as asked.",
-            allocator_peak_bytes=self._peak_bytes(),
-        )
-
-    def _stopped(self) -> bool:
-        return self._lifeline.stopped() and not ignores_stop(self._start.spec.variant)
+        peak_bytes = self._peak_bytes()
+        if not completed:
+            return _stopped_early(peak_bytes)
+        return Finished(outcome="completed", t_ns=time.monotonic_ns(), allocator_peak_bytes=peak_bytes)
 
     def _phase(self, phase: PhaseName) -> None:
         self._report(PhaseStarted(phase=phase, t_ns=time.monotonic_ns()))
@@ -76,31 +72,37 @@ class Worker:
         return self._task.allocator_peak_bytes() if self._task is not None else None
 
 
-def _serve(stdin: BinaryIO, report: Report, parent: int) -> Finished:
+def _stopped_early(peak_bytes: int | None = None) -> Finished:
+    return Finished(
+        outcome="stopped",
+        t_ns=time.monotonic_ns(),
+        reason="Stopped before its end, as asked.",
+        allocator_peak_bytes=peak_bytes,
+    )
+
+
+def _serve(stdin: BinaryIO, pipe: MessagePipe, parent: int) -> Finished:
     """Say hello, read the order, run it."""
-    report(Hello(protocol=PROTOCOL_VERSION, pid=os.getpid(), t_ns=time.monotonic_ns(), utc_ns=time.time_ns()))
+    pipe.report(Hello(protocol=PROTOCOL_VERSION, pid=os.getpid(), t_ns=time.monotonic_ns(), utc_ns=time.time_ns()))
     line = stdin.readline()
     if not line:
-        return Finished(outcome="stopped", t_ns=time.monotonic_ns(), reason="Stopped before its order came.")
+        return _stopped_early()
     try:
         start = decode_start(line)
     except ProtocolError as error:
         return Finished(outcome="failed", t_ns=time.monotonic_ns(), reason=f"The worker's order is wrong: {error}.")
-    lifeline = Lifeline(stdin, parent)
+    deaf = ignores_stop(start.spec.variant)
+    lifeline = Lifeline(stdin, parent, None if deaf else lambda: pipe.last_word(_stopped_early()))
     lifeline.start()
-    return Worker(start, report, lifeline).run()
+    return Worker(start, pipe.report, lambda: not deaf and lifeline.stopped()).run()
 
 
 def main() -> None:
-    """Run one order and be gone: TensorFlow's own teardown takes half a second and tells nobody anything."""
-    pipe = claim_stdout()
+    """Run one order and be gone."""
+    pipe = MessagePipe(claim_stdout())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = die_with_parent()
-    report = reporter(pipe)
-    report(_serve(sys.stdin.buffer, report, parent))
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(0)
+    pipe.last_word(_serve(sys.stdin.buffer, pipe, parent))
 
 
 if __name__ == "__main__":

@@ -135,6 +135,16 @@ def test_closing_stdin_stops_within_a_second() -> None:
         assert (last.outcome, last.reason) == ("stopped", "Stopped before its end, as asked.")
 
 
+def test_a_stop_does_not_wait_for_a_long_step() -> None:
+    with worker() as run:
+        run.order(spec("dummy", step_ms=60_000.0))
+        run.until(PhaseStarted, "compile")
+        start_s = time.monotonic()
+        run.close()
+        assert run.finish().outcome == "stopped"
+        assert time.monotonic() - start_s < 1.5
+
+
 def test_no_order_at_all_is_a_stop() -> None:
     with worker() as run:
         run.close()
@@ -294,9 +304,21 @@ def test_cnn10_stops_quickly_and_is_gone(layout: str) -> None:
 
 
 @pytest.mark.tensorflow
+def test_a_stop_does_not_wait_for_tensorflows_import() -> None:
+    with worker() as run:
+        run.order(spec("lstm", **SMALL_LSTM))
+        run.until(PhaseStarted, "import")
+        start_s = time.monotonic()
+        run.close()
+        assert run.finish().outcome == "stopped"
+        assert time.monotonic() - start_s < 3.0
+        assert run.phases == ["import"]
+
+
+@pytest.mark.tensorflow
 def test_memory_that_cannot_be_had_is_out_of_memory() -> None:
     with worker() as run:
-        run.order(spec("lstm", batch_size=1_048_576, features=16_384, steps=1))
+        run.order(spec("lstm", batch_size=1_048_576, timesteps=16, features=16_384, steps=1))
         last = run.finish()
         assert last.outcome == "out_of_memory"
         assert "batch_size=1048576" in (last.reason or "")
