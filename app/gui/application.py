@@ -1,5 +1,6 @@
 """The window's composition root: makes every part, connects them, and takes them apart again."""
 
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,6 +41,8 @@ def main(database: Path) -> int:
     status = 0
     while chosen is not None:
         workbench = Workbench(chosen, theme)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_, leave=workbench.leave: leave())
         workbench.start()
         status = application.exec()
         workbench.close()
@@ -88,6 +91,14 @@ class Workbench(QObject):
         self.run.start()
         window.show_page(RUN)
         window.show()
+
+    def leave(self) -> None:
+        """Close the window without asking; a run is stopped first, so its end is stored."""
+        if self.run.running:
+            self.run.ended.connect(self._close_window)
+            self.run.stop()
+        else:
+            self._close_window()
 
     def close(self) -> None:
         """End the sampler and the worker threads."""
@@ -171,15 +182,8 @@ class Workbench(QObject):
         stop = box.addButton("&Stop and close", QMessageBox.ButtonRole.AcceptRole)
         keep = box.addButton("&Keep running", QMessageBox.ButtonRole.RejectRole)
         box.setDefaultButton(keep)
-        stop.clicked.connect(self._stop_and_close)
+        stop.clicked.connect(self.leave)
         box.open()
-
-    def _stop_and_close(self) -> None:
-        if self.run.running:
-            self.run.ended.connect(self._close_window)
-            self.run.stop()
-        else:
-            self._close_window()
 
     def _offer_another_database(self, error: UserError) -> None:
         box = QMessageBox(QMessageBox.Icon.Warning, "The database cannot be used", str(error))

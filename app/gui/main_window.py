@@ -105,7 +105,8 @@ class MainWindow(QMainWindow):
         ):
             QShortcut(QKeySequence(keys), self).activated.connect(act)
         for index in range(len(self._pages)):
-            shortcut = QShortcut(QKeySequence(f"Ctrl+{index + 1}"), self)
+            shortcut = QShortcut(self)
+            shortcut.setKeys([QKeySequence(f"Ctrl+{index + 1}"), QKeySequence(f"Alt+{index + 1}")])
             shortcut.activated.connect(lambda index=index: self.show_page(index))
 
     def _build(self) -> None:

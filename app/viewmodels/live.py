@@ -286,5 +286,5 @@ def _facts(summary: Summary, example: str) -> str:
     if summary.device_peak_bytes is not None:
         words.append(f"peak memory {units.byte_size(summary.device_peak_bytes)}")
     if summary.compile_s is not None:
-        words.append(f"compile {summary.compile_s:.1f} s")
+        words.append(f"compile {units.seconds(summary.compile_s)}")
     return "  ·  ".join(words)

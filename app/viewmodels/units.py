@@ -55,6 +55,13 @@ def milliseconds(value: float | None) -> str:
     return ABSENT if is_absent(value) else f"{number(value)}{_SPACE}ms"
 
 
+def seconds(value: float | None) -> str:
+    """A length of time that matters to its fractions, as `4.21 s` or `5.18 ms`."""
+    if value is None or not math.isfinite(value):
+        return ABSENT
+    return f"{number(value)}{_SPACE}s" if value >= 1 else milliseconds(value * 1000)
+
+
 def bytes_unit(value: float | None) -> tuple[float, str]:
     """The power of 1024 that suits a number of bytes, and its name."""
     power = 0

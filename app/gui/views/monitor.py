@@ -9,7 +9,8 @@ from app.gui.views.parts import EmptyState, rule, set_role, text_label
 from app.viewmodels.monitor import DeviceRow, Figure, MonitorState
 
 _FIGURES_WIDTH = 34 * GRID
-_PLOT_HEIGHT = 18 * GRID
+_LEAST_PLOT_HEIGHT = 18 * GRID
+_MOST_PLOT_HEIGHT = 36 * GRID
 
 
 class DeviceRowView(QWidget):
@@ -64,7 +65,8 @@ class DeviceRowView(QWidget):
         words.setContentsMargins(0, 0, 0, 0)
         layout.addWidget(left)
         for plot in self._plots.values():
-            plot.setFixedHeight(_PLOT_HEIGHT)
+            plot.setMinimumHeight(_LEAST_PLOT_HEIGHT)
+            plot.setMaximumHeight(_MOST_PLOT_HEIGHT)
             layout.addWidget(plot, 1)
 
     def _figure_grid(self, shown: tuple[Figure, ...]) -> QGridLayout:
@@ -115,7 +117,7 @@ class MonitorView(QWidget):
                 widget.deleteLater()
         self._rows = {row.device: DeviceRowView(row, self._theme) for row in state.rows}
         for view in self._rows.values():
-            self._column.addWidget(view)
+            self._column.addWidget(view, 4)
             self._column.addWidget(rule())
         self._column.addStretch(1)
 

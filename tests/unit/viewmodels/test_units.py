@@ -21,6 +21,8 @@ NBSP = "\N{NO-BREAK SPACE}"
         (units.bytes_of(4 * 2**30, 140.4 * 2**30), f"4.0 of 140{NBSP}GiB"),
         (units.rate(68899, "image"), f"68,899{NBSP}images/s"),
         (units.spread(0.004), f"±{NBSP}0.4{NBSP}%"),
+        (units.seconds(4.2101), f"4.21{NBSP}s"),
+        (units.seconds(0.00518), f"5.18{NBSP}ms"),
         (units.ratio(1.5618), "1.56×"),
         (units.duration(130), "2:10"),
         (units.duration(3730), "1:02:10"),
