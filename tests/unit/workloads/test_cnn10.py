@@ -3,9 +3,6 @@
 from typing import Any
 
 import numpy as np
-import pytest
-
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:tensorflow.*", "ignore::FutureWarning:keras.*")
 
 
 def forward_and_gradients(layout: str) -> tuple[Any, list[Any]]:

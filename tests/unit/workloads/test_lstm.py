@@ -5,8 +5,6 @@ import pytest
 
 from workloads.catalog import Machine, complete
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:tensorflow.*", "ignore::FutureWarning:keras.*")
-
 
 def test_adding_problem() -> None:
     from workloads.data import adding_problem

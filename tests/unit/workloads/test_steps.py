@@ -9,8 +9,6 @@ from workloads.catalog import Machine, complete
 from workloads.protocol import Value, Variant
 from workloads.runtime import Replicas
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:tensorflow.*", "ignore::FutureWarning:keras.*")
-
 
 def small(workload: str, **given: Value) -> Variant:
     """A variant that takes milliseconds."""
