@@ -83,7 +83,8 @@ class NvmlSource:
         self.driver = str(pynvml.nvmlSystemGetDriverVersion())
         version = pynvml.nvmlSystemGetCudaDriverVersion_v2()
         self.cuda_driver = f"{version // 1000}.{version % 1000 // 10}"
-        self._cards = [_probe(index) for index in range(pynvml.nvmlDeviceGetCount())]
+        found = (_probe(index) for index in range(pynvml.nvmlDeviceGetCount()))
+        self._cards = [card for card in found if card is not None]
         self._devices = tuple(map(_device, self._cards))
 
     @property
@@ -108,12 +109,19 @@ class NvmlSource:
         pynvml.nvmlShutdown()
 
 
-def _probe(index: int) -> _Card:
-    handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+def _probe(index: int) -> _Card | None:
+    """The GPU of that index and what it can tell; None where it has fallen off the bus."""
+    try:
+        handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+        uuid, name = pynvml.nvmlDeviceGetUUID(handle), pynvml.nvmlDeviceGetName(handle)
+    except pynvml.NVMLError as error:
+        if error.value not in _GONE:
+            raise
+        return None
     gpu = Gpu(
         index=index,
-        uuid=str(pynvml.nvmlDeviceGetUUID(handle)),
-        name=str(pynvml.nvmlDeviceGetName(handle)),
+        uuid=str(uuid),
+        name=str(name),
         memory_total_bytes=_or_none(lambda: int(pynvml.nvmlDeviceGetMemoryInfo(handle).total)),
         compute_capability=_or_none(lambda: tuple(pynvml.nvmlDeviceGetCudaComputeCapability(handle))),
     )
