@@ -1,0 +1,189 @@
+"""The sampler's process and the feed that reads it, for real."""
+
+import itertools
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from app.errors import TelemetryError
+from app.records import HOST, DeviceLost, Inventory, Sample
+from app.telemetry.feed import TelemetryFeed
+from app.telemetry.source import SamplerMessage
+from tests.fakes.nvml import TWO_H200, Card, Driver, environment
+from tests.fakes.sessions import started_feed
+
+LIMIT_S = 20.0
+ROOT = Path(__file__).parents[3]
+SAMPLER = [sys.executable, "-m", "app.telemetry.sampler"]
+Messages = queue.SimpleQueue[SamplerMessage]
+
+
+def samples(messages: Messages, device: str = HOST) -> Iterator[Sample]:
+    """The device's samples as they come."""
+    while True:
+        message = messages.get(timeout=LIMIT_S)
+        if isinstance(message, Sample) and message.device == device:
+            yield message
+
+
+def first(messages: Messages, that: Callable[[Sample], bool]) -> Sample:
+    """The first of the host's next 500 samples for which it holds."""
+    found = next(filter(that, itertools.islice(samples(messages), 500)), None)
+    assert found is not None, "no such sample came"
+    return found
+
+
+def child(code: str) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT)
+
+
+def end(process: "subprocess.Popen[bytes]") -> None:
+    process.kill()
+    process.communicate()
+
+
+def test_the_inventory_comes_first_and_samples_follow_in_order(feed: TelemetryFeed, messages: Messages) -> None:
+    assert isinstance(messages.get(timeout=LIMIT_S), Inventory)
+    some = list(itertools.islice(samples(messages), 20))
+    gaps_ns = [later.t_ns - earlier.t_ns for earlier, later in itertools.pairwise(some)]
+    assert min(gaps_ns) > 0
+    assert all(sample.memory_bytes and sample.load_pct is not None for sample in some)
+    assert all((sample.power_mw, sample.worker_load_pct, sample.worker_memory_bytes) == (None,) * 3 for sample in some)
+
+
+def test_ten_hertz_is_about_ten_a_second() -> None:
+    said: Messages = queue.SimpleQueue()
+    with started_feed() as feed:
+        feed.subscribe(said.put)
+        some = list(itertools.islice(samples(said), 11))
+    seconds = (some[-1].t_ns - some[0].t_ns) / 1e9
+    assert 0.95 <= seconds <= 5, "ten periods; more only where the machine is busy"
+
+
+def test_the_followed_process_has_its_own_load_and_memory(feed: TelemetryFeed, messages: Messages) -> None:
+    busy = child("while True: pass")
+    try:
+        feed.follow(busy.pid)
+        loaded = first(messages, lambda sample: (sample.worker_load_pct or 0) > 5)
+        assert loaded.worker_memory_bytes is not None
+        assert loaded.worker_memory_bytes > 1_000_000
+        feed.follow(None)
+        first(messages, lambda sample: sample.worker_memory_bytes is None)
+    finally:
+        end(busy)
+
+
+def test_a_followed_process_that_ends_is_absent_again(feed: TelemetryFeed, messages: Messages) -> None:
+    waiting = child("input()")
+    feed.follow(waiting.pid)
+    first(messages, lambda sample: sample.worker_memory_bytes is not None)
+    end(waiting)
+    first(messages, lambda sample: sample.worker_memory_bytes is None)
+
+
+def test_following_a_process_that_is_gone_changes_nothing(feed: TelemetryFeed, messages: Messages) -> None:
+    gone = child("")
+    gone.communicate()
+    feed.follow(gone.pid)
+    assert [sample.worker_memory_bytes for sample in itertools.islice(samples(messages), 5)] == [None] * 5
+
+
+def test_a_late_listener_gets_the_inventory_first(feed: TelemetryFeed, messages: Messages) -> None:
+    inventory = feed.wait_inventory()
+    late: Messages = queue.SimpleQueue()
+    unsubscribe = feed.subscribe(late.put)
+    heard = [late.get(timeout=LIMIT_S) for _ in range(3)]
+    unsubscribe()
+    assert inventory in heard
+    assert heard[0] is inventory or isinstance(heard[0], Sample)
+
+
+def test_who_unsubscribed_hears_no_more_and_the_others_do(feed: TelemetryFeed, messages: Messages) -> None:
+    left: list[SamplerMessage] = []
+    came = threading.Event()
+
+    def listen(message: SamplerMessage) -> None:
+        left.append(message)
+        came.set()
+
+    unsubscribe = feed.subscribe(listen)
+    assert came.wait(LIMIT_S)
+    unsubscribe()
+    # The reader may be inside its present round of listeners; the next sample ends it.
+    list(itertools.islice(samples(messages), 2))
+    heard = len(left)
+    list(itertools.islice(samples(messages), 10))
+    assert len(left) <= heard + 1
+
+
+def test_a_sampler_that_dies_is_an_error_in_words() -> None:
+    feed = TelemetryFeed(0.0)
+    with pytest.raises(TelemetryError, match="telemetry process does not answer"):
+        _start_and_wait(feed)
+
+
+def _start_and_wait(feed: TelemetryFeed) -> None:
+    feed.start()
+    try:
+        feed.wait_inventory(LIMIT_S)
+    finally:
+        feed.close()
+
+
+def test_following_without_a_sampler_is_quiet(feed: TelemetryFeed) -> None:
+    feed.wait_inventory()
+    feed.close()
+    feed.follow(os.getpid())
+    TelemetryFeed().follow(1)
+
+
+def test_the_sampler_ends_when_stdin_closes() -> None:
+    process = subprocess.Popen([*SAMPLER, "50"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT)
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert b'"inventory"' in line
+    process.communicate(timeout=LIMIT_S)
+    assert process.returncode == 0
+
+
+def test_the_sampler_ends_with_a_parent_that_is_killed() -> None:
+    """The parent prints the sampler's process id once it samples, and is killed before it can close anything."""
+    parent = child(
+        "import psutil, threading\n"
+        "from app.telemetry.feed import TelemetryFeed\n"
+        "feed = TelemetryFeed(); feed.start(); feed.wait_inventory()\n"
+        "print(psutil.Process().children()[0].pid, flush=True)\n"
+        "threading.Event().wait()\n"
+    )
+    assert parent.stdout is not None
+    sampler = psutil.Process(int(parent.stdout.readline()))
+    parent.send_signal(signal.SIGKILL)
+    parent.communicate()
+    gone, _ = psutil.wait_procs([sampler], timeout=LIMIT_S)
+    assert gone == [sampler]
+
+
+def test_the_sampler_reads_gpus_and_tells_of_a_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = tmp_path / "gone"
+    driver = Driver(cards=(Card(uuid="GPU-aaaa", lost_when=str(gone)), TWO_H200[1]))
+    for name, value in environment(driver).items():
+        monkeypatch.setenv(name, value)
+    said: Messages = queue.SimpleQueue()
+    with started_feed(50.0) as feed:
+        feed.subscribe(said.put)
+        assert [gpu.uuid for gpu in feed.wait_inventory().machine.gpus] == ["GPU-aaaa", "GPU-bbbb"]
+        assert next(samples(said, "GPU-aaaa")).power_mw == 688_123
+        gone.touch()
+        while not isinstance(message := said.get(timeout=LIMIT_S), DeviceLost):
+            pass
+        assert message.device == "GPU-aaaa"
+        after = [said.get(timeout=LIMIT_S) for _ in range(20)]
+    assert {message.device for message in after if not isinstance(message, Inventory)} == {"GPU-bbbb", HOST}

@@ -1,0 +1,139 @@
+"""NVML through the real nvidia-ml-py on a stand-in for the driver's library."""
+
+from pathlib import Path
+
+import msgspec
+import pynvml
+import pytest
+
+from app.errors import TelemetryError
+from app.records import DeviceLost, Sample
+from app.telemetry.inventory import take_inventory
+from app.telemetry.nvml import NvmlSource
+from tests.fakes.nvml import LAPTOP, NO_PERMISSION, RTX_2080_TI, TWO_H200, Card, Driver, installed
+
+
+def read_once(*cards: Card, missing: tuple[str, ...] = ()) -> tuple[NvmlSource, list[Sample]]:
+    with installed(Driver(cards=cards, missing=missing)):
+        source = NvmlSource()
+        source.start()
+        readings = source.read()
+        source.close()
+    samples = [reading for reading in readings if isinstance(reading, Sample)]
+    assert len(samples) == len(readings)
+    return source, samples
+
+
+def test_two_h200_say_everything() -> None:
+    source, samples = read_once(*TWO_H200)
+    assert (source.driver, source.cuda_driver) == ("580.65.06", "13.0")
+    assert [gpu.compute_capability for gpu in source.gpus] == [(9, 0), (9, 0)]
+    assert [(device.device, device.index, device.absent) for device in source.devices] == [
+        ("GPU-aaaa", 0, {}),
+        ("GPU-bbbb", 1, {}),
+    ]
+    assert [sample.power_mw for sample in samples] == [688_123, 671_000], "the instantaneous power, not the average"
+    assert msgspec.structs.asdict(samples[0]) | {"t_ns": 0} == {
+        "t_ns": 0,
+        "device": "GPU-aaaa",
+        "power_mw": 688_123,
+        "load_pct": 99,
+        "memory_bytes": 4_000_000_000,
+        "temperature_c": 61,
+        "sm_clock_mhz": 1_980,
+        "power_limit_mw": 700_000,
+        "worker_load_pct": None,
+        "worker_memory_bytes": None,
+    }
+
+
+def test_a_card_without_the_instant_field_gives_its_average_power() -> None:
+    source, (sample,) = read_once(RTX_2080_TI)
+    assert sample.power_mw == 253_000
+    assert source.devices[0].absent == {}
+
+
+def test_a_driver_without_field_values_at_all_gives_the_average_power() -> None:
+    source, (sample,) = read_once(TWO_H200[0], missing=("nvmlDeviceGetFieldValues",))
+    assert sample.power_mw == 600_000
+    assert source.devices[0].absent == {}
+
+
+def test_a_laptop_has_no_power_and_says_why() -> None:
+    source, (sample,) = read_once(LAPTOP)
+    assert (sample.power_mw, sample.power_limit_mw) == (None, None)
+    assert source.devices[0].absent == {"power_mw": "not supported", "power_limit_mw": "not supported"}
+    assert sample.load_pct == 99
+
+
+def test_no_permission_is_a_reason_of_its_own() -> None:
+    source, (sample,) = read_once(Card(uuid="GPU-x", sm_clock_mhz=NO_PERMISSION, load_pct=0))
+    assert source.devices[0].absent == {"sm_clock_mhz": "no permission"}
+    assert sample.sm_clock_mhz is None
+    assert sample.load_pct == 0, "idle is a value"
+
+
+def test_a_function_the_driver_lacks_is_absent() -> None:
+    source, (sample,) = read_once(TWO_H200[0], missing=("nvmlDeviceGetEnforcedPowerLimit",))
+    assert source.devices[0].absent == {"power_limit_mw": "not supported by this driver"}
+    assert sample.power_limit_mw is None
+
+
+def test_a_lost_card_says_so_once_and_the_other_goes_on(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    cards = (Card(uuid="GPU-aaaa", lost_when=str(gone)), TWO_H200[1])
+    with installed(Driver(cards=cards)):
+        source = NvmlSource()
+        source.start()
+        before = source.read()
+        gone.touch()
+        at, after = source.read(), source.read()
+        source.close()
+    assert [type(reading) for reading in before] == [Sample, Sample]
+    assert [type(reading) for reading in at] == [DeviceLost, Sample]
+    lost = at[0]
+    assert isinstance(lost, DeviceLost)
+    assert (lost.device, lost.reason) == ("GPU-aaaa", "NVIDIA H200 stopped answering (GPU is lost).")
+    assert lost.t_ns > before[0].t_ns
+    assert [(type(reading), reading.device) for reading in after] == [(Sample, "GPU-bbbb")]
+
+
+def test_a_card_lost_before_the_start_does_not_take_the_others_with_it(tmp_path: Path) -> None:
+    lost = Card(uuid="GPU-aaaa", lost_when=str(tmp_path))
+    source, (sample,) = read_once(lost, TWO_H200[1])
+    assert sample.device == "GPU-bbbb"
+    assert [(gpu.index, gpu.uuid) for gpu in source.gpus] == [(1, "GPU-bbbb")]
+
+
+@pytest.mark.parametrize(
+    ("code", "sentence"),
+    [
+        (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, "no NVIDIA driver is installed"),
+        (pynvml.NVML_ERROR_DRIVER_NOT_LOADED, "the NVIDIA driver is not loaded"),
+        (pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH, "the NVIDIA driver was updated; restart the machine"),
+        (pynvml.NVML_ERROR_NO_PERMISSION, "this user may not use the NVIDIA driver"),
+        (pynvml.NVML_ERROR_UNKNOWN, "the NVIDIA driver does not answer (Unknown Error)"),
+    ],
+)
+def test_no_driver_is_said_in_one_sentence(code: int, sentence: str) -> None:
+    with installed(Driver(init_error=code)):
+        with pytest.raises(TelemetryError) as caught:
+            NvmlSource().start()
+        inventory = take_inventory()
+    assert str(caught.value) == sentence
+    assert (inventory.no_gpu_reason, inventory.machine.gpus, inventory.driver) == (sentence, (), None)
+    assert [device.kind for device in inventory.devices] == ["host"]
+
+
+def test_a_driver_without_a_card_says_so() -> None:
+    with installed(Driver()):
+        assert take_inventory().no_gpu_reason == "the NVIDIA driver shows no GPU"
+
+
+def test_the_inventory_lists_gpus_then_the_host() -> None:
+    with installed(Driver(cards=TWO_H200)):
+        inventory = take_inventory()
+    assert [device.kind for device in inventory.devices] == ["gpu", "gpu", "host"]
+    assert [gpu.uuid for gpu in inventory.machine.gpus] == ["GPU-aaaa", "GPU-bbbb"]
+    assert (inventory.driver, inventory.cuda_driver, inventory.no_gpu_reason) == ("580.65.06", "13.0", None)
+    assert inventory.machine.cpu_count >= 1
