@@ -118,7 +118,7 @@ def install_command(python: Path, constraints: Path, requirements: Sequence[str]
 def explain(title: str, log: str, path: Path) -> str:
     """One sentence on why an install step failed, from what it printed."""
     if "No space left on device" in log:
-        return f"{title} failed: the disk is full. Free about 4 GB (10 GB with CUDA) and start again."
+        return f"{title} failed: the disk is full. Free some GB (TensorFlow alone unpacks to about 2) and start again."
     if OFFLINE.search(log):
         return f"{title} failed: no network. Connect and start again; what was fetched is kept."
     lines = [line.strip() for line in log.splitlines() if line.strip()] or [""]
@@ -256,7 +256,7 @@ def bring_to(folder: Path, host: Host, wanted: Stamp) -> None:
     step = next_step(old, wanted)
     (folder / STAMP).unlink(missing_ok=True)
     if step == "make":
-        size = "about 4 GB with CUDA" if "cuda" in wanted.extras else "about 1 GB"
+        size = "several GB, CUDA with it," if "cuda" in wanted.extras else "about 1 GB"
         print(f"Setting VariantScope up in {folder / '.venv'}, once: {size} to fetch, some minutes.", file=sys.stderr)
         make_environment(folder, host)
     elif old:
