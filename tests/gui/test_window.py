@@ -10,10 +10,13 @@ from pytestqt.qtbot import QtBot
 
 from app.gui.application import HISTORY, MONITOR, RUN, Workbench
 from app.gui.theme import Theme
+from app.gui.views.compare import CompareView
 from app.gui.views.form import FormView
+from app.gui.views.history import HistoryView
 from app.storage.store import Store
 
 RUN_LIMIT_MS = 30_000
+READ_LIMIT_MS = 10_000
 
 
 def choose(workbench: Workbench, **values: bool | float | str) -> None:
@@ -48,6 +51,26 @@ def test_a_click_on_run_fills_the_plots_and_ends_in_words(qtbot: QtBot, workbenc
         (row,) = store.list_runs()
     assert row.outcome is not None
     assert row.outcome.name == "completed"
+
+
+def test_two_runs_are_found_in_the_history_and_overlaid_in_compare(qtbot: QtBot, workbench: Workbench) -> None:
+    choose(workbench)
+    for step_ms in (5.0, 8.0):
+        workbench.run_view.form.edited.emit("step_ms", step_ms)
+        with qtbot.waitSignal(workbench.run.ended, timeout=RUN_LIMIT_MS):
+            click_run(workbench.run_view.form)
+    workbench.window.show_page(HISTORY)
+    history = workbench.window.findChild(HistoryView)
+    assert isinstance(history, HistoryView)
+    qtbot.waitUntil(lambda: history.table.model().rowCount() == 2, timeout=READ_LIMIT_MS)
+    history.table.selectAll()
+    QTest.keyClick(history.table, Qt.Key.Key_C, Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.ShiftModifier)
+    compare = workbench.window.findChild(CompareView)
+    assert isinstance(compare, CompareView)
+    qtbot.waitUntil(lambda: compare.table.model().rowCount() == 2, timeout=READ_LIMIT_MS)
+    qtbot.waitUntil(lambda: not compare.panels.busy, timeout=READ_LIMIT_MS)
+    assert compare.isVisible()
+    assert {len(plot.curve_keys()) for plot in compare.panels.shown} == {2}
 
 
 def test_a_failed_run_says_why_and_offers_its_log(qtbot: QtBot, workbench: Workbench) -> None:
