@@ -34,7 +34,7 @@ _NO_PARENT = QModelIndex()
 _BOX = 16
 _SWATCH = 12
 _MOST_ROWS_SHOWN = 8
-_VARIANT_MOST = 48 * GRID
+_VARIANT_MOST = 36 * GRID
 
 
 class CompareModel(QAbstractTableModel):

@@ -20,7 +20,6 @@ from app.gui.views.history_cells import (
 from app.viewmodels.cells import Cell
 from app.viewmodels.history import COLUMNS, VARIANT_COLUMN, HistoryRow, Query
 
-_SORT_MARK = 2 * GRID
 _VARIANT_LEAST = 24 * GRID
 _NO_PARENT = QModelIndex()
 _ENTER = (Qt.Key.Key_Return, Qt.Key.Key_Enter)
@@ -32,11 +31,12 @@ class HistoryModel(QAbstractTableModel):
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self.rows: Sequence[HistoryRow] = ()
+        self._query = Query()
 
-    def set_rows(self, rows: Sequence[HistoryRow]) -> None:
-        """Show these rows in this order."""
+    def set_rows(self, rows: Sequence[HistoryRow], query: Query) -> None:
+        """Show these rows in this order, and in the heads what ordered them."""
         self.beginResetModel()
-        self.rows = rows
+        self.rows, self._query = rows, query
         self.endResetModel()
 
     def rowCount(self, parent: AnyIndex = _NO_PARENT) -> int:
@@ -64,9 +64,16 @@ class HistoryModel(QAbstractTableModel):
         if role == Qt.ItemDataRole.TextAlignmentRole:
             side = Qt.AlignmentFlag.AlignRight if column.numeric else Qt.AlignmentFlag.AlignLeft
             return side | Qt.AlignmentFlag.AlignVCenter
-        return {Qt.ItemDataRole.DisplayRole: column.title, Qt.ItemDataRole.ToolTipRole: column.help}.get(
-            Qt.ItemDataRole(role)
-        )
+        if role == Qt.ItemDataRole.DisplayRole:
+            return self._title(section)
+        return column.help if role == Qt.ItemDataRole.ToolTipRole else None
+
+    def _title(self, section: int) -> str:
+        """The title, with an arrow where the rows are ordered by it: Qt's own would lie on right-aligned words."""
+        title = COLUMNS[section].title
+        if section != self._query.column:
+            return title
+        return f"{title} {'↓' if self._query.descending else '↑'}"
 
 
 class HistoryTable(QTableView):
@@ -85,7 +92,6 @@ class HistoryTable(QTableView):
         self.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
         heads = self.horizontalHeader()
         heads.setSectionsClickable(True)
-        heads.setSortIndicatorShown(True)
         heads.setSectionResizeMode(QHeaderView.ResizeMode.Interactive)
         self.selectionModel().selectionChanged.connect(lambda *_: self.chosen_changed.emit())
         self.doubleClicked.connect(lambda index: self.opened.emit(self._rows.rows[index.row()].run))
@@ -95,11 +101,9 @@ class HistoryTable(QTableView):
         """Show these rows; runs that are still there stay chosen, and the view stays where it was."""
         chosen, current, scroll = set(self.chosen()), self.current_run(), self.verticalScrollBar().value()
         self._fit(widest)
-        self._rows.set_rows(rows)
+        self._rows.set_rows(rows, query)
         self._choose_again(chosen, current)
         self.verticalScrollBar().setValue(scroll)
-        order = Qt.SortOrder.DescendingOrder if query.descending else Qt.SortOrder.AscendingOrder
-        self.horizontalHeader().setSortIndicator(query.column, order)
         self.chosen_changed.emit()
 
     def chosen(self) -> list[int]:
@@ -144,7 +148,7 @@ class HistoryTable(QTableView):
             if COLUMNS[column].numeric:
                 self._delegate.unit_widths[column] = unit_width(metrics, cell.unit)
             if column != VARIANT_COLUMN:
-                wanted = column_width(metrics, COLUMNS[column].title, cell) + _SORT_MARK
+                wanted = column_width(metrics, f"{COLUMNS[column].title} ↓", cell)
                 self.setColumnWidth(column, max(wanted, self.columnWidth(column) if self._rows.rows else 0))
         share_width(self, VARIANT_COLUMN, _VARIANT_LEAST)
 

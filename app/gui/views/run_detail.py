@@ -70,6 +70,8 @@ class RunDetailView(QWidget):
         self._reason.setVisible(bool(detail.reason))
         self._traceback.setPlainText(detail.traceback.rstrip())
         self._traceback.setVisible(bool(detail.traceback))
+        lines = min(self._traceback.blockCount(), _TRACEBACK_LINES) + 2
+        self._traceback.setFixedHeight(lines * self._traceback.fontMetrics().lineSpacing())
         self._show_figures(detail.figures)
         self._no_plots.setVisible(not detail.panels)
         bands = [Band(s.name, s.start_s, s.end_s, s.strong) for s in detail.stretches]
@@ -107,7 +109,6 @@ class RunDetailView(QWidget):
         self._traceback.setReadOnly(True)
         self._traceback.setFont(QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont))
         self._traceback.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
-        self._traceback.setMaximumHeight(_TRACEBACK_LINES * 2 * GRID)
         self._traceback.setAccessibleName("Traceback")
         self._facts.setAccessibleName("Facts of the run")
         self._facts.setFrameShape(QTextBrowser.Shape.NoFrame)
@@ -141,7 +142,7 @@ class RunDetailView(QWidget):
         told.addLayout(self._figures)
         head = QVBoxLayout()
         head.setContentsMargins(0, 0, 2 * GRID, 0)
-        head.setSpacing(GRID // 2)
+        head.setSpacing(GRID)
         head.addLayout(top)
         head.addLayout(told)
         return head

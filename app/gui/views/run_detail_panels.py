@@ -50,6 +50,8 @@ class StoredPanels(QWidget):
         self._hidden = frozenset()
         for spare in self._pool[len(panels) :]:
             spare.hide()
+        for row in range(self._grid.rowCount()):
+            self._grid.setRowStretch(row, 0)
         self._start()
 
     def hide_curves(self, keys: Collection[str]) -> None:
