@@ -10,7 +10,9 @@ from sqlite_utils import Database
 from app.errors import DatabaseError
 from app.storage.migrations import APPLICATION_ID, migrations
 
-_BUSY_S = 10.0
+BUSY_S = 10.0
+"""How long a database waits for its turn while another program writes."""
+
 _MOVE = "choose another file with --db"
 
 
@@ -37,8 +39,8 @@ def _sentence(path: Path, code: str, text: str) -> str | None:
         ("SQLITE_IOERR", f"{path} cannot be read or written ({text}); check the disk that holds it."),
         ("SQLITE_READONLY", f"{path} is read-only; make it writable or {_MOVE}."),
         ("SQLITE_CANTOPEN", f"{path} cannot be opened or made; check that its folder exists and is writable."),
-        ("SQLITE_BUSY", f"{path} has been locked by another program for {_BUSY_S:.0f} s; close that program."),
-        ("SQLITE_LOCKED", f"{path} is locked by another program; close that program."),
+        ("SQLITE_BUSY", f"{path} is locked by another program; close that program, or try again later."),
+        ("SQLITE_LOCKED", f"{path} is locked by another program; close that program, or try again later."),
         ("SQLITE_PERM", f"{path} may not be opened; check its permissions or {_MOVE}."),
         ("SQLITE_AUTH", f"{path} may not be opened; check its permissions or {_MOVE}."),
     ):
@@ -47,7 +49,7 @@ def _sentence(path: Path, code: str, text: str) -> str | None:
     return None
 
 
-def open_database(path: Path) -> Database:
+def open_database(path: Path, busy_s: float = BUSY_S) -> Database:
     """The database at `path`, made with its folder when missing and migrated to the newest schema.
 
     Raises `DatabaseError`. Write-ahead log with synchronous=NORMAL: safe against a crash of the program, and a batch
@@ -55,9 +57,8 @@ def open_database(path: Path) -> Database:
     """
     _make_folder(path)
     with told_plainly(path):
-        connection = sqlite3.connect(path, timeout=_BUSY_S)
+        connection = sqlite3.connect(path, timeout=busy_s)
         try:
-            connection.execute(f"PRAGMA busy_timeout = {int(_BUSY_S * 1000)}")
             db = Database(connection, execute_plugins=False)
             if _is_behind(db, path):
                 db.enable_wal()
@@ -81,8 +82,9 @@ def _make_folder(path: Path) -> None:
 
 def _is_behind(db: Database, path: Path) -> bool:
     """Whether migrations are pending; raises `DatabaseError` for a newer or a foreign database."""
-    (application_id,) = db.execute("PRAGMA application_id").fetchone()
+    # In this order: another program may make the tables, and set the id with them, between the two.
     (table_count,) = db.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    (application_id,) = db.execute("PRAGMA application_id").fetchone()
     if table_count and application_id != APPLICATION_ID:
         raise DatabaseError(f"{path} is a database of another program; {_MOVE}.")
     applied = {migration.name for migration in migrations.applied(db)}

@@ -22,7 +22,7 @@ from app.records import (
     Summary,
 )
 from app.storage import rows
-from app.storage.opening import open_database, told_plainly
+from app.storage.opening import BUSY_S, open_database, told_plainly
 from app.storage.owner import Owner
 from workloads.protocol import Block, PhaseStarted, RunSpec
 
@@ -41,9 +41,9 @@ class Store:
         self.path = path
 
     @classmethod
-    def open(cls, path: Path) -> Self:
-        """Opens the database at `path`, made and migrated as needed."""
-        return cls(open_database(path), path)
+    def open(cls, path: Path, busy_s: float = BUSY_S) -> Self:
+        """Opens the database at `path`, made and migrated as needed; `busy_s` is how long a write waits for its turn."""
+        return cls(open_database(path, busy_s), path)
 
     def close(self) -> None:
         """Closes the file."""
