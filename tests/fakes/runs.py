@@ -1,0 +1,60 @@
+"""A made-up run with every kind of value in it, for tests of what stores and shows runs."""
+
+from app.records import HOST, Device, DeviceLost, LogLine, Outcome, Sample, Summary
+from app.storage.owner import Owner, this_process
+from app.storage.store import Store
+from workloads.protocol import Block, PhaseStarted, RunSpec
+
+S = 1_000_000_000
+UTC_NS = 1_760_000_000 * S
+SPEC = RunSpec(
+    workload="cnn10",
+    variant={"layout": "NCHW", "gpus": 1, "batch_size": 1024, "precision": "tf32", "xla": True, "seconds": 2.5},
+)
+GPU = Device(
+    device="GPU-aaaa",
+    kind="gpu",
+    index=0,
+    name="NVIDIA H200",
+    memory_total_bytes=150_754_820_096,
+    absent={"power_limit_mw": "not supported"},
+)
+HOST_DEVICE = Device(device=HOST, kind="host", index=-1, name="A processor")
+PHASES = (PhaseStarted(phase="compile", t_ns=1 * S), PhaseStarted(phase="measure", t_ns=3 * S))
+BLOCKS = (
+    Block(phase="compile", first_step=0, steps=1, examples=8, start_ns=1 * S, end_ns=3 * S, loss=2.5),
+    Block(phase="measure", first_step=1, steps=4, examples=32, start_ns=3 * S, end_ns=4 * S, loss=None),
+    Block(phase="measure", first_step=5, steps=4, examples=32, start_ns=4 * S, end_ns=6 * S, allocator_bytes=77),
+)
+SAMPLES = (
+    Sample(t_ns=3 * S, device=GPU.device, power_mw=688_123, load_pct=99.0, memory_bytes=4_000_000_000),
+    Sample(t_ns=4 * S, device=GPU.device, power_mw=None, load_pct=0.0),
+    Sample(t_ns=3 * S + 1, device=HOST, load_pct=12.5, worker_load_pct=100.0, worker_memory_bytes=1_000),
+)
+LOG = (LogLine(2 * S, "first line"), LogLine(2 * S, "zweite Zeile · 二"))
+LOST = DeviceLost(t_ns=5 * S, device=GPU.device, reason="NVIDIA H200 stopped answering (GPU is lost).")
+SUMMARY = Summary(throughput=21.3, blocks=2, measured_steps=8, measured_examples=64, step_ms_p50=250.0)
+OUTCOME = Outcome(name="failed", reason="It failed.", detail="Traceback …", exit_code=0, ended_by="itself")
+ENVIRONMENT = {"tensorflow": "2.21.0", "cpu": "A processor"}
+
+
+def begin(store: Store, *, uid: str = "uid-1", owner: Owner | None = None, spec: RunSpec = SPEC) -> int:
+    return store.begin(
+        spec,
+        uid=uid,
+        owner=owner or this_process(),
+        t_ns=S // 2,
+        utc_ns=UTC_NS,
+        devices=(GPU, HOST_DEVICE),
+        environment=ENVIRONMENT,
+    )
+
+
+def keep(store: Store, *, uid: str = "uid-1") -> int:
+    """The whole made-up run, stored."""
+    run = begin(store, uid=uid)
+    store.write(run, (*PHASES, *BLOCKS, *SAMPLES, LOG[0]))
+    store.write(run, (LOG[1], LOST), first_log_line=1)
+    store.add_environment(run, {"keras": "3.15.1"})
+    store.finish(run, outcome=OUTCOME, summary=SUMMARY, t_ns=6 * S, utc_ns=UTC_NS + 6 * S)
+    return run

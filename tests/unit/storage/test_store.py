@@ -1,0 +1,178 @@
+"""Runs go into the database and come back as they were; absent stays absent."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from app.errors import DatabaseError, UserError
+from app.records import HOST, LogLine, Outcome, Phase, Sample, Summary
+from app.storage.owner import this_process
+from app.storage.store import Store
+from tests.fakes.runs import (
+    BLOCKS,
+    ENVIRONMENT,
+    GPU,
+    HOST_DEVICE,
+    LOG,
+    OUTCOME,
+    PHASES,
+    SAMPLES,
+    SPEC,
+    SUMMARY,
+    UTC_NS,
+    S,
+    begin,
+    keep,
+)
+from workloads.protocol import Block, PhaseStarted
+
+
+def test_a_run_comes_back_whole(store: Store) -> None:
+    run = keep(store)
+    stored = store.load(run)
+    row = stored.row
+    assert (row.run, row.uid, row.started_utc_ns, row.ended_utc_ns) == (run, "uid-1", UTC_NS, UTC_NS + 6 * S)
+    assert row.spec == SPEC
+    assert type(row.spec.variant["xla"]) is bool, "a switch stays a switch"
+    assert (row.outcome, row.summary, row.gpu_names) == (OUTCOME, SUMMARY, ("NVIDIA H200",))
+    assert (stored.anchor_t_ns, stored.anchor_utc_ns) == (S // 2, UTC_NS)
+    assert stored.phases == (Phase("compile", 1 * S, 3 * S), Phase("measure", 3 * S, 6 * S))
+    assert stored.measure_start_ns == 3 * S
+    assert stored.environment == {**ENVIRONMENT, "keras": "3.15.1"}
+    assert stored.log == LOG
+
+
+def test_blocks_come_back_as_columns(store: Store) -> None:
+    blocks = store.load(keep(store)).blocks
+    assert blocks.first_step.tolist() == [0, 1, 5]
+    assert blocks.steps.tolist() == [1, 4, 4]
+    assert blocks.examples.tolist() == [8, 32, 32]
+    assert blocks.start_ns.tolist() == [block.start_ns for block in BLOCKS]
+    assert blocks.measured.tolist() == [False, True, True]
+    np.testing.assert_array_equal(blocks.loss, [2.5, np.nan, np.nan])
+    np.testing.assert_array_equal(blocks.throughput, [4.0, 32.0, 16.0])
+
+
+def test_samples_come_back_by_device_with_nan_for_absent(store: Store) -> None:
+    gpu, host = store.load(keep(store)).samples
+    assert (gpu.device, host.device) == (GPU, HOST_DEVICE)
+    assert gpu.t_ns.tolist() == [3 * S, 4 * S]
+    np.testing.assert_array_equal(gpu.fields["power_mw"], [688_123, np.nan])
+    np.testing.assert_array_equal(gpu.fields["load_pct"], [99.0, 0.0])
+    np.testing.assert_array_equal(gpu.fields["temperature_c"], [np.nan, np.nan])
+    np.testing.assert_array_equal(host.fields["worker_memory_bytes"], [1_000])
+
+
+def test_a_run_without_anything_loads(store: Store) -> None:
+    run = begin(store)
+    stored = store.load(run)
+    assert (stored.row.outcome, stored.row.ended_utc_ns, stored.row.summary) == (None, None, Summary())
+    assert (stored.phases, stored.log, stored.measure_start_ns) == ((), (), None)
+    assert stored.blocks.steps.size == 0
+    assert [columns.t_ns.size for columns in stored.samples] == [0, 0]
+
+
+def test_a_phase_lasts_until_the_next_begins(store: Store) -> None:
+    run = begin(store)
+    store.write(run, PHASES[:1])
+    assert store.load(run).phases == (Phase("compile", 1 * S, None),)
+    store.write(run, PHASES[1:])
+    assert store.load(run).phases == (Phase("compile", 1 * S, 3 * S), Phase("measure", 3 * S, None))
+
+
+def test_two_readings_within_one_tick_are_one(store: Store) -> None:
+    run = begin(store)
+    store.write(run, (SAMPLES[0], SAMPLES[0]))
+    store.write(run, (Sample(t_ns=3 * S, device=GPU.device, power_mw=1),))
+    assert store.load(run).samples[0].fields["power_mw"].tolist() == [688_123]
+
+
+def test_runs_are_listed_newest_first(store: Store) -> None:
+    first, second = keep(store), begin(store, uid="uid-2")
+    assert [row.run for row in store.list_runs()] == [second, first]
+    assert [row.outcome for row in store.list_runs()] == [None, OUTCOME]
+
+
+def test_two_runs_do_not_mix(store: Store) -> None:
+    first, second = begin(store), begin(store, uid="uid-2")
+    store.write(first, (*PHASES, *BLOCKS, *SAMPLES, *LOG))
+    store.write(second, (BLOCKS[0], LOG[0]))
+    assert store.load(second).blocks.steps.tolist() == [1]
+    assert store.load(second).samples[0].t_ns.size == 0
+    assert store.load(second).log == LOG[:1]
+    assert store.load(first).blocks.steps.tolist() == [1, 4, 4]
+
+
+def test_an_unknown_run_is_said_with_what_to_do(store: Store, database_path: Path) -> None:
+    with pytest.raises(UserError, match=r"There is no run 7 in .*`python -m app list` shows what there is"):
+        store.load(7)
+
+
+def test_unfinished_names_runs_and_their_owners(store: Store) -> None:
+    keep(store)
+    open_run = begin(store, uid="uid-2")
+    assert store.unfinished() == [(open_run, this_process())]
+
+
+def test_a_batch_with_a_fault_in_it_leaves_nothing(store: Store) -> None:
+    run = begin(store)
+    store.write(run, BLOCKS[:1])
+    with pytest.raises(Exception, match="UNIQUE constraint failed"):
+        store.write(run, (*PHASES, *BLOCKS))
+    assert store.load(run).phases == ()
+    assert store.load(run).blocks.steps.tolist() == [1]
+    store.write(run, BLOCKS[1:])
+    assert store.load(run).blocks.steps.tolist() == [1, 4, 4]
+
+
+def test_a_second_program_reads_what_the_first_has_written(store: Store, database_path: Path) -> None:
+    run = begin(store)
+    with Store.open(database_path) as other:
+        store.write(run, BLOCKS[:2])
+        assert other.load(run).blocks.steps.tolist() == [1, 4]
+        store.add_environment(run, {"keras": "3"})
+        assert other.load(run).environment["keras"] == "3"
+
+
+def test_the_device_that_was_lost_is_marked(store: Store) -> None:
+    run = keep(store)
+    found = store._db.execute("SELECT lost_t_ns, lost_reason FROM devices WHERE run = ? AND kind = 'gpu'", (run,))
+    assert found.fetchone() == (5 * S, "NVIDIA H200 stopped answering (GPU is lost).")
+
+
+def test_a_full_disk_is_told_and_keeps_what_is_stored(store: Store) -> None:
+    run = begin(store)
+    store.write(run, BLOCKS[:2])
+    (pages,) = store._db.execute("PRAGMA page_count").fetchone()
+    store._db.execute(f"PRAGMA max_page_count = {pages}").fetchall()
+    with pytest.raises(DatabaseError, match=r"The disk that holds .* is full; free some space"):
+        store.write(run, [LogLine(n, "x" * 1000) for n in range(500)])
+    assert store.load(run).blocks.steps.tolist() == [1, 4]
+    assert store.load(run).log == ()
+    store._db.execute("PRAGMA max_page_count = 1000000").fetchall()
+    store.write(run, LOG)
+    assert store.load(run).log == LOG, "with space again it goes on"
+
+
+def test_a_read_only_database_is_told(store: Store) -> None:
+    run = begin(store)
+    store._db.execute("PRAGMA query_only = ON")
+    for write in (
+        lambda: store.write(run, BLOCKS),
+        lambda: store.add_environment(run, {"a": "b"}),
+        lambda: begin(store, uid="uid-2"),
+        lambda: store.finish(run, outcome=Outcome(name="completed"), summary=Summary(), t_ns=1, utc_ns=1),
+    ):
+        with pytest.raises(DatabaseError, match="is read-only; make it writable or choose another file with --db"):
+            write()
+    assert store.load(run).row.outcome is None
+
+
+def test_every_kind_of_event_survives_in_one_batch(store: Store) -> None:
+    run = begin(store)
+    block = Block(phase="warmup", first_step=0, steps=1, examples=1, start_ns=1, end_ns=2, loss=0.0)
+    store.write(run, (LOG[0], Sample(t_ns=1, device=HOST), block, PhaseStarted(phase="warmup", t_ns=1)))
+    stored = store.load(run)
+    assert (len(stored.log), stored.blocks.loss.tolist(), len(stored.phases)) == (1, [0.0], 1)
+    assert stored.samples[1].t_ns.tolist() == [1]
