@@ -10,6 +10,8 @@ from app.gui.theme import GRID, Theme
 from app.viewmodels.panels import Panel
 from app.viewmodels.progress import Span
 
+_NEW_AT_ONCE = 2
+
 
 class PanelStack(QWidget):
     """Panels one below the other on one time axis, made as the view-model names them and kept from then on."""
@@ -30,7 +32,11 @@ class PanelStack(QWidget):
     def show_panels(
         self, panels: Sequence[Panel], origin_s: float, window_s: tuple[float, float], spans: Sequence[Span] = ()
     ) -> None:
-        """Show these panels, drawing only what changed since the last call."""
+        """Show these panels, drawing only what changed since the last call.
+
+        A call makes at most two new plots, so that none takes long; the next calls make the others.
+        """
+        panels = self._affordable(panels)
         if tuple(self._panels) != tuple(panel.key for panel in panels):
             self._rebuild(panels)
         bands = [Band(span.name, span.start, span.end, span.strong) for span in spans]
@@ -59,12 +65,19 @@ class PanelStack(QWidget):
                 plot.set_curve(curve.key, curve.series.x - origin_s, curve.y, colour=curve.colour, label=curve.label)
             plot.set_value(curve.key, curve.value)
 
+    def _affordable(self, panels: Sequence[Panel]) -> Sequence[Panel]:
+        """The first panels, up to the third that would be new."""
+        new = [index for index, panel in enumerate(panels) if panel.key not in self._panels]
+        return panels[: new[_NEW_AT_ONCE]] if len(new) > _NEW_AT_ONCE else panels
+
     def _rebuild(self, panels: Sequence[Panel]) -> None:
         for plot in self._panels.values():
             self._column.removeWidget(plot)
         wanted = {panel.key for panel in panels}
         for key in [key for key in self._panels if key not in wanted]:
-            self._panels.pop(key).deleteLater()
+            gone = self._panels.pop(key)
+            gone.hide()
+            gone.deleteLater()
         self._drawn = {pair: state for pair, state in self._drawn.items() if pair[0] in wanted}
         self._panels = {panel.key: self._panels.get(panel.key) or self._made(panel) for panel in panels}
         for plot in self._panels.values():

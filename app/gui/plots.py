@@ -74,7 +74,7 @@ class TimePanel(QWidget):
         self._unit_label.setProperty("role", "caption")
         self._legend = Legend(theme)
         axes = {"left": ValueAxis("left"), **({"bottom": TimeAxis("bottom")} if time_axis else {})}
-        self._plot = pg.PlotWidget(axisItems=axes, background=None)
+        self._plot = pg.PlotWidget(axisItems=axes, background=None, enableMenu=False)
         self._bands = Bands(theme, self._plot.getViewBox())
         self._build()
         theme.changed.connect(self._restyle)
@@ -201,7 +201,6 @@ class TimePanel(QWidget):
         layout.addWidget(self._plot, 1)
         self._plot.getPlotItem().layout.setContentsMargins(0, GRID, GRID, 0)
         self._plot.setMouseEnabled(x=False, y=False)
-        self._plot.setMenuEnabled(False)
         self._plot.hideButtons()
         self._plot.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self._plot.setAccessibleName(f"{self._title} over time, {self._unit_label.text()}")

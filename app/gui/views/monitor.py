@@ -102,30 +102,32 @@ class MonitorView(QWidget):
         return self._rows[device]
 
     def show_model(self, state: MonitorState) -> None:
-        """Show this state."""
+        """Show this state.
+
+        A call makes at most one new row, so that none takes long; the next calls make the others.
+        """
         self._empty.setVisible(not state.rows)
         self._note.setText(state.note)
         self._note.setVisible(bool(state.note))
-        if list(self._rows) != [row.device for row in state.rows]:
-            self._rebuild(state)
+        missing = [row for row in state.rows if row.device not in self._rows]
+        if missing:
+            self._add(missing[0])
         for row in state.rows:
-            self._rows[row.device].show_row(row, state.origin_s, state.window_s)
+            if row.device in self._rows:
+                self._rows[row.device].show_row(row, state.origin_s, state.window_s)
 
-    def _rebuild(self, state: MonitorState) -> None:
-        while (item := self._column.takeAt(0)) is not None:
-            if (widget := item.widget()) is not None:
-                widget.deleteLater()
-        self._rows = {row.device: DeviceRowView(row, self._theme) for row in state.rows}
-        for view in self._rows.values():
-            self._column.addWidget(view, 4)
-            self._column.addWidget(rule())
-        self._column.addStretch(1)
+    def _add(self, row: DeviceRow) -> None:
+        view = self._rows[row.device] = DeviceRowView(row, self._theme)
+        last = self._column.count() - 1
+        self._column.insertWidget(last, rule())
+        self._column.insertWidget(last, view, 4)
 
     def _build(self) -> None:
         content = QWidget()
         content.setLayout(self._column)
         self._column.setContentsMargins(2 * GRID, GRID, 2 * GRID, GRID)
         self._column.setSpacing(0)
+        self._column.addStretch(1)
         scroll = QScrollArea()
         scroll.setWidget(content)
         scroll.setWidgetResizable(True)
