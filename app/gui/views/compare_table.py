@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from PySide6.QtCore import QAbstractTableModel, QEvent, QModelIndex, QObject, QRect, Qt, Signal
+from PySide6.QtCore import QAbstractTableModel, QEvent, QItemSelectionModel, QModelIndex, QObject, QRect, Qt, Signal
 from PySide6.QtGui import QColor, QFontMetrics, QKeyEvent, QMouseEvent, QPainter, QResizeEvent
 from PySide6.QtWidgets import (
     QAbstractItemView,
@@ -137,7 +137,7 @@ class CompareTable(QTableView):
         heads = self.horizontalHeader()
         heads.setSectionsClickable(False)
         heads.setSectionResizeMode(QHeaderView.ResizeMode.Interactive)
-        self.selectionModel().currentChanged.connect(lambda *_: self.current_changed.emit())
+        self.selectionModel().currentChanged.connect(self._tell_current)
         self.setAccessibleName("Compared runs")
 
     def show_table(self, runs: Sequence[int], table: Sequence[tuple[Cell, ...]]) -> None:
@@ -146,9 +146,14 @@ class CompareTable(QTableView):
         self._rows.set_table(runs, table)
         self._fit([cells.widest([row[n] for row in table]) for n in range(len(COLUMNS))])
         if runs:
-            self.selectRow(runs.index(current) if current in runs else 0)
+            self.choose(runs.index(current) if current in runs else 0)
         height = ROW_HEIGHT * min(len(runs), _MOST_ROWS_SHOWN) + self.horizontalHeader().sizeHint().height()
         self.setFixedHeight(height + 2 * self.frameWidth() + self.horizontalScrollBar().sizeHint().height())
+
+    def choose(self, row: int) -> None:
+        """Go to a row; unlike Qt's `selectRow` also while Ctrl or Shift is held, as in Ctrl+Shift+C."""
+        flags = QItemSelectionModel.SelectionFlag
+        self.selectionModel().setCurrentIndex(self._rows.index(row, 0), flags.ClearAndSelect | flags.Rows)
 
     def current_run(self) -> int | None:
         """The run under the keyboard."""
@@ -181,6 +186,9 @@ class CompareTable(QTableView):
         """The variant takes what the other columns leave."""
         super().resizeEvent(event)
         share_width(self, VARIANT_COLUMN, self._variant_width)
+
+    def _tell_current(self) -> None:
+        self.current_changed.emit()
 
     def _toggle(self, row: int) -> None:
         self._rows.toggle(row)

@@ -93,8 +93,8 @@ class HistoryTable(QTableView):
         heads = self.horizontalHeader()
         heads.setSectionsClickable(True)
         heads.setSectionResizeMode(QHeaderView.ResizeMode.Interactive)
-        self.selectionModel().selectionChanged.connect(lambda *_: self.chosen_changed.emit())
-        self.doubleClicked.connect(lambda index: self.opened.emit(self._rows.rows[index.row()].run))
+        self.selectionModel().selectionChanged.connect(self._tell_chosen)
+        self.doubleClicked.connect(self._open)
         self.setAccessibleName("Stored runs")
 
     def show_rows(self, rows: Sequence[HistoryRow], widest: Sequence[Cell], query: Query) -> None:
@@ -127,6 +127,12 @@ class HistoryTable(QTableView):
         """The variant takes what the other columns leave."""
         super().resizeEvent(event)
         share_width(self, VARIANT_COLUMN, _VARIANT_LEAST)
+
+    def _tell_chosen(self) -> None:
+        self.chosen_changed.emit()
+
+    def _open(self, index: QModelIndex) -> None:
+        self.opened.emit(self._rows.rows[index.row()].run)
 
     def _choose_again(self, chosen: set[int], current: int | None) -> None:
         selection = QItemSelection()
