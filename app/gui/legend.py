@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 from app.gui.theme import GRID, Theme, figures
 
 _DASH = 12
+_BETWEEN = 2 * GRID
 
 
 @dataclass(slots=True)
@@ -60,23 +61,25 @@ class Legend(QWidget):
         return QSize(2 * GRID, QFontMetrics(figures()).height() + 2)
 
     def paintEvent(self, _event: QPaintEvent) -> None:
-        """Draw from the right; entries that do not fit on the left stay out."""
+        """Draw from the right; where not all fit, names stay and values go."""
         painter = QPainter(self)
         painter.setFont(figures())
+        metrics = painter.fontMetrics()
+        needed = sum(self._width(entry, metrics, value=True) + _BETWEEN for entry in self._entries.values())
+        value = needed - _BETWEEN <= self.width()
         right = self.width()
         for entry in reversed(self._entries.values()):
-            width = self._width(entry, painter.fontMetrics())
-            if right - width < 0:
-                break
-            self._paint_entry(painter, entry, QRect(right - width, 0, width, self.height()))
-            right -= width + 2 * GRID
+            width = self._width(entry, metrics, value=value)
+            self._paint_entry(painter, entry, QRect(right - width, 0, width, self.height()), value=value)
+            right -= width + _BETWEEN
         painter.end()
 
-    def _width(self, entry: _Entry, metrics: QFontMetrics) -> int:
+    def _width(self, entry: _Entry, metrics: QFontMetrics, *, value: bool) -> int:
         entry.room = max(entry.room, metrics.horizontalAdvance(entry.value))
-        return _DASH + GRID // 2 + metrics.horizontalAdvance(entry.label) + (GRID + entry.room if entry.room else 0)
+        room = GRID + entry.room if value and entry.room else 0
+        return _DASH + GRID // 2 + metrics.horizontalAdvance(entry.label) + room
 
-    def _paint_entry(self, painter: QPainter, entry: _Entry, area: QRect) -> None:
+    def _paint_entry(self, painter: QPainter, entry: _Entry, area: QRect, *, value: bool) -> None:
         colours = self._theme.colours
         middle = area.center().y() + 1
         painter.setPen(QPen(self._theme.curve_colour(entry.colour), 2))
@@ -84,6 +87,8 @@ class Legend(QWidget):
         painter.setPen(QColor(colours.muted))
         words = area.adjusted(_DASH + GRID // 2, 0, 0, 0)
         painter.drawText(words, Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter, entry.label)
+        if not value:
+            return
         painter.setPen(QColor(colours.text))
         painter.drawText(words, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter, entry.value)
 

@@ -1,0 +1,42 @@
+"""`python -m app`: which words open the window and which are commands, in fresh processes."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+WITHOUT_QT = """
+import sys
+class NoQt:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == "PySide6":
+            raise ImportError("libEGL.so.1: cannot open shared object file", name="PySide6.QtGui")
+sys.meta_path.insert(0, NoQt())
+from app.__main__ import main
+sys.exit(main({words!r}))
+"""
+
+
+def start(*words: str) -> "subprocess.CompletedProcess[str]":
+    code = WITHOUT_QT.format(words=list(words))
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_without_qt_the_window_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    for words in ((), ("--db", str(tmp_path / "a.db")), (f"--db={tmp_path / 'a.db'}",)):
+        done = start(*words)
+        assert done.returncode == 1
+        assert done.stderr.startswith("The window needs Qt, which cannot be loaded here (libEGL.so.1")
+        assert done.stderr.count("\n") == 1
+
+
+def test_a_word_is_a_command_and_needs_no_qt(tmp_path: Path) -> None:
+    done = start("list", "--json", "--db", str(tmp_path / "a.db"))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert '"runs"' in done.stdout
+
+
+def test_a_wrong_word_is_wrong_use(tmp_path: Path) -> None:
+    assert start("lsit").returncode == 2
+    assert start("--db").returncode == 2
