@@ -144,7 +144,7 @@ class TimePanel(QWidget):
         """Fix y, for instance from 0 to a power limit."""
         if (low, high) != self._fixed_y:
             self._fixed_y = (low, high)
-            self._plot.setYRange(low, high + _HEADROOM * (high - low), padding=0)
+            self._scale(low, high)
 
     def set_auto_y(self, *, from_zero: bool = True) -> None:
         """Let y grow with the data; never shrink, so that nothing jumps."""
@@ -186,7 +186,12 @@ class TimePanel(QWidget):
             return
         self._top = _nice(high if first else max(high, self._top))
         self._bottom = low if first else min(low, self._bottom)
-        self._plot.setYRange(self._bottom, self._top + _HEADROOM * (self._top - self._bottom), padding=0)
+        self._scale(self._bottom, self._top)
+
+    def _scale(self, low: float, high: float) -> None:
+        """Numbers stand at the axis from the first range on: an empty plot has none."""
+        self._plot.getAxis("left").setStyle(showValues=True)
+        self._plot.setYRange(low, high + _HEADROOM * (high - low), padding=0)
 
     def _build(self) -> None:
         head = QHBoxLayout()
@@ -207,6 +212,7 @@ class TimePanel(QWidget):
         self._plot.addItem(self._bands, ignoreBounds=True)
         self._plot.getAxis("left").setWidth(_AXIS_WIDTH)
         self._plot.getAxis("left").enableAutoSIPrefix(False)
+        self._plot.getAxis("left").setStyle(showValues=False)
         self._plot.getViewBox().disableAutoRange()
         self._plot.setXRange(*self._x, padding=0)
         self._plot.setMinimumHeight(9 * GRID)

@@ -1,7 +1,7 @@
 """The Monitor screen: a row for every device, its numbers and its last minute."""
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QScrollArea, QSizePolicy, QVBoxLayout, QWidget
 
 from app.gui.plots import TimePanel
 from app.gui.theme import GRID, Theme, figures
@@ -65,6 +65,7 @@ class DeviceRowView(QWidget):
         words.setContentsMargins(0, 0, 0, 0)
         layout.addWidget(left)
         for plot in self._plots.values():
+            plot.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Ignored)
             plot.setMinimumHeight(_LEAST_PLOT_HEIGHT)
             plot.setMaximumHeight(_MOST_PLOT_HEIGHT)
             layout.addWidget(plot, 1)

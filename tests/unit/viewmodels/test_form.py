@@ -47,6 +47,12 @@ def test_what_cannot_run_here_is_named_with_its_reason() -> None:
     assert not field(form, "devices").enabled
 
 
+def test_many_reasons_are_said_in_short() -> None:
+    gpus = tuple(Gpu(index=n, uuid=f"GPU-{n}", name="H200") for n in range(8))
+    note = field(form_on(Machine(gpus=gpus, cpu_count=16), "cnn10"), "gpus").note
+    assert note == "A global batch of 1024 does not divide evenly among 3 GPUs. Nor can this run: 5, 6, 7."
+
+
 def test_a_switch_that_cannot_be_turned_says_why() -> None:
     xla = field(form_on(GPU_MACHINE), "xla")
     assert not xla.enabled
