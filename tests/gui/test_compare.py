@@ -2,7 +2,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QPoint, Qt
+from PySide6.QtCore import QCoreApplication, QEvent, QPoint, Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QLabel
 from pytestqt.qtbot import QtBot
@@ -25,11 +25,16 @@ class Screen:
     def __init__(self, qtbot: QtBot, database: Path, background: Background) -> None:
         self.qtbot = qtbot
         self.view = CompareView(Theme())
-        qtbot.addWidget(self.view)
         self.view.resize(1300, 800)
         self.controller = CompareController(self.view, database, background)
         with qtbot.waitExposed(self.view):
             self.view.show()
+
+    def destroy(self) -> None:
+        """Delete the view here and now: the garbage collector might do it on a reading thread."""
+        self.view.close()
+        self.view.deleteLater()
+        QCoreApplication.sendPostedEvents(self.view, QEvent.Type.DeferredDelete.value)
 
     def compare(self, *runs: int) -> None:
         self.controller.show_runs(list(runs))
@@ -61,8 +66,10 @@ def screen(qtbot: QtBot, database_path: Path) -> Iterator[Screen]:
         refused = run_row(3, outcome="refused", reason="cuDNN needs an NVIDIA GPU.", throughput=None)
         keep(store, stored_run(refused, measured=False))
     background = Background()
-    yield Screen(qtbot, database_path, background)
+    made = Screen(qtbot, database_path, background)
+    yield made
     background.close()
+    made.destroy()
 
 
 def test_before_anything_is_chosen_it_says_how(screen: Screen) -> None:

@@ -1,8 +1,8 @@
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QAbstractItemModel, QModelIndex, Qt, SignalInstance
+from PySide6.QtCore import QAbstractItemModel, QCoreApplication, QEvent, QModelIndex, Qt, SignalInstance
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QLabel, QLineEdit, QPushButton
@@ -26,11 +26,16 @@ class Screen:
     def __init__(self, qtbot: QtBot, database: Path, background: Background) -> None:
         self.qtbot = qtbot
         self.view = HistoryView(Theme())
-        qtbot.addWidget(self.view)
         self.view.resize(1200, 700)
         self.controller = HistoryController(self.view, database, background)
         with qtbot.waitExposed(self.view):
             self.view.show()
+
+    def destroy(self) -> None:
+        """Delete the view here and now: the garbage collector might do it on a reading thread."""
+        self.view.close()
+        self.view.deleteLater()
+        QCoreApplication.sendPostedEvents(self.view, QEvent.Type.DeferredDelete.value)
 
     @property
     def model(self) -> QAbstractItemModel:
@@ -91,14 +96,27 @@ def database(database_path: Path) -> Path:
 
 
 @pytest.fixture
-def screen(qtbot: QtBot, database: Path, background: Background) -> Screen:
-    made = Screen(qtbot, database, background)
+def on_database(qtbot: QtBot, background: Background) -> Iterator[Callable[[Path], Screen]]:
+    made: list[Screen] = []
+
+    def open_screen(path: Path) -> Screen:
+        made.append(Screen(qtbot, path, background))
+        return made[-1]
+
+    yield open_screen
+    for screen in made:
+        screen.destroy()
+
+
+@pytest.fixture
+def screen(on_database: Callable[[Path], Screen], database: Path) -> Screen:
+    made = on_database(database)
     made.refresh()
     return made
 
 
-def test_an_empty_database_says_what_to_do(qtbot: QtBot, database_path: Path, background: Background) -> None:
-    empty = Screen(qtbot, database_path, background)
+def test_an_empty_database_says_what_to_do(on_database: Callable[[Path], Screen], database_path: Path) -> None:
+    empty = on_database(database_path)
     empty.refresh()
     assert "No runs yet" in empty.visible_words()
     assert "Ctrl+1" in empty.visible_words()
@@ -188,10 +206,10 @@ def test_one_page_after_another_shows_only_its_own_panels(screen: Screen) -> Non
 
 
 def test_a_problem_stands_on_the_screen_and_goes_when_it_is_solved(
-    qtbot: QtBot, database_path: Path, background: Background
+    qtbot: QtBot, on_database: Callable[[Path], Screen], database_path: Path
 ) -> None:
     database_path.write_text("this is no database", encoding="utf-8")
-    screen = Screen(qtbot, database_path, background)
+    screen = on_database(database_path)
     screen.controller.refresh()
     qtbot.waitUntil(lambda: "is not an SQLite database" in screen.visible_words(), timeout=10_000)
     database_path.unlink()
