@@ -84,7 +84,7 @@ class Workbench(QObject):
         window.run_asked.connect(self.run.run)
         window.stop_asked.connect(self.run.stop)
         window.close_asked.connect(self._ask_to_close)
-        window.page_shown.connect(lambda _: self.monitor.refresh())
+        window.page_shown.connect(self._page_shown)
         self.bridge.arrived.connect(self._handle)
         self.bridge.drained.connect(self._refresh)
         self.run.ended.connect(self._run_ended)
@@ -147,7 +147,6 @@ class Workbench(QObject):
         view = HistoryView(self._theme)
         self.history = HistoryController(view, self.database, self.reads)
         self.history.compare_requested.connect(self._show_comparison)
-        self.history.refresh()
         return view
 
     def _make_compare(self) -> QWidget:
@@ -162,6 +161,12 @@ class Workbench(QObject):
         self.window.show_page(COMPARE)
         if self.compare is not None:
             self.compare.show_runs(runs)
+
+    def _page_shown(self, index: int) -> None:
+        """Bring a page up to date: other programs may have stored runs meanwhile."""
+        self.monitor.refresh()
+        if index == HISTORY and self.history is not None:
+            self.history.refresh()
 
     def _run_ended(self) -> None:
         if self.history is not None:

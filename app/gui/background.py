@@ -18,6 +18,7 @@ class Background(QObject):
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
+        self._closed = False
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="background")
         self._ended.connect(self._deliver, Qt.ConnectionType.QueuedConnection)
 
@@ -36,10 +37,12 @@ class Background(QObject):
 
     def close(self) -> None:
         """Drop what has not begun and wait for what has; nothing is delivered afterwards."""
-        self._ended.disconnect(self._deliver)
+        self._closed = True
         self._executor.shutdown(wait=True, cancel_futures=True)
 
     def _deliver(self, ended: Future[Any], done: Callable[[Any], None], failed: Callable[[UserError], None]) -> None:
+        if self._closed:
+            return
         error = ended.exception()
         if isinstance(error, UserError):
             failed(error)

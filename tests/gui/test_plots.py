@@ -1,5 +1,6 @@
 import numpy as np
 from PySide6.QtCore import Qt
+from PySide6.QtGui import QColor, QGuiApplication
 from pytestqt.qtbot import QtBot
 
 from app.gui.bands import Band
@@ -60,6 +61,32 @@ def test_colours_follow_light_and_dark(qtbot: QtBot, theme: Theme) -> None:
     theme.apply(Qt.ColorScheme.Light)
     light = made.grab().toImage().pixelColor(500, 150).lightness()
     assert dark < 80 < 200 < light
+
+
+def test_the_system_turning_dark_turns_the_application(theme: Theme) -> None:
+    hints = QGuiApplication.styleHints()
+    hints.colorSchemeChanged.emit(Qt.ColorScheme.Dark)
+    assert QGuiApplication.palette().window().color().name() == DARK.window
+    hints.colorSchemeChanged.emit(Qt.ColorScheme.Light)
+    assert QGuiApplication.palette().window().color().name() == LIGHT.window
+
+
+def test_curves_stand_out_from_their_ground() -> None:
+    for colours in (LIGHT, DARK):
+        for curve in colours.curves:
+            assert contrast(QColor(curve), QColor(colours.surface)) >= 3.0, curve
+
+
+def contrast(one: QColor, other: QColor) -> float:
+    """The contrast ratio of WCAG 2.2."""
+    lighter, darker = sorted((luminance(one), luminance(other)), reverse=True)
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def luminance(colour: QColor) -> float:
+    parts = (colour.redF(), colour.greenF(), colour.blueF())
+    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
 def test_both_style_sheets_have_every_colour() -> None:
