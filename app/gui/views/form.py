@@ -194,7 +194,7 @@ class FormView(QWidget):
         layout.addLayout(self._foot())
 
     def _head(self) -> QVBoxLayout:
-        label = text_label("Workload", "heading")
+        label = text_label("&Workload", "heading")
         label.setBuddy(self._workload)
         head = QVBoxLayout()
         head.setContentsMargins(2 * GRID, 2 * GRID, 2 * GRID, GRID)
