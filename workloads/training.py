@@ -60,15 +60,19 @@ class _Limit:
     steps: int
     seconds: float | None = None
 
-    def fraction(self, steps_done: int, elapsed_s: float) -> float:
-        done = elapsed_s / self.seconds if self.seconds is not None else steps_done / self.steps
-        return min(1.0, done)
+    def fraction(self, steps_done: int, elapsed_s: float, block_s: float) -> float:
+        """How much is done; what is left counts as nothing when it is less than half a block."""
+        if self.seconds is None:
+            return min(1.0, steps_done / self.steps)
+        return 1.0 if self.seconds - elapsed_s < block_s / 2 else elapsed_s / self.seconds
 
     def block_steps(self, wanted: int, steps_done: int, elapsed_s: float, step_s: float) -> int:
-        """At most `wanted` steps, and not (much) beyond the end."""
+        """About `wanted` steps, not (much) beyond the end; less than half a block is no block of its own."""
         if self.seconds is None:
-            return min(wanted, self.steps - steps_done)
-        return max(1, min(wanted, math.ceil((self.seconds - elapsed_s) / max(step_s, 1e-9))))
+            left = self.steps - steps_done
+        else:
+            left = max(1, math.ceil((self.seconds - elapsed_s) / max(step_s, 1e-9)))
+        return left if left < 1.5 * wanted else wanted
 
 
 class Loop:
@@ -108,7 +112,8 @@ class Loop:
             elapsed_s = (time.monotonic_ns() - start_ns) / 1e9
             steps = limit.block_steps(self._block_steps, self._steps_done - first, elapsed_s, self._step_s)
             block = self._block(phase, steps)
-            fraction = limit.fraction(self._steps_done - first, (block.end_ns - start_ns) / 1e9)
+            block_s = (block.end_ns - block.start_ns) / 1e9
+            fraction = limit.fraction(self._steps_done - first, (block.end_ns - start_ns) / 1e9, block_s)
             self._tell(phase, fraction, block.end_ns)
         return fraction >= 1.0
 

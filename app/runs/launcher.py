@@ -65,7 +65,7 @@ class Launcher(Protocol):
 
 
 def checkout_environment() -> dict[str, str]:
-    """This process's environment, with the program's root first on PYTHONPATH so that `-m workloads…` is found."""
+    """The environment of a child: ours, with the program's root first on PYTHONPATH for `-m workloads…`."""
     paths = [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 

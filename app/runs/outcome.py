@@ -1,11 +1,15 @@
 """How a run ended, formed from the worker's last message, its exit code and what the program did to it."""
 
+import re
 import signal
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from app.records import Outcome
 from workloads.protocol import Finished
+
+_FATAL = re.compile(r"F\d{4} .*?\] (.+)")
+_LONGEST_WORDS = 300
 
 Rung = Literal["itself", "closed stdin", "terminated", "killed"]
 
@@ -14,9 +18,9 @@ Rung = Literal["itself", "closed stdin", "terminated", "killed"]
 class Ending:
     """What is known when the worker's process is gone.
 
-    `stop_asked`: the user asked; `fault`: why the program itself ended the worker (no progress, broken protocol, a full
-    disk); `lost`: the GPU that stopped answering meanwhile, as a sentence; `ended_by`: the last rung of the ladder that
-    was needed.
+    `stop_asked`: the user asked; `fault`: why the program itself ended the worker (no progress, broken protocol, a
+    full disk); `lost`: the GPU that stopped answering meanwhile, as a sentence; `last_words`: the fatal line of the
+    log, if it has one; `ended_by`: the last rung of the ladder that was needed.
     """
 
     finished: Finished | None
@@ -24,6 +28,7 @@ class Ending:
     stop_asked: bool
     fault: str | None
     lost: str | None
+    last_words: str | None = None
     ended_by: Rung
 
 
@@ -49,14 +54,22 @@ def _outcome_of(ending: Ending) -> Outcome:
         )
     if ending.stop_asked:
         return _outcome(ending, "stopped", "Stopped by the user.")
-    return _outcome(ending, "crashed", _how_it_crashed(ending.exit_code))
+    return _outcome(ending, "crashed", _how_it_crashed(ending.exit_code, ending.last_words))
 
 
 def _outcome(ending: Ending, name: Literal["failed", "stopped", "crashed"], reason: str) -> Outcome:
     return Outcome(name=name, reason=reason, exit_code=ending.exit_code, ended_by=ending.ended_by)
 
 
-def _how_it_crashed(exit_code: int) -> str:
+def fatal_words(line: str) -> str | None:
+    """What a log line says if it is the last word of a library that gives up (Abseil's `F0000 … file.cc:1] words`)."""
+    found = _FATAL.match(line)
+    return found.group(1)[:_LONGEST_WORDS] if found else None
+
+
+def _how_it_crashed(exit_code: int, last_words: str | None) -> str:
+    if last_words is not None:
+        return f"TensorFlow gave up: {last_words}"
     if exit_code == -signal.SIGKILL:
         return "The worker was killed (SIGKILL), often for want of memory in the machine; its log has the last lines."
     if exit_code < 0:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from app.errors import UserError
-from app.records import DeviceLost, RunEvent, Sample
+from app.records import DeviceLost, LogLine, RunEvent, Sample
 from app.runs.launcher import BrokenMessage, Exited, Worker, WorkerEvent
-from app.runs.outcome import Ending, Rung
+from app.runs.outcome import Ending, Rung, fatal_words
 from workloads.protocol import PROTOCOL_VERSION, Finished, Hello
 
 _RUNGS: tuple[Rung, ...] = ("itself", "closed stdin", "terminated", "killed")
@@ -49,6 +49,7 @@ class Supervisor:
         self._stop_asked = False
         self._fault: str | None = None
         self._lost: str | None = None
+        self._last_words: str | None = None
         self._deadline_s = time.monotonic() + limits.silence_s
 
     def watch(self) -> Ending:
@@ -66,6 +67,7 @@ class Supervisor:
                     stop_asked=self._stop_asked,
                     fault=self._fault,
                     lost=self._lost,
+                    last_words=self._last_words,
                     ended_by=self._rung,
                 )
             self._take(item)
@@ -84,6 +86,9 @@ class Supervisor:
                 self._deadline_s = time.monotonic() + self._limits.finished_s
             case Sample() | DeviceLost():
                 self._note_lost(item)
+                self._hand_on(item)
+            case LogLine(text=text):
+                self._last_words = fatal_words(text) or self._last_words
                 self._hand_on(item)
             case _:
                 self._heard()
