@@ -13,6 +13,7 @@ from app.gui.background import Background
 from app.gui.bridge import Bridge, BridgeSink
 from app.gui.controllers.monitor import MonitorController
 from app.gui.controllers.run import RunController, Session
+from app.gui.garbage import GuiCollector
 from app.gui.main_window import MainWindow, Page
 from app.gui.theme import Theme
 from app.gui.views.monitor import MonitorView
@@ -37,15 +38,18 @@ def main(database: Path) -> int:
     application.setApplicationName("VariantScope")
     theme = Theme(application)
     theme.start()
+    collector = GuiCollector()
     chosen: Path | None = database
     status = 0
     while chosen is not None:
         workbench = Workbench(chosen, theme)
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_, leave=workbench.leave: leave())
+        workbench.window.painted.connect(collector.start)
         workbench.start()
         status = application.exec()
         workbench.close()
+        collector.stop()
         chosen = workbench.next_database
     return status
 

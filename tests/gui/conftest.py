@@ -1,5 +1,6 @@
 """Real widgets on Qt's offscreen platform; the window takes a real database and a real sampler."""
 
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if own in item.path.parents:
             item.add_marker(pytest.mark.qt_log_ignore("propagateSizeHints", extend=True))
+
+
+@pytest.fixture(autouse=True)
+def garbage_on_this_thread() -> Iterator[None]:
+    """As in the program: Qt objects die on the GUI thread, never where another thread's allocation finds them."""
+    gc.disable()
+    yield
+    gc.enable()
+    gc.collect()
 
 
 @pytest.fixture
