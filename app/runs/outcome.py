@@ -73,5 +73,11 @@ def _how_it_crashed(exit_code: int, last_words: str | None) -> str:
     if exit_code == -signal.SIGKILL:
         return "The worker was killed (SIGKILL), often for want of memory in the machine; its log has the last lines."
     if exit_code < 0:
-        return f"The worker died of {signal.Signals(-exit_code).name}; its log has the last lines."
+        return f"The worker died of {_signal_name(-exit_code)}; its log has the last lines."
     return f"The worker ended with exit status {exit_code} without saying how the run went; its log has the last lines."
+
+
+def _signal_name(number: int) -> str:
+    """Its name, or its number where it has none (the real-time signals)."""
+    known = {known.value: known.name for known in signal.Signals}
+    return known.get(number, f"signal {number}")
