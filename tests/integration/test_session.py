@@ -1,0 +1,319 @@
+"""Whole runs with real workers: every way they can end, what is told meanwhile, and what is stored afterwards."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from app.errors import DatabaseError
+from app.records import LogLine, Outcome, RunEnded, RunEvent, RunStarted, Sample, Waiting
+from app.runs.recovery import recover
+from app.runs.session import RunSession
+from app.runs.supervisor import Limits
+from app.storage.store import Store
+from app.telemetry.feed import TelemetryFeed
+from tests.fakes.sessions import LIMIT_S, dummy, going, is_measured, run_through, services, started_feed
+from workloads.protocol import Block, PhaseStarted, Progress
+
+ROOT = Path(__file__).parents[2]
+IMPATIENT = Limits(silence_s=3.0, closed_stdin_s=0.3, terminated_s=0.3, finished_s=0.3)
+PHASES = ["import", "build", "compile", "warmup", "measure", "finish"]
+HELLO = (
+    "import os, sys, time\n"
+    "from workloads.protocol import *\n"
+    "def say(message): sys.stdout.buffer.write(encode(message)); sys.stdout.flush()\n"
+    "hello = dict(pid=os.getpid(), t_ns=time.monotonic_ns(), utc_ns=time.time_ns())\n"
+    "done = Finished(outcome='completed', t_ns=time.monotonic_ns())\n"
+)
+"""The start of a worker of another making."""
+
+
+@pytest.fixture(scope="module")
+def feed() -> Iterator[TelemetryFeed]:
+    with started_feed() as feed:
+        feed.wait_inventory()
+        yield feed
+
+
+def other_worker(code: str) -> tuple[str, ...]:
+    return (sys.executable, "-c", HELLO + code)
+
+
+def as_told(events: list[RunEvent]) -> list[str]:
+    """The events but telemetry, log and progress: kinds, with the phase where there is one; equal ones once."""
+    words: list[str] = []
+    for event in events:
+        if not isinstance(event, Sample | LogLine | Progress):
+            word = f"{type(event).__name__} {getattr(event, 'phase', '')}".strip()
+            words += [word] if words[-1:] != [word] else []
+    return words
+
+
+def test_a_completed_run_is_told_in_order_and_stored(tmp_path: Path, feed: TelemetryFeed) -> None:
+    spec = dummy(feed.wait_inventory(), steps=400)
+    outcome, recorder, stored = run_through(spec, services(tmp_path, feed))
+    assert outcome == Outcome(name="completed", exit_code=0, ended_by="itself")
+    assert as_told(recorder.events) == [
+        "RunStarted",
+        "PhaseStarted import",
+        "PhaseStarted build",
+        "PhaseStarted compile",
+        "Block compile",
+        "PhaseStarted warmup",
+        "Block warmup",
+        "PhaseStarted measure",
+        "Block measure",
+        "PhaseStarted finish",
+        "RunEnded",
+    ]
+    (started,), (ended,) = recorder.of(RunStarted), recorder.of(RunEnded)
+    assert (started.run, started.spec, ended.run, ended.outcome) == (stored.row.run, spec, stored.row.run, outcome)
+    assert stored.row.outcome == outcome
+    assert stored.row.summary == ended.summary
+    assert [phase.name for phase in stored.phases] == PHASES
+    assert all(phase.end_ns is not None for phase in stored.phases)
+
+
+def test_what_is_told_is_what_is_stored(tmp_path: Path, feed: TelemetryFeed) -> None:
+    spec = dummy(feed.wait_inventory(), steps=1000)
+    _, recorder, stored = run_through(spec, services(tmp_path, feed))
+    blocks = recorder.of(Block)
+    assert stored.blocks.first_step.tolist() == [block.first_step for block in blocks]
+    assert stored.blocks.end_ns.tolist() == [block.end_ns for block in blocks]
+    assert sum(block.steps for block in blocks if is_measured(block)) == 1000 == stored.row.summary.measured_steps
+    (host,) = stored.samples
+    assert host.t_ns.tolist() == [sample.t_ns for sample in recorder.of(Sample)]
+    assert stored.anchor_t_ns < stored.blocks.start_ns[0] < host.t_ns[-1], "one clock"
+    summary = stored.row.summary
+    assert summary.throughput is not None
+    assert 0 < summary.throughput < 8 * 1000, "8 examples in a step that sleeps 1 ms"
+    assert summary.loss_first is not None
+    assert summary.loss_last is not None
+    assert summary.loss_last < summary.loss_first
+    assert (summary.energy_mj_per_example, summary.mean_power_mw) == (None, None), "no GPU, no energy"
+    assert {"cpu", "os", "program_version", "kernel"} <= set(stored.environment)
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "name", "reason", "exit_code"),
+    [
+        ("fail", "failed", "ValueError: the dummy fails, as asked", 0),
+        ("out_of_memory", "out_of_memory", "Memory ran out at batch_size=8; try a smaller batch size.", 0),
+        ("not_finite", "failed", "The loss was nan after step", 0),
+        ("kill_self", "crashed", "The worker was killed (SIGKILL)", -signal.SIGKILL),
+    ],
+)
+def test_a_bad_end_is_told_and_keeps_what_was_measured(
+    tmp_path: Path, feed: TelemetryFeed, behaviour: str, name: str, reason: str, exit_code: int
+) -> None:
+    outcome, recorder, stored = run_through(dummy(feed.wait_inventory(), behaviour), services(tmp_path, feed))
+    assert (outcome.name, outcome.exit_code, outcome.ended_by) == (name, exit_code, "itself")
+    assert outcome.reason is not None
+    assert outcome.reason.startswith(reason)
+    assert stored.row.outcome == outcome
+    assert stored.blocks.steps.tolist()[:2] == [1, 1]
+    assert [phase.name for phase in stored.phases] == PHASES[: len(stored.phases)]
+    assert stored.row.ended_utc_ns is not None
+    assert isinstance(recorder.events[-1], RunEnded)
+
+
+def test_a_failure_brings_its_traceback(tmp_path: Path, feed: TelemetryFeed) -> None:
+    outcome, _, stored = run_through(dummy(feed.wait_inventory(), "fail"), services(tmp_path, feed))
+    assert outcome.detail is not None
+    assert outcome.detail.startswith("Traceback (most recent call last)")
+    assert 'raise ValueError("the dummy fails, as asked")' in outcome.detail
+    assert stored.row.outcome == outcome
+
+
+def test_what_cannot_run_here_is_refused_and_stored(tmp_path: Path, feed: TelemetryFeed) -> None:
+    outcome, recorder, stored = run_through(dummy(feed.wait_inventory(), gpus=64), services(tmp_path, feed))
+    assert outcome.name == "refused"
+    assert outcome.reason is not None
+    assert outcome.reason.startswith("64 GPU")
+    assert as_told(recorder.events) == ["RunStarted", "RunEnded"]
+    assert (stored.row.outcome, stored.phases, stored.row.ended_utc_ns is None) == (outcome, (), False)
+
+
+def test_garbage_goes_to_the_log_and_the_run_completes(tmp_path: Path, feed: TelemetryFeed) -> None:
+    outcome, recorder, stored = run_through(dummy(feed.wait_inventory(), "print_garbage"), services(tmp_path, feed))
+    assert outcome.name == "completed"
+    texts = [line.text for line in stored.log]
+    assert texts[0] == "garbage from Python"
+    assert texts[1].startswith('{"type":"finished"')
+    assert texts[2].endswith("garbage below Python")
+    assert [line.text for line in recorder.of(LogLine)] == texts
+    assert stored.row.summary.measured_steps == 40
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "ended_by", "exit_code"),
+    [("train", "closed stdin", 0), ("hang", "terminated", -signal.SIGTERM), ("ignore_stop", "killed", -signal.SIGKILL)],
+)
+def test_stop_climbs_the_ladder_as_far_as_needed(
+    tmp_path: Path, feed: TelemetryFeed, behaviour: str, ended_by: str, exit_code: int
+) -> None:
+    spec = dummy(feed.wait_inventory(), behaviour, steps=1_000_000, warmup_steps=0)
+    limits = Limits() if behaviour == "train" else IMPATIENT
+    with going(spec, services(tmp_path, feed, limits=limits)) as run:
+        run.recorder.wait(Block, is_measured)
+        run.session.stop()
+        outcome = run.result()
+    assert (outcome.name, outcome.ended_by, outcome.exit_code) == ("stopped", ended_by, exit_code)
+    with Store.open(tmp_path / "profiles.db") as store:
+        (row,) = store.list_runs()
+    assert row.outcome == outcome
+    assert row.summary.measured_steps > 0
+
+
+def test_stopping_twice_and_before_the_start_is_one_stop(tmp_path: Path, feed: TelemetryFeed) -> None:
+    session = RunSession(dummy(feed.wait_inventory(), seconds=60.0, steps=0), services(tmp_path, feed))
+    session.stop()
+    session.stop()
+    assert session.run().name == "stopped"
+
+
+def test_a_worker_that_says_nothing_is_ended_as_failed(tmp_path: Path, feed: TelemetryFeed) -> None:
+    spec = dummy(feed.wait_inventory(), "hang")
+    outcome, _, stored = run_through(spec, services(tmp_path, feed, limits=IMPATIENT))
+    assert (outcome.name, outcome.ended_by) == ("failed", "terminated")
+    assert outcome.reason == "The worker said nothing for 3 s and was ended; see its log."
+    assert stored.row.outcome == outcome
+
+
+@pytest.mark.parametrize(
+    ("code", "name", "reason"),
+    [
+        ("print('this is no message', flush=True); sys.stdin.read()", "failed", "The worker broke the protocol:"),
+        ("say(Hello(protocol=99, **hello)); sys.stdin.read()", "failed", "The worker speaks protocol 99, this program"),
+        ("sys.exit(3)", "crashed", "The worker ended with exit status 3 without saying how the run went;"),
+        ("os.abort()", "crashed", "The worker died of SIGABRT; its log has the last lines."),
+    ],
+)
+def test_a_worker_of_another_making(tmp_path: Path, feed: TelemetryFeed, code: str, name: str, reason: str) -> None:
+    spec = dummy(feed.wait_inventory())
+    outcome, _, stored = run_through(spec, services(tmp_path, feed, command=other_worker(code)))
+    assert outcome.name == name
+    assert outcome.reason is not None
+    assert outcome.reason.startswith(reason)
+    assert stored.row.outcome == outcome
+
+
+def test_a_worker_that_stays_after_its_last_word_is_shown_out(tmp_path: Path, feed: TelemetryFeed) -> None:
+    command = other_worker("say(Hello(protocol=1, **hello)); say(done); time.sleep(600)")
+    spec = dummy(feed.wait_inventory())
+    outcome, *_ = run_through(spec, services(tmp_path, feed, command=command, limits=IMPATIENT))
+    assert (outcome.name, outcome.ended_by, outcome.exit_code) == ("completed", "terminated", -signal.SIGTERM)
+
+
+def test_what_a_worker_leaves_behind_goes_with_it(tmp_path: Path, feed: TelemetryFeed) -> None:
+    """A grandchild that holds the pipes open must neither hang the run nor outlive it."""
+    command = other_worker(
+        "import subprocess\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+        "print(child.pid, file=sys.stderr, flush=True)\n"
+        "say(Hello(protocol=1, **hello)); say(done)\n"
+    )
+    outcome, recorder, _ = run_through(dummy(feed.wait_inventory()), services(tmp_path, feed, command=command))
+    assert outcome.name == "completed"
+    (line,) = recorder.of(LogLine)
+    assert not psutil.pid_exists(int(line.text)) or psutil.Process(int(line.text)).status() == psutil.STATUS_ZOMBIE
+
+
+class FullDisk:
+    """A sink that meets a full disk at the first measured block."""
+
+    def handle(self, event: RunEvent) -> None:
+        if isinstance(event, Block) and is_measured(event):
+            raise DatabaseError("The disk is full; free some space.")
+
+
+def test_a_sink_in_trouble_ends_the_worker_and_says_why(tmp_path: Path, feed: TelemetryFeed) -> None:
+    spec = dummy(feed.wait_inventory(), steps=1_000_000)
+    outcome, _, stored = run_through(spec, services(tmp_path, feed), FullDisk())
+    assert (outcome.name, outcome.reason) == ("failed", "The disk is full; free some space.")
+    assert outcome.ended_by == "terminated"
+    assert stored.row.outcome == outcome
+    assert [phase.name for phase in stored.phases][-1] == "measure"
+
+
+OWNER = """
+import sys
+from pathlib import Path
+from app.runs.session import RunSession
+from tests.fakes.sessions import dummy, services, started_feed
+from workloads.protocol import Block
+
+class Tell:
+    def handle(self, event):
+        if isinstance(event, Block) and event.first_step > 20:
+            print("measures", flush=True)
+
+with started_feed() as feed:
+    spec = dummy(feed.wait_inventory(), sys.argv[2], steps=0, seconds=600.0, step_ms=20.0)
+    RunSession(spec, services(Path(sys.argv[1]), feed), [Tell()]).run()
+"""
+
+
+def owner(folder: Path, behaviour: str = "train") -> "subprocess.Popen[str]":
+    """A program that runs a session until it is killed; it says when the run measures."""
+    command = [sys.executable, "-c", OWNER, str(folder), behaviour]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, text=True)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a worker sees the loss only between steps")
+def test_the_worker_dies_with_its_program_and_the_run_is_crashed_then(tmp_path: Path) -> None:
+    program = owner(tmp_path)
+    assert program.stdout is not None
+    try:
+        assert program.stdout.readline() == "measures\n"
+        children = psutil.Process(program.pid).children(recursive=True)
+        assert any("workloads.worker" in child.cmdline() for child in children)
+        with Store.open(tmp_path / "profiles.db") as store:
+            assert recover(store) == [], "its program lives: left alone"
+            assert store.list_runs()[0].outcome is None
+            program.send_signal(signal.SIGKILL)
+            program.wait(LIMIT_S)
+            _, alive = psutil.wait_procs(children, timeout=LIMIT_S)
+            assert alive == []
+            assert recover(store) == [1]
+            assert recover(store) == [], "once"
+            row = store.load(1).row
+    finally:
+        program.kill()
+        program.communicate()
+    assert row.outcome is not None
+    assert (row.outcome.name, row.outcome.reason) == (
+        "crashed",
+        "The program that owned this run ended without finishing it; everything up to its last batch is kept.",
+    )
+
+
+def test_a_run_that_waits_says_so_once_and_can_be_stopped(tmp_path: Path, feed: TelemetryFeed) -> None:
+    spec = dummy(feed.wait_inventory(), steps=0, seconds=600.0)
+    both = services(tmp_path, feed)
+    with going(spec, both) as first:
+        first.recorder.wait(RunStarted)
+        with going(spec, both) as second:
+            second.recorder.wait(Waiting)
+            second.session.stop()
+            outcome = second.result()
+        assert not first.outcomes, "the other goes on"
+    assert outcome == Outcome(name="stopped", reason="Stopped by the user while it waited for a free device.")
+    assert as_told(second.recorder.events) == ["Waiting", "RunStarted", "RunEnded"]
+    with Store.open(both.database) as store:
+        assert {row.outcome.name for row in store.list_runs() if row.outcome} == {"stopped"}
+
+
+def test_the_terminal_s_interrupt_does_not_reach_the_worker(tmp_path: Path, feed: TelemetryFeed) -> None:
+    with going(dummy(feed.wait_inventory(), steps=0, seconds=600.0), services(tmp_path, feed)) as run:
+        run.recorder.wait(PhaseStarted)
+        (worker,) = [child for child in psutil.Process().children() if "workloads.worker" in child.cmdline()]
+        assert os.getpgid(worker.pid) != os.getpgid(0)
+        worker.send_signal(signal.SIGINT)
+        run.recorder.wait(Block, is_measured)
+        assert worker.is_running()

@@ -1,0 +1,81 @@
+"""The outcome as a table: the worker's word, its exit code, and what the program knows."""
+
+from dataclasses import replace
+
+import pytest
+
+from app.records import Outcome
+from app.runs.outcome import Ending, Rung, fatal_words, form_outcome
+from workloads.protocol import Finished, WorkerOutcome
+
+LOST = "NVIDIA H200 stopped answering (GPU is lost)."
+STATUS_3 = "The worker ended with exit status 3 without saying how the run went; its log has the last lines."
+
+
+def word(outcome: WorkerOutcome, reason: str | None = None) -> Finished:
+    return Finished(outcome=outcome, t_ns=1, reason=reason)
+
+
+def ending(
+    finished: Finished | None = None,
+    exit_code: int = 0,
+    *,
+    stop_asked: bool = False,
+    fault: str | None = None,
+    lost: str | None = None,
+    ended_by: Rung = "itself",
+) -> Ending:
+    return Ending(
+        finished=finished, exit_code=exit_code, stop_asked=stop_asked, fault=fault, lost=lost, ended_by=ended_by
+    )
+
+
+@pytest.mark.parametrize(
+    ("known", "name", "reason"),
+    [
+        (ending(word("completed")), "completed", None),
+        (ending(word("completed"), stop_asked=True), "completed", None),
+        (ending(word("completed"), -15, ended_by="terminated"), "completed", None),
+        (ending(word("completed"), lost=LOST), "completed", None),
+        (ending(word("stopped"), stop_asked=True), "stopped", "Stopped by the user."),
+        (ending(word("stopped", "Stopped early."), stop_asked=True), "stopped", "Stopped early."),
+        (ending(None, -9, stop_asked=True, ended_by="killed"), "stopped", "Stopped by the user."),
+        (ending(word("out_of_memory", "Memory ran out.")), "out_of_memory", "Memory ran out."),
+        (ending(word("refused", "No NCHW here.")), "refused", "No NCHW here."),
+        (ending(word("failed", "It broke."), lost=LOST), "failed", f"{LOST} It broke."),
+        (ending(None, 3), "crashed", STATUS_3),
+        (ending(None, 0), "crashed", STATUS_3.replace("3", "0")),
+        (ending(None, 3, lost=LOST), "crashed", f"{LOST} {STATUS_3}"),
+        (ending(None, -11), "crashed", "The worker died of SIGSEGV; its log has the last lines."),
+        (ending(None, -15, fault="The disk is full."), "failed", "The disk is full."),
+        (ending(word("completed"), fault="The disk is full."), "failed", "The disk is full."),
+        (ending(None, -15, fault="Silent.", stop_asked=True), "failed", "Silent."),
+    ],
+)
+def test_outcome(known: Ending, name: str, reason: str | None) -> None:
+    outcome = form_outcome(known)
+    assert (outcome.name, outcome.reason) == (name, reason)
+    assert (outcome.exit_code, outcome.ended_by) == (known.exit_code, known.ended_by)
+
+
+def test_the_traceback_is_the_detail() -> None:
+    finished = Finished(outcome="failed", t_ns=1, reason="It broke.", traceback="Traceback …")
+    assert form_outcome(ending(finished)) == Outcome(
+        name="failed", reason="It broke.", detail="Traceback …", exit_code=0, ended_by="itself"
+    )
+
+
+def test_a_killed_worker_hints_at_memory() -> None:
+    assert "want of memory" in (form_outcome(ending(None, -9)).reason or "")
+
+
+def test_a_real_time_signal_has_a_number_if_no_name() -> None:
+    assert form_outcome(ending(None, -35)).reason == "The worker died of signal 35; its log has the last lines."
+
+
+def test_the_last_words_of_a_library_are_the_reason() -> None:
+    line = "F0000 00:00:1763654400.1 77 cuda_dnn.cc:123] Check failed: no descriptor"
+    assert fatal_words(line) == "Check failed: no descriptor"
+    assert fatal_words("W0000 00:00:1 77 cuda_dnn.cc:123] Check failed") is None
+    crashed = form_outcome(replace(ending(None, -6), last_words=fatal_words(line)))
+    assert (crashed.name, crashed.reason) == ("crashed", "TensorFlow gave up: Check failed: no descriptor")

@@ -1,0 +1,64 @@
+"""The store's sink writes batches, and keeps a log that has an end."""
+
+from pathlib import Path
+
+import pytest
+
+from app.records import LogLine, RunEvent, Waiting
+from app.runs import sinks
+from app.runs.sinks import StoreSink
+from app.storage.store import Store
+from tests.fakes.runs import BLOCKS, PHASES, SAMPLES, begin
+from workloads.protocol import Facts, Progress
+
+
+def test_what_is_kept_is_written_at_once_and_together(database_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sinks, "_BATCH_S", 3600.0)
+    with Store.open(database_path) as store, Store.open(database_path) as reader:
+        run = begin(store)
+        sink = StoreSink(store, run)
+        events: list[RunEvent] = [*PHASES, *BLOCKS, *SAMPLES, LogLine(1, "a"), LogLine(2, "b")]
+        for event in events:
+            sink.handle(event)
+        assert (reader.load(run).phases, reader.load(run).log) == ((), ()), "nothing before the batch"
+        sink.flush()
+        assert len(reader.load(run).phases) == len(PHASES)
+        assert reader.load(run).blocks.steps.size == len(BLOCKS)
+        sink.handle(LogLine(3, "c"))
+        sink.flush()
+        sink.flush()
+        assert [line.text for line in reader.load(run).log] == ["a", "b", "c"]
+
+
+def test_a_batch_is_written_as_soon_as_its_time_is_over(database_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sinks, "_BATCH_S", 0.0)
+    with Store.open(database_path) as store:
+        run = begin(store)
+        sink = StoreSink(store, run)
+        for event in BLOCKS:
+            sink.handle(event)
+            assert store.load(run).blocks.end_ns[-1] == event.end_ns
+
+
+def test_facts_are_stored_at_once_and_what_has_no_row_is_passed_over(database_path: Path) -> None:
+    with Store.open(database_path) as store:
+        run = begin(store)
+        sink = StoreSink(store, run)
+        sink.handle(Facts(facts={"keras": "3.15.1"}))
+        sink.handle(Progress(phase="measure", fraction=0.5, t_ns=1))
+        sink.handle(Waiting(1, "It waits."))
+        sink.flush()
+        assert store.load(run).environment["keras"] == "3.15.1"
+
+
+def test_a_log_without_end_is_cut_and_says_so(database_path: Path) -> None:
+    most = sinks._MOST_LOG_LINES
+    with Store.open(database_path) as store:
+        run = begin(store)
+        sink = StoreSink(store, run)
+        for number in range(most + 100):
+            sink.handle(LogLine(number, f"line {number}"))
+        sink.flush()
+        log = store.load(run).log
+    assert len(log) == most + 1
+    assert [line.text for line in log[-2:]] == [f"line {most - 1}", f"(only the first {most:,} lines are kept)"]

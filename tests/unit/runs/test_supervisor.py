@@ -1,0 +1,140 @@
+"""The supervisor on an inbox filled beforehand: what it hands on, what it answers, and how far it climbs."""
+
+import queue
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from app.errors import DatabaseError
+from app.records import HOST, DeviceLost, LogLine, RunEvent, Sample
+from app.runs.launcher import BrokenMessage, Exited
+from app.runs.outcome import Ending
+from app.runs.supervisor import Inbox, InboxItem, Limits, StopAsked, Supervisor
+from workloads.protocol import PROTOCOL_VERSION, Facts, Finished, Hello, PhaseStarted
+
+AT_ONCE = Limits(silence_s=0.0, closed_stdin_s=0.0, terminated_s=0.0, finished_s=0.0)
+HELLO = Hello(protocol=PROTOCOL_VERSION, pid=1, t_ns=1, utc_ns=1)
+PHASE = PhaseStarted(phase="import", t_ns=2)
+DONE = Finished(outcome="completed", t_ns=3)
+LOST = DeviceLost(t_ns=4, device="GPU-x", reason="It is gone.")
+
+
+@dataclass
+class Obedient:
+    """A process that does what the rung it obeys asks for: it exits then."""
+
+    inbox: Inbox
+    obeys: str
+    asked: list[str] = field(default_factory=list)
+    pid: int = 1
+
+    def ask_to_stop(self) -> None:
+        self._ask("closed stdin")
+
+    def terminate(self) -> None:
+        self._ask("terminated")
+
+    def kill(self) -> None:
+        self._ask("killed")
+
+    def _ask(self, rung: str) -> None:
+        self.asked.append(rung)
+        if rung == self.obeys:
+            self.inbox.put(Exited(-1))
+
+
+def watch(
+    *items: InboxItem, obeys: str = "closed stdin", limits: Limits | None = None
+) -> tuple[Ending, list[str], list[RunEvent]]:
+    """The ending, the rungs that were asked, and the events handed on."""
+    inbox: Inbox = queue.SimpleQueue()
+    for item in items:
+        inbox.put(item)
+    worker, events = Obedient(inbox, obeys), list[RunEvent]()
+    ending = Supervisor(worker, inbox, limits or Limits(), events.append).watch()
+    return ending, worker.asked, events
+
+
+def test_events_are_handed_on_in_order_without_the_worker_s_own() -> None:
+    sample, line, facts = Sample(t_ns=3, device=HOST), LogLine(3, "x"), Facts(facts={"a": "b"})
+    ending, asked, events = watch(HELLO, PHASE, sample, line, facts, LOST, DONE, Exited(0))
+    assert events == [PHASE, sample, line, facts, LOST]
+    assert asked == []
+    assert (ending.finished, ending.exit_code, ending.ended_by) == (DONE, 0, "itself")
+    assert (ending.stop_asked, ending.fault, ending.lost) == (False, None, "It is gone.")
+
+
+@pytest.mark.parametrize(
+    ("obeys", "asked"),
+    [
+        ("closed stdin", ["closed stdin"]),
+        ("terminated", ["closed stdin", "terminated"]),
+        ("killed", ["closed stdin", "terminated", "killed"]),
+    ],
+)
+def test_stop_climbs_until_the_worker_goes(obeys: str, asked: list[str]) -> None:
+    limits = Limits(closed_stdin_s=0.0, terminated_s=0.0)
+    ending, done, _ = watch(HELLO, StopAsked(), obeys=obeys, limits=limits)
+    assert (done, ending.ended_by, ending.stop_asked, ending.fault) == (asked, obeys, True, None)
+
+
+def test_asking_twice_is_asking_once() -> None:
+    _, asked, _ = watch(StopAsked(), StopAsked())
+    assert asked == ["closed stdin"]
+
+
+def test_silence_ends_the_worker_with_a_reason() -> None:
+    ending, asked, _ = watch(obeys="killed", limits=AT_ONCE)
+    assert asked == ["terminated", "killed"]
+    assert ending.fault == "The worker said nothing for 0 s and was ended; see its log."
+
+
+def test_a_worker_that_stays_after_its_last_word_climbs_too() -> None:
+    ending, asked, _ = watch(HELLO, DONE, obeys="terminated", limits=replace(AT_ONCE, silence_s=60.0))
+    assert asked == ["closed stdin", "terminated"]
+    assert (ending.finished, ending.fault) == (DONE, None)
+
+
+@pytest.mark.parametrize(
+    ("item", "fault"),
+    [
+        (BrokenMessage("nonsense"), "The worker broke the protocol: nonsense"),
+        (
+            Hello(protocol=99, pid=1, t_ns=1, utc_ns=1),
+            f"The worker speaks protocol 99, this program {PROTOCOL_VERSION}.",
+        ),
+    ],
+)
+def test_a_broken_protocol_terminates(item: InboxItem, fault: str) -> None:
+    ending, asked, events = watch(item, BrokenMessage("more"), obeys="terminated")
+    assert (ending.fault, asked, events) == (fault, ["terminated"], [])
+
+
+def test_trouble_of_a_sink_terminates_and_the_first_reason_stays() -> None:
+    inbox: Inbox = queue.SimpleQueue()
+    worker, tried = Obedient(inbox, "terminated"), list[RunEvent]()
+
+    def full(event: RunEvent) -> None:
+        tried.append(event)
+        raise DatabaseError(f"Full for the {len(tried)}. time.")
+
+    for item in (HELLO, PHASE, PHASE):
+        inbox.put(item)
+    ending = Supervisor(worker, inbox, Limits(), full).watch()
+    assert (ending.fault, worker.asked, len(tried)) == ("Full for the 1. time.", ["terminated"], 2)
+
+
+def test_a_bug_in_a_sink_is_not_hidden() -> None:
+    inbox: Inbox = queue.SimpleQueue()
+    inbox.put(PHASE)
+
+    def broken(event: RunEvent) -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        Supervisor(Obedient(inbox, "killed"), inbox, Limits(), broken).watch()
+
+
+def test_fatal_words_of_the_log_are_kept() -> None:
+    ending, *_ = watch(HELLO, LogLine(1, "F0000 1.2 3 a.cc:4] Check failed"), LogLine(2, "more"), Exited(-6))
+    assert (ending.last_words, ending.exit_code) == ("Check failed", -6)
