@@ -1,5 +1,7 @@
 """The command line: `python -m app COMMAND …`. Exit status 0 completed, 1 any other outcome, 2 wrong use."""
 
+import errno
+import os
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
@@ -29,7 +31,10 @@ def main(words: Sequence[str], more: Mapping[str, Command]) -> int:
     """
     chosen = parser().parse_args(words)
     try:
-        return {**COMMANDS, **more}[chosen.command](chosen)
+        status = {**COMMANDS, **more}[chosen.command](chosen)
+        # What is still buffered meets a closed pipe or a full disk here, where it can be said, not at exit.
+        sys.stdout.flush()
+        return status
     except UsageError as error:
         print(error, file=sys.stderr)
         return 2
@@ -37,8 +42,23 @@ def main(words: Sequence[str], more: Mapping[str, Command]) -> int:
         print(error, file=sys.stderr)
         return 1
     except BrokenPipeError:
-        # The reader of our output (head, less) has seen enough; stdout must not be flushed again at exit.
-        sys.stdout = None
+        # The reader of our output (head, less) has seen enough.
+        _drop_output()
+        return 1
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        _drop_output()
+        print(
+            "The result cannot be written: the disk is full. Free some space; what is stored is kept.", file=sys.stderr
+        )
         return 1
     except KeyboardInterrupt:
         return 130
+
+
+def _drop_output() -> None:
+    """Sends what stdout still holds nowhere: its flush at exit would fail again, in a traceback."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.close(nowhere)

@@ -1,17 +1,18 @@
 """A comparison of stored runs as a JSON document and as words: the same numbers for terminal, file and window."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from app.analysis.intervals import LEVEL, Estimate
 from app.analysis.verdict import VariantResult, judge
 from app.records import RunRow, StoredRun
 from app.viewmodels import units
+from app.viewmodels.environment import comparable_facts
 from app.viewmodels.naming import short_name
+from app.viewmodels.variants import variant_names
 from workloads import catalog
 
 METHOD = "Welch's t on the logarithm of each process's throughput"
-_ENVIRONMENT_OF_RUN = ("gpus_used",)
 
 
 def compare_document(runs: Sequence[StoredRun], baseline_run: int) -> dict[str, Any]:
@@ -23,7 +24,7 @@ def compare_document(runs: Sequence[StoredRun], baseline_run: int) -> dict[str, 
         "level": LEVEL,
         "rows": [_row(result) for result in results],
         "verdict": {"decision": overall(results), "text": verdict_text(results)},
-        "warnings": environment_differences({run.row.run: run.environment for run in runs}),
+        "warnings": differing_facts(runs),
     }
 
 
@@ -69,7 +70,7 @@ def verdict_text(results: Sequence[VariantResult]) -> str:
     others = [result for result in results if not result.is_baseline]
     if not others:
         return "All chosen runs are of one variant: there is nothing to compare it with."
-    names = distinct_names([result.runs[0] for result in results])
+    names = variant_names([result.runs[0].spec for result in results])
     base_name = names[results.index(baseline)]
     return " ".join(_sentence(names[results.index(other)], base_name, other, baseline) for other in others)
 
@@ -109,26 +110,7 @@ def _counts(other: VariantResult, baseline: VariantResult) -> str:
     return f"{a} {units.plural('run', a)} each" if a == b else f"{a} against {b} runs"
 
 
-def distinct_names(rows: Sequence[RunRow]) -> list[str]:
-    """What tells the variants apart: only the parameters that differ, or the short names where that is nothing."""
-    variants = [row.spec.variant for row in rows]
-    keys = [key for key in variants[0] if len({str(variant.get(key)) for variant in variants}) > 1]
-    if not keys or len({row.spec.workload for row in rows}) > 1:
-        return [short_name(row.spec) for row in rows]
-    return [", ".join(_named_value(key, variant.get(key)) for key in keys) for variant in variants]
-
-
-def _named_value(key: str, value: object) -> str:
-    if key in ("implementation", "layout", "precision", "mode"):
-        return str(value)
-    return f"{key}={str(value).lower() if isinstance(value, bool) else value}"
-
-
-def environment_differences(environments: Mapping[int, Mapping[str, str]]) -> list[dict[str, Any]]:
-    """The environment's keys whose values differ between the runs, with each run's value."""
-    keys = sorted({key for environment in environments.values() for key in environment} - set(_ENVIRONMENT_OF_RUN))
-    differing = [key for key in keys if len({environment.get(key) for environment in environments.values()}) > 1]
-    return [
-        {"key": key, "values": {str(run): environment.get(key) for run, environment in environments.items()}}
-        for key in differing
-    ]
+def differing_facts(runs: Sequence[StoredRun]) -> list[dict[str, Any]]:
+    """The facts of the environment that differ between the runs, with each run's value."""
+    values = {key: {str(run.row.run): run.environment.get(key) for run in runs} for key in comparable_facts(runs)}
+    return [{"key": key, "values": told} for key, told in values.items() if len(set(told.values()) - {None}) > 1]

@@ -65,18 +65,22 @@ class Comparison:
 
 
 def compare(runs: Sequence[StoredRun]) -> Comparison:
-    """Everything the screen shows but the ratios, which `table` makes; slow enough to belong off the GUI thread."""
+    """All that the screen shows but the ratios, which `table` makes; slow enough to belong off the GUI thread.
+
+    At most as much time before `measure` is in view as after it: imports are long and flat.
+    """
     panels = tuple(_panels(runs))
     ends = [(float(curve.x[0]), float(curve.x[-1])) for panel in panels for curve in panel.curves]
     rows = tuple(run.row for run in runs)
+    end_s = max((end for _, end in ends), default=1.0)
     return Comparison(
         rows=rows,
         panels=panels,
         shared=shared_settings([row.spec for row in rows]),
         differences=environment_differences(runs),
         notes=(*_not_measured(runs), *([ONE_PROCESS] if len(rows) > 1 else [])),
-        start_s=min((start for start, _ in ends), default=0.0),
-        end_s=max((end for _, end in ends), default=1.0),
+        start_s=max(min((start for start, _ in ends), default=0.0), -end_s),
+        end_s=end_s,
     )
 
 

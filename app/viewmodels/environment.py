@@ -6,6 +6,7 @@ from app.records import StoredRun
 from app.viewmodels.units import byte_size, plural
 from app.viewmodels.variants import differing
 
+_FOLLOW_FROM_GPUS = {"tensorflow_devices", "env CUDA_VISIBLE_DEVICES"}
 _NAMES: Mapping[str, str] = {
     "tensorflow": "TensorFlow",
     "keras": "Keras",
@@ -15,6 +16,9 @@ _NAMES: Mapping[str, str] = {
     "cuda_driver": "CUDA of the driver",
     "cuda_built": "CUDA of TensorFlow",
     "cudnn_built": "cuDNN of TensorFlow",
+    "cuda_loaded": "CUDA loaded",
+    "cudnn_loaded": "cuDNN loaded",
+    "nccl_loaded": "NCCL loaded",
     "tensorflow_devices": "TensorFlow sees",
     "gpus_present": "GPUs present",
     "gpus_used": "GPUs used",
@@ -38,16 +42,23 @@ def fact_value(key: str, value: str) -> str:
     return byte_size(int(value)) if key.endswith("_bytes") and value.isdecimal() else value
 
 
+def comparable_facts(runs: Sequence[StoredRun]) -> list[str]:
+    """The keys of all facts that say something of the machine, not of what was asked of it.
+
+    Which GPUs a run was given is no news where the runs asked for different numbers of them, and what TensorFlow saw
+    of them follows from it.
+    """
+    asked = {"gpus", "devices"} & set(differing([run.row.spec for run in runs]))
+    follows = _FOLLOW_FROM_GPUS | ({"gpus_used"} if asked else set())
+    return [key for key in dict.fromkeys(key for run in runs for key in run.environment) if key not in follows]
+
+
 def environment_differences(runs: Sequence[StoredRun]) -> str:
     """One sentence naming only the facts that are not the same for all runs, with the runs of each value; "" if none.
 
-    A run that lacks a fact (it never started) says nothing about it. Different GPUs are no news where the runs asked
-    for different numbers of them.
+    A run that lacks a fact (it never started) says nothing about it.
     """
-    keys = dict.fromkeys(key for run in runs for key in run.environment)
-    if "gpus" in differing([run.row.spec for run in runs]):
-        keys.pop("gpus_used", None)
-    holders = {key: _holders(key, runs) for key in keys}
+    holders = {key: _holders(key, runs) for key in comparable_facts(runs)}
     found = [f"{fact_name(key)} {_told(values)}" for key, values in holders.items() if len(values) > 1]
     return f"Environments differ: {'; '.join(found)}." if found else ""
 

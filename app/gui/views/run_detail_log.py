@@ -41,6 +41,7 @@ class LogView(QWidget):
         self._title.setText(title)
         self._text.setPlainText(text)
         self._text.moveCursor(QTextCursor.MoveOperation.End)
+        self._text.moveCursor(QTextCursor.MoveOperation.StartOfLine)
         self._search.clear()
         self._mark()
 
