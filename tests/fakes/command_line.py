@@ -1,0 +1,55 @@
+"""The command line as a user has it: `python -m app …` in a process of its own."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Any
+
+ROOT = Path(__file__).parents[2]
+LIMIT_S = 120.0
+Process = subprocess.Popen[str]
+
+
+class CommandLine:
+    """`python -m app` with a folder of its own: database, leases."""
+
+    def __init__(self, folder: Path, more: Mapping[str, str] | None = None) -> None:
+        self.database = folder / "profiles.db"
+        # Leases lie in the temporary folder: runs of other tests must not be waited for.
+        ours = {"TMPDIR": str(folder), "PYTHONUNBUFFERED": ""}
+        self._environment = {**os.environ, **(more or {}), **ours}
+
+    def start(self, *words: str, database: Path | None = None, stdout: IO[str] | None = None) -> Process:
+        command = [sys.executable, "-m", "app", *words, "--db", str(database or self.database)]
+        pipe = subprocess.PIPE
+        return subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            stdout=pipe if stdout is None else stdout,
+            stderr=pipe,
+            text=True,
+        )
+
+    def __call__(self, *words: str, database: Path | None = None) -> "subprocess.CompletedProcess[str]":
+        process = self.start(*words, database=database)
+        out, err = process.communicate(timeout=LIMIT_S)
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+    def json(self, *words: str, status: int = 0) -> dict[str, Any]:
+        """The one document that stdout holds."""
+        done = self(*words, "--json")
+        assert done.returncode == status, done.stderr
+        document = json.loads(done.stdout)
+        assert isinstance(document, dict)
+        return document
+
+
+def dummy_words(**given: object) -> list[str]:
+    """`dummy` with a few short steps on the CPU, unless told otherwise."""
+    settings = {"gpus": 0, "step_ms": 1.0, "steps": 20, "warmup_steps": 1, **given}
+    return ["dummy", *(word for name, value in settings.items() for word in ("-s", f"{name}={value}"))]

@@ -1,0 +1,280 @@
+"""The command line in processes of its own: documents, exit statuses, sentences; training with real TensorFlow."""
+
+import json
+import signal
+import sqlite3
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.storage.store import Store
+from tests.fakes.command_line import LIMIT_S, CommandLine, dummy_words
+from tests.fakes.nvml import LAPTOP, TWO_H200, Driver, environment
+
+TENSORFLOW_NOISE = ("oneDNN", "cuda", "CUDA", "cpu_feature_guard", "WARNING", "Traceback")
+RUN_FIELDS = {
+    "run": set(),
+    "workload": set(),
+    "variant": set(),
+    "outcome": set(),
+    "reason": set(),
+    "phases": set(),
+    "throughput": {"value", "unit", "blocks"},
+    "step_ms": {"p50", "p95", "p99"},
+    "loss": {"first", "last"},
+    "energy": {"mj_per_example", "source"},
+    "memory": {"device_peak_bytes", "allocator_peak_bytes"},
+    "evidence": set(),
+    "environment": set(),
+    "devices": set(),
+}
+"""What design.md promises the `run` document holds."""
+
+
+@pytest.fixture
+def command_line(tmp_path: Path) -> CommandLine:
+    return CommandLine(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
+    """A database with three short runs of the dummy: 1 ms a step, 4 ms a step, and one that fails."""
+    line = CommandLine(tmp_path_factory.mktemp("trained"))
+    line.json("run", *dummy_words())
+    line.json("run", *dummy_words(step_ms=4.0))
+    line.json("run", *dummy_words(behaviour="fail"), status=1)
+    return line
+
+
+def assert_has_fields(document: dict[str, Any]) -> None:
+    for name, parts in RUN_FIELDS.items():
+        assert name in document, name
+        assert not parts or parts <= set(document[name]), name
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize(
+    ("words", "unit"),
+    [
+        (["lstm", "-s", "implementation=standard", "-s", "timesteps=10", "-s", "steps=150"], "sequences/s"),
+        (["cnn10", "-s", "layout=NHWC", "-s", "channels=4", "-s", "steps=20"], "images/s"),
+    ],
+)
+def test_training_with_tensorflow_gives_one_whole_document(
+    command_line: CommandLine, words: list[str], unit: str
+) -> None:
+    done = command_line("run", *words, "-s", "gpus=0", "--json")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert_has_fields(document)
+    assert (document["outcome"], document["reason"]) == ("completed", None)
+    assert document["throughput"]["value"] > 0
+    assert document["throughput"]["unit"] == unit
+    assert all(value > 0 for value in document["throughput"]["blocks"])
+    assert document["loss"]["last"] < document["loss"]["first"]
+    assert document["step_ms"]["p50"] <= document["step_ms"]["p95"] <= document["step_ms"]["p99"]
+    assert document["memory"]["device_peak_bytes"] > 100_000_000, "the worker with TensorFlow in it"
+    assert document["memory"]["allocator_peak_bytes"] is None, "a CPU run has no allocator figure"
+    phases = [phase["phase"] for phase in document["phases"]]
+    assert phases == ["import", "build", "compile", "warmup", "measure", "finish"]
+    assert {"tensorflow", "keras", "python", "cpu", "os", "program_version"} <= set(document["environment"])
+    assert not [word for word in TENSORFLOW_NOISE if word in done.stderr], done.stderr
+    assert document == command_line.json("show", "1"), "stored as it was told"
+
+
+def test_a_completed_run_without_json_says_its_throughput(command_line: CommandLine) -> None:
+    done = command_line("run", *dummy_words())
+    assert done.returncode == 0
+    assert done.stdout.startswith("run 1  dummy train · CPU · batch 8")
+    assert "completed\n" in done.stdout
+    assert "steps/s, 20 steps in" in done.stdout
+    assert [line for line in done.stderr.splitlines() if line == "measure"], "progress is on stderr"
+
+
+def test_what_did_not_complete_is_status_1(trained: CommandLine) -> None:
+    document = trained.json("show", "3")
+    assert (document["outcome"], document["reason"]) == ("failed", "ValueError: the dummy fails, as asked")
+    assert_has_fields(document)
+    text = trained("show", "3", "--log").stdout
+    assert "Traceback (most recent call last)" in text
+
+
+def test_list_names_runs_newest_first(trained: CommandLine) -> None:
+    runs = trained.json("list")["runs"]
+    assert [run["run"] for run in runs] == [3, 2, 1]
+    for run in runs:
+        assert {"run", "started_utc", "workload", "variant", "outcome", "throughput", "match"} <= set(run)
+        assert datetime.fromisoformat(run["started_utc"]).tzinfo is not None
+    table = trained("list").stdout.splitlines()
+    assert table[0].split() == ["run", "started", "variant", "outcome", "throughput"]
+    assert len(table) == 4
+
+
+def test_compare_names_rows_verdict_and_warnings(trained: CommandLine) -> None:
+    document = trained.json("compare", "1", "2", "3")
+    assert {"baseline", "method", "level", "rows", "verdict", "warnings"} <= set(document)
+    assert (document["baseline"], document["level"]) == (1, 0.95)
+    fields = {"variant", "runs", "n", "outcomes", "throughput", "speedup", "energy_ratio", "match"}
+    assert all(fields <= set(row) for row in document["rows"])
+    assert [row["runs"] for row in document["rows"]] == [[1], [2], [3]]
+    assert document["rows"][1]["speedup"]["ratio"] < 1
+    assert document["rows"][2]["speedup"] == {"ratio": None, "interval": None}
+    assert document["warnings"] == []
+    other = trained.json("compare", "1", "2", "--baseline", "2")
+    assert other["rows"][0]["speedup"]["ratio"] > 1
+    assert "one run has no interval" in trained("compare", "1", "2").stdout
+
+
+def test_an_experiment_repeats_and_ends_in_a_verdict(command_line: CommandLine) -> None:
+    document = command_line.json("experiment", *dummy_words(step_ms="1,6"), "--repeats", "2", "--baseline", "step_ms=6")
+    assert [(row["variant"]["step_ms"], row["n"]) for row in document["rows"]] == [(6.0, 2), (1.0, 2)]
+    assert document["rows"][1]["speedup"]["ratio"] > 2
+    assert document["verdict"]["decision"] in ("faster", "no difference seen"), "two runs each: the interval is wide"
+    order = [run["variant"]["step_ms"] for run in reversed(command_line.json("list")["runs"])]
+    assert order == [6.0, 1.0, 1.0, 6.0], "interleaved"
+
+
+def test_a_refused_variant_is_run_once_and_keeps_its_row(command_line: CommandLine) -> None:
+    document = command_line.json("experiment", *dummy_words(gpus="0,64"), "--repeats", "2")
+    assert [row["outcomes"] for row in document["rows"]] == [["completed", "completed"], ["refused"]]
+    assert "no run of 64 GPUs measured anything" in document["verdict"]["text"]
+
+
+def test_ctrl_c_stops_the_run_and_stores_it(command_line: CommandLine) -> None:
+    process = command_line.start("run", *dummy_words(steps=0, seconds=600.0), "--json")
+    assert process.stderr is not None
+    while process.stderr.readline() != "measure\n":
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=LIMIT_S)
+    document = json.loads(out)
+    assert (process.returncode, document["outcome"]) == (1, "stopped")
+    assert "Traceback" not in err
+    assert command_line.json("show", "1")["outcome"] == "stopped"
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["run", "lstn"], "There is no workload called 'lstn'. Did you mean lstm?"),
+        (["run", "lstm", "-s", "layers=0"], "layers must be from 1 to 16, not 0."),
+        (["compare", "1"], "compare takes two runs or more;"),
+    ],
+)
+def test_wrong_use_is_one_sentence_and_status_2(command_line: CommandLine, words: list[str], sentence: str) -> None:
+    done = command_line(*words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(sentence)
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("word", ["run", "list"])
+def test_a_database_that_cannot_be_is_one_sentence_and_status_1(
+    command_line: CommandLine, tmp_path: Path, word: str
+) -> None:
+    words = [word, *dummy_words()] if word == "run" else [word]
+    (tmp_path / "notes.txt").write_text("These are notes. " * 100)
+    other = sqlite3.connect(tmp_path / "other.db")
+    other.execute("CREATE TABLE recipes (name TEXT)")
+    other.close()
+    Store.open(tmp_path / "newer.db").close()
+    newer = sqlite3.connect(tmp_path / "newer.db")
+    newer.execute("UPDATE _sqlite_migrations SET name = 'm999_later'")
+    newer.commit()
+    newer.close()
+    for path, part in (
+        (tmp_path / "notes.txt", "is not an SQLite database"),
+        (tmp_path / "other.db", "is a database of another program"),
+        (tmp_path / "newer.db", "was written by a newer version of VariantScope"),
+        (tmp_path / "notes.txt" / "profiles.db", "cannot be made (File exists)"),
+        (tmp_path, "is a folder, not a database file"),
+    ):
+        done = command_line(*words, database=path)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert part in done.stderr
+        assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_run_that_is_not_there_is_status_1(trained: CommandLine) -> None:
+    done = trained("show", "77")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("There is no run 77 in")
+
+
+def test_gpus_shows_cards_fields_and_reasons(tmp_path: Path) -> None:
+    line = CommandLine(tmp_path, environment(Driver(cards=(TWO_H200[0], LAPTOP))))
+    document = line.json("gpus")
+    assert (document["driver"], document["cuda_driver"]) == ("580.65.06", "13.0")
+    first, laptop = document["gpus"]
+    assert (first["index"], first["uuid"], first["name"]) == (0, "GPU-aaaa", "NVIDIA H200")
+    assert first["memory_total_bytes"] == 150_754_820_096
+    power = {"supported": True, "value": 688_123, "reason": None, "unit": "mW"}
+    assert first["fields"]["power_mw"] == power
+    assert laptop["fields"]["power_mw"] == {**power, "supported": False, "value": None, "reason": "not supported"}
+    assert document["host"]["fields"]["memory_bytes"]["value"] > 0
+    text = line("gpus").stdout
+    assert "driver 580.65.06, CUDA up to 13.0" in text
+    assert "688.1" in text
+    assert not line.database.exists(), "looking makes no database"
+
+
+def test_watch_prints_one_line_a_sample(tmp_path: Path) -> None:
+    line = CommandLine(tmp_path, environment(Driver(cards=TWO_H200)))
+    done = line("watch", "--json", "--seconds", "2", "--every", "0.1")
+    assert (done.returncode, done.stderr) == (0, "")
+    samples = [json.loads(text) for text in done.stdout.splitlines()]
+    assert {sample["device"] for sample in samples} == {"GPU-aaaa", "GPU-bbbb", "host"}
+    assert all({"t_ns", "utc", "source", "device", "power_mw"} <= set(sample) for sample in samples)
+    assert {sample["power_mw"] for sample in samples if sample["device"] == "GPU-bbbb"} == {671_000}
+    one = [sample["t_ns"] for sample in samples if sample["device"] == "host"]
+    assert one == sorted(set(one))
+
+
+@pytest.mark.parametrize("words", [["watch", "--json", "--every", "0.05"], ["list", "--json"]])
+def test_a_reader_that_has_seen_enough_ends_it_quietly(trained: CommandLine, words: list[str]) -> None:
+    process = trained.start(*words)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    if words[0] == "watch":
+        assert json.loads(process.stdout.readline())
+    # Without a single byte read, `list` meets the closed pipe at its first write.
+    process.stdout.close()
+    process.wait(LIMIT_S)
+    assert process.stderr.read() == ""
+    process.stderr.close()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_a_result_that_cannot_be_written_is_said_in_words(trained: CommandLine) -> None:
+    with Path("/dev/full").open("w") as full:
+        process = trained.start("list", "--json", stdout=full)
+        _, err = process.communicate(timeout=LIMIT_S)
+    assert process.returncode == 1
+    assert err.startswith("The result cannot be written: the disk is full.")
+    assert len(err.splitlines()) == 1
+
+
+def test_two_programs_share_one_database(command_line: CommandLine) -> None:
+    both = [command_line.start("run", *dummy_words(seconds=0.5, steps=0), "--json") for _ in range(2)]
+    documents = [json.loads(process.communicate(timeout=LIMIT_S)[0]) for process in both]
+    assert [document["outcome"] for document in documents] == ["completed"] * 2
+    assert {document["run"] for document in documents} == {1, 2}
+    starts, ends = zip(*sorted(_measured(command_line, document["run"]) for document in documents), strict=True)
+    assert ends[0] < starts[1], "the processor is leased: never two measurements at a time"
+
+
+def _measured(line: CommandLine, run: int) -> tuple[int, int]:
+    with Store.open(line.database) as store:
+        blocks = store.load(run).blocks
+    return int(blocks.start_ns[0]), int(blocks.end_ns[-1])
+
+
+def test_a_run_on_a_fake_gpu_leases_it_by_uuid(tmp_path: Path) -> None:
+    line = CommandLine(tmp_path, environment(Driver(cards=TWO_H200)))
+    document = line.json("run", *dummy_words(gpus=1, devices="1", steps=0, seconds=1.0))
+    assert [device["device"] for device in document["devices"]] == ["GPU-bbbb", "host"]
+    assert document["energy"]["source"] == "integral of power"
+    assert document["devices"][0]["mean"]["power_mw"] == 671_000
+    assert (tmp_path / "variantscope-GPU-bbbb.lock").exists()
