@@ -62,12 +62,15 @@ def _result(group: tuple[RunRow, ...], baseline: tuple[RunRow, ...]) -> VariantR
 
 def throughputs(group: Sequence[RunRow]) -> list[float]:
     """Examples/s of every run that measured to an end of its own or the user's choosing."""
-    counted = (row for row in group if row.outcome is not None and row.outcome.name in ("completed", "stopped"))
-    return [row.summary.throughput for row in counted if row.summary.throughput]
+    return [row.summary.throughput for row in _counted(group) if row.summary.throughput]
 
 
 def _energies(group: Sequence[RunRow]) -> list[float]:
-    return [row.summary.energy_mj_per_example for row in group if row.summary.energy_mj_per_example]
+    return [row.summary.energy_mj_per_example for row in _counted(group) if row.summary.energy_mj_per_example]
+
+
+def _counted(group: Sequence[RunRow]) -> list[RunRow]:
+    return [row for row in group if row.outcome is not None and row.outcome.name in ("completed", "stopped")]
 
 
 def _decide(speedup: Estimate | None) -> Decision:
