@@ -1,0 +1,95 @@
+"""Intervals over processes against SciPy's own Welch test."""
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from app.analysis.intervals import Estimate, mean, ratio
+
+RATES = st.lists(st.floats(1.0, 1e6), min_size=2, max_size=8)
+LEVELS = st.sampled_from([0.8, 0.9, 0.95, 0.99])
+
+
+def spread(values: list[float]) -> bool:
+    return float(np.std(np.log(values))) > 1e-6
+
+
+def ends(estimate: Estimate | None) -> tuple[float, float]:
+    assert estimate is not None
+    assert estimate.interval is not None
+    return estimate.interval
+
+
+@given(RATES, RATES, LEVELS)
+def test_a_ratio_s_interval_is_welch_s_on_the_logarithms(a: list[float], b: list[float], level: float) -> None:
+    from scipy.stats import ttest_ind
+
+    assume(spread(a) and spread(b))
+    interval = ttest_ind(np.log(a), np.log(b), equal_var=False).confidence_interval(level)
+    assert ends(ratio(a, b, level)) == pytest.approx((math.exp(interval.low), math.exp(interval.high)), rel=1e-6)
+
+
+@given(RATES, LEVELS)
+def test_a_mean_s_interval_is_student_s_on_the_logarithms(values: list[float], level: float) -> None:
+    from scipy.stats import ttest_1samp
+
+    assume(spread(values))
+    interval = ttest_1samp(np.log(values), 0.0).confidence_interval(level)
+    assert ends(mean(values, level)) == pytest.approx((math.exp(interval.low), math.exp(interval.high)), rel=1e-6)
+
+
+@given(RATES, RATES)
+def test_turning_a_ratio_round_turns_its_interval_round(a: list[float], b: list[float]) -> None:
+    there, back = ratio(a, b), ratio(b, a)
+    assert there is not None
+    assert back is not None
+    assert there.value == pytest.approx(1 / back.value)
+    low, high = ends(back)
+    assert ends(there) == pytest.approx((1 / high, 1 / low))
+
+
+@given(RATES, RATES, st.floats(1e-3, 1e3))
+def test_a_ratio_knows_no_unit(a: list[float], b: list[float], factor: float) -> None:
+    same = ratio([factor * value for value in a], [factor * value for value in b])
+    assert ends(same) == pytest.approx(ends(ratio(a, b)), rel=1e-6)
+
+
+def test_values_by_hand() -> None:
+    found = ratio([200.0, 800.0], [100.0])
+    assert found is not None
+    assert found.value == pytest.approx(4.0), "geometric means 400 and 100"
+    assert found.n == 1
+    middle = mean([100.0, 400.0])
+    assert middle is not None
+    assert middle.value == pytest.approx(200.0)
+    assert middle.n == 2
+
+
+def test_one_process_has_no_interval() -> None:
+    assert mean([1.0]) == Estimate(1.0, None, None, 1)
+    for a, b in (([5.0], [2.0, 2.5]), ([5.0, 5.5], [2.0]), ([5.0], [2.0])):
+        found = ratio(a, b)
+        assert found is not None
+        assert (found.interval, found.n) == (None, 1)
+
+
+def test_nothing_has_no_estimate() -> None:
+    assert mean([]) is None
+    assert ratio([], [1.0]) is None
+    assert ratio([1.0], []) is None
+
+
+def test_equal_values_have_an_interval_of_no_width_and_no_warning() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = ratio([2.0, 2.0], [1.0, 1.0])
+    assert ends(found) == pytest.approx((2.0, 2.0))
+
+
+def test_more_processes_make_it_narrower() -> None:
+    few, many = ([100.0, 101.0, 102.0], [100.0, 101.0, 102.0] * 3)
+    assert np.ptp(ends(mean(many))) < np.ptp(ends(mean(few)))

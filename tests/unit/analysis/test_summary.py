@@ -1,0 +1,193 @@
+"""The figures of a run against numbers worked out by hand."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.analysis.summary import step_ms, summarise
+from app.records import (
+    HOST,
+    SAMPLE_FIELDS,
+    BlockColumns,
+    Device,
+    Floats,
+    Outcome,
+    Phase,
+    RunRow,
+    SampleColumns,
+    StoredRun,
+    Summary,
+)
+from workloads.protocol import RunSpec
+
+S = 1_000_000_000
+BIG = 10**15
+"""A clock that has run for eleven days: seconds since then need all of a double's digits."""
+
+
+def blocks(*rows: tuple[bool, int, int, float, float, float]) -> BlockColumns:
+    """Blocks from (measured, steps, examples, start in s, end in s, loss)."""
+    measured, steps, examples, start_s, end_s, loss = zip(*rows, strict=True) if rows else ((),) * 6
+    return BlockColumns(
+        first_step=np.cumsum([0, *steps[:-1]], dtype=np.int64)[: len(steps)],
+        steps=np.array(steps, dtype=np.int64),
+        examples=np.array(examples, dtype=np.int64),
+        start_ns=BIG + (np.array(start_s, dtype=np.float64) * S).astype(np.int64),
+        end_ns=BIG + (np.array(end_s, dtype=np.float64) * S).astype(np.int64),
+        loss=np.array(loss, dtype=np.float64),
+        measured=np.array(measured, dtype=np.bool_),
+    )
+
+
+def samples(
+    at_s: Sequence[float] | Floats,
+    power_mw: Sequence[float] | Floats = (),
+    *,
+    device: str = "GPU-a",
+    **fields: Sequence[float],
+) -> SampleColumns:
+    given = {"power_mw": power_mw if len(power_mw) else [np.nan] * len(at_s), **fields}
+    absent = np.full(len(at_s), np.nan)
+    return SampleColumns(
+        device=Device(device=device, kind="host" if device == HOST else "gpu", index=0, name=device),
+        t_ns=BIG + (np.array(at_s, dtype=np.float64) * S).astype(np.int64),
+        fields={name: np.array(given.get(name, absent), dtype=np.float64) for name in SAMPLE_FIELDS},
+    )
+
+
+def run(columns: BlockColumns, *devices: SampleColumns, phases: tuple[Phase, ...] = ()) -> StoredRun:
+    row = RunRow(
+        run=1,
+        uid="uid",
+        started_utc_ns=0,
+        ended_utc_ns=None,
+        spec=RunSpec(workload="lstm", variant={}),
+        outcome=Outcome(name="completed"),
+        summary=Summary(),
+    )
+    return StoredRun(row=row, anchor_t_ns=BIG, anchor_utc_ns=0, phases=phases, blocks=columns, samples=devices)
+
+
+THREE = blocks(
+    (False, 1, 8, 0.0, 2.0, 4.0),
+    (True, 2, 16, 2.0, 3.0, np.nan),
+    (True, 8, 64, 3.5, 5.5, 1.0),
+)
+
+
+def test_throughput_is_of_the_measured_blocks_without_the_gaps_between() -> None:
+    summary = summarise(run(THREE))
+    assert summary.throughput == pytest.approx(80 / 3)
+    assert (summary.blocks, summary.measured_steps, summary.measured_examples) == (2, 10, 80)
+    assert summary.measured_s == pytest.approx(3.0)
+
+
+def test_step_times_weigh_each_block_by_its_steps() -> None:
+    np.testing.assert_allclose(step_ms(THREE), [2000.0, 500.0, 250.0])
+    summary = summarise(run(THREE))
+    # Ten steps: 250 ms eight times, 500 ms twice; numpy's linear percentile lies between ranks.
+    assert summary.step_ms_p50 == pytest.approx(250.0)
+    assert summary.step_ms_p95 == pytest.approx(500.0)
+    assert summary.step_ms_p99 == pytest.approx(500.0)
+
+
+def test_loss_is_the_first_and_last_that_there_is() -> None:
+    summary = summarise(run(THREE))
+    assert (summary.loss_first, summary.loss_last) == (4.0, 1.0)
+
+
+def test_a_run_that_measured_nothing_has_no_figures() -> None:
+    only_compiled = blocks((False, 1, 8, 0.0, 2.0, np.nan))
+    for columns in (blocks(), only_compiled):
+        assert summarise(run(columns, samples([0, 1, 2], [1.0, 1.0, 1.0]))) == Summary()
+
+
+def test_compile_time_is_the_phase_s() -> None:
+    phases = (
+        Phase("import", BIG, BIG + S),
+        Phase("compile", BIG + S, BIG + 4 * S),
+        Phase("measure", BIG + 4 * S, None),
+    )
+    assert summarise(run(THREE, phases=phases)).compile_s == 3.0
+    unfinished = (Phase("compile", BIG + S, None),)
+    assert summarise(run(THREE, phases=unfinished)).compile_s is None
+
+
+def test_constant_power_times_time_is_the_energy() -> None:
+    at_s = np.arange(0.0, 8.0, 0.1)
+    summary = summarise(run(THREE, samples(at_s, np.full(len(at_s), 500_000.0))))
+    assert summary.energy_mj_per_example == pytest.approx(500_000 * 3.5 / 80), "the window from 2.0 s to 5.5 s"
+    assert summary.mean_power_mw == pytest.approx(500_000)
+    assert summary.energy_source == "integral of power"
+
+
+def test_the_energy_of_a_ramp_is_exact() -> None:
+    """The trapezoid rule integrates a straight line exactly, also where the window's edges lie between samples."""
+    at_s = np.arange(0.0, 8.0, 0.3)
+    summary = summarise(run(THREE, samples(at_s, 100_000.0 * at_s)))
+    assert summary.energy_mj_per_example == pytest.approx(100_000 * (5.5**2 - 2.0**2) / 2 / 80)
+    assert summary.mean_power_mw == pytest.approx(100_000 * (5.5 + 2.0) / 2)
+
+
+def test_a_sine_comes_close_to_its_closed_form() -> None:
+    """The rule's error is at most (b - a) h² / 12 times the largest second derivative."""
+    at_s = np.arange(0.0, 8.0, 0.1)
+    summary = summarise(run(THREE, samples(at_s, 500_000 + 100_000 * np.sin(at_s))))
+    exact = 500_000 * 3.5 + 100_000 * (np.cos(2.0) - np.cos(5.5))
+    assert summary.energy_mj_per_example is not None
+    assert abs(summary.energy_mj_per_example * 80 - exact) <= 3.5 * 0.1**2 / 12 * 100_000 + 1
+
+
+def test_power_of_all_gpus_is_added() -> None:
+    at_s = np.arange(0.0, 8.0, 0.1)
+    both = (samples(at_s, np.full(len(at_s), watts), device=name) for name, watts in (("GPU-a", 3e5), ("GPU-b", 4e5)))
+    assert summarise(run(THREE, *both)).mean_power_mw == pytest.approx(7e5)
+
+
+@pytest.mark.parametrize(
+    ("at_s", "power_mw"),
+    [
+        pytest.param([3.0, 3.5, 4.0, 5.4], [1.0] * 4, id="begins too late"),
+        pytest.param([2.0, 2.5, 3.0, 4.0], [1.0] * 4, id="ends too early"),
+        pytest.param([1.0, 6.0], [1.0] * 2, id="nothing inside"),
+        pytest.param([1.0, 3.0, 6.0], [1.0] * 3, id="one sample inside"),
+        pytest.param([2.0, 3.0, 4.0, 5.5], [np.nan] * 4, id="no power at all"),
+        pytest.param([], [], id="no samples"),
+    ],
+)
+def test_a_window_that_is_not_covered_has_no_energy(at_s: list[float], power_mw: list[float]) -> None:
+    summary = summarise(run(THREE, samples(at_s, power_mw)))
+    assert (summary.energy_mj_per_example, summary.mean_power_mw, summary.energy_source) == (None, None, None)
+
+
+def test_one_gpu_without_power_means_no_energy() -> None:
+    at_s = np.arange(0.0, 8.0, 0.1)
+    one, other = samples(at_s, np.full(len(at_s), 1e5)), samples(at_s, device="GPU-b")
+    assert summarise(run(THREE, one, other)).energy_mj_per_example is None
+
+
+def test_a_reading_that_failed_in_between_is_passed_over() -> None:
+    at_s = np.arange(0.0, 8.0, 0.1)
+    power_mw = np.full(len(at_s), 1e5)
+    power_mw[35] = np.nan
+    assert summarise(run(THREE, samples(at_s, power_mw))).mean_power_mw == pytest.approx(1e5)
+
+
+@given(st.floats(1e3, 1e6), st.floats(0.05, 0.5), st.floats(0.0, 0.5))
+def test_constant_power_is_its_own_mean(power_mw: float, period_s: float, offset_s: float) -> None:
+    at_s = np.arange(offset_s, 8.0, period_s)
+    summary = summarise(run(THREE, samples(at_s, np.full(len(at_s), power_mw))))
+    assert summary.mean_power_mw == pytest.approx(power_mw)
+
+
+def test_memory_is_the_gpus_peak_or_the_worker_s_on_the_cpu() -> None:
+    gpu = samples([0, 1], memory_bytes=[5.0, 7.0])
+    other = samples([0, 1], device="GPU-b", memory_bytes=[np.nan, 9.0])
+    host = samples([0, 1], device=HOST, memory_bytes=[100.0, 100.0], worker_memory_bytes=[np.nan, 3.0])
+    assert summarise(run(THREE, gpu, other, host)).device_peak_bytes == 9
+    assert summarise(run(THREE, host)).device_peak_bytes == 3
+    assert summarise(run(THREE, samples([0, 1]))).device_peak_bytes is None
+    assert summarise(run(THREE), allocator_peak_bytes=77).allocator_peak_bytes == 77

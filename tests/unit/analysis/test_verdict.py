@@ -1,0 +1,108 @@
+"""Which runs count, who is compared with whom, and what may be said."""
+
+from dataclasses import replace
+
+import pytest
+
+from app.analysis.verdict import group_by_variant, judge, throughputs
+from app.records import Outcome, RunRow, Summary
+from workloads.protocol import OutcomeName, RunSpec, Value
+
+
+def row(
+    run: int,
+    throughput: float | None = 100.0,
+    *,
+    outcome: OutcomeName | None = "completed",
+    energy: float | None = None,
+    workload: str = "cnn10",
+    **variant: Value,
+) -> RunRow:
+    return RunRow(
+        run=run,
+        uid=f"uid-{run}",
+        started_utc_ns=run,
+        ended_utc_ns=None,
+        spec=RunSpec(workload=workload, variant=variant),
+        outcome=Outcome(name=outcome) if outcome else None,
+        summary=Summary(throughput=throughput, energy_mj_per_example=energy),
+    )
+
+
+def rows(first: int, values: list[float], **variant: Value) -> list[RunRow]:
+    spec = RunSpec(workload="cnn10", variant=variant)
+    return [replace(row(first + place, value), spec=spec) for place, value in enumerate(values)]
+
+
+BASE = rows(1, [100.0, 101.0, 99.0], layout="NHWC")
+
+
+@pytest.mark.parametrize(
+    ("values", "decision"),
+    [
+        ([110.0, 111.0, 109.0], "faster"),
+        ([90.0, 91.0, 89.0], "slower"),
+        ([100.0, 102.0, 98.0], "no difference seen"),
+        ([150.0, 60.0, 120.0], "no difference seen"),
+        ([110.0], "one run each"),
+    ],
+)
+def test_a_decision_is_only_as_strong_as_its_interval(values: list[float], decision: str) -> None:
+    base, other = judge([*BASE, *rows(4, values, layout="NCHW")], 1)
+    assert (base.is_baseline, other.is_baseline) == (True, False)
+    assert other.decision == decision
+    assert other.speedup is not None
+    assert (other.speedup.interval is None) == (len(values) == 1)
+
+
+def test_the_baseline_is_the_variant_of_the_run_named() -> None:
+    fast = rows(4, [200.0, 202.0, 198.0], layout="NCHW")
+    first, second = judge([*BASE, *fast], 5)
+    assert [first.is_baseline, second.is_baseline] == [False, True]
+    assert first.speedup is not None
+    assert first.decision == "slower"
+    assert first.speedup.value == pytest.approx(0.5, rel=1e-3)
+
+
+def test_runs_of_one_variant_are_one_row_in_order_of_appearance() -> None:
+    a, b, c = row(1, layout="NHWC"), row(2, layout="NCHW"), row(3, layout="NHWC")
+    assert group_by_variant([b, a, c]) == [(b,), (a, c)]
+    assert group_by_variant([a, row(4, workload="lstm", layout="NHWC")])[1][0].run == 4
+
+
+@pytest.mark.parametrize("outcome", ["failed", "crashed", "out_of_memory", "refused", None])
+def test_only_runs_that_came_to_an_end_of_their_own_count(outcome: OutcomeName | None) -> None:
+    bad = row(4, 1.0, outcome=outcome, energy=1.0, layout="NHWC")
+    (alone,) = judge([*BASE, bad], 1)
+    assert [run.run for run in alone.runs] == [1, 2, 3, 4], "it keeps its place"
+    assert alone.throughput is not None
+    assert alone.throughput.n == 3
+    assert alone.throughput.value == pytest.approx(100, rel=1e-3)
+    assert alone.energy_ratio is None, "nor does its energy count"
+
+
+def test_a_stopped_run_counts_and_one_without_throughput_does_not() -> None:
+    assert throughputs([row(1, 50.0, outcome="stopped"), row(2, None), row(3, 70.0)]) == [50.0, 70.0]
+
+
+def test_what_never_ran_cannot_be_compared_but_keeps_its_row() -> None:
+    refused = row(4, None, outcome="refused", layout="NCHW")
+    _, other = judge([*BASE, refused], 1)
+    assert (other.decision, other.speedup, other.throughput) == ("nothing to compare", None, None)
+    _, base = judge([*BASE, refused], 4)
+    assert base.is_baseline
+    assert judge([*BASE, refused], 4)[0].speedup is None
+
+
+def test_different_workloads_have_no_ratio() -> None:
+    other = row(4, 500.0, workload="lstm", energy=1.0)
+    base = row(1, 100.0, energy=2.0)
+    result = judge([base, other], 1)[1]
+    assert (result.decision, result.speedup, result.energy_ratio) == ("different workloads", None, None)
+    assert result.throughput is not None
+
+
+def test_the_energy_ratio_is_of_energy_an_example() -> None:
+    _, other = judge([row(1, energy=4.0, xla=False), row(2, energy=3.0, xla=True)], 1)
+    assert other.energy_ratio is not None
+    assert other.energy_ratio.value == pytest.approx(0.75)

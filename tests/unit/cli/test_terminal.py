@@ -1,0 +1,62 @@
+"""What the command line prints: aligned tables, strict JSON, progress where somebody looks."""
+
+import json
+import sys
+
+import pytest
+
+from app.cli.terminal import ProgressSink, print_json, print_table
+from app.records import Outcome, RunEnded, RunEvent, RunStarted, Summary, Waiting
+from tests.fakes.runs import SPEC
+from workloads.protocol import Block, PhaseStarted, Progress
+
+STARTED = RunStarted(run=7, spec=SPEC, t_ns=1, utc_ns=1, devices=())
+BLOCK = Block(phase="measure", first_step=0, steps=1, examples=500, start_ns=0, end_ns=500_000_000)
+EVENTS: tuple[RunEvent, ...] = (
+    Waiting(1, "Another run uses this device."),
+    STARTED,
+    PhaseStarted(phase="measure", t_ns=2),
+    BLOCK,
+    Progress(phase="measure", fraction=0.25, t_ns=3),
+    RunEnded(run=7, t_ns=4, outcome=Outcome(name="completed"), summary=Summary()),
+)
+
+
+def test_json_is_strict(capsys: pytest.CaptureFixture[str]) -> None:
+    print_json({"name": "Zürich", "value": 1.5}, compact=True)
+    out = capsys.readouterr().out
+    assert out.count("\n") == 1
+    assert json.loads(out) == {"name": "Zürich", "value": 1.5}
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        print_json({"value": float("nan")})
+
+
+def test_columns_are_aligned(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(("name", "value"), [("a", "1"), ("longer", "1,000")], right=frozenset({1}))
+    assert capsys.readouterr().out == "name    value\na           1\nlonger  1,000\n"
+    print_table(("", ""), [("a", "b")])
+    assert capsys.readouterr().out == "a  b\n", "no empty header"
+
+
+def test_progress_is_a_line_a_phase_where_nobody_looks(capsys: pytest.CaptureFixture[str]) -> None:
+    sink = ProgressSink("[1/2] ")
+    for event in EVENTS:
+        sink.handle(event)
+    out, err = capsys.readouterr()
+    assert out == ""
+    first, second, third = err.splitlines()
+    assert first == "[1/2] Another run uses this device."
+    assert second.startswith("[1/2] run 7: cnn10 NCHW")
+    assert third == "[1/2] measure"
+
+
+def test_progress_is_painted_over_on_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    sink = ProgressSink()
+    for event in EVENTS:
+        sink.handle(event)
+    err = capsys.readouterr().err
+    assert "\r\x1b[Kmeasure" in err
+    assert err.endswith("\r\x1b[K"), "the last painting is taken away"

@@ -1,0 +1,120 @@
+"""Words of the command line: settings turned into variants, wrong use told in one sentence."""
+
+from pathlib import Path
+
+import pytest
+
+from app.cli.arguments import parser
+from app.cli.experiment import Plan, _baseline_first, _order
+from app.cli.main import main
+from app.cli.settings import one_variant, several_variants
+from workloads.catalog import Machine, UsageError
+
+CPU = Machine(cpu_count=4)
+
+
+def test_a_setting_is_read_as_its_parameter_s_kind() -> None:
+    variant = one_variant("lstm", ["units=32", "xla=on", "seconds=1.5", "precision=bfloat16"], CPU).variant
+    assert (variant["units"], variant["xla"], variant["seconds"], variant["precision"]) == (32, True, 1.5, "bfloat16")
+    assert (variant["gpus"], variant["implementation"]) == (0, "standard"), "the CPU's defaults"
+
+
+def test_several_values_make_every_combination_the_last_fastest() -> None:
+    found = several_variants("cnn10", ["layout=NHWC,NCHW", "batch_size=8,16"], CPU)
+    assert [(spec.variant["layout"], spec.variant["batch_size"]) for spec in found] == [
+        ("NHWC", 8),
+        ("NHWC", 16),
+        ("NCHW", 8),
+        ("NCHW", 16),
+    ]
+
+
+def test_devices_is_one_value_with_commas_in_it() -> None:
+    (spec,) = several_variants("cnn10", ["devices=0,1", "gpus=2"], CPU)
+    assert spec.variant["devices"] == "0,1"
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        (["layout"], "-s takes name=value, not 'layout'."),
+        (["=NHWC"], "-s takes name=value, not '=NHWC'."),
+        (["layout=NHWC", "layout=NCHW"], "layout is given twice."),
+        (["layot=NHWC"], "There is no parameter of cnn10 called 'layot'. Did you mean layout?"),
+        (["layout="], "There is no value of layout called ''."),
+        (["batch_size=0"], "batch_size must be from 1 to 1.04858e+06, not 0."),
+        (["batch_size=1e9"], "batch_size takes a whole number, not '1e9'."),
+        (["seconds=nan"], "seconds must be from 0.1 to 86400, not nan."),
+        (["xla=maybe"], "xla is on or off (true or false), not 'maybe'."),
+    ],
+)
+def test_a_wrong_setting_is_one_sentence(settings: list[str], sentence: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        several_variants("cnn10", settings, CPU)
+    assert str(caught.value).startswith(sentence)
+
+
+def test_the_baseline_comes_first() -> None:
+    variants = several_variants("cnn10", ["batch_size=8,16,32"], CPU)
+    ordered = _baseline_first(variants, "batch_size=16")
+    assert [spec.variant["batch_size"] for spec in ordered] == [16, 8, 32]
+    assert _baseline_first(variants, None) == variants
+    with pytest.raises(UsageError, match="No variant of this experiment has batch_size=64"):
+        _baseline_first(variants, "batch_size=64")
+
+
+def test_what_cannot_run_here_has_one_turn_only() -> None:
+    variants = several_variants("cnn10", ["gpus=0,1"], CPU)
+    assert _order(Plan(tuple(variants), 3), CPU) == [0, 1, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["run"], "run needs a workload: lstm, cnn10."),
+        (["run", "lstn", "--parameters"], "There is no workload called 'lstn'. Did you mean lstm?"),
+        (["compare", "1", "1"], "compare takes two runs or more; `python -m app list` shows their numbers."),
+        (["compare", "1", "2", "--baseline", "3"], "The baseline, run 3, is not among the runs compared."),
+    ],
+)
+def test_wrong_use_is_one_sentence(
+    words: list[str], sentence: str, database_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*words, "--db", str(database_path)], {}) == 2
+    assert capsys.readouterr() == ("", f"{sentence}\n")
+    assert not database_path.exists(), "wrong use makes no database"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["dance"],
+        ["run", "lstm", "--fast"],
+        ["show"],
+        ["show", "first"],
+        ["experiment", "lstm", "--repeats", "0"],
+        ["watch", "--every", "0.001"],
+    ],
+)
+def test_words_that_are_none_are_status_2(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        parser().parse_args(words)
+    assert caught.value.code == 2
+    assert "usage: python -m app" in capsys.readouterr().err
+
+
+def test_an_empty_database_says_what_to_do(database_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "--db", str(database_path)], {}) == 0
+    assert capsys.readouterr() == ("No runs yet. `python -m app run lstm` makes the first one.\n", "")
+
+
+def test_parameters_are_listed_with_defaults_and_limits(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "cnn10", "--parameters"], {}) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert next(line for line in lines if line.startswith("layout ")).split()[1:5] == ["NCHW", "NCHW", "|", "NHWC"]
+    assert "1 … 1024" in next(line for line in lines if line.startswith("channels "))
+
+
+def test_a_command_of_the_layer_above_is_called() -> None:
+    assert main(["bench"], {"bench": lambda chosen: 7}) == 7

@@ -1,0 +1,110 @@
+"""The comparison as a document and as words."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from app.records import RunRow, StoredRun
+from app.report.comparison import compare_document
+from tests.unit.viewmodels.stored import run_row, stored_run
+from workloads.protocol import Value
+
+
+def runs(first: int, *values: float, **variant: Value) -> list[StoredRun]:
+    """Completed cnn10 runs of one variant with these throughputs."""
+    found = [run_row(first + place, workload="cnn10", throughput=value) for place, value in enumerate(values)]
+    return [stored_run(with_variant(row, **variant)) for row in found]
+
+
+def with_variant(row: RunRow, **variant: Value) -> RunRow:
+    spec = row.spec
+    return replace(row, spec=type(spec)(workload=spec.workload, variant={**spec.variant, **variant}))
+
+
+def text(*groups: list[StoredRun], baseline: int = 1) -> str:
+    document = compare_document([run for group in groups for run in group], baseline)
+    return str(document["verdict"]["text"])
+
+
+BASE = runs(1, 100.0, 101.0, 99.0, layout="NHWC")
+
+
+def test_faster() -> None:
+    said = text(BASE, runs(4, 110.0, 111.0, 109.0, layout="NCHW"))
+    assert said.startswith("NCHW is 10.0 % faster than NHWC (95 % interval ")
+    assert said.endswith(" %, 3 runs each).")
+    low, high = (float(word) for word in said.partition("interval ")[2].partition(" %")[0].split(" to "))
+    assert 0 < low < 10.0 < high
+
+
+def test_slower_names_a_positive_percentage() -> None:
+    said = text(BASE, runs(4, 90.0, 91.0, 89.0, 90.5, layout="NCHW"))
+    assert "NCHW is 9.9 % slower than NHWC" in said
+    assert "-" not in said
+    assert "4 against 3 runs" in said
+
+
+def test_no_difference_says_how_large_one_could_be() -> None:
+    said = text(BASE, runs(4, 100.5, 101.0, 99.5, layout="NCHW"))
+    assert said.startswith("No difference between NCHW and NHWC larger than ")
+    assert said.endswith("% at this sample size (3 runs each).")
+
+
+def test_one_run_each_promises_nothing() -> None:
+    assert text(BASE[:1], runs(4, 110.0, layout="NCHW")) == (
+        "NCHW ran 10.0 % faster than NHWC, but a variant with one run has no interval: "
+        "repeat both to know whether that is more than chance."
+    )
+
+
+def test_different_workloads_have_no_ratio() -> None:
+    said = text(BASE, [stored_run(run_row(4, workload="lstm"))])
+    assert said.endswith("are different workloads: a ratio between them would mean nothing.")
+
+
+def test_one_variant_alone() -> None:
+    assert text(BASE) == "All chosen runs are of one variant: there is nothing to compare it with."
+
+
+def test_a_refused_variant_keeps_its_row_and_is_named() -> None:
+    refused = with_variant(
+        run_row(4, workload="cnn10", outcome="refused", reason="Not here.", throughput=None), precision="tf32"
+    )
+    document = compare_document([*runs(1, 100.0, precision="float32"), stored_run(refused, measured=False)], 1)
+    row = document["rows"][1]
+    assert (row["runs"], row["n"], row["outcomes"]) == ([4], 0, ["refused"])
+    assert row["throughput"] == {"value": None, "interval": None, "unit": "images/s"}
+    assert row["speedup"] == {"ratio": None, "interval": None}
+    assert document["verdict"]["text"].endswith("no run of TF32 measured anything.")
+    assert document["verdict"]["decision"] == "nothing to compare"
+
+
+def test_every_other_variant_has_its_sentence() -> None:
+    nchw, xla = runs(4, 110.0, 111.0, layout="NCHW"), runs(6, 200.0, 201.0, layout="NHWC", xla=True)
+    document = compare_document([*BASE, *nchw, *xla], 1)
+    assert document["verdict"]["decision"] == "several variants"
+    assert document["verdict"]["text"].count("faster than") == 2
+    assert [row["decision"] for row in document["rows"]] == ["baseline", "faster", "faster"]
+    assert [row["n"] for row in document["rows"]] == [3, 2, 2]
+
+
+@pytest.mark.parametrize("baseline", [1, 2, 3])
+def test_any_run_of_the_baseline_s_variant_names_it(baseline: int) -> None:
+    document = compare_document([*BASE, *runs(4, 110.0, layout="NCHW")], baseline)
+    assert [row["decision"] for row in document["rows"]] == ["baseline", "one run each"]
+    assert document["baseline"] == baseline
+
+
+def test_the_document_is_plain_json() -> None:
+    document = compare_document([*BASE, *runs(4, 110.0, 112.0, layout="NCHW")], 1)
+    assert json.loads(json.dumps(document, allow_nan=False)) == document
+    assert document["method"].startswith("Welch")
+
+
+def test_differences_of_the_machine_are_warned_of_and_unknown_ones_are_not() -> None:
+    row = run_row(1, workload="cnn10")
+    first = stored_run(row, environment={"driver": "570", "cpu": "Same"})
+    second = stored_run(replace(row, run=2), environment={"driver": "580", "cpu": "Same", "keras": "3.15"})
+    assert compare_document([first, second], 1)["warnings"] == [{"key": "driver", "values": {"1": "570", "2": "580"}}]
+    assert compare_document([first, first], 1)["warnings"] == []

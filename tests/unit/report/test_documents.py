@@ -1,0 +1,93 @@
+"""Runs, machines and samples as documents."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from app.records import HOST, Device, Inventory, Sample
+from app.report.documents import gpus_document, iso_utc, list_document, run_document, watch_document
+from app.storage.store import Store
+from tests.fakes.nvml import LAPTOP, Driver, installed
+from tests.fakes.runs import ENVIRONMENT, SPEC, UTC_NS, S, begin, keep
+from workloads.catalog import Machine
+
+
+def test_a_run_s_document_holds_what_is_stored(database_path: Path) -> None:
+    with Store.open(database_path) as store:
+        document = run_document(store.load(keep(store)))
+    assert json.loads(json.dumps(document, allow_nan=False)) == document
+    assert (document["run"], document["workload"], document["variant"]) == (1, "cnn10", SPEC.variant)
+    assert (document["outcome"], document["reason"], document["ended_by"]) == ("failed", "It failed.", "itself")
+    assert document["started_utc"] == "2025-10-09T08:53:20.000Z"
+    assert document["phases"] == [
+        {"phase": "compile", "start_s": 0.5, "seconds": 2.0},
+        {"phase": "measure", "start_s": 2.5, "seconds": 3.0},
+    ]
+    assert document["throughput"] == {"value": 21.3, "unit": "images/s", "blocks": [32.0, 16.0]}
+    assert document["step_ms"] == {"p50": 250.0, "p95": None, "p99": None}
+    assert document["environment"] == {**ENVIRONMENT, "keras": "3.15.1"}
+    gpu, host = document["devices"]
+    assert (gpu["device"], gpu["samples"]) == ("GPU-aaaa", 2)
+    assert gpu["mean"] == {"power_mw": 688_123.0, "load_pct": 49.5, "memory_bytes": 4e9}, "absent has no mean"
+    assert host["mean"]["worker_load_pct"] == 100.0
+
+
+def test_a_run_that_goes_on_has_no_end(database_path: Path) -> None:
+    with Store.open(database_path) as store:
+        document = run_document(store.load(begin(store)))
+        (listed,) = list_document(store.list_runs())["runs"]
+    assert (document["outcome"], document["ended_by"], document["phases"]) == (None, None, [])
+    assert document["throughput"] == {"value": None, "unit": "images/s", "blocks": []}
+    assert document["devices"][0]["mean"] == {}
+    assert (listed["outcome"], listed["throughput"]["value"], listed["match"]) == (None, None, None)
+
+
+def test_a_field_without_a_reading_is_not_supported() -> None:
+    host = Device(device=HOST, kind="host", index=-1, name="A processor", absent={"power_mw": "not read on the host"})
+    gpu = Device(device="GPU-a", kind="gpu", index=0, name="H200", absent={"power_limit_mw": "not supported"})
+    inventory = Inventory(machine=Machine(), devices=(gpu, host), driver="580")
+    sample = Sample(t_ns=1, device="GPU-a", power_mw=0)
+    document = gpus_document(inventory, {"GPU-a": sample})
+    fields = document["gpus"][0]["fields"]
+    assert fields["power_mw"] == {"supported": True, "value": 0, "reason": None, "unit": "mW"}, "0 is a reading"
+    assert fields["power_limit_mw"] == {
+        "supported": False,
+        "value": None,
+        "reason": "not supported",
+        "unit": "mW",
+    }
+    assert fields["load_pct"]["supported"] is False
+    assert document["host"]["fields"]["power_mw"]["reason"] == "not read on the host"
+
+
+def test_a_machine_without_a_gpu_says_why() -> None:
+    from app.telemetry.inventory import take_inventory
+
+    with installed(Driver(cards=(LAPTOP,))):
+        assert gpus_document(take_inventory(), {})["gpus"][0]["name"] == LAPTOP.name
+    with installed(Driver(init_error=9)):
+        document = gpus_document(take_inventory(), {})
+    assert (document["gpus"], document["no_gpu_reason"]) == ([], "the NVIDIA driver is not loaded")
+
+
+def test_a_sample_is_one_line() -> None:
+    sample = Sample(t_ns=5, device="GPU-a", power_mw=7)
+    document = watch_document(sample, utc="2026-03-01T14:05:09.120Z", source="live")
+    assert list(document)[:4] == ["t_ns", "utc", "source", "device"]
+    assert (document["power_mw"], document["load_pct"]) == (7, None)
+    assert "type" not in document
+
+
+@pytest.mark.parametrize(
+    ("utc_ns", "said"),
+    [
+        (0, "1970-01-01T00:00:00.000Z"),
+        (UTC_NS + 120_000_000, "2025-10-09T08:53:20.120Z"),
+        (4_102_444_800 * S, "2100-01-01T00:00:00.000Z"),
+    ],
+)
+def test_moments_are_iso_8601(utc_ns: int, said: str) -> None:
+    assert iso_utc(utc_ns) == said
+    assert math.isfinite(utc_ns)
