@@ -18,10 +18,22 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
+class FieldFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """How one field of a device is read: its unit, what one read costs, and how often the value is renewed.
+
+    `cost_us` is the median of a few reads at the start (of a whole call where one call gives several fields);
+    `period_ms` is found by watching the value change, None until it was seen to.
+    """
+
+    unit: str
+    cost_us: float | None = None
+    period_ms: float | None = None
+
+
 class Device(msgspec.Struct, frozen=True, kw_only=True):
     """One thing telemetry can read: a GPU (`device` is its UUID) or the host (`device` is `HOST`, `index` is -1).
 
-    `cuda` is the GPU's compute capability as "9.0"; `absent` names fields that the device cannot give, with the reason.
+    `fields` are those it gives; `absent` those it does not, with the reason (`not supported`, `no permission`, `lost`).
     """
 
     device: str
@@ -29,14 +41,19 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
     index: int
     name: str
     memory_total_bytes: int | None = None
+    fields: dict[str, FieldFacts] = {}
     absent: dict[str, str] = {}
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True, tag="sample", tag_field="type"):
-    """Telemetry of one device at one time, stamped at the source; None is "this device does not say".
+    """Cheap telemetry of one device at one time, stamped at the source; None is "this device does not say".
 
-    On the host `load_pct` is CPU load over all processors, `memory_bytes` memory in use, and `worker_load_pct` (100 is
-    one whole processor) and `worker_memory_bytes` (resident) are the worker's own.
+    On a GPU `power_mw` is instantaneous where the driver has that, `power_average_mw` the driver's one-second average,
+    `memory_load_pct` the share of time memory was read or written, `memory_bytes` what programs hold (the driver's own
+    reserve is in `SlowSample`), `throttle_reasons` NVML's bit mask of clock event reasons.
+    On the host `load_pct` is CPU load over all processors, `power_mw` the processor packages' (RAPL), `memory_bytes`
+    memory in use, and `worker_load_pct` (100 is one whole processor) and `worker_memory_bytes` (resident) are the
+    worker's own.
     """
 
     t_ns: int
@@ -49,10 +66,67 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True, tag="sample", tag_field=
     power_limit_mw: int | None = None
     worker_load_pct: float | None = None
     worker_memory_bytes: int | None = None
+    power_average_mw: int | None = None
+    memory_load_pct: float | None = None
+    memory_clock_mhz: int | None = None
+    throttle_reasons: int | None = None
+
+
+class SlowSample(msgspec.Struct, frozen=True, kw_only=True, tag="slow_sample", tag_field="type"):
+    """Dear or slowly changing telemetry of one device at one time; None is "not said" or "not read this time".
+
+    `energy_mj` and the `throttled_*_ns` are counters since the driver was loaded; `pcie_*` and `nvlink_*` are bytes a
+    second over the time since the reading before; the percentages from `sm_active_pct` on are GPM metrics (Hopper and
+    newer) over that time. On the host `sampler_cpu_s` is the processor time the sampler itself has used.
+    """
+
+    t_ns: int
+    device: str
+    energy_mj: int | None = None
+    memory_reserved_bytes: int | None = None
+    memory_temperature_c: int | None = None
+    fan_pct: int | None = None
+    throttled_power_ns: int | None = None
+    throttled_thermal_ns: int | None = None
+    throttled_brake_ns: int | None = None
+    pcie_tx_bytes_per_s: float | None = None
+    pcie_rx_bytes_per_s: float | None = None
+    nvlink_tx_bytes_per_s: float | None = None
+    nvlink_rx_bytes_per_s: float | None = None
+    sm_active_pct: float | None = None
+    sm_occupancy_pct: float | None = None
+    tensor_active_pct: float | None = None
+    fp32_active_pct: float | None = None
+    fp16_active_pct: float | None = None
+    dram_active_pct: float | None = None
+    sampler_cpu_s: float | None = None
+
+
+class GpuProcess(msgspec.Struct, frozen=True, kw_only=True):
+    """A process that uses a GPU; its memory is None where the driver does not tell this user."""
+
+    pid: int
+    name: str
+    memory_bytes: int | None = None
+
+
+class Processes(msgspec.Struct, frozen=True, kw_only=True, tag="processes", tag_field="type"):
+    """Who uses a GPU now."""
+
+    t_ns: int
+    device: str
+    processes: tuple[GpuProcess, ...]
+
+
+class FieldsSeen(msgspec.Struct, frozen=True, kw_only=True, tag="fields_seen", tag_field="type"):
+    """What watching has taught about a device's fields since the inventory: mostly how often they are renewed."""
+
+    device: str
+    fields: dict[str, FieldFacts]
 
 
 class Inventory(msgspec.Struct, frozen=True, kw_only=True, tag="inventory", tag_field="type"):
-    """What is here: the machine variants are checked against, every device, the driver, and why there is no GPU if so."""
+    """What is here: the machine variants are checked against, every device, the driver, or why there is no GPU."""
 
     machine: Machine
     devices: tuple[Device, ...]
@@ -70,6 +144,7 @@ class DeviceLost(msgspec.Struct, frozen=True, kw_only=True, tag="device_lost", t
 
 
 SAMPLE_FIELDS: tuple[str, ...] = tuple(name for name in Sample.__struct_fields__ if name not in ("t_ns", "device"))
+SLOW_FIELDS: tuple[str, ...] = tuple(name for name in SlowSample.__struct_fields__ if name not in ("t_ns", "device"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +159,8 @@ class LogLine:
 class Outcome:
     """How a run ended: formed from the worker's last message and its exit code.
 
-    `reason` is one plain sentence (None only for completed), `detail` a traceback or the like, `ended_by` the rung of the
-    ladder that ended the process (`itself`, `closed stdin`, `terminated`, `killed`).
+    `reason` is one plain sentence (None only for completed), `detail` a traceback or the like, `ended_by` the rung of
+    the ladder that ended the process (`itself`, `closed stdin`, `terminated`, `killed`).
     """
 
     name: OutcomeName
@@ -124,7 +199,20 @@ class RunEnded:
     summary: "Summary"
 
 
-RunEvent = RunStarted | Waiting | PhaseStarted | Facts | Progress | Block | LogLine | Sample | DeviceLost | RunEnded
+RunEvent = (
+    RunStarted
+    | Waiting
+    | PhaseStarted
+    | Facts
+    | Progress
+    | Block
+    | LogLine
+    | Sample
+    | SlowSample
+    | DeviceLost
+    | FieldsSeen
+    | RunEnded
+)
 """What a session hands to its sinks, in the order of one clock."""
 
 
@@ -133,8 +221,11 @@ class Summary:
     """The figures of one run, over its `measure` phase; None is "not measured".
 
     Throughput is examples/s over the measured blocks; step times are of one step in milliseconds; power and energy are
-    summed over the run's GPUs; `device_peak_bytes` is the highest memory use NVML (or psutil) saw on one of its devices,
-    `allocator_peak_bytes` TensorFlow's own peak.
+    summed over the run's GPUs; `energy_error_pct` bounds the error of the energy from the edges of its window.
+    `device_peak_bytes` is the highest memory use NVML (or psutil) saw on one of its devices,
+    `allocator_peak_bytes` TensorFlow's own peak. The last five are the telemetry's audit of itself over the whole run:
+    the rate achieved, how far readings were from their time, readings missed, and the sampler's own processor time in
+    percent of one processor.
     """
 
     throughput: float | None = None
@@ -151,8 +242,14 @@ class Summary:
     mean_power_mw: float | None = None
     energy_mj_per_example: float | None = None
     energy_source: str | None = None
+    energy_error_pct: float | None = None
     device_peak_bytes: int | None = None
     allocator_peak_bytes: int | None = None
+    sample_hz: float | None = None
+    sample_jitter_ms_p50: float | None = None
+    sample_jitter_ms_p99: float | None = None
+    samples_missed: int | None = None
+    sampler_cpu_pct: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,11 +268,16 @@ class RunRow:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """One phase of a run; `end_ns` is None while it lasts."""
+    """One phase of a run; `end_ns` is None while it lasts.
+
+    `energy_mj` is that of the run's GPUs together, None where it could not be had; `energy_error_mj` bounds its error.
+    """
 
     name: PhaseName
     start_ns: int
     end_ns: int | None
+    energy_mj: float | None = None
+    energy_error_mj: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,6 +294,7 @@ class BlockColumns:
     end_ns: Ints
     loss: Floats
     measured: NDArray[np.bool_]
+    allocator_bytes: Floats = field(default_factory=lambda: np.zeros(0))
 
     @property
     def throughput(self) -> Floats:
@@ -201,11 +304,17 @@ class BlockColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleColumns:
-    """One device's samples of a run: `t_ns` and, per field of `SAMPLE_FIELDS`, values with NaN where absent."""
+    """One device's samples of a run: `t_ns` and, per field of `SAMPLE_FIELDS`, values with NaN where absent.
+
+    `slow_t_ns` and `slow` are the same of its slow samples and `SLOW_FIELDS`; `lost_t_ns` is when it stopped answering.
+    """
 
     device: Device
     t_ns: Ints
     fields: Mapping[str, Floats]
+    slow_t_ns: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    slow: Mapping[str, Floats] = field(default_factory=dict)
+    lost_t_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

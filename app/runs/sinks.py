@@ -3,7 +3,7 @@
 import time
 from typing import Protocol
 
-from app.records import DeviceLost, LogLine, RunEvent, Sample
+from app.records import DeviceLost, FieldsSeen, LogLine, RunEvent, Sample, SlowSample
 from app.storage.store import Store, StoredEvent
 from workloads.protocol import Block, Facts, PhaseStarted
 
@@ -34,7 +34,7 @@ class StoreSink:
             self._store.add_environment(self._run, event.facts)
         elif isinstance(event, LogLine):
             self._keep_log_line(event)
-        elif isinstance(event, PhaseStarted | Block | Sample | DeviceLost):
+        elif isinstance(event, PhaseStarted | Block | Sample | SlowSample | DeviceLost | FieldsSeen):
             self._batch.append(event)
         if time.monotonic() - self._written_s >= _BATCH_S:
             self.flush()

@@ -136,9 +136,60 @@ _INDICES = (
 )
 
 
+_SLOW_SAMPLES = """
+CREATE TABLE slow_samples (
+    device_id INTEGER NOT NULL REFERENCES devices (device_id) ON DELETE CASCADE,
+    t_ns INTEGER NOT NULL,
+    energy_mj INTEGER,
+    memory_reserved_bytes INTEGER,
+    memory_temperature_c INTEGER,
+    fan_pct INTEGER,
+    throttled_power_ns INTEGER,
+    throttled_thermal_ns INTEGER,
+    throttled_brake_ns INTEGER,
+    pcie_tx_bytes_per_s REAL,
+    pcie_rx_bytes_per_s REAL,
+    nvlink_tx_bytes_per_s REAL,
+    nvlink_rx_bytes_per_s REAL,
+    sm_active_pct REAL,
+    sm_occupancy_pct REAL,
+    tensor_active_pct REAL,
+    fp32_active_pct REAL,
+    fp16_active_pct REAL,
+    dram_active_pct REAL,
+    sampler_cpu_s REAL,
+    PRIMARY KEY (device_id, t_ns)
+) STRICT, WITHOUT ROWID
+"""
+
+_TELEMETRY_COLUMNS = (
+    "samples ADD COLUMN power_average_mw INTEGER",
+    "samples ADD COLUMN memory_load_pct REAL",
+    "samples ADD COLUMN memory_clock_mhz INTEGER",
+    "samples ADD COLUMN throttle_reasons INTEGER",
+    "devices ADD COLUMN fields TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(fields))",
+    "phases ADD COLUMN energy_mj REAL",
+    "phases ADD COLUMN energy_error_mj REAL",
+    "runs ADD COLUMN energy_error_pct REAL",
+    "runs ADD COLUMN sample_hz REAL",
+    "runs ADD COLUMN sample_jitter_ms_p50 REAL",
+    "runs ADD COLUMN sample_jitter_ms_p99 REAL",
+    "runs ADD COLUMN samples_missed INTEGER",
+    "runs ADD COLUMN sampler_cpu_pct REAL",
+)
+
+
 @migrations()
 def m001_first_light(db: Database) -> None:
     """Runs with their devices, phases, blocks, samples and log lines."""
     for statement in (_RUNS, _DEVICES, _PHASES, _BLOCKS, _SAMPLES, _LOG_LINES, *_INDICES):
         db.execute(statement)
     db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+
+
+@migrations()
+def m002_telemetry(db: Database) -> None:
+    """Slow samples, more fields, what is known of each field, energy by phase, and the telemetry's audit of itself."""
+    db.execute(_SLOW_SAMPLES)
+    for change in _TELEMETRY_COLUMNS:
+        db.execute(f"ALTER TABLE {change}")

@@ -5,17 +5,23 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, cast
 
+import msgspec
 import numpy as np
 
 from app.records import (
     SAMPLE_FIELDS,
+    SLOW_FIELDS,
     BlockColumns,
     Device,
+    FieldFacts,
+    Floats,
+    Ints,
     Outcome,
     Phase,
     RunRow,
     Sample,
     SampleColumns,
+    SlowSample,
     Summary,
 )
 from workloads.protocol import Block, PhaseName, RunSpec
@@ -24,7 +30,8 @@ Row = tuple[Any, ...]
 
 SUMMARY_COLUMNS: tuple[str, ...] = tuple(field.name for field in fields(Summary))
 OUTCOME_COLUMNS = ("outcome", "reason", "detail", "exit_code", "ended_by")
-DEVICE_COLUMNS = ("device", "kind", "device_index", "name", "memory_total_bytes", "absent")
+DEVICE_COLUMNS = ("device", "kind", "device_index", "name", "memory_total_bytes", "absent", "fields")
+PHASE_COLUMNS = ("phase", "start_ns", "end_ns", "energy_mj", "energy_error_mj")
 BLOCK_COLUMNS = ("first_step", "phase", "steps", "examples", "start_ns", "end_ns", "loss", "allocator_bytes")
 RUN_COLUMNS = (
     "run",
@@ -74,19 +81,32 @@ def block_values(block: Block) -> Row:
     return tuple(getattr(block, name) for name in BLOCK_COLUMNS)
 
 
-def sample_values(sample: Sample) -> Row:
-    """A sample's time and fields, without its device."""
-    return (sample.t_ns, *(getattr(sample, name) for name in SAMPLE_FIELDS))
+def sample_values(sample: Sample | SlowSample, names: Sequence[str]) -> Row:
+    """A sample's time and the fields of these names, without its device."""
+    return (sample.t_ns, *(getattr(sample, name) for name in names))
 
 
 def device_values(device: Device) -> Row:
     """A device as its `DEVICE_COLUMNS`."""
-    return (device.device, device.kind, device.index, device.name, device.memory_total_bytes, json.dumps(device.absent))
+    return (
+        device.device,
+        device.kind,
+        device.index,
+        device.name,
+        device.memory_total_bytes,
+        json.dumps(device.absent),
+        fields_text(device.fields),
+    )
+
+
+def fields_text(known: Mapping[str, FieldFacts]) -> str:
+    """What is known of a device's fields, as JSON."""
+    return msgspec.json.encode(known).decode()
 
 
 def device(row: Sequence[Any]) -> Device:
     """The device of a row of `DEVICE_COLUMNS`."""
-    name, kind, index, title, memory_total_bytes, absent = row
+    name, kind, index, title, memory_total_bytes, absent, known = row
     return Device(
         device=name,
         kind=kind,
@@ -94,18 +114,19 @@ def device(row: Sequence[Any]) -> Device:
         name=title,
         memory_total_bytes=memory_total_bytes,
         absent=json.loads(absent),
+        fields=msgspec.json.decode(known, type=dict[str, FieldFacts]),
     )
 
 
 def phase(row: Sequence[Any]) -> Phase:
-    """The phase of a row (phase, start_ns, end_ns)."""
-    return Phase(cast(PhaseName, row[0]), row[1], row[2])
+    """The phase of a row of `PHASE_COLUMNS`."""
+    return Phase(cast(PhaseName, row[0]), *row[1:])
 
 
 def block_columns(rows: Iterable[Sequence[Any]]) -> BlockColumns:
     """Blocks as arrays from rows of `BLOCK_COLUMNS` in time order."""
     columns = _columns(rows, len(BLOCK_COLUMNS))
-    first_step, phases, steps, examples, start_ns, end_ns, loss, _ = columns
+    first_step, phases, steps, examples, start_ns, end_ns, loss, allocator_bytes = columns
     return BlockColumns(
         first_step=np.array(first_step, dtype=np.int64),
         steps=np.array(steps, dtype=np.int64),
@@ -114,17 +135,23 @@ def block_columns(rows: Iterable[Sequence[Any]]) -> BlockColumns:
         end_ns=np.array(end_ns, dtype=np.int64),
         loss=np.array(loss, dtype=np.float64),
         measured=np.array([name == "measure" for name in phases], dtype=np.bool_),
+        allocator_bytes=np.array(allocator_bytes, dtype=np.float64),
     )
 
 
-def sample_columns(which: Device, rows: Iterable[Sequence[Any]]) -> SampleColumns:
-    """One device's samples as arrays from rows of `sample_values`' columns in time order."""
-    t_ns, *values = _columns(rows, 1 + len(SAMPLE_FIELDS))
-    return SampleColumns(
-        device=which,
-        t_ns=np.array(t_ns, dtype=np.int64),
-        fields={name: np.array(column, dtype=np.float64) for name, column in zip(SAMPLE_FIELDS, values, strict=True)},
-    )
+def sample_columns(
+    which: Device, rows: Iterable[Sequence[Any]], slow_rows: Iterable[Sequence[Any]], lost_t_ns: int | None
+) -> SampleColumns:
+    """One device's samples as arrays, from rows of time and `SAMPLE_FIELDS`, time and `SLOW_FIELDS`, in time order."""
+    t_ns, fields = _timed(rows, SAMPLE_FIELDS)
+    slow_t_ns, slow = _timed(slow_rows, SLOW_FIELDS)
+    return SampleColumns(device=which, t_ns=t_ns, fields=fields, slow_t_ns=slow_t_ns, slow=slow, lost_t_ns=lost_t_ns)
+
+
+def _timed(rows: Iterable[Sequence[Any]], names: Sequence[str]) -> tuple[Ints, dict[str, Floats]]:
+    t_ns, *values = _columns(rows, 1 + len(names))
+    columns = {name: np.array(column, dtype=np.float64) for name, column in zip(names, values, strict=True)}
+    return np.array(t_ns, dtype=np.int64), columns
 
 
 def _columns(rows: Iterable[Sequence[Any]], count: int) -> Sequence[Sequence[Any]]:

@@ -11,13 +11,17 @@ from sqlite_utils import Database
 from app.errors import UserError
 from app.records import (
     SAMPLE_FIELDS,
+    SLOW_FIELDS,
     Device,
     DeviceLost,
+    FieldsSeen,
     LogLine,
     Outcome,
+    Phase,
     RunRow,
     Sample,
     SampleColumns,
+    SlowSample,
     StoredRun,
     Summary,
 )
@@ -26,7 +30,7 @@ from app.storage.opening import BUSY_S, open_database, told_plainly
 from app.storage.owner import Owner
 from workloads.protocol import Block, PhaseStarted, RunSpec
 
-StoredEvent = PhaseStarted | Block | Sample | LogLine | DeviceLost
+StoredEvent = PhaseStarted | Block | Sample | SlowSample | LogLine | DeviceLost | FieldsSeen
 """The events of a run that have rows of their own."""
 
 
@@ -42,7 +46,7 @@ class Store:
 
     @classmethod
     def open(cls, path: Path, busy_s: float = BUSY_S) -> Self:
-        """Opens the database at `path`, made and migrated as needed; `busy_s` is how long a write waits for its turn."""
+        """Opens the database at `path`, made and migrated as needed; a write waits at most `busy_s` for its turn."""
         return cls(open_database(path, busy_s), path)
 
     def close(self) -> None:
@@ -102,13 +106,19 @@ class Store:
             for phase in kinds.get(PhaseStarted, ()):
                 self._begin_phase(run, phase)
             self._insert("blocks", rows.BLOCK_COLUMNS, run, map(rows.block_values, kinds.get(Block, ())))
-            self._insert_samples(run, kinds.get(Sample, ()))
+            self._insert_samples("samples", SAMPLE_FIELDS, run, kinds.get(Sample, ()))
+            self._insert_samples("slow_samples", SLOW_FIELDS, run, kinds.get(SlowSample, ()))
             lines = enumerate(kinds.get(LogLine, ()), first_log_line)
             self._insert("log_lines", ("line", "t_ns", "text"), run, ((n, line.t_ns, line.text) for n, line in lines))
             for lost in kinds.get(DeviceLost, ()):
                 self._db.execute(
                     "UPDATE devices SET lost_t_ns = ?, lost_reason = ? WHERE run = ? AND device = ?",
                     (lost.t_ns, lost.reason, run, lost.device),
+                )
+            for seen in kinds.get(FieldsSeen, ()):
+                self._db.execute(
+                    "UPDATE devices SET fields = ? WHERE run = ? AND device = ?",
+                    (rows.fields_text(seen.fields), run, seen.device),
                 )
 
     def add_environment(self, run: int, facts: Mapping[str, str]) -> None:
@@ -118,8 +128,10 @@ class Store:
                 "UPDATE runs SET environment = json_patch(environment, ?) WHERE run = ?", (json.dumps(dict(facts)), run)
             )
 
-    def finish(self, run: int, *, outcome: Outcome, summary: Summary, t_ns: int, utc_ns: int) -> None:
-        """Stores how a run ended and its figures, and ends its last phase."""
+    def finish(
+        self, run: int, *, outcome: Outcome, summary: Summary, t_ns: int, utc_ns: int, phases: Sequence[Phase] = ()
+    ) -> None:
+        """Stores how a run ended, its figures and the energy of its phases, and ends its last phase."""
         columns = (*rows.OUTCOME_COLUMNS, *rows.SUMMARY_COLUMNS, "ended_utc_ns")
         values = (*rows.outcome_values(outcome), *rows.summary_values(summary), utc_ns)
         with self._transaction():
@@ -127,6 +139,10 @@ class Store:
                 f"UPDATE runs SET {', '.join(f'{name} = ?' for name in columns)} WHERE run = ?", (*values, run)
             )
             self._db.execute("UPDATE phases SET end_ns = ? WHERE run = ? AND end_ns IS NULL", (t_ns, run))
+            self._db.conn.executemany(
+                "UPDATE phases SET energy_mj = ?, energy_error_mj = ? WHERE run = ? AND start_ns = ?",
+                ((phase.energy_mj, phase.energy_error_mj, run, phase.start_ns) for phase in phases),
+            )
 
     def unfinished(self) -> list[tuple[int, Owner]]:
         """Runs without an outcome and the process each belongs to."""
@@ -154,7 +170,7 @@ class Store:
                 row=found[0],
                 anchor_t_ns=t_ns,
                 anchor_utc_ns=utc_ns,
-                phases=tuple(map(rows.phase, self._of_run("phases", ("phase", "start_ns", "end_ns"), run, "start_ns"))),
+                phases=tuple(map(rows.phase, self._of_run("phases", rows.PHASE_COLUMNS, run, "start_ns"))),
                 blocks=rows.block_columns(self._of_run("blocks", rows.BLOCK_COLUMNS, run, "first_step")),
                 samples=tuple(self._samples(run)),
                 environment=json.loads(environment),
@@ -187,25 +203,32 @@ class Store:
         ).fetchall()
 
     def _samples(self, run: int) -> Iterable[SampleColumns]:
-        for device_id, *values in self._of_run("devices", ("device_id", *rows.DEVICE_COLUMNS), run, "device_id"):
-            found = self._db.execute(
-                f"SELECT t_ns, {', '.join(SAMPLE_FIELDS)} FROM samples WHERE device_id = ? ORDER BY t_ns", (device_id,)
-            )
-            yield rows.sample_columns(rows.device(values), found)
+        columns = ("device_id", "lost_t_ns", *rows.DEVICE_COLUMNS)
+        for device_id, lost_t_ns, *values in self._of_run("devices", columns, run, "device_id"):
+            quick = self._of_device("samples", SAMPLE_FIELDS, device_id)
+            slow = self._of_device("slow_samples", SLOW_FIELDS, device_id)
+            yield rows.sample_columns(rows.device(values), quick, slow, lost_t_ns)
+
+    def _of_device(self, table: str, names: Sequence[str], device_id: int) -> Iterable[Any]:
+        return self._db.execute(
+            f"SELECT t_ns, {', '.join(names)} FROM {table} WHERE device_id = ? ORDER BY t_ns", (device_id,)
+        )
 
     def _begin_phase(self, run: int, phase: PhaseStarted) -> None:
         self._db.execute("UPDATE phases SET end_ns = ? WHERE run = ? AND end_ns IS NULL", (phase.t_ns, run))
         self._db.execute("INSERT INTO phases (run, phase, start_ns) VALUES (?, ?, ?)", (run, phase.phase, phase.t_ns))
 
-    def _insert_samples(self, run: int, samples: Sequence[Sample]) -> None:
+    def _insert_samples(
+        self, table: str, names: Sequence[str], run: int, samples: Sequence[Sample | SlowSample]
+    ) -> None:
         if not samples:
             return
         ids = dict(self._db.execute("SELECT device, device_id FROM devices WHERE run = ?", (run,)).fetchall())
-        marks = ", ".join("?" * (2 + len(SAMPLE_FIELDS)))
+        marks = ", ".join("?" * (2 + len(names)))
         # Two readings within one clock tick are one sample: the first stands.
         self._db.conn.executemany(
-            f"INSERT OR IGNORE INTO samples (device_id, t_ns, {', '.join(SAMPLE_FIELDS)}) VALUES ({marks})",
-            ((ids[sample.device], *rows.sample_values(sample)) for sample in samples),
+            f"INSERT OR IGNORE INTO {table} (device_id, t_ns, {', '.join(names)}) VALUES ({marks})",
+            ((ids[sample.device], *rows.sample_values(sample, names)) for sample in samples),
         )
 
     def _insert(self, table: str, columns: Sequence[str], run: int, values: Iterable[rows.Row]) -> None:
