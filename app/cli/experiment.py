@@ -48,10 +48,9 @@ def _run_all(plan: Plan, services: RunServices, machine: Machine) -> list[int]:
     order = _order(plan, machine)
     numbers: list[int] = []
     for position, index in enumerate(order, 1):
-        numbers.append(run_once(plan.variants[index], services, prefix=f"[{position}/{len(order)}] "))
-        with Store.open(services.database) as store:
-            outcome = store.load(numbers[-1]).row.outcome
-        if outcome is not None and outcome.name == "stopped":
+        row = run_once(plan.variants[index], services, prefix=f"[{position}/{len(order)}] ").row
+        numbers.append(row.run)
+        if row.outcome is not None and row.outcome.name == "stopped":
             print("Stopped: the verdict is of the runs made so far.", file=sys.stderr)
             break
     return numbers

@@ -7,6 +7,7 @@ from app.cli.settings import one_variant
 from app.cli.stored import print_run
 from app.cli.terminal import ProgressSink, print_json, print_table
 from app.errors import UserError
+from app.records import StoredRun
 from app.report.documents import run_document
 from app.runs.session import RunServices, RunSession
 from app.storage.store import Store
@@ -24,9 +25,7 @@ def run(chosen: Namespace) -> int:
         return _print_parameters(catalog.workload(chosen.workload))
     with run_services(chosen.db) as services:
         spec = one_variant(chosen.workload, chosen.settings, services.feed.wait_inventory().machine)
-        number = run_once(spec, services)
-        with Store.open(services.database) as store:
-            stored = store.load(number)
+        stored = run_once(spec, services)
     if chosen.json:
         print_json(run_document(stored))
     else:
@@ -34,14 +33,18 @@ def run(chosen: Namespace) -> int:
     return 0 if stored.row.outcome is not None and stored.row.outcome.name == "completed" else 1
 
 
-def run_once(spec: RunSpec, services: RunServices, prefix: str = "") -> int:
-    """One run with its progress on stderr; Ctrl-C stops it. Returns its number; raises `UserError` if it has none."""
+def run_once(spec: RunSpec, services: RunServices, prefix: str = "") -> StoredRun:
+    """One run with its progress on stderr, as it is stored; Ctrl-C stops it. Raises `UserError` where it is not."""
     session = RunSession(spec, services, [ProgressSink(prefix)])
     with interrupts(session.stop):
         outcome = session.run()
     if session.number is None:
         raise UserError(outcome.reason or "The run could not be stored.")
-    return session.number
+    with Store.open(services.database) as store:
+        stored = store.load(session.number)
+    if stored.row.outcome is None:
+        raise UserError(outcome.reason or "The end of the run could not be stored.")
+    return stored
 
 
 def _known() -> str:
