@@ -22,8 +22,16 @@ class CommandLine:
         ours = {"TMPDIR": str(folder), "PYTHONUNBUFFERED": ""}
         self._environment = {**os.environ, **(more or {}), **ours}
 
-    def start(self, *words: str, database: Path | None = None, stdout: IO[str] | None = None) -> Process:
+    def start(
+        self,
+        *words: str,
+        database: Path | None = None,
+        stdout: IO[str] | None = None,
+        limit_kib: int | None = None,
+    ) -> Process:
         command = [sys.executable, "-m", "app", *words, "--db", str(database or self.database)]
+        if limit_kib is not None:
+            command = ["bash", "-c", f'ulimit -f {limit_kib}; exec "$@"', "bash", *command]
         pipe = subprocess.PIPE
         return subprocess.Popen(
             command,
@@ -35,8 +43,11 @@ class CommandLine:
             text=True,
         )
 
-    def __call__(self, *words: str, database: Path | None = None) -> "subprocess.CompletedProcess[str]":
-        process = self.start(*words, database=database)
+    def __call__(
+        self, *words: str, database: Path | None = None, limit_kib: int | None = None
+    ) -> "subprocess.CompletedProcess[str]":
+        """Runs to the end; `limit_kib` is how large a file may become, as a full disk has it."""
+        process = self.start(*words, database=database, limit_kib=limit_kib)
         out, err = process.communicate(timeout=LIMIT_S)
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 

@@ -3,6 +3,7 @@
 import json
 import signal
 import sqlite3
+import sys
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -254,6 +255,23 @@ def test_a_result_that_cannot_be_written_is_said_in_words(trained: CommandLine) 
     assert process.returncode == 1
     assert err.startswith("The result cannot be written: the disk is full.")
     assert len(err.splitlines()) == 1
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a limit on the size of files")
+def test_a_disk_that_is_full_during_a_run_is_said_and_keeps_what_is_stored(command_line: CommandLine) -> None:
+    """No file may outgrow the database as it is: the write-ahead log meets that limit while the run goes on."""
+    command_line("list")
+    kib = command_line.database.stat().st_size // 1024 + 20
+    done = command_line("run", *dummy_words(steps=0, seconds=60.0), limit_kib=kib)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    sentence = done.stderr.splitlines()[-1]
+    assert str(command_line.database) in sentence
+    assert "check the disk that holds it" in sentence or "free some space" in sentence
+    assert "Traceback" not in done.stderr
+    document = command_line.json("show", "1")
+    assert (document["outcome"], document["phases"][-1]["phase"]) == ("crashed", "measure")
+    assert document["throughput"]["value"] > 0
 
 
 def test_two_programs_share_one_database(command_line: CommandLine) -> None:
