@@ -182,7 +182,7 @@ def test_a_database_that_cannot_be_is_one_sentence_and_status_1(
     other.close()
     Store.open(tmp_path / "newer.db").close()
     newer = sqlite3.connect(tmp_path / "newer.db")
-    newer.execute("UPDATE _sqlite_migrations SET name = 'm999_later'")
+    newer.execute("UPDATE _sqlite_migrations SET name = 'm999_later' WHERE id = 1")
     newer.commit()
     newer.close()
     for path, part in (
