@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 
 from app.errors import TelemetryError
-from app.records import DeviceLost, Inventory, Sample
-from app.telemetry.source import Follow, SamplerMessage
+from app.records import Inventory
+from app.telemetry.source import Follow, Order, ReadEnergy, SamplerMessage
 
 Listener = Callable[[SamplerMessage], None]
 
@@ -21,7 +21,7 @@ _EXIT_S = 2.0
 class TelemetryFeed:
     """One sampler process and its listeners, which are called on the feed's own reader thread."""
 
-    def __init__(self, hz: float = 10.0) -> None:
+    def __init__(self, hz: float = 20.0) -> None:
         self._hz = hz
         self._process: subprocess.Popen[bytes] | None = None
         self._reader: threading.Thread | None = None
@@ -53,11 +53,18 @@ class TelemetryFeed:
 
     def follow(self, pid: int | None) -> None:
         """Adds this process's own load and memory to the host's samples; None watches none."""
+        self._order(Follow(pid))
+
+    def read_energy(self) -> None:
+        """Has the energy counters read now, because a phase begins or ends."""
+        self._order(ReadEnergy())
+
+    def _order(self, order: Order) -> None:
         process = self._process
         if process is None or process.stdin is None:
             return
         try:
-            process.stdin.write(msgspec.json.encode(Follow(pid)) + b"\n")
+            process.stdin.write(msgspec.json.encode(order) + b"\n")
             process.stdin.flush()
         except (BrokenPipeError, ValueError):
             pass  # the sampler has ended: its listeners know
@@ -85,7 +92,7 @@ class TelemetryFeed:
             self._process.stdout.close()
 
     def _read(self, process: "subprocess.Popen[bytes]") -> None:
-        decoder: msgspec.json.Decoder[SamplerMessage] = msgspec.json.Decoder(Inventory | Sample | DeviceLost)
+        decoder: msgspec.json.Decoder[SamplerMessage] = msgspec.json.Decoder(SamplerMessage)
         assert process.stdout is not None, "the sampler was started with a pipe"
         for line in process.stdout:
             self._hand_out(decoder.decode(line))

@@ -1,5 +1,6 @@
-"""The host through psutil: load and memory of the machine, and of the worker being watched."""
+"""The host through psutil and RAPL: load, memory and power of the machine, load and memory of the worker watched."""
 
+import os
 import platform
 import time
 from collections.abc import Sequence
@@ -7,7 +8,10 @@ from pathlib import Path
 
 import psutil
 
-from app.records import HOST, Device, Sample
+from app.records import HOST, Device, FieldFacts, Sample, SlowSample
+from app.telemetry.rapl import RaplPower
+
+_UNITS = {"load_pct": "%", "memory_bytes": "bytes", "worker_load_pct": "%", "worker_memory_bytes": "bytes"}
 
 
 class HostSource:
@@ -15,21 +19,29 @@ class HostSource:
 
     def __init__(self) -> None:
         self._worker: psutil.Process | None = None
-        self._device = Device(
+        self._rapl = RaplPower()
+        self._devices: tuple[Device, ...] = ()
+
+    def start(self) -> None:
+        """Finds out what the host can tell and what asking costs."""
+        no_power = self._rapl.why_absent()
+        units = _UNITS if no_power else {**_UNITS, "power_mw": "mW"}
+        cost_us = self._cost_us()
+        host = Device(
             device=HOST,
             kind="host",
             index=-1,
             name=cpu_name(),
             memory_total_bytes=psutil.virtual_memory().total,
-            absent={"temperature_c": "not read on the host", "power_mw": "not read on the host"},
+            fields={name: FieldFacts(unit=unit, cost_us=cost_us) for name, unit in units.items()},
+            absent={"power_mw": no_power} if no_power else {},
         )
-        # psutil's first percentage has nothing before it to compare with.
-        psutil.cpu_percent()
+        self._devices = (host,)
 
     @property
     def devices(self) -> Sequence[Device]:
         """The host, alone."""
-        return (self._device,)
+        return self._devices
 
     def follow(self, pid: int | None) -> None:
         """Watches that process from now on; None watches none."""
@@ -48,15 +60,28 @@ class HostSource:
             Sample(
                 t_ns=time.monotonic_ns(),
                 device=HOST,
-                load_pct=psutil.cpu_percent(),
+                load_pct=max(0.0, psutil.cpu_percent()),
                 memory_bytes=_used_bytes(),
+                power_mw=self._rapl.power_mw(),
                 worker_load_pct=worker_load_pct,
                 worker_memory_bytes=worker_memory_bytes,
             ),
         )
 
+    def read_slow(self) -> SlowSample:
+        """The processor time this very process has used."""
+        used = os.times()
+        return SlowSample(t_ns=time.monotonic_ns(), device=HOST, sampler_cpu_s=used.user + used.system)
+
     def close(self) -> None:
         """Nothing is held."""
+
+    def _cost_us(self) -> float:
+        """What one reading costs; the first of psutil's has nothing before it to compare with, the second counts."""
+        self.read()
+        started_ns = time.perf_counter_ns()
+        self.read()
+        return round((time.perf_counter_ns() - started_ns) / 1e3, 1)
 
     def _read_worker(self) -> tuple[float | None, int | None]:
         if self._worker is None:

@@ -30,6 +30,7 @@ class Sources:
 def open_sources() -> Sources:
     """Opens every source this machine has; without an NVIDIA driver the inventory says why there is no GPU."""
     host = HostSource()
+    host.start()
     nvml, no_gpu_reason = _open_nvml()
     machine = Machine(
         gpus=nvml.gpus if nvml else (),

@@ -1,31 +1,22 @@
-"""NVIDIA GPUs through NVML; the only module that imports nvidia-ml-py (module `pynvml`).
-
-Power is field 186, instantaneous, where the driver has it: `nvmlDeviceGetPowerUsage` is a one-second average on Ampere
-and newer (NVML API reference, nvmlDeviceGetPowerUsage and NVML_FI_DEV_POWER_INSTANT).
-"""
+"""NVIDIA GPUs through NVML. Only the modules called nvml* import nvidia-ml-py (module `pynvml`)."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
+import psutil
 import pynvml
 
 from app.errors import TelemetryError
-from app.records import Device, DeviceLost, Sample
+from app.records import Device, DeviceLost, FieldsSeen, GpuProcess, Processes, SlowSample
+from app.telemetry.nvml_card import GONE, Card
 from app.telemetry.source import Reading
 from workloads.catalog import Gpu
 
 T = TypeVar("T")
-Reader = Callable[[Any], int | float]
+P = ParamSpec("P")
 
-_GONE = (pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_NOT_FOUND, pynvml.NVML_ERROR_UNINITIALIZED)
-_REASONS: Mapping[int, str] = {
-    pynvml.NVML_ERROR_NOT_SUPPORTED: "not supported",
-    pynvml.NVML_ERROR_NO_PERMISSION: "no permission",
-    pynvml.NVML_ERROR_GPU_IS_LOST: "lost",
-    pynvml.NVML_ERROR_FUNCTION_NOT_FOUND: "not supported by this driver",
-}
+_PROCESSES_EVERY_S = 2.0
 _NO_NVML: Mapping[int, str] = {
     pynvml.NVML_ERROR_LIBRARY_NOT_FOUND: "no NVIDIA driver is installed",
     pynvml.NVML_ERROR_DRIVER_NOT_LOADED: "the NVIDIA driver is not loaded",
@@ -34,43 +25,17 @@ _NO_NVML: Mapping[int, str] = {
 }
 
 
-def _field_value(field_id: int) -> Reader:
-    def read(handle: Any) -> int | float:
-        (value,) = pynvml.nvmlDeviceGetFieldValues(handle, [field_id])
-        if value.nvmlReturn != pynvml.NVML_SUCCESS:
-            raise pynvml.NVMLError(value.nvmlReturn)
-        return int(value.value.uiVal)
-
-    return read
-
-
-_READERS: Mapping[str, tuple[Reader, ...]] = {
-    "power_mw": (_field_value(pynvml.NVML_FI_DEV_POWER_INSTANT), pynvml.nvmlDeviceGetPowerUsage),
-    "load_pct": (lambda handle: pynvml.nvmlDeviceGetUtilizationRates(handle).gpu,),
-    "memory_bytes": (lambda handle: pynvml.nvmlDeviceGetMemoryInfo(handle).used,),
-    "temperature_c": (lambda handle: pynvml.nvmlDeviceGetTemperature(handle, pynvml.NVML_TEMPERATURE_GPU),),
-    "sm_clock_mhz": (lambda handle: pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_SM),),
-    "power_limit_mw": (pynvml.nvmlDeviceGetEnforcedPowerLimit,),
-}
-"""Ways to read each field, best first; the first that a device supports is used for it."""
-
-
-@dataclass(slots=True)
-class _Card:
-    """One GPU: its NVML handle, what it is, and the way each supported field is read."""
-
-    handle: Any
-    gpu: Gpu
-    readers: dict[str, Reader] = field(default_factory=dict)
-    absent: dict[str, str] = field(default_factory=dict)
-
-
 class NvmlSource:
-    """All GPUs the NVIDIA driver shows. `start` raises `TelemetryError` with the reason when there is no driver."""
+    """All GPUs the NVIDIA driver shows. `start` raises `TelemetryError` with the reason when there is no driver.
+
+    `read` and the slow readings may be called from two threads: NVML is thread-safe, and a dear reading must not hold
+    up a cheap one.
+    """
 
     def __init__(self) -> None:
-        self._cards: list[_Card] = []
+        self._cards: tuple[Card, ...] = ()
         self._devices: tuple[Device, ...] = ()
+        self._processes_due_s = 0.0
         self.driver: str | None = None
         self.cuda_driver: str | None = None
 
@@ -83,9 +48,9 @@ class NvmlSource:
         self.driver = str(pynvml.nvmlSystemGetDriverVersion())
         version = pynvml.nvmlSystemGetCudaDriverVersion_v2()
         self.cuda_driver = f"{version // 1000}.{version % 1000 // 10}"
-        found = (_probe(index) for index in range(pynvml.nvmlDeviceGetCount()))
-        self._cards = [card for card in found if card is not None]
-        self._devices = tuple(map(_device, self._cards))
+        found = (_if_there(_card, index) for index in range(pynvml.nvmlDeviceGetCount()))
+        self._cards = tuple(card for card in found if card is not None)
+        self._devices = tuple(card.device() for card in self._cards)
 
     @property
     def devices(self) -> Sequence[Device]:
@@ -98,78 +63,96 @@ class NvmlSource:
         return tuple(card.gpu for card in self._cards)
 
     def read(self) -> Sequence[Reading]:
-        """One sample of each GPU still there."""
+        """One cheap sample of each GPU still there; one that is gone says so once and is left out from then on."""
         readings = [_read(card) for card in self._cards]
         gone = {reading.device for reading in readings if isinstance(reading, DeviceLost)}
-        self._cards = [card for card in self._cards if card.gpu.uuid not in gone]
+        if gone:
+            self._cards = tuple(card for card in self._cards if card.gpu.uuid not in gone)
         return readings
+
+    def read_slow(self) -> Sequence[SlowSample | Processes]:
+        """What is due of the slow fields of each GPU, and who uses it."""
+        now_s = time.monotonic()
+        samples = [_if_there(card.read_slow, now_s) for card in self._cards]
+        found: list[SlowSample | Processes] = [sample for sample in samples if sample is not None]
+        if self._processes_due_s <= now_s:
+            self._processes_due_s = now_s + _PROCESSES_EVERY_S
+            lists = (_if_there(_processes, card) for card in self._cards)
+            found += [processes for processes in lists if processes is not None]
+        return found
+
+    def read_energy(self) -> Sequence[SlowSample]:
+        """The energy counters now."""
+        samples = (_if_there(card.read_energy) for card in self._cards)
+        return [sample for sample in samples if sample is not None]
+
+    def watch_energy(self) -> None:
+        """Learns how often the energy counters are renewed; takes about a second a GPU."""
+        for card in self._cards:
+            _if_there(card.watch_energy)
+
+    def fields_seen(self) -> Sequence[FieldsSeen]:
+        """What is known of each GPU's fields by now."""
+        return [FieldsSeen(device=card.gpu.uuid, fields=card.known_fields()) for card in self._cards]
 
     def close(self) -> None:
         """Closes NVML."""
+        for card in self._cards:
+            _if_there(card.close)
         pynvml.nvmlShutdown()
 
 
-def _probe(index: int) -> _Card | None:
-    """The GPU of that index and what it can tell; None where it has fallen off the bus."""
-    try:
-        handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-        uuid, name = pynvml.nvmlDeviceGetUUID(handle), pynvml.nvmlDeviceGetName(handle)
-    except pynvml.NVMLError as error:
-        if error.value not in _GONE:
-            raise
-        return None
+def _card(index: int) -> Card:
+    handle = pynvml.nvmlDeviceGetHandleByIndex(index)
     gpu = Gpu(
         index=index,
-        uuid=str(uuid),
-        name=str(name),
+        uuid=str(pynvml.nvmlDeviceGetUUID(handle)),
+        name=str(pynvml.nvmlDeviceGetName(handle)),
         memory_total_bytes=_or_none(lambda: int(pynvml.nvmlDeviceGetMemoryInfo(handle).total)),
         compute_capability=_or_none(lambda: tuple(pynvml.nvmlDeviceGetCudaComputeCapability(handle))),
     )
-    card = _Card(handle, gpu)
-    for name, ways in _READERS.items():
-        _choose_reader(card, name, ways)
+    card = Card(handle, gpu)
+    card.probe()
     return card
 
 
-def _choose_reader(card: _Card, name: str, ways: Sequence[Reader]) -> None:
-    for way in ways:
-        try:
-            way(card.handle)
-        except pynvml.NVMLError as error:
-            card.absent[name] = _REASONS.get(error.value, str(error))
-        else:
-            card.readers[name] = way
-            card.absent.pop(name, None)
-            return
+def _read(card: Card) -> Reading:
+    try:
+        return card.read()
+    except pynvml.NVMLError as error:
+        reason = f"{card.gpu.name} stopped answering ({error})."
+        return DeviceLost(t_ns=time.monotonic_ns(), device=card.gpu.uuid, reason=reason)
 
 
-def _read(card: _Card) -> Reading:
-    t_ns = time.monotonic_ns()
-    values: dict[str, Any] = {}
-    for name, reader in card.readers.items():
-        try:
-            values[name] = reader(card.handle)
-        except pynvml.NVMLError as error:
-            if error.value in _GONE:
-                return DeviceLost(
-                    t_ns=t_ns, device=card.gpu.uuid, reason=f"{card.gpu.name} stopped answering ({error})."
-                )
-    return Sample(t_ns=t_ns, device=card.gpu.uuid, **values)
-
-
-def _device(card: _Card) -> Device:
-    gpu = card.gpu
-    return Device(
-        device=gpu.uuid,
-        kind="gpu",
-        index=gpu.index,
-        name=gpu.name,
-        memory_total_bytes=gpu.memory_total_bytes,
-        absent=dict(card.absent),
+def _processes(card: Card) -> Processes | None:
+    """Compute processes only: asking for graphics ones takes milliseconds on some cards."""
+    running = _or_none(lambda: pynvml.nvmlDeviceGetComputeRunningProcesses_v3(card.handle))
+    if running is None:
+        return None
+    listed = tuple(
+        GpuProcess(pid=entry.pid, name=_process_name(entry.pid), memory_bytes=entry.usedGpuMemory) for entry in running
     )
+    return Processes(t_ns=time.monotonic_ns(), device=card.gpu.uuid, processes=listed)
 
 
-def _or_none(read: Callable[[], T]) -> T | None:
+def _process_name(pid: int) -> str:
+    try:
+        return psutil.Process(pid).name()
+    except psutil.Error:
+        return "unknown"
+
+
+def _if_there(read: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T | None:
+    """What a reading gives, None for a GPU that is gone: the cheap readings say so."""
+    try:
+        return read(*arguments, **named)
+    except pynvml.NVMLError as error:
+        if error.value in GONE:
+            return None
+        raise
+
+
+def _or_none(read: Callable[[], Any]) -> Any:
     try:
         return read()
     except pynvml.NVMLError:

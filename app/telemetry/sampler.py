@@ -2,8 +2,9 @@
 
     python -m app.telemetry.sampler HZ
 
-writes one JSON object a line on stdout: an `Inventory`, then `Sample`s and `DeviceLost`s; reads `Follow` lines on stdin
-and ends when stdin closes.
+writes one JSON object a line on stdout: an `Inventory`, then the other messages of `source.py`; reads orders on stdin
+and ends when stdin closes. Cheap fields are read at every tick on the main thread, dear ones by a second thread on
+their own schedule: a slow answer of the driver never delays a tick.
 """
 
 import os
@@ -11,57 +12,108 @@ import queue
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from typing import BinaryIO
 
 import msgspec
 
 from app.telemetry.inventory import Sources, open_sources
-from app.telemetry.source import Follow, SamplerMessage
+from app.telemetry.source import Follow, Order, ReadEnergy, SamplerMessage
+
+_HOST_EVERY_NS = 200_000_000
+_SLOW_TICK_S = 0.25
+_HOST_SLOW_EVERY_S = 1.0
+_FIELDS_EVERY_S = 5.0
+
+Orders = queue.SimpleQueue[Order | None]
+
+
+class Output:
+    """The pipe to the program, shared by two threads; each write is whole lines."""
+
+    def __init__(self, pipe: BinaryIO) -> None:
+        self._pipe = pipe
+        self._lock = threading.Lock()
+
+    def write(self, messages: Sequence[SamplerMessage]) -> None:
+        """Writes the messages at once; nobody at the other end ends this process."""
+        lines = b"".join(msgspec.json.encode(message) + b"\n" for message in messages)
+        with self._lock:
+            try:
+                self._pipe.write(lines)
+                self._pipe.flush()
+            except BrokenPipeError:
+                os._exit(0)
 
 
 def main() -> None:
     """Samples until stdin closes."""
     period_ns = int(1e9 / float(sys.argv[1]))
-    out = os.fdopen(os.dup(1), "wb")
+    output = Output(os.fdopen(os.dup(1), "wb"))
     os.dup2(2, 1)
-    orders: queue.SimpleQueue[Follow | None] = queue.SimpleQueue()
-    threading.Thread(target=_read_orders, args=(sys.stdin.buffer, orders), daemon=True).start()
+    slow_orders: Orders = queue.SimpleQueue()
     sources = open_sources()
-    try:
-        _write(out, [sources.inventory])
-        _sample(sources, out, orders, period_ns)
-    except BrokenPipeError:
-        pass  # the program that asked is gone
-    finally:
-        sources.close()
+    stopped = threading.Event()
+    output.write([sources.inventory])
+    threads = (
+        threading.Thread(target=_obey, args=(sys.stdin.buffer, sources, slow_orders, stopped), daemon=True),
+        threading.Thread(target=_sample_slowly, args=(sources, output, slow_orders), daemon=True),
+    )
+    for thread in threads:
+        thread.start()
+    _sample(sources, output, stopped, period_ns)
+    threads[1].join()
+    sources.close()
 
 
-def _sample(sources: Sources, out: BinaryIO, orders: "queue.SimpleQueue[Follow | None]", period_ns: int) -> None:
-    next_ns = time.monotonic_ns()
-    while True:
-        _write(out, [*(sources.nvml.read() if sources.nvml else ()), *sources.host.read()])
+def _sample(sources: Sources, output: Output, stopped: threading.Event, period_ns: int) -> None:
+    next_ns = host_ns = time.monotonic_ns()
+    while not stopped.is_set():
+        messages: list[SamplerMessage] = [*(sources.nvml.read() if sources.nvml else ())]
+        if next_ns >= host_ns:
+            messages += sources.host.read()
+            host_ns = next_ns + max(_HOST_EVERY_NS, period_ns)
+        if messages:
+            output.write(messages)
         # A tick that comes too late is left out, never made up for: samples are never closer than the period.
         next_ns = max(next_ns + period_ns, time.monotonic_ns())
-        while (left_ns := next_ns - time.monotonic_ns()) > 0:
-            try:
-                order = orders.get(timeout=left_ns / 1e9)
-            except queue.Empty:
-                break
-            if order is None:
-                return
-            sources.host.follow(order.pid)
+        stopped.wait((next_ns - time.monotonic_ns()) / 1e9)
 
 
-def _write(out: BinaryIO, messages: list[SamplerMessage]) -> None:
-    out.write(b"".join(msgspec.json.encode(message) + b"\n" for message in messages))
-    out.flush()
+def _sample_slowly(sources: Sources, output: Output, orders: Orders) -> None:
+    if sources.nvml is not None:
+        sources.nvml.watch_energy()
+    host_s = fields_s = 0.0
+    while True:
+        messages: list[SamplerMessage] = [*(sources.nvml.read_slow() if sources.nvml else ())]
+        if time.monotonic() >= host_s:
+            host_s = time.monotonic() + _HOST_SLOW_EVERY_S
+            messages.append(sources.host.read_slow())
+        if sources.nvml is not None and time.monotonic() >= fields_s:
+            fields_s = time.monotonic() + _FIELDS_EVERY_S
+            messages += sources.nvml.fields_seen()
+        if messages:
+            output.write(messages)
+        try:
+            order = orders.get(timeout=_SLOW_TICK_S)
+        except queue.Empty:
+            continue
+        if order is None:
+            return
+        if sources.nvml is not None:
+            output.write(sources.nvml.read_energy())
 
 
-def _read_orders(stdin: BinaryIO, orders: "queue.SimpleQueue[Follow | None]") -> None:
-    decoder = msgspec.json.Decoder(Follow)
+def _obey(stdin: BinaryIO, sources: Sources, slow_orders: Orders, stopped: threading.Event) -> None:
+    decoder: msgspec.json.Decoder[Order] = msgspec.json.Decoder(Follow | ReadEnergy)
     for line in stdin:
-        orders.put(decoder.decode(line))
-    orders.put(None)
+        order = decoder.decode(line)
+        if isinstance(order, Follow):
+            sources.host.follow(order.pid)
+        else:
+            slow_orders.put(order)
+    stopped.set()
+    slow_orders.put(None)
 
 
 if __name__ == "__main__":

@@ -129,6 +129,7 @@ class FakeNvml:
         known = {pynvml.NVML_FI_DEV_POWER_INSTANT: self._card(handle).power_instant_mw}
         for value in out._obj:
             answer = known.get(value.fieldId, NOT_SUPPORTED)
+            value.valueType = pynvml.NVML_VALUE_TYPE_UNSIGNED_INT
             value.nvmlReturn, value.value.uiVal = max(-answer, 0), max(answer, 0)
         return self._state(handle, 0)
 

@@ -1,0 +1,220 @@
+"""One GPU: which calls it answers, what each costs, and its readings."""
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import pynvml
+
+from app.records import Device, FieldFacts, Sample, SlowSample
+from app.telemetry import nvml_gpm
+from app.telemetry.nvml_calls import CHEAP, ENERGY, PCIE_COUNTERS, SLOW, UNITS, Call, Number, SlowCall
+from app.telemetry.nvml_gpm import Gpm
+from app.telemetry.periods import PeriodWatch
+from workloads.catalog import Gpu
+
+GONE = (
+    pynvml.NVML_ERROR_GPU_IS_LOST,
+    pynvml.NVML_ERROR_NOT_FOUND,
+    pynvml.NVML_ERROR_UNINITIALIZED,
+    pynvml.NVML_ERROR_DRIVER_NOT_LOADED,
+)
+_REASONS = {
+    pynvml.NVML_ERROR_NOT_SUPPORTED: "not supported",
+    pynvml.NVML_ERROR_NO_PERMISSION: "no permission",
+    pynvml.NVML_ERROR_GPU_IS_LOST: "lost",
+    pynvml.NVML_ERROR_FUNCTION_NOT_FOUND: "not supported by this driver",
+    pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH: "not supported by this driver",
+}
+_PROBES = 5
+_DEAR_US = 1_000.0
+_WATCHED_CHANGES_S = 1.2
+
+
+@dataclass(slots=True)
+class _Scheduled:
+    """A slow call of this card: when it is due, and for a counter its reading before."""
+
+    call: Call
+    every_s: float
+    counter: bool
+    due_s: float = 0.0
+    before: tuple[float, Sequence[Number]] | None = None
+
+
+@dataclass(slots=True)
+class Card:
+    """One GPU and what is known of it. `probe` learns which calls it answers; nothing raises for one absent field."""
+
+    handle: Any
+    gpu: Gpu
+    fields: dict[str, FieldFacts] = field(default_factory=dict)
+    absent: dict[str, str] = field(default_factory=dict)
+    _cheap: list[Call] = field(default_factory=list)
+    _slow: list[_Scheduled] = field(default_factory=list)
+    _energy: Call | None = None
+    _gpm: Gpm | None = None
+    _gpm_due_s: float = 0.0
+    _watches: dict[str, PeriodWatch] = field(default_factory=dict)
+
+    def probe(self) -> None:
+        """Finds the best way to each field, and what it costs."""
+        for ways in CHEAP:
+            call = self._best(ways)
+            if call is not None:
+                self._cheap.append(call)
+                self._watches.update({name: PeriodWatch() for name in call.fields})
+        self._probe_gpm()
+        for slow in (*SLOW, *(() if self._gpm else (PCIE_COUNTERS,))):
+            self._schedule(slow)
+
+    def device(self) -> Device:
+        """The card as telemetry shows it."""
+        gpu = self.gpu
+        return Device(
+            device=gpu.uuid,
+            kind="gpu",
+            index=gpu.index,
+            name=gpu.name,
+            memory_total_bytes=gpu.memory_total_bytes,
+            fields=self.known_fields(),
+            absent=dict(self.absent),
+        )
+
+    def known_fields(self) -> dict[str, FieldFacts]:
+        """The facts of every field, with the periods seen so far."""
+        known = dict(self.fields)
+        for name, watch in self._watches.items():
+            if name in known and watch.period_ms is not None:
+                facts = known[name]
+                known[name] = FieldFacts(unit=facts.unit, cost_us=facts.cost_us, period_ms=watch.period_ms)
+        return known
+
+    def read(self) -> Sample:
+        """Every cheap field now; raises `pynvml.NVMLError` only where the card is gone."""
+        t_ns = time.monotonic_ns()
+        values: dict[str, Any] = {}
+        for call in self._cheap:
+            for name, value in zip(call.fields, self._numbers(call), strict=False):
+                values[name] = value
+                self._watches[name].see(t_ns, value)
+        return Sample(t_ns=t_ns, device=self.gpu.uuid, **values)
+
+    def read_slow(self, now_s: float) -> SlowSample | None:
+        """What is due of the slow fields by now, or None."""
+        values: dict[str, Any] = {}
+        for scheduled in self._slow:
+            if scheduled.due_s <= now_s:
+                scheduled.due_s = now_s + scheduled.every_s
+                values.update(self._slow_values(scheduled))
+        if self._gpm is not None and self._gpm_due_s <= now_s:
+            self._gpm_due_s = now_s + nvml_gpm.EVERY_S
+            values.update(self._gpm_values(self._gpm))
+        return SlowSample(t_ns=time.monotonic_ns(), device=self.gpu.uuid, **values) if values else None
+
+    def read_energy(self) -> SlowSample | None:
+        """The energy counter now, or None where there is none."""
+        if self._energy is None:
+            return None
+        numbers = self._numbers(self._energy)
+        return (
+            SlowSample(t_ns=time.monotonic_ns(), device=self.gpu.uuid, energy_mj=int(numbers[0])) if numbers else None
+        )
+
+    def watch_energy(self) -> None:
+        """Learns how often the energy counter is renewed by reading it again and again for about a second."""
+        if self._energy is None:
+            return
+        watch = self._watches.setdefault("energy_mj", PeriodWatch())
+        end_s = time.monotonic() + _WATCHED_CHANGES_S
+        while watch.period_ms is None and time.monotonic() < end_s:
+            for value in self._numbers(self._energy):
+                watch.see(time.monotonic_ns(), value)
+
+    def close(self) -> None:
+        """Gives back what GPM holds."""
+        if self._gpm is not None:
+            self._gpm.close()
+
+    def _numbers(self, call: Call) -> Sequence[Number]:
+        """What the call gives now; nothing where it fails this once."""
+        try:
+            return call.read(self.handle)
+        except pynvml.NVMLError as error:
+            if error.value in GONE:
+                raise
+            return ()
+
+    def _slow_values(self, scheduled: _Scheduled) -> dict[str, Number]:
+        now_s, numbers = time.monotonic(), self._numbers(scheduled.call)
+        if not scheduled.counter:
+            return dict(zip(scheduled.call.fields, numbers, strict=False))
+        before, scheduled.before = scheduled.before, (now_s, numbers) if numbers else None
+        if before is None or not numbers:
+            return {}
+        rates = [(new - old) / (now_s - before[0]) for new, old in zip(numbers, before[1], strict=True)]
+        # A counter that went backwards has wrapped: there is no rate this time.
+        return {name: rate for name, rate in zip(scheduled.call.fields, rates, strict=True) if rate >= 0}
+
+    def _gpm_values(self, gpm: Gpm) -> dict[str, float]:
+        try:
+            return gpm.read()
+        except pynvml.NVMLError as error:
+            if error.value in GONE:
+                raise
+            return {}
+
+    def _schedule(self, slow: SlowCall) -> None:
+        call = self._best(slow.ways)
+        if call is not None:
+            self._slow.append(_Scheduled(call, slow.every_s, slow.counter))
+            if slow is ENERGY:
+                self._energy = call
+
+    def _best(self, ways: Sequence[Call]) -> Call | None:
+        """The first way that works; what it does not give is absent for the reason the better way failed."""
+        reasons: dict[str, str] = {}
+        for call in ways:
+            try:
+                cost_us = _cost_us(partial(call.read, self.handle))
+            except pynvml.NVMLError as error:
+                reasons.update({name: why(error) for name in call.fields})
+                continue
+            self.fields.update({name: FieldFacts(unit=UNITS[name], cost_us=cost_us) for name in call.fields})
+            self.absent.update({name: reason for name, reason in reasons.items() if name not in call.fields})
+            return call
+        self.absent.update(reasons)
+        return None
+
+    def _probe_gpm(self) -> None:
+        gpm = Gpm(self.handle)
+        try:
+            gpm.start()
+            cost_us = _cost_us(gpm.read)
+            given = gpm.read()
+        except pynvml.NVMLError as error:
+            self.absent.update({name: why(error) for name in nvml_gpm.FIELDS})
+            return
+        self._gpm = gpm
+        self.fields.update({name: FieldFacts(unit=UNITS[name], cost_us=cost_us) for name in given})
+        self.absent.update({name: "not supported" for name in nvml_gpm.FIELDS if name not in given})
+
+
+def why(error: pynvml.NVMLError) -> str:
+    """The reason why a field is absent, in a few words."""
+    return _REASONS.get(error.value, str(error))
+
+
+def _cost_us(read: Callable[[], object]) -> float:
+    """The median time of a few reads, in microseconds; a dear one is read only twice."""
+    times_us: list[float] = []
+    for _ in range(_PROBES):
+        started_ns = time.perf_counter_ns()
+        read()
+        times_us.append((time.perf_counter_ns() - started_ns) / 1e3)
+        if len(times_us) == 2 and min(times_us) > _DEAR_US:
+            break
+    return round(statistics.median(times_us), 1)

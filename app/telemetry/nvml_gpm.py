@@ -1,0 +1,77 @@
+"""GPU performance monitoring (GPM) of Hopper and newer: shares of time between two samples of the card's own counters.
+
+NVML API reference, "GPM functions": two samples at least 100 ms apart, then one call for all metrics.
+"""
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pynvml
+
+_MIB = 1024 * 1024
+
+_METRICS: Mapping[str, tuple[int, float]] = {
+    "sm_active_pct": (pynvml.NVML_GPM_METRIC_SM_UTIL, 1),
+    "sm_occupancy_pct": (pynvml.NVML_GPM_METRIC_SM_OCCUPANCY, 1),
+    "tensor_active_pct": (pynvml.NVML_GPM_METRIC_ANY_TENSOR_UTIL, 1),
+    "dram_active_pct": (pynvml.NVML_GPM_METRIC_DRAM_BW_UTIL, 1),
+    "fp32_active_pct": (pynvml.NVML_GPM_METRIC_FP32_UTIL, 1),
+    "fp16_active_pct": (pynvml.NVML_GPM_METRIC_FP16_UTIL, 1),
+    "pcie_tx_bytes_per_s": (pynvml.NVML_GPM_METRIC_PCIE_TX_PER_SEC, _MIB),
+    "pcie_rx_bytes_per_s": (pynvml.NVML_GPM_METRIC_PCIE_RX_PER_SEC, _MIB),
+    "nvlink_tx_bytes_per_s": (pynvml.NVML_GPM_METRIC_NVLINK_TOTAL_TX_PER_SEC, _MIB),
+    "nvlink_rx_bytes_per_s": (pynvml.NVML_GPM_METRIC_NVLINK_TOTAL_RX_PER_SEC, _MIB),
+}
+"""NVML's number of each metric, and what it is multiplied with to have our unit."""
+
+FIELDS: tuple[str, ...] = tuple(_METRICS)
+EVERY_S = 1.0
+
+
+class Gpm:
+    """The metrics of one card over the time since the reading before. `start` raises `pynvml.NVMLError` without GPM."""
+
+    def __init__(self, handle: Any) -> None:
+        self._handle = handle
+        self._samples: list[Any] = []
+        self._taken = 0
+
+    def start(self) -> None:
+        """Makes room for two samples and takes the first."""
+        if not pynvml.nvmlGpmQueryDeviceSupport(self._handle).isSupportedDevice:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+        self._samples = [pynvml.nvmlGpmSampleAlloc(), pynvml.nvmlGpmSampleAlloc()]
+        self._take()
+
+    def read(self) -> dict[str, float]:
+        """The metrics since the last reading, without those this card does not have."""
+        self._take()
+        newest, before = self._samples[(self._taken - 1) % 2], self._samples[self._taken % 2]
+        asked = pynvml.c_nvmlGpmMetricsGet_t()
+        asked.version = pynvml.NVML_GPM_METRICS_GET_VERSION
+        asked.numMetrics = len(_METRICS)
+        asked.sample1, asked.sample2 = before, newest
+        for place, (number, _) in enumerate(_METRICS.values()):
+            asked.metrics[place].metricId = number
+        pynvml.nvmlGpmMetricsGet(asked)
+        return dict(_answers(asked.metrics[: len(_METRICS)]))
+
+    def close(self) -> None:
+        """Gives the samples back."""
+        for sample in self._samples:
+            pynvml.nvmlGpmSampleFree(sample)
+        self._samples = []
+
+    def _take(self) -> None:
+        pynvml.nvmlGpmSampleGet(self._handle, self._samples[self._taken % 2])
+        self._taken += 1
+
+
+def _answers(metrics: Sequence[ctypes.Structure]) -> list[tuple[str, float]]:
+    told = zip(_METRICS.items(), metrics, strict=True)
+    return [
+        (name, float(metric.value) * factor)
+        for (name, (_, factor)), metric in told
+        if metric.nvmlReturn == pynvml.NVML_SUCCESS
+    ]
