@@ -1,6 +1,7 @@
 """The words of the command line: what each command takes, with its help."""
 
 import argparse
+import math
 from pathlib import Path
 
 from workloads import catalog
@@ -74,7 +75,7 @@ def _stored(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> 
 def _machine(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     _new(commands, "gpus", "show the GPUs and what they can tell")
     watch = _new(commands, "watch", "print live telemetry without a run")
-    watch.add_argument("--seconds", type=float, metavar="N", help="end after N seconds (default: at Ctrl-C)")
+    watch.add_argument("--seconds", type=_duration, metavar="N", help="end after N seconds (default: at Ctrl-C)")
     watch.add_argument(
         "--every", type=_seconds, default=1.0, metavar="S", help="seconds between two readings (default 1)"
     )
@@ -96,4 +97,11 @@ def _seconds(word: str) -> float:
     value = float(word)
     if not 0.05 <= value <= 3600:
         raise argparse.ArgumentTypeError("must be from 0.05 to 3600 seconds")
+    return value
+
+
+def _duration(word: str) -> float:
+    value = float(word)
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError("must be a number of seconds above 0")
     return value
