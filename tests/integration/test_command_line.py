@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from app.storage.store import Store
-from tests.fakes.command_line import LIMIT_S, CommandLine, dummy_words
+from tests.fakes.command_line import LIMIT_S, CommandLine, Process, dummy_words
 from tests.fakes.nvml import LAPTOP, TWO_H200, Driver, environment
 
 TENSORFLOW_NOISE = ("oneDNN", "cuda", "CUDA", "cpu_feature_guard", "WARNING", "Traceback")
@@ -145,15 +145,39 @@ def test_a_refused_variant_is_run_once_and_keeps_its_row(command_line: CommandLi
 
 def test_ctrl_c_stops_the_run_and_stores_it(command_line: CommandLine) -> None:
     process = command_line.start("run", *dummy_words(steps=0, seconds=600.0), "--json")
-    assert process.stderr is not None
-    while process.stderr.readline() != "measure\n":
-        assert process.poll() is None
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=LIMIT_S)
-    document = json.loads(out)
+    document, err = interrupted(process, "measure\n")
     assert (process.returncode, document["outcome"]) == (1, "stopped")
     assert "Traceback" not in err
     assert command_line.json("show", "1")["outcome"] == "stopped"
+
+
+def interrupted(process: Process, line: str) -> tuple[dict[str, Any], str]:
+    """Ctrl-C once that line of progress has come: the document on stdout, and what was said afterwards."""
+    assert process.stderr is not None
+    while process.stderr.readline() != line:
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=LIMIT_S)
+    return json.loads(out), err
+
+
+def test_ctrl_c_ends_an_experiment_with_the_runs_made_so_far(command_line: CommandLine) -> None:
+    words = dummy_words(steps=0, seconds="0.1,600")
+    process = command_line.start("experiment", *words, "--repeats", "2", "--json")
+    document, err = interrupted(process, "[2/4] measure\n")
+    assert process.returncode == 1
+    assert [row["outcomes"] for row in document["rows"]] == [["completed"], ["stopped"]]
+    assert err.splitlines()[-1] == "Stopped: the verdict is of the runs made so far."
+    assert "Traceback" not in err
+
+
+def test_ctrl_c_ends_watch_quietly(command_line: CommandLine) -> None:
+    process = command_line.start("watch", "--json", "--every", "0.1")
+    assert process.stdout is not None
+    assert json.loads(process.stdout.readline())
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=LIMIT_S)
+    assert (process.returncode, err) == (0, "")
 
 
 @pytest.mark.parametrize(

@@ -95,6 +95,8 @@ def test_wrong_use_is_one_sentence(
         ["show", "first"],
         ["experiment", "lstm", "--repeats", "0"],
         ["watch", "--every", "0.001"],
+        ["watch", "--seconds", "-1"],
+        ["watch", "--seconds", "nan"],
     ],
 )
 def test_words_that_are_none_are_status_2(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
