@@ -1,17 +1,21 @@
 """The figures of one run, from its stored blocks, phases and samples."""
 
+from dataclasses import replace
+
 import numpy as np
 
-from app.records import BlockColumns, Floats, SampleColumns, StoredRun, Summary
+from app.analysis import energy
+from app.analysis.audit import audit
+from app.records import BlockColumns, Floats, Phase, SampleColumns, StoredRun, Summary
 
 
 def summarise(run: StoredRun, *, allocator_peak_bytes: int | None = None) -> Summary:
     """Throughput, step times, loss, power, energy and memory over the run's `measure` phase."""
     blocks = run.blocks
     measured = _only(blocks, blocks.measured)
-    gpus = [columns for columns in run.samples if columns.device.kind == "gpu"]
     window = _window(measured)
-    energy_mj = _energy_mj(gpus, window)
+    used = energy.of_gpus(_gpus(run), *window) if window else None
+    telemetry = audit(run.samples)
     examples = int(measured.examples.sum())
     seconds = float((measured.end_ns - measured.start_ns).sum()) / 1e9
     p50, p95, p99 = _step_ms_percentiles(measured)
@@ -27,12 +31,32 @@ def summarise(run: StoredRun, *, allocator_peak_bytes: int | None = None) -> Sum
         loss_first=_first(blocks.loss),
         loss_last=_first(blocks.loss[::-1]),
         compile_s=_compile_s(run),
-        mean_power_mw=energy_mj / ((window[1] - window[0]) / 1e9) if energy_mj is not None and window else None,
-        energy_mj_per_example=energy_mj / examples if energy_mj is not None and examples else None,
-        energy_source="integral of power" if energy_mj is not None else None,
+        mean_power_mw=used.energy_mj / ((window[1] - window[0]) / 1e9) if used and window else None,
+        energy_mj_per_example=used.energy_mj / examples if used and examples else None,
+        energy_source=used.source if used else None,
+        energy_error_pct=100 * used.error_mj / used.energy_mj if used and used.energy_mj else None,
         device_peak_bytes=_peak_bytes(run.samples),
         allocator_peak_bytes=allocator_peak_bytes,
+        sample_hz=telemetry.hz,
+        sample_jitter_ms_p50=telemetry.jitter_ms_p50,
+        sample_jitter_ms_p99=telemetry.jitter_ms_p99,
+        samples_missed=telemetry.missed,
+        sampler_cpu_pct=telemetry.sampler_cpu_pct,
     )
+
+
+def phases_with_energy(run: StoredRun) -> list[Phase]:
+    """The run's ended phases, each with the energy its GPUs used in it."""
+    return [_with_energy(phase, _gpus(run)) for phase in run.phases if phase.end_ns is not None]
+
+
+def _with_energy(phase: Phase, gpus: list[SampleColumns]) -> Phase:
+    used = energy.of_gpus(gpus, phase.start_ns, phase.end_ns) if phase.end_ns is not None else None
+    return replace(phase, energy_mj=used.energy_mj, energy_error_mj=used.error_mj) if used else phase
+
+
+def _gpus(run: StoredRun) -> list[SampleColumns]:
+    return [columns for columns in run.samples if columns.device.kind == "gpu"]
 
 
 def step_ms(blocks: BlockColumns) -> Floats:
@@ -49,6 +73,7 @@ def _only(blocks: BlockColumns, rows: np.ndarray) -> BlockColumns:
         end_ns=blocks.end_ns[rows],
         loss=blocks.loss[rows],
         measured=blocks.measured[rows],
+        allocator_bytes=blocks.allocator_bytes[rows] if blocks.allocator_bytes.size else blocks.allocator_bytes,
     )
 
 
@@ -72,32 +97,6 @@ def _first(values: Floats) -> float | None:
 def _compile_s(run: StoredRun) -> float | None:
     found = next((phase for phase in run.phases if phase.name == "compile"), None)
     return (found.end_ns - found.start_ns) / 1e9 if found and found.end_ns is not None else None
-
-
-def _energy_mj(gpus: list[SampleColumns], window: tuple[int, int] | None) -> float | None:
-    """Energy of all GPUs over the window by the trapezoid rule on their power; None where one does not cover it.
-
-    A sample may miss the window's edges by at most a fifth of its length: a shorter window has no energy rather than a
-    made-up one.
-    """
-    if not gpus or window is None:
-        return None
-    parts = [_integral_mj(columns.t_ns, columns.fields["power_mw"], *window) for columns in gpus]
-    present = [part for part in parts if part is not None]
-    return sum(present) if len(present) == len(parts) else None
-
-
-def _integral_mj(t_ns: np.ndarray, power_mw: Floats, start_ns: int, end_ns: int) -> float | None:
-    there = ~np.isnan(power_mw)
-    t_s, power = t_ns[there] / 1e9, power_mw[there]
-    start_s, end_s = start_ns / 1e9, end_ns / 1e9
-    inside = (t_s > start_s) & (t_s < end_s)
-    slack_s = (end_s - start_s) / 5
-    if inside.sum() < 2 or t_s[0] > start_s + slack_s or t_s[-1] < end_s - slack_s:
-        return None
-    edges = np.interp([start_s, end_s], t_s, power)
-    times = np.concatenate(([start_s], t_s[inside], [end_s]))
-    return float(np.trapezoid(np.concatenate((edges[:1], power[inside], edges[1:])), times))
 
 
 def _peak_bytes(samples: tuple[SampleColumns, ...]) -> int | None:

@@ -3,23 +3,23 @@
 import queue
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from app.analysis.summary import summarise
+from app.analysis.summary import phases_with_energy, summarise
 from app.errors import DatabaseError
-from app.records import HOST, Device, Inventory, Outcome, RunEnded, RunEvent, RunStarted, Summary, Waiting
+from app.records import HOST, Device, Inventory, Outcome, Phase, RunEnded, RunEvent, RunStarted, Summary, Waiting
 from app.runs.environment import describe
 from app.runs.launcher import Launcher, LocalLauncher, Worker
 from app.runs.leases import CPU, Lease, Leases
 from app.runs.outcome import Ending, form_outcome
+from app.runs.recording import Recording
 from app.runs.sinks import Sink, StoreSink
 from app.runs.supervisor import Inbox, InboxItem, Limits, StopAsked, Supervisor
 from app.storage.owner import this_process
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
-from app.telemetry.source import SamplerMessage
 from workloads.catalog import check, find_gpu
 from workloads.protocol import PROTOCOL_VERSION, RunSpec, Start
 
@@ -83,23 +83,18 @@ class RunSession:
         gpu_uuids = tuple(device for device in lease.devices if device != CPU)
         run = self._begin(store, inventory, gpu_uuids)
         store_sink = StoreSink(store, run)
-        recorded = {HOST, *gpu_uuids}
-        feed = self._services.feed
-
-        def note(message: SamplerMessage) -> None:
-            if not isinstance(message, Inventory) and message.device in recorded:
-                self._inbox.put(message)
-
-        unsubscribe = feed.subscribe(note)
+        gpus = [device for device in inventory.devices if device.device in gpu_uuids]
+        recording = Recording(self._services.feed, gpus, self._inbox)
+        emit = _FanOut((recording, *self._sinks, store_sink))
+        recording.start()
         try:
             start = Start(protocol=PROTOCOL_VERSION, spec=self._spec, gpu_uuids=gpu_uuids)
             worker = self._services.launcher.launch(start, self._post)
-            feed.follow(worker.pid)
-            ending = self._watch(worker, _FanOut((*self._sinks, store_sink)))
+            recording.follow(worker.pid)
+            ending = self._watch(worker, emit)
+            return self._finish(store, store_sink, ending, lambda: recording.settle(emit))
         finally:
-            feed.follow(None)
-            unsubscribe()
-        return self._finish(store, store_sink, ending)
+            recording.stop()
 
     def _begin(self, store: Store, inventory: Inventory, gpu_uuids: Sequence[str]) -> int:
         devices = tuple(device for device in inventory.devices if device.device in (HOST, *gpu_uuids))
@@ -117,13 +112,15 @@ class RunSession:
         self._emit(RunStarted(run=run, spec=self._spec, t_ns=t_ns, utc_ns=utc_ns, devices=devices))
         return run
 
-    def _finish(self, store: Store, store_sink: StoreSink, ending: Ending) -> Outcome:
+    def _finish(self, store: Store, store_sink: StoreSink, ending: Ending, settle: Callable[[], None]) -> Outcome:
         run, outcome = self._number(), form_outcome(ending)
         peak = ending.finished.allocator_peak_bytes if ending.finished else None
         try:
+            settle()
             store_sink.flush()
-            summary = summarise(store.load(run), allocator_peak_bytes=peak)
-            self._store_end(store, outcome, summary)
+            stored = store.load(run)
+            summary = summarise(stored, allocator_peak_bytes=peak)
+            self._store_end(store, outcome, summary, phases_with_energy(stored))
         except DatabaseError as error:
             # What is stored stays; at the next start the run is found without its owner and becomes crashed.
             outcome, summary = Outcome(name="failed", reason=str(error), ended_by=ending.ended_by), Summary()
@@ -136,9 +133,9 @@ class RunSession:
         self._emit(RunEnded(run=run, t_ns=time.monotonic_ns(), outcome=outcome, summary=Summary()))
         return outcome
 
-    def _store_end(self, store: Store, outcome: Outcome, summary: Summary) -> None:
+    def _store_end(self, store: Store, outcome: Outcome, summary: Summary, phases: Sequence[Phase] = ()) -> None:
         t_ns, utc_ns = time.monotonic_ns(), time.time_ns()
-        store.finish(self._number(), outcome=outcome, summary=summary, t_ns=t_ns, utc_ns=utc_ns)
+        store.finish(self._number(), outcome=outcome, summary=summary, t_ns=t_ns, utc_ns=utc_ns, phases=phases)
 
     def _number(self) -> int:
         if self.number is None:

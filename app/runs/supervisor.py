@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from app.errors import UserError
-from app.records import DeviceLost, LogLine, RunEvent, Sample
+from app.records import DeviceLost, FieldsSeen, LogLine, RunEvent, Sample, SlowSample
 from app.runs.launcher import BrokenMessage, Exited, Worker, WorkerEvent
 from app.runs.outcome import Ending, Rung, fatal_words
 from workloads.protocol import PROTOCOL_VERSION, Finished, Hello
@@ -19,7 +19,7 @@ class StopAsked:
     """The user wants the run to end."""
 
 
-InboxItem = WorkerEvent | Sample | DeviceLost | StopAsked
+InboxItem = WorkerEvent | Sample | SlowSample | DeviceLost | FieldsSeen | StopAsked
 Inbox = queue.SimpleQueue[InboxItem]
 
 
@@ -84,8 +84,10 @@ class Supervisor:
             case Finished():
                 self._finished = item
                 self._deadline_s = time.monotonic() + self._limits.finished_s
-            case Sample() | DeviceLost():
-                self._note_lost(item)
+            case DeviceLost(reason=reason):
+                self._lost = reason
+                self._hand_on(item)
+            case Sample() | SlowSample() | FieldsSeen():
                 self._hand_on(item)
             case LogLine(text=text):
                 self._last_words = fatal_words(text) or self._last_words
@@ -94,10 +96,6 @@ class Supervisor:
                 self._heard()
                 if not isinstance(item, Hello | Exited):
                     self._hand_on(item)
-
-    def _note_lost(self, item: Sample | DeviceLost) -> None:
-        if isinstance(item, DeviceLost):
-            self._lost = item.reason
 
     def _heard(self) -> None:
         if self._rung == "itself" and self._finished is None:

@@ -102,7 +102,7 @@ def test_loss_is_the_first_and_last_that_there_is() -> None:
 def test_a_run_that_measured_nothing_has_no_figures() -> None:
     only_compiled = blocks((False, 1, 8, 0.0, 2.0, np.nan))
     for columns in (blocks(), only_compiled):
-        assert summarise(run(columns, samples([0, 1, 2], [1.0, 1.0, 1.0]))) == Summary()
+        assert summarise(run(columns)) == Summary()
 
 
 def test_compile_time_is_the_phase_s() -> None:

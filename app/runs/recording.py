@@ -1,0 +1,64 @@
+"""The telemetry of one run: its own devices' readings into its inbox, and the energy counters at every phase's edge."""
+
+import queue
+import time
+from collections.abc import Callable, Sequence
+
+from app.records import HOST, Device, DeviceLost, FieldsSeen, RunEvent, Sample, SlowSample
+from app.runs.supervisor import Inbox
+from app.telemetry.feed import TelemetryFeed
+from app.telemetry.source import SamplerMessage
+from workloads.protocol import PhaseStarted
+
+_SETTLE_S = 0.5
+
+
+class Recording:
+    """Records the host and these GPUs from `start` to `stop`. It is a sink too, to hear of the phases."""
+
+    def __init__(self, feed: TelemetryFeed, gpus: Sequence[Device], inbox: Inbox) -> None:
+        self._feed = feed
+        self._inbox = inbox
+        self._recorded = {HOST, *(gpu.device for gpu in gpus)}
+        self._with_energy = {gpu.device for gpu in gpus if "energy_mj" in gpu.fields}
+        self._unsubscribe: Callable[[], None] = lambda: None
+
+    def start(self) -> None:
+        """Begins to record."""
+        self._unsubscribe = self._feed.subscribe(self._note)
+
+    def follow(self, pid: int) -> None:
+        """Records this worker's own load and memory too."""
+        self._feed.follow(pid)
+
+    def handle(self, event: RunEvent) -> None:
+        """Has the energy counters read where a phase begins: the edges of its energy."""
+        if isinstance(event, PhaseStarted) and self._with_energy:
+            self._feed.read_energy()
+
+    def settle(self, emit: Callable[[RunEvent], None]) -> None:
+        """Hands on what is still on its way, until the energy counters were read once more (half a second at most)."""
+        asked_ns, end_s = time.monotonic_ns(), time.monotonic() + _SETTLE_S
+        missing = set(self._with_energy)
+        if missing:
+            self._feed.read_energy()
+        while missing and (left_s := end_s - time.monotonic()) > 0:
+            try:
+                item = self._inbox.get(timeout=left_s)
+            except queue.Empty:
+                return
+            if isinstance(item, Sample | SlowSample | DeviceLost | FieldsSeen):
+                emit(item)
+            if isinstance(item, SlowSample) and item.energy_mj is not None and item.t_ns > asked_ns:
+                missing.discard(item.device)
+            if isinstance(item, DeviceLost):
+                missing.discard(item.device)
+
+    def stop(self) -> None:
+        """Ends the recording."""
+        self._feed.follow(None)
+        self._unsubscribe()
+
+    def _note(self, message: SamplerMessage) -> None:
+        if isinstance(message, Sample | SlowSample | DeviceLost | FieldsSeen) and message.device in self._recorded:
+            self._inbox.put(message)
