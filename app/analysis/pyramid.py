@@ -1,0 +1,231 @@
+"""A curve of any length in bounded memory: new samples whole, old ones as smallest and largest value of a stretch.
+
+Level 0 holds samples, level k one row (time, smallest, largest) for each stretch of `BASE_S * 4 ** k` seconds. Each
+level keeps at least its newest `KEEP` rows and drops the oldest: the further back, the coarser, but no peak is lost.
+
+Memory of one curve: 0.26 MB of samples and at most 0.39 MB a level, taken as the history grows. An 8 h session at 20 Hz
+takes 2 MB a curve, so 8 curves on each of 2 GPUs take 32 MB. A window that ends now is there at pixel resolution on up
+to `KEEP / 4` columns, however long it is, for samples no closer than `BASE_S`; a short window long ago is as coarse as
+what is left of it.
+"""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.records import Floats
+
+BASE_S = 0.01
+KEEP = 8192
+LEVELS = 10
+_FACTOR = 4
+_BATCH = 64
+_FIRST_ROOM = 256
+
+Indices = NDArray[np.intp]
+
+
+class Pyramid:
+    """Samples in time order, read by window. Rows go into the next level in batches: amortised O(1) a sample."""
+
+    def __init__(self, levels: int = LEVELS, keep: int = KEEP) -> None:
+        self._keep = keep
+        self._levels = [_Level(k, keep, last=k == levels - 1) for k in range(levels)]
+        self.version = 0
+
+    def __len__(self) -> int:
+        return self._levels[0].count
+
+    @property
+    def x(self) -> Floats:
+        """Times of the samples still held whole: a view, valid until the next change."""
+        x: Floats = self._levels[0].rows(0)[0]
+        return x
+
+    @property
+    def y(self) -> Floats:
+        """Their values, NaN where there is none: a view, valid until the next change."""
+        y: Floats = self._levels[0].rows(0)[1]
+        return y
+
+    @property
+    def memory_bytes(self) -> int:
+        """What the arrays take."""
+        return sum(level.memory_bytes for level in self._levels)
+
+    def append(self, x: float, y: float) -> bool:
+        """Add one sample, NaN for a gap; one that is not later than the newest is dropped and gives False."""
+        samples = self._levels[0]
+        if x <= samples.newest:
+            return False
+        samples.push_one(x, y)
+        self.version += 1
+        if samples.unfolded >= samples.fold_at:
+            self._fold()
+        return True
+
+    def extend(self, x: Floats, y: Floats) -> None:
+        """Add many samples; those not later than all before them are dropped."""
+        newest = np.maximum.accumulate(np.append(self._levels[0].newest, x))[:-1]
+        kept = np.stack([x[x > newest], y[x > newest]])
+        for first in range(0, kept.shape[1], self._keep):
+            self._levels[0].push(kept[:, first : first + self._keep])
+            self._fold()
+        self.version += 1
+
+    def window(self, start: float, end: float, columns: int) -> tuple[Floats, Floats]:
+        """The curve from `start` to `end` as about two points a pixel column at most: its smallest and largest value.
+
+        One point beyond each end is kept, so that lines reach the border. NaN is a gap; one narrower than a pixel may
+        close. Columns stand on multiples of their width, so that nothing flickers while a window moves.
+        """
+        width = (end - start) / max(1, columns)
+        x, low, high = self._rows(self._level_for(start, width), start, end)
+        return reduced(x, low, high, width) if low is not high or len(x) > 2 * columns else (x, low)
+
+    def at(self, x: float, reach: float) -> tuple[float, float] | None:
+        """Smallest and largest value of the row nearest to `x`, as fine as known; None in a gap or out of reach."""
+        level = self._level_for(x, 0.0)
+        times, low, high = self._rows(level, x, x)
+        if not len(times):
+            return None
+        nearest = int(np.argmin(np.abs(times - x)))
+        if math.isnan(low[nearest]) or abs(times[nearest] - x) > max(reach, self._levels[level].width_s):
+            return None
+        return float(low[nearest]), float(high[nearest])
+
+    def _level_for(self, start: float, width: float) -> int:
+        """The coarsest level with rows no wider than `width`, or a coarser one if only that reaches back to `start`."""
+        fitting = max((k for k, level in enumerate(self._levels) if k and level.width_s <= width), default=0)
+        reaching = (k for k in range(fitting, len(self._levels)) if self._levels[k].reaches(start))
+        return next(reaching, len(self._levels) - 1)
+
+    def _rows(self, level: int, start: float, end: float) -> tuple[Floats, Floats, Floats]:
+        """A level's rows in a window, then of each finer level the newest rows, that are in no coarser one yet."""
+        if level == 0:
+            x, y = _between(self._levels[0].rows(0), start, end)
+            return x, y, y
+        parts = [_between(self._levels[level].rows(0), start, end)]
+        for finer in reversed(self._levels[:level]):
+            part = _between(finer.rows(finer.folded), start, end)
+            parts.append(part if len(part) == 3 else part[[0, 1, 1]])
+        x, low, high = np.concatenate(parts, axis=1)
+        return x, low, high
+
+    def _fold(self) -> None:
+        """Carry complete stretches upwards, as far as there are enough of them."""
+        for lower, upper in zip(self._levels, self._levels[1:], strict=False):
+            if lower.unfolded < lower.fold_at:
+                return
+            upper.push(lower.fold(upper.width_s))
+
+
+class _Level:
+    """Rows of one resolution in one array, the newest at its end; `folded` of them are in the next level too."""
+
+    def __init__(self, number: int, keep: int, *, last: bool) -> None:
+        self.width_s = BASE_S * _FACTOR**number
+        self.newest = -math.inf
+        self.count = 0
+        self.folded = 0
+        self.fold_at = _BATCH
+        self._keep = keep
+        self._last = last
+        self._dropped = False
+        self._array = np.empty((3 if number else 2, _FIRST_ROOM))
+
+    @property
+    def unfolded(self) -> int:
+        return 0 if self._last else self.count - self.folded
+
+    @property
+    def memory_bytes(self) -> int:
+        return self._array.nbytes
+
+    def rows(self, first: int) -> Floats:
+        return self._array[:, first : self.count]
+
+    def reaches(self, start: float) -> bool:
+        return not self._dropped or bool(self._array[0, 0] <= start)
+
+    def push_one(self, x: float, y: float) -> None:
+        if self.count == self._array.shape[1]:
+            self._make_room(1)
+        self._array[0, self.count] = x
+        self._array[1, self.count] = y
+        self.newest = x
+        self.count += 1
+
+    def push(self, rows: Floats) -> None:
+        more = rows.shape[1]
+        if not more:
+            return
+        if self.count + more > self._array.shape[1]:
+            self._make_room(more)
+        self._array[:, self.count : self.count + more] = rows
+        self.newest = float(rows[0, -1])
+        self.count += more
+
+    def fold(self, width_s: float) -> Floats:
+        """The complete stretches of `width_s` among the rows not folded yet, as rows; the last one is not complete."""
+        before = min(1, self.folded)  # the row before tells how long a gap is
+        rows = self.rows(self.folded - before)
+        starts = _group_starts(rows[0], rows[1], width_s)
+        starts = np.append(before, starts[starts > before])
+        done = int(starts[-1])
+        self.fold_at = _BATCH if len(starts) > 1 else 2 * self.unfolded
+        self.folded += done - before
+        low = np.fmin.reduceat(rows[1, :done], starts[:-1]) if len(starts) > 1 else rows[1, :0]
+        high = np.fmax.reduceat(rows[-1, :done], starts[:-1]) if len(starts) > 1 else rows[-1, :0]
+        return np.stack([rows[0, starts[:-1]], low, high])
+
+    def _make_room(self, more: int) -> None:
+        """Grow up to twice what to keep; from then on drop old rows that the next level has."""
+        surplus = self.count - self._keep
+        if surplus > 0 and self.count + more > 2 * self._keep and (self._last or self.folded >= surplus):
+            self._array[:, : self._keep] = self._array[:, surplus : self.count].copy()
+            self.count = self._keep
+            self.folded = max(0, self.folded - surplus)
+            self._dropped = True
+        room = self._array.shape[1]
+        while room < self.count + more:
+            room *= 2
+        if room > self._array.shape[1]:
+            grown = np.empty((len(self._array), room))
+            grown[:, : self.count] = self.rows(0)
+            self._array = grown
+
+
+def reduced(x: Floats, low: Floats, high: Floats, width: float) -> tuple[Floats, Floats]:
+    """Rows in time order as two points, smallest and largest, for each stretch of `width`, in the order of the rise."""
+    if not len(x):
+        return x, low
+    starts = _group_starts(x, low, width)
+    lowest, highest = np.fmin.reduceat(low, starts), np.fmax.reduceat(high, starts)
+    rising = low[starts] <= low[np.append(starts[1:], len(low)) - 1]
+    y = np.empty(2 * len(starts))
+    y[0::2] = np.where(rising, lowest, highest)
+    y[1::2] = np.where(rising, highest, lowest)
+    return np.repeat(x[starts], 2), y
+
+
+def _group_starts(x: Floats, low: Floats, width: float) -> Indices:
+    """Where stretches of `width` begin. A gap longer than a stretch is a group of its own, lest it be swallowed."""
+    starts = np.empty(len(x), dtype=np.bool_)
+    starts[:1] = True
+    stretch = np.floor(x / width)
+    np.not_equal(stretch[1:], stretch[:-1], out=starts[1:])
+    alone = np.isnan(low)
+    if alone.any():
+        after, before = np.append(x[1:], x[-1]), np.append(x[0], x[:-1])
+        alone &= after - before > width
+        starts |= alone
+        starts[1:] |= alone[:-1]
+    return np.flatnonzero(starts)
+
+
+def _between(rows: Floats, start: float, end: float) -> Floats:
+    """The rows of a window and one beyond each end."""
+    first = max(0, int(np.searchsorted(rows[0], start)) - 1)
+    return rows[:, first : int(np.searchsorted(rows[0], end, side="right")) + 1]

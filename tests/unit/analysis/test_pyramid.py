@@ -1,0 +1,166 @@
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from app.analysis.pyramid import KEEP, Pyramid
+from app.records import Floats
+
+PERIOD_S = 0.05
+FEW = 256
+"""Rows a level keeps in tests of overflow."""
+
+Curve = tuple[Floats, Floats]
+
+
+@st.composite
+def curves(draw: st.DrawFn) -> Curve:
+    """Samples at uneven times, some seconds of silence among them, some values NaN; up to twice what a level keeps."""
+    count = draw(st.integers(1, 3000))
+    seed = draw(st.integers(0, 2**32 - 1))
+    random = np.random.default_rng(seed)
+    period = draw(st.sampled_from([0.02, 0.05, 0.3, 2.0]))
+    steps = random.uniform(0.5, 1.5, count) * period
+    steps[random.random(count) < draw(st.sampled_from([0.0, 0.01]))] *= 300
+    y = random.normal(0, 100, count)
+    y[random.random(count) < draw(st.sampled_from([0.0, 0.05, 1.0]))] = np.nan
+    return 1000 + np.cumsum(steps), y
+
+
+def times(count: int, first: float = 0.0) -> Floats:
+    return first + PERIOD_S * np.arange(count, dtype=np.float64)
+
+
+def filled(curve: Curve, *, whole: bool, keep: int = KEEP) -> Pyramid:
+    made = Pyramid(keep=keep)
+    if whole:
+        made.extend(*curve)
+    else:
+        for x, y in zip(*curve, strict=True):
+            made.append(x, y)
+    return made
+
+
+@settings(max_examples=150, deadline=None)
+@given(curves(), st.booleans(), st.integers(8, 400), st.floats(0, 1), st.floats(0.01, 1))
+def test_a_window_keeps_what_a_plain_minimum_and_maximum_find(
+    curve: Curve, whole: bool, columns: int, begin: float, length: float
+) -> None:
+    x, _ = curve
+    span = max(float(x[-1] - x[0]), 1e-3)
+    start = float(x[0]) + begin * span
+    agrees(filled(curve, whole=whole), curve, start, start + length * span, columns)
+
+
+@settings(max_examples=100, deadline=None)
+@given(curves(), st.booleans(), st.integers(8, FEW // 4), st.floats(0.01, 1))
+def test_so_does_any_window_up_to_now_when_levels_overflow(
+    curve: Curve, whole: bool, columns: int, length: float
+) -> None:
+    x, _ = curve
+    end = float(x[-1])
+    start = end - length * max(end - float(x[0]), 1e-3)
+    agrees(filled(curve, whole=whole, keep=FEW), curve, start, end, columns)
+
+
+def agrees(made: Pyramid, curve: Curve, start: float, end: float, columns: int) -> None:
+    """Every value shown is one of the curve's; no pixel column lacks its extremes; no more points than pixels need."""
+    x, y = curve
+    pixel = (end - start) / columns
+    shown_x, shown_y = made.window(start, end, columns)
+    assert (np.diff(shown_x) >= 0).all()
+    assert set(shown_y[~np.isnan(shown_y)]) <= set(y)
+    inside = (shown_x >= start) & (shown_x <= end)
+    assert inside.sum() <= 2 * (columns + 2) + 4 * int(np.isnan(y).sum())
+    for left in np.arange(start, end, pixel)[:: max(1, columns // 20)]:
+        plain = y[(x >= left) & (x < min(left + pixel, end))]
+        near = shown_y[(shown_x >= left - 2 * pixel) & (shown_x < left + 2 * pixel)]
+        if not np.isnan(plain).all():
+            assert np.nanmin(near) <= np.nanmin(plain)
+            assert np.nanmax(near) >= np.nanmax(plain)
+
+
+@settings(max_examples=100, deadline=None)
+@given(curves(), st.integers(8, 400))
+def test_a_gap_wider_than_two_pixels_is_never_bridged(curve: Curve, columns: int) -> None:
+    x, y = curve
+    gap_s = float(x[-1] - x[0]) + 10.0
+    later = x + (x[-1] - x[0]) + gap_s
+    made = Pyramid()
+    made.extend(np.concatenate([x, [x[-1] + 1e-6], later]), np.concatenate([y, [np.nan], y]))
+    shown_x, shown_y = made.window(float(x[0]), float(later[-1]), columns)
+    pixel = float(later[-1] - x[0]) / columns
+    for index in np.flatnonzero(np.diff(shown_x) > 2 * pixel + gap_s / 2):
+        assert np.isnan(shown_y[index]) or np.isnan(shown_y[index + 1])
+
+
+@settings(max_examples=50, deadline=None)
+@given(arrays.arrays(np.float64, st.integers(1, 500), elements=st.floats(0, 100)))
+def test_late_samples_are_dropped_one_by_one_and_in_bulk(x: Floats) -> None:
+    y = np.arange(len(x), dtype=np.float64)
+    one, all_ = filled((x, y), whole=False), filled((x, y), whole=True)
+    newest = np.maximum.accumulate(np.append(-np.inf, x))[:-1]
+    np.testing.assert_array_equal(one.x, x[x > newest])
+    np.testing.assert_array_equal(one.y, y[x > newest])
+    np.testing.assert_array_equal(all_.x, one.x)
+
+
+def test_overflow_drops_fine_rows_only_and_keeps_every_peak() -> None:
+    count = 40_000
+    x = times(count)
+    y = np.sin(x)
+    y[777] = 50.0
+    made = Pyramid(keep=FEW)
+    for start in range(0, count, 100):
+        made.extend(x[start : start + 100], y[start : start + 100])
+        assert len(made) <= 2 * FEW
+    _, shown = made.window(0.0, float(x[-1]), 100)
+    assert shown.max() == 50.0
+    assert made.x[0] > x[777]
+    newest_x, newest_y = made.window(float(x[-50]), float(x[-1]), 200)
+    np.testing.assert_array_equal(newest_x[-50:], x[-50:])
+    np.testing.assert_array_equal(newest_y[-50:], y[-50:])
+
+
+def test_overflow_keeps_a_long_gap() -> None:
+    made = Pyramid(keep=FEW)
+    x = times(20_000)
+    made.extend(np.concatenate([x[:1000], [x[1000]], x[6000:]]), np.append(np.ones(1000), [np.nan, *np.ones(14_000)]))
+    shown_x, shown_y = made.window(0.0, 1000.0, 100)
+    silent = np.flatnonzero(np.isnan(shown_y))
+    assert len(silent)
+    assert 45 <= shown_x[silent[0]] <= 55
+    assert shown_x[silent[-1] + 1] >= 295
+
+
+def test_memory_is_bounded() -> None:
+    made = Pyramid()
+    sizes = []
+    for hour in range(60):
+        x = times(72_000, 3600.0 * hour)
+        made.extend(x, np.ones(len(x)))
+        sizes.append(made.memory_bytes)
+    assert sizes[7] <= 2.1e6
+    assert sizes[-1] <= 2.8e6
+
+
+def test_a_value_is_found_by_its_time() -> None:
+    made = Pyramid()
+    made.extend(np.array([0.0, 0.05, 0.1, 5.0]), np.array([1.0, 2.0, np.nan, 4.0]))
+    assert made.at(0.06, 0.1) == (2.0, 2.0)
+    assert made.at(0.1, 0.1) is None
+    assert made.at(2.0, 0.1) is None
+    assert made.at(5.04, 0.1) == (4.0, 4.0)
+    assert Pyramid().at(0.0, 1.0) is None
+
+
+def test_a_value_long_ago_is_told_as_its_range() -> None:
+    made = Pyramid()
+    x = times(3 * KEEP)
+    made.extend(x, np.tile([1.0, 9.0], 3 * KEEP // 2))
+    assert made.at(1.0, 0.1) == (1.0, 9.0)
+
+
+def test_an_empty_curve_shows_nothing() -> None:
+    x, y = Pyramid().window(0.0, 1.0, 100)
+    assert len(x) == len(y) == 0
