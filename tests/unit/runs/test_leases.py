@@ -94,7 +94,11 @@ def test_a_killed_process_gives_its_lease_back(tmp_path: Path, leases: Leases) -
 def test_a_child_started_meanwhile_does_not_keep_the_lease(leases: Leases) -> None:
     lease = leases.take(["GPU-a"], 1)
     assert lease is not None
-    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, close_fds=False)
+    pipe = subprocess.PIPE
+    command = [sys.executable, "-c", "print('up', flush=True); input()"]
+    child = subprocess.Popen(command, stdin=pipe, stdout=pipe, close_fds=False)
+    assert child.stdout is not None
+    assert child.stdout.readline() == b"up\n"
     lease.release()
     again = leases.take(["GPU-a"], 1)
     assert taken(again) == ("GPU-a",)
