@@ -18,6 +18,7 @@ from app.runs.recording import Recording
 from app.runs.sinks import Sink, StoreSink
 from app.runs.supervisor import Inbox, InboxItem, Limits, StopAsked, Supervisor
 from app.storage.owner import this_process
+from app.storage.space import room_for
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
 from workloads.catalog import check, find_gpu
@@ -53,9 +54,9 @@ class RunSession:
         """Runs to the end and returns the outcome, stored by then. Raises `UserError` where that cannot be done."""
         inventory = self._services.feed.wait_inventory()
         with Store.open(self._services.database) as store:
-            refusals = check(self._spec, inventory.machine)
-            if refusals:
-                return self._end_unstarted(store, inventory, Outcome(name="refused", reason=refusals[0].reason))
+            refusals = [refusal.reason for refusal in check(self._spec, inventory.machine)]
+            if reason := room_for(self._services.database).refusal or next(iter(refusals), ""):
+                return self._end_unstarted(store, inventory, Outcome(name="refused", reason=reason))
             lease = self._lease(inventory)
             if lease is None:
                 reason = "Stopped by the user while it waited for a free device."

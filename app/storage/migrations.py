@@ -193,3 +193,10 @@ def m002_telemetry(db: Database) -> None:
     db.execute(_SLOW_SAMPLES)
     for change in _TELEMETRY_COLUMNS:
         db.execute(f"ALTER TABLE {change}")
+
+
+@migrations()
+def m003_retention(db: Database) -> None:
+    """When a run's samples were deleted, and the settings of this database (how long it keeps samples)."""
+    db.execute("CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID")
+    db.execute("ALTER TABLE runs ADD COLUMN pruned_utc_ns INTEGER")

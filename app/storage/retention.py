@@ -1,0 +1,160 @@
+"""Deleting what is large of old runs (samples, slow samples, log lines) and keeping what is small: all else.
+
+Figures, phases and blocks stay, so an old run still compares. Functions raise `DatabaseError` like the store.
+"""
+
+import contextlib
+import sqlite3
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.errors import DatabaseError
+from app.storage.opening import open_database, told_plainly
+from app.storage.owner import Owner
+from app.storage.space import room_for
+
+DAY_NS = 86_400 * 1_000_000_000
+_KEEP_DAYS = "keep_samples_days"
+_LARGE = {
+    "samples": "device_id IN (SELECT device_id FROM devices WHERE run = ?)",
+    "slow_samples": "device_id IN (SELECT device_id FROM devices WHERE run = ?)",
+    "log_lines": "run = ?",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pruned:
+    """What was deleted, or would be: runs and rows; the file's size before and after, and how long it took.
+
+    `packed` is false where the space stays in the file for later runs: the disk has no room for a second copy.
+    """
+
+    runs: tuple[int, ...]
+    rows: int
+    before_bytes: int
+    after_bytes: int
+    seconds: float
+    packed: bool = True
+
+
+def prune(path: Path, older_than_days: float, *, now_utc_ns: int | None = None, dry_run: bool = False) -> Pruned:
+    """Deletes the samples and log lines of runs that ended more than so many days ago, and gives the space back.
+
+    Raises `DatabaseError` while a run is going on: packing the file would keep it waiting.
+    """
+    now_ns = time.time_ns() if now_utc_ns is None else now_utc_ns
+    started_s = time.monotonic()
+    with _opened(path) as connection:
+        before_bytes = size_bytes(path)
+        runs = _old_runs(connection, now_ns - int(older_than_days * DAY_NS))
+        rows = sum(_count(connection, run) for run in runs)
+        packed = True
+        if runs and not dry_run:
+            _forbid_while_running(connection, path)
+            _delete(connection, runs, now_ns)
+            packed = _pack(connection, path, before_bytes)
+    return Pruned(
+        runs=runs,
+        rows=rows,
+        before_bytes=before_bytes,
+        after_bytes=size_bytes(path),
+        seconds=time.monotonic() - started_s,
+        packed=packed,
+    )
+
+
+def pruned_utc_ns(path: Path, run: int) -> int | None:
+    """When the samples of a run were deleted; None where they were not."""
+    with _opened(path) as connection:
+        found = connection.execute("SELECT pruned_utc_ns FROM runs WHERE run = ?", (run,)).fetchone()
+    return None if found is None else found[0]
+
+
+def keep_days(path: Path) -> int | None:
+    """How many days samples are kept in this database; None is for ever, as at first."""
+    with _opened(path) as connection:
+        found = connection.execute("SELECT value FROM settings WHERE name = ?", (_KEEP_DAYS,)).fetchone()
+    return None if found is None else int(found[0])
+
+
+def set_keep_days(path: Path, days: int | None) -> None:
+    """Sets how many days samples are kept; nothing is deleted by that alone."""
+    with _opened(path) as connection, connection:
+        connection.execute("DELETE FROM settings WHERE name = ?", (_KEEP_DAYS,))
+        if days is not None:
+            connection.execute("INSERT INTO settings (name, value) VALUES (?, ?)", (_KEEP_DAYS, str(days)))
+
+
+def apply_setting(path: Path) -> Pruned | None:
+    """Prunes as the database's own setting says; None where it says nothing or a run is going on."""
+    days = keep_days(path)
+    if days is None or is_running(path):
+        return None
+    return prune(path, days)
+
+
+def is_running(path: Path) -> bool:
+    """Whether a run in this database is going on, in this program or another."""
+    with _opened(path) as connection:
+        return _running(connection) is not None
+
+
+def size_bytes(path: Path) -> int:
+    """What the database takes on the disk in bytes, its write-ahead log too."""
+    files = (path, path.with_name(f"{path.name}-wal"))
+    return sum(file.stat().st_size for file in files if file.exists())
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[sqlite3.Connection]:
+    db = open_database(path)
+    try:
+        with told_plainly(path):
+            yield db.conn
+    finally:
+        db.close()
+
+
+def _old_runs(connection: sqlite3.Connection, before_utc_ns: int) -> tuple[int, ...]:
+    found = connection.execute(
+        "SELECT run FROM runs WHERE ended_utc_ns < ? AND pruned_utc_ns IS NULL ORDER BY run", (before_utc_ns,)
+    )
+    return tuple(run for (run,) in found)
+
+
+def _count(connection: sqlite3.Connection, run: int) -> int:
+    counts = (connection.execute(f"SELECT count(*) FROM {name} WHERE {of}", (run,)) for name, of in _LARGE.items())
+    return sum(count.fetchone()[0] for count in counts)
+
+
+def _running(connection: sqlite3.Connection) -> int | None:
+    """A run without an end whose owner lives."""
+    found = connection.execute("SELECT run, owner_pid, owner_started_s, owner_boot_id FROM runs WHERE outcome IS NULL")
+    return next((run for run, pid, started_s, boot in found if Owner(pid, started_s, boot).is_alive()), None)
+
+
+def _forbid_while_running(connection: sqlite3.Connection, path: Path) -> None:
+    run = _running(connection)
+    if run is not None:
+        raise DatabaseError(f"Run {run} is going on in {path}; prune again when it has ended.")
+
+
+def _delete(connection: sqlite3.Connection, runs: tuple[int, ...], now_utc_ns: int) -> None:
+    """One transaction a run: another program never waits long, and what is done stays done."""
+    for run in runs:
+        with connection:
+            for name, of in _LARGE.items():
+                connection.execute(f"DELETE FROM {name} WHERE {of}", (run,))
+            connection.execute("UPDATE runs SET pruned_utc_ns = ? WHERE run = ?", (now_utc_ns, run))
+
+
+def _pack(connection: sqlite3.Connection, path: Path, before_bytes: int) -> bool:
+    """Rewrites the file without its holes (https://www.sqlite.org/lang_vacuum.html); needs room for two copies."""
+    room = room_for(path).free_bytes
+    if room is not None and room < 2 * before_bytes:
+        return False
+    connection.execute("VACUUM")
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    return True
