@@ -5,13 +5,17 @@ import sys
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 
-from app.bench import start, worker
+from app.bench import sampler, start, worker
 from app.bench.result import Result
 from app.runs.environment import describe
 from app.telemetry.inventory import take_inventory
 from workloads.catalog import UsageError
 
-BENCHMARKS: Mapping[str, Callable[[], Sequence[Result]]] = {"start": start.measure, "worker": worker.measure}
+BENCHMARKS: Mapping[str, Callable[[], Sequence[Result]]] = {
+    "start": start.measure,
+    "worker": worker.measure,
+    "sampler": sampler.measure,
+}
 
 
 def bench(chosen: Namespace) -> int:

@@ -91,6 +91,7 @@ class Supervisor:
                 self._hand_on(item)
             case LogLine(text=text):
                 self._last_words = fatal_words(text) or self._last_words
+                self._heard()
                 self._hand_on(item)
             case _:
                 self._heard()

@@ -1,10 +1,10 @@
 """The sampler: a process of its own, so that its rate depends on neither the window nor the training loop.
 
-    python -m app.telemetry.sampler HZ
+    python -m app.telemetry.sampler HZ [cheap]
 
 writes one JSON object a line on stdout: an `Inventory`, then the other messages of `source.py`; reads orders on stdin
 and ends when stdin closes. Cheap fields are read at every tick on the main thread, dear ones by a second thread on
-their own schedule: a slow answer of the driver never delays a tick.
+their own schedule: a slow answer of the driver never delays a tick. With the word `cheap` there is no second thread.
 """
 
 import os
@@ -55,14 +55,16 @@ def main() -> None:
     sources = open_sources()
     stopped = threading.Event()
     output.write([sources.inventory])
-    threads = (
-        threading.Thread(target=_obey, args=(sys.stdin.buffer, sources, slow_orders, stopped), daemon=True),
-        threading.Thread(target=_sample_slowly, args=(sources, output, slow_orders), daemon=True),
-    )
-    for thread in threads:
-        thread.start()
+    if sources.nvml is None:
+        # Nothing but the host is here: no tick without a reading.
+        period_ns = max(period_ns, _HOST_EVERY_NS)
+    threading.Thread(target=_obey, args=(sys.stdin.buffer, sources, slow_orders, stopped), daemon=True).start()
+    slow = threading.Thread(target=_sample_slowly, args=(sources, output, slow_orders), daemon=True)
+    if "cheap" not in sys.argv[2:]:
+        slow.start()
     _sample(sources, output, stopped, period_ns)
-    threads[1].join()
+    if slow.is_alive():
+        slow.join()
     sources.close()
 
 

@@ -1,0 +1,218 @@
+"""`bench sampler`: what telemetry costs, how well it keeps its time, and what a stored sample weighs.
+
+Baseline on a machine with GPUs: nvitop taking a snapshot of the same GPUs at 10 Hz, in a process of its own, if it is
+installed. The step time is compared within one training process, with the sampler switched on and off in turn.
+"""
+
+import importlib.util
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+
+import numpy as np
+import psutil
+
+from app.analysis import intervals
+from app.bench.result import Result
+from app.bench.training import Blocks, training
+from app.records import Device, Sample
+from app.runs.launcher import checkout_environment
+from app.storage.owner import this_process
+from app.storage.store import Store
+from app.telemetry.feed import TelemetryFeed
+from app.telemetry.inventory import take_inventory
+from app.telemetry.source import SamplerMessage
+from workloads import catalog
+
+_HZ = 20.0
+_SECONDS = 8.0
+_SWITCH_S = 2.0
+_SWITCHES = 28
+_STORED = 100_000
+
+_NVITOP = """
+import time
+from nvitop import Device
+devices = Device.all()
+next_s = time.monotonic()
+while True:
+    for device in devices:
+        device.as_snapshot()
+    next_s = max(next_s + 0.1, time.monotonic())
+    time.sleep(max(0.0, next_s - time.monotonic()))
+"""
+
+
+def measure() -> Sequence[Result]:
+    """The sampler's processor time and jitter, its effect on training, and bytes a stored sample."""
+    has_gpus = bool(take_inventory().machine.gpus)
+    cheap = _cpu_pct([sys.executable, "-m", "app.telemetry.sampler", str(_HZ), "cheap"])
+    nvitop = _nvitop_cpu_pct() if has_gpus else None
+    return [
+        Result(
+            name="sampler, cheap fields at 20 Hz",
+            value=cheap,
+            unit="% of a core",
+            baseline=nvitop,
+            limit=1 / 20 if nvitop else 0.6,
+        ),
+        *([Result(name="the same, absolute", value=cheap, unit="% of a core", limit=0.6)] if nvitop else []),
+        Result(
+            name="sampler, everything at its default rate",
+            value=_cpu_pct([sys.executable, "-m", "app.telemetry.sampler", str(_HZ)]),
+            unit="% of a core",
+            limit=1.5,
+        ),
+        _jitter(),
+        *_effect_on_training(),
+        _bytes_a_sample(),
+    ]
+
+
+def _cpu_pct(command: list[str], warm_s: float = 4.0) -> float:
+    """Processor time of a process as a percentage of one core, after its start."""
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=checkout_environment()
+    )
+    try:
+        time.sleep(warm_s)
+        started_s, before_s = time.monotonic(), _cpu_s(process.pid)
+        time.sleep(_SECONDS)
+        return 100 * (_cpu_s(process.pid) - before_s) / (time.monotonic() - started_s)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def _cpu_s(pid: int) -> float:
+    """Processor time of a process: to the nanosecond where the kernel keeps schedstat, else to a tick."""
+    threads = list(Path(f"/proc/{pid}/task").glob("*/schedstat"))
+    if threads:
+        return sum(int(thread.read_text().split()[0]) for thread in threads) / 1e9
+    times = psutil.Process(pid).cpu_times()
+    return times.user + times.system
+
+
+def _nvitop_cpu_pct() -> float | None:
+    if importlib.util.find_spec("nvitop") is None:
+        return None
+    return _cpu_pct([sys.executable, "-c", _NVITOP])
+
+
+def _jitter() -> Result:
+    """The 99th percentile of how far readings are from their time while a window repaints and loads runs flat out."""
+    has_qt = importlib.util.find_spec("PySide6") is not None
+    with _busy_window() if has_qt else nullcontext(), _sampled() as times_ns:
+        time.sleep(_SECONDS)
+    between_ms = np.diff(np.array(times_ns)) / 1e6
+    usual_ms = 1e3 / _HZ if _read_at_every_tick() else float(np.median(between_ms))
+    p99 = float(np.percentile(np.abs(between_ms - usual_ms), 99))
+    beside = "beside a busy window" if has_qt else "with no window (Qt is not installed)"
+    return Result(name=f"jitter p99 {beside}", value=p99, unit="ms", limit=5.0)
+
+
+def _read_at_every_tick() -> bool:
+    return bool(take_inventory().machine.gpus)
+
+
+@contextmanager
+def _sampled() -> Iterator[list[int]]:
+    """Times of the readings of the first device while inside."""
+    feed, times_ns = TelemetryFeed(_HZ), list[int]()
+    feed.start()
+    first = feed.wait_inventory().devices[0].device
+
+    def note(message: SamplerMessage) -> None:
+        if isinstance(message, Sample) and message.device == first:
+            times_ns.append(message.t_ns)
+
+    unsubscribe = feed.subscribe(note)
+    try:
+        yield times_ns
+    finally:
+        unsubscribe()
+        feed.close()
+
+
+@contextmanager
+def _busy_window() -> Iterator[None]:
+    """A window of this program in a process of its own that repaints and loads stored runs without a pause."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "app.bench.busy"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**checkout_environment(), "QT_QPA_PLATFORM": "offscreen"},
+    )
+    assert process.stdout is not None, "started with a pipe"
+    try:
+        process.stdout.readline()
+        yield
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def _effect_on_training() -> Sequence[Result]:
+    """Throughput with the sampler on over throughput with it off, switched in turn within one training process."""
+    on, off = list[float](), list[float]()
+    with training(seconds=_SWITCHES * _SWITCH_S + 30) as blocks:
+        for switch in range(_SWITCHES):
+            # On, off, off, on: drift falls on both.
+            figures, sampled = (on, True) if switch % 4 in (0, 3) else (off, False)
+            figures.append(_throughput(blocks, sampled=sampled))
+    found = intervals.ratio(on, off)
+    if found is None or found.low is None or found.high is None:
+        raise RuntimeError("the benchmark's training measured nothing")
+    worst = max(abs(found.low - 1), abs(found.high - 1))
+    return [
+        Result(name="throughput, sampler on against off", value=found.value, unit="ratio"),
+        Result(name="its 95 % interval is within", value=100 * worst, unit="% of 1", limit=0.5),
+    ]
+
+
+def _throughput(blocks: Blocks, *, sampled: bool) -> float:
+    feed = TelemetryFeed(_HZ)
+    if sampled:
+        feed.start()
+        feed.wait_inventory()
+    started_ns = time.monotonic_ns()
+    time.sleep(_SWITCH_S)
+    ended_ns = time.monotonic_ns()
+    feed.close()
+    return blocks.throughput(started_ns, ended_ns)
+
+
+def _bytes_a_sample() -> Result:
+    """Growth of a database file by one GPU sample, all cheap fields there."""
+    gpu = Device(device="GPU-bench", kind="gpu", index=0, name="made up for its size")
+    with tempfile.TemporaryDirectory() as folder, Store.open(Path(folder) / "bench.db") as store:
+        spec = catalog.complete("dummy", {}, catalog.Machine())
+        run = store.begin(spec, uid="bench", owner=this_process(), t_ns=0, utc_ns=0, devices=[gpu], environment={})
+        before = store.size_bytes()
+        begin_ns, step_ns = time.monotonic_ns(), int(1e9 / _HZ)
+        for first in range(0, _STORED, 1000):
+            store.write(run, [_sample(gpu, begin_ns + n * step_ns, n) for n in range(first, first + 1000)])
+        size = (store.size_bytes() - before) / _STORED
+    return Result(name="a stored cheap sample", value=size, unit="bytes", limit=60.0)
+
+
+def _sample(gpu: Device, t_ns: int, n: int) -> Sample:
+    """A sample with values as wide as an H200's under load."""
+    return Sample(
+        t_ns=t_ns,
+        device=gpu.device,
+        power_mw=600_000 + n % 90_000,
+        power_average_mw=600_000 + n % 70_000,
+        load_pct=90 + n % 10,
+        memory_load_pct=30 + n % 40,
+        memory_bytes=15_000_000_000 + n,
+        temperature_c=50 + n % 20,
+        sm_clock_mhz=1_900 + n % 80,
+        memory_clock_mhz=3_201,
+        throttle_reasons=n % 5,
+        power_limit_mw=700_000,
+    )

@@ -1,0 +1,62 @@
+"""A training process for benchmarks: a worker without session, telemetry or database, and the blocks it reports."""
+
+import queue
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from app.runs.launcher import Exited, LocalLauncher, WorkerEvent
+from app.telemetry.inventory import take_inventory
+from workloads import catalog
+from workloads.protocol import PROTOCOL_VERSION, Block, Start
+
+_START_S = 120.0
+
+
+class Blocks:
+    """The measured blocks of a training process, as they come."""
+
+    def __init__(self) -> None:
+        self._blocks: list[Block] = []
+        self._measures = threading.Event()
+        self._ended: queue.SimpleQueue[Exited] = queue.SimpleQueue()
+
+    def take(self, event: WorkerEvent) -> None:
+        """Keeps measured blocks and the process's end."""
+        if isinstance(event, Block) and event.phase == "measure":
+            self._blocks.append(event)
+            self._measures.set()
+        elif isinstance(event, Exited):
+            self._ended.put(event)
+
+    def wait_until_measured(self) -> None:
+        """Waits for the first measured block."""
+        if not self._measures.wait(_START_S):
+            raise RuntimeError("the benchmark's training did not start")
+
+    def wait_for_end(self) -> None:
+        """Waits until the process is gone."""
+        self._ended.get(timeout=_START_S)
+
+    def throughput(self, start_ns: int, end_ns: int) -> float:
+        """Examples/s of the blocks wholly inside a window of time."""
+        inside = [block for block in self._blocks if block.start_ns >= start_ns and block.end_ns <= end_ns]
+        if not inside:
+            raise RuntimeError("no block of the benchmark's training lies in the window")
+        return sum(block.examples for block in inside) / (sum(b.end_ns - b.start_ns for b in inside) / 1e9)
+
+
+@contextmanager
+def training(seconds: float) -> Iterator[Blocks]:
+    """A default CNN (or LSTM where there is no GPU) that trains for at most so long, measured while inside."""
+    machine = take_inventory().machine
+    spec = catalog.complete("cnn10" if machine.gpus else "lstm", {"seconds": seconds}, machine)
+    gpus = tuple(gpu.uuid for gpu in machine.gpus[: int(spec.variant["gpus"])])
+    blocks = Blocks()
+    worker = LocalLauncher().launch(Start(protocol=PROTOCOL_VERSION, spec=spec, gpu_uuids=gpus), blocks.take)
+    try:
+        blocks.wait_until_measured()
+        yield blocks
+    finally:
+        worker.kill()
+        blocks.wait_for_end()
