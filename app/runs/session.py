@@ -56,11 +56,13 @@ class RunSession:
         with Store.open(self._services.database) as store:
             refusals = [refusal.reason for refusal in check(self._spec, inventory.machine)]
             if reason := room_for(self._services.database).refusal or next(iter(refusals), ""):
-                return self._end_unstarted(store, inventory, Outcome(name="refused", reason=reason))
+                self._begin(store, inventory, ())
+                return self._end_unstarted(store, Outcome(name="refused", reason=reason))
             lease = self._lease(inventory)
             if lease is None:
                 reason = "Stopped by the user while it waited for a free device."
-                return self._end_unstarted(store, inventory, Outcome(name="stopped", reason=reason))
+                self._begin(store, inventory, ())
+                return self._end_unstarted(store, Outcome(name="stopped", reason=reason))
             try:
                 return self._execute(store, inventory, lease)
             finally:
@@ -90,7 +92,12 @@ class RunSession:
         recording.start()
         try:
             start = Start(protocol=PROTOCOL_VERSION, spec=self._spec, gpu_uuids=gpu_uuids)
-            worker = self._services.launcher.launch(start, self._post)
+            try:
+                worker = self._services.launcher.launch(start, self._post)
+            except OSError as error:
+                return self._end_unstarted(
+                    store, Outcome(name="failed", reason=f"No worker could be started: {error}.")
+                )
             recording.follow(worker.pid)
             ending = self._watch(worker, emit)
             return self._finish(store, store_sink, ending, lambda: recording.settle(emit))
@@ -128,10 +135,10 @@ class RunSession:
         self._emit(RunEnded(run=run, t_ns=time.monotonic_ns(), outcome=outcome, summary=summary))
         return outcome
 
-    def _end_unstarted(self, store: Store, inventory: Inventory, outcome: Outcome) -> Outcome:
-        run = self._begin(store, inventory, ())
+    def _end_unstarted(self, store: Store, outcome: Outcome) -> Outcome:
+        """Ends a run that never had a worker."""
         self._store_end(store, outcome, Summary())
-        self._emit(RunEnded(run=run, t_ns=time.monotonic_ns(), outcome=outcome, summary=Summary()))
+        self._emit(RunEnded(run=self._number(), t_ns=time.monotonic_ns(), outcome=outcome, summary=Summary()))
         return outcome
 
     def _store_end(self, store: Store, outcome: Outcome, summary: Summary, phases: Sequence[Phase] = ()) -> None:

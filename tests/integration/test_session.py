@@ -317,3 +317,11 @@ def test_the_terminal_s_interrupt_does_not_reach_the_worker(tmp_path: Path, feed
         worker.send_signal(signal.SIGINT)
         run.recorder.wait(Block, is_measured)
         assert worker.is_running()
+
+
+def test_a_worker_that_cannot_be_started_is_a_failed_run(tmp_path: Path, feed: TelemetryFeed) -> None:
+    nowhere = (str(tmp_path / "no such program"),)
+    outcome, _, stored = run_through(dummy(feed.wait_inventory()), services(tmp_path, feed, command=nowhere))
+    assert outcome.name == "failed"
+    assert "No worker could be started" in (outcome.reason or "")
+    assert stored.row.outcome == outcome
