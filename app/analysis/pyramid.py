@@ -19,8 +19,8 @@ from app.records import Floats
 BASE_S = 0.01
 KEEP = 8192
 LEVELS = 10
-_FACTOR = 4
-_BATCH = 64
+FACTOR = 4
+BATCH = 64
 _FIRST_ROOM = 256
 
 Indices = NDArray[np.intp]
@@ -74,15 +74,13 @@ class Pyramid:
             self._fold()
         self.version += 1
 
-    def window(self, start: float, end: float, columns: int) -> tuple[Floats, Floats]:
-        """The curve from `start` to `end` as about two points a pixel column at most: its smallest and largest value.
+    def window(self, start: float, end: float, columns: int) -> tuple[Floats, Floats, Floats]:
+        """The rows from `start` to `end`, a few for each of so many pixel columns: times, smallest, largest values.
 
-        One point beyond each end is kept, so that lines reach the border. NaN is a gap; one narrower than a pixel may
-        close. Columns stand on multiples of their width, so that nothing flickers while a window moves.
+        One row beyond each end is kept, so that lines reach the border. NaN is a gap; one narrower than a pixel may
+        close. Of samples, where they are few enough, smallest and largest are one and the same array.
         """
-        width = (end - start) / max(1, columns)
-        x, low, high = self._rows(self._level_for(start, width), start, end)
-        return reduced(x, low, high, width) if low is not high or len(x) > 2 * columns else (x, low)
+        return self._rows(self._level_for(start, (end - start) / max(1, columns)), start, end)
 
     def at(self, x: float, reach: float) -> tuple[float, float] | None:
         """Smallest and largest value of the row nearest to `x`, as fine as known; None in a gap or out of reach."""
@@ -125,11 +123,11 @@ class _Level:
     """Rows of one resolution in one array, the newest at its end; `folded` of them are in the next level too."""
 
     def __init__(self, number: int, keep: int, *, last: bool) -> None:
-        self.width_s = BASE_S * _FACTOR**number
+        self.width_s = BASE_S * FACTOR**number
         self.newest = -math.inf
         self.count = 0
         self.folded = 0
-        self.fold_at = _BATCH
+        self.fold_at = BATCH
         self._keep = keep
         self._last = last
         self._dropped = False
@@ -174,7 +172,7 @@ class _Level:
         starts = _group_starts(rows[0], rows[1], width_s)
         starts = np.append(before, starts[starts > before])
         done = int(starts[-1])
-        self.fold_at = _BATCH if len(starts) > 1 else 2 * self.unfolded
+        self.fold_at = BATCH if len(starts) > 1 else 2 * self.unfolded
         self.folded += done - before
         low = np.fmin.reduceat(rows[1, :done], starts[:-1]) if len(starts) > 1 else rows[1, :0]
         high = np.fmax.reduceat(rows[-1, :done], starts[:-1]) if len(starts) > 1 else rows[-1, :0]
@@ -195,19 +193,6 @@ class _Level:
             grown = np.empty((len(self._array), room))
             grown[:, : self.count] = self.rows(0)
             self._array = grown
-
-
-def reduced(x: Floats, low: Floats, high: Floats, width: float) -> tuple[Floats, Floats]:
-    """Rows in time order as two points, smallest and largest, for each stretch of `width`, in the order of the rise."""
-    if not len(x):
-        return x, low
-    starts = _group_starts(x, low, width)
-    lowest, highest = np.fmin.reduceat(low, starts), np.fmax.reduceat(high, starts)
-    rising = low[starts] <= low[np.append(starts[1:], len(low)) - 1]
-    y = np.empty(2 * len(starts))
-    y[0::2] = np.where(rising, lowest, highest)
-    y[1::2] = np.where(rising, highest, lowest)
-    return np.repeat(x[starts], 2), y
 
 
 def _group_starts(x: Floats, low: Floats, width: float) -> Indices:

@@ -32,9 +32,9 @@ def measure() -> Sequence[Result]:
     points = f"{SHORT:,} points a curve"
     return [
         Result(name=f"frame of a recorded trace, {points}", value=trace, unit="ms", limit=8.0),
-        _against("the same in plain pyqtgraph against ours", plain_trace, trace, 2.5),
+        _against("recorded trace in plain pyqtgraph, against ours", plain_trace, trace, 2.5),
         Result(name=f"frame of white noise, {points}", value=noise, unit="ms", limit=16.0),
-        _against("the same in plain pyqtgraph against ours", plain_noise, noise, 6.0),
+        _against("white noise in plain pyqtgraph, against ours", plain_noise, noise, 6.0),
         Result(name=f"frame of {LONG:,} points a curve", value=long, unit="ms", baseline=short, limit=1.5),
         Result(name="curves of 8 h at 20 Hz, 8 on each of 2 GPUs", value=_session_mb(), unit="MB", limit=_SESSION_MB),
     ]

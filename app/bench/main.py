@@ -5,7 +5,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 
-from app.bench import sampler, start, worker
+from app.bench import frame, sampler, start, worker
 from app.bench.result import Result
 from app.runs.environment import describe
 from app.telemetry.inventory import take_inventory
@@ -15,6 +15,7 @@ BENCHMARKS: Mapping[str, Callable[[], Sequence[Result]]] = {
     "start": start.measure,
     "worker": worker.measure,
     "sampler": sampler.measure,
+    "frame": frame.measure,
 }
 
 

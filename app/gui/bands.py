@@ -1,7 +1,8 @@
-"""Named stretches of time shaded behind curves."""
+"""Named stretches of time shaded behind curves, and what stands before them: moments, strips, the crosshair."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import pyqtgraph as pg
 from PySide6.QtCore import QPointF, QRectF, Qt
@@ -12,6 +13,7 @@ from app.gui.theme import Theme
 
 _NAME_PX = 10
 _NAME_MARGIN = 4
+_STRIP_PX = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,15 +26,64 @@ class Band:
     strong: bool = False
 
 
-class Bands(QGraphicsObject):
-    """All bands of one plot in one item, painted behind everything else."""
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """Something that happened at one time."""
+
+    name: str
+    time: float
+
+
+@dataclass(frozen=True, slots=True)
+class Strip:
+    """A stretch of time marked at the foot of a plot in a curve's colour; `line` 0 is the lowest."""
+
+    start: float
+    end: float
+    colour: int
+    line: int
+
+
+class _Layer(QGraphicsObject):
+    """Something painted in pixels over the whole view of a plot."""
 
     def __init__(self, theme: Theme, view: pg.ViewBox) -> None:
         super().__init__()
         self._theme = theme
         self._view = view
         view.sigRangeChanged.connect(self._view_changed)
+
+    def boundingRect(self) -> QRectF:
+        """The whole view."""
+        return QRectF(self._view.viewRect())
+
+    def paint(self, painter: QPainter, *_: object) -> None:
+        """Paint in pixels, whatever the range."""
+        view = self.boundingRect()
+        area = painter.worldTransform().mapRect(view)
+        painter.save()
+        painter.resetTransform()
+        font = QFont(QApplication.font())
+        font.setPixelSize(_NAME_PX)
+        painter.setFont(font)
+        self._paint(painter, area, view.left(), area.width() / (view.width() or 1.0))
+        painter.restore()
+
+    def _paint(self, painter: QPainter, area: QRectF, start: float, scale: float) -> None:
+        """Paint on `area`, whose left is the time `start` and where a second takes `scale` pixels."""
+        raise NotImplementedError
+
+    def _view_changed(self, *_: object) -> None:
+        self.prepareGeometryChange()
+
+
+class Bands(_Layer):
+    """All bands of one plot in one item, painted behind everything else."""
+
+    def __init__(self, theme: Theme, view: pg.ViewBox) -> None:
+        super().__init__(theme, view)
         self._bands: tuple[Band, ...] = ()
+        self._unnamed: frozenset[str] = frozenset()
         self.setZValue(-100)
 
     def set_bands(self, bands: Sequence[Band]) -> None:
@@ -41,36 +92,83 @@ class Bands(QGraphicsObject):
             self._bands = tuple(bands)
             self.update()
 
-    def boundingRect(self) -> QRectF:
-        """The whole view: bands reach from bottom to top."""
-        return QRectF(self._view.viewRect())
+    def unnamed_at(self, time: float) -> str:
+        """The name of the band at a time where it was too narrow to be written; otherwise nothing."""
+        found = (band.name for band in self._bands if band.start <= time < band.end and band.name in self._unnamed)
+        return next(found, "")
 
-    def paint(self, painter: QPainter, *_: object) -> None:
+    def _paint(self, painter: QPainter, area: QRectF, start: float, scale: float) -> None:
         """Fill every band in view and write its name at its top left, where it fits."""
-        view = self.boundingRect()
-        transform = painter.worldTransform()
-        painter.save()
-        painter.resetTransform()
-        font = QFont(QApplication.font())
-        font.setPixelSize(_NAME_PX)
-        painter.setFont(font)
+        unnamed = set()
         for index, band in enumerate(self._bands):
-            left, right = max(band.start, view.left()), min(band.end, view.right())
+            left = max(area.left() + (band.start - start) * scale, area.left())
+            right = min(area.left() + (band.end - start) * scale, area.right())
             if left < right:
-                corners = transform.map(QPointF(left, view.top())), transform.map(QPointF(right, view.bottom()))
-                self._paint_band(painter, QRectF(*corners).normalized(), band, shaded=index % 2 == 0)
-        painter.restore()
+                place = QRectF(QPointF(left, area.top()), QPointF(right, area.bottom()))
+                if not self._paint_band(painter, place, band, shaded=index % 2 == 0):
+                    unnamed.add(band.name)
+        self._unnamed = frozenset(unnamed)
 
-    def _paint_band(self, painter: QPainter, area: QRectF, band: Band, *, shaded: bool) -> None:
+    def _paint_band(self, painter: QPainter, area: QRectF, band: Band, *, shaded: bool) -> bool:
         colours = self._theme.colours
         if band.strong or shaded:
             painter.fillRect(area, QColor(colours.band_measure if band.strong else colours.band))
         painter.setPen(QPen(QColor(colours.line), 1))
         painter.drawLine(area.topLeft(), area.bottomLeft())
         words = area.adjusted(_NAME_MARGIN, 2, 0, 0)
-        if painter.fontMetrics().horizontalAdvance(band.name) <= words.width():
+        fits = painter.fontMetrics().horizontalAdvance(band.name) <= words.width()
+        if fits:
             painter.setPen(QColor(colours.muted))
             painter.drawText(words, Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignTop, band.name)
+        return fits
 
-    def _view_changed(self, *_: object) -> None:
-        self.prepareGeometryChange()
+
+class Marks(_Layer):
+    """Moments as lines with their names, strips at the foot, and the crosshair, before the curves."""
+
+    def __init__(self, theme: Theme, view: pg.ViewBox) -> None:
+        super().__init__(theme, view)
+        self._moments: tuple[Moment, ...] = ()
+        self._strips: tuple[Strip, ...] = ()
+        self._crosshair: float | None = None
+        self.setZValue(100)
+
+    def set_marks(self, moments: Sequence[Moment], strips: Sequence[Strip]) -> None:
+        """Replace moments and strips."""
+        if (tuple(moments), tuple(strips)) != (self._moments, self._strips):
+            self._moments, self._strips = tuple(moments), tuple(strips)
+            self.update()
+
+    def set_crosshair(self, time: float | None) -> None:
+        """Where the crosshair stands, or nowhere."""
+        if time != self._crosshair:
+            self._crosshair = time
+            self.update()
+
+    def _paint(self, painter: QPainter, area: QRectF, start: float, scale: float) -> None:
+        for strip in self._strips:
+            left = max(area.left() + (strip.start - start) * scale, area.left())
+            right = min(area.left() + (strip.end - start) * scale, area.right())
+            if right > left:
+                foot = area.bottom() - (strip.line + 1) * (_STRIP_PX + 1)
+                width = max(1.0, right - left)
+                painter.fillRect(QRectF(left, foot, width, _STRIP_PX), self._theme.curve_colour(strip.colour))
+        self._paint_moments(painter, area, start, scale)
+        if self._crosshair is not None:
+            at = area.left() + (self._crosshair - start) * scale
+            self._paint_line(painter, area, at, self._theme.colours.muted)
+
+    def _paint_moments(self, painter: QPainter, area: QRectF, start: float, scale: float) -> None:
+        metrics = painter.fontMetrics()
+        ends = [*(area.left() + (moment.time - start) * scale for moment in self._moments), area.right()]
+        for moment, (at, following) in zip(self._moments, pairwise(ends), strict=True):
+            self._paint_line(painter, area, at, self._theme.colours.bad)
+            width = metrics.horizontalAdvance(moment.name)
+            beside = at + _NAME_MARGIN if following - at > width + 2 * _NAME_MARGIN else at - _NAME_MARGIN - width
+            if area.left() <= at <= area.right():
+                painter.drawText(QPointF(beside, area.top() + 2 * metrics.height()), moment.name)
+
+    def _paint_line(self, painter: QPainter, area: QRectF, at: float, colour: str) -> None:
+        if area.left() <= at <= area.right():
+            painter.setPen(QPen(QColor(colour), 1))
+            painter.drawLine(QPointF(round(at), area.top()), QPointF(round(at), area.bottom()))

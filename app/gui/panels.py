@@ -1,69 +1,143 @@
-"""A stack of time panels that shows the panels of a view-model."""
+"""A stack of time panels that shows the panels of a view-model, with one crosshair over all of them."""
 
 from collections.abc import Sequence
 
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QFocusEvent, QKeyEvent
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
-from app.gui.bands import Band
+from app.gui.bands import Band, Moment, Strip
 from app.gui.plots import TimePanel
 from app.gui.theme import GRID, Theme
 from app.viewmodels.panels import Panel
 from app.viewmodels.progress import Span
 
 _NEW_AT_ONCE = 2
+_STEP, _LEAP = 0.01, 0.1
+"""How far an arrow moves the crosshair, of the stretch shown; with Shift how far it moves the view."""
+_KEY_ZOOM = 1.5
 
 
 class PanelStack(QWidget):
-    """Panels one below the other on one time axis, made as the view-model names them and kept from then on."""
+    """Panels one below the other on one time axis, made as the view-model names them and kept from then on.
+
+    Signals tell what the pointer and the keyboard ask for, with times on the axis. `read` comes when the crosshair
+    moves: its time, or None when it is gone.
+    """
+
+    zoomed = Signal(float, float)
+    panned = Signal(float)
+    read = Signal(object)
 
     def __init__(self, theme: Theme) -> None:
         super().__init__()
         self._theme = theme
         self._panels: dict[str, TimePanel] = {}
+        self._shown: tuple[Panel, ...] = ()
         self._drawn: dict[tuple[str, str], tuple[object, ...]] = {}
+        self._origin_s = 0.0
+        self._window_s = (0.0, 1.0)
+        self._crosshair: float | None = None
         self._column = QVBoxLayout(self)
         self._column.setContentsMargins(0, 0, 0, 0)
         self._column.setSpacing(GRID // 2)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setAccessibleName("Live plots")
+
+    @property
+    def crosshair(self) -> float | None:
+        """Where the crosshair stands on the axis."""
+        return self._crosshair
 
     def panel(self, key: str) -> TimePanel:
         """The panel of that name."""
         return self._panels[key]
 
     def show_panels(
-        self, panels: Sequence[Panel], origin_s: float, window_s: tuple[float, float], spans: Sequence[Span] = ()
+        self,
+        panels: Sequence[Panel],
+        origin_s: float,
+        window_s: tuple[float, float],
+        spans: Sequence[Span] = (),
+        moments: Sequence[Moment] = (),
+        *,
+        fit: bool = False,
     ) -> None:
         """Show these panels, drawing only what changed since the last call.
 
-        A call makes at most two new plots, so that none takes long; the next calls make the others.
+        A call makes at most two new plots, so that none takes long; the next calls make the others. With `fit` a free
+        y follows the data in view.
         """
         panels = self._affordable(panels)
         if tuple(self._panels) != tuple(panel.key for panel in panels):
             self._rebuild(panels)
+        self._shown, self._origin_s, self._window_s = tuple(panels), origin_s, window_s
         bands = [Band(span.name, span.start, span.end, span.strong) for span in spans]
         for panel in panels:
             plot = self._panels[panel.key]
             plot.set_title(panel.title, panel.unit)
             if panel.y_range is not None:
                 plot.set_y_range(*panel.y_range)
-            plot.set_x_range(*window_s)
+            plot.set_x_range(*window_s, fit=fit)
             plot.set_shades(bands)
-            self._show_curves(plot, panel, origin_s)
+            plot.set_marks(moments, _strips(panel, origin_s))
+            self._show_curves(plot, panel)
             plot.refresh()
 
-    def _show_curves(self, plot: TimePanel, panel: Panel, origin_s: float) -> None:
+    def set_crosshair(self, time: float | None) -> None:
+        """Put the crosshair at a time, over all panels, with the values then; None takes it away."""
+        self._crosshair = time
+        for panel in self._shown:
+            plot = self._panels[panel.key]
+            plot.set_crosshair(time)
+            self._show_values(plot, panel)
+        self.read.emit(time)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Arrows move the crosshair, with Shift the view; plus and minus zoom; Escape takes the crosshair away."""
+        start, end = self._window_s
+        middle = (start + end) / 2 if self._crosshair is None else self._crosshair
+        shifted = bool(event.modifiers() & Qt.KeyboardModifier.ShiftModifier)
+        direction = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1}.get(Qt.Key(event.key()), 0)
+        if direction and shifted:
+            self.panned.emit(direction * _LEAP * (end - start))
+        elif direction:
+            self.set_crosshair(min(max(middle + direction * _STEP * (end - start), start), end))
+        elif event.key() in (Qt.Key.Key_Plus, Qt.Key.Key_Equal):
+            self.zoomed.emit(1 / _KEY_ZOOM, middle)
+        elif event.key() == Qt.Key.Key_Minus:
+            self.zoomed.emit(_KEY_ZOOM, middle)
+        elif event.key() == Qt.Key.Key_Escape and self._crosshair is not None:
+            self.set_crosshair(None)
+        else:
+            super().keyPressEvent(event)
+
+    def focusOutEvent(self, event: QFocusEvent) -> None:
+        """The crosshair goes with the keyboard."""
+        super().focusOutEvent(event)
+        self.set_crosshair(None)
+
+    def _show_curves(self, plot: TimePanel, panel: Panel) -> None:
         keys = {curve.key for curve in panel.curves}
         for key in plot.curve_keys():
             if key not in keys:
                 plot.remove_curve(key)
                 self._drawn.pop((panel.key, key), None)
+        end_s = self._origin_s + self._window_s[1]
         for curve in panel.curves:
-            state = (curve.series, curve.series.version, curve.scale, origin_s)
+            newest_s = min(curve.series.newest_s, end_s)  # what comes after the end of a held view changes nothing
+            state = (curve.series, newest_s, curve.scale, self._origin_s)
             if self._drawn.get((panel.key, curve.key)) != state:
                 if self._drawn.get((panel.key, curve.key), state)[0] is not curve.series and panel.y_range is None:
                     plot.set_auto_y()
                 self._drawn[panel.key, curve.key] = state
-                plot.set_curve(curve.key, curve.series.x - origin_s, curve.y, colour=curve.colour, label=curve.label)
-            plot.set_value(curve.key, curve.value)
+                plot.set_source(curve.key, curve.on_axis(self._origin_s), colour=curve.colour, label=curve.label)
+        self._show_values(plot, panel)
+
+    def _show_values(self, plot: TimePanel, panel: Panel) -> None:
+        for curve in panel.curves:
+            at = self._crosshair
+            plot.set_value(curve.key, curve.value if at is None else curve.value_at(self._origin_s + at))
 
     def _affordable(self, panels: Sequence[Panel]) -> Sequence[Panel]:
         """The first panels, up to the third that would be new."""
@@ -87,4 +161,27 @@ class PanelStack(QWidget):
             self._panels[panels[-1].key].show_time_axis(True)
 
     def _made(self, panel: Panel) -> TimePanel:
-        return TimePanel(panel.title, panel.unit, self._theme)
+        plot = TimePanel(panel.title, panel.unit, self._theme)
+        canvas = plot.plot
+        canvas.interactive = True
+        canvas.hovered.connect(self.set_crosshair)
+        canvas.left.connect(lambda: self.set_crosshair(None))
+        canvas.pressed.connect(self.setFocus)
+        canvas.zoomed.connect(self.zoomed)
+        canvas.dragged.connect(self.panned)
+        return plot
+
+
+def _strips(panel: Panel, origin_s: float) -> list[Strip]:
+    """The times at which GPUs were held back, a line for each GPU."""
+    lines = {curve.key: line for line, curve in enumerate(panel.curves)}
+    colours = {curve.key: curve.colour for curve in panel.curves}
+    return [
+        Strip(
+            throttle.start_s - origin_s,
+            throttle.end_s - origin_s,
+            colours[device.device],
+            lines[device.device],
+        )
+        for throttle, device in panel.throttles
+    ]

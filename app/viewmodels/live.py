@@ -2,9 +2,11 @@
 
 import math
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from app.records import (
+    Device,
     DeviceLost,
     Inventory,
     LogLine,
@@ -18,17 +20,20 @@ from app.records import (
 )
 from app.viewmodels import units
 from app.viewmodels.naming import short_name
-from app.viewmodels.panels import Curve, Panel, device_panels
+from app.viewmodels.panels import Curve, Panel, device_panels, gpus_of, with_throttles
 from app.viewmodels.progress import Phases, Span, Throughput, outcome_words
 from app.viewmodels.series import Series
+from app.viewmodels.throttling import Throttling
+from app.viewmodels.time_view import Frame, TimeView, WindowName
 from app.viewmodels.tracks import Tracks, device_label
 from workloads import catalog
 from workloads.protocol import Block, PhaseStarted, Progress, RunSpec
 
 _IDLE_S = 60.0
-_WINDOWS_S = (30.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 1800.0, 3600.0)
 _FIELDS = ("power_mw", "load_pct", "memory_bytes", "worker_load_pct", "worker_memory_bytes")
 _LOG_LINES = 5000
+_OUT_OF_MEMORY = ("oom", "out of memory", "resource_exhausted")
+"""What TensorFlow writes into its log when a device's memory is full."""
 _THROUGHPUT_COLOUR, _LOSS_COLOUR, _ALLOCATOR_COLOUR = 2, 3, 6
 
 
@@ -45,19 +50,50 @@ class Status:
     has_log: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """Something that happened at one time on the axis, in a few words."""
+
+    words: str
+    time: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveState:
-    """Everything the live view shows; times in seconds after `origin_s` of the monotonic clock."""
+    """Everything the live view shows; times in seconds after `origin_s` of the monotonic clock.
+
+    `held` names a view that stands still and is empty for one that follows; `apart` is a panel for each GPU, which
+    is no choice with fewer than two of them (`several`).
+    """
 
     origin_s: float
     window_s: tuple[float, float]
+    window: WindowName
+    held: str
+    several: bool
+    apart: bool
     panels: tuple[Panel, ...]
     spans: tuple[Span, ...]
+    happenings: tuple[Happening, ...]
     status: Status
     number: str
     unit: str
     spread: str
     facts: str
+
+    def reading(self, time: float) -> str:
+        """What else is known of a time on the axis: when it is, the phase, what held a GPU back."""
+        minutes, seconds = divmod(abs(time), 60.0)
+        words = [f"{'−' if time < 0 else ''}{int(minutes)}:{seconds:04.1f}"]
+        words += [span.name for span in self.spans if span.start <= time < span.end]
+        t_s = time + self.origin_s
+        throttles = dict.fromkeys(
+            f"{device_label(device)} held back: {throttle.words}"
+            for panel in self.panels
+            for throttle, device in panel.throttles
+            if throttle.start_s <= t_s <= throttle.end_s
+        )
+        return "  ·  ".join([*words, *throttles])
 
 
 class _Course:
@@ -70,10 +106,13 @@ class _Course:
         self.tracks = Tracks()
         self.phases = Phases()
         self.throughput = Throughput()
-        self.loss = Series()
-        self.allocator = Series()
+        self.loss = Series(steady=False)
+        self.allocator = Series(steady=False)
+        self.throttling = Throttling()
         self.waiting = ""
         self.lost: list[str] = []
+        self.losses: list[tuple[str, float]] = []
+        self.memory_full_s: float | None = None
         self.log: deque[str] = deque(maxlen=_LOG_LINES)
 
 
@@ -82,8 +121,10 @@ class LiveModel:
 
     def __init__(self) -> None:
         self._inventory: Inventory | None = None
-        self._idle = Tracks(keep_s=2 * _IDLE_S)
-        self._follow = False
+        self._idle = Tracks(brief=True)
+        self._idle_throttling = Throttling()
+        self._view = TimeView()
+        self._apart = False
         self._course = _Course()
 
     def request(self, spec: RunSpec) -> None:
@@ -106,9 +147,28 @@ class LiveModel:
         """Whether a run has begun and not ended."""
         return self._course.started is not None and self._course.ended is None
 
-    def follow_last_minute(self, follow: bool) -> None:
-        """Show the last minute of a run, or all of it."""
-        self._follow = follow
+    def follow(self, window: WindowName | None = None) -> None:
+        """Follow what is new, in the same window or another one."""
+        self._view.follow(window)
+
+    def hold_or_follow(self) -> None:
+        """Hold the view where it is, or follow again."""
+        if self._view.held:
+            self._view.follow()
+        else:
+            self._view.hold(self._frame())
+
+    def zoom(self, factor: float, at: float) -> None:
+        """Show `factor` times as long a stretch around a time on the axis, and hold it."""
+        self._view.zoom(self._frame(), factor, at)
+
+    def pan(self, by: float) -> None:
+        """Move along the axis by so many seconds, and hold that."""
+        self._view.pan(self._frame(), by)
+
+    def show_apart(self, apart: bool) -> None:
+        """A panel for each GPU, or one for all of them."""
+        self._apart = apart
 
     def handle(self, event: RunEvent | Inventory) -> None:
         """Take one event."""
@@ -119,6 +179,7 @@ class LiveModel:
                 self._take_sample(event)
             case RunStarted():
                 self._course = _Course(event)
+                self._view.follow()
             case Waiting():
                 self._course.waiting = event.reason
             case DeviceLost():
@@ -131,20 +192,25 @@ class LiveModel:
             case Block():
                 self._take_block(event)
             case LogLine():
-                self._course.log.append(event.text)
+                self._take_line(event)
             case RunEnded():
                 self._course.phases.end(event.t_ns)
                 self._course.ended = event
 
     def state(self) -> LiveState:
         """Everything to show now."""
-        origin, window = self._window()
+        frame = self._frame()
         number, spread = self._headline()
         return LiveState(
-            origin_s=origin,
-            window_s=window,
-            panels=self._panels(),
-            spans=self._course.phases.spans(origin, self._now_s),
+            origin_s=frame.origin_s,
+            window_s=(frame.start, frame.end),
+            window=self._view.window,
+            held=("Paused" if self._course.ended is None else "Part of the run") if self._view.held else "",
+            several=len(gpus_of(self._devices)) > 1,
+            apart=self._apart,
+            panels=self._panels(frame),
+            spans=self._course.phases.spans(frame.origin_s, self._now_s),
+            happenings=tuple(Happening(words, t_s - frame.origin_s) for words, t_s in self._happenings()),
             status=self._status(),
             number=number,
             unit=units.rate_unit(self._example) if self._spec else "",
@@ -154,13 +220,21 @@ class LiveModel:
 
     def _take_sample(self, sample: Sample) -> None:
         self._idle.add(sample, _FIELDS)
+        self._idle_throttling.add(sample)
         if self.running:
             self._course.tracks.add(sample, _FIELDS)
+            self._course.throttling.add(sample)
 
     def _take_loss_of_device(self, event: DeviceLost) -> None:
         devices = self._inventory.devices if self._inventory else ()
         name = next((device_label(d) for d in devices if d.device == event.device), event.device)
         self._course.lost.append(units.sentence(f"{name} stopped answering: {event.reason}"))
+        self._course.losses.append((f"{name} lost", event.t_ns / 1e9))
+
+    def _take_line(self, line: LogLine) -> None:
+        self._course.log.append(line.text)
+        if any(words in line.text.lower() for words in _OUT_OF_MEMORY):
+            self._course.memory_full_s = line.t_ns / 1e9
 
     def _take_block(self, block: Block) -> None:
         if block.phase != "compile":
@@ -187,29 +261,44 @@ class LiveModel:
             return self._course.ended.t_ns / 1e9
         return max(self._course.started.t_ns / 1e9, self._course.phases.now_s, self._course.tracks.now_s or 0.0)
 
-    def _window(self) -> tuple[float, tuple[float, float]]:
-        if self._course.started is None:
-            return math.floor(self._now_s) + 1.0, (-_IDLE_S, 0.0)
-        origin = self._course.started.t_ns / 1e9
-        elapsed = self._now_s - origin
-        if self._course.ended is not None:
-            return origin, (0.0, max(1.0, elapsed))
-        if self._follow and elapsed > _IDLE_S:
-            end = math.floor(elapsed) + 1.0
-            return origin, (end - _IDLE_S, end)
-        fitting = (window for window in _WINDOWS_S if window >= elapsed)
-        return origin, (0.0, next(fitting, math.ceil(elapsed / 3600) * 3600.0))
+    @property
+    def _devices(self) -> tuple[Device, ...]:
+        if self._course.started is not None:
+            return self._course.started.devices
+        return self._inventory.devices if self._inventory else ()
 
-    def _panels(self) -> tuple[Panel, ...]:
-        inventory = self._inventory
-        devices = self._course.started.devices if self._course.started else inventory.devices if inventory else ()
-        cpu_count = inventory.machine.cpu_count if inventory else 1
-        panels = device_panels(devices, self._course.tracks if self._course.started else self._idle, cpu_count)
+    def _frame(self) -> Frame:
+        course = self._course
+        if course.started is None:
+            return self._view.recent(self._now_s, _IDLE_S)
+        return self._view.of_run(course.started.t_ns / 1e9, self._now_s, ended=course.ended is not None)
+
+    def _happenings(self) -> list[tuple[str, float]]:
+        """Losses of devices, and when memory ran out: the last word of it in the log, or else the run's end."""
+        course = self._course
+        if course.ended is None or course.ended.outcome.name != "out_of_memory":
+            return course.losses
+        full_s = course.ended.t_ns / 1e9 if course.memory_full_s is None else course.memory_full_s
+        return [*course.losses, ("out of memory", full_s)]
+
+    def _panels(self, frame: Frame) -> tuple[Panel, ...]:
+        course = self._course
+        tracks, throttling = (
+            (course.tracks, course.throttling) if course.started else (self._idle, self._idle_throttling)
+        )
+        cpu_count = self._inventory.machine.cpu_count if self._inventory else 1
+        panels = device_panels(self._devices, tracks, cpu_count, apart=self._apart)
+        held_back = throttling.between(frame.origin_s + frame.start, frame.origin_s + frame.end)
+        devices = {device.device: device for device in self._devices}
+        throttles = [(each, devices[each.device]) for each in held_back if each.device in devices]
         training = self._training_panels() if self._spec else ()
-        return (*(self._with_allocator(panel) for panel in panels), *training)
+        shown = (self._with_allocator(with_throttles(panel, throttles)) for panel in panels)
+        return (*shown, *training)
 
     def _with_allocator(self, panel: Panel) -> Panel:
-        if panel.key != "memory" or not len(self._course.allocator):
+        """The memory of the first GPU with what TensorFlow's allocator holds there beside it."""
+        first = next(iter(gpus_of(self._devices)), None)
+        if first is None or not len(self._course.allocator) or panel.key not in ("memory", f"memory {first.device}"):
             return panel
         curve = Curve(
             key="allocator",
@@ -218,24 +307,26 @@ class LiveModel:
             series=self._course.allocator,
             value=units.byte_size(self._course.allocator.last),
             scale=panel.curves[0].scale,
+            words=units.byte_size,
         )
         return replace(panel, curves=(*panel.curves, curve))
 
     def _training_panels(self) -> tuple[Panel, ...]:
         rate, loss = self._course.throughput.series, self._course.loss
-        unit = units.rate_unit(self._example)
+        example = self._example
+        unit = units.rate_unit(example)
         return (
             Panel(
                 key="throughput",
                 title="Throughput",
                 unit=unit,
-                curves=(_run_curve("Block", _THROUGHPUT_COLOUR, rate, units.rate(rate.last, self._example)),),
+                curves=(_run_curve("Block", _THROUGHPUT_COLOUR, rate, lambda value: units.rate(value, example)),),
             ),
             Panel(
                 key="loss",
                 title="Loss",
                 unit="",
-                curves=(_run_curve("Last step", _LOSS_COLOUR, loss, units.number(loss.last)),),
+                curves=(_run_curve("Last step", _LOSS_COLOUR, loss, units.number),),
             ),
         )
 
@@ -268,8 +359,8 @@ class LiveModel:
         return Status(title=title, tone=tone, detail=detail, name=name, has_log=bool(self.log))
 
 
-def _run_curve(label: str, colour: int, series: Series, value: str) -> Curve:
-    return Curve(key="run", label=label, colour=colour, series=series, value=value)
+def _run_curve(label: str, colour: int, series: Series, words: Callable[[float | None], str]) -> Curve:
+    return Curve(key="run", label=label, colour=colour, series=series, value=words(series.last), words=words)
 
 
 def _facts(summary: Summary, example: str) -> str:

@@ -1,6 +1,5 @@
 """What the Monitor screen shows: every device with its numbers now and its last minute, without a run."""
 
-import math
 from dataclasses import dataclass
 
 from app.records import HOST, Device, DeviceLost, Inventory, RunEvent, Sample
@@ -48,7 +47,7 @@ class MonitorModel:
 
     def __init__(self) -> None:
         self._inventory: Inventory | None = None
-        self._tracks = Tracks(keep_s=2 * _WINDOW_S)
+        self._tracks = Tracks(brief=True)
         self._lost: dict[str, str] = {}
 
     def handle(self, event: RunEvent | Inventory) -> None:
@@ -69,7 +68,7 @@ class MonitorModel:
         inventory = self._inventory
         return MonitorState(
             rows=tuple(self._row(device) for device in inventory.devices) if inventory else (),
-            origin_s=math.floor(self._tracks.now_s or 0.0) + 1.0,
+            origin_s=self._tracks.now_s or 0.0,
             window_s=(-_WINDOW_S, 0.0),
             note=units.sentence(inventory.no_gpu_reason or "") if inventory else "",
         )

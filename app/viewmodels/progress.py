@@ -111,7 +111,7 @@ class Throughput:
     """Examples/s of every block after the compile phase, and the mean and spread of the measured ones."""
 
     def __init__(self) -> None:
-        self.series = Series()
+        self.series = Series(steady=False)
         self._blocks = 0
         self._examples = 0
         self._seconds = 0.0

@@ -1,97 +1,154 @@
-"""Curves as arrays: a growing one for live data, and the envelope that a given number of pixels can show."""
+"""Curves to draw: one that grows while telemetry arrives, and one that is there already."""
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
+from app.analysis.pyramid import LEVELS, Pyramid
 from app.records import Floats
 
-_FIRST_CAPACITY = 256
+_SILENT_PERIODS = 3.0
+"""A device silent for longer than this many of its own periods has a gap."""
+_PERIOD_WEIGHT = 0.125
+BRIEF = 4
+"""Levels of a series that only shows its last minutes: seven of them as samples at 20 Hz, more than an hour coarser."""
+
+
+Rows = tuple[Floats, Floats, Floats]
+"""Times, and the smallest and largest value of each; NaN for gaps."""
+
+
+class CurveSource(Protocol):
+    """What a plot draws."""
+
+    def window(self, start: float, end: float, columns: int) -> Rows:
+        """The curve between two times, no finer than so many pixel columns need, and one row beyond each end."""
+
+    def points(self) -> tuple[Floats, Floats]:
+        """All points held whole."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Points:
+    """A whole curve as arrays: `x` in order, NaN in `y` for gaps."""
+
+    x: Floats
+    y: Floats
+
+    def window(self, start: float, end: float, _columns: int) -> Rows:
+        """All points between two times, and one beyond each end."""
+        first = max(0, int(np.searchsorted(self.x, start)) - 1)
+        last = int(np.searchsorted(self.x, end, side="right")) + 1
+        y = self.y[first:last]
+        return self.x[first:last], y, y
+
+    def points(self) -> tuple[Floats, Floats]:
+        """All points."""
+        return self.x, self.y
+
+
+@dataclass(frozen=True, slots=True)
+class Shifted:
+    """A curve drawn on an axis whose zero is at `origin_s`, its values divided by `scale`."""
+
+    source: CurveSource
+    origin_s: float
+    scale: float = 1.0
+
+    def window(self, start: float, end: float, columns: int) -> Rows:
+        """The curve between two times of that axis."""
+        x, low, high = self.source.window(start + self.origin_s, end + self.origin_s, columns)
+        scaled = low / self.scale
+        return x - self.origin_s, scaled, scaled if high is low else high / self.scale
+
+    def points(self) -> tuple[Floats, Floats]:
+        """All points held whole."""
+        x, y = self.source.points()
+        return x - self.origin_s, y / self.scale
 
 
 class Series:
-    """Points in time order in preallocated arrays, never more than `limit`.
+    """A growing curve in bounded memory; times in seconds. Silence longer than three sample periods is a gap.
 
-    When full, the older half is thinned to the smallest and largest value of every four points, so peaks stay.
+    `steady` is false for what has no sample period, such as the blocks of a run. The period is followed as it changes.
     """
 
-    def __init__(self, limit: int = 16_384) -> None:
-        self._limit = limit
-        self._x = np.empty(_FIRST_CAPACITY)
-        self._y = np.empty(_FIRST_CAPACITY)
-        self._count = 0
-        self.version = 0
+    def __init__(self, levels: int = LEVELS, *, steady: bool = True) -> None:
+        self._pyramid = Pyramid(levels)
+        self._steady = steady
+        self._period_s = math.nan
+        self._newest: tuple[float, float] | None = None
 
     def __len__(self) -> int:
-        return self._count
+        return len(self._pyramid)
+
+    @property
+    def version(self) -> int:
+        """Another number whenever the curve has changed."""
+        return self._pyramid.version
 
     @property
     def x(self) -> Floats:
-        """Times of the points: a view, valid until the next append."""
-        return self._x[: self._count]
+        """Times of the newest points, those still held whole."""
+        return self._pyramid.x
 
     @property
     def y(self) -> Floats:
-        """Values of the points, NaN where there is none: a view, valid until the next append."""
-        return self._y[: self._count]
+        """Values of the newest points, NaN where there is none."""
+        return self._pyramid.y
+
+    @property
+    def memory_bytes(self) -> int:
+        """What the curve takes."""
+        return self._pyramid.memory_bytes
+
+    @property
+    def newest_s(self) -> float:
+        """Time of the newest point; minus infinity without one."""
+        return self._newest[0] if self._newest else -math.inf
 
     @property
     def last(self) -> float | None:
-        """The newest value; None where there is none or it is NaN."""
-        if self._count == 0 or np.isnan(self._y[self._count - 1]):
-            return None
-        return float(self._y[self._count - 1])
+        """The newest value; None where there is none or it is a gap."""
+        return None if self._newest is None or math.isnan(self._newest[1]) else self._newest[1]
 
     def append(self, x: float, y: float | None) -> None:
-        """Add one point; None is a gap."""
-        if self._count == len(self._x):
-            self._make_room()
-        self._x[self._count] = x
-        self._y[self._count] = np.nan if y is None else y
-        self._count += 1
-        self.version += 1
-
-    def drop_before(self, x: float) -> None:
-        """Forget the points older than `x` once they fill half of the room in use."""
-        first = int(np.searchsorted(self.x, x))
-        if first > len(self._x) // 2:
-            self._keep(self.x[first:].copy(), self.y[first:].copy())
-
-    def _make_room(self) -> None:
-        if len(self._x) < self._limit:
-            self._x = np.concatenate([self._x, np.empty_like(self._x)])
-            self._y = np.concatenate([self._y, np.empty_like(self._y)])
+        """Add one point, None for a gap; one that comes late is dropped."""
+        since = x - self.newest_s
+        if since <= 0:
             return
-        half = self._count // 2
-        old_x, old_y = _pairs(self.x[:half], self.y[:half], np.arange(0, half, 4))
-        self._keep(np.concatenate([old_x, self.x[half:]]), np.concatenate([old_y, self.y[half:]]))
+        if self._steady and since > _SILENT_PERIODS * self._period_s:
+            self._pyramid.append(self.newest_s + self._period_s, math.nan)
+        self._follow_period(since)
+        value = math.nan if y is None else float(y)
+        self._pyramid.append(x, value)
+        self._newest = x, value
 
-    def _keep(self, x: Floats, y: Floats) -> None:
-        self._x[: len(x)] = x
-        self._y[: len(y)] = y
-        self._count = len(x)
-        self.version += 1
+    def extend(self, x: Floats, y: Floats) -> None:
+        """Add many points at once, NaN for gaps."""
+        self._pyramid.extend(x, y)
+        self._newest = float(self.x[-1]), float(self.y[-1])
 
+    def window(self, start: float, end: float, columns: int) -> Rows:
+        """The curve between two times, no finer than so many pixel columns need."""
+        return self._pyramid.window(start, end, columns)
 
-def envelope(x: Floats, y: Floats, start: float, end: float, columns: int) -> tuple[Floats, Floats]:
-    """The curve between `start` and `end` as at most about two points (smallest, largest) a pixel column.
+    def points(self) -> tuple[Floats, Floats]:
+        """The newest points, those still held whole."""
+        return self.x, self.y
 
-    One point beyond each end is kept so that lines reach the border. `x` must be in order; NaN stays a gap.
-    """
-    first = max(0, int(np.searchsorted(x, start)) - 1)
-    last = min(len(x), int(np.searchsorted(x, end, side="right")) + 1)
-    x, y = x[first:last], y[first:last]
-    if columns < 1 or len(x) <= 2 * columns:
-        return x, y
-    column = np.floor((x - start) / (end - start) * columns)
-    starts = np.flatnonzero(np.diff(column, prepend=-np.inf))
-    return _pairs(x, y, starts)
+    def at(self, x: float) -> tuple[float, float] | None:
+        """Smallest and largest value at a time, as fine as it is still known; None where there is none."""
+        if x > self.newest_s and not self._steady:
+            return None
+        return self._pyramid.at(x, _SILENT_PERIODS * self._period_s if self._steady else math.inf)
 
-
-def _pairs(x: Floats, y: Floats, starts: np.ndarray[tuple[int], np.dtype[np.int64]]) -> tuple[Floats, Floats]:
-    low = np.fmin.reduceat(y, starts)
-    high = np.fmax.reduceat(y, starts)
-    rising = y[starts] <= y[np.append(starts[1:], len(y)) - 1]
-    out_x = np.repeat(x[starts], 2)
-    out_y = np.empty(2 * len(starts))
-    out_y[0::2] = np.where(rising, low, high)
-    out_y[1::2] = np.where(rising, high, low)
-    return out_x, out_y
+    def _follow_period(self, since: float) -> None:
+        """A running mean of the times between points; a silence counts as three periods at most."""
+        if math.isinf(since):
+            return
+        if math.isnan(self._period_s):
+            self._period_s = since
+        self._period_s += (min(since, _SILENT_PERIODS * self._period_s) - self._period_s) * _PERIOD_WEIGHT

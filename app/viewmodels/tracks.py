@@ -2,41 +2,38 @@
 
 from collections.abc import Iterable
 
+from app.analysis.pyramid import LEVELS
 from app.records import HOST, Device, Inventory, Sample
-from app.viewmodels.series import Series
+from app.viewmodels.series import BRIEF, Series
 
 HOST_COLOUR = 7
 WORKER_COLOUR = 1
 NOT_SUPPORTED = "not supported"
-_SILENCE_S = 2.0
-"""A device that said nothing for so long leaves a gap in its curve."""
 
 
 class Tracks:
-    """One `Series` for each device and field; times in seconds of the one monotonic clock."""
+    """One `Series` for each device and field; times in seconds of the one clock. `brief` ones keep some minutes."""
 
-    def __init__(self, keep_s: float | None = None) -> None:
-        self._keep_s = keep_s
+    def __init__(self, *, brief: bool = False) -> None:
+        self._levels = BRIEF if brief else LEVELS
         self._series: dict[tuple[str, str], Series] = {}
         self.latest: dict[str, Sample] = {}
         self.now_s: float | None = None
 
     def add(self, sample: Sample, fields: Iterable[str]) -> None:
-        """Append these fields of a sample; older points go where only the last `keep_s` seconds are kept."""
+        """Append these fields of a sample."""
         t_s = sample.t_ns / 1e9
         self.latest[sample.device] = sample
         self.now_s = max(t_s, self.now_s or t_s)
         for field in fields:
-            series = self.series(sample.device, field)
-            if len(series) and t_s - series.x[-1] > _SILENCE_S:
-                series.append(t_s, None)
-            series.append(t_s, getattr(sample, field))
-            if self._keep_s is not None:
-                series.drop_before(t_s - self._keep_s)
+            self.series(sample.device, field).append(t_s, getattr(sample, field))
 
     def series(self, device: str, field: str) -> Series:
         """The curve of one field of one device, empty until it says something."""
-        return self._series.setdefault((device, field), Series())
+        found = self._series.get((device, field))
+        if found is None:
+            found = self._series[device, field] = Series(self._levels)
+        return found
 
 
 def device_label(device: Device) -> str:

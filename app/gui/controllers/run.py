@@ -59,7 +59,7 @@ class RunController(QObject):
         form.run_or_stop_asked.connect(self.run_or_stop)
         form.copy_asked.connect(self._copy_command)
         live.log_asked.connect(lambda: self._view.show_log(self._live.log))
-        live.follow_changed.connect(self._live.follow_last_minute)
+        self._connect_time()
         self._show_form()
         self.refresh()
 
@@ -110,6 +110,19 @@ class RunController(QObject):
         """Say beside the Run button what is wrong."""
         self._error = str(error)
         self._show_form()
+
+    def _connect_time(self) -> None:
+        bar, plots, live = self._view.live.time_bar, self._view.live.stack, self._live
+        bar.window_asked.connect(lambda name: self._show_time(lambda: live.follow(name)))
+        bar.hold_asked.connect(lambda: self._show_time(live.hold_or_follow))
+        bar.follow_asked.connect(lambda: self._show_time(live.follow))
+        bar.apart_asked.connect(lambda apart: self._show_time(lambda: live.show_apart(apart)))
+        plots.zoomed.connect(lambda factor, at: self._show_time(lambda: live.zoom(factor, at)))
+        plots.panned.connect(lambda by: self._show_time(lambda: live.pan(by)))
+
+    def _show_time(self, change: Callable[[], None]) -> None:
+        change()
+        self.refresh()
 
     def _edit(self, name: str, value: Value) -> None:
         self._change(lambda: self._form.edit(name, value))

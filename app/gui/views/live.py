@@ -1,11 +1,14 @@
 """The right of the Run screen: the number that matters, progress, live plots, the outcome in words."""
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QComboBox, QHBoxLayout, QProgressBar, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtGui import QKeySequence, QShortcut
+from PySide6.QtWidgets import QHBoxLayout, QProgressBar, QPushButton, QScrollArea, QVBoxLayout, QWidget
 
+from app.gui.bands import Moment
 from app.gui.panels import PanelStack
 from app.gui.theme import GRID, Theme, figures
 from app.gui.views.parts import ElidedLabel, button, set_role, text_label
+from app.gui.views.time_bar import TimeBar
 from app.viewmodels.live import LiveState, Status
 
 _BIG_PX = 36
@@ -16,7 +19,6 @@ class LiveView(QWidget):
     """Shows a `LiveState`."""
 
     log_asked = Signal()
-    follow_changed = Signal(bool)
 
     def __init__(self, theme: Theme) -> None:
         super().__init__()
@@ -43,12 +45,12 @@ class LiveView(QWidget):
         self._bar.setAccessibleName("Progress of this phase")
         self._log = button("Show &log", "The worker's own words, with the traceback", flat=True)
         self._log.clicked.connect(self.log_asked)
-        self._window = QComboBox()
-        self._window.addItems(["Whole run", "Last minute"])
-        self._window.setAccessibleName("Stretch of time shown")
-        self._window.setToolTip("Stretch of time shown while a run goes")
-        self._window.activated.connect(lambda index: self.follow_changed.emit(index == 1))
         self._stack = PanelStack(theme)
+        self._bar_of_time = TimeBar(self._stack)
+        self._state: LiveState | None = None
+        self._stack.read.connect(self._show_reading)
+        to_plots = QShortcut(QKeySequence("Ctrl+L"), self)
+        to_plots.activated.connect(self._stack.setFocus)
         self._build()
 
     @property
@@ -60,6 +62,11 @@ class LiveView(QWidget):
     def stack(self) -> PanelStack:
         """The plots."""
         return self._stack
+
+    @property
+    def time_bar(self) -> TimeBar:
+        """What chooses the stretch of time."""
+        return self._bar_of_time
 
     def words(self) -> str:
         """Everything the head says, as one text."""
@@ -86,7 +93,16 @@ class LiveView(QWidget):
         self._facts.setText(state.facts)
         self._facts.setVisible(bool(state.facts))
         self._show_status(state.status)
-        self._stack.show_panels(state.panels, state.origin_s, state.window_s, state.spans)
+        self._state = state
+        self._bar_of_time.show_model(state)
+        moments = [Moment(happening.words, happening.time) for happening in state.happenings]
+        self._stack.show_panels(
+            state.panels, state.origin_s, state.window_s, state.spans, moments, fit=bool(state.held)
+        )
+        self._show_reading(self._stack.crosshair)
+
+    def _show_reading(self, time: float | None) -> None:
+        self._bar_of_time.show_reading("" if time is None or self._state is None else self._state.reading(time))
 
     def _show_status(self, status: Status) -> None:
         idle = not status.name
@@ -94,7 +110,6 @@ class LiveView(QWidget):
         set_role(self._title, status.tone)
         self._name.setText(status.name)
         self._name.setToolTip(status.name)
-        self._window.setVisible(not idle)
         self._left.setText(status.left)
         self._left.setVisible(bool(status.left))
         self._detail.setText(status.detail)
@@ -110,7 +125,12 @@ class LiveView(QWidget):
         layout.addWidget(self._detail)
         layout.addWidget(self._facts)
         layout.addWidget(self._bar)
-        layout.addWidget(self._stack, 1)
+        layout.addWidget(self._bar_of_time)
+        scroll = QScrollArea()
+        scroll.setWidget(self._stack)
+        scroll.setWidgetResizable(True)
+        scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        layout.addWidget(scroll, 1)
 
     def _head(self) -> QHBoxLayout:
         figure = QHBoxLayout()
@@ -139,6 +159,6 @@ class LiveView(QWidget):
         line = QHBoxLayout()
         line.setSpacing(GRID)
         line.addStretch(1)
-        for widget in (self._log, self._title, self._left, self._window):
+        for widget in (self._log, self._title, self._left):
             line.addWidget(widget)
         return line

@@ -46,7 +46,7 @@ class DeviceRowView(QWidget):
             version = (curve.series.version, origin_s)
             if self._versions.get(panel.key) != version:
                 self._versions[panel.key] = version
-                plot.set_curve(curve.key, curve.series.x - origin_s, curve.y, colour=curve.colour, label=curve.label)
+                plot.set_source(curve.key, curve.on_axis(origin_s), colour=curve.colour, label=curve.label)
             plot.refresh()
 
     def _build(self, row: DeviceRow) -> None:

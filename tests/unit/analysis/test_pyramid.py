@@ -3,7 +3,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from app.analysis.pyramid import KEEP, Pyramid
+from app.analysis.pyramid import BATCH, FACTOR, KEEP, LEVELS, Pyramid
+from app.analysis.stroke import stroke
 from app.records import Floats
 
 PERIOD_S = 0.05
@@ -64,20 +65,29 @@ def test_so_does_any_window_up_to_now_when_levels_overflow(
 
 
 def agrees(made: Pyramid, curve: Curve, start: float, end: float, columns: int) -> None:
-    """Every value shown is one of the curve's; no pixel column lacks its extremes; no more points than pixels need."""
+    """Every value shown is one of the curve's; no pixel column lacks its extremes; a few rows a pixel are enough.
+
+    The stroke made of them has one smallest and one largest value a column. A row stands at its first sample's time,
+    so extremes of the first column may stand just left of the view.
+    """
     x, y = curve
     pixel = (end - start) / columns
-    shown_x, shown_y = made.window(start, end, columns)
-    assert (np.diff(shown_x) >= 0).all()
-    assert set(shown_y[~np.isnan(shown_y)]) <= set(y)
-    inside = (shown_x >= start) & (shown_x <= end)
-    assert inside.sum() <= 2 * (columns + 2) + 4 * int(np.isnan(y).sum())
-    for left in np.arange(start, end, pixel)[:: max(1, columns // 20)]:
+    rows = made.window(start, end, columns)
+    times, low, high = rows
+    assert (np.diff(times) >= 0).all()
+    assert set(low[~np.isnan(low)]) | set(high[~np.isnan(high)]) <= set(y)
+    inside = (times >= start) & (times <= end)
+    if low is not high:
+        assert inside.sum() <= FACTOR * (columns + 2) + LEVELS * BATCH + 2 * int(np.isnan(y).sum())
+    shown = stroke(rows, start, end, columns)
+    assert len(shown.low) == len(shown.high) == columns
+    for left in np.arange(start, end, pixel)[1 :: max(1, columns // 20)]:
         plain = y[(x >= left) & (x < min(left + pixel, end))]
-        near = shown_y[(shown_x >= left - 2 * pixel) & (shown_x < left + 2 * pixel)]
         if not np.isnan(plain).all():
-            assert np.nanmin(near) <= np.nanmin(plain)
-            assert np.nanmax(near) >= np.nanmax(plain)
+            column = round((left - start) / pixel)
+            near = slice(max(0, column - 2), column + 2)
+            assert np.nanmin(shown.low[near]) <= np.nanmin(plain)
+            assert np.nanmax(shown.high[near]) >= np.nanmax(plain)
 
 
 @settings(max_examples=100, deadline=None)
@@ -88,9 +98,12 @@ def test_a_gap_wider_than_two_pixels_is_never_bridged(curve: Curve, columns: int
     later = x + 2 * span + 10.0
     made = Pyramid()
     made.extend(np.concatenate([x, [x[-1] + 1e-6], later]), np.concatenate([y, [np.nan], y]))
-    shown_x, shown_y = made.window(float(x[0]), float(later[-1]), columns)
+    shown_x, shown_y, _ = made.window(float(x[0]), float(later[-1]), columns)
     first_after = int(np.searchsorted(shown_x, later[0]))
     assert np.isnan(shown_y[first_after - 1])
+    drawn = stroke(made.window(float(x[0]), float(later[-1]), columns), float(x[0]), float(later[-1]), columns)
+    middle = round(columns * (1.5 * span + 5.0) / float(later[-1] - x[0]))
+    assert np.isnan(drawn.low[middle])
 
 
 @settings(max_examples=50, deadline=None)
@@ -113,10 +126,10 @@ def test_overflow_drops_fine_rows_only_and_keeps_every_peak() -> None:
     for start in range(0, count, 100):
         made.extend(x[start : start + 100], y[start : start + 100])
         assert len(made) <= 2 * FEW
-    _, shown = made.window(0.0, float(x[-1]), 100)
+    _, _, shown = made.window(0.0, float(x[-1]), 100)
     assert shown.max() == 50.0
     assert made.x[0] > x[777]
-    newest_x, newest_y = made.window(float(x[-50]), float(x[-1]), 200)
+    newest_x, newest_y, _ = made.window(float(x[-50]), float(x[-1]), 200)
     np.testing.assert_array_equal(newest_x[-50:], x[-50:])
     np.testing.assert_array_equal(newest_y[-50:], y[-50:])
 
@@ -125,7 +138,7 @@ def test_overflow_keeps_a_long_gap() -> None:
     made = Pyramid(keep=FEW)
     x = times(20_000)
     made.extend(np.concatenate([x[:1000], [x[1000]], x[6000:]]), np.append(np.ones(1000), [np.nan, *np.ones(14_000)]))
-    shown_x, shown_y = made.window(0.0, 1000.0, 100)
+    shown_x, shown_y, _ = made.window(0.0, 1000.0, 100)
     silent = np.flatnonzero(np.isnan(shown_y))
     assert len(silent)
     assert 45 <= shown_x[silent[0]] <= 55
@@ -161,5 +174,6 @@ def test_a_value_long_ago_is_told_as_its_range() -> None:
 
 
 def test_an_empty_curve_shows_nothing() -> None:
-    x, y = Pyramid().window(0.0, 1.0, 100)
-    assert len(x) == len(y) == 0
+    rows = Pyramid().window(0.0, 1.0, 100)
+    assert [len(column) for column in rows] == [0, 0, 0]
+    assert np.isnan(stroke(rows, 0.0, 1.0, 100).low).all()

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from app.records import DeviceLost, LogLine, Outcome, Waiting
+from app.records import DeviceLost, LogLine, Outcome, Sample, Waiting
 from app.viewmodels.live import LiveModel, LiveState
 from app.viewmodels.panels import Panel
 from tests.unit.viewmodels.events import CPU_INVENTORY, GPU_INVENTORY, ended, ns, samples, started, tell, training
@@ -121,7 +121,9 @@ def test_waiting_for_a_device_is_said_until_the_run_begins() -> None:
 def test_a_device_that_vanishes_is_named() -> None:
     model = model_in_a_run()
     model.handle(DeviceLost(t_ns=ns(16), device="GPU-1", reason="the GPU fell off the bus"))
-    assert model.state().status.detail == "GPU 1 stopped answering: the GPU fell off the bus."
+    state = model.state()
+    assert state.status.detail == "GPU 1 stopped answering: the GPU fell off the bus."
+    assert [(h.words, h.time) for h in state.happenings] == [("GPU 1 lost", pytest.approx(16.0))]
 
 
 def test_silence_of_a_device_is_a_gap() -> None:
@@ -130,8 +132,79 @@ def test_silence_of_a_device_is_a_gap() -> None:
     assert np.isnan(panel(model.state(), "power").curves[0].y).sum() == 1
 
 
-def test_the_last_minute_of_a_long_run_can_be_followed() -> None:
+def test_the_last_seconds_of_a_long_run_can_be_followed_on_an_axis_that_stands_still() -> None:
     model = model_in_a_run(until=90.0)
     assert model.state().window_s == (0.0, 120.0)
-    model.follow_last_minute(True)
-    assert model.state().window_s == (31.0, 91.0)
+    model.follow("30 s")
+    state = model.state()
+    assert state.window_s == (-30.0, 0.0)
+    assert state.origin_s == pytest.approx(ns(90) / 1e9)
+
+
+def test_a_held_view_stands_still_until_it_follows_again() -> None:
+    model = model_in_a_run()
+    before = model.state()
+    model.hold_or_follow()
+    for sample in samples(16, 40):
+        model.handle(sample)
+    held = model.state()
+    assert (held.held, held.window_s, held.origin_s) == ("Paused", before.window_s, before.origin_s)
+    assert len(panel(held, "power").curves[0].series) == 400
+    model.hold_or_follow()
+    assert (model.state().held, model.state().window_s) == ("", (0.0, 60.0))
+
+
+def test_zooming_keeps_the_time_under_the_pointer_and_panning_moves_it() -> None:
+    model = model_in_a_run()
+    model.zoom(0.5, 10.0)
+    assert model.state().window_s == (5.0, 20.0)
+    model.pan(2.0)
+    assert model.state().window_s == (7.0, 22.0)
+    model.follow()
+    assert model.state().window_s == (0.0, 30.0)
+
+
+def test_zooming_ends_at_half_a_second() -> None:
+    model = model_in_a_run()
+    model.zoom(1e-9, 10.0)
+    start, end = model.state().window_s
+    assert end - start == pytest.approx(0.5)
+
+
+def test_each_gpu_can_have_panels_of_its_own() -> None:
+    model = model_in_a_run()
+    model.show_apart(True)
+    state = model.state()
+    assert [p.title for p in state.panels[:2]] == ["Power of GPU 0", "Power of GPU 1"]
+    assert [curve.label for curve in panel(state, "memory GPU-0").curves] == ["GPU 0", "TensorFlow"]
+    assert [curve.label for curve in panel(state, "memory GPU-1").curves] == ["GPU 1"]
+
+
+def test_a_gpu_held_back_is_marked_with_the_reason() -> None:
+    model = model_in_a_run()
+    for tick, reasons in enumerate((0x1, 0x4, 0x4, 0x24, 0x2, 0x0)):
+        model.handle(Sample(t_ns=ns(16.1 + tick / 10), device="GPU-1", throttle_reasons=reasons))
+    state = model.state()
+    throttles = panel(state, "power").throttles
+    assert [(round(t.start_s - 1016, 1), round(t.end_s - 1016, 1), t.words) for t, _ in throttles] == [
+        (0.2, 0.4, "power cap"),
+        (0.4, 0.5, "power cap, thermal limit"),
+    ]
+    assert state.reading(16.25) == "0:16.2  ·  measure  ·  GPU 1 held back: power cap"
+    assert panel(state, "load").throttles == ()
+
+
+def test_running_out_of_memory_is_marked_when_the_log_said_it() -> None:
+    model = model_in_a_run()
+    model.handle(LogLine(ns(15), "W tensorflow: RESOURCE_EXHAUSTED: OOM when allocating tensor"))
+    assert model.state().happenings == ()
+    model.handle(ended(Outcome(name="out_of_memory", reason="GPU 0 ran out of memory.")))
+    (happening,) = model.state().happenings
+    assert (happening.words, happening.time) == ("out of memory", pytest.approx(15.0))
+
+
+def test_a_value_can_be_read_at_any_time() -> None:
+    model = model_in_a_run()
+    power = panel(model.state(), "power").curves[1]
+    assert power.value_at(ns(8) / 1e9) == "601\N{NO-BREAK SPACE}W"
+    assert power.value_at(ns(30) / 1e9) == "–"

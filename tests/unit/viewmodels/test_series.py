@@ -1,29 +1,6 @@
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
 
-from app.viewmodels.series import Series, envelope
-
-
-def filled(count: int, limit: int = 1024) -> Series:
-    series = Series(limit=limit)
-    for n in range(count):
-        series.append(float(n), float(n % 97))
-    return series
-
-
-def test_a_series_stays_within_its_limit_and_in_order() -> None:
-    series = filled(50_000)
-    assert len(series) <= 1024
-    assert (np.diff(series.x) >= 0).all()
-    assert series.x[-1] == 49_999
-
-
-def test_a_thinned_series_keeps_its_peak() -> None:
-    series = Series(limit=1024)
-    for n in range(20_000):
-        series.append(float(n), 500.0 if n == 333 else 1.0)
-    assert series.y.max() == 500.0
+from app.viewmodels.series import Points, Series, Shifted
 
 
 def test_an_absent_value_is_a_gap_and_not_the_last_value() -> None:
@@ -34,29 +11,53 @@ def test_an_absent_value_is_a_gap_and_not_the_last_value() -> None:
     assert series.last is None
 
 
-def test_old_points_go_where_only_the_last_minutes_are_kept() -> None:
+def test_silence_longer_than_three_periods_is_a_gap() -> None:
     series = Series()
-    for n in range(10_000):
-        series.append(float(n), 1.0)
-        series.drop_before(n - 100.0)
-    assert series.x[0] >= 10_000 - 100 - 256
-    assert series.x[-1] == 9_999
+    for n in range(20):
+        series.append(n * 0.05, 1.0)
+    series.append(1.05, 1.0)  # two samples missed
+    assert not np.isnan(series.y).any()
+    series.append(1.30, 1.0)  # four missed
+    assert np.isnan(series.y).sum() == 1
+    assert np.isnan(series.y[-2])
+    assert series.x[-2] < 1.15
 
 
-@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=3000), st.integers(1, 200))
-def test_an_envelope_keeps_extremes_within_about_two_points_a_column(values: list[float], columns: int) -> None:
-    y = np.array(values)
-    x = np.arange(len(y), dtype=np.float64)
-    shown_x, shown_y = envelope(x, y, 0.0, float(len(y)), columns)
-    assert len(shown_y) <= max(2 * columns + 4, 2)
-    assert shown_y.min() == y.min()
-    assert shown_y.max() == y.max()
-    assert (np.diff(shown_x) >= 0).all()
+def test_a_slower_rate_is_learned() -> None:
+    series = Series()
+    for n in range(20):
+        series.append(n * 0.05, 1.0)
+    for n in range(1, 100):
+        series.append(1.0 + n, 1.0)
+    assert not np.isnan(series.y[-60:]).any()
 
 
-def test_an_envelope_keeps_gaps() -> None:
-    x = np.arange(10_000, dtype=np.float64)
-    y = np.ones(10_000)
-    y[3000:6000] = np.nan
-    _, shown = envelope(x, y, 0.0, 10_000.0, 100)
-    assert 50 <= np.isnan(shown).sum() <= 70
+def test_what_has_no_period_has_no_silence() -> None:
+    series = Series(steady=False)
+    for x in (0.0, 0.1, 0.2, 50.0):
+        series.append(x, 1.0)
+    assert not np.isnan(series.y).any()
+
+
+def test_a_late_point_is_dropped() -> None:
+    series = Series()
+    for x, y in ((0.0, 1.0), (1.0, 2.0), (0.5, 9.0)):
+        series.append(x, y)
+    assert series.x.tolist() == [0.0, 1.0]
+    assert series.last == 2.0
+
+
+def test_points_come_with_one_beyond_each_end() -> None:
+    points = Points(np.arange(10.0), np.arange(10.0))
+    x, low, high = points.window(3.5, 5.5, 100)
+    assert x.tolist() == [3.0, 4.0, 5.0, 6.0]
+    assert low is high
+
+
+def test_a_curve_can_stand_on_another_axis_in_another_unit() -> None:
+    series = Series()
+    for n in range(5):
+        series.append(100.0 + n, 1000.0 * n)
+    x, low, _ = Shifted(series, 100.0, 1000.0).window(0.0, 4.0, 100)
+    assert x.tolist() == [0.0, 1.0, 2.0, 3.0, 4.0]
+    assert low.tolist() == [0.0, 1.0, 2.0, 3.0, 4.0]

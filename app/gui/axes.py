@@ -1,0 +1,35 @@
+"""The axes of a plot over time, and the round numbers they end on."""
+
+import math
+from collections.abc import Sequence
+
+import pyqtgraph as pg
+
+from app.viewmodels.units import duration
+
+
+class TimeAxis(pg.AxisItem):  # type: ignore[misc]  # pyqtgraph has no types
+    """A bottom axis in minutes and seconds, `0:30`; negative times carry a minus sign."""
+
+    def tickStrings(self, values: Sequence[float], _scale: float, spacing: float) -> list[str]:
+        """The labels; whole seconds as a clock, finer steps as seconds."""
+        if spacing < 1:
+            return [f"{value:.{max(1, math.ceil(-math.log10(spacing)))}f} s" for value in values]
+        return [("−" if value < 0 else "") + duration(abs(value)) for value in values]
+
+
+class ValueAxis(pg.AxisItem):  # type: ignore[misc]  # pyqtgraph has no types
+    """A left axis with thousands apart, `80,000`, and at most a handful of labels."""
+
+    def tickStrings(self, values: Sequence[float], _scale: float, spacing: float) -> list[str]:
+        """The labels, with as many decimals as their spacing needs."""
+        decimals = max(0, -math.floor(math.log10(spacing))) if spacing > 0 else 0
+        return [f"{value:,.{min(decimals, 9)}f}" for value in values]
+
+
+def nice(value: float) -> float:
+    """The next of 1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8 times a power of ten, so an axis ends on a round number."""
+    if value <= 0:
+        return 1.0
+    power = 10.0 ** math.floor(math.log10(value))
+    return next((m * power for m in (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8) if m * power >= value * 1.02), 10 * power)

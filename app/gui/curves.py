@@ -1,0 +1,108 @@
+"""All curves of one plot as one image, painted pixel column by pixel column: its cost does not depend on the data.
+
+A painter strokes a line a pixel at a time down its height, 1.1 ms for white noise on 1,300 x 120 pixels; filling the
+columns of an array takes 0.2 ms whatever the curve.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyqtgraph as pg
+from PySide6.QtCore import QPoint, QRectF
+from PySide6.QtGui import QColor, QImage, QPainter
+
+from app.analysis.stroke import Stroke
+from app.records import Floats
+
+_MOST_ROWS = 254
+"""Rows are counted in one byte where they fit, two otherwise; one number is kept for "nowhere"."""
+
+
+class _Ink:
+    """Arrays of one size to draw in; made once, for large ones cost more to make than to fill."""
+
+    def __init__(self, rows: int, columns: int) -> None:
+        kind = np.uint8 if rows <= _MOST_ROWS else np.uint16
+        self.pixels = np.zeros((rows, columns), dtype=np.uint32)
+        self._layer = np.empty((rows, columns), dtype=np.uint32)
+        self._row = np.arange(rows, dtype=kind)[:, np.newaxis]
+        self._below = np.empty((rows, columns), dtype=kind)
+        self._covered = np.empty((rows, columns), dtype=np.bool_)
+
+    def draw(self, first: Floats, depth: Floats, colour: int, *, over: bool) -> None:
+        """Fill from row `first` down in every column; `over` what is there, the larger colour is seen."""
+        kind = self._below.dtype
+        np.subtract(self._row, first.astype(kind), out=self._below)
+        np.less_equal(self._below, depth.astype(kind), out=self._covered)
+        np.multiply(self._covered, np.uint32(colour), out=self._layer if over else self.pixels)
+        if over:
+            np.maximum(self.pixels, self._layer, out=self.pixels)
+
+
+class Curves(pg.GraphicsObject):  # type: ignore[misc]  # pyqtgraph has no types
+    """The strokes of one plot, first to last, behind nothing but the marks."""
+
+    def __init__(self, view: pg.ViewBox) -> None:
+        super().__init__()
+        self._view = view
+        self._strokes: tuple[tuple[Stroke, QColor], ...] = ()
+        self._image: QImage | None = None
+        self._ink = _Ink(1, 1)
+        self._shown: tuple[float, float, int] = (0.0, 0.0, 0)
+        view.sigRangeChanged.connect(self._view_changed)
+
+    def set_strokes(self, strokes: Sequence[tuple[Stroke, QColor]]) -> None:
+        """Replace all curves; the caller has the view painted again."""
+        self._strokes = tuple(strokes)
+        self._image = None
+
+    def boundingRect(self) -> QRectF:
+        """The whole view."""
+        return QRectF(self._view.viewRect())
+
+    def paint(self, painter: QPainter, *_: object) -> None:
+        """Lay the image over the view, made anew where curves, range or size have changed."""
+        if not self._strokes:
+            return
+        view = self.boundingRect()
+        area = painter.worldTransform().mapRect(view)
+        ratio = painter.device().devicePixelRatioF()
+        shown = (view.top(), view.bottom(), max(2, round(area.height() * ratio)))
+        if self._image is None or shown != self._shown:
+            self._shown = shown
+            self._image = self._drawn(*shown)
+        self._image.setDevicePixelRatio(ratio)
+        painter.save()
+        painter.resetTransform()
+        painter.drawImage(QPoint(round(area.left()), round(area.top())), self._image)
+        painter.restore()
+
+    def _drawn(self, bottom: float, top: float, rows: int) -> QImage:
+        columns = len(self._strokes[0][0].low)
+        if self._ink.pixels.shape != (rows, columns):
+            self._ink = _Ink(rows, columns)
+        for index, (one, colour) in enumerate(self._strokes):
+            self._ink.draw(*_rows(one, bottom, top, rows), colour.rgba(), over=index > 0)
+        return QImage(self._ink.pixels.data, columns, rows, 4 * columns, QImage.Format.Format_ARGB32_Premultiplied)
+
+    def _view_changed(self, *_: object) -> None:
+        self.prepareGeometryChange()
+
+
+def _rows(one: Stroke, bottom: float, top: float, rows: int) -> tuple[Floats, Floats]:
+    """For every column the uppermost row of a stroke and how many rows it reaches below that; outside is nowhere."""
+    scale = (rows - 1) / ((top - bottom) or 1.0)
+    first = np.rint((top - one.high) * scale)
+    last = np.rint((top - one.low) * scale)
+    if len(one.dots):
+        for side in (-1, 1):
+            beside = np.clip(one.dots + side, 0, len(first) - 1)
+            first[beside], last[beside] = first[one.dots] - 1, last[one.dots] + 1
+        first[one.dots] -= 1
+        last[one.dots] += 1
+    nowhere = ~((last >= 0) & (first <= rows - 1))
+    first = np.maximum(first, 0)
+    depth = np.minimum(last, rows - 1) - first
+    first[nowhere] = rows
+    depth[nowhere] = 0
+    return first, depth

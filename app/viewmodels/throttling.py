@@ -1,0 +1,84 @@
+"""When the GPUs held their clocks back, and why, in words."""
+
+from collections import deque
+from dataclasses import dataclass
+
+from app.records import Sample
+
+_IDLE, _CLOCKS_SETTING = 0x1, 0x2
+_WORDS = {
+    0x4: "power cap",
+    0x8: "hardware slowdown",
+    0x10: "sync boost",
+    0x20: "thermal limit",
+    0x40: "hardware thermal limit",
+    0x80: "power brake",
+    0x100: "display clocks",
+}
+"""NVML's clock event reasons (nvml.h, nvmlClocksEventReason*)."""
+_SILENCE_NS = 2_000_000_000
+_MOST = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Throttle:
+    """One GPU held back for one set of reasons; times in seconds of the monotonic clock."""
+
+    device: str
+    start_s: float
+    end_s: float
+    reasons: int
+
+    @property
+    def words(self) -> str:
+        """The reasons, as `power cap, thermal limit`."""
+        return throttle_words(self.reasons)
+
+
+@dataclass(slots=True)
+class _Stretch:
+    reasons: int
+    start_ns: int
+    end_ns: int
+
+
+def throttle_words(reasons: int) -> str:
+    """NVML's bits in words; idle and a chosen application clock hold nothing back."""
+    bits = reasons & ~(_IDLE | _CLOCKS_SETTING)
+    known = [word for bit, word in _WORDS.items() if bits & bit]
+    unknown = bits & ~sum(_WORDS)
+    return ", ".join([*known, *([f"reason 0x{unknown:x}"] if unknown else [])])
+
+
+class Throttling:
+    """Every stretch in which a GPU was held back, the newest 2,000 a GPU."""
+
+    def __init__(self) -> None:
+        self._stretches: dict[str, deque[_Stretch]] = {}
+        self._newest: dict[str, _Stretch] = {}
+
+    def add(self, sample: Sample) -> None:
+        """Take what a sample says; a device that does not say has no stretches. A reason holds until another sample."""
+        if sample.throttle_reasons is None:
+            return
+        reasons = sample.throttle_reasons & ~(_IDLE | _CLOCKS_SETTING)
+        newest = self._newest.get(sample.device)
+        goes_on = newest is not None and sample.t_ns - newest.end_ns < _SILENCE_NS
+        if newest is not None and goes_on:
+            newest.end_ns = sample.t_ns
+        if newest is None or not goes_on or newest.reasons != reasons:
+            self._begin(sample.device, _Stretch(reasons, sample.t_ns, sample.t_ns))
+
+    def between(self, start_s: float, end_s: float) -> list[Throttle]:
+        """The stretches that reach into a window."""
+        return [
+            Throttle(device, each.start_ns / 1e9, each.end_ns / 1e9, each.reasons)
+            for device, stretches in self._stretches.items()
+            for each in stretches
+            if each.end_ns / 1e9 >= start_s and each.start_ns / 1e9 <= end_s
+        ]
+
+    def _begin(self, device: str, stretch: _Stretch) -> None:
+        self._newest[device] = stretch
+        if stretch.reasons:
+            self._stretches.setdefault(device, deque(maxlen=_MOST)).append(stretch)
