@@ -1,36 +1,48 @@
 """How often a device renews a value, found by watching it change."""
 
+import statistics
 from collections import deque
 
 _KEPT = 64
 _LEAST = 5
+_SAME_STEP = 1.2
+"""Times between changes this many readings apart are of one period: a change is seen up to one reading late."""
 
 
 class PeriodWatch:
-    """Watches one value. A driver renews it at a fixed period, so changes lie whole periods apart.
+    """Watches one value. A driver renews it at a fixed period, and a reader sees each change at its next reading.
 
-    The period is the tenth percentile of the last times between changes: a change may be missed when a value happens to
-    stay the same (longer times), or seen a little early or late by the reader's own rhythm (shorter ones).
+    So the times between changes are a whole number of readings, one more or one less from change to change, and their
+    mean is the period. Where a value happens to stay the same a change is missed: such long times are left out. Who
+    reads no faster than the driver renews sees a change every time, and learns nothing.
     """
 
     def __init__(self) -> None:
         self._value: float | None = None
+        self._seen_ns = 0
         self._changed_ns: int | None = None
-        self._between_ns: deque[int] = deque(maxlen=_KEPT)
+        self._changes: deque[tuple[int, int]] = deque(maxlen=_KEPT)
 
     def see(self, t_ns: int, value: float) -> None:
         """Takes one reading."""
+        reading_ns, self._seen_ns = t_ns - self._seen_ns, t_ns
         if value == self._value:
             return
         if self._value is not None:
             if self._changed_ns is not None:
-                self._between_ns.append(t_ns - self._changed_ns)
+                self._changes.append((t_ns - self._changed_ns, reading_ns))
             self._changed_ns = t_ns
         self._value = value
 
     @property
     def period_ms(self) -> float | None:
-        """The period, or None until the value was seen to change often enough."""
-        if len(self._between_ns) < _LEAST:
+        """The period; None until the value was seen to change often enough, and by readings that are close enough."""
+        changes = list(self._changes)
+        if len(changes) < _LEAST:
             return None
-        return round(sorted(self._between_ns)[len(self._between_ns) // 10] / 1e6, 1)
+        between_ns = sorted(between for between, _ in changes)
+        reading_ns = statistics.median(reading for _, reading in changes)
+        usual_ns = between_ns[len(between_ns) // 4]
+        of_one_period = [time for time in between_ns if abs(time - usual_ns) < _SAME_STEP * reading_ns]
+        period_ns = statistics.fmean(of_one_period)
+        return round(period_ns / 1e6, 1) if period_ns > 1.1 * reading_ns else None
