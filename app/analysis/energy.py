@@ -2,7 +2,7 @@
 
 The counter misses nothing between readings, so it is preferred. Either way the ends of a window are uncertain: a value
 read at one moment may be as old as the driver's renewal period, and the nearest reading may lie a little off the edge.
-`Energy.error_mj` bounds what that can make of it: (period + distance) x mean power, at both ends.
+`Energy.error_mj` bounds what that can make of it: (period + distance) x the highest power seen around it, at both ends.
 """
 
 from collections.abc import Sequence
@@ -14,6 +14,9 @@ from app.records import Floats, Ints, SampleColumns
 
 COUNTER = "energy counter"
 INTEGRAL = "integral of power"
+
+_USUAL_PERIOD_NS = 100e6
+"""How often drivers were seen to renew power and energy: for a field not watched long enough to know its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +54,14 @@ def _by_counter(gpu: SampleColumns, start_ns: int, end_ns: int) -> Energy | None
     t_ns, energy_mj = _present(gpu.slow_t_ns, gpu.slow.get("energy_mj"))
     if t_ns.size < 2 or t_ns[0] > start_ns or t_ns[-1] < end_ns or np.any(np.diff(energy_mj) < 0):
         return None
-    period_ns = _period_ns(gpu, "energy_mj", t_ns)
+    period_ns = _period_ns(gpu, "energy_mj")
     if end_ns - start_ns <= period_ns:
         return None
     at_start, at_end = np.interp([0, end_ns - start_ns], t_ns - start_ns, energy_mj)
     used_mj = float(at_end - at_start)
-    return Energy(used_mj, _error_mj(used_mj, t_ns, start_ns, end_ns, period_ns), COUNTER)
+    power_mw = used_mj / ((end_ns - start_ns) / 1e9)
+    error_mj = sum(_edge_error_mj(gpu, t_ns, edge_ns, period_ns, power_mw) for edge_ns in (start_ns, end_ns))
+    return Energy(used_mj, error_mj, COUNTER)
 
 
 def _by_power(gpu: SampleColumns, start_ns: int, end_ns: int) -> Energy | None:
@@ -66,7 +71,7 @@ def _by_power(gpu: SampleColumns, start_ns: int, end_ns: int) -> Energy | None:
     slack_ns = (end_ns - start_ns) / 5
     if inside.sum() < 2 or t_ns[0] > start_ns + slack_ns or t_ns[-1] < end_ns - slack_ns:
         return None
-    period_ns = _period_ns(gpu, "power_mw", t_ns)
+    period_ns = _period_ns(gpu, "power_mw")
     if end_ns - start_ns <= period_ns:
         return None
     t_s = (t_ns - start_ns) / 1e9
@@ -74,7 +79,8 @@ def _by_power(gpu: SampleColumns, start_ns: int, end_ns: int) -> Energy | None:
     edges = np.interp([0.0, length_s], t_s, power_mw)
     times = np.concatenate(([0.0], t_s[inside], [length_s]))
     used_mj = float(np.trapezoid(np.concatenate((edges[:1], power_mw[inside], edges[1:])), times))
-    return Energy(used_mj, _error_mj(used_mj, t_ns, start_ns, end_ns, period_ns), INTEGRAL)
+    error_mj = sum(_edge_error_mj(gpu, t_ns, edge_ns, period_ns, used_mj / length_s) for edge_ns in (start_ns, end_ns))
+    return Energy(used_mj, error_mj, INTEGRAL)
 
 
 def _present(t_ns: Ints, values: Floats | None) -> tuple[Ints, Floats]:
@@ -84,14 +90,18 @@ def _present(t_ns: Ints, values: Floats | None) -> tuple[Ints, Floats]:
     return t_ns[there], values[there]
 
 
-def _period_ns(gpu: SampleColumns, field: str, t_ns: Ints) -> float:
-    """How often the driver renews the field: as seen, else the shortest time between two of its readings."""
+def _period_ns(gpu: SampleColumns, field: str) -> float:
+    """How often the driver renews the field: as seen, else as drivers usually do."""
     facts = gpu.device.fields.get(field)
-    if facts is not None and facts.period_ms is not None:
-        return facts.period_ms * 1e6
-    return float(np.diff(t_ns).min())
+    return _USUAL_PERIOD_NS if facts is None or facts.period_ms is None else facts.period_ms * 1e6
 
 
-def _error_mj(used_mj: float, t_ns: Ints, start_ns: int, end_ns: int, period_ns: float) -> float:
-    distances_ns = [float(np.abs(t_ns - edge_ns).min()) for edge_ns in (start_ns, end_ns)]
-    return used_mj * sum(period_ns + distance_ns for distance_ns in distances_ns) / (end_ns - start_ns)
+def _edge_error_mj(gpu: SampleColumns, t_ns: Ints, edge_ns: int, period_ns: float, mean_mw: float) -> float:
+    """What may be wrong at one end; the power there is the highest seen around it, the window's mean at least."""
+    after = min(int(np.searchsorted(t_ns, edge_ns)), len(t_ns) - 1)
+    before = max(int(np.searchsorted(t_ns, edge_ns, side="right")) - 1, 0)
+    power_t_ns, power_mw = _present(gpu.t_ns, gpu.fields.get("power_mw"))
+    around = (power_t_ns >= t_ns[before] - period_ns) & (power_t_ns <= t_ns[after] + period_ns)
+    highest_mw = float(power_mw[around].max(initial=mean_mw))
+    distance_ns = min(abs(edge_ns - t_ns[before]), abs(edge_ns - t_ns[after]))
+    return highest_mw * (period_ns + float(distance_ns)) / 1e9
