@@ -24,8 +24,10 @@ class Recording:
         self._unsubscribe: Callable[[], None] = lambda: None
 
     def start(self) -> None:
-        """Begins to record."""
+        """Begins to record, with the energy counters as they are before the first phase."""
         self._unsubscribe = self._feed.subscribe(self._note)
+        if self._with_energy:
+            self._feed.read_energy()
 
     def follow(self, pid: int) -> None:
         """Records this worker's own load and memory too."""
@@ -35,6 +37,8 @@ class Recording:
         """Has the energy counters read where a phase begins: the edges of its energy."""
         if isinstance(event, PhaseStarted) and self._with_energy:
             self._feed.read_energy()
+        elif isinstance(event, DeviceLost):
+            self._with_energy.discard(event.device)
 
     def settle(self, emit: Callable[[RunEvent], None]) -> None:
         """Hands on what is still on its way, until the energy counters were read once more (half a second at most)."""
