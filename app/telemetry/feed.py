@@ -1,5 +1,6 @@
 """The live telemetry of this machine: starts the sampler's process and hands its readings to whoever listens."""
 
+import contextlib
 import subprocess
 import sys
 import threading
@@ -9,7 +10,8 @@ from pathlib import Path
 import msgspec
 
 from app.errors import TelemetryError
-from app.records import Inventory
+from app.records import DeviceLost, FieldsSeen, Inventory
+from app.telemetry.news import with_news
 from app.telemetry.source import Follow, Order, ReadEnergy, SamplerMessage
 
 Listener = Callable[[SamplerMessage], None]
@@ -70,7 +72,10 @@ class TelemetryFeed:
             pass  # the sampler has ended: its listeners know
 
     def wait_inventory(self, timeout_s: float = 20.0) -> Inventory:
-        """What is here; raises `TelemetryError` when the sampler ends or says nothing for that long."""
+        """What is here now; a GPU that was lost is listed, but none to run on.
+
+        Raises `TelemetryError` when the sampler ends or says nothing for that long.
+        """
         with self._changed:
             self._changed.wait_for(lambda: self._inventory is not None or self._ended, timeout_s)
             if self._inventory is None:
@@ -81,7 +86,8 @@ class TelemetryFeed:
         """Ends the sampler and its reader."""
         if self._process is None or self._reader is None or self._process.stdin is None:
             return
-        self._process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()  # hands on what a sampler that has ended did not take
         try:
             self._process.wait(_EXIT_S)
         except subprocess.TimeoutExpired:
@@ -105,6 +111,8 @@ class TelemetryFeed:
             if isinstance(message, Inventory):
                 self._inventory = message
                 self._changed.notify_all()
+            elif isinstance(message, DeviceLost | FieldsSeen) and self._inventory is not None:
+                self._inventory = with_news(self._inventory, message)
             listeners = self._listeners
         for listener in listeners:
             listener(message)

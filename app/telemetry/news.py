@@ -1,0 +1,21 @@
+"""What the sampler's readings change in what is known of this machine."""
+
+import msgspec
+
+from app.records import Device, DeviceLost, FieldsSeen, Inventory
+
+
+def with_news(inventory: Inventory, news: DeviceLost | FieldsSeen) -> Inventory:
+    """What is here after that: a lost device is still listed, but tells nothing more and no run can use it."""
+    devices = (_told(device, news) if device.device == news.device else device for device in inventory.devices)
+    changed = msgspec.structs.replace(inventory, devices=tuple(devices))
+    if isinstance(news, FieldsSeen):
+        return changed
+    gpus = tuple(gpu for gpu in inventory.machine.gpus if gpu.uuid != news.device)
+    return msgspec.structs.replace(changed, machine=msgspec.structs.replace(inventory.machine, gpus=gpus))
+
+
+def _told(device: Device, news: DeviceLost | FieldsSeen) -> Device:
+    if isinstance(news, FieldsSeen):
+        return msgspec.structs.replace(device, fields=news.fields)
+    return msgspec.structs.replace(device, fields={}, absent={**device.absent, **dict.fromkeys(device.fields, "lost")})
