@@ -1,7 +1,9 @@
 """NVIDIA GPUs through NVML. Only the modules called nvml* import nvidia-ml-py (module `pynvml`)."""
 
+import itertools
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
 import psutil
@@ -17,6 +19,8 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 _PROCESSES_EVERY_S = 2.0
+_WATCH_S = 1.2
+_WATCH_PAUSE_S = 0.002
 _NO_NVML: Mapping[int, str] = {
     pynvml.NVML_ERROR_LIBRARY_NOT_FOUND: "no NVIDIA driver is installed",
     pynvml.NVML_ERROR_DRIVER_NOT_LOADED: "the NVIDIA driver is not loaded",
@@ -33,6 +37,7 @@ class NvmlSource:
     """
 
     def __init__(self) -> None:
+        self._opened: tuple[Card, ...] = ()
         self._cards: tuple[Card, ...] = ()
         self._devices: tuple[Device, ...] = ()
         self._processes_due_s = 0.0
@@ -48,19 +53,18 @@ class NvmlSource:
         self.driver = str(pynvml.nvmlSystemGetDriverVersion())
         version = pynvml.nvmlSystemGetCudaDriverVersion_v2()
         self.cuda_driver = f"{version // 1000}.{version % 1000 // 10}"
-        found = (_if_there(_card, index) for index in range(pynvml.nvmlDeviceGetCount()))
-        self._cards = tuple(card for card in found if card is not None)
+        self._opened = self._cards = tuple(_open_cards())
         self._devices = tuple(card.device() for card in self._cards)
 
     @property
     def devices(self) -> Sequence[Device]:
-        """The GPUs by NVML's index (that of `nvidia-smi`)."""
+        """The GPUs by NVML's index (that of `nvidia-smi`), then the MIG instances."""
         return self._devices
 
     @property
     def gpus(self) -> tuple[Gpu, ...]:
-        """The GPUs as variants are checked against them."""
-        return tuple(card.gpu for card in self._cards)
+        """The GPUs and MIG instances a program can use, as variants are checked against them."""
+        return tuple(card.gpu for card in self._cards if not card.in_mig_mode)
 
     def read(self) -> Sequence[Reading]:
         """One cheap sample of each GPU still there; one that is gone says so once and is left out from then on."""
@@ -86,10 +90,15 @@ class NvmlSource:
         samples = (_if_there(card.read_energy) for card in self._cards)
         return [sample for sample in samples if sample is not None]
 
-    def watch_energy(self) -> None:
-        """Learns how often the energy counters are renewed; takes about a second a GPU."""
-        for card in self._cards:
-            _if_there(card.watch_energy)
+    def watch_energy(self, undisturbed: Callable[[], bool]) -> bool:
+        """Learns how often the energy counters are renewed, for about a second; whether it came to its end."""
+        end_s = time.monotonic() + _WATCH_S
+        unknown = self._cards
+        while time.monotonic() < end_s and (unknown := tuple(card for card in unknown if _if_there(card.watch_energy))):
+            if not undisturbed():
+                return False
+            time.sleep(_WATCH_PAUSE_S)
+        return True
 
     def fields_seen(self) -> Sequence[FieldsSeen]:
         """What is known of each GPU's fields by now."""
@@ -97,13 +106,37 @@ class NvmlSource:
 
     def close(self) -> None:
         """Closes NVML."""
-        for card in self._cards:
-            _if_there(card.close)
+        for card in self._opened:
+            card.close()
         pynvml.nvmlShutdown()
 
 
-def _card(index: int) -> Card:
+def _open_cards() -> Iterator[Card]:
+    """The GPUs still there, then the MIG instances, which are numbered on from the last GPU."""
+    count = pynvml.nvmlDeviceGetCount()
+    gpus = [card for index in range(count) if (card := _if_there(_gpu, index)) is not None]
+    yield from gpus
+    handles = itertools.chain.from_iterable(_mig_handles(gpu) for gpu in gpus)
+    instances = (_if_there(_card, handle, index) for index, handle in enumerate(handles, count))
+    yield from (card for card in instances if card is not None)
+
+
+def _gpu(index: int) -> Card:
     handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+    mode = _or_none(lambda: pynvml.nvmlDeviceGetMigMode(handle)[0])
+    return _card(handle, index, in_mig_mode=mode == pynvml.NVML_DEVICE_MIG_ENABLE)
+
+
+def _mig_handles(gpu: Card) -> Iterator[Any]:
+    """The instances of a GPU in MIG mode; their places may have holes."""
+    if gpu.in_mig_mode:
+        for place in range(_or_none(lambda: pynvml.nvmlDeviceGetMaxMigDeviceCount(gpu.handle)) or 0):
+            handle = _or_none(partial(pynvml.nvmlDeviceGetMigDeviceHandleByIndex, gpu.handle, place))
+            if handle is not None:
+                yield handle
+
+
+def _card(handle: Any, index: int, *, in_mig_mode: bool = False) -> Card:
     gpu = Gpu(
         index=index,
         uuid=str(pynvml.nvmlDeviceGetUUID(handle)),
@@ -111,7 +144,7 @@ def _card(index: int) -> Card:
         memory_total_bytes=_or_none(lambda: int(pynvml.nvmlDeviceGetMemoryInfo(handle).total)),
         compute_capability=_or_none(lambda: tuple(pynvml.nvmlDeviceGetCudaComputeCapability(handle))),
     )
-    card = Card(handle, gpu)
+    card = Card(handle, gpu, in_mig_mode)
     card.probe()
     return card
 

@@ -105,7 +105,6 @@ CHEAP: tuple[tuple[Call, ...], ...] = (
 ENERGY = SlowCall((one("energy_mj", pynvml.nvmlDeviceGetTotalEnergyConsumption),), 2.0)
 
 SLOW: tuple[SlowCall, ...] = (
-    ENERGY,
     SlowCall((one("memory_reserved_bytes", lambda handle: _memory(handle).reserved),), 10.0),
     SlowCall((field_values(memory_temperature_c=pynvml.NVML_FI_DEV_MEMORY_TEMP),), 1.0),
     SlowCall((one("fan_pct", pynvml.nvmlDeviceGetFanSpeed),), 5.0),
@@ -118,8 +117,10 @@ SLOW: tuple[SlowCall, ...] = (
         1.0,
     ),
     SlowCall((field_values(throttled_brake_ns=pynvml.NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN),), 1.0),
+    ENERGY,
 )
-"""The slow calls but GPM, which needs two samples (nvml_gpm.py) and comes with PCIe and NVLink where it is there."""
+"""The slow calls, the energy counter last because its time matters most: a sample is stamped when all are
+read. GPM needs two samples (nvml_gpm.py) and comes with PCIe and NVLink where it is there."""
 
 PCIE_COUNTERS = SlowCall(
     (
@@ -128,10 +129,10 @@ PCIE_COUNTERS = SlowCall(
             pcie_rx_bytes_per_s=pynvml.NVML_FI_DEV_PCIE_COUNT_RX_BYTES,
         ),
     ),
-    1.0,
+    0.25,
     counter=True,
 )
-"""PCIe bytes where there is no GPM."""
+"""PCIe bytes where there is no GPM. The counters have 32 bits: read four times a second they tell up to 17 GB/s."""
 
 UNITS: dict[str, str] = {
     "power_mw": "mW",

@@ -25,13 +25,12 @@ GONE = (
 _REASONS = {
     pynvml.NVML_ERROR_NOT_SUPPORTED: "not supported",
     pynvml.NVML_ERROR_NO_PERMISSION: "no permission",
-    pynvml.NVML_ERROR_GPU_IS_LOST: "lost",
+    pynvml.NVML_ERROR_INVALID_ARGUMENT: "not supported",
     pynvml.NVML_ERROR_FUNCTION_NOT_FOUND: "not supported by this driver",
     pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH: "not supported by this driver",
 }
 _PROBES = 5
 _DEAR_US = 1_000.0
-_WATCHED_CHANGES_S = 1.2
 
 
 @dataclass(slots=True)
@@ -47,10 +46,14 @@ class _Scheduled:
 
 @dataclass(slots=True)
 class Card:
-    """One GPU and what is known of it. `probe` learns which calls it answers; nothing raises for one absent field."""
+    """One GPU, or a MIG instance of one, and what is known of it. Nothing raises for one absent field.
+
+    One in MIG mode (`in_mig_mode`) is shared by its instances: no program can use it as a whole.
+    """
 
     handle: Any
     gpu: Gpu
+    in_mig_mode: bool = False
     fields: dict[str, FieldFacts] = field(default_factory=dict)
     absent: dict[str, str] = field(default_factory=dict)
     _cheap: list[Call] = field(default_factory=list)
@@ -61,14 +64,21 @@ class Card:
     _watches: dict[str, PeriodWatch] = field(default_factory=dict)
 
     def probe(self) -> None:
-        """Finds the best way to each field, and what it costs."""
+        """Finds the best way to each field, and what it costs; raises `pynvml.NVMLError` where the card is lost."""
+        try:
+            self._probe()
+        except pynvml.NVMLError:
+            self.close()
+            raise
+
+    def _probe(self) -> None:
         for ways in CHEAP:
             call = self._best(ways)
             if call is not None:
                 self._cheap.append(call)
                 self._watches.update({name: PeriodWatch() for name in call.fields})
         self._probe_gpm()
-        for slow in (*SLOW, *(() if self._gpm else (PCIE_COUNTERS,))):
+        for slow in (*(() if self._gpm else (PCIE_COUNTERS,)), *SLOW):
             self._schedule(slow)
 
     def device(self) -> Device:
@@ -78,7 +88,7 @@ class Card:
             device=gpu.uuid,
             kind="gpu",
             index=gpu.index,
-            name=gpu.name,
+            name=f"{gpu.name} (MIG mode)" if self.in_mig_mode else gpu.name,
             memory_total_bytes=gpu.memory_total_bytes,
             fields=self.known_fields(),
             absent=dict(self.absent),
@@ -106,13 +116,13 @@ class Card:
     def read_slow(self, now_s: float) -> SlowSample | None:
         """What is due of the slow fields by now, or None."""
         values: dict[str, Any] = {}
+        if self._gpm is not None and self._gpm_due_s <= now_s:
+            self._gpm_due_s = now_s + nvml_gpm.EVERY_S
+            values.update(self._gpm_values(self._gpm))
         for scheduled in self._slow:
             if scheduled.due_s <= now_s:
                 scheduled.due_s = now_s + scheduled.every_s
                 values.update(self._slow_values(scheduled))
-        if self._gpm is not None and self._gpm_due_s <= now_s:
-            self._gpm_due_s = now_s + nvml_gpm.EVERY_S
-            values.update(self._gpm_values(self._gpm))
         return SlowSample(t_ns=time.monotonic_ns(), device=self.gpu.uuid, **values) if values else None
 
     def read_energy(self) -> SlowSample | None:
@@ -124,15 +134,14 @@ class Card:
             SlowSample(t_ns=time.monotonic_ns(), device=self.gpu.uuid, energy_mj=int(numbers[0])) if numbers else None
         )
 
-    def watch_energy(self) -> None:
-        """Learns how often the energy counter is renewed by reading it again and again for about a second."""
+    def watch_energy(self) -> bool:
+        """Reads the energy counter once more to learn how often it is renewed; whether that is still to be learnt."""
         if self._energy is None:
-            return
+            return False
         watch = self._watches.setdefault("energy_mj", PeriodWatch())
-        end_s = time.monotonic() + _WATCHED_CHANGES_S
-        while watch.period_ms is None and time.monotonic() < end_s:
-            for value in self._numbers(self._energy):
-                watch.see(time.monotonic_ns(), value)
+        for value in self._numbers(self._energy):
+            watch.see(time.monotonic_ns(), value)
+        return watch.period_ms is None
 
     def close(self) -> None:
         """Gives back what GPM holds."""
@@ -181,6 +190,7 @@ class Card:
             try:
                 cost_us = _cost_us(partial(call.read, self.handle))
             except pynvml.NVMLError as error:
+                _raise_if_lost(error)
                 reasons.update({name: why(error) for name in call.fields})
                 continue
             self.fields.update({name: FieldFacts(unit=UNITS[name], cost_us=cost_us) for name in call.fields})
@@ -193,9 +203,11 @@ class Card:
         gpm = Gpm(self.handle)
         try:
             gpm.start()
-            cost_us = _cost_us(gpm.read)
-            given = gpm.read()
+            cost_us = _cost_us(gpm.ask)
+            given = gpm.ask()
         except pynvml.NVMLError as error:
+            gpm.close()
+            _raise_if_lost(error)
             self.absent.update({name: why(error) for name in nvml_gpm.FIELDS})
             return
         self._gpm = gpm
@@ -206,6 +218,12 @@ class Card:
 def why(error: pynvml.NVMLError) -> str:
     """The reason why a field is absent, in a few words."""
     return _REASONS.get(error.value, str(error))
+
+
+def _raise_if_lost(error: pynvml.NVMLError) -> None:
+    """A card that is lost while it is probed tells nothing of what it supports."""
+    if error.value == pynvml.NVML_ERROR_GPU_IS_LOST:
+        raise error
 
 
 def _cost_us(read: Callable[[], object]) -> float:

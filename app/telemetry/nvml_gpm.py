@@ -4,6 +4,8 @@ NVML API reference, "GPM functions": two samples at least 100 ms apart, then one
 """
 
 import ctypes
+import math
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -27,6 +29,8 @@ _METRICS: Mapping[str, tuple[int, float]] = {
 
 FIELDS: tuple[str, ...] = tuple(_METRICS)
 EVERY_S = 1.0
+_LEAST_NS = 120_000_000
+"""Of samples less than 100 ms apart an H200 tells zeros, which nothing marks as wrong."""
 
 
 class Gpm:
@@ -36,6 +40,7 @@ class Gpm:
         self._handle = handle
         self._samples: list[Any] = []
         self._taken = 0
+        self._taken_ns = 0
 
     def start(self) -> None:
         """Makes room for two samples and takes the first."""
@@ -45,7 +50,13 @@ class Gpm:
         self._take()
 
     def read(self) -> dict[str, float]:
-        """The metrics since the last reading, without those this card does not have."""
+        """The metrics since the last reading; nothing where that was too short ago to tell."""
+        if time.monotonic_ns() - self._taken_ns < _LEAST_NS:
+            return {}
+        return {name: value for name, value in self.ask().items() if not math.isnan(value)}
+
+    def ask(self) -> dict[str, float]:
+        """The metrics this card has. Their values mean something only some time after the last reading."""
         self._take()
         newest, before = self._samples[(self._taken - 1) % 2], self._samples[self._taken % 2]
         asked = pynvml.c_nvmlGpmMetricsGet_t()
@@ -66,6 +77,7 @@ class Gpm:
     def _take(self) -> None:
         pynvml.nvmlGpmSampleGet(self._handle, self._samples[self._taken % 2])
         self._taken += 1
+        self._taken_ns = time.monotonic_ns()
 
 
 def _answers(metrics: Sequence[ctypes.Structure]) -> list[tuple[str, float]]:

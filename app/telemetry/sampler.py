@@ -77,15 +77,15 @@ def _sample(sources: Sources, output: Output, stopped: threading.Event, period_n
             host_ns = next_ns + max(_HOST_EVERY_NS, period_ns)
         if messages:
             output.write(messages)
-        # A tick that comes too late is left out, never made up for: samples are never closer than the period.
-        next_ns = max(next_ns + period_ns, time.monotonic_ns())
-        stopped.wait((next_ns - time.monotonic_ns()) / 1e9)
+        # Ticks that were missed are left out, never made up for: the next one is the next of the same grid.
+        missed = max(0, time.monotonic_ns() - next_ns) // period_ns
+        next_ns += (1 + missed) * period_ns
+        stopped.wait(max(0, next_ns - time.monotonic_ns()) / 1e9)
 
 
 def _sample_slowly(sources: Sources, output: Output, orders: Orders) -> None:
-    if sources.nvml is not None:
-        sources.nvml.watch_energy()
     host_s = fields_s = 0.0
+    to_watch = sources.nvml
     while True:
         messages: list[SamplerMessage] = [*(sources.nvml.read_slow() if sources.nvml else ())]
         if time.monotonic() >= host_s:
@@ -96,6 +96,8 @@ def _sample_slowly(sources: Sources, output: Output, orders: Orders) -> None:
             messages += sources.nvml.fields_seen()
         if messages:
             output.write(messages)
+        if to_watch is not None and to_watch.watch_energy(orders.empty):
+            to_watch, fields_s = None, 0.0
         try:
             order = orders.get(timeout=_SLOW_TICK_S)
         except queue.Empty:
