@@ -1,6 +1,7 @@
 """`python -m app`: the window; with a word after it, the command line."""
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,12 +12,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--db", nargs="?", type=Path)
+    parser.add_argument("--sample-ms", nargs="?")
     given, rest = parser.parse_known_args(words)
-    if rest or (words and given.db is None):
+    if rest or (words and given.db is None and given.sample_ms is None):
         from app.cli.main import main as command_line
 
-        return command_line(words, {"bench": _bench})
-    return _window(given.db)
+        return command_line(words, {"bench": _bench, "replay": _replay})
+    return _window(given.db, _sample_ms(given.sample_ms))
 
 
 def _bench(chosen: argparse.Namespace) -> int:
@@ -25,7 +27,32 @@ def _bench(chosen: argparse.Namespace) -> int:
     return bench(chosen)
 
 
-def _window(database: Path | None) -> int:
+def _replay(chosen: argparse.Namespace) -> int:
+    """In the window where there is a display, else as lines."""
+    if chosen.json or not _has_display():
+        from app.cli.replay import replay
+
+        return replay(chosen)
+    return _window(chosen.db, _sample_ms(None), (chosen.run, chosen.speed))
+
+
+def _has_display() -> bool:
+    named = ("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM")
+    return sys.platform in ("darwin", "win32") or any(os.environ.get(name) for name in named)
+
+
+def _sample_ms(word: str | None) -> float:
+    from app.cli.arguments import SAMPLE_MS, sample_ms
+
+    try:
+        return SAMPLE_MS if word is None else sample_ms(word)
+    except (ValueError, argparse.ArgumentTypeError):
+        sys.stderr.write(f"--sample-ms must be from 10 to 1000 milliseconds, not {word!r}.\n")
+        sys.exit(2)
+
+
+def _window(database: Path | None, sample_ms: float, replay: tuple[int, float] | None = None) -> int:
+    """The window; `replay` is a stored run to play in it, and how fast."""
     from app.storage.location import default_database
 
     try:
@@ -35,7 +62,7 @@ def _window(database: Path | None) -> int:
             raise
         sys.stderr.write(_NO_QT.format(error=error))
         return 1
-    return window(database or default_database())
+    return window(database or default_database(), sample_ms=sample_ms, replay=replay)
 
 
 _NO_QT = (

@@ -6,6 +6,10 @@ from pathlib import Path
 
 from workloads import catalog
 
+SAMPLE_MS = 50.0
+"""Milliseconds between two telemetry readings of a run unless told otherwise."""
+
+_DAYS = {"h": 1 / 24, "d": 1.0, "w": 7.0}
 _SETTINGS = "a parameter of the workload, as name=value; may be repeated"
 
 
@@ -43,6 +47,7 @@ def _run(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> Non
     command.add_argument("workload", nargs="?", metavar="WORKLOAD", help=_workload_words())
     command.add_argument("-s", dest="settings", action="append", default=[], metavar="NAME=VALUE", help=_SETTINGS)
     command.add_argument("--parameters", action="store_true", help="list the workload's parameters and end")
+    _sampled(command)
 
 
 def _experiment(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -58,6 +63,7 @@ def _experiment(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
         "--baseline", metavar="NAME=VALUE", help="the variant others are compared with (default: the first)"
     )
     command.add_argument("--preset", metavar="NAME", help="a prepared experiment: quick")
+    _sampled(command)
 
 
 def _stored(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -70,6 +76,16 @@ def _stored(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> 
     compare.add_argument(
         "--baseline", type=int, metavar="RUN", help="the run others are compared with (default: the first)"
     )
+    replay = _new(commands, "replay", "play a stored run again, in the window or as lines")
+    replay.add_argument("run", type=int, metavar="RUN", help="its number in `list`")
+    replay.add_argument(
+        "--speed", type=_speed, default=1.0, metavar="X", help="how many times as fast as it was (default 1)"
+    )
+    prune = _new(commands, "prune", "delete samples and log lines of old runs; their figures, phases and blocks stay")
+    prune.add_argument(
+        "--older-than", type=_days, required=True, metavar="AGE", help="of runs that ended longer ago, such as 30d"
+    )
+    prune.add_argument("--dry-run", action="store_true", help="say what would be deleted and delete nothing")
 
 
 def _machine(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -79,6 +95,7 @@ def _machine(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     watch.add_argument(
         "--every", type=_seconds, default=1.0, metavar="S", help="seconds between two readings (default 1)"
     )
+    watch.add_argument("--csv", action="store_true", help="print a log with a header, one row a device and reading")
 
 
 def _bench(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -95,8 +112,42 @@ def _positive(word: str) -> int:
 
 def _seconds(word: str) -> float:
     value = float(word)
-    if not 0.05 <= value <= 3600:
-        raise argparse.ArgumentTypeError("must be from 0.05 to 3600 seconds")
+    if not 0.01 <= value <= 3600:
+        raise argparse.ArgumentTypeError("must be from 0.01 to 3600 seconds")
+    return value
+
+
+def _sampled(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--sample-ms",
+        type=sample_ms,
+        default=SAMPLE_MS,
+        metavar="N",
+        help=f"milliseconds between two telemetry readings, 10 to 1000 (default {SAMPLE_MS:g})",
+    )
+
+
+def sample_ms(word: str) -> float:
+    """Milliseconds between two telemetry readings."""
+    value = float(word)
+    if not 10 <= value <= 1000:
+        raise argparse.ArgumentTypeError("must be from 10 to 1000 milliseconds")
+    return value
+
+
+def _speed(word: str) -> float:
+    value = float(word)
+    if not 0.01 <= value <= 10_000:
+        raise argparse.ArgumentTypeError("must be from 0.01 to 10000")
+    return value
+
+
+def _days(word: str) -> float:
+    """Days from `30d`, `12h`, `2w` or a bare number of days."""
+    number, unit = (word[:-1], word[-1]) if word[-1:] in _DAYS else (word, "d")
+    value = float(number) * _DAYS[unit]
+    if not 0 <= value <= 36_500:
+        raise argparse.ArgumentTypeError("must be from 0 to 36500 days, such as 30d")
     return value
 
 

@@ -32,7 +32,7 @@ class Plan:
 
 def experiment(chosen: Namespace) -> int:
     """Runs the experiment and prints its verdict; 0 when every run ended as a result (also refused, out of memory)."""
-    with run_services(chosen.db) as services:
+    with run_services(chosen.db, chosen.sample_ms) as services:
         machine = services.feed.wait_inventory().machine
         plan = _preset(chosen, machine) if chosen.preset else _matrix(chosen, machine)
         numbers = _run_all(plan, services, machine)

@@ -1,120 +1,129 @@
-"""`gpus` and `watch`: what is here, and its live telemetry."""
+"""`gpus`: what is here, and what it can tell."""
 
 import queue
 import time
 from argparse import Namespace
-from datetime import UTC, datetime
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from app.cli.services import interrupts, telemetry
+import msgspec
+
+from app.cli.services import telemetry
 from app.cli.terminal import print_json, print_table
 from app.errors import TelemetryError
-from app.records import HOST, Device, DeviceLost, Inventory, Sample
-from app.report.documents import FIELD_UNITS, gpus_document, iso_utc, watch_document
+from app.records import Device, DeviceLost, FieldFacts, FieldsSeen, Inventory, Processes, Sample, SlowSample
+from app.report.documents import gpus_document
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.source import SamplerMessage
-from app.viewmodels import units
+from app.viewmodels import run_facts, units
+from app.viewmodels.fields import field_text, fields_of
 
 _FIRST_S = 20.0
+_WATCH_S = 3.0
+_WATCH_MS = 20.0
 
 
 def gpus(chosen: Namespace) -> int:
-    """Prints every GPU and the host with one reading of each field."""
-    with telemetry() as feed:
+    """Prints every GPU and the host with one reading of each field, what it costs and how often it is renewed."""
+    with telemetry(_WATCH_MS) as feed:
         inventory = feed.wait_inventory()
-        first = _first_samples(feed, inventory)
+        seen = _watched(feed, inventory)
+    devices = tuple(seen.told_of(device) for device in inventory.devices)
+    inventory = msgspec.structs.replace(inventory, devices=devices)
     if chosen.json:
-        print_json(gpus_document(inventory, first))
+        print_json(gpus_document(inventory, seen.values))
         return 0
     if inventory.no_gpu_reason:
         print(f"No GPU: {inventory.no_gpu_reason}. Runs use the CPU.")
     else:
         print(f"driver {inventory.driver}, CUDA up to {inventory.cuda_driver}")
     for device in inventory.devices:
-        _print_device(device, first.get(device.device))
+        _print_device(device, seen.values.get(device.device, {}))
     return 0
 
 
-def _first_samples(feed: TelemetryFeed, inventory: Inventory) -> dict[str, Sample]:
-    """One sample of each device; a device that is lost meanwhile has none."""
+@dataclass(slots=True)
+class _Seen:
+    """What a short watch has told: the newest value of each field, its facts, and whom it has heard of."""
+
+    values: dict[str, dict[str, float]] = field(default_factory=dict)
+    facts: dict[str, Mapping[str, FieldFacts]] = field(default_factory=dict)
+    heard: set[str] = field(default_factory=set)
+    lost: dict[str, str] = field(default_factory=dict)
+
+    def take(self, message: SamplerMessage) -> None:
+        """Takes one message."""
+        if isinstance(message, Inventory | Processes):
+            return
+        if isinstance(message, FieldsSeen):
+            self.facts[message.device] = message.fields
+            return
+        if isinstance(message, DeviceLost):
+            self.lost[message.device] = message.reason
+        else:
+            self._take_values(message)
+        self.heard |= set() if isinstance(message, SlowSample) else {message.device}
+
+    def told_of(self, device: Device) -> Device:
+        """The device with what was learnt of its fields; all are absent on one that was lost."""
+        known = {**device.fields, **self.facts.get(device.device, {})}
+        absent = dict.fromkeys(known, "lost") if device.device in self.lost else {}
+        return msgspec.structs.replace(device, fields=known, absent={**device.absent, **absent})
+
+    def tells_all(self, device: Device) -> bool:
+        """Whether every field that can be read was read."""
+        told = self.values.get(device.device, {})
+        return device.device in self.lost or all(name in told for name in device.fields if "worker" not in name)
+
+    def _take_values(self, sample: Sample | SlowSample) -> None:
+        told = self.values.setdefault(sample.device, {})
+        values = ((name, getattr(sample, name)) for name in sample.__struct_fields__ if name not in ("t_ns", "device"))
+        told.update((name, value) for name, value in values if value is not None)
+
+
+def _watched(feed: TelemetryFeed, inventory: Inventory) -> _Seen:
+    """Three seconds of telemetry where there is a GPU, so that slow values and periods are known; else one reading."""
     inbox: queue.SimpleQueue[SamplerMessage] = queue.SimpleQueue()
     unsubscribe = feed.subscribe(inbox.put)
-    first: dict[str, Sample] = {}
-    missing = {device.device for device in inventory.devices}
+    seen, devices = _Seen(), {device.device for device in inventory.devices}
+    first_s = time.monotonic() + _FIRST_S
+    end_s = time.monotonic() + _WATCH_S
     try:
-        while missing:
-            message = inbox.get(timeout=_FIRST_S)
-            if isinstance(message, Sample):
-                first.setdefault(message.device, message)
-            if isinstance(message, Sample | DeviceLost):
-                missing.discard(message.device)
-    except queue.Empty:
-        raise TelemetryError("The telemetry process does not answer; try again.") from None
+        while not devices <= seen.heard or time.monotonic() < end_s:
+            if not inventory.machine.gpus and all(map(seen.tells_all, inventory.devices)):
+                break
+            limit_s = end_s if devices <= seen.heard else first_s
+            try:
+                seen.take(inbox.get(timeout=max(0.0, limit_s - time.monotonic())))
+            except queue.Empty:
+                if not devices <= seen.heard:
+                    raise TelemetryError("The telemetry process does not answer; try again.") from None
     finally:
         unsubscribe()
-    return first
+    return seen
 
 
-def _print_device(device: Device, sample: Sample | None) -> None:
+def _print_device(device: Device, values: Mapping[str, float]) -> None:
     title = f"GPU {device.index}" if device.kind == "gpu" else "Host"
     print(f"\n{title}  {device.name}  {units.byte_size(device.memory_total_bytes)}")
     if device.kind == "gpu":
         print(f"  {device.device}")
-    rows = []
-    for name in FIELD_UNITS:
-        value = getattr(sample, name) if sample else None
-        if value is None and device.kind == "host":
-            continue
-        rows.append((f"  {name}", device.absent.get(name, "no reading") if value is None else field_text(name, value)))
-    print_table(("", ""), rows)
+    shown = [name for name in fields_of(device.device) if name in values or name in device.fields]
+    rows = [_row(device, name, values.get(name)) for name in shown if device.kind == "gpu" or name in values]
+    print_table(("  field", "value", "renewed every", "one read"), rows, right=frozenset({1, 2, 3}))
+    lacking: dict[str, list[str]] = {}
+    for name, reason in device.absent.items():
+        lacking.setdefault(reason, []).append(name)
+    for reason, names in lacking.items():
+        print(f"  {reason}: {', '.join(names)}")
 
 
-def field_text(name: str, value: float) -> str:
-    """A telemetry field's value with its unit."""
-    if name.endswith("_bytes"):
-        return units.byte_size(value)
-    if name.endswith("_mw"):
-        return units.with_unit(value / 1000, "W", 1)
-    return units.with_unit(value, FIELD_UNITS.get(name, "%"))
-
-
-def watch(chosen: Namespace) -> int:
-    """Prints telemetry until the time is over or Ctrl-C; one line a device and reading."""
-    inbox: queue.SimpleQueue[SamplerMessage | None] = queue.SimpleQueue()
-    end_s = time.monotonic() + chosen.seconds if chosen.seconds is not None else float("inf")
-    with telemetry(1 / chosen.every) as feed, interrupts(lambda: inbox.put(None)):
-        titles = _titles(feed.wait_inventory())
-        anchor_ns = time.time_ns() - time.monotonic_ns()
-        feed.subscribe(inbox.put)
-        while (left_s := end_s - time.monotonic()) > 0:
-            try:
-                message = inbox.get(timeout=min(left_s, 3600))
-            except queue.Empty:
-                continue
-            if message is None:
-                break
-            if isinstance(message, Sample):
-                _print_sample(message, titles[message.device], anchor_ns, as_json=chosen.json)
-            elif isinstance(message, DeviceLost) and not chosen.json:
-                print(f"{titles[message.device]:6s}  {message.reason}", flush=True)
-    return 0
-
-
-def _titles(inventory: Inventory) -> dict[str, str]:
-    return {device.device: "host" if device.device == HOST else f"GPU {device.index}" for device in inventory.devices}
-
-
-def _print_sample(sample: Sample, title: str, anchor_ns: int, *, as_json: bool) -> None:
-    utc_ns = sample.t_ns + anchor_ns
-    if as_json:
-        print_json(watch_document(sample, utc=iso_utc(utc_ns), source="live"), compact=True)
-        return
-    moment = datetime.fromtimestamp(utc_ns / 1e9, UTC).astimezone().strftime("%H:%M:%S.%f")[:-4]
-    power = units.ABSENT if sample.power_mw is None else field_text("power_mw", sample.power_mw)
-    fields = (
-        f"{power:>9s}",
-        f"{units.percent(sample.load_pct):>6s}",
-        f"{units.byte_size(sample.memory_bytes):>10s}",
-        f"{units.celsius(sample.temperature_c):>6s}",
-        f"{units.megahertz(sample.sm_clock_mhz):>10s}",
+def _row(device: Device, name: str, value: float | None) -> tuple[str, ...]:
+    facts = device.fields.get(name)
+    told = field_text(name, value) if value is not None else device.absent.get(name, "no reading")
+    return (
+        f"  {name}",
+        told,
+        run_facts.period(facts.period_ms if facts else None),
+        run_facts.cost(facts.cost_us if facts else None),
     )
-    print(f"{moment}  {title:6s}", *fields, flush=True)

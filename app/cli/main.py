@@ -6,7 +6,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 
-from app.cli import compare, experiment, machine, run, stored
+from app.cli import compare, experiment, machine, prune, replay, run, stored, watch
 from app.cli.arguments import parser
 from app.errors import UserError
 from workloads.catalog import UsageError
@@ -20,14 +20,16 @@ COMMANDS: Mapping[str, Command] = {
     "show": stored.show,
     "compare": compare.compare,
     "gpus": machine.gpus,
-    "watch": machine.watch,
+    "watch": watch.watch,
+    "replay": replay.replay,
+    "prune": prune.prune_runs,
 }
 
 
 def main(words: Sequence[str], more: Mapping[str, Command]) -> int:
     """Does what the words say and returns the exit status; the user's errors are one sentence on stderr.
 
-    `more` are commands of the layers above (`bench`).
+    `more` are commands of the layers above (`bench`, and `replay` where it has a window).
     """
     chosen = parser().parse_args(words)
     try:

@@ -23,7 +23,7 @@ def run(chosen: Namespace) -> int:
         raise UsageError(f"run needs a workload: {_known()}.")
     if chosen.parameters:
         return _print_parameters(catalog.workload(chosen.workload))
-    with run_services(chosen.db) as services:
+    with run_services(chosen.db, chosen.sample_ms) as services:
         spec = one_variant(chosen.workload, chosen.settings, services.feed.wait_inventory().machine)
         stored = run_once(spec, services)
     if chosen.json:

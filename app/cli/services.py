@@ -2,6 +2,7 @@
 
 import contextlib
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
@@ -9,6 +10,7 @@ from types import FrameType
 from app.runs.recovery import recover
 from app.runs.session import RunServices
 from app.storage.location import default_database
+from app.storage.space import room_for
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
 
@@ -22,18 +24,20 @@ def opened_store(database: Path | None) -> Iterator[Store]:
 
 
 @contextlib.contextmanager
-def run_services(database: Path | None) -> Iterator[RunServices]:
-    """What runs need, with telemetry going on."""
+def run_services(database: Path | None, sample_ms: float = 50.0) -> Iterator[RunServices]:
+    """What runs need, with telemetry going on; little room on the disk is said on stderr."""
     with opened_store(database) as store:
         path = store.path
-    with telemetry() as feed:
+    if warning := room_for(path).warning:
+        print(warning, file=sys.stderr)
+    with telemetry(sample_ms) as feed:
         yield RunServices(database=path, feed=feed)
 
 
 @contextlib.contextmanager
-def telemetry(hz: float = 10.0) -> Iterator[TelemetryFeed]:
-    """A telemetry feed that is started, and closed at the end."""
-    feed = TelemetryFeed(hz)
+def telemetry(sample_ms: float = 50.0) -> Iterator[TelemetryFeed]:
+    """A telemetry feed with a reading every so many milliseconds, started, and closed at the end."""
+    feed = TelemetryFeed(1000 / sample_ms)
     feed.start()
     try:
         yield feed

@@ -1,20 +1,22 @@
 """`list` and `show`: what the database holds."""
 
+import sys
 from argparse import Namespace
 
 from app.cli.services import opened_store
 from app.cli.terminal import print_json, print_table
-from app.records import RunRow, StoredRun
+from app.records import RunRow, StoredRun, Summary
 from app.report.comparison import example_of
 from app.report.documents import list_document, run_document
-from app.viewmodels import units
+from app.storage import retention
+from app.viewmodels import run_facts, units
 from app.viewmodels.naming import parameter_label, short_name, value_text
 
 
 def list_runs(chosen: Namespace) -> int:
     """Prints all runs, newest first."""
     with opened_store(chosen.db) as store:
-        rows = store.list_runs()
+        rows, path = store.list_runs(), store.path
     if chosen.json:
         print_json(list_document(rows))
     elif not rows:
@@ -22,6 +24,9 @@ def list_runs(chosen: Namespace) -> int:
     else:
         header = ("run", "started", "variant", "outcome", "throughput")
         print_table(header, [_list_row(row) for row in rows], right=frozenset({0, 4}))
+    if not chosen.json:
+        count = f"{len(rows):,} {units.plural('run', len(rows))}"
+        print(f"{count}, {units.byte_size(retention.size_bytes(path))} in {path}", file=sys.stderr)
     return 0
 
 
@@ -35,10 +40,13 @@ def show(chosen: Namespace) -> int:
     """Prints one run."""
     with opened_store(chosen.db) as store:
         stored = store.load(chosen.run)
+        pruned_utc_ns = retention.pruned_utc_ns(store.path, chosen.run)
     if chosen.json:
-        print_json(run_document(stored))
+        print_json(run_document(stored, pruned_utc_ns=pruned_utc_ns))
         return 0
     print_run(stored)
+    if note := run_facts.pruned_note(pruned_utc_ns):
+        print(note)
     print()
     _print_facts(stored)
     if chosen.log:
@@ -63,23 +71,35 @@ def print_run(stored: StoredRun) -> None:
         ("compile", units.with_unit(summary.compile_s, "s", 1)),
         ("loss", f"{units.number(summary.loss_first)} to {units.number(summary.loss_last)}"),
         ("mean power", units.watts(summary.mean_power_mw)),
-        ("energy", _energy(summary.energy_mj_per_example, example)),
-        ("peak memory", units.byte_size(summary.device_peak_bytes)),
+        ("energy", _energy(summary, example)),
+        ("peak memory", units.bytes_of(summary.device_peak_bytes, run_facts.memory_total_bytes(stored))),
         ("TensorFlow's peak", units.byte_size(summary.allocator_peak_bytes)),
     ]
     print_table(("", ""), [(f"  {name}", text) for name, text in figures if not text.startswith(units.ABSENT)])
+    if note := run_facts.memory_note(stored):
+        print(note)
 
 
-def _energy(mj_per_example: float | None, example: str) -> str:
-    return units.ABSENT if mj_per_example is None else f"{units.number(mj_per_example)} mJ a {example}"
+def _energy(summary: Summary, example: str) -> str:
+    """Energy an example and a step, its source, and the bound of its error."""
+    if summary.energy_mj_per_example is None:
+        return units.ABSENT
+    words = [f"{units.number(summary.energy_mj_per_example)} mJ a {example}"]
+    if per_step := run_facts.energy_mj_per_step(summary):
+        words.append(f"{units.number(per_step)} mJ a step")
+    known = (*words, summary.energy_source or "", run_facts.energy_error_words(summary))
+    return ", ".join(word for word in known if word)
 
 
 def _print_facts(stored: StoredRun) -> None:
-    zero_ns = stored.anchor_t_ns
-    for phase in stored.phases:
-        seconds = units.ABSENT if phase.end_ns is None else f"{(phase.end_ns - phase.start_ns) / 1e9:.2f} s"
-        print(f"  {phase.name:10s} at {(phase.start_ns - zero_ns) / 1e9:7.2f} s for {seconds}")
+    header = ("  phase", "s", "W", "J", "")
+    rows = [(f"  {name}", *cells) for name, *cells in map(run_facts.phase_cells, run_facts.phase_energies(stored))]
+    print_table(header, rows, right=frozenset({1, 2, 3}))
     print()
+    audit = run_facts.audit_rows(stored.row.summary)
+    if audit:
+        print_table(("", ""), [(f"  {name}", text) for name, text in audit])
+        print()
     spec = stored.row.spec
     print_table(
         ("", ""), [(f"  {parameter_label(spec, name)}", value_text(value)) for name, value in spec.variant.items()]

@@ -7,13 +7,18 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from app.records import Device, Floats, Inventory, RunRow, Sample, StoredRun
+from app.records import Device, DeviceLost, FieldFacts, Floats, Inventory, Phase, RunRow, Sample, SlowSample, StoredRun
 from app.report.comparison import example_of
-from app.viewmodels import units
+from app.viewmodels import run_facts, units
+from app.viewmodels.fields import field_unit, fields_of
+from app.viewmodels.run_facts import PhaseEnergy
+
+_COUNTERS = ("energy_mj", "throttled_power_ns", "throttled_thermal_ns", "throttled_brake_ns", "sampler_cpu_s")
+"""Slow fields that count up: their mean says nothing."""
 
 
-def run_document(run: StoredRun) -> dict[str, Any]:
-    """The `run` document of one stored run."""
+def run_document(run: StoredRun, *, pruned_utc_ns: int | None = None) -> dict[str, Any]:
+    """The `run` document of one stored run; `pruned_utc_ns` is when its samples were deleted, if they were."""
     row, summary = run.row, run.row.summary
     return {
         "run": row.run,
@@ -25,7 +30,10 @@ def run_document(run: StoredRun) -> dict[str, Any]:
         "reason": row.outcome.reason if row.outcome else None,
         "exit_code": row.outcome.exit_code if row.outcome else None,
         "ended_by": row.outcome.ended_by if row.outcome else None,
-        "phases": [_phase(phase.name, phase.start_ns, phase.end_ns, run.anchor_t_ns) for phase in run.phases],
+        "phases": [
+            _phase(phase, energy, run.anchor_t_ns)
+            for phase, energy in zip(run.phases, run_facts.phase_energies(run), strict=True)
+        ],
         "throughput": {
             "value": summary.throughput,
             "unit": units.rate_unit(example_of(row)),
@@ -39,23 +47,52 @@ def run_document(run: StoredRun) -> dict[str, Any]:
         },
         "loss": {"first": summary.loss_first, "last": summary.loss_last},
         "power": {"mean_mw": summary.mean_power_mw},
-        "energy": {"mj_per_example": summary.energy_mj_per_example, "source": summary.energy_source},
+        "energy": {
+            "mj_per_example": summary.energy_mj_per_example,
+            "mj_per_step": run_facts.energy_mj_per_step(summary),
+            "source": summary.energy_source,
+            "error_pct": summary.energy_error_pct,
+        },
         "memory": {
             "device_peak_bytes": summary.device_peak_bytes,
             "allocator_peak_bytes": summary.allocator_peak_bytes,
+            "device_total_bytes": run_facts.memory_total_bytes(run),
+            "note": run_facts.memory_note(run) or None,
+        },
+        "telemetry": {
+            "sample_hz": summary.sample_hz,
+            "jitter_ms": {"p50": summary.sample_jitter_ms_p50, "p99": summary.sample_jitter_ms_p99},
+            "missed": summary.samples_missed,
+            "sampler_cpu_pct": summary.sampler_cpu_pct,
+            "pruned_utc": None if pruned_utc_ns is None else iso_utc(pruned_utc_ns),
         },
         "evidence": None,
         "environment": dict(run.environment),
         "devices": [
-            {**msgspec.to_builtins(columns.device), "samples": int(columns.t_ns.size), "mean": _means(columns.fields)}
+            {
+                **msgspec.to_builtins(columns.device),
+                "samples": int(columns.t_ns.size),
+                "slow_samples": int(columns.slow_t_ns.size),
+                "mean": {**_means(columns.fields), **_means(_gauges(columns.slow))},
+            }
             for columns in run.samples
         ],
     }
 
 
-def _phase(name: str, start_ns: int, end_ns: int | None, zero_ns: int) -> dict[str, Any]:
-    seconds = None if end_ns is None else (end_ns - start_ns) / 1e9
-    return {"phase": name, "start_s": (start_ns - zero_ns) / 1e9, "seconds": seconds}
+def _phase(phase: Phase, energy: PhaseEnergy, zero_ns: int) -> dict[str, Any]:
+    return {
+        "phase": phase.name,
+        "start_s": (phase.start_ns - zero_ns) / 1e9,
+        "seconds": energy.seconds,
+        "energy_mj": energy.energy_mj,
+        "energy_error_mj": energy.error_mj,
+        "mean_power_mw": energy.power_mw,
+    }
+
+
+def _gauges(slow: Mapping[str, Floats]) -> dict[str, Floats]:
+    return {name: values for name, values in slow.items() if name not in _COUNTERS}
 
 
 def _means(fields: Mapping[str, Floats]) -> dict[str, float]:
@@ -82,9 +119,13 @@ def list_document(rows: Sequence[RunRow]) -> dict[str, Any]:
     }
 
 
-def gpus_document(inventory: Inventory, first: Mapping[str, Sample]) -> dict[str, Any]:
+Readings = Mapping[str, Mapping[str, float]]
+"""The newest value of each field, by device."""
+
+
+def gpus_document(inventory: Inventory, readings: Readings) -> dict[str, Any]:
     """The `gpus` document: every GPU with one reading of each field, what it lacks and why, and the host."""
-    devices = [_device(device, first) for device in inventory.devices]
+    devices = [_device(device, readings.get(device.device, {})) for device in inventory.devices]
     return {
         "driver": inventory.driver,
         "cuda_driver": inventory.cuda_driver,
@@ -94,43 +135,36 @@ def gpus_document(inventory: Inventory, first: Mapping[str, Sample]) -> dict[str
     }
 
 
-FIELD_UNITS = {
-    "power_mw": "mW",
-    "load_pct": "%",
-    "memory_bytes": "bytes",
-    "temperature_c": "°C",
-    "sm_clock_mhz": "MHz",
-    "power_limit_mw": "mW",
-}
-
-
-def _device(device: Device, first: Mapping[str, Sample]) -> dict[str, Any]:
-    sample = first.get(device.device)
-    fields = {}
-    for name, unit in FIELD_UNITS.items():
-        value = getattr(sample, name) if sample else None
-        reason = device.absent.get(name)
-        fields[name] = {
-            "supported": reason is None and value is not None,
-            "value": value,
-            "reason": reason,
-            "unit": unit,
-        }
+def _device(device: Device, values: Mapping[str, float]) -> dict[str, Any]:
     return {
         "index": device.index,
         "uuid": device.device,
         "name": device.name,
         "kind": device.kind,
         "memory_total_bytes": device.memory_total_bytes,
-        "fields": fields,
+        "fields": {name: _field(device, name, values.get(name)) for name in fields_of(device.device)},
     }
 
 
-def watch_document(sample: Sample, *, utc: str, source: str) -> dict[str, Any]:
-    """One line of `watch --json`: a sample with its wall-clock time."""
-    fields = msgspec.to_builtins(sample)
-    fields.pop("type")
-    return {"t_ns": fields.pop("t_ns"), "utc": utc, "source": source, **fields}
+def _field(device: Device, name: str, value: float | None) -> dict[str, Any]:
+    """A field is supported where the device gave it when it was probed, or gives it now."""
+    facts, reason = device.fields.get(name, FieldFacts(unit=field_unit(name))), device.absent.get(name)
+    return {
+        "supported": reason is None and (name in device.fields or value is not None),
+        "value": value,
+        "reason": reason,
+        "unit": facts.unit,
+        "period_ms": facts.period_ms,
+        "cost_us": facts.cost_us,
+    }
+
+
+def watch_document(message: Sample | SlowSample | DeviceLost, *, utc: str, source: str) -> dict[str, Any]:
+    """One line of `watch --json`: a sample with its wall-clock time; slow samples and losses say their `kind`."""
+    fields = msgspec.to_builtins(message)
+    kind = fields.pop("type")
+    head = {"t_ns": fields.pop("t_ns"), "utc": utc, "source": source, "device": fields.pop("device")}
+    return {**head, **fields} if kind == "sample" else {**head, "kind": kind, **fields}
 
 
 def iso_utc(utc_ns: int) -> str:

@@ -1,0 +1,96 @@
+"""`watch`: live telemetry without a run, as lines to read, as JSON lines, or as a log in CSV."""
+
+import csv
+import queue
+import sys
+import time
+from argparse import Namespace
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+
+from app.cli.services import interrupts, telemetry
+from app.cli.terminal import print_json
+from app.records import HOST, SAMPLE_FIELDS, Device, DeviceLost, Sample, SlowSample
+from app.report.documents import iso_utc, watch_document
+from app.telemetry.source import SamplerMessage
+from app.viewmodels import units
+from app.viewmodels.fields import field_text
+from workloads.catalog import UsageError
+
+Shown = Sample | SlowSample | DeviceLost
+Printer = Callable[[Shown], None]
+
+_LOGGED = tuple(name for name in SAMPLE_FIELDS if not name.startswith("worker"))
+
+
+def watch(chosen: Namespace) -> int:
+    """Prints telemetry until the time is over or Ctrl-C."""
+    if chosen.json and chosen.csv:
+        raise UsageError("watch prints JSON or CSV, not both: give --json or --csv.")
+    inbox: queue.SimpleQueue[SamplerMessage | None] = queue.SimpleQueue()
+    end_s = time.monotonic() + chosen.seconds if chosen.seconds is not None else float("inf")
+    with telemetry(1000 * chosen.every) as feed, interrupts(lambda: inbox.put(None)):
+        devices = {device.device: device for device in feed.wait_inventory().devices}
+        show = printer(chosen, devices, "live", time.time_ns() - time.monotonic_ns())
+        feed.subscribe(inbox.put)
+        while (left_s := end_s - time.monotonic()) > 0:
+            try:
+                message = inbox.get(timeout=min(left_s, 3600))
+            except queue.Empty:
+                continue
+            if message is None:
+                break
+            if isinstance(message, Sample | SlowSample | DeviceLost):
+                show(message)
+    return 0
+
+
+def printer(chosen: Namespace, devices: Mapping[str, Device], source: str, anchor_ns: int) -> Printer:
+    """What prints readings as asked for; `anchor_ns` is the wall clock less the readings' own."""
+    if chosen.json:
+        return lambda message: _print_json(message, source, anchor_ns)
+    if getattr(chosen, "csv", False):
+        return _csv_printer(devices, anchor_ns)
+    return lambda message: _print_line(message, devices[message.device], anchor_ns)
+
+
+def _print_json(message: Shown, source: str, anchor_ns: int) -> None:
+    print_json(watch_document(message, utc=iso_utc(message.t_ns + anchor_ns), source=source), compact=True)
+
+
+def _csv_printer(devices: Mapping[str, Device], anchor_ns: int) -> Printer:
+    """A header, then one row a device and reading, each written at once; what a device does not say is empty."""
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+
+    def row(*values: object) -> None:
+        writer.writerow(["" if value is None else value for value in values])
+        sys.stdout.flush()
+
+    def show(message: Shown) -> None:
+        if isinstance(message, Sample):
+            device = devices[message.device]
+            head = (iso_utc(message.t_ns + anchor_ns), _title(device), device.name, device.device)
+            row(*head, *(getattr(message, name) for name in _LOGGED))
+
+    row("utc", "device", "name", "uuid", *_LOGGED)
+    return show
+
+
+def _title(device: Device) -> str:
+    return "host" if device.device == HOST else f"GPU {device.index}"
+
+
+def _print_line(message: Shown, device: Device, anchor_ns: int) -> None:
+    if isinstance(message, DeviceLost):
+        print(f"{_title(device):6s}  {message.reason}", flush=True)
+    if not isinstance(message, Sample):
+        return
+    moment = datetime.fromtimestamp((message.t_ns + anchor_ns) / 1e9, UTC).astimezone().strftime("%H:%M:%S.%f")[:-4]
+    fields = (
+        f"{field_text('power_mw', message.power_mw):>9s}",
+        f"{units.percent(message.load_pct):>6s}",
+        f"{units.byte_size(message.memory_bytes):>10s}",
+        f"{units.celsius(message.temperature_c):>6s}",
+        f"{units.megahertz(message.sm_clock_mhz):>10s}",
+    )
+    print(f"{moment}  {_title(device):6s}", *fields, flush=True)
