@@ -159,14 +159,19 @@ class Marks(_Layer):
             self._paint_line(painter, area, at, self._theme.colours.muted)
 
     def _paint_moments(self, painter: QPainter, area: QRectF, start: float, scale: float) -> None:
+        """A line a moment, its name on a ground of its own at the right, or at the left where that is cramped."""
         metrics = painter.fontMetrics()
         ends = [*(area.left() + (moment.time - start) * scale for moment in self._moments), area.right()]
         for moment, (at, following) in zip(self._moments, pairwise(ends), strict=True):
+            if not area.left() <= at <= area.right():
+                continue
             self._paint_line(painter, area, at, self._theme.colours.bad)
-            width = metrics.horizontalAdvance(moment.name)
-            beside = at + _NAME_MARGIN if following - at > width + 2 * _NAME_MARGIN else at - _NAME_MARGIN - width
-            if area.left() <= at <= area.right():
-                painter.drawText(QPointF(beside, area.top() + 2 * metrics.height()), moment.name)
+            words = QRectF(at, area.top() + metrics.height() + 2, 0, metrics.height())
+            width = metrics.horizontalAdvance(moment.name) + 2 * _NAME_MARGIN
+            words = words.adjusted(0, 0, width, 0) if following - at > width else words.adjusted(-width, 0, 0, 0)
+            painter.fillRect(words, QColor(self._theme.colours.bad))
+            painter.setPen(QColor(self._theme.colours.surface))
+            painter.drawText(words, Qt.AlignmentFlag.AlignCenter, moment.name)
 
     def _paint_line(self, painter: QPainter, area: QRectF, at: float, colour: str) -> None:
         if area.left() <= at <= area.right():

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QFocusEvent, QKeyEvent
+from PySide6.QtGui import QColor, QFocusEvent, QKeyEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from app.gui.bands import Band, Moment, Strip
@@ -39,7 +39,7 @@ class PanelStack(QWidget):
         self._window_s = (0.0, 1.0)
         self._crosshair: float | None = None
         self._column = QVBoxLayout(self)
-        self._column.setContentsMargins(0, 0, 0, 0)
+        self._column.setContentsMargins(0, GRID // 2, 0, 0)
         self._column.setSpacing(GRID // 2)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setAccessibleName("Live plots")
@@ -111,6 +111,14 @@ class PanelStack(QWidget):
             self.set_crosshair(None)
         else:
             super().keyPressEvent(event)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """A line at the top says that the plots have the keyboard."""
+        super().paintEvent(event)
+        if self.hasFocus():
+            painter = QPainter(self)
+            painter.fillRect(0, 0, self.width(), 2, QColor(self._theme.colours.accent))
+            painter.end()
 
     def focusOutEvent(self, event: QFocusEvent) -> None:
         """The crosshair goes with the keyboard."""

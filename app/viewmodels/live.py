@@ -62,7 +62,8 @@ class Happening:
 class LiveState:
     """Everything the live view shows; times in seconds after `origin_s` of the monotonic clock.
 
-    `held` names a view that stands still and is empty for one that follows; `apart` is a panel for each GPU, which
+    `held` names a view that stands still and is empty for one that follows; `growing` is false once a run has ended;
+    `apart` is a panel for each GPU, which
     is no choice with fewer than two of them (`several`).
     """
 
@@ -70,6 +71,7 @@ class LiveState:
     window_s: tuple[float, float]
     window: WindowName
     held: str
+    growing: bool
     several: bool
     apart: bool
     panels: tuple[Panel, ...]
@@ -206,6 +208,7 @@ class LiveModel:
             window_s=(frame.start, frame.end),
             window=self._view.window,
             held=("Paused" if self._course.ended is None else "Part of the run") if self._view.held else "",
+            growing=self._course.ended is None,
             several=len(gpus_of(self._devices)) > 1,
             apart=self._apart,
             panels=self._panels(frame),

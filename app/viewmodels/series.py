@@ -79,6 +79,7 @@ class Series:
         self._pyramid = Pyramid(levels)
         self._steady = steady
         self._period_s = math.nan
+        self._first_s = math.inf
         self._newest: tuple[float, float] | None = None
 
     def __len__(self) -> int:
@@ -122,12 +123,14 @@ class Series:
         if self._steady and since > _SILENT_PERIODS * self._period_s:
             self._pyramid.append(self.newest_s + self._period_s, math.nan)
         self._follow_period(since)
+        self._first_s = min(self._first_s, x)
         value = math.nan if y is None else float(y)
         self._pyramid.append(x, value)
         self._newest = x, value
 
     def extend(self, x: Floats, y: Floats) -> None:
         """Add many points at once, NaN for gaps."""
+        self._first_s = min(self._first_s, float(x[0]))
         self._pyramid.extend(x, y)
         self._newest = float(self.x[-1]), float(self.y[-1])
 
@@ -141,9 +144,9 @@ class Series:
 
     def at(self, x: float) -> tuple[float, float] | None:
         """Smallest and largest value at a time, as fine as it is still known; None where there is none."""
-        if x > self.newest_s and not self._steady:
-            return None
-        return self._pyramid.at(x, _SILENT_PERIODS * self._period_s if self._steady else math.inf)
+        if self._steady:
+            return self._pyramid.at(x, _SILENT_PERIODS * self._period_s)
+        return self._pyramid.at(x, math.inf) if self._first_s <= x <= self.newest_s else None
 
     def _follow_period(self, since: float) -> None:
         """A running mean of the times between points; a silence counts as three periods at most."""

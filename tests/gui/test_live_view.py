@@ -1,3 +1,7 @@
+import pytest
+from PySide6.QtCore import QCoreApplication, QPoint, Qt
+from PySide6.QtGui import QWheelEvent
+from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
 from app.gui.theme import Theme
@@ -43,6 +47,94 @@ def test_a_second_run_replaces_the_first_in_the_plots(qtbot: QtBot, theme: Theme
     model.handle(started(GPU_INVENTORY))
     show(view, model)
     assert len(view.stack.panel("throughput").points("run")[0]) == 0
+
+
+def shown_run(qtbot: QtBot, theme: Theme) -> tuple[RunView, LiveModel]:
+    """The Run screen 16 s into a run, with its controller's share of the wiring to the model."""
+    view, model = RunView(theme), LiveModel()
+    qtbot.addWidget(view)
+    view.resize(1200, 800)
+    with qtbot.waitActive(view):
+        view.show()
+        view.activateWindow()
+    tell(model, (GPU_INVENTORY, started(GPU_INVENTORY), *samples(0, 16), *training()))
+    show(view.live, model)
+    return view, model
+
+
+def test_the_crosshair_stands_in_all_panels_with_the_values_of_its_time(qtbot: QtBot, theme: Theme) -> None:
+    view, _ = shown_run(qtbot, theme)
+    stack, bar = view.live.stack, view.live.time_bar
+    stack.panel("load").plot.hovered.emit(3.5)
+    assert stack.crosshair == 3.5
+    assert bar.reading == "0:03.5  ·  compile"
+    assert "601" in stack.panel("power").legend_text()
+    assert stack.panel("throughput").legend_text() == "Block –"  # before the first block
+    stack.panel("load").plot.left.emit()
+    assert bar.reading == ""
+    assert "images/s" in stack.panel("throughput").legend_text()
+
+
+def test_the_wheel_zooms_about_the_pointer_and_a_drag_moves(qtbot: QtBot, theme: Theme) -> None:
+    view, _ = shown_run(qtbot, theme)
+    stack = view.live.stack
+    canvas = stack.panel("power").plot
+    middle = canvas.getViewBox().sceneBoundingRect().center()
+    wheel = QWheelEvent(
+        middle,
+        canvas.mapToGlobal(middle),
+        QPoint(),
+        QPoint(0, 120),
+        Qt.MouseButton.NoButton,
+        Qt.KeyboardModifier.NoModifier,
+        Qt.ScrollPhase.NoScrollPhase,
+        False,
+    )
+    with qtbot.waitSignal(stack.zoomed) as zoomed:
+        QCoreApplication.sendEvent(canvas.viewport(), wheel)
+    assert zoomed.args is not None
+    assert zoomed.args[0] == pytest.approx(0.8)
+    assert zoomed.args[1] == pytest.approx(15.0, abs=0.2)
+    viewport, start = canvas.viewport(), middle.toPoint()
+    with qtbot.waitSignal(stack.panned) as panned:
+        QTest.mousePress(viewport, Qt.MouseButton.LeftButton, pos=start)
+        QTest.mouseMove(viewport, start + QPoint(100, 0))
+    assert panned.args is not None
+    assert panned.args[0] < -1.0
+    assert stack.hasFocus()
+
+
+def test_keys_of_the_plots(qtbot: QtBot, theme: Theme) -> None:
+    view, _ = shown_run(qtbot, theme)
+    stack, bar = view.live.stack, view.live.time_bar
+    stack.setFocus()
+    QTest.keyClick(stack, Qt.Key.Key_Right)
+    assert stack.crosshair == pytest.approx(15.3)
+    QTest.keyClick(stack, Qt.Key.Key_Escape)
+    assert stack.crosshair is None
+    for key, signal in (
+        (Qt.Key.Key_Space, bar.hold_asked),
+        (Qt.Key.Key_F, bar.follow_asked),
+        (Qt.Key.Key_End, bar.follow_asked),
+        (Qt.Key.Key_1, bar.window_asked),
+        (Qt.Key.Key_G, bar.apart_asked),
+        (Qt.Key.Key_Plus, stack.zoomed),
+    ):
+        with qtbot.waitSignal(signal):
+            QTest.keyClick(stack, key)
+
+
+def test_a_held_view_says_so_and_each_gpu_can_have_its_panel(qtbot: QtBot, theme: Theme) -> None:
+    view, model = shown_run(qtbot, theme)
+    model.hold_or_follow()
+    model.show_apart(True)
+    show(view.live, model)
+    assert view.live.time_bar.chip == "Paused"
+    assert view.live.time_bar.apart_button.isChecked()
+    assert view.live.stack.panel("power GPU-1").curve_keys() == ("GPU-1",)
+    model.handle(ended(Outcome(name="completed")))
+    view.live.show_model(model.state())
+    assert view.live.time_bar.chip == "Part of the run"
 
 
 def test_the_log_can_be_read(qtbot: QtBot, theme: Theme) -> None:

@@ -3,7 +3,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QColor, QGuiApplication
 from pytestqt.qtbot import QtBot
 
-from app.gui.bands import Band
+from app.gui.bands import Band, Moment, Strip
 from app.gui.plots import TimePanel
 from app.gui.theme import DARK, LIGHT, Theme, style_sheet
 
@@ -17,11 +17,11 @@ def panel(qtbot: QtBot, theme: Theme) -> TimePanel:
     return made
 
 
-def shows(made: TimePanel, colour: str) -> bool:
-    """Whether some pixel of the plot has exactly this colour."""
+def count(made: TimePanel, colour: str) -> int:
+    """How many pixels of the plot have exactly this colour."""
     image = made.plot.grab().toImage()
     wanted = QColor(colour).rgb()
-    return any(image.pixel(x, y) == wanted for x in range(60, image.width()) for y in range(image.height()))
+    return sum(image.pixel(x, y) == wanted for x in range(60, image.width()) for y in range(image.height()))
 
 
 def test_it_draws_what_the_pixels_show_and_keeps_the_data(qtbot: QtBot, theme: Theme) -> None:
@@ -42,6 +42,63 @@ def test_a_curve_of_nothing_but_gaps_draws_nothing(qtbot: QtBot, theme: Theme) -
     assert made.columns_drawn("a") == 0
 
 
+def test_a_single_point_is_seen(qtbot: QtBot, theme: Theme) -> None:
+    made = panel(qtbot, theme)
+    made.set_curve("a", np.array([30.0]), np.array([5.0]), colour=0, label="GPU 0")
+    made.refresh()
+    assert count(made, LIGHT.curves[0]) == 9  # three pixels by three
+
+
+def test_nothing_is_drawn_while_nobody_looks(qtbot: QtBot, theme: Theme) -> None:
+    made = panel(qtbot, theme)
+    made.set_curve("a", np.arange(60.0), np.arange(60.0), colour=0, label="GPU 0")
+    made.hide()
+    made.refresh()
+    assert made.columns_drawn("a") == 0
+    made.show()
+    qtbot.waitUntil(lambda: made.columns_drawn("a") > 400)
+
+
+def test_a_curve_out_of_range_stays_out_of_the_plot(qtbot: QtBot, theme: Theme) -> None:
+    made = panel(qtbot, theme)
+    made.set_y_range(0.0, 10.0)
+    made.set_curve("a", np.array([0.0, 60.0]), np.array([90.0, 90.0]), colour=0, label="GPU 0")
+    made.refresh()
+    assert count(made, LIGHT.curves[0]) == 0
+    made.set_curve("a", np.array([0.0, 60.0]), np.array([-90.0, 90.0]), colour=0, label="GPU 0")
+    made.refresh()
+    assert count(made, LIGHT.curves[0]) > 50
+
+
+def test_a_zoomed_view_follows_the_data_in_it(qtbot: QtBot, theme: Theme) -> None:
+    made = panel(qtbot, theme)
+    made.set_curve("a", np.arange(60.0), np.where(np.arange(60) < 30, 1000.0, 1.0), colour=0, label="GPU 0")
+    made.set_x_range(0.0, 60.0)
+    made.refresh()
+    assert made.plot.viewRange()[1][1] > 1000
+    made.set_x_range(40.0, 50.0, fit=True)
+    made.refresh()
+    assert made.plot.viewRange()[1][1] < 2
+
+
+def test_marks_and_strips_are_seen(qtbot: QtBot, theme: Theme) -> None:
+    made = panel(qtbot, theme)
+    made.set_marks([Moment("out of memory", 30.0)], [Strip(5.0, 25.0, 1, 0), Strip(35.0, 36.0, 0, 1)])
+    assert count(made, LIGHT.bad) > 100
+    assert count(made, LIGHT.curves[1]) > 3 * 100
+    assert count(made, LIGHT.curves[0]) > 3 * 5
+
+
+def test_a_band_too_narrow_for_its_name_tells_it_to_the_pointer(qtbot: QtBot, theme: Theme) -> None:
+    made = panel(qtbot, theme)
+    made.set_shades([Band("import", 0.0, 30.0), Band("build", 30.0, 30.5), Band("measure", 30.5, 60.0)])
+    made.grab()
+    made.plot.hovered.emit(30.2)
+    assert made.plot.toolTip() == "build"
+    made.plot.hovered.emit(10.0)
+    assert made.plot.toolTip() == ""
+
+
 def test_y_grows_and_never_shrinks(qtbot: QtBot, theme: Theme) -> None:
     made = panel(qtbot, theme)
     tops = []
@@ -58,11 +115,11 @@ def test_colours_follow_light_and_dark(qtbot: QtBot, theme: Theme) -> None:
     made.set_shades([Band("measure", 0.0, 60.0, strong=True)])
     made.refresh()
     theme.apply(Qt.ColorScheme.Dark)
-    assert shows(made, DARK.curves[0])
+    assert count(made, DARK.curves[0]) > 10
     dark = made.grab().toImage().pixelColor(500, 150).lightness()
     theme.apply(Qt.ColorScheme.Light)
     light = made.grab().toImage().pixelColor(500, 150).lightness()
-    assert shows(made, LIGHT.curves[0])
+    assert count(made, LIGHT.curves[0]) > 10
     assert dark < 80 < 200 < light
 
 

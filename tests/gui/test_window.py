@@ -139,3 +139,13 @@ def test_a_file_that_is_no_database_is_said_in_a_dialog(qtbot: QtBot, theme: The
     qtbot.waitUntil(lambda: not workbench.window.isVisible())
     assert workbench.next_database is None
     workbench.close()
+
+
+def test_the_live_plots_are_held_and_followed_by_keys(qtbot: QtBot, workbench: Workbench) -> None:
+    live = workbench.run_view.live
+    QTest.keyClick(workbench.window, Qt.Key.Key_L, Qt.KeyboardModifier.ControlModifier)
+    assert live.stack.hasFocus()
+    QTest.keyClick(live.stack, Qt.Key.Key_Space)
+    assert live.time_bar.chip == "Paused"
+    QTest.keyClick(live.stack, Qt.Key.Key_F)
+    assert live.time_bar.chip == ""

@@ -53,7 +53,7 @@ class TimeBar(QWidget):
             made.setChecked(name == state.window and not state.held)
         self._chip.setText(state.held)
         self._chip.setVisible(bool(state.held))
-        self._hold.setVisible(not state.held)
+        self._hold.setVisible(state.growing and not state.held)
         self._follow.setVisible(bool(state.held))
         self._apart.setVisible(state.several)
         self._apart.setChecked(state.apart)
@@ -65,11 +65,11 @@ class TimeBar(QWidget):
     def _connect(self, plots: QWidget) -> None:
         for name, made in zip(WINDOWS, self._windows, strict=True):
             made.clicked.connect(lambda _=False, name=name: self.window_asked.emit(name))
-        self._hold.clicked.connect(self.hold_asked)
+        self._hold.clicked.connect(self._ask_to_hold)
         self._follow.clicked.connect(self.follow_asked)
         self._apart.clicked.connect(self.apart_asked)
         acts = {
-            "Space": self.hold_asked.emit,
+            "Space": self._ask_to_hold,
             "F": self.follow_asked.emit,
             "End": self.follow_asked.emit,
             "G": self._apart.click,
@@ -79,6 +79,11 @@ class TimeBar(QWidget):
             shortcut = QShortcut(QKeySequence(keys), plots)
             shortcut.setContext(Qt.ShortcutContext.WidgetShortcut)
             shortcut.activated.connect(act)
+
+    def _ask_to_hold(self) -> None:
+        """Nothing arrives after a run: there is nothing to pause, only a part to leave."""
+        if self._hold.isVisible() or self._follow.isVisible():
+            self.hold_asked.emit()
 
     def _build(self) -> None:
         layout = QHBoxLayout(self)
@@ -92,6 +97,7 @@ class TimeBar(QWidget):
         for widget in (*self._windows, self._hold, self._follow, self._chip):
             layout.addWidget(widget)
         layout.addWidget(self._reading, 1)
+        layout.addSpacing(2 * GRID)
         layout.addWidget(self._apart)
         self._apart.setVisible(False)
         self._follow.setVisible(False)

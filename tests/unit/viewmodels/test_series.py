@@ -61,3 +61,12 @@ def test_a_curve_can_stand_on_another_axis_in_another_unit() -> None:
     x, low, _ = Shifted(series, 100.0, 1000.0).window(0.0, 4.0, 100)
     assert x.tolist() == [0.0, 1.0, 2.0, 3.0, 4.0]
     assert low.tolist() == [0.0, 1.0, 2.0, 3.0, 4.0]
+
+
+def test_a_value_of_what_has_no_period_is_known_between_its_ends_only() -> None:
+    series = Series(steady=False)
+    for x in (10.0, 20.0):
+        series.append(x, x)
+    assert series.at(14.0) == (10.0, 10.0)
+    assert series.at(9.0) is None
+    assert series.at(21.0) is None
