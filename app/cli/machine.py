@@ -6,12 +6,10 @@ from argparse import Namespace
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-import msgspec
-
 from app.cli.services import telemetry
 from app.cli.terminal import print_json, print_table
 from app.errors import TelemetryError
-from app.records import Device, DeviceLost, FieldFacts, FieldsSeen, Inventory, Processes, Sample, SlowSample
+from app.records import SAMPLE_FIELDS, SLOW_FIELDS, Device, DeviceLost, Inventory, Sample, SlowSample
 from app.report.documents import gpus_document
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.source import SamplerMessage
@@ -28,8 +26,7 @@ def gpus(chosen: Namespace) -> int:
     with telemetry(_WATCH_MS) as feed:
         inventory = feed.wait_inventory()
         seen = _watched(feed, inventory)
-    devices = tuple(seen.told_of(device) for device in inventory.devices)
-    inventory = msgspec.structs.replace(inventory, devices=devices)
+        inventory = feed.wait_inventory()  # with what watching has taught
     if chosen.json:
         print_json(gpus_document(inventory, seen.values))
         return 0
@@ -44,41 +41,26 @@ def gpus(chosen: Namespace) -> int:
 
 @dataclass(slots=True)
 class _Seen:
-    """What a short watch has told: the newest value of each field, its facts, and whom it has heard of."""
+    """What a short watch has told: the newest value of each field, and of whom it has heard."""
 
     values: dict[str, dict[str, float]] = field(default_factory=dict)
-    facts: dict[str, Mapping[str, FieldFacts]] = field(default_factory=dict)
     heard: set[str] = field(default_factory=set)
-    lost: dict[str, str] = field(default_factory=dict)
 
     def take(self, message: SamplerMessage) -> None:
         """Takes one message."""
-        if isinstance(message, Inventory | Processes):
-            return
-        if isinstance(message, FieldsSeen):
-            self.facts[message.device] = message.fields
-            return
-        if isinstance(message, DeviceLost):
-            self.lost[message.device] = message.reason
-        else:
-            self._take_values(message)
-        self.heard |= set() if isinstance(message, SlowSample) else {message.device}
-
-    def told_of(self, device: Device) -> Device:
-        """The device with what was learnt of its fields; all are absent on one that was lost."""
-        known = {**device.fields, **self.facts.get(device.device, {})}
-        absent = dict.fromkeys(known, "lost") if device.device in self.lost else {}
-        return msgspec.structs.replace(device, fields=known, absent={**device.absent, **absent})
+        if isinstance(message, Sample | SlowSample):
+            told = self.values.setdefault(message.device, {})
+            named = (
+                (name, getattr(message, name)) for name in (*SAMPLE_FIELDS, *SLOW_FIELDS) if hasattr(message, name)
+            )
+            told.update((name, value) for name, value in named if value is not None)
+        if isinstance(message, Sample | DeviceLost):
+            self.heard.add(message.device)
 
     def tells_all(self, device: Device) -> bool:
         """Whether every field that can be read was read."""
         told = self.values.get(device.device, {})
-        return device.device in self.lost or all(name in told for name in device.fields if "worker" not in name)
-
-    def _take_values(self, sample: Sample | SlowSample) -> None:
-        told = self.values.setdefault(sample.device, {})
-        values = ((name, getattr(sample, name)) for name in sample.__struct_fields__ if name not in ("t_ns", "device"))
-        told.update((name, value) for name, value in values if value is not None)
+        return all(name in told for name in device.fields if "worker" not in name)
 
 
 def _watched(feed: TelemetryFeed, inventory: Inventory) -> _Seen:

@@ -5,7 +5,7 @@ import time
 
 from PySide6.QtCore import QObject, Qt, QTimer, Signal
 
-from app.records import DeviceLost, Inventory, RunEvent, Sample
+from app.records import DeviceLost, FieldsSeen, Inventory, Processes, RunEvent, Sample, SlowSample
 
 _PERIOD_MS = 33
 _BUDGET_S = 0.008
@@ -20,7 +20,7 @@ class Bridge(QObject):
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self._queue: queue.SimpleQueue[RunEvent | Inventory] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[RunEvent | Inventory | Processes] = queue.SimpleQueue()
         self._awake = False
         self._closed = False
         self._timer = QTimer(self)
@@ -28,7 +28,7 @@ class Bridge(QObject):
         self._timer.timeout.connect(self._tick)
         self._woken.connect(self._wake, Qt.ConnectionType.QueuedConnection)
 
-    def post(self, event: RunEvent | Inventory) -> None:
+    def post(self, event: RunEvent | Inventory | Processes) -> None:
         """Queue an event; the timer runs only while something arrives."""
         self._queue.put(event)
         if not self._awake:
@@ -81,5 +81,5 @@ class BridgeSink:
 
     def handle(self, event: RunEvent) -> None:
         """Queue the event."""
-        if not isinstance(event, Sample | DeviceLost):
+        if not isinstance(event, Sample | SlowSample | DeviceLost | FieldsSeen):
             self._bridge.post(event)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from app.records import HOST, SAMPLE_FIELDS, SLOW_FIELDS
 from app.viewmodels import units
+from app.viewmodels.throttling import throttle_words
 
 _WORDS: Mapping[str, str] = {
     "power_mw": "Power",
@@ -48,18 +49,8 @@ _UNITS = (
     ("_c", "°C"),
     ("_s", "s"),
 )
-_REASONS: tuple[tuple[int, str], ...] = (
-    (0x1, "idle"),
-    (0x2, "application clocks"),
-    (0x4, "power cap"),
-    (0x8, "hardware slowdown"),
-    (0x10, "sync boost"),
-    (0x20, "heat (software)"),
-    (0x40, "heat (hardware)"),
-    (0x80, "power brake"),
-    (0x100, "display clocks"),
-)
-"""Bits of NVML's clock event reasons (nvmlClocksEventReasons, NVML API reference)."""
+_NOT_HELD_BACK = ((0x1, "idle"), (0x2, "clocks set by the user"))
+"""Clock event reasons that hold nothing back; the others are in `throttling`."""
 _HOST_ONLY = ("worker_load_pct", "worker_memory_bytes", "sampler_cpu_s")
 _HOST_FIELDS = ("power_mw", "load_pct", "memory_bytes", *_HOST_ONLY)
 
@@ -88,7 +79,7 @@ def field_text(name: str, value: float | None) -> str:
         return units.ABSENT
     unit = field_unit(name)
     if unit == "bits":
-        return throttle_words(int(value))
+        return reason_words(int(value))
     if unit == "bytes/s":
         return f"{units.byte_size(value)}/s"
     if unit == "bytes":
@@ -102,8 +93,7 @@ def field_text(name: str, value: float | None) -> str:
     return units.with_unit(value, unit, 1 if unit in ("%", "s") and value != int(value) else 0)
 
 
-def throttle_words(mask: int) -> str:
-    """A mask of clock event reasons in words; bits this version does not know stay a number."""
-    words = [word for bit, word in _REASONS if mask & bit]
-    unknown = mask & ~sum(bit for bit, _ in _REASONS)
-    return ", ".join([*words, *([f"unknown ({unknown:#x})"] if unknown else [])]) or "nothing"
+def reason_words(mask: int) -> str:
+    """A mask of clock event reasons in words, those too that hold nothing back."""
+    words = [*(word for bit, word in _NOT_HELD_BACK if mask & bit), throttle_words(mask)]
+    return ", ".join(filter(None, words)) or "nothing"

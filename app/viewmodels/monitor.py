@@ -1,33 +1,40 @@
 """What the Monitor screen shows: every device with its numbers now and its last minute, without a run."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from app.records import HOST, Device, DeviceLost, Inventory, RunEvent, Sample
+from app.records import (
+    HOST,
+    SAMPLE_FIELDS,
+    SLOW_FIELDS,
+    Device,
+    DeviceLost,
+    Inventory,
+    Processes,
+    RunEvent,
+    Sample,
+    SlowSample,
+)
 from app.viewmodels import units
+from app.viewmodels.monitor_figures import Figure, figures_of, untold
 from app.viewmodels.panels import Curve, Panel
 from app.viewmodels.tracks import Tracks, device_colour, device_label, why_absent
 
 _WINDOW_S = 60.0
 _FIELDS = ("power_mw", "load_pct", "memory_bytes")
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """One number with its word; `reason` says why the device does not say it."""
-
-    label: str
-    value: str
-    reason: str = ""
+_MOST_PROCESSES = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceRow:
-    """One device: who it is, its numbers, its plots. `lost` says that it stopped answering."""
+    """One device: who it is, its numbers, who uses it, its plots, and what it does not tell. `lost` says it is gone."""
 
     device: str
     label: str
     name: str
     figures: tuple[Figure, ...]
+    processes: str
+    untold: str
     panels: tuple[Panel, ...]
     lost: str = ""
 
@@ -48,9 +55,12 @@ class MonitorModel:
     def __init__(self) -> None:
         self._inventory: Inventory | None = None
         self._tracks = Tracks(brief=True)
+        self._values: dict[str, dict[str, float]] = {}
+        self._first: dict[str, dict[str, float]] = {}
+        self._processes: dict[str, Processes] = {}
         self._lost: dict[str, str] = {}
 
-    def handle(self, event: RunEvent | Inventory) -> None:
+    def handle(self, event: RunEvent | Inventory | Processes) -> None:
         """Take one event; those of runs do not matter here."""
         match event:
             case Inventory():
@@ -58,8 +68,17 @@ class MonitorModel:
             case Sample():
                 self._tracks.add(event, _FIELDS)
                 self._lost.pop(event.device, None)
+                self._values.setdefault(event.device, {}).update(_told(event, SAMPLE_FIELDS))
+            case SlowSample():
+                told = _told(event, SLOW_FIELDS)
+                self._values.setdefault(event.device, {}).update(told)
+                self._first[event.device] = {**told, **self._first.get(event.device, {})}
+            case Processes():
+                self._processes[event.device] = event
             case DeviceLost():
                 self._lost[event.device] = event.reason
+                self._values.pop(event.device, None)
+                self._processes.pop(event.device, None)
             case _:
                 pass
 
@@ -74,22 +93,26 @@ class MonitorModel:
         )
 
     def _row(self, device: Device) -> DeviceRow:
-        sample = self._tracks.latest.get(device.device)
+        values = self._values.get(device.device, {})
+        lost = self._lost.get(device.device, "")
         return DeviceRow(
             device=device.device,
             label="Host" if device.device == HOST else device_label(device),
             name=device.name,
-            figures=_figures(device, sample),
-            panels=self._panels(device, sample),
-            lost=self._lost.get(device.device, ""),
+            figures=figures_of(device, values, self._first.get(device.device, {})),
+            processes="" if lost else _process_words(self._processes.get(device.device)),
+            untold="" if lost else untold(device),
+            panels=self._panels(device, values),
+            lost=lost,
         )
 
-    def _panels(self, device: Device, sample: Sample | None) -> tuple[Panel, ...]:
+    def _panels(self, device: Device, values: Mapping[str, float]) -> tuple[Panel, ...]:
         scale, unit = units.bytes_unit(device.memory_total_bytes or 2**30)
-        limit = sample.power_limit_mw / 1000 if sample and sample.power_limit_mw else None
+        total = device.memory_total_bytes / scale if device.memory_total_bytes else None
+        limit = values["power_limit_mw"] / 1000 if "power_limit_mw" in values else None
         load = self._panel(device, "load_pct", "Load", "%", 1.0, 100.0)
-        memory = self._panel(device, "memory_bytes", "Memory", unit, scale, None)
-        if device.device == HOST:
+        memory = self._panel(device, "memory_bytes", "Memory", unit, scale, total)
+        if device.device == HOST and why_absent(device, "power_mw"):
             return load, memory
         return self._panel(device, "power_mw", "Power", "W", 1000.0, limit), load, memory
 
@@ -101,27 +124,23 @@ class MonitorModel:
             series=self._tracks.series(device.device, field),
             scale=scale,
         )
-        shown = title if why_absent(device, field) is None else f"{title} (not supported)"
+        reason = why_absent(device, field)
+        shown = title if reason is None else f"{title} ({reason})"
         return Panel(key=field, title=shown, unit=unit, curves=(curve,), y_range=(0.0, top) if top else None)
 
 
-def _figures(device: Device, sample: Sample | None) -> tuple[Figure, ...]:
-    power, limit = (sample.power_mw, sample.power_limit_mw) if sample else (None, None)
-    watts = units.watts(power) if limit is None else f"{units.watts(power)} of {units.watts(limit)}"
-    load = _figure(device, "load_pct", "Load", units.percent(sample.load_pct if sample else None))
-    memory_words = units.bytes_of(sample.memory_bytes if sample else None, device.memory_total_bytes)
-    memory = _figure(device, "memory_bytes", "Memory", memory_words)
-    if device.device == HOST:
-        return load, memory
-    return (
-        _figure(device, "power_mw", "Power", watts),
-        load,
-        memory,
-        _figure(device, "temperature_c", "Temperature", units.celsius(sample.temperature_c if sample else None)),
-        _figure(device, "sm_clock_mhz", "SM clock", units.megahertz(sample.sm_clock_mhz if sample else None)),
-    )
+def _told(sample: Sample | SlowSample, names: tuple[str, ...]) -> dict[str, float]:
+    values = ((name, getattr(sample, name)) for name in names)
+    return {name: value for name, value in values if value is not None}
 
 
-def _figure(device: Device, field: str, label: str, value: str) -> Figure:
-    reason = why_absent(device, field)
-    return Figure(label, value) if reason is None else Figure(label, "not supported", reason)
+def _process_words(found: Processes | None) -> str:
+    """Who uses a GPU, a line each, the largest first; "" where the driver does not say."""
+    if found is None:
+        return ""
+    if not found.processes:
+        return "No process uses it"
+    largest = sorted(found.processes, key=lambda process: -(process.memory_bytes or 0))
+    lines = [f"{each.name} · {each.pid} · {units.byte_size(each.memory_bytes)}" for each in largest[:_MOST_PROCESSES]]
+    more = len(largest) - _MOST_PROCESSES
+    return "\n".join([*lines, *([f"and {more} more"] if more > 0 else [])])

@@ -1,10 +1,15 @@
 """The Monitor screen's controller: folds telemetry always, paints only while the screen is seen."""
 
+import time
+
 from PySide6.QtCore import QObject
 
 from app.gui.views.monitor import MonitorView
-from app.records import Inventory, RunEvent
+from app.records import Inventory, Processes, RunEvent
 from app.viewmodels.monitor import MonitorModel
+
+_BETWEEN_S = 0.09
+"""Numbers that change more often than this nobody can read."""
 
 
 class MonitorController(QObject):
@@ -14,12 +19,14 @@ class MonitorController(QObject):
         super().__init__(view)
         self._view = view
         self._model = MonitorModel()
+        self._shown_s = 0.0
 
-    def handle(self, event: RunEvent | Inventory) -> None:
+    def handle(self, event: RunEvent | Inventory | Processes) -> None:
         """Take one event."""
         self._model.handle(event)
 
     def refresh(self) -> None:
-        """Show the numbers now, if anyone can see them."""
-        if self._view.isVisible():
+        """Show the numbers now, if anyone can see them and has had time to read the last."""
+        if self._view.isVisible() and time.monotonic() - self._shown_s >= _BETWEEN_S:
+            self._shown_s = time.monotonic()
             self._view.show_model(self._model.state())

@@ -1,87 +1,115 @@
-"""The Monitor screen: a row for every device, its numbers and its last minute."""
+"""The Monitor screen: a row for every device, its numbers, who uses it, and its last minute."""
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QScrollArea, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QScrollArea, QVBoxLayout, QWidget
 
 from app.gui.plots import TimePanel
 from app.gui.theme import GRID, Theme, figures
-from app.gui.views.parts import EmptyState, rule, set_role, text_label
-from app.viewmodels.monitor import DeviceRow, Figure, MonitorState
+from app.gui.views.parts import EmptyState, rule, text_label
+from app.viewmodels.monitor import DeviceRow, MonitorState
+from app.viewmodels.monitor_figures import Figure
 
-_FIGURES_WIDTH = 34 * GRID
-_LEAST_PLOT_HEIGHT = 18 * GRID
-_MOST_PLOT_HEIGHT = 36 * GRID
+_ONE_COLUMN, _TWO_COLUMNS = 34 * GRID, 60 * GRID
+_FIGURES_A_COLUMN = 7
+_PLOT_HEIGHT = 20 * GRID
+_LONE_PLOT_HEIGHT = 40 * GRID
+_HEAD_HEIGHT, _LINE_HEIGHT = 7 * GRID, 18
 
 
 class DeviceRowView(QWidget):
-    """One device: figures at the left, its last minute at the right."""
+    """One device: figures at the left, its last minute at the right. Nothing is done while it is out of sight."""
 
-    def __init__(self, row: DeviceRow, theme: Theme) -> None:
+    def __init__(self, row: DeviceRow, theme: Theme, *, alone: bool) -> None:
         super().__init__()
         self._label = text_label(row.label, "heading")
         self._name = text_label(row.name, "muted", wrap=True)
         self._lost = text_label("", "problem", wrap=True)
-        self._values: list[QLabel] = []
+        self._processes = text_label("", "muted", wrap=True)
+        self._untold = text_label("", "caption", wrap=True)
+        self._grid = QGridLayout()
+        self._left = QWidget()
+        self._values: dict[str, QLabel] = {}
         self._plots = {panel.key: TimePanel(panel.title, panel.unit, theme) for panel in row.panels}
-        self._versions: dict[str, tuple[int, float]] = {}
-        self._build(row)
+        self._least_height = _LONE_PLOT_HEIGHT if alone else _PLOT_HEIGHT
+        self._build()
+        self._fill(row.figures)
 
     def words(self) -> str:
-        """The numbers shown, as one text."""
-        return " ".join(label.text() for label in self._values)
+        """Everything shown but plots, as one text."""
+        labels = (self._label, self._name, self._lost, self._processes, self._untold)
+        values = (f"{name} {label.text()}" for name, label in self._values.items())
+        return "\n".join(text for text in (*(label.text() for label in labels), *values) if text)
+
+    def plot(self, key: str) -> TimePanel:
+        """One of its plots."""
+        return self._plots[key]
 
     def show_row(self, row: DeviceRow, origin_s: float, window_s: tuple[float, float]) -> None:
-        """Show the numbers now; draw only plots with something new."""
-        for label, figure in zip(self._values, row.figures, strict=True):
-            label.setText(figure.value)
-            label.setToolTip(figure.reason)
-            set_role(label, "muted" if figure.reason else "")
-        self._lost.setText(f"Stopped answering: {row.lost}" if row.lost else "")
-        self._lost.setVisible(bool(row.lost))
+        """Show the numbers now."""
+        if [figure.label for figure in row.figures] != list(self._values):
+            self._fill(row.figures)
+        for figure in row.figures:
+            self._values[figure.label].setText(figure.value)
+        for label, text in (
+            (self._lost, f"Lost. {row.lost}" if row.lost else ""),
+            (self._processes, row.processes),
+            (self._untold, row.untold),
+        ):
+            label.setText(text)
+            label.setVisible(bool(text))
         for panel in row.panels:
             plot, curve = self._plots[panel.key], panel.curves[0]
             if panel.y_range is not None:
                 plot.set_y_range(*panel.y_range)
             plot.set_x_range(*window_s)
-            version = (curve.series.version, origin_s)
-            if self._versions.get(panel.key) != version:
-                self._versions[panel.key] = version
-                plot.set_source(curve.key, curve.on_axis(origin_s), colour=curve.colour, label=curve.label)
+            plot.set_source(curve.key, curve.on_axis(origin_s), colour=curve.colour, label=curve.label)
             plot.refresh()
 
-    def _build(self, row: DeviceRow) -> None:
+    def _build(self) -> None:
         layout = QHBoxLayout(self)
-        layout.setContentsMargins(0, GRID, 0, GRID)
-        layout.setSpacing(2 * GRID)
-        words = QVBoxLayout()
+        layout.setContentsMargins(0, 2 * GRID, 0, 2 * GRID)
+        layout.setSpacing(3 * GRID)
+        words = QVBoxLayout(self._left)
+        words.setContentsMargins(0, 0, 0, 0)
         words.setSpacing(GRID // 2)
         for widget in (self._label, self._name, self._lost):
             words.addWidget(widget)
-        words.addLayout(self._figure_grid(row.figures))
+        words.addSpacing(GRID // 2)
+        words.addLayout(self._grid)
+        words.addSpacing(GRID // 2)
+        words.addWidget(self._processes)
+        words.addWidget(self._untold)
         words.addStretch(1)
-        left = QWidget()
-        left.setLayout(words)
-        left.setFixedWidth(_FIGURES_WIDTH)
-        words.setContentsMargins(0, 0, 0, 0)
-        layout.addWidget(left)
+        self._grid.setVerticalSpacing(2)
+        self._grid.setHorizontalSpacing(GRID)
+        self._processes.setFont(figures())
+        self._processes.setAccessibleName("Processes")
+        layout.addWidget(self._left)
         for plot in self._plots.values():
-            plot.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Ignored)
-            plot.setMinimumHeight(_LEAST_PLOT_HEIGHT)
-            plot.setMaximumHeight(_MOST_PLOT_HEIGHT)
-            layout.addWidget(plot, 1)
+            layout.addWidget(plot, 1, Qt.AlignmentFlag.AlignTop)
 
-    def _figure_grid(self, shown: tuple[Figure, ...]) -> QGridLayout:
-        grid = QGridLayout()
-        grid.setVerticalSpacing(2)
-        grid.setColumnStretch(1, 1)
-        for line, figure in enumerate(shown):
-            value = text_label(figure.value)
+    def _fill(self, shown: tuple[Figure, ...]) -> None:
+        """Lay the figures out anew: in one column, or in two where there are many."""
+        while (item := self._grid.takeAt(0)) is not None:
+            if (widget := item.widget()) is not None:
+                widget.hide()
+                widget.deleteLater()
+        self._values = {}
+        two = len(shown) > _FIGURES_A_COLUMN
+        lines = -(-len(shown) // 2) if two else len(shown)
+        self._left.setFixedWidth(_TWO_COLUMNS if two else _ONE_COLUMN)
+        for plot in self._plots.values():
+            plot.setFixedHeight(max(self._least_height, _HEAD_HEIGHT + lines * _LINE_HEIGHT))
+        for place, figure in enumerate(shown):
+            column, line = divmod(place, lines)
+            value = self._values[figure.label] = text_label(figure.value)
             value.setFont(figures())
             value.setAccessibleName(figure.label)
-            self._values.append(value)
-            grid.addWidget(text_label(figure.label, "muted"), line, 0)
-            grid.addWidget(value, line, 1, Qt.AlignmentFlag.AlignRight)
-        return grid
+            self._grid.addWidget(text_label(figure.label, "muted"), line, 3 * column)
+            self._grid.addWidget(value, line, 3 * column + 1, Qt.AlignmentFlag.AlignRight)
+        for column in (1, 4):
+            self._grid.setColumnStretch(column, 1 if two or column == 1 else 0)
+        self._grid.setColumnMinimumWidth(2, 2 * GRID if two else 0)
 
 
 class MonitorView(QWidget):
@@ -96,6 +124,7 @@ class MonitorView(QWidget):
         self._empty = EmptyState("Looking for devices …", "Their power, load and memory appear here.")
         self._note = text_label("", "muted", wrap=True)
         self._column = QVBoxLayout()
+        self._scroll = QScrollArea()
         self._build()
 
     def row(self, device: str) -> DeviceRowView:
@@ -103,38 +132,42 @@ class MonitorView(QWidget):
         return self._rows[device]
 
     def show_model(self, state: MonitorState) -> None:
-        """Show this state.
+        """Show this state, in the rows that are in sight.
 
         A call makes at most one new row, so that none takes long; the next calls make the others.
         """
         self._empty.setVisible(not state.rows)
+        self._scroll.setVisible(bool(state.rows))
         self._note.setText(state.note)
         self._note.setVisible(bool(state.note))
         missing = [row for row in state.rows if row.device not in self._rows]
         if missing:
-            self._add(missing[0])
+            self._add(missing[0], alone=len(state.rows) == 1)
         for row in state.rows:
-            if row.device in self._rows:
-                self._rows[row.device].show_row(row, state.origin_s, state.window_s)
+            view = self._rows.get(row.device)
+            if view is not None and (row in missing or not view.visibleRegion().isEmpty()):
+                view.show_row(row, state.origin_s, state.window_s)
 
-    def _add(self, row: DeviceRow) -> None:
-        view = self._rows[row.device] = DeviceRowView(row, self._theme)
+    def _add(self, row: DeviceRow, *, alone: bool) -> None:
+        view = self._rows[row.device] = DeviceRowView(row, self._theme, alone=alone)
         last = self._column.count() - 1
-        self._column.insertWidget(last, rule())
-        self._column.insertWidget(last, view, 4)
+        if len(self._rows) > 1:
+            self._column.insertWidget(last, rule())
+            last += 1
+        self._column.insertWidget(last, view)
 
     def _build(self) -> None:
         content = QWidget()
         content.setLayout(self._column)
-        self._column.setContentsMargins(2 * GRID, GRID, 2 * GRID, GRID)
+        self._column.setContentsMargins(2 * GRID, 0, 2 * GRID, GRID)
         self._column.setSpacing(0)
         self._column.addStretch(1)
-        scroll = QScrollArea()
-        scroll.setWidget(content)
-        scroll.setWidgetResizable(True)
+        self._scroll.setWidget(content)
+        self._scroll.setWidgetResizable(True)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(0)
         self._note.setContentsMargins(2 * GRID, 2 * GRID, 2 * GRID, 0)
         layout.addWidget(self._note)
         layout.addWidget(self._empty, 1)
-        layout.addWidget(scroll, 4)
+        layout.addWidget(self._scroll, 4)
