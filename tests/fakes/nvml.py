@@ -1,86 +1,93 @@
 """A stand-in for libnvidia-ml.so.1: the C functions that nvidia-ml-py asks for, filled from a description of cards.
 
 The real `pynvml` runs on top of it. `installed` puts it into this process; `environment` into every Python process
-that is started with it (by `site/sitecustomize.py`). A negative number in a card's answers is an NVML error code.
+that is started with it (by `site/sitecustomize.py`). The cards are described in `nvml_cards.py`.
 """
 
 import ctypes
+import math
 import os
+import threading
+import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pynvml
 
+from tests.fakes.nvml_cards import LAPTOP, NO_PERMISSION, NOT_SUPPORTED, RTX_2080_TI, TWO_H200, Card, Driver
+
+__all__ = [
+    "LAPTOP",
+    "NOT_SUPPORTED",
+    "NO_PERMISSION",
+    "RTX_2080_TI",
+    "TWO_H200",
+    "Card",
+    "Driver",
+    "environment",
+    "install",
+    "install_from_environment",
+    "installed",
+]
+
 VARIABLE = "FAKE_NVML"
 _SITE = Path(__file__).parent / "site"
 _ROOT = Path(__file__).parents[2]
-
-NOT_SUPPORTED = -pynvml.NVML_ERROR_NOT_SUPPORTED
-NO_PERMISSION = -pynvml.NVML_ERROR_NO_PERMISSION
-
-
-class Card(msgspec.Struct, frozen=True, kw_only=True):
-    """One GPU and what it answers; it is lost as soon as there is a file `lost_when`."""
-
-    uuid: str
-    name: str = "NVIDIA H200"
-    memory_total_bytes: int = 150_754_820_096
-    memory_used_bytes: int = 4_000_000_000
-    compute_capability: tuple[int, int] = (9, 0)
-    power_instant_mw: int = 688_123
-    power_average_mw: int = 600_000
-    load_pct: int = 99
-    temperature_c: int = 61
-    sm_clock_mhz: int = 1_980
-    power_limit_mw: int = 700_000
-    lost_when: str | None = None
-
-    def is_lost(self) -> bool:
-        return self.lost_when is not None and Path(self.lost_when).exists()
-
-
-class Driver(msgspec.Struct, frozen=True, kw_only=True):
-    """A machine's NVIDIA driver: its cards, the functions it lacks, and the error it starts with (0 is none)."""
-
-    cards: tuple[Card, ...] = ()
-    missing: tuple[str, ...] = ()
-    init_error: int = 0
-    version: str = "580.65.06"
-    cuda: int = 13_000
-
-
-TWO_H200 = (Card(uuid="GPU-aaaa"), Card(uuid="GPU-bbbb", power_instant_mw=671_000, load_pct=98))
-RTX_2080_TI = Card(
-    uuid="GPU-2080",
-    name="NVIDIA GeForce RTX 2080 Ti",
-    memory_total_bytes=11_811_160_064,
-    compute_capability=(7, 5),
-    power_instant_mw=NOT_SUPPORTED,
-    power_average_mw=253_000,
-)
-LAPTOP = Card(
-    uuid="GPU-mobile",
-    name="NVIDIA GeForce GTX 1650 Mobile",
-    power_instant_mw=NOT_SUPPORTED,
-    power_average_mw=NOT_SUPPORTED,
-    power_limit_mw=NOT_SUPPORTED,
-)
+_OK = int(pynvml.NVML_SUCCESS)
+_GPM_LEAST_S = 0.1
+_UNSIGNED_INT = {82, 185, 186, 197, 198}
+"""Fields a real driver gives as 32-bit numbers; the others are 64-bit."""
 
 
 class FakeNvml:
-    """Takes the place of the loaded library: its attributes are the C functions, by name."""
+    """Takes the place of the loaded library: its attributes are the C functions, by name.
+
+    `calls` counts them, by card and function; `gpm_pairs` holds the times of the two samples of every GPM answer.
+    """
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
         self._is_open = False
+        self._cards = [*driver.cards, *(instance for card in driver.cards for instance in card.mig)]
+        self._samples: dict[int, tuple[float, Card]] = {}
+        self._lock = threading.Lock()
+        self.calls: Counter[tuple[str, str]] = Counter()
+        self.gpm_pairs: list[tuple[float, float]] = []
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("nvml") or name in self._driver.missing:
             raise AttributeError(name)
+        if hasattr(type(self), f"_card_{name}"):
+            return partial(self._ask, name)
         return getattr(self, f"_{name}")
+
+    def _ask(self, name: str, handle: Any, *rest: Any) -> int:
+        """A call to a card: takes its time, and fails where the card is gone or has that flaw."""
+        card = self._card(handle)
+        with self._lock:
+            self.calls[card.uuid, name] += 1
+            count = self.calls[card.uuid, name]
+            total = sum(number for (uuid, _), number in self.calls.items() if uuid == card.uuid)
+        if name in card.costs_ms:
+            time.sleep(card.costs_ms[name] / 1e3)
+        if not self._is_open:
+            return int(pynvml.NVML_ERROR_UNINITIALIZED)
+        if card.is_lost(total):
+            return int(pynvml.NVML_ERROR_GPU_IS_LOST)
+        for flaw in card.flaws:
+            if flaw.function == name and flaw.first <= count < flaw.first + flaw.times:
+                return flaw.error
+        return int(getattr(self, f"_card_{name}")(card, *rest))
+
+    def _card(self, handle: Any) -> Card:
+        number = ctypes.cast(handle, ctypes.c_void_p).value
+        assert number is not None, "a handle of this library"
+        return self._cards[number - 1]
 
     def _nvmlInitWithFlags(self, _flags: int) -> int:
         self._is_open = self._driver.init_error == 0
@@ -88,96 +95,172 @@ class FakeNvml:
 
     def _nvmlShutdown(self) -> int:
         self._is_open = False
-        return int(pynvml.NVML_SUCCESS)
+        assert not self._samples, "GPM samples were not given back"
+        return _OK
 
     def _nvmlSystemGetDriverVersion(self, text: Any, _size: Any) -> int:
-        text.value = self._driver.version.encode()
-        return int(pynvml.NVML_SUCCESS)
+        return _say(text, self._driver.version)
 
     def _nvmlSystemGetCudaDriverVersion_v2(self, out: Any) -> int:
-        return self._give(out, self._driver.cuda)
+        return _give(out, self._driver.cuda)
 
     def _nvmlDeviceGetCount_v2(self, out: Any) -> int:
-        return self._give(out, len(self._driver.cards))
+        return _give(out, len(self._driver.cards))
 
     def _nvmlDeviceGetHandleByIndex_v2(self, index: Any, out: Any) -> int:
         ctypes.c_void_p.from_buffer(out._obj).value = index.value + 1
-        return int(pynvml.NVML_ERROR_GPU_IS_LOST if self._driver.cards[index.value].is_lost() else pynvml.NVML_SUCCESS)
+        return int(pynvml.NVML_ERROR_GPU_IS_LOST) if self._driver.cards[index.value].is_lost(0) else _OK
 
-    def _nvmlDeviceGetUUID(self, handle: Any, text: Any, _size: Any) -> int:
-        text.value = self._card(handle).uuid.encode()
-        return int(pynvml.NVML_SUCCESS)
+    def _nvmlGpmSampleAlloc(self, out: Any) -> int:
+        with self._lock:
+            address = 1 + max(self._samples, default=0)
+            self._samples[address] = (math.nan, self._driver.cards[0])
+        ctypes.c_void_p.from_buffer(out._obj).value = address
+        return _OK
 
-    def _nvmlDeviceGetName(self, handle: Any, text: Any, _size: Any) -> int:
-        text.value = self._card(handle).name.encode()
-        return int(pynvml.NVML_SUCCESS)
+    def _nvmlGpmSampleFree(self, sample: Any) -> int:
+        del self._samples[_address(sample)]
+        return _OK
 
-    def _nvmlDeviceGetCudaComputeCapability(self, handle: Any, major: Any, minor: Any) -> int:
-        major._obj.value, minor._obj.value = self._card(handle).compute_capability
-        return int(pynvml.NVML_SUCCESS)
+    def _nvmlGpmMetricsGet(self, asked: Any) -> int:
+        """As an H200 answers: nothing to tell (0, or not a number) where the samples lie less than 100 ms apart."""
+        question = asked._obj
+        before, card = self._samples[_address(question.sample1)]
+        after, _ = self._samples[_address(question.sample2)]
+        assert before < after, "the first sample is the older one"
+        self.gpm_pairs.append((before, after))
+        for metric in question.metrics[: question.numMetrics]:
+            known = metric.metricId in card.gpm
+            metric.nvmlReturn = _OK if known else int(pynvml.NVML_ERROR_NOT_SUPPORTED)
+            too_early = math.nan if metric.metricId == pynvml.NVML_GPM_METRIC_DRAM_BW_UTIL else 0.0
+            metric.value = card.gpm.get(metric.metricId, 0.0) if after - before >= _GPM_LEAST_S else too_early
+        return _OK
 
-    def _nvmlDeviceGetMemoryInfo(self, handle: Any, out: Any) -> int:
-        card = self._card(handle)
+    def _card_nvmlGpmQueryDeviceSupport(self, card: Card, out: Any) -> int:
+        out._obj.isSupportedDevice = int(bool(card.gpm))
+        return _OK
+
+    def _card_nvmlGpmSampleGet(self, card: Card, sample: Any) -> int:
+        self._samples[_address(sample)] = (time.monotonic(), card)
+        return _OK
+
+    def _card_nvmlDeviceGetUUID(self, card: Card, text: Any, _size: Any) -> int:
+        return _say(text, card.uuid)
+
+    def _card_nvmlDeviceGetName(self, card: Card, text: Any, _size: Any) -> int:
+        return _say(text, card.name)
+
+    def _card_nvmlDeviceGetCudaComputeCapability(self, card: Card, major: Any, minor: Any) -> int:
+        major._obj.value, minor._obj.value = card.compute_capability
+        return _OK
+
+    def _card_nvmlDeviceGetMemoryInfo(self, card: Card, out: Any) -> int:
+        """As the first version does: what the driver reserves counts as used."""
+        out._obj.total = card.memory_total_bytes
+        out._obj.used = max(card.memory_used_bytes, 0) + card.memory_reserved_bytes
+        return max(-card.memory_used_bytes, 0)
+
+    def _card_nvmlDeviceGetMemoryInfo_v2(self, card: Card, out: Any) -> int:
         out._obj.total, out._obj.used = card.memory_total_bytes, max(card.memory_used_bytes, 0)
-        return self._state(handle, card.memory_used_bytes)
+        out._obj.reserved = card.memory_reserved_bytes
+        return max(-card.memory_used_bytes, 0)
 
-    def _nvmlDeviceGetUtilizationRates(self, handle: Any, out: Any) -> int:
-        out._obj.gpu = max(self._card(handle).load_pct, 0)
-        return self._state(handle, self._card(handle).load_pct)
+    def _card_nvmlDeviceGetUtilizationRates(self, card: Card, out: Any) -> int:
+        out._obj.gpu, out._obj.memory = max(card.load_pct, 0), max(card.memory_load_pct, 0)
+        return max(-card.load_pct, 0)
 
-    def _nvmlDeviceGetFieldValues(self, handle: Any, _count: Any, out: Any) -> int:
-        known = {pynvml.NVML_FI_DEV_POWER_INSTANT: self._card(handle).power_instant_mw}
+    def _card_nvmlDeviceGetFieldValues(self, card: Card, _count: Any, out: Any) -> int:
         for value in out._obj:
-            answer = known.get(value.fieldId, NOT_SUPPORTED)
-            value.valueType = pynvml.NVML_VALUE_TYPE_UNSIGNED_INT
-            value.nvmlReturn, value.value.uiVal = max(-answer, 0), max(answer, 0)
-        return self._state(handle, 0)
+            answer = card.field(value.fieldId)
+            value.nvmlReturn = max(-answer, 0)
+            if value.fieldId in _UNSIGNED_INT:
+                value.valueType, value.value.uiVal = pynvml.NVML_VALUE_TYPE_UNSIGNED_INT, max(answer, 0)
+            else:
+                value.valueType, value.value.ullVal = pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG, max(answer, 0)
+        return _OK
 
-    def _nvmlDeviceGetPowerUsage(self, handle: Any, out: Any) -> int:
-        return self._answer(handle, self._card(handle).power_average_mw, out)
+    def _card_nvmlDeviceGetPowerUsage(self, card: Card, out: Any) -> int:
+        return _give(out, card.power_average_mw)
 
-    def _nvmlDeviceGetTemperature(self, handle: Any, _sensor: Any, out: Any) -> int:
-        return self._answer(handle, self._card(handle).temperature_c, out)
+    def _card_nvmlDeviceGetTotalEnergyConsumption(self, card: Card, out: Any) -> int:
+        return _give(out, card.energy_at(time.monotonic()))
 
-    def _nvmlDeviceGetClockInfo(self, handle: Any, _kind: Any, out: Any) -> int:
-        return self._answer(handle, self._card(handle).sm_clock_mhz, out)
+    def _card_nvmlDeviceGetTemperature(self, card: Card, _sensor: Any, out: Any) -> int:
+        return _give(out, card.temperature_c)
 
-    def _nvmlDeviceGetEnforcedPowerLimit(self, handle: Any, out: Any) -> int:
-        return self._answer(handle, self._card(handle).power_limit_mw, out)
+    def _card_nvmlDeviceGetClockInfo(self, card: Card, kind: Any, out: Any) -> int:
+        number = getattr(kind, "value", kind)
+        return _give(out, card.memory_clock_mhz if number == pynvml.NVML_CLOCK_MEM else card.sm_clock_mhz)
 
-    def _card(self, handle: Any) -> Card:
-        number = ctypes.cast(handle, ctypes.c_void_p).value
-        assert number is not None, "a handle of this library"
-        return self._driver.cards[number - 1]
+    def _card_nvmlDeviceGetCurrentClocksEventReasons(self, card: Card, out: Any) -> int:
+        return _give(out, card.throttle_reasons)
 
-    def _state(self, handle: Any, answer: int) -> int:
-        """The return code of a call that would answer this."""
-        if not self._is_open:
-            return int(pynvml.NVML_ERROR_UNINITIALIZED)
-        return int(pynvml.NVML_ERROR_GPU_IS_LOST) if self._card(handle).is_lost() else max(-answer, 0)
+    def _card_nvmlDeviceGetCurrentClocksThrottleReasons(self, card: Card, out: Any) -> int:
+        return _give(out, card.throttle_reasons)
 
-    def _answer(self, handle: Any, answer: int, out: Any) -> int:
-        self._give(out, max(answer, 0))
-        return self._state(handle, answer)
+    def _card_nvmlDeviceGetEnforcedPowerLimit(self, card: Card, out: Any) -> int:
+        return _give(out, card.power_limit_mw)
 
-    def _give(self, out: Any, value: int) -> int:
-        out._obj.value = value
-        return int(pynvml.NVML_SUCCESS if self._is_open else pynvml.NVML_ERROR_UNINITIALIZED)
+    def _card_nvmlDeviceGetFanSpeed(self, card: Card, out: Any) -> int:
+        return _give(out, card.fan_pct)
+
+    def _card_nvmlDeviceGetComputeRunningProcesses_v3(self, card: Card, count: Any, out: Any) -> int:
+        """Without room for them it says how many there are, as the real one does."""
+        count._obj.value = len(card.processes)
+        if out is None:
+            return int(pynvml.NVML_ERROR_INSUFFICIENT_SIZE) if card.processes else _OK
+        for place, (pid, memory_bytes) in zip(out, card.processes, strict=False):
+            place.pid = pid
+            place.usedGpuMemory = memory_bytes if memory_bytes >= 0 else pynvml.NVML_VALUE_NOT_AVAILABLE_ulonglong.value
+        return _OK
+
+    def _card_nvmlDeviceGetMigMode(self, card: Card, current: Any, pending: Any) -> int:
+        if card.mig_mode is None:
+            return int(pynvml.NVML_ERROR_NOT_SUPPORTED)
+        current._obj.value = pending._obj.value = card.mig_mode
+        return _OK
+
+    def _card_nvmlDeviceGetMaxMigDeviceCount(self, card: Card, out: Any) -> int:
+        return _give(out, 7 if card.mig_mode else 0)
+
+    def _card_nvmlDeviceGetMigDeviceHandleByIndex(self, card: Card, index: Any, out: Any) -> int:
+        if index.value >= len(card.mig):
+            return int(pynvml.NVML_ERROR_NOT_FOUND)
+        ctypes.c_void_p.from_buffer(out._obj).value = 1 + self._cards.index(card.mig[index.value])
+        return _OK
 
 
-def install(driver: Driver) -> None:
+def _address(sample: Any) -> int:
+    number = ctypes.cast(sample, ctypes.c_void_p).value
+    assert number is not None, "a sample of this library"
+    return number
+
+
+def _say(text: Any, words: str) -> int:
+    text.value = words.encode()
+    return _OK
+
+
+def _give(out: Any, answer: int) -> int:
+    out._obj.value = max(answer, 0)
+    return max(-answer, 0)
+
+
+def install(driver: Driver) -> FakeNvml:
     """Let `pynvml` take this for the library from now on."""
-    pynvml.nvmlLib = FakeNvml(driver)
+    fake = FakeNvml(driver)
+    pynvml.nvmlLib = fake
     pynvml._nvmlGetFunctionPointer_cache.clear()
+    return fake
 
 
 @contextmanager
-def installed(driver: Driver) -> Iterator[None]:
+def installed(driver: Driver) -> Iterator[FakeNvml]:
     """`pynvml` on this driver inside, as it was before afterwards."""
     before = pynvml.nvmlLib, dict(pynvml._nvmlGetFunctionPointer_cache), pynvml._nvmlLib_refcount
-    install(driver)
+    fake = install(driver)
     try:
-        yield
+        yield fake
     finally:
         pynvml.nvmlLib, cache, pynvml._nvmlLib_refcount = before
         pynvml._nvmlGetFunctionPointer_cache.clear()

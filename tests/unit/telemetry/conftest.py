@@ -8,6 +8,7 @@ import pytest
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.source import SamplerMessage
 from tests.fakes.sessions import started_feed
+from tests.unit.telemetry.clock import Clock
 
 Messages = queue.SimpleQueue[SamplerMessage]
 
@@ -26,3 +27,8 @@ def messages(feed: TelemetryFeed) -> Iterator[Messages]:
     unsubscribe = feed.subscribe(said.put)
     yield said
     unsubscribe()
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)

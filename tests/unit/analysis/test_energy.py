@@ -1,0 +1,193 @@
+"""Energy of a window against closed forms, and its error bound against a simulated card."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.analysis.energy import COUNTER, INTEGRAL, of_gpu, of_gpus
+from app.records import Device, FieldFacts, Floats, SampleColumns
+
+S = 1_000_000_000
+BIG = 10**15
+"""A clock that has run for eleven days."""
+PERIOD_S = 0.1
+W700 = 700_000.0
+
+
+def at(seconds: float) -> int:
+    return BIG + round(seconds * S)
+
+
+def gpu(
+    *,
+    counter: tuple[Sequence[float] | Floats, Sequence[float] | Floats] = ((), ()),
+    power: tuple[Sequence[float] | Floats, Sequence[float] | Floats] = ((), ()),
+    period_ms: float | None = 100.0,
+    name: str = "GPU-a",
+) -> SampleColumns:
+    """A GPU from its readings: seconds and millijoules, seconds and milliwatts."""
+    facts = {
+        "energy_mj": FieldFacts(unit="mJ", period_ms=period_ms),
+        "power_mw": FieldFacts(unit="mW", period_ms=period_ms),
+    }
+    return SampleColumns(
+        device=Device(device=name, kind="gpu", index=0, name=name, fields=facts),
+        t_ns=np.array([at(s) for s in power[0]], dtype=np.int64),
+        fields={"power_mw": np.array(power[1], dtype=np.float64)},
+        slow_t_ns=np.array([at(s) for s in counter[0]], dtype=np.int64),
+        slow={"energy_mj": np.array(counter[1], dtype=np.float64)},
+    )
+
+
+def steady(times_s: Sequence[float], power_mw: float = W700) -> tuple[Sequence[float], Floats]:
+    return times_s, 5_000_000 + power_mw * np.array(times_s)
+
+
+def test_the_counter_s_difference_at_constant_power_is_power_times_time() -> None:
+    used = of_gpu(gpu(counter=steady([0.0, 2.0, 4.0, 6.0])), at(1.0), at(5.0))
+    assert used is not None
+    assert used.source == COUNTER
+    assert used.energy_mj == pytest.approx(4 * W700)
+    assert used.error_mj == pytest.approx(2 * W700 * (PERIOD_S + 1.0)), "each edge lies 1 s from its nearest reading"
+
+
+def test_readings_at_the_edges_leave_only_the_period_as_error() -> None:
+    used = of_gpu(gpu(counter=steady([0.0, 2.0, 5.0, 6.0])), at(2.0), at(5.0))
+    assert used is not None
+    assert used.energy_mj == pytest.approx(3 * W700)
+    assert used.error_mj == pytest.approx(2 * W700 * PERIOD_S)
+
+
+def test_a_step_in_power_at_the_edge_belongs_to_its_own_side() -> None:
+    """100 W until 2 s, 700 W from there on; a reading at the edge, as a phase's beginning has it."""
+    stepped = gpu(counter=([0.0, 2.0, 4.0], [0.0, 200_000.0, 1_600_000.0]))
+    before, after = of_gpu(stepped, at(0.0), at(2.0)), of_gpu(stepped, at(2.0), at(4.0))
+    assert before is not None
+    assert after is not None
+    assert (before.energy_mj, after.energy_mj) == (pytest.approx(200_000), pytest.approx(1_400_000))
+
+
+def test_the_error_of_an_idle_window_knows_of_the_power_beside_it() -> None:
+    """The counter may be a period old at the edge: then what was used before the window is counted in it."""
+    times = np.arange(0.0, 4.0, 0.05)
+    power = np.where(times < 2.0, W700, 0.0)
+    idle = gpu(counter=([0.0, 2.0, 4.0], [0.0, 1_330_000.0, 1_400_000.0]), power=(times, power))
+    used = of_gpu(idle, at(2.0), at(4.0))
+    assert used is not None
+    assert used.energy_mj == pytest.approx(70_000), "all of it of before"
+    assert used.error_mj >= 70_000
+
+
+@pytest.mark.parametrize("window", [(-0.5, 3.0), (1.0, 6.5), (-1.0, 9.0)])
+def test_a_window_the_counter_does_not_cover_is_the_integral_of_power(window: tuple[float, float]) -> None:
+    times = np.arange(-1.0, 9.01, 0.05)
+    card = gpu(counter=steady([0.0, 2.0, 4.0, 6.0]), power=(times, np.full(times.size, 300_000.0)))
+    used = of_gpu(card, at(window[0]), at(window[1]))
+    assert used is not None
+    assert used.source == INTEGRAL
+    assert used.energy_mj == pytest.approx(300_000 * (window[1] - window[0]))
+
+
+def test_a_counter_that_went_backwards_is_not_used() -> None:
+    """The driver was loaded again: its counter begins anew."""
+    times = np.arange(0.0, 6.01, 0.05)
+    power = (times, np.full(times.size, 300_000.0))
+    used = of_gpu(gpu(counter=([0.0, 2.0, 4.0, 6.0], [9e6, 9.6e6, 100.0, 600_000.0]), power=power), at(1.0), at(5.0))
+    assert used is not None
+    assert used.source == INTEGRAL
+    assert used.energy_mj == pytest.approx(1_200_000)
+
+
+def test_readings_that_failed_are_passed_over() -> None:
+    card = gpu(counter=([0.0, 1.0, 2.0, 4.0], [0.0, np.nan, 2 * W700, 4 * W700]))
+    used = of_gpu(card, at(0.5), at(3.0))
+    assert used is not None
+    assert used.energy_mj == pytest.approx(2.5 * W700)
+
+
+def test_neither_counter_nor_power_is_no_energy() -> None:
+    assert of_gpu(gpu(), at(0.0), at(5.0)) is None
+    nothing_said = gpu(counter=([0.0, 5.0], [np.nan, np.nan]), power=([0.0, 2.0, 5.0], [np.nan] * 3))
+    assert of_gpu(nothing_said, at(0.0), at(5.0)) is None
+    assert of_gpu(gpu(counter=steady([0.0])), at(0.0), at(5.0)) is None
+
+
+@pytest.mark.parametrize("period_ms", [100.0, None])
+def test_a_window_shorter_than_the_period_has_no_energy(period_ms: float | None) -> None:
+    """Also where the period is not known yet: then it is taken to be the usual one."""
+    times = np.arange(0.0, 6.01, 0.01)
+    card = gpu(counter=steady([0.0, 2.0, 2.001, 6.0]), power=(times, np.full(times.size, W700)), period_ms=period_ms)
+    assert of_gpu(card, at(2.0), at(2.09)) is None
+    assert of_gpu(card, at(2.0), at(2.1)) is None, "not longer either"
+    assert of_gpu(card, at(2.0), at(2.2)) is not None
+
+
+def test_gpus_with_different_sources_are_added_and_both_are_named() -> None:
+    times = np.arange(0.0, 6.01, 0.05)
+    counted = gpu(counter=steady([0.0, 3.0, 6.0]))
+    integrated = gpu(power=(times, np.full(times.size, 250_000.0)), name="GPU-b")
+    used = of_gpus([counted, integrated], at(1.0), at(5.0))
+    parts = [of_gpu(card, at(1.0), at(5.0)) for card in (counted, integrated)]
+    assert used is not None
+    assert used.energy_mj == pytest.approx(4 * (W700 + 250_000))
+    assert used.source == "energy counter and integral of power"
+    assert used.error_mj == pytest.approx(sum(part.error_mj for part in parts if part))
+
+
+def test_one_gpu_without_energy_leaves_the_run_without() -> None:
+    assert of_gpus([gpu(counter=steady([0.0, 6.0])), gpu(name="GPU-b")], at(1.0), at(5.0)) is None
+    assert of_gpus([], at(1.0), at(5.0)) is None
+
+
+def simulated(
+    levels_w: Sequence[float], readings_s: Sequence[float], phase_s: float
+) -> tuple[SampleColumns, Callable[[Floats], Floats]]:
+    """A card whose power holds each level for half a second, and the true energy until a time.
+
+    Counter and power are renewed every 100 ms at the given phase, power is sampled every 50 ms.
+    """
+    bounds = np.arange(len(levels_w) + 1) * 0.5
+    totals = np.concatenate(([0.0], np.cumsum(np.array(levels_w) * 500.0)))
+
+    def true_mj(seconds: Floats) -> Floats:
+        return np.asarray(np.interp(seconds, bounds, totals), dtype=np.float64)
+
+    def renewed(seconds: Floats) -> Floats:
+        return np.asarray(np.floor((seconds - phase_s) / PERIOD_S) * PERIOD_S + phase_s, dtype=np.float64)
+
+    sampled = np.arange(0.0, bounds[-1], 0.05)
+    level = np.clip((renewed(sampled) // 0.5).astype(int), 0, len(levels_w) - 1)
+    readings = np.array(sorted({0.0, float(bounds[-1]), *readings_s}))
+    card = gpu(counter=(readings, true_mj(renewed(readings))), power=(sampled, np.array(levels_w)[level] * 1e3))
+    return card, true_mj
+
+
+@given(
+    levels_w=st.lists(st.floats(0.0, 700.0), min_size=20, max_size=20),
+    readings=st.lists(st.floats(0.0, 10.0), max_size=12),
+    start=st.floats(0.0, 8.0),
+    length=st.floats(0.15, 10.0),
+    phase=st.floats(0.0, 0.1),
+)
+def test_the_error_bounds_what_the_counter_gets_wrong(
+    levels_w: list[float], readings: list[float], start: float, length: float, phase: float
+) -> None:
+    card, true_mj = simulated(levels_w, readings, phase)
+    end = min(start + length, 10.0)
+    used = of_gpu(card, at(start), at(end))
+    assert used is not None
+    assert used.source == COUNTER
+    true = float(true_mj(np.array(end)) - true_mj(np.array(start)))
+    assert abs(used.energy_mj - true) <= used.error_mj + 1e-3
+
+
+@given(start=st.floats(0.5, 4.0), length=st.floats(0.3, 5.0), power_w=st.floats(50.0, 700.0))
+def test_the_integral_of_a_steady_power_is_right_to_the_last_digit(start: float, length: float, power_w: float) -> None:
+    times = np.arange(0.0, 10.0, 0.05)
+    used = of_gpu(gpu(power=(times, np.full(times.size, power_w * 1e3))), at(start), at(start + length))
+    assert used is not None
+    assert used.energy_mj == pytest.approx(power_w * 1e3 * length, rel=1e-6)
+    assert 0 < used.error_mj <= 2 * power_w * 1e3 * (PERIOD_S + 0.025 + 1e-6)

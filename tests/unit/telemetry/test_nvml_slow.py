@@ -1,0 +1,189 @@
+"""The slow fields: schedules, counters as rates, GPM, energy, processes, and cards that are lost on the way."""
+
+import itertools
+import os
+import time
+
+import pynvml
+import pytest
+
+from app.records import DeviceLost, FieldsSeen, Processes, Sample, SlowSample
+from app.telemetry import nvml_gpm
+from app.telemetry.nvml import NvmlSource
+from tests.fakes.nvml import FakeNvml
+from tests.fakes.nvml_cards import ENERGY, NOT_SUPPORTED, TWO_H200, Card, Flaw
+from tests.unit.telemetry.clock import Clock
+from tests.unit.telemetry.sources import opened, slow_values
+
+H200, _ = TWO_H200
+
+
+def counting(fields: dict[int, int]) -> Card:
+    """A card without GPM, whose counters are the caller's to change."""
+    return Card(uuid="GPU-x", gpm={}, fields=fields, costs_ms={})
+
+
+def test_each_field_is_read_on_its_own_schedule(clock: Clock) -> None:
+    with opened(Card(uuid="GPU-x", gpm={}, fan_pct=30, costs_ms={})) as (source, _):
+        read: dict[str, list[float]] = {}
+        for tick in range(41):
+            now_s = clock.passed_s = tick / 4
+            for name in slow_values(source):
+                read.setdefault(name, []).append(now_s)
+    assert read["energy_mj"] == [0, 2, 4, 6, 8, 10]
+    assert read["fan_pct"] == [0, 5, 10]
+    assert read["memory_reserved_bytes"] == [0, 10]
+    assert read["throttled_power_ns"] == [float(s) for s in range(11)]
+    assert read["pcie_tx_bytes_per_s"] == [tick / 4 for tick in range(1, 41)], "the first has nothing before it"
+
+
+def test_counters_become_rates_and_a_wrapped_one_gives_none_this_time(clock: Clock) -> None:
+    fields = {197: 1_000, 198: 4_294_900_000}
+    with opened(counting(fields)) as (source, _):
+        slow_values(source)
+        clock.passed_s += 0.5
+        fields[197] += 5_000_000
+        fields[198] = 20_000
+        rates = slow_values(source)
+        assert rates["pcie_tx_bytes_per_s"] == pytest.approx(10_000_000, rel=1e-4)
+        assert "pcie_rx_bytes_per_s" not in rates, "it wrapped"
+        clock.passed_s += 0.25
+        fields[198] += 1_000_000
+        rates = slow_values(source)
+    assert rates["pcie_rx_bytes_per_s"] == pytest.approx(4_000_000, rel=1e-4)
+    assert rates["pcie_tx_bytes_per_s"] == 0, "nothing was sent: that is a value"
+
+
+def test_a_counter_that_fails_once_begins_anew(clock: Clock) -> None:
+    fields = {197: 0, 198: 0}
+    with opened(counting(fields)) as (source, _):
+        slow_values(source)
+        fields[197] = NOT_SUPPORTED
+        clock.passed_s += 1
+        assert "pcie_tx_bytes_per_s" not in slow_values(source)
+        fields[197] = 7_000_000
+        clock.passed_s += 1
+        assert "pcie_tx_bytes_per_s" not in slow_values(source), "the reading before was no reading"
+        clock.passed_s += 1
+        assert slow_values(source)["pcie_tx_bytes_per_s"] == 0
+
+
+def gpm_of(source: NvmlSource) -> dict[str, float]:
+    return {name: value for name, value in slow_values(source).items() if name in nvml_gpm.FIELDS}
+
+
+def test_gpm_tells_of_the_time_since_the_reading_before(clock: Clock) -> None:
+    """The fake answers as an H200 does, with zeros for samples less than 100 ms apart."""
+    with opened(H200) as (source, fake):
+        assert gpm_of(source) == {}, "the probe was only just now: better nothing than zeros"
+        clock.passed_s += nvml_gpm.EVERY_S
+        first = gpm_of(source)
+        clock.passed_s += nvml_gpm.EVERY_S
+        second = gpm_of(source)
+    assert first["sm_active_pct"] == 96.0
+    assert first["dram_active_pct"] == 16.0
+    assert first["fp16_active_pct"] == 0.0, "idle is a value"
+    assert first["pcie_tx_bytes_per_s"] == 0.25 * 2**20
+    assert first == second
+    before, last = fake.gpm_pairs[-2:]
+    assert last[0] == before[1], "where one reading ends the next begins"
+
+
+def test_gpm_that_fails_once_harms_nothing_else(clock: Clock) -> None:
+    flaw = Flaw("nvmlGpmSampleGet", pynvml.NVML_ERROR_UNKNOWN, first=8, times=1)
+    with opened(Card(uuid="GPU-x", flaws=(flaw,))) as (source, fake):
+        assert fake.calls["GPU-x", "nvmlGpmSampleGet"] == 7, "one to begin, five for the cost, one for the metrics"
+        clock.passed_s += 1.1
+        slow = slow_values(source)
+    assert "energy_mj" in slow
+    assert not set(slow) & set(nvml_gpm.FIELDS)
+
+
+def test_the_energy_counter_is_read_at_once_when_asked() -> None:
+    with opened(*TWO_H200) as (source, _):
+        before_ns = time.monotonic_ns()
+        samples = source.read_energy()
+        after_ns = time.monotonic_ns()
+    assert [sample.device for sample in samples] == ["GPU-aaaa", "GPU-bbbb"]
+    assert all(before_ns < sample.t_ns < after_ns for sample in samples)
+    assert [sample.energy_mj for sample in samples] == [
+        pytest.approx(2_190_936 + power_mw * before_ns / 1e9, abs=power_mw * 0.2) for power_mw in (688_123, 671_000)
+    ]
+
+
+def test_the_energy_counter_s_period_is_learnt_by_watching(clock: Clock) -> None:
+    with opened(*TWO_H200) as (source, _):
+        assert source.watch_energy(lambda: True)
+        seen = source.fields_seen()
+    assert [type(each) for each in seen] == [FieldsSeen, FieldsSeen]
+    for each in seen:
+        assert each.fields["energy_mj"].period_ms == pytest.approx(100, abs=3)
+        assert each.fields["energy_mj"].cost_us is not None
+        assert each.fields["temperature_c"].period_ms is None, "it never changed"
+
+
+def test_a_counter_that_stands_still_is_not_watched_for_ever(clock: Clock) -> None:
+    with opened(Card(uuid="GPU-x", power_instant_mw=0)) as (source, _):
+        began_s = clock.passed_s
+        assert source.watch_energy(lambda: True)
+        assert clock.passed_s - began_s < 1.5
+        assert source.fields_seen()[0].fields["energy_mj"].period_ms is None
+
+
+def test_watching_gives_way_at_once_and_is_taken_up_again(clock: Clock) -> None:
+    answers = itertools.chain([True, False], itertools.repeat(True))
+    with opened(H200) as (source, fake):
+        before = fake.calls["GPU-aaaa", ENERGY]
+        assert not source.watch_energy(lambda: next(answers))
+        assert fake.calls["GPU-aaaa", ENERGY] == before + 2
+        assert source.watch_energy(lambda: next(answers))
+        assert source.fields_seen()[0].fields["energy_mj"].period_ms is not None
+
+
+def test_processes_are_named_and_memory_that_is_not_told_is_absent() -> None:
+    mine = os.getpid()
+    card = Card(uuid="GPU-x", processes=((mine, 3_000_000_000), (4_194_304 + 7, -1)))
+    with opened(card) as (source, _):
+        (listed,) = [said for said in source.read_slow() if isinstance(said, Processes)]
+        again = [said for said in source.read_slow() if isinstance(said, Processes)]
+    own, other = listed.processes
+    assert (own.pid, own.memory_bytes) == (mine, 3_000_000_000)
+    assert own.name.startswith(("python", "pytest"))
+    assert (other.name, other.memory_bytes) == ("unknown", None)
+    assert again == [], "only every two seconds"
+
+
+def test_a_lost_card_is_silent_in_slow_readings_and_the_other_goes_on(clock: Clock) -> None:
+    lost = Card(uuid="GPU-aaaa", lost_after=_calls_of_a_probe())
+    with opened(lost, TWO_H200[1]) as (source, _):
+        assert {said.device for said in source.read_slow()} == {"GPU-bbbb"}
+        assert [sample.device for sample in source.read_energy()] == ["GPU-bbbb"]
+        readings = [*source.read(), *source.read(), *source.read()]
+        assert [said.device for said in source.fields_seen()] == ["GPU-bbbb"]
+        assert source.watch_energy(lambda: True)
+    assert [type(reading) for reading in readings] == [DeviceLost, Sample, Sample, Sample]
+
+
+def _calls_of_a_probe() -> int:
+    with opened(H200) as (_, fake):
+        return _calls(fake)
+
+
+def _calls(fake: FakeNvml) -> int:
+    return sum(number for (uuid, _), number in fake.calls.items() if uuid == "GPU-aaaa")
+
+
+def test_a_card_may_be_lost_at_any_call_and_never_stays_as_one_that_says_nothing(clock: Clock) -> None:
+    """Lost while it is probed it is left out; later it says so once. The other card never notices."""
+    probe_calls = _calls_of_a_probe()
+    for calls in range(probe_calls + 12):
+        card = Card(uuid="GPU-aaaa", lost_after=calls)
+        with opened(card, TWO_H200[1]) as (source, _):
+            there = [device.device for device in source.devices]
+            assert there == (["GPU-bbbb"] if calls < probe_calls else ["GPU-aaaa", "GPU-bbbb"])
+            readings = [reading for _ in range(3) for reading in source.read()]
+            slow = [said for said in source.read_slow() if isinstance(said, SlowSample)]
+        lost = [reading for reading in readings if isinstance(reading, DeviceLost)]
+        assert len(lost) == len(there) - 1
+        assert [reading.device for reading in readings].count("GPU-bbbb") == 3
+        assert [said.device for said in slow] == ["GPU-bbbb"]

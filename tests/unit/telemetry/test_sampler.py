@@ -1,0 +1,191 @@
+"""The sampler's process on fake cards: its ticks, its slow thread, and how it ends."""
+
+import itertools
+import json
+import os
+import queue
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+import numpy as np
+import psutil
+import pytest
+
+from app.records import HOST, DeviceLost, FieldsSeen, Inventory, Sample, SlowSample
+from app.telemetry.feed import TelemetryFeed
+from app.telemetry.source import SamplerMessage
+from tests.fakes.nvml import environment
+from tests.fakes.nvml_cards import ENERGY, SLOW_ENERGY, TWO_H200, Card, Driver
+from tests.fakes.sessions import started_feed
+
+LIMIT_S = 20.0
+ROOT = Path(__file__).parents[3]
+PERIOD_MS = 50.0
+SLACK_MS = 15.0
+Messages = queue.SimpleQueue[SamplerMessage]
+M = TypeVar("M")
+
+
+@contextmanager
+def sampling(*cards: Card, hz: float = 20.0) -> Iterator[tuple[TelemetryFeed, Messages]]:
+    """A feed on these cards and what it says."""
+    said: Messages = queue.SimpleQueue()
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in environment(Driver(cards=cards)).items():
+            patch.setenv(name, value)
+        with started_feed(hz) as feed:
+            feed.wait_inventory(LIMIT_S)
+            feed.subscribe(said.put)
+            yield feed, said
+
+
+def until(said: Messages, kind: type[M], that: Callable[[M], bool] = lambda _: True) -> M:
+    """The first message of that kind for which it holds."""
+    end_s = time.monotonic() + LIMIT_S
+    while (left_s := end_s - time.monotonic()) > 0:
+        message = said.get(timeout=left_s)
+        if isinstance(message, kind) and that(message):
+            return message
+    raise AssertionError(f"no such {kind.__name__} came")
+
+
+def has_energy(sample: SlowSample) -> bool:
+    return sample.energy_mj is not None
+
+
+@contextmanager
+def process(*words: str, cards: Sequence[Card] = TWO_H200) -> Iterator["subprocess.Popen[bytes]"]:
+    """The sampler itself, ended at the end if it has not."""
+    sampler = subprocess.Popen(
+        [sys.executable, "-m", "app.telemetry.sampler", *words],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=ROOT,
+        env={**os.environ, **environment(Driver(cards=tuple(cards)))},
+    )
+    try:
+        yield sampler
+    finally:
+        sampler.kill()
+        sampler.communicate()
+
+
+def test_ticks_keep_their_time_although_energy_takes_19_ms() -> None:
+    """The main thread reads 20 times a second; beside it the energy of two cards is asked for all the time."""
+    with sampling(*SLOW_ENERGY) as (feed, said):
+        times_ns: list[int] = []
+        energy_ns: list[int] = []
+        while len(times_ns) < 81:
+            message = said.get(timeout=LIMIT_S)
+            if isinstance(message, Sample) and message.device == "GPU-aaaa":
+                times_ns.append(message.t_ns)
+                feed.read_energy()
+            elif isinstance(message, SlowSample) and has_energy(message):
+                energy_ns.append(message.t_ns)
+    between_ms = np.diff(times_ns) / 1e6
+    energy = np.array(energy_ns)
+    near = [bool(((energy > a) & (energy < b + 19_000_000)).any()) for a, b in itertools.pairwise(times_ns)]
+    assert np.count_nonzero(near) > 40, "it was read beside most of the ticks"
+    assert np.median(between_ms) == pytest.approx(PERIOD_MS, abs=2)
+    # Two cards take 38 ms: were they in the way, most intervals would be longer than that allows.
+    assert np.percentile(between_ms[near], 75) < PERIOD_MS + SLACK_MS
+
+
+def test_energy_is_read_promptly_for_every_gpu() -> None:
+    with sampling(*SLOW_ENERGY) as (feed, said):
+        waits_s = [_energy_wait_s(feed, said) for _ in range(3)]
+    assert min(waits_s) < 0.3, "though the counters are being watched: two readings take 38 ms"
+
+
+def _energy_wait_s(feed: TelemetryFeed, said: Messages) -> float:
+    asked_ns = time.monotonic_ns()
+    feed.read_energy()
+    read = [until(said, SlowSample, lambda sample: has_energy(sample) and sample.t_ns > asked_ns) for _ in SLOW_ENERGY]
+    assert {sample.device for sample in read} == {card.uuid for card in SLOW_ENERGY}
+    return (max(sample.t_ns for sample in read) - asked_ns) / 1e9
+
+
+def test_what_a_field_s_period_is_comes_by_itself() -> None:
+    with sampling(*TWO_H200) as (feed, said):
+        seen = until(said, FieldsSeen, lambda seen: seen.fields["energy_mj"].period_ms is not None)
+        assert seen.fields["energy_mj"].period_ms == pytest.approx(100, abs=25)
+        assert seen.fields["energy_mj"].unit == "mJ"
+        until(said, FieldsSeen, lambda other: other.device != seen.device)
+        known = {device.device: device.fields for device in feed.wait_inventory().devices}
+    assert known[seen.device]["energy_mj"].period_ms is not None, "the next run begins with it"
+
+
+def test_slow_samples_hold_what_takes_long_and_the_sampler_s_own_cost() -> None:
+    with sampling(*TWO_H200) as (_, said):
+        sample = until(said, SlowSample, lambda sample: sample.device == "GPU-aaaa" and has_energy(sample))
+        assert (sample.memory_reserved_bytes, sample.memory_temperature_c) == (644_939_776, 37)
+        gpm = until(said, SlowSample, lambda sample: sample.sm_active_pct is not None)
+        assert (gpm.sm_active_pct, gpm.dram_active_pct) == (96.0, 16.0)
+        own = [until(said, SlowSample, lambda sample: sample.sampler_cpu_s is not None) for _ in range(2)]
+    assert [sample.device for sample in own] == [HOST, HOST]
+    used_s = [sample.sampler_cpu_s or 0 for sample in own]
+    assert 0 < used_s[0] <= used_s[1]
+
+
+def test_with_the_word_cheap_nothing_dear_is_read() -> None:
+    decoder = msgspec.json.Decoder(SamplerMessage)
+    with process("50", "cheap") as sampler:
+        assert sampler.stdout is not None
+        messages = [decoder.decode(sampler.stdout.readline()) for _ in range(150)]
+    assert isinstance(messages[0], Inventory)
+    assert all(isinstance(message, Sample) for message in messages[1:])
+    assert {message.device for message in messages[1:] if isinstance(message, Sample)} == {"GPU-aaaa", "GPU-bbbb", HOST}
+
+
+def test_closing_stdin_ends_both_threads_also_while_energy_is_watched() -> None:
+    with process("20", cards=(Card(uuid="GPU-still", power_instant_mw=0, costs_ms={ENERGY: 19.0}),)) as sampler:
+        assert sampler.stdout is not None
+        assert sampler.stdin is not None
+        for line in sampler.stdout:
+            if json.loads(line)["type"] == "slow_sample":
+                break
+        closed_s = time.monotonic()
+        sampler.stdin.close()
+        assert sampler.wait(LIMIT_S) == 0
+        assert time.monotonic() - closed_s < 2, "the feed would have killed it by now"
+        sampler.stdin = None
+
+
+def test_without_a_reader_the_process_ends() -> None:
+    with process("50") as sampler:
+        assert sampler.stdout is not None
+        sampler.stdout.readline()
+        sampler.stdout.close()
+        assert sampler.wait(LIMIT_S) == 0
+
+
+def test_orders_to_a_sampler_that_is_gone_and_closing_it_are_quiet() -> None:
+    with sampling(*TWO_H200) as (feed, _):
+        (sampler,) = [child for child in psutil.Process().children() if "app.telemetry.sampler" in child.cmdline()]
+        sampler.kill()
+        psutil.wait_procs([sampler], LIMIT_S)
+        feed.read_energy()
+        feed.follow(1)
+
+
+def test_a_gpu_lost_on_the_way_is_said_once_and_is_no_gpu_to_run_on(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    with sampling(Card(uuid="GPU-aaaa", lost_when=str(gone)), TWO_H200[1], hz=50) as (feed, said):
+        until(said, SlowSample, lambda sample: sample.device == "GPU-aaaa")
+        gone.touch()
+        lost = until(said, DeviceLost)
+        inventory = feed.wait_inventory()
+        feed.read_energy()
+        rest = [said.get(timeout=LIMIT_S) for _ in range(60)]
+    assert lost.device == "GPU-aaaa"
+    assert [gpu.uuid for gpu in inventory.machine.gpus] == ["GPU-bbbb"]
+    assert [device.device for device in inventory.devices] == ["GPU-aaaa", "GPU-bbbb", HOST]
+    # What the other thread had read before the loss may come after the word of it.
+    late = [said for said in rest if isinstance(said, DeviceLost | Sample) or getattr(said, "t_ns", 0) > lost.t_ns]
+    assert {getattr(message, "device", None) for message in late} == {"GPU-bbbb", HOST}
