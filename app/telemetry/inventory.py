@@ -54,7 +54,9 @@ def _open_nvml() -> tuple[NvmlSource | None, str | None]:
         nvml.start()
     except TelemetryError as error:
         return None, str(error)
-    return nvml, None if nvml.gpus else "the NVIDIA driver shows no GPU"
+    if nvml.gpus:
+        return nvml, None
+    return nvml, "every GPU is in MIG mode and has no instance" if nvml.devices else "the NVIDIA driver shows no GPU"
 
 
 def take_inventory() -> Inventory:

@@ -17,5 +17,6 @@ def with_news(inventory: Inventory, news: DeviceLost | FieldsSeen) -> Inventory:
 
 def _told(device: Device, news: DeviceLost | FieldsSeen) -> Device:
     if isinstance(news, FieldsSeen):
-        return msgspec.structs.replace(device, fields=news.fields)
+        # A lost device has no fields; what was seen of it before came late, from the other thread.
+        return msgspec.structs.replace(device, fields=news.fields) if device.fields else device
     return msgspec.structs.replace(device, fields={}, absent={**device.absent, **dict.fromkeys(device.fields, "lost")})
