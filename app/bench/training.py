@@ -48,9 +48,11 @@ class Blocks:
 
 @contextmanager
 def training(seconds: float) -> Iterator[Blocks]:
-    """A default CNN (or LSTM where there is no GPU) that trains for at most so long, measured while inside."""
+    """A default CNN on all GPUs (an LSTM where there is none) that trains for at most so long, measured inside."""
     machine = take_inventory().machine
-    spec = catalog.complete("cnn10" if machine.gpus else "lstm", {"seconds": seconds}, machine)
+    gpu_count = len(machine.gpus)
+    workload, more = ("cnn10", {"batch_size": 1024 * gpu_count}) if gpu_count else ("lstm", {})
+    spec = catalog.complete(workload, {"seconds": seconds, "gpus": gpu_count, **more}, machine)
     gpus = tuple(gpu.uuid for gpu in machine.gpus[: int(spec.variant["gpus"])])
     blocks = Blocks()
     worker = LocalLauncher().launch(Start(protocol=PROTOCOL_VERSION, spec=spec, gpu_uuids=gpus), blocks.take)
