@@ -3,13 +3,17 @@
 import pyqtgraph as pg
 from PySide6.QtCore import QEvent, QPointF, Qt, Signal
 from PySide6.QtGui import QMouseEvent, QPaintEvent, QWheelEvent
+from PySide6.QtWidgets import QGraphicsGridLayout
 
 _ZOOM_A_NOTCH = 1.25
 _NOTCH = 120
 
 
-class Canvas(pg.PlotWidget):  # type: ignore[misc]  # pyqtgraph has no types
-    """A plot without pyqtgraph's own mouse and menu. Only an interactive one takes the wheel and drags."""
+class Canvas(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph has no types
+    """A view between two axes, without the forty hidden widgets of a `PlotItem`'s menu.
+
+    Its ranges are set, never found; only an interactive one takes the wheel and drags.
+    """
 
     painting = Signal()
     hovered = Signal(float)
@@ -18,12 +22,25 @@ class Canvas(pg.PlotWidget):  # type: ignore[misc]  # pyqtgraph has no types
     dragged = Signal(float)
     pressed = Signal()
 
-    def __init__(self, axes: dict[str, pg.AxisItem]) -> None:
-        super().__init__(axisItems=axes, background=None, enableMenu=False)
+    def __init__(self, left: pg.AxisItem, bottom: pg.AxisItem, margin: float) -> None:
+        super().__init__(background=None)
         self.interactive = False
         self._grip: float | None = None
-        self.setMouseEnabled(x=False, y=False)
-        self.hideButtons()
+        self.view = pg.ViewBox(enableMouse=False, enableMenu=False)
+        self.view.disableAutoRange()
+        self.axes = (left, bottom)
+        for axis in self.axes:
+            axis.linkToView(self.view)
+        layout = QGraphicsGridLayout()
+        layout.setContentsMargins(0, margin, margin, 0)
+        layout.setSpacing(0)
+        for item, place in ((left, (0, 0)), (self.view, (0, 1)), (bottom, (1, 1))):
+            layout.addItem(item, *place)
+        layout.setRowStretchFactor(0, 1)
+        layout.setColumnStretchFactor(1, 1)
+        whole = pg.GraphicsWidget()
+        whole.setLayout(layout)
+        self.setCentralItem(whole)
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
 
     def paintEvent(self, event: QPaintEvent) -> None:
@@ -63,5 +80,4 @@ class Canvas(pg.PlotWidget):  # type: ignore[misc]  # pyqtgraph has no types
         self.left.emit()
 
     def _time_at(self, position: QPointF) -> float:
-        view = self.getViewBox()
-        return float(view.mapSceneToView(self.mapToScene(position.toPoint())).x())
+        return float(self.view.mapSceneToView(self.mapToScene(position.toPoint())).x())

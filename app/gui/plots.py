@@ -20,8 +20,8 @@ from app.records import Floats
 from app.viewmodels.series import CurveSource, Points
 
 _AXIS_WIDTH = 56
-_HEADROOM = 0.15
-"""Room above the highest value, for the names of the bands."""
+_NAME_LINE_PX = 16
+_TICK_DENSITY = 0.7
 _LEAST_COLUMNS = 64
 
 
@@ -40,12 +40,13 @@ class TimePanel(QWidget):
     without the latter, y grows with the data, from 0.
     """
 
-    def __init__(self, title: str, unit: str, theme: Theme, *, time_axis: bool = True) -> None:
+    def __init__(self, title: str, unit: str, theme: Theme) -> None:
         super().__init__()
         self._theme = theme
         self._title = title
         self._curves: dict[str, _Curve] = {}
         self._fixed_y: tuple[float, float] | None = None
+        self._scaled: tuple[float, float] | None = None
         self._from_zero = True
         self._fit = False
         self._dirty = False
@@ -57,8 +58,9 @@ class TimePanel(QWidget):
         self._unit_label = QLabel(unit)
         self._unit_label.setProperty("role", "caption")
         self._legend = Legend(theme)
-        self._canvas = Canvas({"left": ValueAxis("left"), **({"bottom": TimeAxis("bottom")} if time_axis else {})})
-        view = self._canvas.getViewBox()
+        self._left, self._times = ValueAxis("left"), TimeAxis("bottom")
+        self._canvas = Canvas(self._left, self._times, margin=GRID)
+        view = self._view = self._canvas.view
         self._bands, self._image, self._marks = Bands(theme, view), Curves(view), Marks(theme, view)
         self._build()
         self._canvas.painting.connect(self.refresh)
@@ -139,7 +141,7 @@ class TimePanel(QWidget):
         if ((start, end), fit) == (self._x, self._fit):
             return
         self._x, self._fit = (start, end), fit
-        self._canvas.setXRange(start, end, padding=0)
+        self._view.setXRange(start, end, padding=0)
         self._forget_strokes()
 
     def set_y_range(self, low: float, high: float) -> None:
@@ -156,8 +158,8 @@ class TimePanel(QWidget):
 
     def show_time_axis(self, shown: bool) -> None:
         """Whether the times stand under the plot; of stacked panels only the lowest needs them."""
-        self._canvas.getAxis("bottom").setStyle(showValues=shown)
-        self._canvas.getAxis("bottom").setHeight(None if shown else 4)
+        self._times.setStyle(showValues=shown)
+        self._times.setHeight(None if shown else 4)
 
     def refresh(self) -> None:
         """Draw the curves that changed since the last time, if anyone can see them."""
@@ -165,7 +167,7 @@ class TimePanel(QWidget):
             return
         self._dirty = False
         ratio = self.devicePixelRatioF()
-        columns = max(_LEAST_COLUMNS, round(self._canvas.getViewBox().width() * ratio))
+        columns = max(_LEAST_COLUMNS, round(self._view.width() * ratio))
         for curve in self._curves.values():
             if curve.stroke is None:
                 curve.stroke = stroke(curve.source.window(*self._x, columns), *self._x, columns)
@@ -178,6 +180,7 @@ class TimePanel(QWidget):
     def resizeEvent(self, event: object) -> None:
         """More pixels show more."""
         super().resizeEvent(event)  # type: ignore[arg-type]
+        self._apply_scale()
         self._forget_strokes()
 
     def _forget_strokes(self) -> None:
@@ -201,8 +204,16 @@ class TimePanel(QWidget):
 
     def _scale(self, low: float, high: float) -> None:
         """Numbers stand at the axis from the first range on: an empty plot has none."""
-        self._canvas.getAxis("left").setStyle(showValues=True)
-        self._canvas.setYRange(low, high + _HEADROOM * (high - low), padding=0)
+        self._left.setStyle(showValues=True)
+        self._scaled = low, high
+        self._apply_scale()
+
+    def _apply_scale(self) -> None:
+        """Leave room above the highest value for one line, the names of the bands."""
+        if self._scaled is not None:
+            low, high = self._scaled
+            rest = max(_NAME_LINE_PX, self._view.height() - _NAME_LINE_PX)
+            self._view.setYRange(low, high + (high - low) * _NAME_LINE_PX / rest, padding=0)
 
     def _tell_band(self, time: float) -> None:
         self._canvas.setToolTip(self._bands.unnamed_at(time))
@@ -218,22 +229,20 @@ class TimePanel(QWidget):
         layout.setSpacing(GRID // 2)
         layout.addLayout(head)
         layout.addWidget(self._canvas, 1)
-        self._canvas.getPlotItem().layout.setContentsMargins(0, GRID, GRID, 0)
         self._canvas.setAccessibleName(f"{self._title} over time, {self._unit_label.text()}")
         for item in (self._bands, self._image, self._marks):
-            self._canvas.addItem(item, ignoreBounds=True)
-        self._canvas.getAxis("left").setWidth(_AXIS_WIDTH)
-        self._canvas.getAxis("left").enableAutoSIPrefix(False)
-        self._canvas.getAxis("left").setStyle(showValues=False)
-        self._canvas.getViewBox().disableAutoRange()
-        self._canvas.setXRange(*self._x, padding=0)
+            self._view.addItem(item, ignoreBounds=True)
+        self._left.setWidth(_AXIS_WIDTH)
+        self._left.enableAutoSIPrefix(False)
+        self._left.setTickDensity(_TICK_DENSITY)
+        self._left.setStyle(showValues=False)
+        self._view.setXRange(*self._x, padding=0)
         self._canvas.setMinimumHeight(9 * GRID)
 
     def _restyle(self) -> None:
         colours = self._theme.colours
         self._canvas.setBackground(QColor(colours.surface))
-        for side in ("left", "bottom"):
-            axis = self._canvas.getAxis(side)
+        for axis in (self._left, self._times):
             axis.setCacheMode(QGraphicsItem.CacheMode.DeviceCoordinateCache)
             axis.setPen(pg.mkPen(colours.line))
             axis.setTextPen(pg.mkPen(colours.muted))

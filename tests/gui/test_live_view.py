@@ -79,7 +79,7 @@ def test_the_wheel_zooms_about_the_pointer_and_a_drag_moves(qtbot: QtBot, theme:
     view, _ = shown_run(qtbot, theme)
     stack = view.live.stack
     canvas = stack.panel("power").plot
-    middle = canvas.getViewBox().sceneBoundingRect().center()
+    middle = canvas.view.sceneBoundingRect().center()
     wheel = QWheelEvent(
         middle,
         canvas.mapToGlobal(middle),

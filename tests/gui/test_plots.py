@@ -75,10 +75,10 @@ def test_a_zoomed_view_follows_the_data_in_it(qtbot: QtBot, theme: Theme) -> Non
     made.set_curve("a", np.arange(60.0), np.where(np.arange(60) < 30, 1000.0, 1.0), colour=0, label="GPU 0")
     made.set_x_range(0.0, 60.0)
     made.refresh()
-    assert made.plot.viewRange()[1][1] > 1000
+    assert made.plot.view.viewRange()[1][1] > 1000
     made.set_x_range(40.0, 50.0, fit=True)
     made.refresh()
-    assert made.plot.viewRange()[1][1] < 2
+    assert made.plot.view.viewRange()[1][1] < 2
 
 
 def test_marks_and_strips_are_seen(qtbot: QtBot, theme: Theme) -> None:
@@ -105,7 +105,7 @@ def test_y_grows_and_never_shrinks(qtbot: QtBot, theme: Theme) -> None:
     for high in (10.0, 90.0, 5.0):
         made.set_curve("a", np.arange(3.0), np.array([0.0, high, 1.0]), colour=0, label="GPU 0")
         made.refresh()
-        tops.append(made.plot.viewRange()[1][1])
+        tops.append(made.plot.view.viewRange()[1][1])
     assert tops[0] < tops[1] == tops[2]
 
 
