@@ -7,6 +7,8 @@ import pyqtgraph as pg
 
 from app.viewmodels.units import duration
 
+_LABEL_PX = 18
+
 
 class TimeAxis(pg.AxisItem):  # type: ignore[misc]  # pyqtgraph has no types
     """A bottom axis in minutes and seconds, `0:30`; negative times carry a minus sign."""
@@ -19,7 +21,13 @@ class TimeAxis(pg.AxisItem):  # type: ignore[misc]  # pyqtgraph has no types
 
 
 class ValueAxis(pg.AxisItem):  # type: ignore[misc]  # pyqtgraph has no types
-    """A left axis with thousands apart, `80,000`, and at most a handful of labels."""
+    """A left axis with thousands apart, `80,000`, and labels no closer than their height."""
+
+    def tickSpacing(self, least: float, most: float, size: float) -> list[tuple[float, float]]:
+        """One level of ticks on multiples of 1, 2 or 5 times a power of ten."""
+        wanted = (most - least) * _LABEL_PX / max(size, _LABEL_PX)
+        power = 10.0 ** math.floor(math.log10(wanted)) if wanted > 0 else 1.0
+        return [(next(m * power for m in (1.0, 2.0, 5.0, 10.0) if m * power >= wanted or m == 10.0), 0.0)]
 
     def tickStrings(self, values: Sequence[float], _scale: float, spacing: float) -> list[str]:
         """The labels, with as many decimals as their spacing needs."""

@@ -21,7 +21,6 @@ from app.viewmodels.series import CurveSource, Points
 
 _AXIS_WIDTH = 56
 _NAME_LINE_PX = 16
-_TICK_DENSITY = 0.7
 _LEAST_COLUMNS = 64
 
 
@@ -234,7 +233,6 @@ class TimePanel(QWidget):
             self._view.addItem(item, ignoreBounds=True)
         self._left.setWidth(_AXIS_WIDTH)
         self._left.enableAutoSIPrefix(False)
-        self._left.setTickDensity(_TICK_DENSITY)
         self._left.setStyle(showValues=False)
         self._view.setXRange(*self._x, padding=0)
         self._canvas.setMinimumHeight(9 * GRID)
