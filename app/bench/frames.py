@@ -3,7 +3,7 @@
 import json
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyqtgraph as pg
@@ -29,7 +29,6 @@ _PANELS = (
 _SCALES = {"power_mw": 1e3, "memory_bytes": 2.0**30}
 
 Pair = tuple[Floats, Floats]
-Frame = Callable[[], None]
 
 
 def recorded(count: int) -> list[Pair]:
@@ -59,11 +58,11 @@ class Ours(QWidget):
         self._count = len(curves[0][0])
         self._span_s = self._count * _PERIOD_S
         self._series = [(Series(), Series()) for _ in curves]
-        self._panels = [TimePanel(title, unit, theme) for title, unit, _ in _PANELS]
+        self.panels = [TimePanel(title, unit, theme) for title, unit, _ in _PANELS]
         layout = QVBoxLayout(self)
-        for panel in self._panels:
+        for panel in self.panels:
             layout.addWidget(panel, 1)
-            panel.show_time_axis(panel is self._panels[-1])
+            panel.show_time_axis(panel is self.panels[-1])
             panel.set_x_range(-self._span_s, 0.0)
         for pair, ys in zip(self._series, curves, strict=True):
             for series, y in zip(pair, ys, strict=True):
@@ -72,7 +71,7 @@ class Ours(QWidget):
     def frame(self, number: int) -> None:
         """One more sample on every curve."""
         now = self._span_s + number * _PERIOD_S
-        for panel, pair, ys in zip(self._panels, self._series, self._curves, strict=True):
+        for panel, pair, ys in zip(self.panels, self._series, self._curves, strict=True):
             for index, (series, y) in enumerate(zip(pair, ys, strict=True)):
                 series.append(now, y[number % self._count])
                 panel.set_source(f"{index}", Shifted(series, now), colour=index, label=f"GPU {index}")
@@ -104,16 +103,18 @@ class Plain(QWidget):
                 item.setData(_PERIOD_S * (number + np.arange(len(y))), np.roll(y, -number))
 
 
-def frame_times(windows: dict[str, Ours | Plain]) -> dict[str, list[float]]:
+def frame_times(
+    windows: Mapping[str, Ours | Plain], *, frames: int = _FRAMES, rounds: int = _ROUNDS
+) -> dict[str, list[float]]:
     """Milliseconds of every frame, the windows in turn, each painted whole."""
     for window in windows.values():
         window.resize(1400, 900)
         window.show()
     times: dict[str, list[float]] = {name: [] for name in windows}
     number = dict.fromkeys(windows, 0)
-    for _ in range(_ROUNDS):
+    for _ in range(rounds):
         for name, window in windows.items():
-            painted = [_timed(window, number[name] + n) for n in range(_WARM_UP + _FRAMES)]
+            painted = [_timed(window, number[name] + n) for n in range(_WARM_UP + frames)]
             number[name] += len(painted)
             times[name] += painted[_WARM_UP:]
     for window in windows.values():
