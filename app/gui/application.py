@@ -12,13 +12,15 @@ from app.errors import UserError
 from app.gui.background import Background
 from app.gui.bridge import Bridge, BridgeSink
 from app.gui.controllers.monitor import MonitorController
+from app.gui.controllers.replay import ReplayController
 from app.gui.controllers.run import RunController, Session
 from app.gui.garbage import GuiCollector
 from app.gui.main_window import MainWindow, Page
 from app.gui.theme import Theme
 from app.gui.views.monitor import MonitorView
 from app.gui.views.run import RunView
-from app.records import Inventory
+from app.records import Inventory, StoredRun
+from app.storage.space import room_for
 from app.telemetry.feed import TelemetryFeed
 from app.viewmodels.form import VariantForm
 from app.viewmodels.tracks import machine_words
@@ -31,8 +33,11 @@ if TYPE_CHECKING:
 RUN, MONITOR, HISTORY, COMPARE = range(4)
 
 
-def main(database: Path) -> int:
-    """Show the window on a database until it is closed; returns the exit status."""
+def main(database: Path, *, sample_ms: float = 50.0, replay: tuple[int, float] | None = None) -> int:
+    """Show the window on a database until it is closed; returns the exit status.
+
+    `replay` is a stored run to play at once, and how fast.
+    """
     application = QApplication.instance() or QApplication(sys.argv[:1])
     assert isinstance(application, QApplication), "nothing else makes a Qt application here"
     application.setApplicationName("VariantScope")
@@ -42,11 +47,14 @@ def main(database: Path) -> int:
     chosen: Path | None = database
     status = 0
     while chosen is not None:
-        workbench = Workbench(chosen, theme)
+        workbench = Workbench(chosen, theme, sample_ms=sample_ms)
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_, leave=workbench.leave: leave())
         workbench.window.painted.connect(collector.start)
         workbench.start()
+        if replay is not None:
+            workbench.play(*replay)
+            replay = None
         status = application.exec()
         workbench.close()
         collector.stop()
@@ -57,11 +65,13 @@ def main(database: Path) -> int:
 class Workbench(QObject):
     """One window on one database. `next_database` is another one the user chose instead."""
 
-    def __init__(self, database: Path, theme: Theme, *, hidden_workloads: bool = False) -> None:
+    def __init__(
+        self, database: Path, theme: Theme, *, hidden_workloads: bool = False, sample_ms: float = 50.0
+    ) -> None:
         super().__init__()
         self.database = database
         self.next_database: Path | None = None
-        self.feed = TelemetryFeed()
+        self.feed = TelemetryFeed(1000 / sample_ms)
         self.bridge = Bridge(self)
         self.reads = Background(self)
         self.sessions = Background(self)
@@ -69,6 +79,7 @@ class Workbench(QObject):
         run_view, self._monitor_view = RunView(theme), MonitorView(theme)
         form = VariantForm(hidden=hidden_workloads)
         self.run = RunController(run_view, form, self._session, self.sessions, self.bridge)
+        self.replay = ReplayController(run_view)
         self.monitor = MonitorController(self._monitor_view)
         self.history: HistoryController | None = None
         self.compare: CompareController | None = None
@@ -85,7 +96,8 @@ class Workbench(QObject):
         """Show the window; everything slow begins after its first paint."""
         window = self.window
         window.painted.connect(self._start_slow_parts)
-        window.run_asked.connect(self.run.run)
+        window.run_asked.connect(self._run)
+        self.replay.changed.connect(window.show_chip)
         window.stop_asked.connect(self.run.stop)
         window.close_asked.connect(self._ask_to_close)
         window.page_shown.connect(self._page_shown)
@@ -104,8 +116,20 @@ class Workbench(QObject):
         else:
             self._close_window()
 
+    def play(self, run: int, speed: float = 1.0) -> None:
+        """Play a stored run on the Run screen; while a run goes on it is not played, and said why."""
+        self.window.show_page(RUN)
+        if self.run.running:
+            self.run.warn("A run is going on: replay another one when it has ended.")
+            return
+        self.reads.run(
+            lambda: _load(self.database, run), lambda stored: self.replay.play(stored, speed), self.run.show_error
+        )
+
     def close(self) -> None:
         """End the sampler and the worker threads."""
+        if self.replay.playing:
+            self.replay.stop()
         self.feed.close()
         self.bridge.close()
         self.sessions.close()
@@ -114,7 +138,7 @@ class Workbench(QObject):
     def _start_slow_parts(self) -> None:
         self.feed.subscribe(self.bridge.post)
         self.feed.start()
-        self.reads.run(self._prepare_database, lambda _: None, self._offer_another_database)
+        self.reads.run(self._prepare_database, lambda _: self._look_for_room(), self._offer_another_database)
         self.sessions.run(self.feed.wait_inventory, lambda _: None, self._telemetry_failed)
 
     def _session(self, spec: RunSpec) -> Session:
@@ -125,10 +149,20 @@ class Workbench(QObject):
 
     def _prepare_database(self) -> None:
         from app.runs.recovery import recover
+        from app.storage.retention import apply_setting
         from app.storage.store import Store
 
         with Store.open(self.database) as store:
             recover(store)
+        apply_setting(self.database)
+
+    def _look_for_room(self) -> None:
+        self.reads.run(lambda: room_for(self.database).warning, self.run.warn, self.run.show_error)
+
+    def _run(self) -> None:
+        """Run what the form says, unless a replay covers it."""
+        if not self.replay.playing:
+            self.run.run()
 
     def _handle(self, event: object) -> None:
         self.run.handle(event)  # type: ignore[arg-type]
@@ -151,6 +185,7 @@ class Workbench(QObject):
         view = HistoryView(self._theme)
         self.history = HistoryController(view, self.database, self.reads)
         self.history.compare_requested.connect(self._show_comparison)
+        view.detail.replay_asked.connect(self.play)
         return view
 
     def _make_compare(self) -> QWidget:
@@ -173,6 +208,7 @@ class Workbench(QObject):
             self.history.refresh()
 
     def _run_ended(self) -> None:
+        self._look_for_room()
         if self.history is not None:
             self.history.refresh()
 
@@ -213,3 +249,10 @@ class Workbench(QObject):
             )
             self.next_database = Path(name) if name else None
         self._close_window()
+
+
+def _load(database: Path, run: int) -> StoredRun:
+    from app.storage.store import Store
+
+    with Store.open(database) as store:
+        return store.load(run)

@@ -53,6 +53,7 @@ class MainWindow(QMainWindow):
         self._tabs = QTabBar()
         self._stack = QStackedWidget()
         self._made: dict[int, int] = {}
+        self._chip = text_label("", "chip")
         self._machine = text_label("Looking for GPUs …", "muted")
         self._dot = text_label("●", "muted")
         self._help = button("?", "Keyboard shortcuts (F1)", flat=True)
@@ -73,6 +74,11 @@ class MainWindow(QMainWindow):
         self._machine.setToolTip(help)
         self._dot.setToolTip(help)
         set_role(self._dot, tone)
+
+    def show_chip(self, words: str) -> None:
+        """What the screens show in place of this machine, such as a replay; "" is nothing."""
+        self._chip.setText(words)
+        self._chip.setVisible(bool(words))
 
     def allow_close(self) -> None:
         """From now on closing the window closes it."""
@@ -132,7 +138,8 @@ class MainWindow(QMainWindow):
         head.setSpacing(GRID)
         head.addWidget(self._tabs)
         head.addStretch(1)
-        for widget in (self._machine, self._dot, self._help):
+        self._chip.hide()
+        for widget in (self._chip, self._machine, self._dot, self._help):
             head.addWidget(widget)
         whole = QWidget()
         layout = QVBoxLayout(whole)

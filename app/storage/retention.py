@@ -28,7 +28,7 @@ _LARGE = {
 class Pruned:
     """What was deleted, or would be: runs and rows; the file's size before and after, and how long it took.
 
-    `packed` is false where the space stays in the file for later runs: the disk has no room for a second copy.
+    `packed` is false where the space stays in the file for later runs, for instance for want of room for a copy.
     """
 
     runs: tuple[int, ...]
@@ -39,9 +39,12 @@ class Pruned:
     packed: bool = True
 
 
-def prune(path: Path, older_than_days: float, *, now_utc_ns: int | None = None, dry_run: bool = False) -> Pruned:
+def prune(
+    path: Path, older_than_days: float, *, now_utc_ns: int | None = None, dry_run: bool = False, pack: bool = True
+) -> Pruned:
     """Deletes the samples and log lines of runs that ended more than so many days ago, and gives the space back.
 
+    Without `pack` the space stays in the file for later runs, which takes no time.
     Raises `DatabaseError` while a run is going on: packing the file would keep it waiting.
     """
     now_ns = time.time_ns() if now_utc_ns is None else now_utc_ns
@@ -50,11 +53,11 @@ def prune(path: Path, older_than_days: float, *, now_utc_ns: int | None = None, 
         before_bytes = size_bytes(path)
         runs = _old_runs(connection, now_ns - int(older_than_days * DAY_NS))
         rows = sum(_count(connection, run) for run in runs)
-        packed = True
+        packed = False
         if runs and not dry_run:
             _forbid_while_running(connection, path)
             _delete(connection, runs, now_ns)
-            packed = _pack(connection, path, before_bytes)
+            packed = pack and _pack(connection, path, before_bytes)
     return Pruned(
         runs=runs,
         rows=rows,
@@ -88,11 +91,11 @@ def set_keep_days(path: Path, days: int | None) -> None:
 
 
 def apply_setting(path: Path) -> Pruned | None:
-    """Prunes as the database's own setting says; None where it says nothing or a run is going on."""
+    """Prunes as the database's own setting says, without packing; None where it says nothing or a run is going on."""
     days = keep_days(path)
     if days is None or is_running(path):
         return None
-    return prune(path, days)
+    return prune(path, days, pack=False)
 
 
 def is_running(path: Path) -> bool:

@@ -89,11 +89,11 @@ class Replay:
             return None
         return max(0.0, ((self._next.t_ns - self._start_ns) / 1e9 - self.position_s) / self._speed)
 
-    def read(self) -> Sequence[RunEvent]:
-        """Everything that is due and was not read yet, in its order."""
+    def read(self, most: int = 5000) -> Sequence[RunEvent]:
+        """What is due and was not read yet, in its order; when it is more than `most`, the rest comes next time."""
         now_ns = self._start_ns + round(self.position_s * 1e9)
         due: list[RunEvent] = []
-        while self._next is not None and self._next.t_ns <= now_ns:
+        while self._next is not None and self._next.t_ns <= now_ns and len(due) < most:
             due.append(self._next.event)
             self._next = next(self._events, None)
         return due

@@ -6,7 +6,7 @@ from datetime import tzinfo
 from typing import NamedTuple
 
 from app.records import HOST, StoredRun
-from app.viewmodels import cells, naming, stored_curves, units
+from app.viewmodels import cells, naming, run_facts, stored_curves, units
 from app.viewmodels.cells import Cell
 from app.viewmodels.environment import fact_name, fact_value
 from app.viewmodels.stored_curves import Panel
@@ -26,10 +26,12 @@ class Fact(NamedTuple):
 
 
 class FactGroup(NamedTuple):
-    """Facts of one kind under a heading."""
+    """Facts of one kind under a heading, or as a table: its rows begin with words, the rest are numbers."""
 
     title: str
-    facts: tuple[Fact, ...]
+    facts: tuple[Fact, ...] = ()
+    header: tuple[str, ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
 
 
 class Stretch(NamedTuple):
@@ -43,7 +45,10 @@ class Stretch(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunDetail:
-    """`reason` and `traceback` are "" where the run needs none; `log` is the log's last `LOG_TAIL` lines."""
+    """`reason` and `traceback` are "" where the run needs none; `log` is the log's last `LOG_TAIL` lines.
+
+    `notes` are sentences a reader must know before trusting a number or missing a plot.
+    """
 
     run: int
     title: str
@@ -52,6 +57,7 @@ class RunDetail:
     reason: str
     traceback: str
     figures: tuple[tuple[str, Cell], ...]
+    notes: tuple[str, ...]
     groups: tuple[FactGroup, ...]
     panels: tuple[Panel, ...]
     stretches: tuple[Stretch, ...]
@@ -61,8 +67,11 @@ class RunDetail:
     command: str
 
 
-def run_detail(run: StoredRun, zone: tzinfo | None) -> RunDetail:
-    """Everything the page of one run shows; slow enough to belong off the GUI thread. `zone` None is the system's."""
+def run_detail(run: StoredRun, zone: tzinfo | None, *, pruned_utc_ns: int | None = None) -> RunDetail:
+    """Everything the page of one run shows; slow enough to belong off the GUI thread. `zone` None is the system's.
+
+    `pruned_utc_ns` is when its samples were deleted, if they were.
+    """
     row = run.row
     panels = stored_curves.run_panels(run, units.rate_unit(cells.example_word(row.spec)))
     end_s = _end_s(run, panels)
@@ -75,7 +84,8 @@ def run_detail(run: StoredRun, zone: tzinfo | None) -> RunDetail:
         reason=(row.outcome.reason if row.outcome else None) or "",
         traceback=(row.outcome.detail if row.outcome else None) or "",
         figures=_figures(run),
-        groups=tuple(group for group in _groups(run) if group.facts),
+        notes=tuple(filter(None, (run_facts.pruned_note(pruned_utc_ns), run_facts.memory_note(run)))),
+        groups=tuple(group for group in _groups(run) if group.facts or group.rows),
         panels=panels,
         stretches=_stretches(run, end_s),
         end_s=end_s,
@@ -105,8 +115,17 @@ def _groups(run: StoredRun) -> Sequence[FactGroup]:
     )
     return (
         FactGroup("Summary", _summary(run)),
+        FactGroup("Energy", _energy(run)),
+        FactGroup(
+            "Phases",
+            header=("", "s", "W", "J", ""),
+            rows=tuple(map(run_facts.phase_cells, run_facts.phase_energies(run))),
+        ),
+        FactGroup("Memory, highest", _memory(run)),
         FactGroup("Parameters", (Fact("Workload", spec.workload), *parameters)),
         FactGroup("Devices", tuple(_device(c.device.index, c.device.name, c.device.device) for c in run.samples)),
+        FactGroup("Telemetry", tuple(Fact(*row) for row in run_facts.audit_rows(run.row.summary))),
+        *_field_costs(run),
         FactGroup("Environment", _environment(run.environment)),
         FactGroup("Run", _identity(run)),
     )
@@ -127,13 +146,43 @@ def _summary(run: StoredRun) -> tuple[Fact, ...]:
         ("Compile", units.with_unit(s.compile_s, "s", 2)),
         ("First loss", units.number(s.loss_first)),
         ("Last loss", units.number(s.loss_last)),
-        ("Mean power", units.watts(s.mean_power_mw)),
-        (f"Energy per {example}", _joined(cells.energy(run.row))),
-        ("Energy from", s.energy_source or units.ABSENT),
-        ("Peak device memory", units.byte_size(s.device_peak_bytes)),
-        ("Peak TensorFlow memory", units.byte_size(s.allocator_peak_bytes)),
     )
     return tuple(Fact(name, text) for name, text in shown if text != units.ABSENT)
+
+
+def _energy(run: StoredRun) -> tuple[Fact, ...]:
+    s = run.row.summary
+    per_step = run_facts.energy_mj_per_step(s)
+    shown = (
+        ("Mean power", units.watts(s.mean_power_mw)),
+        (f"Per {cells.example_word(run.row.spec)}", _joined(cells.energy(run.row)).partition("/")[0]),
+        ("Per step", units.ABSENT if per_step is None else f"{units.number(per_step)}\N{NO-BREAK SPACE}mJ"),
+        ("Taken from", s.energy_source or units.ABSENT),
+        ("Error at most", run_facts.energy_error_words(s) or units.ABSENT),
+    )
+    return tuple(Fact(name, text) for name, text in shown if text != units.ABSENT)
+
+
+def _memory(run: StoredRun) -> tuple[Fact, ...]:
+    """What the driver saw, what TensorFlow's allocator needed of it, and what there is."""
+    s, total = run.row.summary, run_facts.memory_total_bytes(run)
+    used = "Used, as the driver says" if total is not None else "Used by the worker"
+    shown = (
+        (used, units.byte_size(s.device_peak_bytes)),
+        ("TensorFlow's allocator", units.byte_size(s.allocator_peak_bytes)),
+        ("The card has", units.byte_size(total)),
+    )
+    return tuple(Fact(name, text) for name, text in shown if text != units.ABSENT)
+
+
+def _field_costs(run: StoredRun) -> list[FactGroup]:
+    """What reading cost, for one device of each name."""
+    devices = {columns.device.name: columns.device for columns in reversed(run.samples)}
+    header = ("", "renewed", "a read")
+    return [
+        FactGroup(f"Fields of {name}", header=header, rows=tuple(map(tuple, run_facts.field_costs(device))))
+        for name, device in reversed(devices.items())
+    ]
 
 
 def _environment(environment: Mapping[str, str]) -> tuple[Fact, ...]:

@@ -57,6 +57,18 @@ GPU_QUANTITIES = (
     Quantity("load_pct", "Load", "%"),
     Quantity("memory_bytes", "Memory", BYTES),
 )
+SLOW_QUANTITIES = (
+    Quantity("tensor_active_pct", "Tensor cores active", "%"),
+    Quantity("sm_active_pct", "SM active", "%"),
+    Quantity("dram_active_pct", "DRAM bandwidth", "%"),
+    Quantity("memory_temperature_c", "Memory temperature", "°C"),
+)
+SLOW_PAIRS = (
+    ("PCIe", "pcie_tx_bytes_per_s", "pcie_rx_bytes_per_s"),
+    ("NVLink", "nvlink_tx_bytes_per_s", "nvlink_rx_bytes_per_s"),
+)
+"""Bytes a second, out of the GPU and into it."""
+
 HOST_QUANTITIES = (
     Quantity("load_pct", "CPU load", "%"),
     Quantity("worker_memory_bytes", "Memory of the run", BYTES),
@@ -122,6 +134,7 @@ def run_panels(run: StoredRun, rate_unit: str) -> tuple[Panel, ...]:
         *_device_panels(run, zero),
         panel("throughput", "Throughput", rate_unit, [rate]),
         panel("loss", "Loss", "", [losses]),
+        *_slow_panels(run, zero),
     ]
     return tuple(each for each in panels if each is not None)
 
@@ -139,6 +152,33 @@ def _device_panels(run: StoredRun, zero: int) -> list[Panel | None]:
             "memory", "Memory", BYTES, [_curve(h, q, zero, label, colour) for h in hosts for q, label, colour in memory]
         ),
     ]
+
+
+def _slow_panels(run: StoredRun, zero: int) -> list[Panel | None]:
+    """What is read rarely: one panel a quantity, bytes out and bytes in apart; only those that some GPU gives."""
+    gpus = gpus_of(run)
+    gauges = [panel(q.field, q.title, q.unit, [_slow_curve(gpu, q, zero) for gpu in gpus]) for q in SLOW_QUANTITIES]
+    rates = [
+        panel(field, f"{title} {way}", BYTES, [_slow_curve(gpu, Quantity(field, title, BYTES), zero) for gpu in gpus])
+        for title, out, into in SLOW_PAIRS
+        for field, way in ((out, "out"), (into, "in"))
+    ]
+    return [*gauges, *(replace(rate, unit=f"{rate.unit}/s") if rate else None for rate in rates)]
+
+
+def _slow_curve(columns: SampleColumns, quantity: Quantity, zero_ns: int) -> Curve:
+    """The readings that have this field; a slow sample holds only what was due."""
+    values = columns.slow.get(quantity.field, np.full(columns.slow_t_ns.size, np.nan))
+    there = ~np.isnan(values)
+    series = Series(columns.slow_t_ns[there], values[there] * quantity.scale)
+    device = columns.device
+    return drawn(
+        with_gaps(series) if there.sum() > 2 else series,
+        zero_ns,
+        key=f"{device.device} {quantity.field}",
+        label=device_label(device),
+        colour=device_colour(device),
+    )
 
 
 def _curve(

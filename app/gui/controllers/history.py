@@ -7,6 +7,7 @@ from PySide6.QtCore import QObject, Signal
 from app.errors import UserError
 from app.gui.background import Background
 from app.gui.views.history import HistoryView
+from app.storage import retention
 from app.storage.store import Store
 from app.viewmodels.history import History, HistoryScreen, Query, history
 from app.viewmodels.run_detail import RunDetail, run_detail
@@ -86,4 +87,4 @@ def _read_history(database: Path, before: History) -> History:
 
 def _read_run(database: Path, run: int) -> RunDetail:
     with Store.open(database) as store:
-        return run_detail(store.load(run), None)
+        return run_detail(store.load(run), None, pruned_utc_ns=retention.pruned_utc_ns(database, run))

@@ -9,6 +9,7 @@ from PySide6.QtGui import QGuiApplication
 from app.errors import UserError
 from app.gui.background import Background
 from app.gui.bridge import Bridge
+from app.gui.controllers.time import connect_time
 from app.gui.views.run import RunView
 from app.records import Inventory, Outcome, RunEvent
 from app.viewmodels.form import VariantForm
@@ -49,6 +50,7 @@ class RunController(QObject):
         self._session: Session | None = None
         self._stopping = False
         self._error = ""
+        self._warning = ""
 
     def start(self) -> None:
         """Listen to the view and show the first state."""
@@ -59,7 +61,7 @@ class RunController(QObject):
         form.run_or_stop_asked.connect(self.run_or_stop)
         form.copy_asked.connect(self._copy_command)
         live.log_asked.connect(lambda: self._view.show_log(self._live.log))
-        self._connect_time()
+        connect_time(live, self._live, self.refresh)
         self._show_form()
         self.refresh()
 
@@ -111,18 +113,10 @@ class RunController(QObject):
         self._error = str(error)
         self._show_form()
 
-    def _connect_time(self) -> None:
-        bar, plots, live = self._view.live.time_bar, self._view.live.stack, self._live
-        bar.window_asked.connect(lambda name: self._show_time(lambda: live.follow(name)))
-        bar.hold_asked.connect(lambda: self._show_time(live.hold_or_follow))
-        bar.follow_asked.connect(lambda: self._show_time(live.follow))
-        bar.apart_asked.connect(lambda apart: self._show_time(lambda: live.show_apart(apart)))
-        plots.zoomed.connect(lambda factor, at: self._show_time(lambda: live.zoom(factor, at)))
-        plots.panned.connect(lambda by: self._show_time(lambda: live.pan(by)))
-
-    def _show_time(self, change: Callable[[], None]) -> None:
-        change()
-        self.refresh()
+    def warn(self, words: str) -> None:
+        """Say above the Run button what may go wrong; "" is nothing."""
+        self._warning = words
+        self._show_form()
 
     def _edit(self, name: str, value: Value) -> None:
         self._change(lambda: self._form.edit(name, value))
@@ -149,7 +143,13 @@ class RunController(QObject):
         self.ended.emit()
 
     def _show_form(self) -> None:
-        self._view.form.show_model(self._form.state(), running=self.running, stopping=self._stopping, error=self._error)
+        self._view.form.show_model(
+            self._form.state(),
+            running=self.running,
+            stopping=self._stopping,
+            error=self._error,
+            warning=self._warning,
+        )
 
     def _copy_command(self) -> None:
         QGuiApplication.clipboard().setText(self._form.command())

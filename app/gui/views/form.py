@@ -71,6 +71,7 @@ class FormView(QWidget):
         self._advanced.setCheckable(True)
         self._advanced_fields = QGridLayout()
         self._refusal = text_label("", "problem", wrap=True)
+        self._warning = text_label("", "caution", wrap=True)
         self._run = button("&Run", "Run this variant (Ctrl+R)", primary=True)
         self._copy = button("&Copy as command", "Copy the same run as a shell command", flat=True)
         self._reset = button("R&eset to defaults", "Forget every change of this workload", flat=True)
@@ -82,14 +83,18 @@ class FormView(QWidget):
         """The button that runs or stops."""
         return self._run
 
-    def show_model(self, state: FormState, *, running: bool = False, stopping: bool = False, error: str = "") -> None:
-        """Show this state. `error` is shown beside the Run button in place of a refusal."""
+    def show_model(
+        self, state: FormState, *, running: bool = False, stopping: bool = False, error: str = "", warning: str = ""
+    ) -> None:
+        """Show this state. `error` is shown above the Run button in place of a refusal, `warning` beside either."""
         rebuilt = self._state is None or self._state.workload != state.workload
         self._state, self._running = state, running
         if rebuilt:
             self._rebuild(state)
         self._show_workloads(state)
         self._help.setText(state.help)
+        self._warning.setText(warning)
+        self._warning.setVisible(bool(warning))
         self._show_fields()
         self._show_run(state, stopping=stopping, error=error)
 
@@ -211,6 +216,7 @@ class FormView(QWidget):
         foot = QVBoxLayout()
         foot.setContentsMargins(2 * GRID, GRID, 2 * GRID, GRID)
         foot.setSpacing(GRID)
+        foot.addWidget(self._warning)
         foot.addWidget(self._refusal)
         foot.addWidget(self._run)
         foot.addLayout(small)

@@ -1,20 +1,34 @@
 """The Run screen: the form at the left, the live view at the right."""
 
 from PySide6.QtGui import QFontDatabase
-from PySide6.QtWidgets import QDialog, QDialogButtonBox, QFrame, QHBoxLayout, QPlainTextEdit, QVBoxLayout, QWidget
+from PySide6.QtWidgets import (
+    QDialog,
+    QDialogButtonBox,
+    QFrame,
+    QHBoxLayout,
+    QPlainTextEdit,
+    QStackedWidget,
+    QVBoxLayout,
+    QWidget,
+)
 
 from app.gui.theme import GRID, Theme
 from app.gui.views.form import FormView
 from app.gui.views.live import LiveView
+from app.gui.views.replay import ReplayView
 
 
 class RunView(QWidget):
-    """Places the form and the live view."""
+    """Places the form, and the live view or the replay of a stored run."""
 
     def __init__(self, theme: Theme) -> None:
         super().__init__()
         self.form = FormView(theme)
         self.live = LiveView(theme)
+        self.replay: ReplayView | None = None
+        self._theme = theme
+        self._right = QStackedWidget()
+        self._right.addWidget(self.live)
         line = QFrame()
         line.setProperty("role", "rule")
         line.setFixedWidth(1)
@@ -23,7 +37,21 @@ class RunView(QWidget):
         layout.setSpacing(0)
         layout.addWidget(self.form)
         layout.addWidget(line)
-        layout.addWidget(self.live, 1)
+        layout.addWidget(self._right, 1)
+
+    def show_replay(self) -> ReplayView:
+        """Turn from the live view to the replay, made when it is first wanted; the form waits meanwhile."""
+        if self.replay is None:
+            self.replay = ReplayView(self._theme)
+            self._right.addWidget(self.replay)
+        self._right.setCurrentWidget(self.replay)
+        self.form.setEnabled(False)
+        return self.replay
+
+    def show_live(self) -> None:
+        """Turn back to the live view."""
+        self._right.setCurrentWidget(self.live)
+        self.form.setEnabled(True)
 
     def show_log(self, text: str) -> None:
         """Show the worker's log in a window of its own, the newest lines in view."""

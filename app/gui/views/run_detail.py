@@ -4,7 +4,16 @@ import html
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QFontDatabase, QGuiApplication
-from PySide6.QtWidgets import QHBoxLayout, QPlainTextEdit, QScrollArea, QSplitter, QTextBrowser, QVBoxLayout, QWidget
+from PySide6.QtWidgets import (
+    QHBoxLayout,
+    QPlainTextEdit,
+    QPushButton,
+    QScrollArea,
+    QSplitter,
+    QTextBrowser,
+    QVBoxLayout,
+    QWidget,
+)
 
 from app.gui.bands import Band
 from app.gui.theme import GRID, Theme, figures
@@ -25,6 +34,7 @@ class RunDetailView(QWidget):
     """Shows a `RunDetail`."""
 
     back_asked = Signal()
+    replay_asked = Signal(int)
 
     def __init__(self, theme: Theme) -> None:
         super().__init__()
@@ -35,6 +45,7 @@ class RunDetailView(QWidget):
         self._outcome = text_label("", "heading")
         self._reason = text_label("", wrap=True)
         self._reason.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        self._notes = text_label("", "muted", wrap=True)
         self._figures = QHBoxLayout()
         self._traceback = QPlainTextEdit()
         self._panels = StoredPanels(theme)
@@ -43,10 +54,17 @@ class RunDetailView(QWidget):
         self._log = LogView(theme)
         self._back = button("← &History", "Back to the table (Escape)", flat=True)
         self._copy = button("Copy as co&mmand", "Copy the command that runs this variant again")
+        self._replay = button("Re&play", "Play this run again on the Run screen, as it was")
         self._back.clicked.connect(self.back_asked)
+        self._replay.clicked.connect(self._ask_replay)
         self._copy.clicked.connect(self._copy_command)
         theme.changed.connect(self._restyle)
         self._build()
+
+    @property
+    def replay_button(self) -> QPushButton:
+        """The button that plays the run again; enabled where it has something to play."""
+        return self._replay
 
     @property
     def panels(self) -> StoredPanels:
@@ -55,7 +73,7 @@ class RunDetailView(QWidget):
 
     def words(self) -> str:
         """Everything the page says apart from plots and log, as one text."""
-        labels = (self._title, self._subtitle, self._outcome, self._reason)
+        labels = (self._title, self._subtitle, self._outcome, self._reason, self._notes)
         return "\n".join(
             [*(label.text() for label in labels), self._traceback.toPlainText(), self._facts.toPlainText()]
         )
@@ -68,6 +86,9 @@ class RunDetailView(QWidget):
         self._outcome.setText(f"{detail.outcome.symbol}  {detail.outcome.text.capitalize()}")
         self._reason.setText(detail.reason)
         self._reason.setVisible(bool(detail.reason))
+        self._notes.setText("\n".join(detail.notes))
+        self._notes.setVisible(bool(detail.notes))
+        self._replay.setEnabled(bool(detail.panels))
         self._traceback.setPlainText(detail.traceback.rstrip())
         self._traceback.setVisible(bool(detail.traceback))
         lines = min(self._traceback.blockCount(), _TRACEBACK_LINES) + 2
@@ -90,6 +111,10 @@ class RunDetailView(QWidget):
                 widget.deleteLater()
         for name, cell in shown:
             self._figures.addWidget(_figure(name, cell))
+
+    def _ask_replay(self) -> None:
+        if self._detail is not None:
+            self.replay_asked.emit(self._detail.run)
 
     def _copy_command(self) -> None:
         if self._detail is not None:
@@ -125,6 +150,7 @@ class RunDetailView(QWidget):
         top = QHBoxLayout()
         top.addWidget(self._back)
         top.addStretch(1)
+        top.addWidget(self._replay)
         top.addWidget(self._copy)
         state = QHBoxLayout()
         state.setSpacing(2 * GRID)
@@ -136,6 +162,7 @@ class RunDetailView(QWidget):
         words.addWidget(self._title)
         words.addLayout(state)
         words.addWidget(self._reason)
+        words.addWidget(self._notes)
         told = QHBoxLayout()
         told.setSpacing(4 * GRID)
         told.addLayout(words, 1)
@@ -167,16 +194,32 @@ class RunDetailView(QWidget):
 
 
 def facts_html(groups: tuple[FactGroup, ...], muted: str) -> str:
-    """The facts as one table, names quiet, values able to wrap; every word is escaped."""
-    lines = []
-    for group in groups:
-        lines.append(f'<tr><td colspan="2" style="padding-top:12px"><b>{html.escape(group.title)}</b></td></tr>')
-        lines += [
-            f'<tr><td style="color:{muted}; padding-right:16px">{html.escape(fact.name)}</td>'
-            f"<td>{html.escape(fact.value).replace(chr(10), '<br>')}</td></tr>"
-            for fact in group.facts
-        ]
-    return f'<table cellpadding="1">{"".join(lines)}</table>'
+    """The facts as tables, names quiet, values able to wrap; every word is escaped."""
+    return "".join(_table_html(g, muted) if g.rows else _group_html(g, muted) for g in groups)
+
+
+def _group_html(group: FactGroup, muted: str) -> str:
+    rows = (
+        f'<tr><td style="color:{muted}; padding-right:16px">{html.escape(fact.name)}</td>'
+        f"<td>{html.escape(fact.value).replace(chr(10), '<br>')}</td></tr>"
+        for fact in group.facts
+    )
+    return f'{_title_html(group.title)}<table cellpadding="1">{"".join(rows)}</table>'
+
+
+def _table_html(table: FactGroup, muted: str) -> str:
+    head = "".join(f'<td align="right" style="color:{muted}">{html.escape(word)}</td>' for word in table.header)
+    rows = "".join(f"<tr>{_cells_html(row, muted)}</tr>" for row in table.rows)
+    return f'{_title_html(table.title)}<table cellpadding="1" cellspacing="0"><tr>{head}</tr>{rows}</table>'
+
+
+def _cells_html(row: tuple[str, ...], muted: str) -> str:
+    words = f'<td style="color:{muted}; padding-right:8px">{html.escape(row[0])}</td>'
+    return words + "".join(f'<td align="right" style="padding-left:12px">{html.escape(cell)}</td>' for cell in row[1:])
+
+
+def _title_html(title: str) -> str:
+    return f'<p style="margin-top:12px; margin-bottom:2px"><b>{html.escape(title)}</b></p>'
 
 
 def _figure(name: str, cell: Cell) -> QWidget:

@@ -1,0 +1,100 @@
+"""Plays a stored run on the Run screen, through the same model and plots as a live one."""
+
+from PySide6.QtCore import QObject, QTimer, Signal
+
+from app.gui.controllers.time import connect_time
+from app.gui.views.replay import ReplayView
+from app.gui.views.run import RunView
+from app.records import StoredRun
+from app.telemetry.replay import Replay, end_ns
+from app.viewmodels.live import LiveModel
+from app.viewmodels.replay import position_words, replay_machine, replay_words
+
+_TICK_MS = 33
+
+
+class ReplayController(QObject):
+    """Plays one run at a time. `changed` tells what is played, in words; "" when the screen is live again."""
+
+    changed = Signal(str)
+
+    def __init__(self, view: RunView) -> None:
+        super().__init__(view)
+        self._view = view
+        self._model = LiveModel()
+        self._replay: Replay | None = None
+        self._words = ""
+        self._end_s = 0.0
+        self._connected = False
+        self._timer = QTimer(self)
+        self._timer.setInterval(_TICK_MS)
+        self._timer.timeout.connect(self._tick)
+
+    @property
+    def playing(self) -> bool:
+        """Whether a replay is on the screen, be it paused or at its end."""
+        return self._replay is not None
+
+    def play(self, run: StoredRun, speed: float = 1.0) -> None:
+        """Play a run from its beginning, in place of another one if there is."""
+        view = self._view.show_replay()
+        if not self._connected:
+            self._connect(view)
+        self._words, self._end_s = replay_words(run), (end_ns(run) - run.anchor_t_ns) / 1e9
+        self._model.handle(replay_machine(run))
+        self._replay = Replay(run, speed=speed)
+        self._timer.start()
+        self._tick()
+        self.changed.emit(self._words)
+
+    def stop(self) -> None:
+        """End the replay; the screen shows this machine again."""
+        self._timer.stop()
+        self._replay = None
+        self._view.show_live()
+        self.changed.emit("")
+
+    def _connect(self, view: ReplayView) -> None:
+        self._connected = True
+        view.pause_asked.connect(self._pause_or_resume)
+        view.speed_asked.connect(self._set_speed)
+        view.restart_asked.connect(self._restart)
+        view.stop_asked.connect(self.stop)
+        view.live.log_asked.connect(lambda: self._view.show_log(self._model.log))
+        connect_time(view.live, self._model, self._show)
+
+    def _tick(self) -> None:
+        if self._replay is None:
+            return
+        for event in self._replay.read():
+            self._model.handle(event)
+        if self._replay.ended or self._replay.paused:
+            self._timer.stop()
+        self._show()
+
+    def _show(self) -> None:
+        replay, view = self._replay, self._view.replay
+        if replay is None or view is None or not view.isVisible():
+            return
+        position = position_words(self._end_s if replay.ended else replay.position_s, self._end_s)
+        view.show_bar(self._words, position, paused=replay.paused, ended=replay.ended, speed=replay.speed)
+        view.live.show_model(self._model.state())
+
+    def _pause_or_resume(self) -> None:
+        if self._replay is not None and self._replay.paused:
+            self._replay.resume()
+            self._timer.start()
+        elif self._replay is not None:
+            self._replay.pause()
+        self._tick()
+
+    def _set_speed(self, speed: float) -> None:
+        if self._replay is not None:
+            self._replay.set_speed(speed)
+        self._tick()
+
+    def _restart(self) -> None:
+        if self._replay is not None:
+            self._replay.restart()
+            self._timer.start()
+        self._tick()

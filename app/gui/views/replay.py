@@ -1,0 +1,88 @@
+"""A stored run played again: a bar that says so, and the live view below it."""
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout, QWidget
+
+from app.gui.theme import GRID, Theme, figures
+from app.gui.views.live import LiveView
+from app.gui.views.parts import button, rule, text_label
+from app.viewmodels.replay import SPEEDS
+
+
+class ReplayView(QWidget):
+    """Shows what is played, how far it is and how fast; `live` shows the run itself."""
+
+    pause_asked = Signal()
+    speed_asked = Signal(float)
+    restart_asked = Signal()
+    stop_asked = Signal()
+
+    def __init__(self, theme: Theme) -> None:
+        super().__init__()
+        self.setProperty("role", "surface")
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        self.live = LiveView(theme)
+        self._chip = text_label("", "chip")
+        self._chip.setAccessibleName("What is played")
+        self._position = text_label("", "muted")
+        self._position.setFont(figures())
+        self._pause = button("&Pause", "Let time stand still, or go on")
+        self._speeds = {speed: button(f"×{speed:g}", f"{speed:g} times as fast as it was") for speed in SPEEDS}
+        self._restart = button("Res&tart", "Play from the beginning")
+        self._stop = button("&Back to live", "End the replay; the screen shows this machine again")
+        self._connect()
+        self._build()
+
+    @property
+    def chip(self) -> str:
+        """What the view says it plays."""
+        return self._chip.text()
+
+    @property
+    def pause_button(self) -> QPushButton:
+        """Pauses and resumes."""
+        return self._pause
+
+    @property
+    def stop_button(self) -> QPushButton:
+        """Ends the replay."""
+        return self._stop
+
+    def speed_button(self, speed: float) -> QPushButton:
+        """Plays at that speed."""
+        return self._speeds[speed]
+
+    def show_bar(self, chip: str, position: str, *, paused: bool, ended: bool, speed: float) -> None:
+        """Show where the replay stands."""
+        self._chip.setText(chip)
+        self._position.setText(position)
+        self._pause.setText("&Resume" if paused else "&Pause")
+        self._pause.setEnabled(not ended)
+        for value, made in self._speeds.items():
+            made.setChecked(value == speed)
+
+    def _connect(self) -> None:
+        self._pause.clicked.connect(self.pause_asked)
+        self._restart.clicked.connect(self.restart_asked)
+        self._stop.clicked.connect(self.stop_asked)
+        for speed, made in self._speeds.items():
+            made.clicked.connect(lambda _=False, speed=speed: self.speed_asked.emit(speed))
+
+    def _build(self) -> None:
+        bar = QHBoxLayout()
+        bar.setContentsMargins(2 * GRID, GRID, 2 * GRID, GRID)
+        bar.setSpacing(GRID)
+        bar.addWidget(self._chip)
+        bar.addWidget(self._position)
+        bar.addStretch(1)
+        for made in (self._pause, *self._speeds.values(), self._restart, self._stop):
+            made.setProperty("small", "true")
+            bar.addWidget(made)
+        for made in self._speeds.values():
+            made.setCheckable(True)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(0)
+        layout.addLayout(bar)
+        layout.addWidget(rule())
+        layout.addWidget(self.live, 1)

@@ -1,0 +1,99 @@
+"""A stored run played again on the Run screen, in the whole window."""
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
+from pytestqt.qtbot import QtBot
+
+from app.gui.application import HISTORY, RUN, Workbench
+from app.gui.controllers.replay import ReplayController
+from app.gui.theme import Theme
+from app.gui.views.history import HistoryView
+from app.gui.views.replay import ReplayView
+from app.gui.views.run import RunView
+from app.storage.store import Store
+from tests.unit.viewmodels.stored import keep, run_row, stored_run
+
+LIMIT_MS = 15_000
+RUN_ON_GPUS = stored_run(run_row(1, workload="cnn10", gpus=2, gpu_names=("NVIDIA H200", "NVIDIA H200")))
+
+
+def click(button: object) -> None:
+    QTest.mouseClick(button, Qt.MouseButton.LeftButton)  # type: ignore[call-overload]
+
+
+@pytest.fixture
+def played(qtbot: QtBot, workbench: Workbench) -> ReplayView:
+    """A run of two GPUs, opened from the history and played from its page."""
+    with Store.open(workbench.database) as store:
+        keep(store, RUN_ON_GPUS)
+    workbench.window.show_page(HISTORY)
+    history = workbench.window.findChild(HistoryView)
+    assert isinstance(history, HistoryView)
+    history.run_opened.emit(1)
+    qtbot.waitUntil(lambda: history.shows_run, timeout=LIMIT_MS)
+    with qtbot.waitSignal(workbench.replay.changed, timeout=LIMIT_MS):
+        click(history.detail.replay_button)
+    assert isinstance(workbench.run_view.replay, ReplayView)
+    return workbench.run_view.replay
+
+
+def test_a_replay_is_marked_and_shows_the_cards_of_then(qtbot: QtBot, workbench: Workbench, played: ReplayView) -> None:
+    assert played.isVisible()
+    assert played.chip.startswith("Replay of run 1 · 2× H200 · 2025-10-09")
+    assert not workbench.run_view.form.isEnabled()
+    click(played.speed_button(16.0))
+    qtbot.waitUntil(lambda: "Completed" in played.live.words(), timeout=LIMIT_MS)
+    assert len(played.live.stack.panel("power").points("GPU-1")[0]) == 120
+    assert len(played.live.stack.panel("throughput").points("run")[0]) == 40
+
+
+def test_this_machine_never_has_the_cards_of_a_replay(qtbot: QtBot, workbench: Workbench, played: ReplayView) -> None:
+    click(played.stop_button)
+    assert workbench.run_view.live.isVisible()
+    assert workbench.run_view.form.isEnabled()
+    assert not workbench.replay.playing
+    assert "H200" not in workbench.run_view.live.words()
+
+
+def test_ctrl_r_starts_no_run_under_a_replay(workbench: Workbench, played: ReplayView) -> None:
+    QTest.keyClick(workbench.window, Qt.Key.Key_R, Qt.KeyboardModifier.ControlModifier)
+    assert not workbench.run.running
+
+
+def test_while_a_run_goes_another_is_not_played(qtbot: QtBot, workbench: Workbench) -> None:
+    form = workbench.run_view.form
+    form.workload_chosen.emit("dummy")
+    for name, value in {"gpus": 0, "steps": 0, "seconds": 600.0}.items():
+        form.edited.emit(name, value)
+    click(form.run_button)
+    workbench.play(1)
+    assert not workbench.replay.playing
+    with qtbot.waitSignal(workbench.run.ended, timeout=LIMIT_MS):
+        workbench.run.stop()
+
+
+def test_a_run_that_is_not_there_is_said(qtbot: QtBot, workbench: Workbench) -> None:
+    workbench.window.show_page(RUN)
+    workbench.play(77)
+    refusal = workbench.run_view.form
+    qtbot.waitUntil(lambda: "There is no run 77" in refusal.run_button.accessibleDescription(), timeout=LIMIT_MS)
+
+
+def test_pause_holds_and_restart_begins_again(qtbot: QtBot, theme: Theme) -> None:
+    view = RunView(theme)
+    qtbot.addWidget(view)
+    view.show()
+    controller = ReplayController(view)
+    controller.play(RUN_ON_GPUS, speed=1000.0)
+    replay = view.replay
+    assert replay is not None
+    qtbot.waitUntil(lambda: "Completed" in replay.live.words(), timeout=LIMIT_MS)
+    assert not replay.pause_button.isEnabled()
+    click(replay.speed_button(1.0))
+    replay.restart_asked.emit()
+    assert "Completed" not in replay.live.words()
+    click(replay.pause_button)
+    assert replay.pause_button.text() == "&Resume"
+    controller.stop()
+    assert not controller.playing
