@@ -8,6 +8,7 @@ import pyqtgraph as pg
 from app.viewmodels.units import duration
 
 _LABEL_PX = 18
+_MOST_LABELS = 6
 
 
 class TimeAxis(pg.AxisItem):  # type: ignore[misc]  # pyqtgraph has no types
@@ -21,11 +22,11 @@ class TimeAxis(pg.AxisItem):  # type: ignore[misc]  # pyqtgraph has no types
 
 
 class ValueAxis(pg.AxisItem):  # type: ignore[misc]  # pyqtgraph has no types
-    """A left axis with thousands apart, `80,000`, and labels no closer than their height."""
+    """A left axis with thousands apart, `80,000`, and a handful of labels, no closer than their height."""
 
     def tickSpacing(self, least: float, most: float, size: float) -> list[tuple[float, float]]:
         """One level of ticks on multiples of 1, 2 or 5 times a power of ten."""
-        wanted = (most - least) * _LABEL_PX / max(size, _LABEL_PX)
+        wanted = (most - least) * max(1 / _MOST_LABELS, _LABEL_PX / max(size, _LABEL_PX))
         power = 10.0 ** math.floor(math.log10(wanted)) if wanted > 0 else 1.0
         return [(next(m * power for m in (1.0, 2.0, 5.0, 10.0) if m * power >= wanted or m == 10.0), 0.0)]
 

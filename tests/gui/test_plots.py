@@ -1,8 +1,10 @@
 import numpy as np
+import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QColor, QGuiApplication
 from pytestqt.qtbot import QtBot
 
+from app.gui.axes import ValueAxis
 from app.gui.bands import Band, Moment, Strip
 from app.gui.plots import TimePanel
 from app.gui.theme import DARK, LIGHT, Theme, style_sheet
@@ -152,3 +154,10 @@ def luminance(colour: QColor) -> float:
 def test_both_style_sheets_have_every_colour() -> None:
     for colours in (LIGHT, DARK):
         assert "$" not in style_sheet(colours)
+
+
+@pytest.mark.parametrize(
+    ("top", "size", "spacing"), [(115.0, 300.0, 20.0), (115.0, 50.0, 50.0), (0.8, 300.0, 0.2), (9.6, 44.0, 5.0)]
+)
+def test_labels_are_few_round_and_apart(qtbot: QtBot, theme: Theme, top: float, size: float, spacing: float) -> None:
+    assert ValueAxis("left").tickSpacing(0.0, top, size) == [(pytest.approx(spacing), 0.0)]
