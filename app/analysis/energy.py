@@ -2,7 +2,8 @@
 
 The counter misses nothing between readings, so it is preferred. Either way the ends of a window are uncertain: a value
 read at one moment may be as old as the driver's renewal period, and the nearest reading may lie a little off the edge.
-`Energy.error_mj` bounds what that can make of it: (period + distance) x the highest power seen around it, at both ends.
+`Energy.error_mj` bounds what that can make of it, with the highest power seen around each end: power x distance at both
+ends, and power x period once, for a value that is old at both ends is too low at both.
 """
 
 from collections.abc import Sequence
@@ -59,9 +60,8 @@ def _by_counter(gpu: SampleColumns, start_ns: int, end_ns: int) -> Energy | None
         return None
     at_start, at_end = np.interp([0, end_ns - start_ns], t_ns - start_ns, energy_mj)
     used_mj = float(at_end - at_start)
-    power_mw = used_mj / ((end_ns - start_ns) / 1e9)
-    error_mj = sum(_edge_error_mj(gpu, t_ns, edge_ns, period_ns, power_mw) for edge_ns in (start_ns, end_ns))
-    return Energy(used_mj, error_mj, COUNTER)
+    edges = [_edge(gpu, t_ns, edge_ns, period_ns) for edge_ns in (start_ns, end_ns)]
+    return Energy(used_mj, _error_mj(edges, period_ns, used_mj / ((end_ns - start_ns) / 1e9)), COUNTER)
 
 
 def _by_power(gpu: SampleColumns, start_ns: int, end_ns: int) -> Energy | None:
@@ -79,8 +79,8 @@ def _by_power(gpu: SampleColumns, start_ns: int, end_ns: int) -> Energy | None:
     edges = np.interp([0.0, length_s], t_s, power_mw)
     times = np.concatenate(([0.0], t_s[inside], [length_s]))
     used_mj = float(np.trapezoid(np.concatenate((edges[:1], power_mw[inside], edges[1:])), times))
-    error_mj = sum(_edge_error_mj(gpu, t_ns, edge_ns, period_ns, used_mj / length_s) for edge_ns in (start_ns, end_ns))
-    return Energy(used_mj, error_mj, INTEGRAL)
+    ends = [_edge(gpu, t_ns, edge_ns, period_ns) for edge_ns in (start_ns, end_ns)]
+    return Energy(used_mj, _error_mj(ends, period_ns, used_mj / length_s), INTEGRAL)
 
 
 def _present(t_ns: Ints, values: Floats | None) -> tuple[Ints, Floats]:
@@ -96,12 +96,18 @@ def _period_ns(gpu: SampleColumns, field: str) -> float:
     return _USUAL_PERIOD_NS if facts is None or facts.period_ms is None else facts.period_ms * 1e6
 
 
-def _edge_error_mj(gpu: SampleColumns, t_ns: Ints, edge_ns: int, period_ns: float, mean_mw: float) -> float:
-    """What may be wrong at one end; the power there is the highest seen around it, the window's mean at least."""
+def _edge(gpu: SampleColumns, t_ns: Ints, edge_ns: int, period_ns: float) -> tuple[float, float]:
+    """The distance (ns) of a window's end to its nearest reading, and the highest power (mW) sampled around it."""
     after = min(int(np.searchsorted(t_ns, edge_ns)), len(t_ns) - 1)
     before = max(int(np.searchsorted(t_ns, edge_ns, side="right")) - 1, 0)
     power_t_ns, power_mw = _present(gpu.t_ns, gpu.fields.get("power_mw"))
     around = (power_t_ns >= t_ns[before] - period_ns) & (power_t_ns <= t_ns[after] + period_ns)
-    highest_mw = float(power_mw[around].max(initial=mean_mw))
     distance_ns = min(abs(edge_ns - t_ns[before]), abs(edge_ns - t_ns[after]))
-    return highest_mw * (period_ns + float(distance_ns)) / 1e9
+    return float(distance_ns), float(power_mw[around].max(initial=0.0))
+
+
+def _error_mj(ends: Sequence[tuple[float, float]], period_ns: float, mean_mw: float) -> float:
+    """See the module; the power at an end is the window's mean at least, for it may not have been sampled there."""
+    known = [(distance_ns, max(power_mw, mean_mw)) for distance_ns, power_mw in ends]
+    apart_mj = sum(distance_ns * power_mw for distance_ns, power_mw in known) / 1e9
+    return apart_mj + period_ns * max(power_mw for _, power_mw in known) / 1e9
