@@ -1,0 +1,162 @@
+"""Whole runs on fake cards: what their telemetry stores, and what energy is made of it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from app.records import HOST, DeviceLost, Floats, RunStarted, SampleColumns, StoredRun
+from app.telemetry.feed import TelemetryFeed
+from tests.fakes.nvml import environment
+from tests.fakes.nvml_cards import LAPTOP, MIG, OLD_DRIVER, RTX_2080_TI, TWO_H200, Card, Driver
+from tests.fakes.sessions import dummy, going, is_measured, run_through, services, started_feed
+from workloads.protocol import Block
+
+GPU_A, GPU_B = (card.uuid for card in TWO_H200)
+BOTH_MW = sum(card.power_instant_mw for card in TWO_H200)
+LATE_NS = 500_000_000
+"""How far from a phase's beginning its energy reading may lie on two busy cores; a few milliseconds else."""
+
+
+@contextmanager
+def feed_of(*cards: Card, missing: tuple[str, ...] = ()) -> Iterator[TelemetryFeed]:
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in environment(Driver(cards=cards, missing=missing)).items():
+            patch.setenv(name, value)
+        with started_feed(20.0) as feed:
+            feed.wait_inventory()
+            yield feed
+
+
+def run_on(feed: TelemetryFeed, folder: Path, *, gpus: int = 1, seconds: float = 1.0) -> StoredRun:
+    spec = dummy(feed.wait_inventory(), gpus=gpus, steps=0, seconds=seconds)
+    outcome, _, stored = run_through(spec, services(folder, feed))
+    assert outcome.name == "completed", outcome
+    return stored
+
+
+@pytest.fixture(scope="module")
+def on_two(tmp_path_factory: pytest.TempPathFactory) -> StoredRun:
+    """A run of two seconds on both H200s."""
+    with feed_of(*TWO_H200) as feed:
+        return run_on(feed, tmp_path_factory.mktemp("two"), gpus=2, seconds=2.0)
+
+
+def energy_readings(columns: SampleColumns) -> tuple[Floats, Floats]:
+    counter = columns.slow["energy_mj"]
+    there = ~np.isnan(counter)
+    return columns.slow_t_ns[there].astype(np.float64), counter[there]
+
+
+def test_energy_is_read_at_both_edges_of_every_phase(on_two: StoredRun) -> None:
+    edges = [phase.start_ns for phase in on_two.phases] + [on_two.phases[-1].end_ns]
+    assert len(edges) > 3
+    for columns in on_two.samples[:2]:
+        t_ns, counter = energy_readings(columns)
+        assert t_ns[0] <= edges[0], "before the first phase"
+        assert np.all(np.diff(counter) >= 0)
+        for edge_ns in edges:
+            assert edge_ns is not None
+            assert np.abs(t_ns - edge_ns).min() < LATE_NS
+
+
+def test_every_phase_has_its_energy_and_how_wrong_that_can_be(on_two: StoredRun) -> None:
+    """The cards' power is constant, so the energy is known."""
+    told = 0
+    for phase in on_two.phases:
+        assert phase.end_ns is not None
+        seconds = (phase.end_ns - phase.start_ns) / 1e9
+        if seconds <= 0.09:
+            assert phase.energy_mj is None, "shorter than the counter's period: no energy, not 0"
+        elif seconds > 0.12:
+            told += 1
+            assert phase.energy_mj is not None
+            assert phase.energy_error_mj is not None
+            assert abs(phase.energy_mj - BOTH_MW * seconds) <= phase.energy_error_mj
+            assert phase.energy_error_mj < BOTH_MW * (0.12 + 2 * LATE_NS / 1e9)
+    assert told >= 1
+
+
+def test_the_run_says_its_energy_where_it_is_from_and_its_error(on_two: StoredRun) -> None:
+    summary = on_two.row.summary
+    assert summary.energy_source == "energy counter"
+    assert summary.energy_error_pct is not None
+    assert summary.mean_power_mw is not None
+    assert 1 < summary.energy_error_pct < 60
+    assert abs(summary.mean_power_mw / BOTH_MW - 1) * 100 <= summary.energy_error_pct * 1.01
+    assert summary.energy_mj_per_example is not None
+    measured_s = (on_two.blocks.end_ns[-1] - on_two.blocks.start_ns[on_two.blocks.measured][0]) / 1e9
+    assert summary.energy_mj_per_example == pytest.approx(
+        summary.mean_power_mw * measured_s / summary.measured_examples, rel=0.01
+    )
+
+
+def test_slow_samples_and_the_facts_of_fields_are_stored(on_two: StoredRun) -> None:
+    first, second, host = on_two.samples
+    assert [columns.device.device for columns in on_two.samples] == [GPU_A, GPU_B, HOST]
+    for columns in (first, second):
+        assert set(columns.slow["sm_active_pct"][~np.isnan(columns.slow["sm_active_pct"])]) == {96.0}
+        assert set(columns.fields["power_average_mw"]) == {600_000.0}
+        facts = columns.device.fields["energy_mj"]
+        assert (facts.unit, columns.device.absent["fan_pct"]) == ("mJ", "not supported")
+        assert facts.cost_us is not None
+        assert facts.cost_us >= 3_000
+        assert facts.period_ms == pytest.approx(100, abs=25)
+    assert np.isnan(host.slow["energy_mj"]).all()
+
+
+def test_the_telemetry_audits_itself(on_two: StoredRun) -> None:
+    summary = on_two.row.summary
+    assert summary.sample_hz == pytest.approx(20, rel=0.2)
+    assert summary.sample_jitter_ms_p50 is not None
+    assert summary.sample_jitter_ms_p99 is not None
+    assert 0 <= summary.sample_jitter_ms_p50 <= summary.sample_jitter_ms_p99
+    assert summary.samples_missed is not None
+    assert summary.sampler_cpu_pct is not None
+    assert 0 < summary.sampler_cpu_pct < 100
+
+
+def test_a_card_without_a_counter_has_the_integral_of_its_power(tmp_path: Path) -> None:
+    with feed_of(RTX_2080_TI, missing=OLD_DRIVER) as feed:
+        summary = run_on(feed, tmp_path).row.summary
+    assert summary.energy_source == "integral of power"
+    assert summary.mean_power_mw == pytest.approx(253_000)
+    assert summary.energy_error_pct is not None
+    assert summary.energy_error_pct > 0
+
+
+def test_a_laptop_without_power_has_no_energy_and_the_run_goes_on(tmp_path: Path) -> None:
+    with feed_of(LAPTOP) as feed:
+        stored = run_on(feed, tmp_path, seconds=0.5)
+    summary = stored.row.summary
+    assert (summary.energy_source, summary.energy_mj_per_example, summary.energy_error_pct) == (None, None, None)
+    assert all(phase.energy_mj is None for phase in stored.phases)
+    assert stored.samples[0].device.absent["power_mw"] == "not supported"
+    assert set(stored.samples[0].fields["load_pct"]) == {99.0}
+    assert summary.throughput is not None
+
+
+def test_a_run_on_a_mig_instance_records_what_that_tells(tmp_path: Path) -> None:
+    with feed_of(MIG) as feed:
+        stored = run_on(feed, tmp_path, seconds=0.5)
+    assert [columns.device.device for columns in stored.samples] == ["MIG-one", HOST]
+    assert stored.samples[0].device.memory_total_bytes == 70 * 2**30
+    assert (stored.row.summary.device_peak_bytes, stored.row.summary.energy_source) == (1_000_000_000, None)
+
+
+def test_a_gpu_that_was_lost_is_not_leased_again(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    with feed_of(Card(uuid=GPU_A, lost_when=str(gone)), TWO_H200[1]) as feed:
+        before = dummy(feed.wait_inventory(), gpus=2, steps=0, seconds=600.0)
+        with going(before, services(tmp_path, feed)) as run:
+            run.recorder.wait(Block, is_measured)
+            gone.touch()
+            run.recorder.wait(DeviceLost)
+        _, recorder, _ = run_through(dummy(feed.wait_inventory(), gpus=1), services(tmp_path, feed))
+        (started,) = recorder.of(RunStarted)
+        outcome, *_ = run_through(before, services(tmp_path, feed))
+    assert [device.device for device in started.devices] == [GPU_B, HOST]
+    assert outcome.name == "refused"
+    assert outcome.reason == "2 GPUs asked for, but this machine has 1."

@@ -1,0 +1,141 @@
+"""The telemetry of one run, on a real sampler with fake cards."""
+
+import queue
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import pynvml
+import pytest
+
+from app.records import HOST, Device, DeviceLost, RunEvent, Sample, SlowSample
+from app.runs.recording import Recording
+from app.runs.supervisor import Inbox
+from app.telemetry.feed import TelemetryFeed
+from tests.fakes.nvml import environment
+from tests.fakes.nvml_cards import ENERGY, LAPTOP, TWO_H200, Card, Driver, Flaw
+from tests.fakes.sessions import started_feed
+from workloads.protocol import PhaseStarted
+
+LIMIT_S = 20.0
+GPU_A, GPU_B = (card.uuid for card in TWO_H200)
+DUMB = Card(uuid="GPU-dumb", flaws=(Flaw(ENERGY, pynvml.NVML_ERROR_UNKNOWN, first=3),))
+"""Its energy counter answers while it is probed, and never again."""
+
+
+@contextmanager
+def feed_of(*cards: Card) -> Iterator[TelemetryFeed]:
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in environment(Driver(cards=cards)).items():
+            patch.setenv(name, value)
+        with started_feed(20.0) as feed:
+            feed.wait_inventory(LIMIT_S)
+            yield feed
+
+
+@pytest.fixture(scope="module")
+def feed() -> Iterator[TelemetryFeed]:
+    with feed_of(*TWO_H200) as feed:
+        yield feed
+
+
+def gpus(feed: TelemetryFeed, *uuids: str) -> list[Device]:
+    return [device for device in feed.wait_inventory().devices if device.device in uuids]
+
+
+@contextmanager
+def recorded(feed: TelemetryFeed, *uuids: str) -> Iterator[tuple[Recording, Inbox]]:
+    inbox: Inbox = queue.SimpleQueue()
+    recording = Recording(feed, gpus(feed, *uuids), inbox)
+    recording.start()
+    try:
+        yield recording, inbox
+    finally:
+        recording.stop()
+
+
+def energy_after(inbox: Inbox, t_ns: int) -> SlowSample:
+    """The first energy reading of any device after that time."""
+    while True:
+        item = inbox.get(timeout=LIMIT_S)
+        if isinstance(item, SlowSample) and item.energy_mj is not None and item.t_ns > t_ns:
+            return item
+
+
+def settled(recording: Recording) -> tuple[list[RunEvent], float]:
+    """What was handed on at the end, and the seconds that took."""
+    events: list[RunEvent] = []
+    began_s = time.monotonic()
+    recording.settle(events.append)
+    return events, time.monotonic() - began_s
+
+
+def with_energy(events: Sequence[RunEvent], after_ns: int) -> set[str]:
+    return {
+        event.device
+        for event in events
+        if isinstance(event, SlowSample) and event.energy_mj is not None and event.t_ns > after_ns
+    }
+
+
+def test_only_the_run_s_own_devices_are_recorded(feed: TelemetryFeed) -> None:
+    with recorded(feed, GPU_B) as (_, inbox):
+        items = [inbox.get(timeout=LIMIT_S) for _ in range(40)]
+    assert {item.device for item in items if isinstance(item, Sample | SlowSample)} == {GPU_B, HOST}
+
+
+def test_energy_is_read_when_it_begins_and_where_a_phase_begins(feed: TelemetryFeed) -> None:
+    began_ns = time.monotonic_ns()
+    with recorded(feed, GPU_A) as (recording, inbox):
+        first = energy_after(inbox, began_ns)
+        assert first.device == GPU_A
+        phase_ns = time.monotonic_ns()
+        recording.handle(PhaseStarted(phase="measure", t_ns=phase_ns))
+        second = energy_after(inbox, phase_ns)
+    assert (first.t_ns - began_ns) / 1e9 < 1.0, "not only when it is due, every two seconds"
+    assert (second.t_ns - phase_ns) / 1e9 < 1.0
+
+
+def test_at_the_end_it_waits_for_the_last_reading_of_every_gpu(feed: TelemetryFeed) -> None:
+    with recorded(feed, GPU_A, GPU_B) as (recording, _):
+        asked_ns = time.monotonic_ns()
+        events, _ = settled(recording)
+    assert with_energy(events, asked_ns) == {GPU_A, GPU_B}
+
+
+def test_a_counter_that_never_answers_is_waited_for_half_a_second() -> None:
+    with feed_of(DUMB) as feed, recorded(feed, "GPU-dumb") as (recording, _):
+        events, seconds = settled(recording)
+    assert 0.45 < seconds < 2.0
+    assert with_energy(events, 0) == set()
+    assert any(isinstance(event, Sample) and event.device == "GPU-dumb" for event in events), "the rest is handed on"
+
+
+def test_without_a_counter_nothing_is_waited_for() -> None:
+    with feed_of(LAPTOP) as feed, recorded(feed, LAPTOP.uuid) as (recording, _):
+        recording.handle(PhaseStarted(phase="measure", t_ns=time.monotonic_ns()))
+        events, seconds = settled(recording)
+    assert events == []
+    assert seconds < 0.2
+
+
+def test_a_lost_gpu_is_not_waited_for() -> None:
+    with feed_of(DUMB) as feed, recorded(feed, "GPU-dumb") as (recording, _):
+        recording.handle(DeviceLost(t_ns=time.monotonic_ns(), device="GPU-dumb", reason="It is gone."))
+        _, seconds = settled(recording)
+    assert seconds < 0.2
+
+
+def test_nothing_comes_after_the_end(feed: TelemetryFeed) -> None:
+    with recorded(feed, GPU_A) as (_, inbox):
+        inbox.get(timeout=LIMIT_S)
+    # The feed may be handing out its present message; a second listener's next ones come after that.
+    others: queue.SimpleQueue[object] = queue.SimpleQueue()
+    unsubscribe = feed.subscribe(others.put)
+    for _ in range(3):
+        others.get(timeout=LIMIT_S)
+    came = inbox.qsize()
+    for _ in range(20):
+        others.get(timeout=LIMIT_S)
+    unsubscribe()
+    assert inbox.qsize() == came
