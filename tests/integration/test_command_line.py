@@ -317,6 +317,6 @@ def test_a_run_on_a_fake_gpu_leases_it_by_uuid(tmp_path: Path) -> None:
     line = CommandLine(tmp_path, environment(Driver(cards=TWO_H200)))
     document = line.json("run", *dummy_words(gpus=1, devices="1", steps=0, seconds=1.0))
     assert [device["device"] for device in document["devices"]] == ["GPU-bbbb", "host"]
-    assert document["energy"]["source"] == "integral of power"
+    assert document["energy"]["source"] == "energy counter"
     assert document["devices"][0]["mean"]["power_mw"] == 671_000
     assert (tmp_path / "variantscope-GPU-bbbb.lock").exists()
