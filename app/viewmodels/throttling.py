@@ -1,6 +1,5 @@
 """When the GPUs held their clocks back, and why, in words."""
 
-from collections import deque
 from dataclasses import dataclass
 
 from app.records import Sample
@@ -17,7 +16,8 @@ _WORDS = {
 }
 """NVML's clock event reasons (nvml.h, nvmlClocksEventReason*)."""
 _SILENCE_NS = 2_000_000_000
-_MOST = 2000
+_MOST = 256
+"""Stretches kept of each GPU. When there are more, neighbours of the older half are joined."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +51,10 @@ def throttle_words(reasons: int) -> str:
 
 
 class Throttling:
-    """Every stretch in which a GPU was held back, the newest 2,000 a GPU."""
+    """The stretches in which each GPU was held back; old ones that come thick and fast are told as one."""
 
     def __init__(self) -> None:
-        self._stretches: dict[str, deque[_Stretch]] = {}
+        self._stretches: dict[str, list[_Stretch]] = {}
         self._newest: dict[str, _Stretch] = {}
 
     def add(self, sample: Sample) -> None:
@@ -80,5 +80,14 @@ class Throttling:
 
     def _begin(self, device: str, stretch: _Stretch) -> None:
         self._newest[device] = stretch
-        if stretch.reasons:
-            self._stretches.setdefault(device, deque(maxlen=_MOST)).append(stretch)
+        if not stretch.reasons:
+            return
+        stretches = self._stretches.setdefault(device, [])
+        stretches.append(stretch)
+        if len(stretches) > _MOST:
+            older = stretches[: _MOST // 2]
+            joined = [
+                _Stretch(first.reasons | second.reasons, first.start_ns, second.end_ns)
+                for first, second in zip(older[0::2], older[1::2], strict=True)
+            ]
+            stretches[: _MOST // 2] = joined
