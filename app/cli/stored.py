@@ -84,9 +84,9 @@ def _energy(summary: Summary, example: str) -> str:
     """Energy an example and a step, its source, and the bound of its error."""
     if summary.energy_mj_per_example is None:
         return units.ABSENT
-    words = [f"{units.number(summary.energy_mj_per_example)} mJ a {example}"]
+    words = [f"{units.number(summary.energy_mj_per_example)} mJ/{example}"]
     if per_step := run_facts.energy_mj_per_step(summary):
-        words.append(f"{units.number(per_step)} mJ a step")
+        words.append(f"{units.number(per_step)} mJ/step")
     known = (*words, summary.energy_source or "", run_facts.energy_error_words(summary))
     return ", ".join(word for word in known if word)
 

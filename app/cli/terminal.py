@@ -23,6 +23,8 @@ def print_json(document: dict[str, Any], *, compact: bool = False) -> None:
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, right: frozenset[int] = frozenset()) -> None:
     """Prints aligned columns, with a header unless it is empty; the columns in `right` are numbers."""
     lines = [*([list(header)] if any(header) else []), *map(list, rows)]
+    if not lines:
+        return
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
     for line in lines:
         cells = (

@@ -73,6 +73,11 @@ class _Layer(QGraphicsObject):
         """Paint on `area`, whose left is the time `start` and where a second takes `scale` pixels."""
         raise NotImplementedError
 
+    def _repaint(self) -> None:
+        """Have the whole view painted, once; the scene would ask for a second paint beside that of the curves."""
+        for view in self.scene().views():
+            view.viewport().update()
+
     def _view_changed(self, *_: object) -> None:
         self.prepareGeometryChange()
 
@@ -90,7 +95,7 @@ class Bands(_Layer):
         """Replace all bands."""
         if tuple(bands) != self._bands:
             self._bands = tuple(bands)
-            self.update()
+            self._repaint()
 
     def unnamed_at(self, time: float) -> str:
         """The name of the band at a time where it was too narrow to be written; otherwise nothing."""
@@ -137,13 +142,13 @@ class Marks(_Layer):
         """Replace moments and strips."""
         if (tuple(moments), tuple(strips)) != (self._moments, self._strips):
             self._moments, self._strips = tuple(moments), tuple(strips)
-            self.update()
+            self._repaint()
 
     def set_crosshair(self, time: float | None) -> None:
         """Where the crosshair stands, or nowhere."""
         if time != self._crosshair:
             self._crosshair = time
-            self.update()
+            self._repaint()
 
     def _paint(self, painter: QPainter, area: QRectF, start: float, scale: float) -> None:
         for strip in self._strips:

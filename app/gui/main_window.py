@@ -139,7 +139,8 @@ class MainWindow(QMainWindow):
         head.addWidget(self._tabs)
         head.addStretch(1)
         self._chip.hide()
-        for widget in (self._chip, self._machine, self._dot, self._help):
+        head.addWidget(self._chip, 0, Qt.AlignmentFlag.AlignVCenter)
+        for widget in (self._machine, self._dot, self._help):
             head.addWidget(widget)
         whole = QWidget()
         layout = QVBoxLayout(whole)

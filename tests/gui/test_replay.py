@@ -94,6 +94,6 @@ def test_pause_holds_and_restart_begins_again(qtbot: QtBot, theme: Theme) -> Non
     replay.restart_asked.emit()
     assert "Completed" not in replay.live.words()
     click(replay.pause_button)
-    assert replay.pause_button.text() == "&Resume"
+    assert replay.pause_button.text() == "&Resume replay"
     controller.stop()
     assert not controller.playing

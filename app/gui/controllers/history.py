@@ -8,9 +8,13 @@ from app.errors import UserError
 from app.gui.background import Background
 from app.gui.views.history import HistoryView
 from app.storage import retention
+from app.storage.retention import Pruned
+from app.storage.space import room_for
 from app.storage.store import Store
+from app.viewmodels import storage
 from app.viewmodels.history import History, HistoryScreen, Query, history
 from app.viewmodels.run_detail import RunDetail, run_detail
+from app.viewmodels.storage import StorageLine
 
 
 class HistoryController(QObject):
@@ -30,9 +34,12 @@ class HistoryController(QObject):
         self._reading = False
         self._again = False
         self._wanted: int | None = None
+        self._note = ""
         view.query_changed.connect(self._ask)
         view.run_opened.connect(self.open_run)
         view.compare_asked.connect(self.compare_requested)
+        view.retention_asked.connect(self._ask_retention)
+        view.pruning_agreed.connect(self._prune)
 
     def refresh(self) -> None:
         """Read the runs again; choice, order and place stay. Asked for while reading, it reads once more afterwards."""
@@ -42,11 +49,38 @@ class HistoryController(QObject):
         self._reading = True
         before = self._history
         self._background.run(lambda: _read_history(self._database, before), self._show_history, self._fail_history)
+        self._read_storage()
 
     def open_run(self, run: int) -> None:
         """Read one run and turn to its page."""
         self._wanted = run
         self._background.run(lambda: _read_run(self._database, run), self._show_run, self._fail_run)
+
+    def _ask_retention(self, days: int | None) -> None:
+        """Keep samples for so many days: at once where nothing is that old, else after a question."""
+
+        def found(would: Pruned | None) -> None:
+            if days is not None and would is not None and would.runs:
+                self._view.ask_to_prune(storage.question(would, days), storage.consequence(would), days)
+            else:
+                self._read_storage()
+
+        self._background.run(lambda: _look(self._database, days), found, self._fail_run)
+
+    def _prune(self, days: int) -> None:
+        self._background.run(lambda: _prune(self._database, days), self._show_pruned, self._fail_prune)
+
+    def _show_pruned(self, done: Pruned) -> None:
+        self._note = storage.result(done)
+        self._read_storage()
+
+    def _fail_prune(self, error: UserError) -> None:
+        self._read_storage()
+        self._view.show_problem(str(error))
+
+    def _read_storage(self) -> None:
+        note, self._note = self._note, ""
+        self._background.run(lambda: _read_storage(self._database, note), self._view.show_storage, self._fail_run)
 
     def _ask(self, query: Query) -> None:
         self._query = query
@@ -83,6 +117,30 @@ class HistoryController(QObject):
 def _read_history(database: Path, before: History) -> History:
     with Store.open(database) as store:
         return history(store.list_runs(), before, None)
+
+
+def _read_storage(database: Path, note: str) -> StorageLine:
+    return StorageLine(
+        path=database,
+        size_bytes=retention.size_bytes(database),
+        free_bytes=room_for(database).free_bytes,
+        keep_days=retention.keep_days(database),
+        note=note,
+    )
+
+
+def _look(database: Path, days: int | None) -> Pruned | None:
+    """What keeping so few days would delete; where that is nothing, the setting is stored."""
+    would = None if days is None else retention.prune(database, days, dry_run=True)
+    if would is None or not would.runs:
+        retention.set_keep_days(database, days)
+    return would
+
+
+def _prune(database: Path, days: int) -> Pruned:
+    done = retention.prune(database, days)
+    retention.set_keep_days(database, days)
+    return done
 
 
 def _read_run(database: Path, run: int) -> RunDetail:

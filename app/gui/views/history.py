@@ -2,15 +2,25 @@
 
 from PySide6.QtCore import QPoint, Qt, Signal
 from PySide6.QtGui import QAction, QKeySequence, QShortcut
-from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLineEdit, QMenu, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import (
+    QComboBox,
+    QHBoxLayout,
+    QLineEdit,
+    QMenu,
+    QMessageBox,
+    QStackedWidget,
+    QVBoxLayout,
+    QWidget,
+)
 
 from app.gui.theme import GRID, Theme
 from app.gui.views.history_table import HistoryTable
-from app.gui.views.parts import EmptyState, button, text_label
+from app.gui.views.parts import EmptyState, button, rule, text_label
 from app.gui.views.run_detail import RunDetailView
 from app.viewmodels.cells import OUTCOMES
 from app.viewmodels.history import COLUMNS, HistoryScreen, Query, can_compare, compare_label, count_label
 from app.viewmodels.run_detail import RunDetail
+from app.viewmodels.storage import KEEP_CHOICES, StorageLine, keep_words
 
 
 class HistoryView(QWidget):
@@ -19,6 +29,8 @@ class HistoryView(QWidget):
     query_changed = Signal(object)
     run_opened = Signal(int)
     compare_asked = Signal(list)
+    retention_asked = Signal(object)
+    pruning_agreed = Signal(int)
 
     def __init__(self, theme: Theme) -> None:
         super().__init__()
@@ -28,6 +40,9 @@ class HistoryView(QWidget):
         self._search = QLineEdit()
         self._workload = QComboBox()
         self._outcome = QComboBox()
+        self._storage = text_label("", "caption")
+        self._keep = QComboBox()
+        self._keep_days: int | None = None
         self._count = text_label("", "caption")
         self._compare = button(compare_label(0), "Compare the chosen runs (Ctrl+Shift+C)", primary=True)
         self._problem = text_label("", "bad", wrap=True)
@@ -70,6 +85,30 @@ class HistoryView(QWidget):
         """Say what is wrong where the user looks; "" is nothing wrong."""
         self._problem.setText(sentence)
         self._problem.setVisible(bool(sentence))
+
+    def show_storage(self, line: StorageLine) -> None:
+        """Say how large the database is and how long it keeps samples."""
+        self._storage.setText(line.words)
+        self._storage.setToolTip(str(line.path))
+        self._keep_days = line.keep_days
+        choices = dict.fromkeys((*KEEP_CHOICES, line.keep_days))
+        self._keep.clear()
+        for days in choices:
+            self._keep.addItem(keep_words(days), days)
+        self._keep.setCurrentIndex(list(choices).index(line.keep_days))
+
+    def ask_to_prune(self, question: str, consequence: str, days: int) -> None:
+        """Ask before samples are deleted; the setting stays as it was unless the user agrees."""
+        box = QMessageBox(QMessageBox.Icon.Question, "Old samples", question)
+        box.setParent(self, box.windowFlags())
+        box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        box.setInformativeText(consequence)
+        delete = box.addButton("&Delete", QMessageBox.ButtonRole.AcceptRole)
+        keep = box.addButton("&Keep them", QMessageBox.ButtonRole.RejectRole)
+        box.setDefaultButton(keep)
+        delete.clicked.connect(lambda: self.pruning_agreed.emit(days))
+        keep.clicked.connect(lambda: self._keep.setCurrentIndex(self._keep.findData(self._keep_days)))
+        box.open()
 
     def show_run(self, detail: RunDetail) -> None:
         """Turn to the page of one run."""
@@ -153,6 +192,7 @@ class HistoryView(QWidget):
         self._workload.activated.connect(self._ask_query)
         self._outcome.activated.connect(self._ask_query)
         self._compare.clicked.connect(self._ask_compare)
+        self._keep.activated.connect(lambda index: self.retention_asked.emit(self._keep.itemData(index)))
         self._table.opened.connect(self.run_opened)
         self._table.chosen_changed.connect(self._show_chosen)
         self._table.horizontalHeader().sectionClicked.connect(self._sort)
@@ -194,6 +234,8 @@ class HistoryView(QWidget):
         column.setSpacing(0)
         column.addLayout(bar)
         column.addWidget(self._lower, 1)
+        column.addWidget(rule())
+        column.addLayout(self._foot())
         self._pages.addWidget(self._list)
         self._pages.addWidget(self._detail)
         layout = QVBoxLayout(self)
@@ -201,6 +243,17 @@ class HistoryView(QWidget):
         layout.setSpacing(0)
         layout.addWidget(self._problem)
         layout.addWidget(self._pages, 1)
+
+    def _foot(self) -> QHBoxLayout:
+        self._keep.setAccessibleName("How long samples are kept")
+        self._keep.setToolTip("Samples and logs of older runs are deleted when the window opens; their figures stay")
+        self._keep.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
+        foot = QHBoxLayout()
+        foot.setContentsMargins(2 * GRID, GRID // 2, 2 * GRID, GRID // 2)
+        foot.addWidget(self._storage)
+        foot.addStretch(1)
+        foot.addWidget(self._keep)
+        return foot
 
 
 def _offer(combo: QComboBox, everything: str, choices: dict[str, str], chosen: str) -> None:

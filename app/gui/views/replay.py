@@ -26,7 +26,7 @@ class ReplayView(QWidget):
         self._chip.setAccessibleName("What is played")
         self._position = text_label("", "muted")
         self._position.setFont(figures())
-        self._pause = button("&Pause", "Let time stand still, or go on")
+        self._pause = button("&Pause replay", "Let time stand still, or go on")
         self._speeds = {speed: button(f"×{speed:g}", f"{speed:g} times as fast as it was") for speed in SPEEDS}
         self._restart = button("Res&tart", "Play from the beginning")
         self._stop = button("&Back to live", "End the replay; the screen shows this machine again")
@@ -56,7 +56,7 @@ class ReplayView(QWidget):
         """Show where the replay stands."""
         self._chip.setText(chip)
         self._position.setText(position)
-        self._pause.setText("&Resume" if paused else "&Pause")
+        self._pause.setText("&Resume replay" if paused else "&Pause replay")
         self._pause.setEnabled(not ended)
         for value, made in self._speeds.items():
             made.setChecked(value == speed)
