@@ -1,0 +1,128 @@
+"""A stored run played again, on a clock of the test's own."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from app.records import (
+    HOST,
+    SLOW_FIELDS,
+    DeviceLost,
+    RunEnded,
+    RunEvent,
+    RunStarted,
+    Sample,
+    SlowSample,
+    StoredRun,
+)
+from app.telemetry.replay import Replay, end_ns, events
+from tests.unit.viewmodels.stored import S, run_row, stored_run
+from workloads.protocol import Block, PhaseStarted, Progress
+
+RUN = stored_run(run_row(1, workload="cnn10", gpus=2))
+
+
+class Clock:
+    """Seconds that pass only when told to."""
+
+    def __init__(self) -> None:
+        self.now_s = 50.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def of_kind(found: list[RunEvent], kind: type) -> list[RunEvent]:
+    return [event for event in found if isinstance(event, kind)]
+
+
+def everything(run: StoredRun) -> list[RunEvent]:
+    return [timed.event for timed in events(run)]
+
+
+def test_everything_comes_back_in_the_order_of_its_time() -> None:
+    times = [timed.t_ns for timed in events(RUN)]
+    assert times == sorted(times)
+    found = everything(RUN)
+    assert isinstance(found[0], RunStarted)
+    assert isinstance(found[-1], RunEnded)
+    counts = [len(of_kind(found, kind)) for kind in (Sample, PhaseStarted, Block, Progress)]
+    assert counts == [360, 3, 40, 40]
+
+
+def test_values_are_those_that_were_stored_and_absent_stays_absent() -> None:
+    samples = [event for event in everything(RUN) if isinstance(event, Sample)]
+    gpu = next(sample for sample in samples if sample.device == "GPU-1")
+    assert (gpu.power_mw, gpu.load_pct, gpu.worker_memory_bytes) == (600_000, 90.0, None)
+    assert isinstance(gpu.power_mw, int)
+    host = next(sample for sample in samples if sample.device == HOST)
+    assert (host.power_mw, host.worker_load_pct) == (None, 150.0)
+
+
+def test_slow_samples_and_a_lost_card_come_at_their_time() -> None:
+    gpu = RUN.samples[1]
+    t_ns = gpu.t_ns[::40]
+    slow = {name: np.full(len(t_ns), np.nan) for name in SLOW_FIELDS}
+    slow["energy_mj"] = np.array([1.0, 2.0, 3.0])
+    lost = replace(gpu, slow_t_ns=t_ns, slow=slow, lost_t_ns=int(gpu.t_ns[-1]))
+    found = everything(replace(RUN, samples=(RUN.samples[0], lost)))
+    assert [event.energy_mj for event in found if isinstance(event, SlowSample)] == [1, 2, 3]
+    (loss,) = of_kind(found, DeviceLost)
+    assert isinstance(loss, DeviceLost)
+    assert (loss.device, loss.t_ns) == (gpu.device.device, int(gpu.t_ns[-1]))
+
+
+@pytest.mark.parametrize("speed", [1.0, 4.0, 16.0])
+def test_time_passes_as_it_did_or_faster(speed: float) -> None:
+    clock = Clock()
+    replay = Replay(RUN, speed=speed, clock=clock)
+    assert len(of_kind(list(replay.read()), Sample)) == 3, "those at the very start"
+    assert replay.next_s == pytest.approx(0.1 / speed)
+    clock.now_s += 1.0 / speed
+    assert len(of_kind(list(replay.read()), Sample)) == 30
+    assert replay.position_s == pytest.approx(1.0)
+    clock.now_s += 60.0
+    replay.read()
+    assert replay.ended
+    assert replay.next_s is None
+
+
+def test_a_pause_stops_time_and_a_new_speed_goes_on_from_there() -> None:
+    clock = Clock()
+    replay = Replay(RUN, clock=clock)
+    clock.now_s += 2.0
+    replay.read()
+    replay.pause()
+    clock.now_s += 100.0
+    assert replay.read() == []
+    assert (replay.position_s, replay.next_s) == (2.0, None)
+    replay.resume()
+    replay.set_speed(4.0)
+    clock.now_s += 0.5
+    assert replay.position_s == pytest.approx(4.0)
+
+
+def test_restart_plays_all_of_it_again() -> None:
+    clock = Clock()
+    replay = Replay(RUN, speed=1000.0, clock=clock)
+    clock.now_s += 1.0
+    first = list(replay.read())
+    replay.restart()
+    clock.now_s += 1.0
+    assert list(replay.read()) == first
+    assert isinstance(first[-1], RunEnded)
+
+
+def test_a_flood_is_read_in_parts() -> None:
+    clock = Clock()
+    replay = Replay(RUN, speed=1000.0, clock=clock)
+    clock.now_s += 1.0
+    assert len(replay.read(most=100)) == 100
+    assert not replay.ended
+
+
+def test_a_run_that_goes_on_has_no_end_to_play() -> None:
+    running = stored_run(run_row(2, outcome=None))
+    assert not of_kind(everything(running), RunEnded)
+    assert end_ns(running) == running.anchor_t_ns + 12 * S
