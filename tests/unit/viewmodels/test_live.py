@@ -123,7 +123,9 @@ def test_a_device_that_vanishes_is_named() -> None:
     model.handle(DeviceLost(t_ns=ns(16), device="GPU-1", reason="the GPU fell off the bus"))
     state = model.state()
     assert state.status.detail == "GPU 1 stopped answering: the GPU fell off the bus."
-    assert [(h.words, h.time) for h in state.happenings] == [("GPU 1 lost", pytest.approx(16.0))]
+    (happening,) = state.happenings
+    assert happening.words == "GPU 1 lost"
+    assert happening.time == pytest.approx(16.0)
 
 
 def test_silence_of_a_device_is_a_gap() -> None:
@@ -200,7 +202,8 @@ def test_running_out_of_memory_is_marked_when_the_log_said_it() -> None:
     assert model.state().happenings == ()
     model.handle(ended(Outcome(name="out_of_memory", reason="GPU 0 ran out of memory.")))
     (happening,) = model.state().happenings
-    assert (happening.words, happening.time) == ("out of memory", pytest.approx(15.0))
+    assert happening.words == "out of memory"
+    assert happening.time == pytest.approx(15.0)
 
 
 def test_a_value_can_be_read_at_any_time() -> None:
