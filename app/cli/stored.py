@@ -24,7 +24,7 @@ def list_runs(chosen: Namespace) -> int:
     else:
         header = ("run", "started", "variant", "outcome", "throughput")
         print_table(header, [_list_row(row) for row in rows], right=frozenset({0, 4}))
-    if not chosen.json:
+    if rows and not chosen.json:
         count = f"{len(rows):,} {units.plural('run', len(rows))}"
         print(f"{count}, {units.byte_size(retention.size_bytes(path))} in {path}", file=sys.stderr)
     return 0

@@ -74,6 +74,7 @@ def test_what_cannot_run_here_has_one_turn_only() -> None:
         (["run"], "run needs a workload: lstm, cnn10."),
         (["run", "lstn", "--parameters"], "There is no workload called 'lstn'. Did you mean lstm?"),
         (["compare", "1", "1"], "compare takes two runs or more; `python -m app list` shows their numbers."),
+        (["watch", "--json", "--csv"], "watch prints JSON or CSV, not both: give --json or --csv."),
         (["compare", "1", "2", "--baseline", "3"], "The baseline, run 3, is not among the runs compared."),
     ],
 )
@@ -97,6 +98,13 @@ def test_wrong_use_is_one_sentence(
         ["watch", "--every", "0.001"],
         ["watch", "--seconds", "-1"],
         ["watch", "--seconds", "nan"],
+        ["watch", "--every", "0.009"],
+        ["run", "lstm", "--sample-ms", "9"],
+        ["experiment", "lstm", "--sample-ms", "1001"],
+        ["replay", "1", "--speed", "0"],
+        ["prune"],
+        ["prune", "--older-than", "soon"],
+        ["prune", "--older-than", "-1d"],
     ],
 )
 def test_words_that_are_none_are_status_2(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -120,3 +128,13 @@ def test_parameters_are_listed_with_defaults_and_limits(capsys: pytest.CaptureFi
 
 def test_a_command_of_the_layer_above_is_called() -> None:
     assert main(["bench"], {"bench": lambda chosen: 7}) == 7
+
+
+@pytest.mark.parametrize(("word", "days"), [("30d", 30.0), ("12h", 0.5), ("2w", 14.0), ("7", 7.0), ("0", 0.0)])
+def test_an_age_is_a_number_with_its_unit(word: str, days: float) -> None:
+    assert parser().parse_args(["prune", "--older-than", word]).older_than == days
+
+
+def test_telemetry_is_read_every_50_ms_unless_told_otherwise() -> None:
+    assert parser().parse_args(["run", "lstm"]).sample_ms == 50.0
+    assert parser().parse_args(["experiment", "lstm", "--sample-ms", "10"]).sample_ms == 10.0

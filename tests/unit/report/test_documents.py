@@ -6,12 +6,26 @@ from pathlib import Path
 
 import pytest
 
-from app.records import HOST, Device, Inventory, Sample
+from app.records import (
+    HOST,
+    SAMPLE_FIELDS,
+    SLOW_FIELDS,
+    Device,
+    DeviceLost,
+    FieldFacts,
+    Inventory,
+    Phase,
+    Sample,
+    SlowSample,
+    Summary,
+)
 from app.report.documents import gpus_document, iso_utc, list_document, run_document, watch_document
 from app.storage.store import Store
 from tests.fakes.nvml import LAPTOP, Driver, installed
-from tests.fakes.runs import ENVIRONMENT, SPEC, UTC_NS, S, begin, keep
+from tests.fakes.runs import ENVIRONMENT, OUTCOME, SPEC, UTC_NS, S, begin, keep
 from workloads.catalog import Machine
+
+NO_ENERGY = {"energy_mj": None, "energy_error_mj": None, "mean_power_mw": None}
 
 
 def test_a_run_s_document_holds_what_is_stored(database_path: Path) -> None:
@@ -22,9 +36,10 @@ def test_a_run_s_document_holds_what_is_stored(database_path: Path) -> None:
     assert (document["outcome"], document["reason"], document["ended_by"]) == ("failed", "It failed.", "itself")
     assert document["started_utc"] == "2025-10-09T08:53:20.000Z"
     assert document["phases"] == [
-        {"phase": "compile", "start_s": 0.5, "seconds": 2.0},
-        {"phase": "measure", "start_s": 2.5, "seconds": 3.0},
+        {**NO_ENERGY, "phase": "compile", "start_s": 0.5, "seconds": 2.0},
+        {**NO_ENERGY, "phase": "measure", "start_s": 2.5, "seconds": 3.0},
     ]
+    assert document["energy"] == {"mj_per_example": None, "mj_per_step": None, "source": None, "error_pct": None}
     assert document["throughput"] == {"value": 21.3, "unit": "images/s", "blocks": [32.0, 16.0]}
     assert document["step_ms"] == {"p50": 250.0, "p95": None, "p99": None}
     assert document["environment"] == {**ENVIRONMENT, "keras": "3.15.1"}
@@ -49,17 +64,40 @@ def test_a_field_without_a_reading_is_not_supported() -> None:
     gpu = Device(device="GPU-a", kind="gpu", index=0, name="H200", absent={"power_limit_mw": "not supported"})
     inventory = Inventory(machine=Machine(), devices=(gpu, host), driver="580")
     sample = Sample(t_ns=1, device="GPU-a", power_mw=0)
-    document = gpus_document(inventory, {"GPU-a": sample})
+    document = gpus_document(inventory, {"GPU-a": {"power_mw": sample.power_mw or 0}})
     fields = document["gpus"][0]["fields"]
-    assert fields["power_mw"] == {"supported": True, "value": 0, "reason": None, "unit": "mW"}, "0 is a reading"
-    assert fields["power_limit_mw"] == {
-        "supported": False,
-        "value": None,
-        "reason": "not supported",
-        "unit": "mW",
-    }
+    unknown = {"unit": "mW", "period_ms": None, "cost_us": None}
+    assert fields["power_mw"] == {"supported": True, "value": 0, "reason": None, **unknown}, "0 is a reading"
+    assert fields["power_limit_mw"] == {"supported": False, "value": None, "reason": "not supported", **unknown}
     assert fields["load_pct"]["supported"] is False
     assert document["host"]["fields"]["power_mw"]["reason"] == "not read on the host"
+
+
+def test_a_field_says_its_unit_its_period_and_what_a_read_costs() -> None:
+    facts = {"energy_mj": FieldFacts(unit="mJ", cost_us=2300.0, period_ms=100.0)}
+    gpu = Device(device="GPU-a", kind="gpu", index=0, name="H200", fields=facts)
+    host = Device(device=HOST, kind="host", index=-1, name="A processor")
+    document = gpus_document(Inventory(machine=Machine(), devices=(gpu, host)), {})
+    field = document["gpus"][0]["fields"]["energy_mj"]
+    told = {"supported": True, "value": None, "reason": None, "unit": "mJ", "period_ms": 100.0, "cost_us": 2300.0}
+    assert field == told, "supported, though not read yet"
+    named = document["gpus"][0]["fields"]
+    assert set(named) | {"worker_load_pct", "worker_memory_bytes", "sampler_cpu_s"} == {*SAMPLE_FIELDS, *SLOW_FIELDS}
+    assert "fan_pct" not in document["host"]["fields"]
+
+
+def test_energy_of_phases_steps_and_memory_stand_in_the_document(database_path: Path) -> None:
+    summary = Summary(energy_mj_per_example=2.0, measured_examples=64, measured_steps=8, energy_error_pct=1.2)
+    phases = [Phase("measure", 3 * S, 6 * S, 600_000.0, 9_000.0)]
+    with Store.open(database_path) as store:
+        run = keep(store)
+        store.finish(run, outcome=OUTCOME, summary=summary, t_ns=6 * S, utc_ns=UTC_NS, phases=phases)
+        document = run_document(store.load(run), pruned_utc_ns=UTC_NS)
+    measure = document["phases"][1]
+    assert (measure["energy_mj"], measure["energy_error_mj"], measure["mean_power_mw"]) == (600_000, 9_000, 200_000)
+    assert document["energy"] == {"mj_per_example": 2.0, "mj_per_step": 16.0, "source": None, "error_pct": 1.2}
+    assert document["memory"]["device_total_bytes"] == 150_754_820_096
+    assert document["telemetry"]["pruned_utc"] == "2025-10-09T08:53:20.000Z"
 
 
 def test_a_machine_without_a_gpu_says_why() -> None:
@@ -77,7 +115,14 @@ def test_a_sample_is_one_line() -> None:
     document = watch_document(sample, utc="2026-03-01T14:05:09.120Z", source="live")
     assert list(document)[:4] == ["t_ns", "utc", "source", "device"]
     assert (document["power_mw"], document["load_pct"]) == (7, None)
-    assert "type" not in document
+    assert not {"type", "kind"} & set(document)
+
+
+def test_slow_samples_and_losses_say_what_they_are() -> None:
+    slow = watch_document(SlowSample(t_ns=5, device="GPU-a", energy_mj=7), utc="", source="replay:3")
+    assert (slow["kind"], slow["energy_mj"], slow["source"]) == ("slow_sample", 7, "replay:3")
+    lost = watch_document(DeviceLost(t_ns=5, device="GPU-a", reason="It fell off."), utc="", source="live")
+    assert (lost["kind"], lost["reason"]) == ("device_lost", "It fell off.")
 
 
 @pytest.mark.parametrize(

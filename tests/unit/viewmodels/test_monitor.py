@@ -1,6 +1,11 @@
-from app.records import DeviceLost
+import msgspec
+import pytest
+
+from app.records import DeviceLost, FieldFacts, GpuProcess, Processes, SlowSample
+from app.viewmodels.fields import field_text, field_unit, field_words, fields_of, reason_words
 from app.viewmodels.monitor import DeviceRow, MonitorModel
-from tests.unit.viewmodels.events import CPU_INVENTORY, GPU_INVENTORY, ns, samples, tell
+from app.viewmodels.monitor_figures import untold
+from tests.unit.viewmodels.events import CPU_INVENTORY, DEVICES, GPU_INVENTORY, ns, samples, tell
 
 NBSP = "\N{NO-BREAK SPACE}"
 
@@ -18,6 +23,7 @@ def test_every_device_has_its_numbers_with_units() -> None:
         "Power": f"600{NBSP}W of 700{NBSP}W",
         "Load": f"97{NBSP}%",
         "Memory": f"4.0 of 140{NBSP}GiB",
+        "Memory free": f"136{NBSP}GiB",
         "Temperature": f"55{NBSP}°C",
         "SM clock": f"1,980{NBSP}MHz",
     }
@@ -26,8 +32,8 @@ def test_every_device_has_its_numbers_with_units() -> None:
 
 def test_what_a_device_does_not_say_is_not_zero() -> None:
     _, (_, second, _) = rows()
-    temperature = next(figure for figure in second.figures if figure.label == "Temperature")
-    assert (temperature.value, temperature.reason) == ("not supported", "This card has no sensor.")
+    assert "Temperature" not in [figure.label for figure in second.figures]
+    assert second.untold == "Not told by this card: temperature (This card has no sensor.)."
 
 
 def test_a_lost_device_stays_with_the_reason() -> None:
@@ -42,3 +48,81 @@ def test_without_a_gpu_the_host_is_there_and_the_reason_is_said() -> None:
     state = model.state()
     assert [row.label for row in state.rows] == ["Host"]
     assert state.note == "No NVIDIA driver is installed."
+
+
+def figures(model: MonitorModel, device: int = 0) -> dict[str, str]:
+    return {figure.label: figure.value for figure in model.state().rows[device].figures}
+
+
+def test_slow_values_stay_until_the_next_and_throttled_time_counts_from_the_first() -> None:
+    model, _ = rows()
+    model.handle(SlowSample(t_ns=ns(1), device="GPU-0", throttled_power_ns=5_000_000_000, tensor_active_pct=93.5))
+    assert figures(model)["Throttled"] == "not yet"
+    model.handle(SlowSample(t_ns=ns(2), device="GPU-0", throttled_power_ns=6_500_000_000, pcie_tx_bytes_per_s=2**30))
+    shown = figures(model)
+    assert shown["Throttled"] == f"power 1.50{NBSP}s"
+    assert (shown["Tensor cores"], shown["PCIe out"]) == (f"93.5{NBSP}%", f"1.0{NBSP}GiB/s")
+    assert "Fan" not in shown
+
+
+def test_reserved_memory_is_not_free() -> None:
+    model, _ = rows()
+    model.handle(SlowSample(t_ns=ns(1), device="GPU-0", memory_reserved_bytes=6 * 2**30))
+    assert figures(model)["Memory free"] == f"130{NBSP}GiB"
+
+
+def test_a_gpu_names_its_processes_the_largest_first() -> None:
+    model, _ = rows()
+    assert model.state().rows[0].processes == ""
+    model.handle(Processes(t_ns=ns(1), device="GPU-0", processes=()))
+    assert model.state().rows[0].processes == "No process uses it"
+    some = [GpuProcess(pid=n, name="python3", memory_bytes=n * 2**20) for n in range(1, 11)]
+    model.handle(Processes(t_ns=ns(2), device="GPU-0", processes=(GpuProcess(pid=77, name="Xorg"), *some)))
+    lines = model.state().rows[0].processes.splitlines()
+    assert (lines[0], lines[-1], len(lines)) == (f"python3 · 10 · 10.0{NBSP}MiB", "and 3 more", 9)
+
+
+def test_a_lost_device_shows_no_old_numbers_as_if_they_were_new() -> None:
+    model = MonitorModel()
+    gpu = msgspec.structs.replace(DEVICES[0], fields={"power_mw": FieldFacts(unit="mW")})
+    tell(model, (msgspec.structs.replace(GPU_INVENTORY, devices=(gpu,)), *samples(0, 1)))
+    model.handle(DeviceLost(t_ns=ns(5), device="GPU-0", reason="it fell off the bus"))
+    assert figures(model) == {"Power": "–"}
+    assert model.state().rows[0].panels[0].curves[0].series.last is not None, "its last minute stays"
+
+
+def test_what_is_not_told_is_grouped_by_reason() -> None:
+    absent = {
+        "fan_pct": "not supported",
+        "sm_active_pct": "not supported",
+        "dram_active_pct": "not supported",
+        "pcie_tx_bytes_per_s": "no permission",
+        "pcie_rx_bytes_per_s": "no permission",
+    }
+    gpu = msgspec.structs.replace(DEVICES[0], absent=absent)
+    assert untold(gpu) == "Not told by this card: fan, GPM metrics (not supported); PCIe bytes (no permission)."
+    assert untold(DEVICES[0]) == ""
+
+
+@pytest.mark.parametrize(
+    ("mask", "words"),
+    [
+        (0, "nothing"),
+        (0x1, "idle"),
+        (0x2, "clocks set by the user"),
+        (0x4, "power cap"),
+        (0x44, "power cap, hardware thermal limit"),
+        (0x1000, "reason 0x1000"),
+    ],
+)
+def test_throttle_reasons_are_words(mask: int, words: str) -> None:
+    assert reason_words(mask) == words
+
+
+def test_every_field_has_a_word_and_a_unit() -> None:
+    for name in {*fields_of("GPU-0"), *fields_of("host")}:
+        assert field_words(name)
+        assert (field_unit(name) == "bits") == (name == "throttle_reasons")
+    assert field_text("power_mw", 688_123) == f"688.1{NBSP}W"
+    assert field_text("throttled_power_ns", 0) == f"0{NBSP}s"
+    assert field_text("fan_pct", None) == "–"
