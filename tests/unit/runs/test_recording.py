@@ -12,6 +12,7 @@ from app.records import HOST, Device, DeviceLost, RunEvent, Sample, SlowSample
 from app.runs.recording import Recording
 from app.runs.supervisor import Inbox
 from app.telemetry.feed import TelemetryFeed
+from app.telemetry.source import SamplerMessage
 from tests.fakes.nvml import environment
 from tests.fakes.nvml_cards import ENERGY, LAPTOP, TWO_H200, Card, Driver, Flaw
 from tests.fakes.sessions import started_feed
@@ -84,7 +85,21 @@ def test_only_the_run_s_own_devices_are_recorded(feed: TelemetryFeed) -> None:
     assert {item.device for item in items if isinstance(item, Sample | SlowSample)} == {GPU_B, HOST}
 
 
+def just_read(feed: TelemetryFeed) -> None:
+    """Waits until the counters were read because it was time: they are not due again for two seconds."""
+    said: Inbox = queue.SimpleQueue()
+
+    def note(message: SamplerMessage) -> None:
+        if isinstance(message, SlowSample):
+            said.put(message)
+
+    unsubscribe = feed.subscribe(note)
+    energy_after(said, time.monotonic_ns())
+    unsubscribe()
+
+
 def test_energy_is_read_when_it_begins_and_where_a_phase_begins(feed: TelemetryFeed) -> None:
+    just_read(feed)
     began_ns = time.monotonic_ns()
     with recorded(feed, GPU_A) as (recording, inbox):
         first = energy_after(inbox, began_ns)
