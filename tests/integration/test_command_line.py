@@ -235,9 +235,15 @@ def test_gpus_shows_cards_fields_and_reasons(tmp_path: Path) -> None:
     first, laptop = document["gpus"]
     assert (first["index"], first["uuid"], first["name"]) == (0, "GPU-aaaa", "NVIDIA H200")
     assert first["memory_total_bytes"] == 150_754_820_096
-    power = {"supported": True, "value": 688_123, "reason": None, "unit": "mW"}
-    assert first["fields"]["power_mw"] == power
-    assert laptop["fields"]["power_mw"] == {**power, "supported": False, "value": None, "reason": "not supported"}
+    power = first["fields"]["power_mw"]
+    assert (power["supported"], power["value"], power["reason"], power["unit"]) == (True, 688_123, None, "mW")
+    assert power["cost_us"] > 0
+    lacking = laptop["fields"]["power_mw"]
+    assert (lacking["supported"], lacking["value"], lacking["reason"]) == (False, None, "not supported")
+    energy = first["fields"]["energy_mj"]
+    assert (energy["supported"], energy["unit"]) == (True, "mJ")
+    assert energy["value"] > 0, "slow values are waited for"
+    assert energy["period_ms"] == pytest.approx(100, abs=30), "watched until it changed"
     assert document["host"]["fields"]["memory_bytes"]["value"] > 0
     text = line("gpus").stdout
     assert "driver 580.65.06, CUDA up to 13.0" in text
@@ -249,7 +255,11 @@ def test_watch_prints_one_line_a_sample(tmp_path: Path) -> None:
     line = CommandLine(tmp_path, environment(Driver(cards=TWO_H200)))
     done = line("watch", "--json", "--seconds", "2", "--every", "0.1")
     assert (done.returncode, done.stderr) == (0, "")
-    samples = [json.loads(text) for text in done.stdout.splitlines()]
+    lines = [json.loads(text) for text in done.stdout.splitlines()]
+    samples = [line for line in lines if "kind" not in line]
+    slow = [line for line in lines if line.get("kind") == "slow_sample"]
+    assert {line["device"] for line in slow} == {"GPU-aaaa", "GPU-bbbb", "host"}
+    assert any(line["energy_mj"] for line in slow if line["device"] == "GPU-aaaa")
     assert {sample["device"] for sample in samples} == {"GPU-aaaa", "GPU-bbbb", "host"}
     assert all({"t_ns", "utc", "source", "device", "power_mw"} <= set(sample) for sample in samples)
     assert {sample["power_mw"] for sample in samples if sample["device"] == "GPU-bbbb"} == {671_000}

@@ -1,0 +1,108 @@
+"""Telemetry on the command line, in processes of its own: a log in CSV, a replay, old samples deleted."""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from app.storage.store import Store
+from tests.fakes.command_line import CommandLine, dummy_words
+from tests.fakes.nvml import TWO_H200, Driver, environment
+from tests.unit.viewmodels.stored import keep, run_row, stored_run
+
+GPU_COLUMNS = ("load_pct", "power_mw", "memory_bytes", "temperature_c", "sm_clock_mhz", "memory_clock_mhz")
+
+
+@pytest.fixture
+def line(tmp_path: Path) -> CommandLine:
+    return CommandLine(tmp_path)
+
+
+@pytest.fixture
+def stored(line: CommandLine) -> CommandLine:
+    """A database with one old run on two GPUs, 12 s long."""
+    with Store.open(line.database) as store:
+        keep(store, stored_run(run_row(1, workload="cnn10", gpus=2), environment={"driver": "580"}))
+    return line
+
+
+def test_watch_writes_a_log_of_the_gpus(tmp_path: Path) -> None:
+    line = CommandLine(tmp_path, environment(Driver(cards=TWO_H200)))
+    done = line("watch", "--csv", "--every", "0.2", "--seconds", "2")
+    assert (done.returncode, done.stderr) == (0, "")
+    rows = list(csv.DictReader(io.StringIO(done.stdout)))
+    assert list(rows[0])[:4] == ["utc", "device", "name", "uuid"]
+    gpu = next(row for row in rows if row["device"] == "GPU 1")
+    assert (gpu["uuid"], gpu["power_mw"]) == ("GPU-bbbb", "671000")
+    assert all(float(gpu[name]) > 0 for name in GPU_COLUMNS)
+    host = next(row for row in rows if row["device"] == "host")
+    assert host["temperature_c"] == "", "absent is empty"
+    assert 5 <= sum(row["device"] == "GPU 0" for row in rows) <= 11
+
+
+def test_a_row_is_written_at_once(line: CommandLine) -> None:
+    process = line.start("watch", "--csv", "--every", "0.2")
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith("utc,device,name,uuid,power_mw")
+    assert ",host," in process.stdout.readline()
+    process.terminate()
+    assert process.communicate(timeout=20)[1] == ""
+
+
+def test_a_replay_prints_what_was_stored_as_watch_does(stored: CommandLine) -> None:
+    done = stored("replay", "1", "--json", "--speed", "100")
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = [json.loads(text) for text in done.stdout.splitlines()]
+    assert len(lines) == 360
+    assert {line["source"] for line in lines} == {"replay:1"}
+    assert {line["device"] for line in lines} == {"host", "GPU-0", "GPU-1"}
+    assert lines[0]["utc"] == "2025-10-09T08:54:20.000Z", "the time of the recording"
+    assert {line["power_mw"] for line in lines} == {600_000, None}
+
+
+def test_a_replay_without_a_display_is_lines_to_read(tmp_path: Path, stored: CommandLine) -> None:
+    bare = CommandLine(tmp_path, {"QT_QPA_PLATFORM": "", "DISPLAY": "", "WAYLAND_DISPLAY": ""})
+    done = bare("replay", "1", "--speed", "1000")
+    assert done.returncode == 0, done.stderr
+    assert sum("GPU 1" in text for text in done.stdout.splitlines()) == 120
+
+
+def test_a_replay_of_no_run_is_one_sentence(line: CommandLine) -> None:
+    done = line("replay", "5", "--json")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("There is no run 5 in")
+
+
+def test_prune_deletes_samples_and_keeps_figures(stored: CommandLine) -> None:
+    before = stored.json("show", "1")
+    would = stored.json("prune", "--older-than", "30d", "--dry-run")
+    assert (would["runs"], would["rows"], would["dry_run"]) == ([1], 362, True)
+    assert stored.json("show", "1") == before, "a dry run deletes nothing"
+    said = stored("prune", "--older-than", "30d")
+    assert said.returncode == 0
+    assert said.stdout.startswith("Deleted 362 samples and log lines of 1 run in")
+    assert "about a second for each 100 MB" in said.stderr
+    after = stored.json("show", "1")
+    assert after["throughput"] == before["throughput"]
+    assert [device["samples"] for device in after["devices"]] == [0, 0, 0]
+    assert after["telemetry"]["pruned_utc"] is not None
+    assert "were deleted on" in stored("show", "1").stdout
+    assert stored("prune", "--older-than", "30d").stdout == "No run is old enough: nothing to delete.\n"
+
+
+def test_list_says_how_large_the_database_is(stored: CommandLine) -> None:
+    done = stored("list")
+    assert done.stderr.startswith("1 run, ")
+    assert done.stderr.endswith(f"KiB in {stored.database}\n")
+
+
+def test_a_run_is_sampled_as_often_as_asked(tmp_path: Path) -> None:
+    line = CommandLine(tmp_path, environment(Driver(cards=TWO_H200)))
+    document = line.json("run", *dummy_words(gpus=1, steps=0, seconds=1.0), "--sample-ms", "20")
+    assert 30 < document["telemetry"]["sample_hz"] <= 51
+    measure = next(phase for phase in document["phases"] if phase["phase"] == "measure")
+    assert measure["energy_mj"] > 0
+    assert document["energy"]["source"] == "energy counter"
+    assert document["energy"]["error_pct"] > 0
