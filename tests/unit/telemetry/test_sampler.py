@@ -1,5 +1,6 @@
 """The sampler's process on fake cards: its ticks, its slow thread, and how it ends."""
 
+import collections
 import itertools
 import json
 import os
@@ -9,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -97,6 +99,34 @@ def test_ticks_keep_their_time_although_energy_takes_19_ms() -> None:
     assert np.percentile(between_ms[near], 75) < PERIOD_MS + SLACK_MS
 
 
+def sampler_of_this_test() -> psutil.Process:
+    (sampler,) = [child for child in psutil.Process().children() if "app.telemetry.sampler" in child.cmdline()]
+    return sampler
+
+
+def ticks(said: Messages, after_ns: int) -> list[int]:
+    """The times of the next eleven samples of a GPU after that time."""
+    later = (until(said, Sample, lambda sample: sample.device == "GPU-aaaa").t_ns for _ in itertools.count())
+    return list(itertools.islice((t_ns for t_ns in later if t_ns > after_ns), 11))
+
+
+def test_ticks_that_were_missed_are_left_out_and_the_others_keep_their_grid() -> None:
+    """Three times the process stands still for a few ticks; what comes after lies where it would have lain anyway."""
+    with sampling(*TWO_H200) as (_, said):
+        period_ns = PERIOD_MS * 1e6
+        first = ticks(said, 0)
+        apart_ns = []
+        for _ in range(3):
+            sampler_of_this_test().suspend()
+            with pytest.raises(queue.Empty):
+                collections.deque(iter(partial(said.get, timeout=0.23), None), maxlen=0)
+            sampler_of_this_test().resume()
+            later = ticks(said, time.monotonic_ns())
+            steps = (np.median(np.array(later)[:, None] - np.array(first)[None, :]) / period_ns) % 1
+            apart_ns.append(min(steps, 1 - steps) * period_ns)
+    assert max(apart_ns) < 0.2 * period_ns
+
+
 def test_energy_is_read_promptly_for_every_gpu() -> None:
     with sampling(*SLOW_ENERGY) as (feed, said):
         waits_s = [_energy_wait_s(feed, said) for _ in range(3)]
@@ -167,7 +197,7 @@ def test_without_a_reader_the_process_ends() -> None:
 
 def test_orders_to_a_sampler_that_is_gone_and_closing_it_are_quiet() -> None:
     with sampling(*TWO_H200) as (feed, _):
-        (sampler,) = [child for child in psutil.Process().children() if "app.telemetry.sampler" in child.cmdline()]
+        sampler = sampler_of_this_test()
         sampler.kill()
         psutil.wait_procs([sampler], LIMIT_S)
         feed.read_energy()
