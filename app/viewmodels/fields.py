@@ -8,7 +8,7 @@ from app.viewmodels.throttling import throttle_words
 
 _WORDS: Mapping[str, str] = {
     "power_mw": "Power",
-    "power_average_mw": "Power, 1 s average",
+    "power_average_mw": "Average power (1 s)",
     "power_limit_mw": "Power limit",
     "energy_mj": "Energy counter",
     "load_pct": "Load",

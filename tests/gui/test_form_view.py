@@ -116,3 +116,11 @@ def test_every_control_is_reached_by_tab_in_the_order_seen(qtbot: QtBot, view: F
     qtbot.waitUntil(control(view, "layers").hasFocus)
     view.focusNextChild()
     assert control(view, "units").hasFocus()
+
+
+def test_a_warning_stands_above_the_run_button_and_holds_nothing_up(view: FormView, form: VariantForm) -> None:
+    view.show_model(form.state(), warning="Only 150 MB is free.")
+    assert "Only 150 MB is free." in visible_words(view)
+    assert view.run_button.isEnabled()
+    view.show_model(form.state())
+    assert "Only 150 MB" not in visible_words(view)

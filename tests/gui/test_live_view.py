@@ -158,5 +158,5 @@ def test_the_monitor_has_a_row_a_device(qtbot: QtBot, theme: Theme) -> None:
         view.show_model(model.state())
     words = view.row("GPU-1").words()
     assert "601" in words
-    assert "not supported" in words
+    assert "temperature (This card has no sensor.)" in words
     assert "40" in view.row("host").words()

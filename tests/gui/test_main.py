@@ -24,7 +24,7 @@ def start(*words: str) -> "subprocess.CompletedProcess[str]":
 
 
 def test_without_qt_the_window_is_refused_in_one_sentence(tmp_path: Path) -> None:
-    for words in ((), ("--db", str(tmp_path / "a.db")), (f"--db={tmp_path / 'a.db'}",)):
+    for words in ((), ("--db", str(tmp_path / "a.db")), (f"--db={tmp_path / 'a.db'}",), ("--sample-ms", "20")):
         done = start(*words)
         assert done.returncode == 1
         assert done.stderr.startswith("The window needs Qt, which cannot be loaded here (libEGL.so.1")
@@ -40,3 +40,6 @@ def test_a_word_is_a_command_and_needs_no_qt(tmp_path: Path) -> None:
 def test_a_wrong_word_is_wrong_use(tmp_path: Path) -> None:
     assert start("lsit").returncode == 2
     assert start("--db").returncode == 2
+    assert start("--sample-ms").returncode == 2
+    wrong = start("--sample-ms", "5")
+    assert (wrong.returncode, wrong.stderr) == (2, "--sample-ms must be from 10 to 1000 milliseconds, not '5'.\n")

@@ -1,0 +1,91 @@
+"""The Monitor screen on made-up machines: one host, lost cards, many GPUs."""
+
+import msgspec
+import pytest
+from PySide6.QtWidgets import QScrollArea
+from pytestqt.qtbot import QtBot
+
+from app.gui.theme import Theme
+from app.gui.views.monitor import DeviceRowView, MonitorView
+from app.records import DeviceLost, GpuProcess, Inventory, Processes, SlowSample
+from app.viewmodels.monitor import MonitorModel
+from tests.unit.viewmodels.events import CPU_INVENTORY, DEVICES, GPU_INVENTORY, HOST_DEVICE, ns, samples, tell
+
+
+def many(count: int) -> Inventory:
+    """A machine of that many cards."""
+    cards = [msgspec.structs.replace(DEVICES[0], device=f"GPU-{n}", index=n) for n in range(count)]
+    return msgspec.structs.replace(GPU_INVENTORY, devices=(*cards, HOST_DEVICE))
+
+
+@pytest.fixture
+def view(qtbot: QtBot, theme: Theme) -> MonitorView:
+    made = MonitorView(theme)
+    qtbot.addWidget(made)
+    made.resize(1280, 800)
+    with qtbot.waitExposed(made):
+        made.show()
+    return made
+
+
+def shown(qtbot: QtBot, view: MonitorView, model: MonitorModel) -> None:
+    """Every row made and laid out."""
+    for _ in range(10):
+        view.show_model(model.state())
+    qtbot.waitUntil(lambda: all(row.isVisible() and row.width() > 1000 for row in view.findChildren(DeviceRowView)))
+
+
+def test_facts_and_plots_of_the_host_begin_at_one_height(qtbot: QtBot, view: MonitorView) -> None:
+    model = MonitorModel()
+    tell(model, (CPU_INVENTORY, *samples(0, 5, gpus=0)))
+    shown(qtbot, view, model)
+    row = view.row("host")
+    top = row.plot("load_pct").mapTo(view, row.plot("load_pct").rect().topLeft()).y()
+    assert abs(top - row.mapTo(view, row.rect().topLeft()).y()) <= 24
+    assert row.plot("load_pct").height() == row.plot("memory_bytes").height() >= 200
+    assert "No NVIDIA driver is installed." in [label.text() for label in view.findChildren(type(view._note))]
+
+
+def test_a_lost_card_keeps_its_place_with_the_reason(qtbot: QtBot, view: MonitorView) -> None:
+    model = MonitorModel()
+    tell(model, (many(2), *samples(0, 5)))
+    model.handle(Processes(t_ns=ns(5), device="GPU-0", processes=(GpuProcess(pid=4242, name="python3"),)))
+    shown(qtbot, view, model)
+    assert "python3 · 4242 · –" in view.row("GPU-0").words()
+    before = view.row("GPU-0").y()
+    model.handle(DeviceLost(t_ns=ns(5), device="GPU-0", reason="It fell off the bus."))
+    view.show_model(model.state())
+    words = view.row("GPU-0").words()
+    assert "Lost. It fell off the bus." in words
+    assert "python3" not in words
+    assert "600" not in words
+    assert view.row("GPU-0").y() == before
+    assert "Power 601" in view.row("GPU-1").words()
+
+
+def test_new_figures_find_their_place(qtbot: QtBot, view: MonitorView) -> None:
+    model = MonitorModel()
+    tell(model, (many(1), *samples(0, 5)))
+    shown(qtbot, view, model)
+    assert "Tensor cores" not in view.row("GPU-0").words()
+    slow = SlowSample(t_ns=ns(5), device="GPU-0", tensor_active_pct=93.5, sm_active_pct=96.0, memory_temperature_c=62)
+    model.handle(slow)
+    view.show_model(model.state())
+    assert "Tensor cores 93.5" in view.row("GPU-0").words()
+
+
+def test_cards_out_of_sight_cost_nothing(qtbot: QtBot, view: MonitorView) -> None:
+    model = MonitorModel()
+    tell(model, (many(8), *samples(0, 5, gpus=8)))
+    shown(qtbot, view, model)
+    assert len(view.findChildren(DeviceRowView)) == 9
+    tell(model, list(samples(5, 6, gpus=8)))
+    model.handle(SlowSample(t_ns=ns(6), device="GPU-0", memory_temperature_c=62))
+    model.handle(SlowSample(t_ns=ns(6), device="GPU-7", memory_temperature_c=63))
+    view.show_model(model.state())
+    assert "62" in view.row("GPU-0").words()
+    assert "Memory temp." not in view.row("GPU-7").words(), "it is below the fold"
+    (scroll,) = view.findChildren(QScrollArea)
+    scroll.ensureWidgetVisible(view.row("GPU-7"))
+    view.show_model(model.state())
+    assert "Memory temp. 63" in view.row("GPU-7").words()
