@@ -47,6 +47,25 @@ def run_document(run: StoredRun, *, pruned_utc_ns: int | None = None) -> dict[st
         },
         "loss": {"first": summary.loss_first, "last": summary.loss_last},
         "power": {"mean_mw": summary.mean_power_mw},
+        **_telemetry(run, pruned_utc_ns),
+        "evidence": None,
+        "environment": dict(run.environment),
+        "devices": [
+            {
+                **msgspec.to_builtins(columns.device),
+                "samples": int(columns.t_ns.size),
+                "slow_samples": int(columns.slow_t_ns.size),
+                "mean": {**_means(columns.fields), **_means(_gauges(columns.slow))},
+            }
+            for columns in run.samples
+        ],
+    }
+
+
+def _telemetry(run: StoredRun, pruned_utc_ns: int | None) -> dict[str, Any]:
+    """What telemetry says of the run, and of itself."""
+    summary = run.row.summary
+    return {
         "energy": {
             "mj_per_example": summary.energy_mj_per_example,
             "mj_per_step": run_facts.energy_mj_per_step(summary),
@@ -66,17 +85,6 @@ def run_document(run: StoredRun, *, pruned_utc_ns: int | None = None) -> dict[st
             "sampler_cpu_pct": summary.sampler_cpu_pct,
             "pruned_utc": None if pruned_utc_ns is None else iso_utc(pruned_utc_ns),
         },
-        "evidence": None,
-        "environment": dict(run.environment),
-        "devices": [
-            {
-                **msgspec.to_builtins(columns.device),
-                "samples": int(columns.t_ns.size),
-                "slow_samples": int(columns.slow_t_ns.size),
-                "mean": {**_means(columns.fields), **_means(_gauges(columns.slow))},
-            }
-            for columns in run.samples
-        ],
     }
 
 
