@@ -9,6 +9,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QComboBox, QLabel, QMessageBox, QPushButton
 from pytestqt.qtbot import QtBot
 
+from app.gui.application import Workbench
 from app.gui.background import Background
 from app.gui.controllers.history import HistoryController
 from app.gui.theme import Theme
@@ -101,3 +102,17 @@ def test_while_a_run_goes_on_it_is_said_and_nothing_is_deleted(
     qtbot.waitUntil(lambda: "Run 2 is going on" in words(view), timeout=LIMIT_MS)
     assert combo(view).currentText() == "Keep all samples"
     assert retention.pruned_utc_ns(database_path, 1) is None
+
+
+def test_opening_the_window_deletes_what_is_older_than_the_setting(
+    qtbot: QtBot, theme: Theme, database_path: Path
+) -> None:
+    with Store.open(database_path) as store:
+        keep(store, stored_run(run_row(1)))
+    retention.set_keep_days(database_path, 30)
+    workbench = Workbench(database_path, theme)
+    qtbot.addWidget(workbench.window)
+    workbench.start()
+    qtbot.waitUntil(lambda: retention.pruned_utc_ns(database_path, 1) is not None, timeout=LIMIT_MS)
+    workbench.leave()
+    workbench.close()

@@ -3,9 +3,10 @@
 from dataclasses import replace
 from datetime import UTC
 
+import numpy as np
 import pytest
 
-from app.records import Device, FieldFacts, Phase, StoredRun
+from app.records import SLOW_FIELDS, Device, FieldFacts, Phase, StoredRun
 from app.viewmodels import run_facts
 from app.viewmodels.replay import position_words, replay_machine, replay_words
 from app.viewmodels.run_detail import FactGroup, run_detail
@@ -110,3 +111,19 @@ def test_a_replay_names_run_cards_and_day_and_offers_no_gpu() -> None:
     assert machine.machine.gpus == ()
     assert [device.device for device in machine.devices] == ["host", "GPU-0", "GPU-1"]
     assert position_words(12.0, 130.0) == "0:12 of 2:10"
+
+
+def test_slow_curves_have_panels_where_a_card_gives_them() -> None:
+    made = run()
+    slow_t_ns = made.samples[1].t_ns[::10]
+    slow = {name: np.full(len(slow_t_ns), np.nan) for name in SLOW_FIELDS}
+    slow["tensor_active_pct"] = np.full(len(slow_t_ns), 93.5)
+    slow["nvlink_tx_bytes_per_s"] = np.full(len(slow_t_ns), 40.0 * GIB)
+    slow["nvlink_tx_bytes_per_s"][1::2] = np.nan
+    gpu = replace(made.samples[1], slow_t_ns=slow_t_ns, slow=slow)
+    detail = run_detail(replace(made, samples=(made.samples[0], gpu, made.samples[2])), UTC)
+    found = {panel.title: panel for panel in detail.panels}
+    assert list(found)[-2:] == ["Tensor cores active", "NVLink out"]
+    assert [curve.label for curve in found["Tensor cores active"].curves] == ["GPU 0"]
+    nvlink = found["NVLink out"]
+    assert (nvlink.unit, len(nvlink.curves[0].y), nvlink.curves[0].y[0]) == ("GiB/s", 6, 40.0), "only what was read"
