@@ -1,6 +1,7 @@
 """The live telemetry of this machine: starts the sampler's process and hands its readings to whoever listens."""
 
 import contextlib
+import os
 import subprocess
 import sys
 import threading
@@ -18,6 +19,8 @@ Listener = Callable[[SamplerMessage], None]
 
 _ROOT = Path(__file__).resolve().parents[2]
 _EXIT_S = 2.0
+_ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+"""The sampler computes nothing with numpy: its threads would only take processors from what is measured."""
 
 
 class TelemetryFeed:
@@ -39,6 +42,7 @@ class TelemetryFeed:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             cwd=_ROOT,
+            env={**os.environ, **_ONE_THREAD},
             start_new_session=True,
         )
         self._reader = threading.Thread(target=self._read, args=(self._process,), name="telemetry", daemon=True)

@@ -1,6 +1,5 @@
 """The host through psutil and RAPL: load, memory and power of the machine, load and memory of the worker watched."""
 
-import os
 import platform
 import time
 from collections.abc import Sequence
@@ -70,8 +69,7 @@ class HostSource:
 
     def read_slow(self) -> SlowSample:
         """The processor time this very process has used."""
-        used = os.times()
-        return SlowSample(t_ns=time.monotonic_ns(), device=HOST, sampler_cpu_s=used.user + used.system)
+        return SlowSample(t_ns=time.monotonic_ns(), device=HOST, sampler_cpu_s=time.process_time())
 
     def close(self) -> None:
         """Nothing is held."""

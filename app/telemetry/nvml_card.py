@@ -107,10 +107,11 @@ class Card:
         """Every cheap field now; raises `pynvml.NVMLError` only where the card is gone."""
         t_ns = time.monotonic_ns()
         values: dict[str, Any] = {}
+        watches = self._watches
         for call in self._cheap:
             for name, value in zip(call.fields, self._numbers(call), strict=False):
                 values[name] = value
-                self._watches[name].see(t_ns, value)
+                watches[name].see(t_ns, value)
         return Sample(t_ns=t_ns, device=self.gpu.uuid, **values)
 
     def read_slow(self, now_s: float) -> SlowSample | None:

@@ -185,5 +185,5 @@ def test_the_sampler_reads_gpus_and_tells_of_a_loss(tmp_path: Path, monkeypatch:
         while not isinstance(message := said.get(timeout=LIMIT_S), DeviceLost):
             pass
         assert message.device == "GPU-aaaa"
-        after = [said.get(timeout=LIMIT_S) for _ in range(20)]
-    assert {message.device for message in after if not isinstance(message, Inventory)} == {"GPU-bbbb", HOST}
+        after = [said.get(timeout=LIMIT_S) for _ in range(60)]
+    assert {message.device for message in after if isinstance(message, Sample)} == {"GPU-bbbb", HOST}
