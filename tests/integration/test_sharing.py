@@ -158,6 +158,7 @@ def test_a_gpu_that_vanishes_is_stored_as_lost_and_the_run_goes_on(tmp_path: Pat
         all_of_them = services(tmp_path, feed)
         with going(endless(feed, 2), all_of_them) as run:
             run.recorder.wait(Block, is_measured)
+            run.recorder.wait(Sample, lambda sample: sample.device == GPU_A)
             loss.happens()
             lost = run.recorder.wait(DeviceLost)
             assert lost.reason == "NVIDIA H200 stopped answering (GPU is lost)."
