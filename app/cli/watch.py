@@ -20,6 +20,9 @@ from workloads.catalog import UsageError
 Shown = Sample | SlowSample | DeviceLost
 Printer = Callable[[Shown], None]
 
+_EARLY = 0.95
+"""A reading may come this share of the time asked for after the one before."""
+
 _LOGGED = tuple(name for name in SAMPLE_FIELDS if not name.startswith("worker"))
 
 
@@ -32,6 +35,7 @@ def watch(chosen: Namespace) -> int:
     with telemetry(1000 * chosen.every) as feed, interrupts(lambda: inbox.put(None)):
         devices = {device.device: device for device in feed.wait_inventory().devices}
         show = printer(chosen, devices, "live", time.time_ns() - time.monotonic_ns())
+        due = Due(chosen.every)
         feed.subscribe(inbox.put)
         while (left_s := end_s - time.monotonic()) > 0:
             try:
@@ -40,9 +44,27 @@ def watch(chosen: Namespace) -> int:
                 continue
             if message is None:
                 break
-            if isinstance(message, Sample | SlowSample | DeviceLost):
+            if isinstance(message, Sample | SlowSample | DeviceLost) and due(message):
                 show(message)
     return 0
+
+
+class Due:
+    """Whether a reading is to be shown: beside GPUs the host is read at a pace of its own, which may be faster."""
+
+    def __init__(self, every_s: float) -> None:
+        self._least_ns = round(_EARLY * every_s * 1e9)
+        self._shown_ns: dict[str, int] = {}
+
+    def __call__(self, message: Shown) -> bool:
+        """True for all but a sample that comes well before its device's next one is wanted."""
+        if not isinstance(message, Sample):
+            return True
+        before_ns = self._shown_ns.get(message.device)
+        if before_ns is not None and message.t_ns - before_ns < self._least_ns:
+            return False
+        self._shown_ns[message.device] = message.t_ns
+        return True
 
 
 def printer(chosen: Namespace, devices: Mapping[str, Device], source: str, anchor_ns: int) -> Printer:

@@ -8,6 +8,8 @@ from app.cli.arguments import parser
 from app.cli.experiment import Plan, _baseline_first, _order
 from app.cli.main import main
 from app.cli.settings import one_variant, several_variants
+from app.cli.watch import Due
+from app.records import HOST, Sample, SlowSample
 from workloads.catalog import Machine, UsageError
 
 CPU = Machine(cpu_count=4)
@@ -138,3 +140,12 @@ def test_an_age_is_a_number_with_its_unit(word: str, days: float) -> None:
 def test_telemetry_is_read_every_50_ms_unless_told_otherwise() -> None:
     assert parser().parse_args(["run", "lstm"]).sample_ms == 50.0
     assert parser().parse_args(["experiment", "lstm", "--sample-ms", "10"]).sample_ms == 10.0
+
+
+def test_no_device_is_shown_more_often_than_asked() -> None:
+    due = Due(5.0)
+    host = [Sample(t_ns=n * 500_000_000, device=HOST) for n in range(31)]
+    gpu = [Sample(t_ns=n * 5_000_000_000, device="GPU-a") for n in range(4)]
+    assert [sample.t_ns / 1e9 for sample in host if due(sample)] == [0.0, 5.0, 10.0, 15.0]
+    assert all(due(sample) for sample in gpu)
+    assert due(SlowSample(t_ns=1, device=HOST)), "slow ones have a pace of their own"
