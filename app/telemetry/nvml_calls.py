@@ -1,8 +1,8 @@
 """Every NVML call that telemetry makes, as data: which fields it gives, in which unit, and what to try instead.
 
-Cheap calls are read at every tick; slow ones on a schedule of their own, because they are dear (on an H200 the energy
-counter takes 2 to 19 ms, the thermal counters 2.5 ms) or change slowly. `nvmlDeviceGetPcieThroughput` is never called:
-it waits 20 ms each way.
+Cheap calls are read at every tick, or ten times a second where more would say nothing new; slow ones on a schedule of
+their own, because they are dear (on an H200 the energy counter takes 2 to 19 ms, the thermal counters 2.5 ms) or change
+slowly. `nvmlDeviceGetPcieThroughput` is never called: it waits 20 ms each way.
 Fields and their meaning: NVML API reference (https://docs.nvidia.com/deploy/nvml-api).
 """
 
@@ -81,27 +81,34 @@ _THERMAL = field_values(
     hardware=pynvml.NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN,
 )
 
-CHEAP: tuple[tuple[Call, ...], ...] = (
+EVERY_TICK: tuple[tuple[Call, ...], ...] = (
     (
         field_values(power_mw=pynvml.NVML_FI_DEV_POWER_INSTANT, power_average_mw=pynvml.NVML_FI_DEV_POWER_AVERAGE),
         field_values(power_mw=pynvml.NVML_FI_DEV_POWER_INSTANT),
         one("power_mw", pynvml.nvmlDeviceGetPowerUsage),
     ),
+    (one("sm_clock_mhz", lambda handle: pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_SM)),),
+    (
+        one("throttle_reasons", pynvml.nvmlDeviceGetCurrentClocksEventReasons),
+        one("throttle_reasons", pynvml.nvmlDeviceGetCurrentClocksThrottleReasons),
+    ),
+)
+"""The calls of every tick, what moves within tenths of a second: for each the ways to make it, best first."""
+
+STEADY: tuple[tuple[Call, ...], ...] = (
     (Call(("load_pct", "memory_load_pct"), _utilisation),),
     (
         one("memory_bytes", lambda handle: _memory(handle).used),
         one("memory_bytes", lambda handle: pynvml.nvmlDeviceGetMemoryInfo(handle).used),
     ),
     (one("temperature_c", lambda handle: pynvml.nvmlDeviceGetTemperature(handle, pynvml.NVML_TEMPERATURE_GPU)),),
-    (one("sm_clock_mhz", lambda handle: pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_SM)),),
     (one("memory_clock_mhz", lambda handle: pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_MEM)),),
-    (
-        one("throttle_reasons", pynvml.nvmlDeviceGetCurrentClocksEventReasons),
-        one("throttle_reasons", pynvml.nvmlDeviceGetCurrentClocksThrottleReasons),
-    ),
     (one("power_limit_mw", pynvml.nvmlDeviceGetEnforcedPowerLimit),),
 )
-"""The calls of every tick: for each group the ways to make it, best first."""
+"""Cheap calls of what moves slowly, or is renewed no faster (utilisation every 200 ms on an H200)."""
+
+STEADY_EVERY_S = 0.1
+"""Twice as often as the fastest of them is renewed; samples in between repeat the reading."""
 
 ENERGY = SlowCall((one("energy_mj", pynvml.nvmlDeviceGetTotalEnergyConsumption),), 4.0)
 

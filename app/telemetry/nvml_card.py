@@ -11,7 +11,18 @@ import pynvml
 
 from app.records import Device, FieldFacts, Sample, SlowSample
 from app.telemetry import nvml_gpm
-from app.telemetry.nvml_calls import CHEAP, ENERGY, PCIE_COUNTERS, SLOW, UNITS, Call, Number, SlowCall
+from app.telemetry.nvml_calls import (
+    ENERGY,
+    EVERY_TICK,
+    PCIE_COUNTERS,
+    SLOW,
+    STEADY,
+    STEADY_EVERY_S,
+    UNITS,
+    Call,
+    Number,
+    SlowCall,
+)
 from app.telemetry.nvml_gpm import Gpm
 from app.telemetry.periods import PeriodWatch
 from workloads.catalog import Gpu
@@ -29,6 +40,8 @@ _REASONS = {
     pynvml.NVML_ERROR_FUNCTION_NOT_FOUND: "not supported by this driver",
     pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH: "not supported by this driver",
 }
+# A little less than its time, so that a tick that comes early still counts.
+_STEADY_EVERY_NS = int(0.9e9 * STEADY_EVERY_S)
 _PROBES = 5
 _DEAR_US = 1_000.0
 
@@ -56,7 +69,10 @@ class Card:
     in_mig_mode: bool = False
     fields: dict[str, FieldFacts] = field(default_factory=dict)
     absent: dict[str, str] = field(default_factory=dict)
-    _cheap: list[Call] = field(default_factory=list)
+    _every_tick: tuple[Call, ...] = ()
+    _steady: tuple[Call, ...] = ()
+    _steady_due_ns: int = 0
+    _steady_values: dict[str, Any] = field(default_factory=dict)
     _slow: list[_Scheduled] = field(default_factory=list)
     _energy: Call | None = None
     _gpm: Gpm | None = None
@@ -72,11 +88,9 @@ class Card:
             raise
 
     def _probe(self) -> None:
-        for ways in CHEAP:
-            call = self._best(ways)
-            if call is not None:
-                self._cheap.append(call)
-                self._watches.update({name: PeriodWatch() for name in call.fields})
+        self._every_tick = self._best_of(EVERY_TICK)
+        self._steady = self._best_of(STEADY)
+        self._watches = {name: PeriodWatch() for call in (*self._every_tick, *self._steady) for name in call.fields}
         self._probe_gpm()
         for slow in (*(() if self._gpm else (PCIE_COUNTERS,)), *SLOW):
             self._schedule(slow)
@@ -104,15 +118,21 @@ class Card:
         return known
 
     def read(self) -> Sample:
-        """Every cheap field now; raises `pynvml.NVMLError` only where the card is gone."""
+        """Every cheap field; raises `pynvml.NVMLError` only where the card is gone."""
         t_ns = time.monotonic_ns()
+        if t_ns >= self._steady_due_ns:
+            self._steady_due_ns = t_ns + _STEADY_EVERY_NS
+            self._steady_values = self._values(self._steady, t_ns)
+        values = self._values(self._every_tick, t_ns)
+        return Sample(t_ns=t_ns, device=self.gpu.uuid, **values, **self._steady_values)
+
+    def _values(self, calls: Sequence[Call], t_ns: int) -> dict[str, Any]:
         values: dict[str, Any] = {}
-        watches = self._watches
-        for call in self._cheap:
+        for call in calls:
             for name, value in zip(call.fields, self._numbers(call), strict=False):
                 values[name] = value
-                watches[name].see(t_ns, value)
-        return Sample(t_ns=t_ns, device=self.gpu.uuid, **values)
+                self._watches[name].see(t_ns, value)
+        return values
 
     def read_slow(self, now_s: float) -> SlowSample | None:
         """What is due of the slow fields by now, or None."""
@@ -183,6 +203,10 @@ class Card:
             self._slow.append(_Scheduled(call, slow.every_s, slow.counter))
             if slow is ENERGY:
                 self._energy = call
+
+    def _best_of(self, calls: Sequence[Sequence[Call]]) -> tuple[Call, ...]:
+        """The best way to each of the calls that this card answers."""
+        return tuple(call for ways in calls if (call := self._best(ways)) is not None)
 
     def _best(self, ways: Sequence[Call]) -> Call | None:
         """The first way that works; what it does not give is absent for the reason the better way failed."""

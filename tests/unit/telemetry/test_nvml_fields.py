@@ -5,6 +5,7 @@ import pynvml
 import pytest
 
 from app.records import SAMPLE_FIELDS, SLOW_FIELDS, Device, Sample
+from app.telemetry.nvml_calls import STEADY_EVERY_S
 from app.telemetry.nvml_gpm import FIELDS as GPM_FIELDS
 from tests.fakes.nvml import FakeNvml
 from tests.fakes.nvml_cards import (
@@ -165,9 +166,24 @@ def test_an_error_that_is_no_loss_takes_only_its_own_fields_this_once(
     probed = 10 if function == "nvmlDeviceGetMemoryInfo_v2" else 5
     card = Card(uuid="GPU-x", flaws=(Flaw(function, pynvml.NVML_ERROR_UNKNOWN, first=probed + 1, times=1),))
     with opened(card) as (source, _):
-        (bad,), (good,) = source.read(), source.read()
+        (bad,) = source.read()
+        clock.passed_s += STEADY_EVERY_S
+        (good,) = source.read()
     assert isinstance(bad, Sample)
     assert isinstance(good, Sample)
     missing = {name for name in SAMPLE_FIELDS if getattr(bad, name) is None} - OF_THE_HOST
     assert missing == fields
     assert all(getattr(good, name) is not None for name in fields)
+
+
+def test_what_moves_slowly_is_read_less_often_and_repeated_in_between(clock: Clock) -> None:
+    with opened(Card(uuid="GPU-x")) as (source, fake):
+        fake.calls.clear()
+        samples = []
+        for _ in range(4):
+            samples.append(source.read()[0])
+            clock.passed_s += STEADY_EVERY_S / 2
+    asked = [function for _, function in fake.calls]
+    assert asked.count("nvmlDeviceGetTemperature") == 2
+    assert asked.count("nvmlDeviceGetFieldValues") == 4, "power at every tick"
+    assert all(isinstance(sample, Sample) and sample.temperature_c is not None for sample in samples)
