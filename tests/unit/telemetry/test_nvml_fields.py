@@ -183,7 +183,6 @@ def test_what_moves_slowly_is_read_less_often_and_repeated_in_between(clock: Clo
         for _ in range(4):
             samples.append(source.read()[0])
             clock.passed_s += STEADY_EVERY_S / 2
-    asked = [function for _, function in fake.calls]
-    assert asked.count("nvmlDeviceGetTemperature") == 2
-    assert asked.count("nvmlDeviceGetFieldValues") == 4, "power at every tick"
+    assert fake.calls["GPU-x", "nvmlDeviceGetTemperature"] == 2
+    assert fake.calls["GPU-x", "nvmlDeviceGetFieldValues"] == 4, "power at every tick"
     assert all(isinstance(sample, Sample) and sample.temperature_c is not None for sample in samples)
