@@ -33,7 +33,11 @@ GPU_CASES: tuple[Case, ...] = (
     ("cnn10", ("gpus=1", "precision=tf32", "batch_size=128"), "completed"),
     ("cnn10", ("gpus=2", "precision=bfloat16", "xla=true", "batch_size=2048"), "completed"),
     ("cnn10", ("gpus=1", "mode=inference", "precision=tf32"), "completed"),
-    ("cnn10", ("gpus=1", "batch_size=30000"), "out_of_memory"),
+    (
+        "lstm",
+        ("implementation=standard", "batch_size=4096", "units=4096", "timesteps=500", "features=64"),
+        "out_of_memory",
+    ),
     ("cnn10", ("gpus=9",), "refused"),
 )
 CPU_CASES: tuple[Case, ...] = (
