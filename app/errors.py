@@ -1,8 +1,8 @@
-"""Errors of the user's world: shown in one sentence with what to do. Everything else is a bug and crashes into the log."""
+"""Errors of the user's world: shown in one sentence with what to do. Everything else is a bug and crashes."""
 
 
 class UserError(Exception):
-    """Something in the user's world is wrong (a file, a disk, a device); the message is one sentence with what to do."""
+    """Something in the user's world is wrong (a file, a disk, a device): one sentence with what to do."""
 
 
 class DatabaseError(UserError):
