@@ -26,7 +26,7 @@ _HOST_ALONE_EVERY_NS = 200_000_000
 _SLOW_TICK_S = 0.25
 _HOST_EVERY_S = 0.5
 _LONGEST_SLEEP_S = 0.25
-_HOST_SLOW_EVERY_S = 1.0
+_HOST_SLOW_EVERY_S = 0.5
 _FIELDS_EVERY_S = 5.0
 
 Orders = queue.SimpleQueue[Order | None]
@@ -120,7 +120,7 @@ def _sample_slowly(sources: Sources, output: Output, orders: Orders) -> None:
         if order is None:
             return
         if sources.nvml is not None:
-            output.write(sources.nvml.read_energy())
+            output.write([*sources.nvml.read_energy(), sources.host.read_slow()])
 
 
 def _obey(stdin: BinaryIO, sources: Sources, slow_orders: Orders, stopped: threading.Event) -> None:
