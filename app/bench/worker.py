@@ -24,8 +24,8 @@ from workloads import catalog
 from workloads.catalog import Machine
 from workloads.protocol import PROTOCOL_VERSION, Block, RunSpec, Start, encode
 
-_PAIRS = 3
-_SECONDS = 6.0
+_PAIRS = 6
+_SECONDS = 4.0
 _OVERHEAD_S = 0.3
 _STOP_S = 1.5
 
