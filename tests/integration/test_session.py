@@ -11,7 +11,17 @@ import psutil
 import pytest
 
 from app.errors import DatabaseError
-from app.records import LogLine, Outcome, RunEnded, RunEvent, RunStarted, Sample, Waiting
+from app.records import (
+    FieldsSeen,
+    LogLine,
+    Outcome,
+    RunEnded,
+    RunEvent,
+    RunStarted,
+    Sample,
+    SlowSample,
+    Waiting,
+)
 from app.runs.recovery import recover
 from app.runs.session import RunSession
 from app.runs.supervisor import Limits
@@ -48,7 +58,7 @@ def as_told(events: list[RunEvent]) -> list[str]:
     """The events but telemetry, log and progress: kinds, with the phase where there is one; equal ones once."""
     words: list[str] = []
     for event in events:
-        if not isinstance(event, Sample | LogLine | Progress):
+        if not isinstance(event, Sample | SlowSample | FieldsSeen | LogLine | Progress):
             word = f"{type(event).__name__} {getattr(event, 'phase', '')}".strip()
             words += [word] if words[-1:] != [word] else []
     return words
