@@ -2,6 +2,7 @@
 
 import contextlib
 import sqlite3
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from app.storage.migrations import APPLICATION_ID, migrations
 
 BUSY_S = 10.0
 """How long a database waits for its turn while another program writes."""
+
+_RETRY_S = 0.01
 
 _MOVE = "choose another file with --db"
 
@@ -61,7 +64,7 @@ def open_database(path: Path, busy_s: float = BUSY_S) -> Database:
         try:
             db = Database(connection, execute_plugins=False)
             if _is_behind(db, path):
-                db.enable_wal()
+                _switch_to_wal(db, busy_s)
                 _migrate(db)
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.execute("PRAGMA foreign_keys = ON")
@@ -69,6 +72,20 @@ def open_database(path: Path, busy_s: float = BUSY_S) -> Database:
             connection.close()
             raise
     return db
+
+
+def _switch_to_wal(db: Database, busy_s: float) -> None:
+    """Turns the write-ahead log on; while another program does the same SQLite says "busy" without waiting its turn."""
+    end_s = time.monotonic() + busy_s
+    while True:
+        try:
+            db.enable_wal()
+        except sqlite3.OperationalError as error:
+            if not error.sqlite_errorname.startswith("SQLITE_BUSY") or time.monotonic() > end_s:
+                raise
+            time.sleep(_RETRY_S)
+        else:
+            return
 
 
 def _make_folder(path: Path) -> None:
