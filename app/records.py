@@ -9,7 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workloads.catalog import Machine
-from workloads.protocol import Block, Facts, OutcomeName, PhaseName, PhaseStarted, Progress, RunSpec
+from workloads.protocol import (
+    Block,
+    Calibration,
+    Evidence,
+    Facts,
+    Flops,
+    OutcomeName,
+    PhaseName,
+    PhaseStarted,
+    Progress,
+    RunSpec,
+)
 
 HOST = "host"
 """The device id of the host itself; a GPU's is its UUID."""
@@ -206,6 +217,9 @@ RunEvent = (
     | Facts
     | Progress
     | Block
+    | Flops
+    | Calibration
+    | Evidence
     | LogLine
     | Sample
     | SlowSample
@@ -223,9 +237,10 @@ class Summary:
     Throughput is examples/s over the measured blocks; step times are of one step in milliseconds; power and energy are
     summed over the run's GPUs; `energy_error_pct` bounds the error of the energy from the edges of its window.
     `device_peak_bytes` is the highest memory use NVML (or psutil) saw on one of its devices,
-    `allocator_peak_bytes` TensorFlow's own peak. The last five are the telemetry's audit of itself over the whole run:
-    the rate achieved, how far readings were from their time, readings missed, and the sampler's own processor time in
-    percent of one processor.
+    `allocator_peak_bytes` TensorFlow's own peak. `sample_hz` to `sampler_cpu_pct` are the telemetry's audit of itself
+    over the whole run: the rate achieved, how far readings were from their time, readings missed, and the sampler's own
+    processor time in percent of one processor. `flops_per_step` is by formula, over all replicas; `peak_flops_per_s`
+    is the calibrated rate of a matrix product in the run's precision, over its devices together.
     """
 
     throughput: float | None = None
@@ -250,11 +265,17 @@ class Summary:
     sample_jitter_ms_p99: float | None = None
     samples_missed: int | None = None
     sampler_cpu_pct: float | None = None
+    flops_per_step: int | None = None
+    peak_flops_per_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRow:
-    """One stored run as a list shows it. `outcome` is None while it runs; `uid` is the same in every database."""
+    """One stored run as a list shows it. `outcome` is None while it runs; `uid` is the same in every database.
+
+    `match` is the evidence's: whether what ran is what was asked, None where that is not known; `mismatch_reason` says
+    why it is not true.
+    """
 
     run: int
     uid: str
@@ -264,6 +285,8 @@ class RunRow:
     outcome: Outcome | None
     summary: Summary
     gpu_names: tuple[str, ...] = ()
+    match: bool | None = None
+    mismatch_reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,6 +341,23 @@ class SampleColumns:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Portability:
+    """What one run's saved weights gave elsewhere: the same inputs through another implementation on another device.
+
+    `device` is `cpu` or a GPU's UUID; `max_difference` is the largest absolute difference of an output to the trained
+    model's own, `max_output` the largest absolute output of that.
+    """
+
+    utc_ns: int
+    implementation: str
+    device: str
+    device_name: str
+    precision: str
+    max_difference: float
+    max_output: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StoredRun:
     """Everything the database holds of one run."""
 
@@ -329,6 +369,8 @@ class StoredRun:
     samples: tuple[SampleColumns, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
     log: tuple[LogLine, ...] = ()
+    evidence: Evidence | None = None
+    portability: tuple[Portability, ...] = ()
 
     @property
     def measure_start_ns(self) -> int | None:

@@ -1,7 +1,8 @@
 """The messages between the program and a worker: msgspec structs, one JSON object a line, both ways.
 
 Down the worker's stdin goes one `Start`; closing stdin afterwards means "stop". Up a pipe of its own come `Hello`, then
-any number of `PhaseStarted`, `Facts`, `Progress` and `Block`, then exactly one `Finished`.
+any number of `PhaseStarted`, `Facts`, `Progress`, `Block`, `Flops`, `Calibration` and at most one `Evidence`, then
+exactly one `Finished`.
 All `t_ns` are `time.monotonic_ns()` of the worker's host; `Hello` ties that clock to the wall clock once.
 """
 
@@ -9,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 
 _TAG = "type"
 
@@ -20,6 +21,7 @@ PhaseName = Literal["import", "build", "compile", "warmup", "measure", "evidence
 TimedPhase = Literal["compile", "warmup", "measure"]
 OutcomeName = Literal["completed", "stopped", "out_of_memory", "failed", "crashed", "refused"]
 WorkerOutcome = Literal["completed", "stopped", "out_of_memory", "failed", "refused"]
+KernelClass = Literal["gemm", "convolution", "rnn", "pointwise", "transpose", "copy", "communication", "other"]
 
 
 class ProtocolError(Exception):
@@ -34,11 +36,17 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True, tag="start", tag_field=_TAG):
-    """The only message down: run this, on these GPUs (by UUID, in replica order; empty is the CPU)."""
+    """The only message down: run this, on these GPUs (by UUID, in replica order; empty is the CPU).
+
+    `weights_path` is where a run that saves its weights puts them, on the worker's own host; `calibrate` asks for a
+    matrix-product calibration of the first device after the measured part.
+    """
 
     protocol: int
     spec: RunSpec
     gpu_uuids: tuple[str, ...] = ()
+    weights_path: str | None = None
+    calibrate: bool = False
 
 
 class Hello(msgspec.Struct, frozen=True, kw_only=True, tag="hello", tag_field=_TAG):
@@ -89,6 +97,59 @@ class Block(msgspec.Struct, frozen=True, kw_only=True, tag="block", tag_field=_T
     allocator_bytes: int | None = None
 
 
+class Flops(msgspec.Struct, frozen=True, kw_only=True, tag="flops", tag_field=_TAG):
+    """The floating-point operations of one step over all replicas, by formula (a multiply-add is two)."""
+
+    per_step: int
+
+
+class Calibration(msgspec.Struct, frozen=True, kw_only=True, tag="calibration", tag_field=_TAG):
+    """The rate of a large square matrix product on one device: the ceiling that utilisation is measured against.
+
+    `device` is a GPU's UUID or `cpu`; the product is `size` x `size` x `size` in the variant's precision.
+    """
+
+    device: str
+    precision: str
+    size: int
+    flops_per_s: float
+
+
+class Kernel(msgspec.Struct, frozen=True, kw_only=True):
+    """One kernel (on the CPU one op) of the traced steps by name: how often it ran, and its time over all devices.
+
+    `tensor_cores` says whether its products were computed on them: None where the name does not tell, or it has none.
+    """
+
+    name: str
+    kind: KernelClass
+    count: int
+    time_ns: int
+    tensor_cores: bool | None = None
+
+
+class Evidence(msgspec.Struct, frozen=True, kw_only=True, tag="evidence", tag_field=_TAG):
+    """What really ran, beside what was asked, aspect by aspect (`implementation`, `precision`, `xla`, `layout` …).
+
+    An aspect that could not be told is not in `ran`; `match` is None where nothing contradicts but something could not
+    be told, and `reason` is one plain sentence where it is not true. `sources` are `graph` (the executed partition
+    graph), `trace` (the profiler's) and `hlo` (XLA's optimised program); `notes` say what could not be seen and why.
+    Of the `steps` traced after the measured part: `span_ns` is their time and `busy_ns` the part of it in which a
+    kernel ran, both summed over the devices; `kernels` has the one that took longest first.
+    """
+
+    asked: dict[str, str]
+    ran: dict[str, str]
+    match: bool | None
+    reason: str | None = None
+    sources: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    steps: int = 0
+    span_ns: int = 0
+    busy_ns: int = 0
+    kernels: tuple[Kernel, ...] = ()
+
+
 class Finished(msgspec.Struct, frozen=True, kw_only=True, tag="finished", tag_field=_TAG):
     """The worker's last word. `reason` is one plain sentence; `traceback` only for `failed`."""
 
@@ -99,7 +160,7 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True, tag="finished", tag_fi
     allocator_peak_bytes: int | None = None
 
 
-Message = Hello | PhaseStarted | Facts | Progress | Block | Finished
+Message = Hello | PhaseStarted | Facts | Progress | Block | Flops | Calibration | Evidence | Finished
 
 _encoder = msgspec.json.Encoder()
 _up: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)

@@ -5,7 +5,7 @@ from typing import Protocol
 
 from app.records import DeviceLost, FieldsSeen, LogLine, RunEvent, Sample, SlowSample
 from app.storage.store import Store, StoredEvent
-from workloads.protocol import Block, Facts, PhaseStarted
+from workloads.protocol import Block, Calibration, Evidence, Facts, PhaseStarted
 
 _BATCH_S = 0.5
 _MOST_LOG_LINES = 20_000
@@ -32,9 +32,11 @@ class StoreSink:
         """Keeps the event for the next batch; facts are stored at once."""
         if isinstance(event, Facts):
             self._store.add_environment(self._run, event.facts)
+        elif isinstance(event, Calibration):
+            self._store.keep_calibration(event, time.time_ns())
         elif isinstance(event, LogLine):
             self._keep_log_line(event)
-        elif isinstance(event, PhaseStarted | Block | Sample | SlowSample | DeviceLost | FieldsSeen):
+        elif isinstance(event, PhaseStarted | Block | Sample | SlowSample | DeviceLost | FieldsSeen | Evidence):
             self._batch.append(event)
         if time.monotonic() - self._written_s >= _BATCH_S:
             self.flush()

@@ -200,3 +200,66 @@ def m003_retention(db: Database) -> None:
     """When a run's samples were deleted, and the settings of this database (how long it keeps samples)."""
     db.execute("CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID")
     db.execute("ALTER TABLE runs ADD COLUMN pruned_utc_ns INTEGER")
+
+
+_EVIDENCE = """
+CREATE TABLE evidence (
+    run INTEGER PRIMARY KEY REFERENCES runs (run) ON DELETE CASCADE,
+    asked TEXT NOT NULL CHECK (json_valid(asked)),
+    ran TEXT NOT NULL CHECK (json_valid(ran)),
+    match INTEGER CHECK (match IN (0, 1)),
+    reason TEXT,
+    sources TEXT NOT NULL CHECK (json_valid(sources)),
+    notes TEXT NOT NULL CHECK (json_valid(notes)),
+    steps INTEGER NOT NULL,
+    span_ns INTEGER NOT NULL,
+    busy_ns INTEGER NOT NULL
+) STRICT
+"""
+
+_KERNELS = """
+CREATE TABLE kernels (
+    run INTEGER NOT NULL REFERENCES runs (run) ON DELETE CASCADE,
+    rank INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    count INTEGER NOT NULL,
+    time_ns INTEGER NOT NULL,
+    tensor_cores INTEGER CHECK (tensor_cores IN (0, 1)),
+    PRIMARY KEY (run, rank)
+) STRICT, WITHOUT ROWID
+"""
+
+_PORTABILITY = """
+CREATE TABLE portability (
+    run INTEGER NOT NULL REFERENCES runs (run) ON DELETE CASCADE,
+    utc_ns INTEGER NOT NULL,
+    implementation TEXT NOT NULL,
+    device TEXT NOT NULL,
+    device_name TEXT NOT NULL,
+    precision TEXT NOT NULL,
+    max_difference REAL NOT NULL,
+    max_output REAL NOT NULL,
+    PRIMARY KEY (run, utc_ns)
+) STRICT, WITHOUT ROWID
+"""
+
+_CALIBRATIONS = """
+CREATE TABLE calibrations (
+    device TEXT NOT NULL,
+    precision TEXT NOT NULL,
+    size INTEGER NOT NULL,
+    flops_per_s REAL NOT NULL,
+    utc_ns INTEGER NOT NULL,
+    PRIMARY KEY (device, precision)
+) STRICT, WITHOUT ROWID
+"""
+
+
+@migrations()
+def m004_evidence(db: Database) -> None:
+    """What really ran and its kernels, operations a step, the devices' calibrations, and where weights were tried."""
+    for statement in (_EVIDENCE, _KERNELS, _PORTABILITY, _CALIBRATIONS):
+        db.execute(statement)
+    db.execute("ALTER TABLE runs ADD COLUMN flops_per_step INTEGER")
+    db.execute("ALTER TABLE runs ADD COLUMN peak_flops_per_s REAL")

@@ -18,13 +18,14 @@ from app.records import (
     Ints,
     Outcome,
     Phase,
+    Portability,
     RunRow,
     Sample,
     SampleColumns,
     SlowSample,
     Summary,
 )
-from workloads.protocol import Block, PhaseName, RunSpec
+from workloads.protocol import Block, Calibration, Evidence, Kernel, PhaseName, RunSpec
 
 Row = tuple[Any, ...]
 
@@ -33,6 +34,11 @@ OUTCOME_COLUMNS = ("outcome", "reason", "detail", "exit_code", "ended_by")
 DEVICE_COLUMNS = ("device", "kind", "device_index", "name", "memory_total_bytes", "absent", "fields")
 PHASE_COLUMNS = ("phase", "start_ns", "end_ns", "energy_mj", "energy_error_mj")
 BLOCK_COLUMNS = ("first_step", "phase", "steps", "examples", "start_ns", "end_ns", "loss", "allocator_bytes")
+KERNEL_COLUMNS = ("name", "kind", "count", "time_ns", "tensor_cores")
+EVIDENCE_COLUMNS = ("asked", "ran", "match", "reason", "sources", "notes", "steps", "span_ns", "busy_ns")
+_EVIDENCE_TEXTS = ("asked", "ran", "sources", "notes")
+PORTABILITY_COLUMNS = tuple(field.name for field in fields(Portability))
+CALIBRATION_COLUMNS = ("device", "precision", "size", "flops_per_s")
 RUN_COLUMNS = (
     "run",
     "uid",
@@ -46,8 +52,9 @@ RUN_COLUMNS = (
 
 
 def run_row(row: Sequence[Any], gpu_names: tuple[str, ...]) -> RunRow:
-    """The list row of one run from its `RUN_COLUMNS`."""
-    values = dict(zip(RUN_COLUMNS, row, strict=True))
+    """The list row of one run from its `RUN_COLUMNS` and its evidence's match and reason."""
+    *of_run, match, reason = row
+    values = dict(zip(RUN_COLUMNS, of_run, strict=True))
     return RunRow(
         run=values["run"],
         uid=values["uid"],
@@ -57,7 +64,68 @@ def run_row(row: Sequence[Any], gpu_names: tuple[str, ...]) -> RunRow:
         outcome=_outcome(values),
         summary=Summary(**{name: values[name] for name in SUMMARY_COLUMNS}),
         gpu_names=gpu_names,
+        match=_truth(match),
+        mismatch_reason=reason if match == 0 else None,
     )
+
+
+def _truth(stored: int | None) -> bool | None:
+    """A truth value that may be unknown, as SQLite keeps it."""
+    return None if stored is None else bool(stored)
+
+
+def evidence_values(evidence: Evidence) -> Row:
+    """The evidence as its `EVIDENCE_COLUMNS`, kernels aside."""
+    values = {name: getattr(evidence, name) for name in EVIDENCE_COLUMNS}
+    return tuple(json.dumps(value) if name in _EVIDENCE_TEXTS else value for name, value in values.items())
+
+
+def evidence(row: Sequence[Any], kernels: Iterable[Sequence[Any]]) -> Evidence:
+    """The evidence of a row of `EVIDENCE_COLUMNS` and rows of `KERNEL_COLUMNS`."""
+    pairs = zip(EVIDENCE_COLUMNS, row, strict=True)
+    values = {name: json.loads(value) if name in _EVIDENCE_TEXTS else value for name, value in pairs}
+    return Evidence(
+        asked=values["asked"],
+        ran=values["ran"],
+        match=_truth(values["match"]),
+        reason=values["reason"],
+        sources=tuple(values["sources"]),
+        notes=tuple(values["notes"]),
+        steps=values["steps"],
+        span_ns=values["span_ns"],
+        busy_ns=values["busy_ns"],
+        kernels=tuple(map(_kernel, kernels)),
+    )
+
+
+def kernel_values(kernel: Kernel) -> Row:
+    """A kernel as its `KERNEL_COLUMNS`."""
+    return tuple(getattr(kernel, name) for name in KERNEL_COLUMNS)
+
+
+def _kernel(row: Sequence[Any]) -> Kernel:
+    name, kind, count, time_ns, tensor_cores = row
+    return Kernel(name=name, kind=kind, count=count, time_ns=time_ns, tensor_cores=_truth(tensor_cores))
+
+
+def portability_values(found: Portability) -> Row:
+    """A portability check as its `PORTABILITY_COLUMNS`."""
+    return tuple(getattr(found, name) for name in PORTABILITY_COLUMNS)
+
+
+def portability(row: Sequence[Any]) -> Portability:
+    """The portability check of a row of `PORTABILITY_COLUMNS`."""
+    return Portability(**dict(zip(PORTABILITY_COLUMNS, row, strict=True)))
+
+
+def calibration_values(calibration: Calibration) -> Row:
+    """A calibration as its `CALIBRATION_COLUMNS`."""
+    return tuple(getattr(calibration, name) for name in CALIBRATION_COLUMNS)
+
+
+def calibration(row: Sequence[Any]) -> Calibration:
+    """The calibration of a row of `CALIBRATION_COLUMNS`."""
+    return Calibration(**dict(zip(CALIBRATION_COLUMNS, row, strict=True)))
 
 
 def _outcome(values: Mapping[str, Any]) -> Outcome | None:

@@ -18,6 +18,7 @@ from app.records import (
     LogLine,
     Outcome,
     Phase,
+    Portability,
     RunRow,
     Sample,
     SampleColumns,
@@ -25,12 +26,12 @@ from app.records import (
     StoredRun,
     Summary,
 )
-from app.storage import rows
+from app.storage import findings, rows
 from app.storage.opening import BUSY_S, open_database, told_plainly
 from app.storage.owner import Owner
-from workloads.protocol import Block, PhaseStarted, RunSpec
+from workloads.protocol import Block, Calibration, Evidence, PhaseStarted, RunSpec
 
-StoredEvent = PhaseStarted | Block | Sample | SlowSample | LogLine | DeviceLost | FieldsSeen
+StoredEvent = PhaseStarted | Block | Sample | SlowSample | LogLine | DeviceLost | FieldsSeen | Evidence
 """The events of a run that have rows of their own."""
 
 
@@ -117,6 +118,8 @@ class Store:
             self._insert_samples("slow_samples", SLOW_FIELDS, run, kinds.get(SlowSample, ()))
             lines = enumerate(kinds.get(LogLine, ()), first_log_line)
             self._insert("log_lines", ("line", "t_ns", "text"), run, ((n, line.t_ns, line.text) for n, line in lines))
+            for evidence in kinds.get(Evidence, ()):
+                findings.insert_evidence(self._db, run, evidence)
             for lost in kinds.get(DeviceLost, ()):
                 self._db.execute(
                     "UPDATE devices SET lost_t_ns = ?, lost_reason = ? WHERE run = ? AND device = ?",
@@ -151,6 +154,21 @@ class Store:
                 ((phase.energy_mj, phase.energy_error_mj, run, phase.start_ns) for phase in phases),
             )
 
+    def add_portability(self, run: int, checks: Sequence[Portability]) -> None:
+        """Adds what a run's saved weights gave elsewhere."""
+        with self._transaction():
+            findings.insert_portability(self._db, run, checks)
+
+    def keep_calibration(self, calibration: Calibration, utc_ns: int) -> None:
+        """Keeps the rate of a matrix product on a device."""
+        with self._transaction():
+            findings.keep_calibration(self._db, calibration, utc_ns)
+
+    def calibration(self, device: str, precision: str) -> Calibration | None:
+        """The rate of a matrix product on a device, None before it was measured."""
+        with told_plainly(self.path):
+            return findings.calibration_of(self._db, device, precision)
+
     def unfinished(self) -> list[tuple[int, Owner]]:
         """Runs without an outcome and the process each belongs to."""
         with told_plainly(self.path):
@@ -181,6 +199,8 @@ class Store:
                 blocks=rows.block_columns(self._of_run("blocks", rows.BLOCK_COLUMNS, run, "first_step")),
                 samples=tuple(self._samples(run)),
                 environment=json.loads(environment),
+                evidence=findings.evidence_of(self._db, run),
+                portability=findings.portability_of(self._db, run),
                 log=tuple(LogLine(*line) for line in self._of_run("log_lines", ("t_ns", "text"), run, "line")),
             )
 
@@ -201,7 +221,10 @@ class Store:
         gpu_names: dict[int, list[str]] = {}
         for run, name in self._db.execute("SELECT run, name FROM devices WHERE kind = 'gpu' ORDER BY device_index"):
             gpu_names.setdefault(run, []).append(name)
-        found = self._db.execute(f"SELECT {', '.join(rows.RUN_COLUMNS)} FROM runs {tail}", parameters)
+        columns = (*(f"runs.{name}" for name in rows.RUN_COLUMNS), "evidence.match", "evidence.reason")
+        found = self._db.execute(
+            f"SELECT {', '.join(columns)} FROM runs LEFT JOIN evidence USING (run) {tail}", parameters
+        )
         return [rows.run_row(row, tuple(gpu_names.get(row[0], ()))) for row in found]
 
     def _of_run(self, table: str, columns: Sequence[str], run: int, order: str) -> list[Any]:

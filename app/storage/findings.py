@@ -1,0 +1,55 @@
+"""What was found out about runs and devices: evidence with its kernels, portability checks, calibrations."""
+
+from collections.abc import Iterable, Sequence
+
+from sqlite_utils import Database
+
+from app.records import Portability
+from app.storage import rows
+from workloads.protocol import Calibration, Evidence
+
+
+def insert_evidence(db: Database, run: int, evidence: Evidence) -> None:
+    """Adds a run's evidence and its kernels, the one that took longest first."""
+    _insert(db, "evidence", ("run", *rows.EVIDENCE_COLUMNS), [(run, *rows.evidence_values(evidence))])
+    ranked = ((run, rank, *rows.kernel_values(kernel)) for rank, kernel in enumerate(evidence.kernels))
+    _insert(db, "kernels", ("run", "rank", *rows.KERNEL_COLUMNS), ranked)
+
+
+def evidence_of(db: Database, run: int) -> Evidence | None:
+    """A run's evidence, None where it left none."""
+    found = db.execute(f"SELECT {', '.join(rows.EVIDENCE_COLUMNS)} FROM evidence WHERE run = ?", (run,)).fetchone()
+    kernels = db.execute(f"SELECT {', '.join(rows.KERNEL_COLUMNS)} FROM kernels WHERE run = ? ORDER BY rank", (run,))
+    return rows.evidence(found, kernels) if found else None
+
+
+def insert_portability(db: Database, run: int, checks: Iterable[Portability]) -> None:
+    """Adds portability checks of a run's saved weights."""
+    _insert(db, "portability", ("run", *rows.PORTABILITY_COLUMNS), ((run, *rows.portability_values(c)) for c in checks))
+
+
+def portability_of(db: Database, run: int) -> tuple[Portability, ...]:
+    """The portability checks of a run, in the order they were made."""
+    columns = ", ".join(rows.PORTABILITY_COLUMNS)
+    found = db.execute(f"SELECT {columns} FROM portability WHERE run = ? ORDER BY utc_ns", (run,))
+    return tuple(map(rows.portability, found))
+
+
+def keep_calibration(db: Database, calibration: Calibration, utc_ns: int) -> None:
+    """Keeps a device's calibration in place of an older one in the same precision."""
+    values = (*rows.calibration_values(calibration), utc_ns)
+    _insert(db, "calibrations", (*rows.CALIBRATION_COLUMNS, "utc_ns"), [values], verb="INSERT OR REPLACE")
+
+
+def calibration_of(db: Database, device: str, precision: str) -> Calibration | None:
+    """A device's calibration in a precision, None before it was made."""
+    found = db.execute(
+        f"SELECT {', '.join(rows.CALIBRATION_COLUMNS)} FROM calibrations WHERE device = ? AND precision = ?",
+        (device, precision),
+    ).fetchone()
+    return rows.calibration(found) if found else None
+
+
+def _insert(db: Database, table: str, columns: Sequence[str], values: Iterable[rows.Row], verb: str = "INSERT") -> None:
+    marks = ", ".join("?" * len(columns))
+    db.conn.executemany(f"{verb} INTO {table} ({', '.join(columns)}) VALUES ({marks})", values)
