@@ -45,6 +45,15 @@ class Cell:
     tone: Tone | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a table of runs; `numeric` ones are right-aligned."""
+
+    title: str
+    help: str
+    numeric: bool = True
+
+
 def words(text: str, tooltip: str = "") -> Cell:
     """A cell of words; sorts without regard to case."""
     return Cell(text=text, key=text.lower() or None, tooltip=tooltip)

@@ -7,7 +7,7 @@ from typing import Literal
 from app.analysis.align import Series, combine, with_gaps
 from app.records import RunRow, StoredRun
 from app.viewmodels import cells, stored_curves, units
-from app.viewmodels.cells import Cell
+from app.viewmodels.cells import Cell, Column
 from app.viewmodels.environment import environment_differences
 from app.viewmodels.stored_curves import GPU_QUANTITIES, HOST_QUANTITIES, Curve, Panel, Quantity
 from app.viewmodels.variants import shared_settings, variant_names
@@ -17,15 +17,6 @@ ONE_PROCESS = (
 )
 
 _COMBINED: dict[str, Literal["sum", "mean"]] = {"power_mw": "sum", "load_pct": "mean", "memory_bytes": "sum"}
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """One column of the table; `numeric` ones are right-aligned."""
-
-    title: str
-    help: str
-    numeric: bool = True
 
 
 COLUMNS: tuple[Column, ...] = (

@@ -7,7 +7,7 @@ from operator import itemgetter
 
 from app.records import RunRow
 from app.viewmodels import cells
-from app.viewmodels.cells import Cell
+from app.viewmodels.cells import Cell, Column
 
 MOST_COMPARED = 20
 """More runs than this no eye tells apart in one plot."""
@@ -15,27 +15,18 @@ MOST_COMPARED = 20
 RUNNING = "running"
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
-    """One column: `numeric` ones are right-aligned and sort downwards first."""
-
-    title: str
-    help: str
-    numeric: bool = False
-
-
 COLUMNS: tuple[Column, ...] = (
-    Column("Run", "Number of the run in this database", numeric=True),
-    Column("Started", "When the run started, in local time", numeric=True),
-    Column("Workload", "What was trained"),
-    Column("Variant", "What differs from the workload's defaults"),
-    Column("Devices", "What it ran on"),
-    Column("Outcome", "How the run ended"),
-    Column("Throughput", "Examples a second over the measured blocks", numeric=True),
-    Column("Step p50", "Median time of one step", numeric=True),
-    Column("Mean power", "Mean power of the run's GPUs together while measuring", numeric=True),
-    Column("Energy", "Energy for one example", numeric=True),
-    Column("Duration", "From the start of the run to its end", numeric=True),
+    Column("Run", "Number of the run in this database"),
+    Column("Started", "When the run started, in local time"),
+    Column("Workload", "What was trained", numeric=False),
+    Column("Variant", "What differs from the workload's defaults", numeric=False),
+    Column("Devices", "What it ran on", numeric=False),
+    Column("Outcome", "How the run ended", numeric=False),
+    Column("Throughput", "Examples a second over the measured blocks"),
+    Column("Step p50", "Median time of one step"),
+    Column("Mean power", "Mean power of the run's GPUs together while measuring"),
+    Column("Energy", "Energy for one example"),
+    Column("Duration", "From the start of the run to its end"),
 )
 WORKLOAD_COLUMN, VARIANT_COLUMN, OUTCOME_COLUMN = 2, 3, 5
 

@@ -2,7 +2,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QCoreApplication, QEvent, QPoint, Qt
+from PySide6.QtCore import QPoint, Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QLabel
 from pytestqt.qtbot import QtBot
@@ -14,27 +14,18 @@ from app.gui.theme import Theme
 from app.gui.views.compare import CompareView
 from app.storage.store import Store
 from app.viewmodels.compare import COLUMNS
+from tests.gui.screens import Screen
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
 
 TITLES = [column.title for column in COLUMNS]
 
 
-class Screen:
+class ComparePage(Screen[CompareView]):
     """The Compare screen on a real database."""
 
     def __init__(self, qtbot: QtBot, database: Path, background: Background) -> None:
-        self.qtbot = qtbot
-        self.view = CompareView(Theme())
-        self.view.resize(1300, 800)
+        super().__init__(qtbot, CompareView(Theme()), 1300, 800)
         self.controller = CompareController(self.view, database, background)
-        with qtbot.waitExposed(self.view):
-            self.view.show()
-
-    def destroy(self) -> None:
-        """Delete the view here and now: the garbage collector might do it on a reading thread."""
-        self.view.close()
-        self.view.deleteLater()
-        QCoreApplication.sendPostedEvents(self.view, QEvent.Type.DeferredDelete.value)
 
     def compare(self, *runs: int) -> None:
         self.controller.show_runs(list(runs))
@@ -51,12 +42,9 @@ class Screen:
     def panel(self, title: str) -> TimePanel:
         return next(p for p in self.view.panels.shown if any(label.text() == title for label in p.findChildren(QLabel)))
 
-    def visible_words(self) -> str:
-        return "\n".join(label.text() for label in self.view.findChildren(QLabel) if label.isVisible())
-
 
 @pytest.fixture
-def screen(qtbot: QtBot, database_path: Path) -> Iterator[Screen]:
+def screen(qtbot: QtBot, database_path: Path) -> Iterator[ComparePage]:
     with Store.open(database_path) as store:
         keep(store, stored_run(run_row(1, throughput=1000.0), environment={"tensorflow": "2.21.0"}))
         later = stored_run(
@@ -66,17 +54,17 @@ def screen(qtbot: QtBot, database_path: Path) -> Iterator[Screen]:
         refused = run_row(3, outcome="refused", reason="cuDNN needs an NVIDIA GPU.", throughput=None)
         keep(store, stored_run(refused, measured=False))
     background = Background()
-    made = Screen(qtbot, database_path, background)
+    made = ComparePage(qtbot, database_path, background)
     yield made
     background.close()
     made.destroy()
 
 
-def test_before_anything_is_chosen_it_says_how(screen: Screen) -> None:
+def test_before_anything_is_chosen_it_says_how(screen: ComparePage) -> None:
     assert "Ctrl+Shift+C" in screen.visible_words()
 
 
-def test_two_runs_overlay_their_curves_from_the_start_of_measure(screen: Screen) -> None:
+def test_two_runs_overlay_their_curves_from_the_start_of_measure(screen: ComparePage) -> None:
     screen.compare(1, 2)
     assert screen.column("Variant") == ["Units 64", "Units 128"]
     assert screen.column("Speed-up") == ["baseline", "1.064×"]
@@ -89,7 +77,7 @@ def test_two_runs_overlay_their_curves_from_the_start_of_measure(screen: Screen)
     assert "no interval" in screen.view.words()
 
 
-def test_b_makes_another_run_the_baseline_and_it_stays_when_runs_are_added(screen: Screen) -> None:
+def test_b_makes_another_run_the_baseline_and_it_stays_when_runs_are_added(screen: ComparePage) -> None:
     screen.compare(1, 2)
     screen.view.table.choose(1)
     QTest.keyClick(screen.view.table, Qt.Key.Key_B)
@@ -99,7 +87,7 @@ def test_b_makes_another_run_the_baseline_and_it_stays_when_runs_are_added(scree
     assert screen.column("Speed-up") == ["0.940×", "baseline", "–"]
 
 
-def test_space_and_the_box_hide_a_run_in_every_panel(screen: Screen) -> None:
+def test_space_and_the_box_hide_a_run_in_every_panel(screen: ComparePage) -> None:
     screen.compare(1, 2)
     screen.view.table.choose(0)
     QTest.keyClick(screen.view.table, Qt.Key.Key_Space)
@@ -111,7 +99,7 @@ def test_space_and_the_box_hide_a_run_in_every_panel(screen: Screen) -> None:
     assert {plot.curve_keys() for plot in screen.view.panels.shown} == {("1", "2")}
 
 
-def test_a_run_that_never_measured_keeps_its_row_and_says_why(screen: Screen) -> None:
+def test_a_run_that_never_measured_keeps_its_row_and_says_why(screen: ComparePage) -> None:
     screen.compare(1, 3)
     assert screen.column("Outcome") == ["completed", "refused"]
     assert "Run 3 (refused) never reached its measured part. cuDNN needs an NVIDIA GPU." in screen.view.words()
@@ -119,7 +107,7 @@ def test_a_run_that_never_measured_keeps_its_row_and_says_why(screen: Screen) ->
     assert screen.panel("CPU load").points("3")[0][0] == pytest.approx(0.0)
 
 
-def test_a_run_that_is_gone_is_a_sentence_on_the_screen(screen: Screen) -> None:
+def test_a_run_that_is_gone_is_a_sentence_on_the_screen(screen: ComparePage) -> None:
     screen.controller.show_runs([1, 99])
     screen.qtbot.waitUntil(lambda: "There is no run 99" in screen.visible_words(), timeout=10_000)
     screen.compare(1, 2)

@@ -2,10 +2,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QAbstractItemModel, QCoreApplication, QEvent, QModelIndex, Qt, SignalInstance
+from PySide6.QtCore import QAbstractItemModel, QModelIndex, Qt, SignalInstance
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QLabel, QLineEdit, QPushButton
+from PySide6.QtWidgets import QLineEdit, QPushButton
 from pytestqt.qtbot import QtBot
 
 from app.gui.background import Background
@@ -15,27 +15,18 @@ from app.gui.views.history import HistoryView
 from app.gui.views.history_table import HistoryModel
 from app.storage.store import Store
 from app.viewmodels.history import COLUMNS, History, HistoryScreen, Query, history
+from tests.gui.screens import Screen
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
 
 TITLES = [column.title for column in COLUMNS]
 
 
-class Screen:
+class HistoryPage(Screen[HistoryView]):
     """The History screen on a real database."""
 
     def __init__(self, qtbot: QtBot, database: Path, background: Background) -> None:
-        self.qtbot = qtbot
-        self.view = HistoryView(Theme())
-        self.view.resize(1200, 700)
+        super().__init__(qtbot, HistoryView(Theme()), 1200, 700)
         self.controller = HistoryController(self.view, database, background)
-        with qtbot.waitExposed(self.view):
-            self.view.show()
-
-    def destroy(self) -> None:
-        """Delete the view here and now: the garbage collector might do it on a reading thread."""
-        self.view.close()
-        self.view.deleteLater()
-        QCoreApplication.sendPostedEvents(self.view, QEvent.Type.DeferredDelete.value)
 
     @property
     def model(self) -> QAbstractItemModel:
@@ -74,9 +65,6 @@ class Screen:
     def button(self, words: str) -> QPushButton:
         return next(b for b in self.view.findChildren(QPushButton) if b.text().replace("&", "").startswith(words))
 
-    def visible_words(self) -> str:
-        return "\n".join(label.text() for label in self.view.findChildren(QLabel) if label.isVisible())
-
 
 @pytest.fixture
 def background(qtbot: QtBot) -> Iterator[Background]:
@@ -96,11 +84,11 @@ def database(database_path: Path) -> Path:
 
 
 @pytest.fixture
-def on_database(qtbot: QtBot, background: Background) -> Iterator[Callable[[Path], Screen]]:
-    made: list[Screen] = []
+def on_database(qtbot: QtBot, background: Background) -> Iterator[Callable[[Path], HistoryPage]]:
+    made: list[HistoryPage] = []
 
-    def open_screen(path: Path) -> Screen:
-        made.append(Screen(qtbot, path, background))
+    def open_screen(path: Path) -> HistoryPage:
+        made.append(HistoryPage(qtbot, path, background))
         return made[-1]
 
     yield open_screen
@@ -109,20 +97,20 @@ def on_database(qtbot: QtBot, background: Background) -> Iterator[Callable[[Path
 
 
 @pytest.fixture
-def screen(on_database: Callable[[Path], Screen], database: Path) -> Screen:
+def screen(on_database: Callable[[Path], HistoryPage], database: Path) -> HistoryPage:
     made = on_database(database)
     made.refresh()
     return made
 
 
-def test_an_empty_database_says_what_to_do(on_database: Callable[[Path], Screen], database_path: Path) -> None:
+def test_an_empty_database_says_what_to_do(on_database: Callable[[Path], HistoryPage], database_path: Path) -> None:
     empty = on_database(database_path)
     empty.refresh()
     assert "No runs yet" in empty.visible_words()
     assert "Ctrl+1" in empty.visible_words()
 
 
-def test_runs_come_newest_first_and_a_click_on_a_head_sorts(screen: Screen) -> None:
+def test_runs_come_newest_first_and_a_click_on_a_head_sorts(screen: HistoryPage) -> None:
     assert screen.column("Run") == ["3", "2", "1"]
     assert screen.column("Outcome") == ["failed", "completed", "completed"]
     screen.view.table.horizontalHeader().sectionClicked.emit(TITLES.index("Throughput"))
@@ -132,7 +120,7 @@ def test_runs_come_newest_first_and_a_click_on_a_head_sorts(screen: Screen) -> N
     assert screen.column("Run") == ["1", "2", "3"]
 
 
-def test_search_narrows_and_escape_clears_it(screen: Screen) -> None:
+def test_search_narrows_and_escape_clears_it(screen: HistoryPage) -> None:
     screen.type("cnn10")
     assert screen.column("Run") == ["2"]
     assert "1 of 3 runs" in screen.visible_words()
@@ -142,13 +130,13 @@ def test_search_narrows_and_escape_clears_it(screen: Screen) -> None:
     assert screen.column("Run") == ["3", "2", "1"]
 
 
-def test_ctrl_f_goes_to_the_search(screen: Screen) -> None:
+def test_ctrl_f_goes_to_the_search(screen: HistoryPage) -> None:
     screen.view.table.setFocus()
     screen.key(Qt.Key.Key_F, Qt.KeyboardModifier.ControlModifier)
     screen.qtbot.waitUntil(lambda: isinstance(screen.view.focusWidget(), QLineEdit), timeout=5_000)
 
 
-def test_compare_wants_two_runs_and_sends_the_oldest_first(screen: Screen) -> None:
+def test_compare_wants_two_runs_and_sends_the_oldest_first(screen: HistoryPage) -> None:
     compare = screen.button("Compare")
     screen.choose(2)
     assert not compare.isEnabled()
@@ -159,7 +147,7 @@ def test_compare_wants_two_runs_and_sends_the_oldest_first(screen: Screen) -> No
     assert asked.args == [[1, 2]]
 
 
-def test_a_refresh_shows_new_runs_and_keeps_choice_and_order(screen: Screen, database: Path) -> None:
+def test_a_refresh_shows_new_runs_and_keeps_choice_and_order(screen: HistoryPage, database: Path) -> None:
     screen.view.table.horizontalHeader().sectionClicked.emit(TITLES.index("Throughput"))
     screen.choose(1, 3)
     with Store.open(database) as store:
@@ -170,14 +158,14 @@ def test_a_refresh_shows_new_runs_and_keeps_choice_and_order(screen: Screen, dat
     assert screen.view.table.chosen() == [1, 3]
 
 
-def test_refreshes_asked_for_while_reading_are_one_more_reading(screen: Screen) -> None:
+def test_refreshes_asked_for_while_reading_are_one_more_reading(screen: HistoryPage) -> None:
     resets = Counter(screen.model.modelReset)
     for _ in range(5):
         screen.controller.refresh()
     screen.qtbot.waitUntil(lambda: resets.count == 2, timeout=10_000)
 
 
-def test_enter_opens_the_run_with_its_plots_and_escape_goes_back_to_the_choice(screen: Screen) -> None:
+def test_enter_opens_the_run_with_its_plots_and_escape_goes_back_to_the_choice(screen: HistoryPage) -> None:
     screen.choose(2)
     screen.key(Qt.Key.Key_Return)
     screen.wait_for_page(2)
@@ -191,7 +179,7 @@ def test_enter_opens_the_run_with_its_plots_and_escape_goes_back_to_the_choice(s
     assert screen.view.table.chosen() == [2]
 
 
-def test_a_failed_run_tells_why_and_how_to_run_it_again(screen: Screen) -> None:
+def test_a_failed_run_tells_why_and_how_to_run_it_again(screen: HistoryPage) -> None:
     screen.open(3)
     assert "The loss is not a finite number." in screen.view.detail.words()
     assert "Implementation" in screen.view.detail.words()
@@ -199,14 +187,14 @@ def test_a_failed_run_tells_why_and_how_to_run_it_again(screen: Screen) -> None:
     assert QGuiApplication.clipboard().text().startswith("python -m app run lstm -s implementation=standard")
 
 
-def test_one_page_after_another_shows_only_its_own_panels(screen: Screen) -> None:
+def test_one_page_after_another_shows_only_its_own_panels(screen: HistoryPage) -> None:
     screen.open(2)
     screen.open(3)
     assert [len(plot.curve_keys()) for plot in screen.view.detail.panels.shown] == [1, 2]
 
 
 def test_a_problem_stands_on_the_screen_and_goes_when_it_is_solved(
-    qtbot: QtBot, on_database: Callable[[Path], Screen], database_path: Path
+    qtbot: QtBot, on_database: Callable[[Path], HistoryPage], database_path: Path
 ) -> None:
     database_path.write_text("this is no database", encoding="utf-8")
     screen = on_database(database_path)

@@ -2,30 +2,13 @@
 
 from collections.abc import Sequence
 
-from PySide6.QtCore import QAbstractTableModel, QEvent, QItemSelectionModel, QModelIndex, QObject, QRect, Qt, Signal
-from PySide6.QtGui import QColor, QFontMetrics, QKeyEvent, QMouseEvent, QPainter, QResizeEvent
-from PySide6.QtWidgets import (
-    QAbstractItemView,
-    QHeaderView,
-    QStyle,
-    QStyleOptionButton,
-    QStyleOptionViewItem,
-    QTableView,
-    QWidget,
-)
+from PySide6.QtCore import QEvent, QItemSelectionModel, QModelIndex, QRect, Qt, Signal
+from PySide6.QtGui import QColor, QKeyEvent, QMouseEvent, QPainter
+from PySide6.QtWidgets import QAbstractItemView, QStyle, QStyleOptionButton, QStyleOptionViewItem, QWidget
 
 from app.gui.theme import GRID, Theme
-from app.gui.views.history_cells import (
-    CELL_ROLE,
-    ROW_HEIGHT,
-    AnyIndex,
-    CellDelegate,
-    column_width,
-    dress_table,
-    share_width,
-    tabular,
-    unit_width,
-)
+from app.gui.views.cell_table import CellModel, CellTable
+from app.gui.views.history_cells import ROW_HEIGHT, AnyIndex, CellDelegate
 from app.viewmodels import cells
 from app.viewmodels.cells import Cell
 from app.viewmodels.compare import COLUMNS, VARIANT_COLUMN
@@ -37,11 +20,11 @@ _MOST_ROWS_SHOWN = 8
 _VARIANT_MOST = 36 * GRID
 
 
-class CompareModel(QAbstractTableModel):
+class CompareModel(CellModel):
     """One row a run; the first column's check state is whether its curves are shown."""
 
-    def __init__(self, parent: QObject | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__(COLUMNS)
         self.runs: Sequence[int] = ()
         self.hidden: set[int] = set()
         self._table: Sequence[tuple[Cell, ...]] = ()
@@ -62,33 +45,16 @@ class CompareModel(QAbstractTableModel):
         """One row a run."""
         return 0 if parent.isValid() else len(self._table)
 
-    def columnCount(self, parent: AnyIndex = _NO_PARENT) -> int:
-        """The columns of the view-model."""
-        return 0 if parent.isValid() else len(COLUMNS)
+    def cells_of(self, row: int) -> Sequence[Cell]:
+        """The cells of a run."""
+        return self._table[row]
 
     def data(self, index: AnyIndex, role: int = Qt.ItemDataRole.DisplayRole) -> object:
-        """The cell for the delegate, words for everything else."""
-        cell = self._table[index.row()][index.column()]
-        if role == CELL_ROLE:
-            return cell
-        if role == Qt.ItemDataRole.DisplayRole:
-            return f"{cell.text} {cell.unit}".rstrip()
+        """The check state of the first column; the rest as in every table."""
         if role == Qt.ItemDataRole.CheckStateRole and index.column() == 0:
             hidden = self.runs[index.row()] in self.hidden
             return Qt.CheckState.Unchecked if hidden else Qt.CheckState.Checked
-        return (cell.tooltip or None) if role == Qt.ItemDataRole.ToolTipRole else None
-
-    def headerData(self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole) -> object:
-        """Titles, their help and side."""
-        if orientation != Qt.Orientation.Horizontal:
-            return None
-        column = COLUMNS[section]
-        if role == Qt.ItemDataRole.TextAlignmentRole:
-            side = Qt.AlignmentFlag.AlignRight if column.numeric else Qt.AlignmentFlag.AlignLeft
-            return side | Qt.AlignmentFlag.AlignVCenter
-        if role == Qt.ItemDataRole.DisplayRole:
-            return column.title
-        return column.help if role == Qt.ItemDataRole.ToolTipRole else None
+        return super().data(index, role)
 
 
 class CompareDelegate(CellDelegate):
@@ -118,7 +84,7 @@ class CompareDelegate(CellDelegate):
         view.style().drawPrimitive(QStyle.PrimitiveElement.PE_IndicatorCheckBox, box, painter, view)
 
 
-class CompareTable(QTableView):
+class CompareTable(CellTable):
     """Space shows or hides the curves of a run, B makes it the baseline; the mouse does both."""
 
     hidden_changed = Signal()
@@ -126,17 +92,10 @@ class CompareTable(QTableView):
     current_changed = Signal()
 
     def __init__(self, theme: Theme) -> None:
-        super().__init__()
-        self._rows = CompareModel(self)
-        self._delegate = CompareDelegate(theme, self)
-        self._variant_width = 0
-        self.setModel(self._rows)
-        self.setItemDelegate(self._delegate)
-        dress_table(self)
+        self._rows = CompareModel()
+        super().__init__(self._rows, CompareDelegate(theme), elastic=VARIANT_COLUMN, elastic_most=_VARIANT_MOST)
         self.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
-        heads = self.horizontalHeader()
-        heads.setSectionsClickable(False)
-        heads.setSectionResizeMode(QHeaderView.ResizeMode.Interactive)
+        self.horizontalHeader().setSectionsClickable(False)
         self.selectionModel().currentChanged.connect(self._tell_current)
         self.setAccessibleName("Compared runs")
 
@@ -144,7 +103,7 @@ class CompareTable(QTableView):
         """Show these rows; the current one stays if it is still here."""
         current = self.current_run()
         self._rows.set_table(runs, table)
-        self._fit([cells.widest([row[n] for row in table]) for n in range(len(COLUMNS))])
+        self.fit([cells.widest([row[n] for row in table]) for n in range(len(COLUMNS))])
         if runs:
             self.choose(runs.index(current) if current in runs else 0)
         height = ROW_HEIGHT * min(len(runs), _MOST_ROWS_SHOWN) + self.horizontalHeader().sizeHint().height()
@@ -182,10 +141,9 @@ class CompareTable(QTableView):
             self._toggle(index.row())
         super().mouseReleaseEvent(event)
 
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        """The variant takes what the other columns leave."""
-        super().resizeEvent(event)
-        share_width(self, VARIANT_COLUMN, self._variant_width)
+    def width_for(self, column: int, content: int) -> int:
+        """The first column has box and swatch too."""
+        return content + (3 * GRID + _BOX + _SWATCH if column == 0 else 0)
 
     def _tell_current(self) -> None:
         self.current_changed.emit()
@@ -193,15 +151,3 @@ class CompareTable(QTableView):
     def _toggle(self, row: int) -> None:
         self._rows.toggle(row)
         self.hidden_changed.emit()
-
-    def _fit(self, widest: Sequence[Cell]) -> None:
-        metrics = QFontMetrics(tabular(self.font()))
-        for column, cell in enumerate(widest):
-            if COLUMNS[column].numeric:
-                self._delegate.unit_widths[column] = unit_width(metrics, cell.unit)
-            if column == VARIANT_COLUMN:
-                self._variant_width = min(column_width(metrics, COLUMNS[column].title, cell), _VARIANT_MOST)
-            else:
-                room = 3 * GRID + _BOX + _SWATCH if column == 0 else 0
-                self.setColumnWidth(column, column_width(metrics, COLUMNS[column].title, cell) + room)
-        share_width(self, VARIANT_COLUMN, self._variant_width)

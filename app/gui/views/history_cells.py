@@ -1,23 +1,16 @@
 """How a cell of a table of runs is painted: figures in line, their unit beside, an outcome with its symbol."""
 
 from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QRect, QSize, Qt
-from PySide6.QtGui import QColor, QFont, QFontMetrics, QPainter
-from PySide6.QtWidgets import (
-    QAbstractItemView,
-    QHeaderView,
-    QStyle,
-    QStyledItemDelegate,
-    QStyleOptionViewItem,
-    QTableView,
-)
+from PySide6.QtGui import QColor, QFont, QPainter
+from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem
 
 from app.gui.theme import GRID, Theme
 from app.viewmodels.cells import Cell, Tone
 
 CELL_ROLE = Qt.ItemDataRole.UserRole
 ROW_HEIGHT = 28
+SYMBOL_WIDTH = 18
 
-_SYMBOL_WIDTH = 18
 _SELECTED_ALPHA = 46
 _LEFT = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
 _RIGHT = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
@@ -28,8 +21,8 @@ AnyIndex = QModelIndex | QPersistentModelIndex
 class CellDelegate(QStyledItemDelegate):
     """Paints the `Cell` under `CELL_ROLE`; `unit_widths` is the room each numeric column keeps for its units."""
 
-    def __init__(self, theme: Theme, parent: QTableView) -> None:
-        super().__init__(parent)
+    def __init__(self, theme: Theme) -> None:
+        super().__init__()
         self._theme = theme
         self.unit_widths: dict[int, int] = {}
 
@@ -78,7 +71,7 @@ class CellDelegate(QStyledItemDelegate):
         painter.setPen(colour)
         if cell.symbol:
             painter.drawText(area, _LEFT, cell.symbol)
-            area = area.adjusted(_SYMBOL_WIDTH, 0, 0, 0)
+            area = area.adjusted(SYMBOL_WIDTH, 0, 0, 0)
         words = painter.fontMetrics().elidedText(cell.text, Qt.TextElideMode.ElideRight, area.width())
         painter.drawText(area, _LEFT, words)
 
@@ -100,44 +93,3 @@ def tabular(font: QFont) -> QFont:
     made = QFont(font)
     made.setFeature(QFont.Tag("tnum"), 1)
     return made
-
-
-def column_width(metrics: QFontMetrics, title: str, cell: Cell) -> int:
-    """The width of a column whose longest cell is this one, title included."""
-    unit = unit_width(metrics, cell.unit)
-    symbol = _SYMBOL_WIDTH if cell.symbol else 0
-    content = metrics.horizontalAdvance(cell.text) + unit + symbol
-    return max(content, metrics.horizontalAdvance(title)) + 2 * GRID + 2
-
-
-def share_width(table: QTableView, column: int, wanted: int) -> None:
-    """Give a column what the others leave, and at least what it wants; then the table scrolls sideways."""
-    heads = table.horizontalHeader()
-    others = sum(heads.sectionSize(n) for n in range(heads.count()) if n != column)
-    table.setColumnWidth(column, max(wanted, table.viewport().width() - others))
-
-
-def unit_width(metrics: QFontMetrics, unit: str) -> int:
-    """The room a column keeps for a unit and the space before it."""
-    return metrics.horizontalAdvance(unit) + GRID // 2 if unit else 0
-
-
-def dress_table(table: QTableView) -> None:
-    """The look and behaviour all tables of runs share: whole rows, no grid, one height, sharp header."""
-    table.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
-    table.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
-    table.setShowGrid(False)
-    # The delegate paints the selection: the style's solid accent would swallow the colours of outcomes.
-    table.setStyleSheet("QTableView { selection-background-color: transparent; }")
-    table.setWordWrap(False)
-    table.setMouseTracking(True)
-    table.setTabKeyNavigation(False)
-    table.setCornerButtonEnabled(False)
-    table.setHorizontalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
-    rows = table.verticalHeader()
-    rows.hide()
-    rows.setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
-    rows.setDefaultSectionSize(ROW_HEIGHT)
-    heads = table.horizontalHeader()
-    heads.setHighlightSections(False)
-    heads.setMinimumSectionSize(5 * GRID)

@@ -2,34 +2,26 @@
 
 from collections.abc import Sequence
 
-from PySide6.QtCore import QAbstractTableModel, QItemSelection, QItemSelectionModel, QModelIndex, QObject, Qt, Signal
-from PySide6.QtGui import QFontMetrics, QKeyEvent, QResizeEvent
-from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableView, QWidget
+from PySide6.QtCore import QItemSelection, QItemSelectionModel, QModelIndex, Qt, Signal
+from PySide6.QtGui import QKeyEvent
+from PySide6.QtWidgets import QAbstractItemView
 
 from app.gui.theme import GRID, Theme
-from app.gui.views.history_cells import (
-    CELL_ROLE,
-    AnyIndex,
-    CellDelegate,
-    column_width,
-    dress_table,
-    share_width,
-    tabular,
-    unit_width,
-)
+from app.gui.views.cell_table import CellModel, CellTable
+from app.gui.views.history_cells import AnyIndex, CellDelegate
 from app.viewmodels.cells import Cell
 from app.viewmodels.history import COLUMNS, VARIANT_COLUMN, HistoryRow, Query
 
-_VARIANT_LEAST = 24 * GRID
+_VARIANT_MOST = 24 * GRID
 _NO_PARENT = QModelIndex()
 _ENTER = (Qt.Key.Key_Return, Qt.Key.Key_Enter)
 
 
-class HistoryModel(QAbstractTableModel):
-    """Rows of values, thousands of them; nothing is made for a cell before it is painted."""
+class HistoryModel(CellModel):
+    """The stored runs in the order that was asked for."""
 
-    def __init__(self, parent: QObject | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__(COLUMNS)
         self.rows: Sequence[HistoryRow] = ()
         self._query = Query()
 
@@ -43,56 +35,29 @@ class HistoryModel(QAbstractTableModel):
         """One row a run."""
         return 0 if parent.isValid() else len(self.rows)
 
-    def columnCount(self, parent: AnyIndex = _NO_PARENT) -> int:
-        """The columns of the view-model."""
-        return 0 if parent.isValid() else len(COLUMNS)
+    def cells_of(self, row: int) -> Sequence[Cell]:
+        """The cells of a run."""
+        return self.rows[row].cells
 
-    def data(self, index: AnyIndex, role: int = Qt.ItemDataRole.DisplayRole) -> object:
-        """The cell for the delegate, its words for everything else."""
-        cell = self.rows[index.row()].cells[index.column()]
-        if role == CELL_ROLE:
-            return cell
-        if role == Qt.ItemDataRole.DisplayRole:
-            return f"{cell.text} {cell.unit}".rstrip()
-        return (cell.tooltip or None) if role == Qt.ItemDataRole.ToolTipRole else None
-
-    def headerData(self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole) -> object:
-        """Titles, their help and side."""
-        if orientation != Qt.Orientation.Horizontal:
-            return None
-        column = COLUMNS[section]
-        if role == Qt.ItemDataRole.TextAlignmentRole:
-            side = Qt.AlignmentFlag.AlignRight if column.numeric else Qt.AlignmentFlag.AlignLeft
-            return side | Qt.AlignmentFlag.AlignVCenter
-        if role == Qt.ItemDataRole.DisplayRole:
-            return self._title(section)
-        return column.help if role == Qt.ItemDataRole.ToolTipRole else None
-
-    def _title(self, section: int) -> str:
+    def title(self, column: int) -> str:
         """The title, with an arrow where the rows are ordered by it: Qt's own would lie on right-aligned words."""
-        title = COLUMNS[section].title
-        if section != self._query.column:
+        title = super().title(column)
+        if column != self._query.column:
             return title
         return f"{title} {'↓' if self._query.descending else '↑'}"
 
 
-class HistoryTable(QTableView):
+class HistoryTable(CellTable):
     """Keeps the chosen runs, the current one and the scroll position when rows are replaced."""
 
     opened = Signal(int)
     chosen_changed = Signal()
 
-    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self._rows = HistoryModel(self)
-        self._delegate = CellDelegate(theme, self)
-        self.setModel(self._rows)
-        self.setItemDelegate(self._delegate)
-        dress_table(self)
+    def __init__(self, theme: Theme) -> None:
+        self._rows = HistoryModel()
+        super().__init__(self._rows, CellDelegate(theme), elastic=VARIANT_COLUMN, elastic_most=_VARIANT_MOST)
         self.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
-        heads = self.horizontalHeader()
-        heads.setSectionsClickable(True)
-        heads.setSectionResizeMode(QHeaderView.ResizeMode.Interactive)
+        self.horizontalHeader().setSectionsClickable(True)
         self.selectionModel().selectionChanged.connect(self._tell_chosen)
         self.doubleClicked.connect(self._open)
         self.setAccessibleName("Stored runs")
@@ -100,7 +65,7 @@ class HistoryTable(QTableView):
     def show_rows(self, rows: Sequence[HistoryRow], widest: Sequence[Cell], query: Query) -> None:
         """Show these rows; runs that are still there stay chosen, and the view stays where it was."""
         chosen, current, scroll = set(self.chosen()), self.current_run(), self.verticalScrollBar().value()
-        self._fit(widest)
+        self.fit(widest, beside_title=" ↓")
         self._rows.set_rows(rows, query)
         self._choose_again(chosen, current)
         self.verticalScrollBar().setValue(scroll)
@@ -123,10 +88,9 @@ class HistoryTable(QTableView):
             return
         super().keyPressEvent(event)
 
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        """The variant takes what the other columns leave."""
-        super().resizeEvent(event)
-        share_width(self, VARIANT_COLUMN, _VARIANT_LEAST)
+    def width_for(self, column: int, content: int) -> int:
+        """Columns only grow, so that nothing jumps when runs come in."""
+        return max(content, self.columnWidth(column) if self._rows.rows and column != VARIANT_COLUMN else 0)
 
     def _tell_chosen(self) -> None:
         self.chosen_changed.emit()
@@ -146,17 +110,6 @@ class HistoryTable(QTableView):
             model.setCurrentIndex(self._rows.index(at, 0), QItemSelectionModel.SelectionFlag.NoUpdate)
         model.select(selection, QItemSelectionModel.SelectionFlag.ClearAndSelect)
         model.blockSignals(False)
-
-    def _fit(self, widest: Sequence[Cell]) -> None:
-        """Columns only grow, so that nothing jumps when runs come in."""
-        metrics = QFontMetrics(tabular(self.font()))
-        for column, cell in enumerate(widest):
-            if COLUMNS[column].numeric:
-                self._delegate.unit_widths[column] = unit_width(metrics, cell.unit)
-            if column != VARIANT_COLUMN:
-                wanted = column_width(metrics, f"{COLUMNS[column].title} ↓", cell)
-                self.setColumnWidth(column, max(wanted, self.columnWidth(column) if self._rows.rows else 0))
-        share_width(self, VARIANT_COLUMN, _VARIANT_LEAST)
 
 
 def _stretches(flags: Sequence[bool]) -> list[tuple[int, int]]:

@@ -1,0 +1,139 @@
+"""What all tables of runs share: a model over cells, and a view whose columns are as wide as their longest cell."""
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import QAbstractTableModel, QModelIndex, Qt
+from PySide6.QtGui import QFontMetrics, QResizeEvent
+from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableView
+
+from app.gui.theme import GRID
+from app.gui.views.history_cells import (
+    CELL_ROLE,
+    ROW_HEIGHT,
+    SYMBOL_WIDTH,
+    AnyIndex,
+    CellDelegate,
+    tabular,
+)
+from app.viewmodels.cells import Cell, Column
+
+_NO_PARENT = QModelIndex()
+
+
+class CellModel(QAbstractTableModel):
+    """Rows of cells, thousands of them; nothing is made for a cell before it is painted."""
+
+    def __init__(self, columns: Sequence[Column]) -> None:
+        super().__init__()
+        self.columns = columns
+
+    def cells_of(self, row: int) -> Sequence[Cell]:
+        """The cells of a row, one a column."""
+        raise NotImplementedError
+
+    def title(self, column: int) -> str:
+        """The words in a column's head."""
+        return self.columns[column].title
+
+    def columnCount(self, parent: AnyIndex = _NO_PARENT) -> int:
+        """The columns of the view-model."""
+        return 0 if parent.isValid() else len(self.columns)
+
+    def data(self, index: AnyIndex, role: int = Qt.ItemDataRole.DisplayRole) -> object:
+        """The cell for the delegate, its words for everything else."""
+        cell = self.cells_of(index.row())[index.column()]
+        if role == CELL_ROLE:
+            return cell
+        if role == Qt.ItemDataRole.DisplayRole:
+            return f"{cell.text} {cell.unit}".rstrip()
+        return (cell.tooltip or None) if role == Qt.ItemDataRole.ToolTipRole else None
+
+    def headerData(self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole) -> object:
+        """Titles, their help and side."""
+        if orientation != Qt.Orientation.Horizontal:
+            return None
+        column = self.columns[section]
+        if role == Qt.ItemDataRole.TextAlignmentRole:
+            side = Qt.AlignmentFlag.AlignRight if column.numeric else Qt.AlignmentFlag.AlignLeft
+            return side | Qt.AlignmentFlag.AlignVCenter
+        if role == Qt.ItemDataRole.DisplayRole:
+            return self.title(section)
+        return column.help if role == Qt.ItemDataRole.ToolTipRole else None
+
+
+class CellTable(QTableView):
+    """Whole rows, no grid, one height; one column is elastic: it takes what the others leave."""
+
+    def __init__(self, model: CellModel, delegate: CellDelegate, *, elastic: int, elastic_most: int) -> None:
+        """The elastic column wants the room of its longest cell, but no more than `elastic_most` pixels."""
+        super().__init__()
+        self._columns = model.columns
+        self._delegate = delegate
+        self._elastic = elastic
+        self._elastic_most = elastic_most
+        self._elastic_wants = 0
+        model.setParent(self)
+        delegate.setParent(self)
+        self.setModel(model)
+        self.setItemDelegate(delegate)
+        self._dress()
+
+    def fit(self, widest: Sequence[Cell], *, beside_title: str = "") -> None:
+        """Give every column the width of its widest cell or of its title and what may stand beside that."""
+        metrics = QFontMetrics(tabular(self.font()))
+        for n, (column, cell) in enumerate(zip(self._columns, widest, strict=True)):
+            if column.numeric:
+                self._delegate.unit_widths[n] = _unit_width(metrics, cell.unit)
+            width = self.width_for(n, _content_width(metrics, f"{column.title}{beside_title}", cell))
+            if n == self._elastic:
+                self._elastic_wants = min(width, self._elastic_most)
+            else:
+                self.setColumnWidth(n, width)
+        self._stretch()
+
+    def width_for(self, _column: int, content: int) -> int:
+        """The width of a column whose words take `content` pixels."""
+        return content
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """The elastic column takes what the other columns leave."""
+        super().resizeEvent(event)
+        self._stretch()
+
+    def _stretch(self) -> None:
+        """Where the others leave less than the elastic column wants, the table scrolls sideways."""
+        heads = self.horizontalHeader()
+        others = sum(heads.sectionSize(n) for n in range(heads.count()) if n != self._elastic)
+        self.setColumnWidth(self._elastic, max(self._elastic_wants, self.viewport().width() - others))
+
+    def _dress(self) -> None:
+        self.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
+        self.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
+        self.setShowGrid(False)
+        # The delegate paints the selection: the style's solid accent would swallow the colours of outcomes.
+        self.setStyleSheet("QTableView { selection-background-color: transparent; }")
+        self.setWordWrap(False)
+        self.setMouseTracking(True)
+        self.setTabKeyNavigation(False)
+        self.setCornerButtonEnabled(False)
+        self.setHorizontalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
+        rows = self.verticalHeader()
+        rows.hide()
+        rows.setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
+        rows.setDefaultSectionSize(ROW_HEIGHT)
+        heads = self.horizontalHeader()
+        heads.setHighlightSections(False)
+        heads.setMinimumSectionSize(5 * GRID)
+        heads.setSectionResizeMode(QHeaderView.ResizeMode.Interactive)
+
+
+def _content_width(metrics: QFontMetrics, title: str, cell: Cell) -> int:
+    """The width of a column whose longest cell is this one, title included."""
+    symbol = SYMBOL_WIDTH if cell.symbol else 0
+    content = metrics.horizontalAdvance(cell.text) + _unit_width(metrics, cell.unit) + symbol
+    return max(content, metrics.horizontalAdvance(title)) + 2 * GRID + 2
+
+
+def _unit_width(metrics: QFontMetrics, unit: str) -> int:
+    """The room a column keeps for a unit and the space before it."""
+    return metrics.horizontalAdvance(unit) + GRID // 2 if unit else 0

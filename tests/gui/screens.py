@@ -1,0 +1,30 @@
+"""A screen with a database and a thread that reads it, for tests of one screen without the window around it."""
+
+from typing import Generic, TypeVar
+
+from PySide6.QtCore import QCoreApplication, QEvent
+from PySide6.QtWidgets import QLabel, QWidget
+from pytestqt.qtbot import QtBot
+
+View = TypeVar("View", bound=QWidget)
+
+
+class Screen(Generic[View]):
+    """A view that is shown, and what a test reads from it."""
+
+    def __init__(self, qtbot: QtBot, view: View, width: int, height: int) -> None:
+        self.qtbot = qtbot
+        self.view = view
+        view.resize(width, height)
+        with qtbot.waitExposed(view):
+            view.show()
+
+    def destroy(self) -> None:
+        """Delete the view here and now: the garbage collector might do it on a reading thread."""
+        self.view.close()
+        self.view.deleteLater()
+        QCoreApplication.sendPostedEvents(self.view, QEvent.Type.DeferredDelete.value)
+
+    def visible_words(self) -> str:
+        """All labels one can see."""
+        return "\n".join(label.text() for label in self.view.findChildren(QLabel) if label.isVisible())
