@@ -274,7 +274,7 @@ class RunRow:
     """One stored run as a list shows it. `outcome` is None while it runs; `uid` is the same in every database.
 
     `match` is the evidence's: whether what ran is what was asked, None where that is not known; `mismatch_reason` says
-    why it is not true.
+    why it is not true. `has_evidence` tells what is not known from what was never looked for.
     """
 
     run: int
@@ -287,6 +287,7 @@ class RunRow:
     gpu_names: tuple[str, ...] = ()
     match: bool | None = None
     mismatch_reason: str | None = None
+    has_evidence: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ __all__ = [
     "find_gpu",
     "parse",
     "why_not",
+    "with_defaults",
     "workload",
 ]
 
@@ -75,6 +76,19 @@ def complete(name: str, given: Mapping[str, Value], machine: Machine) -> RunSpec
 def default_value(parameter: Parameter, *, on_cpu: bool) -> Value:
     """The parameter's default on a GPU or on the CPU."""
     return parameter.cpu_default if on_cpu and parameter.cpu_default is not None else parameter.default
+
+
+def with_defaults(spec: RunSpec) -> RunSpec:
+    """The spec with defaults for what it does not name, as one stored before a parameter existed.
+
+    A workload that is not known here is given back as it is.
+    """
+    known = next((candidate for candidate in WORKLOADS if candidate.name == spec.workload), None)
+    if known is None:
+        return spec
+    on_cpu = spec.variant.get("gpus", 0) == 0
+    defaults = {p.name: default_value(p, on_cpu=on_cpu) for p in known.parameters}
+    return RunSpec(workload=spec.workload, variant={**defaults, **spec.variant})
 
 
 def check(spec: RunSpec, machine: Machine) -> tuple[Refusal, ...]:

@@ -6,6 +6,8 @@ from typing import Literal
 
 from app.analysis.intervals import Estimate, mean, ratio
 from app.records import RunRow
+from workloads.catalog import with_defaults
+from workloads.protocol import RunSpec
 
 Decision = Literal[
     "faster", "slower", "no difference seen", "one run each", "different workloads", "nothing to compare"
@@ -28,15 +30,19 @@ class VariantResult:
 
 
 def group_by_variant(runs: Sequence[RunRow]) -> list[tuple[RunRow, ...]]:
-    """The runs of equal workload and variant together, in order of first appearance."""
-    groups: list[list[RunRow]] = []
+    """The runs of equal workload and variant together, in order of first appearance.
+
+    A parameter that a run does not name, because it is older than it, counts with its default.
+    """
+    groups: list[tuple[RunSpec, list[RunRow]]] = []
     for run in runs:
-        same = next((group for group in groups if group[0].spec == run.spec), None)
+        spec = with_defaults(run.spec)
+        same = next((group for known, group in groups if known == spec), None)
         if same is None:
-            groups.append([run])
+            groups.append((spec, [run]))
         else:
             same.append(run)
-    return [tuple(group) for group in groups]
+    return [tuple(group) for _, group in groups]
 
 
 def judge(runs: Sequence[RunRow], baseline_run: int) -> list[VariantResult]:

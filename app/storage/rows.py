@@ -36,6 +36,8 @@ PHASE_COLUMNS = ("phase", "start_ns", "end_ns", "energy_mj", "energy_error_mj")
 BLOCK_COLUMNS = ("first_step", "phase", "steps", "examples", "start_ns", "end_ns", "loss", "allocator_bytes")
 KERNEL_COLUMNS = ("name", "kind", "count", "time_ns", "tensor_cores")
 EVIDENCE_COLUMNS = ("asked", "ran", "match", "reason", "sources", "notes", "steps", "span_ns", "busy_ns")
+FOUND_COLUMNS = ("run", "match", "reason")
+"""Of a run's evidence, what its row in a list shows; all NULL where none was kept."""
 _EVIDENCE_TEXTS = ("asked", "ran", "sources", "notes")
 PORTABILITY_COLUMNS = tuple(field.name for field in fields(Portability))
 CALIBRATION_COLUMNS = ("device", "precision", "size", "flops_per_s")
@@ -52,8 +54,8 @@ RUN_COLUMNS = (
 
 
 def run_row(row: Sequence[Any], gpu_names: tuple[str, ...]) -> RunRow:
-    """The list row of one run from its `RUN_COLUMNS` and its evidence's match and reason."""
-    *of_run, match, reason = row
+    """The list row of one run from its `RUN_COLUMNS` and its evidence's `FOUND_COLUMNS`."""
+    *of_run, found, match, reason = row
     values = dict(zip(RUN_COLUMNS, of_run, strict=True))
     return RunRow(
         run=values["run"],
@@ -66,6 +68,7 @@ def run_row(row: Sequence[Any], gpu_names: tuple[str, ...]) -> RunRow:
         gpu_names=gpu_names,
         match=_truth(match),
         mismatch_reason=reason if match == 0 else None,
+        has_evidence=found is not None,
     )
 
 

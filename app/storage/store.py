@@ -221,7 +221,7 @@ class Store:
         gpu_names: dict[int, list[str]] = {}
         for run, name in self._db.execute("SELECT run, name FROM devices WHERE kind = 'gpu' ORDER BY device_index"):
             gpu_names.setdefault(run, []).append(name)
-        columns = (*(f"runs.{name}" for name in rows.RUN_COLUMNS), "evidence.match", "evidence.reason")
+        columns = (*(f"runs.{name}" for name in rows.RUN_COLUMNS), *(f"evidence.{name}" for name in rows.FOUND_COLUMNS))
         found = self._db.execute(
             f"SELECT {', '.join(columns)} FROM runs LEFT JOIN evidence USING (run) {tail}", parameters
         )

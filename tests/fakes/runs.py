@@ -1,9 +1,9 @@
 """A made-up run with every kind of value in it, for tests of what stores and shows runs."""
 
-from app.records import HOST, Device, DeviceLost, LogLine, Outcome, Sample, Summary
+from app.records import HOST, Device, DeviceLost, LogLine, Outcome, Portability, Sample, Summary
 from app.storage.owner import Owner, this_process
 from app.storage.store import Store
-from workloads.protocol import Block, PhaseStarted, RunSpec
+from workloads.protocol import Block, Evidence, Kernel, PhaseStarted, RunSpec
 
 S = 1_000_000_000
 UTC_NS = 1_760_000_000 * S
@@ -33,7 +33,40 @@ SAMPLES = (
 )
 LOG = (LogLine(2 * S, "first line"), LogLine(2 * S, "zweite Zeile · 二"))
 LOST = DeviceLost(t_ns=5 * S, device=GPU.device, reason="NVIDIA H200 stopped answering (GPU is lost).")
-SUMMARY = Summary(throughput=21.3, blocks=2, measured_steps=8, measured_examples=64, step_ms_p50=250.0)
+EVIDENCE = Evidence(
+    asked={"layout": "NHWC", "xla": "off"},
+    ran={"layout": "NCHW"},
+    match=False,
+    reason="TensorFlow's layout optimizer turned NHWC into NCHW.",
+    sources=("graph", "trace"),
+    notes=("XLA was not told.",),
+    steps=3,
+    span_ns=750_000,
+    busy_ns=600_000,
+    kernels=(
+        Kernel(name="sm90_xmma_fprop", kind="convolution", count=27, time_ns=500_000, tensor_cores=True),
+        Kernel(name="ReluKernel<float, 4>", kind="pointwise", count=30, time_ns=100_000),
+    ),
+)
+PORTABILITY = Portability(
+    utc_ns=UTC_NS + 9 * S,
+    implementation="standard",
+    device="cpu",
+    device_name="A processor",
+    precision="float32",
+    max_difference=2.5e-7,
+    max_output=0.98,
+)
+SUMMARY = Summary(
+    throughput=21.3,
+    blocks=2,
+    measured_steps=8,
+    measured_examples=64,
+    measured_s=3.0,
+    step_ms_p50=250.0,
+    flops_per_step=6_000_000_000,
+    peak_flops_per_s=8e10,
+)
 OUTCOME = Outcome(name="failed", reason="It failed.", detail="Traceback …", exit_code=0, ended_by="itself")
 ENVIRONMENT = {"tensorflow": "2.21.0", "cpu": "A processor"}
 
@@ -55,6 +88,8 @@ def keep(store: Store, *, uid: str = "uid-1") -> int:
     run = begin(store, uid=uid)
     store.write(run, (*PHASES, *BLOCKS, *SAMPLES, LOG[0]))
     store.write(run, (LOG[1], LOST), first_log_line=1)
+    store.write(run, (EVIDENCE,))
     store.add_environment(run, {"keras": "3.15.1"})
     store.finish(run, outcome=OUTCOME, summary=SUMMARY, t_ns=6 * S, utc_ns=UTC_NS + 6 * S)
+    store.add_portability(run, (PORTABILITY,))
     return run

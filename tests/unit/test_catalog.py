@@ -3,8 +3,8 @@
 import pytest
 
 from workloads import catalog
-from workloads.catalog import Gpu, Machine, UsageError, check, complete, parse, why_not, workload
-from workloads.protocol import Value
+from workloads.catalog import Gpu, Machine, UsageError, check, complete, parse, why_not, with_defaults, workload
+from workloads.protocol import RunSpec, Value
 
 NO_GPU = Machine(cpu_count=2)
 TWO_GPUS = Machine(
@@ -120,3 +120,11 @@ def test_a_choice_says_why_it_cannot_be_taken() -> None:
     assert "cuDNN needs" in (why_not(spec, "implementation", "cudnn", NO_GPU) or "")
     assert why_not(spec, "implementation", "standard", NO_GPU) is None
     assert why_not(spec, "precision", "bfloat16", NO_GPU) is None
+
+
+def test_what_an_older_run_does_not_name_has_its_default_for_that_machine() -> None:
+    full = complete("lstm", {"gpus": 0, "layers": 2}, TWO_GPUS)
+    assert with_defaults(RunSpec(workload="lstm", variant={"gpus": 0, "layers": 2})) == full
+    assert with_defaults(RunSpec(workload="lstm", variant={"gpus": 1})).variant["units"] == 512
+    unknown = RunSpec(workload="mine", variant={"depth": 3})
+    assert with_defaults(unknown) is unknown

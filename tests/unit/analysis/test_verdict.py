@@ -106,3 +106,8 @@ def test_the_energy_ratio_is_of_energy_an_example() -> None:
     _, other = judge([row(1, energy=4.0, xla=False), row(2, energy=3.0, xla=True)], 1)
     assert other.energy_ratio is not None
     assert other.energy_ratio.value == pytest.approx(0.75)
+
+
+def test_a_run_older_than_a_parameter_is_of_the_variant_with_its_default() -> None:
+    old, new, other = row(1, gpus=0, layout="NCHW"), row(2, gpus=0, layout="NCHW", seed=1), row(3, gpus=0, seed=2)
+    assert [[run.run for run in group] for group in group_by_variant([old, new, other])] == [[1, 2], [3]]

@@ -1,7 +1,9 @@
 """Runs go into the database and come back as they were; absent stays absent."""
 
+from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -12,11 +14,13 @@ from app.storage.store import Store
 from tests.fakes.runs import (
     BLOCKS,
     ENVIRONMENT,
+    EVIDENCE,
     GPU,
     HOST_DEVICE,
     LOG,
     OUTCOME,
     PHASES,
+    PORTABILITY,
     SAMPLES,
     SPEC,
     SUMMARY,
@@ -25,7 +29,7 @@ from tests.fakes.runs import (
     begin,
     keep,
 )
-from workloads.protocol import Block, PhaseStarted
+from workloads.protocol import Block, Calibration, PhaseStarted
 
 
 def test_a_run_comes_back_whole(store: Store) -> None:
@@ -41,6 +45,59 @@ def test_a_run_comes_back_whole(store: Store) -> None:
     assert stored.measure_start_ns == 3 * S
     assert stored.environment == {**ENVIRONMENT, "keras": "3.15.1"}
     assert stored.log == LOG
+    assert (stored.evidence, stored.portability) == (EVIDENCE, (PORTABILITY,))
+
+
+@pytest.mark.parametrize(
+    ("match", "reason"), [(True, None), (False, "TensorFlow's layout optimizer turned NHWC into NCHW."), (None, None)]
+)
+def test_a_row_says_whether_what_ran_was_asked(store: Store, match: bool | None, reason: str | None) -> None:
+    run = begin(store)
+    store.write(run, (msgspec.structs.replace(EVIDENCE, match=match),))
+    row = store.load(run).row
+    assert (row.match, row.mismatch_reason, row.has_evidence) == (match, reason, True)
+    assert store.list_runs() == [row]
+    found = store.load(run).evidence
+    assert found is not None
+    assert found.match is match, "true, false and unknown are three"
+
+
+def test_kernels_keep_their_order_and_what_is_not_known_of_them(store: Store) -> None:
+    run = begin(store)
+    same_time = tuple(msgspec.structs.replace(EVIDENCE.kernels[1], name=name) for name in "cab")
+    store.write(run, (msgspec.structs.replace(EVIDENCE, kernels=(EVIDENCE.kernels[0], *same_time)),))
+    found = store.load(run).evidence
+    assert found is not None
+    assert [(kernel.name, kernel.tensor_cores) for kernel in found.kernels] == [
+        ("sm90_xmma_fprop", True),
+        ("c", None),
+        ("a", None),
+        ("b", None),
+    ]
+
+
+def test_a_run_without_evidence_is_not_one_whose_evidence_is_unknown(store: Store) -> None:
+    stored = store.load(begin(store))
+    assert (stored.evidence, stored.portability) == (None, ())
+    assert (stored.row.match, stored.row.has_evidence) == (None, False)
+
+
+def test_weights_can_be_tried_several_times(store: Store) -> None:
+    run = keep(store)
+    later = replace(PORTABILITY, utc_ns=PORTABILITY.utc_ns + 1, implementation="block_fused", max_difference=0.0)
+    store.add_portability(run, (later,))
+    assert store.load(run).portability == (PORTABILITY, later)
+
+
+def test_the_newest_calibration_of_a_card_and_precision_counts(store: Store) -> None:
+    old = Calibration(device=GPU.device, precision="tf32", size=8192, flops_per_s=3.9e14)
+    new = msgspec.structs.replace(old, flops_per_s=4.1e14)
+    assert store.calibration(GPU.device, "tf32") is None
+    store.keep_calibration(old, 1)
+    store.keep_calibration(new, 2)
+    store.keep_calibration(msgspec.structs.replace(old, precision="bfloat16", flops_per_s=7.9e14), 3)
+    assert store.calibration(GPU.device, "tf32") == new
+    assert store.calibration("cpu", "tf32") is None
 
 
 def test_blocks_come_back_as_columns(store: Store) -> None:
