@@ -1,0 +1,58 @@
+"""Operations by formula against TensorFlow's own count of its products and convolutions."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from workloads.catalog import Machine, complete
+from workloads.flops import flops_per_step
+from workloads.protocol import RunSpec, Value
+
+
+def spec_of(workload: str, **given: Value) -> RunSpec:
+    return complete(workload, {"gpus": 0, "batch_size": 2, "mode": "inference", **given}, Machine(cpu_count=2))
+
+
+def counted(forward: Callable[[Any], Any], *shape: int) -> int:
+    """What TensorFlow counts for the products and convolutions of one call; it counts no loop's body, so unrolled."""
+    import tensorflow as tf
+
+    graph = tf.function(forward).get_concrete_function(tf.TensorSpec(shape)).graph
+    options = tf.compat.v1.profiler.ProfileOptionBuilder.float_operation()
+    options = tf.compat.v1.profiler.ProfileOptionBuilder(options).with_empty_output().build()
+    node, found = tf.compat.v1.profiler.profile(graph, cmd="op", options=options), 0
+    while node.children:
+        (node,) = node.children
+        found += node.float_ops if node.name in ("MatMul", "Conv2D") else 0
+    return found
+
+
+@pytest.mark.parametrize(("layers", "bidirectional"), [(1, False), (3, False), (2, True)])
+def test_the_lstm_counts_what_tensorflow_counts_of_keras_s(layers: int, bidirectional: bool) -> None:
+    import keras
+
+    stack = [keras.layers.LSTM(5, unroll=True, use_cudnn=False, return_sequences=d < layers - 1) for d in range(layers)]
+    if bidirectional:
+        stack = [keras.layers.Bidirectional(layer) for layer in stack]
+    model = keras.Sequential([keras.Input((3, 4), batch_size=2), *stack, keras.layers.Dense(1)])
+    spec = spec_of("lstm", units=5, timesteps=3, features=4, layers=layers, bidirectional=bidirectional)
+    assert flops_per_step(spec) == counted(model, 2, 3, 4)
+
+
+def test_the_cnn_counts_what_tensorflow_counts() -> None:
+    from workloads.cnn.cnn10 import Cnn10
+
+    model = Cnn10(1, 4, "NHWC")
+    assert flops_per_step(spec_of("cnn10", channels=4)) == counted(model.outputs, 2, 32, 32, 3)
+
+
+def test_the_source_s_own_case_and_three_forward_passes_in_training() -> None:
+    sizes: dict[str, Value] = {"units": 512, "features": 512, "timesteps": 100, "batch_size": 64}
+    forward = flops_per_step(spec_of("lstm", **sizes))
+    assert forward == 100 * 64 * 8 * 512 * 1024 + 64 * 1024, "eight products of 512 x 512 a step and sequence, the head"
+    assert flops_per_step(spec_of("lstm", **sizes, mode="train")) == 3 * forward
+
+
+def test_what_computes_nothing_has_no_count() -> None:
+    assert flops_per_step(complete("dummy", {}, Machine())) is None

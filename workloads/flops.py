@@ -1,0 +1,48 @@
+"""The floating-point operations of one step by formula: those of its matrix products and convolutions.
+
+A multiply-add is two operations. Every implementation of a variant counts the same, whatever it really executes, so
+that rates compare. As in the sources, nothing is counted that is done value by value (gates, biases, batch norm, ReLU,
+pooling, loss, the optimizer's update); time steps that a sequence's length leaves out are counted like the others.
+A training step counts as three forward passes: each product has two gradients of its own size, one with respect to its
+inputs and one with respect to its weights.
+
+Sources: for the LSTM, Appleyard, Kocisky and Blunsom 2016, "Optimizing Performance of Recurrent Neural Networks on
+GPUs" (arXiv 1604.01946); for counting model operations, not executed ones, and for the factor of three, Chowdhery et
+al. 2022, "PaLM" (arXiv 2204.02311), appendix B.
+"""
+
+from workloads.protocol import RunSpec, Variant
+
+_TRAINING = 3
+_GATES = 4
+
+
+def flops_per_step(spec: RunSpec) -> int | None:
+    """Operations of one step over all replicas; None for a workload that computes nothing."""
+    count = {"lstm": lstm_forward, "cnn10": cnn10_forward}.get(spec.workload)
+    if count is None:
+        return None
+    forward = int(spec.variant["batch_size"]) * count(spec.variant)
+    return _TRAINING * forward if spec.variant["mode"] == "train" else forward
+
+
+def lstm_forward(variant: Variant) -> int:
+    """Operations of one sequence's forward pass: 2 · 4U · (F + U) a layer, direction and time step, and the head.
+
+    U are the units, F what goes into the layer: the features, above the first layer the units of all directions.
+    """
+    units, directions = int(variant["units"]), 2 if variant["bidirectional"] else 1
+    inputs = [int(variant["features"])] + [units * directions] * (int(variant["layers"]) - 1)
+    a_step = sum(directions * 2 * _GATES * units * (width + units) for width in inputs)
+    return int(variant["timesteps"]) * a_step + 2 * units * directions
+
+
+def cnn10_forward(variant: Variant) -> int:
+    """Operations of one image's forward pass: 2 · 3 · 3 · C_in · C_out · H · W a convolution, and the dense layer."""
+    total, channels_in = 0, 3
+    for block in range(3):
+        channels, size = int(variant["channels"]) * 2**block, 32 // 2**block
+        for width in (channels_in, channels, channels):
+            total += 2 * 3 * 3 * width * channels * size * size
+        channels_in = channels
+    return total + 2 * channels_in * 10
