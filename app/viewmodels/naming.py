@@ -4,11 +4,17 @@ from workloads import catalog
 from workloads.protocol import RunSpec, Value
 
 _ALWAYS = ("implementation", "layout", "behaviour")
-_SILENT = ("seconds", "steps", "warmup_steps", "seed", "gpus", "batch_size", "precision", "xla", *_ALWAYS)
+_BESIDE = ("seconds", "steps", "warmup_steps", "seed", "evidence", "save_weights")
+"""How long is measured and what is kept of it: nothing that makes a step another one."""
+_SILENT = ("gpus", "batch_size", "precision", "xla", *_BESIDE, *_ALWAYS)
 
 
 def short_name(spec: RunSpec) -> str:
-    """The variant in a few words, as `cnn10 NCHW · 2 GPUs · batch 1024 · bfloat16`."""
+    """The variant in a few words, as `cnn10 NCHW · 2 GPUs · batch 1024 · bfloat16`.
+
+    What an older run does not name is taken to be its default.
+    """
+    spec = catalog.with_defaults(spec)
     variant = spec.variant
     head = " ".join([spec.workload, *(_label(spec, name) for name in _ALWAYS if name in variant)])
     words = [head, _device_words(variant.get("gpus", 0))]

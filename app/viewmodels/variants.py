@@ -12,7 +12,11 @@ _TELLING = ("implementation", "layout", "gpus", "batch_size", "precision")
 
 
 def differing(specs: Sequence[RunSpec]) -> list[str]:
-    """Parameters that differ among the specs that have them, in their order; `workload` first if it differs."""
+    """Parameters that differ among the specs that have them, in their order; `workload` first if it differs.
+
+    What an older run does not name counts with its default.
+    """
+    specs = [catalog.with_defaults(spec) for spec in specs]
     names = dict.fromkeys(name for spec in specs for name in spec.variant)
     found = [name for name in names if len({str(s.variant[name]) for s in specs if name in s.variant}) > 1]
     return ["workload", *found] if len({spec.workload for spec in specs}) > 1 else found
@@ -21,6 +25,7 @@ def differing(specs: Sequence[RunSpec]) -> list[str]:
 def variant_names(specs: Sequence[RunSpec]) -> list[str]:
     """For each variant what tells it from the others, `NCHW · Batch size 64`; its short name where nothing does."""
     names = differing(specs)
+    specs = [catalog.with_defaults(spec) for spec in specs]
     told = [[name for name in names if name == "workload" or name in spec.variant] for spec in specs]
     return [
         " · ".join(setting(spec, name) for name in own) or naming.short_name(spec)
@@ -33,7 +38,7 @@ def shared_settings(specs: Sequence[RunSpec]) -> str:
     names = differing(specs)
     if not names or "workload" in names:
         return ""
-    first = specs[0]
+    first = catalog.with_defaults(specs[0])
     alike = [name for name in first.variant if name not in names and (name in _TELLING or _unusual(first, name))]
     return " · ".join([first.workload, *(setting(first, name) for name in alike)])
 

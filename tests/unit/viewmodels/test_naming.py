@@ -1,4 +1,5 @@
 from app.viewmodels.naming import short_name
+from app.viewmodels.variants import differing, shared_settings, variant_names
 from workloads.catalog import Gpu, Machine, complete
 from workloads.protocol import RunSpec
 
@@ -20,3 +21,16 @@ def test_what_is_unusual_is_named() -> None:
 
 def test_an_unknown_workload_still_has_a_name() -> None:
     assert short_name(RunSpec(workload="mine", variant={"gpus": 1, "depth": 3})) == "mine · 1 GPU · depth 3"
+
+
+def test_what_is_measured_and_kept_is_no_part_of_a_name() -> None:
+    assert short_name(complete("lstm", {"seconds": 3, "seed": 7}, Machine())) == "lstm Standard · CPU · batch 32"
+
+
+def test_a_run_older_than_a_parameter_is_named_and_told_apart_as_if_it_had_its_default() -> None:
+    new = complete("lstm", {"gpus": 1, "bidirectional": True}, MACHINE)
+    old = RunSpec(workload="lstm", variant={"gpus": 1, "batch_size": 64})
+    assert short_name(old) == "lstm cuDNN · 1 GPU · batch 64"
+    assert differing([old, new]) == ["bidirectional"]
+    assert variant_names([old, new]) == ["Bidirectional off", "Bidirectional on"]
+    assert shared_settings([old, new]) == "lstm · cuDNN · 1 GPU · Batch size 64 · float32"
