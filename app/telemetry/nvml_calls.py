@@ -1,27 +1,30 @@
 """Every NVML call that telemetry makes, as data: which fields it gives, in which unit, and what to try instead.
 
-Cheap calls are read at every tick, or ten times a second where more would say nothing new; slow ones on a schedule of
-their own, because they are dear (on an H200 the energy counter takes 2 to 19 ms, the thermal counters 2.5 ms) or change
-slowly. `nvmlDeviceGetPcieThroughput` is never called: it waits 20 ms each way.
-Fields and their meaning: NVML API reference (https://docs.nvidia.com/deploy/nvml-api).
+Cheap calls are read at every tick; slow ones on a schedule of their own, because they are dear (on an H200 the energy
+counter takes 2 to 19 ms, the thermal counters 2.5 ms) or change slowly. `nvmlDeviceGetPcieThroughput` is never called:
+it waits 20 ms each way. Fields and their meaning: NVML API reference (https://docs.nvidia.com/deploy/nvml-api).
 """
 
-from collections.abc import Callable, Sequence
+import ctypes
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import pynvml
 
-Number = int | float
-Read = Callable[[Any], Sequence[Number]]
+from app.telemetry import nvml_prepared
+from app.telemetry.nvml_prepared import Number, Read
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call and the fields it gives, in the order of the numbers `read` returns; raises `pynvml.NVMLError`."""
+    """One call and the fields it gives. `prepare(handle)` gives the call made ready for one device.
+
+    That gives the fields' numbers in their order; both raise `pynvml.NVMLError`.
+    """
 
     fields: tuple[str, ...]
-    read: Read
+    prepare: Callable[[Any], Read]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,42 +41,33 @@ class SlowCall:
 
 def field_values(**ids: int) -> Call:
     """Several fields in one `nvmlDeviceGetFieldValues`; fails as a whole if one of them is not there."""
-    numbers = list(ids.values())
-
-    def read(handle: Any) -> Sequence[Number]:
-        return [_value(value) for value in pynvml.nvmlDeviceGetFieldValues(handle, numbers)]
-
-    return Call(tuple(ids), read)
-
-
-_MEMBERS = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
-
-
-def _value(value: Any) -> Number:
-    """The number of an `nvmlFieldValue_t`, from the union's member that its type names."""
-    if value.nvmlReturn != pynvml.NVML_SUCCESS:
-        raise pynvml.NVMLError(value.nvmlReturn)
-    number: Number = getattr(value.value, _MEMBERS[value.valueType])
-    return number
+    return Call(tuple(ids), nvml_prepared.field_values(*ids.values()))
 
 
 def one(name: str, read: Callable[[Any], Number]) -> Call:
-    """A call that gives one field."""
-    return Call((name,), lambda handle: (read(handle),))
-
-
-def _utilisation(handle: Any) -> Sequence[Number]:
-    rates = pynvml.nvmlDeviceGetUtilizationRates(handle)
-    return rates.gpu, rates.memory
+    """A call of nvidia-ml-py that gives one field."""
+    return Call((name,), lambda handle: lambda: (read(handle),))
 
 
 def _memory(handle: Any) -> Any:
     return pynvml.nvmlDeviceGetMemoryInfo(handle, pynvml.nvmlMemory_v2)
 
 
-def _thermal_ns(handle: Any) -> Number:
-    software, hardware = _THERMAL.read(handle)
-    return software + hardware
+def _memory_v2() -> Any:
+    return pynvml.c_nvmlMemory_v2_t(version=pynvml.nvmlMemory_v2)
+
+
+def _reasons(function: str) -> Call:
+    return Call(("throttle_reasons",), nvml_prepared.number(function, kind=ctypes.c_ulonglong))
+
+
+def _clock(name: str, which: int) -> Call:
+    return Call((name,), nvml_prepared.number("nvmlDeviceGetClockInfo", which))
+
+
+def _thermal(handle: Any) -> Read:
+    read = _THERMAL.prepare(handle)
+    return lambda: (sum(read()),)
 
 
 _THERMAL = field_values(
@@ -81,34 +75,32 @@ _THERMAL = field_values(
     hardware=pynvml.NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN,
 )
 
-EVERY_TICK: tuple[tuple[Call, ...], ...] = (
+CHEAP: tuple[tuple[Call, ...], ...] = (
     (
         field_values(power_mw=pynvml.NVML_FI_DEV_POWER_INSTANT, power_average_mw=pynvml.NVML_FI_DEV_POWER_AVERAGE),
         field_values(power_mw=pynvml.NVML_FI_DEV_POWER_INSTANT),
-        one("power_mw", pynvml.nvmlDeviceGetPowerUsage),
+        Call(("power_mw",), nvml_prepared.number("nvmlDeviceGetPowerUsage")),
     ),
-    (one("sm_clock_mhz", lambda handle: pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_SM)),),
     (
-        one("throttle_reasons", pynvml.nvmlDeviceGetCurrentClocksEventReasons),
-        one("throttle_reasons", pynvml.nvmlDeviceGetCurrentClocksThrottleReasons),
+        Call(
+            ("load_pct", "memory_load_pct"),
+            nvml_prepared.structure("nvmlDeviceGetUtilizationRates", pynvml.c_nvmlUtilization_t, "gpu", "memory"),
+        ),
     ),
-)
-"""The calls of every tick, what moves within tenths of a second: for each the ways to make it, best first."""
-
-STEADY: tuple[tuple[Call, ...], ...] = (
-    (Call(("load_pct", "memory_load_pct"), _utilisation),),
     (
-        one("memory_bytes", lambda handle: _memory(handle).used),
-        one("memory_bytes", lambda handle: pynvml.nvmlDeviceGetMemoryInfo(handle).used),
+        Call(("memory_bytes",), nvml_prepared.structure("nvmlDeviceGetMemoryInfo_v2", _memory_v2, "used")),
+        Call(("memory_bytes",), nvml_prepared.structure("nvmlDeviceGetMemoryInfo", pynvml.c_nvmlMemory_t, "used")),
     ),
-    (one("temperature_c", lambda handle: pynvml.nvmlDeviceGetTemperature(handle, pynvml.NVML_TEMPERATURE_GPU)),),
-    (one("memory_clock_mhz", lambda handle: pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_MEM)),),
-    (one("power_limit_mw", pynvml.nvmlDeviceGetEnforcedPowerLimit),),
+    (Call(("temperature_c",), nvml_prepared.number("nvmlDeviceGetTemperature", pynvml.NVML_TEMPERATURE_GPU)),),
+    (_clock("sm_clock_mhz", pynvml.NVML_CLOCK_SM),),
+    (_clock("memory_clock_mhz", pynvml.NVML_CLOCK_MEM),),
+    (
+        _reasons("nvmlDeviceGetCurrentClocksEventReasons"),
+        _reasons("nvmlDeviceGetCurrentClocksThrottleReasons"),
+    ),
+    (Call(("power_limit_mw",), nvml_prepared.number("nvmlDeviceGetEnforcedPowerLimit")),),
 )
-"""Cheap calls of what moves slowly, or is renewed no faster (utilisation every 200 ms on an H200)."""
-
-STEADY_EVERY_S = 0.1
-"""Twice as often as the fastest of them is renewed; samples in between repeat the reading."""
+"""The calls of every tick: for each the ways to make it, best first."""
 
 ENERGY = SlowCall((one("energy_mj", pynvml.nvmlDeviceGetTotalEnergyConsumption),), 4.0)
 
@@ -119,7 +111,7 @@ SLOW: tuple[SlowCall, ...] = (
     SlowCall((field_values(throttled_power_ns=pynvml.NVML_FI_DEV_PERF_POLICY_POWER),), 1.0),
     SlowCall(
         (
-            one("throttled_thermal_ns", _thermal_ns),
+            Call(("throttled_thermal_ns",), _thermal),
             field_values(throttled_thermal_ns=pynvml.NVML_FI_DEV_PERF_POLICY_THERMAL),
         ),
         5.0,

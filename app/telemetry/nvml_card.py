@@ -4,26 +4,15 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import pynvml
 
 from app.records import Device, FieldFacts, Sample, SlowSample
 from app.telemetry import nvml_gpm
-from app.telemetry.nvml_calls import (
-    ENERGY,
-    EVERY_TICK,
-    PCIE_COUNTERS,
-    SLOW,
-    STEADY,
-    STEADY_EVERY_S,
-    UNITS,
-    Call,
-    Number,
-    SlowCall,
-)
+from app.telemetry.nvml_calls import CHEAP, ENERGY, PCIE_COUNTERS, SLOW, UNITS, Call, SlowCall
 from app.telemetry.nvml_gpm import Gpm
+from app.telemetry.nvml_prepared import Number, Read
 from app.telemetry.periods import PeriodWatch
 from workloads.catalog import Gpu
 
@@ -40,17 +29,23 @@ _REASONS = {
     pynvml.NVML_ERROR_FUNCTION_NOT_FOUND: "not supported by this driver",
     pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH: "not supported by this driver",
 }
-# A little less than its time, so that a tick that comes early still counts.
-_STEADY_EVERY_NS = int(0.9e9 * STEADY_EVERY_S)
 _PROBES = 5
 _DEAR_US = 1_000.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """A call made ready for this card."""
+
+    fields: tuple[str, ...]
+    read: Read
 
 
 @dataclass(slots=True)
 class _Scheduled:
     """A slow call of this card: when it is due, and for a counter its reading before."""
 
-    call: Call
+    call: _Ready
     every_s: float
     counter: bool
     due_s: float = 0.0
@@ -69,12 +64,9 @@ class Card:
     in_mig_mode: bool = False
     fields: dict[str, FieldFacts] = field(default_factory=dict)
     absent: dict[str, str] = field(default_factory=dict)
-    _every_tick: tuple[Call, ...] = ()
-    _steady: tuple[Call, ...] = ()
-    _steady_due_ns: int = 0
-    _steady_values: dict[str, Any] = field(default_factory=dict)
+    _cheap: tuple[_Ready, ...] = ()
     _slow: list[_Scheduled] = field(default_factory=list)
-    _energy: Call | None = None
+    _energy: _Ready | None = None
     _gpm: Gpm | None = None
     _gpm_due_s: float = 0.0
     _watches: dict[str, PeriodWatch] = field(default_factory=dict)
@@ -88,9 +80,8 @@ class Card:
             raise
 
     def _probe(self) -> None:
-        self._every_tick = self._best_of(EVERY_TICK)
-        self._steady = self._best_of(STEADY)
-        self._watches = {name: PeriodWatch() for call in (*self._every_tick, *self._steady) for name in call.fields}
+        self._cheap = tuple(call for ways in CHEAP if (call := self._best(ways)) is not None)
+        self._watches = {name: PeriodWatch() for call in self._cheap for name in call.fields}
         self._probe_gpm()
         for slow in (*(() if self._gpm else (PCIE_COUNTERS,)), *SLOW):
             self._schedule(slow)
@@ -119,20 +110,12 @@ class Card:
 
     def read(self) -> Sample:
         """Every cheap field; raises `pynvml.NVMLError` only where the card is gone."""
-        t_ns = time.monotonic_ns()
-        if t_ns >= self._steady_due_ns:
-            self._steady_due_ns = t_ns + _STEADY_EVERY_NS
-            self._steady_values = self._values(self._steady, t_ns)
-        values = self._values(self._every_tick, t_ns)
-        return Sample(t_ns=t_ns, device=self.gpu.uuid, **values, **self._steady_values)
-
-    def _values(self, calls: Sequence[Call], t_ns: int) -> dict[str, Any]:
-        values: dict[str, Any] = {}
-        for call in calls:
+        t_ns, values = time.monotonic_ns(), dict[str, Any]()
+        for call in self._cheap:
             for name, value in zip(call.fields, self._numbers(call), strict=False):
                 values[name] = value
                 self._watches[name].see(t_ns, value)
-        return values
+        return Sample(t_ns=t_ns, device=self.gpu.uuid, **values)
 
     def read_slow(self, now_s: float) -> SlowSample | None:
         """What is due of the slow fields by now, or None."""
@@ -169,10 +152,10 @@ class Card:
         if self._gpm is not None:
             self._gpm.close()
 
-    def _numbers(self, call: Call) -> Sequence[Number]:
+    def _numbers(self, call: _Ready) -> Sequence[Number]:
         """What the call gives now; nothing where it fails this once."""
         try:
-            return call.read(self.handle)
+            return call.read()
         except pynvml.NVMLError as error:
             if error.value in GONE:
                 raise
@@ -204,23 +187,20 @@ class Card:
             if slow is ENERGY:
                 self._energy = call
 
-    def _best_of(self, calls: Sequence[Sequence[Call]]) -> tuple[Call, ...]:
-        """The best way to each of the calls that this card answers."""
-        return tuple(call for ways in calls if (call := self._best(ways)) is not None)
-
-    def _best(self, ways: Sequence[Call]) -> Call | None:
+    def _best(self, ways: Sequence[Call]) -> _Ready | None:
         """The first way that works; what it does not give is absent for the reason the better way failed."""
         reasons: dict[str, str] = {}
         for call in ways:
             try:
-                cost_us = _cost_us(partial(call.read, self.handle))
+                read = call.prepare(self.handle)
+                cost_us = _cost_us(read)
             except pynvml.NVMLError as error:
                 _raise_if_lost(error)
                 reasons.update({name: why(error) for name in call.fields})
                 continue
             self.fields.update({name: FieldFacts(unit=UNITS[name], cost_us=cost_us) for name in call.fields})
             self.absent.update({name: reason for name, reason in reasons.items() if name not in call.fields})
-            return call
+            return _Ready(call.fields, read)
         self.absent.update(reasons)
         return None
 

@@ -66,6 +66,10 @@ class FakeNvml:
             return partial(self._ask, name)
         return getattr(self, f"_{name}")
 
+    def replace(self, uuid: str, **changes: Any) -> None:
+        """Let a card answer otherwise from now on."""
+        self._cards = [msgspec.structs.replace(c, **changes) if c.uuid == uuid else c for c in self._cards]
+
     def _ask(self, name: str, handle: Any, *rest: Any) -> int:
         """A call to a card: takes its time, and fails where the card is gone or has that flaw."""
         card = self._card(handle)

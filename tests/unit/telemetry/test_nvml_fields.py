@@ -5,7 +5,7 @@ import pynvml
 import pytest
 
 from app.records import SAMPLE_FIELDS, SLOW_FIELDS, Device, Sample
-from app.telemetry.nvml_calls import STEADY_EVERY_S
+from app.telemetry.nvml_calls import CHEAP
 from app.telemetry.nvml_gpm import FIELDS as GPM_FIELDS
 from tests.fakes.nvml import FakeNvml
 from tests.fakes.nvml_cards import (
@@ -159,15 +159,12 @@ def test_cheap_readings_never_make_a_dear_call() -> None:
         ("nvmlDeviceGetCurrentClocksEventReasons", {"throttle_reasons"}),
     ],
 )
-def test_an_error_that_is_no_loss_takes_only_its_own_fields_this_once(
-    clock: Clock, function: str, fields: set[str]
-) -> None:
+def test_an_error_that_is_no_loss_takes_only_its_own_fields_this_once(function: str, fields: set[str]) -> None:
     # Five probes for a field's cost; the memory call is probed for what is reserved, too.
     probed = 10 if function == "nvmlDeviceGetMemoryInfo_v2" else 5
     card = Card(uuid="GPU-x", flaws=(Flaw(function, pynvml.NVML_ERROR_UNKNOWN, first=probed + 1, times=1),))
     with opened(card) as (source, _):
         (bad,) = source.read()
-        clock.passed_s += STEADY_EVERY_S
         (good,) = source.read()
     assert isinstance(bad, Sample)
     assert isinstance(good, Sample)
@@ -176,13 +173,20 @@ def test_an_error_that_is_no_loss_takes_only_its_own_fields_this_once(
     assert all(getattr(good, name) is not None for name in fields)
 
 
-def test_what_moves_slowly_is_read_less_often_and_repeated_in_between(clock: Clock) -> None:
+def test_every_cheap_field_is_read_at_every_tick_by_one_call_each() -> None:
     with opened(Card(uuid="GPU-x")) as (source, fake):
         fake.calls.clear()
-        samples = []
-        for _ in range(4):
-            samples.append(source.read()[0])
-            clock.passed_s += STEADY_EVERY_S / 2
-    assert fake.calls["GPU-x", "nvmlDeviceGetTemperature"] == 2
-    assert fake.calls["GPU-x", "nvmlDeviceGetFieldValues"] == 4, "power at every tick"
-    assert all(isinstance(sample, Sample) and sample.temperature_c is not None for sample in samples)
+        samples = [source.read()[0] for _ in range(3)]
+    assert sum(fake.calls.values()) == 3 * len(CHEAP)
+    of_a_gpu = set(SAMPLE_FIELDS) - OF_THE_HOST
+    assert all(getattr(sample, name) is not None for sample in samples for name in of_a_gpu)
+
+
+def test_a_reading_is_the_driver_s_answer_now_not_the_first_one() -> None:
+    with opened(Card(uuid="GPU-x", temperature_c=41)) as (source, fake):
+        (before,) = source.read()
+        fake.replace("GPU-x", temperature_c=77, load_pct=12)
+        (after,) = source.read()
+    assert isinstance(before, Sample)
+    assert isinstance(after, Sample)
+    assert (before.temperature_c, after.temperature_c, after.load_pct) == (41, 77, 12)
