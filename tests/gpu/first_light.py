@@ -35,7 +35,7 @@ GPU_CASES: tuple[Case, ...] = (
     ("cnn10", ("gpus=1", "mode=inference", "precision=tf32"), "completed"),
     (
         "lstm",
-        ("implementation=standard", "batch_size=4096", "units=4096", "timesteps=500", "features=64"),
+        ("implementation=standard", "batch_size=32768", "units=2048", "timesteps=200", "features=64"),
         "out_of_memory",
     ),
     ("cnn10", ("gpus=9",), "refused"),
