@@ -10,28 +10,11 @@ from PySide6.QtGui import QColor, QFont, QPainter, QPen
 from PySide6.QtWidgets import QApplication, QGraphicsObject
 
 from app.gui.theme import Theme
+from app.viewmodels.plotted import Band, Moment
 
 _NAME_PX = 10
 _NAME_MARGIN = 4
 _STRIP_PX = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Band:
-    """A stretch of time with its name; `strong` shades it in the accent (the measured part)."""
-
-    name: str
-    start: float
-    end: float
-    strong: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """Something that happened at one time."""
-
-    name: str
-    time: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,11 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QColor, QFocusEvent, QKeyEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
-from app.gui.bands import Band, Moment, Strip
+from app.gui.bands import Strip
 from app.gui.plots import TimePanel
 from app.gui.theme import GRID, Theme
 from app.viewmodels.panels import Panel
-from app.viewmodels.progress import Span
+from app.viewmodels.plotted import Band, Moment
 
 _NEW_AT_ONCE = 2
 _STEP, _LEAP = 0.01, 0.1
@@ -58,7 +58,7 @@ class PanelStack(QWidget):
         panels: Sequence[Panel],
         origin_s: float,
         window_s: tuple[float, float],
-        spans: Sequence[Span] = (),
+        bands: Sequence[Band] = (),
         moments: Sequence[Moment] = (),
         *,
         fit: bool = False,
@@ -72,7 +72,6 @@ class PanelStack(QWidget):
         if tuple(self._panels) != tuple(panel.key for panel in panels):
             self._rebuild(panels)
         self._shown, self._origin_s, self._window_s = tuple(panels), origin_s, window_s
-        bands = [Band(span.name, span.start, span.end, span.strong) for span in spans]
         for panel in panels:
             plot = self._panels[panel.key]
             plot.set_title(panel.title, panel.unit)

@@ -11,12 +11,13 @@ from PySide6.QtWidgets import QGraphicsItem, QHBoxLayout, QLabel, QVBoxLayout, Q
 
 from app.analysis.stroke import Stroke, stroke
 from app.gui.axes import TimeAxis, ValueAxis, nice
-from app.gui.bands import Band, Bands, Marks, Moment, Strip
+from app.gui.bands import Bands, Marks, Strip
 from app.gui.canvas import Canvas
 from app.gui.curves import Curves
 from app.gui.legend import Legend
 from app.gui.theme import GRID, Theme
 from app.records import Floats
+from app.viewmodels.plotted import Band, Moment
 from app.viewmodels.series import CurveSource, Points
 
 _AXIS_WIDTH = 56
@@ -46,11 +47,9 @@ class TimePanel(QWidget):
         self._curves: dict[str, _Curve] = {}
         self._fixed_y: tuple[float, float] | None = None
         self._scaled: tuple[float, float] | None = None
-        self._from_zero = True
         self._fit = False
         self._dirty = False
         self._top = 0.0
-        self._bottom = 0.0
         self._x = (0.0, 60.0)
         self._title_label = QLabel(title)
         self._title_label.setProperty("role", "heading")
@@ -121,7 +120,7 @@ class TimePanel(QWidget):
             self.remove_curve(key)
         self._bands.set_bands(())
         self._marks.set_marks((), ())
-        self._top = self._bottom = 0.0
+        self._top = 0.0
 
     def set_shades(self, bands: Sequence[Band]) -> None:
         """Shade and name stretches of time, such as a run's phases."""
@@ -149,11 +148,10 @@ class TimePanel(QWidget):
             self._fixed_y = (low, high)
             self._scale(low, high)
 
-    def set_auto_y(self, *, from_zero: bool = True) -> None:
-        """Let y grow with the data; never shrink, so that nothing jumps."""
+    def set_auto_y(self) -> None:
+        """Let y grow with the data, from 0; never shrink, so that nothing jumps."""
         self._fixed_y = None
-        self._from_zero = from_zero
-        self._top = self._bottom = 0.0
+        self._top = 0.0
 
     def show_time_axis(self, shown: bool) -> None:
         """Whether the times stand under the plot; of stacked panels only the lowest needs them."""
@@ -193,13 +191,10 @@ class TimePanel(QWidget):
         if not seen:
             return
         high = max(line.top for line in seen)
-        low = 0.0 if self._from_zero else min(line.bottom for line in seen)
-        first = self._top == self._bottom or self._fit
-        if not first and high <= self._top and low >= self._bottom:
-            return
-        self._top = nice(high if first else max(high, self._top))
-        self._bottom = low if first else min(low, self._bottom)
-        self._scale(self._bottom, self._top)
+        first = self._top == 0.0 or self._fit
+        if first or high > self._top:
+            self._top = nice(high)
+            self._scale(0.0, self._top)
 
     def _scale(self, low: float, high: float) -> None:
         """Numbers stand at the axis from the first range on: an empty plot has none."""

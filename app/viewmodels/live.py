@@ -21,7 +21,8 @@ from app.records import (
 from app.viewmodels import units
 from app.viewmodels.naming import short_name
 from app.viewmodels.panels import Curve, Panel, device_panels, gpus_of, with_throttles
-from app.viewmodels.progress import Phases, Span, Throughput, outcome_words
+from app.viewmodels.plotted import Band, Moment
+from app.viewmodels.progress import Phases, Throughput, outcome_words
 from app.viewmodels.series import Series
 from app.viewmodels.throttling import Throttling
 from app.viewmodels.time_view import Frame, TimeView, WindowName
@@ -50,14 +51,6 @@ class Status:
     has_log: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Happening:
-    """Something that happened at one time on the axis, in a few words."""
-
-    words: str
-    time: float
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveState:
     """Everything the live view shows; times in seconds after `origin_s` of the monotonic clock.
@@ -75,8 +68,8 @@ class LiveState:
     several: bool
     apart: bool
     panels: tuple[Panel, ...]
-    spans: tuple[Span, ...]
-    happenings: tuple[Happening, ...]
+    bands: tuple[Band, ...]
+    moments: tuple[Moment, ...]
     status: Status
     number: str
     unit: str
@@ -87,7 +80,7 @@ class LiveState:
         """What else is known of a time on the axis: when it is, the phase, what held a GPU back."""
         minutes, seconds = divmod(abs(time), 60.0)
         words = [f"{'−' if time < 0 else ''}{int(minutes)}:{seconds:04.1f}"]
-        words += [span.name for span in self.spans if span.start <= time < span.end]
+        words += [band.name for band in self.bands if band.start <= time < band.end]
         t_s = time + self.origin_s
         throttles = dict.fromkeys(
             f"{device_label(device)} held back: {throttle.words}"
@@ -212,8 +205,8 @@ class LiveModel:
             several=len(gpus_of(self._devices)) > 1,
             apart=self._apart,
             panels=self._panels(frame),
-            spans=self._course.phases.spans(frame.origin_s, self._now_s),
-            happenings=tuple(Happening(words, t_s - frame.origin_s) for words, t_s in self._happenings()),
+            bands=self._course.phases.bands(frame.origin_s, self._now_s),
+            moments=tuple(Moment(words, t_s - frame.origin_s) for words, t_s in self._moments()),
             status=self._status(),
             number=number,
             unit=units.rate_unit(self._example) if self._spec else "",
@@ -276,7 +269,7 @@ class LiveModel:
             return self._view.recent(self._now_s, _IDLE_S)
         return self._view.of_run(course.started.t_ns / 1e9, self._now_s, ended=course.ended is not None)
 
-    def _happenings(self) -> list[tuple[str, float]]:
+    def _moments(self) -> list[tuple[str, float]]:
         """Losses of devices, and when memory ran out: the last word of it in the log, or else the run's end."""
         course = self._course
         if course.ended is None or course.ended.outcome.name != "out_of_memory":

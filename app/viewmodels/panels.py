@@ -7,6 +7,7 @@ import numpy as np
 
 from app.records import HOST, Device, Floats
 from app.viewmodels import units
+from app.viewmodels.plotted import Line, Plot
 from app.viewmodels.series import Series, Shifted
 from app.viewmodels.throttling import Throttle
 from app.viewmodels.tracks import (
@@ -21,12 +22,9 @@ from app.viewmodels.tracks import (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Curve:
+class Curve(Line):
     """One curve: `series` divided by `scale`; `value` is its newest value with the unit, `words` tells any other."""
 
-    key: str
-    label: str
-    colour: int
     series: Series
     value: str = ""
     scale: float = 1.0
@@ -51,15 +49,9 @@ class Curve:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Panel:
-    """One plot; without `y_range` y grows with the data. `throttles` are marked at its foot in their GPU's colour."""
+class Panel(Plot[Curve]):
+    """One plot; `throttles` are marked at its foot in their GPU's colour."""
 
-    key: str
-    title: str
-    unit: str
-    curves: tuple[Curve, ...]
-    y_range: tuple[float, float] | None = None
-    from_zero: bool = True
     throttles: tuple[tuple[Throttle, Device], ...] = ()
 
 

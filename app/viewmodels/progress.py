@@ -1,10 +1,10 @@
 """How far a run is: its phases with their words, the time left, the throughput so far, how it ended."""
 
 import math
-from dataclasses import dataclass
 
 from app.records import Outcome
 from app.viewmodels import units
+from app.viewmodels.plotted import Band
 from app.viewmodels.series import Series
 from workloads.protocol import Block, PhaseName, PhaseStarted, Progress, RunSpec
 
@@ -32,16 +32,6 @@ _LEAST_FRACTION = 0.02
 def outcome_words(outcome: Outcome) -> tuple[str, str]:
     """An outcome's title and the style's role for it."""
     return _OUTCOME_WORDS[outcome.name]
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """A phase on the time axis, in seconds; `strong` is the measured one."""
-
-    name: str
-    start: float
-    end: float
-    strong: bool
 
 
 class Phases:
@@ -79,12 +69,12 @@ class Phases:
         """The run is over."""
         self._end_s = t_ns / 1e9
 
-    def spans(self, origin_s: float, now_s: float) -> tuple[Span, ...]:
+    def bands(self, origin_s: float, now_s: float) -> tuple[Band, ...]:
         """All phases on an axis that begins at `origin_s`; the last one reaches to now."""
         starts = [start for _, start in self._begun]
         ends = [*starts[1:], self._end_s or now_s]
         return tuple(
-            Span(name, start - origin_s, end - origin_s, name == "measure")
+            Band(name, start - origin_s, end - origin_s, name == "measure")
             for (name, start), end in zip(self._begun, ends[: len(starts)], strict=True)
         )
 

@@ -9,6 +9,7 @@ from app.records import HOST, StoredRun
 from app.viewmodels import cells, naming, run_facts, stored_curves, units
 from app.viewmodels.cells import Cell
 from app.viewmodels.environment import fact_name, fact_value
+from app.viewmodels.plotted import Band
 from app.viewmodels.stored_curves import Panel
 from app.viewmodels.variants import run_command
 
@@ -34,15 +35,6 @@ class FactGroup(NamedTuple):
     rows: tuple[tuple[str, ...], ...] = ()
 
 
-class Stretch(NamedTuple):
-    """A phase in seconds after the run's start; `strong` is the measured part."""
-
-    name: str
-    start_s: float
-    end_s: float
-    strong: bool
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunDetail:
     """`reason` and `traceback` are "" where the run needs none; `log` is the log's last `LOG_TAIL` lines.
@@ -60,7 +52,7 @@ class RunDetail:
     notes: tuple[str, ...]
     groups: tuple[FactGroup, ...]
     panels: tuple[Panel, ...]
-    stretches: tuple[Stretch, ...]
+    bands: tuple[Band, ...]
     end_s: float
     log: str
     log_title: str
@@ -87,7 +79,7 @@ def run_detail(run: StoredRun, zone: tzinfo | None, *, pruned_utc_ns: int | None
         notes=tuple(filter(None, (run_facts.pruned_note(pruned_utc_ns), run_facts.memory_note(run)))),
         groups=tuple(group for group in _groups(run) if group.facts or group.rows),
         panels=panels,
-        stretches=_stretches(run, end_s),
+        bands=_bands(run, end_s),
         end_s=end_s,
         log="\n".join(f"{(line.t_ns - run.anchor_t_ns) / 1e9:9.3f}  {line.text}" for line in run.log[-LOG_TAIL:]),
         log_title=_log_title(len(run.log)),
@@ -230,9 +222,9 @@ def _end_s(run: StoredRun, panels: Sequence[Panel]) -> float:
     return max(ends, default=1.0)
 
 
-def _stretches(run: StoredRun, end_s: float) -> tuple[Stretch, ...]:
+def _bands(run: StoredRun, end_s: float) -> tuple[Band, ...]:
     return tuple(
-        Stretch(
+        Band(
             phase.name,
             (phase.start_ns - run.anchor_t_ns) / 1e9,
             end_s if phase.end_ns is None else (phase.end_ns - run.anchor_t_ns) / 1e9,

@@ -7,6 +7,7 @@ import numpy as np
 
 from app.analysis.align import Series, decimate, seconds_since, with_gaps
 from app.records import Floats, SampleColumns, StoredRun
+from app.viewmodels.plotted import Line, Plot
 from app.viewmodels.tracks import HOST_COLOUR, WORKER_COLOUR, device_colour, device_label
 from app.viewmodels.units import bytes_unit
 
@@ -21,25 +22,16 @@ _PER_CENT = (0.0, 100.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Curve:
-    """One curve: `x` in seconds, `y` in its panel's unit with NaN for gaps; `colour` is a GPU's or a run's index."""
+class Curve(Line):
+    """One curve: `x` in seconds, `y` in its panel's unit with NaN for gaps."""
 
-    key: str
-    label: str
-    colour: int
     x: Floats
     y: Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Panel:
-    """One plot; without `y_range` y follows the data."""
-
-    key: str
-    title: str
-    unit: str
-    curves: tuple[Curve, ...]
-    y_range: tuple[float, float] | None = None
+class Panel(Plot[Curve]):
+    """One plot of stored curves."""
 
 
 @dataclass(frozen=True, slots=True)

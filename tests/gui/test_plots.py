@@ -5,9 +5,10 @@ from PySide6.QtGui import QColor, QGuiApplication
 from pytestqt.qtbot import QtBot
 
 from app.gui.axes import ValueAxis
-from app.gui.bands import Band, Moment, Strip
+from app.gui.bands import Strip
 from app.gui.plots import TimePanel
 from app.gui.theme import DARK, LIGHT, Theme, style_sheet
+from app.viewmodels.plotted import Band, Moment
 
 
 def panel(qtbot: QtBot, theme: Theme) -> TimePanel:

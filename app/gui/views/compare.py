@@ -3,12 +3,12 @@
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QHBoxLayout, QScrollArea, QStackedWidget, QVBoxLayout, QWidget
 
-from app.gui.bands import Band
 from app.gui.theme import GRID, Theme
 from app.gui.views.compare_table import CompareTable
 from app.gui.views.parts import EmptyState, button, text_label
 from app.gui.views.run_detail_panels import StoredPanels
 from app.viewmodels.compare import Comparison, table
+from app.viewmodels.plotted import Band
 
 _EMPTY = (
     "Nothing to compare yet",

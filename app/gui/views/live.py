@@ -4,7 +4,6 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeySequence, QShortcut
 from PySide6.QtWidgets import QHBoxLayout, QProgressBar, QPushButton, QScrollArea, QVBoxLayout, QWidget
 
-from app.gui.bands import Moment
 from app.gui.panels import PanelStack
 from app.gui.theme import GRID, Theme, figures
 from app.gui.views.parts import ElidedLabel, button, set_role, text_label
@@ -95,9 +94,8 @@ class LiveView(QWidget):
         self._show_status(state.status)
         self._state = state
         self._bar_of_time.show_model(state)
-        moments = [Moment(happening.words, happening.time) for happening in state.happenings]
         self._stack.show_panels(
-            state.panels, state.origin_s, state.window_s, state.spans, moments, fit=bool(state.held)
+            state.panels, state.origin_s, state.window_s, state.bands, state.moments, fit=bool(state.held)
         )
         self._show_reading(self._stack.crosshair)
 

@@ -15,7 +15,6 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.gui.bands import Band
 from app.gui.theme import GRID, Theme, figures
 from app.gui.views.history_cells import tone_colour
 from app.gui.views.parts import button, rule, text_label
@@ -95,8 +94,7 @@ class RunDetailView(QWidget):
         self._traceback.setFixedHeight(lines * self._traceback.fontMetrics().lineSpacing())
         self._show_figures(detail.figures)
         self._no_plots.setVisible(not detail.panels)
-        bands = [Band(s.name, s.start_s, s.end_s, s.strong) for s in detail.stretches]
-        self._panels.show_panels(detail.panels, (0.0, detail.end_s), bands)
+        self._panels.show_panels(detail.panels, (0.0, detail.end_s), detail.bands)
         self._log.show_log(detail.log_title, detail.log)
         self._restyle()
         self._facts.moveCursor(self._facts.textCursor().MoveOperation.Start)

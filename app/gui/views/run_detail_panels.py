@@ -5,9 +5,9 @@ from collections.abc import Collection, Sequence
 from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QGridLayout, QWidget
 
-from app.gui.bands import Band
 from app.gui.plots import TimePanel
 from app.gui.theme import GRID, Theme
+from app.viewmodels.plotted import Band
 from app.viewmodels.stored_curves import Panel
 
 _PANEL_HEIGHT = 12 * GRID

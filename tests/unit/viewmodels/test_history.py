@@ -161,7 +161,7 @@ def test_a_run_page_tells_how_it_ended_what_it_was_and_how_to_run_it_again() -> 
     assert [curve.label for curve in detail.panels[0].curves] == ["GPU 0", "GPU 1"]
     assert (detail.panels[0].unit, detail.panels[0].curves[0].y[0]) == ("W", 600.0)
     assert (detail.panels[2].unit, detail.panels[2].curves[0].y[0]) == ("GiB", 4.0)
-    assert [(s.name, s.start_s, s.end_s) for s in detail.stretches] == [("import", 0, 2), ("compile", 2, 4)]
+    assert [(band.name, band.start, band.end) for band in detail.bands] == [("import", 0, 2), ("compile", 2, 4)]
     facts = {fact.name: fact.value for group in detail.groups for fact in group.facts}
     assert facts["TensorFlow"] == "2.21.0"
     assert facts["GPU 1"] == "NVIDIA H200\nGPU-1"
@@ -173,5 +173,5 @@ def test_a_run_on_the_cpu_shows_the_host() -> None:
     detail = run_detail(stored_run(run_row(1)), UTC)
     assert [panel.title for panel in detail.panels] == ["CPU load", "Memory", "Throughput", "Loss"]
     assert detail.panels[2].curves[0].y[0] == pytest.approx(1600.0)
-    assert [s.name for s in detail.stretches if s.strong] == ["measure"]
+    assert [band.name for band in detail.bands if band.strong] == ["measure"]
     assert detail.end_s == pytest.approx(12.0)

@@ -42,9 +42,9 @@ def test_a_run_fills_its_panels_from_its_own_start() -> None:
 
 
 def test_phases_are_named_in_their_place_and_the_last_one_goes_on() -> None:
-    spans = model_in_a_run().state().spans
-    assert [span.name for span in spans] == ["import", "build", "compile", "warmup", "measure"]
-    assert (spans[-1].start, spans[-1].end, spans[-1].strong) == (6.0, 16.0, True)
+    bands = model_in_a_run().state().bands
+    assert [band.name for band in bands] == ["import", "build", "compile", "warmup", "measure"]
+    assert (bands[-1].start, bands[-1].end, bands[-1].strong) == (6.0, 16.0, True)
 
 
 def test_time_left_follows_the_measured_part() -> None:
@@ -123,9 +123,9 @@ def test_a_device_that_vanishes_is_named() -> None:
     model.handle(DeviceLost(t_ns=ns(16), device="GPU-1", reason="the GPU fell off the bus"))
     state = model.state()
     assert state.status.detail == "GPU 1 stopped answering: the GPU fell off the bus."
-    (happening,) = state.happenings
-    assert happening.words == "GPU 1 lost"
-    assert happening.time == pytest.approx(16.0)
+    (moment,) = state.moments
+    assert moment.name == "GPU 1 lost"
+    assert moment.time == pytest.approx(16.0)
 
 
 def test_silence_of_a_device_is_a_gap() -> None:
@@ -199,11 +199,11 @@ def test_a_gpu_held_back_is_marked_with_the_reason() -> None:
 def test_running_out_of_memory_is_marked_when_the_log_said_it() -> None:
     model = model_in_a_run()
     model.handle(LogLine(ns(15), "W tensorflow: RESOURCE_EXHAUSTED: OOM when allocating tensor"))
-    assert model.state().happenings == ()
+    assert model.state().moments == ()
     model.handle(ended(Outcome(name="out_of_memory", reason="GPU 0 ran out of memory.")))
-    (happening,) = model.state().happenings
-    assert happening.words == "out of memory"
-    assert happening.time == pytest.approx(15.0)
+    (moment,) = model.state().moments
+    assert moment.name == "out of memory"
+    assert moment.time == pytest.approx(15.0)
 
 
 def test_a_value_can_be_read_at_any_time() -> None:
