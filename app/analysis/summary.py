@@ -6,11 +6,20 @@ import numpy as np
 
 from app.analysis import energy
 from app.analysis.audit import audit
-from app.records import BlockColumns, Floats, Phase, SampleColumns, StoredRun, Summary
+from app.records import BlockColumns, Floats, Ints, Phase, SampleColumns, StoredRun, Summary
 
 
-def summarise(run: StoredRun, *, allocator_peak_bytes: int | None = None) -> Summary:
-    """Throughput, step times, loss, power, energy and memory over the run's `measure` phase."""
+def summarise(
+    run: StoredRun,
+    *,
+    allocator_peak_bytes: int | None = None,
+    flops_per_step: int | None = None,
+    peak_flops_per_s: float | None = None,
+) -> Summary:
+    """Throughput, step times, loss, power, energy and memory over the run's `measure` phase.
+
+    What is given is kept as it is: only the worker and the store know it.
+    """
     blocks = run.blocks
     measured = _only(blocks, blocks.measured)
     window = _window(measured)
@@ -35,13 +44,15 @@ def summarise(run: StoredRun, *, allocator_peak_bytes: int | None = None) -> Sum
         energy_mj_per_example=used.energy_mj / examples if used and examples else None,
         energy_source=used.source if used else None,
         energy_error_pct=100 * used.error_mj / used.energy_mj if used and used.energy_mj else None,
-        device_peak_bytes=_peak_bytes(run.samples),
+        device_peak_bytes=_peak_bytes(run),
         allocator_peak_bytes=allocator_peak_bytes,
         sample_hz=telemetry.hz,
         sample_jitter_ms_p50=telemetry.jitter_ms_p50,
         sample_jitter_ms_p99=telemetry.jitter_ms_p99,
         samples_missed=telemetry.missed,
         sampler_cpu_pct=telemetry.sampler_cpu_pct,
+        flops_per_step=flops_per_step,
+        peak_flops_per_s=peak_flops_per_s,
     )
 
 
@@ -99,9 +110,20 @@ def _compile_s(run: StoredRun) -> float | None:
     return (found.end_ns - found.start_ns) / 1e9 if found and found.end_ns is not None else None
 
 
-def _peak_bytes(samples: tuple[SampleColumns, ...]) -> int | None:
-    """The highest memory use on one of the run's GPUs, or of the worker where it ran on the CPU."""
-    gpus = [columns.fields["memory_bytes"] for columns in samples if columns.device.kind == "gpu"]
-    worker = [columns.fields["worker_memory_bytes"] for columns in samples if columns.device.kind == "host"]
-    peaks = [float(np.nanmax(values)) for values in gpus or worker if values.size and not np.isnan(values).all()]
+def _peak_bytes(run: StoredRun) -> int | None:
+    """The highest memory use on one of the run's GPUs, or of the worker where it ran on the CPU.
+
+    What comes after the measured part (the profiler, a calibration) uses memory of its own and does not count.
+    """
+    after = (phase.start_ns for phase in run.phases if phase.name in ("evidence", "finish"))
+    end_ns = min(after, default=None)
+    kind, name = ("gpu", "memory_bytes") if _gpus(run) else ("host", "worker_memory_bytes")
+    values = [
+        _before(columns.t_ns, columns.fields[name], end_ns) for columns in run.samples if columns.device.kind == kind
+    ]
+    peaks = [float(np.nanmax(of_one)) for of_one in values if not np.isnan(of_one).all()]
     return int(max(peaks)) if peaks else None
+
+
+def _before(t_ns: Ints, values: Floats, end_ns: int | None) -> Floats:
+    return values if end_ns is None else values[t_ns < end_ns]

@@ -15,8 +15,9 @@ from app.runs.launcher import Launcher, LocalLauncher, Worker
 from app.runs.leases import CPU, Lease, Leases
 from app.runs.outcome import Ending, form_outcome
 from app.runs.recording import Recording
-from app.runs.sinks import Sink, StoreSink
+from app.runs.sinks import FlopsSink, Sink, StoreSink
 from app.runs.supervisor import Inbox, InboxItem, Limits, StopAsked, Supervisor
+from app.storage.location import weights_path
 from app.storage.owner import this_process
 from app.storage.space import room_for
 from app.storage.store import Store
@@ -44,6 +45,8 @@ class RunSession:
         self._services = services
         self._sinks = tuple(sinks)
         self._inbox: Inbox = queue.SimpleQueue()
+        self._uid = uuid.uuid4().hex
+        self._flops = FlopsSink()
         self.number: int | None = None
 
     def stop(self) -> None:
@@ -88,28 +91,41 @@ class RunSession:
         store_sink = StoreSink(store, run)
         gpus = [device for device in inventory.devices if device.device in gpu_uuids]
         recording = Recording(self._services.feed, gpus, self._inbox)
-        emit = _FanOut((recording, *self._sinks, store_sink))
+        emit = _FanOut((recording, self._flops, *self._sinks, store_sink))
         recording.start()
         try:
-            start = Start(protocol=PROTOCOL_VERSION, spec=self._spec, gpu_uuids=gpu_uuids)
             try:
-                worker = self._services.launcher.launch(start, self._post)
+                worker = self._services.launcher.launch(self._order(store, lease), self._post)
             except OSError as error:
                 return self._end_unstarted(
                     store, Outcome(name="failed", reason=f"No worker could be started: {error}.")
                 )
             recording.follow(worker.pid)
             ending = self._watch(worker, emit)
-            return self._finish(store, store_sink, ending, lambda: recording.settle(emit))
+            return self._finish(store, store_sink, ending, lease.devices, lambda: recording.settle(emit))
         finally:
             recording.stop()
+
+    def _order(self, store: Store, lease: Lease) -> Start:
+        """What the worker is to do: the run, its weights kept where asked, a calibration where there is none yet."""
+        variant = self._spec.variant
+        saves = bool(variant.get("save_weights", False))
+        # A processor is calibrated with all its threads or not at all.
+        may_calibrate = variant.get("evidence", "off") != "off" and not variant["cpu_threads"]
+        return Start(
+            protocol=PROTOCOL_VERSION,
+            spec=self._spec,
+            gpu_uuids=tuple(device for device in lease.devices if device != CPU),
+            weights_path=str(weights_path(self._services.database, self._uid).absolute()) if saves else None,
+            calibrate=may_calibrate and _peak_flops_per_s(store, self._spec, lease.devices) is None,
+        )
 
     def _begin(self, store: Store, inventory: Inventory, gpu_uuids: Sequence[str]) -> int:
         devices = tuple(device for device in inventory.devices if device.device in (HOST, *gpu_uuids))
         t_ns, utc_ns = time.monotonic_ns(), time.time_ns()
         run = store.begin(
             self._spec,
-            uid=uuid.uuid4().hex,
+            uid=self._uid,
             owner=this_process(),
             t_ns=t_ns,
             utc_ns=utc_ns,
@@ -120,14 +136,26 @@ class RunSession:
         self._emit(RunStarted(run=run, spec=self._spec, t_ns=t_ns, utc_ns=utc_ns, devices=devices))
         return run
 
-    def _finish(self, store: Store, store_sink: StoreSink, ending: Ending, settle: Callable[[], None]) -> Outcome:
+    def _finish(
+        self,
+        store: Store,
+        store_sink: StoreSink,
+        ending: Ending,
+        devices: Sequence[str],
+        settle: Callable[[], None],
+    ) -> Outcome:
         run, outcome = self._number(), form_outcome(ending)
         peak = ending.finished.allocator_peak_bytes if ending.finished else None
         try:
             settle()
             store_sink.flush()
             stored = store.load(run)
-            summary = summarise(stored, allocator_peak_bytes=peak)
+            summary = summarise(
+                stored,
+                allocator_peak_bytes=peak,
+                flops_per_step=self._flops.per_step,
+                peak_flops_per_s=_peak_flops_per_s(store, self._spec, devices),
+            )
             self._store_end(store, outcome, summary, phases_with_energy(stored))
         except DatabaseError as error:
             # What is stored stays; at the next start the run is found without its owner and becomes crashed.
@@ -172,6 +200,13 @@ class _FanOut:
     def __call__(self, event: RunEvent) -> None:
         for sink in self.sinks:
             sink.handle(event)
+
+
+def _peak_flops_per_s(store: Store, spec: RunSpec, devices: Sequence[str]) -> float | None:
+    """The calibrated rate of these devices together, taken to be alike; None where none of them was calibrated."""
+    found = (store.calibration(device, str(spec.variant["precision"])) for device in devices)
+    rate = next((calibration.flops_per_s for calibration in found if calibration is not None), None)
+    return None if rate is None else rate * len(devices)
 
 
 def _candidates(spec: RunSpec, inventory: Inventory) -> list[str]:

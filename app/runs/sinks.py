@@ -5,7 +5,7 @@ from typing import Protocol
 
 from app.records import DeviceLost, FieldsSeen, LogLine, RunEvent, Sample, SlowSample
 from app.storage.store import Store, StoredEvent
-from workloads.protocol import Block, Calibration, Evidence, Facts, PhaseStarted
+from workloads.protocol import Block, Calibration, Evidence, Facts, Flops, PhaseStarted
 
 _BATCH_S = 0.5
 _MOST_LOG_LINES = 20_000
@@ -16,6 +16,18 @@ class Sink(Protocol):
 
     def handle(self, event: RunEvent) -> None:
         """Takes one event; must return at once."""
+
+
+class FlopsSink:
+    """Remembers the operations of a step that the worker tells, for the summary at the run's end."""
+
+    def __init__(self) -> None:
+        self.per_step: int | None = None
+
+    def handle(self, event: RunEvent) -> None:
+        """Takes them."""
+        if isinstance(event, Flops):
+            self.per_step = event.per_step
 
 
 class StoreSink:

@@ -16,3 +16,8 @@ def checkout_root() -> Path | None:
 def default_database() -> Path:
     """`profiles.db` at the checkout's root, or in the user's data folder when installed elsewhere."""
     return (checkout_root() or platformdirs.user_data_path("variantscope")) / DATABASE_NAME
+
+
+def weights_path(database: Path, uid: str) -> Path:
+    """Where the run of that uid keeps its weights, if it saves them: in a folder beside the database."""
+    return database.with_name(f"{database.name}.weights") / f"{uid}.npz"

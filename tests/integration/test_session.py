@@ -28,7 +28,7 @@ from app.runs.supervisor import Limits
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
 from tests.fakes.sessions import LIMIT_S, dummy, going, is_measured, run_through, services, started_feed
-from workloads.protocol import Block, PhaseStarted, Progress
+from workloads.protocol import Block, PhaseStarted, Progress, RunSpec, Value
 
 ROOT = Path(__file__).parents[2]
 IMPATIENT = Limits(silence_s=3.0, closed_stdin_s=0.3, terminated_s=0.3, finished_s=0.3)
@@ -214,7 +214,7 @@ def test_a_worker_of_another_making(tmp_path: Path, feed: TelemetryFeed, code: s
 
 
 def test_a_worker_that_stays_after_its_last_word_is_shown_out(tmp_path: Path, feed: TelemetryFeed) -> None:
-    command = other_worker("say(Hello(protocol=1, **hello)); say(done); time.sleep(600)")
+    command = other_worker("say(Hello(protocol=PROTOCOL_VERSION, **hello)); say(done); time.sleep(600)")
     spec = dummy(feed.wait_inventory())
     outcome, *_ = run_through(spec, services(tmp_path, feed, command=command, limits=IMPATIENT))
     assert (outcome.name, outcome.ended_by, outcome.exit_code) == ("completed", "terminated", -signal.SIGTERM)
@@ -226,12 +226,45 @@ def test_what_a_worker_leaves_behind_goes_with_it(tmp_path: Path, feed: Telemetr
         "import subprocess\n"
         "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
         "print(child.pid, file=sys.stderr, flush=True)\n"
-        "say(Hello(protocol=1, **hello)); say(done)\n"
+        "say(Hello(protocol=PROTOCOL_VERSION, **hello)); say(done)\n"
     )
     outcome, recorder, _ = run_through(dummy(feed.wait_inventory()), services(tmp_path, feed, command=command))
     assert outcome.name == "completed"
     (line,) = recorder.of(LogLine)
     assert not psutil.pid_exists(int(line.text)) or psutil.Process(int(line.text)).status() == psutil.STATUS_ZOMBIE
+
+
+COUNTS = (
+    "start = decode_start(sys.stdin.buffer.readline())\n"
+    "print(start.calibrate, start.weights_path, file=sys.stderr, flush=True)\n"
+    "say(Hello(protocol=PROTOCOL_VERSION, **hello)); say(Flops(per_step=123))\n"
+    "if start.calibrate: say(Calibration(device='cpu', precision='float32', size=512, flops_per_s=4e9))\n"
+    "say(done)"
+)
+
+
+def with_values(spec: RunSpec, **values: Value) -> RunSpec:
+    return RunSpec(workload=spec.workload, variant={**spec.variant, **values})
+
+
+def test_a_device_is_calibrated_once_and_every_run_knows_its_rate(tmp_path: Path, feed: TelemetryFeed) -> None:
+    spec, both = dummy(feed.wait_inventory()), services(tmp_path, feed, command=other_worker(COUNTS))
+    runs = [run_through(with_values(spec, evidence=how), both)[2] for how in ("off", "trace", "graph")]
+    assert [run.log[0].text.split()[0] for run in runs] == ["False", "True", "False"]
+    assert [run.row.summary.peak_flops_per_s for run in runs] == [None, 4e9, 4e9]
+    assert {run.row.summary.flops_per_step for run in runs} == {123}
+
+
+def test_half_a_processor_is_not_calibrated(tmp_path: Path, feed: TelemetryFeed) -> None:
+    spec = with_values(dummy(feed.wait_inventory(), cpu_threads=1), evidence="trace")
+    run = run_through(spec, services(tmp_path, feed, command=other_worker(COUNTS)))[2]
+    assert (run.log[0].text, run.row.summary.peak_flops_per_s) == ("False None", None)
+
+
+def test_weights_go_beside_the_database_under_the_run_s_own_name(tmp_path: Path, feed: TelemetryFeed) -> None:
+    spec = with_values(dummy(feed.wait_inventory()), evidence="off", save_weights=True)
+    run = run_through(spec, services(tmp_path, feed, command=other_worker(COUNTS)))[2]
+    assert run.log[0].text == f"False {tmp_path}/profiles.db.weights/{run.row.uid}.npz"
 
 
 class FullDisk:

@@ -191,3 +191,15 @@ def test_memory_is_the_gpus_peak_or_the_worker_s_on_the_cpu() -> None:
     assert summarise(run(THREE, host)).device_peak_bytes == 3
     assert summarise(run(THREE, samples([0, 1]))).device_peak_bytes is None
     assert summarise(run(THREE), allocator_peak_bytes=77).allocator_peak_bytes == 77
+
+
+def test_memory_used_after_the_measured_part_is_not_the_run_s() -> None:
+    gpu = samples([0, 3, 7], memory_bytes=[5.0, 7.0, 99.0])
+    phases = (Phase("measure", BIG, BIG + 6 * S), Phase("evidence", BIG + 6 * S, None))
+    assert summarise(run(THREE, gpu, phases=phases)).device_peak_bytes == 7
+    assert summarise(run(THREE, gpu, phases=phases[:1])).device_peak_bytes == 99, "a run that died while it measured"
+
+
+def test_operations_are_kept_as_they_are_told() -> None:
+    summary = summarise(run(THREE), flops_per_step=12, peak_flops_per_s=3e9)
+    assert (summary.flops_per_step, summary.peak_flops_per_s) == (12, 3e9)
