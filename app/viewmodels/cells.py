@@ -6,7 +6,7 @@ from datetime import UTC, datetime, tzinfo
 from typing import Literal, NamedTuple
 
 from app.records import Outcome, RunRow
-from app.viewmodels import naming, units
+from app.viewmodels import flops, naming, units
 from workloads import catalog
 from workloads.protocol import RunSpec
 
@@ -31,6 +31,13 @@ OUTCOMES: Mapping[str, OutcomeWords] = {
     "crashed": OutcomeWords("✖", "crashed", "bad"),
 }
 """By outcome name; `running` is a run without one."""
+
+AS_ASKED: Mapping[bool | None, OutcomeWords] = {
+    True: OutcomeWords("✔", "yes", "good"),
+    False: OutcomeWords("✘", "no", "warning"),
+    None: OutcomeWords("?", "unknown", "quiet"),
+}
+"""By what a run's evidence says of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +113,16 @@ def outcome(ended: Outcome | None) -> Cell:
     return Cell(text=shown.word, key=shown.word, tooltip=reason, symbol=shown.symbol, tone=shown.tone)
 
 
+def as_asked(row: RunRow) -> Cell:
+    """Whether what ran is what was asked; empty where no evidence was kept, the reason in the tooltip."""
+    if not row.has_evidence:
+        return Cell(text="", tooltip="No evidence was kept.")
+    shown = AS_ASKED[row.match]
+    told = {True: "It ran as asked.", None: "It is not known whether it ran as asked."}
+    tooltip = told.get(row.match) or f"It did not run as asked: {units.sentence(row.mismatch_reason or '')}"
+    return Cell(text=shown.word, key=shown.word, tooltip=tooltip, symbol=shown.symbol, tone=shown.tone)
+
+
 def throughput(row: RunRow) -> Cell:
     """Examples/s with the workload's own word."""
     value = row.summary.throughput
@@ -130,6 +147,21 @@ def energy(row: RunRow) -> Cell:
     text = units.ABSENT if units.is_absent(value) else f"{units.number(value)}\N{NO-BREAK SPACE}{unit}"
     source = row.summary.energy_source
     return quantity(text, value, f"Source: {source}" if source else "")
+
+
+def gflops(row: RunRow) -> Cell:
+    """Operations a second by formula; how many a step in the tooltip."""
+    per_step = row.summary.flops_per_step
+    a_step = "" if per_step is None else f"{units.number(per_step / 1e9)} billion operations a step, by formula"
+    rate = flops.flops_per_s(row.summary)
+    return quantity(units.gflops(rate), rate, a_step)
+
+
+def utilisation(row: RunRow) -> Cell:
+    """Model FLOP utilisation; what it is a share of in the tooltip."""
+    peak = units.gflops(row.summary.peak_flops_per_s)
+    value = flops.utilisation_pct(row.summary)
+    return quantity(units.percent(value, 1), value, f"Of {peak}, measured with a large matrix product")
 
 
 def duration(row: RunRow) -> Cell:

@@ -16,12 +16,12 @@ def short_name(spec: RunSpec) -> str:
     """
     spec = catalog.with_defaults(spec)
     variant = spec.variant
-    head = " ".join([spec.workload, *(_label(spec, name) for name in _ALWAYS if name in variant)])
+    head = " ".join([spec.workload, *(choice_label(spec, name, variant[name]) for name in _ALWAYS if name in variant)])
     words = [head, _device_words(variant.get("gpus", 0))]
     if "batch_size" in variant:
         words.append(f"batch {variant['batch_size']}")
     if variant.get("precision", "float32") != "float32":
-        words.append(_label(spec, "precision"))
+        words.append(choice_label(spec, "precision", variant["precision"]))
     if variant.get("xla") is True:
         words.append("XLA")
     return " · ".join(words + _unusual(spec))
@@ -38,16 +38,16 @@ def value_text(value: Value) -> str:
     return str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _parameters(spec: RunSpec) -> dict[str, catalog.Parameter]:
-    known = next((w for w in catalog.WORKLOADS if w.name == spec.workload), None)
-    return {p.name: p for p in known.parameters} if known else {}
-
-
-def _label(spec: RunSpec, name: str) -> str:
-    value = spec.variant[name]
+def choice_label(spec: RunSpec, name: str, value: Value) -> str:
+    """A value as a reader knows it: the label of a parameter's choice, else as the command line takes it."""
     parameter = _parameters(spec).get(name)
     choices = parameter.choices if parameter else ()
     return next((choice.label for choice in choices if choice.value == value), value_text(value))
+
+
+def _parameters(spec: RunSpec) -> dict[str, catalog.Parameter]:
+    known = next((w for w in catalog.WORKLOADS if w.name == spec.workload), None)
+    return {p.name: p for p in known.parameters} if known else {}
 
 
 def _device_words(gpus: Value) -> str:

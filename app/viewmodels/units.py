@@ -35,6 +35,11 @@ def watts(power_mw: float | None) -> str:
     return ABSENT if power_mw is None else with_unit(power_mw / 1000, "W")
 
 
+def gflops(flops_per_s: float | None) -> str:
+    """A rate of floating-point operations, always in billions a second so that a column compares: `13,375 GFLOPS`."""
+    return ABSENT if flops_per_s is None or is_absent(flops_per_s) else f"{number(flops_per_s / 1e9)}{_SPACE}GFLOPS"
+
+
 def percent(value: float | None, decimals: int = 0) -> str:
     """A value from 0 to 100, as `99 %`."""
     return with_unit(value, "%", decimals)

@@ -9,6 +9,7 @@ from app.records import (
     LogLine,
     Outcome,
     Phase,
+    Portability,
     RunRow,
     Sample,
     SampleColumns,
@@ -17,7 +18,7 @@ from app.records import (
 )
 from app.storage.owner import this_process
 from app.storage.store import Store
-from workloads.protocol import Block, OutcomeName, PhaseStarted, RunSpec, Value
+from workloads.protocol import Block, Evidence, OutcomeName, PhaseStarted, RunSpec, Value
 
 S = 1_000_000_000
 UTC_NS = 1_760_000_000 * S
@@ -46,6 +47,8 @@ def run_row(
     energy_mj: float | None = None,
     gpu_names: tuple[str, ...] = (),
     seconds: float = 12.5,
+    found: Evidence | None = None,
+    gflops: float | None = None,
     **variant: Value,
 ) -> RunRow:
     return RunRow(
@@ -61,13 +64,26 @@ def run_row(
             step_ms_p50=32.0 if throughput else None,
             energy_mj_per_example=energy_mj,
             mean_power_mw=688_000 if energy_mj else None,
+            measured_s=10.0 if throughput else None,
+            measured_steps=400 if throughput else 0,
+            flops_per_step=None if gflops is None else int(gflops * 1e9 * 10.0 / 400),
+            peak_flops_per_s=None if gflops is None else 4e14,
         ),
         gpu_names=gpu_names,
+        match=found.match if found else None,
+        mismatch_reason=found.reason if found and found.match is False else None,
+        has_evidence=found is not None,
     )
 
 
 def stored_run(
-    row: RunRow, *, measured: bool = True, begin_s: float = 100.0, environment: dict[str, str] | None = None
+    row: RunRow,
+    *,
+    measured: bool = True,
+    begin_s: float = 100.0,
+    environment: dict[str, str] | None = None,
+    evidence: Evidence | None = None,
+    portability: tuple[Portability, ...] = (),
 ) -> StoredRun:
     """A run of 12 s whose `measure` begins 4 s after its start, sampled ten times a second."""
     anchor = int(begin_s * S)
@@ -85,6 +101,8 @@ def stored_run(
         blocks=_blocks(anchor, 40 if measured else 0),
         samples=tuple(_samples(device, t_ns) for device in (host, *gpus)),
         environment=environment or {},
+        evidence=evidence,
+        portability=portability,
         log=(LogLine(anchor + S, "loading"), LogLine(anchor + 2 * S, "cuDNN version 91002")),
     )
 
@@ -132,7 +150,8 @@ def keep(store: Store, run: StoredRun) -> int:
         environment=run.environment,
     )
     store.write(number, [PhaseStarted(phase=phase.name, t_ns=phase.start_ns) for phase in run.phases])
-    store.write(number, [*_events_of_blocks(run.blocks), *run.log])
+    store.write(number, [*_events_of_blocks(run.blocks), *run.log, *([run.evidence] if run.evidence else [])])
+    store.add_portability(number, run.portability)
     for columns in run.samples:
         store.write(number, _events_of_samples(columns))
     if row.outcome is not None and row.ended_utc_ns is not None:

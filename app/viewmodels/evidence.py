@@ -1,0 +1,187 @@
+"""What really ran, as a screen shows it: a badge in words, asked beside ran, where the traced time went."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from app.records import Portability, RunRow, StoredRun
+from app.viewmodels import kernels, naming, units
+from app.viewmodels.cells import AS_ASKED, Tone
+from app.viewmodels.kernels import ClassShare, KernelRow
+from workloads.protocol import Evidence, RunSpec
+
+_TITLES = {True: "Ran as asked", False: "Did not run as asked", None: "Not known whether it ran as asked"}
+_SOURCES = {"graph": "the executed graph", "trace": "the profiler's trace", "hlo": "XLA's optimised program"}
+_COUNTED = {"gpus": "GPU", "replicas": "replica", "devices": "device"}
+_BARE = ("on", "off", "yes", "no", "none")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Badge:
+    """Whether what ran is what was asked; `detail` says what ran, or why it is not that, or why nobody knows."""
+
+    symbol: str = ""
+    title: str
+    detail: str
+    tone: Tone = "quiet"
+
+
+class Aspect(NamedTuple):
+    """One aspect of a variant, as it was asked and as it ran; `differs` is to be seen at once."""
+
+    name: str
+    asked: str
+    ran: str
+    differs: bool
+
+
+class Trial(NamedTuple):
+    """Another implementation that was given the run's weights, and how far its outputs are from the run's own."""
+
+    where: str
+    difference: str
+    of: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvidenceView:
+    """A run's evidence in words; where none was kept, only the badge says something.
+
+    `between` is the share of the traced time in which no kernel ran; `noun` is what kernels are called there (ops, on
+    the CPU); `rest` is what `kernels` leave out; `seen` tells where all this was read.
+    """
+
+    badge: Badge
+    aspects: tuple[Aspect, ...] = ()
+    traced: str = ""
+    between: str = ""
+    noun: str = "kernel"
+    classes: tuple[ClassShare, ...] = ()
+    kernels: tuple[KernelRow, ...] = ()
+    rest: str = ""
+    seen: str = ""
+    notes: tuple[str, ...] = ()
+    portability: tuple[Trial, ...] = ()
+
+
+def of_stored(run: StoredRun) -> EvidenceView:
+    """The evidence of a stored run."""
+    ended = run.row.outcome is not None
+    return evidence_view(run.row.spec, run.evidence, ended=ended, portability=run.portability)
+
+
+def evidence_view(
+    spec: RunSpec, evidence: Evidence | None, *, ended: bool = True, portability: Sequence[Portability] = ()
+) -> EvidenceView:
+    """The evidence of a run of `spec`, which may have left none."""
+    trials = tuple(_trial(spec, found) for found in portability)
+    if evidence is None:
+        return EvidenceView(badge=_no_badge(spec, ended=ended), portability=trials)
+    noun = "op" if spec.variant.get("gpus") == 0 else "kernel"
+    return EvidenceView(
+        badge=_badge(spec, evidence),
+        aspects=_aspects(spec, evidence),
+        traced=_traced(spec, evidence),
+        between=units.percent(kernels.between_pct(evidence), 1) if evidence.span_ns else "",
+        noun=noun,
+        classes=kernels.class_shares(evidence.kernels),
+        kernels=kernels.kernel_rows(evidence.kernels),
+        rest=kernels.rest_words(evidence.kernels, noun),
+        seen=_seen(evidence.sources),
+        notes=evidence.notes,
+        portability=trials,
+    )
+
+
+def mislabelled(rows: Iterable[RunRow]) -> str:
+    """One sentence for each reason why some of these runs are not what their names say; "" where none is known."""
+    reasons: dict[str, list[str]] = {}
+    for row in rows:
+        if row.match is False:
+            reasons.setdefault(row.mismatch_reason or "", []).append(str(row.run))
+    return " ".join(
+        f"{units.plural('Run', len(runs))} {', '.join(runs)} did not run what was asked: {units.sentence(reason)}"
+        for reason, runs in reasons.items()
+    )
+
+
+def _badge(spec: RunSpec, evidence: Evidence) -> Badge:
+    shown = AS_ASKED[evidence.match]
+    detail = " · ".join(_phrase(spec, name, value) for name, value in evidence.ran.items())
+    missing = [_label(spec, name) for name in evidence.asked if name not in evidence.ran]
+    if evidence.match is False and evidence.reason:
+        detail = units.sentence(evidence.reason)
+    elif evidence.match is None and missing:
+        detail = " · ".join(filter(None, (detail, f"not seen: {', '.join(missing)}")))
+    return Badge(symbol=shown.symbol, title=_TITLES[evidence.match], detail=detail, tone=shown.tone)
+
+
+def _no_badge(spec: RunSpec, *, ended: bool) -> Badge:
+    if not ended:
+        return Badge(title="No evidence yet", detail="It is collected after the measured part.")
+    return Badge(title="No evidence was kept", detail=_why_none(spec))
+
+
+def _why_none(spec: RunSpec) -> str:
+    asked = spec.variant.get("evidence")
+    if asked is None:
+        return "The run is older than the collecting of evidence."
+    return "It was not asked for." if asked == "off" else "The run ended before it could be collected."
+
+
+def _aspects(spec: RunSpec, evidence: Evidence) -> tuple[Aspect, ...]:
+    return tuple(
+        Aspect(
+            name=_label(spec, name),
+            asked=_value(spec, name, evidence.asked.get(name, "")),
+            ran=_value(spec, name, evidence.ran.get(name, "")),
+            differs=evidence.match is False and _differs(evidence, name),
+        )
+        for name in dict.fromkeys((*evidence.asked, *evidence.ran))
+    )
+
+
+def _differs(evidence: Evidence, name: str) -> bool:
+    asked, ran = evidence.asked.get(name), evidence.ran.get(name)
+    return asked is not None and ran is not None and asked != ran
+
+
+def _label(spec: RunSpec, name: str) -> str:
+    label = naming.parameter_label(spec, name)
+    return label if label != name else name.replace("_", " ").capitalize()
+
+
+def _value(spec: RunSpec, name: str, value: str) -> str:
+    return naming.choice_label(spec, name, value) or units.ABSENT
+
+
+def _phrase(spec: RunSpec, name: str, value: str) -> str:
+    """An aspect in a badge: a value that speaks for itself stands alone, others have their name or noun with them."""
+    if name in _COUNTED and value.isdecimal():
+        return f"{value} {units.plural(_COUNTED[name], int(value))}"
+    if value in _BARE or value.isdecimal():
+        return f"{_label(spec, name)} {value}"
+    return _value(spec, name, value)
+
+
+def _traced(spec: RunSpec, evidence: Evidence) -> str:
+    if not evidence.steps:
+        return ""
+    devices = max(1, int(spec.variant.get("gpus", 1)))
+    a_step = units.milliseconds(evidence.span_ns / 1e6 / evidence.steps / devices)
+    return f"{evidence.steps} {units.plural('step', evidence.steps)} traced after the measured part, {a_step} a step"
+
+
+def _seen(sources: Sequence[str]) -> str:
+    words = [_SOURCES.get(source, source) for source in sources]
+    return f"Seen in {' and '.join(filter(None, (', '.join(words[:-1]), words[-1])))}." if words else ""
+
+
+def _trial(spec: RunSpec, found: Portability) -> Trial:
+    implementation = naming.choice_label(spec, "implementation", found.implementation)
+    precision = naming.choice_label(spec, "precision", found.precision)
+    return Trial(
+        where=f"{implementation} on {found.device_name}, {precision}",
+        difference=f"{found.max_difference:.1e}" if found.max_difference else "0",
+        of=f"of outputs up to {units.number(found.max_output)}",
+    )

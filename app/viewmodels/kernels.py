@@ -1,0 +1,91 @@
+"""Where the time of the traced steps went: by class of kernel, by kernel, and between them."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from app.viewmodels import units
+from workloads.protocol import Evidence, Kernel, KernelClass
+
+TOP = 12
+"""More kernels than this are told together."""
+
+_CLASSES: dict[KernelClass, tuple[str, int]] = {
+    "gemm": ("GEMM", 0),
+    "convolution": ("convolution", 3),
+    "rnn": ("RNN", 2),
+    "pointwise": ("point-wise", 4),
+    "transpose": ("transpose", 1),
+    "copy": ("copy", 6),
+    "communication": ("communication", 5),
+    "other": ("other", 7),
+}
+"""What each class is called and which of the curves' colours it has."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClassShare:
+    """A class of kernels with its share of all kernels' time, from 0 to 1."""
+
+    name: str
+    colour: int
+    share: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelRow:
+    """One kernel; `share` is of all kernels' time, from 0 to 1. `tensor_cores` is "" where its name does not tell."""
+
+    name: str
+    kind: str
+    colour: int
+    share: float
+    count: int
+    tensor_cores: str
+    help: str
+
+
+def between_pct(evidence: Evidence) -> float | None:
+    """The share of the traced time in which no kernel ran, in percent; None where nothing was traced."""
+    return 100 * (1 - evidence.busy_ns / evidence.span_ns) if evidence.span_ns else None
+
+
+def class_shares(kernels: Sequence[Kernel]) -> tuple[ClassShare, ...]:
+    """The classes that took any time, the greatest first."""
+    total_ns, times = _total_ns(kernels), dict[KernelClass, int]()
+    for kernel in kernels:
+        times[kernel.kind] = times.get(kernel.kind, 0) + kernel.time_ns
+    ranked = sorted(times.items(), key=lambda item: item[1], reverse=True)
+    return tuple(ClassShare(*_CLASSES[kind], time_ns / total_ns) for kind, time_ns in ranked if time_ns)
+
+
+def kernel_rows(kernels: Sequence[Kernel]) -> tuple[KernelRow, ...]:
+    """The first `TOP` kernels."""
+    total_ns = _total_ns(kernels)
+    return tuple(_row(kernel, total_ns) for kernel in kernels[:TOP])
+
+
+def rest_words(kernels: Sequence[Kernel], noun: str) -> str:
+    """What the first `TOP` leave out: `13 more kernels, 2.1 % together`; "" where they are all."""
+    left, total_ns = kernels[TOP:], _total_ns(kernels)
+    if not left or not total_ns:
+        return ""
+    together = units.percent(100 * _total_ns(left) / total_ns, 1)
+    return f"{len(left)} more {units.plural(noun, len(left))}, {together} together"
+
+
+def _row(kernel: Kernel, total_ns: int) -> KernelRow:
+    kind, colour = _CLASSES[kernel.kind]
+    mean_us = units.number(kernel.time_ns / kernel.count / 1e3) if kernel.count else units.ABSENT
+    return KernelRow(
+        name=kernel.name,
+        kind=kind,
+        colour=colour,
+        share=kernel.time_ns / total_ns if total_ns else 0.0,
+        count=kernel.count,
+        tensor_cores={True: "yes", False: "no", None: ""}[kernel.tensor_cores],
+        help=f"{kernel.name}\n{kernel.count:,} times, {mean_us}\N{NO-BREAK SPACE}µs each on average",
+    )
+
+
+def _total_ns(kernels: Iterable[Kernel]) -> int:
+    return sum(kernel.time_ns for kernel in kernels)

@@ -1,0 +1,91 @@
+"""Made-up evidence of every kind for tests of what shows it: as asked, not as asked, not known, and from the CPU."""
+
+from app.records import Portability
+from workloads.protocol import Evidence, Kernel, KernelClass
+
+_GEMM = "sm90_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize128x128x32_warpgroupsize1x1x1_execute_segment_k_off_kernel__5x"
+_RNN = "float, float, float, (cudnnRNNMode_t)2, (cudnnRNNBiasMode_t)2"
+_ADAM = "void tensorflow::functor::ApplyAdamKernel<float>(int, float*, float*, float*, float const*)"
+_SPLIT = "void splitKreduce_kernel<32, 16, int, float, float, float, float, true, false, false>(…)"
+_SHUFFLE = "void tensorflow::functor::ShuffleInTensor3Simple<unsigned int, 1, 0, 2, false>(…)"
+_EIGEN = "void Eigen::internal::EigenMetaKernel<Eigen::TensorEvaluator<Eigen::TensorAssignOp<…>>>(…)"
+_H200: tuple[tuple[str, KernelClass, int, int, bool | None], ...] = (
+    (f"{_GEMM}_cudnn", "gemm", 1000, 9_410_000, True),
+    (f"void elemWiseRNNcell<{_RNN}>(…)", "rnn", 500, 3_240_000, None),
+    ("void LSTM_elementWise_bp1<float, float, float, (cudnnRNNBiasMode_t)2>(…)", "rnn", 500, 2_960_000, None),
+    (f"{_GEMM.replace('_tn_', '_nn_')}_cublas", "gemm", 505, 2_110_000, True),
+    (_ADAM, "pointwise", 25, 890_000, None),
+    ("void cutlass::Kernel2<cutlass_80_tensorop_s1688gemm_128x64_32x6_nn_align4>(…)", "gemm", 10, 402_000, True),
+    (_SPLIT, "gemm", 10, 210_000, None),
+    (_SHUFFLE, "transpose", 10, 187_000, None),
+    ("void persistRNN_initialize<float>(…)", "rnn", 5, 101_000, None),
+    ("MEMCPYD2D", "copy", 40, 96_000, None),
+    ("MEMSET", "copy", 35, 61_000, None),
+    ("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "communication", 5, 58_000, None),
+    (_EIGEN, "pointwise", 60, 55_000, None),
+    *((f"Mul_GPU_DT_FLOAT_DT_FLOAT_kernel_{n}", "pointwise", 5, 9_000 - 300 * n, None) for n in range(12)),
+)  # fmt: skip
+
+AS_ASKED = Evidence(
+    asked={"implementation": "cudnn", "precision": "tf32", "xla": "off", "gpus": "1"},
+    ran={"implementation": "cudnn", "precision": "TF32 on tensor cores", "xla": "off", "gpus": "1"},
+    match=True,
+    sources=("graph", "trace"),
+    steps=5,
+    span_ns=24_800_000,
+    busy_ns=19_700_000,
+    kernels=tuple(
+        Kernel(name=name, kind=kind, count=count, time_ns=time_ns, tensor_cores=tensor_cores)
+        for name, kind, count, time_ns, tensor_cores in _H200
+    ),
+)
+"""A cuDNN LSTM on one H200, 25 kernels."""
+
+MISLABELLED = Evidence(
+    asked={"implementation": "auto", "precision": "float32", "xla": "off", "gpus": "1"},
+    ran={"implementation": "standard", "precision": "float32", "xla": "off", "gpus": "1"},
+    match=False,
+    reason="auto ran as standard, because recurrent_dropout is above 0",
+    sources=("graph", "trace"),
+    steps=5,
+    span_ns=205_000_000,
+    busy_ns=61_000_000,
+    kernels=(
+        Kernel(name=f"{_GEMM}_cublas", kind="gemm", count=4000, time_ns=31_000_000, tensor_cores=False),
+        Kernel(name="Sigmoid_GPU_DT_FLOAT_DT_FLOAT_kernel", kind="pointwise", count=1500, time_ns=4_500_000),
+    ),
+)
+
+UNKNOWN = Evidence(
+    asked={"implementation": "gemm2", "precision": "float32", "xla": "on", "gpus": "1"},
+    ran={"xla": "on", "gpus": "1"},
+    match=None,
+    sources=("graph",),
+    notes=("The profiler could not start (no libcupti.so.12): there are no kernels, and no optimised program.",),
+)
+
+ON_CPU = Evidence(
+    asked={"implementation": "standard", "xla": "off"},
+    ran={"implementation": "standard", "xla": "off"},
+    match=True,
+    sources=("graph", "trace"),
+    steps=2,
+    span_ns=40_000_000,
+    busy_ns=38_000_000,
+    kernels=(
+        Kernel(name="MatMul", kind="gemm", count=400, time_ns=30_000_000),
+        Kernel(name="Mul", kind="pointwise", count=900, time_ns=10_000_000),
+    ),
+)
+
+PORTABLE = (
+    Portability(
+        utc_ns=1,
+        implementation="standard",
+        device="cpu",
+        device_name="Intel Xeon Platinum 8481C",
+        precision="float32",
+        max_difference=2.4e-4,
+        max_output=1.31,
+    ),
+)

@@ -1,0 +1,152 @@
+"""What really ran, in words: the badge, asked beside ran, where the traced time went, weights tried elsewhere."""
+
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from app.records import Summary
+from app.viewmodels import cells, flops
+from app.viewmodels.evidence import EvidenceView, evidence_view, mislabelled, of_stored
+from app.viewmodels.kernels import TOP
+from tests.fakes.evidence import AS_ASKED, MISLABELLED, ON_CPU, PORTABLE, UNKNOWN
+from tests.unit.viewmodels.stored import run_row, stored_run
+from workloads.protocol import Evidence, OutcomeName, RunSpec, Value
+
+NBSP = "\N{NO-BREAK SPACE}"
+
+
+def view(found: Evidence | None, outcome: OutcomeName | None = "completed", **variant: Value) -> EvidenceView:
+    row = run_row(1, outcome=outcome, found=found)
+    spec = RunSpec(workload="lstm", variant={**row.spec.variant, "gpus": 1, **variant})
+    return of_stored(stored_run(replace(row, spec=spec), evidence=found))
+
+
+def test_a_run_that_ran_as_asked_says_what_it_was() -> None:
+    badge = view(AS_ASKED).badge
+    assert (badge.symbol, badge.title, badge.tone) == ("✔", "Ran as asked", "good")
+    assert badge.detail == "cuDNN · TF32 on tensor cores · XLA off · 1 GPU"
+
+
+def test_a_mislabelled_run_says_why_and_where() -> None:
+    shown = view(MISLABELLED)
+    assert (shown.badge.symbol, shown.badge.title, shown.badge.tone) == ("✘", "Did not run as asked", "warning")
+    assert shown.badge.detail == "Auto ran as standard, because recurrent_dropout is above 0."
+    assert [(aspect.name, aspect.differs) for aspect in shown.aspects] == [
+        ("Implementation", True),
+        ("Precision", False),
+        ("XLA", False),
+        ("GPUs", False),
+    ]
+    assert shown.aspects[0].ran == "Standard"
+
+
+def test_what_could_not_be_seen_is_named() -> None:
+    shown = view(UNKNOWN)
+    assert (shown.badge.symbol, shown.badge.tone) == ("?", "quiet")
+    assert shown.badge.detail == "XLA on · 1 GPU · not seen: Implementation, Precision"
+    assert (shown.aspects[0].asked != "–", shown.aspects[0].ran, shown.aspects[0].differs) == (True, "–", False)
+    assert (shown.kernels, shown.classes, shown.between, shown.traced) == ((), (), "", "")
+    assert shown.notes == UNKNOWN.notes
+
+
+def test_different_words_for_what_was_asked_are_no_difference_where_it_ran_as_asked() -> None:
+    assert not any(aspect.differs for aspect in view(AS_ASKED).aspects)
+    assert view(AS_ASKED).aspects[1][1:3] == ("TF32", "TF32 on tensor cores")
+
+
+@pytest.mark.parametrize(
+    ("outcome", "variant", "words"),
+    [
+        ("completed", {}, "The run is older than the collecting of evidence."),
+        ("completed", {"evidence": "off"}, "It was not asked for."),
+        ("refused", {"evidence": "trace"}, "The run ended before it could be collected."),
+        (None, {"evidence": "trace"}, "It is collected after the measured part."),
+    ],
+)
+def test_where_there_is_none_it_says_why(outcome: OutcomeName | None, variant: dict[str, Value], words: str) -> None:
+    shown = view(None, outcome, **variant)
+    assert shown.badge.title == ("No evidence was kept" if outcome else "No evidence yet")
+    assert (shown.badge.symbol, shown.badge.detail, shown.aspects) == ("", words, ())
+
+
+def test_kernels_are_ranked_with_their_share_and_the_rest_together() -> None:
+    shown = view(AS_ASKED)
+    total_ns = sum(kernel.time_ns for kernel in AS_ASKED.kernels)
+    assert len(shown.kernels) == TOP
+    first = shown.kernels[0]
+    assert (first.kind, first.count, first.tensor_cores) == ("GEMM", 1000, "yes")
+    assert first.share == pytest.approx(9_410_000 / total_ns)
+    assert first.help == f"{AS_ASKED.kernels[0].name}\n1,000 times, 9.41{NBSP}µs each on average"
+    left = sum(kernel.time_ns for kernel in AS_ASKED.kernels[TOP:])
+    assert shown.rest == f"13 more kernels, {100 * left / total_ns:.1f}{NBSP}% together"
+
+
+def test_time_is_told_by_class_and_between_kernels() -> None:
+    shown = view(AS_ASKED)
+    assert [share.name for share in shown.classes][:3] == ["GEMM", "RNN", "point-wise"]
+    assert sum(share.share for share in shown.classes) == pytest.approx(1.0)
+    assert len({share.colour for share in shown.classes}) == len(shown.classes)
+    assert shown.between == f"20.6{NBSP}%"
+    assert shown.traced == f"5 steps traced after the measured part, 4.96{NBSP}ms a step"
+    assert shown.seen == "Seen in the executed graph and the profiler's trace."
+
+
+def test_a_step_on_two_gpus_lasts_half_of_what_both_took() -> None:
+    assert f"2.48{NBSP}ms a step" in view(AS_ASKED, gpus=2).traced
+
+
+def test_on_the_cpu_there_are_ops() -> None:
+    assert view(ON_CPU, gpus=0).noun == "op"
+    assert view(AS_ASKED).noun == "kernel"
+
+
+def test_three_sources_are_a_sentence_too() -> None:
+    all_three = msgspec.structs.replace(AS_ASKED, sources=("graph", "trace", "hlo"))
+    assert view(all_three).seen == ("Seen in the executed graph, the profiler's trace and XLA's optimised program.")
+
+
+def test_weights_tried_elsewhere_say_how_far_off_they_were() -> None:
+    spec = run_row(1).spec
+    (trial,) = evidence_view(spec, None, portability=PORTABLE).portability
+    assert trial == ("Standard on Intel Xeon Platinum 8481C, float32", "2.4e-04", "of outputs up to 1.31")
+    (same,) = evidence_view(spec, None, portability=(replace(PORTABLE[0], max_difference=0.0),)).portability
+    assert same.difference == "0"
+
+
+def test_runs_with_the_same_wrong_label_are_told_together() -> None:
+    wrong, other = MISLABELLED, msgspec.structs.replace(MISLABELLED, reason="the mask is not right-padded")
+    rows = [run_row(1, found=AS_ASKED), run_row(2, found=wrong), run_row(3, found=wrong), run_row(4)]
+    assert mislabelled(rows) == (
+        "Runs 2, 3 did not run what was asked: Auto ran as standard, because recurrent_dropout is above 0."
+    )
+    assert mislabelled([*rows, run_row(5, found=other)]).endswith(
+        "Run 5 did not run what was asked: The mask is not right-padded."
+    )
+    assert mislabelled([run_row(1, found=AS_ASKED), run_row(2, found=UNKNOWN), run_row(3)]) == ""
+
+
+def test_a_badge_in_a_table_is_a_symbol_a_word_and_a_reason() -> None:
+    shown = [cells.as_asked(run_row(1, found=found)) for found in (AS_ASKED, MISLABELLED, UNKNOWN, None)]
+    assert [(cell.symbol, cell.text, cell.tone) for cell in shown] == [
+        ("✔", "yes", "good"),
+        ("✘", "no", "warning"),
+        ("?", "unknown", "quiet"),
+        ("", "", None),
+    ]
+    assert "recurrent_dropout" in shown[1].tooltip
+    assert shown[3].key is None, "what has no evidence comes last"
+
+
+def test_gflops_and_utilisation_follow_from_formula_time_and_calibration() -> None:
+    summary = Summary(flops_per_step=2_000_000_000, measured_steps=500, measured_s=4.0, peak_flops_per_s=1e12)
+    assert flops.flops_per_s(summary) == pytest.approx(250e9)
+    assert flops.utilisation(summary) == pytest.approx(0.25)
+    assert flops.utilisation(replace(summary, peak_flops_per_s=None)) is None
+    assert flops.flops_per_s(replace(summary, flops_per_step=None)) is None
+    assert flops.flops_per_s(replace(summary, measured_steps=0, measured_s=None)) is None
+    row = run_row(1, gflops=13_375.0)
+    assert (cells.gflops(row).text, cells.gflops(row).unit) == ("13,375", "GFLOPS")
+    assert (cells.utilisation(row).text, cells.utilisation(row).unit) == ("3.3", "%")
+    assert cells.utilisation(row).tooltip == f"Of 400,000{NBSP}GFLOPS, measured with a large matrix product"
+    assert cells.gflops(run_row(2)).text == "–"
