@@ -7,7 +7,7 @@ from typing import Any
 from app.cli.services import opened_store
 from app.cli.terminal import print_json, print_table
 from app.records import StoredRun
-from app.report.comparison import compare_document
+from app.report.comparison import MISLABELLED, compare_document
 from app.viewmodels import units
 from workloads.catalog import UsageError
 
@@ -32,11 +32,13 @@ def show_comparison(runs: Sequence[StoredRun], baseline: int, *, as_json: bool) 
     if as_json:
         print_json(document)
         return
-    header = ("variant", "runs", "throughput", "95 % interval", "ratio", "95 % interval", "outcome")
+    header = ("variant", "runs", "throughput", "95 % interval", "ratio", "95 % interval", "outcome", "as asked")
     print_table(header, [_row(row) for row in document["rows"]], right=frozenset({1, 2, 3, 4, 5}))
     print()
     print(document["verdict"]["text"])
     for warning in document["warnings"]:
+        if warning["key"] == MISLABELLED:
+            continue
         values = ", ".join(f"run {run}: {value or 'unknown'}" for run, value in warning["values"].items())
         print(f"Environment differs in {warning['key']}: {values}")
 
@@ -55,6 +57,7 @@ def _row(row: dict[str, Any]) -> tuple[str, ...]:
         units.ratio(speedup["ratio"]),
         _interval(speedup["interval"], 3),
         outcomes,
+        {True: "✔", False: "✘", None: ""}[row["match"]],
     )
 
 

@@ -3,13 +3,15 @@
 import sys
 from argparse import Namespace
 
+from app.cli.evidence import badge_line, print_evidence
 from app.cli.services import opened_store
 from app.cli.terminal import print_json, print_table
 from app.records import RunRow, StoredRun, Summary
 from app.report.comparison import example_of
 from app.report.documents import list_document, run_document
 from app.storage import retention
-from app.viewmodels import run_facts, units
+from app.viewmodels import cells, flops, run_facts, units
+from app.viewmodels.evidence import of_stored
 from app.viewmodels.naming import parameter_label, short_name, value_text
 
 
@@ -22,8 +24,8 @@ def list_runs(chosen: Namespace) -> int:
     elif not rows:
         print("No runs yet. `python -m app run lstm` makes the first one.")
     else:
-        header = ("run", "started", "variant", "outcome", "throughput")
-        print_table(header, [_list_row(row) for row in rows], right=frozenset({0, 4}))
+        header = ("run", "started", "variant", "outcome", "as asked", "throughput")
+        print_table(header, [_list_row(row) for row in rows], right=frozenset({0, 5}))
     if rows and not chosen.json:
         count = f"{len(rows):,} {units.plural('run', len(rows))}"
         print(f"{count}, {units.byte_size(retention.size_bytes(path))} in {path}", file=sys.stderr)
@@ -33,7 +35,8 @@ def list_runs(chosen: Namespace) -> int:
 def _list_row(row: RunRow) -> tuple[str, ...]:
     outcome = row.outcome.name if row.outcome else "running"
     throughput = units.rate(row.summary.throughput, example_of(row))
-    return (str(row.run), units.utc_time(row.started_utc_ns), short_name(row.spec), outcome, throughput)
+    started = units.utc_time(row.started_utc_ns)
+    return (str(row.run), started, short_name(row.spec), outcome, cells.as_asked(row).symbol, throughput)
 
 
 def show(chosen: Namespace) -> int:
@@ -47,6 +50,8 @@ def show(chosen: Namespace) -> int:
     print_run(stored)
     if note := run_facts.pruned_note(pruned_utc_ns):
         print(note)
+    print()
+    print_evidence(of_stored(stored))
     print()
     _print_facts(stored)
     if chosen.log:
@@ -62,6 +67,8 @@ def print_run(stored: StoredRun) -> None:
     outcome = row.outcome.name.replace("_", " ") if row.outcome else "running"
     print(f"run {row.run}  {short_name(row.spec)}")
     print(f"{outcome}{'. ' + row.outcome.reason if row.outcome and row.outcome.reason else ''}")
+    if stored.evidence is not None:
+        print(badge_line(of_stored(stored).badge))
     if summary.throughput is None:
         return
     measured = f"{summary.measured_steps:,} steps in {units.with_unit(summary.measured_s, 's', 1)}"
@@ -70,6 +77,7 @@ def print_run(stored: StoredRun) -> None:
         ("step", f"{units.milliseconds(summary.step_ms_p50)} p50, {units.milliseconds(summary.step_ms_p99)} p99"),
         ("compile", units.with_unit(summary.compile_s, "s", 1)),
         ("loss", f"{units.number(summary.loss_first)} to {units.number(summary.loss_last)}"),
+        ("computed", _computed(summary)),
         ("mean power", units.watts(summary.mean_power_mw)),
         ("energy", _energy(summary, example)),
         ("peak memory", units.bytes_of(summary.device_peak_bytes, run_facts.memory_total_bytes(stored))),
@@ -78,6 +86,13 @@ def print_run(stored: StoredRun) -> None:
     print_table(("", ""), [(f"  {name}", text) for name, text in figures if not text.startswith(units.ABSENT)])
     if note := run_facts.memory_note(stored):
         print(note)
+
+
+def _computed(summary: Summary) -> str:
+    """Operations a second by formula, and what share of the measured peak that is."""
+    share = flops.utilisation_pct(summary)
+    known = (units.gflops(flops.flops_per_s(summary)), f"{units.percent(share, 1)} of the measured peak")
+    return ", ".join(known if share is not None else known[:1])
 
 
 def _energy(summary: Summary, example: str) -> str:

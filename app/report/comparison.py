@@ -6,26 +6,41 @@ from typing import Any
 from app.analysis.intervals import LEVEL, Estimate
 from app.analysis.verdict import VariantResult, judge
 from app.records import RunRow, StoredRun
+from app.report.evidence import match_of
 from app.viewmodels import units
 from app.viewmodels.environment import comparable_facts
+from app.viewmodels.evidence import mislabelled
 from app.viewmodels.naming import short_name
 from app.viewmodels.variants import variant_names
 from workloads import catalog
 
 METHOD = "Welch's t on the logarithm of each process's throughput"
+MISLABELLED = "evidence"
+"""The key of the warning that some runs did not run what was asked."""
 
 
 def compare_document(runs: Sequence[StoredRun], baseline_run: int) -> dict[str, Any]:
     """The `compare` document: rows by variant, the verdict in words, and what makes the runs differ besides."""
     results = judge([run.row for run in runs], baseline_run)
+    wrong = [run.row for run in runs if run.row.match is False]
     return {
         "baseline": baseline_run,
         "method": METHOD,
         "level": LEVEL,
         "rows": [_row(result) for result in results],
-        "verdict": {"decision": overall(results), "text": verdict_text(results)},
-        "warnings": differing_facts(runs),
+        "verdict": {"decision": overall(results), "text": _with_doubt(verdict_text(results), wrong)},
+        "warnings": [*_mislabelled(wrong), *differing_facts(runs)],
     }
+
+
+def _with_doubt(verdict: str, wrong: Sequence[RunRow]) -> str:
+    """The verdict, and before it that it is not about what the names say, where that is so."""
+    return f"{mislabelled(wrong)} So this is about what ran, not about what was asked: {verdict}" if wrong else verdict
+
+
+def _mislabelled(wrong: Sequence[RunRow]) -> list[dict[str, Any]]:
+    """The warning that some runs did not run what was asked, with each one's reason."""
+    return [{"key": MISLABELLED, "values": {str(row.run): row.mismatch_reason for row in wrong}}] if wrong else []
 
 
 def _row(result: VariantResult) -> dict[str, Any]:
@@ -40,7 +55,7 @@ def _row(result: VariantResult) -> dict[str, Any]:
         "speedup": {"ratio": result.speedup.value if result.speedup else None, "interval": _interval(result.speedup)},
         "energy_ratio": result.energy_ratio.value if result.energy_ratio else None,
         "decision": "baseline" if result.is_baseline else result.decision,
-        "match": None,
+        "match": match_of(result.runs),
     }
 
 

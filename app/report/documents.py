@@ -9,6 +9,7 @@ import numpy as np
 
 from app.records import Device, DeviceLost, FieldFacts, Floats, Inventory, Phase, RunRow, Sample, SlowSample, StoredRun
 from app.report.comparison import example_of
+from app.report.evidence import evidence_document, flops_document, portability_document
 from app.viewmodels import run_facts, units
 from app.viewmodels.fields import field_unit, fields_of
 from app.viewmodels.run_facts import PhaseEnergy
@@ -47,8 +48,10 @@ def run_document(run: StoredRun, *, pruned_utc_ns: int | None = None) -> dict[st
         },
         "loss": {"first": summary.loss_first, "last": summary.loss_last},
         "power": {"mean_mw": summary.mean_power_mw},
+        "flops": flops_document(summary),
         **_telemetry(run, pruned_utc_ns),
-        "evidence": None,
+        "evidence": evidence_document(run.evidence),
+        "portability": portability_document(run.portability),
         "environment": dict(run.environment),
         "devices": [
             {
@@ -120,7 +123,7 @@ def list_document(rows: Sequence[RunRow]) -> dict[str, Any]:
                 "outcome": row.outcome.name if row.outcome else None,
                 "reason": row.outcome.reason if row.outcome else None,
                 "throughput": {"value": row.summary.throughput, "unit": units.rate_unit(example_of(row))},
-                "match": None,
+                "match": row.match,
             }
             for row in rows
         ]

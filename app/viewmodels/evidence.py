@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from app.records import Portability, RunRow, StoredRun
+from app.records import Outcome, Portability, RunRow, StoredRun
 from app.viewmodels import kernels, naming, units
 from app.viewmodels.cells import AS_ASKED, Tone
 from app.viewmodels.kernels import ClassShare, KernelRow
@@ -66,23 +66,22 @@ class EvidenceView:
 
 def of_stored(run: StoredRun) -> EvidenceView:
     """The evidence of a stored run."""
-    ended = run.row.outcome is not None
-    return evidence_view(run.row.spec, run.evidence, ended=ended, portability=run.portability)
+    return evidence_view(run.row.spec, run.evidence, run.row.outcome, run.portability)
 
 
 def evidence_view(
-    spec: RunSpec, evidence: Evidence | None, *, ended: bool = True, portability: Sequence[Portability] = ()
+    spec: RunSpec, evidence: Evidence | None, outcome: Outcome | None, portability: Sequence[Portability] = ()
 ) -> EvidenceView:
-    """The evidence of a run of `spec`, which may have left none."""
+    """The evidence of a run of `spec`, which may have left none; without an outcome it still runs."""
     trials = tuple(_trial(spec, found) for found in portability)
     if evidence is None:
-        return EvidenceView(badge=_no_badge(spec, ended=ended), portability=trials)
+        return EvidenceView(badge=_no_badge(spec, outcome), portability=trials)
     noun = "op" if spec.variant.get("gpus") == 0 else "kernel"
     return EvidenceView(
         badge=_badge(spec, evidence),
         aspects=_aspects(spec, evidence),
         traced=_traced(spec, evidence),
-        between=units.percent(kernels.between_pct(evidence), 1) if evidence.span_ns else "",
+        between=_between(evidence),
         noun=noun,
         classes=kernels.class_shares(evidence.kernels),
         kernels=kernels.kernel_rows(evidence.kernels),
@@ -116,13 +115,15 @@ def _badge(spec: RunSpec, evidence: Evidence) -> Badge:
     return Badge(symbol=shown.symbol, title=_TITLES[evidence.match], detail=detail, tone=shown.tone)
 
 
-def _no_badge(spec: RunSpec, *, ended: bool) -> Badge:
-    if not ended:
+def _no_badge(spec: RunSpec, outcome: Outcome | None) -> Badge:
+    if outcome is None:
         return Badge(title="No evidence yet", detail="It is collected after the measured part.")
-    return Badge(title="No evidence was kept", detail=_why_none(spec))
+    return Badge(title="No evidence was kept", detail=_why_none(spec, outcome))
 
 
-def _why_none(spec: RunSpec) -> str:
+def _why_none(spec: RunSpec, outcome: Outcome) -> str:
+    if outcome.name == "refused":
+        return "The run never began."
     asked = spec.variant.get("evidence")
     if asked is None:
         return "The run is older than the collecting of evidence."
@@ -170,6 +171,11 @@ def _traced(spec: RunSpec, evidence: Evidence) -> str:
     devices = max(1, int(spec.variant.get("gpus", 1)))
     a_step = units.milliseconds(evidence.span_ns / 1e6 / evidence.steps / devices)
     return f"{evidence.steps} {units.plural('step', evidence.steps)} traced after the measured part, {a_step} a step"
+
+
+def _between(evidence: Evidence) -> str:
+    busy = kernels.busy_share(evidence)
+    return "" if busy is None else units.percent(100 * (1 - busy), 1)
 
 
 def _seen(sources: Sequence[str]) -> str:

@@ -44,9 +44,9 @@ class KernelRow:
     help: str
 
 
-def between_pct(evidence: Evidence) -> float | None:
-    """The share of the traced time in which no kernel ran, in percent; None where nothing was traced."""
-    return 100 * (1 - evidence.busy_ns / evidence.span_ns) if evidence.span_ns else None
+def busy_share(evidence: Evidence) -> float | None:
+    """The share of the traced time in which a kernel ran, from 0 to 1; None where nothing was traced."""
+    return evidence.busy_ns / evidence.span_ns if evidence.span_ns else None
 
 
 def class_shares(kernels: Sequence[Kernel]) -> tuple[ClassShare, ...]:

@@ -58,7 +58,7 @@ def _unusual(spec: RunSpec) -> list[str]:
     on_cpu = spec.variant.get("gpus", 0) == 0
     known = _parameters(spec)
     return [
-        f"{known[name].label.lower() if name in known else name} {value_text(value)}"
+        f"{known[name].label if name in known else name} {choice_label(spec, name, value)}".lower()
         for name, value in spec.variant.items()
         if name not in _SILENT and (name not in known or value != catalog.default_value(known[name], on_cpu=on_cpu))
     ]

@@ -7,8 +7,9 @@ import pytest
 
 from app.records import RunRow, StoredRun
 from app.report.comparison import compare_document
+from tests.fakes.evidence import AS_ASKED, MISLABELLED, UNKNOWN
 from tests.unit.viewmodels.stored import run_row, stored_run
-from workloads.protocol import Value
+from workloads.protocol import Evidence, Value
 
 
 def runs(first: int, *values: float, **variant: Value) -> list[StoredRun]:
@@ -108,3 +109,40 @@ def test_differences_of_the_machine_are_warned_of_and_unknown_ones_are_not() -> 
     second = stored_run(replace(row, run=2), environment={"driver": "580", "cpu": "Same", "keras": "3.15"})
     assert compare_document([first, second], 1)["warnings"] == [{"key": "driver", "values": {"1": "570", "2": "580"}}]
     assert compare_document([first, first], 1)["warnings"] == []
+
+
+def labelled(run: int, found: Evidence | None, layout: str) -> StoredRun:
+    row = run_row(run, workload="cnn10", throughput=100.0 + run, found=found)
+    return stored_run(with_variant(row, layout=layout), evidence=found)
+
+
+def test_a_verdict_over_mislabelled_runs_says_so_first() -> None:
+    document = compare_document([labelled(1, AS_ASKED, "NCHW"), labelled(2, MISLABELLED, "NHWC")], 1)
+    assert document["verdict"]["text"].startswith(
+        "Run 2 did not run what was asked: Auto ran as standard, because recurrent_dropout is above 0. "
+        "So this is about what ran, not about what was asked: NHWC ran "
+    )
+    assert document["warnings"] == [{"key": "evidence", "values": {"2": MISLABELLED.reason}}]
+    assert [row["match"] for row in document["rows"]] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("found", "match"),
+    [
+        ((AS_ASKED, AS_ASKED), True),
+        ((AS_ASKED, None), None),
+        ((AS_ASKED, UNKNOWN), None),
+        ((UNKNOWN, MISLABELLED), False),
+    ],
+)
+def test_a_variant_ran_as_asked_where_each_of_its_runs_did(
+    found: tuple[Evidence | None, ...], match: bool | None
+) -> None:
+    runs = [labelled(place + 1, each, "NCHW") for place, each in enumerate(found)]
+    assert compare_document(runs, 1)["rows"][0]["match"] is match
+
+
+def test_what_is_not_known_is_no_warning() -> None:
+    document = compare_document([labelled(1, AS_ASKED, "NCHW"), labelled(2, UNKNOWN, "NHWC")], 1)
+    assert document["warnings"] == []
+    assert document["verdict"]["text"].startswith("NHWC ran ")

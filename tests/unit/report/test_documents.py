@@ -4,6 +4,7 @@ import json
 import math
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from app.records import (
@@ -22,7 +23,7 @@ from app.records import (
 from app.report.documents import gpus_document, iso_utc, list_document, run_document, watch_document
 from app.storage.store import Store
 from tests.fakes.nvml import LAPTOP, Driver, installed
-from tests.fakes.runs import ENVIRONMENT, OUTCOME, SPEC, UTC_NS, S, begin, keep
+from tests.fakes.runs import ENVIRONMENT, EVIDENCE, OUTCOME, SPEC, UTC_NS, S, begin, keep
 from workloads.catalog import Machine
 
 NO_ENERGY = {"energy_mj": None, "energy_error_mj": None, "mean_power_mw": None}
@@ -43,10 +44,41 @@ def test_a_run_s_document_holds_what_is_stored(database_path: Path) -> None:
     assert document["throughput"] == {"value": 21.3, "unit": "images/s", "blocks": [32.0, 16.0]}
     assert document["step_ms"] == {"p50": 250.0, "p95": None, "p99": None}
     assert document["environment"] == {**ENVIRONMENT, "keras": "3.15.1"}
+    assert document["flops"] == {"per_step": 6_000_000_000, "per_s": 16e9, "peak_per_s": 8e10, "utilisation": 0.2}
     gpu, host = document["devices"]
     assert (gpu["device"], gpu["samples"]) == ("GPU-aaaa", 2)
     assert gpu["mean"] == {"power_mw": 688_123.0, "load_pct": 49.5, "memory_bytes": 4e9}, "absent has no mean"
     assert host["mean"]["worker_load_pct"] == 100.0
+
+
+def test_evidence_and_portability_stand_in_the_document(database_path: Path) -> None:
+    with Store.open(database_path) as store:
+        document = run_document(store.load(keep(store)))
+        (listed,) = list_document(store.list_runs())["runs"]
+    evidence = document["evidence"]
+    assert (evidence["asked"], evidence["ran"]) == (EVIDENCE.asked, EVIDENCE.ran)
+    assert (evidence["match"], listed["match"], evidence["reason"]) == (False, False, EVIDENCE.reason)
+    assert (evidence["sources"], evidence["notes"]) == (["graph", "trace"], ["XLA was not told."])
+    assert (evidence["steps"], evidence["busy_share"]) == (3, 0.8)
+    assert evidence["kernels"][0] == {
+        "name": "sm90_xmma_fprop",
+        "kind": "convolution",
+        "count": 27,
+        "time_ns": 500_000,
+        "tensor_cores": True,
+    }
+    assert evidence["kernels"][1]["tensor_cores"] is None
+    (trial,) = document["portability"]
+    assert (trial["implementation"], trial["device"], trial["max_difference"]) == ("standard", "cpu", 2.5e-7)
+
+
+def test_graph_evidence_alone_has_no_share_of_busy_time(database_path: Path) -> None:
+    graph = msgspec.structs.replace(EVIDENCE, sources=("graph",), steps=0, span_ns=0, busy_ns=0, kernels=())
+    with Store.open(database_path) as store:
+        run = begin(store)
+        store.write(run, (graph,))
+        evidence = run_document(store.load(run))["evidence"]
+    assert (evidence["busy_share"], evidence["kernels"]) == (None, [])
 
 
 def test_a_run_that_goes_on_has_no_end(database_path: Path) -> None:
@@ -56,6 +88,8 @@ def test_a_run_that_goes_on_has_no_end(database_path: Path) -> None:
     assert (document["outcome"], document["ended_by"], document["phases"]) == (None, None, [])
     assert document["throughput"] == {"value": None, "unit": "images/s", "blocks": []}
     assert document["devices"][0]["mean"] == {}
+    assert (document["evidence"], document["portability"]) == (None, [])
+    assert set(document["flops"].values()) == {None}
     assert (listed["outcome"], listed["throughput"]["value"], listed["match"]) == (None, None, None)
 
 

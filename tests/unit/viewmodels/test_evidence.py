@@ -60,7 +60,8 @@ def test_different_words_for_what_was_asked_are_no_difference_where_it_ran_as_as
     [
         ("completed", {}, "The run is older than the collecting of evidence."),
         ("completed", {"evidence": "off"}, "It was not asked for."),
-        ("refused", {"evidence": "trace"}, "The run ended before it could be collected."),
+        ("failed", {"evidence": "trace"}, "The run ended before it could be collected."),
+        ("refused", {}, "The run never began."),
         (None, {"evidence": "trace"}, "It is collected after the measured part."),
     ],
 )
@@ -108,9 +109,9 @@ def test_three_sources_are_a_sentence_too() -> None:
 
 def test_weights_tried_elsewhere_say_how_far_off_they_were() -> None:
     spec = run_row(1).spec
-    (trial,) = evidence_view(spec, None, portability=PORTABLE).portability
+    (trial,) = evidence_view(spec, None, None, PORTABLE).portability
     assert trial == ("Standard on Intel Xeon Platinum 8481C, float32", "2.4e-04", "of outputs up to 1.31")
-    (same,) = evidence_view(spec, None, portability=(replace(PORTABLE[0], max_difference=0.0),)).portability
+    (same,) = evidence_view(spec, None, None, (replace(PORTABLE[0], max_difference=0.0),)).portability
     assert same.difference == "0"
 
 
