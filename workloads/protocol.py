@@ -4,9 +4,11 @@ Down the worker's stdin goes one `Start`; closing stdin afterwards means "stop".
 any number of `PhaseStarted`, `Facts`, `Progress`, `Block`, `Flops`, `Calibration` and at most one `Evidence`, then
 exactly one `Finished`.
 All `t_ns` are `time.monotonic_ns()` of the worker's host; `Hello` ties that clock to the wall clock once.
+
+Small jobs beside runs go to a process of another kind: one `Errand` down, one `Answer` up.
 """
 
-from typing import Literal
+from typing import Literal, TypeVar
 
 import msgspec
 
@@ -162,30 +164,93 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True, tag="finished", tag_fi
 
 Message = Hello | PhaseStarted | Facts | Progress | Block | Flops | Calibration | Evidence | Finished
 
+
+class TryWeights(msgspec.Struct, frozen=True, kw_only=True, tag="try_weights", tag_field=_TAG):
+    """The errand of loading saved weights elsewhere: into `spec`, on these GPUs (none is the CPU).
+
+    `trained` is the variant of the run that saved them.
+    """
+
+    weights_path: str
+    trained: Variant
+    spec: RunSpec
+    gpu_uuids: tuple[str, ...] = ()
+
+
+class ExportModel(msgspec.Struct, frozen=True, kw_only=True, tag="export_model", tag_field=_TAG):
+    """The errand of making a plain Keras model of saved weights, at each of these paths: a .keras file or a folder."""
+
+    weights_path: str
+    trained: Variant
+    model_paths: tuple[str, ...]
+
+
+class Calibrate(msgspec.Struct, frozen=True, kw_only=True, tag="calibrate", tag_field=_TAG):
+    """The errand of measuring the matrix-product rate of a variant's first device in its precision."""
+
+    spec: RunSpec
+    gpu_uuids: tuple[str, ...] = ()
+
+
+class Compared(msgspec.Struct, frozen=True, kw_only=True, tag="compared", tag_field=_TAG):
+    """How a model with the saved weights answers, against the trained model's own answers to the same inputs.
+
+    `max_difference` is the largest absolute difference of an output, `max_output` the largest absolute output of the
+    trained model, `tolerance` how large a difference the rounding of its precision explains.
+    """
+
+    max_difference: float
+    max_output: float
+    tolerance: float
+
+
+class Declined(msgspec.Struct, frozen=True, kw_only=True, tag="declined", tag_field=_TAG):
+    """Why an errand could not be done, in one plain sentence."""
+
+    reason: str
+
+
+Errand = TryWeights | ExportModel | Calibrate
+Answer = Compared | Calibration | Declined
+
+_Decoded = TypeVar("_Decoded")
 _encoder = msgspec.json.Encoder()
 _up: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
 _down: msgspec.json.Decoder[Start] = msgspec.json.Decoder(Start)
+_errand: msgspec.json.Decoder[Errand] = msgspec.json.Decoder(Errand)
+_answer: msgspec.json.Decoder[Answer] = msgspec.json.Decoder(Answer)
 
 
-def encode(message: Message | Start) -> bytes:
+def encode(message: Message | Start | Errand | Answer) -> bytes:
     """The message as one line, newline included."""
     return _encoder.encode(message) + b"\n"
 
 
 def decode_message(line: bytes) -> Message:
     """The message on one line from a worker; raises `ProtocolError`."""
-    try:
-        return _up.decode(line)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise ProtocolError(f"not a message of this protocol ({error}): {line[:200]!r}") from None
+    return _decoded(_up, line, "a message of this protocol")
 
 
 def decode_start(line: bytes) -> Start:
     """The order on a worker's first stdin line; raises `ProtocolError`, also for another protocol version."""
-    try:
-        start = _down.decode(line)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise ProtocolError(f"not a start order ({error}): {line[:200]!r}") from None
+    start = _decoded(_down, line, "a start order")
     if start.protocol != PROTOCOL_VERSION:
         raise ProtocolError(f"the program speaks protocol {start.protocol}, this worker {PROTOCOL_VERSION}")
     return start
+
+
+def decode_errand(line: bytes) -> Errand:
+    """The errand on a process's only stdin line; raises `ProtocolError`."""
+    return _decoded(_errand, line, "an errand")
+
+
+def decode_answer(line: bytes) -> Answer:
+    """The answer to an errand; raises `ProtocolError`."""
+    return _decoded(_answer, line, "an answer")
+
+
+def _decoded(decoder: "msgspec.json.Decoder[_Decoded]", line: bytes, what: str) -> _Decoded:
+    try:
+        return decoder.decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise ProtocolError(f"not {what} ({error}): {line[:200]!r}") from None

@@ -4,7 +4,14 @@ import pytest
 
 from workloads.protocol import (
     PROTOCOL_VERSION,
+    Answer,
     Block,
+    Calibrate,
+    Calibration,
+    Compared,
+    Declined,
+    Errand,
+    ExportModel,
     Facts,
     Finished,
     Hello,
@@ -14,7 +21,10 @@ from workloads.protocol import (
     ProtocolError,
     RunSpec,
     Start,
+    TryWeights,
     Variant,
+    decode_answer,
+    decode_errand,
     decode_message,
     decode_start,
     encode,
@@ -48,6 +58,26 @@ def test_an_order_comes_back_with_its_types() -> None:
         name: type(value) for name, value in variant.items()
     }
     assert start.gpu_uuids == ("GPU-a", "GPU-b")
+
+
+def test_errands_and_answers_come_back() -> None:
+    spec = RunSpec(workload="lstm", variant={"implementation": "standard", "gpus": 0})
+    errands: list[Errand] = [
+        TryWeights(weights_path="/a.npz", trained={"units": 3}, spec=spec, gpu_uuids=("GPU-a",)),
+        ExportModel(weights_path="/a.npz", trained={"units": 3}, model_paths=("/m.keras", "/m")),
+        Calibrate(spec=spec),
+    ]
+    answers: list[Answer] = [
+        Compared(max_difference=1e-7, max_output=1.5, tolerance=1e-5),
+        Calibration(device="cpu", precision="float32", size=512, flops_per_s=1e9),
+        Declined(reason="It cannot be."),
+    ]
+    assert [decode_errand(encode(errand)) for errand in errands] == errands
+    assert [decode_answer(encode(answer)) for answer in answers] == answers
+    with pytest.raises(ProtocolError, match="not an answer"):
+        decode_answer(encode(errands[0]))
+    with pytest.raises(ProtocolError, match="not an errand"):
+        decode_errand(b"export, please\n")
 
 
 @pytest.mark.parametrize(
