@@ -3,6 +3,8 @@
 A batch is (inputs, targets); the same seed and index give the same batch on every machine of one kind.
 """
 
+from typing import Any
+
 import tensorflow as tf
 
 CLASSES = 10
@@ -10,21 +12,46 @@ IMAGE_SIZE = 32
 _NOISE = 0.01
 
 
-def adding_problem(seed: int, index: int, batch: int, timesteps: int, features: int) -> tuple[tf.Tensor, tf.Tensor]:
+def adding_problem(
+    seed: int, index: int, batch: int, timesteps: int, features: int, padding: str = "fixed"
+) -> tuple[Any, tf.Tensor]:
     """Sequences [batch, timesteps, features] and targets [batch, 1]: the sum of the two marked values.
 
     Feature 0 is a value in [0, 1), feature 1 marks one step of each half, the rest is low noise. The best constant
     answer has a mean squared error of 1/6 (Hochreiter and Schmidhuber 1997, experiment 4).
+
+    `right_padded` or `left_padded`, a sequence takes from half of the time steps to all of them, the others are zero,
+    and the inputs are (sequences, lengths [batch]).
     """
-    keys = _keys(seed, index, 4)
+    keys = _keys(seed, index, 5)
     values = tf.random.stateless_uniform([batch, timesteps], keys[0])
-    half = timesteps // 2
-    early = tf.random.stateless_uniform([batch], keys[1], 0, half, tf.int32)
-    late = tf.random.stateless_uniform([batch], keys[2], half, timesteps, tf.int32)
+    lengths = _lengths(batch, timesteps, padding, keys[4])
+    starts = timesteps - lengths if padding == "left_padded" else tf.zeros_like(lengths)
+    halves = lengths // 2
+    early = starts + _below(halves, keys[1])
+    late = starts + halves + _below(lengths - halves, keys[2])
     marks = tf.one_hot(early, timesteps) + tf.one_hot(late, timesteps)
     noise = _NOISE * tf.random.stateless_normal([batch, timesteps, features - 2], keys[3])
     inputs = tf.concat([values[..., tf.newaxis], marks[..., tf.newaxis], noise], axis=-1)
-    return inputs, tf.reduce_sum(values * marks, axis=1, keepdims=True)
+    targets = tf.reduce_sum(values * marks, axis=1, keepdims=True)
+    if padding == "fixed":
+        return inputs, targets
+    places = tf.range(timesteps, dtype=tf.int64) - starts[:, tf.newaxis]
+    valid = (places >= 0) & (places < lengths[:, tf.newaxis])
+    return (tf.where(valid[..., tf.newaxis], inputs, 0.0), lengths), targets
+
+
+def _lengths(batch: int, timesteps: int, padding: str, key: tf.Tensor) -> tf.Tensor:
+    """How many steps of each sequence are true; int64 as the classes of images, and for the same reason."""
+    if padding == "fixed":
+        return tf.fill([batch], tf.constant(timesteps, tf.int64))
+    shortest = max(2, timesteps // 2)
+    return tf.random.stateless_uniform([batch], key, shortest, timesteps + 1, tf.int64)
+
+
+def _below(bounds: tf.Tensor, key: tf.Tensor) -> tf.Tensor:
+    """A whole number from 0 up to each bound, without it."""
+    return tf.cast(tf.random.stateless_uniform(bounds.shape, key) * tf.cast(bounds, tf.float32), tf.int64)
 
 
 def made_images(seed: int, index: int, batch: int, layout: str) -> tuple[tf.Tensor, tf.Tensor]:

@@ -78,6 +78,19 @@ _HOW: tuple[Parameter, ...] = (
         choices=(Choice(value="synthetic", label="Synthetic", help="Made from the seed; lives on the device."),),
         advanced=True,
     ),
+    Parameter(
+        name="evidence",
+        kind="choice",
+        label="Evidence",
+        help="What is kept as proof of what ran: nothing of it costs time in the measured part.",
+        default="trace",
+        choices=(
+            Choice(value="trace", label="Graph and trace", help="The executed graph, and the kernels of a few steps."),
+            Choice(value="graph", label="Graph", help="The executed graph alone."),
+            Choice(value="off", label="Off", help="Nothing: whether it ran as asked stays unknown."),
+        ),
+        advanced=True,
+    ),
 )
 
 _HOW_LONG: tuple[Parameter, ...] = (
@@ -157,6 +170,74 @@ def _common(batch_size: int, cpu_batch_size: int, example: str) -> tuple[Paramet
     )
 
 
+_IMPLEMENTATIONS = (
+    Choice(value="standard", label="Standard", help="Keras LSTM with use_cudnn=False: a loop over time steps."),
+    Choice(value="cudnn", label="cuDNN", help="Keras LSTM with use_cudnn=True: NVIDIA's fused kernels; GPU only."),
+    Choice(value="auto", label="Keras decides", help="Keras LSTM with use_cudnn='auto': it falls back without a word."),
+    Choice(value="block_fused", label="Block-fused", help="One BlockLSTMV2 op a layer and direction; GPU and CPU."),
+    Choice(value="cudnn_stack", label="cuDNN, whole stack", help="All layers in one cuDNN call; GPU only."),
+    Choice(value="gemm8", label="8 products", help="The ladder's start: eight matrix products a step, single ops."),
+    Choice(value="gemm2", label="2 products", help="All gates together: one input, one recurrent product a step."),
+    Choice(value="gemm_batched", label="Batched products", help="Both products of a step side by side, as one batch."),
+    Choice(value="fused", label="Fused gates", help="And all arithmetic of the gates in one compiled kernel."),
+    Choice(value="pretransposed", label="Pre-transposed", help="And the weights transposed once before the loop."),
+    Choice(value="combined_input", label="Combined inputs", help="And the input product of all steps made at once."),
+    Choice(value="wavefront", label="Wavefront", help="And all layers at once, each one step behind the one below."),
+)
+
+_LSTM_DETAILS = (
+    Parameter(
+        name="dropout",
+        kind="number",
+        label="Dropout",
+        help="Share of each layer's inputs left out in training, the same at all steps of a sequence.",
+        default=0.0,
+        minimum=0.0,
+        maximum=0.9,
+    ),
+    Parameter(
+        name="recurrent_dropout",
+        kind="number",
+        label="Recurrent dropout",
+        help="Share of each layer's own last outputs left out in training, the same at all steps of a sequence.",
+        default=0.0,
+        minimum=0.0,
+        maximum=0.9,
+    ),
+    Parameter(
+        name="sequence_lengths",
+        kind="choice",
+        label="Sequence lengths",
+        help="Whether sequences fill all time steps, or half of them to all, the rest padding that is masked out.",
+        default="fixed",
+        choices=(
+            Choice(value="fixed", label="All the same", help="Every sequence fills all time steps; no mask."),
+            Choice(value="right_padded", label="Padded at the end", help="Lengths differ; zeros follow the sequence."),
+            Choice(value="left_padded", label="Padded at the start", help="Lengths differ; zeros precede it."),
+        ),
+    ),
+    Parameter(
+        name="activation",
+        kind="choice",
+        label="Activation",
+        help="The function of the cell's input and output; the fused kernels know tanh alone.",
+        default="tanh",
+        choices=(
+            Choice(value="tanh", label="tanh", help="The LSTM's own."),
+            Choice(value="relu", label="ReLU", help="Only in Keras's loop."),
+        ),
+        advanced=True,
+    ),
+    Parameter(
+        name="save_weights",
+        kind="switch",
+        label="Save weights",
+        help="Keep the weights at the run's end beside the database, to export the model.",
+        default=False,
+        advanced=True,
+    ),
+)
+
 LSTM = Workload(
     name="lstm",
     title="LSTM · adding problem",
@@ -170,16 +251,7 @@ LSTM = Workload(
             help="How the LSTM layers are computed.",
             default="cudnn",
             cpu_default="standard",
-            choices=(
-                Choice(
-                    value="standard", label="Standard", help="Keras LSTM with use_cudnn=False: a loop over time steps."
-                ),
-                Choice(
-                    value="cudnn",
-                    label="cuDNN",
-                    help="Keras LSTM with use_cudnn=True: NVIDIA's fused kernels; GPU only.",
-                ),
-            ),
+            choices=_IMPLEMENTATIONS,
         ),
         _integer("layers", "Layers", "LSTM layers, one on top of the other.", 1, 1, 16),
         _integer("units", "Units", "Hidden units of each layer.", 512, 1, 16_384, cpu_default=64),
@@ -200,6 +272,7 @@ LSTM = Workload(
             help="Read each sequence in both directions and concatenate.",
             default=False,
         ),
+        *_LSTM_DETAILS,
         *_common(64, 32, "sequence"),
     ),
 )

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import tensorflow as tf
 
@@ -10,23 +10,23 @@ from workloads.optimizers import Optimizer
 
 
 class Model(Protocol):
-    """Variables, and pure functions of a batch over them."""
+    """Variables, and pure functions of a batch over them; inputs are a tensor or a nest of them."""
 
     @property
     def weights(self) -> Sequence[tf.Variable]:
         """The trained variables."""
 
-    def loss(self, inputs: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
+    def loss(self, inputs: Any, targets: tf.Tensor) -> tf.Tensor:
         """The mean loss of a batch in training mode, a float32 scalar."""
 
-    def outputs(self, inputs: tf.Tensor) -> tf.Tensor:
+    def outputs(self, inputs: Any) -> tf.Tensor:
         """The answers to a batch in inference mode."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """How to make one variant. `batch(index)` gives the inputs and targets of one global batch."""
+    """How to make one variant. `batch(index)` gives inputs and targets of one global batch, the batch axis first."""
 
     model: Callable[[], Model]
     optimizer: Callable[[Sequence[tf.Variable]], Optimizer]
-    batch: Callable[[int], tuple[tf.Tensor, tf.Tensor]]
+    batch: Callable[[int], tuple[Any, tf.Tensor]]

@@ -15,7 +15,8 @@ from workloads.training import Task
 _POOL_BYTES = 256 * 2**20
 _POOL_BATCHES = 64
 
-Pool = tuple[tf.Tensor, tf.Tensor]
+Pool = tuple[Any, Any]
+"""Inputs and targets, each a nest of tensors; in a pool of batches with one more axis at the front."""
 
 
 def build_task(recipe: Recipe, variant: Variant, replicas: Replicas) -> Task:
@@ -67,13 +68,15 @@ def _slices(recipe: Recipe, dtype: str, size: int, replica: int) -> Pool:
     part = slice(replica * size, (replica + 1) * size)
 
     def batch(index: int) -> Pool:
-        inputs, targets = recipe.batch(index)
-        return tf.cast(inputs[part], dtype), targets[part]
+        inputs, targets = tf.nest.map_structure(lambda whole: whole[part], recipe.batch(index))
+        return tf.nest.map_structure(lambda one: tf.cast(one, dtype) if one.dtype.is_floating else one, inputs), targets
 
     first = batch(0)
-    count = max(1, min(_POOL_BATCHES, _POOL_BYTES // max(1, int(tf.size(first[0])) * first[0].dtype.size)))
-    inputs, targets = zip(first, *(batch(index) for index in range(1, count)), strict=True)
-    return tf.stack(inputs), tf.stack(targets)
+    size_bytes = sum(int(tf.size(one)) * one.dtype.size for one in tf.nest.flatten(first[0]))
+    count = max(1, min(_POOL_BATCHES, _POOL_BYTES // max(1, size_bytes)))
+    batches = [first, *(batch(index) for index in range(1, count))]
+    inputs, targets = tf.nest.map_structure(lambda *same: tf.stack(same), *batches)
+    return inputs, targets
 
 
 class _Step:
@@ -110,15 +113,17 @@ class _Step:
     def _next(self, pool: Pool) -> Pool:
         """The next batch of the pool, chosen on the device."""
         index = self._cursor.read_value()
-        following = tf.where(index + 1 < pool[0].shape[0], index + 1, tf.zeros_like(index))
+        count = tf.nest.flatten(pool)[0].shape[0]
+        following = tf.where(index + 1 < count, index + 1, tf.zeros_like(index))
         tf.raw_ops.AssignVariableOp(resource=self._cursor.handle, value=following)
-        return tf.gather(pool[0], index), tf.gather(pool[1], index)
+        inputs, targets = tf.nest.map_structure(lambda batches: tf.gather(batches, index), pool)
+        return inputs, targets
 
-    def _gradients(self, inputs: tf.Tensor, targets: tf.Tensor) -> tuple[tf.Tensor, Sequence[tf.Tensor]]:
+    def _gradients(self, inputs: Any, targets: tf.Tensor) -> tuple[tf.Tensor, Sequence[tf.Tensor]]:
         with tf.GradientTape() as tape:
             loss = self._model.loss(inputs, targets)
             scaled = self._optimizer.scaled(loss) if isinstance(self._optimizer, LossScale) else loss
         return loss, tape.gradient(scaled, list(self._model.weights))
 
-    def _outputs(self, inputs: tf.Tensor) -> tf.Tensor:
+    def _outputs(self, inputs: Any) -> tf.Tensor:
         return tf.reduce_mean(tf.cast(self._model.outputs(inputs), tf.float32))

@@ -1,5 +1,7 @@
 """The validity table: which variants cannot run on which machines, and why, one rule a line."""
 
+from collections.abc import Callable
+
 from workloads.kinds import Gpu, Machine, Rule
 from workloads.protocol import Variant
 
@@ -24,7 +26,39 @@ def _too_old_for_tf32(machine: Machine) -> bool:
     return any(gpu.compute_capability is not None and gpu.compute_capability < (8, 0) for gpu in machine.gpus)
 
 
-RULES: tuple[Rule, ...] = (
+def _too_few_whole_gpus(variant: Variant, machine: Machine) -> bool:
+    """Whether several GPUs are asked for where MIG instances are among those to choose from, and would be needed."""
+    count = int(variant["gpus"])
+    named = [find_gpu(machine, word) for word in _wanted(variant)]
+    choice = [gpu for gpu in named if gpu is not None] or machine.gpus
+    instances = sum(gpu.uuid.startswith("MIG-") for gpu in choice)
+    return count > 1 and instances > 0 and len(choice) - instances < count
+
+
+def _is(variant: Variant, *implementations: str) -> bool:
+    return variant["implementation"] in implementations
+
+
+def _is_cudnn(variant: Variant) -> bool:
+    return _is(variant, "cudnn", "cudnn_stack")
+
+
+def _becomes_cudnn(variant: Variant) -> bool:
+    """Whether Keras, left to decide, takes cuDNN: it looks at GPU, activation and recurrent dropout, not at padding."""
+    usable = variant["activation"] == "tanh" and not variant["recurrent_dropout"]
+    return _is(variant, "auto") and int(variant["gpus"]) > 0 and usable
+
+
+def _lstm_rule(parameters: str, broken: Callable[[Variant], bool], reason: str) -> Rule:
+    return Rule(
+        parameters=("implementation", *parameters.split()),
+        broken=lambda variant, _: broken(variant),
+        reason=reason,
+        workloads=("lstm",),
+    )
+
+
+_GENERAL: tuple[Rule, ...] = (
     Rule(
         parameters=("gpus",),
         broken=lambda v, m: int(v["gpus"]) > _gpu_count(m) == 0,
@@ -56,16 +90,9 @@ RULES: tuple[Rule, ...] = (
         reason="TensorFlow runs on the CPU only on macOS; use gpus=0.",
     ),
     Rule(
-        parameters=("implementation", "gpus"),
-        broken=lambda v, _: v["implementation"] == "cudnn" and int(v["gpus"]) == 0,
-        reason="cuDNN needs an NVIDIA GPU, and this run is on the CPU; choose implementation=standard.",
-        workloads=("lstm",),
-    ),
-    Rule(
-        parameters=("implementation", "xla"),
-        broken=lambda v, _: v["implementation"] == "cudnn" and bool(v["xla"]),
-        reason="XLA cannot compile the cuDNN LSTM; use xla=false or implementation=standard.",
-        workloads=("lstm",),
+        parameters=("gpus", "devices"),
+        broken=_too_few_whole_gpus,
+        reason="CUDA gives one process one MIG instance, and gpus={gpus} needs more; use gpus=1 or whole GPUs.",
     ),
     Rule(
         parameters=("precision", "gpus"),
@@ -91,3 +118,75 @@ RULES: tuple[Rule, ...] = (
         reason="{cpu_threads} CPU threads asked for, but this machine has {cpu_count} processors.",
     ),
 )
+
+_LSTM: tuple[Rule, ...] = (
+    _lstm_rule(
+        "gpus",
+        lambda v: _is_cudnn(v) and int(v["gpus"]) == 0,
+        "cuDNN needs an NVIDIA GPU, and this run is on the CPU; choose implementation=standard.",
+    ),
+    _lstm_rule(
+        "xla",
+        lambda v: _is_cudnn(v) and bool(v["xla"]),
+        "XLA cannot compile the cuDNN LSTM; use xla=false or implementation=standard.",
+    ),
+    _lstm_rule(
+        "xla",
+        lambda v: _becomes_cudnn(v) and bool(v["xla"]),
+        "Keras chooses the cuDNN LSTM here, and XLA cannot compile it; use xla=false or implementation=standard.",
+    ),
+    _lstm_rule(
+        "recurrent_dropout",
+        lambda v: _is_cudnn(v) and bool(v["recurrent_dropout"]),
+        "cuDNN has no recurrent dropout; use recurrent_dropout=0 or implementation=standard.",
+    ),
+    _lstm_rule(
+        "dropout",
+        lambda v: _is(v, "cudnn_stack") and bool(v["dropout"]),
+        "Inside one cuDNN call no dropout mask can be kept over a sequence; use dropout=0 or implementation=cudnn.",
+    ),
+    _lstm_rule(
+        "sequence_lengths",
+        lambda v: _is_cudnn(v) and v["sequence_lengths"] == "left_padded",
+        "cuDNN takes padding at the end only; use sequence_lengths=right_padded or implementation=standard.",
+    ),
+    _lstm_rule(
+        "sequence_lengths",
+        lambda v: _becomes_cudnn(v) and v["sequence_lengths"] == "left_padded",
+        "Keras chooses cuDNN here, which takes padding at the end only, and fails at the first step; "
+        "use sequence_lengths=right_padded or implementation=standard.",
+    ),
+    _lstm_rule(
+        "activation",
+        lambda v: v["activation"] == "relu" and not _is(v, "standard", "auto"),
+        "implementation={implementation} has tanh built in; use activation=tanh or implementation=standard.",
+    ),
+    _lstm_rule(
+        "xla",
+        lambda v: _is(v, "block_fused") and bool(v["xla"]),
+        "XLA cannot compile the block-fused op; use xla=false or implementation=standard.",
+    ),
+    _lstm_rule(
+        "precision",
+        lambda v: _is(v, "block_fused") and v["precision"] == "bfloat16",
+        "TensorFlow has the block-fused op in float32 and float16 only; use one of them or implementation=standard.",
+    ),
+    _lstm_rule(
+        "sequence_lengths",
+        lambda v: _is(v, "block_fused") and v["sequence_lengths"] != "fixed",
+        "The block-fused op knows one length for all sequences; use sequence_lengths=fixed or implementation=standard.",
+    ),
+    _lstm_rule(
+        "recurrent_dropout",
+        lambda v: _is(v, "block_fused") and bool(v["recurrent_dropout"]),
+        "The block-fused op has no recurrent dropout; use recurrent_dropout=0 or implementation=standard.",
+    ),
+    _lstm_rule(
+        "bidirectional",
+        lambda v: _is(v, "wavefront") and bool(v["bidirectional"]),
+        "In a wavefront each layer follows the one below in time, so none can go backwards; "
+        "use bidirectional=false or implementation=combined_input.",
+    ),
+)
+
+RULES: tuple[Rule, ...] = (*_GENERAL, *_LSTM)

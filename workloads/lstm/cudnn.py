@@ -1,8 +1,13 @@
 """The cuDNN implementation: Keras's LSTM on NVIDIA's fused kernels; Keras raises where they cannot be used."""
 
-import keras
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from workloads.lstm.config import LstmConfig
+from workloads.lstm.keras_stack import KerasStack
 
 
-def layer(units: int, return_sequences: bool, go_backwards: bool) -> keras.layers.LSTM:
-    """One direction of one layer."""
-    return keras.layers.LSTM(units, return_sequences=return_sequences, go_backwards=go_backwards, use_cudnn=True)
+def stack(config: LstmConfig, initial: Sequence[tf.Tensor]) -> KerasStack:
+    """Keras layers with `use_cudnn=True`."""
+    return KerasStack(config, initial, True)

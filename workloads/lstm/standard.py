@@ -1,8 +1,13 @@
 """The standard implementation: Keras's LSTM as a loop over time steps, never the cuDNN kernels."""
 
-import keras
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from workloads.lstm.config import LstmConfig
+from workloads.lstm.keras_stack import KerasStack
 
 
-def layer(units: int, return_sequences: bool, go_backwards: bool) -> keras.layers.LSTM:
-    """One direction of one layer."""
-    return keras.layers.LSTM(units, return_sequences=return_sequences, go_backwards=go_backwards, use_cudnn=False)
+def stack(config: LstmConfig, initial: Sequence[tf.Tensor]) -> KerasStack:
+    """Keras layers with `use_cudnn=False`."""
+    return KerasStack(config, initial, False)

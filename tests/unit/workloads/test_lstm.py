@@ -27,17 +27,19 @@ def test_two_features_are_enough() -> None:
     assert adding_problem(1, 0, 2, 2, 2)[0].shape == (2, 2, 2)
 
 
-@pytest.mark.parametrize(("implementation", "use_cudnn"), [("standard", False), ("cudnn", True)])
-def test_every_direction_is_the_implementation_asked_for(implementation: str, use_cudnn: bool) -> None:
+@pytest.mark.parametrize(("implementation", "use_cudnn"), [("standard", False), ("cudnn", True), ("auto", "auto")])
+def test_every_direction_is_the_implementation_asked_for(implementation: str, use_cudnn: bool | str) -> None:
     from workloads.lstm import model
+    from workloads.lstm.keras_stack import KerasStack
 
     given = {"gpus": 0, "units": 3, "timesteps": 4, "features": 2, "layers": 2, "bidirectional": True}
     variant = complete("lstm", {**given, "implementation": implementation}, Machine()).variant
     lstm = model.recipe(variant).model()
     assert isinstance(lstm, model.LstmModel)
-    layers = [layer for directions in lstm.layers for layer in directions]
+    assert isinstance(lstm.stack, KerasStack)
+    layers = [layer for directions in lstm.stack.layers for layer in directions]
     assert len(layers) == 4
-    assert all(layer.use_cudnn is use_cudnn for layer in layers)
+    assert all(layer.use_cudnn == use_cudnn for layer in layers)
 
 
 def test_bidirectional_is_kerass() -> None:

@@ -1,0 +1,42 @@
+"""What an LSTM variant asks for, in the types its implementations need."""
+
+from dataclasses import dataclass
+
+from workloads.protocol import Variant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LstmConfig:
+    """The sizes of a stack and what is dropped in training: rates of each layer's inputs and of its own outputs."""
+
+    layers: int
+    units: int
+    features: int
+    bidirectional: bool = False
+    activation: str = "tanh"
+    dropout: float = 0.0
+    recurrent_dropout: float = 0.0
+    seed: int = 1
+
+    @property
+    def directions(self) -> int:
+        """How many ways each layer reads a sequence."""
+        return 2 if self.bidirectional else 1
+
+    def width(self, depth: int) -> int:
+        """How many features the layer at that depth reads; at depth `layers` it is what the head reads."""
+        return self.units * self.directions if depth else self.features
+
+
+def config_of(variant: Variant) -> LstmConfig:
+    """The part of a variant that its implementation depends on."""
+    return LstmConfig(
+        layers=int(variant["layers"]),
+        units=int(variant["units"]),
+        features=int(variant["features"]),
+        bidirectional=bool(variant["bidirectional"]),
+        activation=str(variant["activation"]),
+        dropout=float(variant["dropout"]),
+        recurrent_dropout=float(variant["recurrent_dropout"]),
+        seed=int(variant["seed"]),
+    )

@@ -1,0 +1,65 @@
+"""A stack of Keras LSTM layers, with or without the cuDNN kernels."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import keras
+import tensorflow as tf
+
+from workloads.lstm.config import LstmConfig
+
+UseCudnn = bool | Literal["auto"]
+
+
+class KerasStack:
+    """Both directions are layers of their own, since Keras's `Bidirectional` copies a layer without its `use_cudnn`.
+
+    With recurrent dropout Keras draws a mask for each gate, the other implementations one for all four.
+    """
+
+    def __init__(self, config: LstmConfig, initial: Sequence[tf.Tensor], use_cudnn: UseCudnn) -> None:
+        self.layers = [
+            [_layer(config, use_cudnn, depth, backwards) for backwards in (False, True)[: config.directions]]
+            for depth in range(config.layers)
+        ]
+        variables = [variable for layer in self._flat() for variable in layer.trainable_variables]
+        for variable, value in zip(variables, initial, strict=True):
+            variable.assign(value)
+
+    @property
+    def weights(self) -> Sequence[tf.Variable]:
+        """The trained variables, layer by layer."""
+        return [variable.value for layer in self._flat() for variable in layer.trainable_variables]
+
+    def __call__(self, inputs: tf.Tensor, valid: tf.Tensor | None, *, training: bool) -> tf.Tensor:
+        """The last outputs of the top layer."""
+        for directions in self.layers:
+            parts = [_in_time_order(layer, layer(inputs, mask=valid, training=training)) for layer in directions]
+            inputs = tf.concat(parts, axis=-1) if len(parts) > 1 else parts[0]
+        return inputs
+
+    def _flat(self) -> list[keras.layers.LSTM]:
+        return [layer for directions in self.layers for layer in directions]
+
+
+def _layer(config: LstmConfig, use_cudnn: UseCudnn, depth: int, backwards: bool) -> keras.layers.LSTM:
+    """One direction of one layer, its weights zero until they are assigned."""
+    layer = keras.layers.LSTM(
+        config.units,
+        activation=config.activation,
+        return_sequences=depth < config.layers - 1,
+        go_backwards=backwards,
+        dropout=config.dropout,
+        recurrent_dropout=config.recurrent_dropout,
+        seed=config.seed + 2 * depth + backwards,
+        use_cudnn=use_cudnn,
+        kernel_initializer="zeros",
+        recurrent_initializer="zeros",
+    )
+    layer.build((None, None, config.width(depth)))
+    return layer
+
+
+def _in_time_order(layer: keras.layers.LSTM, outputs: tf.Tensor) -> tf.Tensor:
+    """A layer that goes backwards gives its sequence from the end."""
+    return tf.reverse(outputs, [1]) if layer.go_backwards and layer.return_sequences else outputs
