@@ -1,0 +1,143 @@
+"""Saved weights: one .npz file a run, with weights by name, some inputs, and what the trained model answered to them.
+
+Beside the arrays lies `header`, JSON: `format`, `version` and the run's `variant`. Weights are float32, gate by gate in
+Keras's layout, never a buffer of cuDNN's own: that one's size and order depend on the version of cuDNN. Needs NumPy
+alone.
+"""
+
+import os
+import zipfile
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from workloads.lstm.config import config_of
+from workloads.lstm.layout import shapes
+from workloads.protocol import Variant
+
+_FORMAT = "variantscope lstm weights"
+_VERSION = 1
+_HEADER, _SEQUENCES, _LENGTHS, _OUTPUTS = "header", "reference/sequences", "reference/lengths", "reference/outputs"
+_SIZES = ("layers", "units", "features", "bidirectional", "activation")
+_AGAIN = "run the variant again with -s save_weights=true"
+
+Array = NDArray[np.float32]
+
+
+class WeightsError(Exception):
+    """A weights file that cannot be used: one sentence with what to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedWeights:
+    """What one run has learnt: `weights` by name in the order of the model's, and its own `outputs` to some inputs.
+
+    `sequences` are [examples, timesteps, features], `lengths` [examples] their true steps (None: all), `outputs`
+    [examples, 1].
+    """
+
+    variant: Variant
+    weights: Mapping[str, Array]
+    sequences: Array
+    lengths: NDArray[np.int64] | None
+    outputs: Array
+
+
+class _Header(msgspec.Struct, frozen=True, kw_only=True):
+    format: str
+    version: int
+    variant: Variant
+
+
+def write(saved: SavedWeights, path: Path) -> None:
+    """Writes the file, whole or not at all; raises `OSError`."""
+    header = msgspec.json.encode(_Header(format=_FORMAT, version=_VERSION, variant=saved.variant)).decode()
+    arrays = {**saved.weights, _HEADER: np.array(header), _SEQUENCES: saved.sequences, _OUTPUTS: saved.outputs}
+    if saved.lengths is not None:
+        arrays[_LENGTHS] = saved.lengths
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f"{path.name}.part")
+    try:
+        with part.open("wb") as file:
+            np.savez(file, allow_pickle=False, **arrays)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def read(path: Path, variant: Variant) -> SavedWeights:
+    """The file, if it is whole and holds weights for the sizes of this variant; raises `WeightsError`."""
+    arrays = _arrays(path)
+    header = _header(path, arrays)
+    _check_sizes(path, header.variant, variant)
+    expected = shapes(config_of(variant))
+    if missing := [name for name in (*expected, _SEQUENCES, _OUTPUTS) if name not in arrays]:
+        raise WeightsError(f"{path} lacks {', '.join(missing)}; {_AGAIN}.")
+    for name, shape in expected.items():
+        if arrays[name].shape != shape:
+            raise WeightsError(f"{name} in {path} has the shape {arrays[name].shape}, not {shape}; {_AGAIN}.")
+    return SavedWeights(
+        variant=header.variant,
+        weights={name: arrays[name] for name in expected},
+        sequences=arrays[_SEQUENCES],
+        lengths=arrays.get(_LENGTHS),
+        outputs=arrays[_OUTPUTS],
+    )
+
+
+def _arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """Everything in the file, read now: a file cut short shows only when it is read."""
+    try:
+        with path.open("rb") as file:
+            loaded = np.load(file, allow_pickle=False)
+            return {"": loaded} if isinstance(loaded, np.ndarray) else dict(loaded)
+    except FileNotFoundError:
+        where = "they were moved or deleted. Say where they are with --weights PATH"
+        raise WeightsError(f"There are no saved weights at {path}: {where}, or {_AGAIN}.") from None
+    except OSError as error:
+        raise WeightsError(f"{path} cannot be read: {error.strerror or error}.") from None
+    except (zipfile.BadZipFile, zlib.error, ValueError, EOFError) as error:
+        raise WeightsError(f"{path} is damaged, or no .npz file ({error}). Use a copy of it, or {_AGAIN}.") from None
+
+
+def _header(path: Path, arrays: Mapping[str, NDArray[Any]]) -> _Header:
+    if _HEADER not in arrays:
+        raise WeightsError(f"{path} {_foreign(arrays)}")
+    try:
+        header = msgspec.json.decode(str(arrays[_HEADER]), type=_Header)
+    except msgspec.MsgspecError:
+        raise WeightsError(f"{path} {_foreign(arrays)}") from None
+    if header.format != _FORMAT or header.version > _VERSION:
+        raise WeightsError(
+            f"{path} is {header.format}, version {header.version}, and this program reads {_FORMAT} up to version "
+            f"{_VERSION}: update the program."
+        )
+    return header
+
+
+def _foreign(arrays: Mapping[str, NDArray[Any]]) -> str:
+    """What is wrong with a file that this program did not write."""
+    if len(arrays) == 1 and next(iter(arrays.values())).ndim == 1:
+        (buffer,) = arrays.values()
+        return (
+            f"holds one flat buffer of {buffer.size:,} numbers without names, as cuDNN keeps its parameters: only the "
+            f"cuDNN that wrote it can read it. Weights are kept gate by gate when you {_AGAIN}."
+        )
+    names = ", ".join(list(arrays)[:5]) or "nothing"
+    return f"was not written by this program: it has no header, but {names}. Its own come when you {_AGAIN}."
+
+
+def _check_sizes(path: Path, held: Variant, wanted: Variant) -> None:
+    """Raises `WeightsError` naming the sizes in which two variants differ."""
+    differ = [name for name in _SIZES if held.get(name) != wanted.get(name)]
+    if differ:
+        theirs, ours = (", ".join(f"{name}={which.get(name)}" for name in differ) for which in (held, wanted))
+        raise WeightsError(f"{path} holds weights of {theirs}, and the run has {ours}: it is another run's file.")
