@@ -10,6 +10,7 @@ from workloads.optimizers import LossScale, Optimizer
 from workloads.protocol import Variant
 from workloads.recipe import Model, Recipe
 from workloads.runtime import Replicas
+from workloads.saving import save
 from workloads.training import Task
 
 _POOL_BYTES = 256 * 2**20
@@ -44,6 +45,7 @@ def build_task(recipe: Recipe, variant: Variant, replicas: Replicas) -> Task:
         trains=trains,
         allocator_bytes=lambda: runtime.allocator(replicas, "current"),
         allocator_peak_bytes=lambda: runtime.allocator(replicas, "peak"),
+        save_weights=lambda path: save(model, recipe, variant, replicas, path),
     )
 
 

@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from workloads.errors import TrainingError
@@ -20,13 +21,17 @@ def _no_allocator() -> None:
     return None
 
 
+def _no_weights(_path: Path) -> None:
+    return None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
     """A built variant, ready to step.
 
     `step` enqueues one step and returns what `fetch` waits for: the end of that step on all replicas, giving the loss
     (in inference any number that depends on the outputs). `examples` is of one step over all replicas. The allocator's
-    bytes are those of the first device, None on the CPU.
+    bytes are those of the first device, None on the CPU. `save_weights` writes a file and raises `OSError`.
     """
 
     step: Callable[[], Any]
@@ -35,6 +40,7 @@ class Task:
     trains: bool = True
     allocator_bytes: Callable[[], int | None] = _no_allocator
     allocator_peak_bytes: Callable[[], int | None] = _no_allocator
+    save_weights: Callable[[Path], None] = _no_weights
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,21 +5,26 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import BinaryIO
 
-from workloads.build import approve, build, import_for
+from workloads.build import approve, build, import_for, needs_tensorflow
 from workloads.dummy import ignores_stop
 from workloads.endings import ending_of
+from workloads.errors import TrainingError
+from workloads.flops import flops_per_step
 from workloads.libraries import loaded_versions
 from workloads.lifeline import Lifeline, MessagePipe, claim_stdout, die_with_parent
 from workloads.protocol import (
     PROTOCOL_VERSION,
     Facts,
     Finished,
+    Flops,
     Hello,
     PhaseName,
     PhaseStarted,
     ProtocolError,
+    RunSpec,
     Start,
     decode_start,
 )
@@ -53,17 +58,41 @@ class Worker:
         if not self._stopped():
             self._phase("build")
             self._task = build(spec)
+            if (per_step := flops_per_step(spec)) is not None:
+                self._report(Flops(per_step=per_step))
             completed = Loop(self._task, plan_of(spec.variant), self._report, self._stopped).run()
+        # What follows the measured part uses memory of its own.
+        peak_bytes = self._peak_bytes()
         self._phase("finish")
+        if completed:
+            self._keep_weights()
+            self._calibrate(spec)
         if loaded := loaded_versions():
             self._report(Facts(facts=loaded))
-        return self._finished(completed=completed)
-
-    def _finished(self, *, completed: bool) -> Finished:
-        peak_bytes = self._peak_bytes()
         if not completed:
             return _stopped_early(peak_bytes)
         return Finished(outcome="completed", t_ns=time.monotonic_ns(), allocator_peak_bytes=peak_bytes)
+
+    def _keep_weights(self) -> None:
+        """Save what was learnt, where that is asked for; raises `TrainingError` where it cannot be written."""
+        if self._start.weights_path is None or self._task is None:
+            return
+        try:
+            self._task.save_weights(Path(self._start.weights_path))
+        except OSError as error:
+            why = f"The weights could not be saved at {self._start.weights_path} ({error.strerror})"
+            raise TrainingError(f"{why}; what was measured is kept.") from error
+
+    def _calibrate(self, spec: RunSpec) -> None:
+        """Measure how fast the first device multiplies, where that is asked for."""
+        if not (self._start.calibrate and needs_tensorflow(spec)):
+            return
+        from workloads.calibration import calibrate
+
+        uuids = self._start.gpu_uuids
+        place, device = ("GPU:0", uuids[0]) if uuids else ("CPU:0", "cpu")
+        if (found := calibrate(place, device, str(spec.variant["precision"]))) is not None:
+            self._report(found)
 
     def _phase(self, phase: PhaseName) -> None:
         self._report(PhaseStarted(phase=phase, t_ns=time.monotonic_ns()))
