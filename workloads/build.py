@@ -11,6 +11,7 @@ from workloads.protocol import RunSpec, Variant
 from workloads.training import Task
 
 if TYPE_CHECKING:
+    from workloads.evidence.witness import Witness
     from workloads.recipe import Recipe
 
 
@@ -55,6 +56,15 @@ def build(spec: RunSpec) -> Task:
 
     replicas = runtime.configure(spec.variant)
     return build_task(recipe_of(spec.workload)(spec.variant), spec.variant, replicas)
+
+
+def witness_of(spec: RunSpec, task: Task) -> "Witness | None":
+    """Who watches what the task really runs; None where nobody is to, or nothing is computed."""
+    if not needs_tensorflow(spec) or spec.variant["evidence"] == "off":
+        return None
+    from workloads.evidence.witness import Witness
+
+    return Witness(spec, task)
 
 
 def recipe_of(workload: str) -> "Callable[[Variant], Recipe]":

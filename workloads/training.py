@@ -84,11 +84,20 @@ class _Limit:
 class Loop:
     """Runs a task to a plan and reports phases, progress and blocks; `stop` is asked between steps.
 
-    A block aims at a quarter of a second of steps between two synchronisations, and at least one step.
+    A block aims at a quarter of a second of steps between two synchronisations, and at least one step. `first_step` is
+    called in place of the task's step for the very first one.
     """
 
-    def __init__(self, task: Task, plan: Plan, report: Report, stop: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        task: Task,
+        plan: Plan,
+        report: Report,
+        stop: Callable[[], bool],
+        first_step: Callable[[], Any] | None = None,
+    ) -> None:
         self._task = task
+        self._first_step = first_step or task.step
         self._plan = plan
         self._report = report
         self._stop = stop
@@ -126,7 +135,7 @@ class Loop:
     def _block(self, phase: TimedPhase, steps: int) -> Block:
         """Time up to `steps` steps (fewer when stopped) and report them."""
         first, done = self._steps_done, 0
-        step, stop = self._task.step, self._stop
+        step, stop = self._first_step if phase == "compile" else self._task.step, self._stop
         start_ns = time.monotonic_ns()
         while done < steps and not (done and stop()):
             result = step()

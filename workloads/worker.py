@@ -6,9 +6,9 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
-from workloads.build import approve, build, import_for, needs_tensorflow
+from workloads.build import approve, build, import_for, needs_tensorflow, witness_of
 from workloads.dummy import ignores_stop
 from workloads.endings import ending_of
 from workloads.errors import TrainingError
@@ -30,6 +30,9 @@ from workloads.protocol import (
 )
 from workloads.training import Loop, Report, Task, plan_of
 
+if TYPE_CHECKING:
+    from workloads.evidence.witness import Witness
+
 
 class Worker:
     """Runs one order from import to finish, reporting as it goes."""
@@ -39,13 +42,16 @@ class Worker:
         self._report = report
         self._stopped = stopped
         self._task: Task | None = None
+        self._witness: Witness | None = None
 
     def run(self) -> Finished:
         """The run's last word, however it ends."""
         try:
             return self._perform()
         except Exception as error:  # noqa: BLE001 - the process's edge: the end is told in words, with its traceback
-            return ending_of(error, self._start.spec.variant, self._peak_bytes())
+            peak_bytes = self._peak_bytes()
+            self._testify()
+            return ending_of(error, self._start.spec.variant, peak_bytes)
 
     def _perform(self) -> Finished:
         uuids = self._start.gpu_uuids
@@ -60,9 +66,14 @@ class Worker:
             self._task = build(spec)
             if (per_step := flops_per_step(spec)) is not None:
                 self._report(Flops(per_step=per_step))
-            completed = Loop(self._task, plan_of(spec.variant), self._report, self._stopped).run()
+            self._witness = witness_of(spec, self._task)
+            first_step = self._witness.first_step if self._witness is not None else None
+            completed = Loop(self._task, plan_of(spec.variant), self._report, self._stopped, first_step).run()
         # What follows the measured part uses memory of its own.
         peak_bytes = self._peak_bytes()
+        if completed:
+            self._look_closer(spec)
+        self._testify()
         self._phase("finish")
         if completed:
             self._keep_weights()
@@ -72,6 +83,18 @@ class Worker:
         if not completed:
             return _stopped_early(peak_bytes)
         return Finished(outcome="completed", t_ns=time.monotonic_ns(), allocator_peak_bytes=peak_bytes)
+
+    def _look_closer(self, spec: RunSpec) -> None:
+        """Trace a few more steps, where that is asked for."""
+        if self._witness is not None and spec.variant["evidence"] == "trace":
+            self._phase("evidence")
+            self._witness.trace()
+
+    def _testify(self) -> None:
+        """Tell once what is known of what ran: also of a run that was stopped or failed, if it made a first step."""
+        witness, self._witness = self._witness, None
+        if witness is not None and (evidence := witness.evidence()) is not None:
+            self._report(evidence)
 
     def _keep_weights(self) -> None:
         """Save what was learnt, where that is asked for; raises `TrainingError` where it cannot be written."""

@@ -1,0 +1,103 @@
+"""The graph that a step's first call executed, as TensorFlow kept it after its optimizations and placement."""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from tensorflow.core.framework import types_pb2
+from tensorflow.python.eager import context
+
+from workloads.evidence.ops import CLUSTER, Op, plain_type
+
+_TYPES = {types_pb2.DT_FLOAT: "float32", types_pb2.DT_HALF: "float16", types_pb2.DT_BFLOAT16: "bfloat16"}
+_BODY = "/body/"
+
+
+class FirstStep:
+    """A step to be called once, the first time, and what TensorFlow then executed.
+
+    TensorFlow hands its graphs out when it makes a function's executable, so only at the first call, and none for a
+    step that XLA compiles as a whole.
+    """
+
+    def __init__(self, step: Callable[[], Any]) -> None:
+        self._step = step
+        self.ops: tuple[Op, ...] | None = None
+
+    def __call__(self) -> Any:
+        """The step's result; `ops` are None until then."""
+        with _collected() as graphs:
+            result = self._step()
+        self.ops = operations(graphs)
+        return result
+
+
+@contextmanager
+def _collected() -> Iterator[list[Any]]:
+    """Fills the list with the partition graphs (GraphDef) of the functions first called inside."""
+    tensorflow, graphs = context.context(), list[Any]()
+    tensorflow.ensure_initialized()
+    tensorflow.enable_graph_collection()
+    try:
+        yield graphs
+        functions = tensorflow.export_run_metadata().function_graphs
+        graphs.extend(graph for function in functions for graph in function.partition_graphs)
+    finally:
+        tensorflow.disable_graph_collection()
+
+
+def operations(graphs: Iterable[Any]) -> tuple[Op, ...]:
+    """What tells something in partition graphs (GraphDef): those in functions they call and in compiled ones too."""
+    return tuple(
+        op
+        for graph in graphs
+        for op in _walk(graph.node, {f.signature.name: f.node_def for f in graph.library.function}, _Place())
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where nodes stand: the call they are in, as a prefix of their names, and what they have from it."""
+
+    prefix: str = ""
+    device: str = ""
+    loop: str = ""
+    compiled: bool = False
+
+
+def _walk(nodes: Iterable[Any], functions: dict[str, Any], place: _Place) -> Iterator[Op]:
+    """The telling operations among nodes (NodeDef) and in the functions they call."""
+    for node in nodes:
+        cluster = _is_cluster(node)
+        op = _operation(node, place, CLUSTER if cluster else plain_type(node.op))
+        if cluster or op.is_product or op.is_spatial or op.kind in ("transpose", "communication"):
+            yield op
+        for role, value in node.attr.items():
+            if (called := value.func.name) in functions:
+                inside = _Place(
+                    prefix=f"{op.name}/",
+                    device=op.device,
+                    loop=op.name if role == "body" else op.loop,
+                    compiled=place.compiled or cluster,
+                )
+                yield from _walk(functions[called], functions, inside)
+
+
+def _is_cluster(node: Any) -> bool:
+    return node.op.startswith(("Xla", "_Xla")) or ("_XlaMustCompile" in node.attr and node.attr["_XlaMustCompile"].b)
+
+
+def _operation(node: Any, place: _Place, type_: str) -> Op:
+    """Inlined loops keep their functions' names: `lstm/while/body/_12/…` stands in the body of `lstm/while`."""
+    name = place.prefix + node.name
+    inlined = node.name.split(_BODY, 1)[0] if f"{_BODY}_" in node.name else ""
+    return Op(
+        type=type_,
+        name=name,
+        device=node.device.rpartition("device:")[2] or place.device,
+        dtype=_TYPES.get(node.attr["T"].type, "") if "T" in node.attr else "",
+        layout=node.attr["data_format"].s.decode() if "data_format" in node.attr else "",
+        loop=place.prefix + inlined if inlined else place.loop,
+        compiled=place.compiled,
+    )

@@ -1,0 +1,100 @@
+"""What a kernel is, and whether it computes on tensor cores, by its name.
+
+The names are those that NVIDIA's libraries, XLA and TensorFlow give; on the CPU those of TensorFlow's operations and of
+XLA's instructions. The tables say where each word comes from. The first pattern that is found decides.
+"""
+
+import re
+from typing import NamedTuple
+
+from workloads.protocol import KernelClass
+
+
+class _Class(NamedTuple):
+    kind: KernelClass
+    pattern: re.Pattern[str]
+    source: str
+
+
+class _Cores(NamedTuple):
+    tensor: bool
+    pattern: re.Pattern[str]
+    source: str
+
+
+_CLASSES: tuple[_Class, ...] = (
+    _Class("communication", re.compile(r"nccl|Collective|AllReduce|all-reduce"), "NCCL; TensorFlow's collectives"),
+    _Class(
+        "rnn",
+        re.compile(r"CudnnRNN|BlockLSTM|RNNcell|LSTM_elementWise|[pP]ersist.*(RNN|LSTM)|persistRNN|RNN_|lstm_gates"),
+        "cuDNN's recurrent kernels; TensorFlow's CudnnRNN and BlockLSTM operations (lstm_ops_gpu.cu.cc)",
+    ),
+    _Class(
+        "convolution",
+        re.compile(r"fprop|dgrad|wgrad|[Cc]onv(?!ert)|[a-z0-9]cudnn_|winograd|fft2d|flip_filter"),
+        "cuDNN and CUTLASS name the forward pass fprop and the gradients dgrad, wgrad; scudnn, s1688cudnn: cuDNN's own",
+    ),
+    _Class(
+        "gemm",
+        re.compile(r"gemm|gemv|MatMul|matmul|nvjet|splitK|(^|[^a-z])dot([^a-z]|$)|Einsum|::Kernel2?<cutlass"),
+        "cuBLAS, cuBLASLt (nvjet, splitKreduce), CUTLASS, Triton's gemm_fusion_dot; TensorFlow; XLA's dot",
+    ),
+    _Class(
+        "transpose",
+        re.compile(r"[tT]ranspose|nchwToNhwc|nhwcToNchw|SwapDimension|ShuffleInTensor"),
+        "cuDNN's layout changes; TensorFlow's transpose_functor_gpu.cu.cc and conv_2d_gpu.h; XLA's fusions",
+    ),
+    _Class(
+        "copy",
+        re.compile(
+            r"(?i:^mem(cpy|set))|^(wrapped_|loop_)?((dynamic[-_](update[-_])?)?(slice|copy|concatenate|gather|pad|reverse"
+            r"|bitcast|broadcast|iota)_?)+(fusion)?[._\d]*$|^_?(Mkl)?(Concat|Split|Gather|Pack|Unpack|Slice|StridedSlice"
+            r"|Pad|Reverse|TensorList|Tile|Fill|Identity|(Read|Assign)Variable|AssignAdd)|concat_|[sS]plit\w*[kK]ernel"
+        ),
+        "CUPTI's copies; XLA's and TensorFlow's names of what moves values and computes none",
+    ),
+    _Class(
+        "pointwise",
+        re.compile(
+            r"_GPU_DT_|EigenMetaKernel|^(loop|wrapped)_|Apply[A-Z]\w*Kernel|Bias(NHWC|NCHW)|_fusion(_|\.|$)|^ResourceApply"
+            r"|^_?(Mkl)?(Native)?(Add|Sub|Mul|Div|RealDiv|Neg|Square|Sqrt|Rsqrt|Exp|Log|Sigmoid|Tanh|Relu|Select|Cast"
+            r"|Less|Greater|Equal|NotEqual|Logical|Maximum|Minimum|IsFinite|BiasAdd$)"
+        ),
+        "TensorFlow's generated kernels (Mul_GPU_DT_FLOAT…), Eigen, optimizers; XLA's loop fusions",
+    ),
+)  # fmt: skip
+
+_CORES: tuple[_Cores, ...] = (
+    _Cores(True, re.compile(r"tensorop"), "CUTLASS: the operator class tensorop"),
+    _Cores(False, re.compile(r"simt"), "CUTLASS: the operator class simt, on CUDA cores"),
+    _Cores(True, re.compile(r"nvjet"), "cuBLAS's kernels for Hopper and newer: all on warpgroup matrix instructions"),
+    _Cores(
+        True,
+        re.compile(r"[a-z](884|1688|8816|16816|16832|161616)[a-z]"),
+        "the shape of a matrix instruction (PTX ISA, mma: m8n8k4, m16n8k8, m16n8k16 …), as in s1688gemm",
+    ),
+    _Cores(True, re.compile(r"[hig]mma|tensor\d+x\d+x\d+"), "the instructions HMMA, IMMA, (W)GMMA"),
+    _Cores(False, re.compile(r"ffma"), "the CUDA cores' instruction FFMA"),
+    _Cores(
+        True,
+        re.compile(r"xmma_\w*?(tf32|bf16|f16|i8|e4m3|e5m2)"),
+        "xmma kernels name their operands' types: of these, only tensor cores make products",
+    ),
+    _Cores(
+        False,
+        re.compile(r"[sd]gemm|scudnn|gemv|winograd|fft2d|gemmSN|gemmk1"),
+        "cuBLAS and cuDNN: single or double precision on CUDA cores",
+    ),
+)
+
+
+def classify(name: str) -> KernelClass:
+    """The class of a kernel, an operation or an instruction of that name."""
+    return next((row.kind for row in _CLASSES if row.pattern.search(name)), "other")
+
+
+def on_tensor_cores(name: str) -> bool | None:
+    """Whether a kernel's products are computed on tensor cores; None where its name does not tell, or it has none."""
+    if classify(name) not in ("gemm", "convolution", "rnn"):
+        return None
+    return next((row.tensor for row in _CORES if row.pattern.search(name)), None)

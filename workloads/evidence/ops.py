@@ -1,0 +1,78 @@
+"""The operations of an executed program that tell what ran, wherever they were seen: TensorFlow's graph or XLA's."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from workloads.evidence.kernels import classify
+from workloads.protocol import KernelClass
+
+CLUSTER = "XlaCluster"
+"""The type under which a call into compiled code stands here, whatever the call itself is named."""
+
+_RENAMED = re.compile(r"^_?(Mkl)?(Native)?(Fused)?(?=[A-Z])")
+_SPATIAL = re.compile(r"Conv2D|BatchNorm|Pool")
+_PRODUCTS: tuple[KernelClass, ...] = ("gemm", "convolution", "rnn")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Op:
+    """One operation. `type` is TensorFlow's name for it, without what oneDNN and the graph optimizer add to it.
+
+    `device` is as `GPU:0` ("" in XLA's program); `dtype` what it computes in, as `bfloat16`; `layout` its images' axes,
+    `NCHW` or `NHWC`; `loop` the loop in whose body it stands, "" outside of any; `compiled`: inside an XLA cluster;
+    `exact`: its float32 operands may not be rounded to TF32 (None where the program does not say).
+    """
+
+    type: str
+    name: str
+    device: str = ""
+    dtype: str = ""
+    layout: str = ""
+    loop: str = ""
+    compiled: bool = False
+    exact: bool | None = None
+
+    @property
+    def kind(self) -> KernelClass:
+        """Its class, the same as of the kernels that compute it."""
+        return classify(self.type)
+
+    @property
+    def is_product(self) -> bool:
+        """Whether it is, or holds, the matrix products or convolutions that carry the work."""
+        return self.kind in _PRODUCTS
+
+    @property
+    def is_spatial(self) -> bool:
+        """Whether it works on images, so that their layout matters."""
+        return bool(self.layout) and _SPATIAL.search(self.type) is not None
+
+    @property
+    def backward(self) -> bool:
+        """Whether it belongs to the gradients: what TensorFlow's tape made, a gradient's loop, or a gradient itself."""
+        return "gradient_tape" in self.name or self.loop.endswith("_grad") or "Grad" in self.type or "Back" in self.type
+
+
+def plain_type(name: str) -> str:
+    """`_MklNativeFusedBatchNormEx` is `BatchNormEx`, `_FusedMatMul` is `MatMul`."""
+    return _RENAMED.sub("", name)
+
+
+def core(ops: Sequence[Op]) -> tuple[Op, ...]:
+    """The products that the workload is about: those of the recurrence, else the convolutions, else all.
+
+    A dense head computes in another type and on its own: it says nothing of the layers before it.
+    """
+    products = [op for op in ops if op.is_product]
+    recurrent = [op for op in products if op.kind == "rnn" or op.loop]
+    convolutions = [op for op in products if op.kind == "convolution"]
+    return tuple(recurrent or convolutions or products)
+
+
+def on_device(ops: Iterable[Op]) -> dict[str, tuple[Op, ...]]:
+    """Operations by the device that computed them."""
+    found: dict[str, list[Op]] = {}
+    for op in ops:
+        found.setdefault(op.device, []).append(op)
+    return {device: tuple(group) for device, group in found.items()}

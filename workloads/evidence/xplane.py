@@ -1,0 +1,158 @@
+"""A profiler's trace (XSpace), read: kernels by name, how long the devices were busy, and XLA's programs."""
+
+import itertools
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from tensorflow.compiler.xla.service import hlo_pb2
+from tensorflow.tsl.profiler.protobuf import xplane_pb2
+
+from workloads.evidence import hlo
+from workloads.evidence.kernels import classify, on_tensor_cores
+from workloads.evidence.ops import Op
+from workloads.protocol import Kernel
+
+_GPU_PLANE = re.compile(r"/device:GPU:\d+")
+_GPU_LINE = "Stream #"
+"""What CUPTI saw on a stream; other lines of a GPU's plane are derived from these."""
+_HOST_PLANE = re.compile("/host:CPU")
+_EXECUTOR = "ExecutorState::Process"
+"""On the CPU, a thread of TensorFlow's executor at work, also on operations that are too cheap to be traced."""
+_PROGRAM_PLANE = "/host:metadata"
+_TF_OP = re.compile(r"[A-Za-z0-9.][\w.>/-]*:(_*[A-Z]\w*)")
+_NUMBER = re.compile(r"\.\d+$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """What ran in some steps while a profiler looked on.
+
+    On GPUs, kernels and copies as CUPTI timed them; on the CPU, operations that TensorFlow traced, by type. `span_ns`
+    is from the first one's start to the last one's end, `busy_ns` the part of it in which at least one ran (on the CPU,
+    or its executor was at work); both are summed over the devices, `events` says how many ran in all. `programs` are
+    the products of XLA's programs; `notes` say what could not be seen.
+    """
+
+    steps: int = 0
+    kernels: tuple[Kernel, ...] = ()
+    devices: int = 0
+    span_ns: int = 0
+    busy_ns: int = 0
+    events: int = 0
+    programs: tuple[Op, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class _Event(NamedTuple):
+    """One thing that ran, in picoseconds of the trace's clock."""
+
+    name: str
+    start_ps: int
+    end_ps: int
+
+
+def read(data: bytes, steps: int, *, gpu: bool) -> Trace:
+    """The trace of so many steps in the bytes of an `.xplane.pb`, of its GPUs or of its CPU."""
+    space = xplane_pb2.XSpace.FromString(data)
+    named, events_of = (_GPU_PLANE, _gpu_events) if gpu else (_HOST_PLANE, _cpu_events)
+    devices = [list(events_of(plane)) for plane in space.planes if named.fullmatch(plane.name)]
+    devices = [events for events in devices if events]
+    kernels = [event for events in devices for event in events if event.name != _EXECUTOR]
+    return Trace(
+        steps=steps,
+        kernels=_kernels(kernels),
+        devices=len(devices),
+        span_ns=sum(_span_ps(events) for events in devices) // 1000,
+        busy_ns=sum(_busy_ps(events) for events in devices) // 1000,
+        events=len(kernels),
+        programs=tuple(op for program in _programs(space) for op in hlo.operations(program)),
+        notes=tuple(f"The profiler says: {words}" for words in (*space.errors, *space.warnings)),
+    )
+
+
+def _gpu_events(plane: Any) -> Iterator[_Event]:
+    for line in plane.lines:
+        if line.name.startswith(_GPU_LINE):
+            yield from _events(plane, line, lambda name, _: name)
+
+
+def _cpu_events(plane: Any) -> Iterator[_Event]:
+    """Operations and XLA's instructions; those that only hold others (loops, calls) are left to what they hold."""
+    instruction = {number for number, stat in plane.stat_metadata.items() if stat.name == "hlo_op"}
+
+    def name_of(name: str, event: Any) -> str | None:
+        if any(stat.metadata_id in instruction for stat in event.stats):
+            return None if name.startswith("end: ") else _NUMBER.sub("", name)
+        operation = _TF_OP.fullmatch(name)
+        return operation[1] if operation else None
+
+    for line in plane.lines:
+        yield from _innermost(_events(plane, line, name_of))
+        yield from _events(plane, line, lambda name, _: name if name == _EXECUTOR else None)
+
+
+def _events(plane: Any, line: Any, name_of: Callable[[str, Any], str | None]) -> Iterator[_Event]:
+    base_ps = line.timestamp_ns * 1000
+    for event in line.events:
+        if (name := name_of(plane.event_metadata[event.metadata_id].name, event)) is not None:
+            start_ps = base_ps + event.offset_ps
+            yield _Event(name, start_ps, start_ps + event.duration_ps)
+
+
+def _innermost(events: Iterable[_Event]) -> Iterator[_Event]:
+    """One thread's events without those in which another one begins."""
+    ordered = sorted(events, key=lambda event: (event.start_ps, -event.end_ps))
+    for event, following in itertools.zip_longest(ordered, ordered[1:]):
+        if following is None or following.start_ps >= event.end_ps:
+            yield event
+
+
+def _kernels(events: Iterable[_Event]) -> tuple[Kernel, ...]:
+    """By name, the one that took longest first."""
+    totals: dict[str, tuple[int, int]] = {}
+    for event in events:
+        count, time_ps = totals.get(event.name, (0, 0))
+        totals[event.name] = count + 1, time_ps + event.end_ps - event.start_ps
+    ranked = sorted(totals.items(), key=lambda item: item[1][1], reverse=True)
+    return tuple(
+        Kernel(name=name, kind=classify(name), count=count, time_ns=time_ps // 1000, tensor_cores=on_tensor_cores(name))
+        for name, (count, time_ps) in ranked
+    )
+
+
+def _span_ps(events: Iterable[_Event]) -> int:
+    starts, ends = zip(*((event.start_ps, event.end_ps) for event in events), strict=True)
+    return int(max(ends) - min(starts))
+
+
+def _busy_ps(events: Iterable[_Event]) -> int:
+    """The length of the union of their intervals."""
+    busy = reached = 0
+    for event in sorted(events, key=lambda event: event.start_ps):
+        busy += max(0, event.end_ps - max(event.start_ps, reached))
+        reached = max(reached, event.end_ps)
+    return busy
+
+
+def _programs(space: Any) -> Iterator[Any]:
+    """The optimised programs (HloModuleProto) that ran, or all there are where nothing says which ran."""
+    ran = set(_modules_run(space.planes))
+    for plane in space.planes:
+        if plane.name == _PROGRAM_PLANE:
+            for entry in plane.event_metadata.values():
+                for stat in entry.stats:
+                    module = hlo_pb2.HloProto.FromString(stat.bytes_value).hlo_module
+                    if module.name in ran or not ran:
+                        yield module
+
+
+def _modules_run(planes: Iterable[Any]) -> Iterator[str]:
+    for plane in planes:
+        named = {number for number, stat in plane.stat_metadata.items() if stat.name == "hlo_module"}
+        for line in plane.lines if named else ():
+            for event in line.events:
+                for stat in event.stats:
+                    if stat.metadata_id in named:
+                        yield stat.str_value or plane.stat_metadata[stat.ref_value].name

@@ -1,0 +1,128 @@
+"""How each implementation of the LSTM layers can be told from the operations that one device executed."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from workloads.evidence.ops import CLUSTER, Op, core, on_device
+from workloads.evidence.seen import Aspect, Seen
+from workloads.protocol import Variant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """What a forward pass through the layers is made of.
+
+    cuDNN calls, block-fused calls, loops over time; of each loop's step the matrix products, the batched ones, and
+    whether it calls code compiled by XLA. `opaque`: XLA compiled the loops themselves and left their products as it saw
+    fit, so only that there are loops can be told.
+    """
+
+    cudnn: int = 0
+    blocks: int = 0
+    loops: int = 0
+    products: int = 0
+    batched: int = 0
+    kernel: bool = False
+    opaque: bool = False
+
+    def __str__(self) -> str:
+        """It in words, as `1 loop of 3 products a step`."""
+        calls = [
+            f"{count} {name} calls" for count, name in ((self.cudnn, "cuDNN"), (self.blocks, "block-fused")) if count
+        ]
+        step = f"{self.products + self.batched} products a step{' and a compiled kernel' if self.kernel else ''}"
+        return ", ".join(calls + ([f"{self.loops} loops of {step}"] if self.loops else [])) or "no LSTM layer"
+
+
+def forms(parts: int) -> dict[str, Form]:
+    """The form of every implementation, for `parts` directions of all layers together; the commonest name first."""
+    return {
+        "standard": Form(loops=parts, products=2),
+        "cudnn": Form(cudnn=parts),
+        "cudnn_stack": Form(cudnn=1),
+        "block_fused": Form(blocks=parts),
+        "gemm8": Form(loops=parts, products=8),
+        "gemm2": Form(loops=parts, products=2),
+        "gemm_batched": Form(loops=parts, batched=1),
+        "fused": Form(loops=parts, batched=1, kernel=True),
+        "pretransposed": Form(loops=parts, batched=1, kernel=True),
+        "combined_input": Form(loops=parts, products=1, kernel=True),
+        "wavefront": Form(loops=1, batched=1, kernel=True),
+    }
+
+
+def form_of(ops: Sequence[Op], *, opaque: bool = False) -> Form:
+    """The form that operations of one device show; loops of several kinds give the counts of none."""
+    forward = [op for op in ops if not op.backward]
+    loops = {op.loop for op in forward if op.loop and op.is_product}
+    steps = {_step_form([op for op in forward if op.loop == loop]) for loop in loops}
+    products, batched, kernel = steps.pop() if len(steps) == 1 else (0, 0, False)
+    return Form(
+        cudnn=sum(op.type.startswith("CudnnRNN") for op in forward),
+        blocks=sum(op.type.startswith("BlockLSTM") for op in forward),
+        loops=len(loops),
+        products=products,
+        batched=batched,
+        kernel=kernel,
+        opaque=opaque,
+    )
+
+
+def _step_form(ops: Sequence[Op]) -> tuple[int, int, bool]:
+    products = [op.type for op in ops if op.kind == "gemm"]
+    batched = sum(type_.startswith("Batch") for type_ in products)
+    return len(products) - batched, batched, any(op.type == CLUSTER for op in ops)
+
+
+def names_of(form: Form, parts: int) -> tuple[str, ...]:
+    """The implementations that look like this; none if none does."""
+    known = forms(parts)
+    if form.opaque:
+        looped = bool(form.loops) and not form.cudnn and not form.blocks
+        return tuple(name for name, known_form in known.items() if known_form.loops and looped)
+    return tuple(name for name, known_form in known.items() if known_form == form)
+
+
+def implementation(seen: Seen) -> Aspect:
+    """Which implementation's form the first step had; one that looks the same as the one asked for is taken for it."""
+    asked = str(seen.variant["implementation"])
+    groups = on_device(seen.programs if seen.opaque else seen.graph).values()
+    found = {form_of(ops, opaque=seen.opaque) for ops in groups if core(ops)}
+    if not found:
+        reason = "No matrix product was seen, so the implementation is not known."
+        return Aspect(name="implementation", asked=asked, reason=reason)
+    names = {name for form in found for name in names_of(form, _parts(seen.variant))} if len(found) == 1 else set()
+    wanted = "cudnn" if asked == "auto" else asked
+    if wanted in names:
+        return Aspect(name="implementation", asked=asked, ran=wanted, note=_alike(names, opaque=seen.opaque))
+    shown = ", on another device ".join(sorted(map(str, found)))
+    ran = next((name for name in forms(1) if name in names), shown)
+    if asked == "auto" and ran == "standard":
+        return Aspect(name="implementation", asked=asked, ran=ran, reason=fallback_reason(seen.variant))
+    return Aspect(name="implementation", asked=asked, ran=ran, reason=f"What ran is not {asked}: it has {shown}.")
+
+
+def _parts(variant: Variant) -> int:
+    return int(variant["layers"]) * (2 if variant["bidirectional"] else 1)
+
+
+def _alike(names: set[str], *, opaque: bool) -> str | None:
+    if opaque:
+        return "XLA compiled the loop over time as it saw fit: its program does not tell one such loop from another."
+    return f"The executed graph looks the same for {' and '.join(sorted(names))}." if len(names) > 1 else None
+
+
+_FALLBACKS: tuple[tuple[Callable[[Variant], bool], str], ...] = (
+    (lambda v: int(v["gpus"]) == 0, "this run is on the CPU, and cuDNN needs an NVIDIA GPU"),
+    (lambda v: bool(v["xla"]), "XLA cannot compile cuDNN's LSTM"),
+    (lambda v: float(v.get("recurrent_dropout", 0.0)) > 0, "cuDNN's LSTM has no recurrent dropout"),
+    (lambda v: v.get("activation", "tanh") != "tanh", "cuDNN's LSTM has no activation but tanh"),
+    (lambda v: v.get("sequence_lengths") == "left_padded", "cuDNN's LSTM takes padding at the end only"),
+)
+"""Why Keras does not use cuDNN, as its layer decides (keras/src/layers/rnn/lstm.py, backend/tensorflow/rnn.py)."""
+
+
+def fallback_reason(variant: Variant) -> str:
+    """Why Keras, left to decide, did not use cuDNN."""
+    known = next((reason for applies, reason in _FALLBACKS if applies(variant)), "it did not say why")
+    return f"Keras was left to decide and did not use cuDNN: {known}."
