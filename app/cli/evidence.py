@@ -37,10 +37,12 @@ def _aspect(aspect: Aspect) -> tuple[str, str, str, str]:
 
 
 def _print_kernels(view: EvidenceView) -> None:
-    print(f"  {view.traced}; no {view.noun} ran in {view.between} of the time")
-    print(f"  {', '.join(f'{each.name} {units.percent(100 * each.share, 1)}' for each in view.classes)}")
+    print(f"  {view.traced} In {view.between} of the time no {view.noun} ran.")
+    print(
+        f"  Of {view.noun} time: {', '.join(f'{each.name} {units.percent(100 * each.share, 1)}' for each in view.classes)}"
+    )
     print()
-    header = ("  of time", "", "count", "class", view.noun)
+    header = ("   share", "", "count", "class", view.noun)
     print_table(header, [_kernel(kernel, view.kernels[0].share) for kernel in view.kernels], right=frozenset({2}))
     if view.rest:
         print(f"  {view.rest}")

@@ -9,6 +9,7 @@ from app.records import RunRow, StoredRun
 from app.viewmodels import cells, stored_curves, units
 from app.viewmodels.cells import Cell, Column
 from app.viewmodels.environment import environment_differences
+from app.viewmodels.evidence import mislabelled
 from app.viewmodels.stored_curves import GPU_QUANTITIES, HOST_QUANTITIES, Curve, Panel, Quantity
 from app.viewmodels.variants import shared_settings, variant_names
 
@@ -23,6 +24,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("Run", "Number of the run; the box shows or hides its curves"),
     Column("Variant", "What differs between these runs", numeric=False),
     Column("Outcome", "How the run ended", numeric=False),
+    Column("As asked", "Whether what ran is what was asked, as far as its evidence tells", numeric=False),
     Column("Throughput", "Examples a second over the measured blocks"),
     Column("Speed-up", "Throughput as a ratio to the baseline's"),
     Column("Step p50", "Median time of one step"),
@@ -31,6 +33,8 @@ COLUMNS: tuple[Column, ...] = (
     Column("Mean power", "Mean power of the run's GPUs together while measuring"),
     Column("Energy", "Energy for one example"),
     Column("Energy ratio", "Energy for one example as a ratio to the baseline's; below 1 is less"),
+    Column("GFLOPS", "Billion floating-point operations a second, those of a step by formula"),
+    Column("Of peak", "The same as a share of the measured rate of a large matrix product on the run's devices"),
     Column("Peak memory", "Highest memory use seen on one device of the run"),
     Column("Compile", "Time of the compile phase, never part of the throughput"),
 )
@@ -39,11 +43,15 @@ VARIANT_COLUMN, OUTCOME_COLUMN = 1, 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Chosen runs in their order, which is also their colour; `differences` and `notes` are sentences."""
+    """Chosen runs in their order, which is also their colour; `differences` and `notes` are sentences.
+
+    `mislabelled` says which runs did not run what was asked, and why; "" where none is known.
+    """
 
     rows: tuple[RunRow, ...] = ()
     panels: tuple[Panel, ...] = ()
     shared: str = ""
+    mislabelled: str = ""
     differences: str = ""
     notes: tuple[str, ...] = ()
     start_s: float = 0.0
@@ -68,6 +76,7 @@ def compare(runs: Sequence[StoredRun]) -> Comparison:
         rows=rows,
         panels=panels,
         shared=shared_settings([row.spec for row in rows]),
+        mislabelled=mislabelled(rows),
         differences=environment_differences(runs),
         notes=(*_not_measured(runs), *([ONE_PROCESS] if len(rows) > 1 else [])),
         start_s=max(min((start for start, _ in ends), default=0.0), -end_s),
@@ -106,6 +115,7 @@ def _cells(row: RunRow, name: str, base: RunRow | None) -> tuple[Cell, ...]:
         cells.run_number(row),
         cells.words(name, cells.variant(row.spec).tooltip),
         cells.outcome(row.outcome),
+        cells.as_asked(row),
         cells.throughput(row),
         _marked(cells.ratio(speed_ratio(row, base)), row is base),
         cells.step_ms(s.step_ms_p50),
@@ -114,6 +124,8 @@ def _cells(row: RunRow, name: str, base: RunRow | None) -> tuple[Cell, ...]:
         cells.power(s.mean_power_mw),
         cells.energy(row),
         _marked(cells.ratio(energy_ratio(row, base)), row is base),
+        replace(cells.gflops(row), unit=""),
+        cells.utilisation(row),
         cells.byte_count(s.device_peak_bytes),
         cells.seconds(s.compile_s),
     )

@@ -170,7 +170,7 @@ def _traced(spec: RunSpec, evidence: Evidence) -> str:
         return ""
     devices = max(1, int(spec.variant.get("gpus", 1)))
     a_step = units.milliseconds(evidence.span_ns / 1e6 / evidence.steps / devices)
-    return f"{evidence.steps} {units.plural('step', evidence.steps)} traced after the measured part, {a_step} a step"
+    return f"{evidence.steps} {units.plural('step', evidence.steps)} traced after the measured part, {a_step} each."
 
 
 def _between(evidence: Evidence) -> str:

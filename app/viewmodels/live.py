@@ -15,20 +15,21 @@ from app.records import (
     RunEvent,
     RunStarted,
     Sample,
-    Summary,
     Waiting,
 )
 from app.viewmodels import units
+from app.viewmodels.evidence import EvidenceView, evidence_view
 from app.viewmodels.naming import short_name
 from app.viewmodels.panels import Curve, Panel, device_panels, gpus_of, with_throttles
 from app.viewmodels.plotted import Band, Moment
 from app.viewmodels.progress import Phases, Throughput, outcome_words
+from app.viewmodels.run_facts import summary_line
 from app.viewmodels.series import Series
 from app.viewmodels.throttling import Throttling
 from app.viewmodels.time_view import Frame, TimeView, WindowName
 from app.viewmodels.tracks import Tracks, device_label
 from workloads import catalog
-from workloads.protocol import Block, PhaseStarted, Progress, RunSpec
+from workloads.protocol import Block, Evidence, PhaseStarted, Progress, RunSpec
 
 _IDLE_S = 60.0
 _FIELDS = ("power_mw", "load_pct", "memory_bytes", "worker_load_pct", "worker_memory_bytes")
@@ -56,8 +57,8 @@ class LiveState:
     """Everything the live view shows; times in seconds after `origin_s` of the monotonic clock.
 
     `held` names a view that stands still and is empty for one that follows; `growing` is false once a run has ended;
-    `apart` is a panel for each GPU, which
-    is no choice with fewer than two of them (`several`).
+    `apart` is a panel for each GPU, which is no choice with fewer than two of them (`several`). `evidence` is what an
+    ended run left.
     """
 
     origin_s: float
@@ -75,6 +76,7 @@ class LiveState:
     unit: str
     spread: str
     facts: str
+    evidence: EvidenceView | None = None
 
     def reading(self, time: float) -> str:
         """What else is known of a time on the axis: when it is, the phase, what held a GPU back."""
@@ -109,6 +111,8 @@ class _Course:
         self.losses: list[tuple[str, float]] = []
         self.memory_full_s: float | None = None
         self.log: deque[str] = deque(maxlen=_LOG_LINES)
+        self.evidence: Evidence | None = None
+        self.evidence_view: EvidenceView | None = None
 
 
 class LiveModel:
@@ -188,9 +192,10 @@ class LiveModel:
                 self._take_block(event)
             case LogLine():
                 self._take_line(event)
+            case Evidence():
+                self._course.evidence = event
             case RunEnded():
-                self._course.phases.end(event.t_ns)
-                self._course.ended = event
+                self._take_end(event)
 
     def state(self) -> LiveState:
         """Everything to show now."""
@@ -211,7 +216,8 @@ class LiveModel:
             number=number,
             unit=units.rate_unit(self._example) if self._spec else "",
             spread=spread,
-            facts=_facts(self._course.ended.summary, self._example) if self._course.ended else "",
+            facts=summary_line(self._course.ended.summary, self._example) if self._course.ended else "",
+            evidence=self._course.evidence_view,
         )
 
     def _take_sample(self, sample: Sample) -> None:
@@ -231,6 +237,13 @@ class LiveModel:
         self._course.log.append(line.text)
         if any(words in line.text.lower() for words in _OUT_OF_MEMORY):
             self._course.memory_full_s = line.t_ns / 1e9
+
+    def _take_end(self, event: RunEnded) -> None:
+        course = self._course
+        course.phases.end(event.t_ns)
+        course.ended = event
+        if course.evidence is not None and self._spec is not None:
+            course.evidence_view = evidence_view(self._spec, course.evidence, event.outcome)
 
     def _take_block(self, block: Block) -> None:
         if block.phase != "compile":
@@ -357,21 +370,3 @@ class LiveModel:
 
 def _run_curve(label: str, colour: int, series: Series, words: Callable[[float | None], str]) -> Curve:
     return Curve(key="run", label=label, colour=colour, series=series, value=words(series.last), words=words)
-
-
-def _facts(summary: Summary, example: str) -> str:
-    """The rest of a run's figures in one line; what was not measured is left out."""
-    words = []
-    if summary.step_ms_p50 is not None:
-        words.append(f"step {units.milliseconds(summary.step_ms_p50)}")
-    if summary.loss_first is not None and summary.loss_last is not None:
-        words.append(f"loss {units.number(summary.loss_first)} → {units.number(summary.loss_last)}")
-    if summary.mean_power_mw is not None:
-        words.append(f"power {units.watts(summary.mean_power_mw)}")
-    if summary.energy_mj_per_example is not None:
-        words.append(f"{units.number(summary.energy_mj_per_example)} mJ/{example}")
-    if summary.device_peak_bytes is not None:
-        words.append(f"peak memory {units.byte_size(summary.device_peak_bytes)}")
-    if summary.compile_s is not None:
-        words.append(f"compile {units.seconds(summary.compile_s)}")
-    return "  ·  ".join(words)

@@ -9,6 +9,7 @@ from app.records import HOST, StoredRun
 from app.viewmodels import cells, naming, run_facts, stored_curves, units
 from app.viewmodels.cells import Cell
 from app.viewmodels.environment import fact_name, fact_value
+from app.viewmodels.evidence import EvidenceView, of_stored
 from app.viewmodels.plotted import Band
 from app.viewmodels.stored_curves import Panel
 from app.viewmodels.variants import run_command
@@ -50,6 +51,7 @@ class RunDetail:
     traceback: str
     figures: tuple[tuple[str, Cell], ...]
     notes: tuple[str, ...]
+    evidence: EvidenceView
     groups: tuple[FactGroup, ...]
     panels: tuple[Panel, ...]
     bands: tuple[Band, ...]
@@ -77,6 +79,7 @@ def run_detail(run: StoredRun, zone: tzinfo | None, *, pruned_utc_ns: int | None
         traceback=(row.outcome.detail if row.outcome else None) or "",
         figures=_figures(run),
         notes=tuple(filter(None, (run_facts.pruned_note(pruned_utc_ns), run_facts.memory_note(run)))),
+        evidence=of_stored(run),
         groups=tuple(group for group in _groups(run) if group.facts or group.rows),
         panels=panels,
         bands=_bands(run, end_s),
@@ -93,6 +96,8 @@ def _figures(run: StoredRun) -> tuple[tuple[str, Cell], ...]:
     found = (
         ("Throughput", cells.throughput(run.row)),
         ("Step p50", cells.step_ms(s.step_ms_p50)),
+        ("Computed", cells.gflops(run.row)),
+        ("Utilisation", cells.utilisation(run.row)),
         ("Mean power", cells.power(s.mean_power_mw)),
         ("Energy", cells.energy(run.row)),
     )
@@ -135,6 +140,10 @@ def _summary(run: StoredRun) -> tuple[Fact, ...]:
         ("Measured steps", _count(s.measured_steps)),
         (f"Measured {units.plural(example)}", _count(s.measured_examples)),
         ("Measured blocks", _count(s.blocks)),
+        ("Operations a step", _billions(s.flops_per_step)),
+        ("Computed", _joined(cells.gflops(run.row))),
+        ("Utilisation", _joined(cells.utilisation(run.row))),
+        ("Measured peak", units.gflops(s.peak_flops_per_s)),
         ("Compile", units.with_unit(s.compile_s, "s", 2)),
         ("First loss", units.number(s.loss_first)),
         ("Last loss", units.number(s.loss_last)),
@@ -199,6 +208,10 @@ def _identity(run: StoredRun) -> tuple[Fact, ...]:
 
 def _device(index: int, name: str, device: str) -> Fact:
     return Fact("Host", name) if device == HOST else Fact(f"GPU {index}", f"{name}\n{device}")
+
+
+def _billions(count: int | None) -> str:
+    return units.ABSENT if count is None else f"{units.number(count / 1e9)} billion"
 
 
 def _count(value: int) -> str:

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from app.records import Device, Phase, StoredRun, Summary
-from app.viewmodels import units
+from app.viewmodels import flops, units
 from app.viewmodels.fields import field_words, fields_of
 
 _FULL = 0.8
@@ -123,3 +123,25 @@ def pruned_note(pruned_utc_ns: int | None) -> str:
         return ""
     day = units.utc_time(pruned_utc_ns)[:10]
     return f"Its samples and log were deleted on {day} to save space; figures, phases and blocks are kept."
+
+
+def summary_line(summary: Summary, example: str) -> str:
+    """A run's figures beside its throughput in one line; what was not measured is left out."""
+    words = []
+    if summary.step_ms_p50 is not None:
+        words.append(f"step {units.milliseconds(summary.step_ms_p50)}")
+    if summary.loss_first is not None and summary.loss_last is not None:
+        words.append(f"loss {units.number(summary.loss_first)} → {units.number(summary.loss_last)}")
+    if (rate := flops.flops_per_s(summary)) is not None:
+        words.append(units.gflops(rate))
+    if (share := flops.utilisation_pct(summary)) is not None:
+        words.append(f"{units.percent(share, 1)} of the measured peak")
+    if summary.mean_power_mw is not None:
+        words.append(f"power {units.watts(summary.mean_power_mw)}")
+    if summary.energy_mj_per_example is not None:
+        words.append(f"{units.number(summary.energy_mj_per_example)} mJ/{example}")
+    if summary.device_peak_bytes is not None:
+        words.append(f"peak memory {units.byte_size(summary.device_peak_bytes)}")
+    if summary.compile_s is not None:
+        words.append(f"compile {units.seconds(summary.compile_s)}")
+    return "  ·  ".join(words)

@@ -27,9 +27,11 @@ class CompareView(QWidget):
         self._comparison = Comparison()
         self._baseline = 0
         self._shared = text_label("", "heading", wrap=True)
+        self._mislabelled = text_label("", "warning", wrap=True)
         self._warning = text_label("", "warning", wrap=True)
         self._notes = text_label("", "caption", wrap=True)
         self._problem = text_label("", "bad", wrap=True)
+        self._sentences = (self._shared, self._mislabelled, self._warning, self._notes, self._problem)
         self._make_baseline = button("Make &baseline", "Ratios are against this run (B)")
         self._table = CompareTable(theme)
         self._panels = StoredPanels(theme, _COLUMNS)
@@ -59,13 +61,15 @@ class CompareView(QWidget):
 
     def words(self) -> str:
         """The sentences around the table, as one text."""
-        return "\n".join(label.text() for label in (self._shared, self._warning, self._notes, self._problem))
+        return "\n".join(label.text() for label in self._sentences)
 
     def show_model(self, comparison: Comparison) -> None:
         """Show these runs; a baseline that is still among them stays."""
         self._comparison = comparison
         self._problem.hide()
         self._shared.setText(comparison.shared or f"{len(comparison.rows)} runs")
+        self._mislabelled.setText(f"✘  {comparison.mislabelled}")
+        self._mislabelled.setVisible(bool(comparison.mislabelled))
         self._warning.setText(f"▲  {comparison.differences}")
         self._warning.setVisible(bool(comparison.differences))
         self._notes.setText(" ".join(comparison.notes))
@@ -107,6 +111,7 @@ class CompareView(QWidget):
         words = QVBoxLayout()
         words.setContentsMargins(2 * GRID, 0, 2 * GRID, 0)
         words.setSpacing(GRID // 2)
+        words.addWidget(self._mislabelled)
         words.addWidget(self._warning)
         plots = QWidget()
         inside = QVBoxLayout(plots)

@@ -100,10 +100,13 @@ class CompareTable(CellTable):
         self.setAccessibleName("Compared runs")
 
     def show_table(self, runs: Sequence[int], table: Sequence[tuple[Cell, ...]]) -> None:
-        """Show these rows; the current one stays if it is still here."""
+        """Show these rows, without the columns of which no run has anything; the current row stays if it is here."""
         current = self.current_run()
         self._rows.set_table(runs, table)
-        self.fit([cells.widest([row[n] for row in table]) for n in range(len(COLUMNS))])
+        columns = [[row[n] for row in table] for n in range(len(COLUMNS))]
+        for n, column in enumerate(columns):
+            self.setColumnHidden(n, all(cell.key is None for cell in column))
+        self.fit([cells.widest(column) for column in columns])
         if runs:
             self.choose(runs.index(current) if current in runs else 0)
         height = ROW_HEIGHT * min(len(runs), _MOST_ROWS_SHOWN) + self.horizontalHeader().sizeHint().height()

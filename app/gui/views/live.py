@@ -2,12 +2,22 @@
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeySequence, QShortcut
-from PySide6.QtWidgets import QHBoxLayout, QProgressBar, QPushButton, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtWidgets import (
+    QHBoxLayout,
+    QProgressBar,
+    QPushButton,
+    QScrollArea,
+    QStackedWidget,
+    QVBoxLayout,
+    QWidget,
+)
 
 from app.gui.panels import PanelStack
 from app.gui.theme import GRID, Theme, figures
+from app.gui.views.evidence import BadgeLine, EvidencePanel
 from app.gui.views.parts import ElidedLabel, button, set_role, text_label
 from app.gui.views.time_bar import TimeBar
+from app.viewmodels.evidence import EvidenceView
 from app.viewmodels.live import LiveState, Status
 
 _BIG_PX = 36
@@ -38,6 +48,10 @@ class LiveView(QWidget):
         self._detail.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         for label in (self._left, self._facts, self._spread):
             label.setFont(figures())
+        self._badge = BadgeLine(theme)
+        self._evidence = EvidencePanel(theme)
+        self._parts = QStackedWidget()
+        self._badge.toggled.connect(lambda shown: self._parts.setCurrentIndex(int(shown)))
         self._bar = QProgressBar()
         self._bar.setRange(0, _PROGRESS_STEPS)
         self._bar.setTextVisible(False)
@@ -61,6 +75,16 @@ class LiveView(QWidget):
     def stack(self) -> PanelStack:
         """The plots."""
         return self._stack
+
+    @property
+    def badge(self) -> BadgeLine:
+        """Whether the run that ended ran as asked; seen when there is evidence."""
+        return self._badge
+
+    @property
+    def evidence(self) -> EvidencePanel:
+        """What really ran."""
+        return self._evidence
 
     @property
     def time_bar(self) -> TimeBar:
@@ -92,12 +116,21 @@ class LiveView(QWidget):
         self._facts.setText(state.facts)
         self._facts.setVisible(bool(state.facts))
         self._show_status(state.status)
+        self._show_evidence(state.evidence)
         self._state = state
         self._bar_of_time.show_model(state)
         self._stack.show_panels(
             state.panels, state.origin_s, state.window_s, state.bands, state.moments, fit=bool(state.held)
         )
         self._show_reading(self._stack.crosshair)
+
+    def _show_evidence(self, view: EvidenceView | None) -> None:
+        self._badge.setVisible(view is not None)
+        if view is None:
+            self._badge.button.setChecked(False)
+        else:
+            self._badge.show_view(view)
+            self._evidence.show_view(view)
 
     def _show_reading(self, time: float | None) -> None:
         self._bar_of_time.show_reading("" if time is None or self._state is None else self._state.reading(time))
@@ -122,13 +155,24 @@ class LiveView(QWidget):
         layout.addLayout(self._head())
         layout.addWidget(self._detail)
         layout.addWidget(self._facts)
+        layout.addWidget(self._badge)
         layout.addWidget(self._bar)
-        layout.addWidget(self._bar_of_time)
+        self._parts.addWidget(self._curves())
+        self._parts.addWidget(self._evidence)
+        layout.addWidget(self._parts, 1)
+
+    def _curves(self) -> QWidget:
         scroll = QScrollArea()
         scroll.setWidget(self._stack)
         scroll.setWidgetResizable(True)
         scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        layout.addWidget(scroll, 1)
+        made = QWidget()
+        column = QVBoxLayout(made)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(GRID)
+        column.addWidget(self._bar_of_time)
+        column.addWidget(scroll, 1)
+        return made
 
     def _head(self) -> QHBoxLayout:
         figure = QHBoxLayout()

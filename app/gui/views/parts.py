@@ -39,20 +39,21 @@ def button(text: str, help: str = "", *, primary: bool = False, flat: bool = Fal
 
 
 class ElidedLabel(QLabel):
-    """One line that gives way: what does not fit ends in an ellipsis, the whole text is the tooltip."""
+    """One line that gives way: what does not fit is left out of its middle."""
 
-    def __init__(self, role: str = "") -> None:
+    def __init__(self, role: str = "", side: Qt.AlignmentFlag = Qt.AlignmentFlag.AlignRight) -> None:
         super().__init__()
+        self.setAlignment(side | Qt.AlignmentFlag.AlignVCenter)
         self.setTextFormat(Qt.TextFormat.PlainText)
         self.setProperty("role", role)
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
 
     def paintEvent(self, _event: QPaintEvent) -> None:
-        """Draw what fits, right-aligned."""
+        """Draw what fits, at its side."""
         painter = QPainter(self)
         painter.setPen(self.palette().color(self.foregroundRole()))
         words = self.fontMetrics().elidedText(self.text(), Qt.TextElideMode.ElideMiddle, self.width())
-        painter.drawText(self.rect(), Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter, words)
+        painter.drawText(self.rect(), self.alignment(), words)
         painter.end()
 
 

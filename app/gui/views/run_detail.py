@@ -1,7 +1,5 @@
 """The page of one stored run: how it ended, its figures, its plots, every fact, the end of its log."""
 
-import html
-
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QFontDatabase, QGuiApplication
 from PySide6.QtWidgets import (
@@ -10,18 +8,21 @@ from PySide6.QtWidgets import (
     QPushButton,
     QScrollArea,
     QSplitter,
+    QStackedWidget,
     QTextBrowser,
     QVBoxLayout,
     QWidget,
 )
 
 from app.gui.theme import GRID, Theme, figures
+from app.gui.views.evidence import BadgeLine, EvidencePanel
 from app.gui.views.history_cells import tone_colour
 from app.gui.views.parts import button, rule, text_label
+from app.gui.views.run_detail_facts import facts_html
 from app.gui.views.run_detail_log import LogView
 from app.gui.views.run_detail_panels import StoredPanels
 from app.viewmodels.cells import Cell
-from app.viewmodels.run_detail import FactGroup, RunDetail
+from app.viewmodels.run_detail import RunDetail
 
 _FACTS_WIDTH = 44 * GRID
 _TRACEBACK_LINES = 14
@@ -44,6 +45,9 @@ class RunDetailView(QWidget):
         self._outcome = text_label("", "heading")
         self._reason = text_label("", wrap=True)
         self._reason.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        self._badge = BadgeLine(theme)
+        self._evidence = EvidencePanel(theme)
+        self._parts = QStackedWidget()
         self._notes = text_label("", "muted", wrap=True)
         self._figures = QHBoxLayout()
         self._traceback = QPlainTextEdit()
@@ -54,6 +58,7 @@ class RunDetailView(QWidget):
         self._back = button("← &History", "Back to the table (Escape)", flat=True)
         self._copy = button("Copy as co&mmand", "Copy the command that runs this variant again")
         self._replay = button("Re&play", "Play this run again on the Run screen, as it was")
+        self._badge.toggled.connect(lambda shown: self._parts.setCurrentIndex(int(shown)))
         self._back.clicked.connect(self.back_asked)
         self._replay.clicked.connect(self._ask_replay)
         self._copy.clicked.connect(self._copy_command)
@@ -70,12 +75,21 @@ class RunDetailView(QWidget):
         """The plots."""
         return self._panels
 
+    @property
+    def badge(self) -> BadgeLine:
+        """Whether the run ran as asked."""
+        return self._badge
+
+    @property
+    def evidence(self) -> EvidencePanel:
+        """What really ran."""
+        return self._evidence
+
     def words(self) -> str:
         """Everything the page says apart from plots and log, as one text."""
         labels = (self._title, self._subtitle, self._outcome, self._reason, self._notes)
-        return "\n".join(
-            [*(label.text() for label in labels), self._traceback.toPlainText(), self._facts.toPlainText()]
-        )
+        long = (self._badge.words(), self._evidence.words(), self._traceback.toPlainText(), self._facts.toPlainText())
+        return "\n".join([*(label.text() for label in labels), *long])
 
     def show_model(self, detail: RunDetail) -> None:
         """Show this run from its top."""
@@ -87,6 +101,8 @@ class RunDetailView(QWidget):
         self._reason.setVisible(bool(detail.reason))
         self._notes.setText("\n".join(detail.notes))
         self._notes.setVisible(bool(detail.notes))
+        self._badge.show_view(detail.evidence)
+        self._evidence.show_view(detail.evidence)
         self._replay.setEnabled(bool(detail.panels))
         self._traceback.setPlainText(detail.traceback.rstrip())
         self._traceback.setVisible(bool(detail.traceback))
@@ -170,6 +186,7 @@ class RunDetailView(QWidget):
         head.setSpacing(GRID)
         head.addLayout(top)
         head.addLayout(told)
+        head.addWidget(self._badge)
         return head
 
     def _body(self) -> QSplitter:
@@ -184,40 +201,13 @@ class RunDetailView(QWidget):
         scroll = QScrollArea()
         scroll.setWidgetResizable(True)
         scroll.setWidget(plots)
-        left = _splitter(Qt.Orientation.Vertical, scroll, self._log, (1, 0))
+        self._parts.addWidget(scroll)
+        self._parts.addWidget(self._evidence)
+        left = _splitter(Qt.Orientation.Vertical, self._parts, self._log, (1, 0))
         left.setSizes([1000, _LOG_HEIGHT])
         body = _splitter(Qt.Orientation.Horizontal, left, self._facts, (1, 0))
         body.setSizes([1000, _FACTS_WIDTH])
         return body
-
-
-def facts_html(groups: tuple[FactGroup, ...], muted: str) -> str:
-    """The facts as tables, names quiet, values able to wrap; every word is escaped."""
-    return "".join(_table_html(g, muted) if g.rows else _group_html(g, muted) for g in groups)
-
-
-def _group_html(group: FactGroup, muted: str) -> str:
-    rows = (
-        f'<tr><td style="color:{muted}; padding-right:16px">{html.escape(fact.name)}</td>'
-        f"<td>{html.escape(fact.value).replace(chr(10), '<br>')}</td></tr>"
-        for fact in group.facts
-    )
-    return f'{_title_html(group.title)}<table cellpadding="1">{"".join(rows)}</table>'
-
-
-def _table_html(table: FactGroup, muted: str) -> str:
-    head = "".join(f'<td align="right" style="color:{muted}">{html.escape(word)}</td>' for word in table.header)
-    rows = "".join(f"<tr>{_cells_html(row, muted)}</tr>" for row in table.rows)
-    return f'{_title_html(table.title)}<table cellpadding="1" cellspacing="0"><tr>{head}</tr>{rows}</table>'
-
-
-def _cells_html(row: tuple[str, ...], muted: str) -> str:
-    words = f'<td style="color:{muted}; padding-right:8px">{html.escape(row[0])}</td>'
-    return words + "".join(f'<td align="right" style="padding-left:12px">{html.escape(cell)}</td>' for cell in row[1:])
-
-
-def _title_html(title: str) -> str:
-    return f'<p style="margin-top:12px; margin-bottom:2px"><b>{html.escape(title)}</b></p>'
 
 
 def _figure(name: str, cell: Cell) -> QWidget:

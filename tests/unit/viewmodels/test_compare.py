@@ -3,6 +3,7 @@ import pytest
 
 from app.viewmodels.cells import Cell
 from app.viewmodels.compare import COLUMNS, ONE_PROCESS, compare, table
+from tests.fakes.evidence import AS_ASKED, MISLABELLED
 from tests.unit.viewmodels.stored import run_row, stored_run
 
 TITLES = [column.title for column in COLUMNS]
@@ -101,6 +102,17 @@ def test_more_gpus_are_no_difference_of_the_environment_but_another_card_is() ->
 def test_between_workloads_a_parameter_only_one_of_them_has_is_no_difference() -> None:
     rows = [run_row(1), run_row(2, layers=4), run_row(3, workload="cnn10", gpus=0, batch_size=32)]
     assert column(table(rows, 1), "Variant") == ["lstm · Layers 1", "lstm · Layers 4", "cnn10"]
+
+
+def test_a_run_that_is_not_what_its_name_says_is_told_above_the_table() -> None:
+    rows = [run_row(1, found=AS_ASKED), run_row(2, layers=4, found=MISLABELLED, gflops=1870.0)]
+    assert compare([stored_run(row) for row in rows]).mislabelled == (
+        "Run 2 did not run what was asked: Auto ran as standard, because recurrent_dropout is above 0."
+    )
+    assert compare([stored_run(row) for row in rows[:1]]).mislabelled == ""
+    assert column(table(rows, 1), "As asked") == ["yes", "no"]
+    assert column(table(rows, 1), "GFLOPS") == ["–", "1,870"]
+    assert column(table(rows, 1), "Of peak") == ["–", "0.5"]
 
 
 def test_nothing_chosen_is_an_empty_comparison() -> None:

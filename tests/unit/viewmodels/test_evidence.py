@@ -89,12 +89,12 @@ def test_time_is_told_by_class_and_between_kernels() -> None:
     assert sum(share.share for share in shown.classes) == pytest.approx(1.0)
     assert len({share.colour for share in shown.classes}) == len(shown.classes)
     assert shown.between == f"20.6{NBSP}%"
-    assert shown.traced == f"5 steps traced after the measured part, 4.96{NBSP}ms a step"
+    assert shown.traced == f"5 steps traced after the measured part, 4.96{NBSP}ms each."
     assert shown.seen == "Seen in the executed graph and the profiler's trace."
 
 
 def test_a_step_on_two_gpus_lasts_half_of_what_both_took() -> None:
-    assert f"2.48{NBSP}ms a step" in view(AS_ASKED, gpus=2).traced
+    assert f"2.48{NBSP}ms each." in view(AS_ASKED, gpus=2).traced
 
 
 def test_on_the_cpu_there_are_ops() -> None:

@@ -22,6 +22,7 @@ from app.viewmodels.history import (
     history_rows,
 )
 from app.viewmodels.run_detail import run_detail
+from tests.fakes.evidence import AS_ASKED, MISLABELLED, UNKNOWN
 from tests.unit.viewmodels.stored import run_row, stored_run
 from workloads.protocol import RunSpec
 
@@ -53,6 +54,7 @@ def test_a_row_shows_every_figure_with_its_unit() -> None:
         "Variant": "NCHW · 2 GPUs · batch 1024",
         "Devices": "2 × NVIDIA H200",
         "Outcome": "completed",
+        "As asked": "",
         "Throughput": "68,899 images/s",
         "Step p50": "32.0 ms",
         "Mean power": "688 W",
@@ -68,6 +70,14 @@ def test_absent_figures_are_dashes_and_a_run_without_an_outcome_is_running() -> 
     shown = texts(row)
     assert shown["Outcome"] == "running"
     assert {shown[t] for t in ("Throughput", "Step p50", "Mean power", "Energy", "Duration")} == {"–"}
+
+
+def test_runs_can_be_searched_and_sorted_by_whether_they_ran_as_asked() -> None:
+    found = (AS_ASKED, MISLABELLED, UNKNOWN, None)
+    rows = rows_of(*(run_row(n, found=each) for n, each in enumerate(found, 1)))
+    assert [texts(row)["As asked"] for row in rows] == ["yes", "no", "unknown", ""]
+    assert numbers(arrange(rows, Query(text="did not run as asked"))) == [2]
+    assert numbers(arrange(rows, Query(column=TITLES.index("As asked"), descending=False))) == [2, 3, 1, 4]
 
 
 def test_a_workload_of_another_version_is_shown_all_the_same() -> None:
@@ -118,7 +128,10 @@ def test_filters_narrow_by_workload_and_outcome_and_offer_only_what_there_is() -
     rows = list(there.rows)
     assert there.workloads == ["cnn10", "lstm"]
     assert there.outcomes == ["running", "completed", "failed"]
-    assert (there.widest[OUTCOME_COLUMN].text, there.widest[6].unit) == ("completed", "sequences/s")
+    assert (there.widest[OUTCOME_COLUMN].text, there.widest[TITLES.index("Throughput")].unit) == (
+        "completed",
+        "sequences/s",
+    )
     assert numbers(arrange(rows, Query(workload="lstm"))) == [2, 1]
     assert numbers(arrange(rows, Query(workload="lstm", outcome="running"))) == [2]
 
@@ -132,8 +145,9 @@ def test_only_changed_runs_are_made_anew() -> None:
 
 def test_ten_thousand_runs_are_searched_and_sorted() -> None:
     rows = rows_of(*(run_row(n, throughput=float(n % 977)) for n in range(10_000)))
-    found = arrange(rows, Query(text="lstm 976", column=TITLES.index("Throughput")))
-    assert {row.run % 977 for row in found if row.cells[6].text == "976"} == {976}
+    at = TITLES.index("Throughput")
+    found = arrange(rows, Query(text="lstm 976", column=at))
+    assert {row.run % 977 for row in found if row.cells[at].text == "976"} == {976}
     speeds = [row.source.summary.throughput or 0.0 for row in found]
     assert speeds == sorted(speeds, reverse=True)
 
@@ -167,6 +181,16 @@ def test_a_run_page_tells_how_it_ended_what_it_was_and_how_to_run_it_again() -> 
     assert facts["GPU 1"] == "NVIDIA H200\nGPU-1"
     assert detail.log.splitlines()[1].split() == ["2.000", "cuDNN", "version", "91002"]
     assert detail.command.startswith("python -m app run cnn10 -s layout=NCHW -s gpus=2 ")
+
+
+def test_a_run_page_tells_how_fast_it_computed_and_what_ran() -> None:
+    row = run_row(12, gpus=1, gflops=13_375.0, found=AS_ASKED)
+    detail = run_detail(stored_run(row, evidence=AS_ASKED), UTC)
+    assert [name for name, _ in detail.figures] == ["Throughput", "Step p50", "Computed", "Utilisation"]
+    facts = {fact.name: fact.value for group in detail.groups for fact in group.facts}
+    assert facts["Operations a step"] == "334 billion"
+    assert facts["Measured peak"] == "400,000\N{NO-BREAK SPACE}GFLOPS"
+    assert detail.evidence.badge.title == "Ran as asked"
 
 
 def test_a_run_on_the_cpu_shows_the_host() -> None:
