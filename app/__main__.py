@@ -33,7 +33,7 @@ def _replay(chosen: argparse.Namespace) -> int:
         from app.cli.replay import replay
 
         return replay(chosen)
-    return _window(chosen.db, _sample_ms(None), (chosen.run, chosen.speed))
+    return _window(chosen.db, _sample_ms(None), (chosen.recording, chosen.speed))
 
 
 def _has_display() -> bool:
@@ -51,8 +51,8 @@ def _sample_ms(word: str | None) -> float:
         sys.exit(2)
 
 
-def _window(database: Path | None, sample_ms: float, replay: tuple[int, float] | None = None) -> int:
-    """The window; `replay` is a stored run to play in it, and how fast."""
+def _window(database: Path | None, sample_ms: float, replay: tuple[int | Path, float] | None = None) -> int:
+    """The window; `replay` is a stored run or a trace to play in it, and how fast."""
     from app.storage.location import default_database
 
     try:

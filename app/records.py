@@ -192,6 +192,14 @@ class RunStarted:
     devices: tuple[Device, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceStarted:
+    """First event of telemetry that was recorded without a run."""
+
+    t_ns: int
+    devices: tuple[Device, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Waiting:
     """The run waits before its worker starts (a GPU is leased elsewhere); `reason` is one sentence."""

@@ -24,6 +24,7 @@ def parser() -> argparse.ArgumentParser:
     _run(commands)
     _experiment(commands)
     _stored(commands)
+    _weights(commands)
     _machine(commands)
     _bench(commands)
     return top
@@ -76,8 +77,13 @@ def _stored(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> 
     compare.add_argument(
         "--baseline", type=int, metavar="RUN", help="the run others are compared with (default: the first)"
     )
-    replay = _new(commands, "replay", "play a stored run again, in the window or as lines")
-    replay.add_argument("run", type=int, metavar="RUN", help="its number in `list`")
+    replay = _new(commands, "replay", "play a stored run or a trace again, in the window or as lines")
+    replay.add_argument(
+        "recording",
+        type=_recording,
+        metavar="RUN|FILE",
+        help="a run's number in `list`, or a file that `watch --json` wrote",
+    )
     replay.add_argument(
         "--speed", type=_speed, default=1.0, metavar="X", help="how many times as fast as it was (default 1)"
     )
@@ -86,6 +92,34 @@ def _stored(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> 
         "--older-than", type=_days, required=True, metavar="AGE", help="of runs that ended longer ago, such as 30d"
     )
     prune.add_argument("--dry-run", action="store_true", help="say what would be deleted and delete nothing")
+
+
+def _weights(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    portability = _new(
+        commands, "portability", "try a run's saved weights in other implementations, on the CPU or a GPU"
+    )
+    portability.add_argument(
+        "--into", default="", metavar="A,B", help="the implementations (default: all that can run there)"
+    )
+    portability.add_argument(
+        "--gpus", type=int, choices=(0, 1), help="on the CPU (0) or a GPU (1); default: not where the run trained"
+    )
+    export = _new(commands, "export", "make a plain Keras model of a run's saved weights")
+    export.add_argument(
+        "--model",
+        type=Path,
+        action="append",
+        required=True,
+        metavar="PATH",
+        help="a file that ends in .keras, or a folder for a SavedModel; may be repeated",
+    )
+    for command in (portability, export):
+        command.add_argument("run", type=int, metavar="RUN", help="its number in `list`")
+        command.add_argument("--weights", type=Path, metavar="PATH", help="its weights file, where it was moved")
+    calibrate = _new(commands, "calibrate", "measure anew how fast the GPUs, or the CPU, multiply matrices")
+    calibrate.add_argument(
+        "--precision", action="append", default=[], metavar="NAME", help="may be repeated (default: all there are)"
+    )
 
 
 def _machine(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -133,6 +167,10 @@ def sample_ms(word: str) -> float:
     if not 10 <= value <= 1000:
         raise argparse.ArgumentTypeError("must be from 10 to 1000 milliseconds")
     return value
+
+
+def _recording(word: str) -> int | Path:
+    return int(word) if word.isdecimal() else Path(word)
 
 
 def _speed(word: str) -> float:

@@ -10,15 +10,15 @@ from datetime import UTC, datetime
 
 from app.cli.services import interrupts, telemetry
 from app.cli.terminal import print_json
-from app.records import HOST, SAMPLE_FIELDS, Device, DeviceLost, Sample, SlowSample
-from app.report.documents import iso_utc, watch_document
+from app.records import HOST, SAMPLE_FIELDS, Device, DeviceLost, Inventory, Sample
+from app.report.documents import iso_utc
+from app.report.watch import Told, device_lines, telemetry_line
 from app.telemetry.source import SamplerMessage
 from app.viewmodels import units
 from app.viewmodels.fields import field_text
 from workloads.catalog import UsageError
 
-Shown = Sample | SlowSample | DeviceLost
-Printer = Callable[[Shown], None]
+Printer = Callable[[Told], None]
 
 _EARLY = 0.95
 """A reading may come this share of the time asked for after the one before."""
@@ -33,8 +33,8 @@ def watch(chosen: Namespace) -> int:
     inbox: queue.SimpleQueue[SamplerMessage | None] = queue.SimpleQueue()
     end_s = time.monotonic() + chosen.seconds if chosen.seconds is not None else float("inf")
     with telemetry(1000 * chosen.every) as feed, interrupts(lambda: inbox.put(None)):
-        devices = {device.device: device for device in feed.wait_inventory().devices}
-        show = printer(chosen, devices, "live", time.time_ns() - time.monotonic_ns())
+        begin_ns = time.monotonic_ns()
+        show = printer(chosen, feed.wait_inventory(), "live", begin_ns, time.time_ns() - begin_ns)
         due = Due(chosen.every)
         feed.subscribe(inbox.put)
         while (left_s := end_s - time.monotonic()) > 0:
@@ -44,7 +44,7 @@ def watch(chosen: Namespace) -> int:
                 continue
             if message is None:
                 break
-            if isinstance(message, Sample | SlowSample | DeviceLost) and due(message):
+            if isinstance(message, Told) and due(message):
                 show(message)
     return 0
 
@@ -56,7 +56,7 @@ class Due:
         self._least_ns = round(_EARLY * every_s * 1e9)
         self._shown_ns: dict[str, int] = {}
 
-    def __call__(self, message: Shown) -> bool:
+    def __call__(self, message: Told) -> bool:
         """True for all but a sample that comes well before its device's next one is wanted."""
         if not isinstance(message, Sample):
             return True
@@ -67,17 +67,23 @@ class Due:
         return True
 
 
-def printer(chosen: Namespace, devices: Mapping[str, Device], source: str, anchor_ns: int) -> Printer:
-    """What prints readings as asked for; `anchor_ns` is the wall clock less the readings' own."""
+def printer(chosen: Namespace, inventory: Inventory, source: str, begin_ns: int, anchor_ns: int) -> Printer:
+    """What prints telemetry from `begin_ns` on as asked for; `anchor_ns` is the wall clock less the telemetry's own."""
     if chosen.json:
-        return lambda message: _print_json(message, source, anchor_ns)
+        return _json_printer(inventory, source, begin_ns, anchor_ns)
+    devices = {device.device: device for device in inventory.devices}
     if getattr(chosen, "csv", False):
         return _csv_printer(devices, anchor_ns)
     return lambda message: _print_line(message, devices[message.device], anchor_ns)
 
 
-def _print_json(message: Shown, source: str, anchor_ns: int) -> None:
-    print_json(watch_document(message, utc=iso_utc(message.t_ns + anchor_ns), source=source), compact=True)
+def _json_printer(inventory: Inventory, source: str, begin_ns: int, anchor_ns: int) -> Printer:
+    """A line a device, then one a message."""
+    for line in device_lines(inventory, t_ns=begin_ns, utc=iso_utc(begin_ns + anchor_ns), source=source):
+        print_json(line, compact=True)
+    return lambda message: print_json(
+        telemetry_line(message, utc=iso_utc(message.t_ns + anchor_ns), source=source), compact=True
+    )
 
 
 def _csv_printer(devices: Mapping[str, Device], anchor_ns: int) -> Printer:
@@ -88,7 +94,7 @@ def _csv_printer(devices: Mapping[str, Device], anchor_ns: int) -> Printer:
         writer.writerow(["" if value is None else value for value in values])
         sys.stdout.flush()
 
-    def show(message: Shown) -> None:
+    def show(message: Told) -> None:
         if isinstance(message, Sample):
             device = devices[message.device]
             head = (iso_utc(message.t_ns + anchor_ns), _title(device), device.name, device.device)
@@ -102,7 +108,7 @@ def _title(device: Device) -> str:
     return "host" if device.device == HOST else f"GPU {device.index}"
 
 
-def _print_line(message: Shown, device: Device, anchor_ns: int) -> None:
+def _print_line(message: Told, device: Device, anchor_ns: int) -> None:
     if isinstance(message, DeviceLost):
         print(f"{_title(device):6s}  {message.reason}", flush=True)
     if not isinstance(message, Sample):

@@ -19,7 +19,7 @@ from app.gui.main_window import MainWindow, Page
 from app.gui.theme import Theme
 from app.gui.views.monitor import MonitorView
 from app.gui.views.run import RunView
-from app.records import Inventory, StoredRun
+from app.records import Inventory
 from app.storage.space import room_for
 from app.telemetry.feed import TelemetryFeed
 from app.viewmodels.form import VariantForm
@@ -29,14 +29,15 @@ from workloads.protocol import RunSpec
 if TYPE_CHECKING:
     from app.gui.controllers.compare import CompareController
     from app.gui.controllers.history import HistoryController
+    from app.telemetry.recording import Recording
 
 RUN, MONITOR, HISTORY, COMPARE = range(4)
 
 
-def main(database: Path, *, sample_ms: float = 50.0, replay: tuple[int, float] | None = None) -> int:
+def main(database: Path, *, sample_ms: float = 50.0, replay: tuple[int | Path, float] | None = None) -> int:
     """Show the window on a database until it is closed; returns the exit status.
 
-    `replay` is a stored run to play at once, and how fast.
+    `replay` is a stored run or a trace to play at once, and how fast.
     """
     application = QApplication.instance() or QApplication(sys.argv[:1])
     assert isinstance(application, QApplication), "nothing else makes a Qt application here"
@@ -97,6 +98,8 @@ class Workbench(QObject):
         window = self.window
         window.painted.connect(self._start_slow_parts)
         window.run_asked.connect(self._run)
+        window.open_asked.connect(self._open_trace)
+        self._monitor_view.trace_asked.connect(self._open_trace)
         self.replay.changed.connect(window.show_chip)
         window.stop_asked.connect(self.run.stop)
         window.close_asked.connect(self._ask_to_close)
@@ -116,14 +119,14 @@ class Workbench(QObject):
         else:
             self._close_window()
 
-    def play(self, run: int, speed: float = 1.0) -> None:
-        """Play a stored run on the Run screen; while a run goes on it is not played, and said why."""
+    def play(self, recorded: int | Path, speed: float = 1.0) -> None:
+        """Play a stored run or a trace on the Run screen; while a run goes on it is not played, and said why."""
         self.window.show_page(RUN)
         if self.run.running:
             self.run.warn("A run is going on: replay another one when it has ended.")
             return
         self.reads.run(
-            lambda: _load(self.database, run), lambda stored: self.replay.play(stored, speed), self.run.show_error
+            lambda: _read(self.database, recorded), lambda found: self.replay.play(found, speed), self.run.show_error
         )
 
     def close(self) -> None:
@@ -196,6 +199,13 @@ class Workbench(QObject):
         self.compare = CompareController(view, self.database, self.reads)
         return view
 
+    def _open_trace(self) -> None:
+        name, _ = QFileDialog.getOpenFileName(
+            self.window, "Replay a trace", str(Path.cwd()), "Traces (*.jsonl *.json);;All files (*)"
+        )
+        if name:
+            self.play(Path(name))
+
     def _show_comparison(self, runs: list[int]) -> None:
         self.window.show_page(COMPARE)
         if self.compare is not None:
@@ -251,8 +261,12 @@ class Workbench(QObject):
         self._close_window()
 
 
-def _load(database: Path, run: int) -> StoredRun:
+def _read(database: Path, recorded: int | Path) -> "Recording":
     from app.storage.store import Store
+    from app.telemetry.recording import RunRecording
+    from app.telemetry.trace import read_trace
 
+    if isinstance(recorded, Path):
+        return read_trace(recorded)
     with Store.open(database) as store:
-        return store.load(run)
+        return RunRecording(store.load(recorded))

@@ -13,6 +13,7 @@ from app.gui.views.parts import button, rule, set_role, text_label
 _SHORTCUTS = (
     ("Ctrl+R", "Run the variant in the form"),
     ("Ctrl+.", "Stop the run"),
+    ("Ctrl+O", "Replay a trace, a file that `watch --json` wrote"),
     ("Ctrl+1 … Ctrl+4", "Run, Monitor, History, Compare"),
     ("Ctrl+L", "To the live plots, where these keys act:"),
     ("1, 2, 3", "The last 30 s, the last 5 min, everything"),
@@ -42,6 +43,7 @@ class MainWindow(QMainWindow):
     page_shown = Signal(int)
     run_asked = Signal()
     stop_asked = Signal()
+    open_asked = Signal()
     close_asked = Signal()
 
     def __init__(self, pages: Sequence[Page], theme: Theme) -> None:
@@ -113,6 +115,7 @@ class MainWindow(QMainWindow):
         for keys, act in (
             ("Ctrl+R", self.run_asked.emit),
             ("Ctrl+.", self.stop_asked.emit),
+            ("Ctrl+O", self.open_asked.emit),
             ("Ctrl+Q", self.close),
             ("F1", self.show_shortcuts),
         ):

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from app.records import Device, DeviceLost, FieldFacts, Floats, Inventory, Phase, RunRow, Sample, SlowSample, StoredRun
+from app.records import Device, FieldFacts, Floats, Inventory, Phase, RunRow, StoredRun
 from app.report.comparison import example_of
 from app.report.evidence import evidence_document, flops_document, portability_document
 from app.viewmodels import run_facts, units
@@ -168,14 +168,6 @@ def _field(device: Device, name: str, value: float | None) -> dict[str, Any]:
         "period_ms": facts.period_ms,
         "cost_us": facts.cost_us,
     }
-
-
-def watch_document(message: Sample | SlowSample | DeviceLost, *, utc: str, source: str) -> dict[str, Any]:
-    """One line of `watch --json`: a sample with its wall-clock time; slow samples and losses say their `kind`."""
-    fields = msgspec.to_builtins(message)
-    kind = fields.pop("type")
-    head = {"t_ns": fields.pop("t_ns"), "utc": utc, "source": source, "device": fields.pop("device")}
-    return {**head, **fields} if kind == "sample" else {**head, "kind": kind, **fields}
 
 
 def iso_utc(utc_ns: int) -> str:

@@ -11,10 +11,12 @@ from app.records import (
     Inventory,
     LogLine,
     Outcome,
+    Processes,
     RunEnded,
     RunEvent,
     RunStarted,
     Sample,
+    TraceStarted,
     Waiting,
 )
 from app.viewmodels import units
@@ -96,7 +98,7 @@ class LiveState:
 class _Course:
     """What one run has told so far; before the first run there is none to tell."""
 
-    def __init__(self, started: RunStarted | None = None, requested: RunSpec | None = None) -> None:
+    def __init__(self, started: RunStarted | TraceStarted | None = None, requested: RunSpec | None = None) -> None:
         self.started = started
         self.requested = requested
         self.ended: RunEnded | None = None
@@ -143,7 +145,7 @@ class LiveModel:
 
     @property
     def running(self) -> bool:
-        """Whether a run has begun and not ended."""
+        """Whether a run, or a trace, has begun and not ended."""
         return self._course.started is not None and self._course.ended is None
 
     def follow(self, window: WindowName | None = None) -> None:
@@ -169,14 +171,14 @@ class LiveModel:
         """A panel for each GPU, or one for all of them."""
         self._apart = apart
 
-    def handle(self, event: RunEvent | Inventory) -> None:
+    def handle(self, event: RunEvent | Inventory | TraceStarted | Processes) -> None:
         """Take one event."""
         match event:
             case Inventory():
                 self._inventory = event
             case Sample():
                 self._take_sample(event)
-            case RunStarted():
+            case RunStarted() | TraceStarted():
                 self._course = _Course(event)
                 self._view.follow()
             case Waiting():
@@ -255,7 +257,8 @@ class LiveModel:
 
     @property
     def _spec(self) -> RunSpec | None:
-        return self._course.started.spec if self._course.started else self._course.requested
+        started = self._course.started
+        return started.spec if isinstance(started, RunStarted) else self._course.requested
 
     @property
     def _example(self) -> str:
@@ -345,6 +348,8 @@ class LiveModel:
         return units.number(self._course.throughput.mean) if self._spec else "", self._course.throughput.spread_words
 
     def _status(self) -> Status:
+        if isinstance(self._course.started, TraceStarted):
+            return Status(title="Recorded telemetry", detail=" ".join(self._course.lost))
         if self._spec is None:
             return Status(
                 title="Ready to run",

@@ -132,17 +132,17 @@ def _curve(device: Device, field: str, tracks: Tracks, scale: float, words: Call
 
 
 def _host_load(tracks: Tracks, cpu_count: int) -> Panel:
+    """Of a recording that does not tell how many processors there were, the worker's share of them is not known."""
     everything, worker = tracks.series(HOST, "load_pct"), tracks.series(HOST, "worker_load_pct")
-    words = "processor" if cpu_count == 1 else "processors"
+    curves = [_host_curve("host", "All", HOST_COLOUR, everything, units.percent, 1.0)]
+    if cpu_count:
+        curves.append(_host_curve("worker", "Worker", WORKER_COLOUR, worker, _share_of(cpu_count), float(cpu_count)))
     return Panel(
         key="load",
         title="CPU load",
-        unit=f"% of {cpu_count} {words}",
+        unit=f"% of {cpu_count} {units.plural('processor', cpu_count)}" if cpu_count else "%",
         y_range=(0, 100),
-        curves=(
-            _host_curve("host", "All", HOST_COLOUR, everything, units.percent, 1.0),
-            _host_curve("worker", "Worker", WORKER_COLOUR, worker, _share_of(cpu_count), float(cpu_count)),
-        ),
+        curves=tuple(curves),
     )
 
 

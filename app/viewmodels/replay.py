@@ -1,30 +1,19 @@
-"""A run that is played again, in words, so that nobody takes it for what happens now."""
+"""A recording that is played again, in words, so that nobody takes it for what happens now."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, tzinfo
 
-from app.records import Inventory, StoredRun
+from app.telemetry.recording import Recording
 from app.viewmodels import units
-from workloads.catalog import Machine
 
 SPEEDS = (1.0, 4.0, 16.0)
-"""How many times as fast as it was a run can be played in the window."""
+"""How many times as fast as it was a recording can be played in the window."""
 
 
-def replay_words(run: StoredRun, zone: tzinfo | None = None) -> str:
+def replay_words(recording: Recording, zone: tzinfo | None = None) -> str:
     """What is played: `Replay of run 14 · 2× H200 · 2026-11-20`; the day in `zone`, None is the system's."""
-    day = datetime.fromtimestamp(run.anchor_utc_ns / 1e9, UTC).astimezone(zone)
-    return f"Replay of run {run.row.run} · {_device_words(run.row.gpu_names)} · {day:%Y-%m-%d}"
-
-
-def replay_machine(run: StoredRun) -> Inventory:
-    """The machine as the run saw it: its devices, and no GPU that anything could run on."""
-    count = run.environment.get("cpu_count", "")
-    return Inventory(
-        machine=Machine(cpu_count=int(count) if count.isdecimal() else 1),
-        devices=tuple(columns.device for columns in run.samples),
-        driver=run.environment.get("driver"),
-    )
+    day = datetime.fromtimestamp(recording.utc_ns / 1e9, UTC).astimezone(zone)
+    return f"Replay of {recording.name} · {_device_words(recording.gpu_names)} · {day:%Y-%m-%d}"
 
 
 def position_words(position_s: float, end_s: float) -> str:

@@ -1,17 +1,23 @@
 """A stored run played again on the Run screen, in the whole window."""
 
+from pathlib import Path
+
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QFileDialog
 from pytestqt.qtbot import QtBot
 
-from app.gui.application import HISTORY, RUN, Workbench
+from app.gui.application import HISTORY, MONITOR, RUN, Workbench
 from app.gui.controllers.replay import ReplayController
 from app.gui.theme import Theme
 from app.gui.views.history import HistoryView
+from app.gui.views.monitor import MonitorView
 from app.gui.views.replay import ReplayView
 from app.gui.views.run import RunView
 from app.storage.store import Store
+from app.telemetry.recording import RunRecording
+from tests.unit.telemetry.test_trace import INVENTORY, TELEMETRY, by_watch
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
 
 LIMIT_MS = 15_000
@@ -46,6 +52,36 @@ def test_a_replay_is_marked_and_shows_the_cards_of_then(qtbot: QtBot, workbench:
     qtbot.waitUntil(lambda: "Completed" in played.live.words(), timeout=LIMIT_MS)
     assert len(played.live.stack.panel("power").points("GPU-1")[0]) == 120
     assert len(played.live.stack.panel("throughput").points("run")[0]) == 40
+
+
+def test_a_trace_is_opened_from_the_monitor_and_played_without_a_run(
+    qtbot: QtBot, workbench: Workbench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trace = by_watch(tmp_path / "night.jsonl", INVENTORY, *TELEMETRY)
+    monkeypatch.setattr(QFileDialog, "getOpenFileName", lambda *_: (str(trace), ""))
+    workbench.window.show_page(MONITOR)
+    monitor = workbench.window.findChild(MonitorView)
+    assert isinstance(monitor, MonitorView)
+    with qtbot.waitSignal(workbench.replay.changed, timeout=LIMIT_MS):
+        click(monitor.trace_button)
+    played = workbench.run_view.replay
+    assert isinstance(played, ReplayView)
+    assert played.isVisible()
+    assert played.chip.startswith("Replay of night.jsonl · 1× H200 · 2025-10-09")
+    click(played.speed_button(16.0))
+    qtbot.waitUntil(lambda: not played.pause_button.isEnabled(), timeout=LIMIT_MS)
+    assert "Recorded telemetry" in played.live.words()
+    assert "GPU 0 stopped answering" in played.live.words()
+    assert played.live.stack.panel("power").points("GPU-a")[1][0] == 600.0
+    assert not workbench.run_view.form.isEnabled()
+
+
+def test_a_file_that_is_no_trace_is_said(qtbot: QtBot, workbench: Workbench, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("to do\n", encoding="utf-8")
+    workbench.play(tmp_path / "notes.txt")
+    button = workbench.run_view.form.run_button
+    qtbot.waitUntil(lambda: "Line 1 of notes.txt" in button.accessibleDescription(), timeout=LIMIT_MS)
+    assert not workbench.replay.playing
 
 
 def test_this_machine_never_has_the_cards_of_a_replay(qtbot: QtBot, workbench: Workbench, played: ReplayView) -> None:
@@ -85,7 +121,7 @@ def test_pause_holds_and_restart_begins_again(qtbot: QtBot, theme: Theme) -> Non
     qtbot.addWidget(view)
     view.show()
     controller = ReplayController(view)
-    controller.play(RUN_ON_GPUS, speed=1000.0)
+    controller.play(RunRecording(RUN_ON_GPUS), speed=1000.0)
     replay = view.replay
     assert replay is not None
     qtbot.waitUntil(lambda: "Completed" in replay.live.words(), timeout=LIMIT_MS)

@@ -3,8 +3,11 @@
 import csv
 import io
 import json
+import os
 from pathlib import Path
 
+import msgspec
+import psutil
 import pytest
 
 from app.storage.store import Store
@@ -55,11 +58,13 @@ def test_a_replay_prints_what_was_stored_as_watch_does(stored: CommandLine) -> N
     done = stored("replay", "1", "--json", "--speed", "100")
     assert (done.returncode, done.stderr) == (0, "")
     lines = [json.loads(text) for text in done.stdout.splitlines()]
-    assert len(lines) == 360
     assert {line["source"] for line in lines} == {"replay:1"}
     assert {line["device"] for line in lines} == {"host", "GPU-0", "GPU-1"}
-    assert lines[0]["utc"] == "2025-10-09T08:54:20.000Z", "the time of the recording"
-    assert {line["power_mw"] for line in lines} == {600_000, None}
+    assert [line["name"] for line in lines if line.get("kind") == "device"][1:] == ["NVIDIA H200"] * 2
+    samples = [line for line in lines if "kind" not in line]
+    assert len(samples) == 360
+    assert samples[0]["utc"] == "2025-10-09T08:54:20.000Z", "the time of the recording"
+    assert {line["power_mw"] for line in samples} == {600_000, None}
 
 
 def test_a_replay_without_a_display_is_lines_to_read(tmp_path: Path, stored: CommandLine) -> None:
@@ -67,6 +72,39 @@ def test_a_replay_without_a_display_is_lines_to_read(tmp_path: Path, stored: Com
     done = bare("replay", "1", "--speed", "1000")
     assert done.returncode == 0, done.stderr
     assert sum("GPU 1" in text for text in done.stdout.splitlines()) == 120
+
+
+def test_what_watch_wrote_is_played_again_by_replay(tmp_path: Path) -> None:
+    first, second = TWO_H200
+    busy = msgspec.structs.replace(first, processes=((os.getpid(), 3 * 2**30),))
+    line = CommandLine(tmp_path, environment(Driver(cards=(busy, second))))
+    watched = line("watch", "--json", "--every", "0.2", "--seconds", "2.5")
+    lines = [json.loads(text) for text in watched.stdout.splitlines()]
+    using = {told["device"]: told["processes"] for told in lines if told.get("kind") == "processes"}
+    name = psutil.Process().name()
+    assert using == {"GPU-aaaa": [{"pid": os.getpid(), "name": name, "memory_bytes": 3 * 2**30}], "GPU-bbbb": []}
+    trace = tmp_path / "two cards.jsonl"
+    trace.write_text(watched.stdout, encoding="utf-8")
+    played = line("replay", str(trace), "--json", "--speed", "100")
+    assert (played.returncode, played.stderr) == (0, "")
+    again = [json.loads(text) for text in played.stdout.splitlines()]
+    assert {told.pop("source") for told in again} == {f"replay:{trace}"}
+    assert [without(told, "utc") for told in again if told.get("kind") != "device"] == [
+        without(told, "utc", "source") for told in lines if told.get("kind") != "device"
+    ]
+    assert not line.database.exists(), "a trace needs no database"
+
+
+def without(told: dict[str, object], *names: str) -> dict[str, object]:
+    return {name: value for name, value in told.items() if name not in names}
+
+
+def test_a_replay_of_what_is_no_trace_is_one_sentence(line: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("to do\n", encoding="utf-8")
+    done = line("replay", str(tmp_path / "notes.txt"), "--json")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("Line 1 of notes.txt is not what `watch --json` writes (")
+    assert len(done.stderr.splitlines()) == 1
 
 
 def test_a_replay_of_no_run_is_one_sentence(line: CommandLine) -> None:

@@ -1,20 +1,20 @@
-"""Plays a stored run on the Run screen, through the same model and plots as a live one."""
+"""Plays a recording on the Run screen, through the same model and plots as what happens now."""
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
 from app.gui.controllers.time import connect_time
 from app.gui.views.replay import ReplayView
 from app.gui.views.run import RunView
-from app.records import StoredRun
-from app.telemetry.replay import Replay, end_ns
+from app.telemetry.recording import Recording
+from app.telemetry.replay import Replay
 from app.viewmodels.live import LiveModel
-from app.viewmodels.replay import position_words, replay_machine, replay_words
+from app.viewmodels.replay import position_words, replay_words
 
 _TICK_MS = 33
 
 
 class ReplayController(QObject):
-    """Plays one run at a time. `changed` tells what is played, in words; "" when the screen is live again."""
+    """Plays one recording at a time. `changed` tells what is played, in words; "" when the screen is live again."""
 
     changed = Signal(str)
 
@@ -35,14 +35,14 @@ class ReplayController(QObject):
         """Whether a replay is on the screen, be it paused or at its end."""
         return self._replay is not None
 
-    def play(self, run: StoredRun, speed: float = 1.0) -> None:
-        """Play a run from its beginning, in place of another one if there is."""
+    def play(self, recording: Recording, speed: float = 1.0) -> None:
+        """Play a recording from its beginning, in place of another one if there is."""
         view = self._view.show_replay()
         if not self._connected:
             self._connect(view)
-        self._words, self._end_s = replay_words(run), (end_ns(run) - run.anchor_t_ns) / 1e9
-        self._model.handle(replay_machine(run))
-        self._replay = Replay(run, speed=speed)
+        self._words, self._end_s = replay_words(recording), (recording.end_ns - recording.start_ns) / 1e9
+        self._model.handle(recording.inventory)
+        self._replay = Replay(recording, speed=speed)
         self._timer.start()
         self._tick()
         self.changed.emit(self._words)

@@ -1,11 +1,11 @@
 """The Monitor screen: a row for every device, its numbers, who uses it, and its last minute."""
 
-from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QPushButton, QScrollArea, QVBoxLayout, QWidget
 
 from app.gui.plots import TimePanel
 from app.gui.theme import GRID, Theme, figures
-from app.gui.views.parts import EmptyState, rule, text_label
+from app.gui.views.parts import EmptyState, button, rule, text_label
 from app.viewmodels.monitor import DeviceRow, MonitorState
 from app.viewmodels.monitor_figures import Figure
 
@@ -113,7 +113,9 @@ class DeviceRowView(QWidget):
 
 
 class MonitorView(QWidget):
-    """Shows a `MonitorState`."""
+    """Shows a `MonitorState`; `trace_asked` wants recorded telemetry instead of what happens now."""
+
+    trace_asked = Signal()
 
     def __init__(self, theme: Theme) -> None:
         super().__init__()
@@ -123,9 +125,16 @@ class MonitorView(QWidget):
         self._rows: dict[str, DeviceRowView] = {}
         self._empty = EmptyState("Looking for devices …", "Their power, load and memory appear here.")
         self._note = text_label("", "muted", wrap=True)
+        self._trace = button("Replay a &trace …", "Telemetry that `watch --json` wrote into a file (Ctrl+O)", flat=True)
+        self._trace.clicked.connect(self.trace_asked)
         self._column = QVBoxLayout()
         self._scroll = QScrollArea()
         self._build()
+
+    @property
+    def trace_button(self) -> QPushButton:
+        """Asks for a trace to replay."""
+        return self._trace
 
     def row(self, device: str) -> DeviceRowView:
         """The row of one device."""
@@ -171,3 +180,9 @@ class MonitorView(QWidget):
         layout.addWidget(self._note)
         layout.addWidget(self._empty, 1)
         layout.addWidget(self._scroll, 4)
+        layout.addWidget(rule())
+        foot = QHBoxLayout()
+        foot.setContentsMargins(2 * GRID, GRID // 2, 2 * GRID, GRID // 2)
+        foot.addStretch(1)
+        foot.addWidget(self._trace)
+        layout.addLayout(foot)

@@ -1,4 +1,4 @@
-"""A stored run played again: a bar that says so, and the live view below it."""
+"""A recording played again: a bar that says so, and the live view below it."""
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout, QWidget

@@ -12,15 +12,13 @@ from app.records import (
     SAMPLE_FIELDS,
     SLOW_FIELDS,
     Device,
-    DeviceLost,
     FieldFacts,
     Inventory,
     Phase,
     Sample,
-    SlowSample,
     Summary,
 )
-from app.report.documents import gpus_document, iso_utc, list_document, run_document, watch_document
+from app.report.documents import gpus_document, iso_utc, list_document, run_document
 from app.storage.store import Store
 from tests.fakes.nvml import LAPTOP, Driver, installed
 from tests.fakes.runs import ENVIRONMENT, EVIDENCE, OUTCOME, SPEC, UTC_NS, S, begin, keep
@@ -142,21 +140,6 @@ def test_a_machine_without_a_gpu_says_why() -> None:
     with installed(Driver(init_error=9)):
         document = gpus_document(take_inventory(), {})
     assert (document["gpus"], document["no_gpu_reason"]) == ([], "the NVIDIA driver is not loaded")
-
-
-def test_a_sample_is_one_line() -> None:
-    sample = Sample(t_ns=5, device="GPU-a", power_mw=7)
-    document = watch_document(sample, utc="2026-03-01T14:05:09.120Z", source="live")
-    assert list(document)[:4] == ["t_ns", "utc", "source", "device"]
-    assert (document["power_mw"], document["load_pct"]) == (7, None)
-    assert not {"type", "kind"} & set(document)
-
-
-def test_slow_samples_and_losses_say_what_they_are() -> None:
-    slow = watch_document(SlowSample(t_ns=5, device="GPU-a", energy_mj=7), utc="", source="replay:3")
-    assert (slow["kind"], slow["energy_mj"], slow["source"]) == ("slow_sample", 7, "replay:3")
-    lost = watch_document(DeviceLost(t_ns=5, device="GPU-a", reason="It fell off."), utc="", source="live")
-    assert (lost["kind"], lost["reason"]) == ("device_lost", "It fell off.")
 
 
 @pytest.mark.parametrize(

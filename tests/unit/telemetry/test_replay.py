@@ -10,13 +10,13 @@ from app.records import (
     SLOW_FIELDS,
     DeviceLost,
     RunEnded,
-    RunEvent,
     RunStarted,
     Sample,
     SlowSample,
     StoredRun,
 )
-from app.telemetry.replay import Replay, end_ns, events
+from app.telemetry.recording import Event, RunRecording
+from app.telemetry.replay import Replay
 from tests.unit.viewmodels.stored import S, run_row, stored_run
 from workloads.protocol import Block, PhaseStarted, Progress
 
@@ -33,16 +33,16 @@ class Clock:
         return self.now_s
 
 
-def of_kind(found: list[RunEvent], kind: type) -> list[RunEvent]:
+def of_kind(found: list[Event], kind: type) -> list[Event]:
     return [event for event in found if isinstance(event, kind)]
 
 
-def everything(run: StoredRun) -> list[RunEvent]:
-    return [timed.event for timed in events(run)]
+def everything(run: StoredRun) -> list[Event]:
+    return [timed.event for timed in RunRecording(run).events()]
 
 
 def test_everything_comes_back_in_the_order_of_its_time() -> None:
-    times = [timed.t_ns for timed in events(RUN)]
+    times = [timed.t_ns for timed in RunRecording(RUN).events()]
     assert times == sorted(times)
     found = everything(RUN)
     assert isinstance(found[0], RunStarted)
@@ -76,7 +76,7 @@ def test_slow_samples_and_a_lost_card_come_at_their_time() -> None:
 @pytest.mark.parametrize("speed", [1.0, 4.0, 16.0])
 def test_time_passes_as_it_did_or_faster(speed: float) -> None:
     clock = Clock()
-    replay = Replay(RUN, speed=speed, clock=clock)
+    replay = Replay(RunRecording(RUN), speed=speed, clock=clock)
     assert len(of_kind(list(replay.read()), Sample)) == 3, "those at the very start"
     assert replay.next_s == pytest.approx(0.1 / speed)
     clock.now_s += 1.0 / speed
@@ -90,7 +90,7 @@ def test_time_passes_as_it_did_or_faster(speed: float) -> None:
 
 def test_a_pause_stops_time_and_a_new_speed_goes_on_from_there() -> None:
     clock = Clock()
-    replay = Replay(RUN, clock=clock)
+    replay = Replay(RunRecording(RUN), clock=clock)
     clock.now_s += 2.0
     replay.read()
     replay.pause()
@@ -105,7 +105,7 @@ def test_a_pause_stops_time_and_a_new_speed_goes_on_from_there() -> None:
 
 def test_restart_plays_all_of_it_again() -> None:
     clock = Clock()
-    replay = Replay(RUN, speed=1000.0, clock=clock)
+    replay = Replay(RunRecording(RUN), speed=1000.0, clock=clock)
     clock.now_s += 1.0
     first = list(replay.read())
     replay.restart()
@@ -116,7 +116,7 @@ def test_restart_plays_all_of_it_again() -> None:
 
 def test_a_flood_is_read_in_parts() -> None:
     clock = Clock()
-    replay = Replay(RUN, speed=1000.0, clock=clock)
+    replay = Replay(RunRecording(RUN), speed=1000.0, clock=clock)
     clock.now_s += 1.0
     assert len(replay.read(most=100)) == 100
     assert not replay.ended
@@ -125,4 +125,4 @@ def test_a_flood_is_read_in_parts() -> None:
 def test_a_run_that_goes_on_has_no_end_to_play() -> None:
     running = stored_run(run_row(2, outcome=None))
     assert not of_kind(everything(running), RunEnded)
-    assert end_ns(running) == running.anchor_t_ns + 12 * S
+    assert RunRecording(running).end_ns == running.anchor_t_ns + 12 * S

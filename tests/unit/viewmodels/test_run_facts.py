@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from app.records import SLOW_FIELDS, Device, FieldFacts, Phase, StoredRun
+from app.telemetry.recording import RunRecording
 from app.viewmodels import run_facts
-from app.viewmodels.replay import position_words, replay_machine, replay_words
+from app.viewmodels.replay import position_words, replay_words
 from app.viewmodels.run_detail import FactGroup, run_detail
 from tests.unit.viewmodels.stored import UTC_NS, run_row, stored_run
 
@@ -105,9 +106,9 @@ def test_a_pruned_run_says_so() -> None:
 
 
 def test_a_replay_names_run_cards_and_day_and_offers_no_gpu() -> None:
-    assert replay_words(run(), UTC) == "Replay of run 14 · 2× H200 · 2025-10-09"
-    assert replay_words(stored_run(run_row(3)), UTC) == "Replay of run 3 · CPU · 2025-10-09"
-    machine = replay_machine(run())
+    assert replay_words(RunRecording(run()), UTC) == "Replay of run 14 · 2× H200 · 2025-10-09"
+    assert replay_words(RunRecording(stored_run(run_row(3))), UTC) == "Replay of run 3 · CPU · 2025-10-09"
+    machine = RunRecording(run()).inventory
     assert machine.machine.gpus == ()
     assert [device.device for device in machine.devices] == ["host", "GPU-0", "GPU-1"]
     assert position_words(12.0, 130.0) == "0:12 of 2:10"

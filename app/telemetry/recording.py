@@ -1,0 +1,198 @@
+"""What can be played again: the parts every recording has, and a stored run as one.
+
+Times are those of the recording. Nothing is made up: what was absent is absent, and a device is who it was then.
+"""
+
+import heapq
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from app.records import (
+    DeviceLost,
+    Floats,
+    Ints,
+    Inventory,
+    Processes,
+    RunEnded,
+    RunEvent,
+    RunStarted,
+    Sample,
+    SampleColumns,
+    SlowSample,
+    StoredRun,
+    TraceStarted,
+)
+from workloads.catalog import Machine
+from workloads.protocol import Block, PhaseStarted, Progress, TimedPhase
+
+T = TypeVar("T", Sample, SlowSample)
+
+Event = RunEvent | TraceStarted | Processes
+"""What a recording plays: a run's events, or the telemetry of a trace."""
+
+_WHOLE = {
+    name for kind in (Sample, SlowSample) for name, hint in kind.__annotations__.items() if hint in (int, int | None)
+}
+"""Fields that are whole numbers: the columns of a stored run hold them as floats."""
+
+
+class Timed(NamedTuple):
+    """An event and when it happened."""
+
+    t_ns: int
+    event: Event
+
+
+class Recording(Protocol):
+    """Something that was recorded; `start_ns` and `utc_ns` are one moment on both clocks of then.
+
+    `inventory` has the devices of then and no GPU that anything could run on; `gpu_names` are those of the GPUs used.
+    """
+
+    @property
+    def name(self) -> str:
+        """What is played, in words: `run 14`, or a file's name."""
+
+    @property
+    def inventory(self) -> Inventory:
+        """The machine of then."""
+
+    @property
+    def gpu_names(self) -> tuple[str, ...]:
+        """The names of its GPUs."""
+
+    @property
+    def start_ns(self) -> int:
+        """When it begins."""
+
+    @property
+    def end_ns(self) -> int:
+        """When the last thing known of it happened."""
+
+    @property
+    def utc_ns(self) -> int:
+        """`start_ns` on the wall clock."""
+
+    def events(self) -> Iterator[Timed]:
+        """Everything that happened, in its order, made one by one."""
+
+
+class RunRecording:
+    """A stored run: its telemetry, phases and blocks, from `RunStarted` to `RunEnded`."""
+
+    def __init__(self, run: StoredRun) -> None:
+        self._run = run
+        self.name = f"run {run.row.run}"
+        self.inventory = _inventory(run)
+        self.gpu_names = run.row.gpu_names
+        self.start_ns = run.anchor_t_ns
+        self.utc_ns = run.anchor_utc_ns
+        self.end_ns = _end_ns(run)
+
+    def events(self) -> Iterator[Timed]:
+        """The run's events in the order of its clock: an 8 h run takes no more memory than a short one.
+
+        `Progress` is where in its phase a block ended; log lines are left out, for a log is read, not played.
+        """
+        return _events(self._run)
+
+
+def _inventory(run: StoredRun) -> Inventory:
+    """The machine as the run saw it."""
+    count = run.environment.get("cpu_count", "")
+    return Inventory(
+        machine=Machine(cpu_count=int(count) if count.isdecimal() else 0),
+        devices=tuple(columns.device for columns in run.samples),
+        driver=run.environment.get("driver"),
+    )
+
+
+def _events(run: StoredRun) -> Iterator[Timed]:
+    begin = RunStarted(
+        run=run.row.run,
+        spec=run.row.spec,
+        t_ns=run.anchor_t_ns,
+        utc_ns=run.anchor_utc_ns,
+        devices=tuple(columns.device for columns in run.samples),
+    )
+    streams: list[Iterator[Timed]] = [
+        (Timed(phase.start_ns, PhaseStarted(phase=phase.name, t_ns=phase.start_ns)) for phase in run.phases),
+        _blocks(run),
+    ]
+    for columns in run.samples:
+        streams += [
+            _samples(Sample, columns.device.device, columns.t_ns, columns.fields),
+            _samples(SlowSample, columns.device.device, columns.slow_t_ns, columns.slow),
+            _loss(columns),
+        ]
+    merged = heapq.merge(*streams, key=lambda timed: timed.t_ns)
+    return itertools.chain((Timed(run.anchor_t_ns, begin),), merged, _end(run))
+
+
+def _end_ns(run: StoredRun) -> int:
+    ends = [run.anchor_t_ns, *(phase.end_ns or phase.start_ns for phase in run.phases)]
+    return max([*ends, *(int(columns.t_ns[-1]) for columns in run.samples if columns.t_ns.size)])
+
+
+def _samples(kind: type[T], device: str, t_ns: Ints, fields: Mapping[str, Floats]) -> Iterator[Timed]:
+    for row, at_ns in enumerate(t_ns.tolist()):
+        values = {name: float(column[row]) for name, column in fields.items()}
+        told: dict[str, Any] = {
+            name: round(value) if name in _WHOLE else value for name, value in values.items() if not math.isnan(value)
+        }
+        yield Timed(at_ns, kind(t_ns=at_ns, device=device, **told))
+
+
+def _loss(columns: SampleColumns) -> Iterator[Timed]:
+    if columns.lost_t_ns is not None:
+        lost = DeviceLost(t_ns=columns.lost_t_ns, device=columns.device.device, reason="it was lost during this run")
+        yield Timed(lost.t_ns, lost)
+
+
+def _blocks(run: StoredRun) -> Iterator[Timed]:
+    blocks = run.blocks
+    for row, at_ns in enumerate(blocks.end_ns.tolist()):
+        phase = _phase_of(run, int(blocks.start_ns[row]), measured=bool(blocks.measured[row]))
+        block = Block(
+            phase=phase,
+            first_step=int(blocks.first_step[row]),
+            steps=int(blocks.steps[row]),
+            examples=int(blocks.examples[row]),
+            start_ns=int(blocks.start_ns[row]),
+            end_ns=at_ns,
+            loss=_present(blocks.loss[row]),
+            allocator_bytes=_whole(blocks.allocator_bytes[row]) if blocks.allocator_bytes.size else None,
+        )
+        yield Timed(at_ns, block)
+        yield from _progress(run, phase, at_ns)
+
+
+def _phase_of(run: StoredRun, start_ns: int, *, measured: bool) -> TimedPhase:
+    """A block that is not measured belongs to `compile` until `warmup` begins."""
+    if measured:
+        return "measure"
+    warmup_ns = next((phase.start_ns for phase in run.phases if phase.name == "warmup"), math.inf)
+    return "warmup" if start_ns >= warmup_ns else "compile"
+
+
+def _progress(run: StoredRun, name: TimedPhase, at_ns: int) -> Iterator[Timed]:
+    phase = next((phase for phase in run.phases if phase.name == name), None)
+    if phase is not None and phase.end_ns is not None and phase.end_ns > phase.start_ns:
+        fraction = min(1.0, (at_ns - phase.start_ns) / (phase.end_ns - phase.start_ns))
+        yield Timed(at_ns, Progress(phase=name, fraction=fraction, t_ns=at_ns))
+
+
+def _end(run: StoredRun) -> Iterator[Timed]:
+    if run.row.outcome is not None:
+        at_ns = _end_ns(run)
+        yield Timed(at_ns, RunEnded(run=run.row.run, t_ns=at_ns, outcome=run.row.outcome, summary=run.row.summary))
+
+
+def _present(value: float) -> float | None:
+    return None if math.isnan(value) else float(value)
+
+
+def _whole(value: float) -> int | None:
+    return None if math.isnan(value) else int(value)

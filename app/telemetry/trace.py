@@ -1,0 +1,163 @@
+"""A trace: a file of telemetry, one JSON object a line, as `watch --json` writes it (docs/telemetry.md)."""
+
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import msgspec
+
+from app.errors import UserError
+from app.records import HOST, Device, DeviceLost, Inventory, Processes, Sample, SlowSample, TraceStarted
+from app.telemetry.recording import Timed
+from workloads.catalog import Machine
+
+_EPOCH = datetime.fromtimestamp(0, UTC)
+
+
+class _Head(msgspec.Struct):
+    """What every line has; one without a `kind` is a sample."""
+
+    t_ns: int
+    utc: Annotated[datetime, msgspec.Meta(tz=True)]
+    device: str
+    kind: str = "sample"
+
+
+class _DeviceLine(msgspec.Struct):
+    """What a device is; `cpu_count` is the host's."""
+
+    device: str
+    index: int
+    name: str
+    memory_total_bytes: int | None = None
+    absent: dict[str, str] = {}
+    cpu_count: int = 0
+
+
+_Told = Sample | SlowSample | Processes | DeviceLost | _DeviceLine
+
+_HEAD = msgspec.json.Decoder(_Head)
+_KINDS: dict[str, msgspec.json.Decoder[_Told]] = {
+    "sample": msgspec.json.Decoder(Sample),
+    "slow_sample": msgspec.json.Decoder(SlowSample),
+    "processes": msgspec.json.Decoder(Processes),
+    "device_lost": msgspec.json.Decoder(DeviceLost),
+    "device": msgspec.json.Decoder(_DeviceLine),
+}
+
+
+class _Line(NamedTuple):
+    number: int
+    head: _Head
+    told: _Told
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """A recording in a file that was read to its end and found sound; its text is held, not what that says."""
+
+    name: str
+    inventory: Inventory
+    start_ns: int
+    end_ns: int
+    utc_ns: int
+    text: bytes
+
+    @property
+    def gpu_names(self) -> tuple[str, ...]:
+        """The names of its GPUs."""
+        return tuple(device.name for device in self.inventory.devices if device.kind == "gpu")
+
+    def events(self) -> Iterator[Timed]:
+        """The telemetry in the order of the file, after a `TraceStarted`."""
+        yield Timed(self.start_ns, TraceStarted(t_ns=self.start_ns, devices=self.inventory.devices))
+        for line in _lines(self.text, self.name):
+            if not isinstance(line.told, _DeviceLine):
+                yield Timed(line.told.t_ns, line.told)
+
+
+def read_trace(path: Path) -> Trace:
+    """Reads a trace and checks every line; a last line that was cut off while it was written does not count.
+
+    Raises `UserError` for a file that cannot be read, is something else, or holds more than one recording.
+    """
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}.") from error
+    scan = _Scan(path.name)
+    for line in _lines(text, path.name):
+        scan.take(line)
+    if scan.first is None:
+        raise UserError(f"{path.name} holds no telemetry; `python -m app watch --json` writes a trace.")
+    ahead_ns = (scan.first.utc - _EPOCH) // timedelta(microseconds=1) * 1000 - scan.first.t_ns
+    return Trace(
+        name=path.name,
+        inventory=scan.inventory(),
+        start_ns=scan.start_ns,
+        end_ns=scan.end_ns,
+        utc_ns=scan.start_ns + ahead_ns,
+        text=text,
+    )
+
+
+class _Scan:
+    """What one reading of a trace finds: its devices, and when it begins and ends."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._devices: dict[str, _DeviceLine] = {}
+        self._newest_ns: dict[tuple[str, str], int] = {}
+        self.first: _Head | None = None
+        self.start_ns = self.end_ns = 0
+
+    def take(self, line: _Line) -> None:
+        """Takes one line. A GPU of which no line tells more is known by its id and counted as it came."""
+        number, head, told = line
+        if isinstance(told, _DeviceLine):
+            self._devices[told.device] = told
+            return
+        if head.device not in self._devices:
+            index = -1 if head.device == HOST else len(self._devices.keys() - {HOST})
+            self._devices[head.device] = _DeviceLine(device=head.device, index=index, name=head.device)
+        if head.t_ns < self._newest_ns.get((head.device, head.kind), head.t_ns):
+            raise UserError(f"Line {number} of {self._name} goes back in time: a trace holds one recording.")
+        self._newest_ns[head.device, head.kind] = head.t_ns
+        if self.first is None:
+            self.first = head
+            self.start_ns = self.end_ns = head.t_ns
+        self.start_ns, self.end_ns = min(self.start_ns, head.t_ns), max(self.end_ns, head.t_ns)
+
+    def inventory(self) -> Inventory:
+        """The machine of the trace."""
+        host = self._devices.get(HOST)
+        return Inventory(
+            machine=Machine(cpu_count=host.cpu_count if host else 0),
+            devices=tuple(
+                Device(
+                    device=line.device,
+                    kind="host" if line.device == HOST else "gpu",
+                    index=line.index,
+                    name=line.name,
+                    memory_total_bytes=line.memory_total_bytes,
+                    absent=line.absent,
+                )
+                for line in self._devices.values()
+            ),
+        )
+
+
+def _lines(text: bytes, name: str) -> Iterator[_Line]:
+    """Every line of a kind known here; later versions may write others."""
+    for number, line in enumerate(io.BytesIO(text), start=1):
+        try:
+            head = _HEAD.decode(line)
+            if head.kind in _KINDS:
+                yield _Line(number, head, _KINDS[head.kind].decode(line))
+        except msgspec.MsgspecError as error:
+            if not line.endswith(b"\n"):
+                return
+            raise UserError(f"Line {number} of {name} is not what `watch --json` writes ({error}).") from error
