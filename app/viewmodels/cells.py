@@ -119,7 +119,7 @@ def as_asked(row: RunRow) -> Cell:
         return Cell(text="", tooltip="No evidence was kept.")
     shown = AS_ASKED[row.match]
     told = {True: "It ran as asked.", None: "It is not known whether it ran as asked."}
-    tooltip = told.get(row.match) or f"It did not run as asked: {units.sentence(row.mismatch_reason or '')}"
+    tooltip = told.get(row.match) or f"It did not run as asked. {units.sentence(row.mismatch_reason or '')}"
     return Cell(text=shown.word, key=shown.word, tooltip=tooltip, symbol=shown.symbol, tone=shown.tone)
 
 

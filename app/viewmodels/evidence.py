@@ -12,8 +12,11 @@ from workloads.protocol import Evidence, RunSpec
 
 _TITLES = {True: "Ran as asked", False: "Did not run as asked", None: "Not known whether it ran as asked"}
 _SOURCES = {"graph": "the executed graph", "trace": "the profiler's trace", "hlo": "XLA's optimised program"}
-_COUNTED = {"gpus": "GPU", "replicas": "replica", "devices": "device"}
-_BARE = ("on", "off", "yes", "no", "none")
+_MOSTLY = 0.5
+_BARE = ("on", "off", "partly")
+"""Values that say nothing without the name of what they are a value of."""
+_MEANT = {"auto": "cudnn"}
+"""What a choice left to Keras is taken to ask for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,20 +102,27 @@ def mislabelled(rows: Iterable[RunRow]) -> str:
         if row.match is False:
             reasons.setdefault(row.mismatch_reason or "", []).append(str(row.run))
     return " ".join(
-        f"{units.plural('Run', len(runs))} {', '.join(runs)} did not run what was asked: {units.sentence(reason)}"
+        f"{units.plural('Run', len(runs))} {', '.join(runs)} did not run what was asked. {units.sentence(reason)}"
         for reason, runs in reasons.items()
     )
 
 
 def _badge(spec: RunSpec, evidence: Evidence) -> Badge:
     shown = AS_ASKED[evidence.match]
-    detail = " · ".join(_phrase(spec, name, value) for name, value in evidence.ran.items())
-    missing = [_label(spec, name) for name in evidence.asked if name not in evidence.ran]
-    if evidence.match is False and evidence.reason:
-        detail = units.sentence(evidence.reason)
-    elif evidence.match is None and missing:
-        detail = " · ".join(filter(None, (detail, f"not seen: {', '.join(missing)}")))
+    detail = units.sentence(evidence.reason) if evidence.reason else _ran_words(spec, evidence)
     return Badge(symbol=shown.symbol, title=_TITLES[evidence.match], detail=detail, tone=shown.tone)
+
+
+def _ran_words(spec: RunSpec, evidence: Evidence) -> str:
+    """What ran in a few words: `cuDNN · TF32 on tensor cores · XLA off · 1 GPU`."""
+    ran = evidence.ran
+    words = {name: _phrase(spec, name, value) for name, value in ran.items() if name not in ("device", "replicas")}
+    if "precision" in words and (kernels.tensor_share(evidence.kernels) or 0.0) > _MOSTLY:
+        words["precision"] += " on tensor cores"
+    where = ran.get("device", "")
+    if where == "GPU" and "replicas" in ran:
+        where = f"{ran['replicas']} {units.plural('GPU', int(ran['replicas']))}"
+    return " · ".join(filter(None, (*words.values(), where)))
 
 
 def _no_badge(spec: RunSpec, outcome: Outcome | None) -> Badge:
@@ -143,8 +153,8 @@ def _aspects(spec: RunSpec, evidence: Evidence) -> tuple[Aspect, ...]:
 
 
 def _differs(evidence: Evidence, name: str) -> bool:
-    asked, ran = evidence.asked.get(name), evidence.ran.get(name)
-    return asked is not None and ran is not None and asked != ran
+    asked, ran = evidence.asked.get(name, ""), evidence.ran.get(name)
+    return ran is not None and ran != _MEANT.get(asked, asked)
 
 
 def _label(spec: RunSpec, name: str) -> str:
@@ -157,12 +167,8 @@ def _value(spec: RunSpec, name: str, value: str) -> str:
 
 
 def _phrase(spec: RunSpec, name: str, value: str) -> str:
-    """An aspect in a badge: a value that speaks for itself stands alone, others have their name or noun with them."""
-    if name in _COUNTED and value.isdecimal():
-        return f"{value} {units.plural(_COUNTED[name], int(value))}"
-    if value in _BARE or value.isdecimal():
-        return f"{_label(spec, name)} {value}"
-    return _value(spec, name, value)
+    """An aspect in a badge: a value that speaks for itself stands alone."""
+    return f"{_label(spec, name)} {value}" if value in _BARE else _value(spec, name, value)
 
 
 def _traced(spec: RunSpec, evidence: Evidence) -> str:

@@ -49,6 +49,13 @@ def busy_share(evidence: Evidence) -> float | None:
     return evidence.busy_ns / evidence.span_ns if evidence.span_ns else None
 
 
+def tensor_share(kernels: Iterable[Kernel]) -> float | None:
+    """The share of the products' time on tensor cores, of the kernels whose names tell; None if there is none."""
+    known = [kernel for kernel in kernels if kernel.tensor_cores is not None]
+    total_ns = _total_ns(known)
+    return _total_ns(kernel for kernel in known if kernel.tensor_cores) / total_ns if total_ns else None
+
+
 def class_shares(kernels: Sequence[Kernel]) -> tuple[ClassShare, ...]:
     """The classes that took any time, the greatest first."""
     total_ns, times = _total_ns(kernels), dict[KernelClass, int]()

@@ -27,10 +27,11 @@ _H200: tuple[tuple[str, KernelClass, int, int, bool | None], ...] = (
 )  # fmt: skip
 
 AS_ASKED = Evidence(
-    asked={"implementation": "cudnn", "precision": "tf32", "xla": "off", "gpus": "1"},
-    ran={"implementation": "cudnn", "precision": "TF32 on tensor cores", "xla": "off", "gpus": "1"},
+    asked={"implementation": "cudnn", "precision": "tf32", "xla": "off", "device": "GPU", "replicas": "1"},
+    ran={"implementation": "cudnn", "precision": "tf32", "xla": "off", "device": "GPU", "replicas": "1"},
     match=True,
     sources=("graph", "trace"),
+    notes=("98 % of the time in products was on tensor cores.",),
     steps=5,
     span_ns=24_800_000,
     busy_ns=19_700_000,
@@ -42,10 +43,10 @@ AS_ASKED = Evidence(
 """A cuDNN LSTM on one H200, 25 kernels."""
 
 MISLABELLED = Evidence(
-    asked={"implementation": "auto", "precision": "float32", "xla": "off", "gpus": "1"},
-    ran={"implementation": "standard", "precision": "float32", "xla": "off", "gpus": "1"},
+    asked={"implementation": "auto", "precision": "float32", "xla": "off", "device": "GPU", "replicas": "1"},
+    ran={"implementation": "standard", "precision": "float32", "xla": "off", "device": "GPU", "replicas": "1"},
     match=False,
-    reason="auto ran as standard, because recurrent_dropout is above 0",
+    reason="Keras was left to decide and did not use cuDNN: cuDNN's LSTM has no recurrent dropout.",
     sources=("graph", "trace"),
     steps=5,
     span_ns=205_000_000,
@@ -57,16 +58,17 @@ MISLABELLED = Evidence(
 )
 
 UNKNOWN = Evidence(
-    asked={"implementation": "gemm2", "precision": "float32", "xla": "on", "gpus": "1"},
-    ran={"xla": "on", "gpus": "1"},
+    asked={"implementation": "gemm2", "precision": "float32", "xla": "on", "device": "GPU", "replicas": "1"},
+    ran={"xla": "on", "device": "GPU", "replicas": "1"},
     match=None,
+    reason="No matrix product was seen, so the implementation is not known.",
     sources=("graph",),
-    notes=("The profiler could not start (no libcupti.so.12): there are no kernels, and no optimised program.",),
+    notes=("The profiler saw no kernel: NVIDIA's libcupti is missing.",),
 )
 
 ON_CPU = Evidence(
-    asked={"implementation": "standard", "xla": "off"},
-    ran={"implementation": "standard", "xla": "off"},
+    asked={"implementation": "standard", "precision": "float32", "xla": "off", "device": "CPU", "replicas": "1"},
+    ran={"implementation": "standard", "precision": "float32", "xla": "off", "device": "CPU", "replicas": "1"},
     match=True,
     sources=("graph", "trace"),
     steps=2,

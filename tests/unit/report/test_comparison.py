@@ -119,7 +119,7 @@ def labelled(run: int, found: Evidence | None, layout: str) -> StoredRun:
 def test_a_verdict_over_mislabelled_runs_says_so_first() -> None:
     document = compare_document([labelled(1, AS_ASKED, "NCHW"), labelled(2, MISLABELLED, "NHWC")], 1)
     assert document["verdict"]["text"].startswith(
-        "Run 2 did not run what was asked: Auto ran as standard, because recurrent_dropout is above 0. "
+        f"Run 2 did not run what was asked. {MISLABELLED.reason} "
         "So this is about what ran, not about what was asked: NHWC ran "
     )
     assert document["warnings"] == [{"key": "evidence", "values": {"2": MISLABELLED.reason}}]

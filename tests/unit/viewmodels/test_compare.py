@@ -107,7 +107,7 @@ def test_between_workloads_a_parameter_only_one_of_them_has_is_no_difference() -
 def test_a_run_that_is_not_what_its_name_says_is_told_above_the_table() -> None:
     rows = [run_row(1, found=AS_ASKED), run_row(2, layers=4, found=MISLABELLED, gflops=1870.0)]
     assert compare([stored_run(row) for row in rows]).mislabelled == (
-        "Run 2 did not run what was asked: Auto ran as standard, because recurrent_dropout is above 0."
+        f"Run 2 did not run what was asked. {MISLABELLED.reason}"
     )
     assert compare([stored_run(row) for row in rows[:1]]).mislabelled == ""
     assert column(table(rows, 1), "As asked") == ["yes", "no"]

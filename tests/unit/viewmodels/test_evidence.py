@@ -31,28 +31,41 @@ def test_a_run_that_ran_as_asked_says_what_it_was() -> None:
 def test_a_mislabelled_run_says_why_and_where() -> None:
     shown = view(MISLABELLED)
     assert (shown.badge.symbol, shown.badge.title, shown.badge.tone) == ("✘", "Did not run as asked", "warning")
-    assert shown.badge.detail == "Auto ran as standard, because recurrent_dropout is above 0."
+    assert shown.badge.detail == MISLABELLED.reason
     assert [(aspect.name, aspect.differs) for aspect in shown.aspects] == [
         ("Implementation", True),
         ("Precision", False),
         ("XLA", False),
-        ("GPUs", False),
+        ("Device", False),
+        ("Replicas", False),
     ]
     assert shown.aspects[0].ran == "Standard"
 
 
-def test_what_could_not_be_seen_is_named() -> None:
+def test_what_is_not_known_says_why_not() -> None:
     shown = view(UNKNOWN)
     assert (shown.badge.symbol, shown.badge.tone) == ("?", "quiet")
-    assert shown.badge.detail == "XLA on · 1 GPU · not seen: Implementation, Precision"
+    assert shown.badge.detail == UNKNOWN.reason
     assert (shown.aspects[0].asked != "–", shown.aspects[0].ran, shown.aspects[0].differs) == (True, "–", False)
     assert (shown.kernels, shown.classes, shown.between, shown.traced) == ((), (), "", "")
     assert shown.notes == UNKNOWN.notes
 
 
-def test_different_words_for_what_was_asked_are_no_difference_where_it_ran_as_asked() -> None:
-    assert not any(aspect.differs for aspect in view(AS_ASKED).aspects)
-    assert view(AS_ASKED).aspects[1][1:3] == ("TF32", "TF32 on tensor cores")
+def test_a_choice_left_to_keras_asks_for_cudnn() -> None:
+    auto = msgspec.structs.replace(
+        AS_ASKED, asked={**AS_ASKED.asked, "implementation": "auto", "precision": "float32"}, match=False, reason="No."
+    )
+    assert [aspect.name for aspect in view(auto).aspects if aspect.differs] == ["Precision"]
+    fine = msgspec.structs.replace(auto, match=True, reason=None)
+    assert not any(aspect.differs for aspect in view(fine).aspects)
+
+
+def test_a_badge_says_on_what_and_how_it_was_computed() -> None:
+    assert view(ON_CPU, gpus=0).badge.detail == "Standard · float32 · XLA off · CPU"
+    ran = {**AS_ASKED.ran, "replicas": "2", "xla": "partly"}
+    without = tuple(msgspec.structs.replace(kernel, tensor_cores=False) for kernel in AS_ASKED.kernels)
+    two = msgspec.structs.replace(AS_ASKED, ran=ran, kernels=without)
+    assert view(two).badge.detail == "cuDNN · TF32 · XLA partly · 2 GPUs"
 
 
 @pytest.mark.parametrize(
@@ -118,11 +131,9 @@ def test_weights_tried_elsewhere_say_how_far_off_they_were() -> None:
 def test_runs_with_the_same_wrong_label_are_told_together() -> None:
     wrong, other = MISLABELLED, msgspec.structs.replace(MISLABELLED, reason="the mask is not right-padded")
     rows = [run_row(1, found=AS_ASKED), run_row(2, found=wrong), run_row(3, found=wrong), run_row(4)]
-    assert mislabelled(rows) == (
-        "Runs 2, 3 did not run what was asked: Auto ran as standard, because recurrent_dropout is above 0."
-    )
+    assert mislabelled(rows) == (f"Runs 2, 3 did not run what was asked. {MISLABELLED.reason}")
     assert mislabelled([*rows, run_row(5, found=other)]).endswith(
-        "Run 5 did not run what was asked: The mask is not right-padded."
+        "Run 5 did not run what was asked. The mask is not right-padded."
     )
     assert mislabelled([run_row(1, found=AS_ASKED), run_row(2, found=UNKNOWN), run_row(3)]) == ""
 
@@ -135,7 +146,7 @@ def test_a_badge_in_a_table_is_a_symbol_a_word_and_a_reason() -> None:
         ("?", "unknown", "quiet"),
         ("", "", None),
     ]
-    assert "recurrent_dropout" in shown[1].tooltip
+    assert "recurrent dropout" in shown[1].tooltip
     assert shown[3].key is None, "what has no evidence comes last"
 
 
