@@ -6,7 +6,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 
-from app.cli import compare, experiment, machine, prune, replay, run, stored, watch
+from app.cli import calibrate, compare, experiment, export, machine, portability, prune, replay, run, stored, watch
 from app.cli.arguments import parser
 from app.errors import UserError
 from workloads.catalog import UsageError
@@ -23,6 +23,9 @@ COMMANDS: Mapping[str, Command] = {
     "watch": watch.watch,
     "replay": replay.replay,
     "prune": prune.prune_runs,
+    "portability": portability.portability,
+    "export": export.export,
+    "calibrate": calibrate.calibrate_devices,
 }
 
 

@@ -34,6 +34,11 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, right: 
         print("  ".join(cells).rstrip())
 
 
+def say(sentence: str) -> None:
+    """Tells the user on stderr what goes on."""
+    print(sentence, file=sys.stderr, flush=True)
+
+
 class ProgressSink:
     """Shows a run's progress on stderr: one line that is painted over on a terminal, a line a phase elsewhere."""
 

@@ -1,0 +1,63 @@
+"""Small jobs beside runs, each in a fresh process with TensorFlow: one errand goes down, one answer comes up."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TypeVar
+
+from app.errors import UserError
+from app.runs.launcher import checkout_environment
+from app.runs.leases import Leases
+from app.runs.outcome import fatal_words
+from workloads.protocol import Answer, Declined, Errand, ProtocolError, decode_answer, encode
+
+Kind = TypeVar("Kind", bound=Answer)
+Told = Callable[[str], None]
+"""Takes a sentence for the user while an errand goes on."""
+
+
+class ErrandError(UserError):
+    """An errand could not be done: one sentence, and a traceback after it where the reason is not known."""
+
+
+@contextmanager
+def leased(leases: Leases, candidates: Sequence[str], told: Told) -> Iterator[str]:
+    """One of these devices, held so that no run measures on it meanwhile."""
+    waiting = "A run uses this device; waiting until it is free."
+    lease = leases.wait(candidates, 1, told=lambda: told(waiting), stopped=_never_stopped)
+    assert lease is not None, "only an exception ends the waiting"
+    try:
+        yield lease.devices[0]
+    finally:
+        lease.release()
+
+
+def _never_stopped(seconds: float) -> bool:
+    time.sleep(seconds)
+    return False
+
+
+def ask(errand: Errand, kind: type[Kind]) -> Kind:
+    """The answer of a fresh process, which is of that kind; raises `ErrandError`."""
+    command = (sys.executable, "-m", "workloads.errands")
+    done = subprocess.run(command, input=encode(errand), capture_output=True, env=checkout_environment(), check=False)
+    log = done.stderr.decode(errors="replace")
+    try:
+        answer = decode_answer(done.stdout)
+    except ProtocolError:
+        raise ErrandError(
+            f"TensorFlow's process ended with exit status {done.returncode}: {_last_words(log)}"
+        ) from None
+    if isinstance(answer, Declined):
+        traceback = log[log.find("Traceback") :] if "Traceback" in log else ""
+        raise ErrandError("\n".join(filter(None, (answer.reason, traceback))))
+    assert isinstance(answer, kind), f"{answer} answers {errand}"
+    return answer
+
+
+def _last_words(log: str) -> str:
+    """What a library that gave up says in the log, else its last line."""
+    lines = log.strip().splitlines() or ["it said nothing."]
+    return next((words for line in lines if (words := fatal_words(line))), lines[-1])
