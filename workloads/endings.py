@@ -17,6 +17,19 @@ _MEMORY_WORDS = (
 )
 _LAYOUT_WORDS = ("only supports NHWC", "only supports the NHWC", "only support NHWC", "NHWC tensor format")
 
+_CUDNN_WORDS = (
+    "DNN library initialization failed",
+    "DNN library is not found",
+    "No DNN in stream executor",
+    "VERSION_MISMATCH",
+    "CuDNN library needs to have matching major version",
+)
+_CUDNN_SENTENCE = (
+    "cuDNN could not be started, most often because another version of it was loaded than TensorFlow was built for; the "
+    "log names both. Install the right one with `pip install 'tensorflow[and-cuda]>=2.21,<2.22'`, and take other ones "
+    "out of LD_LIBRARY_PATH."
+)
+
 
 def ending_of(error: Exception, variant: Variant, peak_bytes: int | None) -> Finished:
     """How a run ends that raised this; `peak_bytes` is the allocator's peak, if known."""
@@ -34,7 +47,7 @@ def ending_of(error: Exception, variant: Variant, peak_bytes: int | None) -> Fin
     return Finished(
         outcome="failed",
         t_ns=now_ns,
-        reason=_first_line(error),
+        reason=_CUDNN_SENTENCE if any(words in str(error) for words in _CUDNN_WORDS) else _first_line(error),
         traceback="".join(traceback.format_exception(error)),
         allocator_peak_bytes=peak_bytes,
     )

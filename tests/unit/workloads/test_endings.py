@@ -43,6 +43,24 @@ def test_a_missing_kernel_of_a_layout_is_a_refusal() -> None:
     assert "layout=NHWC" in (ending.reason or "")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{{function_node __inference_step_42}} DNN library initialization failed. Look at the errors above for more.",
+        "No DNN in stream executor",
+        "CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH in cudnn/cuda_dnn.cc",
+    ],
+)
+def test_a_cudnn_that_does_not_fit_is_told_with_what_to_install(text: str) -> None:
+    import tensorflow as tf
+
+    ending = ending_of(tf.errors.FailedPreconditionError(None, None, text), VARIANT, 5)
+    assert ending.outcome == "failed"
+    assert (ending.reason or "").startswith("cuDNN could not be started, most often because another version of it")
+    assert "pip install 'tensorflow[and-cuda]" in (ending.reason or "")
+    assert text in (ending.traceback or "")
+
+
 def test_other_ends() -> None:
     assert ending_of(RefusedError("Not here."), VARIANT, None).reason == "Not here."
     assert ending_of(TrainingError("Lost."), VARIANT, None).outcome == "failed"
