@@ -21,6 +21,10 @@ def _no_allocator() -> None:
     return None
 
 
+def _nothing() -> None:
+    return None
+
+
 def _no_weights(_path: Path) -> None:
     return None
 
@@ -84,8 +88,8 @@ class _Limit:
 class Loop:
     """Runs a task to a plan and reports phases, progress and blocks; `stop` is asked between steps.
 
-    A block aims at a quarter of a second of steps between two synchronisations, and at least one step. `first_step` is
-    called in place of the task's step for the very first one.
+    A block aims at a quarter of a second of steps between two synchronisations, and at least one step.
+    `first_step_done` is called after the first step, outside its timing.
     """
 
     def __init__(
@@ -94,13 +98,13 @@ class Loop:
         plan: Plan,
         report: Report,
         stop: Callable[[], bool],
-        first_step: Callable[[], Any] | None = None,
+        first_step_done: Callable[[], None] = _nothing,
     ) -> None:
         self._task = task
-        self._first_step = first_step or task.step
         self._plan = plan
         self._report = report
         self._stop = stop
+        self._first_step_done = first_step_done
         self._steps_done = 0
         self._step_s = math.inf
         self._block_steps = 1
@@ -111,10 +115,17 @@ class Loop:
         plan = self._plan
         measure = _Limit(plan.steps, None if plan.steps else plan.seconds)
         return (
-            self._phase("compile", _Limit(1))
+            self._compile()
             and (not plan.warmup_steps or self._phase("warmup", _Limit(plan.warmup_steps)))
             and self._phase("measure", measure)
         )
+
+    def _compile(self) -> bool:
+        """The first step."""
+        done = self._phase("compile", _Limit(1))
+        if done:
+            self._first_step_done()
+        return done
 
     def _phase(self, phase: TimedPhase, limit: _Limit) -> bool:
         """Run one phase to its limit; false when stopped before."""
@@ -135,7 +146,7 @@ class Loop:
     def _block(self, phase: TimedPhase, steps: int) -> Block:
         """Time up to `steps` steps (fewer when stopped) and report them."""
         first, done = self._steps_done, 0
-        step, stop = self._first_step if phase == "compile" else self._task.step, self._stop
+        step, stop = self._task.step, self._stop
         start_ns = time.monotonic_ns()
         while done < steps and not (done and stop()):
             result = step()

@@ -66,9 +66,7 @@ class Worker:
             self._task = build(spec)
             if (per_step := flops_per_step(spec)) is not None:
                 self._report(Flops(per_step=per_step))
-            self._witness = witness_of(spec, self._task)
-            first_step = self._witness.first_step if self._witness is not None else None
-            completed = Loop(self._task, plan_of(spec.variant), self._report, self._stopped, first_step).run()
+            completed = self._train(self._task, spec)
         # What follows the measured part uses memory of its own.
         peak_bytes = self._peak_bytes()
         if completed:
@@ -83,6 +81,14 @@ class Worker:
         if not completed:
             return _stopped_early(peak_bytes)
         return Finished(outcome="completed", t_ns=time.monotonic_ns(), allocator_peak_bytes=peak_bytes)
+
+    def _train(self, task: Task, spec: RunSpec) -> bool:
+        """Run the loop; true at its end, false when stopped."""
+        plan, self._witness = plan_of(spec.variant), witness_of(spec, task)
+        if self._witness is None:
+            return Loop(task, plan, self._report, self._stopped).run()
+        self._witness.start()
+        return Loop(task, plan, self._report, self._stopped, self._witness.first_step_done).run()
 
     def _look_closer(self, spec: RunSpec) -> None:
         """Trace a few more steps, where that is asked for."""

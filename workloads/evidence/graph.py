@@ -1,8 +1,8 @@
 """The graph that a step's first call executed, as TensorFlow kept it after its optimizations and placement."""
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from tensorflow.core.framework import types_pb2
@@ -14,37 +14,21 @@ _TYPES = {types_pb2.DT_FLOAT: "float32", types_pb2.DT_HALF: "float16", types_pb2
 _BODY = "/body/"
 
 
-class FirstStep:
-    """A step to be called once, the first time, and what TensorFlow then executed.
+def start_collecting() -> None:
+    """Have TensorFlow keep the graph of every function whose first call follows.
 
-    TensorFlow hands its graphs out when it makes a function's executable, so only at the first call, and none for a
-    step that XLA compiles as a whole.
+    It hands graphs out when it makes a function's executable, so only then, and none for a step that XLA compiles as a
+    whole. Steps that follow are not touched.
     """
-
-    def __init__(self, step: Callable[[], Any]) -> None:
-        self._step = step
-        self.ops: tuple[Op, ...] | None = None
-
-    def __call__(self) -> Any:
-        """The step's result; `ops` are None until then."""
-        with _collected() as graphs:
-            result = self._step()
-        self.ops = operations(graphs)
-        return result
+    context.ensure_initialized()
+    context.enable_graph_collection()
 
 
-@contextmanager
-def _collected() -> Iterator[list[Any]]:
-    """Fills the list with the partition graphs (GraphDef) of the functions first called inside."""
-    tensorflow, graphs = context.context(), list[Any]()
-    tensorflow.ensure_initialized()
-    tensorflow.enable_graph_collection()
-    try:
-        yield graphs
-        functions = tensorflow.export_run_metadata().function_graphs
-        graphs.extend(graph for function in functions for graph in function.partition_graphs)
-    finally:
-        tensorflow.disable_graph_collection()
+def collected() -> tuple[Op, ...]:
+    """What the graphs kept until now tell; nothing is kept any more."""
+    functions = context.export_run_metadata().function_graphs
+    context.disable_graph_collection()
+    return operations(graph for function in functions for graph in function.partition_graphs)
 
 
 def operations(graphs: Iterable[Any]) -> tuple[Op, ...]:
@@ -70,10 +54,12 @@ def _walk(nodes: Iterable[Any], functions: dict[str, Any], place: _Place) -> Ite
     """The telling operations among nodes (NodeDef) and in the functions they call."""
     for node in nodes:
         cluster = _is_cluster(node)
+        if not (cluster or functions or _tells(node.op)):
+            continue
         op = _operation(node, place, CLUSTER if cluster else plain_type(node.op))
-        if cluster or op.is_product or op.is_spatial or op.kind in ("transpose", "communication"):
+        if cluster or _tells(node.op):
             yield op
-        for role, value in node.attr.items():
+        for role, value in node.attr.items() if functions else ():
             if (called := value.func.name) in functions:
                 inside = _Place(
                     prefix=f"{op.name}/",
@@ -82,6 +68,12 @@ def _walk(nodes: Iterable[Any], functions: dict[str, Any], place: _Place) -> Ite
                     compiled=place.compiled or cluster,
                 )
                 yield from _walk(functions[called], functions, inside)
+
+
+@cache
+def _tells(type_: str) -> bool:
+    op = Op(type=plain_type(type_), name="", layout="?")
+    return op.is_product or op.is_spatial or op.kind in ("transpose", "communication")
 
 
 def _is_cluster(node: Any) -> bool:

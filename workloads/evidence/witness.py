@@ -1,7 +1,7 @@
 """Watches a run: the graph of its first step, then a trace of a few more after its measured part."""
 
-from workloads.evidence import profile
-from workloads.evidence.graph import FirstStep
+from workloads.evidence import graph, profile
+from workloads.evidence.ops import Op
 from workloads.evidence.seen import Seen
 from workloads.evidence.verdict import evidence_of
 from workloads.evidence.xplane import Trace
@@ -15,8 +15,16 @@ class Witness:
     def __init__(self, spec: RunSpec, task: Task) -> None:
         self._spec = spec
         self._task = task
+        self._graph: tuple[Op, ...] | None = None
         self._trace = Trace()
-        self.first_step = FirstStep(task.step)
+
+    def start(self) -> None:
+        """Begin to watch, before the first step."""
+        graph.start_collecting()
+
+    def first_step_done(self) -> None:
+        """Look at what the first step was."""
+        self._graph = graph.collected()
 
     def trace(self) -> None:
         """Run a few more steps under the profiler."""
@@ -24,7 +32,7 @@ class Witness:
         self._trace = profile.guarded(lambda: profile.traced(self._task, gpu=on_gpu))
 
     def evidence(self) -> Evidence | None:
-        """What is known so far; None before the first step has returned."""
-        if (graph := self.first_step.ops) is None:
+        """What is known so far; None before the first step was done."""
+        if self._graph is None:
             return None
-        return evidence_of(Seen(spec=self._spec, graph=graph, trace=self._trace))
+        return evidence_of(Seen(spec=self._spec, graph=self._graph, trace=self._trace))
