@@ -112,7 +112,7 @@ def test_everything_headless_imports_without_qt_and_tensorflow() -> None:
 
 
 def test_protocol_catalog_and_worker_import_without_the_program_and_without_tensorflow() -> None:
-    loaded = loaded_after("import workloads.protocol, workloads.catalog, workloads.worker", "app")
+    loaded = loaded_after("import workloads.protocol, workloads.catalog, workloads.worker, workloads.errands", "app")
     assert loaded & HEAVY == set()
     assert not {name for name in loaded if name.partition(".")[0] == "app"}
 

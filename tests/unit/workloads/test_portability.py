@@ -8,10 +8,11 @@ import pytest
 
 from workloads import weights
 from workloads.catalog import Machine, complete
-from workloads.errors import RefusedError
-from workloads.protocol import Value, Variant
+from workloads.errors import RefusedError, TrainingError
+from workloads.protocol import PROTOCOL_VERSION, RunSpec, Start, Value, Variant
 from workloads.runtime import Replicas
 from workloads.weights import SavedWeights
+from workloads.worker import Worker
 
 SIZES: dict[str, Value] = {"gpus": 0, "units": 5, "features": 3, "timesteps": 6, "layers": 2, "batch_size": 16}
 
@@ -132,3 +133,20 @@ def test_a_model_that_answers_otherwise_is_not_written(one: Replicas, tmp_path: 
     with pytest.raises(RefusedError, match=r"more than rounding explains \(1e-05\); nothing was written"):
         export_model(changed, [tmp_path / "model.keras"])
     assert not (tmp_path / "model.keras").exists()
+
+
+def test_weights_that_cannot_be_written_fail_the_run_in_words(one: Replicas, tmp_path: Path) -> None:
+    from workloads.build import recipe_of
+    from workloads.steps import build_task
+
+    (tmp_path / "taken").touch()
+    variant = variant_of(save_weights=True)
+    order = Start(
+        protocol=PROTOCOL_VERSION,
+        spec=RunSpec(workload="lstm", variant=variant),
+        weights_path=str(tmp_path / "taken" / "run.npz"),
+    )
+    worker = Worker(order, lambda _: None, lambda: False)
+    worker._task = build_task(recipe_of("lstm")(variant), variant, one)
+    with pytest.raises(TrainingError, match=r"could not be saved at .*run.npz .*; what was measured is kept"):
+        worker._keep_weights()
