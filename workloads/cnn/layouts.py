@@ -15,8 +15,7 @@ def layout(seen: Seen) -> Aspect:
     ops = _compiled(seen) or [op for op in seen.graph if op.is_spatial and not op.compiled]
     found = Counter(op.layout for op in ops)
     if not found:
-        reason = "XLA chooses the layout itself, and its program is only in a trace: choose evidence=trace."
-        return Aspect(name="layout", asked=asked, reason=reason)
+        return Aspect(name="layout", asked=asked, reason=seen.blindness)
     other = [op for op in ops if op.layout != asked]
     differs = f"{_words(other, len(ops))}: {_cause(seen)}." if other else None
     return Aspect(name="layout", asked=asked, ran=" and ".join(sorted(found)), reason=differs, note=_transposes(seen))
@@ -47,5 +46,5 @@ def _transposes(seen: Seen) -> str | None:
     in_graph = sum(op.kind == "transpose" and not op.compiled for op in seen.graph)
     ran = sum(kernel.count for kernel in seen.trace.kernels if kernel.kind == "transpose")
     words = [f"{in_graph} in the executed graph"] if in_graph else []
-    words += [f"{ran} among the traced kernels"] if ran else []
+    words += [f"{ran / seen.trace.steps:g} a step among the traced kernels"] if ran else []
     return f"Transposes: {', '.join(words)}." if words else None

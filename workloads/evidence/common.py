@@ -16,7 +16,7 @@ def precision(seen: Seen) -> Aspect:
     asked = str(seen.variant["precision"])
     types = Counter(op.dtype for op in seen.computed if op.dtype)
     if not types:
-        return Aspect(name="precision", asked=asked, reason="No matrix product was seen, so their type is not known.")
+        return Aspect(name="precision", asked=asked, reason=seen.blindness)
     ((dtype, count),) = types.most_common(1)
     share = tensor_share(seen.trace.kernels)
     ran = _float32_or_tf32(seen, share) if dtype == "float32" and seen.on_gpu else dtype
@@ -51,8 +51,7 @@ def xla(seen: Seen) -> Aspect:
     """Whether XLA compiled the products; a few point-wise kernels of an implementation's own do not count."""
     asked = "on" if seen.variant["xla"] else "off"
     if not seen.products:
-        reason = "The step left no graph, and XLA's program is only in a trace: choose evidence=trace."
-        return Aspect(name="xla", asked=asked, reason=reason)
+        return Aspect(name="xla", asked=asked, reason=seen.blindness)
     compiled = sum(op.compiled for op in seen.products)
     ran = "on" if compiled == len(seen.products) else "partly" if compiled else "off"
     differs = None if ran == asked else f"XLA compiled {compiled} of the {len(seen.products)} products."
@@ -66,7 +65,7 @@ def device(seen: Seen) -> Aspect:
     if not kinds and seen.trace.devices:
         kinds[asked] = 1
     if not kinds:
-        return Aspect(name="device", asked=asked, reason="Nothing showed on which device the step ran.")
+        return Aspect(name="device", asked=asked, reason=seen.blindness)
     ran = " and ".join(sorted(kinds))
     reason = None if ran == asked else f"{kinds['CPU']} of the {kinds.total()} products ran on the CPU."
     return Aspect(name="device", asked=asked, ran=ran, reason=reason)
@@ -77,6 +76,6 @@ def replicas(seen: Seen) -> Aspect:
     asked = str(max(1, int(seen.variant["gpus"])))
     ran = len({op.device for op in seen.products if op.device}) or seen.trace.devices
     if not ran:
-        return Aspect(name="replicas", asked=asked, reason="Nothing showed how many devices took part.")
+        return Aspect(name="replicas", asked=asked, reason=seen.blindness)
     reason = None if str(ran) == asked else f"{ran} device(s) made the products, not {asked}."
     return Aspect(name="replicas", asked=asked, ran=str(ran), reason=reason)

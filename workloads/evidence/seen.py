@@ -36,6 +36,13 @@ class Seen:
         return not core(self.graph)
 
     @property
+    def blindness(self) -> str:
+        """Why no product was seen, where that is so, in one sentence."""
+        if self.variant["xla"] and not self.trace.steps:
+            return "XLA compiled the step as a whole, so only a trace after the measured part can show what ran."
+        return "No matrix product was seen in what ran."
+
+    @property
     def products(self) -> tuple[Op, ...]:
         """The products that carry the work, as TensorFlow's graph has them, else as XLA's program."""
         return core(self.programs) if self.opaque else core(self.graph)

@@ -26,18 +26,26 @@ class Form:
     opaque: bool = False
 
     def __str__(self) -> str:
-        """It in words, as `1 loop of 3 products a step`."""
-        calls = [
-            f"{count} {name} calls" for count, name in ((self.cudnn, "cuDNN"), (self.blocks, "block-fused")) if count
-        ]
-        step = f"{self.products + self.batched} products a step{' and a compiled kernel' if self.kernel else ''}"
-        return ", ".join(calls + ([f"{self.loops} loops of {step}"] if self.loops else [])) or "no LSTM layer"
+        """It in words, as `2 loops of 8 products a step`."""
+        step = _counted(self.products + self.batched, "product")
+        step += " and a compiled kernel" if self.kernel else ""
+        words = [_counted(self.cudnn, "cuDNN call"), _counted(self.blocks, "block-fused call")]
+        words += [f"{_counted(self.loops, 'loop')} of {step} a step" if self.loops else ""]
+        return ", ".join(filter(None, words))
 
 
-def forms(parts: int) -> dict[str, Form]:
-    """The form of every implementation, for `parts` directions of all layers together; the commonest name first."""
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}" if count else ""
+
+
+def forms(variant: Variant) -> dict[str, Form]:
+    """The form of every implementation in a variant's sizes; the commonest name first.
+
+    Keras makes each gate's products apart where there is recurrent dropout.
+    """
+    parts = int(variant["layers"]) * (2 if variant["bidirectional"] else 1)
     return {
-        "standard": Form(loops=parts, products=2),
+        "standard": Form(loops=parts, products=8 if variant.get("recurrent_dropout") else 2),
         "cudnn": Form(cudnn=parts),
         "cudnn_stack": Form(cudnn=1),
         "block_fused": Form(blocks=parts),
@@ -74,9 +82,9 @@ def _step_form(ops: Sequence[Op]) -> tuple[int, int, bool]:
     return len(products) - batched, batched, any(op.type == CLUSTER for op in ops)
 
 
-def names_of(form: Form, parts: int) -> tuple[str, ...]:
-    """The implementations that look like this; none if none does."""
-    known = forms(parts)
+def names_of(form: Form, variant: Variant) -> tuple[str, ...]:
+    """The implementations that look like this in the variant's sizes; none if none does."""
+    known = forms(variant)
     if form.opaque:
         looped = bool(form.loops) and not form.cudnn and not form.blocks
         return tuple(name for name, known_form in known.items() if known_form.loops and looped)
@@ -89,27 +97,21 @@ def implementation(seen: Seen) -> Aspect:
     groups = on_device(seen.programs if seen.opaque else seen.graph).values()
     found = {form_of(ops, opaque=seen.opaque) for ops in groups if core(ops)}
     if not found:
-        reason = "No matrix product was seen, so the implementation is not known."
-        return Aspect(name="implementation", asked=asked, reason=reason)
-    names = {name for form in found for name in names_of(form, _parts(seen.variant))} if len(found) == 1 else set()
+        return Aspect(name="implementation", asked=asked, reason=seen.blindness)
+    names = names_of(next(iter(found)), seen.variant) if len(found) == 1 else ()
     wanted = "cudnn" if asked == "auto" else asked
     if wanted in names:
         return Aspect(name="implementation", asked=asked, ran=wanted, note=_alike(names, opaque=seen.opaque))
     shown = ", on another device ".join(sorted(map(str, found)))
-    ran = next((name for name in forms(1) if name in names), shown)
-    if asked == "auto" and ran == "standard":
-        return Aspect(name="implementation", asked=asked, ran=ran, reason=fallback_reason(seen.variant))
-    return Aspect(name="implementation", asked=asked, ran=ran, reason=f"What ran is not {asked}: it has {shown}.")
+    ran = names[0] if names else shown
+    differs = fallback_reason(seen.variant) if asked == "auto" else f"What ran is not {asked}: it has {shown}."
+    return Aspect(name="implementation", asked=asked, ran=ran, reason=differs)
 
 
-def _parts(variant: Variant) -> int:
-    return int(variant["layers"]) * (2 if variant["bidirectional"] else 1)
-
-
-def _alike(names: set[str], *, opaque: bool) -> str | None:
+def _alike(names: Sequence[str], *, opaque: bool) -> str | None:
     if opaque:
         return "XLA compiled the loop over time as it saw fit: its program does not tell one such loop from another."
-    return f"The executed graph looks the same for {' and '.join(sorted(names))}." if len(names) > 1 else None
+    return f"The executed graph looks the same for {' and '.join(names)}." if len(names) > 1 else None
 
 
 _FALLBACKS: tuple[tuple[Callable[[Variant], bool], str], ...] = (
