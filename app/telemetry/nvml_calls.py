@@ -57,6 +57,10 @@ def _memory_v2() -> Any:
     return pynvml.c_nvmlMemory_v2_t(version=pynvml.nvmlMemory_v2)
 
 
+def _memory_used(function: str, make: Callable[[], Any]) -> Call:
+    return Call(("memory_bytes",), nvml_prepared.structure(function, make, f"{type(make()).used.offset}xQ"))
+
+
 def _reasons(function: str) -> Call:
     return Call(("throttle_reasons",), nvml_prepared.number(function, kind=ctypes.c_ulonglong))
 
@@ -84,12 +88,12 @@ CHEAP: tuple[tuple[Call, ...], ...] = (
     (
         Call(
             ("load_pct", "memory_load_pct"),
-            nvml_prepared.structure("nvmlDeviceGetUtilizationRates", pynvml.c_nvmlUtilization_t, "gpu", "memory"),
+            nvml_prepared.structure("nvmlDeviceGetUtilizationRates", pynvml.c_nvmlUtilization_t, "II"),
         ),
     ),
     (
-        Call(("memory_bytes",), nvml_prepared.structure("nvmlDeviceGetMemoryInfo_v2", _memory_v2, "used")),
-        Call(("memory_bytes",), nvml_prepared.structure("nvmlDeviceGetMemoryInfo", pynvml.c_nvmlMemory_t, "used")),
+        _memory_used("nvmlDeviceGetMemoryInfo_v2", _memory_v2),
+        _memory_used("nvmlDeviceGetMemoryInfo", pynvml.c_nvmlMemory_t),
     ),
     (Call(("temperature_c",), nvml_prepared.number("nvmlDeviceGetTemperature", pynvml.NVML_TEMPERATURE_GPU)),),
     (_clock("sm_clock_mhz", pynvml.NVML_CLOCK_SM),),

@@ -2,7 +2,7 @@
 
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,6 +29,8 @@ _REASONS = {
     pynvml.NVML_ERROR_FUNCTION_NOT_FOUND: "not supported by this driver",
     pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH: "not supported by this driver",
 }
+# The cheap fields are watched for their periods in the first ten seconds of each minute after the probe.
+_WATCH_NS, _WATCH_EVERY_NS = 10_000_000_000, 60_000_000_000
 _PROBES = 5
 _DEAR_US = 1_000.0
 
@@ -65,6 +67,8 @@ class Card:
     fields: dict[str, FieldFacts] = field(default_factory=dict)
     absent: dict[str, str] = field(default_factory=dict)
     _cheap: tuple[_Ready, ...] = ()
+    _cheap_names: tuple[str, ...] = ()
+    _probed_ns: int = 0
     _slow: list[_Scheduled] = field(default_factory=list)
     _energy: _Ready | None = None
     _gpm: Gpm | None = None
@@ -81,7 +85,9 @@ class Card:
 
     def _probe(self) -> None:
         self._cheap = tuple(call for ways in CHEAP if (call := self._best(ways)) is not None)
-        self._watches = {name: PeriodWatch() for call in self._cheap for name in call.fields}
+        self._probed_ns = time.monotonic_ns()
+        self._cheap_names = tuple(name for call in self._cheap for name in call.fields)
+        self._watches = {name: PeriodWatch() for name in self._cheap_names}
         self._probe_gpm()
         for slow in (*(() if self._gpm else (PCIE_COUNTERS,)), *SLOW):
             self._schedule(slow)
@@ -110,12 +116,22 @@ class Card:
 
     def read(self) -> Sample:
         """Every cheap field; raises `pynvml.NVMLError` only where the card is gone."""
-        t_ns, values = time.monotonic_ns(), dict[str, Any]()
+        t_ns, numbers = time.monotonic_ns(), list[Number | None]()
         for call in self._cheap:
-            for name, value in zip(call.fields, self._numbers(call), strict=False):
-                values[name] = value
+            try:
+                numbers += call.read()
+            except pynvml.NVMLError as error:
+                _raise_if_gone(error)
+                numbers += [None] * len(call.fields)
+        values = dict(zip(self._cheap_names, numbers, strict=True))
+        if (t_ns - self._probed_ns) % _WATCH_EVERY_NS < _WATCH_NS:
+            self._watch(t_ns, values)
+        return Sample(t_ns=t_ns, device=self.gpu.uuid, **values)  # type: ignore[arg-type]
+
+    def _watch(self, t_ns: int, values: Mapping[str, Number | None]) -> None:
+        for name, value in values.items():
+            if value is not None:
                 self._watches[name].see(t_ns, value)
-        return Sample(t_ns=t_ns, device=self.gpu.uuid, **values)
 
     def read_slow(self, now_s: float) -> SlowSample | None:
         """What is due of the slow fields by now, or None."""
@@ -157,8 +173,7 @@ class Card:
         try:
             return call.read()
         except pynvml.NVMLError as error:
-            if error.value in GONE:
-                raise
+            _raise_if_gone(error)
             return ()
 
     def _slow_values(self, scheduled: _Scheduled) -> dict[str, Number]:
@@ -176,8 +191,7 @@ class Card:
         try:
             return gpm.read()
         except pynvml.NVMLError as error:
-            if error.value in GONE:
-                raise
+            _raise_if_gone(error)
             return {}
 
     def _schedule(self, slow: SlowCall) -> None:
@@ -223,6 +237,12 @@ class Card:
 def why(error: pynvml.NVMLError) -> str:
     """The reason why a field is absent, in a few words."""
     return _REASONS.get(error.value, str(error))
+
+
+def _raise_if_gone(error: pynvml.NVMLError) -> None:
+    """A card that is gone gives nothing any more; any other error takes only what was asked, this once."""
+    if error.value in GONE:
+        raise error
 
 
 def _raise_if_lost(error: pynvml.NVMLError) -> None:

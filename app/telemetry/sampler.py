@@ -38,10 +38,11 @@ class Output:
     def __init__(self, pipe: BinaryIO) -> None:
         self._pipe = pipe
         self._lock = threading.Lock()
+        self._encoder = msgspec.json.Encoder()
 
     def write(self, messages: Sequence[SamplerMessage]) -> None:
         """Writes the messages at once; nobody at the other end ends this process."""
-        lines = b"".join(msgspec.json.encode(message) + b"\n" for message in messages)
+        lines = self._encoder.encode_lines(messages)
         with self._lock:
             try:
                 self._pipe.write(lines)
