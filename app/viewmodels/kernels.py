@@ -11,12 +11,12 @@ TOP = 12
 
 _CLASSES: dict[KernelClass, tuple[str, int]] = {
     "gemm": ("GEMM", 0),
-    "convolution": ("convolution", 3),
+    "convolution": ("convolution", 1),
     "rnn": ("RNN", 2),
-    "pointwise": ("point-wise", 4),
-    "transpose": ("transpose", 1),
-    "copy": ("copy", 6),
-    "communication": ("communication", 5),
+    "pointwise": ("point-wise", 3),
+    "transpose": ("transpose", 4),
+    "copy": ("copy", 5),
+    "communication": ("communication", 6),
     "other": ("other", 7),
 }
 """What each class is called and which of the curves' colours it has."""

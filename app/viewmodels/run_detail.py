@@ -97,7 +97,6 @@ def _figures(run: StoredRun) -> tuple[tuple[str, Cell], ...]:
         ("Throughput", cells.throughput(run.row)),
         ("Step p50", cells.step_ms(s.step_ms_p50)),
         ("Computed", cells.gflops(run.row)),
-        ("Utilisation", cells.utilisation(run.row)),
         ("Mean power", cells.power(s.mean_power_mw)),
         ("Energy", cells.energy(run.row)),
     )

@@ -133,9 +133,8 @@ def summary_line(summary: Summary, example: str) -> str:
     if summary.loss_first is not None and summary.loss_last is not None:
         words.append(f"loss {units.number(summary.loss_first)} → {units.number(summary.loss_last)}")
     if (rate := flops.flops_per_s(summary)) is not None:
-        words.append(units.gflops(rate))
-    if (share := flops.utilisation_pct(summary)) is not None:
-        words.append(f"{units.percent(share, 1)} of the measured peak")
+        share = flops.utilisation_pct(summary)
+        words.append(units.gflops(rate) + ("" if share is None else f", {units.percent(share, 1)} of peak"))
     if summary.mean_power_mw is not None:
         words.append(f"power {units.watts(summary.mean_power_mw)}")
     if summary.energy_mj_per_example is not None:

@@ -1,7 +1,8 @@
 import pytest
 from PySide6.QtCore import Qt
+from PySide6.QtGui import QImage, QPainter
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QCheckBox, QComboBox, QLabel, QSpinBox, QWidget
+from PySide6.QtWidgets import QCheckBox, QComboBox, QLabel, QSpinBox, QStyle, QStyleOptionViewItem, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.gui.theme import Theme
@@ -56,6 +57,26 @@ def test_a_choice_that_cannot_run_here_is_disabled_and_the_reason_is_seen(view: 
     assert "cuDNN needs an NVIDIA GPU" in box.itemData(index, Qt.ItemDataRole.ToolTipRole)
     assert "cuDNN needs an NVIDIA GPU" in visible_words(view)
     assert "No NVIDIA driver is installed." in visible_words(view)
+
+
+def test_the_list_of_a_choice_tells_what_each_option_is_and_greys_what_cannot_run(view: FormView) -> None:
+    box = control(view, "implementation")
+    assert isinstance(box, QComboBox)
+    assert box.view().minimumWidth() > 2 * box.width(), "room for the words beside the options"
+    darkest = {}
+    for value in ("cudnn", "block_fused"):
+        index = box.model().index(box.findData(value), 0)
+        picture = QImage(120, 24, QImage.Format.Format_RGB32)
+        picture.fill(Qt.GlobalColor.white)
+        option = QStyleOptionViewItem()
+        option.rect = picture.rect()
+        if index.flags() & Qt.ItemFlag.ItemIsEnabled:
+            option.state = QStyle.StateFlag.State_Enabled
+        painter = QPainter(picture)
+        box.itemDelegate().paint(painter, option, index)
+        painter.end()
+        darkest[value] = min(picture.pixelColor(x, y).lightness() for x in range(80) for y in range(24))
+    assert darkest["cudnn"] > 2 * darkest["block_fused"]
 
 
 def test_typing_a_number_tells_once_when_it_is_done(qtbot: QtBot, view: FormView) -> None:

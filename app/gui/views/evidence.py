@@ -166,7 +166,8 @@ class EvidencePanel(QScrollArea):
         )
 
     def _kernels(self, view: EvidenceView) -> QGridLayout:
-        grid = _table(("Class", view.noun.capitalize(), "", f"Of {view.noun} time", "Count", "Tensor cores"), (3, 4))
+        on_tensor_cores = "Tensor cores" if any(kernel.tensor_cores for kernel in view.kernels) else ""
+        grid = _table(("Class", view.noun.capitalize(), "", f"Of {view.noun} time", "Count", on_tensor_cores), (3, 4))
         largest = max(kernel.share for kernel in view.kernels) or 1.0
         for row, kernel in enumerate(view.kernels, 1):
             bar = ShareBar(self._theme, kernel.colour, kernel.share / largest)

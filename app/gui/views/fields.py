@@ -7,6 +7,7 @@ from PySide6.QtCore import QSignalBlocker, Qt
 from PySide6.QtGui import QStandardItem, QStandardItemModel, QWheelEvent
 from PySide6.QtWidgets import QCheckBox, QComboBox, QDoubleSpinBox, QLineEdit, QSpinBox, QWidget
 
+from app.gui.views.options import OptionDelegate, words_beside
 from app.viewmodels.form import Field
 from workloads.protocol import Value
 
@@ -14,6 +15,7 @@ Edited = Callable[[str, Value], None]
 
 _SPIN_MARGINS = (6, 0, 0, 0)
 """The style sheet's padding does not reach the text of a spin box."""
+_MOST_OPTIONS = 16
 
 
 class Control(Protocol):
@@ -56,12 +58,15 @@ class _Number(QDoubleSpinBox):
 
 
 class ChoiceControl:
-    """A drop-down list; options that cannot run here are there, disabled, with the reason as their tooltip."""
+    """A drop-down list; options that cannot run here are there, disabled, with the reason beside them."""
 
     def __init__(self, name: str, edited: Edited) -> None:
         self.widget = _Choice()
         self._items = QStandardItemModel(self.widget)
+        self._delegate = OptionDelegate(self.widget)
         self.widget.setModel(self._items)
+        self.widget.setItemDelegate(self._delegate)
+        self.widget.setMaxVisibleItems(_MOST_OPTIONS)
         self.widget.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
         self.widget.setMinimumContentsLength(6)
         self.widget.activated.connect(lambda index: edited(name, self.widget.itemData(index)))
@@ -73,11 +78,12 @@ class ChoiceControl:
             for option in field.options:
                 item = QStandardItem(option.label)
                 item.setData(option.value, Qt.ItemDataRole.UserRole)
-                item.setToolTip(option.reason or option.help)
+                item.setToolTip(words_beside(option))
                 item.setEnabled(option.reason is None)
                 self._items.appendRow(item)
             values = [option.value for option in field.options]
             self.widget.setCurrentIndex(values.index(field.value))
+        self.widget.view().setMinimumWidth(self._delegate.measure(field.options, self.widget.fontMetrics()))
 
 
 class SwitchControl:

@@ -17,8 +17,8 @@ from app.gui.views.fields import Control, control_for
 from app.gui.views.parts import button, rule, set_role, text_label
 from app.viewmodels.form import Field, FormState
 
-_WIDTH = 41 * GRID
-_LABEL_WIDTH = 14 * GRID
+_WIDTH = 43 * GRID
+_LABEL_WIDTH = 16 * GRID
 
 
 class FieldRow:

@@ -20,14 +20,19 @@ def _group_html(group: FactGroup, muted: str) -> str:
 
 
 def _table_html(table: FactGroup, muted: str) -> str:
-    head = "".join(f'<td align="right" style="color:{muted}">{html.escape(word)}</td>' for word in table.header)
+    head = "".join(f'<td align="right" style="color:{muted}">{_words(word)}</td>' for word in table.header)
     rows = "".join(f"<tr>{_cells_html(row, muted)}</tr>" for row in table.rows)
     return f'{_title_html(table.title)}<table cellpadding="1" cellspacing="0"><tr>{head}</tr>{rows}</table>'
 
 
 def _cells_html(row: tuple[str, ...], muted: str) -> str:
     words = f'<td style="color:{muted}; padding-right:8px">{html.escape(row[0])}</td>'
-    return words + "".join(f'<td align="right" style="padding-left:12px">{html.escape(cell)}</td>' for cell in row[1:])
+    return words + "".join(f'<td align="right" style="padding-left:12px">{_words(cell)}</td>' for cell in row[1:])
+
+
+def _words(cell: str) -> str:
+    """What a cell says: after a table that ends in an empty cell, Qt leaves out the next heading's margin."""
+    return html.escape(cell) or "&nbsp;"
 
 
 def _title_html(title: str) -> str:

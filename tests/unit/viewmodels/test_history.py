@@ -186,9 +186,10 @@ def test_a_run_page_tells_how_it_ended_what_it_was_and_how_to_run_it_again() -> 
 def test_a_run_page_tells_how_fast_it_computed_and_what_ran() -> None:
     row = run_row(12, gpus=1, gflops=13_375.0, found=AS_ASKED)
     detail = run_detail(stored_run(row, evidence=AS_ASKED), UTC)
-    assert [name for name, _ in detail.figures] == ["Throughput", "Step p50", "Computed", "Utilisation"]
+    assert [name for name, _ in detail.figures] == ["Throughput", "Step p50", "Computed"]
     facts = {fact.name: fact.value for group in detail.groups for fact in group.facts}
     assert facts["Operations a step"] == "334 billion"
+    assert facts["Utilisation"] == "3.3\N{NO-BREAK SPACE}%"
     assert facts["Measured peak"] == "400,000\N{NO-BREAK SPACE}GFLOPS"
     assert detail.evidence.badge.title == "Ran as asked"
 
