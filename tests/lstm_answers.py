@@ -1,0 +1,74 @@
+"""What an LSTM variant answers at weights that are random but the same for every implementation."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workloads.catalog import Gpu, Machine, check, complete
+from workloads.protocol import Value, Variant
+
+Array = NDArray[Any]
+CPU = Machine(cpu_count=2)
+A_GPU = Machine(gpus=(Gpu(index=0, uuid="GPU-0", name="", compute_capability=(9, 0)),), cpu_count=2)
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Outputs of a batch in inference, the loss in training mode, and the gradient of every weight."""
+
+    outputs: Array
+    loss: float
+    gradients: list[Array]
+
+    def agree(self, other: "Answers", tolerance: float) -> None:
+        """Fails where a number differs by more than the tolerance, of 1 or of itself where that is larger."""
+        np.testing.assert_allclose(self.outputs, other.outputs, rtol=tolerance, atol=tolerance)
+        assert abs(self.loss - other.loss) < tolerance * max(1.0, other.loss)
+        for mine, theirs in zip(self.gradients, other.gradients, strict=True):
+            np.testing.assert_allclose(mine, theirs, rtol=tolerance, atol=tolerance)
+
+
+def variant_of(machine: Machine, **given: Value) -> Variant | None:
+    """The complete variant, or None where it cannot run."""
+    spec = complete("lstm", given, machine)
+    return None if check(spec, machine) else spec.variant
+
+
+def random_model(variant: Variant) -> Any:
+    """The variant's model, all its weights and biases away from zero."""
+    import tensorflow as tf
+
+    from workloads.lstm import model
+
+    lstm = model.lstm_model(variant)
+    lstm.set_weights([0.8 * tf.random.stateless_normal(w.shape, [7, n]) for n, w in enumerate(lstm.weights)])
+    return lstm
+
+
+def batch_of(variant: Variant) -> Any:
+    """Inputs and targets as a step gets them."""
+    import tensorflow as tf
+
+    from workloads.lstm import model
+    from workloads.runtime import compute_dtype
+
+    dtype = compute_dtype(str(variant["precision"]))
+    inputs, targets = model.recipe(variant).batch(0)
+    return tf.nest.map_structure(lambda x: tf.cast(x, dtype) if x.dtype.is_floating else x, inputs), targets
+
+
+def answers(variant: Variant) -> Answers:
+    """One forward and one backward pass, compiled with XLA where the variant says so."""
+    import tensorflow as tf
+
+    lstm, (inputs, targets) = random_model(variant), batch_of(variant)
+
+    def run() -> tuple[Any, Any, Any]:
+        with tf.GradientTape() as tape:
+            loss = lstm.loss(inputs, targets)
+        return lstm.outputs(inputs), loss, tape.gradient(loss, list(lstm.weights))
+
+    outputs, loss, gradients = tf.function(run, jit_compile=bool(variant["xla"]), autograph=False)()
+    return Answers(outputs.numpy(), float(loss), [gradient.numpy() for gradient in gradients])
