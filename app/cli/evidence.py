@@ -37,10 +37,9 @@ def _aspect(aspect: Aspect) -> tuple[str, str, str, str]:
 
 
 def _print_kernels(view: EvidenceView) -> None:
-    print(f"  {view.traced} In {view.between} of the time no {view.noun} ran.")
-    print(
-        f"  Of {view.noun} time: {', '.join(f'{each.name} {units.percent(100 * each.share, 1)}' for each in view.classes)}"
-    )
+    print(f"  {view.traced} In {view.between} of the time {view.idle}.")
+    shares = ", ".join(f"{each.name} {units.percent(100 * each.share, 1)}" for each in view.classes)
+    print(f"  Of {view.noun} time: {shares}")
     print()
     header = ("   share", "", "count", "class", view.noun)
     print_table(header, [_kernel(kernel, view.kernels[0].share) for kernel in view.kernels], right=frozenset({2}))

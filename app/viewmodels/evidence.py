@@ -50,14 +50,16 @@ class Trial(NamedTuple):
 class EvidenceView:
     """A run's evidence in words; where none was kept, only the badge says something.
 
-    `between` is the share of the traced time in which no kernel ran; `noun` is what kernels are called there (ops, on
-    the CPU); `rest` is what `kernels` leave out; `seen` tells where all this was read.
+    `between` is the share of the traced time in which `idle`: no kernel ran, on the CPU nothing of TensorFlow's; `noun`
+    is what kernels are called there (ops, on the CPU); `rest` is what `kernels` leave out; `seen` tells where all this
+    was read.
     """
 
     badge: Badge
     aspects: tuple[Aspect, ...] = ()
     traced: str = ""
     between: str = ""
+    idle: str = "no kernel ran"
     noun: str = "kernel"
     classes: tuple[ClassShare, ...] = ()
     kernels: tuple[KernelRow, ...] = ()
@@ -79,12 +81,13 @@ def evidence_view(
     trials = tuple(_trial(spec, found) for found in portability)
     if evidence is None:
         return EvidenceView(badge=_no_badge(spec, outcome), portability=trials)
-    noun = "op" if spec.variant.get("gpus") == 0 else "kernel"
+    noun, idle = ("op", "nothing ran") if spec.variant.get("gpus") == 0 else ("kernel", "no kernel ran")
     return EvidenceView(
         badge=_badge(spec, evidence),
         aspects=_aspects(spec, evidence),
         traced=_traced(spec, evidence),
         between=_between(evidence),
+        idle=idle,
         noun=noun,
         classes=kernels.class_shares(evidence.kernels),
         kernels=kernels.kernel_rows(evidence.kernels),

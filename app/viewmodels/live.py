@@ -116,6 +116,18 @@ class _Course:
         self.evidence: Evidence | None = None
         self.evidence_view: EvidenceView | None = None
 
+    @property
+    def spec(self) -> RunSpec | None:
+        """What runs, or was asked for and has not begun; a trace has none."""
+        return self.started.spec if isinstance(self.started, RunStarted) else self.requested
+
+    def end(self, event: RunEnded) -> None:
+        """The run is over, and what it left as evidence is all there will be."""
+        self.phases.end(event.t_ns)
+        self.ended = event
+        if self.evidence is not None and self.spec is not None:
+            self.evidence_view = evidence_view(self.spec, self.evidence, event.outcome)
+
 
 class LiveModel:
     """Folds events in their order. Before a run it shows the last minute of telemetry, after one it keeps that run."""
@@ -197,7 +209,7 @@ class LiveModel:
             case Evidence():
                 self._course.evidence = event
             case RunEnded():
-                self._take_end(event)
+                self._course.end(event)
 
     def state(self) -> LiveState:
         """Everything to show now."""
@@ -240,13 +252,6 @@ class LiveModel:
         if any(words in line.text.lower() for words in _OUT_OF_MEMORY):
             self._course.memory_full_s = line.t_ns / 1e9
 
-    def _take_end(self, event: RunEnded) -> None:
-        course = self._course
-        course.phases.end(event.t_ns)
-        course.ended = event
-        if course.evidence is not None and self._spec is not None:
-            course.evidence_view = evidence_view(self._spec, course.evidence, event.outcome)
-
     def _take_block(self, block: Block) -> None:
         if block.phase != "compile":
             self._course.throughput.add(block)
@@ -257,8 +262,7 @@ class LiveModel:
 
     @property
     def _spec(self) -> RunSpec | None:
-        started = self._course.started
-        return started.spec if isinstance(started, RunStarted) else self._course.requested
+        return self._course.spec
 
     @property
     def _example(self) -> str:

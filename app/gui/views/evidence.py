@@ -145,7 +145,7 @@ class EvidencePanel(QScrollArea):
     def _times(self, view: EvidenceView) -> QHBoxLayout:
         between = text_label(view.between)
         between.setStyleSheet(f"font-size: {_FIGURE_PX}px; font-weight: 600;")
-        figure = _column(between, text_label(f"of the time no {view.noun} ran", "caption"))
+        figure = _column(between, text_label(f"of the time {view.idle}", "caption"))
         bar = StackedBar(self._theme)
         bar.show_parts(view.classes)
         legend = QLabel(self._legend(view))

@@ -111,8 +111,9 @@ def test_a_step_on_two_gpus_lasts_half_of_what_both_took() -> None:
 
 
 def test_on_the_cpu_there_are_ops() -> None:
-    assert view(ON_CPU, gpus=0).noun == "op"
-    assert view(AS_ASKED).noun == "kernel"
+    on_cpu, on_gpu = view(ON_CPU, gpus=0), view(AS_ASKED)
+    assert (on_cpu.noun, on_cpu.idle) == ("op", "nothing ran")
+    assert (on_gpu.noun, on_gpu.idle) == ("kernel", "no kernel ran")
 
 
 def test_three_sources_are_a_sentence_too() -> None:
