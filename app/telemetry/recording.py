@@ -187,6 +187,8 @@ def _progress(run: StoredRun, name: TimedPhase, at_ns: int) -> Iterator[Timed]:
 def _end(run: StoredRun) -> Iterator[Timed]:
     if run.row.outcome is not None:
         at_ns = _end_ns(run)
+        if run.evidence is not None:
+            yield Timed(at_ns, run.evidence)
         yield Timed(at_ns, RunEnded(run=run.row.run, t_ns=at_ns, outcome=run.row.outcome, summary=run.row.summary))
 
 

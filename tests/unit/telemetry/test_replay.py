@@ -17,6 +17,7 @@ from app.records import (
 )
 from app.telemetry.recording import Event, RunRecording
 from app.telemetry.replay import Replay
+from tests.fakes.evidence import AS_ASKED
 from tests.unit.viewmodels.stored import S, run_row, stored_run
 from workloads.protocol import Block, PhaseStarted, Progress
 
@@ -49,6 +50,10 @@ def test_everything_comes_back_in_the_order_of_its_time() -> None:
     assert isinstance(found[-1], RunEnded)
     counts = [len(of_kind(found, kind)) for kind in (Sample, PhaseStarted, Block, Progress)]
     assert counts == [360, 3, 40, 40]
+
+
+def test_what_a_run_left_as_evidence_comes_at_its_end() -> None:
+    assert everything(replace(RUN, evidence=AS_ASKED))[-2] == AS_ASKED
 
 
 def test_values_are_those_that_were_stored_and_absent_stays_absent() -> None:
