@@ -10,6 +10,7 @@ NO_GPU = Machine(cpu_count=2)
 TWO_GPUS = Machine(
     gpus=tuple(Gpu(index=n, uuid=f"GPU-{n}", name="H200", compute_capability=(9, 0)) for n in range(2)), cpu_count=32
 )
+MIG = Machine(gpus=tuple(Gpu(index=n, uuid=f"MIG-{n}", name="H200 MIG") for n in range(2)), cpu_count=8)
 OLD_GPU = Machine(gpus=(Gpu(index=0, uuid="GPU-0", name="V100", compute_capability=(7, 0)),), cpu_count=8)
 
 
@@ -96,8 +97,8 @@ def test_words_that_stand_for_nothing(name: str, text: str) -> None:
         (TWO_GPUS, "cnn10", {"devices": "GPU-9"}, "GPU-9"),
         (TWO_GPUS, "cnn10", {"devices": "0,1"}, "as many GPUs"),
         (TWO_GPUS, "cnn10", {"gpus": 2, "batch_size": 7}, "does not divide evenly"),
-        (NO_GPU, "lstm", {"implementation": "cudnn"}, "cuDNN needs an NVIDIA GPU"),
-        (TWO_GPUS, "lstm", {"implementation": "cudnn", "xla": True}, "XLA cannot compile"),
+        (MIG, "cnn10", {"gpus": 2}, "one MIG instance"),
+        (MIG, "cnn10", {"gpus": 2, "devices": "0,1"}, "one MIG instance"),
         (NO_GPU, "cnn10", {"precision": "tf32"}, "TF32"),
         (OLD_GPU, "cnn10", {"precision": "tf32"}, "Ampere"),
         (NO_GPU, "cnn10", {"precision": "float16", "layout": "NCHW"}, "float16 NCHW"),
@@ -109,6 +110,61 @@ def test_what_cannot_run_says_why(machine: Machine, name: str, given: dict[str, 
     assert len(found) == 1
     assert words in found[0]
     assert "{" not in found[0]
+
+
+@pytest.mark.parametrize(
+    ("machine", "implementation", "given", "words"),
+    [
+        (NO_GPU, "cudnn", {}, "cuDNN needs an NVIDIA GPU"),
+        (NO_GPU, "cudnn_stack", {}, "cuDNN needs an NVIDIA GPU"),
+        (TWO_GPUS, "cudnn", {"xla": True}, "XLA cannot compile the cuDNN"),
+        (TWO_GPUS, "cudnn_stack", {"xla": True}, "XLA cannot compile the cuDNN"),
+        (TWO_GPUS, "auto", {"xla": True}, "Keras chooses the cuDNN LSTM here"),
+        (TWO_GPUS, "cudnn", {"recurrent_dropout": 0.1}, "cuDNN has no recurrent dropout"),
+        (TWO_GPUS, "cudnn_stack", {"recurrent_dropout": 0.1}, "cuDNN has no recurrent dropout"),
+        (TWO_GPUS, "cudnn_stack", {"dropout": 0.1}, "no dropout mask"),
+        (TWO_GPUS, "cudnn", {"sequence_lengths": "left_padded"}, "padding at the end only"),
+        (TWO_GPUS, "cudnn_stack", {"sequence_lengths": "left_padded"}, "padding at the end only"),
+        (TWO_GPUS, "auto", {"sequence_lengths": "left_padded"}, "fails at the first step"),
+        (TWO_GPUS, "cudnn", {"activation": "relu"}, "implementation=cudnn has tanh built in"),
+        (NO_GPU, "gemm8", {"activation": "relu"}, "implementation=gemm8 has tanh built in"),
+        (NO_GPU, "block_fused", {"xla": True}, "XLA cannot compile the block-fused op"),
+        (NO_GPU, "block_fused", {"precision": "bfloat16"}, "float32 and float16 only"),
+        (NO_GPU, "block_fused", {"sequence_lengths": "right_padded"}, "one length for all sequences"),
+        (NO_GPU, "block_fused", {"recurrent_dropout": 0.1}, "has no recurrent dropout"),
+        (NO_GPU, "wavefront", {"bidirectional": True}, "none can go backwards"),
+    ],
+)
+def test_what_an_lstm_implementation_cannot_do(
+    machine: Machine, implementation: str, given: dict[str, Value], words: str
+) -> None:
+    (found,) = reasons(machine, "lstm", implementation=implementation, **given)
+    assert words in found
+    assert "{" not in found
+    assert reasons(TWO_GPUS, "lstm", implementation=implementation) == [], "it is the combination that cannot be"
+
+
+@pytest.mark.parametrize(
+    ("implementation", "given"),
+    [
+        ("auto", {"xla": True, "recurrent_dropout": 0.1}),
+        ("auto", {"sequence_lengths": "left_padded", "activation": "relu"}),
+        ("auto", {"gpus": 0, "xla": True, "sequence_lengths": "left_padded"}),
+        ("standard", {"activation": "relu", "sequence_lengths": "left_padded", "recurrent_dropout": 0.5}),
+        ("cudnn", {"sequence_lengths": "right_padded", "dropout": 0.5, "bidirectional": True, "precision": "bfloat16"}),
+        ("cudnn_stack", {"sequence_lengths": "right_padded", "bidirectional": True, "layers": 4}),
+        ("wavefront", {"xla": True, "sequence_lengths": "left_padded", "layers": 4, "recurrent_dropout": 0.5}),
+        ("block_fused", {"bidirectional": True, "dropout": 0.5, "precision": "float16"}),
+    ],
+)
+def test_what_an_lstm_implementation_can_do(implementation: str, given: dict[str, Value]) -> None:
+    assert reasons(TWO_GPUS, "lstm", implementation=implementation, **given) == []
+
+
+def test_a_whole_gpu_beside_mig_instances_is_no_hindrance() -> None:
+    mixed = Machine(gpus=(*MIG.gpus, *(Gpu(index=n, uuid=f"GPU-{n}", name="H200") for n in (2, 3))), cpu_count=8)
+    assert reasons(mixed, "cnn10", gpus=2) == []
+    assert reasons(MIG, "cnn10", gpus=1) == []
 
 
 def test_float16_nchw_runs_on_the_cpu_under_xla() -> None:

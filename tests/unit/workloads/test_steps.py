@@ -41,9 +41,17 @@ def weights_of(model: Any) -> list[np.ndarray[Any, Any]]:
     return [weight.numpy() for weight in model.weights]
 
 
-@pytest.mark.parametrize("xla", [False, True])
-def test_two_replicas_make_the_step_of_one(one: Replicas, pair: Replicas, xla: bool) -> None:
-    variant = small("lstm", xla=xla)
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"xla": False},
+        {"xla": True},
+        {"implementation": "wavefront", "layers": 2, "sequence_lengths": "left_padded"},
+        {"implementation": "block_fused"},
+    ],
+)
+def test_two_replicas_make_the_step_of_one(one: Replicas, pair: Replicas, given: dict[str, Value]) -> None:
+    variant = small("lstm", **given)
     single, losses_of_one = trained("lstm", variant, one, 3)
     double, losses_of_two = trained("lstm", variant, pair, 3)
     assert losses_of_two == pytest.approx(losses_of_one, rel=1e-5)
