@@ -12,7 +12,7 @@ import pytest
 from app.storage.store import Store
 from tests.fakes.command_line import LIMIT_S, CommandLine
 
-SETTINGS = {"gpus": 0, "units": 8, "features": 4, "timesteps": 10, "layers": 2, "bidirectional": "true", "steps": 20}
+SETTINGS = {"gpus": 0, "units": 8, "features": 4, "timesteps": 10, "layers": 2, "bidirectional": "true", "steps": 300}
 LOADED = """
 import json, sys
 import keras, numpy as np, tensorflow as tf
@@ -24,18 +24,20 @@ print(json.dumps([float(np.abs(answer - outputs).max()) for answer in answers]))
 """
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
-    """A database with one run that saved its weights: a bidirectional stack, 25 steps of training."""
-    line = CommandLine(tmp_path_factory.mktemp("portability"))
-    words = [word for name, value in SETTINGS.items() for word in ("-s", f"{name}={value}")]
-    line.json("run", "lstm", *words, "-s", "save_weights=true")
-    return line
-
-
 def weights_of(line: CommandLine) -> Path:
     (found,) = line.database.with_name("profiles.db.weights").iterdir()
     return found
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
+    """A database with one run that saved its weights: a bidirectional stack that has begun to add."""
+    line = CommandLine(tmp_path_factory.mktemp("portability"))
+    words = [word for name, value in SETTINGS.items() for word in ("-s", f"{name}={value}")]
+    line.json("run", "lstm", *words, "-s", "save_weights=true")
+    with np.load(weights_of(line)) as saved:
+        assert saved["reference/outputs"].std() > 0.1, "answers near one mean would hide a weight in the wrong place"
+    return line
 
 
 @pytest.mark.tensorflow
@@ -58,7 +60,7 @@ def test_the_block_fused_op_answers_what_keras_was_trained_to(trained: CommandLi
     (trial,) = document["trials"]
     assert (trial["implementation"], trial["device"], trial["precision"]) == ("block_fused", "cpu", "float32")
     assert trial["max_difference"] < 1e-5
-    assert trial["max_output"] > 0.1
+    assert trial["max_output"] > 0.5
     assert trial["same"]
     with Store.open(trained.database) as store:
         (stored,) = store.load(1).portability
@@ -93,14 +95,13 @@ def wrong_file(line: CommandLine, folder: Path, kind: str) -> Path:
 
 @pytest.mark.tensorflow
 @pytest.mark.parametrize(
-    ("kind", "sentence"),
+    ("words", "kind", "sentence"),
     [
-        ("nowhere", "There are no saved weights at"),
-        ("cut short", "is damaged, or no .npz file"),
-        ("cuDNN's", "holds one flat buffer of 1,000 numbers"),
+        (("export", "1", "--model", "m.keras"), "nowhere", "There are no saved weights at"),
+        (("export", "1", "--model", "m.keras"), "cut short", "is damaged, or no .npz file"),
+        (("portability", "1", "--into", "standard"), "cuDNN's", "holds one flat buffer of 1,000 numbers"),
     ],
 )
-@pytest.mark.parametrize("words", [("portability", "1", "--into", "standard"), ("export", "1", "--model", "m.keras")])
 def test_a_wrong_file_is_told_in_a_sentence(
     trained: CommandLine, tmp_path: Path, words: tuple[str, ...], kind: str, sentence: str
 ) -> None:
