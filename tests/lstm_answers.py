@@ -38,13 +38,19 @@ def variant_of(machine: Machine, **given: Value) -> Variant | None:
 
 def random_model(variant: Variant) -> Any:
     """The variant's model, all its weights and biases away from zero."""
-    import tensorflow as tf
-
     from workloads.lstm import model
 
     lstm = model.lstm_model(variant)
-    lstm.set_weights([0.8 * tf.random.stateless_normal(w.shape, [7, n]) for n, w in enumerate(lstm.weights)])
+    lstm.set_weights([_normal(list(weight.shape), number) for number, weight in enumerate(lstm.weights)])
     return lstm
+
+
+def _normal(shape: list[int], number: int) -> Any:
+    """So large that gates differ, and not so large that they saturate."""
+    import tensorflow as tf
+
+    deviation = 1.6 / shape[0] ** 0.5 if len(shape) == 2 else 0.5
+    return deviation * tf.random.stateless_normal(shape, [7, number])
 
 
 def batch_of(variant: Variant) -> Any:

@@ -1,0 +1,95 @@
+"""Every LSTM implementation on a real GPU against the standard one there: `pytest -m gpu tests/gpu/test_lstm.py`."""
+
+import functools
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from tests.lstm_answers import A_GPU, Answers, answers, variant_of
+from workloads.catalog import workload
+from workloads.protocol import Value
+
+pytestmark = pytest.mark.gpu
+
+IMPLEMENTATIONS = [choice.value for choice in workload("lstm").parameter("implementation").choices]
+SIZES: dict[str, Value] = {"gpus": 1, "batch_size": 16, "timesteps": 20, "units": 64}
+CASES: dict[str, dict[str, Value]] = {
+    "one layer": {"features": 48},
+    "two layers": {"features": 64, "layers": 2},
+    "two directions": {"features": 80, "layers": 2, "bidirectional": True},
+    "padded at the end": {"features": 48, "layers": 2, "sequence_lengths": "right_padded"},
+    "padded at the end, two directions": {
+        "features": 48, "layers": 2, "bidirectional": True, "sequence_lengths": "right_padded",
+    },
+    "padded at the start": {"features": 48, "layers": 2, "sequence_lengths": "left_padded"},
+    "XLA": {"features": 48, "layers": 2, "xla": True},
+}  # fmt: skip
+STEPS = 100
+BAND = 0.01
+"""Of the standard loss: how far another implementation's may be from it, in float32 with the same seed and data."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def float32_on_the_gpu() -> Iterator[None]:
+    """Products in full float32, memory taken as it is needed."""
+    os.environ["KERAS_BACKEND"] = "tensorflow"
+    import tensorflow as tf
+
+    for gpu in tf.config.list_physical_devices("GPU"):
+        tf.config.experimental.set_memory_growth(gpu, True)
+    tf.config.experimental.enable_tensor_float_32_execution(False)
+    yield
+    tf.config.experimental.enable_tensor_float_32_execution(True)
+
+
+@functools.cache
+def standard(case: str) -> Answers:
+    """The standard implementation's answers on the GPU, without XLA."""
+    variant = variant_of(A_GPU, **{**SIZES, **CASES[case], "implementation": "standard", "xla": False})
+    assert variant is not None
+    return answers(variant)
+
+
+RUNS = [
+    (name, case)
+    for case, given in CASES.items()
+    for name in IMPLEMENTATIONS
+    if (name != "standard" or case == "XLA") and variant_of(A_GPU, **{**SIZES, **given, "implementation": name})
+]
+
+
+@pytest.mark.parametrize(("name", "case"), RUNS)
+def test_outputs_loss_and_gradients_are_the_standard_ones(name: str, case: str) -> None:
+    variant = variant_of(A_GPU, **{**SIZES, **CASES[case], "implementation": name})
+    assert variant is not None
+    answers(variant).agree(standard(case), 1e-4)
+
+
+@functools.cache
+def curve(name: str, xla: bool) -> list[float]:
+    """The loss of each training step."""
+    from workloads.lstm import model
+    from workloads.runtime import replicas_on
+    from workloads.steps import build_task
+
+    sizes: dict[str, Value] = {"gpus": 1, "units": 64, "timesteps": 20, "features": 16, "layers": 2}
+    variant = variant_of(A_GPU, **sizes, implementation=name, xla=xla)
+    assert variant is not None
+    task = build_task(model.recipe(variant), variant, replicas_on(["GPU:0"]))
+    return [task.fetch(task.step()) for _ in range(STEPS)]
+
+
+@pytest.mark.parametrize(
+    ("name", "xla"),
+    [
+        (name, xla)
+        for xla in (False, True)
+        for name in IMPLEMENTATIONS
+        if (name != "standard" or xla) and variant_of(A_GPU, gpus=1, layers=2, implementation=name, xla=xla)
+    ],
+)
+def test_the_loss_falls_as_the_standard_one(name: str, xla: bool) -> None:
+    reference = curve("standard", False)
+    assert reference[-1] < 0.5 * reference[0]
+    assert curve(name, xla) == pytest.approx(reference, rel=BAND)
