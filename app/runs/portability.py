@@ -73,9 +73,12 @@ def _target(trained: RunSpec, implementation: str, gpus: int) -> RunSpec:
         "gpus": gpus,
         "devices": "",
         "cpu_threads": 0,
+        "memory_growth": True,
         "save_weights": False,
     }
-    return RunSpec(workload=trained.workload, variant={**trained.variant, **_IN_INFERENCE, **ours})
+    return RunSpec(
+        workload=trained.workload, variant={**catalog.with_defaults(trained).variant, **_IN_INFERENCE, **ours}
+    )
 
 
 def try_weights(run: RunRow, weights: Path, spec: RunSpec, services: RunServices, told: Told) -> Trial:
@@ -85,7 +88,7 @@ def try_weights(run: RunRow, weights: Path, spec: RunSpec, services: RunServices
     with leased(services.leases, gpus or [CPU], told) as device:
         errand = TryWeights(
             weights_path=str(weights.absolute()),
-            trained=run.spec.variant,
+            trained=catalog.with_defaults(run.spec).variant,
             spec=spec,
             gpu_uuids=(device,) if gpus else (),
         )
@@ -107,7 +110,7 @@ def export_model(run: RunRow, weights: Path, paths: Sequence[Path], leases: Leas
     """Makes a plain Keras model of a run's weights at each path: a .keras file, or the folder of a SavedModel."""
     errand = ExportModel(
         weights_path=str(weights.absolute()),
-        trained=run.spec.variant,
+        trained=catalog.with_defaults(run.spec).variant,
         model_paths=tuple(str(path.absolute()) for path in paths),
     )
     with leased(leases, [CPU], told):

@@ -8,8 +8,9 @@ import pytest
 
 from workloads import weights
 from workloads.catalog import Machine, complete
+from workloads.errands import perform
 from workloads.errors import RefusedError, TrainingError
-from workloads.protocol import PROTOCOL_VERSION, RunSpec, Start, Value, Variant
+from workloads.protocol import PROTOCOL_VERSION, Declined, ExportModel, RunSpec, Start, Value, Variant
 from workloads.runtime import Replicas
 from workloads.weights import SavedWeights
 from workloads.worker import Worker
@@ -26,10 +27,9 @@ def saved_by(variant: Variant, replicas: Replicas, path: Path) -> SavedWeights:
     from workloads.build import recipe_of
     from workloads.saving import save
 
-    recipe = recipe_of("lstm")(variant)
     with replicas.strategy.scope():
-        model = recipe.model()
-    save(model, recipe, variant, replicas, path)
+        model = recipe_of("lstm")(variant).model()
+    save(model, variant, replicas, path)
     return weights.read(path, variant)
 
 
@@ -123,13 +123,21 @@ def test_no_model_needs_cudnn(padding: str, use_cudnn: str | bool) -> None:
     assert {part.use_cudnn for layer in both for part in (layer.forward_layer, layer.backward_layer)} == {use_cudnn}
 
 
-@pytest.mark.parametrize("value", [2.0, np.nan])
-def test_a_model_that_answers_otherwise_is_not_written(one: Replicas, tmp_path: Path, value: float) -> None:
+@pytest.mark.parametrize(
+    ("value", "sentence"),
+    [
+        (2.0, r"more than rounding explains \(1e-05\); nothing was written"),
+        (np.nan, "Not all answers are finite numbers"),
+    ],
+)
+def test_a_model_that_answers_otherwise_is_not_written(
+    one: Replicas, tmp_path: Path, value: float, sentence: str
+) -> None:
     from workloads.export import export_model
 
     saved = saved_by(variant_of(), one, tmp_path / "run.npz")
     changed = replace(saved, weights={**saved.weights, "head/bias": np.array([value], np.float32)})
-    with pytest.raises(RefusedError, match=r"more than rounding explains \(1e-05\); nothing was written"):
+    with pytest.raises(RefusedError, match=sentence):
         export_model(changed, [tmp_path / "model.keras"])
     assert not (tmp_path / "model.keras").exists()
 
@@ -149,3 +157,17 @@ def test_weights_that_cannot_be_written_fail_the_run_in_words(one: Replicas, tmp
     worker._task = build_task(recipe_of("lstm")(variant), variant, one)
     with pytest.raises(TrainingError, match=r"could not be saved at .*run.npz .*; what was measured is kept"):
         worker._keep_weights()
+
+
+def test_a_place_that_cannot_be_written_is_named(
+    one: Replicas, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "KERAS_BACKEND", "TF_CPP_MIN_LOG_LEVEL"):
+        monkeypatch.setenv(name, "before")
+    saved = saved_by(variant_of(), one, tmp_path / "run.npz")
+    taken = tmp_path / "run.npz" / "model.keras"
+    errand = ExportModel(weights_path=str(tmp_path / "run.npz"), trained=saved.variant, model_paths=(str(taken),))
+    answer = perform(errand)
+    assert isinstance(answer, Declined)
+    assert str(tmp_path / "run.npz") in answer.reason
+    assert "cannot be written" in answer.reason
