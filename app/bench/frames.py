@@ -54,6 +54,7 @@ class Ours(QWidget):
 
     def __init__(self, curves: Sequence[Pair], theme: Theme) -> None:
         super().__init__()
+        theme.dress(self)
         self._curves = curves
         self._count = len(curves[0][0])
         self._span_s = self._count * _PERIOD_S
@@ -84,6 +85,7 @@ class Plain(QWidget):
 
     def __init__(self, curves: Sequence[Pair], theme: Theme) -> None:
         super().__init__()
+        theme.dress(self)
         self._curves = curves
         layout = QVBoxLayout(self)
         self._items: list[list[pg.PlotDataItem]] = []

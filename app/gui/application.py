@@ -232,6 +232,7 @@ class Workbench(QObject):
             return
         box = QMessageBox(QMessageBox.Icon.Question, "A run is going", "A run is going. Stop it and close?")
         box.setParent(self.window, box.windowFlags())
+        self._theme.dress(box)
         box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         box.setInformativeText("What it has measured so far stays in the history as a stopped run.")
         stop = box.addButton("&Stop and close", QMessageBox.ButtonRole.AcceptRole)
@@ -243,6 +244,7 @@ class Workbench(QObject):
     def _offer_another_database(self, error: UserError) -> None:
         box = QMessageBox(QMessageBox.Icon.Warning, "The database cannot be used", str(error))
         box.setParent(self.window, box.windowFlags())
+        self._theme.dress(box)
         other = box.addButton("Choose &another file …", QMessageBox.ButtonRole.AcceptRole)
         box.addButton("&Close", QMessageBox.ButtonRole.RejectRole)
         box.finished.connect(lambda _: self._after_offer(another=box.clickedButton() is other))

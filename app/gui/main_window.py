@@ -37,7 +37,10 @@ class Page:
 
 
 class MainWindow(QMainWindow):
-    """Tabs over pages that are made when first shown. Closing asks through `close_asked` until `allow_close`."""
+    """Tabs over pages that are made when first shown. Closing asks through `close_asked` until `allow_close`.
+
+    Every page wears the style sheet by itself: when the theme changes, one out of sight waits until it is shown.
+    """
 
     painted = Signal()
     page_shown = Signal(int)
@@ -52,6 +55,7 @@ class MainWindow(QMainWindow):
         self._pages = tuple(pages)
         self._may_close = False
         self._is_painted = False
+        self._head = QWidget()
         self._tabs = QTabBar()
         self._stack = QStackedWidget()
         self._made: dict[int, int] = {}
@@ -67,6 +71,7 @@ class MainWindow(QMainWindow):
         if index not in self._made:
             self._made[index] = self._stack.addWidget(self._pages[index].make())
         self._stack.setCurrentIndex(self._made[index])
+        self._dress()
         self._tabs.setCurrentIndex(index)
         self.page_shown.emit(index)
 
@@ -102,6 +107,7 @@ class MainWindow(QMainWindow):
     def show_shortcuts(self) -> None:
         """List what the keyboard can do."""
         box = QMessageBox(self)
+        self._theme.dress(box)
         box.setWindowTitle("Keyboard shortcuts")
         box.setTextFormat(Qt.TextFormat.RichText)
         rows = "".join(f"<tr><td><b>{keys}</b>&nbsp;&nbsp;</td><td>{what}</td></tr>" for keys, what in _SHORTCUTS)
@@ -109,7 +115,14 @@ class MainWindow(QMainWindow):
         box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         box.open()
 
+    def _dress(self) -> None:
+        """Put the style sheet in force on what is in sight."""
+        for part in (self._head, self._stack.currentWidget()):
+            if part is not None:
+                self._theme.dress(part)
+
     def _connect(self) -> None:
+        self._theme.changed.connect(self._dress)
         self._tabs.currentChanged.connect(self.show_page)
         self._help.clicked.connect(self.show_shortcuts)
         for keys, act in (
@@ -136,20 +149,27 @@ class MainWindow(QMainWindow):
         self._tabs.setAccessibleName("Screens")
         self._dot.setAccessibleName("State of telemetry")
         self._help.setAccessibleName("Keyboard shortcuts")
-        head = QHBoxLayout()
-        head.setContentsMargins(GRID, 0, 2 * GRID, 0)
-        head.setSpacing(GRID)
-        head.addWidget(self._tabs)
-        head.addStretch(1)
+        line = QHBoxLayout()
+        line.setContentsMargins(GRID, 0, 2 * GRID, 0)
+        line.setSpacing(GRID)
+        line.addWidget(self._tabs)
+        line.addStretch(1)
         self._chip.hide()
-        head.addWidget(self._chip, 0, Qt.AlignmentFlag.AlignVCenter)
+        line.addWidget(self._chip, 0, Qt.AlignmentFlag.AlignVCenter)
         for widget in (self._machine, self._dot, self._help):
-            head.addWidget(widget)
+            line.addWidget(widget)
+        head = _column(self._head)
+        head.addLayout(line)
+        head.addWidget(rule())
         whole = QWidget()
-        layout = QVBoxLayout(whole)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(0)
-        layout.addLayout(head)
-        layout.addWidget(rule())
+        layout = _column(whole)
+        layout.addWidget(self._head)
         layout.addWidget(self._stack, 1)
         self.setCentralWidget(whole)
+
+
+def _column(widget: QWidget) -> QVBoxLayout:
+    layout = QVBoxLayout(widget)
+    layout.setContentsMargins(0, 0, 0, 0)
+    layout.setSpacing(0)
+    return layout

@@ -15,12 +15,13 @@ from app.gui.bands import Bands, Marks, Strip
 from app.gui.canvas import Canvas
 from app.gui.curves import Curves
 from app.gui.legend import Legend
-from app.gui.theme import GRID, Theme
+from app.gui.theme import GRID, Theme, figures
 from app.records import Floats
 from app.viewmodels.plotted import Band, Moment
 from app.viewmodels.series import CurveSource, Points
 
 _AXIS_WIDTH = 56
+_TICK_PX = 12
 _NAME_LINE_PX = 16
 _LEAST_COLUMNS = 64
 
@@ -226,6 +227,8 @@ class TimePanel(QWidget):
         self._canvas.setAccessibleName(f"{self._title} over time, {self._unit_label.text()}")
         for item in (self._bands, self._image, self._marks):
             self._view.addItem(item, ignoreBounds=True)
+        for axis in (self._left, self._times):
+            axis.setStyle(tickFont=figures(_TICK_PX))
         self._left.setWidth(_AXIS_WIDTH)
         self._left.enableAutoSIPrefix(False)
         self._left.setStyle(showValues=False)

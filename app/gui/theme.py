@@ -6,10 +6,12 @@ from string import Template
 
 from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtGui import QColor, QFont, QGuiApplication, QPalette, QPen
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QWidget
 
 GRID = 8
 """Every distance is a multiple of this many pixels, or half of it."""
+
+_FONT_PX = 13
 
 RESOURCES = Path(__file__).resolve().parents[2] / "resources"
 
@@ -86,22 +88,32 @@ class Theme(QObject):
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self.colours = LIGHT
+        self._sheet = style_sheet(LIGHT)
 
     def start(self) -> None:
-        """Dress the application and follow the system from now on."""
+        """Give the application its style and font, and follow the system from now on."""
         QApplication.setStyle("Fusion")
+        font = QApplication.font()
+        font.setPixelSize(_FONT_PX)
+        QApplication.setFont(font)
         hints = QGuiApplication.styleHints()
         hints.colorSchemeChanged.connect(self.apply)
         self.apply(hints.colorScheme())
 
     def apply(self, scheme: Qt.ColorScheme) -> None:
-        """Dress the application in one scheme; an unknown one is light."""
+        """Take the colours of one scheme; an unknown one is light."""
         self.colours = DARK if scheme == Qt.ColorScheme.Dark else LIGHT
+        self._sheet = style_sheet(self.colours)
         QApplication.setPalette(_palette(self.colours))
-        application = QApplication.instance()
-        if isinstance(application, QApplication):
-            application.setStyleSheet(style_sheet(self.colours))
         self.changed.emit()
+
+    def dress(self, widget: QWidget) -> None:
+        """Put the style sheet on a widget and what is in it, if it does not wear it yet.
+
+        Not on the application: there Qt restyles each widget once for itself and once for each widget around it.
+        """
+        if widget.styleSheet() != self._sheet:
+            widget.setStyleSheet(self._sheet)
 
     def curve_colour(self, index: int) -> QColor:
         """The colour of the curve of a GPU or a run; the same index has the same hue on every screen."""
@@ -115,7 +127,7 @@ class Theme(QObject):
 
 
 def style_sheet(colours: Colours) -> str:
-    """The application's style sheet in one scheme's colours."""
+    """The style sheet in one scheme's colours."""
     values = {name: getattr(colours, name) for name in Colours.__slots__ if name != "curves"}
     template = Template((RESOURCES / "style.qss").read_text(encoding="utf-8"))
     return template.substitute(values, icons=(RESOURCES / "icons").as_posix())

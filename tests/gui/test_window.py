@@ -2,17 +2,18 @@
 
 from pathlib import Path
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QEvent, QObject, Qt
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QMessageBox, QPushButton
+from PySide6.QtWidgets import QMessageBox, QPushButton, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.gui.application import HISTORY, MONITOR, RUN, Workbench
-from app.gui.theme import Theme
+from app.gui.theme import DARK, Theme
 from app.gui.views.compare import CompareView
 from app.gui.views.form import FormView
 from app.gui.views.history import HistoryView
+from app.gui.views.monitor import MonitorView
 from app.storage.store import Store
 
 RUN_LIMIT_MS = 30_000
@@ -149,3 +150,36 @@ def test_the_live_plots_are_held_and_followed_by_keys(qtbot: QtBot, workbench: W
     assert live.time_bar.chip == "Paused"
     QTest.keyClick(live.stack, Qt.Key.Key_F)
     assert live.time_bar.chip == ""
+
+
+class Restyles(QObject):
+    """Counts how often each widget is restyled."""
+
+    def __init__(self, watched: list[QWidget]) -> None:
+        super().__init__()
+        self.counts = dict.fromkeys(map(id, watched), 0)
+        for widget in watched:
+            widget.installEventFilter(self)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.StyleChange:
+            self.counts[id(watched)] += 1
+        return False
+
+
+def test_a_switch_to_dark_restyles_the_page_in_sight_once_and_the_others_when_they_are_shown(
+    workbench: Workbench, theme: Theme
+) -> None:
+    run, window = workbench.run_view, workbench.window
+    window.show_page(MONITOR)
+    monitor = window.findChild(MonitorView)
+    assert isinstance(monitor, MonitorView)
+    inside, hidden = Restyles(monitor.findChildren(QWidget)), Restyles(run.findChildren(QWidget))
+    theme.apply(Qt.ColorScheme.Dark)
+    # Twice: Qt restyles what is in the widget that gets the style sheet, then the widget with what is in it.
+    assert set(inside.counts.values()) == {2}
+    assert set(hidden.counts.values()) == {0}
+    assert DARK.surface in monitor.styleSheet()
+    window.show_page(RUN)
+    assert min(hidden.counts.values()) > 0
+    assert run.styleSheet() == monitor.styleSheet()
