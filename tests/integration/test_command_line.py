@@ -57,14 +57,18 @@ def assert_has_fields(document: dict[str, Any]) -> None:
 
 @pytest.mark.tensorflow
 @pytest.mark.parametrize(
-    ("words", "unit"),
+    ("words", "unit", "looks"),
     [
-        (["lstm", "-s", "implementation=standard", "-s", "timesteps=10", "-s", "steps=150"], "sequences/s"),
-        (["cnn10", "-s", "layout=NHWC", "-s", "channels=4", "-s", "steps=20"], "images/s"),
+        (
+            ["lstm", "-s", "implementation=standard", "-s", "timesteps=10", "-s", "steps=150"],
+            "sequences/s",
+            ["evidence"],
+        ),
+        (["cnn10", "-s", "layout=NHWC", "-s", "channels=4", "-s", "steps=20", "-s", "evidence=graph"], "images/s", []),
     ],
 )
 def test_training_with_tensorflow_gives_one_whole_document(
-    command_line: CommandLine, words: list[str], unit: str
+    command_line: CommandLine, words: list[str], unit: str, looks: list[str]
 ) -> None:
     done = command_line("run", *words, "-s", "gpus=0", "--json")
     assert done.returncode == 0, done.stderr
@@ -79,7 +83,7 @@ def test_training_with_tensorflow_gives_one_whole_document(
     assert document["memory"]["device_peak_bytes"] > 100_000_000, "the worker with TensorFlow in it"
     assert document["memory"]["allocator_peak_bytes"] is None, "a CPU run has no allocator figure"
     phases = [phase["phase"] for phase in document["phases"]]
-    assert phases == ["import", "build", "compile", "warmup", "measure", "finish"]
+    assert phases == ["import", "build", "compile", "warmup", "measure", *looks, "finish"]
     assert {"tensorflow", "keras", "python", "cpu", "os", "program_version"} <= set(document["environment"])
     assert not [word for word in TENSORFLOW_NOISE if word in done.stderr], done.stderr
     assert document == command_line.json("show", "1"), "stored as it was told"

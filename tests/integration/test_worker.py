@@ -15,6 +15,7 @@ from workloads.catalog import Machine, complete
 from workloads.protocol import (
     PROTOCOL_VERSION,
     Block,
+    Evidence,
     Facts,
     Finished,
     Hello,
@@ -84,6 +85,10 @@ class Running:
     @property
     def phases(self) -> list[str]:
         return [message.phase for message in self.messages if isinstance(message, PhaseStarted)]
+
+    @property
+    def evidence(self) -> list[Evidence]:
+        return [message for message in self.messages if isinstance(message, Evidence)]
 
     @property
     def blocks(self) -> list[Block]:
@@ -287,13 +292,18 @@ def test_lstm_learns() -> None:
         assert first is not None
         assert last is not None
         assert last < 0.5 * first
+        assert run.phases == ["import", "build", "compile", "warmup", "measure", "evidence", "finish"]
+        (evidence,) = run.evidence
+        assert (evidence.match, evidence.ran["implementation"]) == (True, "standard")
+        assert evidence.sources == ("graph", "trace")
+        assert 0 < evidence.busy_ns <= evidence.span_ns
 
 
 @pytest.mark.tensorflow
-@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
-def test_cnn10_stops_quickly_and_is_gone(layout: str) -> None:
+@pytest.mark.parametrize(("layout", "evidence"), [("NCHW", "trace"), ("NHWC", "off")])
+def test_cnn10_stops_quickly_and_is_gone(layout: str, evidence: str) -> None:
     with worker() as run:
-        run.order(spec("cnn10", layout=layout, channels=8, batch_size=16, seconds=60.0))
+        run.order(spec("cnn10", layout=layout, channels=8, batch_size=16, seconds=60.0, evidence=evidence))
         run.until(Block, "measure")
         start_s = time.monotonic()
         run.close()
@@ -301,6 +311,9 @@ def test_cnn10_stops_quickly_and_is_gone(layout: str) -> None:
         assert time.monotonic() - start_s < 1.5
         assert last.outcome == "stopped"
         assert run.blocks[-1].loss is not None
+        assert run.phases[-2:] == ["measure", "finish"], "what was stopped is not traced"
+        seen = [(found.ran["layout"], found.sources) for found in run.evidence]
+        assert seen == ([] if evidence == "off" else [(layout, ("graph",))])
 
 
 @pytest.mark.tensorflow

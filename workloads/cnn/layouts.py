@@ -27,7 +27,7 @@ def _compiled(seen: Seen) -> list[Op]:
 
 
 def _words(other: Sequence[Op], total: int) -> str:
-    names = list(dict.fromkeys(op.name.rpartition("/")[2] for op in other if not op.backward))
+    names = sorted({op.name.rpartition("/")[2] for op in other if not op.backward})
     shown = ", ".join(names[:_SHOWN]) + (" …" if len(names) > _SHOWN else "")
     where = f" ({shown})" if names else ""
     return f"{len(other)} of {total} operations on images ran in {other[0].layout}{where}"

@@ -56,7 +56,7 @@ _CLASSES: tuple[_Class, ...] = (
     _Class(
         "pointwise",
         re.compile(
-            r"_GPU_DT_|EigenMetaKernel|^(loop|wrapped)_|Apply[A-Z]\w*Kernel|Bias(NHWC|NCHW)|_fusion(_|\.|$)|^ResourceApply"
+            r"_GPU_DT_|EigenMetaKernel|^(loop|wrapped)_|Apply[A-Z]\w*Kernel|Bias(NHWC|NCHW)|(?<!ynn)_fusion(_|\.|$)|^ResourceApply"
             r"|^_?(Mkl)?(Native)?(Add|Sub|Mul|Div|RealDiv|Neg|Square|Sqrt|Rsqrt|Exp|Log|Sigmoid|Tanh|Relu|Select|Cast"
             r"|Less|Greater|Equal|NotEqual|Logical|Maximum|Minimum|IsFinite|BiasAdd$)"
         ),

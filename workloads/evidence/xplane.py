@@ -137,14 +137,14 @@ def _busy_ps(events: Iterable[_Event]) -> int:
 
 
 def _programs(space: Any) -> Iterator[Any]:
-    """The optimised programs (HloModuleProto) that ran, or all there are where nothing says which ran."""
+    """The optimised programs (HloModuleProto) that ran; the profile holds all of the process."""
     ran = set(_modules_run(space.planes))
     for plane in space.planes:
         if plane.name == _PROGRAM_PLANE:
             for entry in plane.event_metadata.values():
                 for stat in entry.stats:
                     module = hlo_pb2.HloProto.FromString(stat.bytes_value).hlo_module
-                    if module.name in ran or not ran:
+                    if module.name in ran:
                         yield module
 
 

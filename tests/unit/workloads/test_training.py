@@ -89,3 +89,13 @@ def test_inference_has_no_loss() -> None:
     task = Task(step=counter, fetch=float, examples=1, trains=False)
     _, messages = run(counter, Plan(warmup_steps=1, seconds=1.0, steps=5), task)
     assert all(m.loss is None for m in messages if isinstance(m, Block))
+
+
+def test_the_first_steps_end_is_told_between_its_block_and_the_next() -> None:
+    counter, told = Counter(), list[int]()
+    messages: list[Message] = []
+    task = Task(step=counter, fetch=float, examples=4)
+    plan = Plan(warmup_steps=2, seconds=1.0, steps=5)
+    Loop(task, plan, messages.append, counter.stopped, lambda: told.append(len(blocks(messages, "compile")))).run()
+    assert told == [1]
+    assert counter.steps == 8

@@ -1,0 +1,322 @@
+"""What really ran, seen on the CPU: implementations, layouts, types, replicas, and labels that are wrong."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from workloads.catalog import Machine, complete
+from workloads.protocol import Evidence, Kernel, RunSpec, Value, Variant
+from workloads.runtime import Replicas
+
+SMALL: dict[str, dict[str, Value]] = {
+    "lstm": {"units": 8, "timesteps": 6, "features": 4, "layers": 2},
+    "cnn10": {"channels": 4},
+}
+LOOPS = ("standard", "gemm8", "gemm2", "gemm_batched", "fused", "pretransposed", "combined_input", "wavefront")
+
+
+def spec_of(workload: str, **given: Value) -> RunSpec:
+    return complete(workload, {"gpus": 0, "batch_size": 8, **SMALL[workload], **given}, Machine(cpu_count=2))
+
+
+def witnessed(spec: RunSpec, replicas: Replicas, *, really: Variant | None = None, steps: bool = False) -> Evidence:
+    """The evidence of a run of `spec`; `really` is what its step truly computes; `steps`: traced too."""
+    from workloads.build import recipe_of
+    from workloads.evidence.witness import Witness
+    from workloads.steps import build_task
+
+    ran = {**spec.variant, **(really or {})}
+    task = build_task(recipe_of(spec.workload)(ran), ran, replicas)
+    witness = Witness(spec, task)
+    assert witness.evidence() is None, "nothing is known before the first step"
+    witness.start()
+    task.fetch(task.step())
+    witness.first_step_done()
+    if steps:
+        witness.trace()
+    found = witness.evidence()
+    assert found is not None
+    return found
+
+
+@pytest.fixture
+def float32() -> Any:
+    """A process with TF32 off and float32 layers, as a worker sets it up."""
+    import tensorflow as tf
+
+    tf.config.experimental.enable_tensor_float_32_execution(False)
+
+
+@pytest.mark.parametrize(
+    ("implementation", "mode"),
+    [*((name, "train") for name in (*LOOPS, "block_fused")), ("standard", "inference"), ("wavefront", "inference")],
+)
+def test_every_implementation_is_told_by_its_graph(one: Replicas, implementation: str, mode: str) -> None:
+    evidence = witnessed(spec_of("lstm", implementation=implementation, mode=mode), one)
+    assert evidence.ran == {
+        "implementation": implementation, "precision": "float32", "xla": "off", "device": "CPU", "replicas": "1",
+    }  # fmt: skip
+    assert (evidence.match, evidence.reason, evidence.sources) == (True, None, ("graph",))
+
+
+@pytest.mark.parametrize(
+    ("asked", "really", "words"),
+    [
+        ("gemm2", "gemm8", "2 loops of 8 products a step"),
+        ("gemm8", "standard", "2 loops of 2 products a step"),
+        ("combined_input", "fused", "2 loops of 1 product and a compiled kernel a step"),
+        ("wavefront", "fused", "2 loops of 1 product and a compiled kernel a step"),
+        ("standard", "block_fused", "2 block-fused calls"),
+        ("block_fused", "standard", "2 loops of 2 products a step"),
+        ("cudnn", "standard", "2 loops of 2 products a step"),
+    ],
+)
+def test_a_wrong_label_is_found(one: Replicas, asked: str, really: str, words: str) -> None:
+    spec = spec_of("lstm", implementation=asked)
+    evidence = witnessed(spec, one, really={"implementation": really})
+    assert evidence.match is False
+    assert evidence.reason == f"What ran is not {asked}: it has {words}."
+    assert evidence.asked["implementation"] == asked
+    assert evidence.ran["implementation"] == really
+
+
+@pytest.mark.parametrize("implementation", ["standard", "gemm_batched"])
+def test_directions_dropout_and_padding_change_no_label(one: Replicas, implementation: str) -> None:
+    more: dict[str, Value] = {"dropout": 0.2, "recurrent_dropout": 0.1, "sequence_lengths": "left_padded"}
+    evidence = witnessed(spec_of("lstm", implementation=implementation, bidirectional=True, layers=1, **more), one)
+    assert evidence.ran["implementation"] == implementation
+    assert evidence.match is True
+
+
+def test_where_graphs_look_the_same_it_says_so(one: Replicas) -> None:
+    evidence = witnessed(spec_of("lstm", implementation="gemm2"), one)
+    assert "The executed graph looks the same for standard and gemm2." in evidence.notes
+    assert not witnessed(spec_of("lstm", implementation="gemm8"), one).notes
+
+
+def test_what_keras_decided_on_the_cpu_is_not_what_it_promises(one: Replicas) -> None:
+    evidence = witnessed(spec_of("lstm", implementation="auto"), one)
+    assert (evidence.asked["implementation"], evidence.ran["implementation"]) == ("auto", "standard")
+    assert evidence.match is False
+    assert evidence.reason is not None
+    assert "on the CPU, and cuDNN needs an NVIDIA GPU" in evidence.reason
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"recurrent_dropout": 0.1}, "no recurrent dropout"),
+        ({"activation": "relu"}, "no activation but tanh"),
+        ({"sequence_lengths": "left_padded"}, "padding at the end only"),
+        ({"xla": True}, "XLA cannot compile"),
+    ],
+)
+def test_keras_has_a_reason_on_a_gpu_too(given: dict[str, Value], words: str) -> None:
+    from workloads.lstm.signatures import fallback_reason
+
+    spec = complete("lstm", {"gpus": 0, "implementation": "auto", **given}, Machine())
+    assert words in fallback_reason({**spec.variant, "gpus": 1})
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+def test_the_type_is_that_of_the_layers_not_of_the_head(one: Replicas, precision: str) -> None:
+    lstm = witnessed(spec_of("lstm", implementation="gemm2", precision=precision), one)
+    cnn = witnessed(spec_of("cnn10", layout="NHWC", precision=precision), one)
+    assert lstm.ran["precision"] == cnn.ran["precision"] == precision
+    assert lstm.match is cnn.match is True
+
+
+def test_a_wrong_type_is_found(one: Replicas) -> None:
+    evidence = witnessed(spec_of("lstm", precision="bfloat16"), one, really={"precision": "float32"})
+    assert (evidence.match, evidence.ran["precision"]) == (False, "float32")
+    assert evidence.reason == "The products were computed in float32, not in bfloat16."
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+def test_the_layout_of_every_operation_on_images_is_seen(one: Replicas, layout: str) -> None:
+    evidence = witnessed(spec_of("cnn10", layout=layout), one)
+    assert evidence.ran["layout"] == layout
+    assert (evidence.match, evidence.reason) == (True, None)
+
+
+def test_another_layout_is_found_and_its_operations_named(one: Replicas) -> None:
+    evidence = witnessed(spec_of("cnn10", layout="NHWC"), one, really={"layout": "NCHW"})
+    assert (evidence.match, evidence.ran["layout"]) == (False, "NCHW")
+    assert evidence.reason == (
+        "48 of 48 operations on images ran in NCHW (AvgPool2D, AvgPool2D_1, Conv2D, Conv2D_1 …): "
+        "the implementation did not keep what was asked."
+    )
+    spec = spec_of("cnn10", layout="NHWC", layout_optimizer=True, mode="inference")
+    assert "layout_optimizer=false" in (witnessed(spec, one, really={"layout": "NCHW"}).reason or "")
+
+
+def test_a_graph_that_transposes_says_how_often(one: Replicas) -> None:
+    from workloads.cnn.layouts import layout
+    from workloads.evidence.ops import Op
+    from workloads.evidence.seen import Seen
+    from workloads.evidence.xplane import Trace
+
+    convolution = Op(type="Conv2D", name="Conv2D", device="GPU:0", dtype="float32", layout="NCHW")
+    there = Op(type="Transpose", name="Conv2D-0-TransposeNHWCToNCHW-LayoutOptimizer", device="GPU:0")
+    back = replace(there, name="Conv2D-0-0-TransposeNCHWToNHWC-LayoutOptimizer")
+    inside = Kernel(name="void cudnn::ops::nchwToNhwcKernel<…>", kind="transpose", count=30, time_ns=5)
+    spec = spec_of("cnn10", layout="NHWC", layout_optimizer=True)
+    found = layout(Seen(spec=spec, graph=(there, convolution, back), trace=Trace(steps=10, kernels=(inside,))))
+    assert (found.ran, found.fits) == ("NCHW", False)
+    assert found.note == "Transposes: 2 in the executed graph, 3 a step among the traced kernels."
+
+
+def test_xlas_program_stands_for_the_graph_it_leaves_none_of(one: Replicas, float32: None) -> None:
+    evidence = witnessed(spec_of("lstm", implementation="standard", xla=True), one, steps=True)
+    assert evidence.ran == {
+        "implementation": "standard", "precision": "float32", "xla": "on", "device": "CPU", "replicas": "1",
+    }  # fmt: skip
+    assert (evidence.match, evidence.sources) == (True, ("trace", "hlo"))
+    assert any("XLA compiled the loop over time" in note for note in evidence.notes)
+    assert evidence.steps >= 1
+    assert 0 < evidence.busy_ns <= evidence.span_ns
+    assert any(kernel.kind == "gemm" for kernel in evidence.kernels)
+
+
+def test_xla_without_a_trace_is_not_known(one: Replicas) -> None:
+    evidence = witnessed(spec_of("lstm", implementation="standard", xla=True), one)
+    assert (evidence.match, evidence.ran, evidence.sources) == (None, {}, ())
+    assert evidence.reason == (
+        "XLA compiled the step as a whole, so only a trace after the measured part can show what ran."
+    )
+
+
+def test_xlas_own_layout_is_seen(one: Replicas) -> None:
+    evidence = witnessed(spec_of("cnn10", layout="NCHW", xla=True, mode="inference"), one, steps=True)
+    assert (evidence.match, evidence.ran["layout"]) == (False, "NHWC")
+    assert evidence.reason == (
+        "9 of 9 operations on images ran in NHWC (Conv2D, Conv2D_1, Conv2D_2, Conv2D_3 …): "
+        "XLA chooses the layout itself."
+    )
+
+
+def test_xla_that_was_not_used_is_found(one: Replicas) -> None:
+    evidence = witnessed(spec_of("lstm", xla=True), one, really={"xla": False})
+    assert (evidence.match, evidence.ran["xla"]) == (False, "off")
+    assert (evidence.reason or "").startswith("XLA compiled 0 of the ")
+
+
+@pytest.mark.parametrize("xla", [False, True])
+def test_two_replicas_are_seen_on_their_devices(pair: Replicas, xla: bool) -> None:
+    evidence = witnessed(spec_of("lstm", implementation="gemm8", layers=1, xla=xla), pair)
+    assert evidence.ran == {
+        "implementation": "gemm8", "precision": "float32", "xla": "on" if xla else "off", "device": "CPU",
+        "replicas": "2",
+    }  # fmt: skip
+    assert evidence.match is False, "one was asked for"
+    assert evidence.reason == "2 device(s) made the products, not 1."
+
+
+def test_a_trace_of_the_cpu_is_part_of_the_evidence(one: Replicas) -> None:
+    evidence = witnessed(spec_of("cnn10", layout="NHWC"), one, steps=True)
+    assert (evidence.match, evidence.sources) == (True, ("graph", "trace"))
+    times = [kernel.time_ns for kernel in evidence.kernels]
+    assert times == sorted(times, reverse=True)
+    convolutions = [kernel for kernel in evidence.kernels if kernel.kind == "convolution"]
+    assert sum(kernel.count for kernel in convolutions) == (9 + 9 + 8) * evidence.steps
+    assert any("cheap on the CPU" in note for note in evidence.notes)
+
+
+TENSOR = Kernel(name="nvjet_tst", kind="gemm", count=1, time_ns=99, tensor_cores=True)
+CUDA = Kernel(name="ampere_sgemm", kind="gemm", count=1, time_ns=1, tensor_cores=False)
+SILENT = Kernel(name="gemm_fusion_dot", kind="gemm", count=1, time_ns=1)
+
+
+@pytest.mark.parametrize(
+    ("asked", "kernels", "ran", "match"),
+    [
+        ("tf32", (TENSOR, CUDA), "tf32", True),
+        ("tf32", (CUDA,), "float32", False),
+        ("float32", (CUDA,), "float32", True),
+        ("float32", (TENSOR, CUDA), "tf32", False),
+        ("float32", (SILENT,), None, None),
+        ("tf32", (), None, None),
+    ],
+)
+def test_on_a_gpu_kernels_tell_tf32_from_float32(
+    asked: str, kernels: tuple[Kernel, ...], ran: str | None, match: bool | None
+) -> None:
+    from workloads.evidence.common import precision
+
+    found = precision(seen_on_gpu(asked, kernels=kernels))
+    assert (found.ran, found.fits) == (ran, match)
+
+
+@pytest.mark.parametrize(("exact", "ran"), [(True, "float32"), (False, "tf32")])
+def test_where_no_kernels_name_tells_xlas_program_does(exact: bool, ran: str) -> None:
+    from workloads.evidence.common import precision
+    from workloads.evidence.ops import Op
+
+    dot = Op(type="MatMul", name="dot", dtype="float32", loop="while", compiled=True, exact=exact)
+    seen = seen_on_gpu("float32", kernels=(SILENT,))
+    found = precision(replace(seen, graph=(), trace=replace(seen.trace, programs=(dot,))))
+    assert (found.ran, found.fits) == (ran, exact)
+
+
+def seen_on_gpu(asked: str, kernels: tuple[Kernel, ...]) -> Any:
+    from workloads.evidence.ops import Op
+    from workloads.evidence.seen import Seen
+    from workloads.evidence.xplane import Trace
+
+    spec = spec_of("lstm")
+    product = Op(type="MatMul", name="lstm/while/MatMul", device="GPU:0", dtype="float32", loop="lstm/while")
+    return Seen(
+        spec=RunSpec(workload="lstm", variant={**spec.variant, "gpus": 1, "precision": asked}),
+        graph=(product,),
+        trace=Trace(steps=1, devices=1, kernels=kernels),
+    )
+
+
+def test_products_that_fell_back_to_the_cpu_are_found() -> None:
+    from workloads.evidence.common import device
+
+    seen = seen_on_gpu("float32", ())
+    found = device(replace(seen, graph=(*seen.graph, replace(seen.graph[0], device="CPU:0"))))
+    assert (found.ran, found.fits) == ("CPU and GPU", False)
+    assert found.reason == "1 of the 2 products ran on the CPU."
+
+
+def test_a_profiler_that_saw_no_kernel_of_a_gpu_says_so() -> None:
+    from workloads.evidence.verdict import evidence_of
+    from workloads.evidence.xplane import Trace
+
+    seen = replace(seen_on_gpu("tf32", ()), trace=Trace(steps=3))
+    evidence = evidence_of(seen)
+    assert (evidence.sources, evidence.match is True) == (("graph",), False)
+    assert any("libcupti" in note for note in evidence.notes)
+
+
+def cudnn_calls(count: int) -> tuple[Any, ...]:
+    from workloads.evidence.ops import Op
+
+    forward = [
+        Op(type="CudnnRNNV3", name=f"lstm_{n}/CudnnRNNV3", device="GPU:0", dtype="float32") for n in range(count)
+    ]
+    return (*forward, *(replace(op, type="CudnnRNNBackpropV3") for op in forward))
+
+
+@pytest.mark.parametrize(
+    ("asked", "layers", "calls", "ran"),
+    [
+        ("cudnn", 4, 4, "cudnn"),
+        ("auto", 4, 4, "cudnn"),
+        ("cudnn_stack", 4, 1, "cudnn_stack"),
+        ("cudnn_stack", 1, 1, "cudnn_stack"),
+        ("cudnn", 4, 1, "cudnn_stack"),
+        ("cudnn_stack", 4, 4, "cudnn"),
+    ],
+)
+def test_cudnn_layer_by_layer_and_the_stack_in_one_call(asked: str, layers: int, calls: int, ran: str) -> None:
+    from workloads.evidence.seen import Seen
+    from workloads.lstm.signatures import implementation
+
+    spec = spec_of("lstm", implementation=asked, layers=layers)
+    found = implementation(Seen(spec=spec, graph=cudnn_calls(calls)))
+    assert found.ran == ran
+    assert found.fits is (ran == asked or asked == "auto")
