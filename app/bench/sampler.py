@@ -23,6 +23,7 @@ from app.bench.training import training
 from app.records import Device, Sample
 from app.runs.launcher import checkout_environment
 from app.storage.owner import this_process
+from app.storage.retention import size_bytes
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.inventory import take_inventory
@@ -189,16 +190,19 @@ def _effect_on_training() -> Sequence[Result]:
 
 
 def _bytes_a_sample() -> Result:
-    """Growth of a database file by one GPU sample, all cheap fields there."""
+    """Growth of a closed database by one GPU sample, all cheap fields there."""
     gpu = Device(device="GPU-bench", kind="gpu", index=0, name="made up for its size")
-    with tempfile.TemporaryDirectory() as folder, Store.open(Path(folder) / "bench.db") as store:
-        spec = catalog.complete("dummy", {}, catalog.Machine())
-        run = store.begin(spec, uid="bench", owner=this_process(), t_ns=0, utc_ns=0, devices=[gpu], environment={})
-        before = store.size_bytes()
+    spec = catalog.complete("dummy", {}, catalog.Machine())
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "bench.db"
+        with Store.open(path) as store:
+            run = store.begin(spec, uid="bench", owner=this_process(), t_ns=0, utc_ns=0, devices=[gpu], environment={})
+        before = size_bytes(path)
         begin_ns, step_ns = time.monotonic_ns(), int(1e9 / _HZ)
-        for first in range(0, _STORED, 1000):
-            store.write(run, [_sample(gpu, begin_ns + n * step_ns, n) for n in range(first, first + 1000)])
-        size = (store.size_bytes() - before) / _STORED
+        with Store.open(path) as store:
+            for first in range(0, _STORED, 1000):
+                store.write(run, [_sample(gpu, begin_ns + n * step_ns, n) for n in range(first, first + 1000)])
+        size = (size_bytes(path) - before) / _STORED
     return Result(name="a stored cheap sample", value=size, unit="bytes", limit=60.0)
 
 

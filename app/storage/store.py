@@ -60,13 +60,6 @@ class Store:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def size_bytes(self) -> int:
-        """The size of the database in bytes, its write-ahead log aside."""
-        with told_plainly(self.path):
-            (pages,) = self._db.execute("PRAGMA page_count").fetchone()
-            (page_bytes,) = self._db.execute("PRAGMA page_size").fetchone()
-        return int(pages * page_bytes)
-
     def begin(
         self,
         spec: RunSpec,
