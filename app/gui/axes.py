@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 
 import pyqtgraph as pg
+from PySide6.QtWidgets import QGraphicsItem, QGraphicsSceneResizeEvent
 
 from app.viewmodels.units import duration
 
@@ -11,7 +12,16 @@ _LABEL_PX = 18
 _MOST_LABELS = 6
 
 
-class TimeAxis(pg.AxisItem):  # type: ignore[misc]  # pyqtgraph has no types
+class _Axis(pg.AxisItem):  # type: ignore[misc]  # pyqtgraph has no types
+    def resizeEvent(self, event: QGraphicsSceneResizeEvent | None = None) -> None:
+        """Drop what Qt has cached: it would paint only the part by which the axis has grown."""
+        super().resizeEvent(event)
+        kept = self.cacheMode()
+        self.setCacheMode(QGraphicsItem.CacheMode.NoCache)
+        self.setCacheMode(kept)
+
+
+class TimeAxis(_Axis):
     """A bottom axis in minutes and seconds, `0:30`; negative times carry a minus sign."""
 
     def tickStrings(self, values: Sequence[float], _scale: float, spacing: float) -> list[str]:
@@ -21,7 +31,7 @@ class TimeAxis(pg.AxisItem):  # type: ignore[misc]  # pyqtgraph has no types
         return [("−" if value < 0 else "") + duration(abs(value)) for value in values]
 
 
-class ValueAxis(pg.AxisItem):  # type: ignore[misc]  # pyqtgraph has no types
+class ValueAxis(_Axis):
     """A left axis with thousands apart, `80,000`, and a handful of labels, no closer than their height."""
 
     def tickSpacing(self, least: float, most: float, size: float) -> list[tuple[float, float]]:

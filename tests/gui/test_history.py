@@ -1,9 +1,10 @@
 from collections.abc import Callable, Iterator
+from datetime import UTC
 from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QAbstractItemModel, QModelIndex, Qt, SignalInstance
-from PySide6.QtGui import QGuiApplication
+from PySide6.QtGui import QGuiApplication, QImage
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QLineEdit, QPushButton
 from pytestqt.qtbot import QtBot
@@ -13,8 +14,10 @@ from app.gui.controllers.history import HistoryController
 from app.gui.theme import Theme
 from app.gui.views.history import HistoryView
 from app.gui.views.history_table import HistoryModel
+from app.gui.views.run_detail import RunDetailView
 from app.storage.store import Store
 from app.viewmodels.history import COLUMNS, History, HistoryScreen, Query, history
+from app.viewmodels.run_detail import run_detail
 from tests.gui.screens import Screen
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
 
@@ -191,6 +194,26 @@ def test_one_page_after_another_shows_only_its_own_panels(screen: HistoryPage) -
     screen.open(2)
     screen.open(3)
     assert [len(plot.curve_keys()) for plot in screen.view.detail.panels.shown] == [1, 2]
+
+
+def test_axes_that_grow_are_painted_as_if_they_had_always_been_that_long(qtbot: QtBot, theme: Theme) -> None:
+    few = run_detail(stored_run(run_row(2, gpus=1, outcome="failed", throughput=None), measured=False), UTC)
+    views = [RunDetailView(theme), RunDetailView(theme)]
+    for view in views:
+        qtbot.addWidget(view)
+        view.resize(1400, 860)
+        with qtbot.waitExposed(view):
+            view.show()
+    views[0].show_model(run_detail(stored_run(run_row(1, gpus=1)), UTC))
+    qtbot.waitUntil(lambda: not views[0].panels.busy, timeout=10_000)
+    views[0].grab()
+    for view in views:
+        view.show_model(few)
+    qtbot.waitUntil(lambda: axes_of(views[0]) == axes_of(views[1]), timeout=10_000)
+
+
+def axes_of(view: RunDetailView) -> QImage:
+    return view.grab().toImage().copy(0, 100, 72, 560)
 
 
 def test_a_problem_stands_on_the_screen_and_goes_when_it_is_solved(
