@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
+from workloads.evidence.kernels import makes_products
 from workloads.evidence.ops import core
 from workloads.evidence.seen import Aspect, Seen
 from workloads.protocol import Kernel
@@ -37,10 +38,13 @@ def _float32_or_tf32(seen: Seen, share: float | None) -> str | None:
 
 
 def tensor_share(kernels: Sequence[Kernel]) -> float | None:
-    """The share of the products' time on tensor cores, of those kernels whose names tell; None if there is none."""
-    known = [kernel for kernel in kernels if kernel.tensor_cores is not None]
-    total_ns = sum(kernel.time_ns for kernel in known)
-    return sum(kernel.time_ns for kernel in known if kernel.tensor_cores) / total_ns if total_ns else None
+    """The share of the products' time on tensor cores; None where the names of kernels tell it of less than half."""
+    products = [kernel for kernel in kernels if makes_products(kernel.name)]
+    known = [kernel for kernel in products if kernel.tensor_cores is not None]
+    known_ns = sum(kernel.time_ns for kernel in known)
+    if not known_ns or 2 * known_ns < sum(kernel.time_ns for kernel in products):
+        return None
+    return sum(kernel.time_ns for kernel in known if kernel.tensor_cores) / known_ns
 
 
 def _share_words(share: float | None) -> str | None:

@@ -87,14 +87,22 @@ _CORES: tuple[_Cores, ...] = (
     ),
 )
 
+_BESIDE = re.compile(r"(?i)elem(ent)?wise|initialize|lstm_gates|splitKreduce")
+"""cuDNN's and TensorFlow's kernels for the gates of an LSTM; the sum of a product that cuBLAS split."""
+
 
 def classify(name: str) -> KernelClass:
     """The class of a kernel, an operation or an instruction of that name."""
     return next((row.kind for row in _CLASSES if row.pattern.search(name)), "other")
 
 
+def makes_products(name: str) -> bool:
+    """Whether a kernel computes matrix products or convolutions, not what goes before or after them."""
+    return classify(name) in ("gemm", "convolution", "rnn") and _BESIDE.search(name) is None
+
+
 def on_tensor_cores(name: str) -> bool | None:
     """Whether a kernel's products are computed on tensor cores; None where its name does not tell, or it has none."""
-    if classify(name) not in ("gemm", "convolution", "rnn"):
+    if not makes_products(name):
         return None
     return next((row.tensor for row in _CORES if row.pattern.search(name)), None)

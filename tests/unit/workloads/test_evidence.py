@@ -226,6 +226,8 @@ def test_a_trace_of_the_cpu_is_part_of_the_evidence(one: Replicas) -> None:
 TENSOR = Kernel(name="nvjet_tst", kind="gemm", count=1, time_ns=99, tensor_cores=True)
 CUDA = Kernel(name="ampere_sgemm", kind="gemm", count=1, time_ns=1, tensor_cores=False)
 SILENT = Kernel(name="gemm_fusion_dot", kind="gemm", count=1, time_ns=1)
+PERSISTENT = Kernel(name="RNN_blockPersist_fp_LSTM", kind="rnn", count=1, time_ns=500)
+GATES = Kernel(name="elemWiseRNNcell", kind="rnn", count=1, time_ns=500)
 
 
 @pytest.mark.parametrize(
@@ -235,6 +237,8 @@ SILENT = Kernel(name="gemm_fusion_dot", kind="gemm", count=1, time_ns=1)
         ("tf32", (CUDA,), "float32", False),
         ("float32", (CUDA,), "float32", True),
         ("float32", (TENSOR, CUDA), "tf32", False),
+        ("tf32", (TENSOR, GATES), "tf32", True),
+        ("tf32", (PERSISTENT, CUDA), None, None),
         ("float32", (SILENT,), None, None),
         ("tf32", (), None, None),
     ],
