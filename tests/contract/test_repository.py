@@ -1,7 +1,8 @@
-"""What no file of the repository may hold: where its packages come from, and the paths of somebody's machine."""
+"""What no file of the repository may hold, such as paths of somebody's machine, and what an install must have."""
 
 import re
 import subprocess
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -43,3 +44,12 @@ def test_constraints_are_exact_versions() -> None:
     pins = [line for line in lines if line and not line.startswith(("#", " "))]
     assert len(pins) > 50
     assert [pin for pin in pins if not re.fullmatch(r"[\w.-]+==[\w.!+]+(?: ; .+)?", pin)] == []
+
+
+def test_an_install_has_every_resource() -> None:
+    setuptools = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
+    assert "resources*" in setuptools["packages"]["find"]["include"]
+    files = [path for path in (ROOT / "resources").rglob("*") if path.is_file()]
+    assert files
+    patterns = setuptools["package-data"]["*"]
+    assert [path.name for path in files if not any(path.match(pattern) for pattern in patterns)] == []
