@@ -6,7 +6,7 @@ from app.viewmodels.evidence import Aspect, Badge, EvidenceView
 from app.viewmodels.kernels import KernelRow
 
 _BAR = 20
-_NAME = 76
+_NAME = 66
 
 
 def badge_line(badge: Badge) -> str:

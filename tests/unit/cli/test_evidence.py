@@ -1,0 +1,64 @@
+"""What `list`, `show` and `compare` print of evidence, from a real database."""
+
+from pathlib import Path
+
+import pytest
+
+from app.cli.main import main
+from app.storage.store import Store
+from tests.fakes.evidence import AS_ASKED, MISLABELLED, PORTABLE, UNKNOWN
+from tests.unit.viewmodels.stored import keep, run_row, stored_run
+
+
+@pytest.fixture
+def database(database_path: Path) -> Path:
+    """Runs 1 to 4: as asked, mislabelled, unknown, and one without evidence."""
+    with Store.open(database_path) as store:
+        for number, found in enumerate((AS_ASKED, MISLABELLED, UNKNOWN, None), 1):
+            row = run_row(number, gpus=1, layers=number, found=found, gflops=13_375.0 if found else None)
+            keep(store, stored_run(row, evidence=found, portability=PORTABLE if number == 1 else ()))
+    return database_path
+
+
+def printed(capsys: pytest.CaptureFixture[str], database: Path, *words: str) -> str:
+    assert main([*words, "--db", str(database)], {}) == 0
+    return capsys.readouterr().out
+
+
+def test_list_has_a_badge_a_run(capsys: pytest.CaptureFixture[str], database: Path) -> None:
+    head, *rows = printed(capsys, database, "list").splitlines()
+    place = head.index("as asked")
+    assert [row[place] for row in rows] == [" ", "?", "✘", "✔"]
+
+
+def test_show_tells_asked_ran_kernels_gaps_and_weights_elsewhere(
+    capsys: pytest.CaptureFixture[str], database: Path
+) -> None:
+    said = printed(capsys, database, "show", "1").replace("\N{NO-BREAK SPACE}", " ")
+    assert "✔ Ran as asked: cuDNN · TF32 on tensor cores · XLA off · 1 GPU" in said
+    assert "13,375 GFLOPS, 3.3 % of the measured peak" in said
+    assert "In 20.6 % of the time no kernel ran." in said
+    assert "Of kernel time: GEMM 61.1 %, RNN 31.7 %" in said
+    (first,) = [line for line in said.splitlines() if "…" in line and "_5x_cudnn" in line]
+    assert first.split()[:3] == ["47.4", "%", "█" * 20]
+    assert len(first) <= 120, "long names give way"
+    assert "13 more kernels" in said
+    assert "Standard on Intel Xeon Platinum 8481C, float32  2.4e-04" in said
+
+
+def test_show_says_why_a_run_is_not_what_was_asked(capsys: pytest.CaptureFixture[str], database: Path) -> None:
+    said = printed(capsys, database, "show", "2")
+    assert f"✘ Did not run as asked: {MISLABELLED.reason}" in said
+    marked = [line.split() for line in said.splitlines() if line.endswith("✘")]
+    assert marked == [["Implementation", "Keras", "decides", "Standard", "✘"]]
+
+
+def test_show_says_that_there_is_none(capsys: pytest.CaptureFixture[str], database: Path) -> None:
+    assert "No evidence was kept: The run is older" in printed(capsys, database, "show", "4")
+
+
+def test_a_verdict_over_a_mislabelled_run_warns_once(capsys: pytest.CaptureFixture[str], database: Path) -> None:
+    said = printed(capsys, database, "compare", "1", "2")
+    assert f"\nRun 2 did not run what was asked. {MISLABELLED.reason} So this is about what ran" in said
+    assert said.count(str(MISLABELLED.reason)) == 1
+    assert [line[-1] for line in said.splitlines()[1:3]] == ["✔", "✘"]
