@@ -26,7 +26,10 @@ _CLASSES: tuple[_Class, ...] = (
     _Class("communication", re.compile(r"nccl|Collective|AllReduce|all-reduce"), "NCCL; TensorFlow's collectives"),
     _Class(
         "rnn",
-        re.compile(r"CudnnRNN|BlockLSTM|RNNcell|LSTM_elementWise|[pP]ersist.*(RNN|LSTM)|persistRNN|RNN_|lstm_gates"),
+        re.compile(
+            r"CudnnRNN|BlockLSTM|RNNcell|(LSTM|GENERIC)_elementWise|[pP]ersist.*(RNN|LSTM)|persistRNN|RNN_|lstm_gates"
+            r"|RNN(In|Out)putRearrangement"
+        ),
         "cuDNN's recurrent kernels; TensorFlow's CudnnRNN and BlockLSTM operations (lstm_ops_gpu.cu.cc)",
     ),
     _Class(
@@ -49,7 +52,7 @@ _CLASSES: tuple[_Class, ...] = (
         re.compile(
             r"(?i:^mem(cpy|set))|^(wrapped_|loop_)?((dynamic[-_](update[-_])?)?(slice|copy|concatenate|gather|pad|reverse"
             r"|bitcast|broadcast|iota)_?)+(fusion)?[._\d]*$|^_?(Mkl)?(Concat|Split|Gather|Pack|Unpack|Slice|StridedSlice"
-            r"|Pad|Reverse|TensorList|Tile|Fill|Identity|(Read|Assign)Variable|AssignAdd)|concat_|[sS]plit\w*[kK]ernel"
+            r"|Pad|Reverse|TensorList|Tile|Fill|Identity|(Read|Assign)Variable|AssignAdd)|concat_|GatherOpKernel|[sS]plit\w*[kK]ernel"
         ),
         "CUPTI's copies; XLA's and TensorFlow's names of what moves values and computes none",
     ),
@@ -87,7 +90,7 @@ _CORES: tuple[_Cores, ...] = (
     ),
 )
 
-_BESIDE = re.compile(r"(?i)elem(ent)?wise|initialize|lstm_gates|splitKreduce")
+_BESIDE = re.compile(r"(?i)elem(ent)?wise|rearrangement|initialize|lstm_gates|splitKreduce")
 """cuDNN's and TensorFlow's kernels for the gates of an LSTM; the sum of a product that cuBLAS split."""
 
 
