@@ -228,6 +228,16 @@ _LSTM_DETAILS = (
         ),
         advanced=True,
     ),
+    _integer(
+        "unroll",
+        "Steps a turn",
+        "Time steps in one turn of the loop, for the implementations that loop in this program: fewer turns, a longer "
+        "program to compile.",
+        1,
+        1,
+        10_000,
+        advanced=True,
+    ),
     Parameter(
         name="save_weights",
         kind="switch",

@@ -1,6 +1,6 @@
 """From a recipe to a task: batches on the devices, and the step as one `tf.function`, on one replica or on several."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -39,7 +39,7 @@ def build_task(recipe: Recipe, variant: Variant, replicas: Replicas) -> Task:
         return sum(float(part) for part in parts) / len(parts)
 
     return Task(
-        step=tf.function(step, jit_compile=bool(variant["xla"]) and replicas.count == 1),
+        step=_compiled(step, xla=bool(variant["xla"]) and replicas.count == 1),
         fetch=fetch,
         examples=int(variant["batch_size"]),
         trains=trains,
@@ -47,6 +47,11 @@ def build_task(recipe: Recipe, variant: Variant, replicas: Replicas) -> Task:
         allocator_peak_bytes=lambda: runtime.allocator(replicas, "peak"),
         save_weights=lambda path: save(model, variant, replicas, path),
     )
+
+
+def _compiled(function: Callable[..., Any], *, xla: bool = True) -> Any:
+    """The function as a graph; AutoGraph has nothing to convert, and leaves files where a process ends at once."""
+    return tf.function(function, jit_compile=xla, autograph=False)
 
 
 def _optimizer(recipe: Recipe, model: Model, variant: Variant) -> Optimizer:
@@ -95,8 +100,8 @@ class _Step:
         self._cursor = cursor
         self._replicas = replicas
         inner = xla and replicas > 1
-        self._differentiate = tf.function(self._gradients, jit_compile=True) if inner else self._gradients
-        self._answer = tf.function(self._outputs, jit_compile=True) if inner else self._outputs
+        self._differentiate = _compiled(self._gradients) if inner else self._gradients
+        self._answer = _compiled(self._outputs) if inner else self._outputs
 
     def train(self, pool: Pool) -> tf.Tensor:
         """Forward, backward, update; returns the loss before the update, once the update is under way."""

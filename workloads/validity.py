@@ -35,6 +35,9 @@ def _too_few_whole_gpus(variant: Variant, machine: Machine) -> bool:
     return count > 1 and instances > 0 and len(choice) - instances < count
 
 
+LADDER = ("gemm8", "gemm2", "gemm_batched", "fused", "pretransposed", "combined_input", "wavefront")
+
+
 def _is(variant: Variant, *implementations: str) -> bool:
     return variant["implementation"] in implementations
 
@@ -180,6 +183,16 @@ _LSTM: tuple[Rule, ...] = (
         "recurrent_dropout",
         lambda v: _is(v, "block_fused") and bool(v["recurrent_dropout"]),
         "The block-fused op has no recurrent dropout; use recurrent_dropout=0 or implementation=standard.",
+    ),
+    _lstm_rule(
+        "unroll",
+        lambda v: int(v["unroll"]) > 1 and not _is(v, *LADDER),
+        "implementation={implementation} has a loop of its own; use unroll=1 or one of " + ", ".join(LADDER) + ".",
+    ),
+    _lstm_rule(
+        "unroll timesteps",
+        lambda v: int(v["unroll"]) > int(v["timesteps"]),
+        "A turn of {unroll} steps is more than the {timesteps} there are; use unroll={timesteps} at most.",
     ),
     _lstm_rule(
         "bidirectional",

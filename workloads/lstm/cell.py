@@ -34,7 +34,7 @@ def one_kernel(function: Callable[..., State]) -> Callable[..., State]:
             outputs = function(*inputs)
         return tape.gradient(outputs, inputs, gradients)
 
-    forward, backward = (tf.function(part, jit_compile=True) for part in (function, gradient))
+    forward, backward = (tf.function(part, jit_compile=True, autograph=False) for part in (function, gradient))
 
     def both(*inputs: tf.Tensor) -> tuple[State, Callable[..., Any]]:
         return forward(*inputs), lambda *gradients: backward(inputs, gradients)

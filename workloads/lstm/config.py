@@ -7,7 +7,11 @@ from workloads.protocol import Variant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LstmConfig:
-    """The sizes of a stack and what is dropped in training: rates of each layer's inputs and of its own outputs."""
+    """The sizes of a stack, and how it is computed.
+
+    `dropout` and `recurrent_dropout` are the shares of each layer's inputs and own outputs left out in training,
+    `unroll` how many time steps one turn of a loop makes.
+    """
 
     layers: int
     units: int
@@ -16,6 +20,7 @@ class LstmConfig:
     activation: str = "tanh"
     dropout: float = 0.0
     recurrent_dropout: float = 0.0
+    unroll: int = 1
     seed: int = 1
 
     @property
@@ -38,5 +43,6 @@ def config_of(variant: Variant) -> LstmConfig:
         activation=str(variant["activation"]),
         dropout=float(variant["dropout"]),
         recurrent_dropout=float(variant["recurrent_dropout"]),
+        unroll=int(variant["unroll"]),
         seed=int(variant["seed"]),
     )

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import tensorflow as tf
@@ -32,24 +33,30 @@ MakeCell = Callable[[Weights], Cell]
 
 
 def run(
-    step: Step, inputs: Any, state: State, *, backwards: bool = False, sequence: bool = False
+    step: Step, inputs: Any, state: State, *, unroll: int = 1, backwards: bool = False, sequence: bool = False
 ) -> tuple[State, tf.Tensor | None]:
     """The state after all steps and, where `sequence` is set, every step's output in the order of time.
 
-    `inputs` is any nest of tensors [timesteps, ...]; a step reads the nest of its slices.
+    `inputs` is any nest of tensors [timesteps, ...]; a step reads the nest of its slices. One turn of the loop makes
+    `unroll` steps, and those that are left at the end follow it.
     """
     steps = tf.nest.flatten(inputs)[0].shape[0]
     arrays = tf.nest.map_structure(lambda whole: tf.TensorArray(whole.dtype, steps).unstack(whole), inputs)
     outputs = (tf.TensorArray(state[0].dtype, steps, element_shape=state[0].shape),) if sequence else ()
     first, direction = (steps - 1, -1) if backwards else (0, 1)
 
-    def body(time: tf.Tensor, state: State, outputs: tuple[tf.TensorArray, ...]) -> tuple[Any, ...]:
-        state = step(tf.nest.map_structure(lambda array: array.read(time), arrays), state)
-        return time + direction, state, tuple(array.write(time, state[0]) for array in outputs)
+    def turn(count: int, time: tf.Tensor, state: State, outputs: tuple[tf.TensorArray, ...]) -> tuple[Any, ...]:
+        for _ in range(count):
+            state = step(tf.nest.map_structure(lambda array: array.read(time), arrays), state)  # noqa: B023
+            outputs = tuple(array.write(time, state[0]) for array in outputs)
+            time += direction
+        return time, state, outputs
 
-    _, state, outputs = tf.while_loop(
-        lambda *_: True, body, (tf.constant(first), state, outputs), maximum_iterations=steps
+    turns, rest = divmod(steps, unroll)
+    looped = tf.while_loop(
+        lambda *_: True, partial(turn, unroll), (tf.constant(first), state, outputs), maximum_iterations=turns
     )
+    _, state, outputs = turn(rest, *looped)
     return state, outputs[0].stack() if outputs else None
 
 

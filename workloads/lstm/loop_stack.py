@@ -65,7 +65,7 @@ class LoopStack:
         if valid is not None:
             step, prepared = carrying(step), (prepared, valid)
         zeros = tf.zeros(shape, inputs.dtype)
-        return run(step, prepared, (zeros, zeros), backwards=backwards, sequence=sequence)
+        return run(step, prepared, (zeros, zeros), unroll=config.unroll, backwards=backwards, sequence=sequence)
 
 
 def _swapped(inputs: tf.Tensor) -> tf.Tensor:

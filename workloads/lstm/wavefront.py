@@ -51,7 +51,7 @@ class Wavefront:
         sums = filled(input_sums(layers[0], tf.transpose(inputs, [1, 2, 0])), 0, waves)
         active = _active(tf.ones([1, steps], tf.bool) if valid is None else valid, len(layers))
         zeros = tf.zeros(shape, inputs.dtype)
-        (output, _), _ = run(_step(layers, keep), (sums, active), (zeros, zeros))
+        (output, _), _ = run(_step(layers, keep), (sums, active), (zeros, zeros), unroll=self._config.unroll)
         return tf.transpose(output[-1])
 
     def _kept(self, shape: list[int], dtype: tf.DType) -> tf.Tensor | None:

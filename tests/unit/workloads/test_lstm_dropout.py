@@ -11,7 +11,7 @@ from workloads.protocol import Value
 SIZES: dict[str, Value] = {"gpus": 0, "batch_size": 4, "timesteps": 5, "layers": 2, "units": 4, "features": 3}
 OWN = ["block_fused", "gemm8", "gemm2", "gemm_batched", "fused", "pretransposed", "combined_input", "wavefront"]
 RATES = ["dropout", "recurrent_dropout"]
-STEPS, BATCH, WIDTH = 6, 300, 8
+STEPS, BATCH, WIDTH = 6, 300, 16
 
 
 def seen_by_the_cell(**rates: float) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
@@ -47,7 +47,7 @@ def test_a_mask_is_one_sequences_at_all_its_steps(name: str) -> None:
     assert (untouched == 1).all()
     assert set(np.unique(masked)) == {0.0, np.float32(1 / 0.75)}
     assert (masked == masked[0]).all(), "the same at every step"
-    assert len(np.unique(masked[0], axis=0)) > 100, "another for each sequence"
+    assert len(np.unique(masked[0], axis=0)) > 200, "another for each sequence"
     assert masked.mean() == pytest.approx(1.0, abs=0.05)
 
 

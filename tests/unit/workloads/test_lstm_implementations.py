@@ -43,6 +43,10 @@ CASES = {
         {**BOTH_WAYS, "units": 3, "features": 5, "sequence_lengths": "right_padded"},
         ["gemm2", "pretransposed"],
     ),
+    "several steps a turn": Case(
+        {"layers": 2, "units": 3, "features": 3, "unroll": 3, "sequence_lengths": "left_padded"},
+        ["gemm2", "combined_input", "wavefront"],
+    ),
     "XLA": Case({**SMALL, "layers": 1, "xla": True}, [name for name in ON_CPU if name != "auto"]),
     "XLA, two layers": Case({**SMALL, "xla": True}, ["wavefront"]),
     "float16": Case({**SMALL, "precision": "float16"}, ["standard", "block_fused", "gemm2", "wavefront"], 5e-3),
@@ -54,7 +58,7 @@ RUNS = [(name, case) for case in CASES for name in CASES[case].names if CASES[ca
 @functools.cache
 def standard(case: str) -> Answers:
     """The standard implementation's answers, in float32 and without XLA whatever the case says."""
-    variant = CASES[case].variant(xla=False, precision="float32")
+    variant = CASES[case].variant(xla=False, precision="float32", unroll=1)
     assert variant is not None
     found = answers(variant)
     assert all(np.abs(gradient).max() > 5e-3 for gradient in found.gradients), "so that a comparison says something"
