@@ -1,0 +1,154 @@
+"""The LSTM on real GPUs: every implementation of articles A and B, PyTorch beside it, and the articles' tables last.
+
+    python -m tests.gpu.lstm DATABASE [--quick]
+
+Timed twice: by bare loops, a process a GPU (`lstm_steps`), and by this program, a run each, into the database.
+`--quick` rehearses it on the CPU at tiny sizes, with few runs. Results: docs/measurements/.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pynvml
+
+from tests.gpu import lstm_tables
+from tests.gpu.lstm_tables import IMPLEMENTATIONS, LADDER, Case, Found
+
+_QUICK = ("units=16", "features=16", "timesteps=8", "batch_size=8")
+_TRAINED = ("standard", "auto", "cudnn", "cudnn_stack", "block_fused", *LADDER)
+_WITHOUT_XLA = ("cudnn", "cudnn_stack", "block_fused")
+
+
+@dataclass(frozen=True)
+class Job:
+    """A command for one GPU: `words(gpu)` are its words, `keep` takes what it printed."""
+
+    words: Callable[[str], Sequence[str]]
+    keep: Callable[[str], None]
+
+
+def main() -> int:
+    """Runs everything and prints the tables; 0 when every run through the program completed."""
+    database, quick = sys.argv[1], "--quick" in sys.argv
+    found = Found()
+    _work_off([*_bare_jobs(found, quick), *_torch_jobs(found, quick)], _gpus(quick))
+    _work_off(list(_program_jobs(found, database, quick)), _gpus(quick))
+    for line in lstm_tables.lines(found):
+        print(line)
+    Path(database).with_suffix(".json").write_text(json.dumps(found.document(), indent=1))
+    return int(any(document["outcome"] != "completed" for document in found.runs.values()))
+
+
+def _gpus(quick: bool) -> list[str]:
+    if quick:
+        return ["cpu"]
+    pynvml.nvmlInit()
+    handles = map(pynvml.nvmlDeviceGetHandleByIndex, range(pynvml.nvmlDeviceGetCount()))
+    return [pynvml.nvmlDeviceGetUUID(handle) for handle in handles]
+
+
+def _work_off(jobs: Sequence[Job], gpus: Sequence[str]) -> None:
+    """Runs every job on a free GPU, one at a time on each, and each GPU's on processors of its own."""
+    processors = sorted(os.sched_getaffinity(0))
+    shares = [processors[place :: len(gpus)] for place in range(len(gpus))]
+    free, lock = list(zip(gpus, shares, strict=True)), threading.Lock()
+
+    def work(job: Job) -> None:
+        with lock:
+            gpu, share = free.pop()
+        command = ("taskset", "-c", ",".join(map(str, share)), *job.words(gpu))
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
+        with lock:
+            free.append((gpu, share))
+            job.keep(done.stdout)
+
+    with ThreadPoolExecutor(len(gpus)) as pool:
+        list(pool.map(work, jobs))
+
+
+def _bare_jobs(found: Found, quick: bool) -> Iterator[Job]:
+    sizes = _QUICK if quick else ()
+    precision = "float32" if quick else "tf32"
+    layers = ("1", "2") if quick else ("1", "4")
+    for names, xla in ((IMPLEMENTATIONS[::2], "false"), (IMPLEMENTATIONS[1::2], "false")):
+        yield _bare_job(found, ",".join(names), ",".join(layers), f"xla={xla}", f"precision={precision}", *sizes)
+    compiled = [name for name in IMPLEMENTATIONS if name not in (*_WITHOUT_XLA, "auto")]
+    for count in layers:
+        yield _bare_job(found, ",".join(compiled), count, "xla=true", f"precision={precision}", *sizes)
+    yield _bare_job(found, "gemm8,combined_input", "1", "xla=false,true", f"precision={precision}", "unroll=5", *sizes)
+    yield _bare_job(found, "wavefront", layers[1], "xla=false,true", f"precision={precision}", "unroll=5", *sizes)
+    if not quick:
+        yield _bare_job(found, "cudnn,cudnn_stack", "1,4", "xla=false", "precision=float32,bfloat16,float16")
+
+
+def _bare_job(found: Found, implementations: str, layers: str, *more: str) -> Job:
+    settings = (f"implementation={implementations}", f"layers={layers}", "mode=inference,train", *more)
+
+    def keep(printed: str) -> None:
+        for line in printed.splitlines():
+            found.add_bare(json.loads(line))
+
+    return Job(lambda gpu: (sys.executable, "-m", "tests.gpu.lstm_steps", gpu, *settings), keep)
+
+
+def _torch_jobs(found: Found, quick: bool) -> Iterator[Job]:
+    if not quick:
+        script = str(Path(__file__).with_name("torch_lstm.py"))
+
+        def words(gpu: str) -> Sequence[str]:
+            return (
+                "env",
+                f"CUDA_VISIBLE_DEVICES={gpu}",
+                sys.executable,
+                script,
+                "1,4",
+                "tf32,float32,bfloat16,float16",
+            )
+
+        yield Job(words, lambda printed: found.torch.extend(map(json.loads, printed.splitlines())))
+
+
+def _program_jobs(found: Found, database: str, quick: bool) -> Iterator[Job]:
+    for layers in (2,) if quick else (1, 4):
+        for name in ("standard", "combined_input") if quick else _TRAINED:
+            yield _run_job(found, database, Case(name, layers, "train", False), quick)
+        for name in () if quick else LADDER:
+            yield _run_job(found, database, Case(name, layers, "inference", False), quick)
+        for name in ("wavefront",) if quick else ("standard", "combined_input", "wavefront"):
+            yield _run_job(found, database, Case(name, layers, "train", True), quick)
+            yield _run_job(found, database, Case(name, layers, "inference", True), quick)
+
+
+def _run_job(found: Found, database: str, case: Case, quick: bool) -> Job:
+    settings = {
+        "implementation": case.implementation,
+        "layers": case.layers,
+        "mode": case.mode,
+        "xla": str(case.xla).lower(),
+        "precision": "float32" if quick else "tf32",
+        "seconds": 0.3 if quick else 3,
+    }
+    words = [word for name, value in settings.items() for word in ("-s", f"{name}={value}")]
+    words += [word for setting in (_QUICK if quick else ()) for word in ("-s", setting)]
+
+    def command(gpu: str) -> Sequence[str]:
+        device = ("-s", "gpus=0") if gpu == "cpu" else ("-s", f"devices={gpu}")
+        return (sys.executable, "-m", "app", "run", "lstm", *words, *device, "--db", database, "--json")
+
+    def keep(printed: str) -> None:
+        document: Mapping[str, Any] = json.loads(printed) if printed else {"outcome": "no answer"}
+        found.runs[case] = document
+
+    return Job(command, keep)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
