@@ -35,12 +35,17 @@ class CudnnStack:
             input_h=start,
             input_c=start,
             params=_packed([weights for layer in layers for weights in layer]),
-            sequence_lengths=tf.fill([batch], steps) if valid is None else tf.reduce_sum(tf.cast(valid, tf.int32), 1),
+            sequence_lengths=tf.fill([batch], steps) if valid is None else _lengths(valid),
             rnn_mode="lstm",
             direction="bidirectional" if config.bidirectional else "unidirectional",
             is_training=training,
         )
         return tf.concat(tf.unstack(made.output_h[-config.directions :]), 1)
+
+
+def _lengths(valid: tf.Tensor) -> tf.Tensor:
+    """How many true steps each sequence has; counted in int64, since TensorFlow adds up int32 on the host alone."""
+    return tf.cast(tf.reduce_sum(tf.cast(valid, tf.int64), 1), tf.int32)
 
 
 def _packed(parts: Sequence[Weights]) -> tf.Tensor:
