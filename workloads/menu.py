@@ -43,6 +43,19 @@ _HOW: tuple[Parameter, ...] = (
         default=False,
     ),
     Parameter(
+        name="all_reduce",
+        kind="choice",
+        label="All-reduce",
+        help="How several GPUs exchange their gradients at the end of a step.",
+        default="nccl",
+        choices=(
+            Choice(value="nccl", label="NCCL", help="NVIDIA's library: all GPUs add in a ring or a tree."),
+            Choice(value="hierarchical", label="Hierarchical copy", help="Copies between two halves of the GPUs."),
+            Choice(value="one_device", label="One device", help="Copied to one GPU, added there and copied back."),
+        ),
+        advanced=True,
+    ),
+    Parameter(
         name="layout_optimizer",
         kind="switch",
         label="Layout optimizer",

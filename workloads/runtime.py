@@ -84,15 +84,33 @@ def configure(variant: Variant) -> Replicas:
     keras.config.set_dtype_policy(_POLICIES[str(variant["precision"])])
     keras.utils.set_random_seed(int(variant["seed"]))
     gpus = int(variant["gpus"])
-    return replicas_on([f"GPU:{index}" for index in range(gpus)] or ["CPU:0"])
+    return replicas_on([f"GPU:{index}" for index in range(gpus)] or ["CPU:0"], str(variant["all_reduce"]))
 
 
-def replicas_on(devices: Sequence[str]) -> Replicas:
-    """Replicas on these devices, mirrored where there is more than one."""
+def replicas_on(devices: Sequence[str], all_reduce: str | None = None) -> Replicas:
+    """Replicas on these devices, mirrored where there is more than one.
+
+    `all_reduce` is how they exchange gradients: nccl, hierarchical, one_device, or None for what TensorFlow has on such
+    devices. Raises `RefusedError` for nccl on others than GPUs.
+    """
     import tensorflow as tf
 
-    strategy = tf.distribute.MirroredStrategy(list(devices)) if len(devices) > 1 else tf.distribute.get_strategy()
+    if len(devices) < 2:
+        return Replicas(tf.distribute.get_strategy(), tuple(devices))
+    strategy = tf.distribute.MirroredStrategy(list(devices), cross_device_ops=_exchange(all_reduce, devices))
     return Replicas(strategy, tuple(devices))
+
+
+def _exchange(all_reduce: str | None, devices: Sequence[str]) -> "tf.distribute.CrossDeviceOps | None":
+    """What TensorFlow is given to exchange gradients with; None leaves its collectives, which use NCCL on GPUs."""
+    import tensorflow as tf
+
+    if all_reduce == "nccl" and not all(device.startswith("GPU") for device in devices):
+        raise RefusedError("NCCL is between NVIDIA GPUs only; use all_reduce=hierarchical or all_reduce=one_device.")
+    if all_reduce == "hierarchical":
+        # A part of the buffer for each device, so that all of them add, and links are used in both directions.
+        return tf.distribute.HierarchicalCopyAllReduce(num_packs=len(devices))
+    return tf.distribute.ReductionToOneDevice() if all_reduce == "one_device" else None
 
 
 def compute_dtype(precision: str) -> str:

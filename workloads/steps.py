@@ -1,12 +1,13 @@
 """From a recipe to a task: batches on the devices, and the step as one `tf.function`, on one replica or on several."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
 from workloads import runtime
 from workloads.optimizers import LossScale, Optimizer
+from workloads.packing import packed, unpacked
 from workloads.protocol import Variant
 from workloads.recipe import Model, Recipe
 from workloads.runtime import Replicas
@@ -89,7 +90,8 @@ def _slices(recipe: Recipe, dtype: str, size: int, replica: int) -> Pool:
 class _Step:
     """One replica's part of a step; a training step averages gradients over replicas.
 
-    With several replicas XLA compiles forward and backward alone: it cannot compile the communication between them.
+    With several replicas their gradients are exchanged in one buffer. XLA compiles what comes before and what comes
+    after that: it cannot compile the communication between them.
     """
 
     def __init__(
@@ -101,15 +103,15 @@ class _Step:
         self._replicas = replicas
         inner = xla and replicas > 1
         self._differentiate = _compiled(self._gradients) if inner else self._gradients
+        self._update = _compiled(self._apply) if inner else self._apply
         self._answer = _compiled(self._outputs) if inner else self._outputs
 
     def train(self, pool: Pool) -> tf.Tensor:
         """Forward, backward, update; returns the loss before the update, once the update is under way."""
-        assert self._optimizer is not None
         loss, gradients = self._differentiate(*self._next(pool))
         if self._replicas > 1:
             gradients = tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.MEAN, gradients)
-        self._optimizer.apply(gradients, tf.constant(1.0))
+        self._update(gradients)
         return loss
 
     def infer(self, pool: Pool) -> tf.Tensor:
@@ -126,11 +128,18 @@ class _Step:
         inputs, targets = tf.nest.map_structure(lambda batches: tf.gather(batches, index), pool)
         return inputs, targets
 
-    def _gradients(self, inputs: Any, targets: tf.Tensor) -> tuple[tf.Tensor, Sequence[tf.Tensor]]:
+    def _gradients(self, inputs: Any, targets: tf.Tensor) -> tuple[tf.Tensor, Any]:
+        """The loss and the gradients: in one buffer where they are to be exchanged."""
         with tf.GradientTape() as tape:
             loss = self._model.loss(inputs, targets)
             scaled = self._optimizer.scaled(loss) if isinstance(self._optimizer, LossScale) else loss
-        return loss, tape.gradient(scaled, list(self._model.weights))
+        gradients = tape.gradient(scaled, list(self._model.weights))
+        return loss, packed(gradients) if self._replicas > 1 else gradients
+
+    def _apply(self, gradients: Any) -> None:
+        assert self._optimizer is not None
+        several = self._replicas > 1
+        self._optimizer.apply(unpacked(gradients, self._model.weights) if several else gradients, tf.constant(1.0))
 
     def _outputs(self, inputs: Any) -> tf.Tensor:
         return tf.reduce_mean(tf.cast(self._model.outputs(inputs), tf.float32))

@@ -88,6 +88,16 @@ _GENERAL: tuple[Rule, ...] = (
         reason="A global batch of {batch_size} does not divide evenly among {gpus} GPUs.",
     ),
     Rule(
+        parameters=("all_reduce", "gpus"),
+        broken=lambda v, _: v["all_reduce"] != "nccl" and int(v["gpus"]) < 2,
+        reason="One device has nothing to exchange with another; use all_reduce=nccl, or two GPUs or more.",
+    ),
+    Rule(
+        parameters=("all_reduce", "gpus"),
+        broken=lambda v, _: v["all_reduce"] == "hierarchical" and int(v["gpus"]) > 2 and int(v["gpus"]) % 2 == 1,
+        reason="A hierarchical copy is between two equal halves, and {gpus} GPUs have none; use all_reduce=nccl.",
+    ),
+    Rule(
         parameters=("gpus",),
         broken=lambda v, m: int(v["gpus"]) > 0 and m.platform == "darwin",
         reason="TensorFlow runs on the CPU only on macOS; use gpus=0.",

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from workloads.catalog import Machine, complete
+from workloads.errors import RefusedError
 from workloads.protocol import Value, Variant
-from workloads.runtime import Replicas
+from workloads.runtime import Replicas, replicas_on
 
 
 def small(workload: str, **given: Value) -> Variant:
@@ -57,6 +58,40 @@ def test_two_replicas_make_the_step_of_one(one: Replicas, pair: Replicas, given:
     assert losses_of_two == pytest.approx(losses_of_one, rel=1e-5)
     for a, b in zip(weights_of(single), weights_of(double), strict=True):
         np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("all_reduce", ["hierarchical", "one_device"])
+def test_gradients_are_exchanged_by_copies_too(one: Replicas, all_reduce: str) -> None:
+    variant = small("lstm", implementation="gemm2")
+    single, losses_of_one = trained("lstm", variant, one, 3)
+    double, losses_of_two = trained("lstm", variant, replicas_on(["CPU:0", "CPU:1"], all_reduce), 3)
+    assert losses_of_two == pytest.approx(losses_of_one, rel=1e-5)
+    for a, b in zip(weights_of(single), weights_of(double), strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-5)
+
+
+def test_nccl_is_refused_where_it_cannot_be(one: Replicas) -> None:
+    with pytest.raises(RefusedError, match="NVIDIA GPUs only; use all_reduce=hierarchical"):
+        replicas_on(["CPU:0", "CPU:1"], "nccl")
+
+
+@pytest.mark.parametrize("xla", [False, True])
+def test_a_step_of_two_replicas_exchanges_one_buffer(pair: Replicas, xla: bool) -> None:
+    from tensorflow.python.eager import context
+
+    from workloads.build import recipe_of
+    from workloads.steps import build_task
+
+    variant = small("cnn10", xla=xla)
+    task = build_task(recipe_of("cnn10")(variant), variant, pair)
+    context.enable_graph_collection()
+    task.fetch(task.step())
+    functions = context.export_run_metadata().function_graphs
+    context.disable_graph_collection()
+    graphs = [graph for function in functions for graph in function.partition_graphs]
+    kinds = [node.op for graph in graphs for node in graph.node]
+    assert sum("CollectiveReduce" in kind for kind in kinds) == pair.count
+    assert ("ResourceApplyMomentum" in kinds) is not xla, "XLA has the update too"
 
 
 def test_replicas_of_the_cnn_stay_equal(pair: Replicas) -> None:
