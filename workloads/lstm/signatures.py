@@ -12,7 +12,7 @@ from workloads.protocol import Variant
 class Form:
     """What a forward pass through the layers is made of.
 
-    cuDNN calls, block-fused calls, loops over time; of each loop's step the matrix products, the batched ones, and
+    cuDNN calls, block-fused calls, loops over time; of each loop's turn the matrix products, the batched ones, and
     whether it calls code compiled by XLA. `opaque`: XLA compiled the loops themselves and left their products as it saw
     fit, so only that there are loops can be told.
     """
@@ -26,11 +26,11 @@ class Form:
     opaque: bool = False
 
     def __str__(self) -> str:
-        """It in words, as `2 loops of 8 products a step`."""
-        step = _counted(self.products + self.batched, "product")
-        step += " and a compiled kernel" if self.kernel else ""
+        """It in words, as `2 loops of 8 products a turn`."""
+        turn = _counted(self.products + self.batched, "product")
+        turn += " and a compiled kernel" if self.kernel else ""
         words = [_counted(self.cudnn, "cuDNN call"), _counted(self.blocks, "block-fused call")]
-        words += [f"{_counted(self.loops, 'loop')} of {step} a step" if self.loops else ""]
+        words += [f"{_counted(self.loops, 'loop')} of {turn} a turn" if self.loops else ""]
         return ", ".join(filter(None, words))
 
 
@@ -41,21 +41,22 @@ def _counted(count: int, noun: str) -> str:
 def forms(variant: Variant) -> dict[str, Form]:
     """The form of every implementation in a variant's sizes; the commonest name first.
 
-    Keras makes each gate's products apart where there is recurrent dropout.
+    Keras makes each gate's products apart where there is recurrent dropout; a turn may be several time steps.
     """
     parts = int(variant["layers"]) * (2 if variant["bidirectional"] else 1)
+    steps = int(variant.get("unroll", 1))
     return {
         "standard": Form(loops=parts, products=8 if variant.get("recurrent_dropout") else 2),
         "cudnn": Form(cudnn=parts),
         "cudnn_stack": Form(cudnn=1),
         "block_fused": Form(blocks=parts),
-        "gemm8": Form(loops=parts, products=8),
-        "gemm2": Form(loops=parts, products=2),
-        "gemm_batched": Form(loops=parts, batched=1),
-        "fused": Form(loops=parts, batched=1, kernel=True),
-        "pretransposed": Form(loops=parts, batched=1, kernel=True),
-        "combined_input": Form(loops=parts, products=1, kernel=True),
-        "wavefront": Form(loops=1, batched=1, kernel=True),
+        "gemm8": Form(loops=parts, products=8 * steps),
+        "gemm2": Form(loops=parts, products=2 * steps),
+        "gemm_batched": Form(loops=parts, batched=steps),
+        "fused": Form(loops=parts, batched=steps, kernel=True),
+        "pretransposed": Form(loops=parts, batched=steps, kernel=True),
+        "combined_input": Form(loops=parts, products=steps, kernel=True),
+        "wavefront": Form(loops=1, batched=steps, kernel=True),
     }
 
 
@@ -63,8 +64,8 @@ def form_of(ops: Sequence[Op], *, opaque: bool = False) -> Form:
     """The form that operations of one device show; loops of several kinds give the counts of none."""
     forward = [op for op in ops if not op.backward]
     loops = {op.loop for op in forward if op.loop and op.is_product}
-    steps = {_step_form([op for op in forward if op.loop == loop]) for loop in loops}
-    products, batched, kernel = steps.pop() if len(steps) == 1 else (0, 0, False)
+    turns = {_turn_form([op for op in forward if op.loop == loop]) for loop in loops}
+    products, batched, kernel = turns.pop() if len(turns) == 1 else (0, 0, False)
     return Form(
         cudnn=sum(op.type.startswith("CudnnRNN") for op in forward),
         blocks=sum(op.type.startswith("BlockLSTM") for op in forward),
@@ -76,7 +77,7 @@ def form_of(ops: Sequence[Op], *, opaque: bool = False) -> Form:
     )
 
 
-def _step_form(ops: Sequence[Op]) -> tuple[int, int, bool]:
+def _turn_form(ops: Sequence[Op]) -> tuple[int, int, bool]:
     products = [op.type for op in ops if op.kind == "gemm"]
     batched = sum(type_.startswith("Batch") for type_ in products)
     return len(products) - batched, batched, any(op.type == CLUSTER for op in ops)

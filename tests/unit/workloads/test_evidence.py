@@ -63,13 +63,13 @@ def test_every_implementation_is_told_by_its_graph(one: Replicas, implementation
 @pytest.mark.parametrize(
     ("asked", "really", "words"),
     [
-        ("gemm2", "gemm8", "2 loops of 8 products a step"),
-        ("gemm8", "standard", "2 loops of 2 products a step"),
-        ("combined_input", "fused", "2 loops of 1 product and a compiled kernel a step"),
-        ("wavefront", "fused", "2 loops of 1 product and a compiled kernel a step"),
+        ("gemm2", "gemm8", "2 loops of 8 products a turn"),
+        ("gemm8", "standard", "2 loops of 2 products a turn"),
+        ("combined_input", "fused", "2 loops of 1 product and a compiled kernel a turn"),
+        ("wavefront", "fused", "2 loops of 1 product and a compiled kernel a turn"),
         ("standard", "block_fused", "2 block-fused calls"),
-        ("block_fused", "standard", "2 loops of 2 products a step"),
-        ("cudnn", "standard", "2 loops of 2 products a step"),
+        ("block_fused", "standard", "2 loops of 2 products a turn"),
+        ("cudnn", "standard", "2 loops of 2 products a turn"),
     ],
 )
 def test_a_wrong_label_is_found(one: Replicas, asked: str, really: str, words: str) -> None:
@@ -85,6 +85,13 @@ def test_a_wrong_label_is_found(one: Replicas, asked: str, really: str, words: s
 def test_directions_dropout_and_padding_change_no_label(one: Replicas, implementation: str) -> None:
     more: dict[str, Value] = {"dropout": 0.2, "recurrent_dropout": 0.1, "sequence_lengths": "left_padded"}
     evidence = witnessed(spec_of("lstm", implementation=implementation, bidirectional=True, layers=1, **more), one)
+    assert evidence.ran["implementation"] == implementation
+    assert evidence.match is True
+
+
+@pytest.mark.parametrize("implementation", ["gemm8", "wavefront"])
+def test_several_steps_a_turn_change_no_label(one: Replicas, implementation: str) -> None:
+    evidence = witnessed(spec_of("lstm", implementation=implementation, unroll=3), one)
     assert evidence.ran["implementation"] == implementation
     assert evidence.match is True
 
