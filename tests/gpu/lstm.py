@@ -1,9 +1,10 @@
 """The LSTM on real GPUs: every implementation of articles A and B, PyTorch beside it, and the articles' tables last.
 
-    python -m tests.gpu.lstm DATABASE [--quick]
+    python -m tests.gpu.lstm DATABASE [bare] [runs] [--quick]
 
-Timed twice: by bare loops, a process a GPU (`lstm_steps`), and by this program, a run each, into the database.
-`--quick` rehearses it on the CPU at tiny sizes, with few runs. Results: docs/measurements/.
+`bare` times every combination by plain loops, a process a GPU (`lstm_steps`), and PyTorch; `runs` makes runs of this
+program, into the database. Without either it does both; what was found lies beside the database as JSON, and the next
+call adds to it. `--quick` rehearses it on the CPU at tiny sizes, with few runs. Results: docs/measurements/.
 """
 
 import json
@@ -23,7 +24,7 @@ from tests.gpu import lstm_tables
 from tests.gpu.lstm_tables import IMPLEMENTATIONS, LADDER, Case, Found
 
 _QUICK = ("units=16", "features=16", "timesteps=8", "batch_size=8")
-_TRAINED = ("standard", "auto", "cudnn", "cudnn_stack", "block_fused", *LADDER)
+_MODES = ("train", "inference")
 _WITHOUT_XLA = ("cudnn", "cudnn_stack", "block_fused")
 
 
@@ -38,12 +39,18 @@ class Job:
 def main() -> int:
     """Runs everything and prints the tables; 0 when every run through the program completed."""
     database, quick = sys.argv[1], "--quick" in sys.argv
-    found = Found()
-    _work_off([*_bare_jobs(found, quick), *_torch_jobs(found, quick)], _gpus(quick))
-    _work_off(list(_program_jobs(found, database, quick)), _gpus(quick))
+    stages = {"bare", "runs"} & set(sys.argv) or {"bare", "runs"}
+    kept = Path(database).with_suffix(".json")
+    found = Found.of(json.loads(kept.read_text())) if kept.exists() else Found()
+    try:
+        if "bare" in stages:
+            _work_off([*_bare_jobs(found, quick), *_torch_jobs(found, quick)], _gpus(quick))
+        if "runs" in stages:
+            _work_off(list(_program_jobs(found, database, quick)), _gpus(quick))
+    finally:
+        kept.write_text(json.dumps(found.document(), indent=1))
     for line in lstm_tables.lines(found):
         print(line)
-    Path(database).with_suffix(".json").write_text(json.dumps(found.document(), indent=1))
     return int(any(document["outcome"] != "completed" for document in found.runs.values()))
 
 
@@ -117,14 +124,16 @@ def _torch_jobs(found: Found, quick: bool) -> Iterator[Job]:
 
 
 def _program_jobs(found: Found, database: str, quick: bool) -> Iterator[Job]:
-    for layers in (2,) if quick else (1, 4):
-        for name in ("standard", "combined_input") if quick else _TRAINED:
-            yield _run_job(found, database, Case(name, layers, "train", False), quick)
-        for name in () if quick else LADDER:
-            yield _run_job(found, database, Case(name, layers, "inference", False), quick)
-        for name in ("wavefront",) if quick else ("standard", "combined_input", "wavefront"):
-            yield _run_job(found, database, Case(name, layers, "train", True), quick)
-            yield _run_job(found, database, Case(name, layers, "inference", True), quick)
+    if quick:
+        cases = [Case("standard", 2, "train", False), Case("wavefront", 2, "inference", True)]
+    else:
+        cases = [Case(name, 1, "train", False) for name in IMPLEMENTATIONS]
+        cases += [Case(name, 1, "inference", False) for name in LADDER]
+        cases += [Case(name, 1, mode, True) for name in ("standard", "combined_input") for mode in _MODES]
+        cases += [Case(name, 4, "train", False) for name in ("standard", "cudnn", "cudnn_stack", "block_fused")]
+        cases += [Case("wavefront", 4, mode, xla) for mode in _MODES for xla in (False, True)]
+    for case in cases:
+        yield _run_job(found, database, case, quick)
 
 
 def _run_job(found: Found, database: str, case: Case, quick: bool) -> Job:
@@ -134,7 +143,7 @@ def _run_job(found: Found, database: str, case: Case, quick: bool) -> Job:
         "mode": case.mode,
         "xla": str(case.xla).lower(),
         "precision": "float32" if quick else "tf32",
-        "seconds": 0.3 if quick else 3,
+        "seconds": 0.3 if quick else 2.5,
     }
     words = [word for name, value in settings.items() for word in ("-s", f"{name}={value}")]
     words += [word for setting in (_QUICK if quick else ()) for word in ("-s", setting)]

@@ -36,6 +36,17 @@ class Found:
     runs: dict[Case, Mapping[str, Any]] = field(default_factory=dict)
     torch: list[dict[str, Any]] = field(default_factory=list)
 
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> "Found":
+        """What an earlier call kept."""
+        found = cls(torch=list(document["torch"]))
+        for line in document["bare"]:
+            found.add_bare(line)
+        for run in document["runs"]:
+            case = Case(**{name: value for name, value in run.items() if name != "document"})
+            found.runs[case] = run["document"]
+        return found
+
     def add_bare(self, line: dict[str, Any]) -> None:
         """Takes one line of `lstm_steps`."""
         names = ("implementation", "layers", "mode", "xla", "precision", "unroll")
