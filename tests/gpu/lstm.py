@@ -90,8 +90,9 @@ def _bare_jobs(found: Found, quick: bool) -> Iterator[Job]:
     compiled = [name for name in IMPLEMENTATIONS if name not in (*_WITHOUT_XLA, "auto")]
     for count in layers:
         yield _bare_job(found, ",".join(compiled), count, "xla=true", f"precision={precision}", *sizes)
-    yield _bare_job(found, "gemm8,combined_input", "1", "xla=false,true", f"precision={precision}", "unroll=5", *sizes)
-    yield _bare_job(found, "wavefront", layers[1], "xla=false,true", f"precision={precision}", "unroll=5", *sizes)
+    turns = (f"precision={precision}", "xla=true", "unroll=4" if quick else "unroll=5,25", *sizes)
+    yield _bare_job(found, "combined_input", layers[0], *turns)
+    yield _bare_job(found, "wavefront", layers[1], *turns)
     if not quick:
         yield _bare_job(found, "cudnn,cudnn_stack", "1,4", "xla=false", "precision=float32,bfloat16,float16")
 
