@@ -130,6 +130,22 @@ class Kernel(msgspec.Struct, frozen=True, kw_only=True):
     tensor_cores: bool | None = None
 
 
+class DeviceTime(msgspec.Struct, frozen=True, kw_only=True):
+    """Where one device's time went in the traced steps; `device` is as TensorFlow numbers it, `GPU:0`.
+
+    `span_ns` is from its first kernel's start to its last one's end, `busy_ns` the part of it in which a kernel ran,
+    `compute_ns` the part in which one ran that does not communicate; `communication_ns` is the part in which one ran
+    that does, hidden behind computing or not. `kernels` is how many ran.
+    """
+
+    device: str
+    span_ns: int
+    busy_ns: int
+    compute_ns: int
+    communication_ns: int
+    kernels: int
+
+
 class Evidence(msgspec.Struct, frozen=True, kw_only=True, tag="evidence", tag_field=_TAG):
     """What really ran, beside what was asked, aspect by aspect (`implementation`, `precision`, `xla`, `layout` …).
 
@@ -137,7 +153,8 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, tag="evidence", tag_fi
     be told, and `reason` is one plain sentence where it is not true. `sources` are `graph` (the executed partition
     graph), `trace` (the profiler's) and `hlo` (XLA's optimised program); `notes` say what could not be seen and why.
     Of the `steps` traced after the measured part: `span_ns` is their time and `busy_ns` the part of it in which a
-    kernel ran, both summed over the devices; `kernels` has the one that took longest first.
+    kernel ran, both summed over the devices, and `devices` has each one's own; `kernels` has the one that took longest
+    first.
     """
 
     asked: dict[str, str]
@@ -150,6 +167,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, tag="evidence", tag_fi
     span_ns: int = 0
     busy_ns: int = 0
     kernels: tuple[Kernel, ...] = ()
+    devices: tuple[DeviceTime, ...] = ()
 
 
 class Finished(msgspec.Struct, frozen=True, kw_only=True, tag="finished", tag_field=_TAG):

@@ -1,7 +1,7 @@
 """The graph that a step's first call executed, as TensorFlow kept it after its optimizations and placement."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -12,6 +12,7 @@ from workloads.evidence.ops import CLUSTER, Op, plain_type
 
 _TYPES = {types_pb2.DT_FLOAT: "float32", types_pb2.DT_HALF: "float16", types_pb2.DT_BFLOAT16: "bfloat16"}
 _BODY = "/body/"
+_SUMS = ("AddN", "AddV2", "Add")
 
 
 def start_collecting() -> None:
@@ -52,7 +53,11 @@ class _Place:
 
 def _walk(nodes: Iterable[Any], functions: dict[str, Any], place: _Place) -> Iterator[Op]:
     """The telling operations among nodes (NodeDef) and in the functions they call."""
+    nodes = list(nodes)
+    elsewhere = {node.name for node in nodes if _comes_from_elsewhere(node)}
     for node in nodes:
+        if node.op in _SUMS and not elsewhere.isdisjoint(_operands(node)):
+            yield replace(_operation(node, place, "AddN"), received=True)
         cluster = _is_cluster(node)
         if not (cluster or functions or _tells(node.op)):
             continue
@@ -74,6 +79,22 @@ def _walk(nodes: Iterable[Any], functions: dict[str, Any], place: _Place) -> Ite
 def _tells(type_: str) -> bool:
     op = Op(type=plain_type(type_), name="", layout="?")
     return op.is_product or op.is_spatial or op.kind in ("transpose", "communication")
+
+
+def _comes_from_elsewhere(node: Any) -> bool:
+    """Whether a node takes in what another device made; constants come from the host."""
+    if node.op != "_Recv":
+        return False
+    sender, receiver = node.attr["send_device"].s, node.attr["recv_device"].s
+    return bool(sender != receiver and _kind(sender) == _kind(receiver))
+
+
+def _kind(device: bytes) -> bytes:
+    return device.rpartition(b"device:")[2].partition(b":")[0]
+
+
+def _operands(node: Any) -> set[str]:
+    return {name.partition(":")[0] for name in node.input}
 
 
 def _is_cluster(node: Any) -> bool:

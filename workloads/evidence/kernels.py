@@ -23,7 +23,11 @@ class _Cores(NamedTuple):
 
 
 _CLASSES: tuple[_Class, ...] = (
-    _Class("communication", re.compile(r"nccl|Collective|AllReduce|all-reduce"), "NCCL; TensorFlow's collectives"),
+    _Class(
+        "communication",
+        re.compile(r"(?i:nccl)|Collective|AllReduce|all-reduce|(?i:^memcpyp2p)"),
+        "NCCL; TensorFlow's collectives; CUPTI's copies between GPUs",
+    ),
     _Class(
         "rnn",
         re.compile(

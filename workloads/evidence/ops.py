@@ -21,7 +21,8 @@ class Op:
 
     `device` is as `GPU:0` ("" in XLA's program); `dtype` what it computes in, as `bfloat16`; `layout` its images' axes,
     `NCHW` or `NHWC`; `loop` the loop in whose body it stands, "" outside of any; `compiled`: inside an XLA cluster;
-    `exact`: its float32 operands may not be rounded to TF32 (None where the program does not say).
+    `exact`: its float32 operands may not be rounded to TF32 (None where the program does not say); `received`: one of
+    its operands comes from another device.
     """
 
     type: str
@@ -32,6 +33,7 @@ class Op:
     loop: str = ""
     compiled: bool = False
     exact: bool | None = None
+    received: bool = False
 
     @property
     def kind(self) -> KernelClass:

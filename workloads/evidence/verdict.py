@@ -3,18 +3,25 @@
 from collections.abc import Callable, Iterator
 
 from workloads.cnn.layouts import layout
-from workloads.evidence import common
+from workloads.evidence import common, exchange
 from workloads.evidence.seen import Aspect, Seen
 from workloads.lstm.signatures import implementation
-from workloads.protocol import Evidence
+from workloads.protocol import Evidence, RunSpec
 
-_OWN: dict[str, Callable[[Seen], Aspect]] = {"lstm": implementation, "cnn10": layout}
+_OWN: dict[str, Callable[[Seen], Aspect]] = {"lstm": implementation, "cnn10": layout, "wrn28-10": layout}
 _COMMON = (common.precision, common.xla, common.device, common.replicas)
+
+
+def _told_of(spec: RunSpec) -> Iterator[Callable[[Seen], Aspect]]:
+    """The aspects a run of this spec has."""
+    yield from (_OWN[spec.workload], *_COMMON)
+    if int(spec.variant["gpus"]) > 1 and spec.variant["mode"] == "train":
+        yield exchange.all_reduce
 
 
 def evidence_of(seen: Seen) -> Evidence:
     """What ran beside what was asked; `match` is false for one aspect that differs, None for one that is not known."""
-    aspects = [tell(seen) for tell in (_OWN[seen.spec.workload], *_COMMON)]
+    aspects = [tell(seen) for tell in _told_of(seen.spec)]
     fits = {aspect.fits for aspect in aspects}
     match = False if False in fits else None if None in fits else True
     trace = seen.trace
@@ -29,6 +36,7 @@ def evidence_of(seen: Seen) -> Evidence:
         span_ns=trace.span_ns,
         busy_ns=trace.busy_ns,
         kernels=trace.kernels,
+        devices=trace.times,
     )
 
 

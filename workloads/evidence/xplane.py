@@ -2,7 +2,7 @@
 
 import itertools
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -12,12 +12,12 @@ from tensorflow.tsl.profiler.protobuf import xplane_pb2
 from workloads.evidence import hlo
 from workloads.evidence.kernels import classify, on_tensor_cores
 from workloads.evidence.ops import Op
-from workloads.protocol import Kernel
+from workloads.protocol import DeviceTime, Kernel
 
-_GPU_PLANE = re.compile(r"/device:GPU:\d+")
+_GPU_PLANE = re.compile(r"/device:(GPU:\d+)")
 _GPU_LINE = "Stream #"
 """What CUPTI saw on a stream; other lines of a GPU's plane are derived from these."""
-_HOST_PLANE = re.compile("/host:CPU")
+_HOST_PLANE = re.compile("/host:(CPU)")
 _EXECUTOR = "ExecutorState::Process"
 """On the CPU, a thread of TensorFlow's executor at work, also on operations that are too cheap to be traced."""
 _PROGRAM_PLANE = "/host:metadata"
@@ -31,18 +31,31 @@ class Trace:
 
     On GPUs, kernels and copies as CUPTI timed them; on the CPU, operations that TensorFlow traced, by type. `span_ns`
     is from the first one's start to the last one's end, `busy_ns` the part of it in which at least one ran (on the CPU,
-    or its executor was at work); both are summed over the devices, `events` says how many ran in all. `programs` are
-    the products of XLA's programs; `notes` say what could not be seen.
+    or its executor was at work); both are summed over the devices, of which `times` has each one's own; `events` says
+    how many ran in all. `programs` are the products of XLA's programs; `notes` say what could not be seen.
     """
 
     steps: int = 0
     kernels: tuple[Kernel, ...] = ()
-    devices: int = 0
-    span_ns: int = 0
-    busy_ns: int = 0
+    times: tuple[DeviceTime, ...] = ()
     events: int = 0
     programs: tuple[Op, ...] = ()
     notes: tuple[str, ...] = ()
+
+    @property
+    def devices(self) -> int:
+        """How many devices something ran on."""
+        return len(self.times)
+
+    @property
+    def span_ns(self) -> int:
+        """From the first kernel to the last, summed over the devices."""
+        return sum(one.span_ns for one in self.times)
+
+    @property
+    def busy_ns(self) -> int:
+        """The part of it in which one ran."""
+        return sum(one.busy_ns for one in self.times)
 
 
 class _Event(NamedTuple):
@@ -57,18 +70,31 @@ def read(data: bytes, steps: int, *, gpu: bool) -> Trace:
     """The trace of so many steps in the bytes of an `.xplane.pb`, of its GPUs or of its CPU."""
     space = xplane_pb2.XSpace.FromString(data)
     named, events_of = (_GPU_PLANE, _gpu_events) if gpu else (_HOST_PLANE, _cpu_events)
-    devices = [list(events_of(plane)) for plane in space.planes if named.fullmatch(plane.name)]
-    devices = [events for events in devices if events]
-    kernels = [event for events in devices for event in events if event.name != _EXECUTOR]
+    devices: dict[str, list[_Event]] = {}
+    for plane in space.planes:
+        if (found := named.fullmatch(plane.name)) and (events := list(events_of(plane))):
+            devices[found[1]] = events
+    kernels = [event for events in devices.values() for event in events if event.name != _EXECUTOR]
     return Trace(
         steps=steps,
         kernels=_kernels(kernels),
-        devices=len(devices),
-        span_ns=sum(_span_ps(events) for events in devices) // 1000,
-        busy_ns=sum(_busy_ps(events) for events in devices) // 1000,
+        times=tuple(_time_of(device, events) for device, events in sorted(devices.items())),
         events=len(kernels),
         programs=tuple(op for program in _programs(space) for op in hlo.operations(program)),
         notes=tuple(f"The profiler says: {words}" for words in (*space.errors, *space.warnings)),
+    )
+
+
+def _time_of(device: str, events: Sequence[_Event]) -> DeviceTime:
+    talking = {name for name in {event.name for event in events} if classify(name) == "communication"}
+    communication = [event for event in events if event.name in talking]
+    return DeviceTime(
+        device=device,
+        span_ns=_span_ps(events) // 1000,
+        busy_ns=_busy_ps(events) // 1000,
+        compute_ns=_busy_ps(event for event in events if event.name not in talking) // 1000,
+        communication_ns=_busy_ps(communication) // 1000,
+        kernels=sum(event.name != _EXECUTOR for event in events),
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from workloads.catalog import Machine, complete
-from workloads.protocol import Evidence, Kernel, RunSpec, Value, Variant
+from workloads.protocol import DeviceTime, Evidence, Kernel, RunSpec, Value, Variant
 from workloads.runtime import Replicas
 
 SMALL: dict[str, dict[str, Value]] = {
@@ -233,6 +233,7 @@ def test_a_trace_of_the_cpu_is_part_of_the_evidence(one: Replicas) -> None:
 TENSOR = Kernel(name="nvjet_tst", kind="gemm", count=1, time_ns=99, tensor_cores=True)
 CUDA = Kernel(name="ampere_sgemm", kind="gemm", count=1, time_ns=1, tensor_cores=False)
 SILENT = Kernel(name="gemm_fusion_dot", kind="gemm", count=1, time_ns=1)
+ONE_GPU = DeviceTime(device="GPU:0", span_ns=100, busy_ns=90, compute_ns=90, communication_ns=0, kernels=1)
 PERSISTENT = Kernel(name="RNN_blockPersist_fp_LSTM", kind="rnn", count=1, time_ns=500)
 GATES = Kernel(name="elemWiseRNNcell", kind="rnn", count=1, time_ns=500)
 
@@ -280,7 +281,7 @@ def seen_on_gpu(asked: str, kernels: tuple[Kernel, ...]) -> Any:
     return Seen(
         spec=RunSpec(workload="lstm", variant={**spec.variant, "gpus": 1, "precision": asked}),
         graph=(product,),
-        trace=Trace(steps=1, devices=1, kernels=kernels),
+        trace=Trace(steps=1, times=(ONE_GPU,), kernels=kernels),
     )
 
 

@@ -39,6 +39,7 @@ KERNELS: list[tuple[str, KernelClass, bool | None]] = [
     ("void cudnn::ops::nchwToNhwcKernel<float, float, float, false, true, (cudnnKernelDataType_t)>", "transpose", None),
     ("input_transpose_fusion_4", "transpose", None),
     ("MemcpyD2D", "copy", None),
+    ("MemcpyP2P", "communication", None),
     ("MEMCPYH2D", "copy", None),
     ("Memset", "copy", None),
     ("loop_dynamic_update_slice_fusion_3", "copy", None),

@@ -47,9 +47,24 @@ def test_times_of_two_gpus_are_added() -> None:
     profile = space()
     for number, end_ns in ((0, 300), (1, 700)):
         plane = profile.planes.add(name=f"/device:GPU:{number}")
-        add_line(plane, "Stream #7(Compute)", [("nccl", 0, 100), ("nccl", end_ns - 100, end_ns)])
+        add_line(plane, "Stream #7(Compute)", [("gemm", 0, 100), ("gemm", end_ns - 100, end_ns)])
     trace = read(profile.SerializeToString(), 1, gpu=True)
     assert (trace.devices, trace.span_ns, trace.busy_ns, trace.kernels[0].count) == (2, 1000, 400, 4)
+    assert [(one.device, one.span_ns, one.busy_ns) for one in trace.times] == [("GPU:0", 300, 200), ("GPU:1", 700, 200)]
+
+
+def test_communication_that_hides_behind_computing_is_told_from_what_does_not() -> None:
+    from workloads.evidence.xplane import read
+    from workloads.protocol import DeviceTime
+
+    profile = space()
+    plane = profile.planes.add(name="/device:GPU:1")
+    add_line(plane, "Stream #7(Compute)", [("gemm", 0, 100), ("Mul", 200, 230)])
+    add_line(plane, "Stream #9(nccl)", [("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 60, 180)])
+    trace = read(profile.SerializeToString(), 1, gpu=True)
+    assert trace.times == (
+        DeviceTime(device="GPU:1", span_ns=230, busy_ns=210, compute_ns=130, communication_ns=120, kernels=3),
+    )
 
 
 def test_a_gpu_that_the_profiler_could_not_see_has_no_kernels_of_the_cpus() -> None:
