@@ -69,7 +69,10 @@ def witness_of(spec: RunSpec, task: Task) -> "Witness | None":
 
 def recipe_of(workload: str) -> "Callable[[Variant], Recipe]":
     """The function that gives a workload's recipe for a variant."""
-    from workloads.cnn import cnn10
-    from workloads.lstm import model
+    if workload == "lstm":
+        from workloads.lstm import model
 
-    return {"lstm": model.recipe, "cnn10": cnn10.recipe}[workload]
+        return model.recipe
+    from workloads.cnn.model import recipe_of as cnn_recipe_of
+
+    return cnn_recipe_of(workload)

@@ -11,6 +11,7 @@ GPUs" (arXiv 1604.01946); for counting model operations, not executed ones, and 
 al. 2022, "PaLM" (arXiv 2204.02311), appendix B.
 """
 
+from workloads.cnn.nets import Conv, Dense, leaves, net_of
 from workloads.protocol import RunSpec, Variant
 
 _TRAINING = 3
@@ -19,10 +20,10 @@ _GATES = 4
 
 def flops_per_step(spec: RunSpec) -> int | None:
     """Operations of one step over all replicas; None for a workload that computes nothing."""
-    count = {"lstm": lstm_forward, "cnn10": cnn10_forward}.get(spec.workload)
-    if count is None:
+    if spec.workload == "dummy":
         return None
-    forward = int(spec.variant["batch_size"]) * count(spec.variant)
+    one = lstm_forward(spec.variant) if spec.workload == "lstm" else cnn_forward(spec)
+    forward = int(spec.variant["batch_size"]) * one
     return _TRAINING * forward if spec.variant["mode"] == "train" else forward
 
 
@@ -37,12 +38,12 @@ def lstm_forward(variant: Variant) -> int:
     return int(variant["timesteps"]) * a_step + 2 * units * directions
 
 
-def cnn10_forward(variant: Variant) -> int:
-    """Operations of one image's forward pass: 2 · 3 · 3 · C_in · C_out · H · W a convolution, and the dense layer."""
-    total, channels_in = 0, 3
-    for block in range(3):
-        channels, size = int(variant["channels"]) * 2**block, 32 // 2**block
-        for width in (channels_in, channels, channels):
-            total += 2 * 3 * 3 * width * channels * size * size
-        channels_in = channels
-    return total + 2 * channels_in * 10
+def cnn_forward(spec: RunSpec) -> int:
+    """Operations of one image's forward pass: 2 · K² · C_in · C_out · side² a convolution, and the dense layer."""
+    total = 0
+    for layer in leaves(net_of(spec.workload, spec.variant)):
+        if isinstance(layer, Conv):
+            total += 2 * layer.kernel**2 * layer.channels_in * layer.channels * layer.side**2
+        if isinstance(layer, Dense):
+            total += 2 * layer.channels_in * layer.channels
+    return total

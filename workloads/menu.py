@@ -1,187 +1,7 @@
 """The workloads as data: every parameter with its form, limits, default and help."""
 
 from workloads.kinds import Choice, Parameter, Workload
-
-
-def _integer(name: str, label: str, help: str, default: int, minimum: int, maximum: int, **more: object) -> Parameter:
-    return Parameter(
-        name=name,
-        kind="integer",
-        label=label,
-        help=help,
-        default=default,
-        minimum=minimum,
-        maximum=maximum,
-        **more,  # type: ignore[arg-type]
-    )
-
-
-_PRECISIONS = (
-    Choice(value="float32", label="float32", help="32-bit storage and 32-bit products."),
-    Choice(
-        value="tf32", label="TF32", help="32-bit storage, products rounded to TF32 on tensor cores (Ampere and newer)."
-    ),
-    Choice(value="bfloat16", label="bfloat16", help="16-bit compute with the range of float32; weights stay float32."),
-    Choice(value="float16", label="float16", help="16-bit compute with loss scaling; weights stay float32."),
-)
-
-
-_HOW: tuple[Parameter, ...] = (
-    Parameter(
-        name="precision",
-        kind="choice",
-        label="Precision",
-        help="The number format products are computed in.",
-        default="float32",
-        choices=_PRECISIONS,
-    ),
-    Parameter(
-        name="xla",
-        kind="switch",
-        label="XLA",
-        help="Compile the training step with XLA (jit_compile=True).",
-        default=False,
-    ),
-    Parameter(
-        name="all_reduce",
-        kind="choice",
-        label="All-reduce",
-        help="How several GPUs exchange their gradients at the end of a step.",
-        default="nccl",
-        choices=(
-            Choice(value="nccl", label="NCCL", help="NVIDIA's library: all GPUs add in a ring or a tree."),
-            Choice(value="hierarchical", label="Hierarchical copy", help="Copies between two halves of the GPUs."),
-            Choice(value="one_device", label="One device", help="Copied to one GPU, added there and copied back."),
-        ),
-        advanced=True,
-    ),
-    Parameter(
-        name="layout_optimizer",
-        kind="switch",
-        label="Layout optimizer",
-        help="Let TensorFlow's graph optimizer change the data layout. Off keeps the layout asked for.",
-        default=False,
-        advanced=True,
-    ),
-    Parameter(
-        name="memory_growth",
-        kind="switch",
-        label="Memory growth",
-        help="Take GPU memory as needed; off, TensorFlow takes nearly all of it at the start.",
-        default=True,
-        advanced=True,
-    ),
-    Parameter(
-        name="mode",
-        kind="choice",
-        label="Mode",
-        help="Train (forward, backward, update) or only infer (forward).",
-        default="train",
-        choices=(
-            Choice(value="train", label="Train", help="Forward, backward and weight update."),
-            Choice(value="inference", label="Inference", help="The forward pass alone."),
-        ),
-    ),
-    Parameter(
-        name="data",
-        kind="choice",
-        label="Data",
-        help="Where the training data come from.",
-        default="synthetic",
-        choices=(Choice(value="synthetic", label="Synthetic", help="Made from the seed; lives on the device."),),
-        advanced=True,
-    ),
-    Parameter(
-        name="evidence",
-        kind="choice",
-        label="Evidence",
-        help="What is kept as proof of what ran: nothing of it costs time in the measured part.",
-        default="trace",
-        choices=(
-            Choice(value="trace", label="Graph and trace", help="The executed graph, and the kernels of a few steps."),
-            Choice(value="graph", label="Graph", help="The executed graph alone."),
-            Choice(value="off", label="Off", help="Nothing: whether it ran as asked stays unknown."),
-        ),
-        advanced=True,
-    ),
-)
-
-_HOW_LONG: tuple[Parameter, ...] = (
-    Parameter(
-        name="seconds",
-        kind="number",
-        label="Measure for",
-        help="Length of the measured part; ignored where a number of steps is given.",
-        default=10.0,
-        minimum=0.1,
-        maximum=86_400,
-        unit="s",
-    ),
-    _integer(
-        "steps",
-        "Steps",
-        "Measure exactly this many steps; 0 measures for the seconds above.",
-        0,
-        0,
-        100_000_000,
-        advanced=True,
-    ),
-    _integer(
-        "warmup_steps",
-        "Warm-up steps",
-        "Steps after the first that are run but not measured.",
-        20,
-        0,
-        1_000_000,
-        cpu_default=5,
-        advanced=True,
-    ),
-    _integer(
-        "seed",
-        "Seed",
-        "Seed of weights and synthetic data: the same seed, the same start.",
-        1,
-        0,
-        2_147_483_647,
-        advanced=True,
-    ),
-    _integer(
-        "cpu_threads",
-        "CPU threads",
-        "Threads TensorFlow may use on the CPU; 0 leaves it to TensorFlow.",
-        0,
-        0,
-        1024,
-        advanced=True,
-    ),
-)
-
-
-def _common(batch_size: int, cpu_batch_size: int, example: str) -> tuple[Parameter, ...]:
-    return (
-        _integer(
-            "gpus", "GPUs", "How many GPUs train together (data parallel); 0 runs on the CPU.", 1, 0, 64, cpu_default=0
-        ),
-        Parameter(
-            name="devices",
-            kind="text",
-            label="Devices",
-            help="Which GPUs, by index or UUID, separated by commas; empty takes the first free ones.",
-            default="",
-        ),
-        _integer(
-            "batch_size",
-            "Batch size",
-            f"{example.capitalize()}s a step over all GPUs together (the global batch).",
-            batch_size,
-            1,
-            1_048_576,
-            cpu_default=cpu_batch_size,
-        ),
-        *_HOW,
-        *_HOW_LONG,
-    )
-
+from workloads.parameters import common, integer
 
 _IMPLEMENTATIONS = (
     Choice(value="standard", label="Standard", help="Keras LSTM with use_cudnn=False: a loop over time steps."),
@@ -241,7 +61,7 @@ _LSTM_DETAILS = (
         ),
         advanced=True,
     ),
-    _integer(
+    integer(
         "unroll",
         "Steps a turn",
         "Time steps in one turn of the loop, for the implementations that loop in this program: fewer turns, a longer "
@@ -276,10 +96,10 @@ LSTM = Workload(
             cpu_default="standard",
             choices=_IMPLEMENTATIONS,
         ),
-        _integer("layers", "Layers", "LSTM layers, one on top of the other.", 1, 1, 16),
-        _integer("units", "Units", "Hidden units of each layer.", 512, 1, 16_384, cpu_default=64),
-        _integer("timesteps", "Time steps", "Length of each sequence.", 100, 2, 10_000, cpu_default=50),
-        _integer(
+        integer("layers", "Layers", "LSTM layers, one on top of the other.", 1, 1, 16),
+        integer("units", "Units", "Hidden units of each layer.", 512, 1, 16_384, cpu_default=64),
+        integer("timesteps", "Time steps", "Length of each sequence.", 100, 2, 10_000, cpu_default=50),
+        integer(
             "features",
             "Features",
             "Inputs a time step: two informative ones, the rest noise.",
@@ -296,7 +116,32 @@ LSTM = Workload(
             default=False,
         ),
         *_LSTM_DETAILS,
-        *_common(64, 32, "sequence"),
+        *common(64, 32, "sequence"),
+    ),
+)
+
+_CNN_HOW = (
+    Parameter(
+        name="implementation",
+        kind="choice",
+        label="Implementation",
+        help="How the layers are computed.",
+        default="native",
+        choices=(
+            Choice(value="native", label="Native", help="TensorFlow's own operations, with fused batch norm."),
+            Choice(value="keras", label="Keras", help="Keras layers with data_format and axis given on each."),
+        ),
+    ),
+    Parameter(
+        name="layout",
+        kind="choice",
+        label="Layout",
+        help="Order of an image tensor's axes in every convolution, normalisation and pooling.",
+        default="NCHW",
+        choices=(
+            Choice(value="NCHW", label="NCHW", help="Channels first, Keras channels_first."),
+            Choice(value="NHWC", label="NHWC", help="Channels last, Keras channels_last, TensorFlow's default."),
+        ),
     ),
 )
 
@@ -306,18 +151,8 @@ CNN10 = Workload(
     help="Three blocks of three 3x3 convolutions with batch norm and ReLU, pooling between, on CIFAR-10-sized images.",
     example="image",
     parameters=(
-        Parameter(
-            name="layout",
-            kind="choice",
-            label="Layout",
-            help="Order of an image tensor's axes in every convolution, normalisation and pooling.",
-            default="NCHW",
-            choices=(
-                Choice(value="NCHW", label="NCHW", help="Channels first, Keras channels_first."),
-                Choice(value="NHWC", label="NHWC", help="Channels last, Keras channels_last, TensorFlow's default."),
-            ),
-        ),
-        _integer(
+        *_CNN_HOW,
+        integer(
             "channels",
             "Channels",
             "Channels of the first block; they double in each of the next two.",
@@ -326,7 +161,20 @@ CNN10 = Workload(
             1024,
             cpu_default=16,
         ),
-        *_common(1024, 32, "image"),
+        *common(1024, 32, "image"),
+    ),
+)
+
+WRN = Workload(
+    name="wrn28-10",
+    title="Wide ResNet · 28 layers, 32 x 32 images",
+    help="A wide residual network (Zagoruyko, Komodakis 2016) on CIFAR-10-sized images: 36.5 million weights.",
+    example="image",
+    parameters=(
+        *_CNN_HOW,
+        integer("depth", "Depth", "Layers: 10, 16, 22, 28 … (6n + 4).", 28, 10, 100, cpu_default=10),
+        integer("widen", "Width", "Channels, in multiples of a narrow network's 16, 32, 64.", 10, 1, 20, cpu_default=1),
+        *common(128, 16, "image"),
     ),
 )
 
@@ -367,8 +215,8 @@ DUMMY = Workload(
             maximum=60_000,
             unit="ms",
         ),
-        *_common(8, 8, "step"),
+        *common(8, 8, "step"),
     ),
 )
 
-WORKLOADS: tuple[Workload, ...] = (LSTM, CNN10, DUMMY)
+WORKLOADS: tuple[Workload, ...] = (LSTM, CNN10, WRN, DUMMY)

@@ -118,14 +118,6 @@ _GENERAL: tuple[Rule, ...] = (
         reason="TF32 needs a GPU of the Ampere generation or newer (compute capability 8.0).",
     ),
     Rule(
-        parameters=("precision", "layout", "xla", "gpus"),
-        broken=lambda v, _: (
-            int(v["gpus"]) == 0 and v["layout"] == "NCHW" and v["precision"] == "float16" and not v["xla"]
-        ),
-        reason="TensorFlow has no float16 NCHW pooling on the CPU; use layout=NHWC, precision=float32 or xla=true.",
-        workloads=("cnn10",),
-    ),
-    Rule(
         parameters=("cpu_threads",),
         broken=lambda v, m: int(v["cpu_threads"]) > m.cpu_count,
         reason="{cpu_threads} CPU threads asked for, but this machine has {cpu_count} processors.",
@@ -212,4 +204,22 @@ _LSTM: tuple[Rule, ...] = (
     ),
 )
 
-RULES: tuple[Rule, ...] = (*_GENERAL, *_LSTM)
+_CNN: tuple[Rule, ...] = (
+    Rule(
+        parameters=("precision", "layout", "xla", "gpus"),
+        broken=lambda v, _: (
+            int(v["gpus"]) == 0 and v["layout"] == "NCHW" and v["precision"] == "float16" and not v["xla"]
+        ),
+        reason="TensorFlow cannot train or pool float16 NCHW images on the CPU; use layout=NHWC, precision=float32 or "
+        "xla=true.",
+        workloads=("cnn10", "wrn28-10"),
+    ),
+    Rule(
+        parameters=("depth",),
+        broken=lambda v, _: (int(v["depth"]) - 4) % 6 != 0,
+        reason="A wide residual network has 6n + 4 layers (10, 16, 22, 28 …), and depth={depth} is none of these.",
+        workloads=("wrn28-10",),
+    ),
+)
+
+RULES: tuple[Rule, ...] = (*_GENERAL, *_LSTM, *_CNN)

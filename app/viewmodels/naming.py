@@ -10,7 +10,7 @@ _SILENT = ("gpus", "batch_size", "precision", "xla", *_BESIDE, *_ALWAYS)
 
 
 def short_name(spec: RunSpec) -> str:
-    """The variant in a few words, as `cnn10 NCHW · 2 GPUs · batch 1024 · bfloat16`.
+    """The variant in a few words, as `cnn10 Native NCHW · 2 GPUs · batch 1024 · bfloat16`.
 
     What an older run does not name is taken to be its default.
     """

@@ -105,6 +105,8 @@ def test_words_that_stand_for_nothing(name: str, text: str) -> None:
         (NO_GPU, "cnn10", {"precision": "tf32"}, "TF32"),
         (OLD_GPU, "cnn10", {"precision": "tf32"}, "Ampere"),
         (NO_GPU, "cnn10", {"precision": "float16", "layout": "NCHW"}, "float16 NCHW"),
+        (NO_GPU, "wrn28-10", {"precision": "float16", "implementation": "keras"}, "float16 NCHW"),
+        (NO_GPU, "wrn28-10", {"depth": 12}, "6n + 4 layers"),
         (NO_GPU, "cnn10", {"cpu_threads": 3}, "this machine has 2 processors"),
     ],
 )

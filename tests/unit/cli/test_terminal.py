@@ -46,7 +46,7 @@ def test_progress_is_a_line_a_phase_where_nobody_looks(capsys: pytest.CaptureFix
     assert out == ""
     first, second, third = err.splitlines()
     assert first == "[1/2] Another run uses this device."
-    assert second.startswith("[1/2] run 7: cnn10 NCHW")
+    assert second.startswith("[1/2] run 7: cnn10 Native NCHW")
     assert third == "[1/2] measure"
 
 

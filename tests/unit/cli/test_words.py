@@ -73,7 +73,7 @@ def test_what_cannot_run_here_has_one_turn_only() -> None:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["run"], "run needs a workload: lstm, cnn10."),
+        (["run"], "run needs a workload: lstm, cnn10, wrn28-10."),
         (["run", "lstn", "--parameters"], "There is no workload called 'lstn'. Did you mean lstm?"),
         (["compare", "1", "1"], "compare takes two runs or more; `python -m app list` shows their numbers."),
         (["watch", "--json", "--csv"], "watch prints JSON or CSV, not both: give --json or --csv."),

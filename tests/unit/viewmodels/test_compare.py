@@ -30,7 +30,7 @@ def test_there_is_no_ratio_without_a_throughput_or_between_workloads() -> None:
 def test_only_what_differs_names_a_variant_and_the_rest_is_said_once() -> None:
     rows = [run_row(1, workload="cnn10", layout="NHWC"), run_row(2, workload="cnn10", xla=True)]
     assert column(table(rows, 1), "Variant") == ["NHWC · XLA off", "NCHW · XLA on"]
-    assert compare([stored_run(row) for row in rows]).shared == "cnn10 · 1 GPU · Batch size 1024 · float32"
+    assert compare([stored_run(row) for row in rows]).shared == "cnn10 · Native · 1 GPU · Batch size 1024 · float32"
 
 
 def test_equal_variants_keep_a_row_each_under_their_short_name() -> None:
@@ -101,7 +101,11 @@ def test_more_gpus_are_no_difference_of_the_environment_but_another_card_is() ->
 
 def test_between_workloads_a_parameter_only_one_of_them_has_is_no_difference() -> None:
     rows = [run_row(1), run_row(2, layers=4), run_row(3, workload="cnn10", gpus=0, batch_size=32)]
-    assert column(table(rows, 1), "Variant") == ["lstm · Layers 1", "lstm · Layers 4", "cnn10"]
+    assert column(table(rows, 1), "Variant") == [
+        "lstm · Standard · Layers 1",
+        "lstm · Standard · Layers 4",
+        "cnn10 · Native",
+    ]
 
 
 def test_a_run_that_is_not_what_its_name_says_is_told_above_the_table() -> None:

@@ -8,7 +8,7 @@ MACHINE = Machine(gpus=(Gpu(index=0, uuid="a", name="H200"), Gpu(index=1, uuid="
 
 def test_a_name_says_what_runs_where() -> None:
     spec = complete("cnn10", {"gpus": 2, "precision": "bfloat16", "xla": True}, MACHINE)
-    assert short_name(spec) == "cnn10 NCHW · 2 GPUs · batch 1024 · bfloat16 · XLA"
+    assert short_name(spec) == "cnn10 Native NCHW · 2 GPUs · batch 1024 · bfloat16 · XLA"
 
 
 def test_defaults_of_the_cpu_are_not_named() -> None:

@@ -40,11 +40,17 @@ def test_the_lstm_counts_what_tensorflow_counts_of_keras_s(layers: int, bidirect
     assert flops_per_step(spec) == counted(model, 2, 3, 4)
 
 
-def test_the_cnn_counts_what_tensorflow_counts() -> None:
-    from workloads.cnn.cnn10 import Cnn10
+@pytest.mark.parametrize(("workload", "sizes"), [("cnn10", {"channels": 4}), ("wrn28-10", {"depth": 16, "widen": 1})])
+def test_the_cnns_count_what_tensorflow_counts(workload: str, sizes: dict[str, Value]) -> None:
+    from workloads.cnn.model import cnn
 
-    model = Cnn10(1, 4, "NHWC")
-    assert flops_per_step(spec_of("cnn10", channels=4)) == counted(model.outputs, 2, 32, 32, 3)
+    spec = spec_of(workload, layout="NHWC", **sizes)
+    assert flops_per_step(spec) == counted(cnn(workload, spec.variant).outputs, 2, 32, 32, 3)
+
+
+def test_the_wide_network_costs_about_ten_and_a_half_gflop_an_image() -> None:
+    flops = flops_per_step(spec_of("wrn28-10", depth=28, widen=10, batch_size=1))
+    assert flops == pytest.approx(10.5e9, rel=0.01)
 
 
 def test_the_source_s_own_case_and_three_forward_passes_in_training() -> None:

@@ -1,0 +1,133 @@
+"""The image networks: the same answers in every layout and from every implementation, and the sizes of the sources."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from workloads.catalog import Machine, complete
+from workloads.cnn import nets
+from workloads.protocol import Value, Variant
+
+SIZES: dict[str, dict[str, Value]] = {
+    "cnn10": {"channels": 4},
+    "wrn28-10": {"depth": 10, "widen": 1},
+}
+
+
+def variant_of(workload: str, **given: Value) -> Variant:
+    return complete(workload, {"gpus": 0, "batch_size": 4, "seed": 3, **SIZES[workload], **given}, Machine()).variant
+
+
+def compiled(function: Callable[..., Any]) -> Any:
+    import tensorflow as tf
+
+    return tf.function(function, autograph=False)
+
+
+@functools.cache
+def answers(workload: str, implementation: str, layout: str) -> tuple[Any, list[Any], Any]:
+    """The loss in training mode, the gradient of every weight, then the logits in inference mode."""
+    import tensorflow as tf
+
+    from workloads.cnn.model import cnn
+    from workloads.data import made_images
+
+    model = cnn(workload, variant_of(workload, implementation=implementation, layout=layout))
+    images, classes = made_images(3, 0, 4, layout)
+
+    def differentiate() -> Any:
+        with tf.GradientTape() as tape:
+            loss = model.loss(images, classes)
+        return loss, tape.gradient(loss, list(model.weights))
+
+    loss, gradients = compiled(differentiate)()
+    return loss.numpy(), [gradient.numpy() for gradient in gradients], compiled(model.outputs)(images).numpy()
+
+
+@pytest.mark.parametrize("workload", SIZES)
+@pytest.mark.parametrize(("implementation", "layout"), [("native", "NHWC"), ("keras", "NCHW"), ("keras", "NHWC")])
+def test_layouts_and_implementations_agree(workload: str, implementation: str, layout: str) -> None:
+    loss, gradients, logits = answers(workload, implementation, layout)
+    first_loss, first_gradients, first_logits = answers(workload, "native", "NCHW")
+    np.testing.assert_allclose(loss, first_loss, atol=1e-4)
+    np.testing.assert_allclose(logits, first_logits, atol=1e-4)
+    for mine, first in zip(gradients, first_gradients, strict=True):
+        np.testing.assert_allclose(mine, first, atol=1e-4)
+
+
+@pytest.mark.parametrize("implementation", ["native", "keras"])
+def test_inference_uses_the_running_statistics_and_leaves_them_alone(implementation: str) -> None:
+    from workloads.cnn.model import cnn
+    from workloads.data import made_images
+
+    model = cnn("cnn10", variant_of("cnn10", implementation=implementation, layout="NHWC"))
+    images, classes = made_images(3, 0, 4, "NHWC")
+    before, again = (compiled(model.outputs)(images).numpy() for _ in range(2))
+    np.testing.assert_array_equal(before, again)
+    compiled(model.loss)(images, classes)
+    assert np.abs(compiled(model.outputs)(images).numpy() - before).max() > 1e-3
+
+
+def test_running_statistics_are_kerass() -> None:
+    import keras
+    import tensorflow as tf
+
+    from workloads.cnn.native import BatchNorm
+
+    norm = BatchNorm([tf.ones([5]), tf.zeros([5])], "NHWC")
+    reference = keras.layers.BatchNormalization()
+    for number in range(2):
+        images = 2.0 + tf.random.stateless_normal([2, 4, 4, 5], [1, number])
+        reference(images, training=True)
+        compiled(norm)(images, True)
+    np.testing.assert_allclose(norm.mean.numpy(), reference.moving_mean.numpy(), atol=1e-6)
+    np.testing.assert_allclose(norm.variance.numpy(), reference.moving_variance.numpy(), rtol=1e-5)
+
+
+@pytest.mark.parametrize("implementation", ["native", "keras"])
+def test_the_wide_network_has_the_articles_size_by_default(implementation: str) -> None:
+    from workloads.cnn.model import cnn
+
+    sizes: dict[str, Value] = {"depth": 28, "widen": 10}
+    model = cnn("wrn28-10", variant_of("wrn28-10", **sizes, implementation=implementation))
+    assert sum(int(np.prod(weight.shape)) for weight in model.weights) == 36_479_194
+    defaults = complete("wrn28-10", {"gpus": 1}, Machine()).variant
+    assert {name: defaults[name] for name in sizes} == sizes
+
+
+def test_a_wide_block_ends_in_a_sum_and_halves_the_images_at_the_start_of_a_group() -> None:
+    net = nets.wide_resnet(16, 2)
+    sums = [part for part in net if isinstance(part, nets.Sum)]
+    assert [len(part.shortcut) for part in sums] == [1, 0] * 3
+    convolutions = [layer for layer in nets.leaves(net) if isinstance(layer, nets.Conv)]
+    assert len(convolutions) == 16, (
+        "the depth counts the convolutions but not the dense head, for each shortcut's block"
+    )
+    assert [layer.name for layer in convolutions if layer.stride == 2] == [
+        f"group{group}/block1/{name}" for group in (2, 3) for name in ("conv1", "shortcut")
+    ]
+
+
+def test_one_seed_is_one_set_of_weights_and_another_is_another() -> None:
+    from workloads.cnn.model import cnn
+
+    first, same, other = (
+        [weight.numpy() for weight in cnn("cnn10", variant_of("cnn10", **more)).weights]
+        for more in ({}, {"implementation": "keras", "layout": "NHWC"}, {"seed": 4})
+    )
+    for mine, theirs in zip(first, same, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+    assert not np.array_equal(first[0], other[0])
+
+
+def test_images_are_the_same_in_both_layouts() -> None:
+    from workloads.data import made_images
+
+    first, classes = made_images(1, 2, 3, "NCHW")
+    last, same = made_images(1, 2, 3, "NHWC")
+    assert first.shape == (3, 3, 32, 32)
+    np.testing.assert_array_equal(np.transpose(first.numpy(), [0, 2, 3, 1]), last.numpy())
+    np.testing.assert_array_equal(classes.numpy(), same.numpy())

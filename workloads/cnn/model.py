@@ -1,0 +1,71 @@
+"""The image workloads: a network from one implementation's layers, cross entropy, gradient descent with momentum."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+import tensorflow as tf
+
+from workloads.cnn import keras_layers, native, nets
+from workloads.cnn.layer import MakeLayer
+from workloads.cnn.nets import Net, Sum, net_of
+from workloads.cnn.weights import initial_weights
+from workloads.data import made_images
+from workloads.optimizers import Momentum
+from workloads.protocol import Variant
+from workloads.recipe import Recipe
+
+_LAYERS: dict[str, MakeLayer] = {"native": native.layer, "keras": keras_layers.layer}
+
+
+class Cnn:
+    """A network in one layout, its operations named by their layers."""
+
+    def __init__(self, net: Net, make: MakeLayer, layout: str, seed: int) -> None:
+        self._net = net
+        self.layers = {spec.name: make(spec, initial, layout) for spec, initial in initial_weights(net, seed)}
+
+    @property
+    def weights(self) -> Sequence[tf.Variable]:
+        """The trained variables, in the same order for every implementation."""
+        return [weight for layer in self.layers.values() for weight in layer.weights]
+
+    def loss(self, inputs: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
+        """Mean cross entropy."""
+        logits = self._run(self._net, inputs, training=True)
+        return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(targets, logits))
+
+    def outputs(self, inputs: tf.Tensor) -> tf.Tensor:
+        """The logits, [batch, 10], with the running statistics."""
+        return self._run(self._net, inputs, training=False)
+
+    def _run(self, parts: Iterable[nets.Layer | Sum], images: tf.Tensor, *, training: bool) -> tf.Tensor:
+        for part in parts:
+            if isinstance(part, Sum):
+                body = self._run(part.body, images, training=training)
+                images = body + self._run(part.shortcut, images, training=training)
+            else:
+                with tf.name_scope(part.name):
+                    images = self.layers[part.name](images, training)
+        return images
+
+
+def cnn(workload: str, variant: Variant) -> Cnn:
+    """The network of a variant with its initial weights."""
+    make = _LAYERS[str(variant["implementation"])]
+    return Cnn(net_of(workload, variant), make, str(variant["layout"]), int(variant["seed"]))
+
+
+def recipe_of(workload: str) -> Callable[[Variant], Recipe]:
+    """The function that gives an image workload's recipe for a variant.
+
+    The optimizer is plain gradient descent with momentum: no weight decay, no schedule of its rate.
+    """
+
+    def recipe(variant: Variant) -> Recipe:
+        seed, layout = int(variant["seed"]), str(variant["layout"])
+        return Recipe(
+            model=lambda: cnn(workload, variant),
+            optimizer=Momentum,
+            batch=lambda index: made_images(seed, index, int(variant["batch_size"]), layout),
+        )
+
+    return recipe

@@ -1,0 +1,170 @@
+"""The networks as data: one description each, for every implementation, for the operation count and for evidence.
+
+Needs no TensorFlow. Images are squares of `IMAGE_SIZE` pixels with three colours; a layer's name says where it stands.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from workloads.protocol import Variant
+
+IMAGE_SIZE = 32
+COLOURS = 3
+CLASSES = 10
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conv:
+    """A square convolution without bias, zeros around the images; `side` is the pixels of its outputs' side."""
+
+    name: str
+    channels_in: int
+    channels: int
+    side: int
+    kernel: int = 3
+    stride: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Norm:
+    """Batch norm over each channel."""
+
+    name: str
+    channels: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relu:
+    """max(x, 0)."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pool:
+    """Average pooling 2x2 with stride 2."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GlobalPool:
+    """The mean over height and width."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dense:
+    """A dense layer with bias, in float32 whatever the precision."""
+
+    name: str
+    channels_in: int
+    channels: int
+
+
+Layer = Conv | Norm | Relu | Pool | GlobalPool | Dense
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sum:
+    """The sum of what two chains make of the same images; an empty shortcut passes them on as they are."""
+
+    body: tuple[Layer, ...]
+    shortcut: tuple[Layer, ...] = ()
+
+
+Net = tuple[Layer | Sum, ...]
+
+
+def leaves(net: Net) -> Iterator[Layer]:
+    """All layers in order, a sum's shortcut after its body."""
+    for part in net:
+        if isinstance(part, Sum):
+            yield from (*part.body, *part.shortcut)
+        else:
+            yield part
+
+
+def shapes(layer: Layer) -> tuple[Shape, ...]:
+    """The shapes of a layer's trained weights: kernel; scale and offset; kernel and bias."""
+    match layer:
+        case Conv():
+            return ((layer.kernel, layer.kernel, layer.channels_in, layer.channels),)
+        case Norm():
+            return ((layer.channels,), (layer.channels,))
+        case Dense():
+            return ((layer.channels_in, layer.channels), (layer.channels,))
+    return ()
+
+
+def net_of(workload: str, variant: Variant) -> Net:
+    """The network of a workload in the sizes of a variant."""
+    if workload == "cnn10":
+        return cnn10(int(variant["channels"]))
+    return wide_resnet(int(variant["depth"]), int(variant["widen"]))
+
+
+def cnn10(channels: int) -> Net:
+    """Three blocks of three convolutions with c, 2c and 4c channels, pooling between, and a dense head."""
+    widths = [COLOURS, *(channels * 2**block for block in range(3))]
+    found: list[Layer | Sum] = []
+    for block in range(3):
+        for place in range(3):
+            before = widths[block] if place == 0 else widths[block + 1]
+            found += _conv_norm_relu(f"block{block + 1}", place + 1, before, widths[block + 1], IMAGE_SIZE >> block)
+        found += [Pool(name=f"block{block + 1}/pool")] if block < 2 else []
+    return (*found, *_head(widths[-1]))
+
+
+def _conv_norm_relu(block: str, place: int, channels_in: int, channels: int, side: int) -> tuple[Layer, ...]:
+    return (
+        Conv(name=f"{block}/conv{place}", channels_in=channels_in, channels=channels, side=side),
+        Norm(name=f"{block}/norm{place}", channels=channels),
+        Relu(name=f"{block}/relu{place}"),
+    )
+
+
+def wide_resnet(depth: int, widen: int) -> Net:
+    """A wide residual network of Zagoruyko and Komodakis 2016 (arXiv 1605.07146): basic blocks, norm and ReLU first.
+
+    `depth` is 6n + 4, for n blocks in each of three groups with 16, 32 and 64 times `widen` channels. Where the width
+    changes, a 1x1 convolution of the normalised images is the shortcut. There is no dropout.
+    """
+    widths = [16, *(16 * widen * 2**group for group in range(3))]
+    found: list[Layer | Sum] = [Conv(name="stem/conv", channels_in=COLOURS, channels=widths[0], side=IMAGE_SIZE)]
+    for group in range(3):
+        for block in range((depth - 4) // 6):
+            before = widths[group] if block == 0 else widths[group + 1]
+            stride = 2 if block == 0 and group > 0 else 1
+            found += _basic_block(f"group{group + 1}/block{block + 1}", before, widths[group + 1], group, stride)
+    return (*found, *_norm_relu("head", "", widths[-1]), *_head(widths[-1]))
+
+
+def _basic_block(name: str, channels_in: int, channels: int, group: int, stride: int) -> Net:
+    side = IMAGE_SIZE >> group
+    before = _norm_relu(name, "1", channels_in)
+    body = (
+        Conv(name=f"{name}/conv1", channels_in=channels_in, channels=channels, side=side, stride=stride),
+        *_norm_relu(name, "2", channels),
+        Conv(name=f"{name}/conv2", channels_in=channels, channels=channels, side=side),
+    )
+    if channels_in == channels:
+        return (Sum(body=(*before, *body)),)
+    shortcut = Conv(
+        name=f"{name}/shortcut", channels_in=channels_in, channels=channels, side=side, kernel=1, stride=stride
+    )
+    return (*before, Sum(body=body, shortcut=(shortcut,)))
+
+
+def _norm_relu(where: str, place: str, channels: int) -> tuple[Layer, ...]:
+    return Norm(name=f"{where}/norm{place}", channels=channels), Relu(name=f"{where}/relu{place}")
+
+
+def _head(channels: int) -> tuple[Layer, ...]:
+    return (
+        GlobalPool(name="head/global_pool"),
+        Dense(name="head/dense", channels_in=channels, channels=CLASSES),
+    )

@@ -1,0 +1,185 @@
+"""The parameters that every workload has: who computes, in which way, and for how long."""
+
+from workloads.kinds import Choice, Parameter
+
+
+def integer(name: str, label: str, help: str, default: int, minimum: int, maximum: int, **more: object) -> Parameter:
+    """A whole number from `minimum` to `maximum`."""
+    return Parameter(
+        name=name,
+        kind="integer",
+        label=label,
+        help=help,
+        default=default,
+        minimum=minimum,
+        maximum=maximum,
+        **more,  # type: ignore[arg-type]
+    )
+
+
+_PRECISIONS = (
+    Choice(value="float32", label="float32", help="32-bit storage and 32-bit products."),
+    Choice(
+        value="tf32", label="TF32", help="32-bit storage, products rounded to TF32 on tensor cores (Ampere and newer)."
+    ),
+    Choice(value="bfloat16", label="bfloat16", help="16-bit compute with the range of float32; weights stay float32."),
+    Choice(value="float16", label="float16", help="16-bit compute with loss scaling; weights stay float32."),
+)
+
+
+_HOW: tuple[Parameter, ...] = (
+    Parameter(
+        name="precision",
+        kind="choice",
+        label="Precision",
+        help="The number format products are computed in.",
+        default="float32",
+        choices=_PRECISIONS,
+    ),
+    Parameter(
+        name="xla",
+        kind="switch",
+        label="XLA",
+        help="Compile the training step with XLA (jit_compile=True).",
+        default=False,
+    ),
+    Parameter(
+        name="all_reduce",
+        kind="choice",
+        label="All-reduce",
+        help="How several GPUs exchange their gradients at the end of a step.",
+        default="nccl",
+        choices=(
+            Choice(value="nccl", label="NCCL", help="NVIDIA's library: all GPUs add in a ring or a tree."),
+            Choice(value="hierarchical", label="Hierarchical copy", help="Copies between two halves of the GPUs."),
+            Choice(value="one_device", label="One device", help="Copied to one GPU, added there and copied back."),
+        ),
+        advanced=True,
+    ),
+    Parameter(
+        name="layout_optimizer",
+        kind="switch",
+        label="Layout optimizer",
+        help="Let TensorFlow's graph optimizer change the data layout. Off keeps the layout asked for.",
+        default=False,
+        advanced=True,
+    ),
+    Parameter(
+        name="memory_growth",
+        kind="switch",
+        label="Memory growth",
+        help="Take GPU memory as needed; off, TensorFlow takes nearly all of it at the start.",
+        default=True,
+        advanced=True,
+    ),
+    Parameter(
+        name="mode",
+        kind="choice",
+        label="Mode",
+        help="Train (forward, backward, update) or only infer (forward).",
+        default="train",
+        choices=(
+            Choice(value="train", label="Train", help="Forward, backward and weight update."),
+            Choice(value="inference", label="Inference", help="The forward pass alone."),
+        ),
+    ),
+    Parameter(
+        name="data",
+        kind="choice",
+        label="Data",
+        help="Where the training data come from.",
+        default="synthetic",
+        choices=(Choice(value="synthetic", label="Synthetic", help="Made from the seed; lives on the device."),),
+        advanced=True,
+    ),
+    Parameter(
+        name="evidence",
+        kind="choice",
+        label="Evidence",
+        help="What is kept as proof of what ran: nothing of it costs time in the measured part.",
+        default="trace",
+        choices=(
+            Choice(value="trace", label="Graph and trace", help="The executed graph, and the kernels of a few steps."),
+            Choice(value="graph", label="Graph", help="The executed graph alone."),
+            Choice(value="off", label="Off", help="Nothing: whether it ran as asked stays unknown."),
+        ),
+        advanced=True,
+    ),
+)
+
+_HOW_LONG: tuple[Parameter, ...] = (
+    Parameter(
+        name="seconds",
+        kind="number",
+        label="Measure for",
+        help="Length of the measured part; ignored where a number of steps is given.",
+        default=10.0,
+        minimum=0.1,
+        maximum=86_400,
+        unit="s",
+    ),
+    integer(
+        "steps",
+        "Steps",
+        "Measure exactly this many steps; 0 measures for the seconds above.",
+        0,
+        0,
+        100_000_000,
+        advanced=True,
+    ),
+    integer(
+        "warmup_steps",
+        "Warm-up steps",
+        "Steps after the first that are run but not measured.",
+        20,
+        0,
+        1_000_000,
+        cpu_default=5,
+        advanced=True,
+    ),
+    integer(
+        "seed",
+        "Seed",
+        "Seed of weights and synthetic data: the same seed, the same start.",
+        1,
+        0,
+        2_147_483_647,
+        advanced=True,
+    ),
+    integer(
+        "cpu_threads",
+        "CPU threads",
+        "Threads TensorFlow may use on the CPU; 0 leaves it to TensorFlow.",
+        0,
+        0,
+        1024,
+        advanced=True,
+    ),
+)
+
+
+def common(batch_size: int, cpu_batch_size: int, example: str) -> tuple[Parameter, ...]:
+    """Who computes, how, on how much and for how long; `example` is the word for one item of the data."""
+    return (
+        integer(
+            "gpus", "GPUs", "How many GPUs train together (data parallel); 0 runs on the CPU.", 1, 0, 64, cpu_default=0
+        ),
+        Parameter(
+            name="devices",
+            kind="text",
+            label="Devices",
+            help="Which GPUs, by index or UUID, separated by commas; empty takes the first free ones.",
+            default="",
+        ),
+        integer(
+            "batch_size",
+            "Batch size",
+            f"{example.capitalize()}s a step over all GPUs together (the global batch).",
+            batch_size,
+            1,
+            1_048_576,
+            cpu_default=cpu_batch_size,
+        ),
+        *_HOW,
+        *_HOW_LONG,
+    )
