@@ -282,7 +282,8 @@ class RunRow:
     """One stored run as a list shows it. `outcome` is None while it runs; `uid` is the same in every database.
 
     `match` is the evidence's: whether what ran is what was asked, None where that is not known; `mismatch_reason` says
-    why it is not true. `has_evidence` tells what is not known from what was never looked for.
+    why it is not true. `has_evidence` tells what is not known from what was never looked for. `purpose` is what a run
+    was made for that was not made for its own sake: a try of a search.
     """
 
     run: int
@@ -296,6 +297,7 @@ class RunRow:
     match: bool | None = None
     mismatch_reason: str | None = None
     has_evidence: bool = False
+    purpose: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,17 +10,21 @@ from workloads.protocol import Calibration, Evidence
 
 
 def insert_evidence(db: Database, run: int, evidence: Evidence) -> None:
-    """Adds a run's evidence and its kernels, the one that took longest first."""
+    """Adds a run's evidence, its kernels, the one that took longest first, and each device's time."""
     _insert(db, "evidence", ("run", *rows.EVIDENCE_COLUMNS), [(run, *rows.evidence_values(evidence))])
     ranked = ((run, rank, *rows.kernel_values(kernel)) for rank, kernel in enumerate(evidence.kernels))
     _insert(db, "kernels", ("run", "rank", *rows.KERNEL_COLUMNS), ranked)
+    times = ((run, *rows.device_time_values(time)) for time in evidence.devices)
+    _insert(db, "device_times", ("run", *rows.DEVICE_TIME_COLUMNS), times)
 
 
 def evidence_of(db: Database, run: int) -> Evidence | None:
     """A run's evidence, None where it left none."""
     found = db.execute(f"SELECT {', '.join(rows.EVIDENCE_COLUMNS)} FROM evidence WHERE run = ?", (run,)).fetchone()
     kernels = db.execute(f"SELECT {', '.join(rows.KERNEL_COLUMNS)} FROM kernels WHERE run = ? ORDER BY rank", (run,))
-    return rows.evidence(found, kernels) if found else None
+    columns = ", ".join(rows.DEVICE_TIME_COLUMNS)
+    times = db.execute(f"SELECT {columns} FROM device_times WHERE run = ? ORDER BY device", (run,))
+    return rows.evidence(found, kernels, times) if found else None
 
 
 def insert_portability(db: Database, run: int, checks: Iterable[Portability]) -> None:

@@ -263,3 +263,24 @@ def m004_evidence(db: Database) -> None:
         db.execute(statement)
     db.execute("ALTER TABLE runs ADD COLUMN flops_per_step INTEGER")
     db.execute("ALTER TABLE runs ADD COLUMN peak_flops_per_s REAL")
+
+
+_DEVICE_TIMES = """
+CREATE TABLE device_times (
+    run INTEGER NOT NULL REFERENCES runs (run) ON DELETE CASCADE,
+    device TEXT NOT NULL,
+    span_ns INTEGER NOT NULL,
+    busy_ns INTEGER NOT NULL,
+    compute_ns INTEGER NOT NULL,
+    communication_ns INTEGER NOT NULL,
+    kernels INTEGER NOT NULL,
+    PRIMARY KEY (run, device)
+) STRICT, WITHOUT ROWID
+"""
+
+
+@migrations()
+def m006_scaling(db: Database) -> None:
+    """Where each device's time went in the traced steps, and what a run was made for if not for its own sake."""
+    db.execute(_DEVICE_TIMES)
+    db.execute("ALTER TABLE runs ADD COLUMN purpose TEXT")

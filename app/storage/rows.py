@@ -25,7 +25,7 @@ from app.records import (
     SlowSample,
     Summary,
 )
-from workloads.protocol import Block, Calibration, Evidence, Kernel, PhaseName, RunSpec
+from workloads.protocol import Block, Calibration, DeviceTime, Evidence, Kernel, PhaseName, RunSpec
 
 Row = tuple[Any, ...]
 
@@ -35,6 +35,7 @@ DEVICE_COLUMNS = ("device", "kind", "device_index", "name", "memory_total_bytes"
 PHASE_COLUMNS = ("phase", "start_ns", "end_ns", "energy_mj", "energy_error_mj")
 BLOCK_COLUMNS = ("first_step", "phase", "steps", "examples", "start_ns", "end_ns", "loss", "allocator_bytes")
 KERNEL_COLUMNS = ("name", "kind", "count", "time_ns", "tensor_cores")
+DEVICE_TIME_COLUMNS = DeviceTime.__struct_fields__
 EVIDENCE_COLUMNS = ("asked", "ran", "match", "reason", "sources", "notes", "steps", "span_ns", "busy_ns")
 FOUND_COLUMNS = ("run", "match", "reason")
 """Of a run's evidence, what its row in a list shows; all NULL where none was kept."""
@@ -50,6 +51,7 @@ RUN_COLUMNS = (
     "variant",
     *OUTCOME_COLUMNS,
     *SUMMARY_COLUMNS,
+    "purpose",
 )
 
 
@@ -69,6 +71,7 @@ def run_row(row: Sequence[Any], gpu_names: tuple[str, ...]) -> RunRow:
         match=_truth(match),
         mismatch_reason=reason if match == 0 else None,
         has_evidence=found is not None,
+        purpose=values["purpose"],
     )
 
 
@@ -83,8 +86,10 @@ def evidence_values(evidence: Evidence) -> Row:
     return tuple(json.dumps(value) if name in _EVIDENCE_TEXTS else value for name, value in values.items())
 
 
-def evidence(row: Sequence[Any], kernels: Iterable[Sequence[Any]]) -> Evidence:
-    """The evidence of a row of `EVIDENCE_COLUMNS` and rows of `KERNEL_COLUMNS`."""
+def evidence(
+    row: Sequence[Any], kernels: Iterable[Sequence[Any]], device_times: Iterable[Sequence[Any]] = ()
+) -> Evidence:
+    """The evidence of a row of `EVIDENCE_COLUMNS`, rows of `KERNEL_COLUMNS` and rows of `DEVICE_TIME_COLUMNS`."""
     pairs = zip(EVIDENCE_COLUMNS, row, strict=True)
     values = {name: json.loads(value) if name in _EVIDENCE_TEXTS else value for name, value in pairs}
     return Evidence(
@@ -98,7 +103,13 @@ def evidence(row: Sequence[Any], kernels: Iterable[Sequence[Any]]) -> Evidence:
         span_ns=values["span_ns"],
         busy_ns=values["busy_ns"],
         kernels=tuple(map(_kernel, kernels)),
+        devices=tuple(DeviceTime(**dict(zip(DEVICE_TIME_COLUMNS, time, strict=True))) for time in device_times),
     )
+
+
+def device_time_values(time: DeviceTime) -> Row:
+    """A device's time as its `DEVICE_TIME_COLUMNS`."""
+    return tuple(getattr(time, name) for name in DEVICE_TIME_COLUMNS)
 
 
 def kernel_values(kernel: Kernel) -> Row:

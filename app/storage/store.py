@@ -70,12 +70,13 @@ class Store:
         utc_ns: int,
         devices: Sequence[Device],
         environment: Mapping[str, str],
+        purpose: str | None = None,
     ) -> int:
-        """Stores a run that starts now and returns its number."""
+        """Stores a run that starts now and returns its number; `purpose` is for a run not made for its own sake."""
         with self._transaction():
             cursor = self._db.execute(
                 "INSERT INTO runs (uid, workload, variant, started_utc_ns, started_t_ns, environment,"
-                " owner_pid, owner_started_s, owner_boot_id) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                " owner_pid, owner_started_s, owner_boot_id, purpose) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     uid,
                     spec.workload,
@@ -86,6 +87,7 @@ class Store:
                     owner.pid,
                     owner.started_s,
                     owner.boot_id,
+                    purpose,
                 ),
             )
             run = cursor.lastrowid

@@ -3,7 +3,7 @@
 from app.records import HOST, Device, DeviceLost, LogLine, Outcome, Portability, Sample, Summary
 from app.storage.owner import Owner, this_process
 from app.storage.store import Store
-from workloads.protocol import Block, Evidence, Kernel, PhaseStarted, RunSpec
+from workloads.protocol import Block, DeviceTime, Evidence, Kernel, PhaseStarted, RunSpec
 
 S = 1_000_000_000
 UTC_NS = 1_760_000_000 * S
@@ -46,6 +46,11 @@ EVIDENCE = Evidence(
     kernels=(
         Kernel(name="sm90_xmma_fprop", kind="convolution", count=27, time_ns=500_000, tensor_cores=True),
         Kernel(name="ReluKernel<float, 4>", kind="pointwise", count=30, time_ns=100_000),
+    ),
+    devices=(
+        DeviceTime(
+            device="GPU:0", span_ns=750_000, busy_ns=600_000, compute_ns=590_000, communication_ns=10_000, kernels=57
+        ),
     ),
 )
 PORTABILITY = Portability(
