@@ -77,6 +77,9 @@ def _stored(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> 
     compare.add_argument(
         "--baseline", type=int, metavar="RUN", help="the run others are compared with (default: the first)"
     )
+    scaling = _new(commands, "scaling", "say how well runs scale to more GPUs, and why not better")
+    scaling.add_argument("runs", type=int, nargs="+", metavar="RUN", help="their numbers in `list`")
+    scaling.add_argument("--report", type=Path, metavar="FILE", help="write a page with pictures too: .html or .md")
     replay = _new(commands, "replay", "play a stored run or a trace again, in the window or as lines")
     replay.add_argument(
         "recording",

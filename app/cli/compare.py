@@ -4,6 +4,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 from typing import Any
 
+from app.analysis.scaling import differ_in_gpus
 from app.cli.services import opened_store
 from app.cli.terminal import print_json, print_table
 from app.records import StoredRun
@@ -41,6 +42,9 @@ def show_comparison(runs: Sequence[StoredRun], baseline: int, *, as_json: bool) 
             continue
         values = ", ".join(f"run {run}: {value or 'unknown'}" for run, value in warning["values"].items())
         print(f"Environment differs in {warning['key']}: {values}")
+    if differ_in_gpus(runs):
+        numbers = " ".join(str(run.row.run) for run in runs)
+        print(f"How well these scale to more GPUs, and why not better: `python -m app scaling {numbers}`")
 
 
 def _row(row: dict[str, Any]) -> tuple[str, ...]:

@@ -6,7 +6,20 @@ import sys
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 
-from app.cli import calibrate, compare, experiment, export, machine, portability, prune, replay, run, stored, watch
+from app.cli import (
+    calibrate,
+    compare,
+    experiment,
+    export,
+    machine,
+    portability,
+    prune,
+    replay,
+    run,
+    scaling,
+    stored,
+    watch,
+)
 from app.cli.arguments import parser
 from app.errors import UserError
 from workloads.catalog import UsageError
@@ -19,6 +32,7 @@ COMMANDS: Mapping[str, Command] = {
     "list": stored.list_runs,
     "show": stored.show,
     "compare": compare.compare,
+    "scaling": scaling.scaling,
     "gpus": machine.gpus,
     "watch": watch.watch,
     "replay": replay.replay,

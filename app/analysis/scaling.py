@@ -1,0 +1,226 @@
+"""How well a step scales to more GPUs, and what most likely keeps it from scaling. Pure functions on stored runs.
+
+Efficiency is throughput on many GPUs over what that many times the few would give. Strong scaling keeps the global
+batch, weak scaling the batch of each GPU (Gustafson 1988, "Reevaluating Amdahl's law"). What is lost is accounted for
+in time: each part of the longer step against the same part of an ideal one.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from app.analysis.intervals import Estimate, mean, ratio
+from app.analysis.step_parts import Parts, behind_share, imbalance, mean_parts, parts_of
+from app.analysis.verdict import throughputs
+from app.records import SampleColumns, StoredRun
+from workloads.catalog import with_defaults
+from workloads.protocol import Kernel
+
+Kind = Literal["strong", "weak"]
+Cause = Literal["nothing lost", "communication", "launching", "imbalance", "computing", "not known", "not traced"]
+
+SMALL_LOSS = 0.05
+"""A loss below this names no cause: processes of one variant alone often differ by a few per cent."""
+MOSTLY = 0.5
+"""A part is named as the cause only when it makes up more of the lost time than all others together."""
+IMBALANCED = 0.05
+"""Devices that compute this much longer than others differ by more than clocks of equal cards do from run to run."""
+
+_BESIDE = frozenset(
+    {"gpus", "devices", "batch_size", "all_reduce"}
+    | {"seconds", "steps", "warmup_steps", "seed", "evidence", "save_weights"}
+)
+"""What may differ between runs that are compared by their GPUs; the all-reduce is looked at on its own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """The runs on one number of GPUs; every figure is of one GPU and one step, None where it is not known.
+
+    `communication_share` is of the time of all kernels, `gap_us` the mean time between two kernels, `imbalance` as in
+    `step_parts`, `behind_ms` how much longer the slowest GPU computes than the fastest; link bytes are those that one
+    GPU sends.
+    """
+
+    gpus: int
+    batch_size: int
+    runs: tuple[StoredRun, ...]
+    throughput: Estimate
+    step_ms: float
+    parts: Parts | None = None
+    communication_share: float | None = None
+    kernels: float | None = None
+    gap_us: float | None = None
+    imbalance: float | None = None
+    behind_ms: float | None = None
+    nvlink_bytes: float | None = None
+    pcie_bytes: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scaling:
+    """From few GPUs to many: `efficiency` is 1 where nothing is lost; `lost` is the time of a step beyond the ideal."""
+
+    kind: Kind
+    few: Side
+    many: Side
+    speedup: Estimate
+    efficiency: Estimate
+    lost: Parts | None
+    cause: Cause
+
+
+def scalings(runs: Sequence[StoredRun]) -> list[Scaling]:
+    """Every pair of groups among the runs that differ in GPUs alone, at one global or at one per-GPU batch.
+
+    The few are those with the fewest GPUs of their kind. Runs that measured nothing, and runs on the CPU, do not count.
+    """
+    sides = _sides(runs)
+    found = []
+    for many in sides:
+        fewer = [few for few in sides if few.gpus < many.gpus and _alike(few.runs[0], many.runs[0])]
+        for kind in ("strong", "weak"):
+            few = min((one for one in fewer if _kind(one, many) == kind), key=lambda one: one.gpus, default=None)
+            if few is not None:
+                found.append(_scaling(kind, few, many))
+    return found
+
+
+def differ_in_gpus(runs: Sequence[StoredRun]) -> bool:
+    """Whether there is anything to say of scaling among these runs."""
+    return len({run.row.spec.variant.get("gpus", 0) for run in runs} - {0}) > 1 and bool(scalings(runs))
+
+
+def _sides(runs: Sequence[StoredRun]) -> list[Side]:
+    groups: dict[tuple[object, ...], list[StoredRun]] = {}
+    for run in runs:
+        variant = with_defaults(run.row.spec).variant
+        if int(variant["gpus"]) and throughputs([run.row]):
+            key = (_rest(run), variant["gpus"], variant["batch_size"], variant.get("all_reduce"))
+            groups.setdefault(key, []).append(run)
+    return [_side(group) for group in groups.values()]
+
+
+def _rest(run: StoredRun) -> tuple[object, ...]:
+    """What has to be the same: the rest of the variant, and the kind of card."""
+    full = with_defaults(run.row.spec)
+    rest = (setting for setting in sorted(full.variant.items()) if setting[0] not in _BESIDE)
+    return (full.workload, frozenset(run.row.gpu_names), *rest)
+
+
+def _alike(few: StoredRun, many: StoredRun) -> bool:
+    """One GPU exchanges nothing: there, any all-reduce is the same."""
+    own, other = (with_defaults(run.row.spec).variant for run in (few, many))
+    same = own["gpus"] == 1 or own.get("all_reduce") == other.get("all_reduce")
+    return same and _rest(few) == _rest(many)
+
+
+def _kind(few: Side, many: Side) -> Kind | None:
+    if few.batch_size == many.batch_size:
+        return "strong"
+    return "weak" if few.batch_size * many.gpus == many.batch_size * few.gpus else None
+
+
+def _side(group: Sequence[StoredRun]) -> Side:
+    variant = with_defaults(group[0].row.spec).variant
+    throughput = mean(throughputs([run.row for run in group]))
+    assert throughput is not None, "only runs that measured something are grouped"
+    step_ms = 1000 * int(variant["batch_size"]) / throughput.value
+    traced = [run.evidence for run in group if run.evidence is not None and run.evidence.devices]
+    parts = mean_parts([found for one in traced if (found := parts_of(one, step_ms)) is not None])
+    kernels = _mean([sum(d.kernels for d in one.devices) / len(one.devices) / one.steps for one in traced])
+    return Side(
+        gpus=int(variant["gpus"]),
+        batch_size=int(variant["batch_size"]),
+        runs=tuple(group),
+        throughput=throughput,
+        step_ms=step_ms,
+        parts=parts,
+        communication_share=_mean([_share_of_communication(one.kernels) for one in traced if one.kernels]),
+        kernels=kernels,
+        gap_us=1000 * parts.idle_ms / kernels if parts and kernels else None,
+        imbalance=_mean([each for one in traced if (each := imbalance(one.devices)) is not None]),
+        behind_ms=_mean([behind_share(one.devices) * step_ms for one in traced]),
+        nvlink_bytes=_sent(group, "nvlink_tx_bytes_per_s", step_ms),
+        pcie_bytes=_sent(group, "pcie_tx_bytes_per_s", step_ms),
+    )
+
+
+def _share_of_communication(kernels: Sequence[Kernel]) -> float:
+    total = sum(kernel.time_ns for kernel in kernels)
+    return sum(kernel.time_ns for kernel in kernels if kernel.kind == "communication") / total if total else 0.0
+
+
+def _scaling(kind: Kind, few: Side, many: Side) -> Scaling:
+    speedup = ratio(throughputs([run.row for run in many.runs]), throughputs([run.row for run in few.runs]))
+    assert speedup is not None, "both sides have a throughput"
+    factor = few.gpus / many.gpus
+    efficiency = Estimate(
+        speedup.value * factor,
+        None if speedup.low is None else speedup.low * factor,
+        None if speedup.high is None else speedup.high * factor,
+        speedup.n,
+    )
+    lost = _lost(kind, few, many)
+    return Scaling(
+        kind=kind,
+        few=few,
+        many=many,
+        speedup=speedup,
+        efficiency=efficiency,
+        lost=lost,
+        cause=_cause(efficiency, lost, many),
+    )
+
+
+def _lost(kind: Kind, few: Side, many: Side) -> Parts | None:
+    """The parts of a step beyond those of an ideal one: for one global batch, each of more GPUs has less to do."""
+    if few.parts is None or many.parts is None:
+        return None
+    return many.parts.less(few.parts.scaled(few.gpus / many.gpus if kind == "strong" else 1.0))
+
+
+def _cause(efficiency: Estimate, lost: Parts | None, many: Side) -> Cause:
+    """The part that makes up most of the lost time; waiting for a slower GPU looks like communicating."""
+    if efficiency.value > 1 - SMALL_LOSS or (efficiency.high is not None and efficiency.high >= 1):
+        return "nothing lost"
+    if lost is None:
+        return "not traced"
+    most = MOSTLY * lost.step_ms
+    if (many.imbalance or 0.0) >= IMBALANCED and (many.behind_ms or 0.0) > most:
+        return "imbalance"
+    by_cause: dict[Cause, float] = {
+        "communication": lost.communication_ms,
+        "launching": lost.idle_ms,
+        "computing": lost.compute_ms,
+    }
+    return next((cause for cause, lost_ms in by_cause.items() if lost_ms > most), "not known")
+
+
+def _sent(group: Sequence[StoredRun], field: str, step_ms: float) -> float | None:
+    """Bytes that one GPU sends in a step over a link, by its telemetry during the measured part."""
+    rates = [rate for run in group for rate in _rates(run, field)]
+    return float(np.mean(rates)) * step_ms / 1000 if rates else None
+
+
+def _rates(run: StoredRun, field: str) -> Iterator[float]:
+    """The mean rate of each GPU in the measured part."""
+    measured = next((phase for phase in run.phases if phase.name == "measure"), None)
+    for gpu in run.samples:
+        if measured is None or gpu.device.kind != "gpu" or field not in gpu.slow:
+            continue
+        values = _within(gpu, field, measured.start_ns, measured.end_ns)
+        if values.size:
+            yield float(values.mean())
+
+
+def _within(gpu: SampleColumns, field: str, start_ns: int, end_ns: int | None) -> np.ndarray:
+    values = gpu.slow[field]
+    inside = (gpu.slow_t_ns > start_ns) & (gpu.slow_t_ns <= (end_ns or gpu.slow_t_ns[-1])) & ~np.isnan(values)
+    return np.asarray(values[inside])
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None

@@ -1,0 +1,150 @@
+"""How well steps scale to more GPUs, and why not better, in words and as what a picture needs."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from app.analysis.intervals import LEVEL, Estimate
+from app.analysis.scaling import Scaling, Side, scalings
+from app.analysis.step_parts import Parts
+from app.records import StoredRun
+from app.viewmodels import units
+from app.viewmodels.cells import example_word
+
+_KINDS = {"strong": "the same global batch", "weak": "the same batch a GPU"}
+NOTHING = (
+    "Among these runs no two differ in their GPUs alone, at the same global batch or at the same batch a GPU; "
+    "run one variant on one GPU and on two."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """One number of GPUs in the picture: a step and its parts in milliseconds (None where nothing was traced)."""
+
+    label: str
+    step_ms: float
+    parts: Parts | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """Throughput on a number of GPUs; `ideal` is what that many times the few would give."""
+
+    gpus: int
+    throughput: float
+    ideal: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScalingView:
+    """One pair: a title, the efficiency, the most likely cause in one sentence, figures of both sides, and a picture.
+
+    `rows` are a label and one figure for the few and for the many GPUs.
+    """
+
+    title: str
+    efficiency: str
+    interval: str
+    speedup: str
+    cause: str
+    sides: tuple[str, str]
+    rows: tuple[tuple[str, str, str], ...]
+    bars: tuple[Bar, ...]
+    points: tuple[Point, ...]
+    unit: str
+
+
+def scaling_views(runs: Sequence[StoredRun]) -> list[ScalingView]:
+    """One view for each pair that there is among the runs."""
+    return [_view(found) for found in scalings(runs)]
+
+
+def _view(found: Scaling) -> ScalingView:
+    few, many = found.few, found.many
+    names = tuple(f"{side.gpus} {units.plural('GPU', side.gpus)}, batch {side.batch_size:,}" for side in (few, many))
+    base = few.throughput.value
+    return ScalingView(
+        title=f"{few.gpus} to {many.gpus} GPUs, {_KINDS[found.kind]} ({found.kind} scaling)",
+        efficiency=units.percent(100 * found.efficiency.value, 1),
+        interval=_interval(found.efficiency),
+        speedup=units.ratio(found.speedup.value),
+        cause=cause_words(found),
+        sides=(names[0], names[1]),
+        rows=tuple(_rows(few, many)),
+        bars=tuple(
+            Bar(label=name, step_ms=side.step_ms, parts=side.parts)
+            for name, side in zip(names, (few, many), strict=True)
+        ),
+        points=tuple(
+            Point(gpus=side.gpus, throughput=side.throughput.value, ideal=base * side.gpus / few.gpus)
+            for side in (few, many)
+        ),
+        unit=units.rate_unit(example_word(few.runs[0].row.spec)),
+    )
+
+
+def _interval(estimate: Estimate) -> str:
+    if estimate.interval is None:
+        return "no interval: each side needs two runs or more"
+    low, high = estimate.interval
+    return f"{100 * LEVEL:.0f} % interval {100 * low:.1f} to {100 * high:.1f} %"
+
+
+def cause_words(found: Scaling) -> str:
+    """Why it is not better, in one sentence."""
+    many, lost = found.many, found.lost
+    if found.cause == "nothing lost":
+        return "Nothing is lost that could be told from what runs differ by anyway."
+    if lost is None:
+        return "Why is not known: one side has no trace; run both with evidence=trace."
+    of = f"of the {units.milliseconds(lost.step_ms)} that a step takes too long"
+    match found.cause:
+        case "communication":
+            exposed = units.milliseconds(lost.communication_ms)
+            return f"Most likely communication: {exposed} {of} are exchanging gradients while nothing is computed."
+        case "launching":
+            gap, count = units.number(many.gap_us, 2), f"{many.kernels or 0:,.0f}"
+            return (
+                f"Most likely launching: {units.milliseconds(lost.idle_ms)} {of} are between kernels ({count} a step, "
+                f"{gap}\N{NO-BREAK SPACE}µs apart), while GPUs wait for the host; a larger batch or XLA gives it time."
+            )
+        case "imbalance":
+            behind, longer = units.milliseconds(many.behind_ms), units.percent(100 * (many.imbalance or 0.0), 1)
+            return f"Most likely imbalance: {behind} {of} are due to the slowest GPU, which computes {longer} longer."
+        case "computing":
+            why = "smaller batches use a GPU less well" if found.kind == "strong" else "the same work took longer"
+            return f"Most likely computing itself: {units.milliseconds(lost.compute_ms)} {of} are in kernels: {why}."
+    return f"The cause is not known: no single part makes up most {of}."
+
+
+def _rows(few: Side, many: Side) -> list[tuple[str, str, str]]:
+    def row(label: str, figure: Callable[[Side], str]) -> tuple[str, str, str]:
+        return label, figure(few), figure(many)
+
+    rows = [
+        row("Throughput", lambda side: units.number(side.throughput.value, 4)),
+        row("Runs", lambda side: str(len(side.runs))),
+        row("Step", lambda side: units.milliseconds(side.step_ms)),
+        row("Computing", lambda side: _part(side, "compute_ms")),
+        row("Communicating alone", lambda side: _part(side, "communication_ms")),
+        row("No kernel", lambda side: _part(side, "idle_ms")),
+        row("Communication, of kernel time", lambda side: _share(side.communication_share)),
+        row("Kernels a step", lambda side: units.number(side.kernels, 3)),
+        row("Between two kernels", lambda side: _micro(side.gap_us)),
+        row("Imbalance", lambda side: _share(side.imbalance)),
+        row("Sent over NVLink", lambda side: units.byte_size(side.nvlink_bytes)),
+        row("Sent over PCIe", lambda side: units.byte_size(side.pcie_bytes)),
+    ]
+    return [row for row in rows if row[1:] != (units.ABSENT, units.ABSENT)]
+
+
+def _part(side: Side, name: str) -> str:
+    return units.milliseconds(getattr(side.parts, name)) if side.parts else units.ABSENT
+
+
+def _share(value: float | None) -> str:
+    return units.ABSENT if value is None else units.percent(100 * value, 1)
+
+
+def _micro(value: float | None) -> str:
+    return units.ABSENT if value is None else f"{units.number(value, 2)}\N{NO-BREAK SPACE}µs"

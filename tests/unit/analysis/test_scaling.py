@@ -1,0 +1,93 @@
+"""How well steps scale, and why not better, on made-up runs whose truth is known."""
+
+from dataclasses import replace
+
+import pytest
+
+from app.analysis.scaling import Cause, differ_in_gpus, scalings
+from app.analysis.step_parts import behind_share, imbalance
+from app.records import StoredRun
+from tests.fakes.scaling import EVENLY, IDEAL, LAUNCHING, LIMPING, ONE, STARVED, TALKING, run_of
+
+Runs = tuple[StoredRun, ...]
+
+
+@pytest.mark.parametrize(
+    ("two", "kind", "efficiency", "cause"),
+    [
+        (IDEAL, "weak", 21 / 21.2, "nothing lost"),
+        (TALKING, "weak", 21 / 26.5, "communication"),
+        (LAUNCHING, "strong", 10.5 / 20, "launching"),
+        (STARVED, "strong", 10.5 / 16, "computing"),
+        (EVENLY, "weak", 21 / 25.5, "not known"),
+    ],
+)
+def test_the_cause_is_the_part_that_takes_most_of_what_is_lost(
+    two: Runs, kind: str, efficiency: float, cause: Cause
+) -> None:
+    (found,) = scalings([*ONE, *two])
+    assert (found.kind, found.cause) == (kind, cause)
+    assert found.efficiency.value == pytest.approx(efficiency, rel=1e-3)
+    assert found.speedup.value == pytest.approx(2 * efficiency, rel=1e-3)
+    low, high = found.efficiency.interval or (0, 0)
+    assert low < found.efficiency.value < high
+
+
+def test_waiting_for_a_slow_gpu_is_not_taken_for_communication() -> None:
+    (found,) = scalings([*ONE, *LIMPING])
+    assert found.cause == "imbalance"
+    assert found.many.imbalance == pytest.approx(6 / 23)
+    assert found.many.behind_ms == pytest.approx(6.0, rel=1e-2)
+    assert found.many.parts is not None
+    assert found.many.parts.communication_ms == pytest.approx(3.5, rel=1e-2), "it looks like communication"
+
+
+def test_what_is_lost_adds_up_to_the_longer_step() -> None:
+    (found,) = scalings([*ONE, *LAUNCHING])
+    assert found.lost is not None
+    assert found.lost.step_ms == pytest.approx(found.many.step_ms - found.few.step_ms / 2)
+    assert found.lost.idle_ms == pytest.approx(8.5, rel=1e-2)
+    assert found.many.kernels == 900
+    assert found.many.gap_us == pytest.approx(10.0, rel=1e-2)
+
+
+def test_links_count_in_the_measured_part_alone_by_the_step() -> None:
+    (found,) = scalings([*ONE, *TALKING])
+    assert found.many.nvlink_bytes == pytest.approx(4.5e6, rel=1e-2)
+    assert found.many.communication_share == pytest.approx(5 / 25)
+    assert found.many.pcie_bytes is None
+
+
+def test_one_run_each_has_no_interval_and_no_trace_no_cause() -> None:
+    (found,) = scalings([ONE[0], TALKING[0]])
+    assert (found.efficiency.interval, found.cause) == (None, "communication")
+    blind = run_of(9, gpus=2, batch=2048, compute_ms=(20.0, 20.0), communication_ms=9.0, traced=False)
+    (found,) = scalings([ONE[0], blind])
+    assert (found.lost, found.cause) == (None, "not traced")
+
+
+def test_only_runs_that_differ_in_gpus_alone_make_a_pair() -> None:
+    assert [found.kind for found in scalings([*ONE, *TALKING, *LAUNCHING])] == ["weak", "strong"]
+    assert scalings(ONE) == []
+    other = run_of(9, gpus=2, batch=1536, compute_ms=(9.0, 9.0))
+    assert scalings([*ONE, other]) == []
+    card = replace(TALKING[0], row=replace(TALKING[0].row, gpu_names=("NVIDIA A100",) * 2))
+    assert scalings([*ONE, card]) == []
+    assert differ_in_gpus([*ONE, *TALKING])
+    assert not differ_in_gpus([*ONE, other])
+
+
+def test_one_gpu_is_the_base_of_every_all_reduce_and_four_of_two_of_the_same() -> None:
+    two = run_of(20, gpus=2, batch=2048, compute_ms=(20.0, 20.0), all_reduce="one_device")
+    four = run_of(21, gpus=4, batch=4096, compute_ms=(20.0,) * 4, all_reduce="hierarchical")
+    assert [(pair.few.gpus, pair.many.gpus) for pair in scalings([*ONE, two, four])] == [(1, 2), (1, 4)]
+    assert scalings([two, four]) == []
+    alike = run_of(22, gpus=4, batch=4096, compute_ms=(20.0,) * 4, all_reduce="one_device")
+    assert [(pair.few.gpus, pair.many.gpus) for pair in scalings([two, alike])] == [(2, 4)]
+
+
+def test_one_device_is_not_out_of_balance() -> None:
+    evidence = ONE[0].evidence
+    assert evidence is not None
+    assert imbalance(evidence.devices) is None
+    assert behind_share(evidence.devices) == 0.0

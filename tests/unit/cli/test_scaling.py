@@ -1,0 +1,73 @@
+"""`scaling` and what `compare` says of it, on a database with made-up runs on one GPU and on two."""
+
+import json
+from argparse import Namespace
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from app.cli.compare import compare
+from app.cli.main import main
+from app.storage.store import Store
+from tests.fakes.scaling import LAUNCHING, ONE, TALKING
+from tests.unit.viewmodels.stored import keep
+
+
+@pytest.fixture
+def database(database_path: Path) -> Path:
+    with Store.open(database_path) as store:
+        for run in (*ONE, *TALKING, *LAUNCHING):
+            keep(store, run)
+    return database_path
+
+
+def scaling(database: Path, *words: str) -> int:
+    return main(["scaling", *words, "--db", str(database)], {})
+
+
+def test_it_says_how_well_and_why_not_better(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert scaling(database, "1", "2", "3", "4") == 0
+    words = capsys.readouterr().out.replace("\N{NO-BREAK SPACE}", " ")
+    assert "1 to 2 GPUs, the same batch a GPU (weak scaling)" in words
+    assert "Efficiency 79.2 % (95 % interval 7" in words
+    assert "Most likely communication: 5.00 ms of the 5.50 ms that a step takes too long" in words
+    assert "Imbalance" in words
+
+
+def test_as_json_it_is_one_document(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert scaling(database, "1", "2", "5", "6", "--json") == 0
+    (found,) = json.loads(capsys.readouterr().out)["scaling"]
+    assert (found["kind"], found["cause"], found["many"]["runs"]) == ("strong", "launching", [5, 6])
+    assert found["many"]["kernels_per_step"] == 900
+    assert found["lost_ms"]["idle_ms"] == pytest.approx(8.5, rel=1e-2)
+
+
+@pytest.mark.parametrize("ending", ["html", "md"])
+def test_a_report_has_its_pictures(database: Path, tmp_path: Path, ending: str) -> None:
+    page = tmp_path / f"scaling.{ending}"
+    assert scaling(database, "1", "2", "3", "4", "5", "6", "--report", str(page)) == 0
+    text = page.read_text(encoding="utf-8")
+    assert text.count("<svg") == 2
+    picture = ElementTree.fromstring(text[text.index("<svg") : text.index("</svg>") + 6])
+    bars = [
+        float(part.get("width", "0")) for part in picture if part.tag.endswith("rect") and part.get("height") == "26"
+    ]
+    assert bars[3] + bars[4] + bars[5] == pytest.approx(300, rel=1e-2), "the longest step fills the room"
+    assert bars[4] / bars[3] == pytest.approx(5 / 20, rel=1e-2)
+
+
+def test_wrong_use_is_said(database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert scaling(database, "1") == 2
+    assert scaling(database, "1", "2") == 1
+    assert "no two differ in their GPUs alone" in capsys.readouterr().err
+    assert scaling(database, "1", "3", "--report", "x.pdf") == 2
+    assert scaling(database, "1", "3", "--report", str(tmp_path / "nowhere" / "x.md")) == 1
+    assert "cannot be written" in capsys.readouterr().err
+
+
+def test_compare_points_at_it(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    compare(Namespace(runs=[1, 3], baseline=None, db=database, json=False))
+    assert "`python -m app scaling 1 3`" in capsys.readouterr().out
+    compare(Namespace(runs=[1, 2], baseline=None, db=database, json=False))
+    assert "app scaling" not in capsys.readouterr().out
