@@ -10,6 +10,7 @@ from app.viewmodels import cells, stored_curves, units
 from app.viewmodels.cells import Cell, Column
 from app.viewmodels.environment import environment_differences
 from app.viewmodels.evidence import mislabelled
+from app.viewmodels.scaling import ScalingView, scaling_views
 from app.viewmodels.stored_curves import GPU_QUANTITIES, HOST_QUANTITIES, Curve, Panel, Quantity
 from app.viewmodels.variants import shared_settings, variant_names
 
@@ -54,6 +55,7 @@ class Comparison:
     mislabelled: str = ""
     differences: str = ""
     notes: tuple[str, ...] = ()
+    scaling: tuple[ScalingView, ...] = ()
     start_s: float = 0.0
     end_s: float = 1.0
 
@@ -79,6 +81,7 @@ def compare(runs: Sequence[StoredRun]) -> Comparison:
         mislabelled=mislabelled(rows),
         differences=environment_differences(runs),
         notes=(*_not_measured(runs), *([ONE_PROCESS] if len(rows) > 1 else [])),
+        scaling=tuple(scaling_views(runs)),
         start_s=max(min((start for start, _ in ends), default=0.0), -end_s),
         end_s=end_s,
     )

@@ -7,6 +7,7 @@ from app.gui.theme import GRID, Theme
 from app.gui.views.compare_table import CompareTable
 from app.gui.views.parts import EmptyState, button, text_label
 from app.gui.views.run_detail_panels import StoredPanels
+from app.gui.views.scaling import ScalingPanel
 from app.viewmodels.compare import Comparison, table
 from app.viewmodels.plotted import Band
 
@@ -34,6 +35,7 @@ class CompareView(QWidget):
         self._sentences = (self._shared, self._mislabelled, self._warning, self._notes, self._problem)
         self._make_baseline = button("Make &baseline", "Ratios are against this run (B)")
         self._table = CompareTable(theme)
+        self._scaling = ScalingPanel(theme)
         self._panels = StoredPanels(theme, _COLUMNS)
         self._pages = QStackedWidget()
         self._page = QWidget()
@@ -73,6 +75,7 @@ class CompareView(QWidget):
         self._warning.setText(f"▲  {comparison.differences}")
         self._warning.setVisible(bool(comparison.differences))
         self._notes.setText(" ".join(comparison.notes))
+        self._scaling.show_views(comparison.scaling)
         self._pages.setCurrentWidget(self._page if comparison.rows else self._empty)
         bands = (Band("before", comparison.start_s, 0.0), Band("measure", 0.0, comparison.end_s))
         self._panels.show_panels(comparison.panels, (comparison.start_s, comparison.end_s), bands)
@@ -116,6 +119,7 @@ class CompareView(QWidget):
         plots = QWidget()
         inside = QVBoxLayout(plots)
         inside.setContentsMargins(2 * GRID, GRID, 2 * GRID, GRID)
+        inside.addWidget(self._scaling)
         inside.addWidget(self._panels, 1)
         scroll = QScrollArea()
         scroll.setWidgetResizable(True)

@@ -1,0 +1,53 @@
+"""How well runs scale, on the Compare screen."""
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QLabel
+from pytestqt.qtbot import QtBot
+
+from app.gui.theme import DARK, LIGHT, Theme
+from app.gui.views.compare import CompareView
+from app.gui.views.scaling import Picture, ScalingPanel
+from app.viewmodels.compare import compare
+from tests.fakes.scaling import LAUNCHING, ONE, TALKING
+
+
+@pytest.fixture
+def screen(qtbot: QtBot, theme: Theme) -> CompareView:
+    made = CompareView(theme)
+    qtbot.addWidget(made)
+    made.resize(1300, 1000)
+    with qtbot.waitExposed(made):
+        made.show()
+    return made
+
+
+def visible(screen: CompareView) -> str:
+    words = "\n".join(label.text() for label in screen.findChildren(QLabel) if label.isVisible())
+    return words.replace("\N{NO-BREAK SPACE}", " ")
+
+
+def test_runs_that_differ_in_gpus_say_why_not_twice(screen: CompareView, qtbot: QtBot) -> None:
+    screen.show_model(compare([*ONE, *TALKING, *LAUNCHING]))
+    words = visible(screen)
+    assert "1 to 2 GPUs, the same batch a GPU (weak scaling)" in words
+    assert "79.2 %" in words
+    assert "Most likely communication: 5.00 ms" in words
+    assert "Most likely launching" in words
+    screen.show_model(compare(ONE))
+    assert not screen.findChildren(ScalingPanel)[0].isVisible()
+    assert "efficiency" not in visible(screen)
+    qtbot.waitUntil(lambda: not screen.panels.busy, timeout=10_000)
+
+
+def test_the_picture_has_the_colours_of_the_scheme(screen: CompareView, theme: Theme, qtbot: QtBot) -> None:
+    screen.show_model(compare([*ONE, *TALKING]))
+
+    def communication() -> str:
+        return screen.findChildren(Picture)[-1].grab().toImage().pixelColor(400, 110).name()
+
+    light = communication()
+    theme.apply(Qt.ColorScheme.Dark)
+    assert (light, communication()) == (LIGHT.curves[1], DARK.curves[1])
+    theme.apply(Qt.ColorScheme.Light)
+    qtbot.waitUntil(lambda: not screen.panels.busy, timeout=10_000)
