@@ -2,6 +2,7 @@
 
 from app.cli.terminal import print_table
 from app.viewmodels import units
+from app.viewmodels.device_rows import HEADS
 from app.viewmodels.evidence import Aspect, Badge, EvidenceView
 from app.viewmodels.kernels import KernelRow
 
@@ -26,6 +27,12 @@ def print_evidence(view: EvidenceView) -> None:
     if view.kernels:
         print()
         _print_kernels(view)
+    if view.devices:
+        print()
+        header = ("  device, a step", *(word.lower() for word in HEADS[1:]))
+        shown = [(f"  {device.device}", *device[1:]) for device in view.devices]
+        print_table(header, shown, right=frozenset(range(1, len(HEADS))))
+        print(f"  {view.imbalance}")
     if view.portability:
         print()
         rows = [(f"  {trial.where}", trial.difference, trial.of) for trial in view.portability]

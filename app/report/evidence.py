@@ -5,13 +5,17 @@ from typing import Any
 
 import msgspec
 
+from app.analysis.step_parts import imbalance
 from app.records import Portability, RunRow, Summary
 from app.viewmodels import flops, kernels
 from workloads.protocol import Evidence
 
 
 def evidence_document(evidence: Evidence | None) -> dict[str, Any] | None:
-    """A run's evidence; None where none was kept. `busy_share` is the share of traced time in which a kernel ran."""
+    """A run's evidence; None where none was kept. `busy_share` is the share of traced time in which a kernel ran.
+
+    Of `devices` all times are over the traced steps; `imbalance` is how much longer the slowest computes, of the mean.
+    """
     if evidence is None:
         return None
     return {
@@ -25,6 +29,8 @@ def evidence_document(evidence: Evidence | None) -> dict[str, Any] | None:
         "span_ns": evidence.span_ns,
         "busy_share": kernels.busy_share(evidence),
         "kernels": [msgspec.to_builtins(kernel) for kernel in evidence.kernels],
+        "devices": [msgspec.to_builtins(device) for device in evidence.devices],
+        "imbalance": imbalance(evidence.devices),
     }
 
 

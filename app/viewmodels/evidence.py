@@ -7,6 +7,7 @@ from typing import NamedTuple
 from app.records import Outcome, Portability, RunRow, StoredRun
 from app.viewmodels import kernels, naming, units
 from app.viewmodels.cells import AS_ASKED, Tone
+from app.viewmodels.device_rows import DeviceRow, device_rows, imbalance_words
 from app.viewmodels.kernels import ClassShare, KernelRow
 from workloads.protocol import Evidence, RunSpec
 
@@ -52,7 +53,7 @@ class EvidenceView:
 
     `between` is the share of the traced time in which `idle`: no kernel ran, on the CPU nothing of TensorFlow's; `noun`
     is what kernels are called there (ops, on the CPU); `rest` is what `kernels` leave out; `seen` tells where all this
-    was read.
+    was read. `devices` has each one's own part where there are several, and `imbalance` says how alike they are.
     """
 
     badge: Badge
@@ -64,6 +65,8 @@ class EvidenceView:
     classes: tuple[ClassShare, ...] = ()
     kernels: tuple[KernelRow, ...] = ()
     rest: str = ""
+    devices: tuple[DeviceRow, ...] = ()
+    imbalance: str = ""
     seen: str = ""
     notes: tuple[str, ...] = ()
     portability: tuple[Trial, ...] = ()
@@ -92,6 +95,8 @@ def evidence_view(
         classes=kernels.class_shares(evidence.kernels),
         kernels=kernels.kernel_rows(evidence.kernels),
         rest=kernels.rest_words(evidence.kernels, noun),
+        devices=device_rows(evidence),
+        imbalance=imbalance_words(evidence.devices),
         seen=_seen(evidence.sources),
         notes=evidence.notes,
         portability=trials,

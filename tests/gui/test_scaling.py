@@ -7,8 +7,10 @@ from pytestqt.qtbot import QtBot
 
 from app.gui.theme import DARK, LIGHT, Theme
 from app.gui.views.compare import CompareView
+from app.gui.views.evidence import EvidencePanel
 from app.gui.views.scaling import Picture, ScalingPanel
 from app.viewmodels.compare import compare
+from app.viewmodels.evidence import of_stored
 from tests.fakes.scaling import LAUNCHING, ONE, TALKING
 
 
@@ -51,3 +53,13 @@ def test_the_picture_has_the_colours_of_the_scheme(screen: CompareView, theme: T
     assert (light, communication()) == (LIGHT.curves[1], DARK.curves[1])
     theme.apply(Qt.ColorScheme.Light)
     qtbot.waitUntil(lambda: not screen.panels.busy, timeout=10_000)
+
+
+def test_the_evidence_of_several_gpus_has_a_row_for_each(theme: Theme, qtbot: QtBot) -> None:
+    panel = EvidencePanel(theme)
+    qtbot.addWidget(panel)
+    panel.show_view(of_stored(TALKING[0]))
+    assert "GPU:1" in panel.words()
+    assert "computes 0.0" in panel.words()
+    panel.show_view(of_stored(ONE[0]))
+    assert "GPU:0" not in panel.words()

@@ -20,6 +20,7 @@ from app.gui.views.history_cells import tone_colour
 from app.gui.views.parts import ElidedLabel, button, text_label
 from app.gui.views.shares import ShareBar, StackedBar
 from app.viewmodels import units
+from app.viewmodels.device_rows import HEADS
 from app.viewmodels.evidence import Aspect, Badge, EvidenceView, Trial
 from app.viewmodels.kernels import KernelRow
 
@@ -124,6 +125,8 @@ class EvidencePanel(QScrollArea):
         if view.kernels:
             parts.append(_titled("Where the time went", self._times(view)))
             parts.append(_titled(f"{view.noun.capitalize()}s that took most of it", self._kernels(view)))
+        if view.devices:
+            parts.append(_titled("Each device's step", _devices(view)))
         if view.portability:
             parts.append(_titled("The same weights elsewhere", _trials(view.portability)))
         if notes := "\n".join(filter(None, (view.seen, *view.notes))):
@@ -187,6 +190,17 @@ def _kernel_cells(kernel: KernelRow, bar: ShareBar) -> tuple[QWidget, ...]:
     name.setToolTip(f"<qt>{html.escape(kernel.help).replace(chr(10), '<br>')}</qt>")
     share, count = (_number(text) for text in (units.percent(100 * kernel.share, 1), f"{kernel.count:,}"))
     return text_label(kernel.kind, "muted"), name, bar, share, count, text_label(kernel.tensor_cores)
+
+
+def _devices(view: EvidenceView) -> QVBoxLayout:
+    grid = _table(HEADS, numbers=range(1, len(HEADS)))
+    for row, device in enumerate(view.devices, 1):
+        for column, text in enumerate(device):
+            grid.addWidget(_number(text) if column else text_label(text, "muted"), row, column)
+    grid.setColumnStretch(len(HEADS), 1)
+    made = _column(text_label(view.imbalance, "caption"))
+    made.insertLayout(0, grid)
+    return made
 
 
 def _trials(trials: tuple[Trial, ...]) -> QGridLayout:

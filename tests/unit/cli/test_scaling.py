@@ -57,6 +57,16 @@ def test_a_report_has_its_pictures(database: Path, tmp_path: Path, ending: str) 
     assert bars[4] / bars[3] == pytest.approx(5 / 20, rel=1e-2)
 
 
+def test_show_has_a_row_for_each_device(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["show", "3", "--db", str(database)], {})
+    words = capsys.readouterr().out.replace("\N{NO-BREAK SPACE}", " ")
+    (row,) = [line.split() for line in words.splitlines() if line.startswith("  GPU:1")]
+    assert row == ["GPU:1", "26.5", "ms", "20.0", "ms", "5.00", "ms", "1.50", "ms", "100"]
+    main(["show", "3", "--db", str(database), "--json"], {})
+    evidence = json.loads(capsys.readouterr().out)["evidence"]
+    assert (evidence["imbalance"], evidence["devices"][1]["compute_ns"]) == (0.0, 80_000_000)
+
+
 def test_wrong_use_is_said(database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert scaling(database, "1") == 2
     assert scaling(database, "1", "2") == 1

@@ -10,6 +10,7 @@ from app.viewmodels import cells, flops
 from app.viewmodels.evidence import EvidenceView, evidence_view, mislabelled, of_stored
 from app.viewmodels.kernels import TOP
 from tests.fakes.evidence import AS_ASKED, MISLABELLED, ON_CPU, PORTABLE, UNKNOWN
+from tests.fakes.scaling import LIMPING, ONE
 from tests.unit.viewmodels.stored import run_row, stored_run
 from workloads.protocol import Evidence, OutcomeName, RunSpec, Value
 
@@ -108,6 +109,18 @@ def test_time_is_told_by_class_and_between_kernels() -> None:
 
 def test_a_step_on_two_gpus_lasts_half_of_what_both_took() -> None:
     assert f"2.48{NBSP}ms each." in view(AS_ASKED, gpus=2).traced
+
+
+def test_several_devices_have_a_row_each_and_one_has_none() -> None:
+    found = LIMPING[0].evidence
+    assert found is not None
+    shown = view(found, gpus=2)
+    assert [row.device for row in shown.devices] == ["GPU:0", "GPU:1"]
+    first, slow = ([text.replace(NBSP, " ") for text in row[1:]] for row in shown.devices)
+    assert first == ["27.5 ms", "20.0 ms", "6.50 ms", "1.00 ms", "100"]
+    assert slow[1:3] == ["26.0 ms", "0.500 ms"]
+    assert shown.imbalance == f"The slowest, GPU:1, computes 26.1{NBSP}% longer than the fastest."
+    assert (view(ONE[0].evidence).devices, view(ONE[0].evidence).imbalance) == ((), "")
 
 
 def test_on_the_cpu_there_are_ops() -> None:
