@@ -12,6 +12,8 @@ from workloads.catalog import Machine
 from workloads.protocol import (
     Block,
     Calibration,
+    DataReady,
+    Epoch,
     Evidence,
     Facts,
     Flops,
@@ -225,6 +227,8 @@ RunEvent = (
     | Facts
     | Progress
     | Block
+    | Epoch
+    | DataReady
     | Flops
     | Calibration
     | Evidence
@@ -248,7 +252,9 @@ class Summary:
     `allocator_peak_bytes` TensorFlow's own peak. `sample_hz` to `sampler_cpu_pct` are the telemetry's audit of itself
     over the whole run: the rate achieved, how far readings were from their time, readings missed, and the sampler's own
     processor time in percent of one processor. `flops_per_step` is by formula, over all replicas; `peak_flops_per_s`
-    is the calibrated rate of a matrix product in the run's precision, over its devices together.
+    is the calibrated rate of a matrix product in the run's precision, over its devices together. `ready_step_ms` is a
+    step whose data were on the devices already, `waiting_pct` what measured steps took beyond that, in percent of the
+    measured time: both are known where data come from the host.
     """
 
     throughput: float | None = None
@@ -275,6 +281,8 @@ class Summary:
     sampler_cpu_pct: float | None = None
     flops_per_step: int | None = None
     peak_flops_per_s: float | None = None
+    ready_step_ms: float | None = None
+    waiting_pct: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -382,6 +390,7 @@ class StoredRun:
     log: tuple[LogLine, ...] = ()
     evidence: Evidence | None = None
     portability: tuple[Portability, ...] = ()
+    epochs: tuple[Epoch, ...] = ()
 
     @property
     def measure_start_ns(self) -> int | None:

@@ -11,6 +11,7 @@ from workloads.protocol import RunSpec, Variant
 from workloads.training import Task
 
 if TYPE_CHECKING:
+    from workloads.cifar10 import Cifar10
     from workloads.evidence.witness import Witness
     from workloads.recipe import Recipe
 
@@ -47,15 +48,25 @@ def import_for(spec: RunSpec, gpu_uuids: Sequence[str]) -> dict[str, str]:
 
 
 def build(spec: RunSpec) -> Task:
-    """The variant, ready to step; after `import_for`."""
+    """The variant, ready to step; after `import_for`. Raises `RefusedError` where its data are missing."""
     if not needs_tensorflow(spec):
         from workloads import dummy
 
         return dummy.task(spec.variant)
     from workloads.steps import build_task
 
+    stored = stored_data(spec.variant)
     replicas = runtime.configure(spec.variant)
-    return build_task(recipe_of(spec.workload)(spec.variant), spec.variant, replicas)
+    return build_task(recipe_of(spec.workload)(spec.variant), spec.variant, replicas, stored)
+
+
+def stored_data(variant: Variant) -> "Cifar10 | None":
+    """The data a variant takes from a copy on this machine; None where its data are made."""
+    if variant["data"] != "cifar10":
+        return None
+    from workloads.cifar10 import load, place_of
+
+    return load(place_of(str(variant["data_folder"])))
 
 
 def witness_of(spec: RunSpec, task: Task) -> "Witness | None":

@@ -1,7 +1,7 @@
 """The workloads as data: every parameter with its form, limits, default and help."""
 
 from workloads.kinds import Choice, Parameter, Workload
-from workloads.parameters import common, integer
+from workloads.parameters import IMAGE_DATA, common, integer
 
 _IMPLEMENTATIONS = (
     Choice(value="standard", label="Standard", help="Keras LSTM with use_cudnn=False: a loop over time steps."),
@@ -161,7 +161,7 @@ CNN10 = Workload(
             1024,
             cpu_default=16,
         ),
-        *common(1024, 32, "image"),
+        *common(1024, 32, "image", IMAGE_DATA),
     ),
 )
 
@@ -174,7 +174,7 @@ WRN = Workload(
         *_CNN_HOW,
         integer("depth", "Depth", "Layers: 10, 16, 22, 28 … (6n + 4).", 28, 10, 100, cpu_default=10),
         integer("widen", "Width", "Channels, in multiples of a narrow network's 16, 32, 64.", 10, 1, 20, cpu_default=1),
-        *common(128, 16, "image"),
+        *common(128, 16, "image", IMAGE_DATA),
     ),
 )
 

@@ -84,15 +84,6 @@ _HOW: tuple[Parameter, ...] = (
         ),
     ),
     Parameter(
-        name="data",
-        kind="choice",
-        label="Data",
-        help="Where the training data come from.",
-        default="synthetic",
-        choices=(Choice(value="synthetic", label="Synthetic", help="Made from the seed; lives on the device."),),
-        advanced=True,
-    ),
-    Parameter(
         name="evidence",
         kind="choice",
         label="Evidence",
@@ -104,6 +95,51 @@ _HOW: tuple[Parameter, ...] = (
             Choice(value="off", label="Off", help="Nothing: whether it ran as asked stays unknown."),
         ),
         advanced=True,
+    ),
+)
+
+_SYNTHETIC = Choice(value="synthetic", label="Synthetic", help="Made from the seed; lives on the device.")
+
+MADE_DATA: tuple[Parameter, ...] = (
+    Parameter(
+        name="data",
+        kind="choice",
+        label="Data",
+        help="Where the training data come from.",
+        default="synthetic",
+        choices=(_SYNTHETIC,),
+        advanced=True,
+    ),
+)
+
+IMAGE_DATA: tuple[Parameter, ...] = (
+    Parameter(
+        name="data",
+        kind="choice",
+        label="Data",
+        help="Where the images come from.",
+        default="synthetic",
+        choices=(
+            _SYNTHETIC,
+            Choice(value="cifar10", label="CIFAR-10", help="From a copy on this machine; cropped and mirrored."),
+        ),
+    ),
+    Parameter(
+        name="data_folder",
+        kind="text",
+        label="Data folder",
+        help="Where CIFAR-10 lies; empty looks where VARIANTSCOPE_DATA says, else in the user's cache folder.",
+        default="",
+        advanced=True,
+    ),
+    integer(
+        "epochs",
+        "Epochs",
+        "Train this often over all images of CIFAR-10, with the accuracy after each; seconds, steps and warm-up steps "
+        "count for nothing then. 0 measures for a time or a number of steps.",
+        0,
+        0,
+        10_000,
     ),
 )
 
@@ -158,8 +194,10 @@ _HOW_LONG: tuple[Parameter, ...] = (
 )
 
 
-def common(batch_size: int, cpu_batch_size: int, example: str) -> tuple[Parameter, ...]:
-    """Who computes, how, on how much and for how long; `example` is the word for one item of the data."""
+def common(
+    batch_size: int, cpu_batch_size: int, example: str, data: tuple[Parameter, ...] = MADE_DATA
+) -> tuple[Parameter, ...]:
+    """Who computes, how, on what and for how long; `example` is the word for one item of the data."""
     return (
         integer(
             "gpus", "GPUs", "How many GPUs train together (data parallel); 0 runs on the CPU.", 1, 0, 64, cpu_default=0
@@ -181,5 +219,6 @@ def common(batch_size: int, cpu_batch_size: int, example: str) -> tuple[Paramete
             cpu_default=cpu_batch_size,
         ),
         *_HOW,
+        *data,
         *_HOW_LONG,
     )

@@ -1,8 +1,8 @@
 """The messages between the program and a worker: msgspec structs, one JSON object a line, both ways.
 
 Down the worker's stdin goes one `Start`; closing stdin afterwards means "stop". Up a pipe of its own come `Hello`, then
-any number of `PhaseStarted`, `Facts`, `Progress`, `Block`, `Flops`, `Calibration` and at most one `Evidence`, then
-exactly one `Finished`.
+any number of `PhaseStarted`, `Facts`, `Progress`, `Block`, `Epoch`, `DataReady`, `Flops`, `Calibration` and at most one
+`Evidence`, then exactly one `Finished`.
 All `t_ns` are `time.monotonic_ns()` of the worker's host; `Hello` ties that clock to the wall clock once.
 
 Small jobs beside runs go to a process of another kind: one `Errand` down, one `Answer` up.
@@ -99,6 +99,33 @@ class Block(msgspec.Struct, frozen=True, kw_only=True, tag="block", tag_field=_T
     allocator_bytes: int | None = None
 
 
+class Epoch(msgspec.Struct, frozen=True, kw_only=True, tag="epoch", tag_field=_TAG):
+    """One pass over the training data, the first is 1, and what was learnt by its end.
+
+    It was trained from `start_ns` to `end_ns`, and tried on other data until `tested_ns`; `examples` is over all
+    replicas, `loss` that of its last step, `accuracy` the share of the other data's examples that were classed rightly.
+    """
+
+    epoch: int
+    steps: int
+    examples: int
+    start_ns: int
+    end_ns: int
+    tested_ns: int
+    loss: float | None
+    accuracy: float
+
+
+class DataReady(msgspec.Struct, frozen=True, kw_only=True, tag="data_ready", tag_field=_TAG):
+    """How long steps took, after the measured part, whose data were on the devices already.
+
+    Told where data come from the host; what measured steps took beyond that they waited for data.
+    """
+
+    steps: int
+    time_ns: int
+
+
 class Flops(msgspec.Struct, frozen=True, kw_only=True, tag="flops", tag_field=_TAG):
     """The floating-point operations of one step over all replicas, by formula (a multiply-add is two)."""
 
@@ -180,7 +207,9 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True, tag="finished", tag_fi
     allocator_peak_bytes: int | None = None
 
 
-Message = Hello | PhaseStarted | Facts | Progress | Block | Flops | Calibration | Evidence | Finished
+Message = (
+    Hello | PhaseStarted | Facts | Progress | Block | Epoch | DataReady | Flops | Calibration | Evidence | Finished
+)
 
 
 class TryWeights(msgspec.Struct, frozen=True, kw_only=True, tag="try_weights", tag_field=_TAG):

@@ -8,6 +8,19 @@ import tensorflow as tf
 
 from workloads.optimizers import Optimizer
 
+Batch = tuple[Any, tf.Tensor]
+"""Inputs, a tensor or a nest of them, and targets; the batch axis comes first."""
+
+
+class Source(Protocol):
+    """Where batches come from."""
+
+    def take(self) -> Any:
+        """What the next step is given: a value for each replica."""
+
+    def batch(self, taken: Any) -> Batch:
+        """Within the step, on a replica's device: the batch in what that replica was given."""
+
 
 class Model(Protocol):
     """Variables, and pure functions of a batch over them; inputs are a tensor or a nest of them."""
@@ -29,4 +42,4 @@ class Recipe:
 
     model: Callable[[], Model]
     optimizer: Callable[[Sequence[tf.Variable]], Optimizer]
-    batch: Callable[[int], tuple[Any, tf.Tensor]]
+    batch: Callable[[int], Batch]

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from workloads.errors import TrainingError
-from workloads.protocol import Block, Message, PhaseStarted, Progress, TimedPhase, Variant
+from workloads.protocol import Block, DataReady, Epoch, Message, PhaseStarted, Progress, TimedPhase, Variant
 
 Report = Callable[[Message], None]
 
 _BLOCK_S = 0.25
 _GROWTH = 4
 _PROGRESS_S = 0.2
+_READY_BLOCKS = 2
 
 
 def _no_allocator() -> None:
@@ -30,12 +31,21 @@ def _no_weights(_path: Path) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Passes:
+    """Passes over stored data: how many steps one takes, and the accuracy on other data, from 0 to 1."""
+
+    steps: int
+    accuracy: Callable[[], float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
     """A built variant, ready to step.
 
     `step` enqueues one step and returns what `fetch` waits for: the end of that step on all replicas, giving the loss
     (in inference any number that depends on the outputs). `examples` is of one step over all replicas. The allocator's
     bytes are those of the first device, None on the CPU. `save_weights` writes a file and raises `OSError`.
+    Where data come from the host, `hold(True)` makes steps use what is on the devices already, `hold(False)` ends that.
     """
 
     step: Callable[[], Any]
@@ -45,21 +55,31 @@ class Task:
     allocator_bytes: Callable[[], int | None] = _no_allocator
     allocator_peak_bytes: Callable[[], int | None] = _no_allocator
     save_weights: Callable[[Path], None] = _no_weights
+    hold: Callable[[bool], None] | None = None
+    passes: Passes | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How long to run: warm-up steps after the first, then exactly `steps`, or `seconds` where `steps` is 0."""
+    """How long to run: warm-up steps after the first, then exactly `steps`, or `seconds` where `steps` is 0.
+
+    With `epochs` there are as many passes over the data in place of either.
+    """
 
     warmup_steps: int
     seconds: float
     steps: int
+    epochs: int = 0
 
 
 def plan_of(variant: Variant) -> Plan:
-    """The plan a variant asks for."""
+    """The plan a variant asks for; the first pass over the data comes right after the first step."""
+    epochs = int(variant.get("epochs", 0))
     return Plan(
-        warmup_steps=int(variant["warmup_steps"]), seconds=float(variant["seconds"]), steps=int(variant["steps"])
+        warmup_steps=0 if epochs else int(variant["warmup_steps"]),
+        seconds=float(variant["seconds"]),
+        steps=int(variant["steps"]),
+        epochs=epochs,
     )
 
 
@@ -112,13 +132,16 @@ class Loop:
 
     def run(self) -> bool:
         """Compile, warm up, measure; true at the plan's end, false when stopped. Raises `TrainingError`."""
-        plan = self._plan
+        plan, passes = self._plan, self._task.passes
         measure = _Limit(plan.steps, None if plan.steps else plan.seconds)
-        return (
+        done = (
             self._compile()
             and (not plan.warmup_steps or self._phase("warmup", _Limit(plan.warmup_steps)))
-            and self._phase("measure", measure)
+            and (self._epochs(passes) if passes is not None else self._phase("measure", measure))
         )
+        if done and self._task.hold is not None:
+            self._time_ready(self._task.hold)
+        return done
 
     def _compile(self) -> bool:
         """The first step."""
@@ -129,19 +152,62 @@ class Loop:
 
     def _phase(self, phase: TimedPhase, limit: _Limit) -> bool:
         """Run one phase to its limit; false when stopped before."""
+        return self._begin(phase) and self._blocks(phase, limit) is not None
+
+    def _begin(self, phase: TimedPhase) -> bool:
+        """Begin a phase; false when stopped before."""
         if self._stop():
             return False
+        self._report(PhaseStarted(phase=phase, t_ns=time.monotonic_ns()))
+        return True
+
+    def _epochs(self, passes: Passes) -> bool:
+        """Pass over the data as often as planned, all in one phase, each time with a look at what is learnt by then."""
+        if not self._begin("measure"):
+            return False
+        for number in range(self._plan.epochs):
+            start_ns = time.monotonic_ns()
+            last = self._blocks("measure", _Limit(passes.steps), number, self._plan.epochs)
+            if last is None or self._stop():
+                return False
+            accuracy = passes.accuracy()
+            self._report(
+                Epoch(
+                    epoch=number + 1,
+                    steps=passes.steps,
+                    examples=passes.steps * self._task.examples,
+                    start_ns=start_ns,
+                    end_ns=last.end_ns,
+                    tested_ns=time.monotonic_ns(),
+                    loss=last.loss,
+                    accuracy=accuracy,
+                )
+            )
+        return True
+
+    def _blocks(self, phase: TimedPhase, limit: _Limit, part: int = 0, parts: int = 1) -> Block | None:
+        """Run blocks to a limit, as one of several equal parts of a phase; the last one, None when stopped before."""
         start_ns = time.monotonic_ns()
-        self._report(PhaseStarted(phase=phase, t_ns=start_ns))
-        first, fraction = self._steps_done, 0.0
+        first, fraction, block = self._steps_done, 0.0, None
         while fraction < 1.0 and not self._stop():
             elapsed_s = (time.monotonic_ns() - start_ns) / 1e9
             steps = limit.block_steps(self._block_steps, self._steps_done - first, elapsed_s, self._step_s)
             block = self._block(phase, steps)
             block_s = (block.end_ns - block.start_ns) / 1e9
             fraction = limit.fraction(self._steps_done - first, (block.end_ns - start_ns) / 1e9, block_s)
-            self._tell(phase, fraction, block.end_ns)
-        return fraction >= 1.0
+            self._tell(phase, (part + fraction) / parts, block.end_ns)
+        return block if fraction >= 1.0 else None
+
+    def _time_ready(self, hold: Callable[[bool], None]) -> None:
+        """Time some steps more, on batches that are on the devices already: what others took beyond was waiting."""
+        hold(True)
+        steps = _READY_BLOCKS * self._block_steps
+        start_ns = time.monotonic_ns()
+        for _ in range(steps):
+            result = self._task.step()
+        self._task.fetch(result)
+        self._report(DataReady(steps=steps, time_ns=time.monotonic_ns() - start_ns))
+        hold(False)
 
     def _block(self, phase: TimedPhase, steps: int) -> Block:
         """Time up to `steps` steps (fewer when stopped) and report them."""

@@ -215,6 +215,18 @@ _CNN: tuple[Rule, ...] = (
         workloads=("cnn10", "wrn28-10"),
     ),
     Rule(
+        parameters=("epochs", "data"),
+        broken=lambda v, _: bool(v["epochs"]) and v["data"] == "synthetic",
+        reason="Synthetic images have no end to pass over; use data=cifar10, or epochs=0.",
+        workloads=("cnn10", "wrn28-10"),
+    ),
+    Rule(
+        parameters=("epochs", "mode"),
+        broken=lambda v, _: bool(v["epochs"]) and v["mode"] == "inference",
+        reason="Inference learns nothing, so there is no accuracy by epoch; use mode=train, or epochs=0.",
+        workloads=("cnn10", "wrn28-10"),
+    ),
+    Rule(
         parameters=("depth",),
         broken=lambda v, _: (int(v["depth"]) - 4) % 6 != 0,
         reason="A wide residual network has 6n + 4 layers (10, 16, 22, 28 …), and depth={depth} is none of these.",

@@ -15,6 +15,7 @@ def summarise(
     allocator_peak_bytes: int | None = None,
     flops_per_step: int | None = None,
     peak_flops_per_s: float | None = None,
+    ready_step_ms: float | None = None,
 ) -> Summary:
     """Throughput, step times, loss, power, energy and memory over the run's `measure` phase.
 
@@ -25,13 +26,13 @@ def summarise(
     window = _window(measured)
     used = energy.of_gpus(_gpus(run), *window) if window else None
     telemetry = audit(run.samples)
-    examples = int(measured.examples.sum())
+    examples, steps = int(measured.examples.sum()), int(measured.steps.sum())
     seconds = float((measured.end_ns - measured.start_ns).sum()) / 1e9
     p50, p95, p99 = _step_ms_percentiles(measured)
     return Summary(
         throughput=examples / seconds if seconds else None,
         blocks=len(measured.steps),
-        measured_steps=int(measured.steps.sum()),
+        measured_steps=steps,
         measured_examples=examples,
         measured_s=seconds or None,
         step_ms_p50=p50,
@@ -53,7 +54,16 @@ def summarise(
         sampler_cpu_pct=telemetry.sampler_cpu_pct,
         flops_per_step=flops_per_step,
         peak_flops_per_s=peak_flops_per_s,
+        ready_step_ms=ready_step_ms,
+        waiting_pct=waiting_pct(ready_step_ms, steps, seconds),
     )
+
+
+def waiting_pct(ready_step_ms: float | None, steps: int, seconds: float) -> float | None:
+    """What steps took beyond the time of steps whose data were there already, in percent of all; None if not known."""
+    if ready_step_ms is None or not seconds:
+        return None
+    return 100 * max(0.0, 1 - ready_step_ms / 1e3 * steps / seconds)
 
 
 def phases_with_energy(run: StoredRun) -> list[Phase]:

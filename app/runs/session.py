@@ -15,7 +15,7 @@ from app.runs.launcher import Launcher, LocalLauncher, Worker
 from app.runs.leases import CPU, Lease, Leases
 from app.runs.outcome import Ending, form_outcome
 from app.runs.recording import Recording
-from app.runs.sinks import FlopsSink, Sink, StoreSink
+from app.runs.sinks import Sink, StepSink, StoreSink
 from app.runs.supervisor import Inbox, InboxItem, Limits, StopAsked, Supervisor
 from app.storage.location import weights_path
 from app.storage.owner import this_process
@@ -46,7 +46,7 @@ class RunSession:
         self._sinks = tuple(sinks)
         self._inbox: Inbox = queue.SimpleQueue()
         self._uid = uuid.uuid4().hex
-        self._flops = FlopsSink()
+        self._step = StepSink()
         self.number: int | None = None
 
     def stop(self) -> None:
@@ -91,7 +91,7 @@ class RunSession:
         store_sink = StoreSink(store, run)
         gpus = [device for device in inventory.devices if device.device in gpu_uuids]
         recording = Recording(self._services.feed, gpus, self._inbox)
-        emit = _FanOut((recording, self._flops, *self._sinks, store_sink))
+        emit = _FanOut((recording, self._step, *self._sinks, store_sink))
         recording.start()
         try:
             try:
@@ -153,8 +153,9 @@ class RunSession:
             summary = summarise(
                 stored,
                 allocator_peak_bytes=peak,
-                flops_per_step=self._flops.per_step,
+                flops_per_step=self._step.flops,
                 peak_flops_per_s=_peak_flops_per_s(store, self._spec, devices),
+                ready_step_ms=self._step.ready_ms,
             )
             self._store_end(store, outcome, summary, phases_with_energy(stored))
         except DatabaseError as error:

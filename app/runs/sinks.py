@@ -5,7 +5,7 @@ from typing import Protocol
 
 from app.records import DeviceLost, FieldsSeen, LogLine, RunEvent, Sample, SlowSample
 from app.storage.store import Store, StoredEvent
-from workloads.protocol import Block, Calibration, Evidence, Facts, Flops, PhaseStarted
+from workloads.protocol import Block, Calibration, DataReady, Epoch, Evidence, Facts, Flops, PhaseStarted
 
 _BATCH_S = 0.5
 _MOST_LOG_LINES = 20_000
@@ -18,16 +18,22 @@ class Sink(Protocol):
         """Takes one event; must return at once."""
 
 
-class FlopsSink:
-    """Remembers the operations of a step that the worker tells, for the summary at the run's end."""
+class StepSink:
+    """Remembers what the worker tells of a step, for the summary at the run's end.
+
+    That is its operations, and how long it takes where its data are on the devices already.
+    """
 
     def __init__(self) -> None:
-        self.per_step: int | None = None
+        self.flops: int | None = None
+        self.ready_ms: float | None = None
 
     def handle(self, event: RunEvent) -> None:
         """Takes them."""
         if isinstance(event, Flops):
-            self.per_step = event.per_step
+            self.flops = event.per_step
+        elif isinstance(event, DataReady):
+            self.ready_ms = event.time_ns / 1e6 / event.steps
 
 
 class StoreSink:
@@ -48,7 +54,7 @@ class StoreSink:
             self._store.keep_calibration(event, time.time_ns())
         elif isinstance(event, LogLine):
             self._keep_log_line(event)
-        elif isinstance(event, PhaseStarted | Block | Sample | SlowSample | DeviceLost | FieldsSeen | Evidence):
+        elif isinstance(event, PhaseStarted | Block | Epoch | Sample | SlowSample | DeviceLost | FieldsSeen | Evidence):
             self._batch.append(event)
         if time.monotonic() - self._written_s >= _BATCH_S:
             self.flush()

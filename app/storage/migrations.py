@@ -265,6 +265,32 @@ def m004_evidence(db: Database) -> None:
     db.execute("ALTER TABLE runs ADD COLUMN peak_flops_per_s REAL")
 
 
+_EPOCHS = """
+CREATE TABLE epochs (
+    run INTEGER NOT NULL REFERENCES runs (run) ON DELETE CASCADE,
+    epoch INTEGER NOT NULL,
+    steps INTEGER NOT NULL,
+    examples INTEGER NOT NULL,
+    start_ns INTEGER NOT NULL,
+    end_ns INTEGER NOT NULL,
+    tested_ns INTEGER NOT NULL,
+    seconds REAL AS ((end_ns - start_ns) / 1e9) VIRTUAL,
+    test_seconds REAL AS ((tested_ns - end_ns) / 1e9) VIRTUAL,
+    loss REAL,
+    accuracy REAL NOT NULL,
+    PRIMARY KEY (run, epoch)
+) STRICT, WITHOUT ROWID
+"""
+
+
+@migrations()
+def m005_epochs(db: Database) -> None:
+    """Passes over stored data with the accuracy after each, and how long measured steps waited for data."""
+    db.execute(_EPOCHS)
+    db.execute("ALTER TABLE runs ADD COLUMN ready_step_ms REAL")
+    db.execute("ALTER TABLE runs ADD COLUMN waiting_pct REAL")
+
+
 _DEVICE_TIMES = """
 CREATE TABLE device_times (
     run INTEGER NOT NULL REFERENCES runs (run) ON DELETE CASCADE,

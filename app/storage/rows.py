@@ -25,7 +25,7 @@ from app.records import (
     SlowSample,
     Summary,
 )
-from workloads.protocol import Block, Calibration, DeviceTime, Evidence, Kernel, PhaseName, RunSpec
+from workloads.protocol import Block, Calibration, DeviceTime, Epoch, Evidence, Kernel, PhaseName, RunSpec
 
 Row = tuple[Any, ...]
 
@@ -34,6 +34,7 @@ OUTCOME_COLUMNS = ("outcome", "reason", "detail", "exit_code", "ended_by")
 DEVICE_COLUMNS = ("device", "kind", "device_index", "name", "memory_total_bytes", "absent", "fields")
 PHASE_COLUMNS = ("phase", "start_ns", "end_ns", "energy_mj", "energy_error_mj")
 BLOCK_COLUMNS = ("first_step", "phase", "steps", "examples", "start_ns", "end_ns", "loss", "allocator_bytes")
+EPOCH_COLUMNS = Epoch.__struct_fields__
 KERNEL_COLUMNS = ("name", "kind", "count", "time_ns", "tensor_cores")
 DEVICE_TIME_COLUMNS = DeviceTime.__struct_fields__
 EVIDENCE_COLUMNS = ("asked", "ran", "match", "reason", "sources", "notes", "steps", "span_ns", "busy_ns")
@@ -161,6 +162,16 @@ def summary_values(summary: Summary) -> Row:
 def block_values(block: Block) -> Row:
     """A block as its `BLOCK_COLUMNS`."""
     return tuple(getattr(block, name) for name in BLOCK_COLUMNS)
+
+
+def epoch_values(epoch: Epoch) -> Row:
+    """An epoch as its `EPOCH_COLUMNS`."""
+    return tuple(getattr(epoch, name) for name in EPOCH_COLUMNS)
+
+
+def epoch(row: Sequence[Any]) -> Epoch:
+    """The epoch of a row of `EPOCH_COLUMNS`."""
+    return Epoch(**dict(zip(EPOCH_COLUMNS, row, strict=True)))
 
 
 def sample_values(sample: Sample | SlowSample, names: Sequence[str]) -> Row:

@@ -29,9 +29,9 @@ from app.records import (
 from app.storage import findings, rows
 from app.storage.opening import BUSY_S, open_database, told_plainly
 from app.storage.owner import Owner
-from workloads.protocol import Block, Calibration, Evidence, PhaseStarted, RunSpec
+from workloads.protocol import Block, Calibration, Epoch, Evidence, PhaseStarted, RunSpec
 
-StoredEvent = PhaseStarted | Block | Sample | SlowSample | LogLine | DeviceLost | FieldsSeen | Evidence
+StoredEvent = PhaseStarted | Block | Sample | SlowSample | LogLine | DeviceLost | FieldsSeen | Evidence | Epoch
 """The events of a run that have rows of their own."""
 
 
@@ -109,6 +109,7 @@ class Store:
             for phase in kinds.get(PhaseStarted, ()):
                 self._begin_phase(run, phase)
             self._insert("blocks", rows.BLOCK_COLUMNS, run, map(rows.block_values, kinds.get(Block, ())))
+            self._insert("epochs", rows.EPOCH_COLUMNS, run, map(rows.epoch_values, kinds.get(Epoch, ())))
             self._insert_samples("samples", SAMPLE_FIELDS, run, kinds.get(Sample, ()))
             self._insert_samples("slow_samples", SLOW_FIELDS, run, kinds.get(SlowSample, ()))
             lines = enumerate(kinds.get(LogLine, ()), first_log_line)
@@ -195,6 +196,7 @@ class Store:
                 samples=tuple(self._samples(run)),
                 environment=json.loads(environment),
                 evidence=findings.evidence_of(self._db, run),
+                epochs=tuple(map(rows.epoch, self._of_run("epochs", rows.EPOCH_COLUMNS, run, "epoch"))),
                 portability=findings.portability_of(self._db, run),
                 log=tuple(LogLine(*line) for line in self._of_run("log_lines", ("t_ns", "text"), run, "line")),
             )

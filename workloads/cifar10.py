@@ -1,0 +1,174 @@
+"""CIFAR-10 (Krizhevsky 2009) from a local copy of its standard archive: found, checked, read; nothing in it is run.
+
+A copy that is missing, damaged or not the published one raises `RefusedError` with what to do about it.
+"""
+
+import hashlib
+import io
+import os
+import pickle
+import tarfile
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import platformdirs
+from numpy.typing import NDArray
+
+from workloads.errors import RefusedError
+
+URL = "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz"
+ARCHIVE = "cifar-10-python.tar.gz"
+FOLDER = "cifar-10-batches-py"
+TRAINING_FILES = tuple(f"data_batch_{number}" for number in range(1, 6))
+TEST_FILE = "test_batch"
+PLACE_VARIABLE = "VARIANTSCOPE_DATA"
+_CLASSES = 10
+_IMAGE_SHAPE = (3, 32, 32)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checksums:
+    """The MD5 sums of the archive and of every file that is read from its folder."""
+
+    archive: str
+    files: Mapping[str, str]
+
+
+PUBLISHED = Checksums(
+    archive="c58f30108f718f92721af3b95e74349a",
+    files={
+        "data_batch_1": "c99cafc152244af753f735de768cd75f",
+        "data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
+        "data_batch_3": "54ebc095f3ab1f0389bbae665268c751",
+        "data_batch_4": "634d18415352ddfa80567beed471001a",
+        "data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
+        "test_batch": "40351d587109b95175f43aff81a1287e",
+    },
+)
+"""The archive's is from https://www.cs.toronto.edu/~kriz/cifar.html, the files' are those that torchvision checks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Images [n, 3, 32, 32] as uint8, red first, and their classes [n] from 0 to 9 as int64."""
+
+    images: NDArray[np.uint8]
+    classes: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Cifar10:
+    """The images to train on and those to test with."""
+
+    train: Split
+    test: Split
+
+
+def place_of(folder: str) -> Path:
+    """Where the copy is looked for: the folder given, else that of VARIANTSCOPE_DATA, else the user's cache folder."""
+    named = folder.strip() or os.environ.get(PLACE_VARIABLE, "").strip()
+    return Path(named).expanduser() if named else platformdirs.user_cache_path("variantscope")
+
+
+def load(place: Path, checksums: Checksums = PUBLISHED) -> Cifar10:
+    """The images of the archive in `place`, or of its folder there; `place` may be that folder too."""
+    found = next((path for path in (place / ARCHIVE, place / FOLDER, place) if _holds(path)), None)
+    if found is None:
+        raise RefusedError(
+            f"There is no {ARCHIVE} and no folder {FOLDER} in {place}. Get the archive from {URL} and put it there, "
+            f"or say with data_folder or the environment variable {PLACE_VARIABLE} where it lies."
+        )
+    of_kind = _from_archive if found.is_file() else _from_folder
+    splits = {name: _split(content, found / name) for name, content in of_kind(found, checksums)}
+    for name in (*TRAINING_FILES, TEST_FILE):
+        if name not in splits:
+            raise RefusedError(f"{found} has no {name}; get the archive again from {URL}.")
+    training = [splits[name] for name in TRAINING_FILES]
+    images = np.concatenate([split.images for split in training])
+    return Cifar10(Split(images, np.concatenate([split.classes for split in training])), splits[TEST_FILE])
+
+
+def _holds(path: Path) -> bool:
+    return path.is_file() if path.name == ARCHIVE else (path / TRAINING_FILES[0]).is_file()
+
+
+def _from_archive(path: Path, checksums: Checksums) -> Iterator[tuple[str, bytes]]:
+    with path.open("rb") as file:
+        _check(path, hashlib.file_digest(file, _md5).hexdigest(), checksums.archive)
+    try:
+        with tarfile.open(path, "r:gz") as archive:
+            for member in archive:
+                name = member.name.rpartition("/")[2]
+                if name in checksums.files and (content := archive.extractfile(member)) is not None:
+                    yield name, content.read()
+    except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
+        raise RefusedError(f"{path} cannot be read to its end ({error}); get it again from {URL}.") from error
+
+
+def _from_folder(path: Path, checksums: Checksums) -> Iterator[tuple[str, bytes]]:
+    for name, checksum in checksums.files.items():
+        if (path / name).is_file():
+            content = (path / name).read_bytes()
+            _check(path / name, _md5(content).hexdigest(), checksum)
+            yield name, content
+
+
+def _md5(content: bytes = b"") -> Any:
+    return hashlib.md5(content, usedforsecurity=False)
+
+
+def _check(path: Path, found: str, published: str) -> None:
+    if found != published:
+        raise RefusedError(
+            f"{path} is not the file that was published: its MD5 sum is {found} instead of {published}. "
+            f"It is incomplete or damaged; get the archive again from {URL}."
+        )
+
+
+def _split(content: bytes, path: Path) -> Split:
+    """The images and classes of one file."""
+    try:
+        fields = _Reader(io.BytesIO(content), encoding="bytes").load()
+        images = np.asarray(fields[b"data"], dtype=np.uint8).reshape(-1, *_IMAGE_SHAPE)
+        classes = np.array(fields[b"labels"], dtype=np.int64)
+        if classes.shape != images.shape[:1] or classes.min() < 0 or classes.max() >= _CLASSES:
+            raise ValueError("its classes do not fit its images")
+    except Exception as error:
+        # A damaged pickle can raise anything.
+        why = str(error) or type(error).__name__
+        raise RefusedError(
+            f"{path} is no file of CIFAR-10 images ({why}); get the archive again from {URL}."
+        ) from error
+    return Split(images, classes)
+
+
+class _Reader(pickle.Unpickler):
+    """Makes arrays of bytes, texts, numbers, lists and dictionaries; refuses whatever else a file may ask for."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        """What stands behind a name in the file."""
+        if (module, name) not in _MAKERS:
+            raise pickle.UnpicklingError(f"it asks for {module}.{name}, which no such file needs")
+        return _MAKERS[module, name]
+
+
+def _byte_type(code: bytes | str, *_: object) -> np.dtype[Any]:
+    """The one type of number there is in these files; a new one, since what follows in the file changes it."""
+    if code not in (b"u1", "u1"):
+        raise pickle.UnpicklingError(f"it holds numbers of the type {code!r} instead of bytes")
+    return np.dtype(np.uint8, copy=True)
+
+
+_EMPTY_ARRAY = np.empty(0, dtype=np.uint8).__reduce__()[0]
+"""NumPy's own maker of the array that a file then fills."""
+
+_MAKERS: dict[tuple[str, str], Any] = {
+    ("numpy.core.multiarray", "_reconstruct"): _EMPTY_ARRAY,
+    ("numpy._core.multiarray", "_reconstruct"): _EMPTY_ARRAY,
+    ("numpy", "ndarray"): np.ndarray,
+    ("numpy", "dtype"): _byte_type,
+}
