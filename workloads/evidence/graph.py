@@ -113,4 +113,5 @@ def _operation(node: Any, place: _Place, type_: str) -> Op:
         layout=node.attr["data_format"].s.decode() if "data_format" in node.attr else "",
         loop=place.prefix + inlined if inlined else place.loop,
         compiled=place.compiled,
+        fused=tuple(word.decode() for word in node.attr["fused_ops"].list.s) if "fused_ops" in node.attr else (),
     )

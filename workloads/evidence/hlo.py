@@ -5,7 +5,7 @@ from typing import Any
 
 from tensorflow.compiler.xla import xla_data_pb2
 
-from workloads.evidence.ops import Op
+from workloads.evidence.ops import Op, plain_type
 
 _TYPES = {
     xla_data_pb2.F32: "float32",
@@ -18,9 +18,17 @@ _LIBRARY = {"gemm": "MatMul", "matmul": "MatMul", "conv": "Conv2D"}
 
 
 def operations(module: Any) -> tuple[Op, ...]:
-    """The products and convolutions of a program (HloModuleProto), those in its fusions and loops too."""
+    """The products and convolutions of a program (HloModuleProto), those in its fusions and loops too.
+
+    After them TensorFlow's fused batch norms that it was made from: no more than their names is left of them.
+    """
     computations = {computation.id: computation for computation in module.computations}
-    return tuple(_walk(computations, module.entry_computation_id, ""))
+    sources = (one.metadata for computation in module.computations for one in computation.instructions)
+    norms = sorted({(one.op_type, one.op_name) for one in sources if one.op_type.startswith("FusedBatchNorm")})
+    return (
+        *_walk(computations, module.entry_computation_id, ""),
+        *(Op(type=plain_type(type_), name=name, compiled=True) for type_, name in norms),
+    )
 
 
 def _walk(computations: dict[int, Any], entry: int, loop: str) -> Iterator[Op]:

@@ -33,6 +33,7 @@ class Op:
     loop: str = ""
     compiled: bool = False
     exact: bool | None = None
+    fused: tuple[str, ...] = ()
     received: bool = False
 
     @property

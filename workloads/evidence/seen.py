@@ -22,7 +22,7 @@ class Seen:
 
     @property
     def programs(self) -> tuple[Op, ...]:
-        """The products of XLA's programs."""
+        """The products of XLA's programs, and the batch norms they were made from."""
         return self.trace.programs
 
     @property

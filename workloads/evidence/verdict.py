@@ -2,19 +2,21 @@
 
 from collections.abc import Callable, Iterator
 
+from workloads.cnn import signatures
 from workloads.cnn.layouts import layout
 from workloads.evidence import common, exchange
 from workloads.evidence.seen import Aspect, Seen
 from workloads.lstm.signatures import implementation
 from workloads.protocol import Evidence, RunSpec
 
-_OWN: dict[str, Callable[[Seen], Aspect]] = {"lstm": implementation, "cnn10": layout, "wrn28-10": layout}
+_CNN = (signatures.implementation, layout)
+_OWN: dict[str, tuple[Callable[[Seen], Aspect], ...]] = {"lstm": (implementation,), "cnn10": _CNN, "wrn28-10": _CNN}
 _COMMON = (common.precision, common.xla, common.device, common.replicas)
 
 
 def _told_of(spec: RunSpec) -> Iterator[Callable[[Seen], Aspect]]:
     """The aspects a run of this spec has."""
-    yield from (_OWN[spec.workload], *_COMMON)
+    yield from (*_OWN[spec.workload], *_COMMON)
     if int(spec.variant["gpus"]) > 1 and spec.variant["mode"] == "train":
         yield exchange.all_reduce
 

@@ -5,39 +5,12 @@ from typing import Any
 
 import pytest
 
+from tests.witnessed import spec_of, witnessed
 from workloads.catalog import Machine, complete
-from workloads.protocol import DeviceTime, Evidence, Kernel, RunSpec, Value, Variant
+from workloads.protocol import DeviceTime, Kernel, RunSpec, Value
 from workloads.runtime import Replicas
 
-SMALL: dict[str, dict[str, Value]] = {
-    "lstm": {"units": 8, "timesteps": 6, "features": 4, "layers": 2},
-    "cnn10": {"channels": 4},
-}
 LOOPS = ("standard", "gemm8", "gemm2", "gemm_batched", "fused", "pretransposed", "combined_input", "wavefront")
-
-
-def spec_of(workload: str, **given: Value) -> RunSpec:
-    return complete(workload, {"gpus": 0, "batch_size": 8, **SMALL[workload], **given}, Machine(cpu_count=2))
-
-
-def witnessed(spec: RunSpec, replicas: Replicas, *, really: Variant | None = None, steps: bool = False) -> Evidence:
-    """The evidence of a run of `spec`; `really` is what its step truly computes; `steps`: traced too."""
-    from workloads.build import recipe_of
-    from workloads.evidence.witness import Witness
-    from workloads.steps import build_task
-
-    ran = {**spec.variant, **(really or {})}
-    task = build_task(recipe_of(spec.workload)(ran), ran, replicas)
-    witness = Witness(spec, task)
-    assert witness.evidence() is None, "nothing is known before the first step"
-    witness.start()
-    task.fetch(task.step())
-    witness.first_step_done()
-    if steps:
-        witness.trace()
-    found = witness.evidence()
-    assert found is not None
-    return found
 
 
 @pytest.fixture
@@ -140,40 +113,6 @@ def test_a_wrong_type_is_found(one: Replicas) -> None:
     assert evidence.reason == "The products were computed in float32, not in bfloat16."
 
 
-@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
-def test_the_layout_of_every_operation_on_images_is_seen(one: Replicas, layout: str) -> None:
-    evidence = witnessed(spec_of("cnn10", layout=layout), one)
-    assert evidence.ran["layout"] == layout
-    assert (evidence.match, evidence.reason) == (True, None)
-
-
-def test_another_layout_is_found_and_its_operations_named(one: Replicas) -> None:
-    evidence = witnessed(spec_of("cnn10", layout="NHWC"), one, really={"layout": "NCHW"})
-    assert (evidence.match, evidence.ran["layout"]) == (False, "NCHW")
-    assert evidence.reason == (
-        "48 of 48 operations on images ran in NCHW (AvgPool2D, AvgPool2D_1, Conv2D, Conv2D_1 …): "
-        "the implementation did not keep what was asked."
-    )
-    spec = spec_of("cnn10", layout="NHWC", layout_optimizer=True, mode="inference")
-    assert "layout_optimizer=false" in (witnessed(spec, one, really={"layout": "NCHW"}).reason or "")
-
-
-def test_a_graph_that_transposes_says_how_often(one: Replicas) -> None:
-    from workloads.cnn.layouts import layout
-    from workloads.evidence.ops import Op
-    from workloads.evidence.seen import Seen
-    from workloads.evidence.xplane import Trace
-
-    convolution = Op(type="Conv2D", name="Conv2D", device="GPU:0", dtype="float32", layout="NCHW")
-    there = Op(type="Transpose", name="Conv2D-0-TransposeNHWCToNCHW-LayoutOptimizer", device="GPU:0")
-    back = replace(there, name="Conv2D-0-0-TransposeNCHWToNHWC-LayoutOptimizer")
-    inside = Kernel(name="void cudnn::ops::nchwToNhwcKernel<…>", kind="transpose", count=30, time_ns=5)
-    spec = spec_of("cnn10", layout="NHWC", layout_optimizer=True)
-    found = layout(Seen(spec=spec, graph=(there, convolution, back), trace=Trace(steps=10, kernels=(inside,))))
-    assert (found.ran, found.fits) == ("NCHW", False)
-    assert found.note == "Transposes: 2 in the executed graph, 3 a step among the traced kernels."
-
-
 def test_xlas_program_stands_for_the_graph_it_leaves_none_of(one: Replicas, float32: None) -> None:
     evidence = witnessed(spec_of("lstm", implementation="standard", xla=True), one, steps=True)
     assert evidence.ran == {
@@ -191,15 +130,6 @@ def test_xla_without_a_trace_is_not_known(one: Replicas) -> None:
     assert (evidence.match, evidence.ran, evidence.sources) == (None, {}, ())
     assert evidence.reason == (
         "XLA compiled the step as a whole, so only a trace after the measured part can show what ran."
-    )
-
-
-def test_xlas_own_layout_is_seen(one: Replicas) -> None:
-    evidence = witnessed(spec_of("cnn10", layout="NCHW", xla=True, mode="inference"), one, steps=True)
-    assert (evidence.match, evidence.ran["layout"]) == (False, "NHWC")
-    assert evidence.reason == (
-        "9 of 9 operations on images ran in NHWC (Conv2D, Conv2D_1, Conv2D_2, Conv2D_3 …): "
-        "XLA chooses the layout itself."
     )
 
 

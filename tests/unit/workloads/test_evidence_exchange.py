@@ -3,7 +3,8 @@
 import msgspec
 import pytest
 
-from tests.unit.workloads.test_evidence import ONE_GPU, spec_of, witnessed
+from tests.unit.workloads.test_evidence import ONE_GPU
+from tests.witnessed import spec_of, witnessed
 from workloads.evidence.exchange import all_reduce
 from workloads.evidence.ops import Op
 from workloads.evidence.seen import Seen
