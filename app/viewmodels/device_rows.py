@@ -37,11 +37,14 @@ def imbalance_words(devices: Sequence[DeviceTime]) -> str:
 
 
 def _row(time: DeviceTime, steps: int) -> DeviceRow:
-    parts = (
-        time.span_ns,
-        time.compute_ns,
-        time.busy_ns - time.compute_ns,
-        time.span_ns - time.busy_ns,
+    def a_step(time_ns: int) -> str:
+        return units.milliseconds(time_ns / 1e6 / steps)
+
+    return DeviceRow(
+        device=time.device,
+        step=a_step(time.span_ns),
+        computing=a_step(time.compute_ns),
+        communicating=a_step(time.busy_ns - time.compute_ns),
+        idle=a_step(time.span_ns - time.busy_ns),
+        kernels=units.number(time.kernels / steps),
     )
-    step, *rest = (units.milliseconds(part / 1e6 / steps) for part in parts)
-    return DeviceRow(time.device, step, *rest, units.number(time.kernels / steps))
