@@ -2,7 +2,7 @@
 
     python -m tests.gpu.lstm DATABASE [bare] [runs] [--quick]
 
-`bare` times every combination by plain loops, a process a GPU (`lstm_steps`), and PyTorch; `runs` makes runs of this
+`bare` times every combination by plain loops, a process a GPU (`steps`), and PyTorch; `runs` makes runs of this
 program, into the database. Without either it does both; what was found lies beside the database as JSON, and the next
 call adds to it. `--quick` rehearses it on the CPU at tiny sizes, with few runs. Results: docs/measurements/.
 """
@@ -104,7 +104,7 @@ def _bare_job(found: Found, implementations: str, layers: str, *more: str) -> Jo
         for line in printed.splitlines():
             found.add_bare(json.loads(line))
 
-    return Job(lambda gpu: (sys.executable, "-m", "tests.gpu.lstm_steps", gpu, *settings), keep)
+    return Job(lambda gpu: (sys.executable, "-m", "tests.gpu.steps", "lstm", gpu, *settings), keep)
 
 
 def _torch_jobs(found: Found, quick: bool) -> Iterator[Job]:

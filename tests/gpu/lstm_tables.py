@@ -48,7 +48,7 @@ class Found:
         return found
 
     def add_bare(self, line: dict[str, Any]) -> None:
-        """Takes one line of `lstm_steps`."""
+        """Takes one line of `steps`."""
         names = ("implementation", "layers", "mode", "xla", "precision", "unroll")
         self.bare[Case(**{name: line[name] for name in names if name in line})] = line
 
