@@ -10,9 +10,11 @@ from app.records import RunRow, StoredRun, Summary
 from app.report.comparison import example_of
 from app.report.documents import list_document, run_document
 from app.storage import retention
-from app.viewmodels import cells, flops, run_facts, units
+from app.viewmodels import cells, epochs, flops, run_facts, units
 from app.viewmodels.evidence import of_stored
 from app.viewmodels.naming import parameter_label, short_name, value_text
+
+_NUMBERS = frozenset(range(1, len(epochs.HEADER)))
 
 
 def list_runs(chosen: Namespace) -> int:
@@ -77,6 +79,7 @@ def print_run(stored: StoredRun) -> None:
         ("step", f"{units.milliseconds(summary.step_ms_p50)} p50, {units.milliseconds(summary.step_ms_p99)} p99"),
         ("compile", units.with_unit(summary.compile_s, "s", 1)),
         ("loss", f"{units.number(summary.loss_first)} to {units.number(summary.loss_last)}"),
+        ("waiting for data", units.percent(summary.waiting_pct, 1)),
         ("computed", _computed(summary)),
         ("mean power", units.watts(summary.mean_power_mw)),
         ("energy", _energy(summary, example)),
@@ -84,6 +87,8 @@ def print_run(stored: StoredRun) -> None:
         ("TensorFlow's peak", units.byte_size(summary.allocator_peak_bytes)),
     ]
     print_table(("", ""), [(f"  {name}", text) for name, text in figures if not text.startswith(units.ABSENT)])
+    if words := epochs.total_words(stored):
+        print(words)
     if note := run_facts.memory_note(stored):
         print(note)
 
@@ -111,6 +116,9 @@ def _print_facts(stored: StoredRun) -> None:
     rows = [(f"  {name}", *cells) for name, *cells in map(run_facts.phase_cells, run_facts.phase_energies(stored))]
     print_table(header, rows, right=frozenset({1, 2, 3}))
     print()
+    if passes := epochs.cells(stored):
+        print_table(("  epoch", *epochs.HEADER[1:]), [(f"  {n}", *rest) for n, *rest in passes], right=_NUMBERS)
+        print()
     audit = run_facts.audit_rows(stored.row.summary)
     if audit:
         print_table(("", ""), [(f"  {name}", text) for name, text in audit])

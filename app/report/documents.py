@@ -9,6 +9,7 @@ import numpy as np
 
 from app.records import Device, FieldFacts, Floats, Inventory, Phase, RunRow, StoredRun
 from app.report.comparison import example_of
+from app.report.epochs import data_document, epochs_document, training_document
 from app.report.evidence import evidence_document, flops_document, portability_document
 from app.viewmodels import run_facts, units
 from app.viewmodels.fields import field_unit, fields_of
@@ -47,6 +48,9 @@ def run_document(run: StoredRun, *, pruned_utc_ns: int | None = None) -> dict[st
             "seconds": summary.measured_s,
         },
         "loss": {"first": summary.loss_first, "last": summary.loss_last},
+        "data": data_document(run),
+        "training": training_document(run),
+        "epochs": epochs_document(run),
         "power": {"mean_mw": summary.mean_power_mw},
         "flops": flops_document(summary),
         **_telemetry(run, pruned_utc_ns),

@@ -31,14 +31,14 @@ from app.viewmodels.throttling import Throttling
 from app.viewmodels.time_view import Frame, TimeView, WindowName
 from app.viewmodels.tracks import Tracks, device_label
 from workloads import catalog
-from workloads.protocol import Block, Evidence, PhaseStarted, Progress, RunSpec
+from workloads.protocol import Block, Epoch, Evidence, PhaseStarted, Progress, RunSpec
 
 _IDLE_S = 60.0
 _FIELDS = ("power_mw", "load_pct", "memory_bytes", "worker_load_pct", "worker_memory_bytes")
 _LOG_LINES = 5000
 _OUT_OF_MEMORY = ("oom", "out of memory", "resource_exhausted")
 """What TensorFlow writes into its log when a device's memory is full."""
-_THROUGHPUT_COLOUR, _LOSS_COLOUR, _ALLOCATOR_COLOUR = 2, 3, 6
+_THROUGHPUT_COLOUR, _LOSS_COLOUR, _ACCURACY_COLOUR, _ALLOCATOR_COLOUR = 2, 3, 4, 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +106,7 @@ class _Course:
         self.phases = Phases()
         self.throughput = Throughput()
         self.loss = Series(steady=False)
+        self.accuracy_pct = Series(steady=False)
         self.allocator = Series(steady=False)
         self.throttling = Throttling()
         self.waiting = ""
@@ -204,6 +205,8 @@ class LiveModel:
                 self._course.phases.advance(event)
             case Block():
                 self._take_block(event)
+            case Epoch():
+                self._course.accuracy_pct.append(event.end_ns / 1e9, 100 * event.accuracy)
             case LogLine():
                 self._take_line(event)
             case Evidence():
@@ -328,9 +331,10 @@ class LiveModel:
         return replace(panel, curves=(*panel.curves, curve))
 
     def _training_panels(self) -> tuple[Panel, ...]:
-        rate, loss = self._course.throughput.series, self._course.loss
+        rate, loss, accuracy = self._course.throughput.series, self._course.loss, self._course.accuracy_pct
         example = self._example
         unit = units.rate_unit(example)
+        learnt = _run_curve("After an epoch", _ACCURACY_COLOUR, accuracy, lambda value: units.percent(value, 1))
         return (
             Panel(
                 key="throughput",
@@ -344,6 +348,7 @@ class LiveModel:
                 unit="",
                 curves=(_run_curve("Last step", _LOSS_COLOUR, loss, units.number),),
             ),
+            *((Panel(key="accuracy", title="Accuracy", unit="%", curves=(learnt,)),) if len(accuracy) else ()),
         )
 
     def _headline(self) -> tuple[str, str]:

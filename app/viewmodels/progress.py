@@ -93,6 +93,8 @@ class Phases:
 
 
 def _measure_words(spec: RunSpec) -> str:
+    if epochs := int(spec.variant.get("epochs", 0)):
+        return f"then {epochs:,} {units.plural('epoch', epochs)} measured"
     steps, seconds = spec.variant.get("steps", 0), spec.variant.get("seconds", 0)
     return f"then {int(steps):,} steps measured" if steps else f"then {units.duration(float(seconds))} measured"
 

@@ -6,7 +6,7 @@ from datetime import tzinfo
 from typing import NamedTuple
 
 from app.records import HOST, StoredRun
-from app.viewmodels import cells, naming, run_facts, stored_curves, units
+from app.viewmodels import cells, epochs, naming, run_facts, stored_curves, units
 from app.viewmodels.cells import Cell
 from app.viewmodels.environment import fact_name, fact_value
 from app.viewmodels.evidence import EvidenceView, of_stored
@@ -93,8 +93,11 @@ def run_detail(run: StoredRun, zone: tzinfo | None, *, pruned_utc_ns: int | None
 def _figures(run: StoredRun) -> tuple[tuple[str, Cell], ...]:
     """The few numbers that matter, largest first."""
     s = run.row.summary
+    trained = epochs.totals(run)
+    accuracy = None if trained is None else trained.accuracy
     found = (
         ("Throughput", cells.throughput(run.row)),
+        ("Accuracy", cells.quantity(epochs.accuracy(accuracy), accuracy)),
         ("Step p50", cells.step_ms(s.step_ms_p50)),
         ("Computed", cells.gflops(run.row)),
         ("Mean power", cells.power(s.mean_power_mw)),
@@ -111,6 +114,7 @@ def _groups(run: StoredRun) -> Sequence[FactGroup]:
     )
     return (
         FactGroup("Summary", _summary(run)),
+        FactGroup("Epochs", header=epochs.HEADER, rows=epochs.cells(run)),
         FactGroup("Energy", _energy(run)),
         FactGroup(
             "Phases",
@@ -139,6 +143,9 @@ def _summary(run: StoredRun) -> tuple[Fact, ...]:
         ("Measured steps", _count(s.measured_steps)),
         (f"Measured {units.plural(example)}", _count(s.measured_examples)),
         ("Measured blocks", _count(s.blocks)),
+        ("Waiting for data", units.percent(s.waiting_pct, 1)),
+        ("Step, data ready", units.milliseconds(s.ready_step_ms)),
+        ("Epochs", epochs.total_words(run) or units.ABSENT),
         ("Operations a step", _billions(s.flops_per_step)),
         ("Computed", _joined(cells.gflops(run.row))),
         ("Utilisation", _joined(cells.utilisation(run.row))),

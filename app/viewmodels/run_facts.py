@@ -132,6 +132,8 @@ def summary_line(summary: Summary, example: str) -> str:
         words.append(f"step {units.milliseconds(summary.step_ms_p50)}")
     if summary.loss_first is not None and summary.loss_last is not None:
         words.append(f"loss {units.number(summary.loss_first)} → {units.number(summary.loss_last)}")
+    if summary.waiting_pct is not None:
+        words.append(f"waiting for data {units.percent(summary.waiting_pct, 1)}")
     if (rate := flops.flops_per_s(summary)) is not None:
         share = flops.utilisation_pct(summary)
         words.append(units.gflops(rate) + ("" if share is None else f", {units.percent(share, 1)} of peak"))

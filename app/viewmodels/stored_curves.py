@@ -17,7 +17,7 @@ BUCKETS = 1500
 BYTES = "bytes"
 """The unit of a panel whose values are still plain bytes."""
 
-_THROUGHPUT_COLOUR, _LOSS_COLOUR = 2, 3
+_THROUGHPUT_COLOUR, _LOSS_COLOUR, _ACCURACY_COLOUR = 2, 3, 4
 _PER_CENT = (0.0, 100.0)
 
 
@@ -98,6 +98,12 @@ def loss(run: StoredRun) -> Series:
     return Series(run.blocks.end_ns, run.blocks.loss)
 
 
+def accuracy(run: StoredRun) -> Series:
+    """The accuracy after each epoch in percent, at the end of its training."""
+    end_ns = np.array([epoch.end_ns for epoch in run.epochs], dtype=np.int64)
+    return Series(end_ns, np.array([100 * epoch.accuracy for epoch in run.epochs], dtype=np.float64))
+
+
 def drawn(series: Series, zero_ns: int, *, key: str, label: str, colour: int) -> Curve:
     """A curve with its zero at `zero_ns`, reduced to what a screen can show."""
     x, y = decimate(seconds_since(series.t_ns, zero_ns), series.y, BUCKETS)
@@ -122,10 +128,12 @@ def run_panels(run: StoredRun, rate_unit: str) -> tuple[Panel, ...]:
     zero = run.anchor_t_ns
     rate = drawn(throughput(run), zero, key="throughput", label="Block", colour=_THROUGHPUT_COLOUR)
     losses = drawn(loss(run), zero, key="loss", label="Last step", colour=_LOSS_COLOUR)
+    learnt = drawn(accuracy(run), zero, key="accuracy", label="After an epoch", colour=_ACCURACY_COLOUR)
     panels = [
         *_device_panels(run, zero),
         panel("throughput", "Throughput", rate_unit, [rate]),
         panel("loss", "Loss", "", [losses]),
+        panel("accuracy", "Accuracy", "%", [learnt]),
         *_slow_panels(run, zero),
     ]
     return tuple(each for each in panels if each is not None)
