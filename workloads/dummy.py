@@ -21,6 +21,8 @@ def task(variant: Variant) -> Task:
     if behaviour == "ignore_stop":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     deed = _DEEDS.get(behaviour)
+    if behaviour == "out_of_memory" and int(variant["batch_size"]) <= int(variant["fitting_batch_size"]):
+        deed = None
     step = _Steps(float(variant["step_ms"]) / 1000, deed)
     fetch = _loss_lost if behaviour == "not_finite" else _loss
     return Task(step=step, fetch=fetch, examples=int(variant["batch_size"]), trains=variant["mode"] == "train")

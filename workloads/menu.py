@@ -205,6 +205,14 @@ DUMMY = Workload(
                 )
             ),
         ),
+        integer(
+            "fitting_batch_size",
+            "Batch that fits",
+            "The largest batch size at which the behaviour out_of_memory has enough memory.",
+            0,
+            0,
+            1_048_576,
+        ),
         Parameter(
             name="step_ms",
             kind="number",

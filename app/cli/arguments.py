@@ -48,6 +48,17 @@ def _run(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> Non
     command.add_argument("workload", nargs="?", metavar="WORKLOAD", help=_workload_words())
     command.add_argument("-s", dest="settings", action="append", default=[], metavar="NAME=VALUE", help=_SETTINGS)
     command.add_argument("--parameters", action="store_true", help="list the workload's parameters and end")
+    command.add_argument(
+        "--largest-batch",
+        action="store_true",
+        help="find the largest batch that fits, in short runs from the batch given",
+    )
+    command.add_argument(
+        "--batch-limit", type=_positive, metavar="N", help="go no further than this batch (needed on the CPU)"
+    )
+    command.add_argument(
+        "--batch-step", type=_positive, metavar="N", help="tell batches apart by N (default: an eighth of the first)"
+    )
     _sampled(command)
 
 

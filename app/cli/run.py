@@ -2,6 +2,7 @@
 
 from argparse import Namespace
 
+from app.cli.largest_batch import find_largest_batch
 from app.cli.services import interrupts, run_services
 from app.cli.settings import one_variant
 from app.cli.stored import print_run
@@ -23,8 +24,12 @@ def run(chosen: Namespace) -> int:
         raise UsageError(f"run needs a workload: {_known()}.")
     if chosen.parameters:
         return _print_parameters(catalog.workload(chosen.workload))
+    if not chosen.largest_batch and (chosen.batch_limit or chosen.batch_step):
+        raise UsageError("--batch-limit and --batch-step go with --largest-batch.")
     with run_services(chosen.db, chosen.sample_ms) as services:
         spec = one_variant(chosen.workload, chosen.settings, services.feed.wait_inventory().machine)
+        if chosen.largest_batch:
+            return find_largest_batch(spec, services, chosen)
         stored = run_once(spec, services)
     if chosen.json:
         print_json(run_document(stored))

@@ -38,7 +38,8 @@ def _list_row(row: RunRow) -> tuple[str, ...]:
     outcome = row.outcome.name if row.outcome else "running"
     throughput = units.rate(row.summary.throughput, example_of(row))
     started = units.utc_time(row.started_utc_ns)
-    return (str(row.run), started, short_name(row.spec), outcome, cells.as_asked(row).symbol, throughput)
+    name = " · ".join(filter(None, (short_name(row.spec), row.purpose)))
+    return (str(row.run), started, name, outcome, cells.as_asked(row).symbol, throughput)
 
 
 def show(chosen: Namespace) -> int:
@@ -68,6 +69,8 @@ def print_run(stored: StoredRun) -> None:
     example = example_of(row)
     outcome = row.outcome.name.replace("_", " ") if row.outcome else "running"
     print(f"run {row.run}  {short_name(row.spec)}")
+    if row.purpose:
+        print(units.sentence(row.purpose))
     print(f"{outcome}{'. ' + row.outcome.reason if row.outcome and row.outcome.reason else ''}")
     if stored.evidence is not None:
         print(badge_line(of_stored(stored).badge))

@@ -2,10 +2,11 @@
 
 import re
 import signal
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from app.records import Outcome
+from app.records import Device, Outcome
 from workloads.protocol import Finished
 
 _FATAL = re.compile(r"F\d{4} .*?\] (.+)")
@@ -38,6 +39,18 @@ def form_outcome(ending: Ending) -> Outcome:
     if ending.lost is not None and outcome.name in ("failed", "crashed"):
         return replace(outcome, reason=f"{ending.lost} {outcome.reason or ''}".strip())
     return outcome
+
+
+def with_memory_size(outcome: Outcome, devices: Sequence[Device]) -> Outcome:
+    """An `out_of_memory` that says how much memory there is: on its smallest GPU, else in the machine."""
+    if outcome.name != "out_of_memory":
+        return outcome
+    gpus = [device for device in devices if device.kind == "gpu"]
+    sizes = [device.memory_total_bytes for device in gpus or devices if device.memory_total_bytes]
+    if not sizes:
+        return outcome
+    name = gpus[0].name if gpus else "This machine"
+    return replace(outcome, reason=f"{outcome.reason or ''} {name} has {min(sizes) / 2**30:.1f} GiB.".strip())
 
 
 def _outcome_of(ending: Ending) -> Outcome:

@@ -13,7 +13,7 @@ from app.records import HOST, Device, Inventory, Outcome, Phase, RunEnded, RunEv
 from app.runs.environment import describe
 from app.runs.launcher import Launcher, LocalLauncher, Worker
 from app.runs.leases import CPU, Lease, Leases
-from app.runs.outcome import Ending, form_outcome
+from app.runs.outcome import Ending, form_outcome, with_memory_size
 from app.runs.recording import Recording
 from app.runs.sinks import Sink, StepSink, StoreSink
 from app.runs.supervisor import Inbox, InboxItem, Limits, StopAsked, Supervisor
@@ -40,8 +40,11 @@ class RunServices:
 class RunSession:
     """One execution of one variant in one fresh worker. `run` blocks its thread; `stop` may come from any other."""
 
-    def __init__(self, spec: RunSpec, services: RunServices, sinks: Sequence[Sink] = ()) -> None:
+    def __init__(
+        self, spec: RunSpec, services: RunServices, sinks: Sequence[Sink] = (), *, purpose: str | None = None
+    ) -> None:
         self._spec = spec
+        self._purpose = purpose
         self._services = services
         self._sinks = tuple(sinks)
         self._inbox: Inbox = queue.SimpleQueue()
@@ -131,6 +134,7 @@ class RunSession:
             utc_ns=utc_ns,
             devices=devices,
             environment={**describe(inventory), **_gpus_used(devices)},
+            purpose=self._purpose,
         )
         self.number = run
         self._emit(RunStarted(run=run, spec=self._spec, t_ns=t_ns, utc_ns=utc_ns, devices=devices))
@@ -150,6 +154,7 @@ class RunSession:
             settle()
             store_sink.flush()
             stored = store.load(run)
+            outcome = with_memory_size(outcome, [columns.device for columns in stored.samples])
             summary = summarise(
                 stored,
                 allocator_peak_bytes=peak,

@@ -91,10 +91,11 @@ def workload(row: RunRow) -> Cell:
     return words(row.spec.workload, known.title if known else "")
 
 
-def variant(spec: RunSpec) -> Cell:
-    """The variant's short name without the workload; every parameter in the tooltip."""
+def variant(spec: RunSpec, purpose: str | None = None) -> Cell:
+    """The variant's short name without the workload, and what it was run for; every parameter in the tooltip."""
     full = "\n".join(f"{name} = {naming.value_text(value)}" for name, value in spec.variant.items())
-    return words(naming.short_name(spec).removeprefix(spec.workload).lstrip(" ·"), full)
+    name = naming.short_name(spec).removeprefix(spec.workload).lstrip(" ·")
+    return words(" · ".join(filter(None, (name, purpose))), full)
 
 
 def devices(row: RunRow) -> Cell:

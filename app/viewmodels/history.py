@@ -185,7 +185,7 @@ def _row(run: RunRow, zone: tzinfo | None) -> HistoryRow:
         cells.run_number(run),
         cells.started(run, zone),
         cells.workload(run),
-        cells.variant(run.spec),
+        cells.variant(run.spec, run.purpose),
         cells.devices(run),
         cells.outcome(run.outcome),
         cells.as_asked(run),

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from app.records import Outcome
-from app.runs.outcome import Ending, Rung, fatal_words, form_outcome
+from app.records import Device, Outcome
+from app.runs.outcome import Ending, Rung, fatal_words, form_outcome, with_memory_size
 from workloads.protocol import Finished, WorkerOutcome
 
 LOST = "NVIDIA H200 stopped answering (GPU is lost)."
@@ -79,3 +79,16 @@ def test_the_last_words_of_a_library_are_the_reason() -> None:
     assert fatal_words("W0000 00:00:1 77 cuda_dnn.cc:123] Check failed") is None
     crashed = form_outcome(replace(ending(None, -6), last_words=fatal_words(line)))
     assert (crashed.name, crashed.reason) == ("crashed", "TensorFlow gave up: Check failed: no descriptor")
+
+
+def test_out_of_memory_says_how_much_there_is() -> None:
+    full = Outcome(name="out_of_memory", reason="Memory ran out at batch_size=512; try a smaller batch size.")
+    cards = [
+        Device(device=f"GPU-{gib}", kind="gpu", index=0, name="NVIDIA H200", memory_total_bytes=gib * 2**30)
+        for gib in (141, 80)
+    ]
+    host = Device(device="host", kind="host", index=-1, name="A processor", memory_total_bytes=8 * 2**30)
+    assert with_memory_size(full, [host, *cards]).reason == f"{full.reason} NVIDIA H200 has 80.0 GiB."
+    assert with_memory_size(full, [host]).reason == f"{full.reason} This machine has 8.0 GiB."
+    assert with_memory_size(full, []) == full
+    assert with_memory_size(Outcome(name="completed"), cards).reason is None

@@ -200,3 +200,10 @@ def test_a_run_on_the_cpu_shows_the_host() -> None:
     assert detail.panels[2].curves[0].y[0] == pytest.approx(1600.0)
     assert [band.name for band in detail.bands if band.strong] == ["measure"]
     assert detail.end_s == pytest.approx(12.0)
+
+
+def test_a_try_of_a_search_says_that_it_is_one() -> None:
+    row = replace(run_row(1), purpose="a try for the largest batch")
+    (shown,) = rows_of(row)
+    assert texts(shown)["Variant"].endswith(" · a try for the largest batch")
+    assert "a try for" in shown.haystack

@@ -1,0 +1,113 @@
+"""The search for the largest batch that fits: doubled until memory runs out, then bisected. Pure; it runs nothing."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from workloads import catalog
+from workloads.protocol import OutcomeName, RunSpec, Value
+
+Ending = Literal["found", "limit", "none fits", "stopped", "broken off"]
+
+TRY: dict[str, Value] = {"steps": 3, "warmup_steps": 1, "evidence": "off", "save_weights": False, "epochs": 0}
+"""What a try has in place of the variant's own: enough steps to have allocated all that a step needs."""
+_FRACTION = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Try:
+    """One batch size that was run: the run's number, and how it ended."""
+
+    run: int
+    batch_size: int
+    outcome: OutcomeName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LargestBatch:
+    """What a search found: the largest batch size that fitted and the smallest that did not, None where there is none.
+
+    `ending` says why it ended: at the limit every try had fitted; `reason` is of a try that ended otherwise.
+    """
+
+    ending: Ending
+    fits: int | None
+    fails: int | None
+    step: int
+    tries: tuple[Try, ...]
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """Where a search begins, where it ends at the latest, and between which multiples it tells."""
+
+    start: int
+    limit: int
+    step: int
+
+
+def bounds_of(spec: RunSpec, limit: int | None = None, step: int | None = None) -> Bounds:
+    """The bounds for a variant; raises `UsageError` on the CPU without a limit, and for bounds that make no sense.
+
+    A step is an eighth of the batch given unless stated, and as every batch a multiple of the GPUs.
+    """
+    gpus = int(spec.variant["gpus"])
+    if gpus == 0 and limit is None:
+        raise catalog.UsageError(
+            "On the CPU a batch that does not fit makes the whole machine swap, or the system end programs: "
+            "search on a GPU, or say with --batch-limit how far to go."
+        )
+    start, unit = int(spec.variant["batch_size"]), max(1, gpus)
+    most = int(catalog.workload(spec.workload).parameter("batch_size").maximum or start)
+    top = min(most, limit or most) // unit * unit
+    if top < start:
+        raise catalog.UsageError(f"The limit, {top:,}, is below the batch size to begin with, {start:,}.")
+    rounded = max(unit, (step or start // _FRACTION) // unit * unit)
+    return Bounds(start=start, limit=top, step=rounded)
+
+
+@dataclass(slots=True)
+class Search:
+    """Which batch size to try next; told how each try went, it closes in."""
+
+    bounds: Bounds
+    fits: int = 0
+    fails: int | None = None
+    tries: list[Try] = field(default_factory=list)
+
+    def next(self) -> int | None:
+        """The next batch size to try; None when it is done."""
+        bounds = self.bounds
+        if self.fails is None:
+            following = min(2 * self.fits, bounds.limit) if self.fits else bounds.start
+            return following if following > self.fits else None
+        middle = (self.fits + self.fails) // 2 // bounds.step * bounds.step
+        if middle <= self.fits:
+            middle += bounds.step
+        return middle if self.fits < middle < self.fails else None
+
+    def told(self, done: Try) -> None:
+        """A try that fitted, or did not."""
+        self.tries.append(done)
+        if done.outcome == "completed":
+            self.fits = done.batch_size
+        else:
+            self.fails = done.batch_size
+
+    def result(self, ending: Ending | None = None, reason: str | None = None) -> LargestBatch:
+        """What is known; `ending` where it was ended before its end."""
+        natural: Ending = "none fits" if not self.fits else "limit" if self.fails is None else "found"
+        return LargestBatch(
+            ending=ending or natural,
+            fits=self.fits or None,
+            fails=self.fails,
+            step=self.bounds.step,
+            tries=tuple(self.tries),
+            reason=reason,
+        )
+
+
+def try_of(spec: RunSpec, batch_size: int) -> RunSpec:
+    """The variant as one try of it."""
+    short = {name: value for name, value in TRY.items() if name in spec.variant}
+    return RunSpec(workload=spec.workload, variant={**spec.variant, **short, "batch_size": batch_size})
