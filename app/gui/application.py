@@ -13,7 +13,7 @@ from app.gui.background import Background
 from app.gui.bridge import Bridge, BridgeSink
 from app.gui.controllers.monitor import MonitorController
 from app.gui.controllers.replay import ReplayController
-from app.gui.controllers.run import RunController, Session
+from app.gui.controllers.run import BatchSearch, RunController, Session
 from app.gui.garbage import GuiCollector
 from app.gui.main_window import MainWindow, Page
 from app.gui.theme import Theme
@@ -79,7 +79,7 @@ class Workbench(QObject):
         self._theme = theme
         run_view, self._monitor_view = RunView(theme), MonitorView(theme)
         form = VariantForm(hidden=hidden_workloads)
-        self.run = RunController(run_view, form, self._session, self.sessions, self.bridge)
+        self.run = RunController(run_view, form, self._session, self._search, self.sessions, self.bridge)
         self.replay = ReplayController(run_view)
         self.monitor = MonitorController(self._monitor_view)
         self.history: HistoryController | None = None
@@ -149,6 +149,14 @@ class Workbench(QObject):
 
         services = RunServices(database=self.database, feed=self.feed)
         return RunSession(spec, services, (BridgeSink(self.bridge),))
+
+    def _search(self, spec: RunSpec, limit: int) -> BatchSearch:
+        from app.analysis.largest_batch import bounds_of
+        from app.runs.largest_batch import LargestBatchSession
+        from app.runs.session import RunServices
+
+        services = RunServices(database=self.database, feed=self.feed)
+        return LargestBatchSession(spec, bounds_of(spec, limit), services, lambda *_: (BridgeSink(self.bridge),))
 
     def _prepare_database(self) -> None:
         from app.runs.recovery import recover

@@ -2,6 +2,7 @@
 
 from app.analysis.largest_batch import LargestBatch
 from app.viewmodels import units
+from workloads.protocol import RunSpec
 
 
 def largest_batch_words(found: LargestBatch) -> str:
@@ -18,6 +19,11 @@ def largest_batch_words(found: LargestBatch) -> str:
         case "broken off":
             return f"The search ended early: {units.sentence(found.reason or 'a try went wrong')} {_so_far(found)}"
     return f"The search was stopped. {_so_far(found)}"
+
+
+def trying_words(spec: RunSpec) -> str:
+    """What a search does now."""
+    return f"Looking for the largest batch: trying {spec.variant['batch_size']:,} …"
 
 
 def _so_far(found: LargestBatch) -> str:

@@ -1,20 +1,25 @@
 """The Run screen's controller: form, session and live view brought together."""
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from PySide6.QtCore import QObject, Signal
 from PySide6.QtGui import QGuiApplication
 
+from app.analysis.largest_batch import LargestBatch
 from app.errors import UserError
 from app.gui.background import Background
 from app.gui.bridge import Bridge
 from app.gui.controllers.time import connect_time
 from app.gui.views.run import RunView
-from app.records import Inventory, Outcome, RunEvent
+from app.records import Inventory, Outcome, RunEvent, RunStarted
 from app.viewmodels.form import VariantForm
+from app.viewmodels.largest_batch import largest_batch_words, trying_words
 from app.viewmodels.live import LiveModel
+from workloads.catalog import UsageError
 from workloads.protocol import RunSpec, Value
+
+Result = TypeVar("Result")
 
 
 class Session(Protocol):
@@ -27,8 +32,18 @@ class Session(Protocol):
         """Ask the run to end; from any thread."""
 
 
+class BatchSearch(Protocol):
+    """A search for the largest batch, many runs one after another; see `app.runs.largest_batch`."""
+
+    def run(self) -> LargestBatch:
+        """Search to the end; blocks its thread."""
+
+    def stop(self) -> None:
+        """Ask the search to end; from any thread."""
+
+
 class RunController(QObject):
-    """Starts and stops runs, one at a time. `ended` comes when a run is over and stored."""
+    """Starts and stops runs, one at a time. `ended` comes when a run, or a search of many, is over and stored."""
 
     ended = Signal()
 
@@ -37,6 +52,7 @@ class RunController(QObject):
         view: RunView,
         form: VariantForm,
         make_session: Callable[[RunSpec], Session],
+        make_search: Callable[[RunSpec, int], BatchSearch],
         sessions: Background,
         bridge: Bridge,
     ) -> None:
@@ -45,12 +61,14 @@ class RunController(QObject):
         self._form = form
         self._live = LiveModel()
         self._make_session = make_session
+        self._make_search = make_search
         self._sessions = sessions
         self._bridge = bridge
-        self._session: Session | None = None
+        self._session: Session | BatchSearch | None = None
         self._stopping = False
         self._error = ""
         self._warning = ""
+        self._notice = ""
 
     def start(self) -> None:
         """Listen to the view and show the first state."""
@@ -60,6 +78,7 @@ class RunController(QObject):
         form.reset_asked.connect(lambda: self._change(self._form.reset))
         form.run_or_stop_asked.connect(self.run_or_stop)
         form.copy_asked.connect(self._copy_command)
+        form.largest_batch_asked.connect(self.find_largest_batch)
         live.log_asked.connect(lambda: self._view.show_log(self._live.log))
         connect_time(live, self._live, self.refresh)
         self._show_form()
@@ -73,6 +92,9 @@ class RunController(QObject):
     def handle(self, event: RunEvent | Inventory) -> None:
         """Take one event of a run or of telemetry."""
         self._live.handle(event)
+        if isinstance(event, RunStarted) and self._notice:
+            self._notice = trying_words(event.spec)
+            self._show_form()
         if isinstance(event, Inventory):
             self._form.set_machine(event.machine, event.no_gpu_reason)
             self._show_form()
@@ -90,14 +112,36 @@ class RunController(QObject):
 
     def run(self) -> None:
         """Run the form's variant in a session of its own; nothing happens while one goes or where it cannot run."""
-        state = self._form.state()
-        if self.running or not state.known_machine or state.refusals:
+        if self._can_run():
+            spec = self._form.spec()
+            session = self._make_session(spec)
+            self._live.request(spec)
+            self._begin(session, session.run, self._end)
+
+    def find_largest_batch(self, limit: int) -> None:
+        """Search from the form's batch size on, as far as `limit`; what it found stands above the Run button."""
+        if not self._can_run():
             return
         spec = self._form.spec()
-        self._session = self._make_session(spec)
-        self._error = ""
+        try:
+            search = self._make_search(spec, limit)
+        except UsageError as error:
+            self.show_error(UserError(str(error)))
+            return
         self._live.request(spec)
-        self._sessions.run(self._session.run, self._end, self._fail)
+        self._begin(search, search.run, self._found)
+        self._notice = "Looking for the largest batch …"
+        self._show_form()
+
+    def _can_run(self) -> bool:
+        state = self._form.state()
+        return not self.running and state.known_machine and not state.refusals
+
+    def _begin(
+        self, session: Session | BatchSearch, work: Callable[[], Result], done: Callable[[Result], None]
+    ) -> None:
+        self._session, self._error, self._notice = session, "", ""
+        self._sessions.run(work, done, self._fail)
         self._show_form()
         self.refresh()
 
@@ -122,14 +166,19 @@ class RunController(QObject):
         self._change(lambda: self._form.edit(name, value))
 
     def _change(self, change: Callable[[], None]) -> None:
-        self._error = ""
+        self._error = self._notice = ""
         change()
         self._show_form()
 
     def _end(self, _outcome: Outcome) -> None:
         self._over()
 
+    def _found(self, found: LargestBatch) -> None:
+        self._notice = largest_batch_words(found)
+        self._over()
+
     def _fail(self, error: UserError) -> None:
+        self._notice = ""
         self._live.withdraw()
         self._error = str(error)
         self._over()
@@ -148,7 +197,7 @@ class RunController(QObject):
             running=self.running,
             stopping=self._stopping,
             error=self._error,
-            warning=self._warning,
+            warning=" ".join(filter(None, (self._warning, self._notice))),
         )
 
     def _copy_command(self) -> None:

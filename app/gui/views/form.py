@@ -14,6 +14,7 @@ from PySide6.QtWidgets import (
 
 from app.gui.theme import GRID, Theme
 from app.gui.views.fields import Control, control_for
+from app.gui.views.largest_batch import LimitDialog
 from app.gui.views.parts import button, rule, set_role, text_label
 from app.viewmodels.form import Field, FormState
 
@@ -55,6 +56,8 @@ class FormView(QWidget):
     reset_asked = Signal()
     run_or_stop_asked = Signal()
     copy_asked = Signal()
+    largest_batch_asked = Signal(int)
+    """With the batch size to go no further than."""
 
     def __init__(self, theme: Theme) -> None:
         super().__init__()
@@ -75,6 +78,7 @@ class FormView(QWidget):
         self._run = button("&Run", "Run this variant (Ctrl+R)", primary=True)
         self._copy = button("&Copy as command", "Copy the same run as a shell command", flat=True)
         self._reset = button("R&eset to defaults", "Forget every change of this workload", flat=True)
+        self._largest = button("Find the &largest batch …", "Short runs until memory runs out", flat=True)
         self._connect()
         self._build()
 
@@ -101,6 +105,15 @@ class FormView(QWidget):
     def confirm_copied(self) -> None:
         """Say that the command is on the clipboard, until something changes."""
         self._copy.setText("Copied")
+
+    def _ask_limit(self) -> None:
+        """Ask how far to go; `largest_batch_asked` tells what was said."""
+        if self._state is None:
+            return
+        dialog = LimitDialog(self._state, self)
+        self._theme.dress(dialog)
+        dialog.intValueSelected.connect(self.largest_batch_asked)
+        dialog.open()
 
     def _show_workloads(self, state: FormState) -> None:
         with QSignalBlocker(self._workload):
@@ -133,6 +146,7 @@ class FormView(QWidget):
         self._run.setEnabled(not stopping and (self._running or (state.known_machine and not state.refusals)))
         self._run.setAccessibleDescription(self._refusal.text())
         self._reset.setEnabled(not self._running)
+        self._largest.setEnabled(not self._running and self._run.isEnabled())
 
     def _rebuild(self, state: FormState) -> None:
         for row in self._rows.values():
@@ -149,7 +163,7 @@ class FormView(QWidget):
                 previous, folded = self._advanced, True
             QWidget.setTabOrder(previous, widget)
             previous = widget
-        for widget in (self._run, self._copy, self._reset):
+        for widget in (self._run, self._copy, self._reset, self._largest):
             QWidget.setTabOrder(previous, widget)
             previous = widget
 
@@ -167,6 +181,7 @@ class FormView(QWidget):
         self._run.clicked.connect(self.run_or_stop_asked)
         self._copy.clicked.connect(self.copy_asked)
         self._reset.clicked.connect(self.reset_asked)
+        self._largest.clicked.connect(self._ask_limit)
 
     def _build(self) -> None:
         self.setFixedWidth(_WIDTH)
@@ -220,4 +235,5 @@ class FormView(QWidget):
         foot.addWidget(self._refusal)
         foot.addWidget(self._run)
         foot.addLayout(small)
+        foot.addWidget(self._largest, 0, Qt.AlignmentFlag.AlignLeft)
         return foot
