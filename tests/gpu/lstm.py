@@ -42,13 +42,14 @@ def main() -> int:
     stages = {"bare", "runs"} & set(sys.argv) or {"bare", "runs"}
     kept = Path(database).with_suffix(".json")
     found = Found.of(json.loads(kept.read_text())) if kept.exists() else Found()
-    try:
-        if "bare" in stages:
-            _work_off([*_bare_jobs(found, quick), *_torch_jobs(found, quick)], _gpus(quick))
-        if "runs" in stages:
-            _work_off(list(_program_jobs(found, database, quick)), _gpus(quick))
-    finally:
+
+    def keep() -> None:
         kept.write_text(json.dumps(found.document(), indent=1))
+
+    if "bare" in stages:
+        _work_off([*_bare_jobs(found, quick), *_torch_jobs(found, quick)], _gpus(quick), keep)
+    if "runs" in stages:
+        _work_off(list(_program_jobs(found, database, quick)), _gpus(quick), keep)
     for line in lstm_tables.lines(found):
         print(line)
     return int(any(document["outcome"] != "completed" for document in found.runs.values()))
@@ -62,8 +63,8 @@ def _gpus(quick: bool) -> list[str]:
     return [pynvml.nvmlDeviceGetUUID(handle) for handle in handles]
 
 
-def _work_off(jobs: Sequence[Job], gpus: Sequence[str]) -> None:
-    """Runs every job on a free GPU, one at a time on each, and each GPU's on processors of its own."""
+def _work_off(jobs: Sequence[Job], gpus: Sequence[str], keep: Callable[[], None]) -> None:
+    """Runs every job on a free GPU, one at a time on each, with processors of its own; keeps what was found."""
     processors = sorted(os.sched_getaffinity(0))
     shares = [processors[place :: len(gpus)] for place in range(len(gpus))]
     free, lock = list(zip(gpus, shares, strict=True)), threading.Lock()
@@ -76,6 +77,7 @@ def _work_off(jobs: Sequence[Job], gpus: Sequence[str]) -> None:
         with lock:
             free.append((gpu, share))
             job.keep(done.stdout)
+            keep()
 
     with ThreadPoolExecutor(len(gpus)) as pool:
         list(pool.map(work, jobs))
