@@ -1,0 +1,57 @@
+"""Two real GPUs: every all-reduce really is what it is called, and what is lost is accounted for."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from app.analysis.scaling import scalings
+from app.records import StoredRun
+from app.runs.session import RunServices
+from app.telemetry.feed import TelemetryFeed
+from tests.fakes.sessions import run_through
+from workloads import catalog
+from workloads.protocol import Value
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.fixture(scope="module")
+def feed() -> Iterator[TelemetryFeed]:
+    live = TelemetryFeed()
+    live.start()
+    if len(live.wait_inventory().machine.gpus) < 2:
+        live.close()
+        pytest.skip("this machine has fewer than two GPUs")
+    yield live
+    live.close()
+
+
+def run(feed: TelemetryFeed, folder: Path, **given: Value) -> StoredRun:
+    spec = catalog.complete("cnn10", {"seconds": 3.0, **given}, feed.wait_inventory().machine)
+    _, _, stored = run_through(spec, RunServices(database=folder / "gpu.db", feed=feed))
+    assert stored.row.outcome is not None
+    assert stored.row.outcome.name == "completed", stored.row.outcome
+    return stored
+
+
+@pytest.mark.parametrize("xla", [False, True])
+@pytest.mark.parametrize("all_reduce", ["nccl", "hierarchical", "one_device"])
+def test_gradients_are_exchanged_as_asked(feed: TelemetryFeed, tmp_path: Path, all_reduce: str, xla: bool) -> None:
+    stored = run(feed, tmp_path, gpus=2, batch_size=512, all_reduce=all_reduce, xla=xla)
+    assert stored.evidence is not None
+    assert stored.evidence.ran.get("all_reduce") == all_reduce, stored.evidence.reason
+    assert [device.device for device in stored.evidence.devices] == ["GPU:0", "GPU:1"]
+    assert all(device.communication_ns > 0 for device in stored.evidence.devices)
+    assert stored.row.summary.loss_first is not None
+    assert stored.row.summary.loss_last is not None
+    assert stored.row.summary.loss_last < stored.row.summary.loss_first
+
+
+def test_a_small_batch_on_two_gpus_says_why_it_is_slow(feed: TelemetryFeed, tmp_path: Path) -> None:
+    runs = [run(feed, tmp_path, gpus=gpus, batch_size=128) for gpus in (1, 2, 1, 2)]
+    (found,) = scalings(runs)
+    assert found.efficiency.value < 0.9
+    assert found.cause not in ("nothing lost", "not traced")
+    assert found.lost is not None
+    assert found.many.nvlink_bytes is None or found.many.nvlink_bytes > 0
