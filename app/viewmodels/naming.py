@@ -6,7 +6,7 @@ from workloads.protocol import RunSpec, Value
 _ALWAYS = ("implementation", "layout", "behaviour")
 _BESIDE = ("seconds", "steps", "warmup_steps", "seed", "evidence", "save_weights")
 """How long is measured and what is kept of it: nothing that makes a step another one."""
-_SILENT = ("gpus", "batch_size", "precision", "xla", *_BESIDE, *_ALWAYS)
+_SILENT = ("gpus", "devices", "batch_size", "precision", "xla", *_BESIDE, *_ALWAYS)
 
 
 def short_name(spec: RunSpec) -> str:

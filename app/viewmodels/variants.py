@@ -8,6 +8,7 @@ from app.viewmodels.units import ABSENT, plural
 from workloads import catalog
 from workloads.protocol import RunSpec, Value
 
+_UUID_SHOWN = len("GPU-0f9e5287")
 _TELLING = ("implementation", "layout", "gpus", "batch_size", "precision")
 
 
@@ -52,6 +53,8 @@ def setting(spec: RunSpec, name: str) -> str:
     label = parameter.label if parameter else name
     if name == "gpus":
         return "CPU" if value == 0 else f"{value} {plural('GPU', int(value))}"
+    if name == "devices" and value:
+        return f"on {', '.join(word.strip()[:_UUID_SHOWN] for word in str(value).split(','))}"
     if isinstance(value, bool):
         return f"{label} {'on' if value else 'off'}"
     chosen = next((c.label for c in parameter.choices if c.value == value), None) if parameter else None

@@ -34,3 +34,12 @@ def test_a_run_older_than_a_parameter_is_named_and_told_apart_as_if_it_had_its_d
     assert differing([old, new]) == ["bidirectional"]
     assert variant_names([old, new]) == ["Bidirectional off", "Bidirectional on"]
     assert shared_settings([old, new]) == "lstm · cuDNN · 1 GPU · Batch size 64 · float32"
+
+
+def test_two_cards_are_told_apart_by_the_beginning_of_their_uuids() -> None:
+    cards = ("GPU-0f9e5287-edb2-c8c9-1256-8f3cfce86682", "GPU-aecba51d-2b55-8e10-305a-1f850af2323a")
+    specs = [
+        RunSpec(workload="lstm", variant={"implementation": "cudnn", "gpus": 1, "devices": card}) for card in cards
+    ]
+    assert variant_names(specs) == ["on GPU-0f9e5287", "on GPU-aecba51d"]
+    assert short_name(specs[0]) == short_name(specs[1])
