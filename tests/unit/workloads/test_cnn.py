@@ -1,88 +1,61 @@
 """The image networks: the same answers in every layout and from every implementation, and the sizes of the sources."""
 
 import functools
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
 
+from tests.cnn_answers import SIZES, Answers, answers, variant_of
 from workloads.catalog import Machine, complete
 from workloads.cnn import nets
-from workloads.protocol import Value, Variant
-
-SIZES: dict[str, dict[str, Value]] = {
-    "cnn10": {"channels": 4},
-    "wrn28-10": {"depth": 10, "widen": 1},
-}
-
-
-def variant_of(workload: str, **given: Value) -> Variant:
-    return complete(workload, {"gpus": 0, "batch_size": 4, "seed": 3, **SIZES[workload], **given}, Machine()).variant
-
-
-def compiled(function: Callable[..., Any]) -> Any:
-    import tensorflow as tf
-
-    return tf.function(function, autograph=False)
+from workloads.protocol import Value
 
 
 @functools.cache
-def answers(workload: str, implementation: str, layout: str) -> tuple[Any, list[Any], Any]:
-    """The loss in training mode, the gradient of every weight, then the logits in inference mode."""
-    import tensorflow as tf
-
-    from workloads.cnn.model import cnn
-    from workloads.data import made_images
-
-    model = cnn(workload, variant_of(workload, implementation=implementation, layout=layout))
-    images, classes = made_images(3, 0, 4, layout)
-
-    def differentiate() -> Any:
-        with tf.GradientTape() as tape:
-            loss = model.loss(images, classes)
-        return loss, tape.gradient(loss, list(model.weights))
-
-    loss, gradients = compiled(differentiate)()
-    return loss.numpy(), [gradient.numpy() for gradient in gradients], compiled(model.outputs)(images).numpy()
+def reference(workload: str) -> Answers:
+    return answers(workload, variant_of(workload, implementation="native", layout="NCHW"))
 
 
 @pytest.mark.parametrize("workload", SIZES)
 @pytest.mark.parametrize(("implementation", "layout"), [("native", "NHWC"), ("keras", "NCHW"), ("keras", "NHWC")])
 def test_layouts_and_implementations_agree(workload: str, implementation: str, layout: str) -> None:
-    loss, gradients, logits = answers(workload, implementation, layout)
-    first_loss, first_gradients, first_logits = answers(workload, "native", "NCHW")
-    np.testing.assert_allclose(loss, first_loss, atol=1e-4)
-    np.testing.assert_allclose(logits, first_logits, atol=1e-4)
-    for mine, first in zip(gradients, first_gradients, strict=True):
-        np.testing.assert_allclose(mine, first, atol=1e-4)
+    variant = variant_of(workload, implementation=implementation, layout=layout)
+    answers(workload, variant).agree(reference(workload), 1e-4)
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+def test_xla_changes_no_answer(layout: str) -> None:
+    answers("cnn10", variant_of("cnn10", layout=layout, xla=True)).agree(reference("cnn10"), 1e-4)
 
 
 @pytest.mark.parametrize("implementation", ["native", "keras"])
 def test_inference_uses_the_running_statistics_and_leaves_them_alone(implementation: str) -> None:
     from workloads.cnn.model import cnn
+    from workloads.compiled import compiled
     from workloads.data import made_images
 
     model = cnn("cnn10", variant_of("cnn10", implementation=implementation, layout="NHWC"))
     images, classes = made_images(3, 0, 4, "NHWC")
-    before, again = (compiled(model.outputs)(images).numpy() for _ in range(2))
+    before, again = (compiled(model.outputs, xla=False)(images).numpy() for _ in range(2))
     np.testing.assert_array_equal(before, again)
-    compiled(model.loss)(images, classes)
-    assert np.abs(compiled(model.outputs)(images).numpy() - before).max() > 1e-3
+    compiled(model.loss, xla=False)(images, classes)
+    assert np.abs(compiled(model.outputs, xla=False)(images).numpy() - before).max() > 1e-3
 
 
-def test_running_statistics_are_kerass() -> None:
+@pytest.mark.parametrize("xla", [False, True])
+def test_running_statistics_are_kerass(xla: bool) -> None:
     import keras
     import tensorflow as tf
 
     from workloads.cnn.native import BatchNorm
+    from workloads.compiled import compiled
 
     norm = BatchNorm([tf.ones([5]), tf.zeros([5])], "NHWC")
     reference = keras.layers.BatchNormalization()
     for number in range(2):
         images = 2.0 + tf.random.stateless_normal([2, 4, 4, 5], [1, number])
         reference(images, training=True)
-        compiled(norm)(images, True)
+        compiled(norm.__call__, xla=xla)(images, True)
     np.testing.assert_allclose(norm.mean.numpy(), reference.moving_mean.numpy(), atol=1e-6)
     np.testing.assert_allclose(norm.variance.numpy(), reference.moving_variance.numpy(), rtol=1e-5)
 

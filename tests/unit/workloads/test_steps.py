@@ -10,11 +10,16 @@ from workloads.errors import RefusedError
 from workloads.protocol import Value, Variant
 from workloads.runtime import Replicas, replicas_on
 
+SIZES: dict[str, dict[str, Value]] = {
+    "lstm": {"units": 8, "timesteps": 6, "features": 4},
+    "cnn10": {"channels": 4},
+    "wrn28-10": {"depth": 10, "widen": 1},
+}
+
 
 def small(workload: str, **given: Value) -> Variant:
     """A variant that takes milliseconds."""
-    sizes: dict[str, Value] = {"units": 8, "timesteps": 6, "features": 4} if workload == "lstm" else {"channels": 4}
-    return complete(workload, {"gpus": 0, "batch_size": 8, **sizes, **given}, Machine(cpu_count=2)).variant
+    return complete(workload, {"gpus": 0, "batch_size": 8, **SIZES[workload], **given}, Machine(cpu_count=2)).variant
 
 
 def trained(workload: str, variant: Variant, replicas: Replicas, steps: int) -> tuple[Any, list[float]]:
@@ -94,8 +99,9 @@ def test_a_step_of_two_replicas_exchanges_one_buffer(pair: Replicas, xla: bool) 
     assert ("ResourceApplyMomentum" in kinds) is not xla, "XLA has the update too"
 
 
-def test_replicas_of_the_cnn_stay_equal(pair: Replicas) -> None:
-    model, losses = trained("cnn10", small("cnn10"), pair, 4)
+@pytest.mark.parametrize(("workload", "implementation"), [("cnn10", "native"), ("wrn28-10", "keras")])
+def test_replicas_of_the_cnns_stay_equal(pair: Replicas, workload: str, implementation: str) -> None:
+    model, losses = trained(workload, small(workload, implementation=implementation), pair, 4)
     for weight in model.weights:
         first, second = (part.numpy() for part in weight.values)
         np.testing.assert_array_equal(first, second)
@@ -113,9 +119,18 @@ def test_one_seed_is_one_start(one: Replicas) -> None:
     assert len(weights_of(other)) == len(weights_of(first))
 
 
-@pytest.mark.parametrize("workload", ["lstm", "cnn10"])
-def test_loss_falls(one: Replicas, workload: str) -> None:
-    _, losses = trained(workload, small(workload, batch_size=16), one, 30)
+@pytest.mark.parametrize(
+    ("workload", "given"),
+    [
+        ("lstm", {}),
+        ("cnn10", {}),
+        ("cnn10", {"implementation": "keras"}),
+        ("cnn10", {"precision": "float16", "layout": "NHWC"}),
+        ("wrn28-10", {}),
+    ],
+)
+def test_loss_falls(one: Replicas, workload: str, given: dict[str, Value]) -> None:
+    _, losses = trained(workload, small(workload, batch_size=16, **given), one, 30)
     assert np.mean(losses[-5:]) < 0.7 * losses[0]
 
 

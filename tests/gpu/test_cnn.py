@@ -1,0 +1,100 @@
+"""The image networks on a real GPU, in every variant: `pytest -m gpu tests/gpu/test_cnn.py`."""
+
+import functools
+import os
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from tests.cnn_answers import SIZES, Answers, answers, variant_of
+from tests.witnessed import spec_of, witnessed
+from workloads.protocol import Evidence, Value
+
+pytestmark = pytest.mark.gpu
+
+PRECISIONS = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def float32_on_the_gpu() -> Iterator[None]:
+    """Products in full float32, memory taken as it is needed, layouts left alone."""
+    os.environ["KERAS_BACKEND"] = "tensorflow"
+    import tensorflow as tf
+
+    for gpu in tf.config.list_physical_devices("GPU"):
+        tf.config.experimental.set_memory_growth(gpu, True)
+    tf.config.experimental.enable_tensor_float_32_execution(False)
+    tf.config.optimizer.set_experimental_options({"layout_optimizer": False})
+    yield
+    tf.config.experimental.enable_tensor_float_32_execution(True)
+
+
+@functools.cache
+def reference(workload: str) -> Answers:
+    """TensorFlow's own operations on channels first, without XLA."""
+    return answers(workload, variant_of(workload, gpus=1, implementation="native", layout="NCHW"))
+
+
+@pytest.mark.parametrize("workload", SIZES)
+@pytest.mark.parametrize("implementation", ["native", "keras"])
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+@pytest.mark.parametrize("xla", [False, True])
+def test_layouts_implementations_and_xla_agree(workload: str, implementation: str, layout: str, xla: bool) -> None:
+    variant = variant_of(workload, gpus=1, implementation=implementation, layout=layout, xla=xla)
+    answers(workload, variant).agree(reference(workload), 1e-4)
+
+
+@pytest.mark.parametrize("implementation", ["native", "keras"])
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("xla", [False, True])
+def test_every_precision_learns(implementation: str, layout: str, precision: str, xla: bool) -> None:
+    import keras
+
+    from workloads.build import recipe_of
+    from workloads.runtime import replicas_on
+    from workloads.steps import build_task
+
+    given: dict[str, Value] = {"precision": precision, "xla": xla, "batch_size": 64, "channels": 8}
+    variant = variant_of("cnn10", gpus=1, implementation=implementation, layout=layout, **given)
+    keras.config.set_dtype_policy(PRECISIONS[precision])
+    try:
+        task = build_task(recipe_of("cnn10")(variant), variant, replicas_on(["GPU:0"]))
+        losses = [task.fetch(task.step()) for _ in range(60)]
+    finally:
+        keras.config.set_dtype_policy("float32")
+    assert np.mean(losses[-5:]) < 0.5 * losses[0]
+
+
+def seen(workload: str, **given: Value) -> Evidence:
+    """The graph that a step of this variant has on the GPU."""
+    from workloads.runtime import replicas_on
+
+    return witnessed(spec_of(workload, gpus=1, **given), replicas_on(["GPU:0"]))
+
+
+@pytest.mark.parametrize("workload", SIZES)
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+@pytest.mark.parametrize("mode", ["train", "inference"])
+def test_native_layers_run_in_the_layout_asked_for(workload: str, layout: str, mode: str) -> None:
+    evidence = seen(workload, layout=layout, mode=mode)
+    assert (evidence.ran["layout"], evidence.ran["implementation"], evidence.notes) == (layout, "native", ())
+
+
+def test_kerass_pooling_transposes_on_a_gpu_too() -> None:
+    evidence = seen("cnn10", implementation="keras", layout="NCHW")
+    assert (evidence.match, evidence.ran["layout"]) == (False, "NCHW and NHWC")
+    assert "(block1/pool, block2/pool)" in (evidence.reason or "")
+
+
+def test_the_layout_optimizer_is_found_out() -> None:
+    import tensorflow as tf
+
+    tf.config.optimizer.set_experimental_options({"layout_optimizer": True})
+    try:
+        evidence = seen("cnn10", layout="NHWC", layout_optimizer=True)
+    finally:
+        tf.config.optimizer.set_experimental_options({"layout_optimizer": False})
+    assert (evidence.match, evidence.ran["layout"]) == (False, "NCHW")
+    assert "use layout_optimizer=false" in (evidence.reason or "")
