@@ -19,7 +19,9 @@ from workloads.catalog import with_defaults
 from workloads.protocol import Kernel
 
 Kind = Literal["strong", "weak"]
-Cause = Literal["nothing lost", "communication", "launching", "imbalance", "computing", "not known", "not traced"]
+Cause = Literal[
+    "nothing lost", "data", "communication", "launching", "imbalance", "computing", "not known", "not traced"
+]
 
 SMALL_LOSS = 0.05
 """A loss below this names no cause: processes of one variant alone often differ by a few per cent."""
@@ -40,8 +42,8 @@ class Side:
     """The runs on one number of GPUs; every figure is of one GPU and one step, None where it is not known.
 
     `communication_share` is of the time of all kernels, `gap_us` the mean time between two kernels, `imbalance` as in
-    `step_parts`, `behind_ms` how much longer the slowest GPU computes than the fastest; link bytes are those that one
-    GPU sends.
+    `step_parts`, `behind_ms` how much longer the slowest GPU computes than the fastest, `data_ms` how
+    long a step waits for data from the host; link bytes are those that one GPU sends.
     """
 
     gpus: int
@@ -55,13 +57,18 @@ class Side:
     gap_us: float | None = None
     imbalance: float | None = None
     behind_ms: float | None = None
+    data_ms: float | None = None
     nvlink_bytes: float | None = None
     pcie_bytes: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scaling:
-    """From few GPUs to many: `efficiency` is 1 where nothing is lost; `lost` is the time of a step beyond the ideal."""
+    """From few GPUs to many: `efficiency` is 1 where nothing is lost.
+
+    `lost` is the time of a step beyond the ideal one, which for one global batch is that of the few divided among more;
+    `lost_data_ms` is how much of it is waiting for data.
+    """
 
     kind: Kind
     few: Side
@@ -69,6 +76,7 @@ class Scaling:
     speedup: Estimate
     efficiency: Estimate
     lost: Parts | None
+    lost_data_ms: float
     cause: Cause
 
 
@@ -143,6 +151,7 @@ def _side(group: Sequence[StoredRun]) -> Side:
         gap_us=1000 * parts.idle_ms / kernels if parts and kernels else None,
         imbalance=_mean([each for one in traced if (each := imbalance(one.devices)) is not None]),
         behind_ms=_mean([behind_share(one.devices) * step_ms for one in traced]),
+        data_ms=_mean([pct / 100 * step_ms for run in group if (pct := run.row.summary.waiting_pct) is not None]),
         nvlink_bytes=_sent(group, "nvlink_tx_bytes_per_s", step_ms),
         pcie_bytes=_sent(group, "pcie_tx_bytes_per_s", step_ms),
     )
@@ -163,7 +172,9 @@ def _scaling(kind: Kind, few: Side, many: Side) -> Scaling:
         None if speedup.high is None else speedup.high * factor,
         speedup.n,
     )
-    lost = _lost(kind, few, many)
+    ideal = factor if kind == "strong" else 1.0
+    lost = many.parts.less(few.parts.scaled(ideal)) if few.parts and many.parts else None
+    lost_data_ms = (many.data_ms or 0.0) - ideal * (few.data_ms or 0.0)
     return Scaling(
         kind=kind,
         few=few,
@@ -171,24 +182,23 @@ def _scaling(kind: Kind, few: Side, many: Side) -> Scaling:
         speedup=speedup,
         efficiency=efficiency,
         lost=lost,
-        cause=_cause(efficiency, lost, many),
+        lost_data_ms=lost_data_ms,
+        cause=_cause(efficiency, lost, lost_data_ms, many),
     )
 
 
-def _lost(kind: Kind, few: Side, many: Side) -> Parts | None:
-    """The parts of a step beyond those of an ideal one: for one global batch, each of more GPUs has less to do."""
-    if few.parts is None or many.parts is None:
-        return None
-    return many.parts.less(few.parts.scaled(few.gpus / many.gpus if kind == "strong" else 1.0))
+def _cause(efficiency: Estimate, lost: Parts | None, lost_data_ms: float, many: Side) -> Cause:
+    """The part that makes up most of the lost time.
 
-
-def _cause(efficiency: Estimate, lost: Parts | None, many: Side) -> Cause:
-    """The part that makes up most of the lost time; waiting for a slower GPU looks like communicating."""
+    First what looks like another one: who waits for data seems to wait for kernels, who waits for a GPU to communicate.
+    """
     if efficiency.value > 1 - SMALL_LOSS or (efficiency.high is not None and efficiency.high >= 1):
         return "nothing lost"
     if lost is None:
         return "not traced"
     most = MOSTLY * lost.step_ms
+    if lost_data_ms > most:
+        return "data"
     if (many.imbalance or 0.0) >= IMBALANCED and (many.behind_ms or 0.0) > most:
         return "imbalance"
     by_cause: dict[Cause, float] = {

@@ -49,6 +49,7 @@ def _side(side: Side) -> dict[str, Any]:
         "gap_us": side.gap_us,
         "imbalance": side.imbalance,
         "behind_ms": side.behind_ms,
+        "data_ms": side.data_ms,
         "nvlink_bytes_per_step": side.nvlink_bytes,
         "pcie_bytes_per_step": side.pcie_bytes,
     }

@@ -99,6 +99,8 @@ def cause_words(found: Scaling) -> str:
         return "Why is not known: one side has no trace; run both with evidence=trace."
     of = f"of the {units.milliseconds(lost.step_ms)} that a step takes too long"
     match found.cause:
+        case "data":
+            return f"Most likely data: {units.milliseconds(found.lost_data_ms)} {of} are waiting for training data from the host."
         case "communication":
             exposed = units.milliseconds(lost.communication_ms)
             return f"Most likely communication: {exposed} {of} are exchanging gradients while nothing is computed."
@@ -132,6 +134,7 @@ def _rows(few: Side, many: Side) -> list[tuple[str, str, str]]:
         row("Kernels a step", lambda side: units.number(side.kernels, 3)),
         row("Between two kernels", lambda side: _micro(side.gap_us)),
         row("Imbalance", lambda side: _share(side.imbalance)),
+        row("Waiting for data", lambda side: units.milliseconds(side.data_ms)),
         row("Sent over NVLink", lambda side: units.byte_size(side.nvlink_bytes)),
         row("Sent over PCIe", lambda side: units.byte_size(side.pcie_bytes)),
     ]

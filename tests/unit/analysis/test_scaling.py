@@ -7,6 +7,7 @@ import pytest
 from app.analysis.scaling import Cause, differ_in_gpus, scalings
 from app.analysis.step_parts import behind_share, imbalance
 from app.records import StoredRun
+from app.viewmodels.scaling import cause_words
 from tests.fakes.scaling import EVENLY, IDEAL, LAUNCHING, LIMPING, ONE, STARVED, TALKING, run_of
 
 Runs = tuple[StoredRun, ...]
@@ -40,6 +41,18 @@ def test_waiting_for_a_slow_gpu_is_not_taken_for_communication() -> None:
     assert found.many.behind_ms == pytest.approx(6.0, rel=1e-2)
     assert found.many.parts is not None
     assert found.many.parts.communication_ms == pytest.approx(3.5, rel=1e-2), "it looks like communication"
+
+
+def test_waiting_for_data_is_not_taken_for_launching() -> None:
+    def waiting(run: StoredRun, pct: float) -> StoredRun:
+        return replace(run, row=replace(run.row, summary=replace(run.row.summary, waiting_pct=pct)))
+
+    (found,) = scalings([*(waiting(run, 1.0) for run in ONE), *(waiting(run, 40.0) for run in LAUNCHING)])
+    assert found.cause == "data"
+    assert found.many.data_ms == pytest.approx(8.0, rel=1e-2)
+    (found,) = scalings([*(waiting(run, 1.0) for run in ONE), *(waiting(run, 2.0) for run in LAUNCHING)])
+    assert found.cause == "launching"
+    assert "waiting for training data" not in cause_words(found)
 
 
 def test_what_is_lost_adds_up_to_the_longer_step() -> None:
