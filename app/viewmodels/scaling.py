@@ -100,7 +100,8 @@ def cause_words(found: Scaling) -> str:
     of = f"of the {units.milliseconds(lost.step_ms)} that a step takes too long"
     match found.cause:
         case "data":
-            return f"Most likely data: {units.milliseconds(found.lost_data_ms)} {of} are waiting for training data from the host."
+            waiting = units.milliseconds(found.lost_data_ms)
+            return f"Most likely data: {waiting} {of} are waiting for training data from the host."
         case "communication":
             exposed = units.milliseconds(lost.communication_ms)
             return f"Most likely communication: {exposed} {of} are exchanging gradients while nothing is computed."
