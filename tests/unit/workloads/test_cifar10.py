@@ -1,0 +1,124 @@
+"""CIFAR-10 from a local copy: both forms of it are read, whatever else is refused in one sentence, nothing is run."""
+
+import os
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.fakes import cifar10 as fakes
+from workloads.build import stored_data
+from workloads.catalog import Machine, complete
+from workloads.cifar10 import ARCHIVE, FOLDER, PUBLISHED, TEST_FILE, TRAINING_FILES, Checksums, Cifar10, load, place_of
+from workloads.errors import RefusedError
+from workloads.protocol import Variant
+
+Write = Callable[[Path, dict[str, bytes]], None]
+DATA = Cifar10(fakes.split(50, seed=1), fakes.split(20, seed=2))
+CONTENT = fakes.files(DATA)
+
+
+def refusal(place: Path, checksums: Checksums) -> str:
+    with pytest.raises(RefusedError) as caught:
+        load(place, checksums)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("write", [fakes.write_archive, fakes.write_folder])
+def test_archive_and_folder_give_the_same_images(tmp_path: Path, write: Write) -> None:
+    write(tmp_path, CONTENT)
+    found = load(tmp_path, fakes.checksums(tmp_path, CONTENT))
+    for mine, theirs in ((found.train, DATA.train), (found.test, DATA.test)):
+        np.testing.assert_array_equal(mine.images, theirs.images)
+        np.testing.assert_array_equal(mine.classes, theirs.classes)
+        assert [mine.images.dtype.name, mine.classes.dtype.name] == ["uint8", "int64"]
+
+
+def test_the_folder_itself_can_be_named(tmp_path: Path) -> None:
+    fakes.write_folder(tmp_path, CONTENT)
+    assert len(load(tmp_path / FOLDER, fakes.checksums(tmp_path, CONTENT)).train.classes) == 50
+
+
+def test_without_a_copy_it_says_what_to_get_from_where_and_where_to_put_it(tmp_path: Path) -> None:
+    said = refusal(tmp_path, PUBLISHED)
+    for words in (ARCHIVE, FOLDER, str(tmp_path), "https://www.cs.toronto.edu/~kriz/", "VARIANTSCOPE_DATA"):
+        assert words in said
+
+
+@pytest.mark.parametrize("write", [fakes.write_archive, fakes.write_folder])
+def test_what_was_not_published_is_refused(tmp_path: Path, write: Write) -> None:
+    write(tmp_path, CONTENT)
+    assert "MD5" in refusal(tmp_path, PUBLISHED)
+
+
+def test_a_folder_with_a_file_missing_names_it(tmp_path: Path) -> None:
+    fakes.write_folder(tmp_path, CONTENT)
+    (tmp_path / FOLDER / TEST_FILE).unlink()
+    assert f"has no {TEST_FILE}" in refusal(tmp_path, fakes.checksums(tmp_path, CONTENT))
+
+
+def test_an_archive_cut_short_is_refused_even_with_its_own_checksum(tmp_path: Path) -> None:
+    fakes.write_archive(tmp_path, CONTENT)
+    whole = (tmp_path / ARCHIVE).read_bytes()
+    (tmp_path / ARCHIVE).write_bytes(whole[: len(whole) // 2])
+    assert "cannot be read to its end" in refusal(tmp_path, fakes.checksums(tmp_path, CONTENT))
+
+
+class Runs:
+    """A pickle of it makes a folder when it is read."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return os.mkdir, (str(self._folder),)
+
+
+def test_a_file_that_would_run_something_does_not(tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    content = {**CONTENT, TRAINING_FILES[0]: pickle.dumps({b"data": Runs(made), b"labels": [1]}, protocol=3)}
+    fakes.write_folder(tmp_path, content)
+    said = refusal(tmp_path, fakes.checksums(tmp_path, content))
+    assert f"it asks for {os.mkdir.__module__}.mkdir" in said
+    assert not made.exists()
+    pickle.loads(content[TRAINING_FILES[0]])
+    assert made.exists(), "so it would have been run"
+
+
+@pytest.mark.parametrize(
+    ("damaged", "words"),
+    [
+        (b"", "no file of CIFAR-10 images"),
+        (CONTENT[TEST_FILE][:-100], "no file of CIFAR-10 images"),
+        (fakes.pickled(DATA.test.images, DATA.test.classes + 1), "classes do not fit"),
+        (fakes.pickled(DATA.test.images, DATA.test.classes[:-1]), "no file of CIFAR-10 images"),
+        (pickle.dumps({b"data": np.zeros((2, 3072)), b"labels": [1, 2]}, protocol=3), "instead of bytes"),
+    ],
+)
+def test_damaged_files_are_refused(tmp_path: Path, damaged: bytes, words: str) -> None:
+    content = {**CONTENT, TEST_FILE: damaged}
+    fakes.write_folder(tmp_path, content)
+    assert words in refusal(tmp_path, fakes.checksums(tmp_path, content))
+
+
+def test_the_place_is_the_one_named_or_the_variable_s_or_the_cache_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VARIANTSCOPE_DATA", "/somewhere")
+    assert place_of(" /named ") == Path("/named")
+    assert place_of("") == Path("/somewhere")
+    monkeypatch.delenv("VARIANTSCOPE_DATA")
+    assert place_of("").name == "variantscope"
+    assert place_of("~/mine") == Path.home() / "mine"
+
+
+def variant(**given: str) -> Variant:
+    return complete("cnn10", {"gpus": 0, **given}, Machine()).variant
+
+
+def test_a_variant_takes_a_published_copy_or_none(tmp_path: Path) -> None:
+    assert stored_data(variant()) is None
+    fakes.write_archive(tmp_path, CONTENT)
+    with pytest.raises(RefusedError, match="is not the file that was published"):
+        stored_data(variant(data="cifar10", data_folder=str(tmp_path)))
