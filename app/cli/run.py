@@ -73,4 +73,4 @@ def _limits(parameter: catalog.Parameter) -> str:
         return "true | false"
     if parameter.minimum is None or parameter.maximum is None:
         return ""
-    return f"{parameter.minimum:g} … {parameter.maximum:g} {parameter.unit}".rstrip()
+    return f"{parameter.minimum:,.10g} … {parameter.maximum:,.10g} {parameter.unit}".rstrip()
