@@ -3,12 +3,14 @@
 from collections.abc import Callable, Iterable, Sequence
 
 import tensorflow as tf
+from tensorflow.python.util import _pywrap_util_port
 
 from workloads.cnn import keras_layers, native, nets
 from workloads.cnn.layer import MakeLayer
 from workloads.cnn.nets import Net, Sum, net_of
 from workloads.cnn.weights import initial_weights
 from workloads.data import made_images
+from workloads.errors import RefusedError
 from workloads.optimizers import Momentum
 from workloads.protocol import Variant
 from workloads.recipe import Recipe
@@ -57,10 +59,12 @@ def cnn(workload: str, variant: Variant) -> Cnn:
 def recipe_of(workload: str) -> Callable[[Variant], Recipe]:
     """The function that gives an image workload's recipe for a variant.
 
-    The optimizer is plain gradient descent with momentum: no weight decay, no schedule of its rate.
+    The optimizer is plain gradient descent with momentum: no weight decay, no schedule of its rate. Raises
+    `RefusedError` where TensorFlow lacks what the layout needs.
     """
 
     def recipe(variant: Variant) -> Recipe:
+        _check_layout(variant)
         seed, layout = int(variant["seed"]), str(variant["layout"])
         return Recipe(
             model=lambda: cnn(workload, variant),
@@ -69,3 +73,13 @@ def recipe_of(workload: str) -> Callable[[Variant], Recipe]:
         )
 
     return recipe
+
+
+def _check_layout(variant: Variant) -> None:
+    """Whether there is oneDNN is a matter of TensorFlow's build and of the environment, so no rule can know it."""
+    plain_cpu = int(variant["gpus"]) == 0 and not variant["xla"]
+    if plain_cpu and variant["layout"] == "NCHW" and not _pywrap_util_port.IsMklEnabled():
+        raise RefusedError(
+            "On the CPU TensorFlow has NCHW in oneDNN only, which is off here (TF_ENABLE_ONEDNN_OPTS=0) or not "
+            "part of this TensorFlow; use layout=NHWC or xla=true."
+        )

@@ -8,6 +8,7 @@ import pytest
 from tests.cnn_answers import SIZES, Answers, answers, variant_of
 from workloads.catalog import Machine, complete
 from workloads.cnn import nets
+from workloads.errors import RefusedError
 from workloads.protocol import Value
 
 
@@ -104,3 +105,15 @@ def test_images_are_the_same_in_both_layouts() -> None:
     assert first.shape == (3, 3, 32, 32)
     np.testing.assert_array_equal(np.transpose(first.numpy(), [0, 2, 3, 1]), last.numpy())
     np.testing.assert_array_equal(classes.numpy(), same.numpy())
+
+
+def test_without_onednn_the_cpu_has_no_nchw(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tensorflow.python.util import _pywrap_util_port
+
+    from workloads.cnn.model import recipe_of
+
+    monkeypatch.setattr(_pywrap_util_port, "IsMklEnabled", lambda: False)
+    with pytest.raises(RefusedError, match="use layout=NHWC or xla=true"):
+        recipe_of("cnn10")(variant_of("cnn10", layout="NCHW"))
+    recipe_of("cnn10")(variant_of("cnn10", layout="NHWC"))
+    recipe_of("cnn10")(variant_of("cnn10", layout="NCHW", xla=True))
