@@ -26,7 +26,8 @@ class Try:
 class LargestBatch:
     """What a search found: the largest batch size that fitted and the smallest that did not, None where there is none.
 
-    `ending` says why it ended: at the limit every try had fitted; `reason` is of a try that ended otherwise.
+    `ending` says why it ended: at the limit every try had fitted. `reason` is that of `fails` where it was not memory
+    that ran out, or of the try that the search was broken off for.
     """
 
     ending: Ending
@@ -73,6 +74,7 @@ class Search:
     bounds: Bounds
     fits: int = 0
     fails: int | None = None
+    reason: str | None = None
     tries: list[Try] = field(default_factory=list)
 
     def next(self) -> int | None:
@@ -86,13 +88,21 @@ class Search:
             middle += bounds.step
         return middle if self.fits < middle < self.fails else None
 
-    def told(self, done: Try) -> None:
-        """A try that fitted, or did not."""
+    def told(self, done: Try, reason: str | None = None) -> bool:
+        """How a try ended; false where that ends the search.
+
+        A batch that fails otherwise than for memory, where a smaller one was fine, does not fit either: a tensor may
+        have more elements than a kernel can count.
+        """
         self.tries.append(done)
         if done.outcome == "completed":
             self.fits = done.batch_size
-        else:
-            self.fails = done.batch_size
+            return True
+        memory = done.outcome == "out_of_memory"
+        if not memory and not (self.fits and done.outcome in ("failed", "crashed")):
+            return False
+        self.fails, self.reason = done.batch_size, None if memory else reason
+        return True
 
     def result(self, ending: Ending | None = None, reason: str | None = None) -> LargestBatch:
         """What is known; `ending` where it was ended before its end."""
@@ -103,7 +113,7 @@ class Search:
             fails=self.fails,
             step=self.bounds.step,
             tries=tuple(self.tries),
-            reason=reason,
+            reason=reason or self.reason,
         )
 
 

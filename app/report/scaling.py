@@ -12,6 +12,11 @@ from app.report.scaling_picture import picture
 from app.viewmodels.scaling import ScalingView, cause_words, scaling_views
 
 _TITLE = "How well it scales"
+_STYLE = (
+    "body{font:15px sans-serif;max-width:60em;margin:2em auto;padding:0 1em;color:#1f2328;background:#fff}"
+    "td,th{text-align:right;font-weight:normal;padding:.15em 1.5em .15em 0}"
+    "td:first-child{text-align:left;color:#59636e}"
+)
 
 
 def scaling_document(runs: Sequence[StoredRun]) -> dict[str, Any]:
@@ -61,7 +66,8 @@ def scaling_page(runs: Sequence[StoredRun], *, markdown: bool) -> str:
     if markdown:
         return "\n".join([f"# {_TITLE}", *(_markdown(view) for view in views)])
     body = "".join(_html(view) for view in views)
-    return f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{_TITLE}</title><body>{body}</body></html>\n'
+    head = f'<meta charset="utf-8"><title>{_TITLE}</title><style>{_STYLE}</style>'
+    return f'<!doctype html><html lang="en"><head>{head}</head><body><h1>{_TITLE}</h1>{body}</body></html>\n'
 
 
 def _headline(view: ScalingView) -> str:

@@ -50,9 +50,6 @@ class LargestBatchSession:
             self._session = session
         outcome = session.run()
         done = Try(session.number or 0, batch_size, outcome.name)
-        if outcome.name not in ("completed", "out_of_memory"):
-            self._search.tries.append(done)
-            stopped = outcome.name == "stopped"
-            return self._search.result("stopped" if stopped else "broken off", None if stopped else outcome.reason)
-        self._search.told(done)
-        return None
+        if self._search.told(done, outcome.reason):
+            return None
+        return self._search.result("stopped" if outcome.name == "stopped" else "broken off", outcome.reason)

@@ -23,7 +23,7 @@ def evidence_of(db: Database, run: int) -> Evidence | None:
     found = db.execute(f"SELECT {', '.join(rows.EVIDENCE_COLUMNS)} FROM evidence WHERE run = ?", (run,)).fetchone()
     kernels = db.execute(f"SELECT {', '.join(rows.KERNEL_COLUMNS)} FROM kernels WHERE run = ? ORDER BY rank", (run,))
     columns = ", ".join(rows.DEVICE_TIME_COLUMNS)
-    times = db.execute(f"SELECT {columns} FROM device_times WHERE run = ? ORDER BY device", (run,))
+    times = db.execute(f"SELECT {columns} FROM device_times WHERE run = ? ORDER BY length(device), device", (run,))
     return rows.evidence(found, kernels, times) if found else None
 
 

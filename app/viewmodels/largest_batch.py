@@ -10,6 +10,9 @@ def largest_batch_words(found: LargestBatch) -> str:
     count = len(found.tries)
     tries = f"{count} {'try' if count == 1 else 'tries'}"
     match found.ending:
+        case "found" if found.reason:
+            why = units.sentence(found.reason)
+            return f"The largest batch that runs is {found.fits:,}; {found.fails:,} fails ({tries}). {why}"
         case "found":
             return f"The largest batch that fits is {found.fits:,}; {found.fails:,} does not fit ({tries})."
         case "limit":

@@ -78,11 +78,16 @@ def read(data: bytes, steps: int, *, gpu: bool) -> Trace:
     return Trace(
         steps=steps,
         kernels=_kernels(kernels),
-        times=tuple(_time_of(device, events) for device, events in sorted(devices.items())),
+        times=tuple(_time_of(device, events) for device, events in sorted(devices.items(), key=_in_number)),
         events=len(kernels),
         programs=tuple(op for program in _programs(space) for op in hlo.operations(program)),
         notes=tuple(f"The profiler says: {words}" for words in (*space.errors, *space.warnings)),
     )
+
+
+def _in_number(item: tuple[str, Sequence[_Event]]) -> tuple[int, str]:
+    """`GPU:2` before `GPU:10`."""
+    return len(item[0]), item[0]
 
 
 def _time_of(device: str, events: Sequence[_Event]) -> DeviceTime:

@@ -52,6 +52,18 @@ def test_where_nothing_fits_it_says_so() -> None:
     assert largest_batch_words(found) == "No batch fits: memory runs out at 8 too (4 tries)."
 
 
+def test_what_fails_otherwise_does_not_fit_either_once_something_did() -> None:
+    search = Search(Bounds(start=64, limit=500, step=32))
+    assert not Search(search.bounds).told(Try(1, 64, "failed"), "Too many elements.")
+    assert search.told(Try(1, 64, "completed"))
+    assert search.told(Try(2, 128, "failed"), "Too many elements.")
+    assert search.told(Try(3, 96, "completed"))
+    assert search.next() is None
+    words = largest_batch_words(search.result())
+    assert words == "The largest batch that runs is 96; 128 fails (3 tries). Too many elements."
+    assert not search.told(Try(4, 97, "refused"), "Not here.")
+
+
 def test_bounds_keep_to_the_gpus() -> None:
     bounds = bounds_of(spec_of(gpus=3, batch_size=120), limit=1000)
     assert bounds == Bounds(start=120, limit=999, step=15)
