@@ -107,7 +107,7 @@ class Preparation:
     def __call__(self, images: tf.Tensor, crops: tf.Tensor) -> tf.Tensor:
         """Images in the layout and type of the variant, from bytes and their crops."""
         values = (tf.cast(images, tf.float32) - self._mean) / self._deviation
-        return cropped(tf.cast(values, self._dtype), crops, self._layout)
+        return tf.cast(cropped(values, crops, self._layout), self._dtype)
 
 
 def channel_statistics(images: NDArray[np.uint8]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -126,7 +126,7 @@ def cropped(images: tf.Tensor, crops: tf.Tensor, layout: str) -> tf.Tensor:
     border = [_PADDING, _PADDING]
     padded = tf.pad(images, [[0, 0], [0, 0], border, border] if channels_first else [[0, 0], border, border, [0, 0]])
     across = tf.range(width, dtype=tf.int64)
-    across = tf.where(crops[:, 2:] == 1, across[::-1], across) + crops[:, 1:2]
+    across = across + crops[:, 2:] * (width - 1 - 2 * across) + crops[:, 1:2]
     down = tf.range(height, dtype=tf.int64) + crops[:, :1]
     stride = width + 2 * _PADDING
     places = tf.reshape(down[:, :, tf.newaxis] * stride + across[:, tf.newaxis, :], [count, height * width])

@@ -80,7 +80,7 @@ class Recording(Protocol):
 
 
 class RunRecording:
-    """A stored run: its telemetry, phases and blocks, from `RunStarted` to `RunEnded`."""
+    """A stored run: its telemetry, phases, blocks and epochs, from `RunStarted` to `RunEnded`."""
 
     def __init__(self, run: StoredRun) -> None:
         self._run = run
@@ -120,6 +120,7 @@ def _events(run: StoredRun) -> Iterator[Timed]:
     streams: list[Iterator[Timed]] = [
         (Timed(phase.start_ns, PhaseStarted(phase=phase.name, t_ns=phase.start_ns)) for phase in run.phases),
         _blocks(run),
+        (Timed(epoch.tested_ns, epoch) for epoch in run.epochs),
     ]
     for columns in run.samples:
         streams += [

@@ -3,7 +3,7 @@
 from app.records import HOST, Device, DeviceLost, LogLine, Outcome, Portability, Sample, Summary
 from app.storage.owner import Owner, this_process
 from app.storage.store import Store
-from workloads.protocol import Block, DeviceTime, Evidence, Kernel, PhaseStarted, RunSpec
+from workloads.protocol import Block, DeviceTime, Epoch, Evidence, Kernel, PhaseStarted, RunSpec
 
 S = 1_000_000_000
 UTC_NS = 1_760_000_000 * S
@@ -53,6 +53,19 @@ EVIDENCE = Evidence(
         ),
     ),
 )
+EPOCHS = tuple(
+    Epoch(
+        epoch=number,
+        steps=4,
+        examples=32,
+        start_ns=(2 + number) * S,
+        end_ns=(3 + number) * S - S // 10,
+        tested_ns=(3 + number) * S,
+        loss=2.0 / number,
+        accuracy=accuracy,
+    )
+    for number, accuracy in ((1, 0.5), (2, 0.75), (3, 0.7))
+)
 PORTABILITY = Portability(
     utc_ns=UTC_NS + 9 * S,
     implementation="standard",
@@ -71,6 +84,8 @@ SUMMARY = Summary(
     step_ms_p50=250.0,
     flops_per_step=6_000_000_000,
     peak_flops_per_s=8e10,
+    ready_step_ms=180.0,
+    waiting_pct=52.0,
 )
 OUTCOME = Outcome(name="failed", reason="It failed.", detail="Traceback …", exit_code=0, ended_by="itself")
 ENVIRONMENT = {"tensorflow": "2.21.0", "cpu": "A processor"}
@@ -93,7 +108,7 @@ def keep(store: Store, *, uid: str = "uid-1") -> int:
     run = begin(store, uid=uid)
     store.write(run, (*PHASES, *BLOCKS, *SAMPLES, LOG[0]))
     store.write(run, (LOG[1], LOST), first_log_line=1)
-    store.write(run, (EVIDENCE,))
+    store.write(run, (EVIDENCE, *EPOCHS))
     store.add_environment(run, {"keras": "3.15.1"})
     store.finish(run, outcome=OUTCOME, summary=SUMMARY, t_ns=6 * S, utc_ns=UTC_NS + 6 * S)
     store.add_portability(run, (PORTABILITY,))

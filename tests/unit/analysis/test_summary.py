@@ -200,6 +200,16 @@ def test_memory_used_after_the_measured_part_is_not_the_run_s() -> None:
     assert summarise(run(THREE, gpu, phases=phases[:1])).device_peak_bytes == 99, "a run that died while it measured"
 
 
+def test_what_steps_took_beyond_those_with_their_data_ready_was_waiting() -> None:
+    told = summarise(run(THREE))
+    assert (told.ready_step_ms, told.waiting_pct) == (None, None)
+    assert told.measured_s is not None
+    step_ms = 1e3 * told.measured_s / told.measured_steps
+    assert summarise(run(THREE), ready_step_ms=step_ms / 4).waiting_pct == pytest.approx(75.0)
+    assert summarise(run(THREE), ready_step_ms=step_ms * 1.1).waiting_pct == 0.0, "none is the least"
+    assert summarise(run(blocks()), ready_step_ms=5.0).waiting_pct is None
+
+
 def test_operations_are_kept_as_they_are_told() -> None:
     summary = summarise(run(THREE), flops_per_step=12, peak_flops_per_s=3e9)
     assert (summary.flops_per_step, summary.peak_flops_per_s) == (12, 3e9)

@@ -9,7 +9,7 @@ from app.runs import sinks
 from app.runs.sinks import StoreSink
 from app.storage.store import Store
 from tests.fakes.runs import BLOCKS, PHASES, SAMPLES, begin
-from workloads.protocol import Facts, Progress
+from workloads.protocol import DataReady, Facts, Flops, Progress
 
 
 def test_what_is_kept_is_written_at_once_and_together(database_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,6 +49,14 @@ def test_facts_are_stored_at_once_and_what_has_no_row_is_passed_over(database_pa
         sink.handle(Waiting(1, "It waits."))
         sink.flush()
         assert store.load(run).environment["keras"] == "3.15.1"
+
+
+def test_what_is_told_of_a_step_is_remembered() -> None:
+    sink = sinks.StepSink()
+    assert (sink.flops, sink.ready_ms) == (None, None)
+    for event in (Flops(per_step=12), DataReady(steps=4, time_ns=50_000_000)):
+        sink.handle(event)
+    assert (sink.flops, sink.ready_ms) == (12, 12.5)
 
 
 def test_a_log_without_end_is_cut_and_says_so(database_path: Path) -> None:

@@ -14,6 +14,7 @@ from app.storage.store import Store
 from tests.fakes.runs import (
     BLOCKS,
     ENVIRONMENT,
+    EPOCHS,
     EVIDENCE,
     GPU,
     HOST_DEVICE,
@@ -45,7 +46,7 @@ def test_a_run_comes_back_whole(store: Store) -> None:
     assert stored.measure_start_ns == 3 * S
     assert stored.environment == {**ENVIRONMENT, "keras": "3.15.1"}
     assert stored.log == LOG
-    assert (stored.evidence, stored.portability) == (EVIDENCE, (PORTABILITY,))
+    assert (stored.evidence, stored.portability, stored.epochs) == (EVIDENCE, (PORTABILITY,), EPOCHS)
 
 
 @pytest.mark.parametrize(

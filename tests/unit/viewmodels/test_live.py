@@ -4,6 +4,7 @@ import pytest
 from app.records import DeviceLost, LogLine, Outcome, Sample, Waiting
 from app.viewmodels.live import LiveModel, LiveState
 from app.viewmodels.panels import Panel
+from tests.fakes.runs import EPOCHS
 from tests.unit.viewmodels.events import CPU_INVENTORY, GPU_INVENTORY, ended, ns, samples, started, tell, training
 from workloads.protocol import Progress
 
@@ -53,6 +54,16 @@ def test_time_left_follows_the_measured_part() -> None:
     assert (status.title, status.fraction, status.left) == ("Measuring", 0.5, "0:10 left")
     model.handle(Progress(phase="measure", fraction=0.75, t_ns=ns(21)))
     assert model.state().status.left == "0:05 left"
+
+
+def test_accuracy_has_a_panel_once_an_epoch_was_tested() -> None:
+    model = model_in_a_run()
+    assert "accuracy" not in [panel.key for panel in model.state().panels]
+    for epoch in EPOCHS:
+        model.handle(epoch)
+    (curve,) = panel(model.state(), "accuracy").curves
+    assert curve.value.replace("\N{NO-BREAK SPACE}", " ") == "70.0 %"
+    assert curve.y.tolist() == [50.0, 75.0, 70.0]
 
 
 def test_the_headline_is_all_examples_over_all_time_with_the_spread_of_blocks() -> None:

@@ -5,8 +5,8 @@ import itertools
 import pytest
 
 from workloads.errors import TrainingError
-from workloads.protocol import Block, Message, PhaseStarted, Progress
-from workloads.training import Loop, Plan, Task
+from workloads.protocol import Block, DataReady, Epoch, Message, PhaseStarted, Progress
+from workloads.training import Loop, Passes, Plan, Task
 
 
 class Counter:
@@ -99,3 +99,43 @@ def test_the_first_steps_end_is_told_between_its_block_and_the_next() -> None:
     Loop(task, plan, messages.append, counter.stopped, lambda: told.append(len(blocks(messages, "compile")))).run()
     assert told == [1]
     assert counter.steps == 8
+
+
+def epochs_of(counter: Counter, epochs: int, told: list[str]) -> tuple[bool, list[Message]]:
+    def accuracy() -> float:
+        told.append(f"tested after {counter.steps} steps")
+        return 0.5
+
+    task = Task(
+        step=counter,
+        fetch=float,
+        examples=4,
+        hold=lambda held: told.append(f"hold {held} after {counter.steps} steps"),
+        passes=Passes(steps=10, accuracy=accuracy),
+    )
+    return run(counter, Plan(warmup_steps=0, seconds=0.1, steps=3, epochs=epochs), task)
+
+
+def test_epochs_are_passes_of_equal_steps_each_tested_at_its_end() -> None:
+    counter, told = Counter(), list[str]()
+    completed, messages = epochs_of(counter, 3, told)
+    assert completed
+    assert told[:4] == [*(f"tested after {1 + 10 * n} steps" for n in (1, 2, 3)), "hold True after 31 steps"]
+    epochs = [message for message in messages if isinstance(message, Epoch)]
+    assert [(epoch.epoch, epoch.steps, epoch.examples, epoch.loss) for epoch in epochs] == [
+        (n, 10, 40, 1.0 + 10 * n) for n in (1, 2, 3)
+    ]
+    assert [message.phase for message in messages if isinstance(message, PhaseStarted)] == ["compile", "measure"]
+    measured = [m.fraction for m in messages if isinstance(m, Progress) and m.phase == "measure"]
+    assert measured == sorted(measured)
+    assert measured[-1] == 1.0
+    (ready,) = [message for message in messages if isinstance(message, DataReady)]
+    assert told[4:] == [f"hold False after {31 + ready.steps} steps"]
+
+
+def test_a_stopped_epoch_is_not_tested() -> None:
+    counter, told = Counter(stop_after=25), list[str]()
+    completed, messages = epochs_of(counter, 5, told)
+    assert not completed
+    assert [message.epoch for message in messages if isinstance(message, Epoch)] == [1, 2]
+    assert told == ["tested after 11 steps", "tested after 21 steps"], "nor timed with its data ready"
