@@ -4,20 +4,19 @@ import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from workloads import catalog, runtime
+from workloads import catalog, cifar10, runtime
 from workloads.errors import RefusedError
 from workloads.kinds import Gpu, Machine
 from workloads.protocol import RunSpec, Variant
 from workloads.training import Task
 
 if TYPE_CHECKING:
-    from workloads.cifar10 import Cifar10
     from workloads.evidence.witness import Witness
     from workloads.recipe import Recipe
 
 
 def approve(spec: RunSpec, gpu_uuids: Sequence[str]) -> RunSpec:
-    """The complete spec, if it can run on the GPUs given; raises `RefusedError`.
+    """The complete spec, if it can run on the GPUs given and its data are there; raises `RefusedError`.
 
     Which GPUs those are was settled by whoever gave them, so `devices` is not looked up again.
     """
@@ -30,6 +29,8 @@ def approve(spec: RunSpec, gpu_uuids: Sequence[str]) -> RunSpec:
     anywhere = RunSpec(workload=full.workload, variant={**full.variant, "devices": ""})
     for refusal in catalog.check(anywhere, machine):
         raise RefusedError(refusal.reason)
+    if full.variant["data"] == "cifar10":
+        cifar10.find(cifar10.place_of(str(full.variant["data_folder"])))
     return full
 
 
@@ -48,7 +49,7 @@ def import_for(spec: RunSpec, gpu_uuids: Sequence[str]) -> dict[str, str]:
 
 
 def build(spec: RunSpec) -> Task:
-    """The variant, ready to step; after `import_for`. Raises `RefusedError` where its data are missing."""
+    """The variant, ready to step; after `import_for`. Raises `RefusedError` where its data cannot be used."""
     if not needs_tensorflow(spec):
         from workloads import dummy
 
@@ -60,13 +61,11 @@ def build(spec: RunSpec) -> Task:
     return build_task(recipe_of(spec.workload)(spec.variant), spec.variant, replicas, stored)
 
 
-def stored_data(variant: Variant) -> "Cifar10 | None":
+def stored_data(variant: Variant) -> cifar10.Cifar10 | None:
     """The data a variant takes from a copy on this machine; None where its data are made."""
     if variant["data"] != "cifar10":
         return None
-    from workloads.cifar10 import load, place_of
-
-    return load(place_of(str(variant["data_folder"])))
+    return cifar10.load(cifar10.place_of(str(variant["data_folder"])))
 
 
 def witness_of(spec: RunSpec, task: Task) -> "Witness | None":

@@ -75,13 +75,8 @@ def place_of(folder: str) -> Path:
 
 
 def load(place: Path, checksums: Checksums = PUBLISHED) -> Cifar10:
-    """The images of the archive in `place`, or of its folder there; `place` may be that folder too."""
-    found = next((path for path in (place / ARCHIVE, place / FOLDER, place) if _holds(path)), None)
-    if found is None:
-        raise RefusedError(
-            f"There is no {ARCHIVE} and no folder {FOLDER} in {place}. Get the archive from {URL} and put it there, "
-            f"or say with data_folder or the environment variable {PLACE_VARIABLE} where it lies."
-        )
+    """The images of the copy in `place`."""
+    found = find(place)
     of_kind = _from_archive if found.is_file() else _from_folder
     splits = {name: _split(content, found / name) for name, content in of_kind(found, checksums)}
     for name in (*TRAINING_FILES, TEST_FILE):
@@ -90,6 +85,17 @@ def load(place: Path, checksums: Checksums = PUBLISHED) -> Cifar10:
     training = [splits[name] for name in TRAINING_FILES]
     images = np.concatenate([split.images for split in training])
     return Cifar10(Split(images, np.concatenate([split.classes for split in training])), splits[TEST_FILE])
+
+
+def find(place: Path) -> Path:
+    """The archive in `place`, or its folder there; `place` may be that folder too. What is in it is not looked at."""
+    found = next((path for path in (place / ARCHIVE, place / FOLDER, place) if _holds(path)), None)
+    if found is None:
+        raise RefusedError(
+            f"There is no {ARCHIVE} and no folder {FOLDER} in {place}. Get the archive from {URL} and put it there, "
+            f"or say with data_folder or the environment variable {PLACE_VARIABLE} where it lies."
+        )
+    return found
 
 
 def _holds(path: Path) -> bool:

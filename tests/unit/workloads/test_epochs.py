@@ -10,7 +10,7 @@ from tests.fakes import cifar10 as fakes
 from workloads.catalog import Machine, check, complete
 from workloads.cifar10 import Cifar10, load
 from workloads.errors import RefusedError
-from workloads.protocol import Block, DataReady, Epoch, Message, Progress, RunSpec, Start, Value
+from workloads.protocol import PROTOCOL_VERSION, Block, DataReady, Epoch, Message, Progress, RunSpec, Start, Value
 from workloads.runtime import Replicas
 from workloads.training import Loop, Task, plan_of
 
@@ -159,14 +159,13 @@ def test_a_batch_that_the_images_do_not_fill_is_refused(data: Cifar10, one: Repl
         task_of(spec_of(batch_size=501), data, one)
 
 
-def test_a_worker_refuses_to_start_without_its_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_refuses_before_it_imports_anything_where_there_is_no_copy(tmp_path: Path) -> None:
     from workloads.worker import Worker
 
-    for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "KERAS_BACKEND", "TF_CPP_MIN_LOG_LEVEL"):
-        monkeypatch.setenv(name, "before")
-    order = Start(protocol=2, spec=spec_of(data_folder=str(tmp_path)))
-    last = Worker(order, lambda _: None, lambda: False).run()
-    assert last.outcome == "refused"
+    messages: list[Message] = []
+    order = Start(protocol=PROTOCOL_VERSION, spec=spec_of(data_folder=str(tmp_path)))
+    last = Worker(order, messages.append, lambda: False).run()
+    assert (last.outcome, messages) == ("refused", [])
     assert f"There is no cifar-10-python.tar.gz and no folder cifar-10-batches-py in {tmp_path}" in (last.reason or "")
 
 
