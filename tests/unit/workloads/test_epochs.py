@@ -112,6 +112,24 @@ def test_the_cnn_learns_from_stored_images(data: Cifar10, one: Replicas) -> None
     assert min(losses) < 0.4 * math.log(10), "chance is log 10"
 
 
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+def test_what_prepares_images_does_not_touch_the_evidence_of_their_layout(
+    data: Cifar10, one: Replicas, layout: str
+) -> None:
+    from workloads.evidence.witness import Witness
+
+    spec = spec_of(layout=layout)
+    task = task_of(spec, data, one)
+    witness = Witness(spec, task)
+    witness.start()
+    task.fetch(task.step())
+    witness.first_step_done()
+    evidence = witness.evidence()
+    assert evidence is not None
+    assert (evidence.ran["layout"], evidence.match) == (layout, True)
+    assert not [note for note in evidence.notes if "ranspose" in note]
+
+
 def test_every_test_image_is_tried_once_also_where_batches_do_not_divide_them(data: Cifar10, pair: Replicas) -> None:
     import tensorflow as tf
 
