@@ -201,12 +201,13 @@ class Loop:
     def _time_ready(self, hold: Callable[[bool], None]) -> None:
         """Time some steps more, on batches that are on the devices already: what others took beyond was waiting."""
         hold(True)
-        steps = _READY_BLOCKS * self._block_steps
+        done, steps = 0, _READY_BLOCKS * self._block_steps
         start_ns = time.monotonic_ns()
-        for _ in range(steps):
+        while done < steps and not (done and self._stop()):
             result = self._task.step()
+            done += 1
         self._task.fetch(result)
-        self._report(DataReady(steps=steps, time_ns=time.monotonic_ns() - start_ns))
+        self._report(DataReady(steps=done, time_ns=time.monotonic_ns() - start_ns))
         hold(False)
 
     def _block(self, phase: TimedPhase, steps: int) -> Block:

@@ -7,7 +7,7 @@ from app.records import StoredRun, Summary
 from app.viewmodels import units
 from workloads.protocol import Epoch
 
-HEADER = ("", "accuracy", "loss", "training s", "testing s", "waiting")
+HEADER = ("", "accuracy", "loss", "s", "test s", "waiting")
 
 
 class Totals(NamedTuple):
