@@ -7,6 +7,7 @@ from app.analysis.intervals import LEVEL, Estimate
 from app.analysis.verdict import VariantResult, judge
 from app.records import RunRow, StoredRun
 from app.report.evidence import match_of
+from app.report.scaling import scaling_document
 from app.viewmodels import units
 from app.viewmodels.environment import comparable_facts
 from app.viewmodels.evidence import mislabelled
@@ -20,7 +21,10 @@ MISLABELLED = "evidence"
 
 
 def compare_document(runs: Sequence[StoredRun], baseline_run: int) -> dict[str, Any]:
-    """The `compare` document: rows by variant, the verdict in words, and what makes the runs differ besides."""
+    """The `compare` document: rows by variant, the verdict in words, and what makes the runs differ besides.
+
+    `scaling` has every pair of runs that differ in their GPUs alone; it is empty where there is none.
+    """
     results = judge([run.row for run in runs], baseline_run)
     wrong = [run.row for run in runs if run.row.match is False]
     return {
@@ -30,6 +34,7 @@ def compare_document(runs: Sequence[StoredRun], baseline_run: int) -> dict[str, 
         "rows": [_row(result) for result in results],
         "verdict": {"decision": overall(results), "text": _with_doubt(verdict_text(results), wrong)},
         "warnings": [*_mislabelled(wrong), *differing_facts(runs)],
+        "scaling": scaling_document(runs)["scaling"],
     }
 
 

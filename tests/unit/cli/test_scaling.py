@@ -79,5 +79,7 @@ def test_wrong_use_is_said(database: Path, tmp_path: Path, capsys: pytest.Captur
 def test_compare_points_at_it(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
     compare(Namespace(runs=[1, 3], baseline=None, db=database, json=False))
     assert "`python -m app scaling 1 3`" in capsys.readouterr().out
+    compare(Namespace(runs=[1, 3], baseline=None, db=database, json=True))
+    assert [found["kind"] for found in json.loads(capsys.readouterr().out)["scaling"]] == ["weak"]
     compare(Namespace(runs=[1, 2], baseline=None, db=database, json=False))
     assert "app scaling" not in capsys.readouterr().out
