@@ -262,6 +262,10 @@ def test_a_worker_dies_with_its_parent() -> None:
         (RunSpec(workload="cnn10", variant={"gpus": 2}), "no NVIDIA GPU"),
         (RunSpec(workload="cnn10", variant={"gpus": 0, "layout": "HWCN"}), "no value of layout"),
         (RunSpec(workload="resnet", variant={}), "no workload called"),
+        (
+            RunSpec(workload="cnn10", variant={"gpus": 0, "data": "cifar10", "data_folder": "/nowhere"}),
+            "There is no cifar-10-python.tar.gz and no folder cifar-10-batches-py in /nowhere",
+        ),
     ],
 )
 def test_what_cannot_run_is_refused_before_tensorflow(order: RunSpec, words: str) -> None:
