@@ -125,7 +125,7 @@ def test_parameters_are_listed_with_defaults_and_limits(capsys: pytest.CaptureFi
     assert main(["run", "cnn10", "--parameters"], {}) == 0
     lines = capsys.readouterr().out.splitlines()
     assert next(line for line in lines if line.startswith("layout ")).split()[1:5] == ["NCHW", "NCHW", "|", "NHWC"]
-    assert "1 … 1024" in next(line for line in lines if line.startswith("channels "))
+    assert "1 … 1,024" in next(line for line in lines if line.startswith("channels "))
 
 
 def test_a_command_of_the_layer_above_is_called() -> None:
