@@ -9,7 +9,9 @@ from workloads.protocol import (
     Calibrate,
     Calibration,
     Compared,
+    DataReady,
     Declined,
+    Epoch,
     Errand,
     ExportModel,
     Facts,
@@ -37,6 +39,8 @@ MESSAGES: list[Message] = [
     Progress(phase="measure", fraction=0.25, t_ns=4),
     Block(phase="measure", first_step=5, steps=6, examples=48, start_ns=7, end_ns=8, loss=0.5, allocator_bytes=2**40),
     Block(phase="warmup", first_step=0, steps=1, examples=8, start_ns=7, end_ns=8),
+    Epoch(epoch=1, steps=48, examples=49_152, start_ns=7, end_ns=8, tested_ns=9, loss=None, accuracy=0.5),
+    DataReady(steps=20, time_ns=10),
     Finished(outcome="failed", t_ns=9, reason="It broke.", traceback="Traceback\n  line"),
 ]
 
