@@ -2,6 +2,7 @@
 
 import argparse
 import math
+import re
 from pathlib import Path
 
 from workloads import catalog
@@ -10,6 +11,7 @@ SAMPLE_MS = 50.0
 """Milliseconds between two telemetry readings of a run unless told otherwise."""
 
 _DAYS = {"h": 1 / 24, "d": 1.0, "w": 7.0}
+_TIME = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?")
 _SETTINGS = "a parameter of the workload, as name=value; may be repeated"
 
 
@@ -74,7 +76,18 @@ def _experiment(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     command.add_argument(
         "--baseline", metavar="NAME=VALUE", help="the variant others are compared with (default: the first)"
     )
-    command.add_argument("--preset", metavar="NAME", help="a prepared experiment: quick")
+    command.add_argument(
+        "--preset", metavar="NAME", help="a prepared experiment: quick, article-c, or the path of a file like theirs"
+    )
+    command.add_argument(
+        "--budget",
+        type=budget_s,
+        metavar="TIME",
+        help="start no run that would not end within 8m, 90s or 1h30m; the same command later goes on",
+    )
+    command.add_argument("--again", action="store_true", help="make every run anew, whatever is stored")
+    command.add_argument("--show", action="store_true", help="with --preset: show what is stored of it and run nothing")
+    command.add_argument("--report", type=Path, metavar="FILE.md", help="write an article's table too")
     _sampled(command)
 
 
@@ -201,6 +214,15 @@ def _days(word: str) -> float:
     if not 0 <= value <= 36_500:
         raise argparse.ArgumentTypeError("must be from 0 to 36500 days, such as 30d")
     return value
+
+
+def budget_s(word: str) -> float:
+    """Seconds from `8m`, `90s`, `1h30m` or a bare number of seconds."""
+    found = _TIME.fullmatch(word)
+    if found is None or not word:
+        raise argparse.ArgumentTypeError("must be a time such as 8m, 90s or 1h30m")
+    hours, minutes, seconds = (float(part or 0) for part in found.groups())
+    return 3600 * hours + 60 * minutes + seconds
 
 
 def _duration(word: str) -> float:

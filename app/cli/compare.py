@@ -23,16 +23,16 @@ def compare(chosen: Namespace) -> int:
         raise UsageError(f"The baseline, run {baseline}, is not among the runs compared.")
     with opened_store(chosen.db) as store:
         runs = [store.load(number) for number in numbers]
-    show_comparison(runs, baseline, as_json=chosen.json)
+    document = compare_document(runs, baseline)
+    if chosen.json:
+        print_json(document)
+    else:
+        print_comparison(document, runs)
     return 0
 
 
-def show_comparison(runs: Sequence[StoredRun], baseline: int, *, as_json: bool) -> None:
-    """Prints the comparison of runs against the variant of run `baseline`."""
-    document = compare_document(runs, baseline)
-    if as_json:
-        print_json(document)
-        return
+def print_comparison(document: dict[str, Any], runs: Sequence[StoredRun]) -> None:
+    """Prints a `compare` document of these runs as a table and sentences."""
     header = ("variant", "runs", "throughput", "95 % interval", "ratio", "95 % interval", "outcome", "as asked")
     print_table(header, [_row(row) for row in document["rows"]], right=frozenset({1, 2, 3, 4, 5}))
     print()

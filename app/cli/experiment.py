@@ -1,77 +1,118 @@
-"""`experiment`: several variants in turn, repeated and interleaved, and the verdict."""
+"""`experiment`: several variants in turn, repeated and interleaved, and the verdict; it can be cut off and go on."""
 
-import sys
-import tomllib
 from argparse import Namespace
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
 
-from app.cli.compare import show_comparison
+from app.cli.experiment_words import ahead_words, counted_words, ending_words, print_experiment, write_article
 from app.cli.run import run_once
-from app.cli.services import run_services
-from app.cli.settings import one_variant, several_variants
-from app.runs.schedule import interleaved
+from app.cli.services import interrupts, opened_store, run_services
+from app.cli.settings import several_variants
+from app.cli.terminal import print_json, say
+from app.errors import UserError
+from app.records import StoredRun
+from app.report.experiment import experiment_document
+from app.runs.counted import Counted, counted_as_newest, counted_here, surroundings_here
+from app.runs.experiment import Experiment, ExperimentSession
+from app.runs.presets import Article, NamedPreset, preset
+from app.runs.schedule import Plan
 from app.runs.session import RunServices
 from app.storage.store import Store
 from workloads import catalog
 from workloads.catalog import Machine, UsageError
 from workloads.protocol import RunSpec
 
-_PRESETS = Path(__file__).resolve().parents[2] / "resources" / "presets"
 _REPEATS = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """The variants of an experiment, the baseline first, and how often each runs."""
-
-    variants: tuple[RunSpec, ...]
-    repeats: int
-
-
 def experiment(chosen: Namespace) -> int:
-    """Runs the experiment and prints its verdict; 0 when every run ended as a result (also refused, out of memory)."""
+    """Makes what is left of the experiment and prints its verdict; 0 when every planned run has a result.
+
+    Running out of memory and being refused are results too.
+    """
+    named = preset(chosen.preset) if chosen.preset else None
+    article = named.preset.article if named else None
+    _check_words(chosen, named, article)
+    if named and chosen.show:
+        _tell(_stored(named, chosen), article, chosen)
+        return 0
     with run_services(chosen.db, chosen.sample_ms) as services:
         machine = services.feed.wait_inventory().machine
-        plan = _preset(chosen, machine) if chosen.preset else _matrix(chosen, machine)
-        numbers = _run_all(plan, services, machine)
-        with Store.open(services.database) as store:
-            runs = [store.load(number) for number in numbers]
-    show_comparison(runs, numbers[0], as_json=chosen.json)
-    results = ("completed", "refused", "out_of_memory")
-    return 0 if all(run.row.outcome and run.row.outcome.name in results for run in runs) else 1
+        plan = _announced(named, machine, chosen.repeats) if named else _matrix(chosen, machine)
+        found = _made(plan, services, chosen)
+    _tell(found, article, chosen)
+    return 0 if found.state == "complete" else 1
 
 
-def _run_all(plan: Plan, services: RunServices, machine: Machine) -> list[int]:
-    """Runs the plan in its order and ends early only when the user stops a run."""
-    order = _order(plan, machine)
-    numbers: list[int] = []
-    for position, index in enumerate(order, 1):
-        row = run_once(plan.variants[index], services, prefix=f"[{position}/{len(order)}] ").row
-        numbers.append(row.run)
-        if row.outcome is not None and row.outcome.name == "stopped":
-            print("Stopped: the verdict is of the runs made so far.", file=sys.stderr)
-            break
-    return numbers
+def _check_words(chosen: Namespace, named: NamedPreset | None, article: Article | None) -> None:
+    if chosen.show and named is None:
+        raise UsageError("--show goes with --preset; `python -m app compare` shows any stored runs.")
+    if chosen.report is not None and article is None:
+        raise UsageError("--report writes an article's table: it goes with a preset that repeats one.")
+    if chosen.report is not None and chosen.report.suffix != ".md":
+        raise UsageError("--report takes a file that ends in .md.")
+    if named is None and chosen.workload is None:
+        raise UsageError("experiment needs a workload with some -s name=a,b, or --preset quick.")
 
 
-def _order(plan: Plan, machine: Machine) -> list[int]:
-    """Interleaved; a variant that cannot run here is refused once, not at every repeat."""
-    refused = {index for index, spec in enumerate(plan.variants) if catalog.check(spec, machine)}
-    order = interleaved(len(plan.variants), plan.repeats)
-    return [index for turn, index in enumerate(order) if index not in refused or index not in order[:turn]]
+def _announced(named: NamedPreset, machine: Machine, repeats: int | None) -> Plan:
+    """The preset's plan for this machine, once it is said what it asks and how it was fitted."""
+    plan = named.plan(machine, repeats)
+    form = named.preset.gpu if machine.gpus else named.preset.cpu
+    for sentence in (form.question, *plan.notes):
+        say(sentence)
+    return plan
+
+
+def _made(plan: Plan, services: RunServices, chosen: Namespace) -> Experiment:
+    """Makes the runs that are left, with their progress on stderr; Ctrl-C ends it with what was made so far."""
+    inventory = services.feed.wait_inventory()
+    with Store.open(services.database) as store:
+        here = surroundings_here(inventory)
+        counted = Counted(runs=()) if chosen.again else counted_here(store, plan, here, inventory.machine)
+    before = Experiment.of(plan, "stopped", counted.runs, inventory.machine)
+    for sentence in (*counted_words(counted), *ahead_words(before, chosen.budget)):
+        say(sentence)
+
+    def run_one(spec: RunSpec, place: int, planned: int) -> StoredRun:
+        return run_once(spec, services, prefix=f"[{place}/{planned}] ")
+
+    session = ExperimentSession(plan, counted.runs, inventory.machine, run_one, chosen.budget)
+    with interrupts(session.stop):
+        return session.run()
+
+
+def _stored(named: NamedPreset, chosen: Namespace) -> Experiment:
+    """The experiment as it is stored, on whatever machine its newest runs were made."""
+    with opened_store(chosen.db) as store:
+        found = [(plan, counted_as_newest(store, plan)) for plan in named.every_plan(chosen.repeats)]
+    plan, newest = max(found, key=lambda pair: max((run.anchor_utc_ns for run in pair[1].runs), default=0))
+    if not newest.runs:
+        raise UserError(f"No run of {named.name} is stored; without --show it makes them.")
+    for sentence in counted_words(newest):
+        say(sentence)
+    return Experiment.of(plan, "stopped", newest.runs)
+
+
+def _tell(found: Experiment, article: Article | None, chosen: Namespace) -> None:
+    document = experiment_document(found, article)
+    if chosen.report is not None:
+        write_article(document["article"], chosen.report)
+    if chosen.json:
+        print_json(document)
+    else:
+        print_experiment(found, document)
+    say(ending_words(found))
 
 
 def _matrix(chosen: Namespace, machine: Machine) -> Plan:
-    if chosen.workload is None:
-        raise UsageError("experiment needs a workload with some -s name=a,b, or --preset quick.")
     variants = several_variants(chosen.workload, chosen.settings, machine)
     if len(variants) < 2:
         raise UsageError(
             "An experiment needs two variants or more: give a parameter several values, as -s layout=NCHW,NHWC."
         )
-    return Plan(tuple(_baseline_first(variants, chosen.baseline)), chosen.repeats or _REPEATS)
+    name = " ".join([chosen.workload, *chosen.settings])
+    ordered = tuple(_baseline_first(variants, chosen.baseline))
+    return Plan(name=name, variants=ordered, repeats=chosen.repeats or _REPEATS)
 
 
 def _baseline_first(variants: Sequence[RunSpec], baseline: str | None) -> list[RunSpec]:
@@ -84,15 +125,3 @@ def _baseline_first(variants: Sequence[RunSpec], baseline: str | None) -> list[R
     if not first:
         raise UsageError(f"No variant of this experiment has {baseline}.")
     return [*first, *(spec for spec in variants if spec not in first)]
-
-
-def _preset(chosen: Namespace, machine: Machine) -> Plan:
-    """A prepared experiment, in the form for machines with a GPU or without."""
-    known = sorted(path.stem for path in _PRESETS.glob("*.toml"))
-    if chosen.preset not in known:
-        raise UsageError(f"There is no preset called {chosen.preset!r}. There are: {', '.join(known)}.")
-    with (_PRESETS / f"{chosen.preset}.toml").open("rb") as file:
-        preset = tomllib.load(file)["gpu" if machine.gpus else "cpu"]
-    print(preset["question"], file=sys.stderr)
-    variants = [one_variant(preset["workload"], settings, machine) for settings in preset["variants"]]
-    return Plan(tuple(variants), chosen.repeats or preset["repeats"])

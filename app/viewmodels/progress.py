@@ -6,7 +6,7 @@ from app.records import Outcome
 from app.viewmodels import units
 from app.viewmodels.plotted import Band
 from app.viewmodels.series import Series
-from workloads.protocol import Block, PhaseName, PhaseStarted, Progress, RunSpec
+from workloads.protocol import Block, OutcomeName, PhaseName, PhaseStarted, Progress, RunSpec
 
 _PHASE_WORDS: dict[str, str] = {
     "import": "Importing TensorFlow",
@@ -32,6 +32,11 @@ _LEAST_FRACTION = 0.02
 def outcome_words(outcome: Outcome) -> tuple[str, str]:
     """An outcome's title and the style's role for it."""
     return _OUTCOME_WORDS[outcome.name]
+
+
+def outcome_title(name: OutcomeName) -> str:
+    """An outcome in words."""
+    return _OUTCOME_WORDS[name][0]
 
 
 class Phases:

@@ -171,8 +171,44 @@ def test_ctrl_c_ends_an_experiment_with_the_runs_made_so_far(command_line: Comma
     document, err = interrupted(process, "[2/4] measure\n")
     assert process.returncode == 1
     assert [row["outcomes"] for row in document["rows"]] == [["completed"], ["stopped"]]
-    assert err.splitlines()[-1] == "Stopped: the verdict is of the runs made so far."
+    assert (document["state"], document["planned"], document["done"]) == ("stopped", 4, 1)
+    assert err.splitlines()[-1] == "Stopped: 1 of 4 runs done. The same command goes on from here."
     assert "Traceback" not in err
+    again = command_line.json("experiment", *words, "--repeats", "2", "--budget", "1m", status=1)
+    assert (again["state"], again["done"]) == ("out of budget", 1), "ten minutes are not begun within one"
+    assert [row["runs"] for row in again["rows"]] == [[1]], "what was stopped is no result"
+
+
+def test_an_experiment_keeps_to_its_budget_and_goes_on_from_what_is_stored(command_line: CommandLine) -> None:
+    # A run of one second takes longer than that, so that a second one never ends within two.
+    words = ["experiment", *dummy_words(steps=0, seconds=1.0, step_ms="1,2"), "--repeats", "1"]
+    first = command_line.json(*words, "--budget", "2s", status=1)
+    assert (first["state"], first["planned"], first["done"]) == ("out of budget", 2, 1)
+    rest = command_line.json(*words)
+    assert (rest["state"], rest["done"], [row["runs"] for row in rest["rows"]]) == ("complete", 2, [[1], [2]])
+    nothing = command_line(*words, "--json")
+    assert (nothing.returncode, json.loads(nothing.stdout)) == (0, rest), "nothing is run twice"
+    assert "All 2 runs are stored: nothing is left to run." in nothing.stderr
+    more = command_line.json(*words[:-1], "2", "--budget", "0.5s", status=1)
+    assert (more["planned"], more["done"], len(command_line.json("list")["runs"])) == (4, 2, 2), "more repeats go on"
+
+
+def test_running_out_of_memory_is_a_result_and_failing_is_none(command_line: CommandLine) -> None:
+    words = ["experiment", *dummy_words(behaviour="out_of_memory,fail"), "--repeats", "2"]
+    document = command_line.json(*words, status=1)
+    assert (document["state"], document["planned"], document["done"]) == ("failed", 3, 1)
+    assert [row["outcomes"] for row in document["rows"]] == [["out_of_memory"], ["failed", "failed"]]
+    again = command_line.json(*words, status=1)
+    assert [row["runs"] for row in again["rows"]] == [[1], [4, 5]], "only what failed is run again"
+
+
+def test_an_experiment_without_time_for_a_run_says_so(command_line: CommandLine) -> None:
+    done = command_line("experiment", *dummy_words(steps=0, seconds=5.0, step_ms="1,2"), "--budget", "1s")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.splitlines() == [
+        "6 runs planned, 0 done, 6 left, within 0:01.",
+        "Out of budget: 0 of 6 runs done, and the next one takes about 0:05. The same command goes on from here.",
+    ]
 
 
 def test_ctrl_c_ends_watch_quietly(command_line: CommandLine) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from app.cli.arguments import parser
-from app.cli.experiment import Plan, _baseline_first, _order
+from app.cli.experiment import _baseline_first
 from app.cli.main import main
 from app.cli.settings import one_variant, several_variants
 from app.cli.watch import Due
@@ -65,17 +65,21 @@ def test_the_baseline_comes_first() -> None:
         _baseline_first(variants, "batch_size=64")
 
 
-def test_what_cannot_run_here_has_one_turn_only() -> None:
-    variants = several_variants("cnn10", ["gpus=0,1"], CPU)
-    assert _order(Plan(tuple(variants), 3), CPU) == [0, 1, 0, 0]
-
-
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
         (["run"], "run needs a workload: lstm, cnn10, wrn28-10."),
         (["run", "lstn", "--parameters"], "There is no workload called 'lstn'. Did you mean lstm?"),
         (["compare", "1", "1"], "compare takes two runs or more; `python -m app list` shows their numbers."),
+        (["experiment"], "experiment needs a workload with some -s name=a,b, or --preset quick."),
+        (
+            ["experiment", "lstm", "--show"],
+            "--show goes with --preset; `python -m app compare` shows any stored runs.",
+        ),
+        (
+            ["experiment", "--preset", "quick", "--report", "page.md"],
+            "--report writes an article's table: it goes with a preset that repeats one.",
+        ),
         (["watch", "--json", "--csv"], "watch prints JSON or CSV, not both: give --json or --csv."),
         (["compare", "1", "2", "--baseline", "3"], "The baseline, run 3, is not among the runs compared."),
     ],
@@ -97,6 +101,9 @@ def test_wrong_use_is_one_sentence(
         ["show"],
         ["show", "first"],
         ["experiment", "lstm", "--repeats", "0"],
+        ["experiment", "lstm", "--budget", "soon"],
+        ["experiment", "lstm", "--budget", ""],
+        ["experiment", "lstm", "--budget", "5m2h"],
         ["watch", "--every", "0.001"],
         ["watch", "--seconds", "-1"],
         ["watch", "--seconds", "nan"],
@@ -135,6 +142,11 @@ def test_a_command_of_the_layer_above_is_called() -> None:
 @pytest.mark.parametrize(("word", "days"), [("30d", 30.0), ("12h", 0.5), ("2w", 14.0), ("7", 7.0), ("0", 0.0)])
 def test_an_age_is_a_number_with_its_unit(word: str, days: float) -> None:
     assert parser().parse_args(["prune", "--older-than", word]).older_than == days
+
+
+@pytest.mark.parametrize(("word", "seconds"), [("8m", 480), ("90s", 90), ("1h30m", 5400), ("2.5", 2.5), ("1m5s", 65)])
+def test_a_budget_is_a_time(word: str, seconds: float) -> None:
+    assert parser().parse_args(["experiment", "lstm", "--budget", word]).budget == seconds
 
 
 def test_telemetry_is_read_every_50_ms_unless_told_otherwise() -> None:

@@ -1,0 +1,87 @@
+"""What `experiment` says: how far it is, its verdict, and an article's table beside what was measured."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from app.cli.compare import print_comparison
+from app.cli.terminal import print_table, say
+from app.errors import UserError
+from app.records import StoredRun
+from app.report.article import article_page, epoch_rows, epoch_title, rate_title, says_lines, throughput_rows
+from app.report.experiment import in_order
+from app.runs.counted import Counted
+from app.runs.experiment import Experiment
+from app.viewmodels import units
+from app.viewmodels.environment import environment_differences
+
+_GOES_ON = "The same command goes on from here."
+
+
+def counted_words(counted: Counted) -> list[str]:
+    """That stored runs of the same variants do not count, and why."""
+    if not counted.elsewhere:
+        return []
+    runs = f"{counted.elsewhere} stored {units.plural('run', counted.elsewhere)}"
+    return [f"Not counted: {runs} of these variants with another {', another '.join(counted.because)}."]
+
+
+def ahead_words(before: Experiment, budget_s: float | None) -> list[str]:
+    """What is planned, done and left, before the first run."""
+    ahead = before.planned - before.done
+    if not ahead:
+        return [f"All {before.planned} runs are stored: nothing is left to run. --again makes them anew."]
+    within = "" if budget_s is None else f", within {units.duration(budget_s)}"
+    return [f"{before.planned} runs planned, {before.done} done, {ahead} left{within}."]
+
+
+def ending_words(found: Experiment) -> str:
+    """How far the experiment came."""
+    far = f"{found.done} of {found.planned} runs done"
+    if found.state == "out of budget" and found.next_s is not None:
+        return f"Out of budget: {far}, and the next one takes about {units.duration(found.next_s)}. {_GOES_ON}"
+    if found.state == "failed":
+        return f"{far}: the others gave no result. The same command makes them again."
+    return f"Complete: {far}." if found.state == "complete" else f"Stopped: {far}. {_GOES_ON}"
+
+
+def print_experiment(found: Experiment, document: Mapping[str, Any]) -> None:
+    """Prints the tables of an article, or else the verdict."""
+    if document["article"]:
+        for table in document["article"]:
+            _print_table(table)
+        _print_doubts(in_order(found))
+    elif found.runs:
+        print_comparison(dict(document), in_order(found))
+
+
+def _print_table(table: Mapping[str, Any]) -> None:
+    print(f"{table['workload']}: {rate_title(table)}; gains and ratios with their 95 % interval")
+    _print_rows(throughput_rows(table))
+    print(f"\n{epoch_title(table)}")
+    _print_rows(epoch_rows(table))
+    print()
+    for line in says_lines(table):
+        print(line)
+    print(f"It measured on {table['article_machine']}.\n")
+
+
+def _print_rows(rows: Sequence[Sequence[str]]) -> None:
+    print_table(rows[0], rows[1:], right=frozenset(range(len(rows[0]))))
+
+
+def _print_doubts(runs: Sequence[StoredRun]) -> None:
+    """Why some runs did not run as asked, and the facts of the environment that were not the same for all."""
+    for reason in sorted({run.row.mismatch_reason for run in runs if run.row.mismatch_reason}):
+        print(f"✘ not as asked: {reason}")
+    if different := environment_differences(runs):
+        print(different)
+
+
+def write_article(tables: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """Writes the tables as Markdown; raises `UserError` where that cannot be done."""
+    try:
+        path.write_text(article_page(tables), encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"{path} cannot be written: {error.strerror}.") from error
+    say(f"Written to {path}.")

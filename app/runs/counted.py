@@ -1,0 +1,133 @@
+"""Which stored runs count for an experiment: those of its variants that were made in the same surroundings."""
+
+import importlib.metadata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from app.records import HOST, Inventory, RunRow, StoredRun
+from app.runs.environment import program_version
+from app.runs.schedule import RESULTS, Plan
+from app.storage.store import Store
+from workloads.catalog import Machine, check, with_defaults
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """The facts that make a run's figure another one; None or empty where one is not known, which is no difference.
+
+    Cards go by name, not by UUID: the same experiment may go on another day on another card of the same kind.
+    """
+
+    driver: str | None
+    cards: frozenset[str]
+    cpu: str | None
+    tensorflow: str | None
+    program_version: str | None
+
+    def differing(self, other: "Surroundings", *, on_gpu: bool) -> list[str]:
+        """Names of the facts in which `other` differs, of those that matter on a GPU or on the CPU."""
+        pairs: dict[str, tuple[str | None, str | None]] = {
+            "TensorFlow": (self.tensorflow, other.tensorflow),
+            "VariantScope": (self.program_version, other.program_version),
+        }
+        if not on_gpu:
+            pairs["CPU"] = (self.cpu, other.cpu)
+            return _unequal(pairs)
+        pairs["driver"] = (self.driver, other.driver)
+        known = self.cards and other.cards
+        alike = self.cards <= other.cards or other.cards <= self.cards
+        return [*_unequal(pairs), *(["card"] if known and not alike else [])]
+
+
+def _unequal(pairs: dict[str, tuple[str | None, str | None]]) -> list[str]:
+    return [name for name, (one, other) in pairs.items() if one and other and one != other]
+
+
+def surroundings_here(inventory: Inventory) -> Surroundings:
+    """Those of a run that would start now."""
+    return Surroundings(
+        driver=inventory.driver,
+        cards=frozenset(gpu.name for gpu in inventory.machine.gpus),
+        cpu=next(device.name for device in inventory.devices if device.device == HOST),
+        tensorflow=_installed_tensorflow(),
+        program_version=program_version(),
+    )
+
+
+def surroundings_of(run: StoredRun) -> Surroundings:
+    """Those a run was made in."""
+    return Surroundings(
+        driver=run.environment.get("driver"),
+        cards=frozenset(run.row.gpu_names),
+        cpu=run.environment.get("cpu"),
+        tensorflow=run.environment.get("tensorflow"),
+        program_version=run.environment.get("program_version"),
+    )
+
+
+def _installed_tensorflow() -> str | None:
+    """The version a worker would import, told without importing it."""
+    try:
+        return importlib.metadata.version("tensorflow")
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counted:
+    """The runs that count, and how many do not because of which facts."""
+
+    runs: tuple[StoredRun, ...]
+    elsewhere: int = 0
+    because: tuple[str, ...] = ()
+
+
+def results_of(store: Store, plan: Plan) -> list[RunRow]:
+    """Every stored run of the plan's variants that ended in a result, oldest first."""
+    wanted = [with_defaults(spec) for spec in plan.variants]
+    workloads = {spec.workload for spec in wanted}
+    return [
+        row
+        for row in reversed(store.list_runs())
+        if row.spec.workload in workloads and _is_result(row) and with_defaults(row.spec) in wanted
+    ]
+
+
+def _is_result(row: RunRow) -> bool:
+    return row.purpose is None and row.outcome is not None and row.outcome.name in RESULTS
+
+
+def counted_here(store: Store, plan: Plan, here: Surroundings, machine: Machine) -> Counted:
+    """The stored runs that need not be made again; what was refused elsewhere counts only if it is refused here too."""
+    runs = [store.load(row.run) for row in results_of(store, plan)]
+    return _counted([run for run in runs if not _possible_now(run.row, machine)], here)
+
+
+def counted_as_newest(store: Store, plan: Plan) -> Counted:
+    """The stored runs made in the surroundings of the newest of them."""
+    runs = [store.load(row.run) for row in results_of(store, plan)]
+    measured = [run for run in runs if run.row.outcome is not None and run.row.outcome.name == "completed"]
+    return _counted(runs, surroundings_of((measured or runs)[-1])) if runs else Counted(runs=())
+
+
+def _possible_now(row: RunRow, machine: Machine) -> bool:
+    refused = row.outcome is not None and row.outcome.name == "refused"
+    return refused and not check(row.spec, machine)
+
+
+def _counted(runs: Sequence[StoredRun], here: Surroundings) -> Counted:
+    told = [(run, here.differing(surroundings_of(run), on_gpu=_on_gpu(run))) for run in runs]
+    others = [names for _, names in told if names]
+    return Counted(
+        runs=tuple(run for run, names in told if not names),
+        elsewhere=len(others),
+        because=tuple(dict.fromkeys(_flat(others))),
+    )
+
+
+def _flat(lists: Iterable[Sequence[str]]) -> Iterable[str]:
+    return (name for names in lists for name in names)
+
+
+def _on_gpu(run: StoredRun) -> bool:
+    return int(run.row.spec.variant.get("gpus", 0)) > 0

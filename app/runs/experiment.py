@@ -1,0 +1,99 @@
+"""An experiment going on: run after run of its plan, within its time, until all are made."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from app.records import RunRow, StoredRun
+from app.runs.schedule import SETTLED, Plan, done, expected_s, left, of_variant
+from workloads.catalog import Machine
+from workloads.protocol import RunSpec
+
+State = Literal["complete", "stopped", "out of budget", "failed"]
+"""How far it came; `failed` where every run was made and some gave no result: they are made again the next time."""
+
+RunOne = Callable[[RunSpec, int, int], StoredRun]
+"""Makes one run and gives it back as it is stored; it is told its place among how many, for its progress."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Experiment:
+    """An experiment as far as it is: `done` runs of `planned` have a result, `runs` are all of them and the others.
+
+    `next_s` is how long the next run is expected to take; None where none is left.
+    """
+
+    plan: Plan
+    state: State
+    runs: tuple[StoredRun, ...]
+    planned: int
+    done: int
+    next_s: float | None = None
+
+    @classmethod
+    def of(cls, plan: Plan, state: State, runs: Sequence[StoredRun], machine: Machine | None = None) -> "Experiment":
+        """The experiment with these runs; without a machine nothing is known to be refused before it is tried."""
+        rows = [run.row for run in runs]
+        rest = left(plan, rows, machine)
+        made = done(plan, rows)
+        return cls(
+            plan=plan,
+            state=state if rest else "complete",
+            runs=tuple(runs),
+            planned=made + len(rest),
+            done=made,
+            next_s=expected_s(rest[0], rows) if rest else None,
+        )
+
+
+class ExperimentSession:
+    """Makes what is left of a plan after the runs `stored`. `run` blocks its thread; `stop` may come from any other.
+
+    With `budget_s`, no run is started that is not expected to end within so many seconds of `run`'s beginning.
+    """
+
+    def __init__(
+        self, plan: Plan, stored: Sequence[StoredRun], machine: Machine, run_one: RunOne, budget_s: float | None = None
+    ) -> None:
+        self._plan = plan
+        self._runs = list(stored)
+        self._machine = machine
+        self._run_one = run_one
+        self._budget_s = budget_s
+        self._stopped = False
+
+    def stop(self) -> None:
+        """Starts no further run; returns at once."""
+        self._stopped = True
+
+    def run(self) -> Experiment:
+        """Makes the runs. Raises `UserError` where one cannot be stored."""
+        return Experiment.of(self._plan, self._make(), self._runs, self._machine)
+
+    def _make(self) -> State:
+        began_s = time.monotonic()
+        to_make = left(self._plan, self._rows(), self._machine)
+        before = done(self._plan, self._rows())
+        for place, spec in enumerate(to_make, before + 1):
+            if self._settled(spec):
+                continue
+            if self._stopped:
+                return "stopped"
+            if self._budget_s is not None and self._too_long(spec, time.monotonic() - began_s, self._budget_s):
+                return "out of budget"
+            made = self._run_one(spec, place, before + len(to_make))
+            self._runs.append(made)
+            if made.row.outcome is not None and made.row.outcome.name == "stopped":
+                return "stopped"
+        return "failed"
+
+    def _rows(self) -> list[RunRow]:
+        return [run.row for run in self._runs]
+
+    def _settled(self, spec: RunSpec) -> bool:
+        outcomes = (row.outcome for row in of_variant(spec, self._rows()))
+        return any(outcome is not None and outcome.name in SETTLED for outcome in outcomes)
+
+    def _too_long(self, spec: RunSpec, spent_s: float, budget_s: float) -> bool:
+        return spent_s + expected_s(spec, self._rows()) > budget_s

@@ -1,0 +1,142 @@
+"""Prepared experiments: plain data files, fitted to the machine they run on."""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from app.errors import UserError
+from app.runs.schedule import Plan
+from workloads.catalog import Machine, UsageError, check, complete
+from workloads.protocol import RunSpec, Value
+
+FOLDER = Path(__file__).resolve().parents[2] / "resources" / "presets"
+
+
+class Matrix(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One workload and its settings: every combination of those that list several values, the last varying fastest."""
+
+    workload: str
+    settings: dict[str, Value | list[Value]]
+
+
+class Form(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The experiment on one kind of machine.
+
+    `instead` are values for parameters whose own value cannot run on a machine; `note` says how this form is smaller
+    than the question it stands for.
+    """
+
+    question: str
+    repeats: int
+    matrix: tuple[Matrix, ...]
+    instead: dict[str, Value] = {}
+    note: str = ""
+
+
+class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One thing an article says, of one workload or, without one, of all; `about` names the figure it is beside."""
+
+    about: str
+    says: str
+    workload: str | None = None
+
+
+class Article(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What an article measured with, what it says, and how many examples it calls an epoch."""
+
+    title: str
+    machine: str
+    epoch_examples: int
+    claims: tuple[Claim, ...]
+
+
+class Preset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A prepared experiment for machines with a GPU and without, and the article it repeats if it repeats one."""
+
+    gpu: Form
+    cpu: Form
+    article: Article | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NamedPreset:
+    """A preset with the name it was asked for by."""
+
+    name: str
+    preset: Preset
+
+    def plan(self, machine: Machine, repeats: int | None = None) -> Plan:
+        """The experiment as this machine can make it; raises `UsageError` where the file asks for what there is not."""
+        form = self.preset.gpu if machine.gpus else self.preset.cpu
+        specs = [_mended(spec, form.instead, machine) for spec in _variants(form)]
+        fitting = [spec for spec in specs if int(spec.variant["gpus"]) <= len(machine.gpus)]
+        # Where nothing fits, the runs themselves say why they are refused.
+        kept = fitting or specs
+        notes = (form.note, _fewer_gpus(machine, len(specs) - len(kept)), *_replaced(_variants(form), specs))
+        return self._plan(form, kept, repeats, tuple(filter(None, notes)))
+
+    def every_plan(self, repeats: int | None = None) -> list[Plan]:
+        """The experiment as any machine may have made it, for what is stored."""
+        gpu, cpu = self.preset.gpu, self.preset.cpu
+        older = [RunSpec(workload=s.workload, variant={**s.variant, **gpu.instead}) for s in _variants(gpu)]
+        forms = [(gpu, _variants(gpu)), (gpu, older), (cpu, _variants(cpu))]
+        return [self._plan(form, specs, repeats, ()) for form, specs in forms]
+
+    def _plan(self, form: Form, specs: Sequence[RunSpec], repeats: int | None, notes: tuple[str, ...]) -> Plan:
+        return Plan(name=self.name, variants=tuple(specs), repeats=repeats or form.repeats, notes=notes)
+
+
+def preset(name: str) -> NamedPreset:
+    """The preset of that name, or in the file of that path; raises `UsageError` or `UserError`."""
+    known = sorted(path.stem for path in FOLDER.glob("*.toml"))
+    if name not in known and not name.endswith(".toml"):
+        raise UsageError(f"There is no preset called {name!r}. There are: {', '.join(known)}, or a file's path.")
+    path = FOLDER / f"{name}.toml" if name in known else Path(name)
+    try:
+        return NamedPreset(path.stem, msgspec.toml.decode(path.read_bytes(), type=Preset))
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}.") from error
+    except msgspec.DecodeError as error:
+        raise UserError(f"{path} is no preset: {error}.") from error
+
+
+def _variants(form: Form) -> list[RunSpec]:
+    return [spec for matrix in form.matrix for spec in _combinations(matrix)]
+
+
+def _combinations(matrix: Matrix) -> list[RunSpec]:
+    lists = [value if isinstance(value, list) else [value] for value in matrix.settings.values()]
+    # A preset names its GPUs: no machine's defaults decide.
+    nothing = Machine()
+    return [
+        complete(matrix.workload, dict(zip(matrix.settings, values, strict=True)), nothing)
+        for values in itertools.product(*lists)
+    ]
+
+
+def _mended(spec: RunSpec, instead: Mapping[str, Value], machine: Machine) -> RunSpec:
+    """The variant with other values for those that cannot run here."""
+    refused = {name for refusal in check(spec, machine) for name in refusal.parameters}
+    changed = {name: value for name, value in instead.items() if name in refused}
+    return RunSpec(workload=spec.workload, variant={**spec.variant, **changed})
+
+
+def _fewer_gpus(machine: Machine, left_out: int) -> str:
+    if not left_out:
+        return ""
+    have = "1 GPU" if len(machine.gpus) == 1 else f"{len(machine.gpus)} GPUs"
+    return f"This machine has {have}: {left_out} variants with more are left out."
+
+
+def _replaced(asked: Sequence[RunSpec], given: Sequence[RunSpec]) -> list[str]:
+    """One sentence for every value that another took the place of."""
+    changes = (
+        f"{name}={mended.variant[name]} in place of {spec.variant[name]}, which cannot run here."
+        for spec, mended in zip(asked, given, strict=True)
+        for name in spec.variant
+        if mended.variant[name] != spec.variant[name]
+    )
+    return list(dict.fromkeys(changes))

@@ -1,0 +1,47 @@
+"""Made-up runs of experiments: a figure for a variant, as a machine with H200s would have stored it."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from app.records import StoredRun
+from tests.unit.viewmodels.stored import run_row, stored_run
+from workloads.protocol import Evidence, OutcomeName, RunSpec
+
+ENVIRONMENT = {"driver": "580.1", "cpu": "A processor", "tensorflow": "2.21.0", "program_version": "0.1.0"}
+
+
+def result(
+    number: int,
+    spec: RunSpec,
+    throughput: float | None = 1000.0,
+    *,
+    outcome: OutcomeName = "completed",
+    match: bool | None = True,
+    seconds: float = 20.0,
+    environment: Mapping[str, str] = ENVIRONMENT,
+) -> StoredRun:
+    """A stored run of this variant, on as many H200s as it asks for."""
+    found = Evidence(
+        asked={"layout": "NHWC"},
+        ran={"layout": "NHWC" if match else "NCHW"},
+        match=match,
+        reason=None if match else "TensorFlow's layout optimizer turned NHWC into NCHW.",
+        sources=("graph",),
+        steps=1,
+        span_ns=0,
+        busy_ns=0,
+        kernels=(),
+    )
+    row = run_row(
+        number,
+        workload=spec.workload,
+        outcome=outcome,
+        throughput=throughput if outcome == "completed" else None,
+        gpu_names=("NVIDIA H200",) * int(spec.variant["gpus"]),
+        seconds=seconds,
+        found=found,
+        gpus=spec.variant["gpus"],
+    )
+    return stored_run(
+        replace(row, spec=spec), measured=outcome == "completed", environment=dict(environment), evidence=found
+    )

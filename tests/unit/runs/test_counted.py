@@ -1,0 +1,111 @@
+"""Which stored runs an experiment need not make again: the same variants in the same surroundings."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from app.records import HOST, Device, Inventory, SampleColumns, StoredRun
+from app.runs.counted import Counted, Surroundings, counted_as_newest, counted_here, surroundings_here
+from app.runs.schedule import Plan
+from app.storage.store import Store
+from tests.fakes.experiments import ENVIRONMENT, result
+from tests.unit.viewmodels.stored import keep
+from workloads.catalog import Gpu, Machine, complete
+from workloads.protocol import RunSpec
+
+ONE = Machine(gpus=(Gpu(index=0, uuid="GPU-0", name="NVIDIA H200", compute_capability=(9, 0)),))
+NONE = Machine(cpu_count=2)
+HERE = Surroundings(
+    driver="580.1",
+    cards=frozenset({"NVIDIA H200"}),
+    cpu="Another processor",
+    tensorflow="2.21.0",
+    program_version="0.1.0",
+)
+SPECS = tuple(complete("cnn10", {"gpus": gpus, "layout": "NHWC"}, ONE) for gpus in (1, 2))
+PLAN = Plan(name="two", variants=SPECS, repeats=3)
+
+
+def counted(path: Path, *runs: StoredRun, machine: Machine = ONE) -> Counted:
+    with Store.open(path) as store:
+        for run in runs:
+            keep(store, run)
+        return counted_here(store, PLAN, HERE, machine)
+
+
+def on_one_gpu(number: int, **changed: str) -> StoredRun:
+    return result(number, SPECS[0], environment={**ENVIRONMENT, **changed})
+
+
+def test_results_of_the_same_variants_count(database_path: Path) -> None:
+    another = complete("cnn10", {"gpus": 1, "layout": "NCHW"}, ONE)
+    shorter = RunSpec(workload="cnn10", variant={**SPECS[0].variant, "seconds": 3.0})
+    runs = (
+        result(1, SPECS[0]),
+        result(2, another),
+        result(3, SPECS[0], outcome="failed"),
+        result(4, SPECS[0], outcome="out_of_memory"),
+        result(5, shorter),
+    )
+    assert [run.row.run for run in counted(database_path, *runs).runs] == [1, 4]
+
+
+@pytest.mark.parametrize(
+    ("changed", "because"),
+    [
+        ({"driver": "570.2"}, ("driver",)),
+        ({"tensorflow": "2.20.0"}, ("TensorFlow",)),
+        ({"program_version": "0.2.0", "driver": "570.2"}, ("VariantScope", "driver")),
+        ({"cpu": "Yet another processor"}, ()),
+        ({"git_commit": "0123"}, ()),
+    ],
+)
+def test_other_surroundings_are_counted_anew(
+    database_path: Path, changed: Mapping[str, str], because: tuple[str, ...]
+) -> None:
+    found = counted(database_path, on_one_gpu(1), on_one_gpu(2, **changed))
+    assert (found.because, found.elsewhere) == (because, len(found.because) and 1)
+    assert [run.row.run for run in found.runs] == ([1] if because else [1, 2])
+
+
+def test_another_card_does_not_count_and_an_unknown_fact_is_no_difference(database_path: Path) -> None:
+    run = on_one_gpu(1)
+    other = replace(run, row=replace(run.row, uid="other"), samples=tuple(map(_on_another_card, run.samples)))
+    found = counted(database_path, other, result(2, SPECS[0], environment={}))
+    assert (found.because, [run.row.run for run in found.runs]) == (("card",), [2])
+
+
+def _on_another_card(columns: SampleColumns) -> SampleColumns:
+    return replace(columns, device=Device(device=columns.device.device, kind=columns.device.kind, index=0, name="A100"))
+
+
+def test_what_was_refused_elsewhere_is_tried_where_it_can_run(database_path: Path) -> None:
+    refused = result(1, SPECS[1], outcome="refused")
+    assert [run.row.run for run in counted(database_path, refused).runs] == [1], "one GPU here too"
+    two = Machine(gpus=(*ONE.gpus, Gpu(index=1, uuid="GPU-1", name="NVIDIA H200", compute_capability=(9, 0))))
+    assert counted(database_path, machine=two).runs == ()
+
+
+def test_a_try_of_a_search_is_no_repeat(database_path: Path) -> None:
+    with Store.open(database_path) as store:
+        number = keep(store, result(1, SPECS[0]))
+        store._db.execute("UPDATE runs SET purpose = 'a try' WHERE run = ?", (number,))
+    assert counted(database_path).runs == ()
+
+
+def test_what_is_stored_is_shown_from_the_newest_surroundings(database_path: Path) -> None:
+    with Store.open(database_path) as store:
+        for run in (on_one_gpu(1, driver="570.2"), on_one_gpu(2), on_one_gpu(3), result(4, SPECS[1])):
+            keep(store, run)
+        found = counted_as_newest(store, PLAN)
+    assert ([run.row.run for run in found.runs], found.because) == ([2, 3, 4], ("driver",))
+
+
+def test_here_is_what_a_run_here_would_store() -> None:
+    host = Device(device=HOST, kind="host", index=-1, name="A processor")
+    here = surroundings_here(Inventory(machine=ONE, devices=(host,), driver="580.1"))
+    assert (here.driver, here.cards, here.cpu) == ("580.1", frozenset({"NVIDIA H200"}), "A processor")
+    assert here.tensorflow is None or here.tensorflow[0].isdigit()
+    assert here.program_version
