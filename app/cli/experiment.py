@@ -101,7 +101,7 @@ def _tell(found: Experiment, article: Article | None, chosen: Namespace) -> None
         print_json(document)
     else:
         print_experiment(found, document)
-    say(ending_words(found))
+    say(ending_words(found, shown=chosen.show))
 
 
 def _matrix(chosen: Namespace, machine: Machine) -> Plan:

@@ -16,6 +16,7 @@ from app.viewmodels import units
 from app.viewmodels.environment import environment_differences
 
 _GOES_ON = "The same command goes on from here."
+_SHOWN = "Without --show the same command goes on from here."
 
 
 def counted_words(counted: Counted) -> list[str]:
@@ -35,11 +36,13 @@ def ahead_words(before: Experiment, budget_s: float | None) -> list[str]:
     return [f"{before.planned} runs planned, {before.done} done, {ahead} left{within}."]
 
 
-def ending_words(found: Experiment) -> str:
-    """How far the experiment came."""
+def ending_words(found: Experiment, *, shown: bool = False) -> str:
+    """How far the experiment came, in this command or, where it is only shown, in those before."""
     far = f"{found.done} of {found.planned} runs done"
     if found.state == "out of budget" and found.next_s is not None:
         return f"Out of budget: {far}, and the next one takes about {units.duration(found.next_s)}. {_GOES_ON}"
+    if shown:
+        return f"{far}." if found.state == "complete" else f"{far}. {_SHOWN}"
     if found.state == "failed":
         return f"{far}: the others gave no result. The same command makes them again."
     return f"Complete: {far}." if found.state == "complete" else f"Stopped: {far}. {_GOES_ON}"

@@ -108,7 +108,7 @@ def test_stored_runs_are_shown_on_a_machine_without_a_gpu(
     assert "✘ not as asked: TensorFlow's layout optimizer turned NHWC into NCHW." in out
     assert err.splitlines() == [
         f"Written to {report}.",
-        "Stopped: 11 of 116 runs done. The same command goes on from here.",
+        "11 of 116 runs done. Without --show the same command goes on from here.",
     ]
     assert report.read_text(encoding="utf-8").startswith("# channels_first")
 

@@ -49,8 +49,11 @@ def test_a_smaller_machine_does_less_and_says_so() -> None:
 
 def test_a_user_s_own_file_is_a_preset(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
-    path.write_text((FOLDER / "quick.toml").read_text(encoding="utf-8"), encoding="utf-8")
-    assert preset(str(path)).plan(MACHINES[3]).name == "mine"
+    page = (FOLDER.parents[1] / "docs" / "experiments.md").read_text(encoding="utf-8")
+    path.write_text(page.partition("```toml")[2].partition("```")[0], encoding="utf-8")
+    plan = preset(str(path)).plan(MACHINES[0])
+    assert plan.name == "mine", "as the documentation shows it"
+    assert [(spec.variant["gpus"], spec.variant["xla"]) for spec in plan.variants[:2]] == [(1, False), (1, True)]
 
 
 @pytest.mark.parametrize(
