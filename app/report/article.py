@@ -31,7 +31,7 @@ def _table(article: Article, workload: str, variants: Sequence[RunSpec], runs: S
     batches = sorted({int(spec.variant["batch_size"]) for spec in variants})
     gpus = sorted({int(spec.variant["gpus"]) for spec in variants})
     claims = [claim for claim in article.claims if claim.workload in (None, workload)]
-    grouped = {_place(spec): (spec, of_variant(spec, runs)) for spec in variants}
+    grouped = {_place(spec): of_variant(spec, runs) for spec in variants}
     return {
         "workload": workload,
         "article": article.title,
@@ -45,7 +45,7 @@ def _table(article: Article, workload: str, variants: Sequence[RunSpec], runs: S
 
 
 Place = tuple[int, int, str]
-Grouped = Mapping[Place, tuple[RunSpec, list[RunRow]]]
+Grouped = Mapping[Place, list[RunRow]]
 
 
 def _place(spec: RunSpec) -> Place:
@@ -55,7 +55,7 @@ def _place(spec: RunSpec) -> Place:
 
 def _row(batch: int, gpus: Sequence[int], grouped: Grouped, epoch_examples: int) -> dict[str, Any]:
     def runs(count: int, layout: str) -> list[RunRow]:
-        return grouped[batch, count, layout][1] if (batch, count, layout) in grouped else []
+        return grouped.get((batch, count, layout), [])
 
     def over(many: list[RunRow], few: list[RunRow]) -> dict[str, Any]:
         return _estimate(ratio(throughputs(many), throughputs(few)))

@@ -100,7 +100,7 @@ def _is_result(row: RunRow) -> bool:
 def counted_here(store: Store, plan: Plan, here: Surroundings, machine: Machine) -> Counted:
     """The stored runs that need not be made again; what was refused elsewhere counts only if it is refused here too."""
     runs = [store.load(row.run) for row in results_of(store, plan)]
-    return _counted([run for run in runs if not _possible_now(run.row, machine)], here)
+    return _counted([run for run in runs if not _refused_but_possible(run.row, machine)], here)
 
 
 def counted_as_newest(store: Store, plan: Plan) -> Counted:
@@ -110,7 +110,7 @@ def counted_as_newest(store: Store, plan: Plan) -> Counted:
     return _counted(runs, surroundings_of((measured or runs)[-1])) if runs else Counted(runs=())
 
 
-def _possible_now(row: RunRow, machine: Machine) -> bool:
+def _refused_but_possible(row: RunRow, machine: Machine) -> bool:
     refused = row.outcome is not None and row.outcome.name == "refused"
     return refused and not check(row.spec, machine)
 

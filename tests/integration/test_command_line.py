@@ -193,6 +193,19 @@ def test_an_experiment_keeps_to_its_budget_and_goes_on_from_what_is_stored(comma
     assert (more["planned"], more["done"], len(command_line.json("list")["runs"])) == (4, 2, 2), "more repeats go on"
 
 
+def test_an_experiment_whose_program_was_killed_goes_on(command_line: CommandLine) -> None:
+    words = ["experiment", *dummy_words(steps=0, seconds=1.0, step_ms="1,2"), "--repeats", "1"]
+    process = command_line.start(*words)
+    assert process.stderr is not None
+    while process.stderr.readline() != "[2/2] measure\n":
+        assert process.poll() is None
+    process.kill()
+    process.communicate(timeout=LIMIT_S)
+    document = command_line.json(*words)
+    assert (document["state"], [row["runs"] for row in document["rows"]]) == ("complete", [[1], [3]])
+    assert command_line.json("show", "2")["outcome"] == "crashed"
+
+
 def test_running_out_of_memory_is_a_result_and_failing_is_none(command_line: CommandLine) -> None:
     words = ["experiment", *dummy_words(behaviour="out_of_memory,fail"), "--repeats", "2"]
     document = command_line.json(*words, status=1)
