@@ -45,7 +45,9 @@ OFFLINE = re.compile(
 STEP = re.compile(r"^ *((?:Collecting|Downloading|Installing|Prepared|Get:|Unpacking|Setting up).*)", re.MULTILINE)
 
 LINT_IMPORTS = "from importlinter.cli import lint_imports_command as lint; lint()"  # it has no `python -m` of its own
-CHECKS = ("ruff check .", "ruff format --check .", "mypy", "lint-imports", "pytest")
+CHECKS = ("ruff check .", "ruff format --check .", "mypy", "lint-imports", "pytest --ignore=tests/unit/workloads")
+BESIDE = "pytest -p no:cacheprovider tests/unit/workloads"  # TensorFlow in the tests' process: half of all the time
+BESIDE_LOG = Path("build/beside.log")
 
 
 class StartError(Exception):
@@ -273,14 +275,36 @@ def bring_to(folder: Path, host: Host, wanted: Stamp) -> None:
 def run_checks(folder: Path, words: Sequence[str]) -> int:
     """Every check that needs no GPU, or only pytest with the words given; returns the exit status."""
     os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
-    failed = []
-    for command in [["pytest", *words]] if words else [check.split() for check in CHECKS]:
-        print("==", *command, flush=True)
-        arguments = ["-c", LINT_IMPORTS] if command == ["lint-imports"] else ["-m", *command]
-        if subprocess.run([str(folder / PYTHON), *arguments], cwd=folder, check=False).returncode:
-            failed.append(" ".join(command))
+    if words:
+        return int(not passes(folder, ["pytest", *words]))
+    failed = run_all_checks(folder)
     print(f"== failed: {', '.join(failed)}" if failed else "== all passed")
     return bool(failed)
+
+
+def run_all_checks(folder: Path) -> list[str]:
+    """Every check, one after the other and one beside them on a second core; returns those that failed."""
+    (folder / BESIDE_LOG).parent.mkdir(exist_ok=True)
+    with (folder / BESIDE_LOG).open("w+") as log:
+        beside = subprocess.Popen(check_command(folder, BESIDE.split()), cwd=folder, stdout=log, stderr=log)
+        failed = [check for check in CHECKS if not passes(folder, check.split())]
+        if beside.wait():
+            failed.append(BESIDE)
+        log.seek(0)
+        print("==", BESIDE, log.read(), sep="\n", flush=True)
+    return failed
+
+
+def passes(folder: Path, check: Sequence[str]) -> bool:
+    """Run one check where it can be seen."""
+    print("==", *check, flush=True)
+    return not subprocess.run(check_command(folder, check), cwd=folder, check=False).returncode
+
+
+def check_command(folder: Path, check: Sequence[str]) -> list[str]:
+    """A check as a command of .venv's Python."""
+    arguments = ["-c", LINT_IMPORTS] if check == ["lint-imports"] else ["-m", *check]
+    return [str(folder / PYTHON), *arguments]
 
 
 def main(words: list[str]) -> int:
