@@ -1,8 +1,6 @@
 """The image networks on a real GPU, in every variant: `pytest -m gpu tests/gpu/test_cnn.py`."""
 
 import functools
-import os
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -11,23 +9,9 @@ from tests.cnn_answers import SIZES, Answers, answers, variant_of
 from tests.witnessed import spec_of, witnessed
 from workloads.protocol import Evidence, Value
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("float32_on_the_gpu")]
 
 PRECISIONS = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def float32_on_the_gpu() -> Iterator[None]:
-    """Products in full float32, memory taken as it is needed, layouts left alone."""
-    os.environ["KERAS_BACKEND"] = "tensorflow"
-    import tensorflow as tf
-
-    for gpu in tf.config.list_physical_devices("GPU"):
-        tf.config.experimental.set_memory_growth(gpu, True)
-    tf.config.experimental.enable_tensor_float_32_execution(False)
-    tf.config.optimizer.set_experimental_options({"layout_optimizer": False})
-    yield
-    tf.config.experimental.enable_tensor_float_32_execution(True)
 
 
 @functools.cache

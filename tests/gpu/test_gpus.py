@@ -1,6 +1,5 @@
 """Runs on real NVIDIA GPUs: `python3 start.py test -m gpu`, or pytest -m gpu on a GPU machine."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -14,14 +13,6 @@ from workloads import catalog
 from workloads.protocol import Value
 
 pytestmark = pytest.mark.gpu
-
-
-@pytest.fixture(scope="module")
-def feed() -> Iterator[TelemetryFeed]:
-    live = TelemetryFeed()
-    live.start()
-    yield live
-    live.close()
 
 
 def _run(feed: TelemetryFeed, folder: Path, workload: str, **given: Value) -> StoredRun:

@@ -1,8 +1,6 @@
 """Every LSTM implementation on a real GPU against the standard one there: `pytest -m gpu tests/gpu/test_lstm.py`."""
 
 import functools
-import os
-from collections.abc import Iterator
 
 import pytest
 
@@ -10,7 +8,7 @@ from tests.lstm_answers import A_GPU, Answers, answers, variant_of
 from workloads.catalog import workload
 from workloads.protocol import Value
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("float32_on_the_gpu")]
 
 IMPLEMENTATIONS = [choice.value for choice in workload("lstm").parameter("implementation").choices]
 SIZES: dict[str, Value] = {"gpus": 1, "batch_size": 16, "timesteps": 20, "units": 64}
@@ -28,19 +26,6 @@ CASES: dict[str, dict[str, Value]] = {
 STEPS = 100
 BAND = 0.01
 """Of the standard loss: how far another implementation's may be from it, in float32 with the same seed and data."""
-
-
-@pytest.fixture(scope="module", autouse=True)
-def float32_on_the_gpu() -> Iterator[None]:
-    """Products in full float32, memory taken as it is needed."""
-    os.environ["KERAS_BACKEND"] = "tensorflow"
-    import tensorflow as tf
-
-    for gpu in tf.config.list_physical_devices("GPU"):
-        tf.config.experimental.set_memory_growth(gpu, True)
-    tf.config.experimental.enable_tensor_float_32_execution(False)
-    yield
-    tf.config.experimental.enable_tensor_float_32_execution(True)
 
 
 @functools.cache

@@ -4,7 +4,6 @@ Each test is one training and a trial or two; about 15 s each.
 """
 
 import math
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -22,14 +21,6 @@ pytestmark = pytest.mark.gpu
 
 SIZES: dict[str, Value] = {"units": 64, "features": 32, "timesteps": 20, "layers": 2, "batch_size": 64, "steps": 600}
 """Enough to learn to add: answers that all were near the mean would hide a weight in the wrong place."""
-
-
-@pytest.fixture(scope="module")
-def feed() -> Iterator[TelemetryFeed]:
-    live = TelemetryFeed()
-    live.start()
-    yield live
-    live.close()
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """Two real GPUs: every all-reduce really is what it is called, and what is lost is accounted for."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,15 +15,10 @@ from workloads.protocol import Value
 pytestmark = pytest.mark.gpu
 
 
-@pytest.fixture(scope="module")
-def feed() -> Iterator[TelemetryFeed]:
-    live = TelemetryFeed()
-    live.start()
-    if len(live.wait_inventory().machine.gpus) < 2:
-        live.close()
+@pytest.fixture(autouse=True)
+def two_gpus(feed: TelemetryFeed) -> None:
+    if len(feed.wait_inventory().machine.gpus) < 2:
         pytest.skip("this machine has fewer than two GPUs")
-    yield live
-    live.close()
 
 
 def run(feed: TelemetryFeed, folder: Path, **given: Value) -> StoredRun:

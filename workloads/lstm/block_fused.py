@@ -10,26 +10,18 @@ import tensorflow as tf
 
 from workloads.lstm.config import LstmConfig
 from workloads.lstm.layout import GATES
-from workloads.lstm.weights import Weights, by_layer
+from workloads.lstm.stack import OwnStack
+from workloads.lstm.weights import Weights
 
 
-class BlockFused:
+class BlockFused(OwnStack):
     """Layers of block-fused directions; the second direction reads reversed time."""
-
-    def __init__(self, config: LstmConfig, initial: Sequence[tf.Tensor]) -> None:
-        self._config = config
-        self._weights = [tf.Variable(value) for value in initial]
-
-    @property
-    def weights(self) -> Sequence[tf.Variable]:
-        """The trained variables, layer by layer."""
-        return self._weights
 
     def __call__(self, inputs: tf.Tensor, valid: tf.Tensor | None, *, training: bool) -> tf.Tensor:
         """The last outputs of the top layer; `valid` must be None."""
         assert valid is None
         sequence = tf.transpose(inputs, [1, 0, 2])
-        for layer in by_layer([tf.cast(weight, inputs.dtype) for weight in self._weights], self._config):
+        for layer in self._layers(inputs.dtype):
             parts = [self._direction(weights, sequence, training=training) for weights in layer[:1]]
             parts += [
                 tf.reverse(self._direction(weights, tf.reverse(sequence, [0]), training=training), [0])

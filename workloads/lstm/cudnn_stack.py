@@ -9,25 +9,17 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from workloads.lstm.config import LstmConfig
-from workloads.lstm.weights import Weights, by_layer
+from workloads.lstm.stack import OwnStack
+from workloads.lstm.weights import Weights
 
 
-class CudnnStack:
+class CudnnStack(OwnStack):
     """Layers computed by cuDNN alone, on a GPU."""
-
-    def __init__(self, config: LstmConfig, initial: Sequence[tf.Tensor]) -> None:
-        self._config = config
-        self._weights = [tf.Variable(value) for value in initial]
-
-    @property
-    def weights(self) -> Sequence[tf.Variable]:
-        """The trained variables, layer by layer."""
-        return self._weights
 
     def __call__(self, inputs: tf.Tensor, valid: tf.Tensor | None, *, training: bool) -> tf.Tensor:
         """The last outputs of the top layer; where there is padding it must be at the end."""
         config = self._config
-        layers = by_layer([tf.cast(weight, inputs.dtype) for weight in self._weights], config)
+        layers = self._layers(inputs.dtype)
         batch, steps, _ = inputs.shape
         start = tf.zeros([config.layers * config.directions, batch, config.units], inputs.dtype)
         made = tf.raw_ops.CudnnRNNV3(

@@ -6,28 +6,23 @@ import tensorflow as tf
 
 from workloads.lstm.config import LstmConfig
 from workloads.lstm.loop import MakeCell, State, carrying, dropping, run
-from workloads.lstm.weights import Weights, by_layer
+from workloads.lstm.stack import OwnStack
+from workloads.lstm.weights import Weights
 
 
-class LoopStack:
+class LoopStack(OwnStack):
     """Layers of cells; `transposed` cells read [features, batch] a step and keep their state [units, batch]."""
 
     def __init__(
         self, config: LstmConfig, initial: Sequence[tf.Tensor], make_cell: MakeCell, *, transposed: bool = False
     ) -> None:
-        self._config = config
+        super().__init__(config, initial)
         self._make_cell = make_cell
         self._transposed = transposed
-        self._weights = [tf.Variable(value) for value in initial]
-
-    @property
-    def weights(self) -> Sequence[tf.Variable]:
-        """The trained variables, layer by layer."""
-        return self._weights
 
     def __call__(self, inputs: tf.Tensor, valid: tf.Tensor | None, *, training: bool) -> tf.Tensor:
         """The last outputs of the top layer."""
-        layers = by_layer([tf.cast(weight, inputs.dtype) for weight in self._weights], self._config)
+        layers = self._layers(inputs.dtype)
         features_axis, sequence = (1, tf.transpose(inputs, [1, 2, 0])) if self._transposed else (2, _swapped(inputs))
         if valid is not None:
             valid = tf.expand_dims(tf.transpose(valid), features_axis)

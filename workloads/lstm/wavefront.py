@@ -13,7 +13,8 @@ from workloads.lstm.combined_input import input_sums
 from workloads.lstm.config import LstmConfig
 from workloads.lstm.loop import State, Step, run
 from workloads.lstm.padding import filled
-from workloads.lstm.weights import Weights, by_layer
+from workloads.lstm.stack import OwnStack
+from workloads.lstm.weights import Weights
 
 
 @one_kernel
@@ -27,21 +28,12 @@ def _gates(
     return tf.where(active, state[0], output), tf.where(active, state[1], before)
 
 
-class Wavefront:
+class Wavefront(OwnStack):
     """Layers of one direction; state [layers, units, batch]."""
-
-    def __init__(self, config: LstmConfig, initial: Sequence[tf.Tensor]) -> None:
-        self._config = config
-        self._weights = [tf.Variable(value) for value in initial]
-
-    @property
-    def weights(self) -> Sequence[tf.Variable]:
-        """The trained variables, layer by layer."""
-        return self._weights
 
     def __call__(self, inputs: tf.Tensor, valid: tf.Tensor | None, *, training: bool) -> tf.Tensor:
         """The last outputs of the top layer."""
-        layers = [layer for (layer,) in by_layer([tf.cast(w, inputs.dtype) for w in self._weights], self._config)]
+        layers = [layer for (layer,) in self._layers(inputs.dtype)]
         batch, steps, _ = inputs.shape
         shape = [len(layers), self._config.units, batch]
         keep = self._kept(shape, inputs.dtype) if training else None
