@@ -26,6 +26,20 @@ class Estimate:
         """Both ends, or None."""
         return None if self.low is None or self.high is None else (self.low, self.high)
 
+    @property
+    def half_width(self) -> float | None:
+        """Half the interval's width as a share of the value, on the logarithm: 0.01 is about ± 1 %."""
+        return None if self.low is None or self.high is None else math.log(self.high / self.low) / 2
+
+
+def together(level: float, comparisons: int) -> float:
+    """The level of each of several intervals that are all to hold together with probability `level`.
+
+    Šidák (1967), "Rectangular confidence regions for the means of multivariate normal distributions", Journal of the
+    American Statistical Association 62: exact for independent comparisons, on the safe side for one shared baseline.
+    """
+    return float(level ** (1 / max(comparisons, 1)))
+
 
 def mean(values: Sequence[float], level: float = LEVEL) -> Estimate | None:
     """The geometric mean of positive values, with Student's t interval on their logarithms; None of nothing."""
@@ -52,11 +66,11 @@ def ratio(values: Sequence[float], baseline: Sequence[float], level: float = LEV
     centre, n = float(a.mean() - b.mean()), min(len(a), len(b))
     if n < 2:
         return Estimate(math.exp(centre), None, None, n)
-    half = _welch_half_width(float(a.var(ddof=1)) / len(a), len(a), float(b.var(ddof=1)) / len(b), len(b), level)
+    half = welch_half_width(float(a.var(ddof=1)) / len(a), len(a), float(b.var(ddof=1)) / len(b), len(b), level)
     return Estimate(math.exp(centre), math.exp(centre - half), math.exp(centre + half), n)
 
 
-def _welch_half_width(a: float, n_a: int, b: float, n_b: int, level: float) -> float:
+def welch_half_width(a: float, n_a: int, b: float, n_b: int, level: float) -> float:
     """Half the width of Welch's interval, from the squared standard errors `a` and `b` of two means."""
     if a + b == 0:
         return 0.0

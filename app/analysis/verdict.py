@@ -1,10 +1,11 @@
-"""Which variant is faster: one variant's runs against the baseline's, and what may be said of the difference."""
+"""Which variant is faster: each variant's runs against the baseline's, and what may be said of the difference."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from app.analysis.intervals import Estimate, mean, ratio
+from app.analysis.intervals import LEVEL, Estimate, mean, ratio, together
+from app.analysis.repeats import Outlook, outlook
 from app.records import RunRow
 from workloads.catalog import with_defaults
 from workloads.protocol import RunSpec
@@ -13,20 +14,27 @@ Decision = Literal[
     "faster", "slower", "no difference seen", "one run each", "different workloads", "nothing to compare"
 ]
 
+Figures = Callable[[Sequence[RunRow]], list[float]]
+"""One figure of every run that counts."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariantResult:
-    """One variant's runs in one row: throughput, its ratio to the baseline's, and the energy ratio if both have one.
+    """One variant's runs in one row: throughput in examples/s, energy in mJ an example, both against the baseline's.
 
-    Only completed and stopped runs that measured something count; the others keep their place in `runs`.
+    Only completed and stopped runs that measured something count; the others keep their place in `runs`. The intervals
+    of all ratios of one kind hold together (`app.analysis.intervals.together`); those of `throughput` and `energy`
+    describe a variant alone. `outlook` is how many more repeats would tell a smaller difference, where none is seen.
     """
 
     runs: tuple[RunRow, ...]
     throughput: Estimate | None
     speedup: Estimate | None
+    energy: Estimate | None
     energy_ratio: Estimate | None
     decision: Decision
     is_baseline: bool
+    outlook: Outlook | None = None
 
 
 def group_by_variant(runs: Sequence[RunRow]) -> list[tuple[RunRow, ...]]:
@@ -49,20 +57,39 @@ def judge(runs: Sequence[RunRow], baseline_run: int) -> list[VariantResult]:
     """One result a variant; the baseline is the variant that run `baseline_run` belongs to."""
     groups = group_by_variant(runs)
     baseline = next(group for group in groups if any(row.run == baseline_run for row in group))
-    return [_result(group, baseline) for group in groups]
+    speed_level, energy_level = (_level(groups, baseline, figures) for figures in (throughputs, energies))
+    return [_result(group, baseline, speed_level, energy_level) for group in groups]
 
 
-def _result(group: tuple[RunRow, ...], baseline: tuple[RunRow, ...]) -> VariantResult:
-    same_workload = group[0].spec.workload == baseline[0].spec.workload
+def comparisons(groups: Sequence[Sequence[RunRow]], baseline: Sequence[RunRow], figures: Figures) -> int:
+    """How many of the groups have an interval against the baseline: two runs or more on both sides that count."""
+    if len(figures(baseline)) < 2:
+        return 0
+    others = [group for group in groups if group is not baseline and _same_workload(group, baseline)]
+    return sum(len(figures(group)) > 1 for group in others)
+
+
+def _level(groups: Sequence[Sequence[RunRow]], baseline: Sequence[RunRow], figures: Figures) -> float:
+    return together(LEVEL, comparisons(groups, baseline, figures))
+
+
+def _result(
+    group: tuple[RunRow, ...], baseline: tuple[RunRow, ...], speed_level: float, energy_level: float
+) -> VariantResult:
     own, base = throughputs(group), throughputs(baseline)
-    speedup = ratio(own, base) if same_workload else None
+    comparable = _same_workload(group, baseline)
+    speedup = ratio(own, base, speed_level) if comparable else None
+    decision: Decision = _decide(speedup) if comparable else "different workloads"
+    unsettled = decision == "no difference seen" and group is not baseline
     return VariantResult(
         runs=group,
         throughput=mean(own),
         speedup=speedup,
-        energy_ratio=ratio(_energies(group), _energies(baseline)) if same_workload else None,
-        decision=_decide(speedup) if same_workload else "different workloads",
+        energy=mean(energies(group)),
+        energy_ratio=ratio(energies(group), energies(baseline), energy_level) if comparable else None,
+        decision=decision,
         is_baseline=group is baseline,
+        outlook=outlook(own, base, speed_level) if unsettled else None,
     )
 
 
@@ -71,8 +98,13 @@ def throughputs(group: Sequence[RunRow]) -> list[float]:
     return [row.summary.throughput for row in _counted(group) if row.summary.throughput]
 
 
-def _energies(group: Sequence[RunRow]) -> list[float]:
+def energies(group: Sequence[RunRow]) -> list[float]:
+    """Millijoules an example of the same runs, those that have it."""
     return [row.summary.energy_mj_per_example for row in _counted(group) if row.summary.energy_mj_per_example]
+
+
+def _same_workload(group: Sequence[RunRow], baseline: Sequence[RunRow]) -> bool:
+    return group[0].spec.workload == baseline[0].spec.workload
 
 
 def _counted(group: Sequence[RunRow]) -> list[RunRow]:

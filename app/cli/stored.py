@@ -7,7 +7,6 @@ from app.cli.evidence import badge_line, print_evidence
 from app.cli.services import opened_store
 from app.cli.terminal import print_json, print_table
 from app.records import RunRow, StoredRun, Summary
-from app.report.comparison import example_of
 from app.report.documents import list_document, run_document
 from app.storage import retention
 from app.viewmodels import cells, epochs, flops, run_facts, units
@@ -36,7 +35,7 @@ def list_runs(chosen: Namespace) -> int:
 
 def _list_row(row: RunRow) -> tuple[str, ...]:
     outcome = row.outcome.name if row.outcome else "running"
-    throughput = units.rate(row.summary.throughput, example_of(row))
+    throughput = units.rate(row.summary.throughput, cells.example_word(row.spec))
     started = units.utc_time(row.started_utc_ns)
     name = " · ".join(filter(None, (short_name(row.spec), row.purpose)))
     return (str(row.run), started, name, outcome, cells.as_asked(row).symbol, throughput)
@@ -66,7 +65,7 @@ def show(chosen: Namespace) -> int:
 def print_run(stored: StoredRun) -> None:
     """Prints a run's result in a few lines."""
     row, summary = stored.row, stored.row.summary
-    example = example_of(row)
+    example = cells.example_word(row.spec)
     outcome = row.outcome.name.replace("_", " ") if row.outcome else "running"
     print(f"run {row.run}  {short_name(row.spec)}")
     if row.purpose:

@@ -8,10 +8,10 @@ import msgspec
 import numpy as np
 
 from app.records import Device, FieldFacts, Floats, Inventory, Phase, RunRow, StoredRun
-from app.report.comparison import example_of
 from app.report.epochs import data_document, epochs_document, training_document
 from app.report.evidence import evidence_document, flops_document, portability_document
 from app.viewmodels import run_facts, units
+from app.viewmodels.cells import example_word
 from app.viewmodels.fields import field_unit, fields_of
 from app.viewmodels.run_facts import PhaseEnergy
 
@@ -39,7 +39,7 @@ def run_document(run: StoredRun, *, pruned_utc_ns: int | None = None) -> dict[st
         ],
         "throughput": {
             "value": summary.throughput,
-            "unit": units.rate_unit(example_of(row)),
+            "unit": units.rate_unit(example_word(row.spec)),
             "blocks": [float(value) for value in run.blocks.throughput[run.blocks.measured]],
         },
         "step_ms": {"p50": summary.step_ms_p50, "p95": summary.step_ms_p95, "p99": summary.step_ms_p99},
@@ -128,7 +128,7 @@ def list_document(rows: Sequence[RunRow]) -> dict[str, Any]:
                 "purpose": row.purpose,
                 "outcome": row.outcome.name if row.outcome else None,
                 "reason": row.outcome.reason if row.outcome else None,
-                "throughput": {"value": row.summary.throughput, "unit": units.rate_unit(example_of(row))},
+                "throughput": {"value": row.summary.throughput, "unit": units.rate_unit(example_word(row.spec))},
                 "match": row.match,
             }
             for row in rows

@@ -49,13 +49,14 @@ def test_slower_names_a_positive_percentage() -> None:
 def test_no_difference_says_how_large_one_could_be() -> None:
     said = text(BASE, runs(4, 100.5, 101.0, 99.5, layout="NCHW"))
     assert said.startswith("No difference between NCHW and NHWC larger than ")
-    assert said.endswith("% at this sample size (3 runs each).")
+    assert "% at this sample size (3 runs each); " in said
+    assert said.endswith(" %.")
 
 
 def test_one_run_each_promises_nothing() -> None:
     assert text(BASE[:1], runs(4, 110.0, layout="NCHW")) == (
-        "NCHW ran 10.0 % faster than NHWC, but a variant with one run has no interval: "
-        "repeat both to know whether that is more than chance."
+        "NCHW ran 10.0 % faster than NHWC. A variant with one run has no interval: "
+        "repeat both to know whether a difference is more than chance."
     )
 
 
@@ -77,7 +78,7 @@ def test_a_refused_variant_keeps_its_row_and_is_named() -> None:
     assert (row["runs"], row["n"], row["outcomes"]) == ([4], 0, ["refused"])
     assert row["throughput"] == {"value": None, "interval": None, "unit": "images/s"}
     assert row["speedup"] == {"ratio": None, "interval": None}
-    assert document["verdict"]["text"].endswith("no run of TF32 measured anything.")
+    assert document["verdict"]["text"].endswith("no run of TF32 measured anything (refused).")
     assert document["verdict"]["decision"] == "nothing to compare"
 
 
@@ -85,7 +86,8 @@ def test_every_other_variant_has_its_sentence() -> None:
     nchw, xla = runs(4, 110.0, 111.0, layout="NCHW"), runs(6, 200.0, 201.0, layout="NHWC", xla=True)
     document = compare_document([*BASE, *nchw, *xla], 1)
     assert document["verdict"]["decision"] == "several variants"
-    assert document["verdict"]["text"].count("faster than") == 2
+    assert document["verdict"]["text"].count(" faster than NHWC") == 1
+    assert "NHWC · XLA on is 2.01× as fast as" in document["verdict"]["text"]
     assert [row["decision"] for row in document["rows"]] == ["baseline", "faster", "faster"]
     assert [row["n"] for row in document["rows"]] == [3, 2, 2]
 

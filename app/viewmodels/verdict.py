@@ -1,0 +1,180 @@
+"""The verdict of a comparison in words: one sentence a variant, the same in window, report and terminal."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from app.analysis.intervals import LEVEL, Estimate
+from app.analysis.verdict import Decision, VariantResult, judge
+from app.records import RunRow
+from app.viewmodels import units
+from app.viewmodels.cells import OUTCOMES, example_word
+from app.viewmodels.evidence import mislabelled
+from app.viewmodels.variants import variant_names
+
+MOST_SENTENCES = 4
+"""Variants that get a sentence each; of more only the best, the worst and how many lie between are told."""
+ONE_RUN = "A variant with one run has no interval: repeat both to know whether a difference is more than chance."
+_TIMES = 2.0
+"""From this ratio on "2.50× as fast" says more than a percentage."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """The results of all variants in their order with a name each, the decision as one word or two, and the text."""
+
+    results: tuple[VariantResult, ...]
+    names: tuple[str, ...]
+    decision: str
+    text: str
+
+
+def verdict_of(rows: Sequence[RunRow], baseline_run: int) -> Verdict:
+    """The verdict on these runs against the variant of run `baseline_run`, with what its text is not about."""
+    results = judge(rows, baseline_run)
+    wrong = mislabelled(rows)
+    text = verdict_text(results)
+    return Verdict(
+        results=tuple(results),
+        names=tuple(result_names(results)),
+        decision=overall(results),
+        text=f"{wrong} So this is about what ran, not about what was asked: {text}" if wrong else text,
+    )
+
+
+def result_names(results: Sequence[VariantResult]) -> list[str]:
+    """For each variant what tells it from the others."""
+    return variant_names([result.runs[0].spec for result in results])
+
+
+def overall(results: Sequence[VariantResult]) -> str:
+    """The decision of the strongest statement that can be made, for a program to read."""
+    others = [result.decision for result in results if not result.is_baseline]
+    return others[0] if len(others) == 1 else "several variants" if others else "nothing to compare"
+
+
+def verdict_text(results: Sequence[VariantResult]) -> str:
+    """One sentence a variant against the baseline; of many variants the best, the worst, and how many lie between."""
+    names = result_names(results)
+    baseline, base_name = next((r, name) for r, name in zip(results, names, strict=True) if r.is_baseline)
+    others = [(result, name) for result, name in zip(results, names, strict=True) if not result.is_baseline]
+    if not others:
+        return "All chosen runs are of one variant: there is nothing to compare it with."
+    if len(others) <= MOST_SENTENCES:
+        told = [_sentence(other, name, baseline, base_name) for other, name in others]
+    else:
+        told = _of_many(others, baseline, base_name)
+    one_run = any(other.decision == "one run each" for other, _ in others)
+    return " ".join([*told, *([ONE_RUN] if one_run else [])])
+
+
+def _of_many(others: Sequence[tuple[VariantResult, str]], baseline: VariantResult, base_name: str) -> list[str]:
+    ranked = sorted(
+        (
+            (other.speedup.value, _sentence(other, name, baseline, base_name), other.decision)
+            for other, name in others
+            if other.speedup
+        ),
+        reverse=True,
+    )
+    without = len(others) - len(ranked)
+    between = [decision for _, _, decision in ranked[1:-1]]
+    return [
+        *(f"The fastest of {len(others)} variants: {sentence}" for _, sentence, _ in ranked[:1]),
+        *(f"The slowest: {sentence}" for _, sentence, _ in ranked[1:][-1:]),
+        *([f"Between them, in the table: {_tally(between)}."] if between else []),
+        *([f"{without} cannot be compared with {base_name}; the table says why."] if without else []),
+    ]
+
+
+def _tally(decisions: Sequence[Decision]) -> str:
+    """How many are faster, slower, not told apart: `3 faster, 1 slower`."""
+    words = {"no difference seen": "not told apart", "one run each": "with one run only"}
+    return ", ".join(f"{decisions.count(each)} {words.get(each, each)}" for each in dict.fromkeys(decisions))
+
+
+def _sentence(other: VariantResult, name: str, baseline: VariantResult, base_name: str) -> str:
+    if other.decision == "different workloads":
+        return f"{name} and {base_name} are different workloads: a ratio between them would mean nothing."
+    if other.speedup is None:
+        without, its_name = (other, name) if other.throughput is None else (baseline, base_name)
+        return f"{name} and {base_name} cannot be compared: no run of {its_name} measured anything{_why(without)}."
+    if other.decision == "one run each":
+        return f"{name} ran {_change(other.speedup.value)} {base_name}{_and(_energy(other, 'it'))}."
+    if other.decision == "no difference seen":
+        return _no_difference(other, name, baseline, base_name)
+    told = f"{_interval(other.speedup)}, {_counts(other, baseline)}"
+    return f"{name} is {_change(other.speedup.value)} {base_name} ({told}){_and(_energy(other, 'it'))}."
+
+
+def _no_difference(other: VariantResult, name: str, baseline: VariantResult, base_name: str) -> str:
+    assert other.speedup is not None
+    assert other.speedup.interval is not None
+    most = max(abs(end - 1) for end in other.speedup.interval)
+    more = ""
+    if other.outlook is not None:
+        repeats = units.plural("repeat", other.outlook.repeats)
+        more = f"; {other.outlook.repeats} more {repeats} of each would settle {100 * other.outlook.within:g} %"
+    return (
+        f"No difference between {name} and {base_name} larger than {_percent(most)} % at this sample size "
+        f"({_counts(other, baseline)}){more}{_and(_energy(other, name))}."
+    )
+
+
+def _why(result: VariantResult) -> str:
+    """How its runs ended, where one of them says: ` (out of memory)`."""
+    ended = dict.fromkeys(OUTCOMES[row.outcome.name].word for row in result.runs if row.outcome is not None)
+    return f" ({', '.join(ended)})" if ended else ""
+
+
+def _change(ratio: float) -> str:
+    """A ratio of throughput as `6.4 % faster than`, or `2.50× as fast as` where it is far from one."""
+    if _far_from_one(ratio):
+        return f"{_times(ratio)} as fast as"
+    return f"{_percent(abs(ratio - 1))} % {'faster' if ratio >= 1 else 'slower'} than"
+
+
+def _interval(estimate: Estimate) -> str:
+    assert estimate.interval is not None
+    low, high = estimate.interval
+    if _far_from_one(estimate.value):
+        return f"{100 * LEVEL:.0f} % interval {_times(low)} to {_times(high)}"
+    low, high = sorted((abs(low - 1), abs(high - 1)))
+    return f"{100 * LEVEL:.0f} % interval {_percent(low)} to {_percent(high)} %"
+
+
+def _energy(other: VariantResult, subject: str) -> str:
+    """What is known of its energy an example, as `it uses 4.1 % less energy an image`; "" where nothing is."""
+    found = other.energy_ratio
+    if found is None:
+        return ""
+    example = example_word(other.runs[0].spec)
+    of_one = f"energy {'an' if example[0] in 'aeiou' else 'a'} {example}"
+    if found.interval is not None and found.interval[0] <= 1 <= found.interval[1]:
+        return f"no difference in {of_one} is seen"
+    change = f"{_percent(abs(found.value - 1))} % {'less' if found.value < 1 else 'more'}"
+    if _far_from_one(found.value):
+        change = f"{_times(found.value)} the"
+    return f"{subject} {'used' if found.interval is None else 'uses'} {change} {of_one}"
+
+
+def _and(words: str) -> str:
+    return f"; {words}" if words else ""
+
+
+def _far_from_one(ratio: float) -> bool:
+    return ratio >= _TIMES or ratio <= 1 / _TIMES
+
+
+def _times(ratio: float) -> str:
+    return f"{units.number(ratio, 3)}×"
+
+
+def _percent(share: float) -> str:
+    """A share in percent with one decimal, or with two digits where it is smaller than that shows."""
+    return f"{100 * share:.1f}" if share >= 0.001 else units.number(100 * share, 1)
+
+
+def _counts(other: VariantResult, baseline: VariantResult) -> str:
+    a = other.throughput.n if other.throughput else 0
+    b = baseline.throughput.n if baseline.throughput else 0
+    return f"{a} {units.plural('run', a)} each" if a == b else f"{a} against {b} runs"
