@@ -5,7 +5,10 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from app.records import Floats, Ints
+from app.records import BlockColumns, Floats, Ints
+
+Together = Literal["sum", "mean", "max"]
+"""How several devices become one curve."""
 
 GAP_PERIODS = 3.0
 """A device that is silent for longer than this many of its own periods has a gap, not a value."""
@@ -23,7 +26,23 @@ def seconds_since(t_ns: Ints, zero_ns: int) -> Floats:
     return np.asarray((t_ns - zero_ns) / 1e9, dtype=np.float64)
 
 
-def combine(tracks: Sequence[Series], how: Literal["sum", "mean"]) -> Series:
+def done_at(t_ns: Ints, blocks: BlockColumns, amounts: Ints) -> Floats:
+    """How many steps or examples were done at each time, from the start of `measure` on; `amounts` are those a block.
+
+    Within a block they grow evenly, between blocks they stand still; before the first block and after the last one
+    nothing can be said (NaN). What came before `measure` counts down from 0; without it the first block is the start.
+    """
+    if not len(amounts):
+        return np.full(len(t_ns), np.nan)
+    after = np.cumsum(amounts)
+    before = after - amounts
+    first_measured = int(np.argmax(blocks.measured))
+    times = np.column_stack([blocks.start_ns, blocks.end_ns]).ravel()
+    done = np.column_stack([before, after]).ravel() - before[first_measured]
+    return np.asarray(np.interp(t_ns - times[0], times - times[0], done, left=np.nan, right=np.nan), dtype=np.float64)
+
+
+def combine(tracks: Sequence[Series], how: Together) -> Series:
     """Several devices as one curve on the first one's times.
 
     Each device counts with its nearest earlier sample. Where one of them has been silent for longer than `GAP_PERIODS`
@@ -33,7 +52,8 @@ def combine(tracks: Sequence[Series], how: Literal["sum", "mean"]) -> Series:
         return Series(np.empty(0, dtype=np.int64), np.empty(0))
     base = with_gaps(tracks[0]).t_ns
     held = np.stack([_held(track, base) for track in tracks])
-    return Series(base, held.sum(axis=0) if how == "sum" else held.mean(axis=0))
+    fold = {"sum": held.sum, "mean": held.mean, "max": held.max}[how]
+    return Series(base, fold(axis=0))
 
 
 def with_gaps(series: Series) -> Series:

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from app.analysis.align import Series, combine, decimate, seconds_since, with_gaps
-from app.records import Floats, Ints
+from app.analysis.align import Series, combine, decimate, done_at, seconds_since, with_gaps
+from app.records import BlockColumns, Floats, Ints
 
 MS = 1_000_000
 
@@ -108,3 +108,56 @@ def test_the_mean_of_equal_devices_is_one_of_them(y: Floats, devices: int) -> No
 @pytest.mark.parametrize("how", ["sum", "mean"])
 def test_no_devices_is_no_curve(how: str) -> None:
     assert len(combine([], "sum" if how == "sum" else "mean").t_ns) == 0
+
+
+def test_the_highest_of_several_devices_is_one_of_them() -> None:
+    first, second = series([0, 100, 200], [1, 5, 3]), series([0, 100, 200], [2, 4, 6])
+    np.testing.assert_array_equal(combine([first, second], "max").y, [2, 5, 6])
+
+
+def blocks(*rows: tuple[int, int, int, bool]) -> BlockColumns:
+    """Blocks of (start in ms, end in ms, steps, measured), four examples a step."""
+    start_ms, end_ms, steps, measured = (np.array(column) for column in zip(*rows, strict=True))
+    return BlockColumns(
+        first_step=np.cumsum(steps) - steps,
+        steps=steps,
+        examples=4 * steps,
+        start_ns=start_ms * MS,
+        end_ns=end_ms * MS,
+        loss=np.full(len(steps), np.nan),
+        measured=measured,
+    )
+
+
+def test_steps_count_from_the_start_of_measure_and_stand_still_between_blocks() -> None:
+    made = blocks((100, 200, 10, False), (300, 400, 20, True), (400, 600, 10, True))
+    times = np.array([50, 100, 150, 250, 300, 350, 400, 500, 600, 601], dtype=np.int64) * MS
+    expected = [np.nan, -10, -5, 0, 0, 10, 20, 25, 30, np.nan]
+    np.testing.assert_allclose(done_at(times, made, made.steps), expected)
+    np.testing.assert_allclose(done_at(times, made, made.examples), 4 * np.array(expected))
+
+
+def test_without_a_measured_block_steps_count_from_the_first_and_without_blocks_not_at_all() -> None:
+    made = blocks((100, 200, 10, False), (200, 300, 10, False))
+    np.testing.assert_allclose(done_at(np.array([100, 300]) * MS, made, made.steps), [0, 20])
+    nothing = np.empty(0, dtype=np.int64)
+    assert np.isnan(done_at(np.array([100]), made, nothing)).all()
+
+
+@given(st.integers(-(2**60), 2**60), st.lists(st.integers(1, 50), min_size=1, max_size=20))
+def test_steps_never_go_back_and_do_not_depend_on_where_the_clock_started(origin: int, steps: list[int]) -> None:
+    ends = np.cumsum(np.array(steps, dtype=np.int64) * 7)
+    rows = [(int(end - 7 * n), int(end), n, True) for end, n in zip(ends, steps, strict=True)]
+    made = blocks(*rows)
+    times = np.arange(0, ends[-1] + 1, dtype=np.int64) * MS
+    done = done_at(times, made, made.steps)
+    assert np.all(np.diff(done) >= 0)
+    assert (done[0], done[-1]) == pytest.approx((0, sum(steps)))
+    offset = BlockColumns(
+        **{
+            **{name: getattr(made, name) for name in BlockColumns.__slots__},
+            "start_ns": made.start_ns + origin,
+            "end_ns": made.end_ns + origin,
+        }
+    )
+    np.testing.assert_allclose(done_at(times + origin, offset, made.steps), done)
