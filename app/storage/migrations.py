@@ -2,6 +2,8 @@
 
 from sqlite_utils import Database, Migrations
 
+from app.storage.schema_library import library_statements
+
 migrations = Migrations("variantscope")
 
 APPLICATION_ID = 0x56536370
@@ -310,3 +312,10 @@ def m006_scaling(db: Database) -> None:
     """Where each device's time went in the traced steps, and what a run was made for if not for its own sake."""
     db.execute(_DEVICE_TIMES)
     db.execute("ALTER TABLE runs ADD COLUMN purpose TEXT")
+
+
+@migrations()
+def m007_library(db: Database) -> None:
+    """Notes, tags, saved filters, experiments, the trash, and the words that a search looks through."""
+    for statement in library_statements():
+        db.execute(statement)

@@ -34,6 +34,20 @@ def told_plainly(path: Path) -> Iterator[None]:
         raise DatabaseError(sentence) from error
 
 
+@contextlib.contextmanager
+def transaction(db: Database, path: Path) -> Iterator[None]:
+    """One write transaction, begun at once: a deferred one that reads first can fail without waiting its turn."""
+    connection = db.conn
+    with told_plainly(path):
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            connection.execute("COMMIT")
+        except BaseException:
+            connection.rollback()
+            raise
+
+
 def _sentence(path: Path, code: str, text: str) -> str | None:
     for prefix, sentence in (
         ("SQLITE_NOTADB", f"{path} is not an SQLite database; {_MOVE}."),

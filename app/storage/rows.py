@@ -53,10 +53,14 @@ RUN_COLUMNS = (
     *OUTCOME_COLUMNS,
     *SUMMARY_COLUMNS,
     "purpose",
+    "note",
+    "deleted_utc_ns",
 )
 
 
-def run_row(row: Sequence[Any], gpu_names: tuple[str, ...]) -> RunRow:
+def run_row(
+    row: Sequence[Any], gpu_names: tuple[str, ...], tags: tuple[str, ...] = (), experiments: tuple[int, ...] = ()
+) -> RunRow:
     """The list row of one run from its `RUN_COLUMNS` and its evidence's `FOUND_COLUMNS`."""
     *of_run, found, match, reason = row
     values = dict(zip(RUN_COLUMNS, of_run, strict=True))
@@ -73,6 +77,10 @@ def run_row(row: Sequence[Any], gpu_names: tuple[str, ...]) -> RunRow:
         mismatch_reason=reason if match == 0 else None,
         has_evidence=found is not None,
         purpose=values["purpose"],
+        note=values["note"],
+        tags=tags,
+        experiments=experiments,
+        deleted_utc_ns=values["deleted_utc_ns"],
     )
 
 

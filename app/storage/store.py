@@ -1,14 +1,12 @@
 """The store of runs: writes a run while it goes on, in batches of one transaction, and gives every run back."""
 
-import contextlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
 from sqlite_utils import Database
 
-from app.errors import UserError
 from app.records import (
     SAMPLE_FIELDS,
     SLOW_FIELDS,
@@ -26,8 +24,9 @@ from app.records import (
     StoredRun,
     Summary,
 )
-from app.storage import findings, rows
-from app.storage.opening import BUSY_S, open_database, told_plainly
+from app.storage import findings, listing, rows
+from app.storage.library import Library
+from app.storage.opening import BUSY_S, open_database, told_plainly, transaction
 from app.storage.owner import Owner
 from workloads.protocol import Block, Calibration, Epoch, Evidence, PhaseStarted, RunSpec
 
@@ -44,6 +43,11 @@ class Store:
     def __init__(self, db: Database, path: Path) -> None:
         self._db = db
         self.path = path
+
+    @property
+    def library(self) -> Library:
+        """What finds runs among thousands and keeps the user's own words on them, on the same connection."""
+        return Library(self._db, self.path)
 
     @classmethod
     def open(cls, path: Path, busy_s: float = BUSY_S) -> Self:
@@ -73,7 +77,7 @@ class Store:
         purpose: str | None = None,
     ) -> int:
         """Stores a run that starts now and returns its number; `purpose` is for a run not made for its own sake."""
-        with self._transaction():
+        with transaction(self._db, self.path):
             cursor = self._db.execute(
                 "INSERT INTO runs (uid, workload, variant, started_utc_ns, started_t_ns, environment,"
                 " owner_pid, owner_started_s, owner_boot_id, purpose) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -105,7 +109,7 @@ class Store:
         kinds: dict[type, list[Any]] = {}
         for event in events:
             kinds.setdefault(type(event), []).append(event)
-        with self._transaction():
+        with transaction(self._db, self.path):
             for phase in kinds.get(PhaseStarted, ()):
                 self._begin_phase(run, phase)
             self._insert("blocks", rows.BLOCK_COLUMNS, run, map(rows.block_values, kinds.get(Block, ())))
@@ -140,7 +144,7 @@ class Store:
         """Stores how a run ended, its figures and the energy of its phases, and ends its last phase."""
         columns = (*rows.OUTCOME_COLUMNS, *rows.SUMMARY_COLUMNS, "ended_utc_ns")
         values = (*rows.outcome_values(outcome), *rows.summary_values(summary), utc_ns)
-        with self._transaction():
+        with transaction(self._db, self.path):
             self._db.execute(
                 f"UPDATE runs SET {', '.join(f'{name} = ?' for name in columns)} WHERE run = ?", (*values, run)
             )
@@ -152,12 +156,12 @@ class Store:
 
     def add_portability(self, run: int, checks: Sequence[Portability]) -> None:
         """Adds what a run's saved weights gave elsewhere."""
-        with self._transaction():
+        with transaction(self._db, self.path):
             findings.insert_portability(self._db, run, checks)
 
     def keep_calibration(self, calibration: Calibration, utc_ns: int) -> None:
         """Keeps the rate of a matrix product on a device."""
-        with self._transaction():
+        with transaction(self._db, self.path):
             findings.keep_calibration(self._db, calibration, utc_ns)
 
     def calibration(self, device: str, precision: str) -> Calibration | None:
@@ -174,16 +178,16 @@ class Store:
             return [(run, Owner(pid, started_s, boot)) for run, pid, started_s, boot in found]
 
     def list_runs(self) -> list[RunRow]:
-        """All runs, newest first."""
+        """All runs but those in the trash, newest first."""
         with told_plainly(self.path):
-            return self._run_rows("ORDER BY started_utc_ns DESC, run DESC", ())
+            return listing.rows_where(self._db, "deleted_utc_ns IS NULL ORDER BY started_utc_ns DESC, run DESC")
 
     def load(self, run: int) -> StoredRun:
-        """Everything stored of one run; raises `UserError` for a number that is no run."""
+        """Everything stored of one run, in the trash or not; raises `UserError` for a number that is no run."""
         with told_plainly(self.path):
-            found = self._run_rows("WHERE run = ?", (run,))
+            found = listing.rows_where(self._db, "run = ?", run)
             if not found:
-                raise UserError(f"There is no run {run} in {self.path}; `python -m app list` shows what there is.")
+                raise listing.no_such_run(run, self.path)
             t_ns, utc_ns, environment = self._db.execute(
                 "SELECT started_t_ns, started_utc_ns, environment FROM runs WHERE run = ?", (run,)
             ).fetchone()
@@ -200,29 +204,6 @@ class Store:
                 portability=findings.portability_of(self._db, run),
                 log=tuple(LogLine(*line) for line in self._of_run("log_lines", ("t_ns", "text"), run, "line")),
             )
-
-    @contextlib.contextmanager
-    def _transaction(self) -> Iterator[None]:
-        """One write transaction, begun at once: a deferred one that reads first can fail without waiting its turn."""
-        connection = self._db.conn
-        with told_plainly(self.path):
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield
-                connection.execute("COMMIT")
-            except BaseException:
-                connection.rollback()
-                raise
-
-    def _run_rows(self, tail: str, parameters: Sequence[Any]) -> list[RunRow]:
-        gpu_names: dict[int, list[str]] = {}
-        for run, name in self._db.execute("SELECT run, name FROM devices WHERE kind = 'gpu' ORDER BY device_index"):
-            gpu_names.setdefault(run, []).append(name)
-        columns = (*(f"runs.{name}" for name in rows.RUN_COLUMNS), *(f"evidence.{name}" for name in rows.FOUND_COLUMNS))
-        found = self._db.execute(
-            f"SELECT {', '.join(columns)} FROM runs LEFT JOIN evidence USING (run) {tail}", parameters
-        )
-        return [rows.run_row(row, tuple(gpu_names.get(row[0], ()))) for row in found]
 
     def _of_run(self, table: str, columns: Sequence[str], run: int, order: str) -> list[Any]:
         return self._db.execute(

@@ -29,6 +29,11 @@ def pragma(connection: sqlite3.Connection, words: str) -> list[sqlite3.Row]:
     return connection.execute(f"PRAGMA {words}").fetchall()
 
 
+def tables(connection: sqlite3.Connection) -> list[sqlite3.Row]:
+    """The tables that hold something, without SQLite's own and those made of others."""
+    return [row for row in pragma(connection, "table_list") if row["type"] == "table" and "sqlite_" not in row["name"]]
+
+
 def test_the_file_is_ours_sound_and_in_wal(plain: sqlite3.Connection) -> None:
     assert pragma(plain, "application_id")[0][0] == APPLICATION_ID
     assert pragma(plain, "journal_mode")[0][0] == "wal"
@@ -37,17 +42,18 @@ def test_the_file_is_ours_sound_and_in_wal(plain: sqlite3.Connection) -> None:
 
 
 def test_all_tables_are_strict(plain: sqlite3.Connection) -> None:
-    found = {row["name"]: row["strict"] for row in pragma(plain, "table_list") if "sqlite_" not in row["name"]}
+    found = {row["name"]: row["strict"] for row in tables(plain)}
     assert set(TABLES) <= set(found)
     assert set(found.values()) == {1}
 
 
 def test_every_table_of_runs_goes_with_its_run(plain: sqlite3.Connection) -> None:
-    tables = [row["name"] for row in pragma(plain, "table_list") if "sqlite_" not in row["name"]]
-    for table in set(tables) - {"runs", "settings", "calibrations"}:
-        (key,) = pragma(plain, f"foreign_key_list({table})")
+    there = {row["name"] for row in tables(plain)}
+    for table in there - {"runs", "settings", "calibrations", "filters", "experiments"}:
+        keys = {(key["table"], key["to"], key["on_delete"]) for key in pragma(plain, f"foreign_key_list({table})")}
         parent = ("devices", "device_id") if table.endswith("samples") else ("runs", "run")
-        assert (key["table"], key["to"], key["on_delete"]) == (*parent, "CASCADE"), table
+        beside = {("experiments", "experiment", "CASCADE")} if table == "experiment_runs" else set()
+        assert keys == {(*parent, "CASCADE"), *beside}, table
 
 
 def test_a_value_of_a_wrong_type_is_refused(database_path: Path, plain: sqlite3.Connection) -> None:

@@ -1,0 +1,175 @@
+"""The library of runs: finds them among thousands, keeps notes, tags and saved filters, and has a trash."""
+
+import json
+import time
+import unicodedata
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import msgspec
+from sqlite_utils import Database
+
+from app.errors import UserError
+from app.records import Facets, RunQuery, RunRow, StoredExperiment
+from app.storage import experiments, listing
+from app.storage.location import weights_path
+from app.storage.opening import told_plainly, transaction
+from app.storage.owner import Owner
+
+NOTE_LENGTH = 10_000
+TAG_LENGTH = 60
+FILTER_LENGTH = 60
+
+
+class Library:
+    """The runs of one open database. Every change is one transaction; methods raise `DatabaseError` like the store.
+
+    Methods that take runs raise `UserError` for a number that is no run, and then change nothing.
+    """
+
+    def __init__(self, db: Database, path: Path) -> None:
+        self._db = db
+        self.path = path
+
+    def find(self, query: RunQuery) -> list[int]:
+        """Numbers of the runs a query asks for, in its order."""
+        with told_plainly(self.path):
+            return listing.find(self._db, query)
+
+    def run_rows(self, runs: Sequence[int]) -> list[RunRow]:
+        """The rows of these runs in this order, those of a page for instance; one that is gone meanwhile has none."""
+        with told_plainly(self.path):
+            return listing.rows_of(self._db, runs)
+
+    def facets(self, *, deleted: bool = False) -> Facets:
+        """What there is to choose from among all runs, or among those in the trash."""
+        with told_plainly(self.path):
+            return listing.facets(self._db, deleted=deleted)
+
+    def set_note(self, run: int, note: str) -> None:
+        """Keeps a note on a run in place of the one before; "" removes it."""
+        text = checked_note(note)
+        with transaction(self._db, self.path):
+            self._known([run])
+            self._db.execute("UPDATE runs SET note = ? WHERE run = ?", (text, run))
+
+    def add_tag(self, runs: Sequence[int], tag: str) -> None:
+        """Gives runs a tag; those that have it keep it."""
+        text = checked_tag(tag)
+        with transaction(self._db, self.path):
+            self._known(runs)
+            self._db.conn.executemany("INSERT OR IGNORE INTO tags (run, tag) VALUES (?, ?)", ((r, text) for r in runs))
+
+    def remove_tag(self, runs: Sequence[int], tag: str) -> None:
+        """Takes a tag off runs; those without it are left as they are."""
+        text = checked_tag(tag)
+        with transaction(self._db, self.path):
+            self._known(runs)
+            self._db.conn.executemany("DELETE FROM tags WHERE run = ? AND tag = ?", ((run, text) for run in runs))
+
+    def delete(self, runs: Sequence[int], *, utc_ns: int | None = None) -> list[int]:
+        """Puts runs into the trash and returns those that were not there before; `restore` of these undoes it.
+
+        Raises `UserError` for a run that is going on.
+        """
+        with transaction(self._db, self.path):
+            self._known(runs)
+            self._forbid_running(runs)
+            return self._move(runs, "deleted_utc_ns IS NULL", time.time_ns() if utc_ns is None else utc_ns)
+
+    def restore(self, runs: Sequence[int]) -> list[int]:
+        """Takes runs out of the trash as they were and returns those that were in it."""
+        with transaction(self._db, self.path):
+            self._known(runs)
+            return self._move(runs, "deleted_utc_ns IS NOT NULL", None)
+
+    def purge(self, runs: Sequence[int]) -> None:
+        """Deletes runs in the trash for good, with their samples and weights; raises `UserError` for any other run."""
+        with transaction(self._db, self.path):
+            self._known(runs)
+            for row in listing.rows_of(self._db, runs):
+                if row.deleted_utc_ns is None:
+                    raise UserError(
+                        f"Run {row.run} is not in the trash; `python -m app delete {row.run}` puts it there."
+                    )
+            marked = json.dumps(list(runs))
+            uids = self._db.execute("SELECT uid FROM runs WHERE run IN (SELECT value FROM json_each(?))", (marked,))
+            weights = [weights_path(self.path, uid) for (uid,) in uids.fetchall()]
+            self._db.execute("DELETE FROM runs WHERE run IN (SELECT value FROM json_each(?))", (marked,))
+            experiments.delete_empty(self._db)
+        for path in weights:
+            path.unlink(missing_ok=True)
+
+    def save_filter(self, name: str, query: RunQuery) -> None:
+        """Keeps a query under a name, in place of the one of that name."""
+        text = _checked(name, "filter's name", FILTER_LENGTH)
+        value = msgspec.json.encode(query).decode()
+        with transaction(self._db, self.path):
+            self._db.execute("INSERT OR REPLACE INTO filters (name, query) VALUES (?, ?)", (text, value))
+
+    def filters(self) -> dict[str, RunQuery]:
+        """The saved filters by name, in the order of their names."""
+        with told_plainly(self.path):
+            found = self._db.execute("SELECT name, query FROM filters ORDER BY name COLLATE NOCASE, name").fetchall()
+        return {name: msgspec.json.decode(query, type=RunQuery) for name, query in found}
+
+    def delete_filter(self, name: str) -> None:
+        """Forgets a saved filter; the runs are not touched."""
+        with transaction(self._db, self.path):
+            self._db.execute("DELETE FROM filters WHERE name = ?", (listing.storable(name),))
+
+    def experiments(self) -> list[StoredExperiment]:
+        """All experiments that have a run outside the trash, newest first."""
+        with told_plainly(self.path):
+            return [found for found in experiments.stored(self._db) if found.runs]
+
+    def runs_of_experiment(self, experiment: int) -> tuple[int, ...]:
+        """An experiment's runs in the order they were made or counted, without those in the trash."""
+        with told_plainly(self.path):
+            found = experiments.stored(self._db, experiment)
+        return found[0].runs if found else ()
+
+    def _known(self, runs: Iterable[int]) -> None:
+        for run in runs:
+            if self._db.execute("SELECT 1 FROM runs WHERE run = ?", (run,)).fetchone() is None:
+                raise listing.no_such_run(run, self.path)
+
+    def _forbid_running(self, runs: Iterable[int]) -> None:
+        for run in runs:
+            owner = self._db.execute(
+                "SELECT owner_pid, owner_started_s, owner_boot_id FROM runs WHERE run = ? AND outcome IS NULL", (run,)
+            ).fetchone()
+            if owner is not None and Owner(*owner).is_alive():
+                raise UserError(f"Run {run} is going on; stop it first, or delete it when it has ended.")
+
+    def _move(self, runs: Iterable[int], where_from: str, utc_ns: int | None) -> list[int]:
+        moved = []
+        for run in dict.fromkeys(runs):
+            done = self._db.execute(f"UPDATE runs SET deleted_utc_ns = ? WHERE run = ? AND {where_from}", (utc_ns, run))
+            moved += [run] * done.rowcount
+        return moved
+
+
+def checked_tag(tag: str) -> str:
+    """The tag without spaces around it; raises `UserError` where it is none."""
+    text = _checked(tag, "tag", TAG_LENGTH)
+    if "," in text:
+        raise UserError("A tag has no comma in it; give several tags one by one.")
+    return text
+
+
+def checked_note(note: str) -> str:
+    """The note without spaces around it; raises `UserError` where it is too long or holds control characters."""
+    text = note.strip()
+    return _checked(text, "note", NOTE_LENGTH, also="\n\t") if text else ""
+
+
+def _checked(text: str, what: str, most: int, also: str = "") -> str:
+    stripped = text.strip()
+    if not stripped:
+        raise UserError(f"A {what} needs at least one letter.")
+    if len(stripped) > most:
+        raise UserError(f"A {what} has at most {most:,} characters; this one has {len(stripped):,}.")
+    if any(unicodedata.category(letter) in ("Cc", "Cs") and letter not in also for letter in stripped):
+        raise UserError(f"A {what} holds no control characters.")
+    return stripped

@@ -1,0 +1,148 @@
+"""Runs as rows of a list, and which runs a query asks for."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+from sqlite_utils import Database
+
+from app.errors import UserError
+from app.records import Facets, RunOrder, RunQuery, RunRow
+from app.storage import rows
+
+RUNNING = "running"
+"""The outcome of a run that has none yet, in a query."""
+
+_DEVICES = "(SELECT group_concat(name, ' ') FROM devices WHERE devices.run = runs.run AND kind = 'gpu')"
+_AS_ASKED = (
+    "(SELECT CASE match WHEN 1 THEN 'yes' WHEN 0 THEN 'no' ELSE 'unknown' END FROM evidence"
+    " INDEXED BY evidence_listed WHERE run = runs.run)"
+)
+_ORDERS: Mapping[RunOrder, Sequence[str]] = {
+    "run": ("run",),
+    "started": ("started_utc_ns",),
+    "workload": ("workload",),
+    "variant": ("implementation", "layout", "gpus", "batch_size", "precision", "xla"),
+    "devices": (f"coalesce({_DEVICES}, iif(gpus = 0, 'CPU', 'GPU'))", "gpus"),
+    "outcome": (f"coalesce(outcome, '{RUNNING}')",),
+    "as_asked": (_AS_ASKED,),
+    "throughput": ("throughput",),
+    "step_ms_p50": ("step_ms_p50",),
+    "mean_power": ("mean_power_mw",),
+    "energy": ("energy_mj_per_example",),
+    "duration": ("ended_utc_ns - started_utc_ns",),
+}
+"""What each order compares, the first first. A variant goes by its parts, so that a batch of 64 comes before 1024."""
+
+assert set(_ORDERS) == set(get_args(RunOrder)), "every order is known"
+
+
+def no_such_run(run: int, path: Path) -> UserError:
+    """What a number that is no run gets."""
+    return UserError(f"There is no run {run} in {path}; `python -m app list` shows what there is.")
+
+
+def find(db: Database, query: RunQuery) -> list[int]:
+    """Numbers of the runs a query asks for, in its order; equal ones newest first."""
+    conditions, values = _conditions(query)
+    turn = "DESC" if query.descending else "ASC"
+    keys = [f"{key} IS NULL, {key} {turn}" for key in _ORDERS[query.order]]
+    found = db.execute(
+        f"SELECT run FROM runs WHERE {' AND '.join(conditions)} ORDER BY {', '.join(keys)}, run DESC", values
+    )
+    return [run for (run,) in found]
+
+
+def _conditions(query: RunQuery) -> tuple[list[str], list[Any]]:
+    """SQL that holds for the runs asked for, and the values of its marks."""
+    conditions = [f"deleted_utc_ns IS {'NOT ' if query.deleted else ''}NULL"]
+    values: list[Any] = []
+    for condition, value in (
+        ("workload = ?", query.workload),
+        (f"coalesce(outcome, '{RUNNING}') = ?", query.outcome),
+        ("run IN (SELECT run FROM tags WHERE tag = ?)", query.tag),
+        ("run IN (SELECT run FROM experiment_runs WHERE experiment = ?)", query.experiment),
+    ):
+        if value not in ("", None):
+            conditions.append(condition)
+            values.append(storable(value) if isinstance(value, str) else value)
+    words = storable(query.text).split()
+    if words:
+        found, spelled = _containing(words)
+        conditions.append(f"run IN (SELECT run FROM run_words WHERE {found})")
+        values += spelled
+    return conditions, values
+
+
+def _containing(words: Iterable[str]) -> tuple[str, list[Any]]:
+    """SQL that holds for `run_words` with every one of these words; `instr` knows no wildcards and no quotes."""
+    conditions, values = [], []
+    for word in words:
+        spellings: list[str | int] = list(dict.fromkeys(_spellings(word)))
+        found = ["instr(words, ?)"] * len(spellings)
+        if word.isascii() and word.isdecimal() and len(word) < 19:
+            found.append("run = ?")
+            spellings.append(int(word))
+        conditions.append(f"({' OR '.join(found)})")
+        values += spellings
+    return " AND ".join(conditions), values
+
+
+def _spellings(word: str) -> Iterator[str]:
+    """The word as `run_words` may hold it, where only ASCII letters are lower case: Äpfel, ÄPFEL or äpfel."""
+    for spelling in (word.lower(), word.upper(), word.capitalize()):
+        yield "".join(letter.lower() if letter.isascii() else letter for letter in spelling)
+
+
+def storable(text: str) -> str:
+    """The text with question marks for what UTF-8 cannot hold: half of a surrogate pair, as a terminal may give."""
+    return text.encode(errors="replace").decode()
+
+
+def facets(db: Database, *, deleted: bool) -> Facets:
+    """What there is to choose from among all runs, or among those in the trash."""
+    there = f"deleted_utc_ns IS {'NOT ' if deleted else ''}NULL"
+
+    def counts(column: str, table: str) -> dict[str, int]:
+        found = db.execute(f"SELECT {column}, count(*) FROM {table} WHERE {there} GROUP BY 1 ORDER BY 1")
+        return dict(found.fetchall())
+
+    of = dict(db.execute("SELECT deleted_utc_ns IS NOT NULL, count(*) FROM runs GROUP BY 1").fetchall())
+    return Facets(
+        total=of.get(int(deleted), 0),
+        deleted=of.get(1, 0),
+        workloads=counts("workload", "runs"),
+        outcomes=counts(f"coalesce(outcome, '{RUNNING}')", "runs"),
+        tags=counts("tag", "tags JOIN runs USING (run)"),
+    )
+
+
+def rows_of(db: Database, runs: Sequence[int]) -> list[RunRow]:
+    """The rows of these runs in this order; a number that is no run any more has none."""
+    found = {row.run: row for row in rows_where(db, "run IN (SELECT value FROM json_each(?))", json.dumps(list(runs)))}
+    return [found[run] for run in runs if run in found]
+
+
+def rows_where(db: Database, condition: str, *values: Any) -> list[RunRow]:
+    """The rows of the runs for which an SQL condition on `runs` holds; an order may follow it."""
+    columns = (*(f"runs.{name}" for name in rows.RUN_COLUMNS), *(f"evidence.{name}" for name in rows.FOUND_COLUMNS))
+    found = db.execute(
+        f"SELECT {', '.join(columns)} FROM runs LEFT JOIN evidence USING (run) WHERE {condition}", values
+    ).fetchall()
+    runs = json.dumps([row[0] for row in found])
+    gpu_names = _several(db, "name", "devices WHERE kind = 'gpu' AND", "device_index", runs)
+    tags = _several(db, "tag", "tags WHERE", "tag", runs)
+    experiments = _several(db, "experiment", "experiment_runs WHERE", "experiment", runs)
+    return [
+        rows.run_row(row, gpu_names.get(row[0], ()), tags.get(row[0], ()), experiments.get(row[0], ())) for row in found
+    ]
+
+
+def _several(db: Database, column: str, table: str, order: str, runs: str) -> dict[int, tuple[Any, ...]]:
+    """Of each run all values of a column, in order."""
+    of_run: dict[int, list[Any]] = {}
+    sql = f"SELECT run, {column} FROM {table} run IN (SELECT value FROM json_each(?)) ORDER BY run, {order}"
+    for run, value in db.execute(sql, (runs,)):
+        of_run.setdefault(run, []).append(value)
+    return {run: tuple(values) for run, values in of_run.items()}
