@@ -52,8 +52,9 @@ def combine(tracks: Sequence[Series], how: Together) -> Series:
         return Series(np.empty(0, dtype=np.int64), np.empty(0))
     base = with_gaps(tracks[0]).t_ns
     held = np.stack([_held(track, base) for track in tracks])
-    fold = {"sum": held.sum, "mean": held.mean, "max": held.max}[how]
-    return Series(base, fold(axis=0))
+    if how == "max":
+        return Series(base, held.max(axis=0))
+    return Series(base, held.sum(axis=0) if how == "sum" else held.mean(axis=0))
 
 
 def with_gaps(series: Series) -> Series:
