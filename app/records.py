@@ -194,14 +194,6 @@ class RunStarted:
     devices: tuple[Device, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TraceStarted:
-    """First event of telemetry that was recorded without a run."""
-
-    t_ns: int
-    devices: tuple[Device, ...]
-
-
 @dataclass(frozen=True, slots=True)
 class Waiting:
     """The run waits before its worker starts (a GPU is leased elsewhere); `reason` is one sentence."""
@@ -289,10 +281,9 @@ class Summary:
 class RunRow:
     """One stored run as a list shows it. `outcome` is None while it runs; `uid` is the same in every database.
 
-    `match` is the evidence's: whether what ran is what was asked, None where that is not known; `mismatch_reason` says
-    why it is not true. `has_evidence` tells what is not known from what was never looked for. `purpose` is what a run
-    was made for that was not made for its own sake: a try of a search. `note` and `tags` are the user's own words,
-    `experiments` the numbers of those it belongs to; `deleted_utc_ns` is when it went into the trash.
+    `match` is the evidence's: whether what ran is what was asked, None where not known, `mismatch_reason` why it is not
+    true, `has_evidence` whether it was looked for. `purpose` is what a run was made for if not for its own sake.
+    `experiments` are numbers; `deleted_utc_ns` is when the run went into the trash.
     """
 
     run: int
@@ -311,73 +302,6 @@ class RunRow:
     tags: tuple[str, ...] = ()
     experiments: tuple[int, ...] = ()
     deleted_utc_ns: int | None = None
-
-
-RunOrder = Literal[
-    "run",
-    "started",
-    "workload",
-    "variant",
-    "devices",
-    "outcome",
-    "as_asked",
-    "throughput",
-    "step_ms_p50",
-    "mean_power",
-    "energy",
-    "duration",
-]
-"""What a list of runs can be ordered by."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunQuery:
-    """Which stored runs, in which order; empty words and None ask for everything.
-
-    `text` is words, each of which is somewhere in a run's note, tags, parameters, outcome, GPUs or experiments, be it
-    part of a longer word, or is its number. `outcome` is an outcome's name or `running`, `experiment` a number.
-    `deleted` asks for the runs in the trash instead of all others. Absent values come last whichever way.
-    """
-
-    text: str = ""
-    workload: str = ""
-    outcome: str = ""
-    tag: str = ""
-    experiment: int | None = None
-    deleted: bool = False
-    order: RunOrder = "started"
-    descending: bool = True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredExperiment:
-    """An experiment as it is kept: `runs` in the order they were made or counted, those in the trash left out.
-
-    `uid` is the same in every database; `preset` is the prepared experiment it was made from, if any; `plan` what was
-    asked, as JSON.
-    """
-
-    experiment: int
-    uid: str
-    name: str
-    preset: str | None
-    created_utc_ns: int
-    plan: str
-    runs: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Facets:
-    """What there is to choose from among all runs, or all in the trash: by name, how many runs have it.
-
-    `deleted` is how many runs are in the trash in either case.
-    """
-
-    total: int
-    deleted: int
-    workloads: Mapping[str, int]
-    outcomes: Mapping[str, int]
-    tags: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from sqlite_utils import Database
 
-from app.records import StoredExperiment
+from app.queries import StoredExperiment
 
 _COLUMNS = ("experiment", "uid", "name", "preset", "created_utc_ns", "plan")
 

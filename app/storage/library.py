@@ -10,7 +10,8 @@ import msgspec
 from sqlite_utils import Database
 
 from app.errors import UserError
-from app.records import Facets, RunQuery, RunRow, StoredExperiment
+from app.queries import Facets, RunQuery, StoredExperiment
+from app.records import RunRow
 from app.storage import experiments, listing
 from app.storage.location import weights_path
 from app.storage.opening import told_plainly, transaction

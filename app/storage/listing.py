@@ -8,7 +8,8 @@ from typing import Any, get_args
 from sqlite_utils import Database
 
 from app.errors import UserError
-from app.records import Facets, RunOrder, RunQuery, RunRow
+from app.queries import Facets, RunOrder, RunQuery
+from app.records import RunRow
 from app.storage import rows
 
 RUNNING = "running"

@@ -7,9 +7,11 @@ import heapq
 import itertools
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from app.records import (
+    Device,
     DeviceLost,
     Floats,
     Ints,
@@ -22,12 +24,20 @@ from app.records import (
     SampleColumns,
     SlowSample,
     StoredRun,
-    TraceStarted,
 )
 from workloads.catalog import Machine
 from workloads.protocol import Block, PhaseStarted, Progress, TimedPhase
 
 T = TypeVar("T", Sample, SlowSample)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceStarted:
+    """First event of telemetry that was recorded without a run."""
+
+    t_ns: int
+    devices: tuple[Device, ...]
+
 
 Event = RunEvent | TraceStarted | Processes
 """What a recording plays: a run's events, or the telemetry of a trace."""

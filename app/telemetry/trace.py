@@ -10,8 +10,8 @@ from typing import Annotated, NamedTuple
 import msgspec
 
 from app.errors import UserError
-from app.records import HOST, Device, DeviceLost, Inventory, Processes, Sample, SlowSample, TraceStarted
-from app.telemetry.recording import Timed
+from app.records import HOST, Device, DeviceLost, Inventory, Processes, Sample, SlowSample
+from app.telemetry.recording import Timed, TraceStarted
 from workloads.catalog import Machine
 
 _EPOCH = datetime.fromtimestamp(0, UTC)

@@ -16,9 +16,9 @@ from app.records import (
     RunEvent,
     RunStarted,
     Sample,
-    TraceStarted,
     Waiting,
 )
+from app.telemetry.recording import TraceStarted
 from app.viewmodels import units
 from app.viewmodels.evidence import EvidenceView, evidence_view
 from app.viewmodels.naming import short_name

@@ -1,0 +1,71 @@
+"""Questions to the database of runs, and its answers about many runs together."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+RunOrder = Literal[
+    "run",
+    "started",
+    "workload",
+    "variant",
+    "devices",
+    "outcome",
+    "as_asked",
+    "throughput",
+    "step_ms_p50",
+    "mean_power",
+    "energy",
+    "duration",
+]
+"""What a list of runs can be ordered by."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunQuery:
+    """Which stored runs, in which order; empty words and None ask for everything.
+
+    `text` is words, each of which is somewhere in a run's note, tags, parameters, outcome, GPUs or experiments, be it
+    part of a longer word, or is its number. `outcome` is an outcome's name or `running`, `experiment` a number.
+    `deleted` asks for the runs in the trash instead of all others. Absent values come last whichever way.
+    """
+
+    text: str = ""
+    workload: str = ""
+    outcome: str = ""
+    tag: str = ""
+    experiment: int | None = None
+    deleted: bool = False
+    order: RunOrder = "started"
+    descending: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredExperiment:
+    """An experiment as it is kept: `runs` in the order they were made or counted, those in the trash left out.
+
+    `uid` is the same in every database; `preset` is the prepared experiment it was made from, if any; `plan` what was
+    asked, as JSON.
+    """
+
+    experiment: int
+    uid: str
+    name: str
+    preset: str | None
+    created_utc_ns: int
+    plan: str
+    runs: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facets:
+    """What there is to choose from among all runs, or all in the trash: by name, how many runs have it.
+
+    `deleted` is how many runs are in the trash in either case.
+    """
+
+    total: int
+    deleted: int
+    workloads: Mapping[str, int]
+    outcomes: Mapping[str, int]
+    tags: Mapping[str, int]
