@@ -9,6 +9,7 @@ RunOrder = Literal[
     "started",
     "workload",
     "variant",
+    "tags",
     "devices",
     "outcome",
     "as_asked",

@@ -3,23 +3,28 @@
 import json
 import time
 import unicodedata
+import uuid
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import get_args
 
 import msgspec
 from sqlite_utils import Database
 
 from app.errors import UserError
-from app.queries import Facets, RunQuery, StoredExperiment
+from app.queries import Facets, RunOrder, RunQuery, StoredExperiment
 from app.records import RunRow
 from app.storage import experiments, listing
 from app.storage.location import weights_path
 from app.storage.opening import told_plainly, transaction
 from app.storage.owner import Owner
+from app.storage.settings import keep_setting, setting
 
 NOTE_LENGTH = 10_000
 TAG_LENGTH = 60
 FILTER_LENGTH = 60
+
+_SHOWN_COLUMNS = "shown_columns"
 
 
 class Library:
@@ -118,6 +123,31 @@ class Library:
         """Forgets a saved filter; the runs are not touched."""
         with transaction(self._db, self.path):
             self._db.execute("DELETE FROM filters WHERE name = ?", (listing.storable(name),))
+
+    def shown_columns(self) -> tuple[RunOrder, ...] | None:
+        """The columns of the list of runs that are shown, by what orders by them; None where none was ever chosen."""
+        with told_plainly(self.path):
+            kept = setting(self._db.conn, _SHOWN_COLUMNS)
+        return None if kept is None else tuple(name for name in get_args(RunOrder) if name in kept.split())
+
+    def show_columns(self, columns: Sequence[RunOrder]) -> None:
+        """Keeps which columns of the list of runs are shown."""
+        with transaction(self._db, self.path):
+            keep_setting(self._db.conn, _SHOWN_COLUMNS, " ".join(columns))
+
+    def keep_experiment(
+        self, runs: Sequence[int], *, name: str, preset: str | None, plan: str, utc_ns: int | None = None
+    ) -> int:
+        """Keeps that these runs make up an experiment and returns its number; `plan` is JSON with `variants`.
+
+        An experiment of that name and those variants that has one of the runs already goes on.
+        """
+        now_ns = time.time_ns() if utc_ns is None else utc_ns
+        with transaction(self._db, self.path):
+            self._known(runs)
+            return experiments.keep(
+                self._db, runs, uid=uuid.uuid4().hex, name=name, preset=preset, plan=plan, utc_ns=now_ns
+            )
 
     def experiments(self) -> list[StoredExperiment]:
         """All experiments that have a run outside the trash, newest first."""

@@ -25,6 +25,7 @@ _ORDERS: Mapping[RunOrder, Sequence[str]] = {
     "started": ("started_utc_ns",),
     "workload": ("workload",),
     "variant": ("implementation", "layout", "gpus", "batch_size", "precision", "xla"),
+    "tags": ("(SELECT group_concat(tag, ', ') FROM tags WHERE tags.run = runs.run)",),
     "devices": (f"coalesce({_DEVICES}, iif(gpus = 0, 'CPU', 'GPU'))", "gpus"),
     "outcome": (f"coalesce(outcome, '{RUNNING}')",),
     "as_asked": (_AS_ASKED,),

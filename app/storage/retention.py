@@ -13,6 +13,7 @@ from pathlib import Path
 from app.errors import DatabaseError
 from app.storage.opening import open_database, told_plainly
 from app.storage.owner import Owner
+from app.storage.settings import keep_setting, setting
 from app.storage.space import room_for
 
 DAY_NS = 86_400 * 1_000_000_000
@@ -78,16 +79,14 @@ def pruned_utc_ns(path: Path, run: int) -> int | None:
 def keep_days(path: Path) -> int | None:
     """How many days samples are kept in this database; None is for ever, as at first."""
     with _opened(path) as connection:
-        found = connection.execute("SELECT value FROM settings WHERE name = ?", (_KEEP_DAYS,)).fetchone()
-    return None if found is None else int(found[0])
+        found = setting(connection, _KEEP_DAYS)
+    return None if found is None else int(found)
 
 
 def set_keep_days(path: Path, days: int | None) -> None:
     """Sets how many days samples are kept; nothing is deleted by that alone."""
     with _opened(path) as connection, connection:
-        connection.execute("DELETE FROM settings WHERE name = ?", (_KEEP_DAYS,))
-        if days is not None:
-            connection.execute("INSERT INTO settings (name, value) VALUES (?, ?)", (_KEEP_DAYS, str(days)))
+        keep_setting(connection, _KEEP_DAYS, None if days is None else str(days))
 
 
 def apply_setting(path: Path) -> Pruned | None:
