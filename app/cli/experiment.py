@@ -13,6 +13,7 @@ from app.records import StoredRun
 from app.report.experiment import experiment_document
 from app.runs.counted import Counted, counted_as_newest, counted_here, surroundings_here
 from app.runs.experiment import Experiment, ExperimentSession
+from app.runs.kept import KeptExperiment
 from app.runs.presets import Article, NamedPreset, preset
 from app.runs.schedule import Plan
 from app.runs.session import RunServices
@@ -73,8 +74,13 @@ def _made(plan: Plan, services: RunServices, chosen: Namespace) -> Experiment:
     for sentence in (*counted_words(counted), *ahead_words(before, chosen.budget)):
         say(sentence)
 
+    kept = KeptExperiment(services.database, plan, plan.name if chosen.preset else None)
+    kept.add(run.row.run for run in counted.runs)
+
     def run_one(spec: RunSpec, place: int, planned: int) -> StoredRun:
-        return run_once(spec, services, prefix=f"[{place}/{planned}] ")
+        made = run_once(spec, services, prefix=f"[{place}/{planned}] ")
+        kept.add([made.row.run])
+        return made
 
     session = ExperimentSession(plan, counted.runs, inventory.machine, run_one, chosen.budget)
     with interrupts(session.stop):

@@ -1,5 +1,8 @@
 """Experiments as they are kept: what was asked, and which runs were made or counted for it."""
 
+import json
+from collections.abc import Sequence
+
 from sqlite_utils import Database
 
 from app.queries import StoredExperiment
@@ -24,6 +27,39 @@ def stored(db: Database, experiment: int | None = None) -> list[StoredExperiment
     return [
         StoredExperiment(**dict(zip(_COLUMNS, row, strict=True)), runs=tuple(runs.get(row[0], ()))) for row in found
     ]
+
+
+def keep(db: Database, runs: Sequence[int], *, uid: str, name: str, preset: str | None, plan: str, utc_ns: int) -> int:
+    """The number of the experiment with these runs: the one of that name and those variants that has one of them.
+
+    Where there is none it is made. `plan` is JSON with `variants`; more or fewer repeats make no other experiment.
+    """
+    found = db.execute(
+        "SELECT experiment FROM experiments JOIN experiment_runs USING (experiment)"
+        " WHERE name = ? AND json_extract(plan, '$.variants') = json_extract(?, '$.variants')"
+        " AND run IN (SELECT value FROM json_each(?)) ORDER BY experiment DESC",
+        (name, plan, json.dumps(list(runs))),
+    ).fetchone()
+    if found is None:
+        values = (uid, name, preset, utc_ns, plan)
+        found = db.execute(
+            f"INSERT INTO experiments ({', '.join(_COLUMNS[1:])}) VALUES (?, ?, ?, ?, ?) RETURNING experiment", values
+        ).fetchone()
+    else:
+        db.execute("UPDATE experiments SET plan = ? WHERE experiment = ?", (plan, found[0]))
+    experiment: int = found[0]
+    _add(db, experiment, runs)
+    return experiment
+
+
+def _add(db: Database, experiment: int, runs: Sequence[int]) -> None:
+    """Adds the runs that it does not have yet after those it has."""
+    last = db.execute("SELECT max(place) FROM experiment_runs WHERE experiment = ?", (experiment,)).fetchone()[0]
+    places = enumerate(runs, 0 if last is None else last + 1)
+    db.conn.executemany(
+        "INSERT OR IGNORE INTO experiment_runs (experiment, run, place) VALUES (?, ?, ?)",
+        ((experiment, run, place) for place, run in places),
+    )
 
 
 def delete_empty(db: Database) -> None:

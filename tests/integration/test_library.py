@@ -1,0 +1,32 @@
+"""Many stored runs kept in order from a terminal: experiments, search, notes, tags and the trash."""
+
+from pathlib import Path
+
+import pytest
+
+from app.queries import RunQuery
+from app.storage.store import Store
+from tests.fakes.command_line import CommandLine, dummy_words
+
+
+@pytest.fixture
+def command_line(tmp_path: Path) -> CommandLine:
+    return CommandLine(tmp_path)
+
+
+def test_an_experiment_is_kept_as_a_set_of_runs_and_goes_on_as_the_same(command_line: CommandLine) -> None:
+    words = ["experiment", *dummy_words(step_ms="1,2"), "--repeats", "1"]
+    command_line.json(*words)
+    command_line.json("run", *dummy_words(step_ms=1))
+    command_line.json(*words, "--repeats", "2")
+    command_line.json(*words, "--again")
+    with Store.open(command_line.database) as store:
+        again, first = store.library.experiments()
+        found = store.library.find(RunQuery(experiment=first.experiment))
+        (row,) = store.library.run_rows([1])
+    assert (first.name, first.preset) == ("dummy gpus=0 step_ms=1,2 steps=20 warmup_steps=1", None)
+    assert first.runs == (1, 2, 3, 4), "a run made alone counts, and more repeats go on"
+    assert found == [4, 3, 2, 1]
+    assert row.experiments == (first.experiment,)
+    assert again.runs == (5, 6)
+    assert again.uid != first.uid
