@@ -70,6 +70,21 @@ def ratio(values: Sequence[float], baseline: Sequence[float], level: float = LEV
     return Estimate(math.exp(centre), math.exp(centre - half), math.exp(centre + half), n)
 
 
+def pooled_ratio(values: Sequence[float], baseline: Sequence[float], level: float = LEVEL) -> Estimate | None:
+    """The same for two samples of equal variance, by Student's pooled t: one of the two may be a single process.
+
+    Student (1908), "The probable error of a mean", Biometrika 6. None when either side is empty or both have one.
+    """
+    if not values or not baseline or len(values) + len(baseline) < 3:
+        return None
+    a, b = np.log(np.asarray(values, dtype=np.float64)), np.log(np.asarray(baseline, dtype=np.float64))
+    freedom = len(a) + len(b) - 2
+    variance = (len(a) * float(a.var()) + len(b) * float(b.var())) / freedom
+    half = _t(level, freedom) * math.sqrt(variance * (1 / len(a) + 1 / len(b)))
+    centre = float(a.mean() - b.mean())
+    return Estimate(math.exp(centre), math.exp(centre - half), math.exp(centre + half), min(len(a), len(b)))
+
+
 def welch_half_width(a: float, n_a: int, b: float, n_b: int, level: float) -> float:
     """Half the width of Welch's interval, from the squared standard errors `a` and `b` of two means."""
     if a + b == 0:

@@ -8,9 +8,15 @@ from app.analysis.scaling import differ_in_gpus
 from app.cli.services import opened_store
 from app.cli.terminal import print_json, print_table
 from app.records import StoredRun
-from app.report.comparison import MISLABELLED, compare_document
+from app.report.comparison import compare_document
 from app.viewmodels import units
+from app.viewmodels.doubts import EVIDENCE
 from workloads.catalog import UsageError
+
+_HEADER = (
+    *("variant", "runs", "throughput", "95 % interval", "ratio", "95 % interval"),
+    *("energy", "ratio", "step p50", "outcome", "as asked"),
+)
 
 
 def compare(chosen: Namespace) -> int:
@@ -32,24 +38,24 @@ def compare(chosen: Namespace) -> int:
 
 
 def print_comparison(document: dict[str, Any], runs: Sequence[StoredRun]) -> None:
-    """Prints a `compare` document of these runs as a table and sentences."""
-    header = ("variant", "runs", "throughput", "95 % interval", "ratio", "95 % interval", "outcome", "as asked")
-    print_table(header, [_row(row) for row in document["rows"]], right=frozenset({1, 2, 3, 4, 5}))
-    print()
+    """Prints a `compare` document of these runs: the verdict, a table, and every reason to doubt it."""
     print(document["verdict"]["text"])
-    for warning in document["warnings"]:
-        if warning["key"] == MISLABELLED:
-            continue
-        values = ", ".join(f"run {run}: {value or 'unknown'}" for run, value in warning["values"].items())
-        print(f"Environment differs in {warning['key']}: {values}")
+    print()
+    print_table(_HEADER, [_row(row) for row in document["rows"]], right=frozenset(range(1, 9)))
+    # What runs that are not what they say they are mean for the verdict, the verdict itself has said.
+    warnings = [warning for warning in document["warnings"] if warning["key"] != EVIDENCE]
+    if warnings:
+        print()
+    for warning in warnings:
+        print(f"{'Note' if warning['severity'] == 'note' else 'Warning'}: {warning['text']}")
     if differ_in_gpus(runs):
         numbers = " ".join(str(run.row.run) for run in runs)
-        print(f"How well these scale to more GPUs, and why not better: `python -m app scaling {numbers}`")
+        print(f"\nHow well these scale to more GPUs, and why not better: `python -m app scaling {numbers}`")
 
 
 def _row(row: dict[str, Any]) -> tuple[str, ...]:
-    throughput, speedup = row["throughput"], row["speedup"]
-    outcomes = ", ".join(dict.fromkeys(row["outcomes"]))
+    throughput, speedup, energy_mj = row["throughput"], row["speedup"], row["energy_mj_per_example"]["value"]
+    outcomes = ", ".join(dict.fromkeys(outcome.replace("_", " ") for outcome in row["outcomes"]))
     value = (
         units.ABSENT if throughput["value"] is None else f"{units.number(throughput['value'], 4)} {throughput['unit']}"
     )
@@ -60,6 +66,9 @@ def _row(row: dict[str, Any]) -> tuple[str, ...]:
         _interval(throughput["interval"], 4),
         units.ratio(speedup["ratio"]),
         _interval(speedup["interval"], 3),
+        units.ABSENT if energy_mj is None else f"{units.number(energy_mj)} mJ",
+        units.ratio(row["energy_ratio"]),
+        units.milliseconds(row["step_ms"]["p50"]),
         outcomes,
         {True: "✔", False: "✘", None: ""}[row["match"]],
     )

@@ -1,45 +1,42 @@
 """A comparison of stored runs as a JSON document and as words: the same numbers for terminal, file and window."""
 
+import statistics
 from collections.abc import Sequence
 from typing import Any
 
 from app.analysis.intervals import LEVEL, Estimate
 from app.analysis.verdict import VariantResult
-from app.records import RunRow, StoredRun
+from app.records import StoredRun
 from app.report.evidence import match_of
 from app.report.scaling import scaling_document
 from app.viewmodels import units
 from app.viewmodels.cells import example_word
-from app.viewmodels.environment import comparable_facts
+from app.viewmodels.doubts import Doubt, doubts
 from app.viewmodels.naming import short_name
-from app.viewmodels.verdict import verdict_of
-
-METHOD = "Welch's t on the logarithm of each process's throughput"
-MISLABELLED = "evidence"
-"""The key of the warning that some runs did not run what was asked."""
+from app.viewmodels.verdict import method_words, verdict_of
 
 
-def compare_document(runs: Sequence[StoredRun], baseline_run: int) -> dict[str, Any]:
-    """The `compare` document: rows by variant, the verdict in words, and what makes the runs differ besides.
+def compare_document(runs: Sequence[StoredRun], baseline_run: int, older: Sequence[StoredRun] = ()) -> dict[str, Any]:
+    """The `compare` document: rows by variant, the verdict in words, and every reason to doubt it.
 
-    `scaling` has every pair of runs that differ in their GPUs alone; it is empty where there is none.
+    `older` are earlier runs of the baseline's variant, to see whether it has drifted. Of power, memory
+    and the like a row has the median of its runs. `scaling` has every pair of runs that differ in their GPUs alone.
     """
     verdict = verdict_of([run.row for run in runs], baseline_run)
-    wrong = [run.row for run in runs if run.row.match is False]
     return {
         "baseline": baseline_run,
-        "method": METHOD,
+        "method": method_words(verdict.results),
         "level": LEVEL,
         "rows": [_row(result) for result in verdict.results],
         "verdict": {"decision": verdict.decision, "text": verdict.text},
-        "warnings": [*_mislabelled(wrong), *differing_facts(runs)],
+        "warnings": [_warning(doubt) for doubt in doubts(runs, older)],
         "scaling": scaling_document(runs)["scaling"],
     }
 
 
-def _mislabelled(wrong: Sequence[RunRow]) -> list[dict[str, Any]]:
-    """The warning that some runs did not run what was asked, with each one's reason."""
-    return [{"key": MISLABELLED, "values": {str(row.run): row.mismatch_reason for row in wrong}}] if wrong else []
+def _warning(doubt: Doubt) -> dict[str, Any]:
+    values = {str(run): value for run, value in doubt.values.items()}
+    return {"key": doubt.key, "text": doubt.sentence, "severity": doubt.severity, "values": values}
 
 
 def _row(result: VariantResult) -> dict[str, Any]:
@@ -55,9 +52,20 @@ def _row(result: VariantResult) -> dict[str, Any]:
         "energy_mj_per_example": _estimate(result.energy),
         "energy_ratio": result.energy_ratio.value if result.energy_ratio else None,
         "energy_ratio_interval": _interval(result.energy_ratio),
+        "step_ms": {name: _typical(result, f"step_ms_{name}") for name in ("p50", "p95", "p99")},
+        "power": {"mean_mw": _typical(result, "mean_power_mw")},
+        "memory": {name: _typical(result, name) for name in ("device_peak_bytes", "allocator_peak_bytes")},
+        "compile_s": _typical(result, "compile_s"),
         "decision": "baseline" if result.is_baseline else result.decision,
         "match": match_of(result.runs),
     }
+
+
+def _typical(result: VariantResult, figure: str) -> float | None:
+    """The median of one figure of the variant's runs, those that have it."""
+    values = [getattr(row.summary, figure) for row in result.runs]
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known else None
 
 
 def _estimate(estimate: Estimate | None) -> dict[str, Any]:
@@ -66,9 +74,3 @@ def _estimate(estimate: Estimate | None) -> dict[str, Any]:
 
 def _interval(estimate: Estimate | None) -> list[float] | None:
     return list(estimate.interval) if estimate and estimate.interval else None
-
-
-def differing_facts(runs: Sequence[StoredRun]) -> list[dict[str, Any]]:
-    """The facts of the environment that differ between the runs, with each run's value."""
-    values = {key: {str(run.row.run): run.environment.get(key) for run in runs} for key in comparable_facts(runs)}
-    return [{"key": key, "values": told} for key, told in values.items() if len(set(told.values()) - {None}) > 1]

@@ -5,10 +5,11 @@ from typing import Any
 from app.analysis.intervals import LEVEL
 from app.records import StoredRun
 from app.report.article import article_document
-from app.report.comparison import METHOD, compare_document
+from app.report.comparison import compare_document
 from app.runs.experiment import Experiment
 from app.runs.presets import Article
 from app.runs.schedule import of_variant
+from app.viewmodels.verdict import METHOD
 
 _NOTHING: dict[str, Any] = {
     "baseline": None,

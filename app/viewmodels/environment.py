@@ -6,6 +6,9 @@ from app.records import StoredRun
 from app.viewmodels.units import byte_size, plural
 from app.viewmodels.variants import differing
 
+OTHERS_ON_GPU = "others_on_gpu"
+"""Who else used a run's GPUs: a fact of that run, not of its machine."""
+
 _FOLLOW_FROM_GPUS = {"tensorflow_devices", "env CUDA_VISIBLE_DEVICES"}
 _NAMES: Mapping[str, str] = {
     "tensorflow": "TensorFlow",
@@ -22,6 +25,7 @@ _NAMES: Mapping[str, str] = {
     "tensorflow_devices": "TensorFlow sees",
     "gpus_present": "GPUs present",
     "gpus_used": "GPUs used",
+    OTHERS_ON_GPU: "Others on the GPU",
     "cpu": "CPU",
     "cpu_count": "Processors",
     "memory_total_bytes": "Memory",
@@ -49,7 +53,7 @@ def comparable_facts(runs: Sequence[StoredRun]) -> list[str]:
     of them follows from it.
     """
     asked = {"gpus", "devices"} & set(differing([run.row.spec for run in runs]))
-    follows = _FOLLOW_FROM_GPUS | ({"gpus_used"} if asked else set())
+    follows = _FOLLOW_FROM_GPUS | {OTHERS_ON_GPU} | ({"gpus_used"} if asked else set())
     return [key for key in dict.fromkeys(key for run in runs for key in run.environment) if key not in follows]
 
 
@@ -58,21 +62,24 @@ def environment_differences(runs: Sequence[StoredRun]) -> str:
 
     A run that lacks a fact (it never started) says nothing about it.
     """
-    holders = {key: _holders(key, runs) for key in comparable_facts(runs)}
-    found = [f"{fact_name(key)} {_told(values)}" for key, values in holders.items() if len(values) > 1]
+    found = [f"{fact_name(key)} {told_by_run(values)}" for key, values in differing_facts(runs).items()]
     return f"Environments differ: {'; '.join(found)}." if found else ""
 
 
-def _holders(key: str, runs: Sequence[StoredRun]) -> dict[str, list[int]]:
+def differing_facts(runs: Sequence[StoredRun]) -> dict[str, dict[int, str]]:
+    """The facts that are not the same for all runs, with the value of each run that has them, by its number."""
+    facts = {
+        key: {run.row.run: fact_value(key, run.environment[key]) for run in runs if key in run.environment}
+        for key in comparable_facts(runs)
+    }
+    return {key: values for key, values in facts.items() if len(set(values.values())) > 1}
+
+
+def told_by_run(values: Mapping[int, str]) -> str:
+    """Values with their runs, `575 (run 2), else 580`: rare ones first; what most runs share needs no list of runs."""
     holders: dict[str, list[int]] = {}
-    for run in runs:
-        if key in run.environment:
-            holders.setdefault(fact_value(key, run.environment[key]), []).append(run.row.run)
-    return holders
-
-
-def _told(holders: Mapping[str, Sequence[int]]) -> str:
-    """The values with their runs, the rare ones first; what most runs share needs no list of runs."""
+    for run, value in values.items():
+        holders.setdefault(value, []).append(run)
     rare_first = sorted(holders.items(), key=lambda item: len(item[1]))
     *rare, (usual, most) = rare_first
     if len(most) == len(rare[-1][1]):

@@ -11,6 +11,7 @@ from app.viewmodels.cells import OUTCOMES, example_word
 from app.viewmodels.evidence import mislabelled
 from app.viewmodels.variants import variant_names
 
+METHOD = "Welch's t on the logarithm of each process's throughput"
 MOST_SENTENCES = 4
 """Variants that get a sentence each; of more only the best, the worst and how many lie between are told."""
 ONE_RUN = "A variant with one run has no interval: repeat both to know whether a difference is more than chance."
@@ -39,6 +40,12 @@ def verdict_of(rows: Sequence[RunRow], baseline_run: int) -> Verdict:
         decision=overall(results),
         text=f"{wrong} So this is about what ran, not about what was asked: {text}" if wrong else text,
     )
+
+
+def method_words(results: Sequence[VariantResult]) -> str:
+    """How the intervals of the speed-ups were made."""
+    compared = sum(1 for result in results if not result.is_baseline and result.speedup and result.speedup.interval)
+    return METHOD if compared < 2 else f"{METHOD}, with Šidák's correction for {compared} comparisons with one baseline"
 
 
 def result_names(results: Sequence[VariantResult]) -> list[str]:

@@ -109,7 +109,14 @@ def test_differences_of_the_machine_are_warned_of_and_unknown_ones_are_not() -> 
     row = run_row(1, workload="cnn10")
     first = stored_run(row, environment={"driver": "570", "cpu": "Same"})
     second = stored_run(replace(row, run=2), environment={"driver": "580", "cpu": "Same", "keras": "3.15"})
-    assert compare_document([first, second], 1)["warnings"] == [{"key": "driver", "values": {"1": "570", "2": "580"}}]
+    assert compare_document([first, second], 1)["warnings"] == [
+        {
+            "key": "driver",
+            "text": "NVIDIA driver differs: 570 (run 1), 580 (run 2).",
+            "severity": "warning",
+            "values": {"1": "570", "2": "580"},
+        }
+    ]
     assert compare_document([first, first], 1)["warnings"] == []
 
 
@@ -124,7 +131,8 @@ def test_a_verdict_over_mislabelled_runs_says_so_first() -> None:
         f"Run 2 did not run what was asked. {MISLABELLED.reason} "
         "So this is about what ran, not about what was asked: NHWC ran "
     )
-    assert document["warnings"] == [{"key": "evidence", "values": {"2": MISLABELLED.reason}}]
+    (warning,) = document["warnings"]
+    assert (warning["key"], warning["values"]) == ("evidence", {"2": MISLABELLED.reason})
     assert [row["match"] for row in document["rows"]] == [True, False]
 
 

@@ -1,0 +1,123 @@
+"""What makes runs hard to compare, as far as their telemetry and their history tell. Pure functions on stored runs."""
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import numpy as np
+
+from app.analysis.intervals import Estimate, pooled_ratio
+from app.analysis.verdict import throughputs
+from app.records import Floats, Ints, RunRow, SampleColumns, StoredRun
+from workloads.catalog import with_defaults
+
+Hold = Literal["heat", "power limit", "hardware slowdown"]
+"""What held a GPU's clocks back."""
+
+HELD_SHARE = 0.05
+"""A run held back for less of its measured part than this has lost too little to matter."""
+
+_HOLDS: Mapping[Hold, tuple[int, str]] = {
+    "heat": (0x20 | 0x40, "throttled_thermal_ns"),
+    "power limit": (0x4, "throttled_power_ns"),
+    "hardware slowdown": (0x8 | 0x80, "throttled_brake_ns"),
+}
+"""NVML's bits of each cause (nvml.h, nvmlClocksEventReason*), and the driver's counter of the time it lasted."""
+_CLOCKS_SET = 0x2
+_PROGRAM = ("git_commit", "program_version")
+
+
+def held_back(run: StoredRun) -> dict[Hold, float]:
+    """By cause the share of the measured part in which its worst GPU was held back, 0 to 1; {} where not recorded.
+
+    The larger of two readings: the share of samples that say so, and the driver's own counter, which misses nothing.
+    """
+    window = _measured(run)
+    gpus = [columns for columns in run.samples if columns.device.kind == "gpu"]
+    if window is None:
+        return {}
+    found: dict[Hold, float] = {}
+    for hold, (bits, counter) in _HOLDS.items():
+        shares = [
+            share for gpu in gpus for share in (_by_samples(gpu, bits, window), _by_counter(gpu, counter, window))
+        ]
+        known = [share for share in shares if share is not None]
+        if known:
+            found[hold] = max(known)
+    return found
+
+
+def power_limit_w(run: StoredRun) -> float | None:
+    """The power limit of the run's GPUs while it measured, the lowest of them; None where nobody recorded it."""
+    limits = [float(np.median(values)) / 1e3 for values in _while_measuring(run, "power_limit_mw")]
+    return min(limits, default=None)
+
+
+def clocks_set(run: StoredRun) -> bool | None:
+    """Whether somebody had set the clocks by hand, for most of the measured part; None where nobody recorded it."""
+    reasons = _while_measuring(run, "throttle_reasons")
+    return any(_share(values, _CLOCKS_SET) > 0.5 for values in reasons) if reasons else None
+
+
+def drift(runs: Sequence[StoredRun], older: Sequence[StoredRun]) -> Estimate | None:
+    """Throughput of the newest runs of the variant of `older` against those older ones in the same environment.
+
+    None where there are too few. The environment is the same when all facts that both name are, those of this program's
+    own version aside. The variances of one variant's runs are taken to be equal, so that one new run can be judged.
+    """
+    newest = [run for run in runs if any(_same_variant(run.row, before.row) for before in older)]
+    if not newest:
+        return None
+    shown = {run.row.uid for run in runs}
+    before = [run for run in older if run.row.uid not in shown and _same_environment(run, newest[-1])]
+    alike = [run for run in newest if _same_environment(run, newest[-1])]
+    return pooled_ratio(throughputs([run.row for run in alike]), throughputs([run.row for run in before]))
+
+
+def _same_variant(one: RunRow, other: RunRow) -> bool:
+    return with_defaults(one.spec) == with_defaults(other.spec)
+
+
+def _same_environment(one: StoredRun, other: StoredRun) -> bool:
+    shared = (one.environment.keys() & other.environment.keys()) - set(_PROGRAM)
+    return all(one.environment[key] == other.environment[key] for key in shared)
+
+
+def _measured(run: StoredRun) -> tuple[int, int] | None:
+    """First and last nanosecond of the measured blocks."""
+    rows = run.blocks.measured
+    return (int(run.blocks.start_ns[rows][0]), int(run.blocks.end_ns[rows][-1])) if rows.any() else None
+
+
+def _while_measuring(run: StoredRun, field: str) -> list[Floats]:
+    """What each GPU said of a field while the run measured, GPUs that said nothing left out."""
+    window = _measured(run)
+    gpus = [columns for columns in run.samples if columns.device.kind == "gpu" and field in columns.fields]
+    found = [_inside(gpu.t_ns, gpu.fields[field], window) for gpu in gpus] if window else []
+    return [values for values in found if values.size]
+
+
+def _inside(t_ns: Ints, values: Floats, window: tuple[int, int]) -> Floats:
+    return values[(t_ns >= window[0]) & (t_ns <= window[1]) & ~np.isnan(values)]
+
+
+def _share(reasons: Floats, bits: int) -> float:
+    return float(np.mean((reasons.astype(np.int64) & bits) != 0))
+
+
+def _by_samples(gpu: SampleColumns, bits: int, window: tuple[int, int]) -> float | None:
+    if "throttle_reasons" not in gpu.fields:
+        return None
+    reasons = _inside(gpu.t_ns, gpu.fields["throttle_reasons"], window)
+    return _share(reasons, bits) if reasons.size else None
+
+
+def _by_counter(gpu: SampleColumns, counter: str, window: tuple[int, int]) -> float | None:
+    values = gpu.slow.get(counter)
+    if values is None:
+        return None
+    there = ~np.isnan(values)
+    t_ns, held_ns = gpu.slow_t_ns[there], values[there]
+    if t_ns.size < 2 or t_ns[0] > window[0] or t_ns[-1] < window[1]:
+        return None
+    start, end = np.interp([0.0, window[1] - window[0]], t_ns - window[0], held_ns)
+    return float(np.clip((end - start) / (window[1] - window[0]), 0.0, 1.0))

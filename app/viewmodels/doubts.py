@@ -1,0 +1,127 @@
+"""Why a comparison of runs may not mean what it seems to, each reason in one plain sentence."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from app.analysis import comparability
+from app.analysis.comparability import HELD_SHARE, Hold
+from app.records import StoredRun
+from app.viewmodels import units
+from app.viewmodels.cells import example_word
+from app.viewmodels.environment import OTHERS_ON_GPU, comparable_facts, differing_facts, fact_name, told_by_run
+from app.viewmodels.evidence import mislabelled
+from workloads.catalog import with_defaults
+
+Severity = Literal["warning", "note"]
+"""A warning is of something that may account for a difference; a note is worth knowing."""
+
+EVIDENCE = "evidence"
+"""The key of the doubt that some runs did not run what was asked."""
+
+_SELDOM_MATTER = ("os", "kernel", "python", "numpy", "memory_total_bytes", "gpus_present")
+_HELD: Mapping[Hold, str] = {
+    "heat": "because of heat",
+    "power limit": "by the power limit",
+    "hardware slowdown": "by a hardware slowdown",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doubt:
+    """One reason to doubt: `values` are what each run it is about says, by run number."""
+
+    key: str
+    sentence: str
+    values: Mapping[int, str]
+    severity: Severity = "warning"
+
+
+def doubts(runs: Sequence[StoredRun], older: Sequence[StoredRun] = ()) -> tuple[Doubt, ...]:
+    """Every reason to doubt a comparison of these runs, warnings first.
+
+    `older` are earlier runs of the baseline's variant beside those compared; their rows and environments count.
+    """
+    found = [
+        *_mislabelled(runs),
+        *_held_back(runs),
+        *_shared_gpu(runs),
+        *_settings(runs),
+        *_environment(runs),
+        *_drifted(runs, older),
+    ]
+    return tuple(sorted(found, key=lambda doubt: doubt.severity == "note"))
+
+
+def _mislabelled(runs: Sequence[StoredRun]) -> list[Doubt]:
+    wrong = [run.row for run in runs if run.row.match is False]
+    values = {row.run: row.mismatch_reason or "" for row in wrong}
+    return [Doubt(key=EVIDENCE, sentence=mislabelled(wrong), values=values)] if wrong else []
+
+
+def _held_back(runs: Sequence[StoredRun]) -> list[Doubt]:
+    """Causes that held back some of the runs and not others, as far as their telemetry tells."""
+    shares = {run.row.run: comparability.held_back(run) for run in runs}
+    found = []
+    for hold, words in _HELD.items():
+        known = {run: of_run[hold] for run, of_run in shares.items() if hold in of_run}
+        held = {run: share for run, share in known.items() if share >= HELD_SHARE}
+        if held and len(held) < len(known):
+            told = ", ".join(f"run {run} for {100 * share:.0f} %" for run, share in held.items())
+            found.append(
+                Doubt(
+                    key=f"throttled {hold}",
+                    sentence=f"GPUs were held back {words} in some runs only: {told} of the measured part.",
+                    values={run: units.percent(100 * share) for run, share in known.items()},
+                    severity="note" if hold == "power limit" else "warning",
+                )
+            )
+    return found
+
+
+def _shared_gpu(runs: Sequence[StoredRun]) -> list[Doubt]:
+    values = {run.row.run: others for run in runs if (others := run.environment.get(OTHERS_ON_GPU))}
+    told = "; ".join(f"run {run}: {others}" for run, others in values.items())
+    sentence = f"Other processes used the GPU during a run, which makes it slower ({told})."
+    return [Doubt(key=OTHERS_ON_GPU, sentence=sentence, values=values)] if values else []
+
+
+def _settings(runs: Sequence[StoredRun]) -> list[Doubt]:
+    """Settings of the cards that telemetry saw, and the cards themselves where the environment does not tell them."""
+    limits = {run.row.run: units.with_unit(watts, "W") for run in runs if (watts := comparability.power_limit_w(run))}
+    by_hand = {run.row.run: comparability.clocks_set(run) for run in runs}
+    clocks = {run: "set by hand" if set_ else "automatic" for run, set_ in by_hand.items() if set_ is not None}
+    # Where the runs did not ask for GPUs of their own, the environment tells which each had.
+    named = {} if "gpus_used" in comparable_facts(runs) else {run.row.run: set(run.row.gpu_names) for run in runs}
+    cards = {run: ", ".join(sorted(names)) for run, names in named.items() if names}
+    told = (
+        ("power_limit", "The GPUs' power limit", limits),
+        ("clocks", "How the GPUs' clocks are set", clocks),
+        ("card", "The kind of GPU", cards),
+    )
+    return [_differing(key, name, values) for key, name, values in told if len(set(values.values())) > 1]
+
+
+def _environment(runs: Sequence[StoredRun]) -> list[Doubt]:
+    return [
+        _differing(key, fact_name(key), values, "note" if key in _SELDOM_MATTER else "warning")
+        for key, values in differing_facts(runs).items()
+    ]
+
+
+def _differing(key: str, name: str, values: Mapping[int, str], severity: Severity = "warning") -> Doubt:
+    return Doubt(key=key, sentence=f"{name} differs: {told_by_run(values)}.", values=values, severity=severity)
+
+
+def _drifted(runs: Sequence[StoredRun], older: Sequence[StoredRun]) -> list[Doubt]:
+    found = comparability.drift(runs, older)
+    if found is None or found.interval is None or found.interval[0] <= 1 <= found.interval[1]:
+        return []
+    spec = with_defaults(older[0].row.spec)
+    newest = {run.row.run: run.row.summary.throughput for run in runs if with_defaults(run.row.spec) == spec}
+    sentence = (
+        f"The baseline has drifted: its {units.plural('run', len(newest))} here ran {100 * abs(found.value - 1):.1f} % "
+        f"{'faster' if found.value > 1 else 'slower'} than older runs of the same variant in the same environment."
+    )
+    values = {run: units.rate(value, example_word(spec)) for run, value in newest.items()}
+    return [Doubt(key="drift", sentence=sentence, values=values)]
