@@ -5,16 +5,17 @@ batch, weak scaling the batch of each GPU (Gustafson 1988, "Reevaluating Amdahl'
 in time: each part of the longer step against the same part of an ideal one.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from app.analysis.intervals import Estimate, mean, ratio
+from app.analysis.measured import measured_means
 from app.analysis.step_parts import Parts, behind_share, imbalance, mean_parts, parts_of
 from app.analysis.verdict import throughputs
-from app.records import SampleColumns, StoredRun
+from app.records import StoredRun
 from workloads.catalog import with_defaults
 from workloads.protocol import Kernel
 
@@ -211,25 +212,8 @@ def _cause(efficiency: Estimate, lost: Parts | None, lost_data_ms: float, many: 
 
 def _sent(group: Sequence[StoredRun], field: str, step_ms: float) -> float | None:
     """Bytes that one GPU sends in a step over a link, by its telemetry during the measured part."""
-    rates = [rate for run in group for rate in _rates(run, field)]
+    rates = [rate for run in group for rate in measured_means(run, field)]
     return float(np.mean(rates)) * step_ms / 1000 if rates else None
-
-
-def _rates(run: StoredRun, field: str) -> Iterator[float]:
-    """The mean rate of each GPU in the measured part."""
-    measured = next((phase for phase in run.phases if phase.name == "measure"), None)
-    for gpu in run.samples:
-        if measured is None or gpu.device.kind != "gpu" or field not in gpu.slow:
-            continue
-        values = _within(gpu, field, measured.start_ns, measured.end_ns)
-        if values.size:
-            yield float(values.mean())
-
-
-def _within(gpu: SampleColumns, field: str, start_ns: int, end_ns: int | None) -> np.ndarray:
-    values = gpu.slow[field]
-    inside = (gpu.slow_t_ns > start_ns) & (gpu.slow_t_ns <= (end_ns or gpu.slow_t_ns[-1])) & ~np.isnan(values)
-    return np.asarray(values[inside])
 
 
 def _mean(values: Sequence[float]) -> float | None:

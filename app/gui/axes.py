@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import pyqtgraph as pg
 from PySide6.QtWidgets import QGraphicsItem, QGraphicsSceneResizeEvent
 
+from app.viewmodels.ticks import labels, round_step
 from app.viewmodels.units import duration
 
 _LABEL_PX = 18
@@ -37,13 +38,11 @@ class ValueAxis(_Axis):
     def tickSpacing(self, least: float, most: float, size: float) -> list[tuple[float, float]]:
         """One level of ticks on multiples of 1, 2 or 5 times a power of ten."""
         wanted = (most - least) * max(1 / _MOST_LABELS, _LABEL_PX / max(size, _LABEL_PX))
-        power = 10.0 ** math.floor(math.log10(wanted)) if wanted > 0 else 1.0
-        return [(next(m * power for m in (1.0, 2.0, 5.0, 10.0) if m * power >= wanted or m == 10.0), 0.0)]
+        return [(round_step(wanted), 0.0)]
 
     def tickStrings(self, values: Sequence[float], _scale: float, spacing: float) -> list[str]:
         """The labels, with as many decimals as their spacing needs."""
-        decimals = max(0, -math.floor(math.log10(spacing))) if spacing > 0 else 0
-        return [f"{value:,.{min(decimals, 9)}f}" for value in values]
+        return labels(values, spacing)
 
 
 def nice(value: float) -> float:

@@ -8,6 +8,8 @@ from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtGui import QColor, QFont, QGuiApplication, QPalette, QPen
 from PySide6.QtWidgets import QApplication, QWidget
 
+from app.viewmodels import palette
+
 GRID = 8
 """Every distance is a multiple of this many pixels, or half of it."""
 
@@ -18,7 +20,7 @@ RESOURCES = Path(__file__).resolve().parents[2] / "resources"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Colours:
-    """One scheme, by name. `curves` are Okabe and Ito's colours, shifted where they lack contrast on `surface`."""
+    """One scheme, by name. `curves` are those of a GPU or a run."""
 
     scheme: str
     window: str
@@ -56,7 +58,7 @@ LIGHT = Colours(
     bad="#b3261e",
     band="#0a1a1d21",
     band_measure="#140b66c3",
-    curves=("#0072b2", "#d55e00", "#00875f", "#b5528b", "#a87400", "#2b8fca", "#857a00", "#555b63"),
+    curves=palette.ON_LIGHT,
 )
 
 DARK = Colours(
@@ -76,7 +78,7 @@ DARK = Colours(
     bad="#ff8a80",
     band="#0affffff",
     band_measure="#1c4ea1f3",
-    curves=("#4aa8e0", "#f08040", "#2fc295", "#dc8fbb", "#e69f00", "#8fd0f5", "#f0e442", "#b9c0c8"),
+    curves=palette.ON_DARK,
 )
 
 

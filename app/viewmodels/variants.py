@@ -25,13 +25,31 @@ def differing(specs: Sequence[RunSpec]) -> list[str]:
 
 def variant_names(specs: Sequence[RunSpec]) -> list[str]:
     """For each variant what tells it from the others, `NCHW · Batch size 64`; its short name where nothing does."""
-    names = differing(specs)
+    names = _telling(specs)
     specs = [catalog.with_defaults(spec) for spec in specs]
     told = [[name for name in names if name == "workload" or name in spec.variant] for spec in specs]
     return [
         " · ".join(setting(spec, name) for name in own) or naming.short_name(spec)
         for spec, own in zip(specs, told, strict=True)
     ]
+
+
+def _telling(specs: Sequence[RunSpec]) -> list[str]:
+    """What differs, without the cards' numbers where the rest tells variants apart as well."""
+    without = [_on_any_card(spec) for spec in specs]
+    apart = len({_settings(spec) for spec in without}) == len({_settings(catalog.with_defaults(s)) for s in specs})
+    return differing(without if apart else specs)
+
+
+def _on_any_card(spec: RunSpec) -> RunSpec:
+    full = catalog.with_defaults(spec)
+    return RunSpec(
+        workload=full.workload, variant={**full.variant, **({"devices": ""} if "devices" in full.variant else {})}
+    )
+
+
+def _settings(spec: RunSpec) -> tuple[object, ...]:
+    return (spec.workload, *sorted(spec.variant.items()))
 
 
 def shared_settings(specs: Sequence[RunSpec]) -> str:

@@ -1,0 +1,144 @@
+"""Plots of points and lines, drawn: intervals, names beside them, what has no result in a line above."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from app.report.pictures import labels, svg
+from app.report.pictures.drawing import Sheet
+from app.report.pictures.frame import BELOW, Frame, draw_frame, numbers_width
+from app.viewmodels.pictures.values import Chart, ChartPicture, Guide, Point, Series
+
+_HEIGHT = 230.0
+_HEAD = 30.0
+_LANE = 18.0
+_CROSSES = 13.0
+_BETWEEN = 24.0
+_RADIUS = 4.0
+_REACH = 9.0
+_MOST_LABEL = 190.0
+
+
+def draw_charts(picture: ChartPicture, sheet: Sheet) -> None:
+    """One plot over the whole width, several in two columns."""
+    columns = 1 if len(picture.charts) == 1 else 2
+    width = (sheet.width - _BETWEEN * (columns - 1)) / columns
+    top = sheet.height
+    for first in range(0, len(picture.charts), columns):
+        row = picture.charts[first : first + columns]
+        above = _HEAD + _LANE * max(len(_lanes(chart)) for chart in row) + (15 if any(c.title for c in row) else 0)
+        feet = [_draw(chart, sheet, place * (width + _BETWEEN), top, above, width) for place, chart in enumerate(row)]
+        top = max(feet)
+    sheet.height = top
+
+
+def _draw(chart: Chart, sheet: Sheet, left: float, top: float, above: float, width: float) -> float:
+    """A plot whose frame begins `above` pixels under its top; where it ends below."""
+    names = [svg.elided(series.label, min(_MOST_LABEL, 0.4 * width)) for series in chart.series if series.joined]
+    ends = max((svg.text_width(name) for name in names), default=0.0)
+    lanes = _lanes(chart)
+    frame = Frame(
+        left=left + numbers_width(chart.y),
+        top=top + above,
+        right=left + width - ends - (14 if ends else 8),
+        bottom=top + above + _HEIGHT,
+        x=chart.x,
+        y=chart.y,
+    )
+    if chart.title:
+        sheet.parts.append(svg.text(left + 4, top + 16, chart.title, sheet.ink.text, bold=True))
+    sheet.parts.append(svg.text(left + 4, frame.top - _LANE * len(lanes) - 12, chart.y.title, sheet.ink.muted, size=11))
+    draw_frame(frame, sheet)
+    for guide in chart.guides:
+        _draw_guide(guide, frame, sheet)
+    _draw_lanes(lanes, chart, frame, sheet)
+    for series in chart.series:
+        _draw_series(series, frame, sheet)
+    _name_lines(chart, frame, sheet)
+    _name_points(chart, frame, sheet)
+    return frame.bottom + BELOW
+
+
+def _lanes(chart: Chart) -> list[str]:
+    """What runs without a result came to, each kind once."""
+    return list(dict.fromkeys(p.outcome for series in chart.series for p in series.points if p.y is None))
+
+
+def _draw_guide(guide: Guide, frame: Frame, sheet: Sheet) -> None:
+    colour = sheet.ink.muted if guide.colour is None else sheet.ink.curve(guide.colour)
+    places = [(frame.at_x(x), frame.at_y(y)) for x, y in guide.points]
+    sheet.parts.append(svg.polyline(places, colour, 1, "5 4" if guide.dashed else ""))
+    if guide.label:
+        x, y = places[-1]
+        sheet.parts.append(svg.text(x - 4, y - 6, guide.label, sheet.ink.muted, "end", 11))
+
+
+def _draw_lanes(lanes: list[str], chart: Chart, frame: Frame, sheet: Sheet) -> None:
+    """An ✕ for every variant without a result, above its place; several at one place stand side by side."""
+    for number, outcome in enumerate(lanes):
+        row = frame.top - _LANE * (len(lanes) - number) + 4
+        missing = [(series, point) for series, point in _each(chart) if point.y is None and point.outcome == outcome]
+        at_one_place = Counter(point.x for _, point in missing)
+        seen: Counter[float] = Counter()
+        columns = []
+        for series, point in missing:
+            columns.append(frame.at_x(point.x) + _CROSSES * (seen[point.x] - (at_one_place[point.x] - 1) / 2))
+            seen[point.x] += 1
+            marks = svg.cross(columns[-1], row, 4, sheet.ink.curve(series.colour))
+            sheet.mark(marks, _around(columns[-1], row), point)
+        sheet.parts.append(svg.text(min(columns) - 12, row + 4, outcome, sheet.ink.muted, "end", 11))
+
+
+def _each(chart: Chart) -> Iterator[tuple[Series, Point]]:
+    return ((series, point) for series in chart.series for point in series.points)
+
+
+def _draw_series(series: Series, frame: Frame, sheet: Sheet) -> None:
+    colour = sheet.ink.curve(series.colour)
+    known = [(point, frame.at_x(point.x), frame.at_y(point.y)) for point in series.points if point.y is not None]
+    if series.joined and len(known) > 1:
+        sheet.parts.append(svg.polyline([(x, y) for _, x, y in known], colour))
+    for point, x, y in known:
+        fill = colour if point.mark == "full" else sheet.ink.paper
+        marks = _whiskers(point, x, y, frame, colour) + svg.circle(x, y, _RADIUS, fill, colour)
+        sheet.mark(marks, _around(x, y), point)
+
+
+def _whiskers(point: Point, x: float, y: float, frame: Frame, colour: str) -> str:
+    marks = ""
+    if point.low is not None and point.high is not None:
+        low = max(point.low, frame.y.low)  # an interval from two runs may reach below any axis
+        high = min(point.high, frame.y.high)
+        marks += svg.whisker((frame.at_y(low), frame.at_y(high)), x, colour, upright=True)
+    if point.x_low is not None and point.x_high is not None:
+        left, right = max(point.x_low, frame.x.low), min(point.x_high, frame.x.high)
+        marks += svg.whisker((frame.at_x(left), frame.at_x(right)), y, colour, upright=False)
+    return marks
+
+
+def _around(x: float, y: float) -> tuple[float, float, float, float]:
+    return x - _REACH, y - _REACH, 2 * _REACH, 2 * _REACH
+
+
+def _name_lines(chart: Chart, frame: Frame, sheet: Sheet) -> None:
+    """At the right end of the plot, at the height of the line's last point."""
+    ended = [
+        (series, frame.at_y(known[-1]))
+        for series in chart.series
+        if series.joined and (known := [point.y for point in series.points if point.y is not None])
+    ]
+    heights = labels.spread([height for _, height in ended], frame.top, frame.bottom)
+    for (series, _), height in zip(ended, heights, strict=True):
+        words = svg.elided(series.label, min(_MOST_LABEL, sheet.width))
+        sheet.parts.append(svg.text(frame.right + 6, height + 4, words, sheet.ink.curve(series.colour)))
+
+
+def _name_points(chart: Chart, frame: Frame, sheet: Sheet) -> None:
+    """Beside each point of what is not joined, as far as there is room; the rest tell their name when pointed at."""
+    free = [(series, point, point.y) for series, point in _each(chart) if not series.joined and point.y is not None]
+    places = [(frame.at_x(point.x), frame.at_y(y)) for _, point, y in free]
+    names = [svg.elided(point.label, _MOST_LABEL) for _, point, _ in free]
+    inside = (frame.left, frame.top - 6, sheet.width - frame.left, frame.bottom - frame.top + 6)
+    boxes = labels.beside(places, names, inside, [point.mark == "full" for _, point, _ in free])
+    for (series, _, _), name, box in zip(free, names, boxes, strict=True):
+        if box is not None:
+            sheet.parts.append(svg.text(box[0], box[1] + 11, name, sheet.ink.curve(series.colour)))

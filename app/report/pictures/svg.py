@@ -1,0 +1,121 @@
+"""The parts SVG pictures are put together from, as text; of SVG only what Qt and browsers both draw."""
+
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+from app.report.markup import escaped
+
+Anchor = Literal["start", "middle", "end"]
+TEXT_PX = 12.0
+
+_NARROW = frozenset("ijl.,:;|!'()[] ·-")
+_WIDE = frozenset("mwMW@%×→")
+
+
+def text_width(words: str, size: float = TEXT_PX) -> float:
+    """About how wide words will be; no font is asked, so that pictures are the same everywhere."""
+    return size * sum(0.36 if c in _NARROW else 0.92 if c in _WIDE else 0.7 if c.isupper() else 0.64 for c in words)
+
+
+def elided(words: str, width: float, size: float = TEXT_PX) -> str:
+    """The words, without their middle where they would be wider."""
+    if text_width(words, size) <= width:
+        return words
+    kept = len(words)
+    while kept > 2 and text_width(_without_middle(words, kept), size) > width:
+        kept -= 1
+    return _without_middle(words, kept)
+
+
+def _without_middle(words: str, kept: int) -> str:
+    return f"{words[: (kept + 1) // 2].rstrip()}…{words[len(words) - kept // 2 :].lstrip()}"
+
+
+def wrapped(words: str, width: float, size: float = TEXT_PX) -> list[str]:
+    """The words in lines that are about as wide at most."""
+    lines = [""]
+    for word in words.split():
+        longer = f"{lines[-1]} {word}".strip()
+        if lines[-1] and text_width(longer, size) > width:
+            lines.append(word)
+        else:
+            lines[-1] = longer
+    return lines
+
+
+def text(
+    x: float,
+    y: float,
+    words: str,
+    colour: str,
+    anchor: Anchor = "start",
+    size: float = TEXT_PX,
+    *,
+    bold: bool = False,
+) -> str:
+    """Words whose foot is at `y`."""
+    weight = ' font-weight="600"' if bold else ""
+    return (
+        f'<text x="{x:.1f}" y="{y:.1f}" fill="{colour}" text-anchor="{anchor}" font-size="{size:g}"{weight}>'
+        f"{escaped(words)}</text>"
+    )
+
+
+def line(x1: float, y1: float, x2: float, y2: float, colour: str, width: float = 1, dash: str = "") -> str:
+    """A straight line."""
+    dashes = f' stroke-dasharray="{dash}"' if dash else ""
+    ends = f'x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"'
+    return f'<line {ends} stroke="{colour}" stroke-width="{width:g}"{dashes}/>'
+
+
+def polyline(points: Iterable[tuple[float, float]], colour: str, width: float = 1.5, dash: str = "") -> str:
+    """A line through several points."""
+    dashes = f' stroke-dasharray="{dash}"' if dash else ""
+    places = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+    return (
+        f'<polyline points="{places}" fill="none" stroke="{colour}" stroke-width="{width:g}" '
+        f'stroke-linejoin="round"{dashes}/>'
+    )
+
+
+def rectangle(x: float, y: float, width: float, height: float, colour: str, opacity: float = 1) -> str:
+    """A filled rectangle."""
+    faint = f' fill-opacity="{opacity:g}"' if opacity < 1 else ""
+    return f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" fill="{colour}"{faint}/>'
+
+
+def circle(x: float, y: float, radius: float, fill: str, stroke: str) -> str:
+    """A disc with a rim."""
+    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:g}" fill="{fill}" stroke="{stroke}" stroke-width="2"/>'
+
+
+def cross(x: float, y: float, reach: float, colour: str) -> str:
+    """An ✕ as two lines, whatever fonts there are."""
+    return line(x - reach, y - reach, x + reach, y + reach, colour, 2) + line(
+        x - reach, y + reach, x + reach, y - reach, colour, 2
+    )
+
+
+def whisker(ends: tuple[float, float], across: float, colour: str, *, upright: bool, cap: float = 3.5) -> str:
+    """An interval with a cap at either end; `across` is where it stands on the other axis."""
+    low, high = ends
+    if upright:
+        stem = line(across, low, across, high, colour)
+        return stem + "".join(line(across - cap, end, across + cap, end, colour) for end in ends)
+    stem = line(low, across, high, across, colour)
+    return stem + "".join(line(end, across - cap, end, across + cap, colour) for end in ends)
+
+
+def told(marks: str, words: str) -> str:
+    """Marks that say something when the pointer rests on them, in a browser too."""
+    return f"<g><title>{escaped(words)}</title>{marks}</g>"
+
+
+def document(width: float, height: float, parts: Sequence[str], name: str, paper: str = "") -> str:
+    """One whole picture; without `paper` what is behind shows through."""
+    ground = rectangle(0, 0, width, height, paper) if paper else ""
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}" '
+        f'height="{height:g}" role="img" aria-label="{escaped(name)}" font-family="sans-serif">'
+        f"{ground}{''.join(parts)}</svg>"
+    )

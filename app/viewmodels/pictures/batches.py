@@ -1,0 +1,89 @@
+"""Throughput against batch size, one line a variant, with the batches that did not fit: one plot a workload."""
+
+from collections.abc import Sequence
+
+from app.viewmodels import units
+from app.viewmodels.cells import example_word, find_workload
+from app.viewmodels.palette import ON_LIGHT
+from app.viewmodels.pictures import axes
+from app.viewmodels.pictures.subjects import Subject, apart, estimate_words
+from app.viewmodels.pictures.values import Chart, ChartPicture, Point, Series, Silence
+from app.viewmodels.variants import variant_names
+from workloads.catalog import with_defaults
+from workloads.protocol import RunSpec
+
+_KEY, _TITLE = "batch", "Throughput against batch size"
+Family = list[Subject]
+"""Variants that differ in their batch alone."""
+
+
+def batch_picture(found: Sequence[Subject]) -> ChartPicture | Silence:
+    """Nothing where no variant was run with several batch sizes."""
+    families = _families(found)
+    several = [family for family in families if len({_batch(one) for one in family}) > 1]
+    workloads = dict.fromkeys(family[0].spec.workload for family in several if any(map(_measured, family)))
+    if not workloads:
+        return Silence(key=_KEY, title=_TITLE, why="No variant was run with several batch sizes.")
+    charts = [_chart([each for each in families if each[0].spec.workload == name]) for name in workloads]
+    return ChartPicture(
+        key=_KEY,
+        title=_TITLE,
+        caption="The batch is that of all GPUs together; ✕ did not fit, or has no result for the reason beside it.",
+        charts=tuple(charts),
+    )
+
+
+def _families(found: Sequence[Subject]) -> list[Family]:
+    families: dict[tuple[object, ...], Family] = {}
+    for one in found:
+        rest = _rest(one.spec)
+        families.setdefault((rest.workload, *sorted(rest.variant.items())), []).append(one)
+    return list(families.values())
+
+
+def _rest(spec: RunSpec) -> RunSpec:
+    """The variant as if all had one batch size."""
+    return RunSpec(workload=spec.workload, variant={**with_defaults(spec).variant, "batch_size": 1})
+
+
+def _batch(one: Subject) -> int:
+    return int(with_defaults(one.spec).variant["batch_size"])
+
+
+def _measured(one: Subject) -> bool:
+    return one.result.throughput is not None
+
+
+def _chart(families: Sequence[Family]) -> Chart:
+    first = families[0][0]
+    known = find_workload(first.spec.workload)
+    names = variant_names([_rest(family[0].spec) for family in families])
+    colours = apart([family[0].colour for family in families], len(ON_LIGHT))
+    series = tuple(_series(*each) for each in zip(families, names, colours, strict=True))
+    points = [point for each in series for point in each.points]
+    return Chart(
+        title=known.title if known else first.spec.workload,
+        x=axes.doubling([int(point.x) for point in points], f"batch size, {units.plural(example_word(first.spec))}"),
+        y=axes.fitting([end for point in points for end in (point.low, point.y, point.high)], first.rate_unit),
+        series=series,
+    )
+
+
+def _series(family: Family, name: str, colour: int) -> Series:
+    ordered = sorted(family, key=_batch)
+    return Series(label=name, colour=colour, points=tuple(_point(one, name) for one in ordered))
+
+
+def _point(one: Subject, name: str) -> Point:
+    rate, batch = one.result.throughput, _batch(one)
+    figures = one.outcome if rate is None else estimate_words(rate, one.rate_unit)
+    return Point(
+        runs=one.numbers,
+        label=f"{batch:,}",
+        words=f"{name}, batch {batch:,}\n{figures}",
+        x=float(batch),
+        y=rate.value if rate else None,
+        low=rate.low if rate else None,
+        high=rate.high if rate else None,
+        outcome="" if rate else one.outcome,
+    )

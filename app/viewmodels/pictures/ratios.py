@@ -1,0 +1,97 @@
+"""Bars of ratios to the baseline with their intervals: how much faster, and with how much energy."""
+
+import math
+from collections.abc import Callable, Sequence
+
+from app.analysis.intervals import LEVEL, Estimate
+from app.viewmodels import cells, ticks
+from app.viewmodels.pictures.subjects import Subject, estimate_words
+from app.viewmodels.pictures.values import Axis, Bar, BarPicture, Silence
+
+_LEAST_REACH = math.log(1.02)
+"""An axis reaches at least 2 % to both sides, so that noise does not look like news."""
+
+Ratio = Callable[[Subject], Estimate | None]
+
+
+def speedup_picture(found: Sequence[Subject]) -> BarPicture | Silence:
+    """How many times as fast as the baseline each variant is, the fastest first."""
+    return _picture(
+        found, "speed-up", "Speed-up", "to the right is faster", lambda one: one.result.speedup, fastest_first=True
+    )
+
+
+def energy_picture(found: Sequence[Subject]) -> BarPicture | Silence:
+    """The energy an example takes as a ratio to the baseline's, the least first."""
+    return _picture(
+        found,
+        "energy-ratio",
+        "Energy an example",
+        "to the left is less",
+        lambda one: one.result.energy_ratio,
+        fastest_first=False,
+    )
+
+
+def _picture(
+    found: Sequence[Subject], key: str, title: str, meaning: str, ratio: Ratio, *, fastest_first: bool
+) -> BarPicture | Silence:
+    base = next(one for one in found if one.result.is_baseline)
+    told = [(one, known) for one in found if one is not base and (known := ratio(one)) is not None]
+    if not told:
+        return Silence(key=key, title=title, why=f"No other variant has a ratio to {base.name}.")
+    told.sort(key=lambda pair: pair[1].value, reverse=fastest_first)
+    without = [one for one in found if one is not base and ratio(one) is None]
+    bars = [_baseline(base), *(_bar(one, known) for one, known in told), *(_silent(one, base) for one in without)]
+    if all(known.interval is None for _, known in told):
+        how = "one run a variant has no interval"
+    else:
+        how = f"whiskers are {100 * LEVEL:.0f} % intervals that hold together"
+    return BarPicture(
+        key=key,
+        title=f"{title} against {base.name}",
+        caption=f"Ratio to the baseline on a logarithmic axis; {meaning}; {how}.",
+        bars=tuple(bars),
+        axis=_axis([known for _, known in told]),
+        start=1.0,
+    )
+
+
+def _axis(estimates: Sequence[Estimate]) -> Axis:
+    ends = [abs(math.log(end)) for each in estimates for end in (each.value, *(each.interval or ()))]
+    logs = [math.log(end) for each in estimates for end in (each.value, *(each.interval or ()))]
+    reach = max(_LEAST_REACH, 0.08 * max(ends))
+    low, high = math.exp(min(*logs, 0.0) - reach), math.exp(max(*logs, 0.0) + reach)
+    marks = tuple((value, f"{text}×") for value, text in ticks.logarithmic(low, high))
+    return Axis(title="", low=low, high=high, ticks=marks, log=True)
+
+
+def _baseline(base: Subject) -> Bar:
+    words = f"{base.name}\nthe baseline"
+    return Bar(runs=base.numbers, label=base.name, words=words, value=None, text="baseline", colour=base.colour)
+
+
+def _bar(one: Subject, ratio: Estimate) -> Bar:
+    text = cells.ratio(ratio.value).text
+    if ratio.interval is not None:
+        text += f"  ({' to '.join(f'{end:.3f}' for end in ratio.interval)})"
+    rate = one.result.throughput
+    figures = "" if rate is None else f"\n{estimate_words(rate, one.rate_unit)}"
+    return Bar(
+        runs=one.numbers,
+        label=one.name,
+        words=f"{one.name}\n{text}{figures}",
+        value=ratio.value,
+        low=ratio.low,
+        high=ratio.high,
+        text=text,
+        colour=one.colour,
+    )
+
+
+def _silent(one: Subject, base: Subject) -> Bar:
+    if one.spec.workload != base.spec.workload:
+        why = "another workload"
+    else:
+        why = one.outcome if one.result.throughput is None else "not measured"
+    return Bar(runs=one.numbers, label=one.name, words=f"{one.name}\n{why}", value=None, text=why, colour=one.colour)

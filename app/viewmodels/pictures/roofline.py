@@ -1,0 +1,160 @@
+"""The roofline: operations a second against operations for the memory traffic, below what the card can do.
+
+Williams, Waterman and Patterson (2009), "Roofline: an insightful visual performance model for multicore
+architectures", Communications of the ACM 52. Operations are by formula and the flat ceilings are the measured rates of
+a matrix product. Bytes are not counted: the driver tells the share of time in which the card's memory was transferring
+(GPM), so traffic is in seconds of full transfer, and the slanted ceiling is that share at 100 %.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from app.analysis.measured import measured_means
+from app.analysis.verdict import throughputs
+from app.viewmodels import ticks, units
+from app.viewmodels.flops import flops_per_s
+from app.viewmodels.naming import choice_label
+from app.viewmodels.pictures import axes
+from app.viewmodels.pictures.subjects import Subject
+from app.viewmodels.pictures.values import (
+    Axis,
+    Bar,
+    BarPicture,
+    Chart,
+    ChartPicture,
+    Guide,
+    Point,
+    Series,
+    Silence,
+)
+
+_KEY = "roofline"
+_DRAM = "dram_active_pct"
+_GIGA = 1e9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Speed:
+    """What a variant computed: its rate and its ceiling in operations/s, and the share of time its memory was busy."""
+
+    one: Subject
+    rate: float
+    peak: float
+    memory_share: float | None
+
+    @property
+    def share_pct(self) -> float:
+        """Of the ceiling."""
+        return 100 * self.rate / self.peak
+
+    @property
+    def name(self) -> str:
+        """Of the ceiling: precision and devices."""
+        variant = self.one.spec.variant
+        gpus = int(variant.get("gpus", 0))
+        where = f"{gpus} {units.plural('GPU', gpus)}" if gpus else "CPU"
+        return f"{choice_label(self.one.spec, 'precision', variant.get('precision', 'float32'))}, {where}"
+
+
+def roofline_picture(found: Sequence[Subject]) -> ChartPicture | BarPicture | Silence:
+    """The roofline of variants whose memory traffic is known; where it is of none, the achieved share of the peak."""
+    speeds = [speed for one in found if (speed := _speed(one)) is not None]
+    if not speeds:
+        why = "No variant has both its operations by formula and a measured peak; `calibrate` measures the peak."
+        return Silence(key=_KEY, title="Roofline", why=why)
+    placed = [speed for speed in speeds if speed.memory_share]
+    return _roofline(placed) if placed else _shares(speeds)
+
+
+def _speed(one: Subject) -> _Speed | None:
+    """The means over those of its runs that measured."""
+    runs = [run for run in one.runs if throughputs([run.row])]
+    rates = [rate for run in runs if (rate := flops_per_s(run.row.summary)) is not None]
+    peaks = [peak for run in runs if (peak := run.row.summary.peak_flops_per_s)]
+    if not rates or not peaks:
+        return None
+    busy = [mean for run in runs for mean in measured_means(run, _DRAM)]
+    return _Speed(
+        one=one,
+        rate=float(np.mean(rates)),
+        peak=float(np.mean(peaks)),
+        memory_share=float(np.mean(busy)) / 100 if busy else None,
+    )
+
+
+def _roofline(speeds: Sequence[_Speed]) -> ChartPicture:
+    points = [_point(speed) for speed in speeds]
+    ceilings: dict[str, float] = {}
+    for speed in speeds:
+        ceilings[speed.name] = max(speed.peak, ceilings.get(speed.name, 0.0))
+    tops = [peak / _GIGA for peak in ceilings.values()]
+    x = axes.logarithmic(
+        [*(point.x for point in points), *tops], "billion operations for a second of full memory traffic", 2.0
+    )
+    y = axes.logarithmic([*(point.y for point in points), *tops], "GFLOPS", 1.6)
+    roofs = [_roof(name, peak / _GIGA, x, y) for name, peak in ceilings.items()]
+    series = tuple(
+        Series(label="", colour=speed.one.colour, points=(point,), joined=False)
+        for speed, point in zip(speeds, points, strict=True)
+    )
+    return ChartPicture(
+        key=_KEY,
+        title="Roofline",
+        caption=(
+            "Flat: the measured rate of a large matrix product. Slanted: the card's memory always transferring, "
+            "as its counter tells; points near it are bound by memory, points far below both wait for something else."
+        ),
+        charts=(Chart(title="", x=x, y=y, series=series, guides=tuple(roofs)),),
+    )
+
+
+def _roof(name: str, top: float, x: Axis, y: Axis) -> Guide:
+    """From where the slanted ceiling comes into view to its flat end; the corner is where both are one number."""
+    start = max(x.low, y.low)
+    corners = [(start, start), (top, top), (x.high, top)]
+    return Guide(label=f"{name}: {units.number(top)}", points=tuple(corners), dashed=False)
+
+
+def _point(speed: _Speed) -> Point:
+    assert speed.memory_share, "only these are placed"
+    rate = speed.rate / _GIGA
+    return Point(
+        runs=speed.one.numbers,
+        label=speed.one.name,
+        words=(
+            f"{speed.one.name}\n{units.gflops(speed.rate)}, {units.percent(speed.share_pct, 1)} of {speed.name}\n"
+            f"memory transferring {units.percent(100 * speed.memory_share, 1)} of the time"
+        ),
+        x=rate / speed.memory_share,
+        y=rate,
+    )
+
+
+def _shares(speeds: Sequence[_Speed]) -> BarPicture:
+    ordered = sorted(speeds, key=lambda speed: -speed.share_pct)
+    high = max(speed.share_pct for speed in speeds) * 1.08
+    return BarPicture(
+        key=_KEY,
+        title="Achieved share of the measured peak",
+        caption=(
+            "Operations by formula over the measured rate of a large matrix product on the same devices. "
+            "No memory traffic was told, so there is no roofline."
+        ),
+        bars=tuple(_bar(speed) for speed in ordered),
+        axis=Axis(title="", low=0.0, high=high, ticks=tuple((at, f"{text} %") for at, text in ticks.linear(0.0, high))),
+        start=0.0,
+    )
+
+
+def _bar(speed: _Speed) -> Bar:
+    text = units.percent(speed.share_pct, 1)
+    return Bar(
+        runs=speed.one.numbers,
+        label=speed.one.name,
+        words=f"{speed.one.name}\n{units.gflops(speed.rate)} of {units.gflops(speed.peak)}, {speed.name}",
+        value=speed.share_pct,
+        text=text,
+        colour=speed.one.colour,
+    )
