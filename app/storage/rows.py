@@ -9,8 +9,6 @@ import msgspec
 import numpy as np
 
 from app.records import (
-    SAMPLE_FIELDS,
-    SLOW_FIELDS,
     BlockColumns,
     Device,
     FieldFacts,
@@ -21,7 +19,6 @@ from app.records import (
     Portability,
     RunRow,
     Sample,
-    SampleColumns,
     SlowSample,
     Summary,
 )
@@ -240,19 +237,14 @@ def block_columns(rows: Iterable[Sequence[Any]]) -> BlockColumns:
     )
 
 
-def sample_columns(
-    which: Device, rows: Iterable[Sequence[Any]], slow_rows: Iterable[Sequence[Any]], lost_t_ns: int | None
-) -> SampleColumns:
-    """One device's samples as arrays, from rows of time and `SAMPLE_FIELDS`, time and `SLOW_FIELDS`, in time order."""
-    t_ns, fields = _timed(rows, SAMPLE_FIELDS)
-    slow_t_ns, slow = _timed(slow_rows, SLOW_FIELDS)
-    return SampleColumns(device=which, t_ns=t_ns, fields=fields, slow_t_ns=slow_t_ns, slow=slow, lost_t_ns=lost_t_ns)
+def timed_columns(rows: Iterable[Row], names: Sequence[str]) -> tuple[Ints, dict[str, Floats]]:
+    """Times and values of these names as arrays, from rows of a time and the values; `None` becomes NaN.
 
-
-def _timed(rows: Iterable[Sequence[Any]], names: Sequence[str]) -> tuple[Ints, dict[str, Floats]]:
-    t_ns, *values = _columns(rows, 1 + len(names))
-    columns = {name: np.array(column, dtype=np.float64) for name, column in zip(names, values, strict=True)}
-    return np.array(t_ns, dtype=np.int64), columns
+    numpy reads each row as it comes, which takes half the time of columns of Python's numbers.
+    """
+    table = np.fromiter(rows, dtype=[("t_ns", np.int64), *((name, np.float64) for name in names)])
+    columns = {name: np.ascontiguousarray(table[name]) for name in names}
+    return np.ascontiguousarray(table["t_ns"]), columns
 
 
 def _columns(rows: Iterable[Sequence[Any]], count: int) -> Sequence[Sequence[Any]]:
