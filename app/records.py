@@ -27,6 +27,9 @@ from workloads.protocol import (
 HOST = "host"
 """The device id of the host itself; a GPU's is its UUID."""
 
+OTHERS_ON_GPU = "others_on_gpu"
+"""The fact in a run's environment that says who else used its GPUs; absent where nobody was seen."""
+
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 

@@ -1,14 +1,25 @@
-"""The telemetry of one run: its own devices' readings into its inbox, and the energy counters at every phase's edge."""
+"""The telemetry of one run: its devices' readings, the energy counters at every phase's edge, and who disturbs it."""
 
 import queue
 import time
 from collections.abc import Callable, Sequence
 
-from app.records import HOST, Device, DeviceLost, FieldsSeen, RunEvent, Sample, SlowSample
+from app.records import (
+    HOST,
+    OTHERS_ON_GPU,
+    Device,
+    DeviceLost,
+    FieldsSeen,
+    Processes,
+    RunEvent,
+    Sample,
+    SlowSample,
+)
+from app.runs.neighbours import Neighbours
 from app.runs.supervisor import Inbox
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.source import SamplerMessage
-from workloads.protocol import PhaseStarted
+from workloads.protocol import Facts, PhaseStarted
 
 _SETTLE_S = 0.5
 
@@ -21,6 +32,7 @@ class Recording:
         self._inbox = inbox
         self._recorded = {HOST, *(gpu.device for gpu in gpus)}
         self._with_energy = {gpu.device for gpu in gpus if "energy_mj" in gpu.fields}
+        self._neighbours: Neighbours | None = None
         self._unsubscribe: Callable[[], None] = lambda: None
 
     def start(self) -> None:
@@ -30,7 +42,8 @@ class Recording:
             self._feed.read_energy()
 
     def follow(self, pid: int) -> None:
-        """Records this worker's own load and memory too."""
+        """Records this worker's own load and memory too, and who else uses its GPUs from now on."""
+        self._neighbours = Neighbours(pid)
         self._feed.follow(pid)
 
     def handle(self, event: RunEvent) -> None:
@@ -41,7 +54,15 @@ class Recording:
             self._with_energy.discard(event.device)
 
     def settle(self, emit: Callable[[RunEvent], None]) -> None:
-        """Hands on what is still on its way, until the energy counters were read once more (half a second at most)."""
+        """Hands on what is still on its way, until the energy counters were read once more (half a second at most).
+
+        Last comes who else used the run's GPUs, if anybody was seen.
+        """
+        self._await_energy(emit)
+        if self._neighbours is not None and self._neighbours.words:
+            emit(Facts(facts={OTHERS_ON_GPU: self._neighbours.words}))
+
+    def _await_energy(self, emit: Callable[[RunEvent], None]) -> None:
         asked_ns, end_s = time.monotonic_ns(), time.monotonic() + _SETTLE_S
         missing = set(self._with_energy)
         if missing:
@@ -66,3 +87,5 @@ class Recording:
     def _note(self, message: SamplerMessage) -> None:
         if isinstance(message, Sample | SlowSample | DeviceLost | FieldsSeen) and message.device in self._recorded:
             self._inbox.put(message)
+        elif isinstance(message, Processes) and message.device in self._recorded and self._neighbours is not None:
+            self._neighbours.note(message)

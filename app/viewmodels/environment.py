@@ -2,12 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
-from app.records import StoredRun
+from app.records import OTHERS_ON_GPU, StoredRun
 from app.viewmodels.units import byte_size, plural
 from app.viewmodels.variants import differing
-
-OTHERS_ON_GPU = "others_on_gpu"
-"""Who else used a run's GPUs: a fact of that run, not of its machine."""
 
 _FOLLOW_FROM_GPUS = {"tensorflow_devices", "env CUDA_VISIBLE_DEVICES"}
 _NAMES: Mapping[str, str] = {

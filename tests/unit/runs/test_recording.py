@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pynvml
 import pytest
 
-from app.records import HOST, Device, DeviceLost, RunEvent, Sample, SlowSample
+from app.records import HOST, OTHERS_ON_GPU, Device, DeviceLost, Processes, RunEvent, Sample, SlowSample
 from app.runs.recording import Recording
 from app.runs.supervisor import Inbox
 from app.telemetry.feed import TelemetryFeed
@@ -16,10 +16,12 @@ from app.telemetry.source import SamplerMessage
 from tests.fakes.nvml import environment
 from tests.fakes.nvml_cards import ENERGY, LAPTOP, TWO_H200, Card, Driver, Flaw
 from tests.fakes.sessions import started_feed
-from workloads.protocol import PhaseStarted
+from workloads.protocol import Facts, PhaseStarted
 
 LIMIT_S = 20.0
 GPU_A, GPU_B = (card.uuid for card in TWO_H200)
+WORKER, STRANGER = 4_194_304 + 1, 4_194_304 + 2
+"""Numbers that no process has."""
 DUMB = Card(uuid="GPU-dumb", flaws=(Flaw(ENERGY, pynvml.NVML_ERROR_UNKNOWN, first=3),))
 """Its energy counter answers while it is probed, and never again."""
 
@@ -139,6 +141,27 @@ def test_a_lost_gpu_is_not_waited_for() -> None:
         recording.handle(DeviceLost(t_ns=time.monotonic_ns(), device="GPU-dumb", reason="It is gone."))
         _, seconds = settled(recording)
     assert seconds < 0.2
+
+
+def test_another_process_on_the_run_s_gpu_is_told_at_the_end_and_one_elsewhere_is_not() -> None:
+    shared = Card(uuid="GPU-shared", processes=((WORKER, 3_000_000_000), (STRANGER, 1_000_000_000)))
+    own = Card(uuid="GPU-own", processes=((WORKER, 3_000_000_000),))
+    with feed_of(shared, own) as feed:
+        assert told_others(feed, "GPU-own") == []
+        (facts,) = told_others(feed, "GPU-shared")
+    assert facts.facts == {OTHERS_ON_GPU: f"unknown ({STRANGER})"}
+
+
+def told_others(feed: TelemetryFeed, uuid: str) -> list[Facts]:
+    """What a run on this card tells at its end, after the driver listed its processes."""
+    lists: queue.SimpleQueue[SamplerMessage] = queue.SimpleQueue()
+    with recorded(feed, uuid) as (recording, _):
+        recording.follow(WORKER)
+        unsubscribe = feed.subscribe(lists.put)
+        while not isinstance(said := lists.get(timeout=LIMIT_S), Processes) or said.device != uuid:
+            pass
+        unsubscribe()
+        return [event for event in settled(recording)[0] if isinstance(event, Facts)]
 
 
 def test_nothing_comes_after_the_end(feed: TelemetryFeed) -> None:
