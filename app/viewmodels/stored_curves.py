@@ -49,6 +49,10 @@ GPU_QUANTITIES = (
     Quantity("load_pct", "Load", "%"),
     Quantity("memory_bytes", "Memory", BYTES),
 )
+GPU_STATE = (
+    Quantity("sm_clock_mhz", "SM clock", "MHz"),
+    Quantity("temperature_c", "Temperature", "°C"),
+)
 SLOW_QUANTITIES = (
     Quantity("tensor_active_pct", "Tensor cores active", "%"),
     Quantity("sm_active_pct", "SM active", "%"),

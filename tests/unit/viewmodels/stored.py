@@ -4,6 +4,7 @@ import numpy as np
 
 from app.records import (
     HOST,
+    SAMPLE_FIELDS,
     BlockColumns,
     Device,
     LogLine,
@@ -128,6 +129,9 @@ def _samples(device: Device, t_ns: np.ndarray[tuple[int], np.dtype[np.int64]]) -
         device=device,
         t_ns=t_ns,
         fields={
+            **dict.fromkeys(SAMPLE_FIELDS, absent),
+            "sm_clock_mhz": full * 1980 if on_gpu else absent,
+            "temperature_c": full * 61 if on_gpu else absent,
             "power_mw": full * 600_000 if on_gpu else absent,
             "load_pct": full * 90,
             "memory_bytes": full * 4 * 2**30,
@@ -178,6 +182,7 @@ def _events_of_blocks(blocks: BlockColumns) -> list[Block]:
 def _events_of_samples(columns: SampleColumns) -> list[Sample]:
     power_mw, load_pct, memory_bytes = (columns.fields[name] for name in ("power_mw", "load_pct", "memory_bytes"))
     own_bytes, own_pct = columns.fields["worker_memory_bytes"], columns.fields["worker_load_pct"]
+    clock_mhz, temperature_c = columns.fields["sm_clock_mhz"], columns.fields["temperature_c"]
     return [
         Sample(
             t_ns=int(t_ns),
@@ -187,6 +192,8 @@ def _events_of_samples(columns: SampleColumns) -> list[Sample]:
             memory_bytes=int(memory_bytes[n]),
             worker_memory_bytes=None if np.isnan(own_bytes[n]) else int(own_bytes[n]),
             worker_load_pct=None if np.isnan(own_pct[n]) else float(own_pct[n]),
+            sm_clock_mhz=None if np.isnan(clock_mhz[n]) else int(clock_mhz[n]),
+            temperature_c=None if np.isnan(temperature_c[n]) else int(temperature_c[n]),
         )
         for n, t_ns in enumerate(columns.t_ns)
     ]

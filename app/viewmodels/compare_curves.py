@@ -1,0 +1,175 @@
+"""The curves of compared runs on one axis: seconds, steps or examples, 0 at the start of the measured part."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from app.analysis.align import Series, Together, combine, decimate, done_at, seconds_since, with_gaps
+from app.records import Floats, Ints, StoredRun
+from app.viewmodels import cells, stored_curves, units
+from app.viewmodels.plotted import Band
+from app.viewmodels.stored_curves import GPU_QUANTITIES, GPU_STATE, HOST_QUANTITIES, Curve, Panel, Quantity
+
+Alignment = Literal["time", "steps", "examples"]
+ALIGNMENTS: tuple[Alignment, ...] = ("time", "steps", "examples")
+
+_COMBINED: Mapping[str, Together] = {"load_pct": "mean", "sm_clock_mhz": "mean", "temperature_c": "max"}
+_NAMES: Mapping[Together, str] = {"sum": "sum", "mean": "mean", "max": "highest"}
+_MOST_POINTS = 50_000
+"""Of a longer curve only this many points are kept: more than any screen shows, zoomed in too."""
+_BEFORE, _AFTER = 0.06, 0.02
+"""How much is in view around the measured part, of its length."""
+
+Span = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompareCurves:
+    """The panels, each with a curve a run; `measured` is the stretch to show first, `whole` all there is."""
+
+    align: Alignment = "time"
+    panels: tuple[Panel, ...] = ()
+    bands: tuple[Band, ...] = ()
+    measured: Span = (0.0, 1.0)
+    whole: Span = (0.0, 1.0)
+
+
+def compare_curves(runs: Sequence[StoredRun], looks: Mapping[int, int], align: Alignment) -> CompareCurves:
+    """Curves of these runs; `looks` by run number. Slow enough to belong off the GUI thread."""
+    panels = tuple(_panels(runs, _Placing(align, looks)))
+    ends = [(float(curve.x[0]), float(curve.x[-1])) for panel in panels for curve in panel.curves]
+    whole = min((start for start, _ in ends), default=0.0), max((end for _, end in ends), default=1.0)
+    length = max((_measured(run, align) for run in runs), default=0.0)
+    bands = (Band("before", whole[0], 0.0), Band("measure", 0.0, length, strong=True), Band("after", length, whole[1]))
+    return CompareCurves(
+        align=align,
+        panels=panels,
+        bands=tuple(band for band in bands if band.start < band.end),
+        measured=(max(-_BEFORE * length, whole[0]), min((1 + _AFTER) * length, whole[1])) if length else whole,
+        whole=whole,
+    )
+
+
+def multiples(panels: Sequence[Panel], runs: Sequence[int]) -> tuple[Panel, ...]:
+    """One row of panels a run, in the order of the runs, every column on one scale; only the first row is titled."""
+    scaled = [replace(panel, y_range=panel.y_range or (0.0, _highest(panel))) for panel in panels]
+    return tuple(
+        replace(
+            panel,
+            key=f"{panel.key} {run}",
+            title=panel.title if row == 0 else "",
+            unit=panel.unit if row == 0 else "",
+            curves=tuple(curve for curve in panel.curves if curve.key == str(run)),
+        )
+        for row, run in enumerate(runs)
+        for panel in scaled
+    )
+
+
+def value_at(curve: Curve, x: float) -> float | None:
+    """The value at the last point before `x`; None before the first, after the last, and in a gap."""
+    before = int(np.searchsorted(curve.x, x, side="right")) - 1
+    if before < 0 or x > curve.x[-1]:
+        return None
+    value = float(curve.y[before])
+    return None if np.isnan(value) else value
+
+
+def zoomed(shown: Span, factor: float, at: float, whole: Span) -> Span:
+    """`factor` times as much of the axis with `at` in its place, never more than `whole`."""
+    factor = max(factor, (whole[1] - whole[0]) / 1e5 / (shown[1] - shown[0]))
+    start, end = at + (shown[0] - at) * factor, at + (shown[1] - at) * factor
+    return max(start, whole[0]), min(end, whole[1])
+
+
+def panned(shown: Span, by: float, whole: Span) -> Span:
+    """As much of the axis further along, as far as `whole` reaches."""
+    by = min(max(by, whole[0] - shown[0]), whole[1] - shown[1])
+    return shown[0] + by, shown[1] + by
+
+
+def position_words(align: Alignment, x: float) -> str:
+    """A place on the axis: `12.30 s`, `step 1,024`, `65,536 examples`."""
+    if align == "time":
+        return units.with_unit(x, "s", 2)
+    return f"step {x:,.0f}" if align == "steps" else f"{x:,.0f} examples"
+
+
+@dataclass(frozen=True, slots=True)
+class _Placing:
+    """Puts a run's series on the axis, in its look."""
+
+    align: Alignment
+    looks: Mapping[int, int]
+
+    def curve(self, run: StoredRun, series: Series) -> Curve:
+        x = self._x(run, series.t_ns)
+        there = np.isfinite(x)
+        x, y = decimate(x[there], series.y[there], _MOST_POINTS // 2)
+        number = run.row.run
+        return Curve(key=str(number), label=f"Run {number}", colour=self.looks[number], x=x, y=y)
+
+    def _x(self, run: StoredRun, t_ns: Ints) -> Floats:
+        if self.align != "time":
+            return done_at(t_ns, run.blocks, _amounts(run, self.align))
+        start = run.measure_start_ns
+        return seconds_since(t_ns, run.anchor_t_ns if start is None else start)
+
+
+def _amounts(run: StoredRun, align: Alignment) -> Ints:
+    return run.blocks.steps if align == "steps" else run.blocks.examples
+
+
+def _measured(run: StoredRun, align: Alignment) -> float:
+    """How long the measured part is on the axis; 0 without one."""
+    measured = run.blocks.measured
+    start = run.measure_start_ns
+    if start is None or not measured.any():
+        return 0.0
+    return (
+        (int(run.blocks.end_ns[measured][-1]) - start) / 1e9
+        if align == "time"
+        else float(_amounts(run, align)[measured].sum())
+    )
+
+
+def _highest(panel: Panel) -> float:
+    return max((float(np.nanmax(curve.y)) for curve in panel.curves), default=1.0) or 1.0
+
+
+def _panels(runs: Sequence[StoredRun], placing: _Placing) -> list[Panel]:
+    on_gpu = [run for run in runs if stored_curves.gpus_of(run)]
+    on_cpu = [run for run in runs if not stored_curves.gpus_of(run)]
+    rate_units = {units.rate_unit(cells.example_word(run.row.spec)) for run in runs}
+    rate_unit = rate_units.pop() if len(rate_units) == 1 else "examples/s"
+
+    def of_blocks(key: str, title: str, unit: str, series: Callable[[StoredRun], Series]) -> Panel | None:
+        return _panel(key, title, unit, [placing.curve(run, series(run)) for run in runs])
+
+    panels = [
+        of_blocks("throughput", "Throughput", rate_unit, stored_curves.throughput),
+        *(_telemetry("gpu", quantity, on_gpu, placing) for quantity in (*GPU_QUANTITIES, *GPU_STATE)),
+        *(_telemetry("cpu", quantity, on_cpu, placing) for quantity in HOST_QUANTITIES),
+        of_blocks("loss", "Loss", "", stored_curves.loss),
+        of_blocks("accuracy", "Accuracy", "%", stored_curves.accuracy),
+    ]
+    return [each for each in panels if each is not None]
+
+
+def _telemetry(kind: str, quantity: Quantity, runs: Sequence[StoredRun], placing: _Placing) -> Panel | None:
+    """One field of all these runs; GPUs of one run are put together, and the title says how if there are several."""
+    how = _COMBINED.get(quantity.field, "sum")
+    several = any(len(stored_curves.gpus_of(run)) > 1 for run in runs)
+    title = f"{quantity.title}, {_NAMES[how]} of a run's GPUs" if several else quantity.title
+    curves = []
+    for run in runs:
+        devices = stored_curves.gpus_of(run) or stored_curves.hosts_of(run)
+        tracks = [with_gaps(stored_curves.telemetry(device, quantity)) for device in devices]
+        curves.append(placing.curve(run, tracks[0] if len(tracks) == 1 else combine(tracks, how)))
+    return _panel(f"{kind} {quantity.field}", title, quantity.unit, curves)
+
+
+def _panel(key: str, title: str, unit: str, curves: Sequence[Curve]) -> Panel | None:
+    return stored_curves.panel(key, title, unit, [curve for curve in curves if len(curve.x)])
