@@ -6,8 +6,7 @@ from collections.abc import Sequence
 import pyqtgraph as pg
 from PySide6.QtWidgets import QGraphicsItem, QGraphicsSceneResizeEvent
 
-from app.viewmodels.ticks import labels, round_step
-from app.viewmodels.units import duration
+from app.viewmodels.ticks import labels, round_step, time_labels
 
 _LABEL_PX = 18
 _MOST_LABELS = 6
@@ -27,9 +26,7 @@ class TimeAxis(_Axis):
 
     def tickStrings(self, values: Sequence[float], _scale: float, spacing: float) -> list[str]:
         """The labels; whole seconds as a clock, finer steps as seconds."""
-        if spacing < 1:
-            return [f"{value:.{max(1, math.ceil(-math.log10(spacing)))}f} s" for value in values]
-        return [("−" if value < 0 else "") + duration(abs(value)) for value in values]
+        return time_labels(values, spacing)
 
 
 class ValueAxis(_Axis):

@@ -3,6 +3,8 @@
 import math
 from collections.abc import Sequence
 
+from app.viewmodels.units import duration
+
 Tick = tuple[float, str]
 """A place on an axis and what stands there."""
 
@@ -19,7 +21,14 @@ def labels(values: Sequence[float], spacing: float) -> list[str]:
     return [f"{value:,.{min(decimals, 9)}f}" for value in values]
 
 
-def linear(low: float, high: float, most: int = 7) -> list[Tick]:
+def time_labels(values: Sequence[float], spacing: float) -> list[str]:
+    """Seconds as a clock, `0:30`, finer steps as seconds; negative times carry a minus sign."""
+    if spacing < 1:
+        return [f"{value:.{max(1, math.ceil(-math.log10(spacing)))}f} s" for value in values]
+    return [("−" if value < 0 else "") + duration(abs(value)) for value in values]
+
+
+def linear(low: float, high: float, most: int = 8) -> list[Tick]:
     """Multiples of one round step from `low` to `high`, at most about `most` of them."""
     step = round_step((high - low) / most)
     values = [number * step for number in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
@@ -28,7 +37,7 @@ def linear(low: float, high: float, most: int = 7) -> list[Tick]:
 
 def logarithmic(low: float, high: float, most: int = 7) -> list[Tick]:
     """1, 2 and 5 times powers of ten, only powers where those are too many; a narrow range has steps of one length."""
-    if high / low < 3:
+    if high / low < 6:
         return linear(low, high, most)
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     for multiples in ((1, 2, 5), (1, 3), (1,)):

@@ -11,8 +11,9 @@ from app.viewmodels.pictures.values import Chart, ChartPicture, Guide, Point, Se
 _HEIGHT = 230.0
 _HEAD = 30.0
 _LANE = 18.0
-_CROSSES = 13.0
+_CROSSES = 9.0
 _BETWEEN = 24.0
+_SMALL_PX = 11.0
 _RADIUS = 4.0
 _REACH = 9.0
 _MOST_LABEL = 190.0
@@ -46,7 +47,8 @@ def _draw(chart: Chart, sheet: Sheet, left: float, top: float, above: float, wid
     )
     if chart.title:
         sheet.parts.append(svg.text(left + 4, top + 16, chart.title, sheet.ink.text, bold=True))
-    sheet.parts.append(svg.text(left + 4, frame.top - _LANE * len(lanes) - 12, chart.y.title, sheet.ink.muted, size=11))
+    unit_at = top + (31 if chart.title else 16)
+    sheet.parts.append(svg.text(left + 4, unit_at, chart.y.title, sheet.ink.muted, size=_SMALL_PX))
     draw_frame(frame, sheet)
     for guide in chart.guides:
         _draw_guide(guide, frame, sheet)
@@ -69,7 +71,7 @@ def _draw_guide(guide: Guide, frame: Frame, sheet: Sheet) -> None:
     sheet.parts.append(svg.polyline(places, colour, 1, "5 4" if guide.dashed else ""))
     if guide.label:
         x, y = places[-1]
-        sheet.parts.append(svg.text(x - 4, y - 6, guide.label, sheet.ink.muted, "end", 11))
+        sheet.parts.append(svg.text(x - 4, y - 6, guide.label, sheet.ink.muted, "end", _SMALL_PX))
 
 
 def _draw_lanes(lanes: list[str], chart: Chart, frame: Frame, sheet: Sheet) -> None:
@@ -83,9 +85,9 @@ def _draw_lanes(lanes: list[str], chart: Chart, frame: Frame, sheet: Sheet) -> N
         for series, point in missing:
             columns.append(frame.at_x(point.x) + _CROSSES * (seen[point.x] - (at_one_place[point.x] - 1) / 2))
             seen[point.x] += 1
-            marks = svg.cross(columns[-1], row, 4, sheet.ink.curve(series.colour))
+            marks = svg.cross(columns[-1], row, 3, sheet.ink.curve(series.colour))
             sheet.mark(marks, _around(columns[-1], row), point)
-        sheet.parts.append(svg.text(min(columns) - 12, row + 4, outcome, sheet.ink.muted, "end", 11))
+        sheet.parts.append(svg.text(min(columns) - 12, row + 4, outcome, sheet.ink.muted, "end", _SMALL_PX))
 
 
 def _each(chart: Chart) -> Iterator[tuple[Series, Point]]:
@@ -136,9 +138,9 @@ def _name_points(chart: Chart, frame: Frame, sheet: Sheet) -> None:
     """Beside each point of what is not joined, as far as there is room; the rest tell their name when pointed at."""
     free = [(series, point, point.y) for series, point in _each(chart) if not series.joined and point.y is not None]
     places = [(frame.at_x(point.x), frame.at_y(y)) for _, point, y in free]
-    names = [svg.elided(point.label, _MOST_LABEL) for _, point, _ in free]
-    inside = (frame.left, frame.top - 6, sheet.width - frame.left, frame.bottom - frame.top + 6)
-    boxes = labels.beside(places, names, inside, [point.mark == "full" for _, point, _ in free])
+    names = [svg.elided(point.label, _MOST_LABEL, _SMALL_PX) for _, point, _ in free]
+    inside = (frame.left, frame.top - 6, frame.right - frame.left + 8, frame.bottom - frame.top + 6)
+    boxes = labels.beside(places, names, _SMALL_PX, inside, [point.mark == "full" for _, point, _ in free])
     for (series, _, _), name, box in zip(free, names, boxes, strict=True):
         if box is not None:
-            sheet.parts.append(svg.text(box[0], box[1] + 11, name, sheet.ink.curve(series.colour)))
+            sheet.parts.append(svg.text(box[0], box[1] + 11, name, sheet.ink.curve(series.colour), size=_SMALL_PX))

@@ -25,17 +25,17 @@ def spread(wanted: Sequence[float], top: float, bottom: float, least: float = HE
 
 
 def beside(
-    points: Sequence[tuple[float, float]], names: Sequence[str], inside: Box, important: Sequence[bool]
+    points: Sequence[tuple[float, float]], names: Sequence[str], size: float, inside: Box, important: Sequence[bool]
 ) -> list[Box | None]:
     """A box for the name of each point that covers no point and no other name; None where there is no room.
 
-    Important ones choose first.
+    Names are in letters of `size` pixels; important ones choose first.
     """
     taken: list[Box] = [(x - 5, y - 5, 10, 10) for x, y in points]
     found: list[Box | None] = [None] * len(points)
     for index in sorted(range(len(points)), key=lambda index: not important[index]):
         x, y = points[index]
-        width = svg.text_width(names[index])
+        width = svg.text_width(names[index], size)
         boxes = _around(x, y, width)
         free = next((box for box in boxes if _within(box, inside) and not any(_meet(box, t) for t in taken)), None)
         if free is not None:

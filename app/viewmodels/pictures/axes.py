@@ -11,10 +11,10 @@ _FAR_APART = 8.0
 _ROOM = 0.06
 
 
-def from_zero(values: Iterable[float | None], title: str) -> Axis:
+def from_zero(values: Iterable[float | None], title: str, most: int = 8) -> Axis:
     """From 0 to a little above the largest, so that heights compare."""
     high = max(_known(values)) * (1 + _ROOM)
-    return Axis(title=title, low=0.0, high=high, ticks=tuple(ticks.linear(0.0, high)))
+    return Axis(title=title, low=0.0, high=high, ticks=tuple(ticks.linear(0.0, high, most)))
 
 
 def logarithmic(values: Iterable[float | None], title: str, room: float = 1.15) -> Axis:
@@ -24,10 +24,10 @@ def logarithmic(values: Iterable[float | None], title: str, room: float = 1.15) 
     return Axis(title=title, low=low, high=high, ticks=tuple(ticks.logarithmic(low, high)), log=True)
 
 
-def fitting(values: Iterable[float | None], title: str) -> Axis:
+def fitting(values: Iterable[float | None], title: str, most: int = 8) -> Axis:
     """From zero where that shows differences, else in equal factors."""
     known = _known(values)
-    return logarithmic(known, title) if max(known) > _FAR_APART * min(known) else from_zero(known, title)
+    return logarithmic(known, title) if max(known) > _FAR_APART * min(known) else from_zero(known, title, most)
 
 
 def doubling(values: Iterable[int], title: str) -> Axis:

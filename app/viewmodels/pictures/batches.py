@@ -1,6 +1,6 @@
 """Throughput against batch size, one line a variant, with the batches that did not fit: one plot a workload."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from app.viewmodels import units
 from app.viewmodels.cells import example_word, find_workload
@@ -24,7 +24,10 @@ def batch_picture(found: Sequence[Subject]) -> ChartPicture | Silence:
     workloads = dict.fromkeys(family[0].spec.workload for family in several if any(map(_measured, family)))
     if not workloads:
         return Silence(key=_KEY, title=_TITLE, why="No variant was run with several batch sizes.")
-    charts = [_chart([each for each in families if each[0].spec.workload == name]) for name in workloads]
+    of_workloads = [[each for each in families if each[0].spec.workload == name] for name in workloads]
+    names = [variant_names([_rest(family[0].spec) for family in group]) for group in of_workloads]
+    colours = _colours(of_workloads, names)
+    charts = [_chart(group, told, colours) for group, told in zip(of_workloads, names, strict=True)]
     return ChartPicture(
         key=_KEY,
         title=_TITLE,
@@ -54,12 +57,19 @@ def _measured(one: Subject) -> bool:
     return one.result.throughput is not None
 
 
-def _chart(families: Sequence[Family]) -> Chart:
+def _colours(of_workloads: Sequence[Sequence[Family]], names: Sequence[Sequence[str]]) -> dict[str, int]:
+    """A colour for each name, the same in all plots."""
+    first: dict[str, int] = {}
+    for families, told in zip(of_workloads, names, strict=True):
+        for family, name in zip(families, told, strict=True):
+            first.setdefault(name, family[0].colour)
+    return dict(zip(first, apart(list(first.values()), len(ON_LIGHT)), strict=True))
+
+
+def _chart(families: Sequence[Family], names: Sequence[str], colours: Mapping[str, int]) -> Chart:
     first = families[0][0]
     known = find_workload(first.spec.workload)
-    names = variant_names([_rest(family[0].spec) for family in families])
-    colours = apart([family[0].colour for family in families], len(ON_LIGHT))
-    series = tuple(_series(*each) for each in zip(families, names, colours, strict=True))
+    series = tuple(_series(family, name, colours[name]) for family, name in zip(families, names, strict=True))
     points = [point for each in series for point in each.points]
     return Chart(
         title=known.title if known else first.spec.workload,

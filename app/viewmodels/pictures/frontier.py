@@ -7,9 +7,12 @@ from app.viewmodels.cells import example_word, find_workload
 from app.viewmodels.pictures import axes
 from app.viewmodels.pictures.subjects import Subject, estimate_words
 from app.viewmodels.pictures.values import Chart, ChartPicture, Guide, Point, Series, Silence
+from app.viewmodels.variants import variant_names
 
 _KEY, _TITLE = "frontier", "Speed against energy"
 _MJ_PER_J = 1000.0
+_ACROSS = 5
+"""Numbers side by side take more room than one above the other."""
 
 
 def frontier_picture(found: Sequence[Subject]) -> ChartPicture | Silence:
@@ -45,7 +48,11 @@ def _chart(group: Sequence[Subject]) -> Chart:
     energies = [_of(one.result.energy).value for one in group]
     unit, scale = ("J", _MJ_PER_J) if max(energies) >= _MJ_PER_J else ("mJ", 1.0)
     front = best_in_both(rates, energies)
-    points = [_point(one, f"{unit}/{example}", scale, on=index in front) for index, one in enumerate(group)]
+    names = variant_names([one.spec for one in group])
+    points = [
+        _point(one, name, f"{unit}/{example}", scale, on=index in front)
+        for index, (one, name) in enumerate(zip(group, names, strict=True))
+    ]
     series = (
         Series(label="", colour=one.colour, points=(point,), joined=False)
         for one, point in zip(group, points, strict=True)
@@ -53,7 +60,9 @@ def _chart(group: Sequence[Subject]) -> Chart:
     known = find_workload(group[0].spec.workload)
     return Chart(
         title=known.title if known else group[0].spec.workload,
-        x=axes.fitting([end for point in points for end in (point.x_low, point.x, point.x_high)], group[0].rate_unit),
+        x=axes.fitting(
+            [end for point in points for end in (point.x_low, point.x, point.x_high)], group[0].rate_unit, _ACROSS
+        ),
         y=axes.fitting([end for point in points for end in (point.low, point.y, point.high)], f"{unit}/{example}"),
         series=tuple(series),
         guides=(Guide(label="", points=tuple((rates[i], energies[i] / scale) for i in front), dashed=False),),
@@ -65,12 +74,12 @@ def _of(estimate: Estimate | None) -> Estimate:
     return estimate
 
 
-def _point(one: Subject, unit: str, scale: float, *, on: bool) -> Point:
+def _point(one: Subject, name: str, unit: str, scale: float, *, on: bool) -> Point:
     rate, energy = _of(one.result.throughput), _scaled(_of(one.result.energy), scale)
     return Point(
         runs=one.numbers,
-        label=one.name,
-        words=f"{one.name}\n{estimate_words(rate, one.rate_unit)}\n{estimate_words(energy, unit)}",
+        label=name,
+        words=f"{name}\n{estimate_words(rate, one.rate_unit)}\n{estimate_words(energy, unit)}",
         x=rate.value,
         x_low=rate.low,
         x_high=rate.high,

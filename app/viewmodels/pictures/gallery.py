@@ -24,8 +24,7 @@ class Gallery:
 def gallery(runs: Sequence[StoredRun], baseline: int, colours: Mapping[int, int] | None = None) -> Gallery:
     """Every picture of these runs against the variant of run `baseline`.
 
-    `colours` gives each run's colour by its number, so that it is the same on every screen; unless given it is the
-    run's place.
+    `colours` gives each run's look by its number (`app.viewmodels.looks`), which is that of these runs unless given.
     """
     found = subjects(runs, baseline, colours)
     made = (

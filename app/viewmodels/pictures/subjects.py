@@ -8,6 +8,7 @@ from app.analysis.verdict import VariantResult
 from app.records import StoredRun
 from app.viewmodels import units
 from app.viewmodels.cells import OUTCOMES, example_word
+from app.viewmodels.looks import looks
 from app.viewmodels.verdict import verdict_of
 from workloads.protocol import RunSpec
 
@@ -44,18 +45,18 @@ class Subject:
 
 
 def subjects(runs: Sequence[StoredRun], baseline: int, colours: Mapping[int, int] | None = None) -> tuple[Subject, ...]:
-    """Every variant of these runs, in order; `colours` by run, which are their places unless given."""
+    """Every variant of these runs, in order; `colours` by run are as everywhere unless given."""
     by_number = {run.row.run: run for run in runs}
-    of_run = colours or {number: place for place, number in enumerate(by_number)}
     verdict = verdict_of([run.row for run in runs], baseline)
+    of_run = colours or looks([result.runs for result in verdict.results])
     return tuple(
         Subject(
             name=name,
-            colour=of_run[result.runs[0].run],
+            colour=of_run.get(result.runs[0].run, place),
             result=result,
             runs=tuple(by_number[row.run] for row in result.runs),
         )
-        for result, name in zip(verdict.results, verdict.names, strict=True)
+        for place, (result, name) in enumerate(zip(verdict.results, verdict.names, strict=True))
     )
 
 

@@ -1,0 +1,77 @@
+"""Saving what is shown as a picture: SVG as vectors, PNG with two pixels to each of the screen's."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from PySide6.QtCore import QBuffer, QByteArray
+from PySide6.QtGui import QAction, QImage, QPainter
+from PySide6.QtSvg import QSvgRenderer
+from PySide6.QtWidgets import QFileDialog, QMenu, QMessageBox, QWidget
+
+from app.errors import UserError
+from app.report.pictures.drawing import Drawing
+
+_PIXELS = 2
+_FILTERS = {"PNG (*.png)": ".png", "SVG (*.svg)": ".svg"}
+
+
+class Drawable(Protocol):
+    """A widget whose contents are a picture."""
+
+    def drawing(self) -> Drawing:
+        """What it shows, in the colours in force."""
+
+    def paper(self) -> str:
+        """The colour behind it."""
+
+
+def save_picture(parent: QWidget, shown: Drawable) -> None:
+    """Ask where to, and write the picture there; what goes wrong is said in one sentence."""
+    drawn = shown.drawing()
+    name, chosen = QFileDialog.getSaveFileName(
+        parent, "Save picture", str(Path.cwd() / f"{file_name(drawn.name)}.png"), ";;".join(_FILTERS)
+    )
+    if not name:
+        return
+    path = Path(name)
+    if path.suffix.lower() not in _FILTERS.values():
+        path = path.with_name(path.name + _FILTERS.get(chosen, ".png"))
+    try:
+        write_picture(path, drawn.svg(shown.paper()))
+    except UserError as error:
+        QMessageBox.warning(parent, "Save picture", str(error))
+
+
+def write_picture(path: Path, svg: str) -> None:
+    """Write SVG as it is, or painted where the name ends in .png; raises `UserError` where that cannot be."""
+    try:
+        path.write_bytes(_png(svg) if path.suffix.lower() == ".png" else svg.encode())
+    except OSError as error:
+        raise UserError(f"{path} cannot be written: {error.strerror}.") from error
+
+
+def file_name(title: str) -> str:
+    """A title as the name of a file anywhere: letters, figures and hyphens."""
+    return re.sub(r"[^0-9a-z]+", "-", title.lower()).strip("-")[:60] or "picture"
+
+
+def save_action(menu: QMenu, save: Callable[[], None]) -> QAction:
+    """The entry of a menu that saves a picture."""
+    action = menu.addAction("&Save picture …")
+    action.triggered.connect(save)
+    return action
+
+
+def _png(svg: str) -> bytes:
+    renderer = QSvgRenderer(QByteArray(svg.encode()))
+    image = QImage(renderer.defaultSize() * _PIXELS, QImage.Format.Format_ARGB32_Premultiplied)
+    image.fill(0)
+    painter = QPainter(image)
+    renderer.render(painter)
+    painter.end()
+    buffer = QBuffer()
+    buffer.open(QBuffer.OpenModeFlag.WriteOnly)
+    image.save(buffer, "PNG")  # type: ignore[call-overload]  # the stub wants bytes for the format, Qt takes both
+    return bytes(buffer.data().data())
