@@ -119,15 +119,15 @@ def _is_behind(db: Database, path: Path) -> bool:
     if table_count and application_id != APPLICATION_ID:
         raise DatabaseError(f"{path} is a database of another program; {_MOVE}.")
     applied = {migration.name for migration in migrations.applied(db)}
-    if not applied <= _known_migrations():
+    if not applied <= set(known_migrations()):
         raise DatabaseError(f"{path} was written by a newer version of VariantScope; update the program or {_MOVE}.")
     return bool(migrations.pending(db))
 
 
-def _known_migrations() -> frozenset[str]:
-    """The names of all migrations of this version: on an empty database each one is pending."""
+def known_migrations() -> tuple[str, ...]:
+    """The names of all migrations of this version in their order: on an empty database each one is pending."""
     with contextlib.closing(Database(memory=True, execute_plugins=False)) as empty:
-        return frozenset(migration.name for migration in migrations.pending(empty))
+        return tuple(migration.name for migration in migrations.pending(empty))
 
 
 def _migrate(db: Database) -> None:
