@@ -6,6 +6,7 @@ import numpy as np
 
 from app.analysis import energy
 from app.analysis.audit import audit
+from app.analysis.warmup import blocks_to_cut
 from app.records import BlockColumns, Floats, Ints, Phase, SampleColumns, StoredRun, Summary
 
 
@@ -19,10 +20,12 @@ def summarise(
 ) -> Summary:
     """Throughput, step times, loss, power, energy and memory over the run's `measure` phase.
 
-    What is given is kept as it is: only the worker and the store know it.
+    Measured blocks that still belong to a warm-up (`app.analysis.warmup`) are cut and counted. What is given is kept as
+    it is: only the worker and the store know it.
     """
     blocks = run.blocks
-    measured = _only(blocks, blocks.measured)
+    cut = blocks_to_cut(blocks.throughput[blocks.measured])
+    measured = _only(blocks, np.flatnonzero(blocks.measured)[cut:])
     window = _window(measured)
     used = energy.of_gpus(_gpus(run), *window) if window else None
     telemetry = audit(run.samples)
@@ -32,6 +35,7 @@ def summarise(
     return Summary(
         throughput=examples / seconds if seconds else None,
         blocks=len(measured.steps),
+        blocks_cut=cut if window else None,
         measured_steps=steps,
         measured_examples=examples,
         measured_s=seconds or None,

@@ -76,7 +76,7 @@ def print_run(stored: StoredRun) -> None:
     if summary.throughput is None:
         return
     measured = f"{summary.measured_steps:,} steps in {units.with_unit(summary.measured_s, 's', 1)}"
-    print(f"{units.rate(summary.throughput, example)}, {measured}")
+    print(f"{units.rate(summary.throughput, example)}, {measured} ({cells.blocks_words(summary)})")
     figures = [
         ("step", f"{units.milliseconds(summary.step_ms_p50)} p50, {units.milliseconds(summary.step_ms_p99)} p99"),
         ("compile", units.with_unit(summary.compile_s, "s", 1)),

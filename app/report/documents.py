@@ -41,6 +41,7 @@ def run_document(run: StoredRun, *, pruned_utc_ns: int | None = None) -> dict[st
             "value": summary.throughput,
             "unit": units.rate_unit(example_word(row.spec)),
             "blocks": [float(value) for value in run.blocks.throughput[run.blocks.measured]],
+            "blocks_cut": summary.blocks_cut,
         },
         "step_ms": {"p50": summary.step_ms_p50, "p95": summary.step_ms_p95, "p99": summary.step_ms_p99},
         "measured": {

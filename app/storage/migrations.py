@@ -319,3 +319,9 @@ def m007_library(db: Database) -> None:
     """Notes, tags, saved filters, experiments, the trash, and the words that a search looks through."""
     for statement in library_statements():
         db.execute(statement)
+
+
+@migrations()
+def m008_warmup(db: Database) -> None:
+    """How many of the first measured blocks a run's figures leave out; NULL before there was such a rule."""
+    db.execute("ALTER TABLE runs ADD COLUMN blocks_cut INTEGER")

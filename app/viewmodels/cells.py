@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from typing import Literal, NamedTuple
 
-from app.records import Outcome, RunRow
+from app.records import Outcome, RunRow, Summary
 from app.viewmodels import flops, naming, units
 from workloads import catalog
 from workloads.protocol import RunSpec
@@ -127,8 +127,14 @@ def as_asked(row: RunRow) -> Cell:
 def throughput(row: RunRow) -> Cell:
     """Examples/s with the workload's own word."""
     value = row.summary.throughput
-    over = f"Over {row.summary.blocks:,} measured {units.plural('block', row.summary.blocks)}"
+    over = f"Over {blocks_words(row.summary)}"
     return quantity(units.rate(value, example_word(row.spec)), value, over if value is not None else "")
+
+
+def blocks_words(summary: Summary) -> str:
+    """How many measured blocks the figures are of, and how many before them were still a warm-up."""
+    counted = f"{summary.blocks:,} measured {units.plural('block', summary.blocks)}"
+    return f"{counted}, {summary.blocks_cut} before them cut as warm-up" if summary.blocks_cut else counted
 
 
 def step_ms(value: float | None) -> Cell:

@@ -143,6 +143,7 @@ def _summary(run: StoredRun) -> tuple[Fact, ...]:
         ("Measured steps", _count(s.measured_steps)),
         (f"Measured {units.plural(example)}", _count(s.measured_examples)),
         ("Measured blocks", _count(s.blocks)),
+        ("Blocks cut as warm-up", _count(s.blocks_cut or 0)),
         ("Waiting for data", units.percent(s.waiting_pct, 1)),
         ("Step, data ready", units.milliseconds(s.ready_step_ms)),
         ("Epochs", epochs.total_words(run) or units.ABSENT),

@@ -213,3 +213,16 @@ def test_what_steps_took_beyond_those_with_their_data_ready_was_waiting() -> Non
 def test_operations_are_kept_as_they_are_told() -> None:
     summary = summarise(run(THREE), flops_per_step=12, peak_flops_per_s=3e9)
     assert (summary.flops_per_step, summary.peak_flops_per_s) == (12, 3e9)
+
+
+def test_what_is_left_of_a_warm_up_is_cut_and_counted() -> None:
+    slow = [(True, 1, 50, float(at), float(at + 1), np.nan) for at in range(2)]
+    steady = [(True, 1, 100, float(at), float(at + 1), np.nan) for at in range(2, 12)]
+    power = samples(np.arange(0.0, 12.5, 0.5), [100_000.0] * 4 + [300_000.0] * 21)
+    found = summarise(run(blocks(*slow, *steady), power))
+    assert (found.throughput, found.blocks, found.blocks_cut) == (100.0, 10, 2)
+    assert (found.measured_steps, found.measured_examples, found.measured_s) == (10, 1000, 10.0)
+    assert found.mean_power_mw == pytest.approx(300_000.0)
+    assert found.step_ms_p99 == pytest.approx(1000.0)
+    alone = summarise(run(blocks(*steady), power))
+    assert (alone.throughput, alone.blocks, alone.blocks_cut) == (100.0, 10, 0)

@@ -39,7 +39,7 @@ def test_a_run_s_document_holds_what_is_stored(database_path: Path) -> None:
         {**NO_ENERGY, "phase": "measure", "start_s": 2.5, "seconds": 3.0},
     ]
     assert document["energy"] == {"mj_per_example": None, "mj_per_step": None, "source": None, "error_pct": None}
-    assert document["throughput"] == {"value": 21.3, "unit": "images/s", "blocks": [32.0, 16.0]}
+    assert document["throughput"] == {"value": 21.3, "unit": "images/s", "blocks": [32.0, 16.0], "blocks_cut": None}
     assert document["step_ms"] == {"p50": 250.0, "p95": None, "p99": None}
     assert document["environment"] == {**ENVIRONMENT, "keras": "3.15.1"}
     assert document["flops"] == {"per_step": 6_000_000_000, "per_s": 16e9, "peak_per_s": 8e10, "utilisation": 0.2}
@@ -84,7 +84,7 @@ def test_a_run_that_goes_on_has_no_end(database_path: Path) -> None:
         document = run_document(store.load(begin(store)))
         (listed,) = list_document(store.list_runs())["runs"]
     assert (document["outcome"], document["ended_by"], document["phases"]) == (None, None, [])
-    assert document["throughput"] == {"value": None, "unit": "images/s", "blocks": []}
+    assert document["throughput"] == {"value": None, "unit": "images/s", "blocks": [], "blocks_cut": None}
     assert document["devices"][0]["mean"] == {}
     assert (document["evidence"], document["portability"]) == (None, [])
     assert set(document["flops"].values()) == {None}
