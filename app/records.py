@@ -244,13 +244,13 @@ class Summary:
     `blocks` count; the `blocks_cut` before them were still a warm-up (`app.analysis.warmup`), None in runs older than
     that rule, where every measured block counts. Throughput is examples/s over the blocks that count; step times are of
     one step in milliseconds; power and energy are summed over the run's GPUs; `energy_error_pct` bounds the error of
-    the energy from the edges of its window. `device_peak_bytes` is the highest memory use NVML (or psutil) saw on one of
-    its devices, `allocator_peak_bytes` TensorFlow's own peak. `sample_hz` to `sampler_cpu_pct` are the telemetry's audit of itself
-    over the whole run: the rate achieved, how far readings were from their time, readings missed, and the sampler's own
-    processor time in percent of one processor. `flops_per_step` is by formula, over all replicas; `peak_flops_per_s`
-    is the calibrated rate of a matrix product in the run's precision, over its devices together. `ready_step_ms` is a
-    step whose data were on the devices already, `waiting_pct` what measured steps took beyond that, in percent of the
-    measured time: both are known where data come from the host.
+    the energy from the edges of its window. `device_peak_bytes` is the highest memory use NVML (or psutil) saw on one
+    of its devices, `allocator_peak_bytes` TensorFlow's own peak. `sample_hz` to `sampler_cpu_pct` are the telemetry's
+    audit of itself over the whole run: the rate achieved, how far readings were from their time, readings missed, and
+    the sampler's own processor time in percent of one processor. `flops_per_step` is by formula, over all replicas;
+    `peak_flops_per_s` is the calibrated rate of a matrix product in the run's precision, over its devices together.
+    `ready_step_ms` is a step whose data were on the devices already, `waiting_pct` what measured steps took beyond
+    that, in percent of the measured time: both are known where data come from the host.
     """
 
     throughput: float | None = None
