@@ -20,6 +20,7 @@ from PySide6.QtWidgets import QMenu, QSizePolicy, QToolTip, QVBoxLayout, QWidget
 from app.gui.ink import ink_of
 from app.gui.saving import save_action, save_picture
 from app.gui.theme import GRID, Theme
+from app.report.markup import escaped
 from app.report.pictures.draw import LEAST_WIDTH, WIDTH, draw
 from app.report.pictures.drawing import Drawing, Spot
 from app.viewmodels.pictures.values import Picture
@@ -173,7 +174,7 @@ class PictureWidget(QWidget):
         self._current = number
         spot = self._spot()
         words = "" if spot is None else spot.place.words
-        self.setToolTip(Qt.convertFromPlainText(words) if words else "")  # a name is never markup
+        self.setToolTip(f"<p style='white-space: pre'>{escaped(words)}</p>" if words else "")
         self.setAccessibleDescription(words)
         self.setCursor(Qt.CursorShape.ArrowCursor if spot is None else Qt.CursorShape.PointingHandCursor)
         self.update()

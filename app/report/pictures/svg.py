@@ -7,6 +7,7 @@ from app.report.markup import escaped
 
 Anchor = Literal["start", "middle", "end"]
 TEXT_PX = 12.0
+_CAP = 3.5
 
 _NARROW = frozenset("ijl.,:;|!'()[] ·-")
 _WIDE = frozenset("mwMW@%×→")
@@ -96,14 +97,15 @@ def cross(x: float, y: float, reach: float, colour: str) -> str:
     )
 
 
-def whisker(ends: tuple[float, float], across: float, colour: str, *, upright: bool, cap: float = 3.5) -> str:
+def whisker(ends: tuple[float, float], across: float, colour: str, *, upright: bool, width: float = 1) -> str:
     """An interval with a cap at either end; `across` is where it stands on the other axis."""
     low, high = ends
+    first, last = across - _CAP, across + _CAP
     if upright:
-        stem = line(across, low, across, high, colour)
-        return stem + "".join(line(across - cap, end, across + cap, end, colour) for end in ends)
-    stem = line(low, across, high, across, colour)
-    return stem + "".join(line(end, across - cap, end, across + cap, colour) for end in ends)
+        stem = line(across, low, across, high, colour, width)
+        return stem + "".join(line(first, end, last, end, colour, width) for end in ends)
+    stem = line(low, across, high, across, colour, width)
+    return stem + "".join(line(end, first, end, last, colour, width) for end in ends)
 
 
 def told(marks: str, words: str) -> str:
