@@ -22,10 +22,21 @@ class _Axis(pg.AxisItem):  # type: ignore[misc]  # pyqtgraph has no types
 
 
 class TimeAxis(_Axis):
-    """A bottom axis in minutes and seconds, `0:30`; negative times carry a minus sign."""
+    """A bottom axis in minutes and seconds, `0:30`, or in counts, `12,000`; negative ones carry a minus sign."""
+
+    _counted = False
+
+    def set_counted(self, counted: bool) -> None:
+        """Whether it counts something instead of seconds."""
+        if counted is not self._counted:
+            self._counted = counted
+            self.picture = None
+            self.update()
 
     def tickStrings(self, values: Sequence[float], _scale: float, spacing: float) -> list[str]:
         """The labels; whole seconds as a clock, finer steps as seconds."""
+        if self._counted:
+            return [label.replace("-", "−") for label in labels(values, spacing)]
         return time_labels(values, spacing)
 
 

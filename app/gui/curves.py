@@ -8,11 +8,15 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyqtgraph as pg
+from numpy.typing import NDArray
 from PySide6.QtCore import QPoint, QRectF
 from PySide6.QtGui import QColor, QImage, QPainter
 
 from app.analysis.stroke import Stroke
 from app.records import Floats
+
+Dash = tuple[int, ...]
+"""Pixels drawn and left out in turn; empty for a line without gaps."""
 
 _MOST_ROWS = 254
 """Rows are counted in one byte where they fit, two otherwise; one number is kept for "nowhere"."""
@@ -45,14 +49,14 @@ class Curves(pg.GraphicsObject):  # type: ignore[misc]  # pyqtgraph has no types
     def __init__(self, view: pg.ViewBox) -> None:
         super().__init__()
         self._view = view
-        self._strokes: tuple[tuple[Stroke, QColor], ...] = ()
+        self._strokes: tuple[tuple[Stroke, QColor, Dash], ...] = ()
         self._image: QImage | None = None
         self._ink = _Ink(1, 1)
         self._shown: tuple[float, float, int, int] = (0.0, 0.0, 0, 0)
         view.sigRangeChanged.connect(self._view_changed)
 
-    def set_strokes(self, strokes: Sequence[tuple[Stroke, QColor]]) -> None:
-        """Replace all curves; the caller has the view painted again."""
+    def set_strokes(self, strokes: Sequence[tuple[Stroke, QColor, Dash]]) -> None:
+        """Replace all curves, each with its colour and its dash; the caller has the view painted again."""
         self._strokes = tuple(strokes)
         self._image = None
 
@@ -81,8 +85,12 @@ class Curves(pg.GraphicsObject):  # type: ignore[misc]  # pyqtgraph has no types
         columns = len(self._strokes[0][0].low)
         if self._ink.pixels.shape != (rows, columns):
             self._ink = _Ink(rows, columns)
-        for index, (one, colour) in enumerate(self._strokes):
-            self._ink.draw(*_rows(one, bottom, top, rows, thickness), colour.rgba(), over=index > 0)
+        for index, (one, colour, dash) in enumerate(self._strokes):
+            first, depth = _rows(one, bottom, top, rows, thickness)
+            left_out = _left_out(dash, columns, thickness)
+            left_out[np.clip(np.add.outer(one.dots, (-1, 0, 1)), 0, columns - 1)] = False
+            first[left_out], depth[left_out] = rows, 0
+            self._ink.draw(first, depth, colour.rgba(), over=index > 0)
         return QImage(self._ink.pixels.data, columns, rows, 4 * columns, QImage.Format.Format_ARGB32_Premultiplied)
 
     def _view_changed(self, *_: object) -> None:
@@ -109,3 +117,12 @@ def _rows(one: Stroke, bottom: float, top: float, rows: int, thickness: int) -> 
     first[nowhere] = rows
     depth[nowhere] = 0
     return first, depth
+
+
+def _left_out(dash: Dash, columns: int, thickness: int) -> NDArray[np.bool_]:
+    """The pixel columns that a dash leaves out."""
+    if not dash:
+        return np.zeros(columns, dtype=np.bool_)
+    ends = np.cumsum(dash) * thickness
+    turn = np.searchsorted(ends, np.arange(columns) % ends[-1], side="right")
+    return np.asarray(turn % 2 == 1)

@@ -1,15 +1,19 @@
-"""The words above a plot: a dash of each curve's colour, its name, its newest value."""
+"""The words above a plot: a swatch in each curve's look, its name, its newest value."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
-from PySide6.QtCore import QPoint, QRect, QSize, Qt
-from PySide6.QtGui import QColor, QFontMetrics, QPainter, QPaintEvent, QPen
+from PySide6.QtCore import QRect, QSize, Qt, Signal
+from PySide6.QtGui import QColor, QFontMetrics, QMouseEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app.gui.theme import GRID, Theme, figures
+from app.viewmodels.looks import dash_of
 
-_DASH = 12
+SWATCH, _DASHED_SWATCH = 12, 24
+_SWATCH_HEIGHT = 3
 _BETWEEN = 2 * GRID
+_OFF_ALPHA = 60
 
 
 @dataclass(slots=True)
@@ -21,12 +25,19 @@ class _Entry:
 
 
 class Legend(QWidget):
-    """Entries in one line, right-aligned. The room of a value only grows, so nothing jumps when numbers change."""
+    """Entries in one line, right-aligned. The room of a value only grows, so nothing jumps when numbers change.
+
+    `clicked` tells an entry's key.
+    """
+
+    clicked = Signal(str)
 
     def __init__(self, theme: Theme) -> None:
         super().__init__()
         self._theme = theme
         self._entries: dict[str, _Entry] = {}
+        self._off: frozenset[str] = frozenset()
+        self._areas: dict[str, QRect] = {}
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         theme.changed.connect(self.update)
 
@@ -52,40 +63,65 @@ class Legend(QWidget):
         self._entries.pop(key, None)
         self._changed()
 
+    def set_off(self, keys: Collection[str]) -> None:
+        """Which entries are of curves that are not drawn now: they stay, but faint."""
+        self._off = frozenset(keys)
+        self.update()
+
     def text(self) -> str:
         """All entries as words."""
         return ", ".join(f"{entry.label} {entry.value}".strip() for entry in self._entries.values())
+
+    @property
+    def tells_values(self) -> bool:
+        """Whether there is room for the values of all entries."""
+        return self._needed(QFontMetrics(figures()), value=True) <= self.width()
 
     def sizeHint(self) -> QSize:
         """One line of text."""
         return QSize(2 * GRID, QFontMetrics(figures()).height() + 2)
 
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        """A click on an entry."""
+        key = next((key for key, area in self._areas.items() if area.contains(event.position().toPoint())), None)
+        if key is not None and event.button() == Qt.MouseButton.LeftButton:
+            self.clicked.emit(key)
+
     def paintEvent(self, _event: QPaintEvent) -> None:
-        """Draw from the right; where not all fit, names stay and values go."""
+        """Draw from the right; where not all fit, values go first, then the last entries."""
         painter = QPainter(self)
         painter.setFont(figures())
         metrics = painter.fontMetrics()
-        needed = sum(self._width(entry, metrics, value=True) + _BETWEEN for entry in self._entries.values())
-        value = needed - _BETWEEN <= self.width()
+        value = self._needed(metrics, value=True) <= self.width()
+        widths = {key: self._width(entry, metrics, value=value) for key, entry in self._entries.items()}
+        shown = list(widths)
+        while shown and sum(widths[key] + _BETWEEN for key in shown) - _BETWEEN > self.width():
+            shown.pop()
         right = self.width()
-        for entry in reversed(self._entries.values()):
-            width = self._width(entry, metrics, value=value)
-            self._paint_entry(painter, entry, QRect(right - width, 0, width, self.height()), value=value)
-            right -= width + _BETWEEN
+        self._areas = {}
+        for key in reversed(shown):
+            area = QRect(right - widths[key], 0, widths[key], self.height())
+            self._paint_entry(painter, key, area, value=value)
+            self._areas[key] = area
+            right -= widths[key] + _BETWEEN
         painter.end()
+
+    def _needed(self, metrics: QFontMetrics, *, value: bool) -> int:
+        return sum(self._width(entry, metrics, value=value) + _BETWEEN for entry in self._entries.values()) - _BETWEEN
 
     def _width(self, entry: _Entry, metrics: QFontMetrics, *, value: bool) -> int:
         entry.room = max(entry.room, metrics.horizontalAdvance(entry.value))
         room = GRID + entry.room if value and entry.room else 0
-        return _DASH + GRID // 2 + metrics.horizontalAdvance(entry.label) + room
+        return swatch_width(entry.colour) + GRID // 2 + metrics.horizontalAdvance(entry.label) + room
 
-    def _paint_entry(self, painter: QPainter, entry: _Entry, area: QRect, *, value: bool) -> None:
-        colours = self._theme.colours
-        middle = area.center().y() + 1
-        painter.setPen(QPen(self._theme.curve_colour(entry.colour), 2))
-        painter.drawLine(QPoint(area.left(), middle), QPoint(area.left() + _DASH - 2, middle))
-        painter.setPen(QColor(colours.muted))
-        words = area.adjusted(_DASH + GRID // 2, 0, 0, 0)
+    def _paint_entry(self, painter: QPainter, key: str, area: QRect, *, value: bool) -> None:
+        entry, colours = self._entries[key], self._theme.colours
+        off = key in self._off
+        colour = self._theme.curve_colour(entry.colour)
+        colour.setAlpha(_OFF_ALPHA if off else 255)
+        paint_swatch(painter, area.left(), area.center().y(), colour, entry.colour)
+        painter.setPen(QColor(colours.faint if off else colours.muted))
+        words = area.adjusted(swatch_width(entry.colour) + GRID // 2, 0, 0, 0)
         painter.drawText(words, Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter, entry.label)
         if not value:
             return
@@ -95,3 +131,17 @@ class Legend(QWidget):
     def _changed(self) -> None:
         self.setAccessibleDescription(self.text())
         self.update()
+
+
+def swatch_width(look: int) -> int:
+    """The pixels a swatch takes: a dash needs more of them to be seen."""
+    return _DASHED_SWATCH if dash_of(look) else SWATCH
+
+
+def paint_swatch(painter: QPainter, left: int, middle: int, colour: QColor, look: int) -> None:
+    """A short stretch of a curve in its look."""
+    at, end = left, left + swatch_width(look)
+    for turn, pixels in enumerate(dash_of(look) * _DASHED_SWATCH or (SWATCH,)):
+        if turn % 2 == 0 and at < end:
+            painter.fillRect(QRect(at, middle - 1, min(pixels, end - at), _SWATCH_HEIGHT), colour)
+        at += pixels

@@ -2,52 +2,31 @@
 
 from collections.abc import Sequence
 
-from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QColor, QFocusEvent, QKeyEvent, QPainter, QPaintEvent
-from PySide6.QtWidgets import QVBoxLayout, QWidget
+from PySide6.QtWidgets import QVBoxLayout
 
 from app.gui.bands import Strip
+from app.gui.plot_group import PlotGroup
 from app.gui.plots import TimePanel
 from app.gui.theme import GRID, Theme
 from app.viewmodels.panels import Panel
 from app.viewmodels.plotted import Band, Moment
 
 _NEW_AT_ONCE = 2
-_STEP, _LEAP = 0.01, 0.1
-"""How far an arrow moves the crosshair, of the stretch shown; with Shift how far it moves the view."""
-_KEY_ZOOM = 1.5
 
 
-class PanelStack(QWidget):
-    """Panels one below the other on one time axis, made as the view-model names them and kept from then on.
-
-    Signals tell what the pointer and the keyboard ask for, with times on the axis. `read` comes when the crosshair
-    moves: its time, or None when it is gone.
-    """
-
-    zoomed = Signal(float, float)
-    panned = Signal(float)
-    read = Signal(object)
+class PanelStack(PlotGroup):
+    """Panels one below the other on one time axis, made as the view-model names them and kept from then on."""
 
     def __init__(self, theme: Theme) -> None:
-        super().__init__()
-        self._theme = theme
+        super().__init__(theme)
         self._panels: dict[str, TimePanel] = {}
         self._shown: tuple[Panel, ...] = ()
         self._drawn: dict[tuple[str, str], tuple[object, ...]] = {}
         self._origin_s = 0.0
-        self._window_s = (0.0, 1.0)
-        self._crosshair: float | None = None
         self._column = QVBoxLayout(self)
         self._column.setContentsMargins(0, GRID // 2, 0, 0)
         self._column.setSpacing(GRID // 2)
-        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setAccessibleName("Live plots")
-
-    @property
-    def crosshair(self) -> float | None:
-        """Where the crosshair stands on the axis."""
-        return self._crosshair
 
     def panel(self, key: str) -> TimePanel:
         """The panel of that name."""
@@ -71,7 +50,7 @@ class PanelStack(QWidget):
         panels = self._affordable(panels)
         if tuple(self._panels) != tuple(panel.key for panel in panels):
             self._rebuild(panels)
-        self._shown, self._origin_s, self._window_s = tuple(panels), origin_s, window_s
+        self._shown, self._origin_s, self._window = tuple(panels), origin_s, window_s
         for panel in panels:
             plot = self._panels[panel.key]
             plot.set_title(panel.title, panel.unit)
@@ -83,46 +62,11 @@ class PanelStack(QWidget):
             self._show_curves(plot, panel)
             plot.refresh()
 
-    def set_crosshair(self, time: float | None) -> None:
-        """Put the crosshair at a time, over all panels, with the values then; None takes it away."""
-        self._crosshair = time
+    def _show_crosshair(self, at: float | None) -> None:
         for panel in self._shown:
             plot = self._panels[panel.key]
-            plot.set_crosshair(time)
+            plot.set_crosshair(at)
             self._show_values(plot, panel)
-        self.read.emit(time)
-
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Arrows move the crosshair, with Shift the view; plus and minus zoom; Escape takes the crosshair away."""
-        start, end = self._window_s
-        middle = (start + end) / 2 if self._crosshair is None else self._crosshair
-        shifted = bool(event.modifiers() & Qt.KeyboardModifier.ShiftModifier)
-        direction = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1}.get(Qt.Key(event.key()), 0)
-        if direction and shifted:
-            self.panned.emit(direction * _LEAP * (end - start))
-        elif direction:
-            self.set_crosshair(min(max(middle + direction * _STEP * (end - start), start), end))
-        elif event.key() in (Qt.Key.Key_Plus, Qt.Key.Key_Equal):
-            self.zoomed.emit(1 / _KEY_ZOOM, middle)
-        elif event.key() == Qt.Key.Key_Minus:
-            self.zoomed.emit(_KEY_ZOOM, middle)
-        elif event.key() == Qt.Key.Key_Escape and self._crosshair is not None:
-            self.set_crosshair(None)
-        else:
-            super().keyPressEvent(event)
-
-    def paintEvent(self, event: QPaintEvent) -> None:
-        """A line at the top says that the plots have the keyboard."""
-        super().paintEvent(event)
-        if self.hasFocus():
-            painter = QPainter(self)
-            painter.fillRect(0, 0, self.width(), 2, QColor(self._theme.colours.accent))
-            painter.end()
-
-    def focusOutEvent(self, event: QFocusEvent) -> None:
-        """The crosshair goes with the keyboard."""
-        super().focusOutEvent(event)
-        self.set_crosshair(None)
 
     def _show_curves(self, plot: TimePanel, panel: Panel) -> None:
         keys = {curve.key for curve in panel.curves}
@@ -130,7 +74,7 @@ class PanelStack(QWidget):
             if key not in keys:
                 plot.remove_curve(key)
                 self._drawn.pop((panel.key, key), None)
-        end_s = self._origin_s + self._window_s[1]
+        end_s = self._origin_s + self._window[1]
         for curve in panel.curves:
             newest_s = min(curve.series.newest_s, end_s)  # what comes after the end of a held view changes nothing
             state = (curve.series, newest_s, curve.scale, self._origin_s)
@@ -168,15 +112,7 @@ class PanelStack(QWidget):
             self._panels[panels[-1].key].show_time_axis(True)
 
     def _made(self, panel: Panel) -> TimePanel:
-        plot = TimePanel(panel.title, panel.unit, self._theme)
-        canvas = plot.plot
-        canvas.interactive = True
-        canvas.hovered.connect(self.set_crosshair)
-        canvas.left.connect(lambda: self.set_crosshair(None))
-        canvas.pressed.connect(self.setFocus)
-        canvas.zoomed.connect(self.zoomed)
-        canvas.dragged.connect(self.panned)
-        return plot
+        return self.adopt(TimePanel(panel.title, panel.unit, self._theme))
 
 
 def _strips(panel: Panel, origin_s: float) -> list[Strip]:

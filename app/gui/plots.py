@@ -1,7 +1,7 @@
 """A plot over time as this program draws it: one-pixel curves, phases shaded, only what changed drawn again."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +17,7 @@ from app.gui.curves import Curves
 from app.gui.legend import Legend
 from app.gui.theme import GRID, Theme, figures
 from app.records import Floats
+from app.viewmodels.looks import dash_of
 from app.viewmodels.plotted import Band, Moment
 from app.viewmodels.series import CurveSource, Points
 
@@ -46,6 +47,7 @@ class TimePanel(QWidget):
         self._theme = theme
         self._title = title
         self._curves: dict[str, _Curve] = {}
+        self._hidden: frozenset[str] = frozenset()
         self._fixed_y: tuple[float, float] | None = None
         self._scaled: tuple[float, float] | None = None
         self._fit = False
@@ -66,6 +68,11 @@ class TimePanel(QWidget):
         self._canvas.hovered.connect(self._tell_band)
         theme.changed.connect(self._restyle)
         self._restyle()
+
+    @property
+    def legend(self) -> Legend:
+        """The words above the plot."""
+        return self._legend
 
     @property
     def plot(self) -> Canvas:
@@ -115,6 +122,14 @@ class TimePanel(QWidget):
         self._dirty = True
         self._legend.remove(key)
 
+    def hide_curves(self, keys: Collection[str]) -> None:
+        """Draw every curve but these, whose names stay in the legend; a free y follows what is left."""
+        self._hidden = frozenset(keys)
+        self._legend.set_off(keys)
+        self._top = 0.0
+        self._dirty = True
+        self._canvas.viewport().update()
+
     def clear(self) -> None:
         """Forget all curves, shades and marks."""
         for key in list(self._curves):
@@ -154,6 +169,10 @@ class TimePanel(QWidget):
         self._fixed_y = None
         self._top = 0.0
 
+    def count_on_axis(self, counted: bool) -> None:
+        """Whether the axis counts something, such as steps, instead of seconds."""
+        self._times.set_counted(counted)
+
     def show_time_axis(self, shown: bool) -> None:
         """Whether the times stand under the plot; of stacked panels only the lowest needs them."""
         self._times.setStyle(showValues=shown)
@@ -166,11 +185,12 @@ class TimePanel(QWidget):
         self._dirty = False
         ratio = self.devicePixelRatioF()
         columns = max(_LEAST_COLUMNS, round(self._view.width() * ratio))
-        for curve in self._curves.values():
+        seen = [curve for key, curve in self._curves.items() if key not in self._hidden]
+        for curve in seen:
             if curve.stroke is None:
                 curve.stroke = stroke(curve.source.window(*self._x, columns), *self._x, columns)
-        drawn = [(curve.stroke, curve.colour) for curve in self._curves.values() if curve.stroke is not None]
-        self._image.set_strokes([(line, self._theme.curve_colour(colour)) for line, colour in drawn])
+        drawn = [(curve.stroke, curve.colour) for curve in seen if curve.stroke is not None]
+        self._image.set_strokes([(line, self._theme.curve_colour(look), dash_of(look)) for line, look in drawn])
         self._canvas.viewport().update()  # one paint; the scene would ask for another beside that of the legend
         if self._fixed_y is None:
             self._follow_y([line for line, _ in drawn if math.isfinite(line.top)])

@@ -1,13 +1,14 @@
 import numpy as np
 import pytest
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QColor, QGuiApplication
 from pytestqt.qtbot import QtBot
 
-from app.gui.axes import ValueAxis
+from app.gui.axes import TimeAxis, ValueAxis
 from app.gui.bands import Strip
 from app.gui.plots import TimePanel
 from app.gui.theme import DARK, LIGHT, Theme, style_sheet
+from app.viewmodels.looks import HUES
 from app.viewmodels.plotted import Band, Moment
 
 
@@ -163,3 +164,60 @@ def test_both_style_sheets_have_every_colour() -> None:
 def test_labels_are_few_round_and_apart(qtbot: QtBot, theme: Theme, top: float, size: float, spacing: float) -> None:
     ((found, offset),) = ValueAxis("left").tickSpacing(0.0, top, size)
     assert [found, offset] == pytest.approx([spacing, 0.0])
+
+
+def test_a_second_dash_of_one_colour_leaves_columns_out_and_a_lone_point_none(qtbot: QtBot, theme: Theme) -> None:
+    made = panel(qtbot, theme)
+    level = np.arange(0.0, 61.0), np.full(61, 5.0)
+    made.set_curve("a", *level, colour=0, label="Run 1")
+    made.refresh()
+    solid = count(made, LIGHT.curves[0])
+    made.set_curve("a", *level, colour=HUES, label="Run 1")
+    made.refresh()
+    assert 0.4 < count(made, LIGHT.curves[0]) / solid < 0.8
+    made.set_curve("a", np.array([30.0]), np.array([5.0]), colour=2 * HUES, label="Run 1")
+    made.refresh()
+    assert count(made, LIGHT.curves[0]) == 9
+
+
+def test_a_hidden_curve_is_not_drawn_but_named_and_the_rest_has_the_room(qtbot: QtBot, theme: Theme) -> None:
+    made = panel(qtbot, theme)
+    made.set_curve("1", np.arange(61.0), np.full(61, 1000.0), colour=0, label="Run 1")
+    made.set_curve("2", np.arange(61.0), np.full(61, 10.0), colour=1, label="Run 2")
+    made.refresh()
+    made.hide_curves(["1"])
+    assert count(made, LIGHT.curves[0]) == 0
+    assert count(made, LIGHT.curves[1]) > 400
+    assert made.plot.view.viewRange()[1][1] < 20
+    assert made.legend_text() == "Run 1, Run 2"
+
+
+def test_a_click_on_a_name_in_the_legend_tells_which(qtbot: QtBot, theme: Theme) -> None:
+    made = panel(qtbot, theme)
+    for look in (0, 1):
+        made.set_curve(str(look), np.arange(3.0), np.arange(3.0), colour=look, label=f"Run {look}")
+    made.legend.grab()
+    with qtbot.waitSignal(made.legend.clicked) as told:
+        qtbot.mouseClick(made.legend, Qt.MouseButton.LeftButton, pos=QPoint(made.legend.width() - 8, 8))
+    assert told.args == ["1"]
+    with qtbot.assertNotEmitted(made.legend.clicked):
+        qtbot.mouseClick(made.legend, Qt.MouseButton.LeftButton, pos=QPoint(2, 8))
+
+
+def test_a_legend_too_narrow_gives_up_values_first_and_then_names(qtbot: QtBot, theme: Theme) -> None:
+    made = panel(qtbot, theme)
+    for look in range(20):
+        made.set_curve(str(look), np.arange(3.0), np.arange(3.0), colour=look, label=f"Run {look}")
+        made.set_value(str(look), "1,234")
+    assert not made.legend.tells_values
+    made.resize(4000, 200)
+    assert made.legend.tells_values
+    made.resize(300, 200)
+    assert made.grab().size() == made.size()
+
+
+def test_an_axis_can_count(qtbot: QtBot, theme: Theme) -> None:
+    axis = TimeAxis("bottom")
+    assert axis.tickStrings([-60.0, 0.0], 1.0, 60.0) == ["−1:00", "0:00"]
+    axis.set_counted(True)
+    assert axis.tickStrings([-1000.0, 0.0, 2000.0], 1.0, 1000.0) == ["−1,000", "0", "2,000"]
