@@ -21,6 +21,9 @@ RunOrder = Literal[
 ]
 """What a list of runs can be ordered by."""
 
+WORD_ORDERS: frozenset[RunOrder] = frozenset(("workload", "variant", "tags", "devices", "outcome", "as_asked"))
+"""Those that go from A to Z by nature; the others from the highest down."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunQuery:

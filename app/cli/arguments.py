@@ -4,7 +4,9 @@ import argparse
 import math
 import re
 from pathlib import Path
+from typing import get_args
 
+from app.queries import RunOrder
 from workloads import catalog
 
 SAMPLE_MS = 50.0
@@ -12,6 +14,7 @@ SAMPLE_MS = 50.0
 
 _DAYS = {"h": 1 / 24, "d": 1.0, "w": 7.0}
 _TIME = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?")
+_NUMBER = "its number in `list`"
 _SETTINGS = "a parameter of the workload, as name=value; may be repeated"
 
 
@@ -26,6 +29,7 @@ def parser() -> argparse.ArgumentParser:
     _run(commands)
     _experiment(commands)
     _stored(commands)
+    _library(commands)
     _weights(commands)
     _machine(commands)
     _bench(commands)
@@ -92,9 +96,8 @@ def _experiment(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
 
 
 def _stored(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    _new(commands, "list", "list the stored runs, newest first")
     show = _new(commands, "show", "show one stored run")
-    show.add_argument("run", type=int, metavar="RUN", help="its number in `list`")
+    show.add_argument("run", type=int, metavar="RUN", help=_NUMBER)
     show.add_argument("--log", action="store_true", help="print its log too")
     compare = _new(commands, "compare", "compare stored runs")
     compare.add_argument("runs", type=int, nargs="+", metavar="RUN", help="their numbers in `list`")
@@ -121,6 +124,35 @@ def _stored(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> 
     prune.add_argument("--dry-run", action="store_true", help="say what would be deleted and delete nothing")
 
 
+def _library(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    listed = _new(commands, "list", "list the stored runs, newest first")
+    listed.add_argument(
+        "--search", default="", metavar="TEXT", help="words in notes, tags, parameters, outcome or GPUs"
+    )
+    listed.add_argument("--workload", default="", metavar="NAME", help="only this workload")
+    listed.add_argument("--outcome", default="", metavar="NAME", help="only this outcome, or running")
+    listed.add_argument("--tag", default="", metavar="TAG", help="only runs with this tag")
+    listed.add_argument("--experiment", metavar="N|NAME", help="only runs of this experiment")
+    listed.add_argument("--deleted", action="store_true", help="the runs in the trash instead of all others")
+    listed.add_argument(
+        "--sort", choices=get_args(RunOrder), default="started", metavar="COLUMN", help=", ".join(get_args(RunOrder))
+    )
+    listed.add_argument("--reverse", action="store_true", help="the other way round")
+    listed.add_argument("--limit", type=_positive, metavar="N", help="no more than N runs")
+    listed.add_argument("--experiments", action="store_true", help="list the experiments instead of runs")
+    note = _new(commands, "note", "keep a note on a run, or show it")
+    note.add_argument("run", type=int, metavar="RUN", help=_NUMBER)
+    note.add_argument("text", nargs="?", metavar="TEXT", help='the note; "" removes it; without it, it is shown')
+    tag = _new(commands, "tag", "give runs tags, or take them off")
+    tag.add_argument("--add", action="append", default=[], metavar="TAG", help="may be repeated")
+    tag.add_argument("--remove", action="append", default=[], metavar="TAG", help="may be repeated")
+    delete = _new(commands, "delete", "put runs into the trash, from where `restore` brings them back")
+    delete.add_argument("--for-good", action="store_true", help="delete runs that are in the trash, with their samples")
+    restore = _new(commands, "restore", "take runs out of the trash, as they were")
+    for command in (tag, delete, restore):
+        command.add_argument("runs", type=int, nargs="+", metavar="RUN", help=f"{_NUMBER}; several after each other")
+
+
 def _weights(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     portability = _new(
         commands, "portability", "try a run's saved weights in other implementations, on the CPU or a GPU"
@@ -141,7 +173,7 @@ def _weights(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         help="a file that ends in .keras, or a folder for a SavedModel; may be repeated",
     )
     for command in (portability, export):
-        command.add_argument("run", type=int, metavar="RUN", help="its number in `list`")
+        command.add_argument("run", type=int, metavar="RUN", help=_NUMBER)
         command.add_argument("--weights", type=Path, metavar="PATH", help="its weights file, where it was moved")
     calibrate = _new(commands, "calibrate", "measure anew how fast the GPUs, or the CPU, multiply matrices")
     calibrate.add_argument(

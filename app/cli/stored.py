@@ -1,44 +1,18 @@
-"""`list` and `show`: what the database holds."""
+"""`show`: one stored run."""
 
-import sys
 from argparse import Namespace
 
 from app.cli.evidence import badge_line, print_evidence
 from app.cli.services import opened_store
 from app.cli.terminal import print_json, print_table
-from app.records import RunRow, StoredRun, Summary
-from app.report.documents import list_document, run_document
+from app.records import StoredRun, Summary
+from app.report.documents import run_document
 from app.storage import retention
 from app.viewmodels import cells, epochs, flops, run_facts, units
 from app.viewmodels.evidence import of_stored
 from app.viewmodels.naming import parameter_label, short_name, value_text
 
 _NUMBERS = frozenset(range(1, len(epochs.HEADER)))
-
-
-def list_runs(chosen: Namespace) -> int:
-    """Prints all runs, newest first."""
-    with opened_store(chosen.db) as store:
-        rows, path = store.list_runs(), store.path
-    if chosen.json:
-        print_json(list_document(rows))
-    elif not rows:
-        print("No runs yet. `python -m app run lstm` makes the first one.")
-    else:
-        header = ("run", "started", "variant", "outcome", "as asked", "throughput")
-        print_table(header, [_list_row(row) for row in rows], right=frozenset({0, 5}))
-    if rows and not chosen.json:
-        count = f"{len(rows):,} {units.plural('run', len(rows))}"
-        print(f"{count}, {units.byte_size(retention.size_bytes(path))} in {path}", file=sys.stderr)
-    return 0
-
-
-def _list_row(row: RunRow) -> tuple[str, ...]:
-    outcome = row.outcome.name if row.outcome else "running"
-    throughput = units.rate(row.summary.throughput, cells.example_word(row.spec))
-    started = units.utc_time(row.started_utc_ns)
-    name = " · ".join(filter(None, (short_name(row.spec), row.purpose)))
-    return (str(row.run), started, name, outcome, cells.as_asked(row).symbol, throughput)
 
 
 def show(chosen: Namespace) -> int:
@@ -70,6 +44,12 @@ def print_run(stored: StoredRun) -> None:
     print(f"run {row.run}  {short_name(row.spec)}")
     if row.purpose:
         print(units.sentence(row.purpose))
+    if row.tags:
+        print(f"tags: {', '.join(row.tags)}")
+    if row.note:
+        print(f"note: {row.note}")
+    if row.deleted_utc_ns is not None:
+        print(f"in the trash since {units.utc_time(row.deleted_utc_ns)}")
     print(f"{outcome}{'. ' + row.outcome.reason if row.outcome and row.outcome.reason else ''}")
     if stored.evidence is not None:
         print(badge_line(of_stored(stored).badge))

@@ -29,6 +29,7 @@ def run_document(run: StoredRun, *, pruned_utc_ns: int | None = None) -> dict[st
         "workload": row.spec.workload,
         "variant": row.spec.variant,
         "purpose": row.purpose,
+        **library_document(row),
         "outcome": row.outcome.name if row.outcome else None,
         "reason": row.outcome.reason if row.outcome else None,
         "exit_code": row.outcome.exit_code if row.outcome else None,
@@ -123,10 +124,12 @@ def list_document(rows: Sequence[RunRow]) -> dict[str, Any]:
         "runs": [
             {
                 "run": row.run,
+                "uid": row.uid,
                 "started_utc": iso_utc(row.started_utc_ns),
                 "workload": row.spec.workload,
                 "variant": row.spec.variant,
                 "purpose": row.purpose,
+                **library_document(row),
                 "outcome": row.outcome.name if row.outcome else None,
                 "reason": row.outcome.reason if row.outcome else None,
                 "throughput": {"value": row.summary.throughput, "unit": units.rate_unit(example_word(row.spec))},
@@ -134,6 +137,16 @@ def list_document(rows: Sequence[RunRow]) -> dict[str, Any]:
             }
             for row in rows
         ]
+    }
+
+
+def library_document(row: RunRow) -> dict[str, Any]:
+    """What the user keeps on a run, the experiments it belongs to, and when it went into the trash."""
+    return {
+        "note": row.note,
+        "tags": list(row.tags),
+        "experiments": list(row.experiments),
+        "deleted_utc": None if row.deleted_utc_ns is None else iso_utc(row.deleted_utc_ns),
     }
 
 
