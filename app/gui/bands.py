@@ -74,6 +74,11 @@ class Bands(_Layer):
         self._unnamed: frozenset[str] = frozenset()
         self.setZValue(-100)
 
+    @property
+    def bands(self) -> tuple[Band, ...]:
+        """What is shaded."""
+        return self._bands
+
     def set_bands(self, bands: Sequence[Band]) -> None:
         """Replace all bands."""
         if tuple(bands) != self._bands:

@@ -15,6 +15,7 @@ _SHORTCUTS = (
     ("Ctrl+.", "Stop the run"),
     ("Ctrl+O", "Replay a trace, a file that `watch --json` wrote"),
     ("Ctrl+1 … Ctrl+4", "Run, Monitor, History, Compare"),
+    ("Ctrl+S", "Save the plot under the pointer, or all plots, as a picture"),
     ("Ctrl+L", "To the live plots, where these keys act:"),
     ("1, 2, 3", "The last 30 s, the last 5 min, everything"),
     ("Space", "Pause the plots, or go on"),
@@ -115,6 +116,13 @@ class MainWindow(QMainWindow):
         box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         box.open()
 
+    def _save_shown(self) -> None:
+        from app.gui.saving_shown import save_shown
+
+        page = self._stack.currentWidget()
+        if page is not None:
+            save_shown(page, self._theme)
+
     def _dress(self) -> None:
         """Put the style sheet in force on what is in sight."""
         for part in (self._head, self._stack.currentWidget()):
@@ -129,6 +137,7 @@ class MainWindow(QMainWindow):
             ("Ctrl+R", self.run_asked.emit),
             ("Ctrl+.", self.stop_asked.emit),
             ("Ctrl+O", self.open_asked.emit),
+            ("Ctrl+S", self._save_shown),
             ("Ctrl+Q", self.close),
             ("F1", self.show_shortcuts),
         ):

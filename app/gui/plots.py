@@ -3,10 +3,11 @@
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyqtgraph as pg
-from PySide6.QtGui import QColor
+from PySide6.QtGui import QColor, QContextMenuEvent
 from PySide6.QtWidgets import QGraphicsItem, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from app.analysis.stroke import Stroke, stroke
@@ -21,6 +22,10 @@ from app.viewmodels.looks import dash_of
 from app.viewmodels.plotted import Band, Moment
 from app.viewmodels.series import CurveSource, Points
 
+if TYPE_CHECKING:
+    from app.gui.plot_picture import PlotsPicture
+    from app.viewmodels.pictures.curves import CurvePlot
+
 _AXIS_WIDTH = 56
 _TICK_PX = 12
 _NAME_LINE_PX = 16
@@ -30,6 +35,7 @@ _LEAST_COLUMNS = 64
 @dataclass(slots=True)
 class _Curve:
     colour: int
+    label: str
     source: CurveSource
     stroke: Stroke | None = None
 
@@ -108,7 +114,7 @@ class TimePanel(QWidget):
 
     def set_source(self, key: str, source: CurveSource, *, colour: int, label: str) -> None:
         """Where one curve's data come from, or that they have changed."""
-        self._curves[key] = _Curve(colour, source)
+        self._curves[key] = _Curve(colour, label, source)
         self._dirty = True
         self._legend.set_entry(key, label, colour)
 
@@ -195,11 +201,31 @@ class TimePanel(QWidget):
         if self._fixed_y is None:
             self._follow_y([line for line, _ in drawn if math.isfinite(line.top)])
 
+    def contents(self) -> "CurvePlot":
+        """What is shown now, as a value for a picture of it."""
+        from app.gui.plot_picture import drawn_curve, plot_of
+
+        seen = [curve for key, curve in self._curves.items() if key not in self._hidden]
+        curves = [drawn_curve(curve.source, self._x, curve.label, curve.colour) for curve in seen]
+        head = self._title_label.text(), self._unit_label.text()
+        return plot_of(head, self._x, self._scaled or (0.0, 1.0), self._times, curves, self._bands.bands)
+
+    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
+        """Offer to save what is shown."""
+        from app.gui.saving import offer_to_save
+
+        offer_to_save(self, self._picture, event.globalPos())
+
     def resizeEvent(self, event: object) -> None:
         """More pixels show more."""
         super().resizeEvent(event)  # type: ignore[arg-type]
         self._apply_scale()
         self._forget_strokes()
+
+    def _picture(self) -> "PlotsPicture":
+        from app.gui.plot_picture import PlotsPicture
+
+        return PlotsPicture((self.contents(),), self._theme, self.width())
 
     def _forget_strokes(self) -> None:
         self._dirty = True
