@@ -1,0 +1,173 @@
+"""Whether runs read from a given file are what this program could have written: ranges, words, texts and JSON.
+
+Types, references and uniqueness are held by the private database itself, whose tables are STRICT.
+"""
+
+import sqlite3
+from collections.abc import Iterator, Mapping
+from typing import Any, get_args
+
+import msgspec
+
+from app.errors import DatabaseError, UserError
+from app.records import FieldFacts
+from app.storage.library import checked_note, checked_tag
+from app.storage.transfer_source import GivenFile
+from app.storage.transfer_tables import CARRIED, columns
+from workloads import catalog
+from workloads.catalog import Parameter, UsageError
+from workloads.protocol import KernelClass, PhaseName, TimedPhase, Value, Variant
+
+_MOST_INTEGER = 2**61
+"""Two such add up without overflow; in nanoseconds they are 73 years, of one clock or since 1970."""
+_MOST_REAL = 1e39
+"""Above float32's largest number, to which a loss may grow."""
+
+_SIGNED = {
+    "temperature_c",
+    "memory_temperature_c",
+    "device_index",
+    "exit_code",
+    "loss",
+    "loss_first",
+    "loss_last",
+}
+_ABOVE_ZERO = {
+    ("runs", "throughput"),
+    ("runs", "peak_flops_per_s"),
+    ("blocks", "steps"),
+    ("blocks", "examples"),
+    ("epochs", "steps"),
+    ("epochs", "examples"),
+}
+"""What is divided by."""
+
+_BROKEN = {
+    ("runs", "uid"): "length(uid) NOT BETWEEN 1 AND 64 OR uid GLOB '*[^0-9A-Za-z_-]*'",
+    ("experiments", "uid"): "length(uid) NOT BETWEEN 1 AND 64 OR uid GLOB '*[^0-9A-Za-z_-]*'",
+    ("phases", "end_ns"): "end_ns < start_ns",
+    ("blocks", "end_ns"): "end_ns <= start_ns",
+    ("epochs", "end_ns"): "end_ns <= start_ns",
+    ("epochs", "tested_ns"): "tested_ns < end_ns",
+    ("epochs", "accuracy"): "accuracy > 1",
+}
+"""When a value makes no sense; a uid names files, so it holds nothing that a path could."""
+
+_WORDS: Mapping[tuple[str, str], tuple[str, ...]] = {
+    ("phases", "phase"): get_args(PhaseName),
+    ("blocks", "phase"): get_args(TimedPhase),
+    ("kernels", "kind"): get_args(KernelClass),
+}
+
+_JSON: Mapping[tuple[str, str], Any] = {
+    ("runs", "variant"): Variant,
+    ("runs", "environment"): dict[str, str],
+    ("devices", "absent"): dict[str, str],
+    ("devices", "fields"): dict[str, FieldFacts],
+    ("evidence", "asked"): dict[str, str],
+    ("evidence", "ran"): dict[str, str],
+    ("evidence", "sources"): tuple[str, ...],
+    ("evidence", "notes"): tuple[str, ...],
+    ("experiments", "plan"): dict[str, Any],
+}
+
+_FREE = {("runs", "detail"), ("runs", "note"), ("log_lines", "text"), *_JSON}
+"""Texts that may be long and hold anything: logs, tracebacks, and what is checked in another way."""
+_LONGEST_WORDS = 50_000
+"""Characters of a name or a sentence; the names of kernels are the longest."""
+_CONTROL = "*[\x01-\x08\x0b-\x1f\x7f]*"
+"""Characters with which a text could command a terminal; line ends and tabs are none."""
+
+
+def check(staged: sqlite3.Connection, given: GivenFile) -> None:
+    """Raises `DatabaseError` that names the first value found that this program does not write."""
+    for table, column, value in _faults(staged):
+        shown = repr(value)
+        raise DatabaseError(
+            f"{given.path} holds what VariantScope does not write ({table}.{column} is"
+            f" {shown if len(shown) < 60 else shown[:60] + ' …'}); nothing was imported."
+        )
+
+
+Fault = tuple[str, str, Any]
+"""Table, column and the value that is wrong."""
+
+
+def _faults(staged: sqlite3.Connection) -> Iterator[Fault]:
+    for table in CARRIED:
+        yield from _numbers(staged, table.name)
+        yield from _texts(staged, table.name)
+    for (name, column), broken in _BROKEN.items():
+        yield from _first(staged, name, column, broken)
+    for (name, column), words in _WORDS.items():
+        known = ", ".join("?" * len(words))
+        yield from _first(staged, name, column, f"{column} NOT IN ({known})", *words)
+    for (name, column), kind in _JSON.items():
+        yield from _documents(staged, name, column, kind)
+    yield from _variants(staged)
+    yield from _library(staged)
+
+
+def _first(staged: sqlite3.Connection, table: str, column: str, broken: str, *values: Any) -> Iterator[Fault]:
+    found = staged.execute(f"SELECT {column} FROM {table} WHERE {broken} LIMIT 1", values).fetchone()
+    if found is not None:
+        yield table, column, found[0]
+
+
+def _numbers(staged: sqlite3.Connection, table: str) -> Iterator[Fault]:
+    """Each number column's smallest and largest value, in one pass over the table."""
+    numbers = [column for column in columns(staged, table) if column.type in ("INTEGER", "REAL") and not column.made]
+    bounds = ", ".join(f"min({column.name}), max({column.name})" for column in numbers)
+    found = staged.execute(f"SELECT {bounds} FROM {table}").fetchone()
+    for column, low, high in zip(numbers, found[::2], found[1::2], strict=True):
+        most = _MOST_INTEGER if column.type == "INTEGER" else _MOST_REAL
+        least = -most if column.name in _SIGNED else 0
+        if low is not None and (low < least or (low == 0 and (table, column.name) in _ABOVE_ZERO)):
+            yield table, column.name, low
+        if high is not None and high > most:
+            yield table, column.name, high
+
+
+def _texts(staged: sqlite3.Connection, table: str) -> Iterator[Fault]:
+    for column in columns(staged, table):
+        if column.type == "TEXT" and not column.made and (table, column.name) not in _FREE:
+            name = column.name
+            yield from _first(staged, table, name, f"length({name}) > ? OR {name} GLOB ?", _LONGEST_WORDS, _CONTROL)
+
+
+def _documents(staged: sqlite3.Connection, table: str, column: str, kind: Any) -> Iterator[Fault]:
+    decoder = msgspec.json.Decoder(kind)
+    for (text,) in staged.execute(f"SELECT DISTINCT {column} FROM {table}"):
+        try:
+            decoder.decode(text)
+        except (msgspec.MsgspecError, RecursionError):
+            yield table, column, text
+
+
+def _variants(staged: sqlite3.Connection) -> Iterator[Fault]:
+    """Parameters this version knows, in their own type and range; others are carried as they are."""
+    for workload, text in staged.execute("SELECT DISTINCT workload, variant FROM runs"):
+        known = next((w for w in catalog.WORKLOADS if w.name == workload), None)
+        parameters = {p.name: p for p in known.parameters} if known else {}
+        for name, value in msgspec.json.decode(text).items():
+            if name in parameters and not _fits(parameters[name], value):
+                yield "runs", "variant", f"{name}={value}"
+
+
+def _fits(parameter: Parameter, value: Value) -> bool:
+    """Whether the value is of the parameter's kind; a choice may be one that another version has."""
+    if parameter.kind in ("switch", "text", "choice"):
+        return isinstance(value, bool if parameter.kind == "switch" else str)
+    try:
+        return not isinstance(value, bool | str) and catalog.parse(parameter, str(value)) == value
+    except UsageError:
+        return False
+
+
+def _library(staged: sqlite3.Connection) -> Iterator[Fault]:
+    for table, column, checked in (("runs", "note", checked_note), ("tags", "tag", checked_tag)):
+        for (text,) in staged.execute(f"SELECT DISTINCT {column} FROM {table}"):
+            try:
+                checked(text)
+            except UserError:
+                yield table, column, text

@@ -1,0 +1,115 @@
+"""Copying runs between two databases of this schema that one connection holds: into `main`, under new numbers."""
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from app.errors import UserError
+from app.storage.listing import no_such_run
+from app.storage.transfer_tables import CARRIED, EXPERIMENTS, OF_DEVICE, OF_RUN, Table, kept_names
+from app.storage.transfer_watch import Counter
+
+_COUNTED = ("blocks", "log_lines", "kernels")
+"""Beside samples, what a run may have many rows of."""
+
+
+def count_rows(connection: sqlite3.Connection, runs: Iterable[int], tables: Iterable[str], schema: str = "main") -> int:
+    """How many rows the large ones of these tables hold of these runs: the measure of how long copying takes."""
+    large = {table.name for table in OF_DEVICE} | set(_COUNTED)
+    count = 0
+    for table in large.intersection(tables):
+        of_run = "run = ?"
+        if table not in _COUNTED:
+            of_run = f"device_id IN (SELECT device_id FROM {schema}.devices WHERE run = ?)"
+        for run in runs:
+            count += connection.execute(f"SELECT count(*) FROM {schema}.{table} WHERE {of_run}", (run,)).fetchone()[0]
+    return count
+
+
+def checked_runs(connection: sqlite3.Connection, runs: Iterable[int], path: Path, schema: str = "main") -> None:
+    """Raises `UserError` for a run that cannot be taken away: no run at all, one going on, or one in the trash."""
+    for run in runs:
+        found = connection.execute(
+            f"SELECT outcome IS NULL, deleted_utc_ns IS NOT NULL FROM {schema}.runs WHERE run = ?", (run,)
+        ).fetchone()
+        if found is None:
+            raise no_such_run(run, path)
+        is_running, is_deleted = found
+        if is_running:
+            raise UserError(f"Run {run} is still going on; export it when it has ended.")
+        if is_deleted:
+            raise UserError(f"Run {run} is in the trash; `python -m app restore {run}` takes it out.")
+
+
+class RunCopier:
+    """Copies runs from an attached database into `main`, inside a transaction of the caller's.
+
+    Both have the newest schema and were made by this program; `source` is the name of the attached one.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, source: str, counter: Counter) -> None:
+        self._connection = connection
+        self._source = source
+        self._counter = counter
+        self._names = {table.name: kept_names(connection, table.name) for table in CARRIED}
+
+    def copy(self, runs: Sequence[int]) -> tuple[int, ...]:
+        """Copies the runs with all that belongs to them, and returns their new numbers in the same order."""
+        numbers = {run: self._copy_run(run) for run in runs}
+        self._copy_experiments(numbers)
+        return tuple(numbers.values())
+
+    def _copy_run(self, run: int) -> int:
+        number = self._add("runs", "run", run, {})
+        for (device_id,) in self._rows("SELECT device_id FROM {}.devices WHERE run = ? ORDER BY device_id", run):
+            device = self._add("devices", "device_id", device_id, {"run": number})
+            for table in OF_DEVICE:
+                self._copy_all(table, device_id, device)
+        for table in OF_RUN:
+            self._copy_all(table, run, number)
+        return number
+
+    def _copy_experiments(self, numbers: dict[int, int]) -> None:
+        """Copies the experiments these runs belong to; one that is here already gets the runs it lacks."""
+        ours: dict[int, int] = {}
+        for run, number in numbers.items():
+            for theirs, place in self._rows("SELECT experiment, place FROM {}.experiment_runs WHERE run = ?", run):
+                if theirs not in ours:
+                    ours[theirs] = self._experiment(theirs)
+                self._connection.execute(
+                    "INSERT INTO main.experiment_runs (experiment, run, place) VALUES (?, ?, ?)",
+                    (ours[theirs], number, place),
+                )
+
+    def _experiment(self, theirs: int) -> int:
+        found = self._rows(
+            "SELECT experiment FROM main.experiments WHERE uid = (SELECT uid FROM {}.experiments WHERE experiment = ?)",
+            theirs,
+        )
+        return found[0][0] if found else self._add(EXPERIMENTS.name, EXPERIMENTS.key, theirs, {})
+
+    def _add(self, table: str, key: str, value: int, new: dict[str, int]) -> int:
+        """Copies one row with these values in place of its own, and returns the number it got here."""
+        names = [name for name in self._names[table] if name != key]
+        taken = ", ".join(f":{name}" if name in new else name for name in names)
+        cursor = self._connection.execute(
+            f"INSERT INTO main.{table} ({', '.join(names)})"
+            f" SELECT {taken} FROM {self._source}.{table} WHERE {key} = :their_key",
+            {"their_key": value, **new},
+        )
+        assert cursor.lastrowid is not None, "SQLite names the row it inserted"
+        return cursor.lastrowid
+
+    def _copy_all(self, table: Table, old: int, new: int) -> None:
+        """Copies every row that belongs to `old` as one that belongs to `new`."""
+        names = ", ".join(name for name in self._names[table.name] if name != table.key)
+        done = self._connection.execute(
+            f"INSERT INTO main.{table.name} ({table.key}, {names})"
+            f" SELECT ?, {names} FROM {self._source}.{table.name} WHERE {table.key} = ?",
+            (new, old),
+        )
+        self._counter.add(done.rowcount)
+
+    def _rows(self, sql: str, value: int) -> list[Any]:
+        return self._connection.execute(sql.format(self._source), (value,)).fetchall()

@@ -1,0 +1,196 @@
+"""Opening a file that somebody gave us: nothing in it is trusted, nothing of it is changed, nothing of it is run.
+
+Why each setting: https://www.sqlite.org/security.html (files from others), https://www.sqlite.org/c3ref/open.html
+(`immutable`: no locks, no files beside it). `trusted_schema = OFF` is not among them: SQLite 3.40 then refuses the JSON
+functions that our own tables use. Instead an authorizer lets through plain reading alone, so a view, a function in a
+schema or another database is never reached (https://www.sqlite.org/c3ref/set_authorizer.html).
+"""
+
+import contextlib
+import shutil
+import sqlite3
+import stat
+import time
+import urllib.parse
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.errors import DatabaseError
+from app.storage.transfer_watch import STOPPED, StoppedError, Watch
+
+LONGEST_BYTES = 4_000_000
+"""The longest text or row that is read; a run's longest log line is far below."""
+
+_CHECK_S = 20.0
+"""How long the file may be looked through for damage first; what is missed shows when rows are read."""
+
+_PRAGMAS = ("application_id", "quick_check", "table_xinfo")
+"""What is asked of the file beside its rows."""
+
+_MAGIC = b"SQLite format 3\0"
+_HEADER_BYTES = 100
+_NOT_OURS = "is not an SQLite database, or it is encrypted; nothing was imported."
+
+
+@dataclass(frozen=True, slots=True)
+class GivenFile:
+    """A file to read runs from: its size on the disk in bytes, and whether a write-ahead log lies beside it."""
+
+    path: Path
+    bytes: int
+    has_log: bool
+
+
+def look_at(path: Path) -> GivenFile:
+    """What kind of file this is, before SQLite sees it; raises `DatabaseError` where it is none to read runs from."""
+    try:
+        real = path.resolve(strict=True)
+        found = real.stat()
+    except FileNotFoundError:
+        raise DatabaseError(f"There is no file {path}.") from None
+    except (OSError, RuntimeError) as error:
+        raise DatabaseError(f"{path} cannot be read ({_reason(error)}).") from error
+    if stat.S_ISDIR(found.st_mode):
+        raise DatabaseError(f"{path} is a folder; name the database file in it.")
+    if not stat.S_ISREG(found.st_mode):
+        raise DatabaseError(f"{path} is no regular file; copy the database to one first.")
+    if _size(_beside(real, "-journal")):
+        raise DatabaseError(
+            f"{path} was left half-written by another program ({real.name}-journal lies beside it);"
+            " open it once with that program, then import it."
+        )
+    has_log = _size(_beside(real, "-wal")) > 0
+    _check_header(path, found.st_size, has_log)
+    # A file with holes in it takes less room than its length says.
+    taken = found.st_size if has_log else min(found.st_size, found.st_blocks * 512)
+    return GivenFile(real, taken + _size(_beside(real, "-wal")), has_log)
+
+
+def _check_header(path: Path, size: int, has_log: bool) -> None:
+    """Reads what the first 100 bytes say (https://www.sqlite.org/fileformat.html#the_database_header)."""
+    try:
+        with path.open("rb") as file:
+            header = file.read(_HEADER_BYTES)
+    except OSError as error:
+        raise DatabaseError(f"{path} cannot be read ({_reason(error)}).") from error
+    if not header:
+        raise DatabaseError(f"{path} is empty; nothing was imported.")
+    if not header.startswith(_MAGIC):
+        raise DatabaseError(f"{path} {_NOT_OURS}")
+    page_bytes = int.from_bytes(header[16:18], "big")
+    whole = (65536 if page_bytes == 1 else page_bytes) * int.from_bytes(header[28:32], "big")
+    if header[24:28] == header[92:96] and size < whole and not has_log:
+        raise DatabaseError(f"{path} was cut off: {whole:,} bytes belong to it and {size:,} are there. Copy it again.")
+
+
+@contextlib.contextmanager
+def opened(given: GivenFile, scratch: Path, watch: Watch) -> Iterator[sqlite3.Connection]:
+    """A connection that can only read the file; with a write-ahead log beside it, a private copy in `scratch`.
+
+    Raises `DatabaseError` for what SQLite finds wrong with the file, and where it was written to meanwhile.
+    """
+    before = _mark(given.path)
+    with told_of_file(given.path):
+        connection = _connected(given, scratch)
+        try:
+            connection.set_progress_handler(watch.stop, 100_000)
+            yield connection
+        finally:
+            connection.close()
+    if _mark(given.path) != before:
+        raise DatabaseError(f"{given.path} is being written to; import it when the program that does so has ended.")
+
+
+def _connected(given: GivenFile, scratch: Path) -> sqlite3.Connection:
+    path, mode = given.path, "mode=ro&immutable=1"
+    if given.has_log:
+        path, mode = scratch / "copy.db", "mode=rw"
+        shutil.copyfile(_beside(given.path, "-wal"), _beside(path, "-wal"))
+        shutil.copyfile(given.path, path)
+    connection = sqlite3.connect(f"file:{urllib.parse.quote(str(path))}?{mode}", uri=True)
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_BYTES)
+    for setting in ("cell_size_check = ON", "query_only = ON", "mmap_size = 0"):
+        connection.execute(f"PRAGMA {setting}").close()
+    connection.set_authorizer(_reading_alone)
+    return connection
+
+
+def _reading_alone(action: int, name: str | None, other: str | None, _schema: str | None, inner: str | None) -> int:
+    """Allows selecting from tables, counting, cutting texts and a few pragmas; `inner` is the view that would do it."""
+    allowed = (
+        action == sqlite3.SQLITE_SELECT
+        or (action == sqlite3.SQLITE_READ and inner is None)
+        or (action == sqlite3.SQLITE_FUNCTION and other in ("count", "substr"))
+        or (action == sqlite3.SQLITE_PRAGMA and name in _PRAGMAS)
+    )
+    return sqlite3.SQLITE_OK if allowed else sqlite3.SQLITE_DENY
+
+
+def look_for_damage(connection: sqlite3.Connection, given: GivenFile, tables: Iterable[str], watch: Watch) -> None:
+    """Looks through tables for damage for a limited time; raises `DatabaseError` where it finds some."""
+    end_s = time.monotonic() + _CHECK_S
+    connection.set_progress_handler(lambda: watch.stop() or time.monotonic() > end_s, 100_000)
+    try:
+        for table in tables:
+            (found,) = connection.execute(f"PRAGMA quick_check({table})").fetchone()
+            if found != "ok":
+                raise DatabaseError(f"{given.path} is damaged ({found[:100]}); nothing was imported.")
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorname != "SQLITE_INTERRUPT" or watch.stop():
+            raise
+    finally:
+        connection.set_progress_handler(watch.stop, 100_000)
+
+
+@contextlib.contextmanager
+def told_of_file(path: Path) -> Iterator[None]:
+    """Turns whatever SQLite says while a given file is read into a `DatabaseError` of one sentence."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        code = getattr(error, "sqlite_errorname", None) or ""
+        if code == "SQLITE_INTERRUPT":
+            raise StoppedError(STOPPED) from error
+        raise DatabaseError(f"{path} {_words(code, str(error))}") from error
+
+
+def _words(code: str, text: str) -> str:
+    for prefix, words in (
+        ("SQLITE_NOTADB", _NOT_OURS),
+        ("SQLITE_CORRUPT", "is damaged or only half copied; nothing was imported."),
+        ("SQLITE_TOOBIG", f"holds a text of more than {LONGEST_BYTES:,} bytes; nothing was imported."),
+        ("SQLITE_FULL", "needs more room than there is on the disk; nothing was imported."),
+        ("SQLITE_CANTOPEN", "cannot be opened; check its permissions."),
+        ("SQLITE_PERM", "cannot be opened; check its permissions."),
+        ("SQLITE_IOERR", "cannot be read; check the disk it is on."),
+        ("SQLITE_CONSTRAINT", f"holds what VariantScope does not write ({text[:200]}); nothing was imported."),
+    ):
+        if code.startswith(prefix):
+            return words
+    return f"cannot be read as a database of VariantScope ({text[:200]}); nothing was imported."
+
+
+def _beside(path: Path, ending: str) -> Path:
+    return path.with_name(path.name + ending)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _mark(path: Path) -> tuple[int, int, bytes]:
+    """Changes when somebody writes into the file, or begins its write-ahead log anew (whose head has a new salt)."""
+    found, log = path.stat(), _beside(path, "-wal")
+    head = b""
+    if _size(log):
+        with log.open("rb") as file:
+            head = file.read(32)
+    return found.st_size, found.st_mtime_ns, head
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or "it is a loop of links"

@@ -1,0 +1,156 @@
+"""Taking runs out of a given file into a private database of the same version that this program makes itself.
+
+The private one is made by our migrations, so no statement of the file's schema is ever carried out, and an older
+version is brought up to date without touching the file.
+"""
+
+import contextlib
+import sqlite3
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlite_utils import Database
+
+from app.errors import DatabaseError
+from app.storage.migrations import APPLICATION_ID, migrations
+from app.storage.opening import known_migrations
+from app.storage.transfer_copy import count_rows
+from app.storage.transfer_source import GivenFile
+from app.storage.transfer_tables import CARRIED, EXPERIMENT_RUNS, Table, columns, kept_names
+from app.storage.transfer_watch import Counter
+
+MOST_RUNS = 200_000
+"""The most runs one file may hold to be imported from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One run of a given file: its number there, and what decides whether it is taken."""
+
+    run: int
+    uid: str
+    ended: bool
+    deleted: bool
+
+
+def version_of(connection: sqlite3.Connection, given: GivenFile) -> tuple[str, ...]:
+    """The migrations the file has had; raises `DatabaseError` where they are not the first of ours."""
+    if connection.execute("PRAGMA application_id").fetchone() != (APPLICATION_ID,):
+        raise DatabaseError(f"{given.path} is a database of another program; nothing was imported.")
+    log = migrations.migrations_table
+    plain = {name for _, name, _, _, _, _, hidden in connection.execute(f"PRAGMA table_xinfo({log})") if not hidden}
+    if not {"migration_set", "name"} <= plain:
+        raise DatabaseError(f"{given.path} does not say which version it is of; nothing was imported.")
+    found = connection.execute(f"SELECT name FROM {log} WHERE migration_set = ? LIMIT 1000", (migrations.name,))
+    names = {name for (name,) in found}
+    known = known_migrations()
+    if names - set(known):
+        raise DatabaseError(f"{given.path} was written by a newer version of VariantScope; update the program here.")
+    if not names or names != set(known[: len(names)]):
+        raise DatabaseError(f"{given.path} does not say which version it is of; nothing was imported.")
+    return known[: len(names)]
+
+
+@contextlib.contextmanager
+def staged_at(path: Path, version: Sequence[str], most_bytes: int) -> Iterator[Database]:
+    """A private database of that version with nothing in it, which never takes more than so many bytes."""
+    known = known_migrations()
+    connection = sqlite3.connect(path)
+    db = Database(connection, execute_plugins=False)
+    try:
+        for setting in ("journal_mode = MEMORY", "synchronous = OFF"):
+            connection.execute(f"PRAGMA {setting}").close()
+        migrations.apply(db, stop_before=known[len(version) :][:1])
+        (page_bytes,) = connection.execute("PRAGMA page_size").fetchone()
+        connection.execute(f"PRAGMA max_page_count = {max(1000, most_bytes // page_bytes)}").close()
+        connection.execute("PRAGMA foreign_keys = ON")
+        yield db
+    finally:
+        db.close()
+
+
+def tables_of(staged: sqlite3.Connection) -> tuple[Table, ...]:
+    """The tables that move, as far as this version has them."""
+    return tuple(table for table in CARRIED if columns(staged, table.name))
+
+
+def check_schema(source: sqlite3.Connection, staged: sqlite3.Connection, given: GivenFile) -> None:
+    """Raises `DatabaseError` where a table of the file is not word for word as our migrations make it."""
+    ours, theirs = _statements(staged), _statements(source)
+    for table in tables_of(staged):
+        if theirs.get(table.name) != ours[table.name]:
+            raise DatabaseError(
+                f"{given.path} is not as VariantScope makes it: its table {table.name} is"
+                f" {'another' if table.name in theirs else 'not there'}; nothing was imported."
+            )
+
+
+def _statements(connection: sqlite3.Connection) -> Mapping[str, list[str]]:
+    found = connection.execute("SELECT name, sql FROM sqlite_schema WHERE type IN ('table', 'view') AND sql NOT NULL")
+    return {name: sql.split() for name, sql in found}
+
+
+def runs_in(source: sqlite3.Connection, staged: sqlite3.Connection, given: GivenFile) -> list[Found]:
+    """The runs of the file, by number."""
+    (count,) = source.execute("SELECT count(*) FROM runs NOT INDEXED").fetchone()
+    if count > MOST_RUNS:
+        raise DatabaseError(f"{given.path} holds {count:,} runs; at most {MOST_RUNS:,} can be imported from one file.")
+    library = "deleted_utc_ns IS NOT NULL" if _has_library(staged) else "0"
+    # A uid that is longer is refused later; here it only must not fill the memory.
+    found = source.execute(
+        f"SELECT run, substr(uid, 1, 100), outcome IS NOT NULL, {library} FROM runs NOT INDEXED ORDER BY run"
+    )
+    return [Found(run, uid, bool(ended), bool(deleted)) for run, uid, ended, deleted in found]
+
+
+def library_of(source: sqlite3.Connection, staged: sqlite3.Connection, run: int) -> tuple[str, tuple[str, ...]]:
+    """The note and the tags of a run of the file, as they stand there."""
+    if not _has_library(staged):
+        return "", ()
+    (note,) = source.execute("SELECT note FROM runs NOT INDEXED WHERE run = ?", (run,)).fetchone()
+    tags = source.execute("SELECT tag FROM tags NOT INDEXED WHERE run = ? ORDER BY tag LIMIT 1000", (run,))
+    return note, tuple(tag for (tag,) in tags)
+
+
+def _has_library(staged: sqlite3.Connection) -> bool:
+    """Whether runs of this version have notes, tags and a trash."""
+    return bool(columns(staged, "tags"))
+
+
+class Stager:
+    """Reads runs row by row out of a file into the private database, where they keep their numbers."""
+
+    def __init__(self, source: sqlite3.Connection, staged: sqlite3.Connection) -> None:
+        self._source = source
+        self._staged = staged
+        self._tables = tables_of(staged)
+
+    def count(self, runs: Collection[int]) -> int:
+        """How many rows there are to read."""
+        return count_rows(self._source, runs, (table.name for table in self._tables))
+
+    def stage(self, runs: Collection[int], counter: Counter) -> None:
+        """Reads the runs with all that belongs to them, in one transaction."""
+        with self._staged:
+            for table in self._tables:
+                counter.look()
+                self._stage(table, self._keys(table, runs), runs, counter)
+
+    def _stage(self, table: Table, keys: Collection[int], runs: Collection[int], counter: Counter) -> None:
+        names = kept_names(self._staged, table.name)
+        insert = f"INSERT INTO {table.name} ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"
+        # NOT INDEXED: an index of the file may lie about its rows; a table's own key still serves.
+        select = f"SELECT {', '.join(names)} FROM {table.name} NOT INDEXED WHERE {table.key} = ?"
+        for key in keys:
+            rows = counter.rows(self._source.execute(select, (key,)))
+            if table == EXPERIMENT_RUNS:
+                rows = (row for row in rows if row[names.index("run")] in runs)
+            self._staged.executemany(insert, rows)
+
+    def _keys(self, table: Table, runs: Collection[int]) -> Collection[int]:
+        if table.key == "run":
+            return runs
+        of_run = EXPERIMENT_RUNS.name if table.key == "experiment" else "devices"
+        found = self._source.execute(f"SELECT {table.key}, run FROM {of_run} NOT INDEXED ORDER BY {table.key}")
+        return dict.fromkeys(key for key, run in found if run in runs)

@@ -1,0 +1,61 @@
+"""Which tables a run takes along when it moves to another database, and the columns that hold something."""
+
+import sqlite3
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table whose rows move; `key` is the column that says what a row belongs to."""
+
+    name: str
+    key: str
+
+
+RUNS = Table("runs", "run")
+DEVICES = Table("devices", "device_id")
+OF_RUN = tuple(
+    Table(name, "run")
+    for name in (
+        "phases",
+        "blocks",
+        "epochs",
+        "log_lines",
+        "evidence",
+        "kernels",
+        "device_times",
+        "portability",
+        "tags",
+    )
+)
+OF_DEVICE = (Table("samples", "device_id"), Table("slow_samples", "device_id"))
+EXPERIMENTS = Table("experiments", "experiment")
+EXPERIMENT_RUNS = Table("experiment_runs", "experiment")
+CARRIED = (RUNS, DEVICES, *OF_RUN, *OF_DEVICE, EXPERIMENTS, EXPERIMENT_RUNS)
+"""In the order in which rows can be added: what others refer to comes first."""
+
+LEFT = ("settings", "filters", "calibrations", "run_words")
+"""Stay behind: they belong to a database or a machine, or are made anew from the runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column as the schema declares it: `type` is INTEGER, REAL or TEXT; `made` is one SQLite computes of others."""
+
+    name: str
+    type: str
+    made: bool = False
+
+
+def columns(connection: sqlite3.Connection, table: str, schema: str = "main") -> tuple[Column, ...]:
+    """The columns of one of our own tables, () where this version of the schema has no such table.
+
+    Hidden columns of kind 2 and 3 are generated: https://www.sqlite.org/pragma.html#pragma_table_xinfo
+    """
+    found = connection.execute("SELECT name, type, hidden FROM pragma_table_xinfo(?, ?)", (table, schema))
+    return tuple(Column(name, kind, hidden in (2, 3)) for name, kind, hidden in found)
+
+
+def kept_names(connection: sqlite3.Connection, table: str, schema: str = "main") -> tuple[str, ...]:
+    """The names of the columns that hold something; those that SQLite computes are left out."""
+    return tuple(column.name for column in columns(connection, table, schema) if not column.made)

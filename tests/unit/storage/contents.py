@@ -1,0 +1,54 @@
+"""What databases hold, in a form that does not depend on their numbers, and databases of older versions."""
+
+import contextlib
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+from sqlite_utils import Database
+
+from app.storage.migrations import migrations
+from app.storage.opening import known_migrations
+from app.storage.transfer_tables import CARRIED, kept_names
+
+Rows = dict[str, list[tuple[Any, ...]]]
+
+_NUMBERS = ("run", "device_id", "experiment")
+_WHOSE = {
+    "run": "(SELECT uid FROM runs WHERE runs.run = t.run)",
+    "device_id": "(SELECT uid || device FROM devices JOIN runs USING (run) WHERE devices.device_id = t.device_id)",
+    "experiment": "(SELECT uid FROM experiments WHERE experiments.experiment = t.experiment)",
+}
+
+
+def contents(path: Path) -> Rows:
+    """Every row of every table that moves, sorted; numbers are replaced by what they stand for."""
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        found: Rows = {}
+        for table in CARRIED:
+            columns = ", ".join(_WHOSE.get(name, f"t.{name}") for name in kept_names(connection, table.name))
+            found[table.name] = sorted(connection.execute(f"SELECT {columns} FROM {table.name} t").fetchall(), key=repr)
+        return found
+
+
+def older(path: Path, target: Path, version: int) -> None:
+    """Makes a database of the first so many migrations out of a newest one, with all that it can hold of it."""
+    with contextlib.closing(Database(target, execute_plugins=False)) as db:
+        migrations.apply(db, stop_before=known_migrations()[version : version + 1])
+        db.execute("ATTACH ? AS newest", (str(path),))
+        for table in CARRIED:
+            if names := ", ".join(kept_names(db.conn, table.name)):
+                db.execute(f"INSERT INTO main.{table.name} ({names}) SELECT {names} FROM newest.{table.name}")
+        db.conn.commit()
+        assert len(migrations.applied(db)) == version
+
+
+def changed(path: Path, *statements: str) -> Path:
+    """The file after these statements, whatever they do to its schema."""
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA foreign_keys = OFF")
+        connection.execute("PRAGMA writable_schema = ON")
+        for statement in statements:
+            connection.execute(statement)
+        connection.commit()
+    return path
