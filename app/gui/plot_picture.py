@@ -1,12 +1,15 @@
 """Plots of the window as pictures: vectors of what they show now, not of the pixels they painted."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtWidgets import QMenu, QWidget
 
 from app.gui.axes import TimeAxis
 from app.gui.ink import ink_of
+from app.gui.saving import save_action, save_picture
 from app.gui.theme import Theme
 from app.report.pictures.curves import draw_curves
 from app.report.pictures.drawing import Drawing
@@ -65,3 +68,11 @@ class PlotsPicture:
     def paper(self) -> str:
         """The colour behind the plots."""
         return self.theme.colours.surface
+
+
+def offer_to_save(parent: QWidget, contents: Callable[[], CurvePlot], theme: Theme, where: QPoint) -> None:
+    """A menu at a place of the screen whose one entry saves a plot."""
+    menu = QMenu(parent)
+    menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+    save_action(menu, lambda: save_picture(parent, PlotsPicture((contents(),), theme, parent.width())))
+    menu.popup(where)

@@ -23,7 +23,6 @@ from app.viewmodels.plotted import Band, Moment
 from app.viewmodels.series import CurveSource, Points
 
 if TYPE_CHECKING:
-    from app.gui.plot_picture import PlotsPicture
     from app.viewmodels.pictures.curves import CurvePlot
 
 _AXIS_WIDTH = 56
@@ -212,20 +211,15 @@ class TimePanel(QWidget):
 
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
         """Offer to save what is shown."""
-        from app.gui.saving import offer_to_save
+        from app.gui.plot_picture import offer_to_save
 
-        offer_to_save(self, self._picture, event.globalPos())
+        offer_to_save(self, self.contents, self._theme, event.globalPos())
 
     def resizeEvent(self, event: object) -> None:
         """More pixels show more."""
         super().resizeEvent(event)  # type: ignore[arg-type]
         self._apply_scale()
         self._forget_strokes()
-
-    def _picture(self) -> "PlotsPicture":
-        from app.gui.plot_picture import PlotsPicture
-
-        return PlotsPicture((self.contents(),), self._theme, self.width())
 
     def _forget_strokes(self) -> None:
         self._dirty = True
