@@ -114,10 +114,11 @@ class Library:
             self._db.execute("INSERT OR REPLACE INTO filters (name, query) VALUES (?, ?)", (text, value))
 
     def filters(self) -> dict[str, RunQuery]:
-        """The saved filters by name, in the order of their names."""
+        """The saved filters by name, in the order of their names; what another program wrote there is left out."""
         with told_plainly(self.path):
             found = self._db.execute("SELECT name, query FROM filters ORDER BY name COLLATE NOCASE, name").fetchall()
-        return {name: msgspec.json.decode(query, type=RunQuery) for name, query in found}
+        read = ((name, _query(text)) for name, text in found)
+        return {name: query for name, query in read if query is not None}
 
     def delete_filter(self, name: str) -> None:
         """Forgets a saved filter; the runs are not touched."""
@@ -179,6 +180,13 @@ class Library:
             done = self._db.execute(f"UPDATE runs SET deleted_utc_ns = ? WHERE run = ? AND {where_from}", (utc_ns, run))
             moved += [run] * done.rowcount
         return moved
+
+
+def _query(text: str) -> RunQuery | None:
+    try:
+        return msgspec.json.decode(text, type=RunQuery)
+    except msgspec.ValidationError:
+        return None
 
 
 def checked_tag(tag: str) -> str:

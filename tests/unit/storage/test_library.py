@@ -1,0 +1,407 @@
+"""Runs found among many, with notes, tags, saved filters and experiments on them, and a trash that loses nothing."""
+
+import sqlite3
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, get_args
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.errors import UserError
+from app.queries import Facets, RunOrder, RunQuery
+from app.records import Outcome, RunRow, Summary
+from app.storage.library import NOTE_LENGTH, TAG_LENGTH
+from app.storage.location import weights_path
+from app.storage.owner import this_process
+from app.storage.store import Store
+from tests.fakes.runs import EVIDENCE, GPU, HOST_DEVICE, OUTCOME, SPEC, SUMMARY, UTC_NS, S, begin, keep
+from workloads.protocol import RunSpec
+
+PLAN = '{"variants": [{"workload": "dummy"}], "repeats": 3}'
+HOSTILE = ("it's", '"', "100 %", "a_b", "*", "NEAR(x y)", "note:x OR 1=1 --", "'; DROP TABLE runs; --", "\\", "Ä", "表")
+NOTES = ("", "", "fan was LOUD", "ÄPFEL und Birnen", "äpfel", *HOSTILE)
+TAGS = ("paper", "night shift", *HOSTILE)
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    """Forty runs that differ in everything that can be asked for or ordered by."""
+    with Store.open(tmp_path_factory.mktemp("many") / "profiles.db") as store:
+        for number in range(40):
+            _keep_one(store, number)
+        library = store.library
+        for run in range(1, 41):
+            library.set_note(run, NOTES[run % len(NOTES)])
+        for place, tag in enumerate(TAGS):
+            library.add_tag(range(1 + place, 41, 5 + place), tag)
+        library.keep_experiment([3, 9, 20], name="layouts of June", preset=None, plan=PLAN)
+        library.keep_experiment([20, 4], name="layouts of June", preset="layouts", plan='{"variants": []}')
+        library.delete([2, 9, 33])
+        yield store
+
+
+def _keep_one(store: Store, number: int) -> None:
+    variant = {
+        **SPEC.variant,
+        "gpus": number % 3,
+        "layout": ("NCHW", "NHWC")[number % 2],
+        "batch_size": 2 ** (number % 7),
+        "xla": number % 5 == 0,
+    }
+    spec = RunSpec(workload=("lstm", "cnn10", "dummy")[number % 3], variant=variant)
+    gpus = tuple(msgspec.structs.replace(GPU, device=f"GPU-{n}", index=n) for n in range(number % 3))
+    run = store.begin(
+        spec,
+        uid=f"uid-{number}",
+        owner=this_process(),
+        t_ns=S,
+        utc_ns=UTC_NS + (number // 2) * 3600 * S,
+        devices=(*gpus, HOST_DEVICE),
+        environment={},
+        purpose="a try" if number % 11 == 0 else None,
+    )
+    if number % 4:
+        store.write(run, (msgspec.structs.replace(EVIDENCE, match=(True, False, None)[number % 3]),))
+    if number % 6 == 0:
+        return
+    outcome = (OUTCOME, Outcome(name="completed"), Outcome(name="out_of_memory", reason="Too little memory."))[
+        number % 3
+    ]
+    figures = Summary() if number % 5 == 1 else replace(SUMMARY, throughput=float(number % 8), step_ms_p50=1.5 * number)
+    store.finish(
+        run, outcome=outcome, summary=figures, t_ns=9 * S, utc_ns=UTC_NS + (number // 2) * 3600 * S + number * S
+    )
+
+
+def words_of(row: RunRow) -> str:
+    """All that a search looks through, as a reader would write it down."""
+    variant = {
+        name: str(value).lower() if isinstance(value, bool) else value for name, value in row.spec.variant.items()
+    }
+    gpus = row.gpu_names or (("CPU",) if row.spec.variant["gpus"] == 0 else ())
+    outcome = row.outcome.name.replace("_", " ") if row.outcome else "running"
+    reason = (row.outcome.reason if row.outcome else None) or ""
+    told = (
+        row.spec.workload,
+        *gpus,
+        outcome,
+        reason,
+        row.mismatch_reason or "",
+        row.purpose or "",
+        row.note,
+        *row.tags,
+    )
+    started = datetime.fromtimestamp(row.started_utc_ns / S, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    named = ("layouts of June",) if row.experiments else ()
+    return "\n".join((*(f"{name}={value}" for name, value in variant.items()), *told, *named, started)).lower()
+
+
+def key_of(row: RunRow, order: RunOrder) -> Any:
+    """What a run is ordered by; None is absent."""
+    variant, summary = row.spec.variant, row.summary
+    match = {True: "yes", False: "no", None: "unknown"}[row.match] if row.has_evidence else None
+    of_variant = (variant["layout"], variant["gpus"], variant["batch_size"], variant["precision"], variant["xla"])
+    length_ns = None if row.ended_utc_ns is None else row.ended_utc_ns - row.started_utc_ns
+    keys: dict[RunOrder, Any] = {
+        "run": row.run,
+        "started": row.started_utc_ns,
+        "workload": row.spec.workload,
+        "variant": of_variant,
+        "tags": ", ".join(row.tags) or None,
+        "devices": (" ".join(row.gpu_names) or "CPU", variant["gpus"]),
+        "outcome": row.outcome.name if row.outcome else "running",
+        "as_asked": match,
+        "throughput": summary.throughput,
+        "step_ms_p50": summary.step_ms_p50,
+        "mean_power": summary.mean_power_mw,
+        "energy": summary.energy_mj_per_example,
+        "duration": length_ns,
+    }
+    return keys[order]
+
+
+def naively(rows: list[RunRow], query: RunQuery) -> list[int]:
+    """What `find` should find, out of all rows in memory."""
+    found = [
+        row
+        for row in sorted(rows, key=lambda row: row.run, reverse=True)
+        if (row.deleted_utc_ns is not None) == query.deleted
+        and query.workload in ("", row.spec.workload)
+        and query.outcome in ("", row.outcome.name if row.outcome else "running")
+        and (not query.tag or query.tag.lower() in [tag.lower() for tag in row.tags])
+        and (query.experiment is None or query.experiment in row.experiments)
+        and all(word.lower() in words_of(row) or word == str(row.run) for word in query.text.split())
+    ]
+    present = [row for row in found if key_of(row, query.order) is not None]
+    present.sort(key=lambda row: key_of(row, query.order), reverse=query.descending)
+    return [row.run for row in (*present, *(row for row in found if key_of(row, query.order) is None))]
+
+
+WORDS = (
+    "nch",
+    "NCHW",
+    "64",
+    "17",
+    "xla=true",
+    "loud",
+    "äpfel",
+    "ÄPFEL",
+    "out of",
+    "a try",
+    "june",
+    "h200",
+    "2025-10",
+    "cpu",
+    "%",
+    "_",
+)
+QUERIES = st.builds(
+    RunQuery,
+    text=st.lists(st.sampled_from((*WORDS, *HOSTILE)), max_size=2).map(" ".join),
+    workload=st.sampled_from(("", "", "lstm", "nothing")),
+    outcome=st.sampled_from(("", "", "running", "completed", "out_of_memory", HOSTILE[0])),
+    tag=st.sampled_from(("", "", "PAPER", *HOSTILE)),
+    experiment=st.sampled_from((None, None, 1, 2, 99)),
+    deleted=st.booleans(),
+    order=st.sampled_from(get_args(RunOrder)),
+    descending=st.booleans(),
+)
+
+
+@given(query=QUERIES)
+def test_find_finds_what_a_plain_filter_finds(many: Store, query: RunQuery) -> None:
+    rows = many.library.run_rows(range(1, 41))
+    assert many.library.find(query) == naively(rows, query)
+
+
+@pytest.mark.parametrize("order", get_args(RunOrder))
+def test_every_order_goes_both_ways_with_absent_values_last(many: Store, order: RunOrder) -> None:
+    rows = many.library.run_rows(range(1, 41))
+    for descending in (False, True):
+        query = RunQuery(order=order, descending=descending)
+        assert many.library.find(query) == naively(rows, query)
+
+
+@given(text=st.text(max_size=20))
+def test_no_text_breaks_a_search(many: Store, text: str) -> None:
+    query = RunQuery(text=text, workload=text, outcome=text, tag=text)
+    assert set(many.library.find(query)) <= set(range(1, 41))
+
+
+@pytest.mark.parametrize("text", ["\0", "\ud800", "9" * 30, "\n\t ", "NCHW\0"])
+def test_text_that_nothing_holds_finds_nothing_or_is_no_text(many: Store, text: str) -> None:
+    assert many.library.find(RunQuery(text=text)) == (many.library.find(RunQuery()) if not text.strip() else [])
+
+
+def test_rows_come_in_the_order_asked_for(many: Store) -> None:
+    assert [row.run for row in many.library.run_rows([7, 3, 99, 5])] == [7, 3, 5]
+    assert {row.run: row for row in many.list_runs()} == {
+        row.run: row for row in many.library.run_rows(many.library.find(RunQuery()))
+    }
+
+
+def test_facets_count_what_there_is_to_choose_from(many: Store) -> None:
+    rows = many.list_runs()
+    found = many.library.facets()
+    assert (found.total, found.deleted) == (37, 3)
+    assert found.workloads == {
+        name: sum(row.spec.workload == name for row in rows) for name in ("cnn10", "dummy", "lstm")
+    }
+    assert sum(found.outcomes.values()) == 37
+    assert found.outcomes["running"] == sum(row.outcome is None for row in rows)
+    assert found.tags == {tag: sum(tag in row.tags for row in rows) for tag in TAGS}
+    trash = many.library.facets(deleted=True)
+    assert (trash.total, trash.deleted, sum(trash.workloads.values())) == (3, 3, 3)
+
+
+def test_an_empty_database_has_nothing_to_choose_from(store: Store) -> None:
+    assert store.library.facets() == Facets(total=0, deleted=0, workloads={}, outcomes={}, tags={})
+    assert store.library.find(RunQuery(text="x")) == []
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_notes_and_tags_are_kept_to_the_letter_and_found(store: Store, text: str) -> None:
+    run, other = keep(store), keep(store, uid="uid-2")
+    store.library.set_note(run, f"{text}\nsecond line")
+    store.library.add_tag([run], text)
+    (row,) = store.library.run_rows([run])
+    assert (row.note, row.tags) == (f"{text}\nsecond line", (text,))
+    assert store.library.find(RunQuery(tag=text)) == [run]
+    assert store.library.find(RunQuery(text=f"{text} second")) == [run]
+    store.library.set_note(run, "")
+    store.library.remove_tag([run, other], text)
+    assert store.library.find(RunQuery(text=f"{text} second")) == []
+    assert store.library.run_rows([run]) == [replace(row, note="", tags=())]
+
+
+def test_what_is_written_later_is_found_at_once(store: Store) -> None:
+    run = begin(store)
+    assert store.library.find(RunQuery(text="running h200 layout=nchw")) == [run]
+    store.write(run, (EVIDENCE,))
+    store.finish(run, outcome=OUTCOME, summary=SUMMARY, t_ns=S, utc_ns=UTC_NS)
+    assert store.library.find(RunQuery(text="failed optimizer")) == [run]
+    assert store.library.find(RunQuery(text="running")) == []
+
+
+def test_tags_are_the_same_in_capitals(store: Store) -> None:
+    run = keep(store)
+    for tag in ("Paper", "paper", " PAPER "):
+        store.library.add_tag([run], tag)
+    assert store.library.run_rows([run])[0].tags == ("Paper",)
+    store.library.remove_tag([run], "paper")
+    assert store.library.run_rows([run])[0].tags == ()
+
+
+@pytest.mark.parametrize(
+    ("tag", "sentence"),
+    [
+        ("", "A tag needs at least one letter."),
+        ("  ", "A tag needs at least one letter."),
+        ("x" * (TAG_LENGTH + 1), "at most 60 characters; this one has 61"),
+        ("a\nb", "holds no control characters"),
+        ("a\0b", "holds no control characters"),
+        ("a\ud800", "holds no control characters"),
+        ("a,b", "no comma"),
+    ],
+)
+def test_what_is_no_tag_is_refused(store: Store, tag: str, sentence: str) -> None:
+    run = keep(store)
+    with pytest.raises(UserError, match=sentence):
+        store.library.add_tag([run], tag)
+    assert store.library.run_rows([run])[0].tags == ()
+
+
+@pytest.mark.parametrize("note", ["x" * (NOTE_LENGTH + 1), "a\0b", "a\x1b[31m", "\udfff"])
+def test_what_is_no_note_is_refused(store: Store, note: str) -> None:
+    run = keep(store)
+    store.library.set_note(run, "before")
+    with pytest.raises(UserError, match=r"^A note "):
+        store.library.set_note(run, note)
+    assert store.library.run_rows([run])[0].note == "before"
+
+
+def test_runs_that_are_none_change_nothing(store: Store) -> None:
+    run = keep(store)
+    library = store.library
+    for change in (
+        lambda: library.add_tag([run, 99], "x"),
+        lambda: library.remove_tag([run, 99], "x"),
+        lambda: library.delete([run, 99]),
+        lambda: library.restore([99]),
+        lambda: library.purge([99]),
+        lambda: library.set_note(99, "x"),
+        lambda: library.keep_experiment([run, 99], name="x", preset=None, plan=PLAN),
+    ):
+        with pytest.raises(UserError, match=r"There is no run 99 in .*; `python -m app list` shows what there is"):
+            change()
+    (row,) = store.list_runs()
+    assert (row.tags, row.experiments, row.deleted_utc_ns) == ((), (), None)
+
+
+def test_the_trash_hides_runs_and_gives_them_back_whole(store: Store) -> None:
+    first, second = keep(store), keep(store, uid="uid-2")
+    before = store.load(first)
+    assert store.library.delete([first, first], utc_ns=5) == [first]
+    assert store.library.delete([first, second], utc_ns=6) == [second], "only what an undo has to bring back"
+    assert store.list_runs() == []
+    assert store.library.find(RunQuery()) == []
+    assert store.library.find(RunQuery(deleted=True)) == [second, first]
+    assert store.load(first).row.deleted_utc_ns == 5, "by its number it is there"
+    assert store.library.restore([first]) == [first]
+    assert store.library.restore([first]) == []
+    assert msgspec.to_builtins(store.load(first).row) == msgspec.to_builtins(before.row)
+    assert [row.run for row in store.list_runs()] == [first]
+
+
+def test_a_run_that_goes_on_is_not_deleted(store: Store) -> None:
+    done, going_on = keep(store), begin(store, uid="uid-2")
+    with pytest.raises(UserError, match=rf"Run {going_on} is going on; stop it first"):
+        store.library.delete([done, going_on])
+    assert store.library.find(RunQuery(deleted=True)) == []
+
+
+def test_for_good_only_what_is_in_the_trash_with_its_weights(store: Store) -> None:
+    kept, gone = keep(store), keep(store, uid="uid-2")
+    store.library.keep_experiment([gone], name="x", preset=None, plan=PLAN)
+    store.library.add_tag([kept, gone], "paper")
+    weights = [weights_path(store.path, uid) for uid in ("uid-1", "uid-2")]
+    for path in weights:
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+    store.library.delete([gone])
+    with pytest.raises(UserError, match=f"Run {kept} is not in the trash"):
+        store.library.purge([gone, kept])
+    store.library.purge([gone])
+    assert [path.exists() for path in weights] == [True, False]
+    for table in ("runs", "devices", "run_words", "tags"):
+        assert store._db.execute(f"SELECT DISTINCT run FROM {table}").fetchall() == [(kept,)]
+    assert store._db.execute("SELECT count(*) FROM experiments").fetchone() == (0,)
+
+
+def test_saved_filters_come_back_as_they_were(store: Store) -> None:
+    query = RunQuery(text="'%\"", tag="paper", experiment=3, order="energy", descending=False)
+    for name in ("b", "A", *HOSTILE):
+        store.library.save_filter(name, RunQuery())
+    store.library.save_filter(" b ", query)
+    assert store.library.filters() == {**dict.fromkeys(("A", *HOSTILE), RunQuery()), "b": query}
+    assert [name for name in store.library.filters() if name not in HOSTILE] == ["A", "b"]
+    for name in ("A", "nothing", *HOSTILE):
+        store.library.delete_filter(name)
+    assert store.library.filters() == {"b": query}
+    with pytest.raises(UserError, match="A filter's name needs at least one letter"):
+        store.library.save_filter(" ", query)
+
+
+@pytest.mark.parametrize("text", ["[]", "3", '{"order": "1; DROP TABLE runs"}', '{"experiment": "x"}'])
+def test_a_filter_of_another_program_is_left_out(store: Store, text: str) -> None:
+    store.library.save_filter("ours", RunQuery())
+    store._db.execute("INSERT INTO filters (name, query) VALUES ('theirs', ?)", (text,))
+    assert store.library.filters() == {"ours": RunQuery()}
+
+
+def test_an_experiment_goes_on_and_another_one_is_another(store: Store) -> None:
+    runs = [keep(store, uid=f"uid-{n}") for n in range(5)]
+    library = store.library
+    first = library.keep_experiment(runs[:2], name="x", preset="x", plan=PLAN, utc_ns=1)
+    assert library.keep_experiment(runs[1:3], name="x", preset="x", plan=PLAN.replace("3", "5"), utc_ns=2) == first
+    assert library.runs_of_experiment(first) == tuple(runs[:3])
+    other_plan = library.keep_experiment(runs[:1], name="x", preset=None, plan='{"variants": []}', utc_ns=3)
+    other_runs = library.keep_experiment(runs[3:], name="x", preset="x", plan=PLAN, utc_ns=4)
+    assert len({first, other_plan, other_runs}) == 3
+    assert [found.experiment for found in library.experiments()] == [other_runs, other_plan, first]
+    assert library.experiments()[-1].plan == PLAN.replace("3", "5")
+    library.delete(runs[3:])
+    assert [found.experiment for found in library.experiments()] == [other_plan, first], "all of it is in the trash"
+    library.delete(runs[:1])
+    assert library.runs_of_experiment(first) == tuple(runs[1:3])
+    assert library.runs_of_experiment(99) == ()
+
+
+def test_two_programs_keep_words_at_once(database_path: Path) -> None:
+    with Store.open(database_path) as store:
+        run = keep(store)
+    faults: list[BaseException] = []
+
+    def tag_on(name: str) -> None:
+        try:
+            with Store.open(database_path) as store:
+                for number in range(20):
+                    store.library.add_tag([run], f"{name}{number}")
+        except (UserError, sqlite3.Error) as error:
+            faults.append(error)
+
+    threads = [threading.Thread(target=tag_on, args=(name,)) for name in "ab"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert faults == []
+    with Store.open(database_path) as store:
+        assert len(store.library.run_rows([run])[0].tags) == 40
+        assert store.library.find(RunQuery(text="a19 b19")) == [run]
