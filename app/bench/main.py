@@ -5,7 +5,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 
-from app.bench import frame, sampler, start, worker
+from app.bench import compare, frame, sampler, start, worker
 from app.bench.result import Result
 from app.runs.environment import describe
 from app.telemetry.inventory import take_inventory
@@ -16,6 +16,7 @@ BENCHMARKS: Mapping[str, Callable[[], Sequence[Result]]] = {
     "worker": worker.measure,
     "sampler": sampler.measure,
     "frame": frame.measure,
+    "compare": compare.measure,
 }
 
 
