@@ -22,6 +22,8 @@ _MOST_INTEGER = 2**61
 """Two such add up without overflow; in nanoseconds they are 73 years, of one clock or since 1970."""
 _MOST_REAL = 1e39
 """Above float32's largest number, to which a loss may grow."""
+_LEAST_REAL = 1e-39
+"""What is nearer to zero, but not zero, is no measured value, and what is divided by it may be infinite."""
 
 _SIGNED = {
     "temperature_c",
@@ -115,17 +117,20 @@ def _first(staged: sqlite3.Connection, table: str, column: str, broken: str, *va
 
 
 def _numbers(staged: sqlite3.Connection, table: str) -> Iterator[Fault]:
-    """Each number column's smallest and largest value, in one pass over the table."""
+    """Each number column's smallest and largest value and the one nearest above zero, in one pass over the table."""
     numbers = [column for column in columns(staged, table) if column.type in ("INTEGER", "REAL") and not column.made]
-    bounds = ", ".join(f"min({column.name}), max({column.name})" for column in numbers)
-    found = staged.execute(f"SELECT {bounds} FROM {table}").fetchone()
-    for column, low, high in zip(numbers, found[::2], found[1::2], strict=True):
+    bounds = (f"min({c.name}), max({c.name}), min(iif({c.name} > 0, {c.name}, NULL))" for c in numbers)
+    found = staged.execute(f"SELECT {', '.join(bounds)} FROM {table}").fetchone()
+    for column, low, high, nearest in zip(numbers, found[::3], found[1::3], found[2::3], strict=True):
         most = _MOST_INTEGER if column.type == "INTEGER" else _MOST_REAL
-        least = -most if column.name in _SIGNED else 0
-        if low is not None and (low < least or (low == 0 and (table, column.name) in _ABOVE_ZERO)):
+        if low is not None and low < (-most if column.name in _SIGNED else 0):
+            yield table, column.name, low
+        if low == 0 and (table, column.name) in _ABOVE_ZERO:
             yield table, column.name, low
         if high is not None and high > most:
             yield table, column.name, high
+        if nearest is not None and nearest < _LEAST_REAL and column.name not in _SIGNED:
+            yield table, column.name, nearest
 
 
 def _texts(staged: sqlite3.Connection, table: str) -> Iterator[Fault]:

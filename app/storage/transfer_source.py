@@ -148,7 +148,7 @@ def told_of_file(path: Path) -> Iterator[None]:
     """Turns whatever SQLite says while a given file is read into a `DatabaseError` of one sentence."""
     try:
         yield
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:
         code = getattr(error, "sqlite_errorname", None) or ""
         if code == "SQLITE_INTERRUPT":
             raise StoppedError(STOPPED) from error
@@ -160,7 +160,7 @@ def _words(code: str, text: str) -> str:
         ("SQLITE_NOTADB", _NOT_OURS),
         ("SQLITE_CORRUPT", "is damaged or only half copied; nothing was imported."),
         ("SQLITE_TOOBIG", f"holds a text of more than {LONGEST_BYTES:,} bytes; nothing was imported."),
-        ("SQLITE_FULL", "needs more room than there is on the disk; nothing was imported."),
+        ("SQLITE_FULL", "needs more room than there is on the disk, or than it takes itself; nothing was imported."),
         ("SQLITE_CANTOPEN", "cannot be opened; check its permissions."),
         ("SQLITE_PERM", "cannot be opened; check its permissions."),
         ("SQLITE_IOERR", "cannot be read; check the disk it is on."),
