@@ -22,10 +22,10 @@ from tests.unit.storage.contents import changed, contents, older
 MEASURED = Path(__file__).parents[3] / "docs" / "measurements"
 
 
-@pytest.fixture
-def full(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A database of three runs with notes, tags and an experiment of two of them."""
-    path = tmp_path / "full.db"
+    path = tmp_path_factory.mktemp("original") / "full.db"
     with Store.open(path) as store:
         runs = [keep(store, uid=f"uid-{n}") for n in (1, 2, 3)]
         db = store._db
@@ -39,6 +39,12 @@ def full(tmp_path: Path) -> Path:
         library.set_note(runs[0], "warm room <b>'; DROP TABLE runs; --")
         library.add_tag(runs[:2], "nightly")
     return path
+
+
+@pytest.fixture
+def full(original: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    return Path(shutil.copyfile(original, tmp_path / "full.db"))
 
 
 def test_every_table_is_carried_or_left_on_purpose(full: Path) -> None:

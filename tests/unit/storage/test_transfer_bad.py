@@ -29,12 +29,36 @@ from tests.unit.storage.contents import changed, contents
 LATER = "INSERT INTO _sqlite_migrations (migration_set, name, applied_at) VALUES ('variantscope', 'm999_later', 'x')"
 
 
-@pytest.fixture
-def ours(tmp_path: Path) -> Iterator[Path]:
-    """Our own database with a run in it; a test may not change it, nor leave files beside it."""
-    path = tmp_path / "ours" / "profiles.db"
+def good(path: Path) -> Path:
+    with Store.open(path) as store:
+        runs = [keep(store, uid=uid) for uid in ("uid-1", "uid-2")]
+        library = Library(store._db, path)
+        library.set_note(runs[0], "a note")
+        library.add_tag(runs, "a tag")
+    return path
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A good file, to be spoilt in copies."""
+    return good(tmp_path_factory.mktemp("whole") / "f.db")
+
+
+@pytest.fixture(scope="module")
+def clean(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Our own database with one run, to be copied."""
+    path = tmp_path_factory.mktemp("clean") / "profiles.db"
     with Store.open(path) as store:
         keep(store, uid="mine")
+    return path
+
+
+@pytest.fixture
+def ours(clean: Path, tmp_path: Path) -> Iterator[Path]:
+    """Our own database with a run in it; a test may not change it, nor leave files beside it."""
+    path = tmp_path / "ours" / "profiles.db"
+    path.parent.mkdir()
+    shutil.copyfile(clean, path)
     before = contents(path)
     yield path
     assert contents(path) == before
@@ -42,17 +66,11 @@ def ours(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
-def theirs(tmp_path: Path) -> Path:
+def theirs(whole: Path, tmp_path: Path) -> Path:
     """A good file of two runs, to be spoilt."""
-    return good(tmp_path / "theirs" / "f.db")
-
-
-def good(path: Path) -> Path:
-    with Store.open(path) as store:
-        runs = [keep(store, uid=uid) for uid in ("uid-1", "uid-2")]
-        library = Library(store._db, path)
-        library.set_note(runs[0], "a note")
-        library.add_tag(runs, "a tag")
+    path = tmp_path / "theirs" / "f.db"
+    path.parent.mkdir()
+    shutil.copyfile(whole, path)
     return path
 
 
@@ -368,21 +386,6 @@ def test_what_looks_like_sql_or_html_stays_text(tmp_path: Path, theirs: Path) ->
     assert (run.row.note, run.row.spec.workload, run.samples[0].device.name) == (evil, evil, evil)
     assert run.evidence is not None
     assert run.evidence.kernels[0].name == evil
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A good file, to be spoilt in copies."""
-    return good(tmp_path_factory.mktemp("whole") / "f.db")
-
-
-@pytest.fixture(scope="module")
-def clean(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Our own database with one run, to be copied."""
-    path = tmp_path_factory.mktemp("clean") / "profiles.db"
-    with Store.open(path) as store:
-        keep(store, uid="mine")
-    return path
 
 
 FLIPS = st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(1, 255)), min_size=1, max_size=30)
