@@ -1,16 +1,19 @@
 """`scaling`: how well stored runs scale to more GPUs, and why not better."""
 
 from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
 
 from app.cli.services import opened_store
 from app.cli.terminal import print_json, print_table, say
 from app.errors import UserError
-from app.report.scaling import scaling_document, scaling_page
+from app.records import StoredRun
+from app.report.files import check_ending, write_page
+from app.report.marked import Marked
+from app.report.scaling import scaling_document
+from app.report.scaling_pages import scaling_html_page, scaling_markdown_page
 from app.viewmodels.scaling import NOTHING, ScalingView, scaling_views
 from workloads.catalog import UsageError
-
-_ENDINGS = (".html", ".md")
 
 
 def scaling(chosen: Namespace) -> int:
@@ -18,15 +21,16 @@ def scaling(chosen: Namespace) -> int:
     numbers = list(dict.fromkeys(chosen.runs))
     if len(numbers) < 2:
         raise UsageError("scaling takes two runs or more; `python -m app list` shows their numbers.")
-    if chosen.report is not None and chosen.report.suffix not in _ENDINGS:
-        raise UsageError(f"--report takes a file that ends in {' or '.join(_ENDINGS)}.")
+    if chosen.report is not None:
+        check_ending(chosen.report)
     with opened_store(chosen.db) as store:
         runs = [store.load(number) for number in numbers]
     views = scaling_views(runs)
     if not views:
         raise UserError(NOTHING)
     if chosen.report is not None:
-        _write(chosen.report, scaling_page(runs, markdown=chosen.report.suffix == ".md"))
+        write_page(chosen.report, _written(chosen.report, runs))
+        say(f"Written to {chosen.report}.")
     if chosen.json:
         print_json(scaling_document(runs))
     else:
@@ -35,12 +39,8 @@ def scaling(chosen: Namespace) -> int:
     return 0
 
 
-def _write(path: Path, page: str) -> None:
-    try:
-        path.write_text(page, encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"{path} cannot be written: {error.strerror}.") from error
-    say(f"Written to {path}.")
+def _written(path: Path, runs: Sequence[StoredRun]) -> Marked:
+    return scaling_markdown_page(runs, path.stem) if path.suffix == ".md" else Marked(scaling_html_page(runs))
 
 
 def _print(view: ScalingView) -> None:

@@ -42,7 +42,10 @@ AS_ASKED: Mapping[bool | None, OutcomeWords] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """`key` is what the column sorts by (None is absent and comes last); `unit` stands beside `text`."""
+    """`key` is what the column sorts by (None is absent and comes last); `unit` stands beside `text`.
+
+    `chips` are single words before the text, each in a shape of its own.
+    """
 
     text: str
     unit: str = ""
@@ -50,6 +53,7 @@ class Cell:
     tooltip: str = ""
     symbol: str = ""
     tone: Tone | None = None
+    chips: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +83,23 @@ def run_number(row: RunRow) -> Cell:
 
 def started(row: RunRow, zone: tzinfo | None) -> Cell:
     """When the run started, in `zone` (None is the system's); UTC to the second in the tooltip."""
-    local = datetime.fromtimestamp(row.started_utc_ns / 1e9, UTC).astimezone(zone)
     return Cell(
-        text=f"{local:%Y-%m-%d %H:%M}", key=float(row.started_utc_ns), tooltip=units.utc_time(row.started_utc_ns)
+        text=local_time(row.started_utc_ns, zone),
+        key=float(row.started_utc_ns),
+        tooltip=units.utc_time(row.started_utc_ns),
     )
+
+
+def local_time(utc_ns: int, zone: tzinfo | None) -> str:
+    """A time to the minute in `zone` (None is the system's)."""
+    return f"{datetime.fromtimestamp(utc_ns / 1e9, UTC).astimezone(zone):%Y-%m-%d %H:%M}"
+
+
+def own_words(row: RunRow) -> Cell:
+    """The user's tags, and the first line of the note; all of both in the tooltip."""
+    first_line = row.note.partition("\n")[0]
+    told = "\n\n".join(filter(None, (", ".join(row.tags), row.note)))
+    return Cell(text=first_line, key=", ".join(row.tags).lower() or None, tooltip=told, chips=row.tags)
 
 
 def workload(row: RunRow) -> Cell:
@@ -192,6 +209,11 @@ def byte_count(value: int | None) -> Cell:
 def ratio(value: float | None) -> Cell:
     """A ratio to the baseline with three decimals."""
     return quantity(units.ABSENT if value is None or units.is_absent(value) else f"{value:.3f}×", value)
+
+
+def in_words(cell: Cell) -> str:
+    """A cell as one text: symbol, words, unit."""
+    return " ".join(filter(None, (cell.symbol, cell.text, cell.unit)))
 
 
 def widest(column: Sequence[Cell]) -> Cell:

@@ -7,9 +7,10 @@ from PySide6.QtGui import QPainter, QPaintEvent
 from PySide6.QtSvg import QSvgRenderer
 from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
 
+from app.gui.ink import ink_of
 from app.gui.theme import GRID, Theme, figures
 from app.gui.views.parts import text_label
-from app.report.scaling_picture import HEIGHT, WIDTH, Ink, picture
+from app.report.scaling_picture import HEIGHT, WIDTH, picture
 from app.viewmodels.scaling import ScalingView
 
 _FIGURE_PX = 22
@@ -39,10 +40,7 @@ class Picture(QWidget):
         painter.end()
 
     def _draw(self) -> None:
-        colours = self._theme.colours
-        parts = (colours.curves[0], colours.curves[1], colours.curves[7])
-        ink = Ink(text=colours.text, muted=colours.muted, line=colours.line, parts=parts)
-        self._renderer.load(QByteArray(picture(self._view, ink).encode()))
+        self._renderer.load(QByteArray(picture(self._view, ink_of(self._theme.colours)).encode()))
         self.update()
 
 

@@ -24,10 +24,16 @@ def logarithmic(values: Iterable[float | None], title: str, room: float = 1.15) 
     return Axis(title=title, low=low, high=high, ticks=tuple(ticks.logarithmic(low, high)), log=True)
 
 
-def fitting(values: Iterable[float | None], title: str, most: int = 8) -> Axis:
+def fitting(values: Iterable[float | None], title: str) -> Axis:
     """From zero where that shows differences, else in equal factors."""
     known = _known(values)
-    return logarithmic(known, title) if max(known) > _FAR_APART * min(known) else from_zero(known, title, most)
+    return logarithmic(known, title) if far_apart(known) else from_zero(known, title)
+
+
+def far_apart(values: Iterable[float | None]) -> bool:
+    """Whether some values would lie on top of each other on an axis from zero."""
+    known = _known(values)
+    return max(known) > _FAR_APART * min(known)
 
 
 def doubling(values: Iterable[int], title: str) -> Axis:

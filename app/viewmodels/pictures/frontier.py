@@ -58,12 +58,14 @@ def _chart(group: Sequence[Subject]) -> Chart:
         for one, point in zip(group, points, strict=True)
     )
     known = find_workload(group[0].spec.workload)
+    x = [end for point in points for end in (point.x_low, point.x, point.x_high)]
+    y = [end for point in points for end in (point.low, point.y, point.high)]
+    unit_y = f"{unit}/{example}"
+    far = axes.far_apart(x) or axes.far_apart(y)
     return Chart(
         title=known.title if known else group[0].spec.workload,
-        x=axes.fitting(
-            [end for point in points for end in (point.x_low, point.x, point.x_high)], group[0].rate_unit, _ACROSS
-        ),
-        y=axes.fitting([end for point in points for end in (point.low, point.y, point.high)], f"{unit}/{example}"),
+        x=axes.logarithmic(x, group[0].rate_unit) if far else axes.from_zero(x, group[0].rate_unit, _ACROSS),
+        y=axes.logarithmic(y, unit_y) if far else axes.from_zero(y, unit_y),
         series=tuple(series),
         guides=(Guide(label="", points=tuple((rates[i], energies[i] / scale) for i in front), dashed=False),),
     )

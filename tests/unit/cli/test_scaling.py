@@ -48,10 +48,13 @@ def test_a_report_has_its_pictures(database: Path, tmp_path: Path, ending: str) 
     page = tmp_path / f"scaling.{ending}"
     assert scaling(database, "1", "2", "3", "4", "5", "6", "--report", str(page)) == 0
     text = page.read_text(encoding="utf-8")
-    assert text.count("<svg") == 2
+    if ending == "md":
+        assert "![1 to 2 GPUs, the same batch a GPU (weak scaling)](<scaling-scaling-1.svg>)" in text
+        text = (tmp_path / "scaling-scaling-1.svg").read_text(encoding="utf-8")
+    assert text.count("<svg") == (1 if ending == "md" else 2)
     picture = ElementTree.fromstring(text[text.index("<svg") : text.index("</svg>") + 6])
     bars = [
-        float(part.get("width", "0")) for part in picture if part.tag.endswith("rect") and part.get("height") == "26"
+        float(part.get("width", "0")) for part in picture if part.tag.endswith("rect") and part.get("height") == "26.0"
     ]
     assert bars[3] + bars[4] + bars[5] == pytest.approx(300, rel=1e-2), "the longest step fills the room"
     assert bars[4] / bars[3] == pytest.approx(5 / 20, rel=1e-2)
@@ -77,9 +80,9 @@ def test_wrong_use_is_said(database: Path, tmp_path: Path, capsys: pytest.Captur
 
 
 def test_compare_points_at_it(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    compare(Namespace(runs=[1, 3], baseline=None, db=database, json=False))
+    compare(Namespace(runs=[1, 3], baseline=None, db=database, json=False, report=None))
     assert "`python -m app scaling 1 3`" in capsys.readouterr().out
-    compare(Namespace(runs=[1, 3], baseline=None, db=database, json=True))
+    compare(Namespace(runs=[1, 3], baseline=None, db=database, json=True, report=None))
     assert [found["kind"] for found in json.loads(capsys.readouterr().out)["scaling"]] == ["weak"]
-    compare(Namespace(runs=[1, 2], baseline=None, db=database, json=False))
+    compare(Namespace(runs=[1, 2], baseline=None, db=database, json=False, report=None))
     assert "app scaling" not in capsys.readouterr().out
