@@ -13,6 +13,9 @@ from app.viewmodels.environment import comparable_facts, differing_facts, fact_n
 from app.viewmodels.evidence import mislabelled
 from workloads.catalog import with_defaults
 
+EARLIER = 10
+"""So many earlier runs of the baseline's variant are looked at, to see whether it has drifted."""
+
 Severity = Literal["warning", "note"]
 """A warning is of something that may account for a difference; a note is worth knowing."""
 
