@@ -1,155 +1,159 @@
-"""The table of stored runs as values: one row a run, and the order and choice of rows a reader asked for."""
+"""The table of stored runs as values: what a query found, one row a run, and the words around them."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import tzinfo
-from operator import itemgetter
+from typing import NamedTuple
 
+from app.queries import Facets, RunOrder, RunQuery, StoredExperiment
 from app.records import RunRow
-from app.viewmodels import cells
+from app.viewmodels import cells, units
 from app.viewmodels.cells import Cell, Column
+from app.viewmodels.history_lines import Group, Line, groups_of, lines_of
 
 MOST_COMPARED = 20
 """More runs than this no eye tells apart in one plot."""
 
-RUNNING = "running"
+PAGE = 80
+"""How many rows are read along with the numbers of the runs: what a tall window shows at once."""
 
 
-COLUMNS: tuple[Column, ...] = (
-    Column("Run", "Number of the run in this database"),
-    Column("Started", "When the run started, in local time"),
-    Column("Workload", "What was trained", numeric=False),
-    Column("Variant", "What differs from the workload's defaults", numeric=False),
-    Column("Devices", "What it ran on", numeric=False),
-    Column("Outcome", "How the run ended", numeric=False),
-    Column("As asked", "Whether what ran is what was asked, as far as its evidence tells", numeric=False),
-    Column("Throughput", "Examples a second over the measured blocks"),
-    Column("Step p50", "Median time of one step"),
-    Column("Mean power", "Mean power of the run's GPUs together while measuring"),
-    Column("Energy", "Energy for one example"),
-    Column("Duration", "From the start of the run to its end"),
+class ListColumn(NamedTuple):
+    """A column of the table, what orders by it, and a cell as wide as it is expected to need."""
+
+    column: Column
+    order: RunOrder
+    expected: Cell
+
+
+_LISTED: tuple[ListColumn, ...] = (
+    ListColumn(Column("Run", "Number of the run in this database"), "run", Cell(text="10000")),
+    ListColumn(Column("Started", "When the run started, in local time"), "started", Cell(text="2026-10-30 20:48")),
+    ListColumn(Column("Workload", "What was trained", numeric=False), "workload", Cell(text="wrn28-10")),
+    ListColumn(Column("Variant", "What differs from the workload's defaults", numeric=False), "variant", Cell(text="")),
+    ListColumn(
+        Column("Tags, note", "Your own words on a run: T changes its tags, N its note", numeric=False),
+        "tags",
+        Cell(text="baseline, warm-up"),
+    ),
+    ListColumn(Column("Devices", "What it ran on", numeric=False), "devices", Cell(text="NVIDIA H200")),
+    ListColumn(Column("Outcome", "How the run ended", numeric=False), "outcome", Cell(text="completed", symbol="✔")),
+    ListColumn(
+        Column("As asked", "Whether what ran is what was asked, as far as its evidence tells", numeric=False),
+        "as_asked",
+        Cell(text="yes", symbol="✔"),
+    ),
+    ListColumn(
+        Column("Throughput", "Examples a second over the measured blocks"),
+        "throughput",
+        Cell(text="100,000", unit="sequences/s"),
+    ),
+    ListColumn(Column("Step p50", "Median time of one step"), "step_ms_p50", Cell(text="1,000", unit="ms")),
+    ListColumn(
+        Column("Mean power", "Mean power of the run's GPUs together while measuring"),
+        "mean_power",
+        Cell(text="1,000", unit="W"),
+    ),
+    ListColumn(Column("Energy", "Energy for one example"), "energy", Cell(text="1,000", unit="mJ/sequence")),
+    ListColumn(Column("Duration", "From the start of the run to its end"), "duration", Cell(text="10:00:00")),
 )
-WORKLOAD_COLUMN, VARIANT_COLUMN, OUTCOME_COLUMN = 2, 3, 5
+COLUMNS: tuple[Column, ...] = tuple(listed.column for listed in _LISTED)
+ORDERS: tuple[RunOrder, ...] = tuple(listed.order for listed in _LISTED)
+SHOWN_AT_FIRST: tuple[RunOrder, ...] = tuple(order for order in ORDERS if order not in ("step_ms_p50", "duration"))
+"""More columns would leave no room for the variant in a window of usual width."""
+
+VARIANT_COLUMN, WORDS_COLUMN, DEVICES_COLUMN, OUTCOME_COLUMN = 3, 4, 5, 6
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryRow:
-    """One run as the table shows it; `source` is what it was made from, `haystack` all its words in lower case."""
+    """One run as the table shows it; `source` is what it was made from."""
 
     source: RunRow
     cells: tuple[Cell, ...]
-    haystack: str
 
     @property
     def run(self) -> int:
         """The run's number."""
         return self.source.run
 
-    @property
-    def workload(self) -> str:
-        """The workload's name."""
-        return self.source.spec.workload
 
-    @property
-    def outcome(self) -> str:
-        """The outcome's name, or `RUNNING`."""
-        return self.source.outcome.name if self.source.outcome else RUNNING
+def history_rows(runs: Iterable[RunRow], zone: tzinfo | None) -> dict[int, HistoryRow]:
+    """The rows of runs by their numbers; `zone` is the reader's time zone, None the system's."""
+    return {run.run: HistoryRow(run, _cells(run, zone)) for run in runs}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Query:
-    """What a reader asked for; empty words ask for everything. `column` is an index into `COLUMNS`."""
+class Offered:
+    """What there is to choose from, whatever a query finds; `shown` are the columns, by what orders by them."""
 
-    text: str = ""
-    workload: str = ""
-    outcome: str = ""
-    column: int = 0
-    descending: bool = True
-
-    def by(self, column: int) -> "Query":
-        """The same query after a click on that column's head: a new one starts its natural way."""
-        turned = not self.descending if column == self.column else COLUMNS[column].numeric
-        return replace(self, column=column, descending=turned)
-
-    @property
-    def narrows(self) -> bool:
-        """Whether some runs may be hidden."""
-        return bool(self.text.strip() or self.workload or self.outcome)
-
-
-def history_rows(runs: Iterable[RunRow], known: Mapping[int, HistoryRow], zone: tzinfo | None) -> list[HistoryRow]:
-    """One row a run in the order given; rows in `known` (by run) whose run has not changed are taken over as they are.
-
-    `zone` is the reader's time zone, None the system's.
-    """
-    rows = []
-    for run in runs:
-        before = known.get(run.run)
-        rows.append(before if before is not None and before.source == run else _row(run, zone))
-    return rows
+    facets: Facets = field(default_factory=lambda: Facets(total=0, deleted=0, workloads={}, outcomes={}, tags={}))
+    experiments: Sequence[StoredExperiment] = ()
+    filters: Mapping[str, RunQuery] = field(default_factory=dict)
+    shown: Sequence[RunOrder] = SHOWN_AT_FIRST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class History:
-    """All stored runs, newest first, and what the screen needs to know of them as a whole.
+class Listing:
+    """What a query found: the numbers of the runs in order, and the same in groups.
 
-    `widest` has for each column the longest words and the longest unit of any row, for the column's width.
+    `rows` are those of the first runs, or of those in view before; the others are read when they come into view.
     """
 
-    rows: Sequence[HistoryRow] = ()
-    workloads: Sequence[str] = ()
-    outcomes: Sequence[str] = ()
-    widest: Sequence[Cell] = ()
+    query: RunQuery = field(default_factory=RunQuery)
+    offered: Offered = field(default_factory=Offered)
+    runs: Sequence[int] = ()
+    groups: Sequence[Group] = ()
+    rows: Mapping[int, HistoryRow] = field(default_factory=dict)
+
+    def lines(self, folded: Iterable[int] | None) -> Sequence[Line]:
+        """The table's lines: in groups, some of them folded, or with None for `folded` one line a run."""
+        return self.runs if folded is None else lines_of(self.groups, frozenset(folded))
 
     @property
-    def by_run(self) -> dict[int, HistoryRow]:
-        """The rows by their run's number."""
-        return {row.run: row for row in self.rows}
+    def filter_name(self) -> str:
+        """The saved filter that is in force; "" where none is."""
+        asked = unordered(self.query)
+        return next((name for name, query in self.offered.filters.items() if unordered(query) == asked), "")
 
 
-def history(runs: Iterable[RunRow], before: History, zone: tzinfo | None) -> History:
-    """The screen's values, from those it had before; with thousands of runs too slow for the GUI thread."""
-    rows = history_rows(runs, before.by_run, zone)
-    there = {row.outcome for row in rows}
-    return History(
-        rows=rows,
-        workloads=sorted({row.workload for row in rows}),
-        outcomes=[name for name in cells.OUTCOMES if name in there],
-        widest=[cells.widest([row.cells[n] for row in rows]) for n in range(len(COLUMNS))],
-    )
+def grouped(runs: Sequence[int], experiments: Sequence[StoredExperiment], zone: tzinfo | None) -> tuple[Group, ...]:
+    """The runs by their experiment; one of several experiments stands with the newest of them."""
+    experiment_of = {run: found.experiment for found in reversed(experiments) for run in found.runs}
+    named = {found.experiment: (found.name, cells.local_time(found.created_utc_ns, zone)) for found in experiments}
+    return groups_of(runs, experiment_of, named)
 
 
-def arrange(rows: Iterable[HistoryRow], query: Query) -> list[HistoryRow]:
-    """The rows asked for, in the order asked for: absent values last whichever way, equal ones newest first."""
-    words = query.text.lower().split()
-    shown = [
-        row
-        for row in rows
-        if (not query.workload or row.workload == query.workload)
-        and (not query.outcome or row.outcome == query.outcome)
-        and all(word in row.haystack for word in words)
-    ]
-    shown.sort(key=lambda row: row.run, reverse=True)
-    keyed = [(row.cells[query.column].key, row) for row in shown]
-    present = [(key, row) for key, row in keyed if key is not None]
-    present.sort(key=itemgetter(0), reverse=query.descending)
-    return [row for _, row in present] + [row for key, row in keyed if key is None]
+def page_of(runs: Sequence[int], near: Collection[int]) -> Sequence[int]:
+    """The runs whose rows are read along with all numbers: those around `near`, without that the first ones."""
+    known = set(near)
+    first = next((n for n, run in enumerate(runs) if run in known), 0)
+    return runs[max(0, first - PAGE // 4) : first + max(PAGE, len(known) + PAGE // 4)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HistoryScreen:
-    """What the screen shows: the rows asked for of all there are; `empty_text` where there is none."""
+def ordered_by(query: RunQuery, column: int) -> RunQuery:
+    """The same query after a click on that column's head: a new one starts its natural way."""
+    order = ORDERS[column]
+    turned = not query.descending if order == query.order else COLUMNS[column].numeric
+    return replace(query, order=order, descending=turned)
 
-    history: History = History()
-    query: Query = Query()
-    rows: Sequence[HistoryRow] = ()
-    empty_text: str = ""
 
-    @classmethod
-    def of(cls, found: History, query: Query) -> "HistoryScreen":
-        """The screen for a query."""
-        rows = arrange(found.rows, query)
-        return cls(history=found, query=query, rows=rows, empty_text="" if rows else empty_text(len(found.rows), query))
+def unordered(query: RunQuery) -> RunQuery:
+    """What a query asks for, whatever its order."""
+    return replace(query, text=" ".join(query.text.split()), order="started", descending=True)
+
+
+def narrows(query: RunQuery) -> bool:
+    """Whether some runs may be hidden."""
+    return unordered(query) != RunQuery(deleted=query.deleted)
+
+
+def widest(rows: Iterable[HistoryRow], before: Sequence[Cell] = ()) -> tuple[Cell, ...]:
+    """For each column a cell as wide as it needs: for what is expected, for these rows and for those before."""
+    shown = [*(row.cells for row in rows), [listed.expected for listed in _LISTED], *([before] if before else [])]
+    found = [cells.widest([row[n] for row in shown]) for n in range(len(COLUMNS))]
+    found[WORDS_COLUMN] = _LISTED[WORDS_COLUMN].expected
+    return tuple(found)
 
 
 def compare_label(chosen: int) -> str:
@@ -164,28 +168,48 @@ def can_compare(chosen: int) -> bool:
     return 2 <= chosen <= MOST_COMPARED
 
 
-def count_label(shown: int, total: int, chosen: int) -> str:
+def restore_label(chosen: int) -> str:
+    """What the Restore button says for that many chosen runs."""
+    return f"Restore {run_count(chosen)}" if chosen else "Restore"
+
+
+def count_label(listing: Listing, chosen: int) -> str:
     """How many runs there are, in words: "12 of 1,034 runs, 2 chosen"."""
-    noun = "run" if total == 1 else "runs"
-    there = f"{total:,} {noun}" if shown == total else f"{shown:,} of {total:,} {noun}"
-    return f"{there} · {chosen:,} chosen" if chosen > 1 else there
+    shown, total = len(listing.runs), listing.offered.facets.total
+    noun = "deleted " if listing.query.deleted else ""
+    there = f"{total:,} {noun}{units.plural('run', total)}"
+    found = there if shown == total else f"{shown:,} of {there}"
+    return f"{found} · {chosen:,} chosen" if chosen > 1 else found
 
 
-def empty_text(total: int, query: Query) -> str:
-    """What an empty table says; "" where it is not for want of runs or matches."""
-    if total == 0:
-        return "No runs yet\nPress Ctrl+1 and run one; it appears here as soon as it starts."
-    if query.narrows:
-        return "No run matches\nPress Escape to clear the search, or choose other filters."
-    return ""
+def deleted_label(runs: Sequence[int]) -> str:
+    """What was just put into the trash."""
+    return f"{f'Run {runs[0]}' if len(runs) == 1 else run_count(len(runs))} deleted"
 
 
-def _row(run: RunRow, zone: tzinfo | None) -> HistoryRow:
-    shown = (
+def run_count(count: int) -> str:
+    """So many runs, in words."""
+    return f"{count:,} {units.plural('run', count)}"
+
+
+def empty_text(listing: Listing) -> str:
+    """What an empty table says, its first line the heading; "" where there are runs."""
+    if listing.runs:
+        return ""
+    if narrows(listing.query) and listing.offered.facets.total:
+        return "No run matches\nPress Escape to clear the search and the filters."
+    if listing.query.deleted:
+        return "Nothing is deleted\nRuns you delete come here and can be restored. Press Escape to see all runs."
+    return "No runs yet\nPress Ctrl+1 and run one; it appears here as soon as it starts."
+
+
+def _cells(run: RunRow, zone: tzinfo | None) -> tuple[Cell, ...]:
+    return (
         cells.run_number(run),
         cells.started(run, zone),
         cells.workload(run),
         cells.variant(run.spec, run.purpose),
+        cells.own_words(run),
         cells.devices(run),
         cells.outcome(run.outcome),
         cells.as_asked(run),
@@ -195,8 +219,3 @@ def _row(run: RunRow, zone: tzinfo | None) -> HistoryRow:
         cells.energy(run),
         cells.duration(run),
     )
-    return HistoryRow(run, shown, _haystack(shown))
-
-
-def _haystack(shown: Sequence[Cell]) -> str:
-    return "\n".join(f"{cell.text} {cell.unit}\n{cell.tooltip}" for cell in shown).lower()

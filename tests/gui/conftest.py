@@ -1,14 +1,16 @@
 """Real widgets on Qt's offscreen platform; the window takes a real database and a real sampler."""
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from pytestqt.qtbot import QtBot
 
 from app.gui.application import Workbench
+from app.gui.background import Background
 from app.gui.theme import Theme
+from tests.gui.history_page import HistoryPage
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -46,3 +48,19 @@ def workbench(qtbot: QtBot, theme: Theme, database_path: Path) -> Iterator[Workb
     made.window.allow_close()
     made.window.close()
     made.close()
+
+
+@pytest.fixture
+def history_on(qtbot: QtBot) -> Iterator[Callable[[Path], HistoryPage]]:
+    """Opens the History screen on a database."""
+    background = Background()
+    made: list[HistoryPage] = []
+
+    def open_screen(path: Path) -> HistoryPage:
+        made.append(HistoryPage(qtbot, path, background))
+        return made[-1]
+
+    yield open_screen
+    for screen in made:
+        screen.destroy()
+    background.close()

@@ -1,79 +1,23 @@
-from collections.abc import Callable, Iterator
+import contextlib
+import sqlite3
+from collections.abc import Callable
 from datetime import UTC
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QAbstractItemModel, QModelIndex, Qt, SignalInstance
+from PySide6.QtCore import QModelIndex, Qt, SignalInstance
 from PySide6.QtGui import QGuiApplication, QImage
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QLineEdit, QPushButton
+from PySide6.QtWidgets import QLineEdit
 from pytestqt.qtbot import QtBot
 
-from app.gui.background import Background
-from app.gui.controllers.history import HistoryController
 from app.gui.theme import Theme
-from app.gui.views.history import HistoryView
-from app.gui.views.history_table import HistoryModel
+from app.gui.views.history_model import HistoryModel
 from app.gui.views.run_detail import RunDetailView
 from app.storage.store import Store
-from app.viewmodels.history import COLUMNS, History, HistoryScreen, Query, history
 from app.viewmodels.run_detail import run_detail
-from tests.gui.screens import Screen
+from tests.gui.history_page import TITLES, HistoryPage
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
-
-TITLES = [column.title for column in COLUMNS]
-
-
-class HistoryPage(Screen[HistoryView]):
-    """The History screen on a real database."""
-
-    def __init__(self, qtbot: QtBot, database: Path, background: Background) -> None:
-        super().__init__(qtbot, HistoryView(Theme()), 1200, 700)
-        self.controller = HistoryController(self.view, database, background)
-
-    @property
-    def model(self) -> QAbstractItemModel:
-        return self.view.table.model()
-
-    def refresh(self) -> None:
-        with self.qtbot.waitSignal(self.model.modelReset, timeout=10_000):
-            self.controller.refresh()
-
-    def open(self, run: int) -> None:
-        self.controller.open_run(run)
-        self.wait_for_page(run)
-
-    def wait_for_page(self, run: int) -> None:
-        detail = self.view.detail
-        self.qtbot.waitUntil(lambda: f"Run {run} ·" in detail.words() and not detail.panels.busy, timeout=10_000)
-        assert self.view.shows_run
-
-    def column(self, title: str) -> list[str]:
-        return [str(self.model.index(row, TITLES.index(title)).data()).strip() for row in range(self.model.rowCount())]
-
-    def choose(self, *runs: int) -> None:
-        """Choose runs whatever modifier keys the test before left pressed; the last one is the current one."""
-        selection = self.view.table.selectionModel()
-        selection.clearSelection()
-        for run in runs:
-            index = self.model.index(self.column("Run").index(str(run)), 0)
-            selection.setCurrentIndex(index, selection.SelectionFlag.Select | selection.SelectionFlag.Rows)
-
-    def key(self, key: Qt.Key, modifier: Qt.KeyboardModifier = Qt.KeyboardModifier.NoModifier) -> None:
-        QTest.keyClick(self.view.table, key, modifier)
-
-    def type(self, text: str) -> None:
-        next(f for f in self.view.findChildren(QLineEdit) if f.accessibleName() == "Search runs").setText(text)
-
-    def button(self, words: str) -> QPushButton:
-        return next(b for b in self.view.findChildren(QPushButton) if b.text().replace("&", "").startswith(words))
-
-
-@pytest.fixture
-def background(qtbot: QtBot) -> Iterator[Background]:
-    made = Background()
-    yield made
-    made.close()
 
 
 @pytest.fixture
@@ -87,27 +31,14 @@ def database(database_path: Path) -> Path:
 
 
 @pytest.fixture
-def on_database(qtbot: QtBot, background: Background) -> Iterator[Callable[[Path], HistoryPage]]:
-    made: list[HistoryPage] = []
-
-    def open_screen(path: Path) -> HistoryPage:
-        made.append(HistoryPage(qtbot, path, background))
-        return made[-1]
-
-    yield open_screen
-    for screen in made:
-        screen.destroy()
-
-
-@pytest.fixture
-def screen(on_database: Callable[[Path], HistoryPage], database: Path) -> HistoryPage:
-    made = on_database(database)
+def screen(history_on: Callable[[Path], HistoryPage], database: Path) -> HistoryPage:
+    made = history_on(database)
     made.refresh()
     return made
 
 
-def test_an_empty_database_says_what_to_do(on_database: Callable[[Path], HistoryPage], database_path: Path) -> None:
-    empty = on_database(database_path)
+def test_an_empty_database_says_what_to_do(history_on: Callable[[Path], HistoryPage], database_path: Path) -> None:
+    empty = history_on(database_path)
     empty.refresh()
     assert "No runs yet" in empty.visible_words()
     assert "Ctrl+1" in empty.visible_words()
@@ -116,21 +47,32 @@ def test_an_empty_database_says_what_to_do(on_database: Callable[[Path], History
 def test_runs_come_newest_first_and_a_click_on_a_head_sorts(screen: HistoryPage) -> None:
     assert screen.column("Run") == ["3", "2", "1"]
     assert screen.column("Outcome") == ["failed", "completed", "completed"]
-    screen.view.table.horizontalHeader().sectionClicked.emit(TITLES.index("Throughput"))
+    screen.sort("Throughput")
     assert screen.column("Throughput") == ["43,601 images/s", "800 sequences/s", "–"]
     assert str(screen.model.headerData(TITLES.index("Throughput"), Qt.Orientation.Horizontal)) == "Throughput ↓"
-    screen.view.table.horizontalHeader().sectionClicked.emit(TITLES.index("Throughput"))
+    screen.sort("Throughput")
     assert screen.column("Run") == ["1", "2", "3"]
 
 
-def test_search_narrows_and_escape_clears_it(screen: HistoryPage) -> None:
-    screen.type("cnn10")
-    assert screen.column("Run") == ["2"]
+def test_search_narrows_as_typed_and_escape_clears_it(screen: HistoryPage) -> None:
+    for end in range(1, len("cnn10") + 1):
+        screen.search("cnn10"[:end])
+    screen.wait_for("Run", "2")
     assert "1 of 3 runs" in screen.visible_words()
-    screen.type("nothing like it")
-    assert "No run matches" in screen.visible_words()
+    screen.search("nothing like it")
+    screen.wait_for_words("No run matches")
     QTest.keyClick(screen.view, Qt.Key.Key_Escape)
-    assert screen.column("Run") == ["3", "2", "1"]
+    screen.wait_for("Run", "3", "2", "1")
+    assert screen.view.overview.bar.search.text() == ""
+
+
+def test_filters_narrow_and_escape_clears_them(screen: HistoryPage) -> None:
+    screen.filter("Outcome shown", "completed")
+    screen.wait_for("Run", "2", "1")
+    screen.filter("Workload shown", "lstm")
+    screen.wait_for("Run", "1")
+    QTest.keyClick(screen.view, Qt.Key.Key_Escape)
+    screen.wait_for("Run", "3", "2", "1")
 
 
 def test_ctrl_f_goes_to_the_search(screen: HistoryPage) -> None:
@@ -151,7 +93,7 @@ def test_compare_wants_two_runs_and_sends_the_oldest_first(screen: HistoryPage) 
 
 
 def test_a_refresh_shows_new_runs_and_keeps_choice_and_order(screen: HistoryPage, database: Path) -> None:
-    screen.view.table.horizontalHeader().sectionClicked.emit(TITLES.index("Throughput"))
+    screen.sort("Throughput")
     screen.choose(1, 3)
     with Store.open(database) as store:
         keep(store, stored_run(run_row(4, outcome=None, throughput=None), measured=False))
@@ -217,10 +159,10 @@ def axes_of(view: RunDetailView) -> QImage:
 
 
 def test_a_problem_stands_on_the_screen_and_goes_when_it_is_solved(
-    qtbot: QtBot, on_database: Callable[[Path], HistoryPage], database_path: Path
+    qtbot: QtBot, history_on: Callable[[Path], HistoryPage], database_path: Path
 ) -> None:
     database_path.write_text("this is no database", encoding="utf-8")
-    screen = on_database(database_path)
+    screen = history_on(database_path)
     screen.controller.refresh()
     qtbot.waitUntil(lambda: "is not an SQLite database" in screen.visible_words(), timeout=10_000)
     database_path.unlink()
@@ -228,7 +170,20 @@ def test_a_problem_stands_on_the_screen_and_goes_when_it_is_solved(
     assert "is not an SQLite database" not in screen.visible_words()
 
 
-def test_ten_thousand_runs_cost_only_the_rows_in_view(qtbot: QtBot, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def many(history_on: Callable[[Path], HistoryPage], database_path: Path) -> HistoryPage:
+    """Three thousand runs, number 1 the oldest."""
+    with Store.open(database_path) as store:
+        first = keep(store, stored_run(run_row(1), measured=False))
+    copy_runs(database_path, first, 2_999)
+    made = history_on(database_path)
+    made.refresh()
+    return made
+
+
+def test_thousands_of_runs_cost_only_the_rows_in_view(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: set[int] = set()
     data = HistoryModel.data
 
@@ -237,20 +192,50 @@ def test_ten_thousand_runs_cost_only_the_rows_in_view(qtbot: QtBot, monkeypatch:
         return data(model, index, role)
 
     monkeypatch.setattr(HistoryModel, "data", counted)
-    found = history([run_row(n, throughput=float(n)) for n in range(10_000)], History(), None)
-    view = HistoryView(Theme())
-    qtbot.addWidget(view)
-    view.resize(1200, 700)
-    with qtbot.waitExposed(view):
-        view.show()
-    view.show_model(HistoryScreen.of(found, Query()))
-    view.grab()
-    in_view = view.table.viewport().height() // view.table.rowHeight(0) + 2
+    many: HistoryPage = request.getfixturevalue("many")
+    many.view.grab()
+    in_view = many.view.table.viewport().height() // many.view.table.rowHeight(0) + 2
     assert 0 < len(asked) <= in_view
-    view.table.selectAll()
-    assert len(view.table.chosen()) == 10_000
-    view.show_model(HistoryScreen.of(found, Query(text="99")))
-    assert len(view.table.chosen()) == view.table.model().rowCount() < 10_000
+
+
+def test_scrolling_to_the_end_shows_the_first_run_ever_made(many: HistoryPage) -> None:
+    workload = many.model.index(2_999, TITLES.index("Workload"))
+    assert (many.model.rowCount(), workload.data()) == (3_000, "")
+    many.view.table.scrollToBottom()
+    many.qtbot.waitUntil(lambda: workload.data() == "lstm", timeout=10_000)
+    assert many.model.index(2_999, TITLES.index("Run")).data() == "1"
+    assert many.model.index(1_500, TITLES.index("Workload")).data() == ""
+
+
+def test_a_refresh_leaves_the_view_where_it_was(many: HistoryPage) -> None:
+    table = many.view.table
+    table.verticalScrollBar().setValue(1_000)
+    many.qtbot.waitUntil(lambda: many.model.index(1_000, TITLES.index("Workload")).data() == "lstm", timeout=10_000)
+    with many.store() as store:
+        keep(store, stored_run(run_row(3_001, outcome=None, throughput=None), measured=False))
+    many.refresh()
+    assert many.model.rowCount() == 3_001
+    assert many.model.index(table.rowAt(0), 0).data() == "2000"
+
+
+def test_all_runs_found_can_be_chosen_at_once(many: HistoryPage) -> None:
+    many.view.table.selectAll()
+    assert len(many.view.table.chosen()) == 3_000
+    many.search("299")
+    many.qtbot.waitUntil(lambda: many.model.rowCount() < 3_000, timeout=10_000)
+    assert many.view.table.chosen() == [299]
+
+
+def copy_runs(database: Path, run: int, times: int) -> None:
+    """As many more runs as the first one, each a minute later."""
+    columns = "workload, variant, outcome, throughput, owner_pid, owner_started_s, owner_boot_id, started_t_ns"
+    minute_ns = 60_000_000_000
+    with contextlib.closing(sqlite3.connect(database)) as connection, connection:
+        connection.executemany(
+            f"INSERT INTO runs (uid, started_utc_ns, {columns})"
+            f" SELECT uid || ?, started_utc_ns + ?, {columns} FROM runs WHERE run = ?",
+            ((f"-{n}", n * minute_ns, run) for n in range(1, times + 1)),
+        )
 
 
 class Counter:

@@ -36,7 +36,7 @@ def played(qtbot: QtBot, workbench: Workbench) -> ReplayView:
     workbench.window.show_page(HISTORY)
     history = workbench.window.findChild(HistoryView)
     assert isinstance(history, HistoryView)
-    history.run_opened.emit(1)
+    history.table.opened.emit(1)
     qtbot.waitUntil(lambda: history.shows_run, timeout=LIMIT_MS)
     with qtbot.waitSignal(workbench.replay.changed, timeout=LIMIT_MS):
         click(history.detail.replay_button)

@@ -6,21 +6,23 @@ from PySide6.QtCore import QObject, Signal
 
 from app.errors import UserError
 from app.gui.background import Background
+from app.gui.controllers.history_edits import HistoryEdits
+from app.gui.controllers.history_storage import HistoryStorage
 from app.gui.views.history import HistoryView
+from app.queries import RunQuery
 from app.storage import retention
-from app.storage.retention import Pruned
-from app.storage.space import room_for
+from app.storage.library import Library
 from app.storage.store import Store
-from app.viewmodels import storage
-from app.viewmodels.history import History, HistoryScreen, Query, history
+from app.viewmodels.history import SHOWN_AT_FIRST, HistoryRow, Listing, Offered, grouped, history_rows, page_of
 from app.viewmodels.run_detail import RunDetail, run_detail
-from app.viewmodels.storage import StorageLine
 
 
 class HistoryController(QObject):
-    """Lists the stored runs, opens one, and tells which ones to compare."""
+    """Finds runs, reads the rows that come into view, opens one, and tells which ones to compare or export."""
 
     compare_requested = Signal(list)
+    export_requested = Signal(list, str)
+    import_requested = Signal()
 
     def __init__(
         self, view: HistoryView, database: Path, background: Background, parent: QObject | None = None
@@ -29,118 +31,126 @@ class HistoryController(QObject):
         self._view = view
         self._database = database
         self._background = background
-        self._history = History()
-        self._query = Query()
+        self._query = RunQuery()
         self._reading = False
         self._again = False
+        self._outdated = True
+        self._reading_rows = False
         self._wanted: int | None = None
-        self._note = ""
-        view.query_changed.connect(self._ask)
-        view.run_opened.connect(self.open_run)
-        view.compare_asked.connect(self.compare_requested)
-        view.retention_asked.connect(self._ask_retention)
-        view.pruning_agreed.connect(self._prune)
+        self._edits = HistoryEdits(view, database, background, self)
+        self._storage = HistoryStorage(view, database, background, self)
+        self._connect()
 
     def refresh(self) -> None:
-        """Read the runs again; choice, order and place stay. Asked for while reading, it reads once more afterwards."""
-        if self._reading:
-            self._again = True
-            return
-        self._reading = True
-        before = self._history
-        self._background.run(lambda: _read_history(self._database, before), self._show_history, self._fail_history)
-        self._read_storage()
+        """Read the runs again; choice, order and place stay."""
+        self._outdated = True
+        self._read()
+        self._storage.refresh()
 
     def open_run(self, run: int) -> None:
         """Read one run and turn to its page."""
         self._wanted = run
-        self._background.run(lambda: _read_run(self._database, run), self._show_run, self._fail_run)
+        self._background.run(lambda: _read_run(self._database, run), self._show_run, self._say)
 
-    def _ask_retention(self, days: int | None) -> None:
-        """Keep samples for so many days: at once where nothing is that old, else after a question."""
+    def _read(self) -> None:
+        """Read what is asked for; what is asked for while reading, once afterwards."""
+        if self._reading:
+            self._again = True
+            return
+        self._reading = True
+        overview, query = self._view.overview, self._query
+        before, in_groups = overview.listing.query, overview.grouped
+        near = overview.table.runs_near() if query == before else ()
+        # What there is to choose from takes half the time, and stays as it was for a new question to the same runs.
+        offered = None if self._outdated or query.deleted != before.deleted else overview.listing.offered
+        self._outdated = False
+        self._background.run(
+            lambda: _read_listing(self._database, query, near, offered, in_groups=in_groups),
+            self._show_listing,
+            self._fail,
+        )
 
-        def found(would: Pruned | None) -> None:
-            if days is not None and would is not None and would.runs:
-                self._view.ask_to_prune(storage.question(would, days), storage.consequence(would), days)
-            else:
-                self._read_storage()
-
-        self._background.run(lambda: _look(self._database, days), found, self._fail_run)
-
-    def _prune(self, days: int) -> None:
-        self._background.run(lambda: _prune(self._database, days), self._show_pruned, self._fail_prune)
-
-    def _show_pruned(self, done: Pruned) -> None:
-        self._note = storage.result(done)
-        self._read_storage()
-
-    def _fail_prune(self, error: UserError) -> None:
-        self._read_storage()
-        self._view.show_problem(str(error))
-
-    def _read_storage(self) -> None:
-        note, self._note = self._note, ""
-        self._background.run(lambda: _read_storage(self._database, note), self._view.show_storage, self._fail_run)
-
-    def _ask(self, query: Query) -> None:
+    def _ask(self, query: RunQuery) -> None:
         self._query = query
-        self._show()
+        self._read()
 
-    def _show(self) -> None:
-        self._view.show_model(HistoryScreen.of(self._history, self._query))
-
-    def _show_history(self, found: History) -> None:
-        self._history = found
-        self._view.show_problem("")
-        self._show()
+    def _show_listing(self, found: Listing) -> None:
+        if found.query == self._query:
+            self._view.show_problem("")
+            self._view.show_model(found)
         self._read_on()
 
-    def _fail_history(self, error: UserError) -> None:
-        self._view.show_problem(str(error))
+    def _fail(self, error: UserError) -> None:
+        self._say(error)
         self._read_on()
 
     def _read_on(self) -> None:
         self._reading = False
         if self._again:
             self._again = False
-            self.refresh()
+            self._read()
+
+    def _read_rows(self, runs: tuple[int, ...]) -> None:
+        """Read a page; those wanted meanwhile the table asks for once more when it has come."""
+        if self._reading_rows:
+            return
+        self._reading_rows = True
+
+        def show(rows: dict[int, HistoryRow]) -> None:
+            self._reading_rows = False
+            self._view.table.take_rows(runs, rows)
+
+        self._background.run(lambda: _read_rows(self._database, runs), show, self._fail_rows)
+
+    def _fail_rows(self, error: UserError) -> None:
+        self._reading_rows = False
+        self._say(error)
 
     def _show_run(self, detail: RunDetail) -> None:
         if detail.run == self._wanted:
             self._view.show_problem("")
             self._view.show_run(detail)
 
-    def _fail_run(self, error: UserError) -> None:
+    def _say(self, error: UserError) -> None:
         self._view.show_problem(str(error))
 
+    def _connect(self) -> None:
+        actions = self._view.overview.actions_on_runs
+        actions.compare_asked.connect(self.compare_requested)
+        actions.export_asked.connect(self.export_requested)
+        self._view.overview.import_asked.connect(self.import_requested)
+        self._view.overview.bar.query_changed.connect(self._ask)
+        self._view.table.rows_wanted.connect(self._read_rows)
+        self._view.table.opened.connect(self.open_run)
+        self._edits.changed.connect(self.refresh)
 
-def _read_history(database: Path, before: History) -> History:
+
+def _read_listing(
+    database: Path, query: RunQuery, near: tuple[int, ...], offered: Offered | None, *, in_groups: bool
+) -> Listing:
+    """What a query finds, with the rows around those of `near`."""
     with Store.open(database) as store:
-        return history(store.list_runs(), before, None)
+        library = store.library
+        offered = offered or _read_offered(library, deleted=query.deleted)
+        runs = library.find(query)
+        groups = grouped(runs, offered.experiments, None)
+        ordered = [run for group in groups for run in group.runs] if in_groups else runs
+        rows = history_rows(library.run_rows(page_of(ordered, near)), None)
+        return Listing(query=query, offered=offered, runs=runs, groups=groups, rows=rows)
 
 
-def _read_storage(database: Path, note: str) -> StorageLine:
-    return StorageLine(
-        path=database,
-        size_bytes=retention.size_bytes(database),
-        free_bytes=room_for(database).free_bytes,
-        keep_days=retention.keep_days(database),
-        note=note,
+def _read_offered(library: Library, *, deleted: bool) -> Offered:
+    return Offered(
+        facets=library.facets(deleted=deleted),
+        experiments=library.experiments(),
+        filters=library.filters(),
+        shown=library.shown_columns() or SHOWN_AT_FIRST,
     )
 
 
-def _look(database: Path, days: int | None) -> Pruned | None:
-    """What keeping so few days would delete; where that is nothing, the setting is stored."""
-    would = None if days is None else retention.prune(database, days, dry_run=True)
-    if would is None or not would.runs:
-        retention.set_keep_days(database, days)
-    return would
-
-
-def _prune(database: Path, days: int) -> Pruned:
-    done = retention.prune(database, days)
-    retention.set_keep_days(database, days)
-    return done
+def _read_rows(database: Path, runs: tuple[int, ...]) -> dict[int, HistoryRow]:
+    with Store.open(database) as store:
+        return history_rows(store.library.run_rows(runs), None)
 
 
 def _read_run(database: Path, run: int) -> RunDetail:

@@ -1,113 +1,204 @@
-"""The table of stored runs: a model over a list of values, and the view that keeps what a reader chose."""
+"""The table of stored runs: asks for the rows near those in view, and keeps what a reader chose."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from PySide6.QtCore import QItemSelection, QItemSelectionModel, QModelIndex, Qt, Signal
-from PySide6.QtGui import QKeyEvent
+from PySide6.QtGui import QKeyEvent, QMouseEvent, QResizeEvent
 from PySide6.QtWidgets import QAbstractItemView
 
 from app.gui.theme import GRID, Theme
-from app.gui.views.cell_table import CellModel, CellTable
-from app.gui.views.history_cells import AnyIndex, CellDelegate
+from app.gui.views.cell_table import CellTable
+from app.gui.views.history_cells import ROW_HEIGHT
+from app.gui.views.history_delegate import FOLD_WIDTH, HistoryDelegate
+from app.gui.views.history_model import HistoryModel
+from app.gui.views.history_selection import GroupSelection
+from app.queries import RunOrder, RunQuery
 from app.viewmodels.cells import Cell
-from app.viewmodels.history import COLUMNS, VARIANT_COLUMN, HistoryRow, Query
+from app.viewmodels.history import COLUMNS, DEVICES_COLUMN, ORDERS, VARIANT_COLUMN, HistoryRow, Listing, widest
+from app.viewmodels.history_lines import Group, Line
 
 _VARIANT_MOST = 24 * GRID
-_NO_PARENT = QModelIndex()
+_DEVICES_MOST = 24 * GRID
 _ENTER = (Qt.Key.Key_Return, Qt.Key.Key_Enter)
-
-
-class HistoryModel(CellModel):
-    """The stored runs in the order that was asked for."""
-
-    def __init__(self) -> None:
-        super().__init__(COLUMNS)
-        self.rows: Sequence[HistoryRow] = ()
-        self._query = Query()
-
-    def set_rows(self, rows: Sequence[HistoryRow], query: Query) -> None:
-        """Show these rows in this order, and in the heads what ordered them."""
-        self.beginResetModel()
-        self.rows, self._query = rows, query
-        self.endResetModel()
-
-    def rowCount(self, parent: AnyIndex = _NO_PARENT) -> int:
-        """One row a run."""
-        return 0 if parent.isValid() else len(self.rows)
-
-    def cells_of(self, row: int) -> Sequence[Cell]:
-        """The cells of a run."""
-        return self.rows[row].cells
-
-    def title(self, column: int) -> str:
-        """The title, with an arrow where the rows are ordered by it: Qt's own would lie on right-aligned words."""
-        title = super().title(column)
-        if column != self._query.column:
-            return title
-        return f"{title} {'↓' if self._query.descending else '↑'}"
+_NEAR, _PAGE = 0.5, 2.0
+"""How many heights of the view around it need their rows, and how many are read once some have none."""
 
 
 class HistoryTable(CellTable):
-    """Keeps the chosen runs, the current one and the scroll position when rows are replaced."""
+    """Keeps the chosen runs, the current one and the first one in view when its lines are replaced."""
 
     opened = Signal(int)
     chosen_changed = Signal()
+    rows_wanted = Signal(tuple)
+    rows_shown = Signal()
+    fold_asked = Signal(int)
 
     def __init__(self, theme: Theme) -> None:
-        self._rows = HistoryModel()
-        super().__init__(self._rows, CellDelegate(theme), elastic=VARIANT_COLUMN, elastic_most=_VARIANT_MOST)
+        self._lines = HistoryModel()
+        super().__init__(self._lines, HistoryDelegate(theme), elastic=VARIANT_COLUMN, elastic_most=_VARIANT_MOST)
+        self._widest: tuple[Cell, ...] = ()
         self.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
+        self.setSelectionModel(GroupSelection(self._lines))
+        # With all of 10,000 rows chosen a head would ask each one whether it is, for 300 ms a frame.
+        self.horizontalHeader().setSelectionModel(QItemSelectionModel(self._lines, self))
         self.horizontalHeader().setSectionsClickable(True)
         self.selectionModel().selectionChanged.connect(self._tell_chosen)
+        self.verticalScrollBar().valueChanged.connect(self._ask_near)
         self.doubleClicked.connect(self._open)
         self.setAccessibleName("Stored runs")
 
-    def show_rows(self, rows: Sequence[HistoryRow], widest: Sequence[Cell], query: Query) -> None:
-        """Show these rows; runs that are still there stay chosen, and the view stays where it was."""
-        chosen, current, scroll = set(self.chosen()), self.current_run(), self.verticalScrollBar().value()
-        self.fit(widest, beside_title=" ↓")
-        self._rows.set_rows(rows, query)
+    def show_listing(self, listing: Listing, folded: Iterable[int] | None, *, from_top: bool) -> None:
+        """Show what a query found, anew from its rows on; groups are folded, or with None there are none."""
+        self._lines.outdate()
+        self._lines.fill(listing.rows, listing.rows)
+        self._fit(listing.rows.values())
+        self._place_lines(listing.lines(folded), listing.query, from_top=from_top)
+        self._tell_shown()
+
+    def show_lines(self, lines: Sequence[Line], query: RunQuery, *, from_top: bool = False) -> None:
+        """Show the same runs in other lines."""
+        self._place_lines(lines, query, from_top=from_top)
+        self._ask_near()
+
+    def show_columns(self, shown: Sequence[RunOrder]) -> None:
+        """Show these columns, named by what orders by them."""
+        for column, order in enumerate(ORDERS):
+            self.setColumnHidden(column, order not in shown)
+        self._stretch()
+
+    def _place_lines(self, lines: Sequence[Line], query: RunQuery, *, from_top: bool) -> None:
+        """Runs that are still there stay chosen, and the first one in view stays the first."""
+        chosen, current, first = set(self.chosen()), self.current_line(), self._first_in_view()
+        self._lines.set_lines(lines, query)
+        self.clearSpans()
+        for top, _ in self._lines.group_stretches():
+            self.setSpan(top, 0, 1, len(COLUMNS))
         self._choose_again(chosen, current)
-        self.verticalScrollBar().setValue(scroll)
+        at = None if from_top or first is None else self._lines.place_of(first)
+        self.verticalScrollBar().setValue(at or 0)
         self.chosen_changed.emit()
 
+    def take_rows(self, asked: Iterable[int], rows: Mapping[int, HistoryRow]) -> None:
+        """Show rows that were read; `asked` are the runs they were read for."""
+        self._lines.fill(asked, rows)
+        self._tell_shown()
+
     def chosen(self) -> list[int]:
-        """The chosen runs, oldest first."""
-        return sorted(self._rows.rows[index.row()].run for index in self.selectionModel().selectedRows())
+        """The chosen runs, oldest first; those of a folded group by its line."""
+        found: set[int] = set()
+        for part in self.selectionModel().selection().toList():
+            for line in self._lines.lines[part.top() : part.bottom() + 1]:
+                found.update((line,) if isinstance(line, int) else self._lines.folded_runs(line))
+        return sorted(found)
+
+    def current_line(self) -> Line | None:
+        """The run or group under the keyboard."""
+        index = self.currentIndex()
+        return self._lines.lines[index.row()] if index.isValid() else None
 
     def current_run(self) -> int | None:
-        """The run under the keyboard."""
-        index = self.currentIndex()
-        return self._rows.rows[index.row()].run if index.isValid() else None
+        """The run under the keyboard; None on a group's line."""
+        line = self.current_line()
+        return line if isinstance(line, int) else None
+
+    def runs_near(self) -> tuple[int, ...]:
+        """The runs in view and near it."""
+        return tuple(line for line in self._lines.lines[slice(*self._around(_NEAR))] if isinstance(line, int))
+
+    def open_current(self) -> None:
+        """Open the current run, or fold the current group."""
+        if self.currentIndex().isValid():
+            self._open(self.currentIndex())
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Enter opens the current run."""
-        run = self.current_run()
-        if event.key() in _ENTER and run is not None:
-            self.opened.emit(run)
-            return
-        super().keyPressEvent(event)
+        """Enter opens the current run; Enter, Left and Right fold and unfold groups."""
+        line = self.current_line()
+        plain = event.modifiers() in (Qt.KeyboardModifier.NoModifier, Qt.KeyboardModifier.KeypadModifier)
+        if isinstance(line, int) and event.key() in _ENTER:
+            self.opened.emit(line)
+        elif not (plain and self._folds(event.key(), line)):
+            super().keyPressEvent(event)
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        """A click on a group's arrow folds it; elsewhere it chooses."""
+        index = self.indexAt(event.position().toPoint())
+        line = self._lines.lines[index.row()] if index.isValid() else None
+        beside = event.position().x() - self.columnViewportPosition(0) > FOLD_WIDTH
+        if isinstance(line, Group) and not beside and event.button() == Qt.MouseButton.LeftButton:
+            self.fold_asked.emit(line.experiment)
+        else:
+            super().mousePressEvent(event)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """More lines may be in view."""
+        super().resizeEvent(event)
+        self._ask_near()
 
     def width_for(self, column: int, content: int) -> int:
-        """Columns only grow, so that nothing jumps when runs come in."""
-        return max(content, self.columnWidth(column) if self._rows.rows and column != VARIANT_COLUMN else 0)
+        """Names of many devices are cut short."""
+        return min(content, _DEVICES_MOST) if column == DEVICES_COLUMN else content
+
+    def _folds(self, key: int, line: Line | None) -> bool:
+        """Whether this key folds or unfolds, or goes from a run to its group; done here if so."""
+        if isinstance(line, Group):
+            is_folded = bool(self._lines.folded_runs(line))
+            wanted = key in _ENTER or key == (Qt.Key.Key_Right if is_folded else Qt.Key.Key_Left)
+            if wanted:
+                self.fold_asked.emit(line.experiment)
+            return wanted
+        above = self._lines.group_above(self.currentIndex().row())
+        if key != Qt.Key.Key_Left or above is None:
+            return False
+        self.setCurrentIndex(self._lines.index(above, 0))
+        return True
+
+    def _ask_near(self) -> None:
+        """Ask for the rows of the lines around those in view, generously once some are missing."""
+        if self._lines.missing(*self._around(_NEAR)):
+            self.rows_wanted.emit(self._lines.missing(*self._around(_PAGE)))
+
+    def _around(self, heights: float) -> tuple[int, int]:
+        """First and last line in view, and so many heights of the view more on either side; the last is left out."""
+        height = self.viewport().height() // ROW_HEIGHT + 1
+        first, beyond = max(0, self.rowAt(0)), int(heights * height)
+        return max(0, first - beyond), first + height + beyond
+
+    def _fit(self, rows: Iterable[HistoryRow]) -> None:
+        """Columns only grow, and only with what was found anew: nothing jumps while one scrolls."""
+        needed = widest(rows, self._widest)
+        if needed != self._widest:
+            self._widest = needed
+            self.fit(needed, beside_title=" ↓")
+
+    def _first_in_view(self) -> Line | None:
+        """The line at the top, None where that is the very first: what comes before it is then to be seen."""
+        first = self.rowAt(0)
+        return self._lines.lines[first] if first > 0 else None
+
+    def _tell_shown(self) -> None:
+        self.rows_shown.emit()
+        self._ask_near()
 
     def _tell_chosen(self) -> None:
         self.chosen_changed.emit()
 
     def _open(self, index: QModelIndex) -> None:
-        self.opened.emit(self._rows.rows[index.row()].run)
+        line = self._lines.lines[index.row()]
+        if isinstance(line, Group):
+            self.fold_asked.emit(line.experiment)
+        else:
+            self.opened.emit(line)
 
-    def _choose_again(self, chosen: set[int], current: int | None) -> None:
+    def _choose_again(self, chosen: set[int], current: Line | None) -> None:
         selection = QItemSelection()
         last = len(COLUMNS) - 1
-        for first, end in _stretches([row.run in chosen for row in self._rows.rows]):
-            selection.select(self._rows.index(first, 0), self._rows.index(end, last))
+        for first, end in _stretches([self._lines.is_chosen(line, chosen) for line in self._lines.lines]):
+            selection.select(self._lines.index(first, 0), self._lines.index(end, last))
         model = self.selectionModel()
         model.blockSignals(True)
-        at = next((n for n, row in enumerate(self._rows.rows) if row.run == current), None)
+        at = None if current is None else self._lines.place_of(current)
         if at is not None:
-            model.setCurrentIndex(self._rows.index(at, 0), QItemSelectionModel.SelectionFlag.NoUpdate)
+            model.setCurrentIndex(self._lines.index(at, 0), QItemSelectionModel.SelectionFlag.NoUpdate)
         model.select(selection, QItemSelectionModel.SelectionFlag.ClearAndSelect)
         model.blockSignals(False)
 

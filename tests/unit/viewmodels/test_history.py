@@ -1,44 +1,63 @@
 from dataclasses import replace
 from datetime import UTC
+from typing import Any, get_args
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
+from app.queries import Facets, RunOrder, RunQuery, StoredExperiment
 from app.records import RunRow
 from app.viewmodels.history import (
     COLUMNS,
     MOST_COMPARED,
+    ORDERS,
     OUTCOME_COLUMN,
-    History,
+    SHOWN_AT_FIRST,
+    WORDS_COLUMN,
     HistoryRow,
-    Query,
-    arrange,
+    Listing,
+    Offered,
     can_compare,
     compare_label,
     count_label,
+    deleted_label,
     empty_text,
-    history,
+    grouped,
     history_rows,
+    ordered_by,
+    page_of,
+    restore_label,
+    widest,
 )
 from app.viewmodels.run_detail import run_detail
 from tests.fakes.evidence import AS_ASKED, MISLABELLED, UNKNOWN
-from tests.unit.viewmodels.stored import run_row, stored_run
+from tests.unit.viewmodels.stored import UTC_NS, S, run_row, stored_run
 from workloads.protocol import RunSpec
 
 TITLES = [column.title for column in COLUMNS]
 
 
 def rows_of(*runs: RunRow) -> list[HistoryRow]:
-    return history_rows(runs, {}, UTC)
+    return list(history_rows(runs, UTC).values())
 
 
 def texts(row: HistoryRow) -> dict[str, str]:
     return {title: f"{cell.text} {cell.unit}".strip() for title, cell in zip(TITLES, row.cells, strict=True)}
 
 
-def numbers(rows: list[HistoryRow]) -> list[int]:
-    return [row.run for row in rows]
+def offered(total: int, deleted: int = 0, **of: Any) -> Offered:
+    return Offered(facets=Facets(total=total, deleted=deleted, workloads={}, outcomes={}, tags={}), **of)
+
+
+def experiment(number: int, name: str, *runs: int) -> StoredExperiment:
+    return StoredExperiment(
+        experiment=number,
+        uid=f"experiment-{number}",
+        name=name,
+        preset=None,
+        created_utc_ns=UTC_NS + number * 60 * S,
+        plan="{}",
+        runs=runs,
+    )
 
 
 def test_a_row_shows_every_figure_with_its_unit() -> None:
@@ -52,6 +71,7 @@ def test_a_row_shows_every_figure_with_its_unit() -> None:
         "Started": "2025-10-09 09:00",
         "Workload": "cnn10",
         "Variant": "Native NCHW · 2 GPUs · batch 1024",
+        "Tags, note": "",
         "Devices": "2 × NVIDIA H200",
         "Outcome": "completed",
         "As asked": "",
@@ -72,12 +92,17 @@ def test_absent_figures_are_dashes_and_a_run_without_an_outcome_is_running() -> 
     assert {shown[t] for t in ("Throughput", "Step p50", "Mean power", "Energy", "Duration")} == {"–"}
 
 
-def test_runs_can_be_searched_and_sorted_by_whether_they_ran_as_asked() -> None:
+def test_whether_runs_ran_as_asked_is_told_in_a_word() -> None:
     found = (AS_ASKED, MISLABELLED, UNKNOWN, None)
     rows = rows_of(*(run_row(n, found=each) for n, each in enumerate(found, 1)))
     assert [texts(row)["As asked"] for row in rows] == ["yes", "no", "unknown", ""]
-    assert numbers(arrange(rows, Query(text="did not run as asked"))) == [2]
-    assert numbers(arrange(rows, Query(column=TITLES.index("As asked"), descending=False))) == [2, 3, 1, 4]
+
+
+def test_tags_stand_before_the_first_line_of_a_note_and_both_are_told_in_full() -> None:
+    (row,) = rows_of(replace(run_row(1), tags=("baseline", "night"), note="Too hot.\nRepeat it."))
+    cell = row.cells[WORDS_COLUMN]
+    assert (cell.chips, cell.text) == (("baseline", "night"), "Too hot.")
+    assert cell.tooltip == "baseline, night\n\nToo hot.\nRepeat it."
 
 
 def test_a_workload_of_another_version_is_shown_all_the_same() -> None:
@@ -88,68 +113,55 @@ def test_a_workload_of_another_version_is_shown_all_the_same() -> None:
     assert shown["Throughput"].endswith("examples/s")
 
 
-@pytest.mark.parametrize("descending", [True, False])
-def test_absent_values_come_last_whichever_way_and_equal_ones_newest_first(descending: bool) -> None:
-    rows = rows_of(
-        run_row(1, throughput=5.0), run_row(2, throughput=None), run_row(3, throughput=9.0), run_row(4, throughput=5.0)
-    )
-    query = Query(column=TITLES.index("Throughput"), descending=descending)
-    assert numbers(arrange(rows, query)) == ([3, 4, 1, 2] if descending else [4, 1, 3, 2])
-
-
-@given(
-    st.lists(st.one_of(st.none(), st.floats(0.1, 1e6)), max_size=30), st.integers(0, len(COLUMNS) - 1), st.booleans()
-)
-def test_sorting_by_any_column_loses_nothing(values: list[float | None], column: int, descending: bool) -> None:
-    rows = rows_of(*(run_row(n, throughput=value) for n, value in enumerate(values)))
-    assert sorted(numbers(arrange(rows, Query(column=column, descending=descending)))) == list(range(len(values)))
+def test_every_column_orders_by_something_of_its_own() -> None:
+    assert len(set(ORDERS)) == len(COLUMNS)
+    assert set(ORDERS) == set(get_args(RunOrder))
+    assert set(SHOWN_AT_FIRST) < set(ORDERS)
 
 
 def test_a_click_on_a_head_starts_numbers_downwards_and_words_upwards_and_a_second_one_turns() -> None:
-    query = Query().by(OUTCOME_COLUMN)
-    assert (query.column, query.descending) == (OUTCOME_COLUMN, False)
-    assert query.by(OUTCOME_COLUMN).descending is True
-    assert query.by(TITLES.index("Energy")).descending is True
+    query = ordered_by(RunQuery(text="cudnn"), OUTCOME_COLUMN)
+    assert (query.order, query.descending, query.text) == ("outcome", False, "cudnn")
+    assert ordered_by(query, OUTCOME_COLUMN).descending is True
+    assert ordered_by(query, TITLES.index("Energy")).descending is True
 
 
-def test_search_looks_for_all_words_in_all_that_is_shown_without_regard_to_case() -> None:
-    rows = rows_of(
-        run_row(1, workload="cnn10", layout="NHWC", gpu_names=("NVIDIA H200",)),
-        run_row(2, outcome="failed", reason="The loss is not a number."),
-    )
-    assert numbers(arrange(rows, Query(text="nhwc  H200"))) == [1]
-    assert numbers(arrange(rows, Query(text="not a number"))) == [2]
-    assert numbers(arrange(rows, Query(text="nhwc failed"))) == []
+def test_a_column_is_as_wide_as_what_was_ever_shown_in_it() -> None:
+    short = rows_of(run_row(1, workload="cnn10", throughput=5.0))
+    long = rows_of(run_row(2, workload="cnn10", gpu_names=("A card with a very long name",)))
+    devices = TITLES.index("Devices")
+    assert widest(short)[TITLES.index("Throughput")].text == "100,000"
+    assert widest(short, widest(long))[devices].text == "A card with a very long name"
 
 
-def test_filters_narrow_by_workload_and_outcome_and_offer_only_what_there_is() -> None:
-    runs = [run_row(1), run_row(2, outcome=None), run_row(3, workload="cnn10", outcome="failed")]
-    there = history(runs, History(), UTC)
-    rows = list(there.rows)
-    assert there.workloads == ["cnn10", "lstm"]
-    assert there.outcomes == ["running", "completed", "failed"]
-    assert (there.widest[OUTCOME_COLUMN].text, there.widest[TITLES.index("Throughput")].unit) == (
-        "completed",
-        "sequences/s",
-    )
-    assert numbers(arrange(rows, Query(workload="lstm"))) == [2, 1]
-    assert numbers(arrange(rows, Query(workload="lstm", outcome="running"))) == [2]
+def test_runs_stand_below_the_newest_experiment_they_belong_to_and_those_without_one_last() -> None:
+    experiments = [experiment(2, "layouts", 4, 3), experiment(1, "layers", 3, 1)]
+    first, second, rest = grouped([5, 4, 3, 2, 1], experiments, UTC)
+    assert (first.title, first.runs, first.beside) == ("layouts", (4, 3), "2 runs · 2025-10-09 08:55")
+    assert (second.title, second.runs) == ("layers", (1,))
+    assert (rest.title, rest.runs, rest.beside) == ("Without an experiment", (5, 2), "2 runs")
+    listing = Listing(runs=[5, 4, 3, 2, 1], groups=(first, second, rest))
+    assert listing.lines(None) == [5, 4, 3, 2, 1]
+    assert listing.lines([]) == (first, 4, 3, second, 1, rest, 5, 2)
+    assert listing.lines([1, 2]) == (first, second, rest, 5, 2)
 
 
-def test_only_changed_runs_are_made_anew() -> None:
-    before = rows_of(run_row(1), run_row(2, outcome=None))
-    after = history([run_row(1), run_row(2)], History(rows=before), UTC).rows
-    assert after[0] is before[0]
-    assert after[1].outcome == "completed"
+def test_the_rows_read_at_once_are_those_around_the_view_and_what_came_before_them() -> None:
+    assert page_of(range(1000), ()) == range(80)
+    assert page_of(range(1000), range(500, 560)) == range(480, 580)
+    assert page_of([1001, *range(1000)], range(60))[0] == 1001
+    assert page_of([7, 8], (3,)) == [7, 8]
 
 
-def test_ten_thousand_runs_are_searched_and_sorted() -> None:
-    rows = rows_of(*(run_row(n, throughput=float(n % 977)) for n in range(10_000)))
-    at = TITLES.index("Throughput")
-    found = arrange(rows, Query(text="lstm 976", column=at))
-    assert {row.run % 977 for row in found if row.cells[at].text == "976"} == {976}
-    speeds = [row.source.summary.throughput or 0.0 for row in found]
-    assert speeds == sorted(speeds, reverse=True)
+def test_an_experiment_without_a_run_among_those_found_has_no_line() -> None:
+    assert [group.title for group in grouped([1], [experiment(2, "layouts", 4)], UTC)] == ["Without an experiment"]
+
+
+def test_the_saved_filter_in_force_is_known_whatever_the_order() -> None:
+    filters = {"fast ones": RunQuery(text="cudnn", outcome="completed")}
+    asked = RunQuery(text=" cudnn", outcome="completed", order="throughput")
+    assert Listing(query=asked, offered=offered(5, filters=filters)).filter_name == "fast ones"
+    assert Listing(query=RunQuery(text="cudnn"), offered=offered(5, filters=filters)).filter_name == ""
 
 
 def test_labels_say_how_many() -> None:
@@ -157,13 +169,20 @@ def test_labels_say_how_many() -> None:
     assert compare_label(1) == "Compare"
     assert compare_label(3) == "Compare 3 runs"
     assert "20" in compare_label(21)
-    assert count_label(1, 1, 1) == "1 run"
-    assert count_label(12, 1034, 2) == "12 of 1,034 runs · 2 chosen"
+    assert restore_label(1) == "Restore 1 run"
+    assert deleted_label([7]) == "Run 7 deleted"
+    assert deleted_label([7, 8]) == "2 runs deleted"
+    assert count_label(Listing(runs=[1], offered=offered(1)), 1) == "1 run"
+    assert count_label(Listing(runs=range(12), offered=offered(1034)), 2) == "12 of 1,034 runs · 2 chosen"
+    trash = Listing(query=RunQuery(deleted=True), runs=range(3), offered=offered(3, 3))
+    assert count_label(trash, 0) == "3 deleted runs"
 
 
 def test_an_empty_table_says_what_to_do() -> None:
-    assert "Ctrl+1" in empty_text(0, Query())
-    assert "Escape" in empty_text(5, Query(text="x"))
+    assert "Ctrl+1" in empty_text(Listing())
+    assert "Escape" in empty_text(Listing(query=RunQuery(tag="x"), offered=offered(5)))
+    assert "restored" in empty_text(Listing(query=RunQuery(deleted=True)))
+    assert empty_text(Listing(runs=[1], offered=offered(1))) == ""
 
 
 def test_a_run_page_tells_how_it_ended_what_it_was_and_how_to_run_it_again() -> None:
@@ -203,7 +222,5 @@ def test_a_run_on_the_cpu_shows_the_host() -> None:
 
 
 def test_a_try_of_a_search_says_that_it_is_one() -> None:
-    row = replace(run_row(1), purpose="a try for the largest batch")
-    (shown,) = rows_of(row)
+    (shown,) = rows_of(replace(run_row(1), purpose="a try for the largest batch"))
     assert texts(shown)["Variant"].endswith(" · a try for the largest batch")
-    assert "a try for" in shown.haystack

@@ -1,0 +1,106 @@
+"""The History screen on a real database, and what a test does with it."""
+
+from pathlib import Path
+from typing import TypeVar
+
+from PySide6.QtCore import QAbstractItemModel, Qt
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QComboBox, QDialog, QMenu, QPushButton
+from pytestqt.qtbot import QtBot
+
+from app.gui.background import Background
+from app.gui.controllers.history import HistoryController
+from app.gui.theme import Theme
+from app.gui.views.history import HistoryView
+from app.storage.store import Store
+from app.viewmodels.history import COLUMNS
+from tests.gui.screens import Screen
+
+LIMIT_MS = 10_000
+TITLES = [column.title for column in COLUMNS]
+
+Dialog = TypeVar("Dialog", bound=QDialog)
+
+
+class HistoryPage(Screen[HistoryView]):
+    """Reads what the screen shows and works it by mouse and keyboard."""
+
+    def __init__(self, qtbot: QtBot, database: Path, background: Background) -> None:
+        super().__init__(qtbot, HistoryView(Theme()), 1200, 700)
+        self.database = database
+        self.controller = HistoryController(self.view, database, background)
+
+    @property
+    def model(self) -> QAbstractItemModel:
+        return self.view.table.model()
+
+    def refresh(self) -> None:
+        with self.qtbot.waitSignal(self.model.modelReset, timeout=LIMIT_MS):
+            self.controller.refresh()
+
+    def open(self, run: int) -> None:
+        self.controller.open_run(run)
+        self.wait_for_page(run)
+
+    def wait_for_page(self, run: int) -> None:
+        detail = self.view.detail
+        self.qtbot.waitUntil(lambda: f"Run {run} ·" in detail.words() and not detail.panels.busy, timeout=LIMIT_MS)
+        assert self.view.shows_run
+
+    def column(self, title: str) -> list[str]:
+        return [str(self.model.index(row, TITLES.index(title)).data()).strip() for row in range(self.model.rowCount())]
+
+    def wait_for(self, title: str, *words: str) -> None:
+        """Until a column says just this: what is asked for is read on another thread."""
+        self.qtbot.waitUntil(lambda: self.column(title) == list(words), timeout=LIMIT_MS)
+
+    def wait_for_words(self, words: str) -> None:
+        self.qtbot.waitUntil(lambda: words in self.visible_words(), timeout=LIMIT_MS)
+
+    def sort(self, title: str) -> None:
+        with self.qtbot.waitSignal(self.model.modelReset, timeout=LIMIT_MS):
+            self.view.table.horizontalHeader().sectionClicked.emit(TITLES.index(title))
+
+    def choose(self, *runs: int) -> None:
+        """Choose runs whatever modifier keys the test before left pressed; the last one is the current one."""
+        selection = self.view.table.selectionModel()
+        selection.clearSelection()
+        for run in runs:
+            index = self.model.index(self.column("Run").index(str(run)), 0)
+            selection.setCurrentIndex(index, selection.SelectionFlag.Select | selection.SelectionFlag.Rows)
+
+    def key(self, key: Qt.Key, modifier: Qt.KeyboardModifier = Qt.KeyboardModifier.NoModifier) -> None:
+        QTest.keyClick(self.view.table, key, modifier)
+
+    def search(self, text: str) -> None:
+        self.view.overview.bar.search.setText(text)
+
+    def button(self, words: str) -> QPushButton:
+        return next(
+            b
+            for b in self.view.findChildren(QPushButton)
+            if b.text().replace("&", "").startswith(words) and not b.isHidden()
+        )
+
+    def filter(self, name: str, words: str) -> None:
+        """Choose an entry of one of the filters."""
+        combo = next(c for c in self.view.findChildren(QComboBox) if c.accessibleName() == name)
+        combo.setCurrentIndex(combo.findText(words, Qt.MatchFlag.MatchEndsWith))
+        combo.activated.emit(combo.currentIndex())
+
+    def menu_entry(self, button: str, words: str) -> None:
+        """Click an entry of a button's menu."""
+        menu = self.button(button).menu()
+        assert isinstance(menu, QMenu)
+        menu.aboutToShow.emit()
+        next(action for action in menu.actions() if action.text().replace("&", "").startswith(words)).trigger()
+
+    def dialog(self, kind: type[Dialog]) -> Dialog:
+        """The dialog of that kind, once it is open."""
+        self.qtbot.waitUntil(lambda: self.view.findChild(kind) is not None, timeout=LIMIT_MS)
+        found = self.view.findChild(kind)
+        assert isinstance(found, kind)
+        return found
+
+    def store(self) -> Store:
+        return Store.open(self.database)
