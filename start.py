@@ -84,7 +84,7 @@ def check_python(version: tuple[int, int], platform: str) -> None:
 
 def needs(words: Sequence[str], *, driver: bool) -> tuple[list[str], bool]:
     """The extras these words need (CUDA libraries where an NVIDIA driver is), and whether Qt must be able to start."""
-    extras = ["gui", "cuda" if driver else "tensorflow", *(["dev"] if list(words[:1]) == ["test"] else [])]
+    extras = ["gui", "parquet", "cuda" if driver else "tensorflow", *(["dev"] if list(words[:1]) == ["test"] else [])]
     return extras, not words or words[0] in ("test", "bench")
 
 
