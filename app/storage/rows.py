@@ -12,8 +12,6 @@ from app.records import (
     BlockColumns,
     Device,
     FieldFacts,
-    Floats,
-    Ints,
     Outcome,
     Phase,
     Portability,
@@ -235,16 +233,6 @@ def block_columns(rows: Iterable[Sequence[Any]]) -> BlockColumns:
         measured=np.array([name == "measure" for name in phases], dtype=np.bool_),
         allocator_bytes=np.array(allocator_bytes, dtype=np.float64),
     )
-
-
-def timed_columns(rows: Iterable[Row], names: Sequence[str]) -> tuple[Ints, dict[str, Floats]]:
-    """Times and values of these names as arrays, from rows of a time and the values; `None` becomes NaN.
-
-    numpy reads each row as it comes, which takes half the time of columns of Python's numbers.
-    """
-    table = np.fromiter(rows, dtype=[("t_ns", np.int64), *((name, np.float64) for name in names)])
-    columns = {name: np.ascontiguousarray(table[name]) for name in names}
-    return np.ascontiguousarray(table["t_ns"]), columns
 
 
 def _columns(rows: Iterable[Sequence[Any]], count: int) -> Sequence[Sequence[Any]]:

@@ -13,26 +13,21 @@ from app.records import (
     Device,
     DeviceLost,
     FieldsSeen,
-    Floats,
-    Ints,
     LogLine,
     Outcome,
     Phase,
     Portability,
     RunRow,
     Sample,
-    SampleColumns,
     SlowSample,
     StoredRun,
     Summary,
 )
-from app.storage import findings, listing, rows
+from app.storage import curves, findings, listing, rows
 from app.storage.library import Library
 from app.storage.opening import BUSY_S, open_database, told_plainly, transaction
 from app.storage.owner import Owner
 from workloads.protocol import Block, Calibration, Epoch, Evidence, PhaseStarted, RunSpec
-
-ALL_FIELDS = (*SAMPLE_FIELDS, *SLOW_FIELDS)
 
 StoredEvent = PhaseStarted | Block | Sample | SlowSample | LogLine | DeviceLost | FieldsSeen | Evidence | Epoch
 """The events of a run that have rows of their own."""
@@ -189,7 +184,7 @@ class Store:
     def load(self, run: int, fields: Collection[str] | None = None) -> StoredRun:
         """Everything stored of one run, in the trash or not; raises `UserError` for a number that is no run.
 
-        With `fields`, only these of its samples and slow samples, and no log, which is quicker.
+        With `fields`, only these of the samples of what it trained on (its GPUs, else the host), and no log: quicker.
         """
         with told_plainly(self.path):
             found = listing.rows_where(self._db, "run = ?", run)
@@ -204,7 +199,11 @@ class Store:
                 anchor_utc_ns=utc_ns,
                 phases=tuple(map(rows.phase, self._of_run("phases", rows.PHASE_COLUMNS, run, "start_ns"))),
                 blocks=rows.block_columns(self._of_run("blocks", rows.BLOCK_COLUMNS, run, "first_step")),
-                samples=tuple(self._samples(run, ALL_FIELDS if fields is None else fields)),
+                samples=tuple(
+                    curves.samples_of(self._db, run)
+                    if fields is None
+                    else curves.drawn_samples_of(self._db, found[0], fields)
+                ),
                 environment=json.loads(environment),
                 evidence=findings.evidence_of(self._db, run),
                 epochs=tuple(map(rows.epoch, self._of_run("epochs", rows.EPOCH_COLUMNS, run, "epoch"))),
@@ -219,31 +218,6 @@ class Store:
 
     def _log(self, run: int) -> tuple[LogLine, ...]:
         return tuple(LogLine(*line) for line in self._of_run("log_lines", ("t_ns", "text"), run, "line"))
-
-    def _samples(self, run: int, wanted: Collection[str]) -> Iterable[SampleColumns]:
-        columns = ("device_id", "lost_t_ns", *rows.DEVICE_COLUMNS)
-        names = [name for name in SAMPLE_FIELDS if name in wanted]
-        slow_names = [name for name in SLOW_FIELDS if name in wanted]
-        for device_id, lost_t_ns, *values in self._of_run("devices", columns, run, "device_id"):
-            t_ns, fields = self._of_device("samples", names, device_id)
-            slow_t_ns, slow = self._of_device("slow_samples", slow_names, device_id)
-            yield SampleColumns(
-                device=rows.device(values),
-                t_ns=t_ns,
-                fields=fields,
-                slow_t_ns=slow_t_ns,
-                slow=slow,
-                lost_t_ns=lost_t_ns,
-            )
-
-    def _of_device(self, table: str, names: Sequence[str], device_id: int) -> tuple[Ints, dict[str, Floats]]:
-        """Times and the fields of these names; without any, not even times are read."""
-        found: Iterable[rows.Row] = ()
-        if names:
-            found = self._db.execute(
-                f"SELECT t_ns, {', '.join(names)} FROM {table} WHERE device_id = ? ORDER BY t_ns", (device_id,)
-            )
-        return rows.timed_columns(found, names)
 
     def _begin_phase(self, run: int, phase: PhaseStarted) -> None:
         self._db.execute("UPDATE phases SET end_ns = ? WHERE run = ? AND end_ns IS NULL", (phase.t_ns, run))

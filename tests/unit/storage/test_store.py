@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from app.errors import DatabaseError, UserError
-from app.records import HOST, LogLine, Outcome, Phase, Sample, Summary
+from app.records import HOST, FieldFacts, LogLine, Outcome, Phase, Sample, Summary
 from app.storage.owner import this_process
 from app.storage.store import Store
 from tests.fakes.runs import (
@@ -30,7 +30,7 @@ from tests.fakes.runs import (
     begin,
     keep,
 )
-from workloads.protocol import Block, Calibration, PhaseStarted
+from workloads.protocol import Block, Calibration, PhaseStarted, RunSpec
 
 
 def test_a_run_comes_back_whole(store: Store) -> None:
@@ -234,3 +234,34 @@ def test_every_kind_of_event_survives_in_one_batch(store: Store) -> None:
     stored = store.load(run)
     assert (len(stored.log), stored.blocks.loss.tolist(), len(stored.phases)) == (1, [0.0], 1)
     assert stored.samples[1].t_ns.tolist() == [1]
+
+
+def test_what_a_comparison_draws_is_read_of_the_devices_it_was_made_on(store: Store) -> None:
+    run = keep(store)
+    whole, drawn = store.load(run), store.load(run, ("power_mw", "load_pct", "sm_active_pct"))
+    gpu, host = drawn.samples
+    assert (set(gpu.fields), set(gpu.slow)) == ({"power_mw", "load_pct"}, {"sm_active_pct"})
+    assert gpu.t_ns.tolist() == whole.samples[0].t_ns.tolist()
+    np.testing.assert_array_equal(gpu.fields["power_mw"], whole.samples[0].fields["power_mw"])
+    assert (host.device, host.t_ns.size, host.fields["load_pct"].size) == (HOST_DEVICE, 0, 0)
+    assert (drawn.row, drawn.phases, drawn.evidence, drawn.log) == (whole.row, whole.phases, whole.evidence, ())
+
+
+def test_of_a_run_on_the_cpu_the_host_is_drawn(store: Store) -> None:
+    run = begin(store, spec=RunSpec(workload="cnn10", variant={**SPEC.variant, "gpus": 0}))
+    store.write(run, SAMPLES)
+    gpu, host = store.load(run, ("load_pct",)).samples
+    assert (gpu.t_ns.size, host.fields["load_pct"].tolist()) == (0, [12.5])
+
+
+def test_what_a_device_does_not_give_is_absent_and_not_read(store: Store) -> None:
+    telling = msgspec.structs.replace(GPU, fields={"power_mw": FieldFacts(unit="mW")})
+    run = store.begin(
+        SPEC, uid="uid-1", owner=this_process(), t_ns=0, utc_ns=UTC_NS, devices=(telling,), environment={}
+    )
+    store.write(run, SAMPLES[:2])
+    (gpu,) = store.load(run, ("power_mw", "load_pct")).samples
+    assert np.isnan(gpu.fields["load_pct"]).all()
+    np.testing.assert_array_equal(gpu.fields["power_mw"], [688_123, np.nan])
+    (whole,) = store.load(run).samples
+    assert whole.fields["load_pct"].tolist() == [99.0, 0.0], "all that is stored comes back all the same"

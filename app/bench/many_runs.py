@@ -1,0 +1,238 @@
+"""A database of many runs for benchmarks: written by the program's own store, with samples of a recorded trace.
+
+Figures and notes are made up; how many, how long and of what kind is as in real use.
+"""
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from app.records import HOST, Device, Outcome, Summary
+from app.storage.opening import open_database
+from app.storage.owner import this_process
+from app.storage.store import Store
+from workloads.catalog import Machine, complete
+from workloads.protocol import Block, Evidence, PhaseStarted, RunSpec, Value
+
+_TRACE = Path(__file__).resolve().parents[2] / "resources" / "traces" / "h200_samples.npz"
+_S = 1_000_000_000
+_PERIOD_NS = 50_000_000
+_FIRST_UTC_NS = 1_760_000_000 * _S
+_SET_UP_S = 20
+_BLOCKS = 40
+_RUNS_AN_EXPERIMENT = 12
+_RUNS_A_CHUNK = 500
+"""So many runs' samples are one transaction: the write-ahead log stays small."""
+
+_FIELDS = ("power_mw", "load_pct", "memory_bytes", "temperature_c", "sm_clock_mhz", "worker_load_pct")
+"""What the trace has of a GPU or of a host."""
+_RECORDED = """
+CREATE TEMP TABLE recorded (
+    kind, n, power_mw, load_pct, memory_bytes, temperature_c, sm_clock_mhz, worker_load_pct, PRIMARY KEY (kind, n)
+) WITHOUT ROWID
+"""
+_PLAY = """
+INSERT INTO samples
+    (device_id, t_ns, power_mw, load_pct, memory_bytes, temperature_c, sm_clock_mhz, worker_load_pct)
+SELECT device_id, started_t_ns + :set_up_ns + n * :period_ns,
+    power_mw, load_pct, memory_bytes, temperature_c, sm_clock_mhz, worker_load_pct
+FROM devices JOIN runs USING (run) JOIN recorded USING (kind)
+WHERE run BETWEEN :first AND :last AND n < iif(run > :last_short, :long_samples, :short_samples)
+"""
+"""The recorded samples for the devices of some runs, 20 a second from the run's measuring on."""
+
+_GPU = Device(device="GPU-0", kind="gpu", index=0, name="NVIDIA H200", memory_total_bytes=150_754_820_096)
+_HOST = Device(device=HOST, kind="host", index=-1, name="A processor")
+_ENVIRONMENT = {
+    "driver": "580.95.05",
+    "tensorflow": "2.21.0",
+    "keras": "3.15.1",
+    "cuda_loaded": "12.9",
+    "cudnn_loaded": "9.10.2",
+    "cpu": _HOST.name,
+    "os": "Linux",
+    "program_version": "0.1.0",
+}
+_NOTES = ("", "", "", "after the driver was updated", "fan was loud", "to be repeated at night", "for figure 3")
+_TAGS = ("baseline", "paper", "suspicious", "night")
+_ENDS = (
+    *[Outcome(name="completed")] * 17,
+    Outcome(name="out_of_memory", reason="The GPU has too little memory for a batch of this size."),
+    Outcome(name="stopped", reason="It was stopped."),
+    Outcome(name="failed", reason="The worker ended with an error: loss is not finite."),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """How much there is: the newest `long_runs` have `long_samples` of each device, the others share the rest."""
+
+    runs: int = 10_000
+    samples: int = 20_000_000
+    long_runs: int = 8
+    long_samples: int = 12_000
+
+    @property
+    def short_samples(self) -> int:
+        """Samples of each device of every other run; a run has two devices."""
+        left = self.samples - 2 * self.long_runs * self.long_samples
+        return max(0, left // (2 * (self.runs - self.long_runs)))
+
+    @property
+    def compared(self) -> range:
+        """Numbers of the long runs."""
+        return range(self.runs - self.long_runs + 1, self.runs + 1)
+
+
+def fill(path: Path, size: Size) -> None:
+    """Makes the database at `path`, where there is none."""
+    with Store.open(path) as store:
+        for number, spec in zip(range(size.runs), itertools.cycle(_variants()), strict=False):
+            is_long = number >= size.runs - size.long_runs
+            _keep_run(store, number, spec, size.long_samples if is_long else size.short_samples)
+        _keep_words(store, size.runs)
+    _fill_samples(path, size)
+
+
+def _variants() -> Sequence[RunSpec]:
+    """Every combination of a few settings of two workloads."""
+    nothing = Machine()
+    matrices: tuple[tuple[str, Mapping[str, Sequence[Value]]], ...] = (
+        ("lstm", {"implementation": ("cudnn", "standard", "fused"), "layers": (1, 2, 4), "units": (256, 512)}),
+        ("cnn10", {"implementation": ("native", "keras"), "layout": ("NCHW", "NHWC"), "channels": (32, 64)}),
+    )
+    common: Mapping[str, Sequence[Value]] = {
+        "batch_size": (64, 128, 256, 512, 1024),
+        "precision": ("float32", "tf32", "bfloat16"),
+        "xla": (False, True),
+        "gpus": (1,),
+    }
+    return [
+        complete(workload, dict(zip(settings, values, strict=True)), nothing)
+        for workload, own in matrices
+        for settings in ({**own, **common},)
+        for values in itertools.product(*settings.values())
+    ]
+
+
+def _keep_run(store: Store, number: int, spec: RunSpec, samples: int) -> None:
+    """One run as a session stores it, without its samples."""
+    chance = np.random.default_rng(number)
+    began_ns = number * 3600 * _S
+    measure_ns = began_ns + _SET_UP_S * _S
+    length_ns = max(_BLOCKS, samples * _PERIOD_NS)
+    utc_ns = _FIRST_UTC_NS + began_ns
+    run = store.begin(
+        spec,
+        uid=f"{number:032x}",
+        owner=this_process(),
+        t_ns=began_ns,
+        utc_ns=utc_ns,
+        devices=(_GPU, _HOST),
+        environment=_ENVIRONMENT,
+    )
+    phases = (PhaseStarted(phase="compile", t_ns=began_ns), PhaseStarted(phase="measure", t_ns=measure_ns))
+    store.write(run, (*phases, *_blocks(measure_ns, length_ns, chance), _evidence(spec, chance)))
+    outcome = _ENDS[chance.integers(len(_ENDS))]
+    store.finish(
+        run,
+        outcome=outcome,
+        summary=_summary(chance) if outcome.name == "completed" else Summary(),
+        t_ns=measure_ns + length_ns,
+        utc_ns=utc_ns + _SET_UP_S * _S + length_ns,
+    )
+
+
+def _blocks(start_ns: int, length_ns: int, chance: np.random.Generator) -> Iterator[Block]:
+    edges = np.linspace(start_ns, start_ns + length_ns, _BLOCKS + 1).astype(np.int64).tolist()
+    for place, (begin, end) in enumerate(itertools.pairwise(edges)):
+        yield Block(
+            phase="measure",
+            first_step=100 * place,
+            steps=100,
+            examples=6400,
+            start_ns=begin,
+            end_ns=end,
+            loss=chance.uniform(0.5, 2.5),
+        )
+
+
+def _evidence(spec: RunSpec, chance: np.random.Generator) -> Evidence:
+    asked = {name: str(spec.variant[name]) for name in ("implementation", "precision", "xla")}
+    match = (True, True, True, False, None)[chance.integers(5)]
+    reason = "TensorFlow's layout optimizer turned NHWC into NCHW." if match is False else None
+    return Evidence(
+        asked=asked, ran=asked, match=match, reason=reason, sources=("graph",), notes=(), steps=0, span_ns=0, busy_ns=0
+    )
+
+
+def _summary(chance: np.random.Generator) -> Summary:
+    throughput = chance.lognormal(9, 1)
+    return Summary(
+        throughput=throughput,
+        blocks=_BLOCKS,
+        measured_steps=100 * _BLOCKS,
+        measured_examples=6400 * _BLOCKS,
+        measured_s=6400 * _BLOCKS / throughput,
+        step_ms_p50=64_000 / throughput,
+        step_ms_p95=70_000 / throughput,
+        step_ms_p99=75_000 / throughput,
+        mean_power_mw=chance.uniform(2e5, 7e5),
+        energy_mj_per_example=chance.uniform(5, 80),
+        energy_source="counter",
+        device_peak_bytes=int(chance.integers(2**30, 2**36)),
+    )
+
+
+def _keep_words(store: Store, runs: int) -> None:
+    """Notes, tags and experiments of runs 1 to `runs`."""
+    library = store.library
+    for run in range(1, runs + 1):
+        if note := _NOTES[run % len(_NOTES)]:
+            library.set_note(run, note)
+    for place, tag in enumerate(_TAGS):
+        library.add_tag(range(1 + place, runs + 1, 7 + place), tag)
+    for first in range(1, runs + 1, 5 * _RUNS_AN_EXPERIMENT):
+        made = range(first, min(first + _RUNS_AN_EXPERIMENT, runs + 1))
+        library.keep_experiment(made, name=f"article {first}", preset=None, plan='{"variants": [], "repeats": 3}')
+
+
+def _fill_samples(path: Path, size: Size) -> None:
+    """Samples of every device, in the order of the table."""
+    db = open_database(path)
+    try:
+        db.execute("PRAGMA synchronous = OFF")
+        db.execute(_RECORDED)
+        db.conn.executemany("INSERT INTO recorded VALUES (?, ?, ?, ?, ?, ?, ?, ?)", _recorded(size.long_samples))
+        db.conn.commit()
+        for first in range(1, size.runs + 1, _RUNS_A_CHUNK):
+            db.execute(
+                _PLAY,
+                {
+                    "first": first,
+                    "last": first + _RUNS_A_CHUNK - 1,
+                    "last_short": size.runs - size.long_runs,
+                    "long_samples": size.long_samples,
+                    "short_samples": size.short_samples,
+                    "set_up_ns": _SET_UP_S * _S,
+                    "period_ns": _PERIOD_NS,
+                },
+            )
+            db.conn.commit()
+    finally:
+        db.close()
+
+
+def _recorded(count: int) -> Iterator[tuple[Any, ...]]:
+    """Rows of the table `recorded`: the trace of a GPU and of a host, again and again."""
+    with np.load(_TRACE) as trace:
+        for kind, prefix in (("gpu", "gpu0_"), ("host", "host_")):
+            columns = [
+                np.resize(trace[prefix + name], count).tolist() if prefix + name in trace else [None] * count
+                for name in _FIELDS
+            ]
+            yield from ((kind, n, *values) for n, values in enumerate(zip(*columns, strict=True)))

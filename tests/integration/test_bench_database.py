@@ -1,0 +1,43 @@
+"""The benchmark of the database on a small one: it measures what it says, on runs like real ones."""
+
+from pathlib import Path
+from typing import get_args
+
+from app.bench.database import DRAWN, TYPED, measure, prefixes
+from app.bench.many_runs import Size, fill
+from app.queries import RunOrder, RunQuery
+from app.records import SAMPLE_FIELDS
+from app.storage.store import Store
+
+SMALL = Size(runs=400, samples=20_000, long_runs=2, long_samples=1_000)
+
+
+def test_the_made_database_is_of_its_size_and_worth_searching(database_path: Path) -> None:
+    fill(database_path, SMALL)
+    with Store.open(database_path) as store:
+        rows = store.list_runs()
+        (samples,) = store._db.execute("SELECT count(*) FROM samples").fetchone()
+        found = {text: len(store.library.find(RunQuery(text=text))) for text in TYPED}
+        orders = {tuple(store.library.find(RunQuery(order=order))) for order in get_args(RunOrder)}
+        drawn, short = store.load(SMALL.compared[0], DRAWN), store.load(1)
+        facets, experiments = store.library.facets(), store.library.experiments()
+    assert len(rows) == 400
+    assert samples == 2 * (2 * 1_000 + 398 * SMALL.short_samples)
+    assert all(0 < found[text] < 400 for text in TYPED[:4]), found
+    assert len(orders) > 8, "every order is another one"
+    assert [columns.t_ns.size for columns in drawn.samples] == [1_000, 0], "the host's are not drawn"
+    assert [columns.t_ns.size for columns in short.samples] == [SMALL.short_samples] * 2
+    assert set(drawn.samples[0].fields) == set(DRAWN) < set(SAMPLE_FIELDS)
+    assert (facets.total, set(facets.tags)) == (400, {"baseline", "paper", "suspicious", "night"})
+    assert {len(experiment.runs) for experiment in experiments} == {12}
+
+
+def test_the_benchmark_gives_each_figure_with_its_baseline() -> None:
+    results = {result.name: result for result in measure(SMALL)}
+    assert all(result.value > 0 for result in results.values())
+    assert results["making 400 runs"].unit == "s"
+    assert "2 runs of 2 x 1,000 samples read to be drawn, against whole" in results
+    ratios = [result.ratio for result in results.values() if result.limit is not None]
+    assert len(ratios) == 3
+    assert None not in ratios
+    assert prefixes()[:4] == ["n", "nc", "nch", "nchw"]
