@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from app.analysis.intervals import Estimate, mean, ratio
+from app.analysis.intervals import Estimate, mean, pooled_ratio, ratio, together
 
 RATES = st.lists(st.floats(1.0, 1e6), min_size=2, max_size=8)
 LEVELS = st.sampled_from([0.8, 0.9, 0.95, 0.99])
@@ -93,3 +93,48 @@ def test_equal_values_have_an_interval_of_no_width_and_no_warning() -> None:
 def test_more_processes_make_it_narrower() -> None:
     few, many = ([100.0, 101.0, 102.0], [100.0, 101.0, 102.0] * 3)
     assert np.ptp(ends(mean(many))) < np.ptp(ends(mean(few)))
+
+
+@given(RATES, st.lists(st.floats(1.0, 1e6), min_size=1, max_size=8), LEVELS)
+def test_a_pooled_ratio_s_interval_is_student_s_on_the_logarithms(a: list[float], b: list[float], level: float) -> None:
+    from scipy.stats import t
+
+    assume(spread(a))
+    freedom = len(a) + len(b) - 2
+    squares = sum(float(np.sum((np.log(side) - np.log(side).mean()) ** 2)) for side in (a, b))
+    half = t.ppf(0.5 + level / 2, freedom) * math.sqrt(squares / freedom * (1 / len(a) + 1 / len(b)))
+    centre = float(np.log(a).mean() - np.log(b).mean())
+    assert ends(pooled_ratio(a, b, level)) == pytest.approx(
+        (math.exp(centre - half), math.exp(centre + half)), rel=1e-6
+    )
+
+
+@given(RATES, RATES, LEVELS)
+def test_with_two_or_more_a_side_that_is_scipy_s_own(a: list[float], b: list[float], level: float) -> None:
+    from scipy.stats import ttest_ind
+
+    assume(spread(a) and spread(b))
+    interval = ttest_ind(np.log(a), np.log(b)).confidence_interval(level)
+    assert ends(pooled_ratio(a, b, level)) == pytest.approx((math.exp(interval.low), math.exp(interval.high)), rel=1e-6)
+
+
+def test_one_process_against_one_has_no_pooled_ratio() -> None:
+    assert pooled_ratio([1.0], [2.0]) is None
+    assert pooled_ratio([], [1.0, 2.0]) is None
+    assert pooled_ratio([1.0, 2.0], []) is None
+
+
+@given(LEVELS, st.integers(1, 40))
+def test_intervals_that_hold_together_do_so_with_the_level_asked_for(level: float, comparisons: int) -> None:
+    each = together(level, comparisons)
+    assert each**comparisons == pytest.approx(level)
+    assert level <= each <= 1 - (1 - level) / comparisons + 1e-12, "a little narrower than Bonferroni's"
+
+
+def test_without_a_comparison_nothing_is_corrected() -> None:
+    assert together(0.95, 0) == together(0.95, 1) == 0.95
+
+
+def test_half_a_width_is_that_of_the_logarithm() -> None:
+    assert Estimate(2.0, 1.0, 4.0, 3).half_width == pytest.approx(math.log(2))
+    assert Estimate(2.0, None, None, 1).half_width is None

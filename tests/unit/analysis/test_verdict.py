@@ -3,7 +3,11 @@
 from dataclasses import replace
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
+from app.analysis.intervals import ratio, together
+from app.analysis.repeats import outlook
 from app.analysis.verdict import group_by_variant, judge, throughputs
 from app.records import Outcome, RunRow, Summary
 from workloads.protocol import OutcomeName, RunSpec, Value
@@ -111,3 +115,59 @@ def test_the_energy_ratio_is_of_energy_an_example() -> None:
 def test_a_run_older_than_a_parameter_is_of_the_variant_with_its_default() -> None:
     old, new, other = row(1, gpus=0, layout="NCHW"), row(2, gpus=0, layout="NCHW", seed=1), row(3, gpus=0, seed=2)
     assert [[run.run for run in group] for group in group_by_variant([old, new, other])] == [[1, 2], [3]]
+
+
+def test_several_variants_are_judged_together_and_a_pair_alone() -> None:
+    one, two = rows(4, [101.5, 102.5, 103.5], layout="NCHW"), rows(7, [97.0, 96.0, 98.0], xla=True)
+    _, alone = judge([*BASE, *one], 1)
+    _, first, second = judge([*BASE, *one, *two], 1)
+    base = throughputs(BASE)
+    assert alone.speedup == ratio(throughputs(one), base)
+    assert (first.speedup, second.speedup) == tuple(ratio(throughputs(g), base, together(0.95, 2)) for g in (one, two))
+    assert (alone.decision, first.decision) == ("faster", "no difference seen"), "two chances to be wrong ask for more"
+
+
+def test_only_variants_with_an_interval_share_it() -> None:
+    other = rows(4, [103.0, 104.0, 105.0], layout="NCHW")
+    beside = [row(7, 90.0, xla=True), row(8, None, outcome="refused", precision="tf32"), row(9, 5.0, workload="lstm")]
+    results = judge([*BASE, *other, *beside], 1)
+    assert results[1].speedup == ratio(throughputs(other), throughputs(BASE))
+    assert [result.decision for result in results[2:]] == ["one run each", "nothing to compare", "different workloads"]
+
+
+def test_energy_has_an_estimate_and_a_ratio_with_an_interval_of_its_own() -> None:
+    base = [row(run, energy=energy, xla=False) for run, energy in ((1, 4.0), (2, 4.1), (3, 3.9))]
+    other = [row(run, energy=energy, xla=True) for run, energy in ((4, 3.0), (5, 3.1))]
+    _, found = judge([*base, *other, row(6, energy=None, xla=True)], 1)
+    assert found.energy is not None
+    assert found.energy.n == 2
+    assert found.energy.value == pytest.approx(3.05, rel=1e-3)
+    assert found.energy_ratio == ratio([3.0, 3.1], [4.0, 4.1, 3.9])
+    assert found.speedup is not None
+    assert found.speedup.n == 3, "a run without energy counts for its speed"
+
+
+def test_where_no_difference_is_seen_it_is_told_what_more_repeats_would_tell() -> None:
+    same, faster = rows(4, [100.0, 102.0, 98.0], layout="NCHW"), rows(7, [150.0, 151.0, 149.0], xla=True)
+    base, first, second = judge([*BASE, *same, *faster], 1)
+    assert first.outlook == outlook(throughputs(same), throughputs(BASE), together(0.95, 2))
+    assert first.outlook is not None
+    assert (base.outlook, second.outlook) == (None, None)
+
+
+GROUPS = st.lists(st.lists(st.floats(10.0, 1000.0), min_size=1, max_size=4), min_size=2, max_size=5)
+
+
+@given(GROUPS, st.integers(-10, 10))
+def test_a_verdict_knows_no_unit_and_turns_round_with_its_baseline(groups: list[list[float]], power: int) -> None:
+    runs = [row(10 * place + n, value, seed=place) for place, g in enumerate(groups) for n, value in enumerate(g)]
+    scaled = [replace(run, summary=Summary(throughput=(run.summary.throughput or 0) * 2.0**power)) for run in runs]
+    results = judge(runs, 0)
+    assume(not any(abs(end - 1) < 1e-9 for each in results if each.speedup for end in each.speedup.interval or ()))
+    for one, other in zip(results, judge(scaled, 0), strict=True):
+        assert one.decision == other.decision
+        assert (one.speedup and one.speedup.value) == pytest.approx(other.speedup and other.speedup.value)
+    pair = [run for run in runs if run.run < 20]
+    there, back = judge(pair, 0)[1], judge(pair, 10)[0]
+    opposite = {"faster": "slower", "slower": "faster"}
+    assert back.decision == opposite.get(there.decision, there.decision)
