@@ -5,7 +5,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 
-from app.bench import compare, frame, sampler, start, worker
+from app.bench import compare, database, frame, sampler, start, worker
 from app.bench.result import Result
 from app.runs.environment import describe
 from app.telemetry.inventory import take_inventory
@@ -17,6 +17,7 @@ BENCHMARKS: Mapping[str, Callable[[], Sequence[Result]]] = {
     "sampler": sampler.measure,
     "frame": frame.measure,
     "compare": compare.measure,
+    "database": database.measure,
 }
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from app.records import HOST, Device, Outcome, Summary
+from app.records import HOST, Device, FieldFacts, Outcome, Summary
 from app.storage.opening import open_database
 from app.storage.owner import this_process
 from app.storage.store import Store
@@ -45,8 +45,21 @@ WHERE run BETWEEN :first AND :last AND n < iif(run > :last_short, :long_samples,
 """
 """The recorded samples for the devices of some runs, 20 a second from the run's measuring on."""
 
-_GPU = Device(device="GPU-0", kind="gpu", index=0, name="NVIDIA H200", memory_total_bytes=150_754_820_096)
-_HOST = Device(device=HOST, kind="host", index=-1, name="A processor")
+_GPU = Device(
+    device="GPU-0",
+    kind="gpu",
+    index=0,
+    name="NVIDIA H200",
+    memory_total_bytes=150_754_820_096,
+    fields={name: FieldFacts(unit="") for name in _FIELDS[:5]},
+)
+_HOST = Device(
+    device=HOST,
+    kind="host",
+    index=-1,
+    name="A processor",
+    fields={name: FieldFacts(unit="") for name in ("load_pct", "worker_load_pct")},
+)
 _ENVIRONMENT = {
     "driver": "580.95.05",
     "tensorflow": "2.21.0",
