@@ -16,7 +16,7 @@ _BETWEEN = 24.0
 _SMALL_PX = 11.0
 _RADIUS = 4.0
 _REACH = 9.0
-_MOST_LABEL = 190.0
+_MOST_LABEL, _LABEL_SHARE = 190.0, 0.4
 
 
 def draw_charts(picture: ChartPicture, sheet: Sheet) -> None:
@@ -34,7 +34,8 @@ def draw_charts(picture: ChartPicture, sheet: Sheet) -> None:
 
 def _draw(chart: Chart, sheet: Sheet, left: float, top: float, above: float, width: float) -> float:
     """A plot whose frame begins `above` pixels under its top; where it ends below."""
-    names = [svg.elided(series.label, min(_MOST_LABEL, 0.4 * width)) for series in chart.series if series.joined]
+    room = min(_MOST_LABEL, _LABEL_SHARE * width)
+    names = [svg.elided(series.label, room) for series in chart.series if series.joined]
     ends = max((svg.text_width(name) for name in names), default=0.0)
     lanes = _lanes(chart)
     frame = Frame(
@@ -46,7 +47,7 @@ def _draw(chart: Chart, sheet: Sheet, left: float, top: float, above: float, wid
         y=chart.y,
     )
     if chart.title:
-        sheet.parts.append(svg.text(left + 4, top + 16, chart.title, sheet.ink.text, bold=True))
+        sheet.parts.append(svg.text(left + 4, top + 16, svg.elided(chart.title, width - 8), sheet.ink.text, bold=True))
     unit_at = top + (31 if chart.title else 16)
     sheet.parts.append(svg.text(left + 4, unit_at, chart.y.title, sheet.ink.muted, size=_SMALL_PX))
     draw_frame(frame, sheet)
@@ -55,7 +56,7 @@ def _draw(chart: Chart, sheet: Sheet, left: float, top: float, above: float, wid
     _draw_lanes(lanes, chart, frame, sheet)
     for series in chart.series:
         _draw_series(series, frame, sheet)
-    _name_lines(chart, frame, sheet)
+    _name_lines(chart, room, frame, sheet)
     _name_points(chart, frame, sheet)
     return frame.bottom + BELOW
 
@@ -121,7 +122,7 @@ def _around(x: float, y: float) -> tuple[float, float, float, float]:
     return x - _REACH, y - _REACH, 2 * _REACH, 2 * _REACH
 
 
-def _name_lines(chart: Chart, frame: Frame, sheet: Sheet) -> None:
+def _name_lines(chart: Chart, room: float, frame: Frame, sheet: Sheet) -> None:
     """At the right end of the plot, at the height of the line's last point."""
     ended = [
         (series, frame.at_y(known[-1]))
@@ -130,7 +131,7 @@ def _name_lines(chart: Chart, frame: Frame, sheet: Sheet) -> None:
     ]
     heights = labels.spread([height for _, height in ended], frame.top, frame.bottom)
     for (series, _), height in zip(ended, heights, strict=True):
-        words = svg.elided(series.label, min(_MOST_LABEL, sheet.width))
+        words = svg.elided(series.label, room)
         sheet.parts.append(svg.text(frame.right + 6, height + 4, words, sheet.ink.curve(series.colour)))
 
 

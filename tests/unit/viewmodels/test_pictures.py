@@ -1,0 +1,172 @@
+"""What pictures say of runs whose truth is known, and why they say nothing of others."""
+
+from dataclasses import replace
+
+import pytest
+
+from app.analysis.verdict import judge
+from app.viewmodels.pictures.frontier import best_in_both
+from app.viewmodels.pictures.gallery import Gallery, gallery
+from app.viewmodels.pictures.subjects import apart
+from app.viewmodels.pictures.values import BarPicture, ChartPicture, Picture
+from tests.fakes.experiments import result
+from tests.fakes.pictures import (
+    BATCHES,
+    FLOPS_A_STEP,
+    GPUS,
+    LAYOUTS,
+    MEMORY_PCT,
+    PEAK,
+    grid,
+    rate_of,
+    spec_of,
+    with_memory_traffic,
+)
+
+
+@pytest.fixture(scope="module")
+def found() -> Gallery:
+    return gallery([with_memory_traffic(run) for run in grid()], baseline=1)
+
+
+def picture(found: Gallery, key: str) -> Picture:
+    return next(each for each in found.pictures if each.key == key)
+
+
+def charts(found: Gallery, key: str) -> ChartPicture:
+    shown = picture(found, key)
+    assert isinstance(shown, ChartPicture)
+    return shown
+
+
+def bars(found: Gallery, key: str) -> BarPicture:
+    shown = picture(found, key)
+    assert isinstance(shown, BarPicture)
+    return shown
+
+
+def test_speed_up_bars_are_the_verdicts_numbers(found: Gallery) -> None:
+    shown = bars(found, "speed-up")
+    results = {result.runs[0].run: result for result in judge([run.row for run in grid()], 1)}
+    base, *others = shown.bars
+    assert (base.runs[0], base.value, base.text) == (1, None, "baseline")
+    told = [bar for bar in others if bar.value is not None]
+    for bar in told:
+        speedup = results[bar.runs[0]].speedup
+        assert speedup is not None
+        assert (bar.value, bar.low, bar.high) == (speedup.value, speedup.low, speedup.high)
+    values = [bar.value or 0.0 for bar in told]
+    assert values == sorted(values, reverse=True), "the fastest stands first"
+    assert [(bar.label, bar.text) for bar in others if bar.value is None] == [
+        ("NHWC · 1 GPU · Batch size 1024", "out of memory"),
+        ("NCHW · 1 GPU · Batch size 1024", "out of memory"),
+    ]
+
+
+def test_no_bar_is_drawn_against_another_workload() -> None:
+    runs = [*grid()[:2], result(90, spec_of("NHWC", 1, 256, "wrn28-10"), 100.0)]
+    assert [bar.text for bar in bars(gallery(runs, 1), "speed-up").bars][-1] == "another workload"
+
+
+def test_a_narrow_axis_does_not_make_noise_look_like_news() -> None:
+    runs = [result(n, spec_of(LAYOUTS[n % 2], 1, 256), 1000.0 + n % 3) for n in range(1, 7)]
+    axis = bars(gallery(runs, 1), "speed-up").axis
+    assert axis.low < 0.985
+    assert axis.high > 1.015
+
+
+def test_energy_bars_begin_with_the_least(found: Gallery) -> None:
+    shown = bars(found, "energy-ratio")
+    values = [bar.value for bar in shown.bars if bar.value is not None]
+    assert values == sorted(values)
+
+
+def test_batches_are_points_of_one_line_a_variant_with_the_edge_of_memory(found: Gallery) -> None:
+    (chart,) = charts(found, "batch").charts
+    assert [series.label for series in chart.series] == [
+        f"{layout} · {gpus} GPU{'s' if gpus > 1 else ''}" for gpus in GPUS for layout in LAYOUTS
+    ]
+    assert len({series.colour for series in chart.series}) == len(chart.series)
+    line = chart.series[1]
+    assert [point.x for point in line.points] == list(BATCHES)
+    small, middle, too_large = line.points
+    assert small.y == pytest.approx(rate_of("NCHW", 1, 256), rel=1e-3)
+    assert small.low is not None
+    assert small.low < rate_of("NCHW", 1, 256)
+    assert (too_large.y, too_large.outcome, len(too_large.runs)) == (None, "out of memory", 3)
+    assert "95 % interval" in middle.words
+    assert chart.x.share(512.0) - chart.x.share(256.0) == pytest.approx(chart.x.share(1024.0) - chart.x.share(512.0))
+
+
+def test_workloads_are_small_multiples_of_one_colouring() -> None:
+    others = [replace(run, row=replace(run.row, run=run.row.run + 100)) for run in grid("wrn28-10")]
+    first, second = charts(gallery([*grid(), *others], 1), "batch").charts
+    assert (first.title, second.title) == ("CNN · 10 layers, 32 x 32 images", "Wide ResNet · 28 layers, 32 x 32 images")
+    assert [(s.label, s.colour) for s in first.series] == [(s.label, s.colour) for s in second.series]
+
+
+def test_the_frontier_joins_what_nothing_beats_in_both(found: Gallery) -> None:
+    (chart,) = charts(found, "frontier").charts
+    on = [series.points[0] for series in chart.series if series.points[0].mark == "full"]
+    assert len(on) >= 2
+    for point in on:
+        others = [series.points[0] for series in chart.series]
+        assert not [p for p in others if p.x > point.x and (p.y or 0) < (point.y or 0)]
+    assert [x for x, _ in chart.guides[0].points] == sorted((point.x for point in on), reverse=True)
+
+
+def test_of_equal_variants_one_is_best() -> None:
+    assert best_in_both([3.0, 2.0, 1.0, 2.0], [9.0, 5.0, 6.0, 5.0]) == [0, 1]
+
+
+def test_scaling_is_held_against_the_fewest_gpus(found: Gallery) -> None:
+    rates, shares = charts(found, "gpus").charts
+    names = [series.label for series in rates.series]
+    assert "NHWC · batch 256 in all" in names
+    assert "NCHW · batch 256 a GPU" in names
+    line = rates.series[names.index("NHWC · batch 256 in all")]
+    assert [point.x for point in line.points] == [1.0, 2.0, 4.0]
+    ideal = rates.guides[names.index("NHWC · batch 256 in all")]
+    assert ideal.points[-1] == pytest.approx((4.0, 4 * rate_of("NHWC", 1, 256)), rel=1e-3)
+    efficiency = shares.series[names.index("NHWC · batch 256 in all")].points
+    assert [point.y for point in efficiency] == pytest.approx([100.0, 95.0, 92.5], rel=1e-3)
+    assert efficiency[1].low is not None
+
+
+def test_the_roofline_needs_no_bytes(found: Gallery) -> None:
+    (chart,) = charts(found, "roofline").charts
+    gflops = FLOPS_A_STEP * 1000 / 10 / 1e9
+    point = chart.series[0].points[0]
+    assert point.y == pytest.approx(gflops)
+    assert point.x == pytest.approx(gflops / (MEMORY_PCT / 100))
+    assert [guide.label.partition(":")[0] for guide in chart.guides] == ["TF32, 1 GPU", "TF32, 2 GPUs", "TF32, 4 GPUs"]
+    (start, start_y), corner, (_, top) = chart.guides[0].points
+    assert start == start_y, "memory always busy: as many operations a second as for a second of traffic"
+    assert corner == (top, top) == pytest.approx((PEAK / 1e9, PEAK / 1e9))
+
+
+def test_without_memory_traffic_only_the_share_of_the_peak_is_drawn() -> None:
+    shown = bars(gallery(grid(), 1), "roofline")
+    assert shown.title == "Achieved share of the measured peak"
+    assert shown.bars[0].value == pytest.approx(100 * FLOPS_A_STEP * 100 / PEAK)
+    assert "no roofline" in shown.caption
+
+
+def test_a_picture_with_nothing_to_say_says_why() -> None:
+    runs = [result(n, spec_of("NHWC", 1, 256), 1000.0) for n in (1, 2)]
+    found = gallery(runs, 1)
+    assert found.pictures == ()
+    told = {silent.key: silent.why for silent in found.silences}
+    assert told["batch"] == "No variant was run with several batch sizes."
+    assert set(told) == {"speed-up", "energy-ratio", "batch", "frontier", "gpus", "roofline"}
+
+
+def test_a_run_keeps_the_colour_it_is_given() -> None:
+    runs = grid()[:2]
+    shown = bars(gallery(runs, 1, {1: 5, 2: 3}), "speed-up")
+    assert [bar.colour for bar in shown.bars] == [5, 3]
+
+
+def test_colours_are_apart_as_long_as_there_are_some() -> None:
+    assert apart([0, 8, 1, 0], 8) == (0, 1, 2, 3)
+    assert sorted(apart([3] * 8, 8)) == list(range(8))
