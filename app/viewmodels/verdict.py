@@ -101,7 +101,8 @@ def _tally(decisions: Sequence[Decision]) -> str:
 
 def _sentence(other: VariantResult, name: str, baseline: VariantResult, base_name: str) -> str:
     if other.decision == "different workloads":
-        return f"{name} and {base_name} are different workloads: a ratio between them would mean nothing."
+        workloads = " and ".join(result.runs[0].spec.workload for result in (other, baseline))
+        return f"{workloads} are different workloads: a ratio between them would mean nothing."
     if other.speedup is None:
         without, its_name = (other, name) if other.throughput is None else (baseline, base_name)
         return f"{name} and {base_name} cannot be compared: no run of {its_name} measured anything{_why(without)}."

@@ -1,0 +1,182 @@
+"""Every reason to doubt a comparison, each from runs in a real database."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from app.records import OTHERS_ON_GPU, Sample, SlowSample, StoredRun
+from app.storage.store import Store
+from app.viewmodels.doubts import Doubt, doubts
+from tests.fakes.evidence import AS_ASKED, MISLABELLED
+from tests.unit.viewmodels.stored import GPUS, S, keep, run_row, stored_run
+from workloads.protocol import Evidence, RunSpec, Value
+
+ENVIRONMENT = {"driver": "580.1", "tensorflow": "2.21.0", "kernel": "6.8", "gpus_used": "NVIDIA H200 (GPU-0)"}
+BEGIN_NS = 100 * S
+MEASURED = range(BEGIN_NS + 4 * S, BEGIN_NS + 12 * S, S // 10)
+"""Times of samples in the measured part."""
+
+
+@pytest.fixture
+def store(database_path: Path) -> Iterator[Store]:
+    with Store.open(database_path) as store:
+        yield store
+
+
+def kept(
+    store: Store,
+    number: int,
+    *,
+    environment: Mapping[str, str] = ENVIRONMENT,
+    throughput: float = 1000.0,
+    found: Evidence | None = AS_ASKED,
+    **variant: Value,
+) -> StoredRun:
+    """A run of one GPU as the database has it; its number there is that of its turn."""
+    row = run_row(number, workload="cnn10", throughput=throughput, found=found)
+    row = replace(row, spec=RunSpec(workload="cnn10", variant={**row.spec.variant, **variant}))
+    return store.load(keep(store, stored_run(row, environment=dict(environment), evidence=found)))
+
+
+def sampled(store: Store, run: StoredRun, share: float = 1.0, **fields: int) -> StoredRun:
+    """The same run with these fields of its GPU for so much of its measured part, and zeros after."""
+    busy = int(share * len(MEASURED))
+    store.write(
+        run.row.run,
+        [
+            Sample(t_ns=t_ns + 1, device=GPUS[0].device, **(fields if n < busy else dict.fromkeys(fields, 0)))
+            for n, t_ns in enumerate(MEASURED)
+        ],
+    )
+    return store.load(run.row.run)
+
+
+def only(found: tuple[Doubt, ...]) -> Doubt:
+    (doubt,) = found
+    return doubt
+
+
+def test_like_runs_give_no_doubt(store: Store) -> None:
+    runs = [sampled(store, kept(store, n), throttle_reasons=1, power_limit_mw=700_000) for n in (1, 2)]
+    assert doubts(runs) == ()
+    assert doubts([kept(store, 3), runs[0]]) == (), "what nobody recorded is no difference"
+
+
+def test_only_what_differs_of_the_environment_is_named_and_what_seldom_matters_is_a_note(store: Store) -> None:
+    other = {**ENVIRONMENT, "driver": "575.2", "kernel": "6.9"}
+    runs = [kept(store, 1), kept(store, 2, environment=other), kept(store, 3)]
+    first, second = doubts(runs)
+    assert first == Doubt(
+        key="driver",
+        sentence="NVIDIA driver differs: 575.2 (run 2), else 580.1.",
+        values={1: "580.1", 2: "575.2", 3: "580.1"},
+        severity="warning",
+    )
+    assert (second.key, second.severity) == ("kernel", "note")
+
+
+def test_a_run_that_is_not_what_it_is_called(store: Store) -> None:
+    doubt = only(doubts([kept(store, 1), kept(store, 2, found=MISLABELLED)]))
+    assert doubt.sentence == f"Run 2 did not run what was asked. {MISLABELLED.reason}"
+    assert (doubt.key, doubt.values) == ("evidence", {2: MISLABELLED.reason})
+
+
+@pytest.mark.parametrize(
+    ("reasons", "words", "severity"),
+    [
+        (0x20, "because of heat", "warning"),
+        (0x41, "because of heat", "warning"),
+        (0x4, "by the power limit", "note"),
+        (0x80, "by a hardware slowdown", "warning"),
+    ],
+)
+def test_one_run_held_back_and_another_not(store: Store, reasons: int, words: str, severity: str) -> None:
+    hot = sampled(store, kept(store, 1), share=0.5, throttle_reasons=reasons)
+    free = sampled(store, kept(store, 2), throttle_reasons=1)
+    doubt = only(doubts([hot, free]))
+    assert doubt.sentence == f"GPUs were held back {words} in some runs only: run 1 for 50 % of the measured part."
+    assert doubt.severity == severity
+    assert doubts([hot, hot]) == (), "both alike"
+    assert doubts([sampled(store, kept(store, 3), share=0.03, throttle_reasons=reasons), free]) == (), "a moment"
+
+
+def test_the_drivers_counter_sees_what_samples_miss(store: Store) -> None:
+    runs = [kept(store, 1), kept(store, 2)]
+    for run, held_ns in zip(runs, (0, 2 * S), strict=True):
+        readings = ((BEGIN_NS + 2 * S, 7), (BEGIN_NS + 14 * S, 7 + held_ns * 12 // 8))
+        store.write(
+            run.row.run,
+            [SlowSample(t_ns=t, device=GPUS[0].device, throttled_thermal_ns=value) for t, value in readings],
+        )
+    doubt = only(doubts([store.load(run.row.run) for run in runs]))
+    assert doubt.key == "throttled heat"
+    assert "run 2 for 25 % of the measured part" in doubt.sentence
+
+
+def test_settings_of_the_card_differ(store: Store) -> None:
+    low = sampled(store, kept(store, 1), power_limit_mw=400_000, throttle_reasons=0)
+    full = sampled(store, kept(store, 2), power_limit_mw=700_000, throttle_reasons=0)
+    assert only(doubts([low, full])).sentence == (
+        "The GPUs' power limit differs: 400\N{NO-BREAK SPACE}W (run 1), 700\N{NO-BREAK SPACE}W (run 2)."
+    )
+    fixed = sampled(store, kept(store, 3), power_limit_mw=700_000, throttle_reasons=0x2)
+    assert only(doubts([fixed, full])).sentence == (
+        "How the GPUs' clocks are set differs: set by hand (run 3), automatic (run 2)."
+    )
+
+
+def test_another_kind_of_card_is_told_though_the_runs_asked_for_it(store: Store) -> None:
+    runs = [kept(store, 1, devices="0"), kept(store, 2, devices="1")]
+    assert doubts(runs) == ()
+    other = replace(runs[1], row=replace(runs[1].row, gpu_names=("NVIDIA A100",)))
+    assert only(doubts([runs[0], other])).sentence == (
+        "The kind of GPU differs: NVIDIA H200 (run 1), NVIDIA A100 (run 2)."
+    )
+
+
+def test_somebody_else_on_the_gpu(store: Store) -> None:
+    shared = kept(store, 1, environment={**ENVIRONMENT, OTHERS_ON_GPU: "python3 (4242)"})
+    doubt = only(doubts([shared, kept(store, 2)]))
+    assert doubt.sentence == (
+        "Other processes used the GPU during a run, which makes it slower (run 1: python3 (4242))."
+    )
+    assert (doubt.key, doubt.values) == (OTHERS_ON_GPU, {1: "python3 (4242)"})
+
+
+def earlier(store: Store, run: StoredRun, *shown: StoredRun) -> list[StoredRun]:
+    library = store.library
+    return [store.load(n, ()) for n in library.earlier_runs(run.row.run, [each.row.run for each in shown], 10)]
+
+
+def test_a_baseline_that_ran_otherwise_before_has_drifted(store: Store) -> None:
+    for number, rate in enumerate((1000.0, 1003.0, 997.0), 1):
+        kept(store, number, throughput=rate, layout="NHWC")
+    elsewhere = kept(store, 4, throughput=500.0, layout="NHWC", environment={**ENVIRONMENT, "driver": "1"})
+    newest = kept(store, 5, throughput=950.0, layout="NHWC")
+    other = kept(store, 6, throughput=1064.0)
+    older = earlier(store, newest, newest, other)
+    assert elsewhere.row.run in [run.row.run for run in older], "found, but of another environment"
+    doubt = only(doubts([newest, other], older))
+    assert doubt.sentence == (
+        "The baseline has drifted: its run here ran 5.0 % slower than older runs "
+        "of the same variant in the same environment."
+    )
+    assert doubt.values == {5: "950\N{NO-BREAK SPACE}images/s"}
+    steady = kept(store, 7, throughput=1001.0, layout="NHWC")
+    assert doubts([steady, other], earlier(store, steady, steady, other, newest)) == ()
+
+
+def test_one_older_run_and_one_new_one_tell_nothing(store: Store) -> None:
+    old, new = (kept(store, n, throughput=rate, layout="NHWC") for n, rate in ((1, 1000.0), (2, 900.0)))
+    older = earlier(store, new, new)
+    assert [run.row.run for run in older] == [old.row.run]
+    assert doubts([new, kept(store, 3)], older) == ()
+
+
+def test_a_newer_program_is_no_other_environment_for_a_drift(store: Store) -> None:
+    for number, rate in enumerate((1000.0, 1003.0, 997.0), 1):
+        kept(store, number, throughput=rate, layout="NHWC", environment={**ENVIRONMENT, "git_commit": "a"})
+    newest = kept(store, 4, throughput=950.0, layout="NHWC", environment={**ENVIRONMENT, "git_commit": "b"})
+    assert [doubt.key for doubt in doubts([newest], earlier(store, newest, newest))] == ["drift"]

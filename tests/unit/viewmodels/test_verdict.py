@@ -1,0 +1,145 @@
+"""The words of a verdict, for every decision."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from app.records import RunRow
+from app.viewmodels.verdict import METHOD, ONE_RUN, Verdict, method_words, verdict_of
+from tests.fakes.evidence import MISLABELLED
+from tests.unit.viewmodels.stored import run_row
+from workloads.protocol import OutcomeName, RunSpec, Value
+
+Pairs = list[tuple[float, float]]
+"""Throughput and energy an example of each run."""
+
+
+def variant(first: int, figures: Pairs | list[float], **settings: Value) -> list[RunRow]:
+    pairs = [figure if isinstance(figure, tuple) else (figure, None) for figure in figures]
+    found = [run_row(first + n, workload="cnn10", throughput=rate, energy_mj=e) for n, (rate, e) in enumerate(pairs)]
+    return [with_settings(row, settings) for row in found]
+
+
+def with_settings(row: RunRow, settings: Mapping[str, Value]) -> RunRow:
+    return replace(row, spec=RunSpec(workload=row.spec.workload, variant={**row.spec.variant, **settings}))
+
+
+def said(*groups: list[RunRow]) -> Verdict:
+    return verdict_of([row for group in groups for row in group], 1)
+
+
+def ended(first: int, outcome: OutcomeName, **settings: Value) -> list[RunRow]:
+    return [with_settings(run_row(first, workload="cnn10", outcome=outcome, throughput=None), settings)]
+
+
+NHWC = variant(1, [(1000.0, 20.0), (1001.0, 20.1), (999.0, 19.9), (1000.5, 20.0), (999.5, 20.0)], layout="NHWC")
+ONE = [NHWC[0]]
+
+
+def test_faster_with_less_energy_as_the_documents_promise_it() -> None:
+    nchw = [(1064.0, 19.2), (1066.0, 19.3), (1062.0, 19.1), (1064.5, 19.2), (1063.5, 19.2)]
+    found = said(NHWC, variant(6, nchw))
+    assert found.text == (
+        "NCHW is 6.4 % faster than NHWC (95 % interval 6.2 to 6.6 %, 5 runs each); it uses 4.0 % less energy an image."
+    )
+    assert (found.decision, found.names) == ("faster", ("NHWC", "NCHW"))
+
+
+def test_slower_with_more_energy_and_unequal_counts() -> None:
+    found = said(NHWC, variant(6, [(900.0, 25.0), (902.0, 25.2), (898.0, 24.8)]))
+    assert found.text.startswith("NCHW is 10.0 % slower than NHWC (95 % interval 9.")
+    assert found.text.endswith("%, 3 against 5 runs); it uses 25.0 % more energy an image.")
+    assert found.decision == "slower"
+
+
+def test_no_difference_says_how_large_one_could_be_and_what_would_tell_a_smaller_one() -> None:
+    found = said(NHWC, variant(6, [(1000.0, 20.0), (1012.0, 20.1), (990.0, 19.9), (1003.0, 20.0), (998.0, 20.0)]))
+    assert found.text == (
+        "No difference between NCHW and NHWC larger than 1.1 % at this sample size (5 runs each); "
+        "8 more repeats of each would settle 0.5 %; no difference in energy an image is seen."
+    )
+    assert found.decision == "no difference seen"
+
+
+def test_no_difference_where_more_would_tell_nothing() -> None:
+    same = [1000.0, 1000.1, 999.9]
+    found = said(variant(1, same, layout="NHWC"), variant(4, same))
+    assert found.text == "No difference between NCHW and NHWC larger than 0.02 % at this sample size (3 runs each)."
+
+
+def test_far_apart_it_is_times_not_percent() -> None:
+    found = said(NHWC, variant(6, [(9960.0, 3.0), (9970.0, 3.02), (9950.0, 2.98)]))
+    assert found.text.startswith("NCHW is 9.96× as fast as NHWC (95 % interval 9.9")
+    assert found.text.endswith("×, 3 against 5 runs); it uses 0.150× the energy an image.")
+    slow = said(NHWC, variant(6, [300.0, 301.0, 299.0]))
+    assert slow.text.startswith("NCHW is 0.300× as fast as NHWC (95 % interval 0.29")
+
+
+def test_one_run_has_no_interval_and_is_called_so_once() -> None:
+    found = said(ONE, variant(6, [(1064.0, 19.0)]), variant(7, [(500.0, 40.0)], xla=True))
+    assert found.text == (
+        "NCHW · XLA off ran 6.4 % faster than NHWC · XLA off; it used 5.0 % less energy an image. "
+        "NCHW · XLA on ran 0.500× as fast as NHWC · XLA off; it used 2.00× the energy an image. " + ONE_RUN
+    )
+    assert found.decision == "several variants"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "why"),
+    [("out_of_memory", "out of memory"), ("refused", "refused"), ("failed", "failed"), ("crashed", "crashed")],
+)
+def test_what_never_measured_is_told_with_how_it_ended(outcome: OutcomeName, why: str) -> None:
+    found = said(NHWC, ended(6, outcome))
+    assert found.text == f"NCHW and NHWC cannot be compared: no run of NCHW measured anything ({why})."
+    assert found.decision == "nothing to compare"
+    base = verdict_of([*ended(1, outcome), *variant(6, [1.0, 2.0], layout="NHWC")], 1)
+    assert base.text == f"NHWC and NCHW cannot be compared: no run of NCHW measured anything ({why})."
+
+
+def test_other_workloads_have_no_ratio() -> None:
+    found = said(NHWC, [run_row(6, workload="lstm")])
+    assert found.text == "lstm and cnn10 are different workloads: a ratio between them would mean nothing."
+    assert found.decision == "different workloads"
+
+
+def test_one_variant_alone_has_nothing_beside_it() -> None:
+    found = said(NHWC)
+    assert (found.decision, found.text) == (
+        "nothing to compare",
+        "All chosen runs are of one variant: there is nothing to compare it with.",
+    )
+
+
+def test_of_five_and_more_others_the_best_the_worst_and_how_many_lie_between() -> None:
+    rates = [1100.0, 1300.0, 900.0, 1001.0]
+    others = [
+        variant(10 * n, [rate, rate * 1.001, rate * 0.999], batch_size=2**n, layout="NHWC")
+        for n, rate in enumerate(rates, 1)
+    ]
+    found = said(NHWC, *others, ended(60, "out_of_memory", batch_size=64, layout="NHWC"))
+    best, worst = "Batch size 4 is 30.0 % faster than Batch size 1024", "Batch size 8 is 10.0 % slower than"
+    assert found.text.startswith(f"The fastest of 5 variants: {best} (95 % interval 2")
+    assert f"The slowest: {worst} Batch size 1024 (" in found.text
+    assert found.text.endswith(
+        "Between them, in the table: 1 faster, 1 not told apart. "
+        "1 cannot be compared with Batch size 1024; the table says why."
+    )
+    assert found.decision == "several variants"
+
+
+def test_four_others_have_a_sentence_each_and_the_method_names_its_correction() -> None:
+    others = [variant(10 * n, [1100.0, 1101.0, 1099.0], batch_size=2**n, layout="NHWC") for n in range(1, 5)]
+    found = said(NHWC, *others)
+    assert found.text.count("faster than") == 4
+    assert method_words(found.results) == f"{METHOD}, with Šidák's correction for 4 comparisons with one baseline"
+    assert method_words(said(NHWC, others[0]).results) == METHOD
+
+
+def test_what_did_not_run_as_asked_comes_first() -> None:
+    wrong = [run_row(6, workload="cnn10", throughput=1064.0, found=MISLABELLED)]
+    found = said(ONE, wrong)
+    assert found.text.startswith(
+        f"Run 6 did not run what was asked. {MISLABELLED.reason} "
+        "So this is about what ran, not about what was asked: NCHW ran 6.4 % faster than NHWC"
+    )
