@@ -1,5 +1,6 @@
 """Pictures on a screen: what stands behind each mark is told when pointed at, and opened or run again from there."""
 
+import math
 from collections.abc import Sequence
 
 from PySide6.QtCore import QByteArray, QPoint, QPointF, QRectF, QSize, Qt, Signal
@@ -180,9 +181,10 @@ class PictureWidget(QWidget):
         self.update()
 
     def _under(self, position: QPointF) -> int | None:
-        """The last drawn mark there: it lies on top."""
-        found = [n for n, spot in enumerate(self.spots) if spot.holds(position.x(), position.y())]
-        return found[-1] if found else None
+        """The mark there; of several the one whose middle is nearest."""
+        here = position.x(), position.y()
+        found = [n for n, spot in enumerate(self.spots) if spot.holds(*here)]
+        return min(found, key=lambda n: math.dist(here, self.spots[n].middle), default=None)
 
     def _spot(self) -> Spot | None:
         return None if self._current is None else self.spots[self._current]
@@ -190,7 +192,7 @@ class PictureWidget(QWidget):
     def _beside_current(self) -> QPoint:
         spot = self._spot()
         assert spot is not None, "asked only while a mark is chosen"
-        return self.mapToGlobal(QPoint(round(spot.left + spot.width / 2), round(spot.top + spot.height)))
+        return self.mapToGlobal(QPoint(round(spot.middle[0]), round(spot.top + spot.height)))
 
     def _draw(self) -> None:
         self._drawn = draw(self._picture, ink_of(self._theme.colours), self.width() or WIDTH)

@@ -87,7 +87,7 @@ def _draw_lanes(lanes: list[str], chart: Chart, frame: Frame, sheet: Sheet) -> N
             columns.append(frame.at_x(point.x) + _CROSSES * (seen[point.x] - (at_one_place[point.x] - 1) / 2))
             seen[point.x] += 1
             marks = svg.cross(columns[-1], row, 3, sheet.ink.curve(series.colour))
-            sheet.mark(marks, _around(columns[-1], row), point)
+            sheet.mark(marks, _around(columns[-1], row, _CROSSES / 2), point)
         sheet.parts.append(svg.text(min(columns) - 12, row + 4, outcome, sheet.ink.muted, "end", _SMALL_PX))
 
 
@@ -118,8 +118,8 @@ def _whiskers(point: Point, x: float, y: float, frame: Frame, colour: str) -> st
     return marks
 
 
-def _around(x: float, y: float) -> tuple[float, float, float, float]:
-    return x - _REACH, y - _REACH, 2 * _REACH, 2 * _REACH
+def _around(x: float, y: float, across: float = _REACH) -> tuple[float, float, float, float]:
+    return x - across, y - _REACH, 2 * across, 2 * _REACH
 
 
 def _name_lines(chart: Chart, room: float, frame: Frame, sheet: Sheet) -> None:

@@ -21,6 +21,11 @@ class Spot:
     height: float
     place: Place
 
+    @property
+    def middle(self) -> tuple[float, float]:
+        """Its centre."""
+        return self.left + self.width / 2, self.top + self.height / 2
+
     def holds(self, x: float, y: float) -> bool:
         """Whether a position is on it."""
         return self.left <= x <= self.left + self.width and self.top <= y <= self.top + self.height
