@@ -205,7 +205,19 @@ class Workbench(QObject):
 
         view = CompareView(self._theme)
         self.compare = CompareController(view, self.database, self.reads)
+        self.compare.open_asked.connect(self._open_run)
+        self.compare.again_asked.connect(self._fill_form)
         return view
+
+    def _open_run(self, run: int) -> None:
+        self.window.show_page(HISTORY)
+        if self.history is not None:
+            self.history.open_run(run)
+
+    def _fill_form(self, spec: RunSpec) -> None:
+        """Put a variant into the form, to be run again."""
+        self.window.show_page(RUN)
+        self.run.fill(spec)
 
     def _open_trace(self) -> None:
         name, _ = QFileDialog.getOpenFileName(

@@ -12,7 +12,8 @@ _NOTCH = 120
 class Canvas(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph has no types
     """A view between two axes, without the forty hidden widgets of a `PlotItem`'s menu.
 
-    Its ranges are set, never found; only an interactive one takes the wheel and drags.
+    Its ranges are set, never found; only an interactive one takes the wheel and drags. One that `scrolls` leaves the
+    wheel without Ctrl to what is around it.
     """
 
     painting = Signal()
@@ -25,6 +26,7 @@ class Canvas(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph has no types
     def __init__(self, left: pg.AxisItem, bottom: pg.AxisItem, margin: float) -> None:
         super().__init__(background=None)
         self.interactive = False
+        self.scrolls = False
         self._grip: float | None = None
         self.view = pg.ViewBox(enableMouse=False, enableMenu=False)
         self.view.disableAutoRange()
@@ -50,7 +52,8 @@ class Canvas(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph has no types
 
     def wheelEvent(self, event: QWheelEvent) -> None:
         """Zoom about the pointer, or leave the wheel to whatever scrolls."""
-        if not self.interactive:
+        plain = not event.modifiers() & Qt.KeyboardModifier.ControlModifier
+        if not self.interactive or (self.scrolls and plain):
             event.ignore()
             return
         notches = event.angleDelta().y() / _NOTCH

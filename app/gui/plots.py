@@ -88,6 +88,10 @@ class TimePanel(QWidget):
         """The ids of the curves, in the order they came."""
         return tuple(self._curves)
 
+    def shown_keys(self) -> tuple[str, ...]:
+        """The ids of the curves that are not hidden."""
+        return tuple(key for key in self._curves if key not in self._hidden)
+
     def points(self, key: str) -> tuple[Floats, Floats]:
         """The data last given for a curve, whole."""
         return self._curves[key].source.points()
@@ -190,7 +194,7 @@ class TimePanel(QWidget):
         self._dirty = False
         ratio = self.devicePixelRatioF()
         columns = max(_LEAST_COLUMNS, round(self._view.width() * ratio))
-        seen = [curve for key, curve in self._curves.items() if key not in self._hidden]
+        seen = [self._curves[key] for key in self.shown_keys()]
         for curve in seen:
             if curve.stroke is None:
                 curve.stroke = stroke(curve.source.window(*self._x, columns), *self._x, columns)
@@ -204,7 +208,7 @@ class TimePanel(QWidget):
         """What is shown now, as a value for a picture of it."""
         from app.gui.plot_picture import drawn_curve, plot_of
 
-        seen = [curve for key, curve in self._curves.items() if key not in self._hidden]
+        seen = [self._curves[key] for key in self.shown_keys()]
         curves = [drawn_curve(curve.source, self._x, curve.label, curve.colour) for curve in seen]
         head = self._title_label.text(), self._unit_label.text()
         return plot_of(head, self._x, self._scaled or (0.0, 1.0), self._times, curves, self._bands.bands)

@@ -25,6 +25,7 @@ TAG_LENGTH = 60
 FILTER_LENGTH = 60
 
 _SHOWN_COLUMNS = "shown_columns"
+_HIDDEN_FIGURES = "hidden_figures"
 
 
 class Library:
@@ -135,6 +136,29 @@ class Library:
         """Keeps which columns of the list of runs are shown."""
         with transaction(self._db, self.path):
             keep_setting(self._db.conn, _SHOWN_COLUMNS, " ".join(columns))
+
+    def hidden_figures(self) -> frozenset[str]:
+        """The names of the columns that a reader left out of comparisons."""
+        with told_plainly(self.path):
+            return frozenset((setting(self._db.conn, _HIDDEN_FIGURES) or "").split())
+
+    def hide_figures(self, names: Iterable[str]) -> None:
+        """Keeps which columns are left out of comparisons."""
+        with transaction(self._db, self.path):
+            keep_setting(self._db.conn, _HIDDEN_FIGURES, " ".join(sorted(names)))
+
+    def earlier_runs(self, run: int, but: Sequence[int], most: int) -> list[int]:
+        """The newest `most` runs of the variant of `run` that ended well, started before it and are not among `but`."""
+        with told_plainly(self.path):
+            found = self._db.execute(
+                "SELECT earlier.run FROM runs AS earlier JOIN runs AS this USING (workload, variant)"
+                " WHERE this.run = ? AND earlier.started_utc_ns < this.started_utc_ns"
+                " AND earlier.deleted_utc_ns IS NULL AND earlier.outcome IN ('completed', 'stopped')"
+                " AND earlier.run NOT IN (SELECT value FROM json_each(?))"
+                " ORDER BY earlier.started_utc_ns DESC LIMIT ?",
+                (run, json.dumps(list(but)), most),
+            )
+            return [number for (number,) in found]
 
     def keep_experiment(
         self, runs: Sequence[int], *, name: str, preset: str | None, plan: str, utc_ns: int | None = None

@@ -1,141 +1,126 @@
-"""Chosen runs side by side as values: one row a run, and their curves over one time axis."""
+"""Stored runs side by side as values: the verdict, what makes it doubtful, the table, and what its pictures show."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from app.analysis.align import Series, combine, with_gaps
-from app.records import RunRow, StoredRun
-from app.viewmodels import cells, stored_curves, units
-from app.viewmodels.cells import Cell, Column
-from app.viewmodels.environment import environment_differences
-from app.viewmodels.evidence import mislabelled
+from app.analysis.verdict import group_by_variant
+from app.records import StoredRun
+from app.viewmodels import cells, units
+from app.viewmodels.compare_curves import Alignment, CompareCurves, compare_curves
+from app.viewmodels.compare_figures import RunFigures, run_figures
+from app.viewmodels.compare_table import CompareTable, compare_table
+from app.viewmodels.doubts import Doubt, doubts
+from app.viewmodels.looks import MOST_DRAWN, drawn_first, looks
+from app.viewmodels.pictures.gallery import Gallery, gallery
 from app.viewmodels.scaling import ScalingView, scaling_views
-from app.viewmodels.stored_curves import GPU_QUANTITIES, HOST_QUANTITIES, Curve, Panel, Quantity
-from app.viewmodels.variants import shared_settings, variant_names
+from app.viewmodels.stored_curves import GPU_QUANTITIES, GPU_STATE, HOST_QUANTITIES
+from app.viewmodels.variants import shared_settings
+from app.viewmodels.verdict import method_words, verdict_of
 
-ONE_PROCESS = (
-    "Each row is one process, so its ratio has no interval; processes of one variant often differ by a few per cent."
+MOST_ROWS = 200
+"""More runs than this are not read for one comparison."""
+
+SAMPLED = tuple(
+    dict.fromkeys(
+        (
+            *(quantity.field for quantity in (*GPU_QUANTITIES, *GPU_STATE, *HOST_QUANTITIES)),
+            *("power_limit_mw", "throttle_reasons"),
+            *("throttled_power_ns", "throttled_thermal_ns", "throttled_brake_ns"),
+            *("dram_active_pct", "nvlink_tx_bytes_per_s", "pcie_tx_bytes_per_s"),
+        )
+    )
 )
+"""What a comparison needs of the samples."""
 
-_COMBINED: dict[str, Literal["sum", "mean"]] = {"power_mw": "sum", "load_pct": "mean", "memory_bytes": "sum"}
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """Runs read for a comparison, with all that does not depend on the baseline.
 
-COLUMNS: tuple[Column, ...] = (
-    Column("Run", "Number of the run; the box shows or hides its curves"),
-    Column("Variant", "What differs between these runs", numeric=False),
-    Column("Outcome", "How the run ended", numeric=False),
-    Column("As asked", "Whether what ran is what was asked, as far as its evidence tells", numeric=False),
-    Column("Throughput", "Examples a second over the measured blocks"),
-    Column("Speed-up", "Throughput as a ratio to the baseline's"),
-    Column("Step p50", "Median time of one step"),
-    Column("p95", "19 of 20 steps were faster"),
-    Column("p99", "99 of 100 steps were faster"),
-    Column("Mean power", "Mean power of the run's GPUs together while measuring"),
-    Column("Energy", "Energy for one example"),
-    Column("Energy ratio", "Energy for one example as a ratio to the baseline's; below 1 is less"),
-    Column("GFLOPS", "Billion floating-point operations a second, those of a step by formula"),
-    Column("Of peak", "The same as a share of the measured rate of a large matrix product on the run's devices"),
-    Column("Peak memory", "Highest memory use seen on one device of the run"),
-    Column("Compile", "Time of the compile phase, never part of the throughput"),
-)
-VARIANT_COLUMN, OUTCOME_COLUMN = 1, 2
+    `drawn` are those whose curves are; `left_out` runs were too many to read.
+    """
+
+    runs: tuple[StoredRun, ...] = ()
+    figures: Mapping[int, RunFigures] = field(default_factory=dict)
+    looks: Mapping[int, int] = field(default_factory=dict)
+    drawn: tuple[int, ...] = ()
+    left_out: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Chosen runs in their order, which is also their colour; `differences` and `notes` are sentences.
+    """Runs against a baseline. `shared` are the settings they have in common, `notes` sentences on the table.
 
-    `mislabelled` says which runs did not run what was asked, and why; "" where none is known.
+    `looks` are of the runs whose curves are drawn, by number.
     """
 
-    rows: tuple[RunRow, ...] = ()
-    panels: tuple[Panel, ...] = ()
+    baseline: int = 0
+    runs: tuple[int, ...] = ()
+    verdict: str = ""
+    method: str = ""
+    doubts: tuple[Doubt, ...] = ()
     shared: str = ""
-    mislabelled: str = ""
-    differences: str = ""
     notes: tuple[str, ...] = ()
+    table: CompareTable = CompareTable()  # noqa: RUF009  # frozen
+    looks: Mapping[int, int] = field(default_factory=dict)
+    gallery: Gallery = Gallery()  # noqa: RUF009  # frozen
     scaling: tuple[ScalingView, ...] = ()
-    start_s: float = 0.0
-    end_s: float = 1.0
-
-    @property
-    def runs(self) -> tuple[int, ...]:
-        """The numbers of the runs."""
-        return tuple(row.run for row in self.rows)
 
 
-def compare(runs: Sequence[StoredRun]) -> Comparison:
-    """All that the screen shows but the ratios, which `table` makes; slow enough to belong off the GUI thread.
+def compared(runs: Sequence[StoredRun], left_out: int = 0) -> Compared:
+    """The runs in their order; slow enough to belong off the GUI thread."""
+    groups = group_by_variant([run.row for run in runs])
+    return Compared(
+        runs=tuple(runs),
+        figures={run.row.run: run_figures(run) for run in runs},
+        looks=looks(groups),
+        drawn=tuple(row.run for row in drawn_first(groups)[:MOST_DRAWN]),
+        left_out=left_out,
+    )
 
-    At most as much time before `measure` is in view as after it: imports are long and flat.
+
+def compare(found: Compared, baseline: int, older: Sequence[StoredRun] = ()) -> Comparison:
+    """All that the screen shows but curves, against the variant of run `baseline`; off the GUI thread too.
+
+    `older` are earlier runs of that variant, to see whether it has drifted.
     """
-    panels = tuple(_panels(runs))
-    ends = [(float(curve.x[0]), float(curve.x[-1])) for panel in panels for curve in panel.curves]
-    rows = tuple(run.row for run in runs)
-    end_s = max((end for _, end in ends), default=1.0)
+    rows = [run.row for run in found.runs]
+    verdict = verdict_of(rows, baseline)
+    looks_drawn = {run: found.looks[run] for run in found.drawn}
     return Comparison(
-        rows=rows,
-        panels=panels,
+        baseline=baseline,
+        runs=tuple(row.run for row in rows),
+        verdict=verdict.text,
+        method=method_words(verdict.results),
+        doubts=doubts(found.runs, older),
         shared=shared_settings([row.spec for row in rows]),
-        mislabelled=mislabelled(rows),
-        differences=environment_differences(runs),
-        notes=(*_not_measured(runs), *([ONE_PROCESS] if len(rows) > 1 else [])),
-        scaling=tuple(scaling_views(runs)),
-        start_s=max(min((start for start, _ in ends), default=0.0), -end_s),
-        end_s=end_s,
+        notes=(*_not_drawn(found), *_not_measured(found.runs)),
+        table=compare_table(verdict, found.figures, looks_drawn, baseline),
+        looks=looks_drawn,
+        gallery=gallery(found.runs, baseline, found.looks),
+        scaling=tuple(scaling_views(found.runs)),
     )
 
 
-def table(rows: Sequence[RunRow], baseline: int) -> list[tuple[Cell, ...]]:
-    """One row a run with its ratios to the run numbered `baseline`."""
-    base = next((row for row in rows if row.run == baseline), None)
-    names = variant_names([row.spec for row in rows])
-    return [_cells(row, name, base) for row, name in zip(rows, names, strict=True)]
+def curves_of(found: Compared, align: Alignment) -> CompareCurves:
+    """The curves of the runs that are drawn."""
+    return compare_curves([run for run in found.runs if run.row.run in found.drawn], found.looks, align)
 
 
-def speed_ratio(row: RunRow, base: RunRow | None) -> float | None:
-    """Throughput against the baseline's; None where one is missing or they count different things."""
-    if base is None or row.spec.workload != base.spec.workload:
-        return None
-    return _ratio(row.summary.throughput, base.summary.throughput)
-
-
-def energy_ratio(row: RunRow, base: RunRow | None) -> float | None:
-    """Energy for one example against the baseline's; None where one is missing or they count different things."""
-    if base is None or row.spec.workload != base.spec.workload:
-        return None
-    return _ratio(row.summary.energy_mj_per_example, base.summary.energy_mj_per_example)
-
-
-def _ratio(value: float | None, base: float | None) -> float | None:
-    return value / base if value is not None and base else None
-
-
-def _cells(row: RunRow, name: str, base: RunRow | None) -> tuple[Cell, ...]:
-    s = row.summary
-    return (
-        cells.run_number(row),
-        cells.words(name, cells.variant(row.spec).tooltip),
-        cells.outcome(row.outcome),
-        cells.as_asked(row),
-        cells.throughput(row),
-        _marked(cells.ratio(speed_ratio(row, base)), row is base),
-        cells.step_ms(s.step_ms_p50),
-        cells.step_ms(s.step_ms_p95),
-        cells.step_ms(s.step_ms_p99),
-        cells.power(s.mean_power_mw),
-        cells.energy(row),
-        _marked(cells.ratio(energy_ratio(row, base)), row is base),
-        replace(cells.gflops(row), unit=""),
-        cells.utilisation(row),
-        cells.byte_count(s.device_peak_bytes),
-        cells.seconds(s.compile_s),
-    )
-
-
-def _marked(ratio: Cell, is_base: bool) -> Cell:
-    return replace(ratio, text="baseline") if is_base and ratio.key is not None else ratio
+def _not_drawn(found: Compared) -> list[str]:
+    """What of the choice is left out, and where."""
+    sentences = []
+    if len(found.drawn) < len(found.runs):
+        sentences.append(
+            f"Curves of {len(found.drawn)} of {len(found.runs)} runs are drawn, each variant's first ones first; "
+            "the table and the verdict take all."
+        )
+    if found.left_out:
+        sentences.append(
+            f"{found.left_out:,} more {units.plural('run', found.left_out)} of the choice are left out: "
+            f"at most {MOST_ROWS} are compared at once."
+        )
+    return sentences
 
 
 def _not_measured(runs: Iterable[StoredRun]) -> list[str]:
@@ -148,39 +133,3 @@ def _not_measured(runs: Iterable[StoredRun]) -> list[str]:
     if sentences:
         sentences.append("Without a measured part, time zero is the start of the run.")
     return sentences
-
-
-def _panels(runs: Sequence[StoredRun]) -> list[Panel]:
-    numbered = list(enumerate(runs))
-    on_gpu = [(colour, run) for colour, run in numbered if stored_curves.gpus_of(run)]
-    on_cpu = [(colour, run) for colour, run in numbered if not stored_curves.gpus_of(run)]
-    rate_units = {units.rate_unit(cells.example_word(run.row.spec)) for run in runs}
-    rate_unit = rate_units.pop() if len(rate_units) == 1 else "examples/s"
-    rates = [_curve(run, colour, stored_curves.throughput(run)) for colour, run in numbered]
-    losses = [_curve(run, colour, stored_curves.loss(run)) for colour, run in numbered]
-    panels = [
-        stored_curves.panel("throughput", "Throughput", rate_unit, rates),
-        *(_telemetry_panel("gpu", quantity, on_gpu) for quantity in GPU_QUANTITIES),
-        *(_telemetry_panel("cpu", quantity, on_cpu) for quantity in HOST_QUANTITIES),
-        stored_curves.panel("loss", "Loss", "", losses),
-    ]
-    return [each for each in panels if each is not None]
-
-
-def _telemetry_panel(kind: str, quantity: Quantity, numbered: Sequence[tuple[int, StoredRun]]) -> Panel | None:
-    """One field of all these runs; GPUs of one run are put together, and the title says how if there are several."""
-    how = _COMBINED.get(quantity.field, "sum")
-    several = any(len(stored_curves.gpus_of(run)) > 1 for _, run in numbered)
-    title = f"{quantity.title}, {how} of a run's GPUs" if several else quantity.title
-    curves = []
-    for colour, run in numbered:
-        devices = stored_curves.gpus_of(run) or stored_curves.hosts_of(run)
-        tracks = [with_gaps(stored_curves.telemetry(device, quantity)) for device in devices]
-        curves.append(_curve(run, colour, combine(tracks, how)))
-    return stored_curves.panel(f"{kind} {quantity.field}", title, quantity.unit, curves)
-
-
-def _curve(run: StoredRun, colour: int, series: Series) -> Curve:
-    start = run.measure_start_ns
-    zero = run.anchor_t_ns if start is None else start
-    return stored_curves.drawn(series, zero, key=str(run.row.run), label=f"Run {run.row.run}", colour=colour)

@@ -9,7 +9,7 @@ import numpy as np
 from app.analysis.align import Series, Together, combine, decimate, done_at, seconds_since, with_gaps
 from app.records import Floats, Ints, StoredRun
 from app.viewmodels import cells, stored_curves, units
-from app.viewmodels.plotted import Band
+from app.viewmodels.plotted import Band, Span
 from app.viewmodels.stored_curves import GPU_QUANTITIES, GPU_STATE, HOST_QUANTITIES, Curve, Panel, Quantity
 
 Alignment = Literal["time", "steps", "examples"]
@@ -21,8 +21,6 @@ _MOST_POINTS = 50_000
 """Of a longer curve only this many points are kept: more than any screen shows, zoomed in too."""
 _BEFORE, _AFTER = 0.06, 0.02
 """How much is in view around the measured part, of its length."""
-
-Span = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,28 +64,6 @@ def multiples(panels: Sequence[Panel], runs: Sequence[int]) -> tuple[Panel, ...]
         for row, run in enumerate(runs)
         for panel in scaled
     )
-
-
-def value_at(curve: Curve, x: float) -> float | None:
-    """The value at the last point before `x`; None before the first, after the last, and in a gap."""
-    before = int(np.searchsorted(curve.x, x, side="right")) - 1
-    if before < 0 or x > curve.x[-1]:
-        return None
-    value = float(curve.y[before])
-    return None if np.isnan(value) else value
-
-
-def zoomed(shown: Span, factor: float, at: float, whole: Span) -> Span:
-    """`factor` times as much of the axis with `at` in its place, never more than `whole`."""
-    factor = max(factor, (whole[1] - whole[0]) / 1e5 / (shown[1] - shown[0]))
-    start, end = at + (shown[0] - at) * factor, at + (shown[1] - at) * factor
-    return max(start, whole[0]), min(end, whole[1])
-
-
-def panned(shown: Span, by: float, whole: Span) -> Span:
-    """As much of the axis further along, as far as `whole` reaches."""
-    by = min(max(by, whole[0] - shown[0]), whole[1] - shown[1])
-    return shown[0] + by, shown[1] + by
 
 
 def position_words(align: Alignment, x: float) -> str:

@@ -51,7 +51,8 @@ class CompareTable:
 
     def widest(self) -> list[Cell]:
         """For each column a cell as wide as its widest."""
-        rows = [row for variant in self.variants for row in (variant.together, *variant.runs)]
+        rows = [row for variant in self.variants for row in variant.runs]
+        rows += [variant.together for variant in self.variants if len(variant.runs) > 1]
         return [cells.widest([row.cells[n] for row in rows]) for n in range(len(self.columns))]
 
 
@@ -84,7 +85,7 @@ class Arrangement:
             shown.append(variant.together if len(variant.runs) > 1 else variant.runs[0])
             if len(variant.runs) > 1 and variant.together.runs[0] in self.unfolded:
                 members = self._ordered(variant.runs, lambda row: row)
-                shown += [replace(row, kind="member") for row in members]
+                shown += [_member(row, table.keys.index(VARIANT)) for row in members]
         return shown
 
     def _ordered(self, items: Sequence[Each], row_of: Callable[[Each], TableRow]) -> list[Each]:
@@ -95,6 +96,11 @@ class Arrangement:
         there = [(key, item) for key, item in keyed if key is not None]
         there.sort(key=itemgetter(0), reverse=self.descending)
         return [item for _, item in there] + [item for key, item in keyed if key is None]
+
+
+def _member(row: TableRow, variant: int) -> TableRow:
+    """A run under its variant, whose name it need not repeat."""
+    return replace(row, kind="member", cells=(*row.cells[:variant], Cell(text=""), *row.cells[variant + 1 :]))
 
 
 def compare_table(

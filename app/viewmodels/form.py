@@ -85,6 +85,15 @@ class VariantForm:
         catalog.complete(self._workload, given, self.machine)
         self._edited[self._workload] = given
 
+    def fill(self, spec: RunSpec) -> None:
+        """Take over a whole variant; raises `UsageError` for a workload or a value that this version does not have."""
+        known = catalog.workload(spec.workload)
+        names = {parameter.name for parameter in known.parameters}
+        given = {name: value for name, value in spec.variant.items() if name in names}
+        catalog.complete(known.name, given, self.machine)
+        self._workload = known.name
+        self._edited[known.name] = given
+
     def reset(self) -> None:
         """Forget every edit of this workload."""
         self._edited.pop(self._workload, None)

@@ -13,6 +13,9 @@ class Line:
     colour: int
 
 
+Span = tuple[float, float]
+"""A stretch of an axis, from and to."""
+
 L = TypeVar("L", bound=Line)
 
 
@@ -43,3 +46,16 @@ class Moment:
 
     name: str
     time: float
+
+
+def zoomed(shown: Span, factor: float, at: float, whole: Span) -> Span:
+    """`factor` times as much of the axis with `at` in its place, never more than `whole`."""
+    factor = max(factor, (whole[1] - whole[0]) / 1e5 / (shown[1] - shown[0]))
+    start, end = at + (shown[0] - at) * factor, at + (shown[1] - at) * factor
+    return max(start, whole[0]), min(end, whole[1])
+
+
+def panned(shown: Span, by: float, whole: Span) -> Span:
+    """As much of the axis further along, as far as `whole` reaches."""
+    by = min(max(by, whole[0] - shown[0]), whole[1] - shown[1])
+    return shown[0] + by, shown[1] + by

@@ -127,6 +127,15 @@ def panel(key: str, title: str, unit: str, curves: Iterable[Curve]) -> Panel | N
     return Panel(key=key, title=title, unit=name, curves=scaled)
 
 
+def value_at(curve: Curve, x: float) -> float | None:
+    """The value at the last point before `x`; None before the first, after the last, and in a gap."""
+    before = int(np.searchsorted(curve.x, x, side="right")) - 1
+    if before < 0 or x > curve.x[-1]:
+        return None
+    value = float(curve.y[before])
+    return None if np.isnan(value) else value
+
+
 def run_panels(run: StoredRun, rate_unit: str) -> tuple[Panel, ...]:
     """The panels of one run as they were while it went on, its devices apart; zero is the run's start."""
     zero = run.anchor_t_ns

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QPoint, Qt
+from PySide6.QtGui import QGuiApplication
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QLabel
 from pytestqt.qtbot import QtBot
@@ -12,12 +13,14 @@ from app.gui.controllers.compare import CompareController
 from app.gui.plots import TimePanel
 from app.gui.theme import Theme
 from app.gui.views.compare import CompareView
+from app.gui.views.run_detail_panels import StoredPanels
 from app.storage.store import Store
-from app.viewmodels.compare import COLUMNS
+from app.viewmodels.compare_table import TableRow
 from tests.gui.screens import Screen
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
+from workloads.protocol import RunSpec
 
-TITLES = [column.title for column in COLUMNS]
+LIMIT_MS = 10_000
 
 
 class ComparePage(Screen[CompareView]):
@@ -27,34 +30,66 @@ class ComparePage(Screen[CompareView]):
         super().__init__(qtbot, CompareView(Theme()), 1300, 800)
         self.controller = CompareController(self.view, database, background)
 
-    def compare(self, *runs: int) -> None:
-        self.controller.show_runs(list(runs))
-        self.qtbot.waitUntil(lambda: self.column("Run") == [str(run) for run in runs], timeout=10_000)
-        self.settle()
+    @property
+    def panels(self) -> StoredPanels:
+        return self.view.parts.curves.panels
 
-    def settle(self) -> None:
-        self.qtbot.waitUntil(lambda: not self.view.panels.busy, timeout=10_000)
+    def compare(self, *runs: int) -> None:
+        with self.qtbot.waitSignal(self.view.painted, timeout=LIMIT_MS):
+            self.controller.show_runs(list(runs))
 
     def column(self, title: str) -> list[str]:
+        return [row.cells[self.titles().index(title)].text for row in self.rows()]
+
+    def rows(self) -> list[TableRow]:
+        return self.view.table.rows()
+
+    def titles(self) -> list[str]:
         model = self.view.table.model()
-        return [str(model.index(row, TITLES.index(title)).data()) for row in range(model.rowCount())]
+        heads = [model.headerData(n, Qt.Orientation.Horizontal) for n in range(model.columnCount())]
+        return [str(head).removesuffix(" ↓").removesuffix(" ↑") for head in heads]
+
+    def press(self, key: Qt.Key, row: int | None = None) -> None:
+        if row is not None:
+            self.view.table.choose(row)
+        QTest.keyClick(self.view.table, key)
+
+    def click(self, row: int, title: str, offset: int) -> None:
+        table = self.view.table
+        place = table.visualRect(table.model().index(row, self.titles().index(title))).topLeft() + QPoint(offset, 14)
+        QTest.mouseClick(table.viewport(), Qt.MouseButton.LeftButton, pos=place)
 
     def panel(self, title: str) -> TimePanel:
-        return next(p for p in self.view.panels.shown if any(label.text() == title for label in p.findChildren(QLabel)))
+        return next(p for p in self.panels.shown if any(label.text() == title for label in p.findChildren(QLabel)))
+
+    def drawn(self) -> set[str]:
+        """The runs of whose curves something is painted."""
+        self.view.grab()
+        keys = {key for plot in self.panels.shown for key in plot.shown_keys()}
+        return {key for key in keys if any(plot.columns_drawn(key) for plot in self.panels.shown)}
 
 
 @pytest.fixture
-def screen(qtbot: QtBot, database_path: Path) -> Iterator[ComparePage]:
+def database(database_path: Path) -> Path:
+    """Six runs: three of two variants each differ by 6.4 %, one is refused, one out of memory, one goes on."""
     with Store.open(database_path) as store:
         keep(store, stored_run(run_row(1, throughput=1000.0), environment={"tensorflow": "2.21.0"}))
-        later = stored_run(
-            run_row(2, throughput=1064.0, units=128), begin_s=5000.0, environment={"tensorflow": "2.20.0"}
-        )
-        keep(store, later)
-        refused = run_row(3, outcome="refused", reason="cuDNN needs an NVIDIA GPU.", throughput=None)
+        later = run_row(2, throughput=1064.0, units=128)
+        keep(store, stored_run(later, begin_s=5000.0, environment={"tensorflow": "2.20.0"}))
+        refused = run_row(3, outcome="refused", reason="cuDNN needs an NVIDIA GPU.", throughput=None, layers=2)
         keep(store, stored_run(refused, measured=False))
+        for n in (4, 6):
+            keep(store, stored_run(run_row(n, throughput=1001.0 + n)))
+            keep(store, stored_run(run_row(n + 1, throughput=1065.0 + n, units=128)))
+        keep(store, stored_run(run_row(8, outcome="out_of_memory", throughput=None, units=4096), measured=False))
+        keep(store, stored_run(run_row(9, outcome=None, throughput=None, units=256), measured=False))
+    return database_path
+
+
+@pytest.fixture
+def screen(qtbot: QtBot, database: Path) -> Iterator[ComparePage]:
     background = Background()
-    made = ComparePage(qtbot, database_path, background)
+    made = ComparePage(qtbot, database, background)
     yield made
     background.close()
     made.destroy()
@@ -64,7 +99,30 @@ def test_before_anything_is_chosen_it_says_how(screen: ComparePage) -> None:
     assert "Ctrl+Shift+C" in screen.visible_words()
 
 
-def test_two_runs_overlay_their_curves_from_the_start_of_measure(screen: ComparePage) -> None:
+def test_the_verdict_stands_over_the_table_and_can_be_copied_with_its_doubts(screen: ComparePage) -> None:
+    screen.compare(1, 4, 6, 2, 5, 7)
+    verdict = next(label for label in screen.view.findChildren(QLabel) if "% faster than" in label.text())
+    assert "95 % interval" in verdict.text()
+    assert verdict.mapTo(screen.view, QPoint()).y() < screen.view.table.mapTo(screen.view, QPoint()).y()
+    assert verdict.textInteractionFlags() & Qt.TextInteractionFlag.TextSelectableByMouse
+    assert "TensorFlow differs" in screen.visible_words()
+    screen.view.head.copy()
+    assert QGuiApplication.clipboard().text().startswith(verdict.text())
+    assert "TensorFlow differs" in QGuiApplication.clipboard().text()
+
+
+def test_many_doubts_are_folded_and_unfold(screen: ComparePage, database: Path) -> None:
+    with Store.open(database) as store:
+        for n, name in enumerate(("a", "b")):
+            facts = dict.fromkeys(("driver", "keras", "cudnn_loaded", "cpu"), name)
+            keep(store, stored_run(run_row(10 + n, units=32 + n), environment=facts))
+    screen.compare(10, 11)
+    assert screen.visible_words().count("differs") == 2
+    next(b for b in screen.view.head.findChildren(type(screen.view.by_run_button)) if b.text() == "2 more").click()
+    assert screen.visible_words().count("differs") == 4
+
+
+def test_runs_overlay_their_curves_from_the_start_of_measure(screen: ComparePage) -> None:
     screen.compare(1, 2)
     assert screen.column("Variant") == ["Units 64", "Units 128"]
     assert screen.column("Speed-up") == ["baseline", "1.064×"]
@@ -73,42 +131,179 @@ def test_two_runs_overlay_their_curves_from_the_start_of_measure(screen: Compare
     first, second = throughput.points("1"), throughput.points("2")
     assert first[0] == pytest.approx(second[0])
     assert first[0][0] == pytest.approx(0.2)
-    assert "TensorFlow 2.21.0 (run 1), 2.20.0 (run 2)" in screen.view.words()
-    assert "no interval" in screen.view.words()
 
 
-def test_b_makes_another_run_the_baseline_and_it_stays_when_runs_are_added(screen: ComparePage) -> None:
+def test_b_or_a_click_makes_a_baseline_and_the_verdict_follows(screen: ComparePage) -> None:
     screen.compare(1, 2)
-    screen.view.table.choose(1)
-    QTest.keyClick(screen.view.table, Qt.Key.Key_B)
-    assert screen.view.baseline == 2
-    assert screen.column("Speed-up") == ["0.940×", "baseline"]
+    before = screen.view.words()
+    screen.press(Qt.Key.Key_B, row=1)
+    screen.qtbot.waitUntil(lambda: screen.column("Speed-up") == ["0.940×", "baseline"], timeout=LIMIT_MS)
+    assert "6.0 % slower" in screen.view.words() != before
     screen.compare(1, 2, 3)
-    assert screen.column("Speed-up") == ["0.940×", "baseline", "–"]
+    assert screen.column("Speed-up") == ["0.940×", "baseline", "–"], "it stays when runs are added"
+    screen.click(0, "Base", 20)
+    screen.qtbot.waitUntil(lambda: screen.column("Speed-up") == ["baseline", "1.064×", "–"], timeout=LIMIT_MS)
 
 
-def test_space_and_the_box_hide_a_run_in_every_panel(screen: ComparePage) -> None:
+def test_variants_unfold_into_their_runs_and_can_be_a_row_a_run(screen: ComparePage) -> None:
+    screen.compare(1, 4, 6, 2, 5, 7)
+    assert screen.column("Run") == ["3 runs", "3 runs"]
+    screen.press(Qt.Key.Key_Right, row=0)
+    assert screen.column("Run") == ["3 runs", "1", "4", "6", "3 runs"]
+    screen.press(Qt.Key.Key_Left, row=0)
+    screen.click(1, "Run", 6)
+    assert screen.column("Run") == ["3 runs", "3 runs", "2", "5", "7"]
+    screen.view.by_run_button.click()
+    assert screen.column("Run") == ["1", "4", "6", "2", "5", "7"]
+
+
+def test_heads_order_the_rows(screen: ComparePage) -> None:
+    screen.compare(1, 2, 3)
+    heads = screen.view.table.horizontalHeader()
+    for expected in (["2", "1", "3"], ["1", "2", "3"], ["1", "2", "3"]):
+        heads.sectionClicked.emit(screen.titles().index("Sequences/s"))
+        assert screen.column("Run") == expected
+
+
+def test_space_the_box_and_the_legend_hide_a_run_in_every_panel(screen: ComparePage) -> None:
     screen.compare(1, 2)
-    screen.view.table.choose(0)
-    QTest.keyClick(screen.view.table, Qt.Key.Key_Space)
-    screen.settle()
-    assert {plot.curve_keys() for plot in screen.view.panels.shown} == {("2",)}
-    box = screen.view.table.visualRect(screen.view.table.model().index(0, 0)).topLeft() + QPoint(14, 14)
-    QTest.mouseClick(screen.view.table.viewport(), Qt.MouseButton.LeftButton, pos=box)
-    screen.settle()
-    assert {plot.curve_keys() for plot in screen.view.panels.shown} == {("1", "2")}
+    screen.press(Qt.Key.Key_Space, row=0)
+    assert screen.drawn() == {"2"}
+    screen.click(0, "Run", 24)
+    assert screen.drawn() == {"1", "2"}
+    screen.panel("Throughput").legend.clicked.emit("2")
+    assert screen.drawn() == {"1"}
+    screen.press(Qt.Key.Key_B, row=1)
+    screen.qtbot.waitUntil(lambda: "baseline" in screen.column("Speed-up")[1], timeout=LIMIT_MS)
+    assert screen.drawn() == {"1"}, "another baseline shows nothing that was hidden"
 
 
-def test_a_run_that_never_measured_keeps_its_row_and_says_why(screen: ComparePage) -> None:
-    screen.compare(1, 3)
-    assert screen.column("Outcome") == ["completed", "refused"]
+def test_a_variant_s_box_hides_all_its_runs(screen: ComparePage) -> None:
+    screen.compare(1, 4, 6, 2, 5, 7)
+    screen.press(Qt.Key.Key_Space, row=0)
+    assert screen.drawn() == {"2", "5", "7"}
+    screen.press(Qt.Key.Key_Right, row=0)
+    screen.press(Qt.Key.Key_Space, row=1)
+    assert screen.drawn() == {"1", "2", "5", "7"}
+    box = screen.view.table.model().index(0, 0).data(Qt.ItemDataRole.CheckStateRole)
+    assert Qt.CheckState(box) == Qt.CheckState.PartiallyChecked
+
+
+def test_curves_can_be_laid_along_steps_and_examples(screen: ComparePage) -> None:
+    screen.compare(1, 2)
+    ends = {}
+    for align in ("steps", "examples", "time"):
+        with screen.qtbot.waitSignal(screen.view.painted, timeout=LIMIT_MS):
+            screen.view.parts.curves.align_button(align).click()
+        ends[align] = float(screen.panel("Loss").points("1")[0][-1])
+    assert ends == {"steps": 400.0, "examples": 12_800.0, "time": pytest.approx(8.0)}
+
+
+def test_one_crosshair_reads_every_panel_and_all_zoom_together(screen: ComparePage) -> None:
+    screen.compare(1, 2)
+    screen.panels.set_crosshair(4.1)
+    for title, value in (("Throughput", "1,600"), ("CPU load", "90.0")):
+        assert screen.panel(title).legend_text() == f"Run 1 {value}, Run 2 {value}"
+    before = screen.panels.span
+    screen.panels.setFocus()
+    QTest.keyClick(screen.panels, Qt.Key.Key_Plus)
+    start, end = screen.panels.span
+    assert before[0] < start < end < before[1]
+    assert {tuple(plot.plot.view.viewRange()[0]) for plot in screen.panels.shown} == {(start, end)}
+    screen.view.parts.curves.whole_button.click()
+    assert screen.panels.span == pytest.approx((-4.0, 8.0), abs=0.2)
+
+
+def test_small_multiples_have_a_row_of_panels_a_run(screen: ComparePage) -> None:
+    screen.compare(1, 2)
+    together = len(screen.panels.shown)
+    with screen.qtbot.waitSignal(screen.view.painted, timeout=LIMIT_MS):
+        screen.view.parts.curves.apart_button.click()
+    assert len(screen.panels.shown) == 2 * together
+    first, second = screen.panels.shown[0], screen.panels.shown[together]
+    assert (first.curve_keys(), second.curve_keys()) == (("1",), ("2",))
+    assert first.plot.view.viewRange()[1] == pytest.approx(second.plot.view.viewRange()[1], rel=0.2)
+
+
+def test_columns_can_be_left_out_and_that_is_remembered(screen: ComparePage, database: Path) -> None:
+    screen.compare(1, 2)
+    table = screen.view.table
+    outcome = screen.titles().index("Outcome")
+    menu = table.columns_menu()
+    next(entry for entry in menu.actions() if entry.text() == "Outcome").trigger()
+    assert table.isColumnHidden(outcome)
+    screen.compare(1, 2, 3)
+    assert table.isColumnHidden(outcome)
+    with Store.open(database) as store:
+        assert store.library.hidden_figures() == {"outcome"}
+
+
+def test_the_table_can_be_copied(screen: ComparePage) -> None:
+    screen.compare(1, 2)
+    QTest.keyClick(screen.view.table, Qt.Key.Key_C, Qt.KeyboardModifier.ControlModifier)
+    lines = QGuiApplication.clipboard().text().splitlines()
+    assert lines[0].startswith("Run\tVariant\tOutcome\tSequences/s\tSpeed-up")
+    assert lines[1].startswith("1\tUnits 64\t✔ completed\t1,000\tbaseline")
+    screen.view.table.copy(markdown=True)
+    assert QGuiApplication.clipboard().text().startswith("| Run | Variant |")
+
+
+def test_runs_that_never_measured_keep_their_rows_and_say_why(screen: ComparePage) -> None:
+    screen.compare(1, 3, 8, 9)
+    assert screen.column("Outcome") == ["completed", "refused", "out of memory", "running"]
     assert "Run 3 (refused) never reached its measured part. cuDNN needs an NVIDIA GPU." in screen.view.words()
     assert screen.panel("Throughput").curve_keys() == ("1",)
     assert screen.panel("CPU load").points("3")[0][0] == pytest.approx(0.0)
 
 
+def test_pictures_stand_in_tabs_and_lead_to_their_runs(screen: ComparePage) -> None:
+    screen.compare(1, 4, 6, 2, 5, 7)
+    assert screen.view.parts.titles[:2] == ["Curves", "Speed-up"]
+    screen.view.parts.open_tab("Speed-up")
+    (picture,) = screen.view.parts.pictures.widgets
+    assert picture.isVisible()
+    with screen.qtbot.waitSignal(screen.controller.open_asked) as opened:
+        picture.run_opened.emit(2)
+    assert opened.args == [2]
+    with screen.qtbot.waitSignal(screen.controller.again_asked) as again:
+        picture.run_again_asked.emit(2)
+    assert isinstance(again.args[0], RunSpec)
+    assert again.args[0].variant["units"] == 128
+
+
+def test_return_opens_a_run(screen: ComparePage) -> None:
+    screen.compare(1, 2)
+    with screen.qtbot.waitSignal(screen.controller.open_asked) as opened:
+        screen.press(Qt.Key.Key_Return, row=1)
+    assert opened.args == [2]
+
+
+def test_an_experiment_opens_with_its_runs(screen: ComparePage, database: Path) -> None:
+    with Store.open(database) as store:
+        number = store.library.keep_experiment([2, 1], name="units", preset=None, plan='{"variants": []}')
+    with screen.qtbot.waitSignal(screen.view.painted, timeout=LIMIT_MS):
+        screen.controller.show_experiment(number)
+    assert screen.column("Run") == ["2", "1"]
+
+
+def test_a_baseline_that_drifted_from_its_older_runs_is_doubted(screen: ComparePage, database: Path) -> None:
+    with Store.open(database) as store:
+        numbers = [keep(store, stored_run(run_row(20 + n, throughput=500.0 + n))) for n in range(3)]
+        other = keep(store, stored_run(run_row(30, throughput=600.0, units=128)))
+    screen.compare(*numbers, other)
+    assert "drifted" in screen.visible_words()
+
+
+def test_more_than_eight_runs_look_different(screen: ComparePage, database: Path) -> None:
+    with Store.open(database) as store:
+        numbers = [keep(store, stored_run(run_row(40 + n, units=500 + n))) for n in range(20)]
+    screen.compare(*numbers)
+    assert len({row.look for row in screen.rows()}) == 20
+    assert screen.drawn() == set(map(str, numbers))
+
+
 def test_a_run_that_is_gone_is_a_sentence_on_the_screen(screen: ComparePage) -> None:
     screen.controller.show_runs([1, 99])
-    screen.qtbot.waitUntil(lambda: "There is no run 99" in screen.visible_words(), timeout=10_000)
+    screen.qtbot.waitUntil(lambda: "There is no run 99" in screen.visible_words(), timeout=LIMIT_MS)
     screen.compare(1, 2)
     assert "There is no run 99" not in screen.visible_words()

@@ -69,9 +69,18 @@ def test_two_runs_are_found_in_the_history_and_overlaid_in_compare(qtbot: QtBot,
     compare = workbench.window.findChild(CompareView)
     assert isinstance(compare, CompareView)
     qtbot.waitUntil(lambda: compare.table.model().rowCount() == 2, timeout=READ_LIMIT_MS)
-    qtbot.waitUntil(lambda: not compare.panels.busy, timeout=READ_LIMIT_MS)
+    panels = compare.parts.curves.panels
+    qtbot.waitUntil(lambda: bool(panels.shown) and not panels.busy, timeout=READ_LIMIT_MS)
     assert compare.isVisible()
-    assert {len(plot.curve_keys()) for plot in compare.panels.shown} == {2}
+    assert {len(plot.curve_keys()) for plot in panels.shown} == {2}
+    compare.table.open_asked.emit(1)
+    assert history.isVisible()
+    qtbot.waitUntil(lambda: history.shows_run, timeout=READ_LIMIT_MS)
+    workbench.run_view.form.edited.emit("step_ms", 99.0)
+    compare.table.again_asked.emit(2)
+    assert workbench.run_view.isVisible()
+    workbench.run_view.form.copy_asked.emit()
+    assert "step_ms=8" in QGuiApplication.clipboard().text()
 
 
 def test_a_failed_run_says_why_and_offers_its_log(qtbot: QtBot, workbench: Workbench) -> None:

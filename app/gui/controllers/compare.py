@@ -1,19 +1,44 @@
-"""Connects the Compare screen with the database: runs are read, aligned and thinned off the GUI thread."""
+"""Connects the Compare screen with the database: runs are read, judged and laid out off the GUI thread."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
-from PySide6.QtCore import QObject
+from PySide6.QtCore import QObject, Signal
 
 from app.errors import UserError
 from app.gui.background import Background
 from app.gui.views.compare import CompareView
 from app.storage.store import Store
-from app.viewmodels.compare import Comparison, compare
+from app.viewmodels.compare import MOST_ROWS, SAMPLED, Compared, Comparison, compare, compared, curves_of
+from app.viewmodels.compare_curves import Alignment, CompareCurves
+from workloads.protocol import RunSpec
+
+Result = TypeVar("Result")
+
+_EARLIER = 10
+"""Earlier runs of the baseline's variant that are looked at, to see whether it has drifted."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What was read for one choice of runs."""
+
+    found: Compared
+    comparison: Comparison
+    curves: CompareCurves
+    hidden_columns: frozenset[str]
 
 
 class CompareController(QObject):
-    """Shows chosen runs side by side; only the last choice asked for is shown."""
+    """Shows chosen runs side by side; only the last choice asked for is shown.
+
+    `open_asked` tells a run whose page is wanted, `again_asked` a variant that is wanted in the form.
+    """
+
+    open_asked = Signal(int)
+    again_asked = Signal(object)
 
     def __init__(
         self, view: CompareView, database: Path, background: Background, parent: QObject | None = None
@@ -22,21 +47,85 @@ class CompareController(QObject):
         self._view = view
         self._database = database
         self._background = background
-        self._asked: tuple[int, ...] = ()
+        self._asked = 0
+        self._found = Compared()
+        self._baseline = 0
+        self._align: Alignment = "time"
+        view.baseline_asked.connect(self.make_baseline)
+        view.open_asked.connect(self.open_asked)
+        view.again_asked.connect(self._run_again)
+        view.parts.curves.align_asked.connect(self.align)
+        view.table.columns_changed.connect(self._keep_columns)
 
     def show_runs(self, runs: Sequence[int]) -> None:
-        """Compare these runs, in this order; the first is the baseline."""
-        asked = self._asked = tuple(runs)
-        self._background.run(lambda: _read(self._database, asked), self._show, self._fail)
+        """Compare these runs, in this order. The baseline stays if it is among them, else it is the first."""
+        chosen = tuple(dict.fromkeys(runs))
+        baseline = self._baseline if self._baseline in chosen else chosen[0]
+        self._asked += 1
+        align = self._align
+        self._of_these(lambda: _read(self._database, chosen, baseline, align), self._show)
 
-    def _show(self, comparison: Comparison) -> None:
-        if comparison.runs == self._asked:
-            self._view.show_model(comparison)
+    def show_experiment(self, experiment: int) -> None:
+        """Compare the runs of an experiment."""
+        self._background.run(lambda: _runs_of(self._database, experiment), self.show_runs, self._fail)
+
+    def make_baseline(self, run: int) -> None:
+        """Judge the runs against this one's variant."""
+        found, self._baseline = self._found, run
+        self._of_these(lambda: _judge(self._database, found, run), self._view.show_model)
+
+    def align(self, align: Alignment) -> None:
+        """Lay the curves along time, steps or examples."""
+        found, self._align = self._found, align
+        self._of_these(lambda: curves_of(found, align), self._view.show_curves)
+
+    def _of_these(self, work: Callable[[], Result], show: Callable[[Result], None]) -> None:
+        """Show what comes of the work, unless other runs have been chosen meanwhile."""
+        asked = self._asked
+
+        def done(result: Result) -> None:
+            if asked == self._asked:
+                show(result)
+
+        self._background.run(work, done, self._fail)
+
+    def _show(self, answer: _Answer) -> None:
+        self._found, self._baseline = answer.found, answer.comparison.baseline
+        self._view.table.hide_columns(answer.hidden_columns)
+        self._view.show_model(answer.comparison)
+        self._view.show_curves(answer.curves)
+
+    def _run_again(self, run: int) -> None:
+        spec: RunSpec | None = next((each.row.spec for each in self._found.runs if each.row.run == run), None)
+        if spec is not None:
+            self.again_asked.emit(spec)
+
+    def _keep_columns(self, names: frozenset[str]) -> None:
+        self._background.run(lambda: _keep_columns(self._database, names), lambda _: None, self._fail)
 
     def _fail(self, error: UserError) -> None:
         self._view.show_problem(str(error))
 
 
-def _read(database: Path, runs: Sequence[int]) -> Comparison:
+def _read(database: Path, runs: Sequence[int], baseline: int, align: Alignment) -> _Answer:
     with Store.open(database) as store:
-        return compare([store.load(run) for run in runs])
+        found = compared([store.load(run, SAMPLED) for run in runs[:MOST_ROWS]], max(0, len(runs) - MOST_ROWS))
+        hidden = store.library.hidden_figures()
+    return _Answer(found, _judge(database, found, baseline), curves_of(found, align), hidden)
+
+
+def _judge(database: Path, found: Compared, baseline: int) -> Comparison:
+    shown = [run.row.run for run in found.runs]
+    with Store.open(database) as store:
+        earlier = [store.load(run, ()) for run in store.library.earlier_runs(baseline, shown, _EARLIER)]
+    return compare(found, baseline, earlier)
+
+
+def _runs_of(database: Path, experiment: int) -> tuple[int, ...]:
+    with Store.open(database) as store:
+        return store.library.runs_of_experiment(experiment)
+
+
+def _keep_columns(database: Path, names: frozenset[str]) -> None:
+    with Store.open(database) as store:
+        store.library.hide_figures(names)

@@ -145,6 +145,13 @@ class RunController(QObject):
         self._show_form()
         self.refresh()
 
+    def fill(self, spec: RunSpec) -> None:
+        """Put a variant into the form as it was; what is not known here any more is said."""
+        try:
+            self._change(lambda: self._form.fill(spec))
+        except UsageError as error:
+            self.show_error(UserError(str(error)))
+
     def stop(self) -> None:
         """Ask the run to end; `ended` tells when it has."""
         if self._session is not None and not self._stopping:

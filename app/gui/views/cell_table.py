@@ -67,7 +67,7 @@ class CellTable(QTableView):
     def __init__(self, model: CellModel, delegate: CellDelegate, *, elastic: int, elastic_most: int) -> None:
         """The elastic column wants the room of its longest cell, but no more than `elastic_most` pixels."""
         super().__init__()
-        self._columns = model.columns
+        self._cells = model
         self._delegate = delegate
         self._elastic = elastic
         self._elastic_most = elastic_most
@@ -81,7 +81,7 @@ class CellTable(QTableView):
     def fit(self, widest: Sequence[Cell], *, beside_title: str = "") -> None:
         """Give every column the width of its widest cell or of its title and what may stand beside that."""
         metrics = QFontMetrics(tabular(self.font()))
-        for n, (column, cell) in enumerate(zip(self._columns, widest, strict=True)):
+        for n, (column, cell) in enumerate(zip(self._cells.columns, widest, strict=True)):
             if column.numeric:
                 self._delegate.unit_widths[n] = _unit_width(metrics, cell.unit)
             width = self.width_for(n, _content_width(metrics, f"{column.title}{beside_title}", cell))

@@ -1,140 +1,124 @@
-"""The Compare screen: one row a run above their curves, all with time zero at the start of the measured part."""
+"""The Compare screen: the verdict, what makes it doubtful, the table, and the curves and pictures of the runs."""
 
-from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QHBoxLayout, QScrollArea, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtCore import QPoint, Qt, QTimer, Signal
+from PySide6.QtWidgets import QButtonGroup, QHBoxLayout, QPushButton, QStackedWidget, QVBoxLayout, QWidget
 
 from app.gui.theme import GRID, Theme
-from app.gui.views.compare_table import CompareTable
-from app.gui.views.parts import EmptyState, button, text_label
-from app.gui.views.run_detail_panels import StoredPanels
-from app.gui.views.scaling import ScalingPanel
-from app.viewmodels.compare import Comparison, table
-from app.viewmodels.plotted import Band
+from app.gui.views.compare_head import CompareHead
+from app.gui.views.compare_parts import CompareParts
+from app.gui.views.compare_table import CompareTableView
+from app.gui.views.parts import ElidedLabel, EmptyState, button, text_label
+from app.viewmodels.compare import Comparison
+from app.viewmodels.compare_curves import CompareCurves
 
 _EMPTY = (
     "Nothing to compare yet",
     "Open History (Ctrl+3), choose two runs or more and press Compare (Ctrl+Shift+C).",
 )
-_COLUMNS = 2
 
 
 class CompareView(QWidget):
-    """Shows a `Comparison`. The first run is the baseline until another is made it."""
+    """Shows a `Comparison` and its `CompareCurves`. `painted` comes when all of both has been drawn.
+
+    Runs in signals are numbers; `again_asked` wants the variant of a run in the form.
+    """
+
+    painted = Signal()
+    baseline_asked = Signal(int)
+    open_asked = Signal(int)
+    again_asked = Signal(int)
 
     def __init__(self, theme: Theme) -> None:
         super().__init__()
         self.setProperty("role", "surface")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self._comparison = Comparison()
-        self._baseline = 0
-        self._shared = text_label("", "heading", wrap=True)
-        self._mislabelled = text_label("", "warning", wrap=True)
-        self._warning = text_label("", "warning", wrap=True)
-        self._notes = text_label("", "caption", wrap=True)
+        self.head = CompareHead()
+        self.table = CompareTableView(theme)
+        self.parts = CompareParts(theme)
         self._problem = text_label("", "bad", wrap=True)
-        self._sentences = (self._shared, self._mislabelled, self._warning, self._notes, self._problem)
-        self._make_baseline = button("Make &baseline", "Ratios are against this run (B)")
-        self._table = CompareTable(theme)
-        self._scaling = ScalingPanel(theme)
-        self._panels = StoredPanels(theme, _COLUMNS)
+        self._by_variant = _small("By variant", "A row a variant; the triangle unfolds its runs", checkable=True)
+        self._by_run = _small("By run", "A row a run", checkable=True)
+        self._columns = _small("Columns …", "Which columns the table shows")
+        self._copy = _small("Copy table", "Copy the table tab-separated (Ctrl+C in it); as Markdown from its menu")
+        self._shared = ElidedLabel("caption", Qt.AlignmentFlag.AlignLeft)
         self._pages = QStackedWidget()
         self._page = QWidget()
         self._empty = EmptyState(*_EMPTY)
-        self._table.baseline_asked.connect(self.make_baseline)
-        self._table.hidden_changed.connect(self._hide_curves)
-        self._table.current_changed.connect(self._show_button)
-        self._make_baseline.clicked.connect(self._ask_baseline)
+        self._connect()
         self._build()
 
     @property
-    def table(self) -> CompareTable:
-        """The table of runs."""
-        return self._table
-
-    @property
-    def panels(self) -> StoredPanels:
-        """The plots."""
-        return self._panels
-
-    @property
-    def baseline(self) -> int:
-        """The run all ratios are against."""
-        return self._baseline
+    def by_run_button(self) -> QPushButton:
+        """Turns the table to a row a run."""
+        return self._by_run
 
     def words(self) -> str:
-        """The sentences around the table, as one text."""
-        return "\n".join(label.text() for label in self._sentences)
+        """The sentences above the table, as one text."""
+        return "\n".join(filter(None, [self._problem.text(), self.head.words()]))
 
     def show_model(self, comparison: Comparison) -> None:
-        """Show these runs; a baseline that is still among them stays."""
+        """Show these runs against their baseline; the curves stay as they are."""
         self._comparison = comparison
-        self._problem.hide()
-        self._shared.setText(comparison.shared or f"{len(comparison.rows)} runs")
-        self._mislabelled.setText(f"✘  {comparison.mislabelled}")
-        self._mislabelled.setVisible(bool(comparison.mislabelled))
-        self._warning.setText(f"▲  {comparison.differences}")
-        self._warning.setVisible(bool(comparison.differences))
-        self._notes.setText(" ".join(comparison.notes))
-        self._scaling.show_views(comparison.scaling)
-        self._pages.setCurrentWidget(self._page if comparison.rows else self._empty)
-        bands = (Band("before", comparison.start_s, 0.0), Band("measure", 0.0, comparison.end_s))
-        self._panels.show_panels(comparison.panels, (comparison.start_s, comparison.end_s), bands)
-        if comparison.rows:
-            self.make_baseline(self._baseline if self._baseline in comparison.runs else comparison.runs[0])
-            self._hide_curves()
-            self._table.setFocus()
+        self.show_problem("")
+        self.head.show_model(comparison)
+        self._shared.setText(comparison.shared)
+        self._shared.setToolTip(comparison.shared)
+        self.table.show_table(comparison.table)
+        self.parts.show_gallery(comparison.gallery, comparison.scaling)
+        self._pages.setCurrentWidget(self._page if comparison.runs else self._empty)
+
+    def show_curves(self, curves: CompareCurves) -> None:
+        """Show the curves of the runs; those hidden stay hidden."""
+        self.parts.curves.show_curves(curves, tuple(self._comparison.looks))
+        self._hide_curves()
 
     def show_problem(self, sentence: str) -> None:
-        """Say what is wrong, above whatever was shown before."""
+        """Say what is wrong, above whatever was shown before; "" is nothing wrong."""
         self._problem.setText(sentence)
         self._problem.setVisible(bool(sentence))
 
-    def make_baseline(self, run: int) -> None:
-        """Make all ratios against this run."""
-        self._baseline = run
-        self._table.show_table(self._comparison.runs, table(self._comparison.rows, run))
-        self._show_button()
-
-    def _ask_baseline(self) -> None:
-        run = self._table.current_run()
-        if run is not None:
-            self.make_baseline(run)
-
-    def _show_button(self) -> None:
-        self._make_baseline.setEnabled(self._table.current_run() not in (None, self._baseline))
-
     def _hide_curves(self) -> None:
-        self._panels.hide_curves([str(run) for run in self._table.hidden_runs()])
+        self.parts.curves.panels.hide_curves([str(run) for run in self.table.hidden_runs])
+
+    def _choose_columns(self) -> None:
+        self.table.columns_menu().popup(self._columns.mapToGlobal(QPoint(0, self._columns.height())))
+
+    def _connect(self) -> None:
+        self.table.baseline_asked.connect(self.baseline_asked)
+        self.table.hidden_changed.connect(self._hide_curves)
+        for part in (self.table, self.parts):
+            part.open_asked.connect(self.open_asked)
+            part.again_asked.connect(self.again_asked)
+        self.parts.curves.toggled.connect(lambda run: self.table.toggle_runs([run]))
+        self.parts.curves.panels.drawn.connect(lambda: QTimer.singleShot(0, self.painted.emit))
+        self._by_variant.clicked.connect(lambda: self.table.show_by_variant(True))
+        self._by_run.clicked.connect(lambda: self.table.show_by_variant(False))
+        self._columns.clicked.connect(self._choose_columns)
+        self._copy.clicked.connect(self.table.copy)
 
     def _build(self) -> None:
-        head = QHBoxLayout()
-        head.setContentsMargins(2 * GRID, GRID, 2 * GRID, 0)
-        head.addWidget(self._shared, 1)
-        head.addWidget(self._make_baseline)
-        words = QVBoxLayout()
-        words.setContentsMargins(2 * GRID, 0, 2 * GRID, 0)
-        words.setSpacing(GRID // 2)
-        words.addWidget(self._mislabelled)
-        words.addWidget(self._warning)
-        plots = QWidget()
-        inside = QVBoxLayout(plots)
-        inside.setContentsMargins(2 * GRID, GRID, 2 * GRID, GRID)
-        inside.addWidget(self._scaling)
-        inside.addWidget(self._panels, 1)
-        scroll = QScrollArea()
-        scroll.setWidgetResizable(True)
-        scroll.setWidget(plots)
-        self._notes.setContentsMargins(2 * GRID, 0, 2 * GRID, 0)
+        group = QButtonGroup(self)
+        bar = QHBoxLayout()
+        bar.setContentsMargins(GRID, 0, 2 * GRID, 0)
+        bar.setSpacing(GRID // 2)
+        for made in (self._by_variant, self._by_run):
+            group.addButton(made)
+            bar.addWidget(made)
+        bar.addSpacing(GRID)
+        bar.addWidget(self._shared, 1)
+        bar.addWidget(self._columns)
+        bar.addWidget(self._copy)
+        self._by_variant.setChecked(True)
         self._problem.setContentsMargins(2 * GRID, GRID, 2 * GRID, 0)
         self._problem.hide()
         column = QVBoxLayout(self._page)
         column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(GRID)
-        column.addLayout(head)
-        column.addLayout(words)
-        column.addWidget(self._table)
-        column.addWidget(self._notes)
-        column.addWidget(scroll, 1)
+        column.setSpacing(GRID // 2)
+        column.addWidget(self.head)
+        column.addLayout(bar)
+        column.addWidget(self.table)
+        column.addWidget(self.parts, 1)
         self._pages.addWidget(self._empty)
         self._pages.addWidget(self._page)
         layout = QVBoxLayout(self)
@@ -142,3 +126,10 @@ class CompareView(QWidget):
         layout.setSpacing(0)
         layout.addWidget(self._problem)
         layout.addWidget(self._pages, 1)
+
+
+def _small(words: str, help: str, *, checkable: bool = False) -> QPushButton:
+    made = button(words, help)
+    made.setCheckable(checkable)
+    made.setProperty("small", "true")
+    return made

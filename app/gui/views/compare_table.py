@@ -1,156 +1,207 @@
-"""The table of compared runs: a box and a swatch of its colour for each, the baseline marked, ratios against it."""
+"""The table of a comparison: variants unfold into runs, boxes hide curves, one row is the baseline."""
 
-from collections.abc import Sequence
+from collections.abc import Collection
+from dataclasses import replace
 
-from PySide6.QtCore import QEvent, QItemSelectionModel, QModelIndex, QRect, Qt, Signal
-from PySide6.QtGui import QColor, QKeyEvent, QMouseEvent, QPainter
-from PySide6.QtWidgets import QAbstractItemView, QStyle, QStyleOptionButton, QStyleOptionViewItem, QWidget
+from PySide6.QtCore import QItemSelectionModel, QPoint, Qt, Signal
+from PySide6.QtGui import QAction, QGuiApplication, QKeyEvent, QKeySequence, QMouseEvent
+from PySide6.QtWidgets import QAbstractItemView, QMenu
 
 from app.gui.theme import GRID, Theme
-from app.gui.views.cell_table import CellModel, CellTable
-from app.gui.views.history_cells import ROW_HEIGHT, AnyIndex, CellDelegate
-from app.viewmodels import cells
-from app.viewmodels.cells import Cell
-from app.viewmodels.compare import COLUMNS, VARIANT_COLUMN
+from app.gui.views.cell_table import CellTable
+from app.gui.views.compare_cells import BOX, FOLD, MARKS, CompareDelegate, CompareModel
+from app.gui.views.history_cells import ROW_HEIGHT
+from app.viewmodels.compare_table import BASE, RUN, VARIANT, Arrangement, CompareTable, TableRow, as_text
 
-_NO_PARENT = QModelIndex()
-_BOX = 16
-_SWATCH = 12
 _MOST_ROWS_SHOWN = 8
 _VARIANT_MOST = 36 * GRID
+_BASE_WIDTH = 6 * GRID
+_ALWAYS = (RUN, BASE, VARIANT)
 
 
-class CompareModel(CellModel):
-    """One row a run; the first column's check state is whether its curves are shown."""
+class CompareTableView(CellTable):
+    """Space hides and shows curves, B makes a baseline, arrows fold, Return opens, Ctrl+C copies; so does the mouse.
 
-    def __init__(self) -> None:
-        super().__init__(COLUMNS)
-        self.runs: Sequence[int] = ()
-        self.hidden: set[int] = set()
-        self._table: Sequence[tuple[Cell, ...]] = ()
-
-    def set_table(self, runs: Sequence[int], table: Sequence[tuple[Cell, ...]]) -> None:
-        """Show these rows; runs hidden before stay hidden if they are still here."""
-        self.beginResetModel()
-        self.runs, self._table = runs, table
-        self.hidden &= set(runs)
-        self.endResetModel()
-
-    def toggle(self, row: int) -> None:
-        """Show the curves of a hidden run, or hide them."""
-        self.hidden ^= {self.runs[row]}
-        self.dataChanged.emit(self.index(row, 0), self.index(row, 0), [Qt.ItemDataRole.CheckStateRole])
-
-    def rowCount(self, parent: AnyIndex = _NO_PARENT) -> int:
-        """One row a run."""
-        return 0 if parent.isValid() else len(self._table)
-
-    def cells_of(self, row: int) -> Sequence[Cell]:
-        """The cells of a run."""
-        return self._table[row]
-
-    def data(self, index: AnyIndex, role: int = Qt.ItemDataRole.DisplayRole) -> object:
-        """The check state of the first column; the rest as in every table."""
-        if role == Qt.ItemDataRole.CheckStateRole and index.column() == 0:
-            hidden = self.runs[index.row()] in self.hidden
-            return Qt.CheckState.Unchecked if hidden else Qt.CheckState.Checked
-        return super().data(index, role)
-
-
-class CompareDelegate(CellDelegate):
-    """Adds box and swatch to the first column. A run's colour is its row: its order in the comparison."""
-
-    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex) -> None:
-        """The cell, then box and swatch where it is the first one."""
-        super().paint(painter, option, index)
-        if index.column() == 0:
-            self._paint_box(painter, option, index)
-            colour = self._theme.curve_colour(index.row())
-            if index.data(Qt.ItemDataRole.CheckStateRole) == Qt.CheckState.Unchecked:
-                colour.setAlpha(70)
-            middle = QRect(option.rect).center().y()
-            left = QRect(option.rect).left() + 2 * GRID + _BOX
-            painter.fillRect(QRect(left, middle - 1, _SWATCH, 3), QColor(colour))
-
-    def _paint_box(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex) -> None:
-        box = QStyleOptionButton()
-        area = QRect(option.rect)
-        box.rect = QRect(area.left() + GRID, area.center().y() - _BOX // 2, _BOX, _BOX)
-        checked = index.data(Qt.ItemDataRole.CheckStateRole) == Qt.CheckState.Checked
-        on = QStyle.StateFlag.State_On if checked else QStyle.StateFlag.State_Off
-        box.state = QStyle.StateFlag.State_Enabled | on
-        view = self.parent()
-        assert isinstance(view, QWidget)
-        view.style().drawPrimitive(QStyle.PrimitiveElement.PE_IndicatorCheckBox, box, painter, view)
-
-
-class CompareTable(CellTable):
-    """Space shows or hides the curves of a run, B makes it the baseline; the mouse does both."""
+    Every run in a signal is a run's number. `hidden_changed` tells that other curves are to be shown, `columns_changed`
+    the names of the columns that are hidden from now on.
+    """
 
     hidden_changed = Signal()
     baseline_asked = Signal(int)
-    current_changed = Signal()
+    open_asked = Signal(int)
+    again_asked = Signal(int)
+    columns_changed = Signal(object)
 
     def __init__(self, theme: Theme) -> None:
-        self._rows = CompareModel()
-        super().__init__(self._rows, CompareDelegate(theme), elastic=VARIANT_COLUMN, elastic_most=_VARIANT_MOST)
+        self._model = CompareModel()
+        self._off: frozenset[str] = frozenset()
+        super().__init__(self._model, CompareDelegate(theme), elastic=2, elastic_most=_VARIANT_MOST)
         self.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
-        self.horizontalHeader().setSectionsClickable(False)
-        self.selectionModel().currentChanged.connect(self._tell_current)
+        heads = self.horizontalHeader()
+        heads.setSectionsClickable(True)
+        heads.sectionClicked.connect(self._sort)
+        heads.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
+        heads.customContextMenuRequested.connect(lambda at: self.columns_menu().popup(heads.mapToGlobal(at)))
+        self.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
+        self.customContextMenuRequested.connect(self._menu)
         self.setAccessibleName("Compared runs")
 
-    def show_table(self, runs: Sequence[int], table: Sequence[tuple[Cell, ...]]) -> None:
-        """Show these rows, without the columns of which no run has anything; the current row stays if it is here."""
-        current = self.current_run()
-        self._rows.set_table(runs, table)
-        columns = [[row[n] for row in table] for n in range(len(COLUMNS))]
-        for n, column in enumerate(columns):
-            self.setColumnHidden(n, all(cell.key is None for cell in column))
-        self.fit([cells.widest(column) for column in columns])
-        if runs:
-            self.choose(runs.index(current) if current in runs else 0)
-        height = ROW_HEIGHT * min(len(runs), _MOST_ROWS_SHOWN) + self.horizontalHeader().sizeHint().height()
-        self.setFixedHeight(height + 2 * self.frameWidth() + self.horizontalScrollBar().sizeHint().height())
+    def show_table(self, table: CompareTable) -> None:
+        """Show this table as the one before was arranged; the current row stays if it is still there."""
+        self._show(table, self._model.arrangement)
+
+    def show_by_variant(self, by_variant: bool) -> None:
+        """A row a variant, or a row a run."""
+        self._show(self._model.table, replace(self._model.arrangement, by_variant=by_variant))
+
+    def hide_columns(self, names: Collection[str]) -> None:
+        """Show every column but these and those of which no run has anything."""
+        self._off = frozenset(names)
+        for n, key in enumerate(self._model.table.keys):
+            self.setColumnHidden(n, key in self._off or key in self._model.table.empty)
+        self._stretch()
+
+    def rows(self) -> list[TableRow]:
+        """The rows from top to bottom."""
+        return list(self._model.rows)
 
     def choose(self, row: int) -> None:
         """Go to a row; unlike Qt's `selectRow` also while Ctrl or Shift is held, as in Ctrl+Shift+C."""
         flags = QItemSelectionModel.SelectionFlag
-        self.selectionModel().setCurrentIndex(self._rows.index(row, 0), flags.ClearAndSelect | flags.Rows)
+        self.selectionModel().setCurrentIndex(self._model.index(row, 0), flags.ClearAndSelect | flags.Rows)
 
-    def current_run(self) -> int | None:
-        """The run under the keyboard."""
+    def current_row(self) -> TableRow | None:
+        """The row under the keyboard."""
         index = self.currentIndex()
-        return self._rows.runs[index.row()] if index.isValid() else None
+        return self._model.rows[index.row()] if index.isValid() else None
 
+    @property
     def hidden_runs(self) -> frozenset[int]:
         """The runs whose curves are not shown."""
-        return frozenset(self._rows.hidden)
+        return self._model.hidden
+
+    def toggle_runs(self, runs: Collection[int]) -> None:
+        """Hide the curves of these runs, or show them if all are hidden."""
+        shown = set(runs) - self._model.hidden
+        self._model.hide_runs(self._model.hidden | shown if shown else self._model.hidden - set(runs))
+        self.hidden_changed.emit()
+
+    def copy(self, *, markdown: bool = False) -> None:
+        """Put what is shown on the clipboard, tab-separated or as a Markdown table."""
+        hidden = self._off | self._model.table.empty
+        words = as_text(self._model.table, self._model.rows, hidden, markdown=markdown)
+        QGuiApplication.clipboard().setText(words)
+
+    def columns_menu(self) -> QMenu:
+        """A box for every column that some run has something of."""
+        menu = QMenu(self)
+        table = self._model.table
+        for key, column in zip(table.keys, table.columns, strict=True):
+            if key not in _ALWAYS and key not in table.empty:
+                entry = QAction(column.title, menu, checkable=True, checked=key not in self._off)
+                entry.setToolTip(column.help)
+                entry.toggled.connect(lambda shown, key=key: self._show_column(key, shown))
+                menu.addAction(entry)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        return menu
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Space and B; the rest moves."""
-        run = self.current_run()
-        if run is not None and event.key() == Qt.Key.Key_Space:
-            self._toggle(self.currentIndex().row())
-        elif run is not None and event.key() == Qt.Key.Key_B:
-            self.baseline_asked.emit(run)
+        """The table's own keys; the rest moves."""
+        row, key = self.current_row(), Qt.Key(event.key())
+        if event.matches(QKeySequence.StandardKey.Copy):
+            self.copy()
+        elif row is None:
+            super().keyPressEvent(event)
+        elif key == Qt.Key.Key_Space:
+            self.toggle_runs(row.runs)
+        elif key == Qt.Key.Key_B:
+            self.baseline_asked.emit(row.runs[0])
+        elif key in (Qt.Key.Key_Right, Qt.Key.Key_Left) and row.kind == "variant":
+            self._fold(row, unfold=key == Qt.Key.Key_Right)
+        elif key in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+            self._open(row)
         else:
             super().keyPressEvent(event)
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
-        """A click on a box shows or hides."""
+        """A click on a fold, a box or a radio mark."""
         index = self.indexAt(event.position().toPoint())
-        within = event.position().x() - self.columnViewportPosition(0) < 2 * GRID + _BOX
-        if index.isValid() and index.column() == 0 and within and event.type() == QEvent.Type.MouseButtonRelease:
-            self._toggle(index.row())
+        if index.isValid() and event.button() == Qt.MouseButton.LeftButton:
+            within = event.position().x() - self.columnViewportPosition(index.column())
+            self._click(self._model.rows[index.row()], self._model.table.keys[index.column()], within)
         super().mouseReleaseEvent(event)
 
+    def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
+        """A run opens, a variant unfolds."""
+        index = self.indexAt(event.position().toPoint())
+        if index.isValid() and index.column() > 1:
+            self._open(self._model.rows[index.row()])
+
     def width_for(self, column: int, content: int) -> int:
-        """The first column has box and swatch too."""
-        return content + (3 * GRID + _BOX + _SWATCH if column == 0 else 0)
+        """The first column has its marks too, that of the baseline only a mark."""
+        key = self._model.table.keys[column]
+        return _BASE_WIDTH if key == BASE else content + MARKS if key == RUN else content
 
-    def _tell_current(self) -> None:
-        self.current_changed.emit()
+    def _show(self, table: CompareTable, arrangement: Arrangement) -> None:
+        row = self.current_row()
+        self._model.set_table(table, arrangement, self._model.hidden & _runs(table))
+        self._delegate.unit_widths.clear()
+        self.fit(table.widest(), beside_title=" ↓")
+        self.hide_columns(self._off)
+        if self._model.rows:
+            self.choose(next((n for n, each in enumerate(self._model.rows) if row and each.runs[0] in row.runs), 0))
+        height = ROW_HEIGHT * min(len(self._model.rows), _MOST_ROWS_SHOWN) + self.horizontalHeader().sizeHint().height()
+        self.setFixedHeight(height + 2 * self.frameWidth() + self.horizontalScrollBar().sizeHint().height())
 
-    def _toggle(self, row: int) -> None:
-        self._rows.toggle(row)
-        self.hidden_changed.emit()
+    def _click(self, row: TableRow, key: str, within: float) -> None:
+        if key == BASE and row.kind != "member":
+            self.baseline_asked.emit(row.runs[0])
+        elif key == RUN and within < FOLD and row.kind == "variant":
+            self._fold(row, unfold=row.runs[0] not in self._model.arrangement.unfolded)
+        elif key == RUN and FOLD <= within < FOLD + BOX + GRID and row.look is not None:
+            self.toggle_runs(row.runs)
+
+    def _open(self, row: TableRow) -> None:
+        if row.kind == "variant":
+            self._fold(row, unfold=row.runs[0] not in self._model.arrangement.unfolded)
+        else:
+            self.open_asked.emit(row.runs[0])
+
+    def _fold(self, row: TableRow, *, unfold: bool) -> None:
+        before = self._model.arrangement
+        unfolded = before.unfolded | {row.runs[0]} if unfold else before.unfolded - {row.runs[0]}
+        self._show(self._model.table, replace(before, unfolded=unfolded))
+
+    def _sort(self, column: int) -> None:
+        numeric = self._model.columns[column].numeric
+        self._show(self._model.table, self._model.arrangement.by(column, numeric=numeric))
+
+    def _show_column(self, key: str, shown: bool) -> None:
+        self.hide_columns(self._off - {key} if shown else self._off | {key})
+        self.columns_changed.emit(self._off)
+
+    def _menu(self, at: QPoint) -> None:
+        """What can be done with a row, also by the keyboard's menu key."""
+        row = self.current_row()
+        menu = QMenu(self)
+        if row is not None:
+            run, alone = row.runs[0], row.kind != "variant"
+            for words, act in (
+                ("&Open the run" if alone else "&Show or hide its runs", lambda: self._open(row)),
+                ("&Run again …", lambda: self.again_asked.emit(run)),
+                ("Make &baseline", lambda: self.baseline_asked.emit(run)),
+                ("&Hide or show its curves", lambda: self.toggle_runs(row.runs)),
+            ):
+                menu.addAction(words).triggered.connect(act)
+            menu.addSeparator()
+        menu.addAction("&Copy the table").triggered.connect(self.copy)
+        menu.addAction("Copy as &Markdown").triggered.connect(lambda: self.copy(markdown=True))
+        columns = self.columns_menu()
+        columns.setTitle("Co&lumns")
+        menu.addMenu(columns)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        menu.popup(self.viewport().mapToGlobal(at))
+
+
+def _runs(table: CompareTable) -> set[int]:
+    return {run for variant in table.variants for run in variant.together.runs}

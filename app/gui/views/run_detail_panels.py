@@ -1,30 +1,40 @@
-"""Time panels of stored runs, one below the other or in two columns."""
+"""Time panels of stored runs side by side in columns, on one axis."""
 
 from collections.abc import Collection, Sequence
 
-from PySide6.QtCore import QTimer
-from PySide6.QtWidgets import QGridLayout, QWidget
+from PySide6.QtCore import QTimer, Signal
+from PySide6.QtWidgets import QGridLayout
 
+from app.gui.plot_group import PlotGroup
 from app.gui.plots import TimePanel
 from app.gui.theme import GRID, Theme
-from app.viewmodels.plotted import Band
-from app.viewmodels.stored_curves import Panel
+from app.viewmodels import units
+from app.viewmodels.plotted import Band, Span, panned, zoomed
+from app.viewmodels.stored_curves import Panel, value_at
 
 _PANEL_HEIGHT = 12 * GRID
 
 
-class StoredPanels(QWidget):
-    """Shows `Panel`s over one stretch of time. One panel is drawn each turn of the event loop."""
+class StoredPanels(PlotGroup):
+    """Shows `Panel`s over one stretch of time. One panel is drawn each turn of the event loop; then `drawn` comes.
+
+    `toggled` tells the key of a curve whose name in a legend was clicked, `moved` that another stretch is shown.
+    """
+
+    toggled = Signal(str)
+    drawn = Signal()
+    moved = Signal()
 
     def __init__(self, theme: Theme, columns: int = 1) -> None:
-        super().__init__()
-        self._theme = theme
+        super().__init__(theme)
         self._columns = columns
         self._pool: list[TimePanel] = []
         self._panels: tuple[Panel, ...] = ()
         self._bands: tuple[Band, ...] = ()
-        self._range = (0.0, 1.0)
+        self._counted = False
+        self._fit = False
         self._hidden: frozenset[str] = frozenset()
+        self._whole = (0.0, 1.0)
         self._next = 0
         self._turn = QTimer(self)
         self._turn.setInterval(0)
@@ -33,6 +43,9 @@ class StoredPanels(QWidget):
         self._grid.setContentsMargins(0, 0, 0, 0)
         self._grid.setHorizontalSpacing(3 * GRID)
         self._grid.setVerticalSpacing(GRID)
+        self.setAccessibleName("Plots of stored runs")
+        self.zoomed.connect(lambda factor, at: self.show_range(zoomed(self._window, factor, at, self._whole)))
+        self.panned.connect(lambda by: self.show_range(panned(self._window, by, self._whole)))
 
     @property
     def shown(self) -> list[TimePanel]:
@@ -40,26 +53,62 @@ class StoredPanels(QWidget):
         return self._pool[: len(self._panels)]
 
     @property
+    def span(self) -> Span:
+        """The stretch of the axis that is shown."""
+        return self._window
+
+    @property
     def busy(self) -> bool:
         """Whether some panels are still to be drawn."""
         return self._turn.isActive()
 
-    def show_panels(self, panels: Sequence[Panel], x_range: tuple[float, float], bands: Sequence[Band] = ()) -> None:
-        """Replace what is shown; every curve is shown again."""
-        self._panels, self._range, self._bands = tuple(panels), x_range, tuple(bands)
+    def show_panels(
+        self,
+        panels: Sequence[Panel],
+        x_range: Span,
+        bands: Sequence[Band] = (),
+        *,
+        whole: Span | None = None,
+        columns: int | None = None,
+        counted: bool = False,
+    ) -> None:
+        """Replace what is shown; every curve is shown again. `counted` axes count steps or the like, not seconds.
+
+        The view can be zoomed and moved within `whole`, which is `x_range` unless given.
+        """
+        self._panels, self._window, self._bands = tuple(panels), x_range, tuple(bands)
+        self._whole = whole or x_range
+        self._counted, self._fit = counted, False
+        self._columns = columns or self._columns
         self._hidden = frozenset()
         for spare in self._pool[len(panels) :]:
             spare.hide()
-        for row in range(self._grid.rowCount()):
-            self._grid.setRowStretch(row, 0)
         self._start()
+
+    def set_columns(self, columns: int) -> None:
+        """Lay what is shown out in so many columns."""
+        if columns != self._columns:
+            self._columns = columns
+            self._start()
+
+    def show_range(self, span: Span) -> None:
+        """Show another stretch of the axis; a y that is free follows what is in view."""
+        self._window, self._fit = span, True
+        for plot in self.shown:
+            plot.set_x_range(*span, fit=True)
+        self.moved.emit()
 
     def hide_curves(self, keys: Collection[str]) -> None:
         """Show every curve but these, in all panels."""
         self._hidden = frozenset(keys)
-        self._start()
+        for plot in self.shown:
+            plot.hide_curves(self._hidden)
 
     def _start(self) -> None:
+        """Lay everything out and draw it again."""
+        for place in range(max(self._grid.rowCount(), self._grid.columnCount())):
+            self._grid.setRowStretch(place, 0)
+            self._grid.setColumnStretch(place, 0)
         self._next = 0
         if self._panels:
             self._turn.start()
@@ -72,34 +121,44 @@ class StoredPanels(QWidget):
         self._next += 1
         if self._next >= len(self._panels):
             self._turn.stop()
+            self.drawn.emit()
 
     def _add(self) -> None:
-        plot = TimePanel("", "", self._theme)
+        plot = self.adopt(TimePanel("", "", self._theme))
+        plot.plot.scrolls = True
         plot.setMinimumHeight(_PANEL_HEIGHT)
+        plot.legend.clicked.connect(self.toggled)
         self._pool.append(plot)
 
     def _place(self, plot: TimePanel) -> None:
-        """Row by row; the first panel takes a whole row where one would be left alone at the end."""
+        """Row by row; where the last row would not be full, the first panel takes the room that is over."""
         lone = len(self._panels) % self._columns
-        slot = self._next + (self._columns - lone if lone and self._next else 0)
-        row, column = divmod(slot, self._columns)
+        over = self._columns - lone if lone else 0
+        row, column = divmod(self._next + (over if self._next else 0), self._columns)
         self._grid.removeWidget(plot)
-        self._grid.addWidget(plot, row, column, 1, self._columns if lone and self._next == 0 else 1)
+        self._grid.addWidget(plot, row, column, 1, 1 + over if self._next == 0 else 1)
         self._grid.setRowStretch(row, 1)
         self._grid.setColumnStretch(column, 1)
 
     def _draw(self, plot: TimePanel, panel: Panel) -> None:
         plot.clear()
         plot.set_title(panel.title, panel.unit)
-        plot.set_x_range(*self._range)
+        plot.count_on_axis(self._counted)
+        plot.set_x_range(*self._window, fit=self._fit)
         if panel.y_range is None:
             plot.set_auto_y()
         else:
             plot.set_y_range(*panel.y_range)
         plot.set_shades(self._bands)
         for curve in panel.curves:
-            if curve.key not in self._hidden:
-                plot.set_curve(curve.key, curve.x, curve.y, colour=curve.colour, label=curve.label)
+            plot.set_curve(curve.key, curve.x, curve.y, colour=curve.colour, label=curve.label)
+        plot.hide_curves(self._hidden)
         plot.show_time_axis(self._next >= len(self._panels) - self._columns)
         plot.setVisible(True)
         plot.refresh()
+
+    def _show_crosshair(self, at: float | None) -> None:
+        for plot, panel in zip(self.shown, self._panels, strict=True):
+            plot.set_crosshair(at)
+            for curve in panel.curves:
+                plot.set_value(curve.key, "" if at is None else units.number(value_at(curve, at)))

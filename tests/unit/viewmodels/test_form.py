@@ -4,6 +4,7 @@ import pytest
 
 from app.viewmodels.form import Field, VariantForm
 from workloads.catalog import Gpu, Machine, UsageError
+from workloads.protocol import RunSpec, Value
 
 GPU_MACHINE = Machine(
     gpus=tuple(Gpu(index=n, uuid=f"GPU-{n}", name="H200", compute_capability=(9, 0)) for n in range(2)), cpu_count=16
@@ -109,3 +110,22 @@ def test_a_wrong_edit_changes_nothing() -> None:
 def test_the_test_workload_is_not_offered() -> None:
     assert "dummy" not in dict(VariantForm().state().workloads)
     assert "dummy" in dict(VariantForm(hidden=True).state().workloads)
+
+
+def test_a_variant_that_was_run_fills_the_form_as_it_was() -> None:
+    form = form_on(GPU_MACHINE)
+    spec = form_on(GPU_MACHINE, "lstm").spec()
+    run = RunSpec(workload="lstm", variant={**spec.variant, "layers": 4, "gone_meanwhile": 1})
+    form.choose("cnn10")
+    form.fill(run)
+    assert form.spec() == RunSpec(workload="lstm", variant={**spec.variant, "layers": 4})
+
+
+def test_a_variant_that_is_not_known_here_changes_nothing() -> None:
+    form = form_on(GPU_MACHINE)
+    before = form.spec()
+    wrong: dict[str, dict[str, Value]] = {"of another": {}, "cnn10": {"layout": "sideways"}}
+    for workload, variant in wrong.items():
+        with pytest.raises(UsageError):
+            form.fill(RunSpec(workload=workload, variant=variant))
+    assert form.spec() == before

@@ -1,0 +1,144 @@
+"""The curves of compared runs under one crosshair: all in one panel a quantity, or a row of small panels a run."""
+
+from dataclasses import replace
+
+from PySide6.QtCore import Signal
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QButtonGroup, QHBoxLayout, QPushButton, QScrollArea, QVBoxLayout, QWidget
+
+from app.gui.theme import GRID, Theme, figures
+from app.gui.views.parts import ElidedLabel, button
+from app.gui.views.run_detail_panels import StoredPanels
+from app.viewmodels.compare_curves import ALIGNMENTS, Alignment, CompareCurves, multiples, position_words
+from app.viewmodels.plotted import Span
+from app.viewmodels.stored_curves import Panel
+
+_HELP = {
+    "time": "Seconds since the start of the measured part",
+    "steps": "Steps since the start of the measured part",
+    "examples": "Examples since the start of the measured part",
+}
+_ZOOM = "Ctrl and the wheel zoom, dragging moves; or click here and use +, −, Shift and the arrows"
+_COLUMN_WIDTH = 50 * GRID
+_MOST_NAMED = 3
+
+
+class CurvesView(QWidget):
+    """Shows `CompareCurves`. `align_asked` tells along what to lay them, `toggled` a run whose name was clicked."""
+
+    align_asked = Signal(str)
+    toggled = Signal(int)
+
+    def __init__(self, theme: Theme) -> None:
+        super().__init__()
+        self._curves = CompareCurves()
+        self._runs: tuple[int, ...] = ()
+        self.panels = StoredPanels(theme)
+        self._aligns = {name: _small(f"By {name}", _HELP[name]) for name in ALIGNMENTS}
+        self._apart = _small("Run by run", "A row of small panels for each run, all on the same scales")
+        self._measured = _small("Measured", "Show the measured part")
+        self._whole = _small("Whole", f"Show the runs from beginning to end. {_ZOOM}")
+        self._reading = ElidedLabel("muted")
+        self._reading.setFont(figures())
+        self._connect()
+        self._build()
+
+    @property
+    def apart_button(self) -> QPushButton:
+        """The switch between one panel for all runs and a row of panels for each."""
+        return self._apart
+
+    def align_button(self, name: Alignment) -> QPushButton:
+        """The button that lays curves along time, steps or examples."""
+        return self._aligns[name]
+
+    @property
+    def whole_button(self) -> QPushButton:
+        """Shows the runs from beginning to end."""
+        return self._whole
+
+    def show_curves(self, curves: CompareCurves, runs: tuple[int, ...]) -> None:
+        """Show these curves of these runs, the measured part first."""
+        self._curves, self._runs = curves, runs
+        self._aligns[curves.align].setChecked(True)
+        self._show(curves.measured)
+
+    def _show(self, span: Span) -> None:
+        curves = self._curves
+        panels = multiples(curves.panels, self._runs) if self._apart.isChecked() else curves.panels
+        if self._apart.isChecked() or len(self._runs) > _MOST_NAMED:
+            panels = tuple(map(_numbered, panels))
+        self.panels.show_panels(
+            panels,
+            span,
+            curves.bands,
+            whole=curves.whole,
+            columns=len(curves.panels) if self._apart.isChecked() else self._columns(),
+            counted=curves.align != "time",
+        )
+        self._show_span()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """As many columns as there is room for."""
+        super().resizeEvent(event)
+        if self._curves.panels and not self._apart.isChecked():
+            self.panels.set_columns(self._columns())
+
+    def _columns(self) -> int:
+        return max(1, min(self.width() // _COLUMN_WIDTH, len(self._curves.panels)))
+
+    def _show_span(self) -> None:
+        """Which of the two stretches is in view; after zooming it may be neither."""
+        self._measured.setChecked(self.panels.span == self._curves.measured)
+        self._whole.setChecked(self.panels.span == self._curves.whole)
+
+    def _read(self, at: float | None) -> None:
+        self._reading.setText("" if at is None else position_words(self._curves.align, at))
+
+    def _connect(self) -> None:
+        for name, made in self._aligns.items():
+            made.clicked.connect(lambda _=False, name=name: self.align_asked.emit(name))
+        self._apart.toggled.connect(lambda _: self._show(self.panels.span))
+        self._measured.clicked.connect(lambda: self.panels.show_range(self._curves.measured))
+        self._whole.clicked.connect(lambda: self.panels.show_range(self._curves.whole))
+        self.panels.moved.connect(self._show_span)
+        self.panels.read.connect(self._read)
+        self.panels.toggled.connect(lambda key: self.toggled.emit(int(key)))
+
+    def _build(self) -> None:
+        group = QButtonGroup(self)
+        bar = QHBoxLayout()
+        bar.setContentsMargins(2 * GRID, GRID // 2, 2 * GRID, 0)
+        bar.setSpacing(GRID // 2)
+        for made in self._aligns.values():
+            group.addButton(made)
+            bar.addWidget(made)
+        bar.addSpacing(2 * GRID)
+        bar.addWidget(self._measured)
+        bar.addWidget(self._whole)
+        bar.addWidget(self._reading, 1)
+        bar.addWidget(self._apart)
+        inside = QWidget()
+        column = QVBoxLayout(inside)
+        column.setContentsMargins(2 * GRID, GRID, 2 * GRID, GRID)
+        column.addWidget(self.panels)
+        scroll = QScrollArea()
+        scroll.setWidgetResizable(True)
+        scroll.setWidget(inside)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(0)
+        layout.addLayout(bar)
+        layout.addWidget(scroll, 1)
+
+
+def _numbered(panel: Panel) -> Panel:
+    """The panel with only the numbers of runs in its legend."""
+    return replace(panel, curves=tuple(replace(curve, label=curve.key) for curve in panel.curves))
+
+
+def _small(words: str, help: str) -> QPushButton:
+    made = button(words, help)
+    made.setCheckable(True)
+    made.setProperty("small", "true")
+    return made
