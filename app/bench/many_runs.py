@@ -36,10 +36,13 @@ CREATE TEMP TABLE recorded (
 ) WITHOUT ROWID
 """
 _PLAY = """
-INSERT INTO samples
-    (device_id, t_ns, power_mw, load_pct, memory_bytes, temperature_c, sm_clock_mhz, worker_load_pct)
+INSERT INTO samples (
+    device_id, t_ns,
+    power_mw, load_pct, memory_bytes, temperature_c, sm_clock_mhz, worker_load_pct, power_limit_mw, throttle_reasons
+)
 SELECT device_id, started_t_ns + :set_up_ns + n * :period_ns,
-    power_mw, load_pct, memory_bytes, temperature_c, sm_clock_mhz, worker_load_pct
+    power_mw, load_pct, memory_bytes, temperature_c, sm_clock_mhz, worker_load_pct,
+    iif(kind = 'gpu', 700000, NULL), iif(kind = 'gpu', 0, NULL)
 FROM devices JOIN runs USING (run) JOIN recorded USING (kind)
 WHERE run BETWEEN :first AND :last AND n < iif(run > :last_short, :long_samples, :short_samples)
 """
@@ -51,7 +54,7 @@ _GPU = Device(
     index=0,
     name="NVIDIA H200",
     memory_total_bytes=150_754_820_096,
-    fields={name: FieldFacts(unit="") for name in _FIELDS[:5]},
+    fields={name: FieldFacts(unit="") for name in (*_FIELDS[:5], "power_limit_mw", "throttle_reasons")},
 )
 _HOST = Device(
     device=HOST,
@@ -82,7 +85,10 @@ _ENDS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """How much there is: the newest `long_runs` have `long_samples` of each device, the others share the rest."""
+    """How much there is: the newest `long_runs` have `long_samples` of each device, the others share the rest.
+
+    The long runs are of two variants in turn, and all completed, so that there is something to compare.
+    """
 
     runs: int = 10_000
     samples: int = 20_000_000
@@ -103,10 +109,13 @@ class Size:
 
 def fill(path: Path, size: Size) -> None:
     """Makes the database at `path`, where there is none."""
+    variants = _variants()
     with Store.open(path) as store:
-        for number, spec in zip(range(size.runs), itertools.cycle(_variants()), strict=False):
-            is_long = number >= size.runs - size.long_runs
-            _keep_run(store, number, spec, size.long_samples if is_long else size.short_samples)
+        for number in range(size.runs - size.long_runs):
+            outcome = _ENDS[np.random.default_rng(number).integers(len(_ENDS))]
+            _keep_run(store, number, variants[number % len(variants)], outcome, size.short_samples)
+        for number in range(size.runs - size.long_runs, size.runs):
+            _keep_run(store, number, variants[number % 2], _ENDS[0], size.long_samples)
         _keep_words(store, size.runs)
     _fill_samples(path, size)
 
@@ -132,7 +141,7 @@ def _variants() -> Sequence[RunSpec]:
     ]
 
 
-def _keep_run(store: Store, number: int, spec: RunSpec, samples: int) -> None:
+def _keep_run(store: Store, number: int, spec: RunSpec, outcome: Outcome, samples: int) -> None:
     """One run as a session stores it, without its samples."""
     chance = np.random.default_rng(number)
     began_ns = number * 3600 * _S
@@ -150,7 +159,6 @@ def _keep_run(store: Store, number: int, spec: RunSpec, samples: int) -> None:
     )
     phases = (PhaseStarted(phase="compile", t_ns=began_ns), PhaseStarted(phase="measure", t_ns=measure_ns))
     store.write(run, (*phases, *_blocks(measure_ns, length_ns, chance), _evidence(spec, chance)))
-    outcome = _ENDS[chance.integers(len(_ENDS))]
     store.finish(
         run,
         outcome=outcome,
