@@ -1,11 +1,13 @@
 """The words of the command line: what each command takes, with its help."""
 
 import argparse
+import functools
 import math
 import re
 from pathlib import Path
 from typing import get_args
 
+from app.cli.export_arguments import add_transfers
 from app.queries import RunOrder
 from workloads import catalog
 
@@ -31,6 +33,7 @@ def parser() -> argparse.ArgumentParser:
     _stored(commands)
     _library(commands)
     _weights(commands)
+    add_transfers(functools.partial(_new, commands))
     _machine(commands)
     _bench(commands)
     return top
@@ -163,18 +166,8 @@ def _weights(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     portability.add_argument(
         "--gpus", type=int, choices=(0, 1), help="on the CPU (0) or a GPU (1); default: not where the run trained"
     )
-    export = _new(commands, "export", "make a plain Keras model of a run's saved weights")
-    export.add_argument(
-        "--model",
-        type=Path,
-        action="append",
-        required=True,
-        metavar="PATH",
-        help="a file that ends in .keras, or a folder for a SavedModel; may be repeated",
-    )
-    for command in (portability, export):
-        command.add_argument("run", type=int, metavar="RUN", help=_NUMBER)
-        command.add_argument("--weights", type=Path, metavar="PATH", help="its weights file, where it was moved")
+    portability.add_argument("run", type=int, metavar="RUN", help=_NUMBER)
+    portability.add_argument("--weights", type=Path, metavar="PATH", help="its weights file, where it was moved")
     calibrate = _new(commands, "calibrate", "measure anew how fast the GPUs, or the CPU, multiply matrices")
     calibrate.add_argument(
         "--precision", action="append", default=[], metavar="NAME", help="may be repeated (default: all there are)"

@@ -1,49 +1,40 @@
-"""`export`: a plain Keras model of a run's saved weights."""
+"""`export`: stored runs taken away, as plain tables, as a small database, or as a Keras model."""
 
 from argparse import Namespace
-from collections.abc import Sequence
 from pathlib import Path
 
+from app.cli.export_model import export_models
+from app.cli.export_progress import watched
 from app.cli.services import opened_store
-from app.cli.terminal import print_json, say
-from app.errors import UserError
-from app.runs.leases import Leases
-from app.runs.portability import export_model, weights_of
-from app.viewmodels import units
+from app.cli.terminal import print_json
+from app.report.export import export_files
+from app.report.export_words import exported_document, exported_words
+from app.storage.transfer import export_database
 from workloads.catalog import UsageError
 
-_SUFFIXES = ("", ".keras")
+_DATABASE = ".db"
 
 
 def export(chosen: Namespace) -> int:
-    """Writes the models and says how well they answer."""
-    _check(chosen.model)
+    """Writes what was asked for and says where it is."""
+    if chosen.model:
+        if chosen.format or chosen.output:
+            raise UsageError("--model goes without --format and -o: give one of them at a time.")
+        return export_models(chosen)
+    runs = list(dict.fromkeys(chosen.runs))
+    target = chosen.output or Path("runs-" + "-".join(map(str, runs[:5])))
+    is_database = chosen.format is None and target.suffix == _DATABASE
+    if chosen.format is None and not is_database:
+        raise UsageError("export takes --format csv, json or parquet, or -o FILE.db for a database, or --model FILE.")
     with opened_store(chosen.db) as store:
-        run = store.load(chosen.run).row
-        weights = weights_of(run, store.path, chosen.weights)
-    say(f"Making a Keras model of run {run.run} …")
-    found = export_model(run, weights, chosen.model, Leases(), say)
+        path = store.path
+    with watched("Exporting") as watch:
+        if is_database:
+            done = export_database(path, runs, target, watch)
+        else:
+            done = export_files(path, runs, target, chosen.format, watch)
     if chosen.json:
-        models = [str(path) for path in chosen.model]
-        differences = {"max_difference": found.max_difference, "max_output": found.max_output}
-        print_json({"run": run.run, "models": models, **differences, "tolerance": found.tolerance})
-        return 0
-    for path in chosen.model:
-        load = "keras.saving.load_model" if path.suffix else "tf.saved_model.load"
-        print(f'Wrote {path}: load it with {load}("{path}").')
-    print(
-        f"It answers as the trained model does: within {found.max_difference:.1e} of outputs up to "
-        f"{units.number(found.max_output)}."
-    )
+        print_json(exported_document(done))
+    else:
+        print("\n".join(exported_words(done, target)))
     return 0
-
-
-def _check(paths: Sequence[Path]) -> None:
-    """Raises `UsageError` for a kind of file that this does not write, `UserError` for one that is there already."""
-    for path in paths:
-        if path.suffix not in _SUFFIXES:
-            raise UsageError(
-                f"--model takes a file that ends in .keras, or a folder for a SavedModel, not {path.name}."
-            )
-        if path.exists():
-            raise UserError(f"{path} is there already; name another, or delete it first.")

@@ -11,6 +11,7 @@ from app.cli import (
     compare,
     experiment,
     export,
+    import_runs,
     library,
     listing,
     machine,
@@ -45,6 +46,7 @@ COMMANDS: Mapping[str, Command] = {
     "prune": prune.prune_runs,
     "portability": portability.portability,
     "export": export.export,
+    "import": import_runs.import_database,
     "calibrate": calibrate.calibrate_devices,
 }
 

@@ -7,11 +7,11 @@ everything as it was; `StoppedError` where the watch says so. How to read a file
 import contextlib
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.errors import DatabaseError, UserError
+from app.errors import DatabaseError
 from app.storage import retention
 from app.storage.location import weights_path
 from app.storage.migrations import migrations
@@ -19,6 +19,7 @@ from app.storage.opening import open_database, told_plainly, transaction
 from app.storage.space import LEAST_BYTES, room_for
 from app.storage.transfer_check import check
 from app.storage.transfer_copy import RunCopier, checked_runs, count_rows
+from app.storage.transfer_place import written_whole
 from app.storage.transfer_source import GivenFile, look_at, look_for_damage, opened
 from app.storage.transfer_staging import (
     Found,
@@ -109,19 +110,14 @@ def import_runs(database: Path, file: Path, watch: Watch = QUIET) -> Imported:
 def export_database(database: Path, runs: Sequence[int], target: Path, watch: Watch = QUIET) -> Exported:
     """Writes these runs into a new database at `target`, which appears when it is complete."""
     started_s = time.monotonic()
-    if target.exists():
-        raise UserError(f"{target} is there already; name another file, or delete it first.")
-    with _partly(target) as part:
-        with contextlib.closing(open_database(part)) as db:
-            db.execute("ATTACH ? AS kept", (str(database.absolute()),))
-            with told_plainly(database):
-                checked_runs(db.conn, runs, database, "kept")
-                total = count_rows(db.conn, runs, (table.name for table in CARRIED), "kept")
-            counter = Counter(watch, total)
-            with transaction(db, target), interruptible(db.conn, watch):
-                RunCopier(db.conn, "kept", counter).copy(runs)
-            uids = [uid for (uid,) in db.execute("SELECT uid FROM runs")]
-        part.rename(target)
+    with written_whole(target) as part, contextlib.closing(open_database(part)) as db:
+        db.execute("ATTACH ? AS kept", (str(database.absolute()),))
+        with told_plainly(database):
+            checked_runs(db.conn, runs, database, "kept")
+            total = count_rows(db.conn, runs, (table.name for table in CARRIED), "kept")
+        with transaction(db, target), interruptible(db.conn, watch):
+            RunCopier(db.conn, "kept", Counter(watch, total)).copy(runs)
+        uids = [uid for (uid,) in db.execute("SELECT uid FROM runs ORDER BY run")]
     return Exported(
         files=(target,),
         runs=len(runs),
@@ -129,16 +125,6 @@ def export_database(database: Path, runs: Sequence[int], target: Path, watch: Wa
         seconds=time.monotonic() - started_s,
         weights=tuple(path for path in (weights_path(database, uid) for uid in uids) if path.exists()),
     )
-
-
-@contextlib.contextmanager
-def _partly(target: Path) -> Iterator[Path]:
-    """Where a file is written before it gets its name; nothing of it stays if that does not come to its end."""
-    try:
-        with tempfile.TemporaryDirectory(prefix=f"{target.name}.part-", dir=target.absolute().parent) as folder:
-            yield Path(folder) / target.name
-    except OSError as error:
-        raise UserError(f"{target} cannot be written ({error.strerror}); name another place.") from error
 
 
 def _ours(database: Path) -> Mapping[str, _Ours]:

@@ -55,12 +55,13 @@ class Counter:
         self._done = 0
 
     def rows(self, rows: Iterable[Thing]) -> Iterator[Thing]:
-        """The rows, counted as they pass."""
+        """The rows, counted as they pass; the watch is told now and then, and after the last."""
         for row in rows:
             self._done += 1
             if self._done % _EVERY == 0:
                 self.look()
             yield row
+        self.look()
 
     def add(self, rows: int) -> None:
         """Counts rows that were done at once."""

@@ -1,0 +1,38 @@
+"""The words of `export` and `import`."""
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import get_args
+
+from app.report.export_tables import Format
+
+New = Callable[[str, str], argparse.ArgumentParser]
+"""Makes a command of a name and a help text."""
+
+
+def add_transfers(new: New) -> None:
+    """Adds both commands."""
+    export = new("export", "take runs away: as tables, as a small database, or as a Keras model")
+    export.add_argument("runs", type=int, nargs="+", metavar="RUN", help="their numbers in `list`")
+    export.add_argument("--format", choices=get_args(Format), help="tables in this format, a file each, in a folder")
+    export.add_argument(
+        "-o",
+        dest="output",
+        type=Path,
+        metavar="PATH",
+        help="the folder to make (default: runs-NUMBERS), or FILE.db for a database that `import` reads",
+    )
+    export.add_argument(
+        "--model",
+        type=Path,
+        action="append",
+        metavar="PATH",
+        help="a Keras model of one run's saved weights: a file that ends in .keras, or a folder for a SavedModel;"
+        " may be repeated",
+    )
+    export.add_argument(
+        "--weights", type=Path, metavar="PATH", help="with --model: its weights file, where it was moved"
+    )
+    command = new("import", "add the runs of another database that are not here yet")
+    command.add_argument("file", type=Path, metavar="FILE.db", help="a database of this program, from any machine")

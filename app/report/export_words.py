@@ -1,0 +1,93 @@
+"""What an export or import did, in sentences and as a document: the same for the command line and the window."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from app.storage.transfer import Exported, Imported
+from app.viewmodels import units
+
+_NAMED = 8
+"""Runs that a sentence names one by one."""
+
+
+def exported_document(done: Exported) -> dict[str, Any]:
+    """The `export` document."""
+    return {
+        "runs": done.runs,
+        "files": [str(path) for path in done.files],
+        "bytes": done.bytes,
+        "seconds": done.seconds,
+        "weights": [str(path) for path in done.weights],
+    }
+
+
+def imported_document(done: Imported) -> dict[str, Any]:
+    """The `import` document: numbers here under `imported` and `already`, numbers there under the others."""
+    return {
+        "imported": list(done.runs),
+        "already": [
+            {"run": known.run, "differs": list(known.differs), "in_trash": known.in_trash} for known in done.already
+        ],
+        "unfinished": list(done.unfinished),
+        "in_trash": list(done.in_trash),
+        "seconds": done.seconds,
+    }
+
+
+def exported_words(done: Exported, target: Path) -> list[str]:
+    """What was written and where, and what stays behind."""
+    files = "" if done.files == (target,) else f"{len(done.files)} files in "
+    words = [f"Wrote {_count(done.runs)} to {files}{target}, {units.byte_size(done.bytes)}."]
+    if done.weights:
+        words.append(
+            "Saved weights stay where they are; to take them along, copy "
+            f"{', '.join(map(str, done.weights[:_NAMED]))}{' …' if len(done.weights) > _NAMED else ''}"
+        )
+    return words
+
+
+def imported_words(done: Imported) -> list[str]:
+    """What was imported, and each reason why a run was not."""
+    return list(_imported(done))
+
+
+def _imported(done: Imported) -> Iterator[str]:
+    if done.runs:
+        yield f"Imported {_count(len(done.runs))} as {_numbers(done.runs)}."
+    else:
+        yield "Imported nothing: the file has no run that is new here."
+    known = [known.run for known in done.already]
+    if known:
+        yield f"Here already, and left as {_it(known)}: {_numbers(known)}."
+    for name in ("note", "tags"):
+        differ = [known.run for known in done.already if name in known.differs]
+        if differ:
+            yield f"Of {_numbers(differ)} the file has another {name.replace('tags', 'choice of tags')}; yours stays."
+    deleted = [known.run for known in done.already if known.in_trash]
+    if deleted:
+        words = " ".join(map(str, deleted[:_NAMED]))
+        yield f"In the trash here: {_numbers(deleted)}; `python -m app restore {words}` takes them out."
+    if done.unfinished:
+        yield f"Left out, not ended there: {_numbers(done.unfinished)} of the file; import again when they have ended."
+    if done.in_trash:
+        yield f"Left out, in the trash there: {_numbers(done.in_trash)} of the file."
+
+
+def _count(runs: int) -> str:
+    return f"{runs:,} {units.plural('run', runs)}"
+
+
+def _it(runs: Sequence[int]) -> str:
+    return "it was" if len(runs) == 1 else "they were"
+
+
+def _numbers(runs: Sequence[int]) -> str:
+    """Numbers of runs in words: `run 4`, `runs 4 to 9`, `runs 1, 4 and 7`, and only the first of very many."""
+    if len(runs) == 1:
+        return f"run {runs[0]}"
+    if len(runs) > 2 and list(runs) == list(range(runs[0], runs[-1] + 1)):
+        return f"runs {runs[0]} to {runs[-1]}"
+    if len(runs) > _NAMED:
+        return f"runs {', '.join(map(str, runs[:_NAMED]))} and {len(runs) - _NAMED:,} more"
+    return f"runs {', '.join(map(str, runs[:-1]))} and {runs[-1]}"
