@@ -99,7 +99,8 @@ def own_words(row: RunRow) -> Cell:
     """The user's tags, and the first line of the note; all of both in the tooltip."""
     first_line = row.note.partition("\n")[0]
     told = "\n\n".join(filter(None, (", ".join(row.tags), row.note)))
-    return Cell(text=first_line, key=", ".join(row.tags).lower() or None, tooltip=told, chips=row.tags)
+    key = ", ".join(row.tags).lower() or None
+    return Cell(text=first_line, key=key, tooltip=told, tone="quiet", chips=row.tags)
 
 
 def workload(row: RunRow) -> Cell:

@@ -59,7 +59,8 @@ _LISTED: tuple[ListColumn, ...] = (
 )
 COLUMNS: tuple[Column, ...] = tuple(listed.column for listed in _LISTED)
 ORDERS: tuple[RunOrder, ...] = tuple(listed.order for listed in _LISTED)
-SHOWN_AT_FIRST: tuple[RunOrder, ...] = tuple(order for order in ORDERS if order not in ("step_ms_p50", "duration"))
+_HIDDEN_AT_FIRST = ("step_ms_p50", "mean_power", "duration")
+SHOWN_AT_FIRST: tuple[RunOrder, ...] = tuple(order for order in ORDERS if order not in _HIDDEN_AT_FIRST)
 """More columns would leave no room for the variant in a window of usual width."""
 
 VARIANT_COLUMN, WORDS_COLUMN, DEVICES_COLUMN, OUTCOME_COLUMN = 3, 4, 5, 6

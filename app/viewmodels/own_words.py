@@ -61,3 +61,8 @@ def tag_change(run: int, before: Iterable[str], text: str) -> TagChange:
         added=tuple(tag for key, tag in wanted.items() if key not in had),
         removed=tuple(tag for key, tag in had.items() if key not in wanted),
     )
+
+
+def after_change(tags: Iterable[str], change: TagChange) -> tuple[str, ...]:
+    """The tags of a run of the change, in order."""
+    return tuple(sorted({*tags, *change.added} - set(change.removed), key=str.lower))

@@ -59,6 +59,8 @@ class RunDetail:
     log: str
     log_title: str
     command: str
+    tags: tuple[str, ...] = ()
+    note: str = ""
 
 
 def run_detail(run: StoredRun, zone: tzinfo | None, *, pruned_utc_ns: int | None = None) -> RunDetail:
@@ -78,7 +80,7 @@ def run_detail(run: StoredRun, zone: tzinfo | None, *, pruned_utc_ns: int | None
         reason=(row.outcome.reason if row.outcome else None) or "",
         traceback=(row.outcome.detail if row.outcome else None) or "",
         figures=_figures(run),
-        notes=tuple(filter(None, (run_facts.pruned_note(pruned_utc_ns), run_facts.memory_note(run)))),
+        notes=tuple(filter(None, (_trash_note(row.deleted_utc_ns), run_facts.pruned_note(pruned_utc_ns), run_facts.memory_note(run)))),
         evidence=of_stored(run),
         groups=tuple(group for group in _groups(run) if group.facts or group.rows),
         panels=panels,
@@ -87,7 +89,15 @@ def run_detail(run: StoredRun, zone: tzinfo | None, *, pruned_utc_ns: int | None
         log="\n".join(f"{(line.t_ns - run.anchor_t_ns) / 1e9:9.3f}  {line.text}" for line in run.log[-LOG_TAIL:]),
         log_title=_log_title(len(run.log)),
         command=run_command(row.spec),
+        tags=row.tags,
+        note=row.note,
     )
+
+
+def _trash_note(deleted_utc_ns: int | None) -> str:
+    if deleted_utc_ns is None:
+        return ""
+    return f"This run is in the trash since {units.utc_time(deleted_utc_ns)}; it can be restored from the deleted runs."
 
 
 def _figures(run: StoredRun) -> tuple[tuple[str, Cell], ...]:

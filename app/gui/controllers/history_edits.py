@@ -56,10 +56,12 @@ class HistoryEdits(QObject):
 
     def _change_tags(self, change: TagChange) -> None:
         if change.added or change.removed:
-            self._edit(lambda library: _change_tags(library, change))
+            own_words = self._view.detail.own_words
+            self._edit(lambda library: _change_tags(library, change), lambda _: own_words.take_tags(change))
 
     def _change_note(self, runs: Sequence[int], note: str) -> None:
-        self._edit(lambda library: _write_note(library, runs, note))
+        own_words = self._view.detail.own_words
+        self._edit(lambda library: _write_note(library, runs, note), lambda _: own_words.take_note(runs, note))
 
     def _delete(self, runs: Sequence[int]) -> None:
         self._edit(lambda library: library.delete(runs), self._tell_deleted)
@@ -95,8 +97,9 @@ class HistoryEdits(QObject):
         actions.delete_asked.connect(self._delete)
         actions.restore_asked.connect(self._restore)
         actions.purge_asked.connect(view.ask_to_purge)
-        view.tags_changed.connect(self._change_tags)
-        view.note_changed.connect(self._change_note)
+        for words in (view, view.detail.own_words):
+            words.tags_changed.connect(self._change_tags)
+            words.note_changed.connect(self._change_note)
         view.purge_agreed.connect(self._purge)
         view.overview.foot.undo_asked.connect(self._undo)
         view.overview.bar.filter_saved.connect(self._save_filter)

@@ -30,6 +30,7 @@ class HistoryBar(QWidget):
         super().__init__()
         self._listing = Listing()
         self._query = RunQuery()
+        self._leave = button("← &All runs", "Leave the deleted runs (Escape)", flat=True)
         self.search = QLineEdit()
         self._workload = _filter("Workload shown")
         self._outcome = _filter("Outcome shown")
@@ -59,8 +60,10 @@ class HistoryBar(QWidget):
         _offer(self._experiment, "All experiments", experiments, query.experiment, None)
         if self.search.text() != query.text:
             self.search.setText(query.text)
+        self.search.setPlaceholderText("Search deleted runs (Ctrl+F)" if query.deleted else "Search runs (Ctrl+F)")
         self._filters.setText(_shortened(listing.filter_name) or "Filters")
         self._filters.setVisible(bool(listing.offered.filters) or narrows(query))
+        self._leave.setVisible(query.deleted)
         self.compare.setVisible(not query.deleted)
         self.restore.setVisible(query.deleted)
 
@@ -127,11 +130,11 @@ class HistoryBar(QWidget):
         box.open()
 
     def _build(self) -> None:
-        self.search.setPlaceholderText("Search runs (Ctrl+F)")
         self.search.setAccessibleName("Search runs")
         self.search.setClearButtonEnabled(True)
         self.search.setMinimumWidth(20 * GRID)
         self.search.setMaximumWidth(40 * GRID)
+        self._leave.clicked.connect(lambda: self.ask_deleted(False))
         self.search.textChanged.connect(self._search_changed)
         saved = QMenu(self._filters)
         saved.aboutToShow.connect(lambda: self._fill_filters(saved))
@@ -142,6 +145,7 @@ class HistoryBar(QWidget):
         bar = QHBoxLayout(self)
         bar.setContentsMargins(2 * GRID, GRID, 2 * GRID, GRID)
         bar.setSpacing(GRID)
+        bar.addWidget(self._leave)
         bar.addWidget(self.search, 1)
         for combo in (self._workload, self._outcome, self._tag, self._experiment):
             combo.activated.connect(self._filter_chosen)

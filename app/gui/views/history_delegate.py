@@ -80,7 +80,7 @@ class HistoryDelegate(CellDelegate):
         """Paint one chip and return where the next begins."""
         colours = self._theme.colours
         width = min(_chip_width(painter, words), most)
-        chip = QRect(left, area.center().y() - _CHIP_HEIGHT // 2, width, _CHIP_HEIGHT)
+        chip = QRect(left, area.y() + (area.height() - _CHIP_HEIGHT) // 2, width, _CHIP_HEIGHT)
         painter.setPen(QPen(QColor(colours.line), 1))
         painter.setBrush(QColor(colours.raised))
         painter.drawRoundedRect(QRectF(chip).adjusted(0.5, 0.5, -0.5, -0.5), 4, 4)

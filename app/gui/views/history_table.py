@@ -14,7 +14,16 @@ from app.gui.views.history_model import HistoryModel
 from app.gui.views.history_selection import GroupSelection
 from app.queries import RunOrder, RunQuery
 from app.viewmodels.cells import Cell
-from app.viewmodels.history import COLUMNS, DEVICES_COLUMN, ORDERS, VARIANT_COLUMN, HistoryRow, Listing, widest
+from app.viewmodels.history import (
+    COLUMNS,
+    DEVICES_COLUMN,
+    ORDERS,
+    VARIANT_COLUMN,
+    WORDS_COLUMN,
+    HistoryRow,
+    Listing,
+    widest,
+)
 from app.viewmodels.history_lines import Group, Line
 
 _VARIANT_MOST = 24 * GRID
@@ -35,8 +44,9 @@ class HistoryTable(CellTable):
 
     def __init__(self, theme: Theme) -> None:
         self._lines = HistoryModel()
-        super().__init__(self._lines, HistoryDelegate(theme), elastic=VARIANT_COLUMN, elastic_most=_VARIANT_MOST)
         self._widest: tuple[Cell, ...] = ()
+        self._wanted_widths = {VARIANT_COLUMN: 0, WORDS_COLUMN: 0}
+        super().__init__(self._lines, HistoryDelegate(theme), elastic=VARIANT_COLUMN, elastic_most=_VARIANT_MOST)
         self.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
         self.setSelectionModel(GroupSelection(self._lines))
         # With all of 10,000 rows chosen a head would ask each one whether it is, for 300 ms a frame.
@@ -68,12 +78,13 @@ class HistoryTable(CellTable):
 
     def _place_lines(self, lines: Sequence[Line], query: RunQuery, *, from_top: bool) -> None:
         """Runs that are still there stay chosen, and the first one in view stays the first."""
-        chosen, current, first = set(self.chosen()), self.current_line(), self._first_in_view()
+        chosen, current, row = set(self.chosen()), self.current_line(), self.currentIndex().row()
+        first = self._first_in_view()
         self._lines.set_lines(lines, query)
         self.clearSpans()
         for top, _ in self._lines.group_stretches():
             self.setSpan(top, 0, 1, len(COLUMNS))
-        self._choose_again(chosen, current)
+        self._choose_again(chosen, self._place_after(current, row))
         at = None if from_top or first is None else self._lines.place_of(first)
         self.verticalScrollBar().setValue(at or 0)
         self.chosen_changed.emit()
@@ -136,7 +147,25 @@ class HistoryTable(CellTable):
 
     def width_for(self, column: int, content: int) -> int:
         """Names of many devices are cut short."""
+        if column in self._wanted_widths:
+            self._wanted_widths[column] = content
         return min(content, _DEVICES_MOST) if column == DEVICES_COLUMN else content
+
+    def _place_after(self, current: Line | None, row: int) -> int | None:
+        """Where the current line is now; where it is gone the keyboard stays at its row."""
+        if current is None or not self._lines.lines:
+            return None
+        at = self._lines.place_of(current)
+        return min(row, len(self._lines.lines) - 1) if at is None else at
+
+    def _stretch(self) -> None:
+        """What the variants need not, the notes take."""
+        self.setColumnWidth(WORDS_COLUMN, self._wanted_widths[WORDS_COLUMN])
+        super()._stretch()
+        spare = self.columnWidth(VARIANT_COLUMN) - self._wanted_widths[VARIANT_COLUMN]
+        if spare > 0 and not self.isColumnHidden(WORDS_COLUMN):
+            self.setColumnWidth(VARIANT_COLUMN, self._wanted_widths[VARIANT_COLUMN])
+            self.setColumnWidth(WORDS_COLUMN, self._wanted_widths[WORDS_COLUMN] + spare)
 
     def _folds(self, key: int, line: Line | None) -> bool:
         """Whether this key folds or unfolds, or goes from a run to its group; done here if so."""
@@ -189,14 +218,13 @@ class HistoryTable(CellTable):
         else:
             self.opened.emit(line)
 
-    def _choose_again(self, chosen: set[int], current: Line | None) -> None:
+    def _choose_again(self, chosen: set[int], at: int | None) -> None:
         selection = QItemSelection()
         last = len(COLUMNS) - 1
         for first, end in _stretches([self._lines.is_chosen(line, chosen) for line in self._lines.lines]):
             selection.select(self._lines.index(first, 0), self._lines.index(end, last))
         model = self.selectionModel()
         model.blockSignals(True)
-        at = None if current is None else self._lines.place_of(current)
         if at is not None:
             model.setCurrentIndex(self._lines.index(at, 0), QItemSelectionModel.SelectionFlag.NoUpdate)
         model.select(selection, QItemSelectionModel.SelectionFlag.ClearAndSelect)

@@ -21,6 +21,7 @@ from app.gui.views.parts import button, rule, text_label
 from app.gui.views.run_detail_facts import facts_html
 from app.gui.views.run_detail_log import LogView
 from app.gui.views.run_detail_panels import StoredPanels
+from app.gui.views.run_own_words import RunOwnWords
 from app.viewmodels.cells import Cell
 from app.viewmodels.run_detail import RunDetail
 
@@ -53,6 +54,7 @@ class RunDetailView(QWidget):
         self._traceback = QPlainTextEdit()
         self._panels = StoredPanels(theme)
         self._no_plots = text_label("This run has no measurements: it ended before any were taken.", "muted")
+        self._own_words = RunOwnWords()
         self._facts = QTextBrowser()
         self._log = LogView(theme)
         self._back = button("← &History", "Back to the table (Escape)", flat=True)
@@ -74,6 +76,11 @@ class RunDetailView(QWidget):
     def panels(self) -> StoredPanels:
         """The plots."""
         return self._panels
+
+    @property
+    def own_words(self) -> RunOwnWords:
+        """The run's tags and note."""
+        return self._own_words
 
     @property
     def badge(self) -> BadgeLine:
@@ -104,6 +111,7 @@ class RunDetailView(QWidget):
         self._badge.show_view(detail.evidence)
         self._evidence.show_view(detail.evidence)
         self._replay.setEnabled(bool(detail.panels))
+        self._own_words.show_words(detail.run, detail.tags, detail.note)
         self._traceback.setPlainText(detail.traceback.rstrip())
         self._traceback.setVisible(bool(detail.traceback))
         lines = min(self._traceback.blockCount(), _TRACEBACK_LINES) + 2
@@ -205,9 +213,20 @@ class RunDetailView(QWidget):
         self._parts.addWidget(self._evidence)
         left = _splitter(Qt.Orientation.Vertical, self._parts, self._log, (1, 0))
         left.setSizes([1000, _LOG_HEIGHT])
-        body = _splitter(Qt.Orientation.Horizontal, left, self._facts, (1, 0))
+        body = _splitter(Qt.Orientation.Horizontal, left, self._about(), (1, 0))
         body.setSizes([1000, _FACTS_WIDTH])
         return body
+
+    def _about(self) -> QWidget:
+        """What is told in words: the user's own, then the facts."""
+        about = QWidget()
+        column = QVBoxLayout(about)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        column.addWidget(self._own_words)
+        column.addWidget(rule())
+        column.addWidget(self._facts, 1)
+        return about
 
 
 def _figure(name: str, cell: Cell) -> QWidget:
