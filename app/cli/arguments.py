@@ -107,6 +107,7 @@ def _stored(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> 
     compare.add_argument(
         "--baseline", type=int, metavar="RUN", help="the run others are compared with (default: the first)"
     )
+    compare.add_argument("--report", type=Path, metavar="FILE", help="write a report with pictures too: .html or .md")
     scaling = _new(commands, "scaling", "say how well runs scale to more GPUs, and why not better")
     scaling.add_argument("runs", type=int, nargs="+", metavar="RUN", help="their numbers in `list`")
     scaling.add_argument("--report", type=Path, metavar="FILE", help="write a page with pictures too: .html or .md")

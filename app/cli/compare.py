@@ -1,16 +1,20 @@
 """`compare`: stored runs side by side, with a verdict."""
 
+import time
 from argparse import Namespace
 from collections.abc import Sequence
 from typing import Any
 
 from app.analysis.scaling import differ_in_gpus
 from app.cli.services import opened_store
-from app.cli.terminal import print_json, print_table
+from app.cli.terminal import print_json, print_table, say
 from app.records import StoredRun
 from app.report.comparison import compare_document
+from app.report.files import check_ending
+from app.report.written import write_report
 from app.viewmodels import units
-from app.viewmodels.doubts import EVIDENCE
+from app.viewmodels.compare import compared
+from app.viewmodels.doubts import EARLIER, EVIDENCE
 from workloads.catalog import UsageError
 
 _HEADER = (
@@ -27,9 +31,15 @@ def compare(chosen: Namespace) -> int:
     baseline = numbers[0] if chosen.baseline is None else chosen.baseline
     if baseline not in numbers:
         raise UsageError(f"The baseline, run {baseline}, is not among the runs compared.")
+    if chosen.report is not None:
+        check_ending(chosen.report)
     with opened_store(chosen.db) as store:
         runs = [store.load(number) for number in numbers]
-    document = compare_document(runs, baseline)
+        older = [store.load(number, ()) for number in store.library.earlier_runs(baseline, numbers, EARLIER)]
+    if chosen.report is not None:
+        write_report(chosen.report, compared(runs), baseline, time.time_ns(), older)
+        say(f"Written to {chosen.report}.")
+    document = compare_document(runs, baseline, older)
     if chosen.json:
         print_json(document)
     else:

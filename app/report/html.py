@@ -1,0 +1,66 @@
+"""A report as one HTML file."""
+
+from collections.abc import Iterator
+
+from app.report.contents import Contents, Table
+from app.report.markup import escaped
+from app.report.page import page, table
+from app.report.pictures.curves import draw_curves
+from app.report.pictures.draw import WIDTH, draw
+from app.report.pictures.drawing import Drawing
+from app.report.pictures.ink import PAGE
+from app.report.scaling_pages import scaling_html
+
+
+def html_report(contents: Contents) -> str:
+    """The file; every text in it is escaped, whatever the database holds."""
+    return page(contents.title, "\n".join(filter(None, _parts(contents))))
+
+
+def _parts(contents: Contents) -> Iterator[str]:
+    yield f"<h1>{escaped(contents.title)}</h1>"
+    yield _quiet(contents.shared) + _quiet(contents.made)
+    yield f'<p class="verdict">{escaped(contents.verdict)}</p>' + _quiet(f"{contents.method}.")
+    yield _doubts(contents)
+    yield "<h2>Figures</h2>" + "".join(_table(piece) for piece in contents.figures)
+    yield "".join(_quiet(note) for note in contents.notes)
+    yield "<h2>Pictures</h2>"
+    yield from (_figure(draw(picture, PAGE)) for picture in contents.gallery.pictures)
+    yield "".join(_quiet(f"No picture “{silent.title}”: {silent.why}") for silent in contents.gallery.silences)
+    if contents.scaling:
+        yield "<h2>Where scaling is lost</h2>" + "".join(scaling_html(view) for view in contents.scaling)
+    if contents.curves:
+        yield "<h2>Over time</h2>" + _quiet("Time zero is the start of the measured part.")
+        yield _figure(draw_curves(contents.curves, PAGE, WIDTH, "Curves of the runs over time"))
+    yield "<h2>What ran</h2>" + _table(contents.evidence)
+    yield "<h2>Environment</h2>" + _environment(contents)
+    yield "<h2>How to repeat it</h2>" + "".join(
+        f"<h3>{escaped(repeat.name)}</h3><pre>{escaped(repeat.command)}</pre>" for repeat in contents.repeats
+    )
+    yield "<h2>Runs</h2>" + _table(contents.runs)
+
+
+def _doubts(contents: Contents) -> str:
+    items = [
+        f'<li class="{"warning" if doubt.severity == "warning" else "quiet"}">'
+        f"{'▲ ' if doubt.severity == 'warning' else ''}{escaped(doubt.sentence)}</li>"
+        for doubt in contents.doubts
+    ]
+    return f"<h2>Reasons to doubt it</h2><ul>{''.join(items)}</ul>" if items else ""
+
+
+def _environment(contents: Contents) -> str:
+    differing = "<h3>Not the same for all runs</h3>" + _table(contents.differing) if contents.differing.rows else ""
+    return differing + "<h3>The same for all runs</h3>" + _table(contents.common)
+
+
+def _quiet(words: str) -> str:
+    return f'<p class="quiet">{escaped(words)}</p>' if words else ""
+
+
+def _figure(drawing: Drawing) -> str:
+    return f"<figure>{drawing.svg()}</figure>"
+
+
+def _table(shown: Table) -> str:
+    return table(shown.head, shown.rows, shown.numeric, shown.colours) if shown.rows else _quiet("Nothing is known.")

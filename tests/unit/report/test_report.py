@@ -1,0 +1,212 @@
+"""The report of a comparison as one HTML file and as Markdown: the verdict's numbers, and nothing that is not text."""
+
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from app.cli.main import main
+from app.records import StoredRun
+from app.report.comparison import compare_document
+from app.report.contents import Contents, report_contents
+from app.report.html import html_report
+from app.report.markdown import markdown_report
+from app.report.marked import literal
+from app.storage.store import Store
+from app.viewmodels.compare import compared
+from tests.fakes.pictures import grid, with_memory_traffic
+from tests.fakes.scaling import ONE, TALKING
+from tests.unit.viewmodels.stored import UTC_NS, keep
+from workloads.protocol import RunSpec
+
+HOSTILE = (
+    "</td></svg><script src=\"//evil.example/x.js\">alert(1)</script><img src=x onerror='y'>&amp;`|*_[a](b)\x1b\x00"
+)
+VOID = {"meta", "br", "hr", "img", "link", "input"}
+
+
+class Page(HTMLParser):
+    """Every tag with its attributes, and whether all of them were closed in their order."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str]]] = []
+        self.words: list[str] = []
+        self._open: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, {name: value or "" for name, value in attrs}))
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, {name: value or "" for name, value in attrs}))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return "".join(self.words)
+
+
+def contents(runs: list[StoredRun], baseline: int = 1) -> Contents:
+    return report_contents(compared(runs), baseline, UTC_NS)
+
+
+@pytest.fixture(scope="module")
+def runs() -> list[StoredRun]:
+    environment = {"driver": "580.1", "cpu": "A processor", "tensorflow": "2.21.0"}
+    made = [replace(with_memory_traffic(run), environment=environment) for run in grid()]
+    return [*made[:-1], replace(made[-1], environment={**environment, "driver": "575.9"})]
+
+
+@pytest.fixture(scope="module")
+def page(runs: list[StoredRun]) -> Page:
+    return Page(html_report(contents(runs)))
+
+
+def test_it_says_what_compare_says(runs: list[StoredRun], page: Page) -> None:
+    document = compare_document(runs, 1)
+    assert document["verdict"]["text"] in page.text
+    assert all(warning["text"] in page.text for warning in document["warnings"])
+    assert document["warnings"]
+    shown = page.text.replace(",", "")
+    for row in document["rows"]:
+        if row["speedup"]["ratio"] is None or row["decision"] == "baseline":
+            continue
+        low, high = row["speedup"]["interval"]
+        assert f"{row['speedup']['ratio']:.3f}×  ({low:.3f} to {high:.3f})" in page.text
+        assert f"{row['throughput']['value']:.0f}" in shown
+
+
+def test_it_has_all_its_parts(page: Page) -> None:
+    titles = [word for word in page.words if word.strip()]
+    for part in (
+        *("Reasons to doubt it", "Figures", "Pictures", "Over time", "What ran", "Environment"),
+        *("How to repeat it", "Runs", "out of memory", "uid-1", "580.1", "575.9 (run 54)"),
+    ):
+        assert any(part in word for word in titles), part
+    again = next(word for word in titles if word.startswith("python -m app run cnn10"))
+    assert "-s implementation=native -s layout=NHWC -s gpus=1 -s batch_size=256 -s precision=tf32" in again
+
+
+def test_it_needs_nothing_else(runs: list[StoredRun], page: Page) -> None:
+    assert not {tag for tag, _ in page.tags} & {"script", "link", "img", "iframe", "object", "embed", "a", "use"}
+    for _, attributes in page.tags:
+        assert not {"href", "src", "xlink:href", "srcset", "action"} & set(attributes)
+        assert not [name for name in attributes if name.startswith("on")]
+    text = html_report(contents(runs))
+    assert set(re.findall(r"https?://[^\"' ]+", text)) == {"http://www.w3.org/2000/svg"}
+    assert not re.findall(r"url\(|@import", text)
+
+
+def test_it_is_light_on_paper_and_dark_only_on_a_dark_screen(runs: list[StoredRun]) -> None:
+    text = html_report(contents(runs))
+    style = text[text.index("<style>") : text.index("</style>")]
+    assert "@media screen and (prefers-color-scheme:dark)" in style
+    assert "@page" in style
+    assert "break-inside:avoid" in style
+    defined = set(re.findall(r"(--[a-z0-9]+):", style))
+    assert set(re.findall(r"var\((--[a-z0-9]+)\)", text)) <= defined
+
+
+def hostile_run(run: StoredRun) -> StoredRun:
+    """With every text of a database saying something that would be markup."""
+    assert run.row.outcome is not None
+    spec = run.row.spec
+    row = replace(
+        run.row,
+        spec=RunSpec(workload=spec.workload, variant={**spec.variant, "implementation": HOSTILE, HOSTILE: HOSTILE}),
+        uid=HOSTILE,
+        note=HOSTILE,
+        tags=(HOSTILE,),
+        mismatch_reason=HOSTILE,
+        outcome=replace(run.row.outcome, reason=HOSTILE),
+        gpu_names=(HOSTILE,),
+        match=False,
+    )
+    return replace(run, row=row, environment={HOSTILE: HOSTILE, "driver": f"{HOSTILE}{run.row.run}"})
+
+
+def test_nothing_from_the_database_is_markup(runs: list[StoredRun]) -> None:
+    found = contents([hostile_run(run) for run in runs])
+    shown = Page(html_report(found))
+    assert not {tag for tag, _ in shown.tags} & {"script", "img", "a"}
+    assert not [name for _, attributes in shown.tags for name in attributes if name.startswith("on")]
+    assert "alert(1)" in shown.text, "it is told, as text"
+    assert "\x1b" not in shown.text
+    assert "\x00" not in shown.text
+    written = markdown_report(found, "r")
+    assert not re.findall(r"(?<!\\)<(?![r-])", re.sub(r"(?m)^    .*$", "", written.text)), (
+        "outside of code no tag begins"
+    )
+    assert "\x1b" not in written.text
+    for text in written.files.values():
+        tags = {element.tag.rpartition("}")[2] for element in ElementTree.fromstring(text).iter()}
+        assert tags <= {"svg", "g", "title", "text", "rect", "line", "circle", "polyline"}
+
+
+def test_markdown_has_its_pictures_beside_it(runs: list[StoredRun]) -> None:
+    written = markdown_report(contents(runs), "report")
+    linked = re.findall(r"!\[[^\n]*\]\(<([^>]+)>\)", written.text)
+    assert sorted(linked) == sorted(written.files)
+    assert {"report-speed-up.svg", "report-batch.svg", "report-gpus.svg", "report-over-time.svg"} <= set(linked)
+    heads = [
+        line for line in written.text.splitlines() if line.startswith("| Variant | ") and " | Asked | " not in line
+    ]
+    assert heads[0].count("|") == 9, "seven figures beside a name fit on paper"
+    assert len(heads) > 1
+
+
+def test_literal_text_stays_in_one_cell() -> None:
+    assert literal("a|b\nc <d> `e` *f* $g$") == r"a\|b c \<d\> \`e\` \*f\* \$g\$"
+
+
+def test_runs_with_nothing_measured_have_a_report_too() -> None:
+    bare = [run for run in grid() if run.row.outcome is not None and run.row.outcome.name == "out_of_memory"][:2]
+    shown = Page(html_report(contents(bare, bare[0].row.run)))
+    assert "out of memory" in shown.text
+    assert "No picture “Speed-up”" in shown.text
+    assert "Over time" in shown.text or "No picture" in shown.text
+
+
+@pytest.fixture
+def database(database_path: Path) -> Path:
+    with Store.open(database_path) as store:
+        for run in (*ONE, *TALKING):
+            keep(store, run)
+    return database_path
+
+
+@pytest.mark.parametrize("ending", ["html", "md"])
+def test_the_command_line_writes_it(
+    database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], ending: str
+) -> None:
+    file = tmp_path / f"found.{ending}"
+    words = ["compare", "1", "2", "3", "4", "--db", str(database)]
+    assert main([*words, "--json", "--report", str(file)], {}) == 0
+    document = json.loads(capsys.readouterr().out)
+    text = file.read_text(encoding="utf-8")
+    verdict = document["verdict"]["text"]
+    assert (verdict if ending == "html" else literal(verdict)) in text
+    assert "Most likely communication" in text, "where scaling is lost, of runs that were traced"
+    beside = {"found-speed-up.svg", "found-scaling-1.svg"}
+    assert beside <= {path.name for path in tmp_path.iterdir()} if ending == "md" else not list(tmp_path.glob("*.svg"))
+
+
+def test_wrong_use_is_said(database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["compare", "1", "3", "--db", str(database), "--report"]
+    assert main([*words, "x.pdf"], {}) == 2
+    assert main([*words, str(tmp_path / "nowhere" / "x.html")], {}) == 1
+    assert "cannot be written" in capsys.readouterr().err
