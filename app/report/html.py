@@ -23,7 +23,7 @@ def _parts(contents: Contents) -> Iterator[str]:
     yield f'<p class="verdict">{escaped(contents.verdict)}</p>' + _quiet(f"{contents.method}.")
     yield _doubts(contents)
     yield "<h2>Figures</h2>" + "".join(_table(piece) for piece in contents.figures)
-    yield "".join(_quiet(note) for note in contents.notes)
+    yield _quiet(" ".join(contents.notes))
     yield "<h2>Pictures</h2>"
     yield from (_figure(draw(picture, PAGE)) for picture in contents.gallery.pictures)
     yield "".join(_quiet(f"No picture “{silent.title}”: {silent.why}") for silent in contents.gallery.silences)

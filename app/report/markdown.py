@@ -36,7 +36,7 @@ def _parts(contents: Contents, pictures: Mapping[str, str], scaling: Sequence[st
         )
     yield "## Figures"
     yield from map(_table, contents.figures)
-    yield from map(literal, contents.notes)
+    yield literal(" ".join(contents.notes))
     yield "## Pictures"
     yield from (marked.picture(name, file) for file, name in pictures.items())
     yield from (f"No picture “{literal(each.title)}”: {literal(each.why)}" for each in contents.gallery.silences)

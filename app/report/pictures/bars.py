@@ -45,6 +45,6 @@ def _row(
         return svg.text(start + 8, middle + 4, bar.text, ink.muted)
     marks = svg.rectangle(min(start, end), middle - _THICK / 2, abs(end - start), _THICK, ink.curve(bar.colour))
     if ends is not None:
-        marks += svg.whisker(ends, middle, ink.paper, upright=False, width=3)  # seen on any bar
-        marks += svg.whisker(ends, middle, ink.text, upright=False)
+        marks += svg.whisker(ends, middle, ink.paper, upright=False, width=4)  # seen on any bar
+        marks += svg.whisker(ends, middle, ink.text, upright=False, width=1.5)
     return marks + svg.text(sheet.width - _LEFT, middle + 4, bar.text, ink.text, "end")

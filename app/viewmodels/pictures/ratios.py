@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from app.analysis.intervals import LEVEL, Estimate
-from app.viewmodels import cells, ticks
+from app.viewmodels import cells, ticks, units
 from app.viewmodels.pictures.subjects import Subject, estimate_words
 from app.viewmodels.pictures.values import Axis, Bar, BarPicture, Silence
 
@@ -37,12 +37,13 @@ def _picture(
     found: Sequence[Subject], key: str, title: str, meaning: str, ratio: Ratio, *, fastest_first: bool
 ) -> BarPicture | Silence:
     base = next(one for one in found if one.result.is_baseline)
+    found, elsewhere = _of_workload(found, base.spec.workload)
     told = [(one, known) for one in found if one is not base and (known := ratio(one)) is not None]
     if not told:
         return Silence(key=key, title=title, why=f"No other variant has a ratio to {base.name}.")
     told.sort(key=lambda pair: pair[1].value, reverse=fastest_first)
     without = [one for one in found if one is not base and ratio(one) is None]
-    bars = [_baseline(base), *(_bar(one, known) for one, known in told), *(_silent(one, base) for one in without)]
+    bars = [_baseline(base), *(_bar(one, known) for one, known in told), *map(_silent, without)]
     if all(known.interval is None for _, known in told):
         how = "one run a variant has no interval"
     else:
@@ -50,11 +51,21 @@ def _picture(
     return BarPicture(
         key=key,
         title=f"{title} against {base.name}",
-        caption=f"Ratio to the baseline on a logarithmic axis; {meaning}; {how}.",
+        caption=f"Ratio to the baseline on a logarithmic axis; {meaning}; {how}.{elsewhere}",
         bars=tuple(bars),
         axis=_axis([known for _, known in told]),
         start=1.0,
     )
+
+
+def _of_workload(found: Sequence[Subject], workload: str) -> tuple[list[Subject], str]:
+    """Those of one workload, and a sentence on the others, which have no ratio to it."""
+    kept = [one for one in found if one.spec.workload == workload]
+    others = len(found) - len(kept)
+    words = (
+        f" {others} {units.plural('variant', others)} of other workloads {'has' if others == 1 else 'have'} no ratio."
+    )
+    return kept, words if others else ""
 
 
 def _axis(estimates: Sequence[Estimate]) -> Axis:
@@ -89,9 +100,6 @@ def _bar(one: Subject, ratio: Estimate) -> Bar:
     )
 
 
-def _silent(one: Subject, base: Subject) -> Bar:
-    if one.spec.workload != base.spec.workload:
-        why = "another workload"
-    else:
-        why = one.outcome if one.result.throughput is None else "not measured"
+def _silent(one: Subject) -> Bar:
+    why = one.outcome if one.result.throughput is None else "not measured"
     return Bar(runs=one.numbers, label=one.name, words=f"{one.name}\n{why}", value=None, text=why, colour=one.colour)
