@@ -1,0 +1,225 @@
+"""Runs as plain files: what is read back from each format is what the database holds."""
+
+import csv
+import json
+import re
+import sys
+import tracemalloc
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from app.errors import UserError
+from app.records import SlowSample
+from app.report.documents import run_document
+from app.report.export import export_files
+from app.report.export_tables import FILES, Format, utc_text
+from app.storage.library import Library
+from app.storage.store import Store
+from app.storage.transfer_flat import FlatTable, opened_tables
+from app.storage.transfer_watch import QUIET, StoppedError, Watch
+from tests.fakes.runs import GPU, UTC_NS, S, begin, keep
+
+DOCS = Path(__file__).parents[3] / "docs" / "export.md"
+Table = tuple[list[str], list[list[Any]]]
+
+
+@pytest.fixture
+def stored(database_path: Path) -> Path:
+    """Three runs, the second with odd texts."""
+    with Store.open(database_path) as store:
+        for uid in ("uid-1", "uid-2", "uid-3"):
+            run = keep(store, uid=uid)
+            store.write(run, [SlowSample(t_ns=4 * S, device=GPU.device, energy_mj=7, sm_active_pct=93.5)])
+        library = Library(store._db, database_path)
+        library.set_note(2, 'a "note",\nin two lines; =1+1')
+        library.add_tag([2, 3], "nightly")
+        store._db.execute("INSERT INTO experiments VALUES (1, 'e-1', 'two', NULL, ?, '{}')", (UTC_NS + 5,))
+        store._db.execute("INSERT INTO experiment_runs VALUES (1, 2, 0)")
+        store._db.conn.commit()
+    return database_path
+
+
+def expected(database: Path, runs: Sequence[int]) -> dict[str, Table]:
+    """Every plain table with its moments as text."""
+    with opened_tables(database, runs, QUIET) as found:
+        return {
+            table.name: (
+                [column.name for column in table.columns],
+                [_told(row, table) for batch in found.batches(table) for row in batch],
+            )
+            for table in found.tables
+        }
+
+
+def _told(row: Sequence[Any], table: FlatTable) -> list[Any]:
+    return [
+        utc_text(value) if column.kind == "utc" and value is not None else value
+        for value, column in zip(row, table.columns, strict=True)
+    ]
+
+
+def read_csv(path: Path) -> Table:
+    """Numbers are what reads as one."""
+    with path.open(newline="", encoding="utf-8") as file:
+        names, *rows = csv.reader(file)
+    return names, rows
+
+
+def as_csv(table: Table) -> Table:
+    return table[0], [["" if value is None else str(value) for value in row] for row in table[1]]
+
+
+def read_json(path: Path) -> Table:
+    found = json.loads(path.read_text(encoding="utf-8"))
+    return found["columns"], found["data"]
+
+
+def read_parquet(path: Path) -> Table:
+    found = pq.read_table(path)
+    for place, field in enumerate(found.schema):
+        if str(field.type) == "timestamp[ns, tz=UTC]":
+            values = [value.value for value in found.column(place)]
+            texts = [None if value is None else utc_text(value) for value in values]
+            found = found.set_column(place, field.name, [texts])
+    columns = [column.to_pylist() for column in found.columns]
+    return found.column_names, [list(row) for row in zip(*columns, strict=True)]
+
+
+READ: dict[Format, Callable[[Path], Table]] = {"csv": read_csv, "json": read_json, "parquet": read_parquet}
+
+
+@pytest.mark.parametrize("format", FILES)
+def test_every_format_reads_back_what_the_database_holds(stored: Path, tmp_path: Path, format: Format) -> None:
+    folder = tmp_path / "out"
+    done = export_files(stored, [3, 2], folder, format)
+    tables = expected(stored, [3, 2])
+    names = {f"{name}.{format}" for name in tables} | ({"documents.json"} if format == "json" else set())
+    assert {path.name for path in done.files} == names
+    assert {path.name for path in folder.iterdir()} == names
+    for name, table in tables.items():
+        assert table[1], f"{name} is put to the test"
+        assert READ[format](folder / f"{name}.{format}") == (as_csv(table) if format == "csv" else table), name
+
+
+def test_rows_are_those_of_the_store(stored: Path) -> None:
+    tables = expected(stored, [2])
+    with Store.open(stored) as store:
+        run = store.load(2)
+
+    def column(table: str, name: str) -> list[Any]:
+        names, rows = tables[table]
+        return [row[names.index(name)] for row in rows]
+
+    assert column("runs", "uid") == ["uid-2"]
+    assert column("runs", "note") == [run.row.note]
+    assert json.loads(column("runs", "variant")[0]) == run.row.spec.variant
+    assert column("blocks", "steps") == run.blocks.steps.tolist()
+    assert column("log_lines", "text") == [line.text for line in run.log]
+    assert column("kernels", "name") == [kernel.name for kernel in run.evidence.kernels] if run.evidence else []
+    assert column("samples", "device") == [GPU.device, GPU.device, "host"]
+    assert column("samples", "power_mw") == [688_123, None, None]
+    assert column("tags", "tag") == ["nightly"]
+    assert (column("experiments", "uid"), column("experiments", "name")) == (["e-1"], ["two"])
+
+
+def test_times_are_since_the_start_of_the_run_and_as_utc(stored: Path) -> None:
+    tables = expected(stored, [1])
+    names, rows = tables["phases"]
+    start, utc, end, end_utc = (names.index(name) for name in ("start_ns", "start_utc", "end_ns", "end_utc"))
+    assert [(row[start], row[end]) for row in rows] == [(S // 2, S * 5 // 2), (S * 5 // 2, S * 11 // 2)]
+    assert [(row[utc], row[end_utc]) for row in rows] == [
+        ("2025-10-09T08:53:20.500000000Z", "2025-10-09T08:53:22.500000000Z"),
+        ("2025-10-09T08:53:22.500000000Z", "2025-10-09T08:53:25.500000000Z"),
+    ]
+    assert [row[2:4] for row in tables["samples"][1]][-1] == [S * 5 // 2 + 1, "2025-10-09T08:53:22.500000001Z"]
+    names, rows = tables["runs"]
+    assert rows[0][names.index("started_utc")] == "2025-10-09T08:53:20.000000000Z"
+
+
+def test_documents_are_what_show_prints(stored: Path, tmp_path: Path) -> None:
+    export_files(stored, [1, 2], tmp_path / "out", "json")
+    found = json.loads((tmp_path / "out" / "documents.json").read_text(encoding="utf-8"))
+    with Store.open(stored) as store:
+        assert found == {"runs": [json.loads(json.dumps(run_document(store.load(run)))) for run in (1, 2)]}
+
+
+@pytest.mark.parametrize("format", FILES)
+def test_long_runs_are_never_whole_in_memory(stored: Path, tmp_path: Path, format: Format) -> None:
+    with opened_tables(stored, [1], QUIET) as found:
+        (table,) = (table for table in found.tables if table.name == "blocks")
+    tracemalloc.start()
+    try:
+        with FILES[format](tmp_path / "long", table.columns) as write:
+            for start in range(0, 30_000, 3_000):
+                write([[1, n, "measure", 4, 32, n, n, n, n, n / 7, None, 77] for n in range(start, start + 3_000)])
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak_bytes < 6_000_000, "a batch takes some 2 MB, all of them together 20"
+
+
+def test_rows_come_in_batches_in_the_order_of_time(stored: Path) -> None:
+    with Store.open(stored) as store:
+        store._db.conn.executemany(
+            "INSERT INTO samples (device_id, t_ns, power_mw) VALUES (1, ?, ?)",
+            ((10 * S + n, n) for n in reversed(range(50_000))),
+        )
+        store._db.conn.commit()
+    with opened_tables(stored, [1], QUIET) as found:
+        (table,) = (table for table in found.tables if table.name == "samples")
+        batches = list(found.batches(table))
+    assert [len(batch) for batch in batches] == [20_000, 20_000, 10_003]
+    times = [row[2] for batch in batches for row in batch if row[1] == GPU.device]
+    assert times == sorted(times)
+
+
+def test_without_pyarrow_parquet_says_how_to_get_it(
+    stored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(UserError, match="Parquet needs the package pyarrow: install it with `pip install"):
+        export_files(stored, [1], tmp_path / "out", "parquet")
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_is_there_is_never_written_over(stored: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    folder.mkdir()
+    export_files(stored, [1], folder, "csv")
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    with pytest.raises(UserError, match="is there already"):
+        export_files(stored, [2], folder, "csv")
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_nothing_is_left_of_an_export_that_was_stopped_or_refused(stored: Path, tmp_path: Path) -> None:
+    with Store.open(stored) as store:
+        begin(store, uid="uid-4")
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(StoppedError):
+        export_files(stored, [1, 2], tmp_path / "out", "csv", Watch(stop=lambda: True))
+    with pytest.raises(UserError, match="Run 4 is still going on"):
+        export_files(stored, [1, 4], tmp_path / "out", "csv")
+    with pytest.raises(UserError, match="cannot be written"):
+        export_files(stored, [1], tmp_path / "nowhere" / "out", "csv")
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_how_far_it_is_is_told(stored: Path, tmp_path: Path) -> None:
+    told: list[float] = []
+    export_files(stored, [1, 2], tmp_path / "out", "csv", Watch(told=told.append))
+    assert told == sorted(told)
+    assert told[-1] == 1.0
+
+
+def test_the_page_about_exports_names_every_column(stored: Path) -> None:
+    text = DOCS.read_text(encoding="utf-8")
+    for name, (columns, _) in expected(stored, [1]).items():
+        section = re.search(rf"^### `{name}`\n(.*?)(?=^##|\Z)", text, re.DOTALL | re.MULTILINE)
+        assert section, f"a section on {name}"
+        named = set(re.findall(r"`(\w+)`", section[1]))
+        assert [column for column in columns if column not in named] == [], name
