@@ -1,5 +1,6 @@
 """Connects the Compare screen with the database: runs are read, judged and laid out off the GUI thread."""
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,15 +11,14 @@ from PySide6.QtCore import QObject, Signal
 from app.errors import UserError
 from app.gui.background import Background
 from app.gui.views.compare import CompareView
+from app.records import StoredRun
 from app.storage.store import Store
 from app.viewmodels.compare import MOST_ROWS, SAMPLED, Compared, Comparison, compare, compared, curves_of
 from app.viewmodels.compare_curves import Alignment, CompareCurves
+from app.viewmodels.doubts import EARLIER
 from workloads.protocol import RunSpec
 
 Result = TypeVar("Result")
-
-_EARLIER = 10
-"""Earlier runs of the baseline's variant that are looked at, to see whether it has drifted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +55,7 @@ class CompareController(QObject):
         view.open_asked.connect(self.open_asked)
         view.again_asked.connect(self._run_again)
         view.parts.curves.align_asked.connect(self.align)
+        view.report_asked.connect(self.save_report)
         view.table.columns_changed.connect(self._keep_columns)
 
     def show_runs(self, runs: Sequence[int]) -> None:
@@ -78,6 +79,11 @@ class CompareController(QObject):
         """Lay the curves along time, steps or examples."""
         found, self._align = self._found, align
         self._of_these(lambda: curves_of(found, align), self._view.show_curves)
+
+    def save_report(self, path: Path) -> None:
+        """Write what is compared to a file, `.html` or `.md`."""
+        found, baseline = self._found, self._baseline
+        self._of_these(lambda: _write(self._database, found, baseline, path), self._view.show_written)
 
     def _of_these(self, work: Callable[[], Result], show: Callable[[Result], None]) -> None:
         """Show what comes of the work, unless other runs have been chosen meanwhile."""
@@ -115,10 +121,20 @@ def _read(database: Path, runs: Sequence[int], baseline: int, align: Alignment) 
 
 
 def _judge(database: Path, found: Compared, baseline: int) -> Comparison:
+    return compare(found, baseline, _earlier(database, found, baseline))
+
+
+def _write(database: Path, found: Compared, baseline: int, path: Path) -> Path:
+    from app.report.written import write_report
+
+    write_report(path, found, baseline, time.time_ns(), _earlier(database, found, baseline))
+    return path
+
+
+def _earlier(database: Path, found: Compared, baseline: int) -> list[StoredRun]:
     shown = [run.row.run for run in found.runs]
     with Store.open(database) as store:
-        earlier = [store.load(run, ()) for run in store.library.earlier_runs(baseline, shown, _EARLIER)]
-    return compare(found, baseline, earlier)
+        return [store.load(run, ()) for run in store.library.earlier_runs(baseline, shown, EARLIER)]
 
 
 def _runs_of(database: Path, experiment: int) -> tuple[int, ...]:

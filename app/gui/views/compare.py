@@ -1,7 +1,9 @@
 """The Compare screen: the verdict, what makes it doubtful, the table, and the curves and pictures of the runs."""
 
+from pathlib import Path
+
 from PySide6.QtCore import QPoint, Qt, QTimer, Signal
-from PySide6.QtWidgets import QButtonGroup, QHBoxLayout, QPushButton, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QButtonGroup, QFileDialog, QHBoxLayout, QPushButton, QStackedWidget, QVBoxLayout, QWidget
 
 from app.gui.theme import GRID, Theme
 from app.gui.views.compare_head import CompareHead
@@ -16,17 +18,20 @@ _EMPTY = (
     "Open History (Ctrl+3), choose two runs or more and press Compare (Ctrl+Shift+C).",
 )
 
+_REPORTS = {"HTML (*.html)": ".html", "Markdown (*.md)": ".md"}
+
 
 class CompareView(QWidget):
     """Shows a `Comparison` and its `CompareCurves`. `painted` comes when all of both has been drawn.
 
-    Runs in signals are numbers; `again_asked` wants the variant of a run in the form.
+    Runs in signals are numbers; `again_asked` wants the variant of a run in the form, `report_asked` has a file's path.
     """
 
     painted = Signal()
     baseline_asked = Signal(int)
     open_asked = Signal(int)
     again_asked = Signal(int)
+    report_asked = Signal(object)
 
     def __init__(self, theme: Theme) -> None:
         super().__init__()
@@ -41,6 +46,7 @@ class CompareView(QWidget):
         self._by_run = _small("By run", "A row a run", checkable=True)
         self._columns = _small("Columns …", "Which columns the table shows")
         self._copy = _small("Copy table", "Copy the table tab-separated (Ctrl+C in it); as Markdown from its menu")
+        self._report = _small("Save &report …", "Write all of this as one HTML file, or as Markdown with its pictures")
         self._shared = ElidedLabel("caption", Qt.AlignmentFlag.AlignLeft)
         self._pages = QStackedWidget()
         self._page = QWidget()
@@ -73,6 +79,11 @@ class CompareView(QWidget):
         self.parts.curves.show_curves(curves, tuple(self._comparison.looks))
         self._hide_curves()
 
+    def show_written(self, path: Path) -> None:
+        """Say where the report is now."""
+        self.show_problem("")
+        self._shared.setText(f"Written to {path}.")
+
     def show_problem(self, sentence: str) -> None:
         """Say what is wrong, above whatever was shown before; "" is nothing wrong."""
         self._problem.setText(sentence)
@@ -80,6 +91,14 @@ class CompareView(QWidget):
 
     def _hide_curves(self) -> None:
         self.parts.curves.panels.hide_curves([str(run) for run in self.table.hidden_runs])
+
+    def _ask_report(self) -> None:
+        suggested = str(Path.cwd() / "comparison.html")
+        name, chosen = QFileDialog.getSaveFileName(self, "Save report", suggested, ";;".join(_REPORTS))
+        if name:
+            path = Path(name)
+            known = path.suffix in _REPORTS.values()
+            self.report_asked.emit(path if known else path.with_name(path.name + _REPORTS.get(chosen, ".html")))
 
     def _choose_columns(self) -> None:
         self.table.columns_menu().popup(self._columns.mapToGlobal(QPoint(0, self._columns.height())))
@@ -96,6 +115,7 @@ class CompareView(QWidget):
         self._by_run.clicked.connect(lambda: self.table.show_by_variant(False))
         self._columns.clicked.connect(self._choose_columns)
         self._copy.clicked.connect(self.table.copy)
+        self._report.clicked.connect(self._ask_report)
 
     def _build(self) -> None:
         group = QButtonGroup(self)
@@ -109,6 +129,7 @@ class CompareView(QWidget):
         bar.addWidget(self._shared, 1)
         bar.addWidget(self._columns)
         bar.addWidget(self._copy)
+        bar.addWidget(self._report)
         self._by_variant.setChecked(True)
         self._problem.setContentsMargins(2 * GRID, GRID, 2 * GRID, 0)
         self._problem.hide()
