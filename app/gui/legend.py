@@ -27,7 +27,7 @@ class _Entry:
 class Legend(QWidget):
     """Entries in one line, right-aligned. The room of a value only grows, so nothing jumps when numbers change.
 
-    `clicked` tells an entry's key.
+    `clicked` tells an entry's key. With `all_or_none` names that do not all fit are left out: a few would mislead.
     """
 
     clicked = Signal(str)
@@ -37,6 +37,7 @@ class Legend(QWidget):
         self._theme = theme
         self._entries: dict[str, _Entry] = {}
         self._off: frozenset[str] = frozenset()
+        self.all_or_none = False
         self._areas: dict[str, QRect] = {}
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         theme.changed.connect(self.update)
@@ -96,7 +97,7 @@ class Legend(QWidget):
         widths = {key: self._width(entry, metrics, value=value) for key, entry in self._entries.items()}
         shown = list(widths)
         while shown and sum(widths[key] + _BETWEEN for key in shown) - _BETWEEN > self.width():
-            shown.pop()
+            shown = [] if self.all_or_none else shown[:-1]
         right = self.width()
         self._areas = {}
         for key in reversed(shown):

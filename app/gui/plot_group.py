@@ -27,6 +27,7 @@ class PlotGroup(QWidget):
         self._theme = theme
         self._window = (0.0, 1.0)
         self._crosshair: float | None = None
+        self._pointed_at: TimePanel | None = None
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
 
     @property
@@ -44,8 +45,8 @@ class PlotGroup(QWidget):
         """Let a plot take part, and give it back."""
         canvas = plot.plot
         canvas.interactive = True
-        canvas.hovered.connect(self.set_crosshair)
-        canvas.left.connect(lambda: self.set_crosshair(None))
+        canvas.hovered.connect(lambda at: self._point_at(plot, at))
+        canvas.left.connect(lambda: self._point_at(None, None))
         canvas.pressed.connect(self.setFocus)
         canvas.zoomed.connect(self.zoomed)
         canvas.dragged.connect(self.panned)
@@ -82,6 +83,10 @@ class PlotGroup(QWidget):
         """The crosshair goes with the keyboard."""
         super().focusOutEvent(event)
         self.set_crosshair(None)
+
+    def _point_at(self, plot: TimePanel | None, at: float | None) -> None:
+        self._pointed_at = plot
+        self.set_crosshair(at)
 
     def _show_crosshair(self, at: float | None) -> None:
         """Show it in every plot, with the values there."""

@@ -37,13 +37,15 @@ SAMPLED = tuple(
 class Compared:
     """Runs read for a comparison, with all that does not depend on the baseline.
 
-    `drawn` are those whose curves are; `left_out` runs were too many to read.
+    `drawn` are those whose curves are; `too_many` have some too, but no eye could tell them apart; `left_out` runs were
+    too many to read.
     """
 
     runs: tuple[StoredRun, ...] = ()
     figures: Mapping[int, RunFigures] = field(default_factory=dict)
     looks: Mapping[int, int] = field(default_factory=dict)
     drawn: tuple[int, ...] = ()
+    too_many: int = 0
     left_out: int = 0
 
 
@@ -70,11 +72,14 @@ class Comparison:
 def compared(runs: Sequence[StoredRun], left_out: int = 0) -> Compared:
     """The runs in their order; slow enough to belong off the GUI thread."""
     groups = group_by_variant([run.row for run in runs])
+    drawable = {run.row.run for run in runs if len(run.blocks.steps) or any(len(one.t_ns) for one in run.samples)}
+    drawn = [row.run for row in drawn_first(groups) if row.run in drawable][:MOST_DRAWN]
     return Compared(
         runs=tuple(runs),
         figures={run.row.run: run_figures(run) for run in runs},
         looks=looks(groups),
-        drawn=tuple(row.run for row in drawn_first(groups)[:MOST_DRAWN]),
+        drawn=tuple(run.row.run for run in runs if run.row.run in drawn),
+        too_many=len(drawable) - len(drawn),
         left_out=left_out,
     )
 
@@ -110,9 +115,10 @@ def curves_of(found: Compared, align: Alignment) -> CompareCurves:
 def _not_drawn(found: Compared) -> list[str]:
     """What of the choice is left out, and where."""
     sentences = []
-    if len(found.drawn) < len(found.runs):
+    if found.too_many:
+        drawn = len(found.drawn)
         sentences.append(
-            f"Curves of {len(found.drawn)} of {len(found.runs)} runs are drawn, each variant's first ones first; "
+            f"Curves of {drawn} of {drawn + found.too_many} runs are drawn, every variant's first ones; "
             "the table and the verdict take all."
         )
     if found.left_out:

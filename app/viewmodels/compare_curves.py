@@ -50,9 +50,12 @@ def compare_curves(runs: Sequence[StoredRun], looks: Mapping[int, int], align: A
     )
 
 
-def multiples(panels: Sequence[Panel], runs: Sequence[int]) -> tuple[Panel, ...]:
-    """One row of panels a run, in the order of the runs, every column on one scale; only the first row is titled."""
-    scaled = [replace(panel, y_range=panel.y_range or (0.0, _highest(panel))) for panel in panels]
+def multiples(panels: Sequence[Panel], runs: Sequence[int], span: Span) -> tuple[Panel, ...]:
+    """One row of panels a run, in the order of the runs; only the first row is titled.
+
+    Every column is on one scale, that of the values within `span`.
+    """
+    scaled = [replace(panel, y_range=panel.y_range or (0.0, _highest(panel, span))) for panel in panels]
     return tuple(
         replace(
             panel,
@@ -111,8 +114,9 @@ def _measured(run: StoredRun, align: Alignment) -> float:
     )
 
 
-def _highest(panel: Panel) -> float:
-    return max((float(np.nanmax(curve.y)) for curve in panel.curves), default=1.0) or 1.0
+def _highest(panel: Panel, span: Span) -> float:
+    seen = [curve.y[(curve.x >= span[0]) & (curve.x <= span[1])] for curve in panel.curves]
+    return max((float(np.nanmax(values)) for values in seen if not np.isnan(values).all()), default=0.0) or 1.0
 
 
 def _panels(runs: Sequence[StoredRun], placing: _Placing) -> list[Panel]:

@@ -302,6 +302,20 @@ def test_more_than_eight_runs_look_different(screen: ComparePage, database: Path
     assert screen.drawn() == set(map(str, numbers))
 
 
+def test_where_legends_have_no_room_the_values_stand_beside_the_pointer(screen: ComparePage, database: Path) -> None:
+    with Store.open(database) as store:
+        numbers = [keep(store, stored_run(run_row(40 + n, units=500 + n))) for n in range(20)]
+    screen.compare(*numbers)
+    load = screen.panel("CPU load")
+    load.plot.hovered.emit(4.0)
+    assert screen.panels.readout.text().split(", ") == [f"{number} 90.0" for number in numbers]
+    screen.view.table.toggle_runs([numbers[0]])
+    load.plot.hovered.emit(4.1)
+    assert screen.panels.readout.text().split(", ") == [f"{number} 90.0" for number in numbers[1:]]
+    load.plot.left.emit()
+    assert not screen.panels.readout.isVisible()
+
+
 def test_a_run_that_is_gone_is_a_sentence_on_the_screen(screen: ComparePage) -> None:
     screen.controller.show_runs([1, 99])
     screen.qtbot.waitUntil(lambda: "There is no run 99" in screen.visible_words(), timeout=LIMIT_MS)

@@ -65,7 +65,7 @@ class CurvesView(QWidget):
 
     def _show(self, span: Span) -> None:
         curves = self._curves
-        panels = multiples(curves.panels, self._runs) if self._apart.isChecked() else curves.panels
+        panels = multiples(curves.panels, self._runs, span) if self._apart.isChecked() else curves.panels
         if self._apart.isChecked() or len(self._runs) > _MOST_NAMED:
             panels = tuple(map(_numbered, panels))
         self.panels.show_panels(
@@ -84,6 +84,13 @@ class CurvesView(QWidget):
         if self._curves.panels and not self._apart.isChecked():
             self.panels.set_columns(self._columns())
 
+    def _turn_to(self, span: Span) -> None:
+        """Small panels get the scales of what they show."""
+        if self._apart.isChecked():
+            self._show(span)
+        else:
+            self.panels.show_range(span)
+
     def _columns(self) -> int:
         return max(1, min(self.width() // _COLUMN_WIDTH, len(self._curves.panels)))
 
@@ -99,8 +106,8 @@ class CurvesView(QWidget):
         for name, made in self._aligns.items():
             made.clicked.connect(lambda _=False, name=name: self.align_asked.emit(name))
         self._apart.toggled.connect(lambda _: self._show(self.panels.span))
-        self._measured.clicked.connect(lambda: self.panels.show_range(self._curves.measured))
-        self._whole.clicked.connect(lambda: self.panels.show_range(self._curves.whole))
+        self._measured.clicked.connect(lambda: self._turn_to(self._curves.measured))
+        self._whole.clicked.connect(lambda: self._turn_to(self._curves.whole))
         self.panels.moved.connect(self._show_span)
         self.panels.read.connect(self._read)
         self.panels.toggled.connect(lambda key: self.toggled.emit(int(key)))

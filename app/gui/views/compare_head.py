@@ -1,5 +1,6 @@
 """What a comparison comes to in words, largest on the screen, and under it every reason to doubt it."""
 
+import re
 from collections.abc import Sequence
 
 from PySide6.QtCore import Qt
@@ -7,26 +8,29 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from app.gui.theme import GRID
-from app.gui.views.parts import button, set_role, text_label
+from app.gui.views.parts import button, text_label
 from app.viewmodels.compare import Comparison
 from app.viewmodels.doubts import EVIDENCE, Doubt
 
-_SHORT = 240
-"""Characters of a verdict that is shown in large letters."""
+_SENTENCE_END = re.compile(r"(?<=\.) (?=[A-Z0-9])")
 _SHOWN_AT_ONCE = 2
 _SIGNS = {"warning": "▲", "note": "·"}
 
 
 class CompareHead(QWidget):
-    """The verdict can be selected and copied. Of many doubts the first are shown until a reader asks for all."""
+    """The verdict, its first sentence in large letters, can be selected and copied.
+
+    Of many doubts and notes the first are shown until a reader asks for all.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self._verdict = _selectable("", "verdict")
+        self._rest = _selectable("", "")
         self._copy = button("Copy", "Copy the verdict and what makes it doubtful", flat=True)
         self._more = button("", "Show every reason to doubt the verdict, or only the first", flat=True)
-        self._doubts: list[QLabel] = []
-        self._notes = text_label("", "caption", wrap=True)
+        self._words = ""
+        self._told: list[QLabel] = []
         self._all = False
         self._copy.clicked.connect(self.copy)
         self._more.clicked.connect(self._turn)
@@ -34,30 +38,31 @@ class CompareHead(QWidget):
 
     def show_model(self, comparison: Comparison) -> None:
         """Show what these runs come to."""
-        self._verdict.setText(comparison.verdict)
-        set_role(self._verdict, "verdict" if len(comparison.verdict) <= _SHORT else "heading")
+        first, *rest = _SENTENCE_END.split(comparison.verdict, maxsplit=1)
+        self._verdict.setText(first)
         self._verdict.setToolTip(comparison.method)
-        self._notes.setText(" ".join(comparison.notes))
-        self._notes.setVisible(bool(comparison.notes))
+        self._rest.setText("".join(rest))
+        self._rest.setVisible(bool(rest))
         # What runs that are not what they say they are mean for the verdict, the verdict itself says.
-        self._show_doubts([doubt for doubt in comparison.doubts if doubt.key != EVIDENCE])
+        doubts = [doubt for doubt in comparison.doubts if doubt.key != EVIDENCE]
+        told = [(f"{_SIGNS[doubt.severity]}  {doubt.sentence}", _role(doubt)) for doubt in doubts]
+        self._words = "\n".join([comparison.verdict, *(words for words, _ in told)])
+        self._tell([*told, *((note, "caption") for note in comparison.notes)])
 
     def words(self) -> str:
         """The verdict, the doubts and the notes, a line each."""
-        lines = [self._verdict.text(), *(label.text() for label in self._doubts), self._notes.text()]
-        return "\n".join(filter(None, lines))
+        return "\n".join([self._verdict.text(), self._rest.text(), *(label.text() for label in self._told)])
 
     def copy(self) -> None:
         """Put the verdict and the doubts on the clipboard."""
-        lines = [self._verdict.text(), *(label.text() for label in self._doubts)]
-        QGuiApplication.clipboard().setText("\n".join(lines))
+        QGuiApplication.clipboard().setText(self._words)
 
-    def _show_doubts(self, doubts: Sequence[Doubt]) -> None:
-        for label in self._doubts:
+    def _tell(self, lines: Sequence[tuple[str, str]]) -> None:
+        for label in self._told:
             label.hide()
             label.deleteLater()
-        self._doubts = [_selectable(f"{_SIGNS[doubt.severity]}  {doubt.sentence}", _role(doubt)) for doubt in doubts]
-        for label in self._doubts:
+        self._told = [_selectable(words, role) for words, role in lines]
+        for label in self._told:
             self._lines.addWidget(label)
         self._show_some()
 
@@ -66,8 +71,8 @@ class CompareHead(QWidget):
         self._show_some()
 
     def _show_some(self) -> None:
-        rest = len(self._doubts) - _SHOWN_AT_ONCE
-        for n, label in enumerate(self._doubts):
+        rest = len(self._told) - _SHOWN_AT_ONCE
+        for n, label in enumerate(self._told):
             label.setVisible(self._all or n < _SHOWN_AT_ONCE or rest == 1)
         self._more.setText("Fewer" if self._all else f"{rest} more")
         self._more.setVisible(rest > 1)
@@ -79,16 +84,16 @@ class CompareHead(QWidget):
         top.setSpacing(2 * GRID)
         top.addWidget(self._verdict, 1)
         top.addWidget(self._copy, 0, Qt.AlignmentFlag.AlignTop)
-        doubts = QHBoxLayout()
-        doubts.setSpacing(2 * GRID)
-        doubts.addLayout(self._lines, 1)
-        doubts.addWidget(self._more, 0, Qt.AlignmentFlag.AlignTop)
+        below = QHBoxLayout()
+        below.setSpacing(2 * GRID)
+        below.addLayout(self._lines, 1)
+        below.addWidget(self._more, 0, Qt.AlignmentFlag.AlignTop)
         column = QVBoxLayout(self)
         column.setContentsMargins(2 * GRID, GRID, 2 * GRID, 0)
         column.setSpacing(GRID // 2)
-        for part in (top, doubts):
-            column.addLayout(part)
-        column.addWidget(self._notes)
+        column.addLayout(top)
+        column.addWidget(self._rest)
+        column.addLayout(below)
 
 
 def _selectable(text: str, role: str) -> QLabel:

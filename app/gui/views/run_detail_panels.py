@@ -2,11 +2,13 @@
 
 from collections.abc import Collection, Sequence
 
-from PySide6.QtCore import QTimer, Signal
+from PySide6.QtCore import QPoint, QTimer, Signal
+from PySide6.QtGui import QCursor
 from PySide6.QtWidgets import QGridLayout
 
 from app.gui.plot_group import PlotGroup
 from app.gui.plots import TimePanel
+from app.gui.readout import Reading, Readout
 from app.gui.theme import GRID, Theme
 from app.viewmodels import units
 from app.viewmodels.plotted import Band, Span, panned, zoomed
@@ -35,6 +37,7 @@ class StoredPanels(PlotGroup):
         self._fit = False
         self._hidden: frozenset[str] = frozenset()
         self._whole = (0.0, 1.0)
+        self._readout = Readout(theme, self)
         self._next = 0
         self._turn = QTimer(self)
         self._turn.setInterval(0)
@@ -51,6 +54,11 @@ class StoredPanels(PlotGroup):
     def shown(self) -> list[TimePanel]:
         """The plots that show a panel, in order."""
         return self._pool[: len(self._panels)]
+
+    @property
+    def readout(self) -> Readout:
+        """The values beside the pointer."""
+        return self._readout
 
     @property
     def span(self) -> Span:
@@ -105,10 +113,13 @@ class StoredPanels(PlotGroup):
             plot.hide_curves(self._hidden)
 
     def _start(self) -> None:
-        """Lay everything out and draw it again."""
-        for place in range(max(self._grid.rowCount(), self._grid.columnCount())):
-            self._grid.setRowStretch(place, 0)
-            self._grid.setColumnStretch(place, 0)
+        """Lay everything out, at once so that no panel is drawn in a size of passing, and draw it again."""
+        rows = -(-len(self._panels) // self._columns)
+        for place in range(max(self._grid.rowCount(), self._grid.columnCount(), rows, self._columns)):
+            self._grid.setRowStretch(place, int(place < rows))
+            self._grid.setColumnStretch(place, int(place < self._columns))
+        for place, plot in enumerate(self.shown):
+            self._place(plot, place)
         self._next = 0
         if self._panels:
             self._turn.start()
@@ -116,7 +127,7 @@ class StoredPanels(PlotGroup):
     def _draw_next(self) -> None:
         if self._next == len(self._pool):
             self._add()
-        self._place(self._pool[self._next])
+            self._place(self._pool[self._next], self._next)
         self._draw(self._pool[self._next], self._panels[self._next])
         self._next += 1
         if self._next >= len(self._panels):
@@ -128,17 +139,16 @@ class StoredPanels(PlotGroup):
         plot.plot.scrolls = True
         plot.setMinimumHeight(_PANEL_HEIGHT)
         plot.legend.clicked.connect(self.toggled)
+        plot.legend.all_or_none = True
         self._pool.append(plot)
 
-    def _place(self, plot: TimePanel) -> None:
+    def _place(self, plot: TimePanel, place: int) -> None:
         """Row by row; where the last row would not be full, the first panel takes the room that is over."""
         lone = len(self._panels) % self._columns
         over = self._columns - lone if lone else 0
-        row, column = divmod(self._next + (over if self._next else 0), self._columns)
+        row, column = divmod(place + (over if place else 0), self._columns)
         self._grid.removeWidget(plot)
-        self._grid.addWidget(plot, row, column, 1, 1 + over if self._next == 0 else 1)
-        self._grid.setRowStretch(row, 1)
-        self._grid.setColumnStretch(column, 1)
+        self._grid.addWidget(plot, row, column, 1, 1 if place else 1 + over)
 
     def _draw(self, plot: TimePanel, panel: Panel) -> None:
         plot.clear()
@@ -158,7 +168,14 @@ class StoredPanels(PlotGroup):
         plot.refresh()
 
     def _show_crosshair(self, at: float | None) -> None:
-        for plot, panel in zip(self.shown, self._panels, strict=True):
+        """The values stand in the legends, and beside the pointer where a legend has no room for them."""
+        self._readout.show_readings((), QPoint())
+        for plot, panel in zip(self.shown, self._panels, strict=False):
             plot.set_crosshair(at)
-            for curve in panel.curves:
-                plot.set_value(curve.key, "" if at is None else units.number(value_at(curve, at)))
+            values = {curve.key: "" if at is None else units.number(value_at(curve, at)) for curve in panel.curves}
+            for key, value in values.items():
+                plot.set_value(key, value)
+            if at is not None and plot is self._pointed_at and not plot.legend.tells_values:
+                shown = [curve for curve in panel.curves if curve.key in plot.shown_keys()]
+                readings = [Reading(curve.colour, curve.label, values[curve.key]) for curve in shown]
+                self._readout.show_readings(readings, self.mapFromGlobal(QCursor.pos()))

@@ -183,7 +183,7 @@ def test_cpu_and_gpu_runs_do_not_share_a_panel() -> None:
 
 def test_small_multiples_have_a_row_a_run_and_one_scale_a_column() -> None:
     curves = laid_out([stored_run(run_row(1)), stored_run(run_row(2, workload="cnn10"))])
-    small = multiples(curves.panels, (1, 2))
+    small = multiples(curves.panels, (1, 2), curves.measured)
     count = len(curves.panels)
     assert len(small) == 2 * count
     assert [panel.title for panel in small[:count]] == [panel.title for panel in curves.panels]
