@@ -102,8 +102,10 @@ def _stored(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> 
     show = _new(commands, "show", "show one stored run")
     show.add_argument("run", type=int, metavar="RUN", help=_NUMBER)
     show.add_argument("--log", action="store_true", help="print its log too")
-    compare = _new(commands, "compare", "compare stored runs")
-    compare.add_argument("runs", type=int, nargs="+", metavar="RUN", help="their numbers in `list`")
+    compare = _new(commands, "compare", "compare stored runs, given by number or found as `list` finds them")
+    compare.add_argument("runs", type=int, nargs="*", metavar="RUN", help="their numbers in `list`")
+    _filters(compare)
+    compare.set_defaults(deleted=False, sort="run", reverse=True)
     compare.add_argument(
         "--baseline", type=int, metavar="RUN", help="the run others are compared with (default: the first)"
     )
@@ -128,15 +130,20 @@ def _stored(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> 
     prune.add_argument("--dry-run", action="store_true", help="say what would be deleted and delete nothing")
 
 
-def _library(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    listed = _new(commands, "list", "list the stored runs, newest first")
-    listed.add_argument(
+def _filters(command: argparse.ArgumentParser) -> None:
+    """Which of the stored runs a command is about."""
+    command.add_argument(
         "--search", default="", metavar="TEXT", help="words in notes, tags, parameters, outcome or GPUs"
     )
-    listed.add_argument("--workload", default="", metavar="NAME", help="only this workload")
-    listed.add_argument("--outcome", default="", metavar="NAME", help="only this outcome, or running")
-    listed.add_argument("--tag", default="", metavar="TAG", help="only runs with this tag")
-    listed.add_argument("--experiment", metavar="N|NAME", help="only runs of this experiment")
+    command.add_argument("--workload", default="", metavar="NAME", help="only this workload")
+    command.add_argument("--outcome", default="", metavar="NAME", help="only this outcome, or running")
+    command.add_argument("--tag", default="", metavar="TAG", help="only runs with this tag")
+    command.add_argument("--experiment", metavar="N|NAME", help="only runs of this experiment")
+
+
+def _library(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    listed = _new(commands, "list", "list the stored runs, newest first")
+    _filters(listed)
     listed.add_argument("--deleted", action="store_true", help="the runs in the trash instead of all others")
     listed.add_argument(
         "--sort", choices=get_args(RunOrder), default="started", metavar="COLUMN", help=", ".join(get_args(RunOrder))

@@ -6,14 +6,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from app.analysis.scaling import differ_in_gpus
+from app.cli.listing import asked
 from app.cli.services import opened_store
 from app.cli.terminal import print_json, print_table, say
 from app.records import StoredRun
 from app.report.comparison import compare_document
 from app.report.files import check_ending
 from app.report.written import write_report
+from app.storage.library import Library
 from app.viewmodels import units
-from app.viewmodels.compare import compared
+from app.viewmodels.compare import MOST_ROWS, compared
 from app.viewmodels.doubts import EARLIER, EVIDENCE
 from workloads.catalog import UsageError
 
@@ -24,16 +26,18 @@ _HEADER = (
 
 
 def compare(chosen: Namespace) -> int:
-    """Prints the comparison."""
-    numbers = list(dict.fromkeys(chosen.runs))
-    if len(numbers) < 2:
-        raise UsageError("compare takes two runs or more; `python -m app list` shows their numbers.")
-    baseline = numbers[0] if chosen.baseline is None else chosen.baseline
-    if baseline not in numbers:
-        raise UsageError(f"The baseline, run {baseline}, is not among the runs compared.")
+    """Prints the comparison, and writes a report of it where that is asked for."""
     if chosen.report is not None:
         check_ending(chosen.report)
+    given = list(dict.fromkeys(chosen.runs))
+    if _searched(chosen):
+        if given:
+            raise UsageError("compare takes runs by number or by what finds them (--search, --tag …), not both.")
+    else:
+        _check(given, chosen.baseline)
     with opened_store(chosen.db) as store:
+        numbers = given or _found(chosen, store.library)
+        baseline = numbers[0] if chosen.baseline is None else chosen.baseline
         runs = [store.load(number) for number in numbers]
         older = [store.load(number, ()) for number in store.library.earlier_runs(baseline, numbers, EARLIER)]
     if chosen.report is not None:
@@ -45,6 +49,27 @@ def compare(chosen: Namespace) -> int:
     else:
         print_comparison(document, runs)
     return 0
+
+
+def _searched(chosen: Namespace) -> bool:
+    return any((chosen.search, chosen.workload, chosen.outcome, chosen.tag, chosen.experiment))
+
+
+def _found(chosen: Namespace, library: Library) -> list[int]:
+    """The runs searched for, the oldest first."""
+    numbers = library.find(asked(chosen, library))
+    _check(numbers, chosen.baseline)
+    return numbers
+
+
+def _check(numbers: Sequence[int], baseline: int | None) -> None:
+    """Raises `UsageError` for runs that cannot be compared."""
+    if len(numbers) < 2:
+        raise UsageError("compare takes two runs or more; `python -m app list` shows their numbers.")
+    if len(numbers) > MOST_ROWS:
+        raise UsageError(f"compare takes at most {MOST_ROWS} runs at once; these are {len(numbers):,}.")
+    if baseline is not None and baseline not in numbers:
+        raise UsageError(f"The baseline, run {baseline}, is not among the runs compared.")
 
 
 def print_comparison(document: dict[str, Any], runs: Sequence[StoredRun]) -> None:

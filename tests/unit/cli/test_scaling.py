@@ -1,13 +1,11 @@
 """`scaling` and what `compare` says of it, on a database with made-up runs on one GPU and on two."""
 
 import json
-from argparse import Namespace
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
-from app.cli.compare import compare
 from app.cli.main import main
 from app.storage.store import Store
 from tests.fakes.scaling import LAUNCHING, ONE, TALKING
@@ -80,9 +78,9 @@ def test_wrong_use_is_said(database: Path, tmp_path: Path, capsys: pytest.Captur
 
 
 def test_compare_points_at_it(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    compare(Namespace(runs=[1, 3], baseline=None, db=database, json=False, report=None))
+    main(["compare", "1", "3", "--db", str(database)], {})
     assert "`python -m app scaling 1 3`" in capsys.readouterr().out
-    compare(Namespace(runs=[1, 3], baseline=None, db=database, json=True, report=None))
+    main(["compare", "1", "3", "--json", "--db", str(database)], {})
     assert [found["kind"] for found in json.loads(capsys.readouterr().out)["scaling"]] == ["weak"]
-    compare(Namespace(runs=[1, 2], baseline=None, db=database, json=False, report=None))
+    main(["compare", "1", "2", "--db", str(database)], {})
     assert "app scaling" not in capsys.readouterr().out

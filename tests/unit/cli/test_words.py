@@ -81,6 +81,11 @@ def test_the_baseline_comes_first() -> None:
             "--report writes an article's table: it goes with a preset that repeats one.",
         ),
         (["watch", "--json", "--csv"], "watch prints JSON or CSV, not both: give --json or --csv."),
+        (
+            ["compare", "1", "2", "--tag", "paper"],
+            "compare takes runs by number or by what finds them (--search, --tag …), not both.",
+        ),
+        (["compare", *map(str, range(1, 202))], "compare takes at most 200 runs at once; these are 201."),
         (["compare", "1", "2", "--baseline", "3"], "The baseline, run 3, is not among the runs compared."),
     ],
 )

@@ -1,0 +1,73 @@
+"""`compare` on stored runs: the verdict, the table, the doubts, and runs that are searched for."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from app.cli.main import main
+from app.storage.store import Store
+from tests.unit.viewmodels.stored import keep, run_row, stored_run
+from workloads.protocol import RunSpec
+
+OLD = (1000.0, 1003.0, 997.0)
+NEW = (950.0, 952.0, 948.0)
+OTHER = (1064.0, 1066.0, 1062.0)
+
+
+@pytest.fixture
+def database(database_path: Path) -> Path:
+    """NHWC in runs 1 to 3 long ago and 4 to 6 now, NCHW in 7 to 9; run 9 with another driver; 4 to 9 tagged."""
+    layouts = ["NHWC"] * 6 + ["NCHW"] * 3
+    with Store.open(database_path) as store:
+        for number, (rate, layout) in enumerate(zip((*OLD, *NEW, *OTHER), layouts, strict=True), 1):
+            row = run_row(number, workload="cnn10", throughput=rate, energy_mj=20.0 + number % 3)
+            row = replace(row, spec=RunSpec(workload="cnn10", variant={**row.spec.variant, "layout": layout}))
+            keep(store, stored_run(row, environment={"driver": "590" if number == 9 else "580"}))
+        store.library.add_tag(range(4, 10), "now")
+    return database_path
+
+
+def told(database: Path, capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert main(["compare", *words, "--db", str(database)], {}) == 0
+    return capsys.readouterr().out
+
+
+def test_the_verdict_comes_first_and_the_doubts_last(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = told(database, capsys, "4", "5", "6", "7", "8", "9").splitlines()
+    assert lines[0].startswith("NCHW is 12.0 % faster than NHWC (95 % interval 11.")
+    assert lines[0].endswith("3 runs each); no difference in energy an image is seen.")
+    table = lines[2:5]
+    assert table[0].split()[:4] == ["variant", "runs", "throughput", "95"]
+    assert ["1.12×" in line for line in table] == [False, False, True]
+    drifted = "its runs here ran 5.0 % slower than older runs of the same variant in the same environment."
+    assert lines[6:] == [
+        "Warning: NVIDIA driver differs: 590 (run 9), else 580.",
+        f"Warning: The baseline has drifted: {drifted}",
+    ]
+
+
+def test_the_document_has_the_same_numbers_and_every_doubt(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    document = json.loads(told(database, capsys, "7", "8", "9", "1", "2", "3", "--baseline", "1", "--json"))
+    assert (document["baseline"], document["verdict"]["decision"], document["level"]) == (1, "faster", 0.95)
+    nchw, nhwc = document["rows"]
+    assert (nchw["runs"], nhwc["decision"]) == ([7, 8, 9], "baseline")
+    low, high = nchw["speedup"]["interval"]
+    assert low < nchw["speedup"]["ratio"] < high
+    low, high = nchw["energy_ratio_interval"]
+    assert low < nchw["energy_ratio"] < high
+    assert nchw["step_ms"]["p50"] == 32.0
+    assert [(warning["key"], warning["severity"]) for warning in document["warnings"]] == [("driver", "warning")]
+    assert document["warnings"][0]["values"]["9"] == "590"
+
+
+def test_runs_are_found_as_list_finds_them_the_oldest_first(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert told(database, capsys, "--tag", "now") == told(database, capsys, "4", "5", "6", "7", "8", "9")
+    words = told(database, capsys, "--search", "NHWC", "--workload", "cnn10")
+    assert words.startswith("All chosen runs are of one variant")
+
+
+def test_too_few_found_are_told(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", "--tag", "never", "--db", str(database)], {}) == 2
+    assert capsys.readouterr().err.startswith("compare takes two runs or more;")
