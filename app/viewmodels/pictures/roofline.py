@@ -2,8 +2,9 @@
 
 Williams, Waterman and Patterson (2009), "Roofline: an insightful visual performance model for multicore
 architectures", Communications of the ACM 52. Operations are by formula and the flat ceilings are the measured rates of
-a matrix product. Bytes are not counted: the driver tells the share of time in which the card's memory was transferring
-(GPM), so traffic is in seconds of full transfer, and the slanted ceiling is that share at 100 %.
+a matrix product. Bytes are not counted: the driver tells which share of the card's memory bandwidth was in use (GPM's
+DRAM_BW_UTIL in nvml.h, of the theoretical maximum), so traffic is in seconds of full bandwidth, and the slanted ceiling
+is that share at 100 %.
 """
 
 from collections.abc import Sequence
@@ -37,7 +38,7 @@ _GIGA = 1e9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Speed:
-    """What a variant computed: its rate and its ceiling in operations/s, and the share of time its memory was busy."""
+    """What a variant computed: its rate and its ceiling in operations/s, and the share of its memory bandwidth in use."""
 
     one: Subject
     rate: float
@@ -91,7 +92,7 @@ def _roofline(speeds: Sequence[_Speed]) -> ChartPicture:
         ceilings[speed.name] = max(speed.peak, ceilings.get(speed.name, 0.0))
     tops = [peak / _GIGA for peak in ceilings.values()]
     x = axes.logarithmic(
-        [*(point.x for point in points), *tops], "billion operations for a second of full memory traffic", 2.0
+        [*(point.x for point in points), *tops], "billion operations for a second of full memory bandwidth", 2.0
     )
     y = axes.logarithmic([*(point.y for point in points), *tops], "GFLOPS", 1.6)
     roofs = [_roof(name, peak / _GIGA, x, y) for name, peak in ceilings.items()]
@@ -103,8 +104,8 @@ def _roofline(speeds: Sequence[_Speed]) -> ChartPicture:
         key=_KEY,
         title="Roofline",
         caption=(
-            "Flat: the measured rate of a large matrix product. Slanted: the card's memory always transferring, "
-            "as its counter tells; points near it are bound by memory, points far below both wait for something else."
+            "Flat: the measured rate of a large matrix product. Slanted: all of the card's memory bandwidth in use, as its "
+            "counter tells. Points near it are bound by memory, points far below both wait for something else."
         ),
         charts=(Chart(title="", x=x, y=y, series=series, guides=tuple(roofs)),),
     )
@@ -125,7 +126,7 @@ def _point(speed: _Speed) -> Point:
         label=speed.one.name,
         words=(
             f"{speed.one.name}\n{units.gflops(speed.rate)}, {units.percent(speed.share_pct, 1)} of {speed.name}\n"
-            f"memory transferring {units.percent(100 * speed.memory_share, 1)} of the time"
+            f"{units.percent(100 * speed.memory_share, 1)} of the memory bandwidth in use"
         ),
         x=rate / speed.memory_share,
         y=rate,
@@ -140,7 +141,7 @@ def _shares(speeds: Sequence[_Speed]) -> BarPicture:
         title="Achieved share of the measured peak",
         caption=(
             "Operations by formula over the measured rate of a large matrix product on the same devices. "
-            "No memory traffic was told, so there is no roofline."
+            "No counter told of memory traffic, so there is no roofline."
         ),
         bars=tuple(_bar(speed) for speed in ordered),
         axis=Axis(title="", low=0.0, high=high, ticks=tuple((at, f"{text} %") for at, text in ticks.linear(0.0, high))),

@@ -143,7 +143,7 @@ def test_the_roofline_needs_no_bytes(found: Gallery) -> None:
     assert point.x == pytest.approx(gflops / (MEMORY_PCT / 100))
     assert [guide.label.partition(":")[0] for guide in chart.guides] == ["TF32, 1 GPU", "TF32, 2 GPUs", "TF32, 4 GPUs"]
     (start, start_y), corner, (_, top) = chart.guides[0].points
-    assert start == start_y, "memory always busy: as many operations a second as for a second of traffic"
+    assert start == start_y, "all bandwidth in use: as many operations a second as for a second of traffic"
     assert corner == (top, top) == pytest.approx((PEAK / 1e9, PEAK / 1e9))
 
 
