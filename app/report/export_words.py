@@ -57,29 +57,23 @@ def _imported(done: Imported) -> Iterator[str]:
         yield f"Imported {_count(len(done.runs))} as {_numbers(done.runs)}."
     else:
         yield "Imported nothing: the file has no run that is new here."
-    known = [known.run for known in done.already]
-    if known:
-        yield f"Here already, and left as {_it(known)}: {_numbers(known)}."
-    for name in ("note", "tags"):
-        differ = [known.run for known in done.already if name in known.differs]
-        if differ:
-            yield f"Of {_numbers(differ)} the file has another {name.replace('tags', 'choice of tags')}; yours stays."
-    deleted = [known.run for known in done.already if known.in_trash]
-    if deleted:
-        words = " ".join(map(str, deleted[:_NAMED]))
-        yield f"In the trash here: {_numbers(deleted)}; `python -m app restore {words}` takes them out."
+    if done.already:
+        was = "it was" if len(done.already) == 1 else "they were"
+        yield f"Here already, and left as {was}: {_numbers([known.run for known in done.already])}."
+    for name, words in (("note", "another note"), ("tags", "other tags")):
+        if differ := [known.run for known in done.already if name in known.differs]:
+            yield f"The file has {words} for {_numbers(differ)}; what is here stays."
+    if deleted := [known.run for known in done.already if known.in_trash]:
+        numbers, them = " ".join(map(str, deleted[:_NAMED])), "it" if len(deleted) == 1 else "them"
+        yield f"In the trash here: {_numbers(deleted)}; `python -m app restore {numbers}` takes {them} out."
     if done.unfinished:
-        yield f"Left out, not ended there: {_numbers(done.unfinished)} of the file; import again when they have ended."
+        yield f"Left out, not ended there: {_numbers(done.unfinished)} of the file."
     if done.in_trash:
         yield f"Left out, in the trash there: {_numbers(done.in_trash)} of the file."
 
 
 def _count(runs: int) -> str:
     return f"{runs:,} {units.plural('run', runs)}"
-
-
-def _it(runs: Sequence[int]) -> str:
-    return "it was" if len(runs) == 1 else "they were"
 
 
 def _numbers(runs: Sequence[int]) -> str:

@@ -7,7 +7,7 @@ everything as it was; `StoppedError` where the watch says so. How to read a file
 import contextlib
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from app.storage.space import LEAST_BYTES, room_for
 from app.storage.transfer_check import check
 from app.storage.transfer_copy import RunCopier, checked_runs, count_rows
 from app.storage.transfer_place import written_whole
-from app.storage.transfer_source import GivenFile, look_at, look_for_damage, opened
+from app.storage.transfer_source import GivenFile, look_at, look_for_damage, opened, told_of_file
 from app.storage.transfer_staging import (
     Found,
     Stager,
@@ -94,8 +94,8 @@ def import_runs(database: Path, file: Path, watch: Watch = QUIET) -> Imported:
     given = look_at(file)
     ours = _ours(database)
     _check_place(database, given)
-    with tempfile.TemporaryDirectory(prefix=f"{database.name}.import-", dir=database.parent) as folder:
-        staged = Path(folder) / "staged.db"
+    with _scratch(database) as folder:
+        staged = folder / "staged.db"
         there = _stage(given, staged, ours, watch)
         runs = _take(database, staged, there.counter, watch)
     return Imported(
@@ -174,10 +174,20 @@ def _stage(given: GivenFile, path: Path, ours: Mapping[str, _Ours], watch: Watch
             stager = Stager(source, staged.conn)
             counter = Counter(watch, 2 * stager.count(wanted.keys()))
             stager.stage(wanted.keys(), counter)
-        with interruptible(staged.conn, watch):
+        with told_of_file(given.path), interruptible(staged.conn, watch):
             migrations.apply(staged)
             check(staged.conn, given)
     return _There(already, new, counter)
+
+
+@contextlib.contextmanager
+def _scratch(database: Path) -> Iterator[Path]:
+    """A folder beside the database, on the same disk, that is gone afterwards."""
+    try:
+        with tempfile.TemporaryDirectory(prefix=f"{database.name}.import-", dir=database.parent) as folder:
+            yield Path(folder)
+    except OSError as error:
+        raise DatabaseError(f"The file cannot be read into {database.parent} ({error.strerror}).") from error
 
 
 def _take(database: Path, staged: Path, counter: Counter, watch: Watch) -> tuple[int, ...]:

@@ -11,6 +11,8 @@ from app.errors import UserError
 _EVERY = 2_000
 """Rows between two looks at the watch."""
 
+_SHARE = 0.001
+"""What is worth telling."""
 _STEPS = 100_000
 """Steps of SQLite's machine between two looks at the watch, some milliseconds."""
 
@@ -53,6 +55,7 @@ class Counter:
         self._watch = watch
         self._total = max(total, 1)
         self._done = 0
+        self._told = -1.0
 
     def rows(self, rows: Iterable[Thing]) -> Iterator[Thing]:
         """The rows, counted as they pass; the watch is told now and then, and after the last."""
@@ -72,7 +75,10 @@ class Counter:
         """Tells how far it is and raises `StoppedError` where it shall stop."""
         if self._watch.stop():
             raise StoppedError(STOPPED)
-        self._watch.told(min(1.0, self._done / self._total))
+        share = min(1.0, self._done / self._total)
+        if share >= self._told + _SHARE or share == 1.0 > self._told:
+            self._told = share
+            self._watch.told(share)
 
 
 @contextlib.contextmanager
