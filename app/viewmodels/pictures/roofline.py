@@ -38,7 +38,7 @@ _GIGA = 1e9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Speed:
-    """What a variant computed: its rate and its ceiling in operations/s, and the share of its memory bandwidth in use."""
+    """What a variant computed: its rate and its ceiling in operations/s; the share of memory bandwidth in use."""
 
     one: Subject
     rate: float
@@ -104,8 +104,8 @@ def _roofline(speeds: Sequence[_Speed]) -> ChartPicture:
         key=_KEY,
         title="Roofline",
         caption=(
-            "Flat: the measured rate of a large matrix product. Slanted: all of the card's memory bandwidth in use, as its "
-            "counter tells. Points near it are bound by memory, points far below both wait for something else."
+            "Flat: the measured rate of a large matrix product. Slanted: all of the card's memory bandwidth in use, as "
+            "its counter tells. Points near it are bound by memory, points far below both wait for something else."
         ),
         charts=(Chart(title="", x=x, y=y, series=series, guides=tuple(roofs)),),
     )
