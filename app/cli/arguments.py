@@ -94,7 +94,12 @@ def _experiment(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     )
     command.add_argument("--again", action="store_true", help="make every run anew, whatever is stored")
     command.add_argument("--show", action="store_true", help="with --preset: show what is stored of it and run nothing")
-    command.add_argument("--report", type=Path, metavar="FILE.md", help="write an article's table too")
+    command.add_argument(
+        "--report",
+        type=Path,
+        metavar="FILE",
+        help="write a report with pictures too, .html or .md; of an article's preset .md is its table",
+    )
     _sampled(command)
 
 

@@ -3,7 +3,7 @@
 from argparse import Namespace
 from collections.abc import Sequence
 
-from app.cli.experiment_words import ahead_words, counted_words, ending_words, print_experiment, write_article
+from app.cli.experiment_words import ahead_words, counted_words, ending_words, print_experiment, write_found
 from app.cli.run import run_once
 from app.cli.services import interrupts, opened_store, run_services
 from app.cli.settings import several_variants
@@ -11,6 +11,7 @@ from app.cli.terminal import print_json, say
 from app.errors import UserError
 from app.records import StoredRun
 from app.report.experiment import experiment_document
+from app.report.files import check_ending
 from app.runs.counted import Counted, counted_as_newest, counted_here, surroundings_here
 from app.runs.experiment import Experiment, ExperimentSession
 from app.runs.kept import KeptExperiment
@@ -32,7 +33,7 @@ def experiment(chosen: Namespace) -> int:
     """
     named = preset(chosen.preset) if chosen.preset else None
     article = named.preset.article if named else None
-    _check_words(chosen, named, article)
+    _check_words(chosen, named)
     if named and chosen.show:
         _tell(_stored(named, chosen), article, chosen)
         return 0
@@ -44,13 +45,11 @@ def experiment(chosen: Namespace) -> int:
     return 0 if found.state == "complete" else 1
 
 
-def _check_words(chosen: Namespace, named: NamedPreset | None, article: Article | None) -> None:
+def _check_words(chosen: Namespace, named: NamedPreset | None) -> None:
     if chosen.show and named is None:
         raise UsageError("--show goes with --preset; `python -m app compare` shows any stored runs.")
-    if chosen.report is not None and article is None:
-        raise UsageError("--report writes an article's table: it goes with a preset that repeats one.")
-    if chosen.report is not None and chosen.report.suffix != ".md":
-        raise UsageError("--report takes a file that ends in .md.")
+    if chosen.report is not None:
+        check_ending(chosen.report)
     if named is None and chosen.workload is None:
         raise UsageError("experiment needs a workload with some -s name=a,b, or --preset quick.")
 
@@ -102,7 +101,7 @@ def _stored(named: NamedPreset, chosen: Namespace) -> Experiment:
 def _tell(found: Experiment, article: Article | None, chosen: Namespace) -> None:
     document = experiment_document(found, article)
     if chosen.report is not None:
-        write_article(document["article"], chosen.report)
+        write_found(found, document["article"], chosen.report)
     if chosen.json:
         print_json(document)
     else:

@@ -1,5 +1,6 @@
 """What `experiment` says: how far it is, its verdict, and an article's table beside what was measured."""
 
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,13 @@ from app.errors import UserError
 from app.records import StoredRun
 from app.report.article import article_page, epoch_rows, epoch_title, rate_title, says_lines, throughput_rows
 from app.report.experiment import in_order
+from app.report.files import write_page
+from app.report.marked import Marked
+from app.report.written import write_report
 from app.runs.counted import Counted
 from app.runs.experiment import Experiment
 from app.viewmodels import units
+from app.viewmodels.compare import compared
 from app.viewmodels.environment import environment_differences
 
 _GOES_ON = "The same command goes on from here."
@@ -81,10 +86,16 @@ def _print_doubts(runs: Sequence[StoredRun]) -> None:
         print(different)
 
 
-def write_article(tables: Sequence[Mapping[str, Any]], path: Path) -> None:
-    """Writes the tables as Markdown; raises `UserError` where that cannot be done."""
-    try:
-        path.write_text(article_page(tables), encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"{path} cannot be written: {error.strerror}.") from error
+def write_found(found: Experiment, tables: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """Writes an article's tables where Markdown is asked for and there are some, else a report of the comparison.
+
+    Raises `UserError` where there is nothing to report yet, or the file cannot be written.
+    """
+    runs = in_order(found)
+    if tables and path.suffix == ".md":
+        write_page(path, Marked(article_page(tables)))
+    elif runs:
+        write_report(path, compared(runs), runs[0].row.run, time.time_ns())
+    else:
+        raise UserError("No run of this experiment has a result yet, so there is nothing to report.")
     say(f"Written to {path}.")

@@ -77,8 +77,8 @@ def test_the_baseline_comes_first() -> None:
             "--show goes with --preset; `python -m app compare` shows any stored runs.",
         ),
         (
-            ["experiment", "--preset", "quick", "--report", "page.md"],
-            "--report writes an article's table: it goes with a preset that repeats one.",
+            ["experiment", "--preset", "quick", "--report", "page.pdf"],
+            "--report takes a file that ends in .html or .md.",
         ),
         (["watch", "--json", "--csv"], "watch prints JSON or CSV, not both: give --json or --csv."),
         (

@@ -111,6 +111,11 @@ def test_stored_runs_are_shown_on_a_machine_without_a_gpu(
         "11 of 116 runs done. Without --show the same command goes on from here.",
     ]
     assert report.read_text(encoding="utf-8").startswith("# channels_first")
+    page = tmp_path / "page.html"
+    assert main([*words[:5], str(page), *words[6:]], {}) == 0
+    text = page.read_text(encoding="utf-8")
+    assert "Throughput against batch size" in text, "the article's tables as one picture"
+    assert "out of memory" in text
 
 
 def test_where_nothing_is_stored_that_is_said(database_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
