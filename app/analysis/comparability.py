@@ -6,8 +6,9 @@ from typing import Literal
 import numpy as np
 
 from app.analysis.intervals import Estimate, pooled_ratio
+from app.analysis.measured import measured_window, while_measuring, within
 from app.analysis.verdict import throughputs
-from app.records import Floats, Ints, RunRow, SampleColumns, StoredRun
+from app.records import Floats, RunRow, SampleColumns, StoredRun
 from workloads.catalog import with_defaults
 
 Hold = Literal["heat", "power limit", "hardware slowdown"]
@@ -31,7 +32,7 @@ def held_back(run: StoredRun) -> dict[Hold, float]:
 
     The larger of two readings: the share of samples that say so, and the driver's own counter, which misses nothing.
     """
-    window = _measured(run)
+    window = measured_window(run)
     gpus = [columns for columns in run.samples if columns.device.kind == "gpu"]
     if window is None:
         return {}
@@ -48,13 +49,13 @@ def held_back(run: StoredRun) -> dict[Hold, float]:
 
 def power_limit_w(run: StoredRun) -> float | None:
     """The power limit of the run's GPUs while it measured, the lowest of them; None where nobody recorded it."""
-    limits = [float(np.median(values)) / 1e3 for values in _while_measuring(run, "power_limit_mw")]
+    limits = [float(np.median(values)) / 1e3 for values in while_measuring(run, "power_limit_mw")]
     return min(limits, default=None)
 
 
 def clocks_set(run: StoredRun) -> bool | None:
     """Whether somebody had set the clocks by hand, for most of the measured part; None where nobody recorded it."""
-    reasons = _while_measuring(run, "throttle_reasons")
+    reasons = while_measuring(run, "throttle_reasons")
     return any(_share(values, _CLOCKS_SET) > 0.5 for values in reasons) if reasons else None
 
 
@@ -82,24 +83,6 @@ def _same_environment(one: StoredRun, other: StoredRun) -> bool:
     return all(one.environment[key] == other.environment[key] for key in shared)
 
 
-def _measured(run: StoredRun) -> tuple[int, int] | None:
-    """First and last nanosecond of the measured blocks."""
-    rows = run.blocks.measured
-    return (int(run.blocks.start_ns[rows][0]), int(run.blocks.end_ns[rows][-1])) if rows.any() else None
-
-
-def _while_measuring(run: StoredRun, field: str) -> list[Floats]:
-    """What each GPU said of a field while the run measured, GPUs that said nothing left out."""
-    window = _measured(run)
-    gpus = [columns for columns in run.samples if columns.device.kind == "gpu" and field in columns.fields]
-    found = [_inside(gpu.t_ns, gpu.fields[field], window) for gpu in gpus] if window else []
-    return [values for values in found if values.size]
-
-
-def _inside(t_ns: Ints, values: Floats, window: tuple[int, int]) -> Floats:
-    return values[(t_ns >= window[0]) & (t_ns <= window[1]) & ~np.isnan(values)]
-
-
 def _share(reasons: Floats, bits: int) -> float:
     return float(np.mean((reasons.astype(np.int64) & bits) != 0))
 
@@ -107,7 +90,7 @@ def _share(reasons: Floats, bits: int) -> float:
 def _by_samples(gpu: SampleColumns, bits: int, window: tuple[int, int]) -> float | None:
     if "throttle_reasons" not in gpu.fields:
         return None
-    reasons = _inside(gpu.t_ns, gpu.fields["throttle_reasons"], window)
+    reasons = within(gpu.t_ns, gpu.fields["throttle_reasons"], *window)
     return _share(reasons, bits) if reasons.size else None
 
 
