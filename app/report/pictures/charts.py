@@ -27,22 +27,29 @@ def draw_charts(picture: ChartPicture, sheet: Sheet) -> None:
     for first in range(0, len(picture.charts), columns):
         row = picture.charts[first : first + columns]
         above = _HEAD + _LANE * max(len(_lanes(chart)) for chart in row) + (15 if any(c.title for c in row) else 0)
-        feet = [_draw(chart, sheet, place * (width + _BETWEEN), top, above, width) for place, chart in enumerate(row)]
-        top = max(feet)
+        room = (top + above, top + above + max(map(_height, row)))
+        for place, chart in enumerate(row):
+            _draw(chart, sheet, place * (width + _BETWEEN), top, room, width)
+        top = room[1] + BELOW
     sheet.height = top
 
 
-def _draw(chart: Chart, sheet: Sheet, left: float, top: float, above: float, width: float) -> float:
-    """A plot whose frame begins `above` pixels under its top; where it ends below."""
-    room = min(_MOST_LABEL, _LABEL_SHARE * width)
-    names = [svg.elided(series.label, room) for series in chart.series if series.joined]
+def _height(chart: Chart) -> float:
+    """Of the frame: every line has its name beside it."""
+    return max(_HEIGHT, labels.HEIGHT * sum(series.joined for series in chart.series))
+
+
+def _draw(chart: Chart, sheet: Sheet, left: float, top: float, room: tuple[float, float], width: float) -> None:
+    """A plot whose frame reaches from the first height of `room` to the second."""
+    longest = min(_MOST_LABEL, _LABEL_SHARE * width)
+    names = [svg.elided(series.label, longest) for series in chart.series if series.joined]
     ends = max((svg.text_width(name) for name in names), default=0.0)
     lanes = _lanes(chart)
     frame = Frame(
         left=left + numbers_width(chart.y),
-        top=top + above,
+        top=room[0],
         right=left + width - ends - (14 if ends else 8),
-        bottom=top + above + _HEIGHT,
+        bottom=room[1],
         x=chart.x,
         y=chart.y,
     )
@@ -56,9 +63,8 @@ def _draw(chart: Chart, sheet: Sheet, left: float, top: float, above: float, wid
     _draw_lanes(lanes, chart, frame, sheet)
     for series in chart.series:
         _draw_series(series, frame, sheet)
-    _name_lines(chart, room, frame, sheet)
+    _name_lines(chart, longest, frame, sheet)
     _name_points(chart, frame, sheet)
-    return frame.bottom + BELOW
 
 
 def _lanes(chart: Chart) -> list[str]:
@@ -122,7 +128,7 @@ def _around(x: float, y: float, across: float = _REACH) -> tuple[float, float, f
     return x - across, y - _REACH, 2 * across, 2 * _REACH
 
 
-def _name_lines(chart: Chart, room: float, frame: Frame, sheet: Sheet) -> None:
+def _name_lines(chart: Chart, longest: float, frame: Frame, sheet: Sheet) -> None:
     """At the right end of the plot, at the height of the line's last point."""
     ended = [
         (series, frame.at_y(known[-1]))
@@ -131,7 +137,7 @@ def _name_lines(chart: Chart, room: float, frame: Frame, sheet: Sheet) -> None:
     ]
     heights = labels.spread([height for _, height in ended], frame.top, frame.bottom)
     for (series, _), height in zip(ended, heights, strict=True):
-        words = svg.elided(series.label, room)
+        words = svg.elided(series.label, longest)
         sheet.parts.append(svg.text(frame.right + 6, height + 4, words, sheet.ink.curve(series.colour)))
 
 

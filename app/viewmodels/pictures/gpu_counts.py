@@ -1,6 +1,9 @@
-"""Throughput and efficiency against the number of GPUs, held against ideal scaling: two plots a workload."""
+"""Throughput and efficiency against the number of GPUs, held against ideal scaling.
 
-from collections.abc import Sequence
+Two plots for each workload and each kind of scaling: one batch for all GPUs together, one batch for each.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from app.analysis.intervals import Estimate
@@ -17,7 +20,7 @@ from workloads.catalog import with_defaults
 from workloads.protocol import RunSpec, Value
 
 _KEY, _TITLE = "gpus", "Scaling to more GPUs"
-_BATCH = {"strong": "batch {:,} in all", "weak": "batch {:,} a GPU"}
+_KINDS: Mapping[Kind, str] = {"strong": "one batch in all", "weak": "one batch a GPU"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +43,8 @@ def gpus_picture(runs: Sequence[StoredRun]) -> ChartPicture | Silence:
         why = "No two variants differ in their GPUs alone, at one global batch or at one batch a GPU."
         return Silence(key=_KEY, title=_TITLE, why=why)
     workloads = dict.fromkeys(family.workload for family in families)
-    charts = [chart for name in workloads for chart in _charts([each for each in families if each.workload == name])]
+    groups = [[one for one in families if (one.workload, one.kind) == (name, k)] for name in workloads for k in _KINDS]
+    charts = [chart for group in groups if group for chart in _charts(group)]
     return ChartPicture(
         key=_KEY,
         title=_TITLE,
@@ -63,7 +67,7 @@ def _charts(families: Sequence[_Family]) -> tuple[Chart, Chart]:
     spec = families[0].few.runs[0].row.spec
     unit = units.rate_unit(example_word(spec))
     known = find_workload(spec.workload)
-    title = known.title if known else spec.workload
+    title = f"{known.title if known else spec.workload}, {_KINDS[families[0].kind]}"
     names = _names(families)
     colours = apart(range(len(families)), len(ON_LIGHT))
     counts = sorted({side.gpus for family in families for side in _sides(family)})
@@ -75,7 +79,7 @@ def _charts(families: Sequence[_Family]) -> tuple[Chart, Chart]:
     reach += [guide.points[-1][1] for guide in ideal]
     return (
         Chart(title=title, x=x, y=axes.from_zero(reach, unit), series=rates, guides=ideal),
-        Chart(title=f"{title}, efficiency", x=x, y=_percent_axis(shares), series=shares, guides=(_all(counts[-1]),)),
+        Chart(title="", x=x, y=_percent_axis(shares), series=shares, guides=(_all(counts[-1]),)),
     )
 
 
@@ -83,10 +87,8 @@ def _names(families: Sequence[_Family]) -> list[str]:
     """What tells a family from the others, its batch always."""
     specs = [_rest(family.few.runs[0].row.spec) for family in families]
     told = variant_names(specs) if differing(specs) else [""] * len(specs)
-    batches = [
-        _BATCH[family.kind].format(family.few.batch_size // (1 if family.kind == "strong" else family.few.gpus))
-        for family in families
-    ]
+    sizes = [one.few.batch_size // (1 if one.kind == "strong" else one.few.gpus) for one in families]
+    batches = [f"batch {size:,}" for size in sizes]
     return [" · ".join(filter(None, pair)) for pair in zip(told, batches, strict=True)]
 
 
