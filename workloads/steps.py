@@ -14,6 +14,7 @@ from workloads.packing import packed, unpacked
 from workloads.pool import Pool
 from workloads.protocol import Variant
 from workloads.recipe import Model, Recipe, Source
+from workloads.replicated import per_replica
 from workloads.runtime import Replicas
 from workloads.saving import save
 from workloads.training import Passes, Task
@@ -31,19 +32,24 @@ def build_task(recipe: Recipe, variant: Variant, replicas: Replicas, stored: Cif
     feed = training_feed(stored, variant, replicas) if stored else None
     source = feed or Pool(recipe, variant, replicas)
     xla = bool(variant["xla"])
-    one = _Step(model, optimizer, source, replicas.count, xla=xla)
-    run = compiled(
-        lambda taken: replicas.strategy.run(one.train if trains else one.infer, (taken,)),
-        xla=xla and replicas.count == 1,
-    )
+    with replicas.strategy.scope():
+        one = _Step(model, optimizer, source, replicas.count, xla=xla)
 
-    def fetch(result: Any) -> float:
+    def on_replicas(taken: Any) -> None:
+        replicas.strategy.run(one.train if trains else one.infer, (taken,))
+
+    run = compiled(on_replicas, xla=xla and replicas.count == 1)
+
+    def step() -> tf.Variable:
+        run(source.take())
+        return one.result
+
+    def fetch(result: tf.Variable) -> float:
         tf.test.experimental.sync_devices()
-        parts = replicas.strategy.experimental_local_results(result)
-        return sum(float(part) for part in parts) / len(parts)
+        return float(result.read_value())
 
     return Task(
-        step=lambda: run(source.take()),
+        step=step,
         fetch=fetch,
         examples=int(variant["batch_size"]),
         trains=trains,
@@ -69,7 +75,9 @@ class _Step:
     """One replica's part of a step; a training step averages gradients over replicas.
 
     With several replicas their gradients are exchanged in one buffer. XLA compiles what comes before and what comes
-    after that: it cannot compile the communication between them.
+    after that: it cannot compile the communication between them. What a step gives stays in a variable of each replica:
+    as the function's output it would be sent to one device, and the host would wait for all of them after every step
+    instead of preparing the next one.
     """
 
     def __init__(self, model: Model, optimizer: Optimizer | None, source: Source, replicas: int, *, xla: bool) -> None:
@@ -81,19 +89,20 @@ class _Step:
         self._differentiate = compiled(self._gradients) if inner else self._gradients
         self._update = compiled(self._apply) if inner else self._apply
         self._answer = compiled(self._outputs) if inner else self._outputs
+        self.result = per_replica(tf.constant(0.0))
 
-    def train(self, taken: Any) -> tf.Tensor:
-        """Forward, backward, update; returns the loss before the update, once the update is under way."""
+    def train(self, taken: Any) -> None:
+        """Forward, backward, update; the result is the loss before the update."""
         loss, gradients = self._differentiate(*self._source.batch(taken))
         if self._replicas > 1:
             gradients = tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.MEAN, gradients)
         self._update(gradients)
-        return loss
+        self.result.assign(loss, read_value=False)
 
-    def infer(self, taken: Any) -> tf.Tensor:
-        """Forward; returns the mean of all outputs."""
+    def infer(self, taken: Any) -> None:
+        """Forward; the result is the mean of all outputs."""
         inputs, _ = self._source.batch(taken)
-        return self._answer(inputs)
+        self.result.assign(self._answer(inputs), read_value=False)
 
     def _gradients(self, inputs: Any, targets: tf.Tensor) -> tuple[tf.Tensor, Any]:
         """The loss and the gradients: in one buffer where they are to be exchanged."""

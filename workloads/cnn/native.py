@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from workloads.cnn import nets
 from workloads.cnn.layer import Layer
+from workloads.replicated import per_replica
 
 _EPSILON = 1e-3
 _MOMENTUM = 0.99
@@ -73,8 +74,8 @@ class BatchNorm:
 
     def __init__(self, initial: Sequence[tf.Tensor], layout: str) -> None:
         self.weights = [tf.Variable(value) for value in initial]
-        self.mean = _statistic(tf.zeros_like(initial[0]))
-        self.variance = _statistic(tf.ones_like(initial[0]))
+        self.mean = per_replica(tf.zeros_like(initial[0]))
+        self.variance = per_replica(tf.ones_like(initial[0]))
         self._layout = layout
 
     def __call__(self, images: tf.Tensor, training: bool, /) -> tf.Tensor:
@@ -93,13 +94,3 @@ class BatchNorm:
             x=images, scale=scale, offset=offset, mean=self.mean.read_value(), variance=variance, epsilon=_EPSILON,
             exponential_avg_factor=1.0 - _MOMENTUM, data_format=self._layout, is_training=training,
         )  # fmt: skip
-
-
-def _statistic(initial: tf.Tensor) -> tf.Variable:
-    """A running statistic: each replica keeps its own, a reader outside gets their mean."""
-    return tf.Variable(
-        initial,
-        trainable=False,
-        synchronization=tf.VariableSynchronization.ON_READ,
-        aggregation=tf.VariableAggregation.MEAN,
-    )

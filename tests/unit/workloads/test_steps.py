@@ -80,21 +80,35 @@ def test_nccl_is_refused_where_it_cannot_be(one: Replicas) -> None:
         replicas_on(["CPU:0", "CPU:1"], "nccl")
 
 
-@pytest.mark.parametrize("xla", [False, True])
-def test_a_step_of_two_replicas_exchanges_one_buffer(pair: Replicas, xla: bool) -> None:
+def operations(variant: Variant, replicas: Replicas) -> list[Any]:
+    """Every operation of a step, on all devices."""
     from tensorflow.python.eager import context
 
     from workloads.build import recipe_of
     from workloads.steps import build_task
 
-    variant = small("cnn10", xla=xla)
-    task = build_task(recipe_of("cnn10")(variant), variant, pair)
+    task = build_task(recipe_of("cnn10")(variant), variant, replicas)
     context.enable_graph_collection()
     task.fetch(task.step())
     functions = context.export_run_metadata().function_graphs
     context.disable_graph_collection()
-    graphs = [graph for function in functions for graph in function.partition_graphs]
-    kinds = [node.op for graph in graphs for node in graph.node]
+    return [node for function in functions for graph in function.partition_graphs for node in graph.node]
+
+
+@pytest.mark.parametrize("mode", ["train", "inference"])
+def test_replicas_send_gradients_and_nothing_else(pair: Replicas, mode: str) -> None:
+    found = operations(small("cnn10", mode=mode), replicas_on(["CPU:0", "CPU:1"], "hierarchical"))
+    sent = [node.attr["tensor_name"].s.decode() for node in found if node.op == "_Send"]
+    if mode == "inference":
+        assert not sent
+    else:
+        assert len(sent) == 4
+        assert all("split" in name or "AddN" in name for name in sent), sent
+
+
+@pytest.mark.parametrize("xla", [False, True])
+def test_a_step_of_two_replicas_exchanges_one_buffer(pair: Replicas, xla: bool) -> None:
+    kinds = [node.op for node in operations(small("cnn10", xla=xla), pair)]
     assert sum("CollectiveReduce" in kind for kind in kinds) == pair.count
     assert ("ResourceApplyMomentum" in kinds) is not xla, "XLA has the update too"
 
