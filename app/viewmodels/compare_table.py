@@ -125,16 +125,12 @@ def as_text(table: CompareTable, rows: Sequence[TableRow], hidden: Collection[st
     """The columns that are not hidden, tab-separated under their heads or as a Markdown table."""
     shown = [n for n, key in enumerate(table.keys) if key not in hidden and key != BASE]
     lines = [[table.columns[n].title for n in shown]]
-    lines += [[_words(row.cells[n]) for n in shown] for row in rows]
+    lines += [[cells.in_words(row.cells[n]) for n in shown] for row in rows]
     if not markdown:
         return "\n".join("\t".join(line) for line in lines)
     rule = ["---:" if table.columns[n].numeric else "---" for n in shown]
     escaped = [[cell.replace("|", "\\|") for cell in line] for line in lines]
     return "\n".join(f"| {' | '.join(line)} |" for line in (escaped[0], rule, *escaped[1:]))
-
-
-def _words(cell: Cell) -> str:
-    return " ".join(filter(None, (cell.symbol, cell.text, cell.unit)))
 
 
 def _columns(verdict: Verdict) -> dict[str, Column]:
