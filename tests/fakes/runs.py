@@ -78,6 +78,7 @@ PORTABILITY = Portability(
 SUMMARY = Summary(
     throughput=21.3,
     blocks=2,
+    blocks_cut=1,
     measured_steps=8,
     measured_examples=64,
     measured_s=3.0,

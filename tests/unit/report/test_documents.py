@@ -39,7 +39,7 @@ def test_a_run_s_document_holds_what_is_stored(database_path: Path) -> None:
         {**NO_ENERGY, "phase": "measure", "start_s": 2.5, "seconds": 3.0},
     ]
     assert document["energy"] == {"mj_per_example": None, "mj_per_step": None, "source": None, "error_pct": None}
-    assert document["throughput"] == {"value": 21.3, "unit": "images/s", "blocks": [32.0, 16.0], "blocks_cut": None}
+    assert document["throughput"] == {"value": 21.3, "unit": "images/s", "blocks": [32.0, 16.0], "blocks_cut": 1}
     assert document["step_ms"] == {"p50": 250.0, "p95": None, "p99": None}
     assert document["environment"] == {**ENVIRONMENT, "keras": "3.15.1"}
     assert document["flops"] == {"per_step": 6_000_000_000, "per_s": 16e9, "peak_per_s": 8e10, "utilisation": 0.2}
