@@ -222,7 +222,6 @@ class TimePanel(QWidget):
     def resizeEvent(self, event: object) -> None:
         """More pixels show more."""
         super().resizeEvent(event)  # type: ignore[arg-type]
-        self._apply_scale()
         self._forget_strokes()
 
     def _forget_strokes(self) -> None:
@@ -247,7 +246,7 @@ class TimePanel(QWidget):
         self._scaled = low, high
         self._apply_scale()
 
-    def _apply_scale(self) -> None:
+    def _apply_scale(self, *_: object) -> None:
         """Leave room above the highest value for one line, the names of the bands."""
         if self._scaled is not None:
             low, high = self._scaled
@@ -277,6 +276,7 @@ class TimePanel(QWidget):
         self._left.enableAutoSIPrefix(False)
         self._left.setStyle(showValues=False)
         self._view.setXRange(*self._x, padding=0)
+        self._view.sigResized.connect(self._apply_scale)
         self._canvas.setMinimumHeight(9 * GRID)
 
     def _restyle(self) -> None:
