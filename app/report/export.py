@@ -28,7 +28,7 @@ def export_files(database: Path, runs: Sequence[int], folder: Path, format: Form
         part.mkdir()
         _write_tables(found, part, format)
         if format == "json":
-            _write_documents(database, runs, part / DOCUMENTS)
+            _write_documents(database, runs, part / DOCUMENTS, watch)
     files = tuple(sorted(folder.iterdir()))
     return Exported(
         files=files,
@@ -45,11 +45,12 @@ def _write_tables(found: FlatRuns, folder: Path, format: Format) -> None:
                 write(batch)
 
 
-def _write_documents(database: Path, runs: Sequence[int], path: Path) -> None:
+def _write_documents(database: Path, runs: Sequence[int], path: Path, watch: Watch) -> None:
     """One run at a time is in memory."""
     with Store.open(database) as store, path.open("wb") as file:
         file.write(b'{"runs": [')
         for place, run in enumerate(runs):
+            watch.check()
             document = run_document(store.load(run), pruned_utc_ns=retention.pruned_utc_ns(database, run))
             file.write((b",\n" if place else b"\n") + msgspec.json.encode(document))
         file.write(b"\n]}\n")

@@ -13,7 +13,7 @@ from app.errors import DatabaseError, UserError
 from app.records import FieldFacts
 from app.storage.library import checked_note, checked_tag
 from app.storage.transfer_source import GivenFile
-from app.storage.transfer_tables import CARRIED, columns
+from app.storage.transfer_tables import CARRIED, Column, columns
 from workloads import catalog
 from workloads.catalog import Parameter, UsageError
 from workloads.protocol import KernelClass, PhaseName, TimedPhase, Value, Variant
@@ -117,20 +117,25 @@ def _first(staged: sqlite3.Connection, table: str, column: str, broken: str, *va
 
 
 def _numbers(staged: sqlite3.Connection, table: str) -> Iterator[Fault]:
-    """Each number column's smallest and largest value and the one nearest above zero, in one pass over the table."""
-    numbers = [column for column in columns(staged, table) if column.type in ("INTEGER", "REAL") and not column.made]
-    bounds = (f"min({c.name}), max({c.name}), min(iif({c.name} > 0, {c.name}, NULL))" for c in numbers)
-    found = staged.execute(f"SELECT {', '.join(bounds)} FROM {table}").fetchone()
-    for column, low, high, nearest in zip(numbers, found[::3], found[1::3], found[2::3], strict=True):
-        most = _MOST_INTEGER if column.type == "INTEGER" else _MOST_REAL
-        if low is not None and low < (-most if column.name in _SIGNED else 0):
-            yield table, column.name, low
-        if low == 0 and (table, column.name) in _ABOVE_ZERO:
-            yield table, column.name, low
-        if high is not None and high > most:
-            yield table, column.name, high
-        if nearest is not None and nearest < _LEAST_REAL and column.name not in _SIGNED:
-            yield table, column.name, nearest
+    """One pass over the table, and one for each column only where there is something to find."""
+    broken = {
+        column.name: _out_of_range(column, above_zero=(table, column.name) in _ABOVE_ZERO)
+        for column in columns(staged, table)
+        if column.type in ("INTEGER", "REAL") and not column.made
+    }
+    if staged.execute(f"SELECT 1 FROM {table} WHERE {' OR '.join(broken.values())} LIMIT 1").fetchone():
+        for name, condition in broken.items():
+            yield from _first(staged, table, name, condition)
+
+
+def _out_of_range(column: Column, *, above_zero: bool) -> str:
+    """SQL that holds for a number that this program does not write; infinity is one."""
+    most = _MOST_INTEGER if column.type == "INTEGER" else _MOST_REAL
+    if column.name in _SIGNED:
+        return f"{column.name} NOT BETWEEN -{most!r} AND {most!r}"
+    least = 1 if column.type == "INTEGER" else _LEAST_REAL
+    outside = f"{column.name} NOT BETWEEN {least!r} AND {most!r}"
+    return outside if above_zero else f"({outside} AND {column.name} <> 0)"
 
 
 def _texts(staged: sqlite3.Connection, table: str) -> Iterator[Fault]:

@@ -22,6 +22,8 @@ from app.storage.transfer_watch import Counter
 
 MOST_RUNS = 200_000
 """The most runs one file may hold to be imported from."""
+_BATCH = 2_000
+"""Rows that are in memory at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,10 +145,11 @@ class Stager:
         # NOT INDEXED: an index of the file may lie about its rows; a table's own key still serves.
         select = f"SELECT {', '.join(names)} FROM {table.name} NOT INDEXED WHERE {table.key} = ?"
         for key in keys:
-            rows = counter.rows(self._source.execute(select, (key,)))
-            if table == EXPERIMENT_RUNS:
-                rows = (row for row in rows if row[names.index("run")] in runs)
-            self._staged.executemany(insert, rows)
+            found = self._source.execute(select, (key,))
+            while batch := found.fetchmany(_BATCH):
+                rows = batch if table != EXPERIMENT_RUNS else [row for row in batch if row[names.index("run")] in runs]
+                self._staged.executemany(insert, rows)
+                counter.add(len(batch))
 
     def _keys(self, table: Table, runs: Collection[int]) -> Collection[int]:
         if table.key == "run":

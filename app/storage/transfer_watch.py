@@ -43,6 +43,11 @@ class Watch:
     told: Callable[[float], None] = _nobody
     stop: Callable[[], bool] = _never
 
+    def check(self) -> None:
+        """Raises `StoppedError` where it shall stop."""
+        if self.stop():
+            raise StoppedError(STOPPED)
+
 
 QUIET = Watch()
 """Nobody watches."""
@@ -73,8 +78,7 @@ class Counter:
 
     def look(self) -> None:
         """Tells how far it is and raises `StoppedError` where it shall stop."""
-        if self._watch.stop():
-            raise StoppedError(STOPPED)
+        self._watch.check()
         share = min(1.0, self._done / self._total)
         if share >= self._told + _SHARE or share == 1.0 > self._told:
             self._told = share
