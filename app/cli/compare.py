@@ -15,8 +15,9 @@ from app.report.files import check_ending
 from app.report.written import write_report
 from app.storage.library import Library
 from app.viewmodels import units
-from app.viewmodels.compare import MOST_ROWS, compared
+from app.viewmodels.compare import compared
 from app.viewmodels.doubts import EARLIER, EVIDENCE
+from app.viewmodels.looks import MOST_COMPARED
 from workloads.catalog import UsageError
 
 _HEADER = (
@@ -66,8 +67,8 @@ def _check(numbers: Sequence[int], baseline: int | None) -> None:
     """Raises `UsageError` for runs that cannot be compared."""
     if len(numbers) < 2:
         raise UsageError("compare takes two runs or more; `python -m app list` shows their numbers.")
-    if len(numbers) > MOST_ROWS:
-        raise UsageError(f"compare takes at most {MOST_ROWS} runs at once; these are {len(numbers):,}.")
+    if len(numbers) > MOST_COMPARED:
+        raise UsageError(f"compare takes at most {MOST_COMPARED} runs at once; these are {len(numbers):,}.")
     if baseline is not None and baseline not in numbers:
         raise UsageError(f"The baseline, run {baseline}, is not among the runs compared.")
 

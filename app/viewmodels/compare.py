@@ -10,15 +10,12 @@ from app.viewmodels.compare_curves import Alignment, CompareCurves, compare_curv
 from app.viewmodels.compare_figures import RunFigures, run_figures
 from app.viewmodels.compare_table import CompareTable, compare_table
 from app.viewmodels.doubts import Doubt, doubts
-from app.viewmodels.looks import MOST_DRAWN, drawn_first, looks
+from app.viewmodels.looks import MOST_COMPARED, MOST_DRAWN, drawn_first, looks
 from app.viewmodels.pictures.gallery import Gallery, gallery
 from app.viewmodels.scaling import ScalingView, scaling_views
 from app.viewmodels.stored_curves import GPU_QUANTITIES, GPU_STATE, HOST_QUANTITIES
 from app.viewmodels.variants import shared_settings
 from app.viewmodels.verdict import method_words, verdict_of
-
-MOST_ROWS = 200
-"""More runs than this are not read for one comparison."""
 
 SAMPLED = tuple(
     dict.fromkeys(
@@ -124,7 +121,7 @@ def _not_drawn(found: Compared) -> list[str]:
     if found.left_out:
         sentences.append(
             f"{found.left_out:,} more {units.plural('run', found.left_out)} of the choice are left out: "
-            f"at most {MOST_ROWS} are compared at once."
+            f"at most {MOST_COMPARED} are compared at once."
         )
     return sentences
 

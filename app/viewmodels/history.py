@@ -10,9 +10,7 @@ from app.records import RunRow
 from app.viewmodels import cells, units
 from app.viewmodels.cells import Cell, Column
 from app.viewmodels.history_lines import Group, Line, groups_of, lines_of
-
-MOST_COMPARED = 20
-"""More runs than this no eye tells apart in one plot."""
+from app.viewmodels.looks import MOST_COMPARED
 
 PAGE = 80
 """How many rows are read along with the numbers of the runs: what a tall window shows at once."""

@@ -10,6 +10,9 @@ HUES = len(ON_LIGHT)
 DASHES: tuple[tuple[int, ...], ...] = ((), (9, 5), (2, 4), (12, 4, 2, 4), (4, 10))
 """Pixels drawn and left out in turn; the first is solid. A look is a hue's index plus `HUES` times a dash's."""
 
+MOST_COMPARED = 200
+"""More runs than this are not read for one comparison."""
+
 MOST_DRAWN = 20
 """More runs than this no eye tells apart in one plot."""
 

@@ -1,11 +1,12 @@
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QLabel
+from PySide6.QtWidgets import QLabel, QMenu, QPushButton
 from pytestqt.qtbot import QtBot
 
 from app.gui.background import Background
@@ -284,6 +285,30 @@ def test_an_experiment_opens_with_its_runs(screen: ComparePage, database: Path) 
     with screen.qtbot.waitSignal(screen.view.painted, timeout=LIMIT_MS):
         screen.controller.show_experiment(number)
     assert screen.column("Run") == ["2", "1"]
+
+
+@pytest.mark.qt_log_ignore("This plugin does not support (raise|grabbing)", extend=True)
+def test_an_empty_screen_offers_the_experiments(screen: ComparePage, database: Path) -> None:
+    with Store.open(database) as store:
+        store.library.keep_experiment([2, 1], name="units & more", preset=None, plan='{"variants": []}')
+    next(b for b in screen.view.findChildren(QPushButton) if b.text() == "Choose an &experiment …").click()
+    screen.qtbot.waitUntil(lambda: bool(screen.view.findChildren(QMenu)), timeout=LIMIT_MS)
+    (menu,) = screen.view.findChildren(QMenu)
+    (entry,) = menu.actions()
+    assert entry.text() == "1  units && more · 2 runs"
+    with screen.qtbot.waitSignal(screen.view.painted, timeout=LIMIT_MS):
+        entry.trigger()
+    assert screen.column("Run") == ["2", "1"]
+    menu.close()
+
+
+def test_runs_without_any_curve_are_a_table_and_a_verdict(screen: ComparePage, database: Path) -> None:
+    with Store.open(database) as store:
+        failed = [run_row(40 + n, outcome="failed", throughput=None) for n in range(2)]
+        bare = [keep(store, replace(stored_run(row, measured=False), samples=())) for row in failed]
+    screen.compare(*bare)
+    assert screen.column("Outcome") == ["failed"]
+    assert screen.panels.shown == []
 
 
 def test_a_baseline_that_drifted_from_its_older_runs_is_doubted(screen: ComparePage, database: Path) -> None:

@@ -11,11 +11,13 @@ from PySide6.QtCore import QObject, Signal
 from app.errors import UserError
 from app.gui.background import Background
 from app.gui.views.compare import CompareView
+from app.queries import StoredExperiment
 from app.records import StoredRun
 from app.storage.store import Store
-from app.viewmodels.compare import MOST_ROWS, SAMPLED, Compared, Comparison, compare, compared, curves_of
+from app.viewmodels.compare import SAMPLED, Compared, Comparison, compare, compared, curves_of
 from app.viewmodels.compare_curves import Alignment, CompareCurves
 from app.viewmodels.doubts import EARLIER
+from app.viewmodels.looks import MOST_COMPARED
 from workloads.protocol import RunSpec
 
 Result = TypeVar("Result")
@@ -56,6 +58,8 @@ class CompareController(QObject):
         view.again_asked.connect(self._run_again)
         view.parts.curves.align_asked.connect(self.align)
         view.report_asked.connect(self.save_report)
+        view.experiments_wanted.connect(self._offer_experiments)
+        view.experiment_asked.connect(self.show_experiment)
         view.table.columns_changed.connect(self._keep_columns)
 
     def show_runs(self, runs: Sequence[int]) -> None:
@@ -69,6 +73,9 @@ class CompareController(QObject):
     def show_experiment(self, experiment: int) -> None:
         """Compare the runs of an experiment."""
         self._background.run(lambda: _runs_of(self._database, experiment), self.show_runs, self._fail)
+
+    def _offer_experiments(self) -> None:
+        self._background.run(lambda: _experiments(self._database), self._view.offer_experiments, self._fail)
 
     def make_baseline(self, run: int) -> None:
         """Judge the runs against this one's variant."""
@@ -115,7 +122,7 @@ class CompareController(QObject):
 
 def _read(database: Path, runs: Sequence[int], baseline: int, align: Alignment) -> _Answer:
     with Store.open(database) as store:
-        found = compared([store.load(run, SAMPLED) for run in runs[:MOST_ROWS]], max(0, len(runs) - MOST_ROWS))
+        found = compared([store.load(run, SAMPLED) for run in runs[:MOST_COMPARED]], max(0, len(runs) - MOST_COMPARED))
         hidden = store.library.hidden_figures()
     return _Answer(found, _judge(database, found, baseline), curves_of(found, align), hidden)
 
@@ -140,6 +147,11 @@ def _earlier(database: Path, found: Compared, baseline: int) -> list[StoredRun]:
 def _runs_of(database: Path, experiment: int) -> tuple[int, ...]:
     with Store.open(database) as store:
         return store.library.runs_of_experiment(experiment)
+
+
+def _experiments(database: Path) -> list[StoredExperiment]:
+    with Store.open(database) as store:
+        return store.library.experiments()
 
 
 def _keep_columns(database: Path, names: frozenset[str]) -> None:

@@ -1,22 +1,36 @@
 """The Compare screen: the verdict, what makes it doubtful, the table, and the curves and pictures of the runs."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from PySide6.QtCore import QPoint, Qt, QTimer, Signal
-from PySide6.QtWidgets import QButtonGroup, QFileDialog, QHBoxLayout, QPushButton, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import (
+    QButtonGroup,
+    QFileDialog,
+    QHBoxLayout,
+    QMenu,
+    QPushButton,
+    QStackedWidget,
+    QVBoxLayout,
+    QWidget,
+)
 
 from app.gui.theme import GRID, Theme
 from app.gui.views.compare_head import CompareHead
 from app.gui.views.compare_parts import CompareParts
 from app.gui.views.compare_table import CompareTableView
 from app.gui.views.parts import ElidedLabel, EmptyState, button, text_label
+from app.queries import StoredExperiment
 from app.viewmodels.compare import Comparison
 from app.viewmodels.compare_curves import CompareCurves
+from app.viewmodels.history import run_count
 
 _EMPTY = (
     "Nothing to compare yet",
-    "Open History (Ctrl+3), choose two runs or more and press Compare (Ctrl+Shift+C).",
+    "Open History (Ctrl+3), choose two runs or more and press Compare (Ctrl+Shift+C),\nor take an experiment with its runs.",
 )
+_NO_EXPERIMENT = "No experiment is stored here yet"
+_MOST_OFFERED = 25
 
 _REPORTS = {"HTML (*.html)": ".html", "Markdown (*.md)": ".md"}
 
@@ -32,6 +46,8 @@ class CompareView(QWidget):
     open_asked = Signal(int)
     again_asked = Signal(int)
     report_asked = Signal(object)
+    experiments_wanted = Signal()
+    experiment_asked = Signal(int)
 
     def __init__(self, theme: Theme) -> None:
         super().__init__()
@@ -47,10 +63,12 @@ class CompareView(QWidget):
         self._columns = _small("Columns …", "Which columns the table shows")
         self._copy = _small("Copy table", "Copy the table tab-separated (Ctrl+C in it); as Markdown from its menu")
         self._report = _small("Save &report …", "Write all of this as one HTML file, or as Markdown with its pictures")
+        self._experiments = _small("&Experiments …", "Compare the runs of an experiment")
+        self._first = button("Choose an &experiment …", "Compare the runs of an experiment")
         self._shared = ElidedLabel("caption", Qt.AlignmentFlag.AlignLeft)
         self._pages = QStackedWidget()
         self._page = QWidget()
-        self._empty = EmptyState(*_EMPTY)
+        self._empty = EmptyState(*_EMPTY, self._first)
         self._connect()
         self._build()
 
@@ -84,6 +102,18 @@ class CompareView(QWidget):
         self.show_problem("")
         self._shared.setText(f"Written to {path}.")
 
+    def offer_experiments(self, experiments: Sequence[StoredExperiment]) -> None:
+        """Let the reader choose one of these, the newest of them if they are many."""
+        menu = QMenu(self)
+        for each in experiments[:_MOST_OFFERED]:
+            words = f"{each.experiment}  {each.name} · {run_count(len(each.runs))}".replace("&", "&&")
+            menu.addAction(words).triggered.connect(lambda _=False, n=each.experiment: self.experiment_asked.emit(n))
+        if not experiments:
+            menu.addAction(_NO_EXPERIMENT).setEnabled(False)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        beside = self._experiments if self._comparison.runs else self._first
+        menu.popup(beside.mapToGlobal(QPoint(0, beside.height())))
+
     def show_problem(self, sentence: str) -> None:
         """Say what is wrong, above whatever was shown before; "" is nothing wrong."""
         self._problem.setText(sentence)
@@ -116,6 +146,8 @@ class CompareView(QWidget):
         self._columns.clicked.connect(self._choose_columns)
         self._copy.clicked.connect(self.table.copy)
         self._report.clicked.connect(self._ask_report)
+        for asked in (self._experiments, self._first):
+            asked.clicked.connect(self.experiments_wanted)
 
     def _build(self) -> None:
         group = QButtonGroup(self)
@@ -127,6 +159,7 @@ class CompareView(QWidget):
             bar.addWidget(made)
         bar.addSpacing(GRID)
         bar.addWidget(self._shared, 1)
+        bar.addWidget(self._experiments)
         bar.addWidget(self._columns)
         bar.addWidget(self._copy)
         bar.addWidget(self._report)

@@ -12,7 +12,7 @@ from app.gui.views.parts import button, text_label
 from app.viewmodels.compare import Comparison
 from app.viewmodels.doubts import EVIDENCE, Doubt
 
-_SENTENCE_END = re.compile(r"(?<=\.) (?=[A-Z0-9])")
+_SENTENCE_END = re.compile(r"(?<=\.) (?=\S)")
 _SHOWN_AT_ONCE = 2
 _SIGNS = {"warning": "▲", "note": "·"}
 

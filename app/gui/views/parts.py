@@ -66,9 +66,9 @@ def rule() -> QFrame:
 
 
 class EmptyState(QWidget):
-    """What an empty screen says: one heading, and what to do next."""
+    """What an empty screen says: one heading, what to do next, and what does it."""
 
-    def __init__(self, title: str, text: str) -> None:
+    def __init__(self, title: str, text: str, act: QPushButton | None = None) -> None:
         super().__init__()
         self._title = text_label(title, "title")
         self._text = text_label(text, "muted", wrap=True)
@@ -79,6 +79,8 @@ class EmptyState(QWidget):
         layout.addWidget(self._title, 0, Qt.AlignmentFlag.AlignHCenter)
         layout.addWidget(self._text)
         self._text.setAlignment(Qt.AlignmentFlag.AlignHCenter)
+        if act is not None:
+            layout.addWidget(act, 0, Qt.AlignmentFlag.AlignHCenter)
         layout.addStretch(3)
 
     def set_text(self, title: str, text: str) -> None:

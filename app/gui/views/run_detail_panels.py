@@ -123,6 +123,8 @@ class StoredPanels(PlotGroup):
         self._next = 0
         if self._panels:
             self._turn.start()
+        else:
+            self.drawn.emit()
 
     def _draw_next(self) -> None:
         if self._next == len(self._pool):

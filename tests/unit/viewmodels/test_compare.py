@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from app.records import RunRow, StoredRun
-from app.viewmodels.compare import MOST_ROWS, Comparison, compare, compared, curves_of
+from app.viewmodels.compare import Comparison, compare, compared, curves_of
 from app.viewmodels.compare_curves import CompareCurves, multiples, position_words
 from app.viewmodels.compare_table import Arrangement, TableRow, as_text
-from app.viewmodels.looks import MOST_DRAWN, dash_of, hue_of
+from app.viewmodels.looks import MOST_COMPARED, MOST_DRAWN, dash_of, hue_of
 from app.viewmodels.plotted import panned, zoomed
 from app.viewmodels.stored_curves import value_at
 from tests.fakes.evidence import AS_ASKED, MISLABELLED
@@ -253,7 +253,7 @@ def test_of_more_runs_than_can_be_told_apart_every_variant_s_first_are_drawn() -
 def test_runs_too_many_to_read_are_said() -> None:
     comparison = compare(compared([stored_run(run_row(1))], left_out=1234), 1)
     assert comparison.notes == (
-        f"1,234 more runs of the choice are left out: at most {MOST_ROWS} are compared at once.",
+        f"1,234 more runs of the choice are left out: at most {MOST_COMPARED} are compared at once.",
     )
 
 
