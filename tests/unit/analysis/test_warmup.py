@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.analysis.warmup import FEWEST_BLOCKS, blocks_to_cut
+from app.analysis.warmup import FEWEST_BLOCKS, LARGEST_CUT, blocks_to_cut
 
 STEADY = np.array([100.2, 99.7, 100.1, 99.9, 100.4, 99.8, 100.0, 99.6, 100.3, 100.1])
 
@@ -17,6 +17,7 @@ STEADY = np.array([100.2, 99.7, 100.1, 99.9, 100.4, 99.8, 100.0, 99.6, 100.3, 10
         (np.concatenate(([90.0, 91.0], STEADY)), 2),
         (np.concatenate(([110.0], STEADY)), 1),
         (np.concatenate((STEADY, [90.0, 91.0])), 0),
+        (np.concatenate((STEADY[:6] - 10, STEADY)), 0),
         (np.concatenate(([90.0, 91.0], STEADY))[: FEWEST_BLOCKS - 1], 0),
         (np.concatenate(([90.0, 91.0], STEADY))[:FEWEST_BLOCKS], 2),
         (np.full(20, 100.0), 0),
@@ -28,6 +29,7 @@ STEADY = np.array([100.2, 99.7, 100.1, 99.9, 100.4, 99.8, 100.0, 99.6, 100.3, 10
         "slow start",
         "fast start",
         "slow end",
+        "slow first third",
         "too few",
         "just enough",
         "all equal",
@@ -40,9 +42,9 @@ def test_only_a_start_unlike_the_rest_is_cut(rates: np.ndarray, cut: int) -> Non
 
 
 @given(st.lists(st.floats(50.0, 150.0), min_size=FEWEST_BLOCKS, max_size=40), st.integers(-20, 20))
-def test_never_more_than_half_and_whatever_the_unit(rates: list[float], power: int) -> None:
+def test_never_more_than_a_quarter_and_whatever_the_unit(rates: list[float], power: int) -> None:
     cut = blocks_to_cut(np.array(rates))
-    assert 0 <= cut <= len(rates) // 2
+    assert 0 <= cut <= len(rates) // LARGEST_CUT
     assert blocks_to_cut(np.array(rates) * 2.0**power) == cut, "a power of two changes no digit"
 
 
