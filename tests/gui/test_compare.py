@@ -287,7 +287,7 @@ def test_an_experiment_opens_with_its_runs(screen: ComparePage, database: Path) 
     assert screen.column("Run") == ["2", "1"]
 
 
-@pytest.mark.qt_log_ignore("This plugin does not support (raise|grabbing)", extend=True)
+@pytest.mark.qt_log_ignore("propagateSizeHints", "does not support", extend=True)
 def test_an_empty_screen_offers_the_experiments(screen: ComparePage, database: Path) -> None:
     with Store.open(database) as store:
         store.library.keep_experiment([2, 1], name="units & more", preset=None, plan='{"variants": []}')

@@ -27,7 +27,7 @@ from app.viewmodels.history import run_count
 
 _EMPTY = (
     "Nothing to compare yet",
-    "Open History (Ctrl+3), choose two runs or more and press Compare (Ctrl+Shift+C),\nor take an experiment with its runs.",
+    "Choose two runs or more in History (Ctrl+3) and press Compare (Ctrl+Shift+C), or take an experiment.",
 )
 _NO_EXPERIMENT = "No experiment is stored here yet"
 _MOST_OFFERED = 25
