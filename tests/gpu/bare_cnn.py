@@ -1,6 +1,6 @@
-"""The same training step written by hand, with nothing of this project: what the program's runs are held against.
+"""The same training step written by hand, with nothing of the program: what the program's runs are held against.
 
-    python tests/gpu/bare_cnn.py MODEL BATCH PRECISION[,PRECISION] LAYOUT[,LAYOUT]
+    python -m tests.gpu.bare_cnn MODEL BATCH PRECISION[,PRECISION] LAYOUT[,LAYOUT]
 
 MODEL is cnn10 or wrn28-10. One `tf.function` of TensorFlow's own operations in the layout given: fused batch norm that
 moves its statistics, dynamic loss scaling in float16, momentum. The layout optimizer is off. One JSON line a case;
@@ -9,13 +9,13 @@ milliseconds a step are the median of five timings.
 
 import itertools
 import json
-import statistics
 import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
+
+from tests.gpu.timing import median_ms
 
 DTYPES = {"float32": tf.float32, "tf32": tf.float32, "bfloat16": tf.bfloat16, "float16": tf.float16}
 
@@ -131,22 +131,8 @@ def case(model: str, batch: int, precision: str, layout: str) -> dict[str, Any]:
     shape = (batch, 3, 32, 32) if layout == "NCHW" else (batch, 32, 32, 3)
     images, classes = tf.cast(tf.random.normal(shape), net.dtype), tf.random.uniform((batch,), 0, 10, tf.int32)
     step = training_step(net, forward, images, classes, scaled=precision == "float16")
-    for _ in range(10):
-        result = step()
-    float(result)
-    times = [timed(step) for _ in range(5)]
-    ms = statistics.median(times)
+    ms = median_ms(step, tf.test.experimental.sync_devices, warmup_steps=10, burst=5)
     return {"ms": ms, "examples_per_s": 1e3 * batch / ms}
-
-
-def timed(step: Any) -> float:
-    started, steps = time.monotonic(), 0
-    while time.monotonic() - started < 0.4:
-        for _ in range(5):
-            result = step()
-        steps += 5
-        float(result)
-    return 1e3 * (time.monotonic() - started) / steps
 
 
 def main() -> None:

@@ -111,14 +111,14 @@ def _bare_job(found: Found, implementations: str, layers: str, *more: str) -> Jo
 
 def _torch_jobs(found: Found, quick: bool) -> Iterator[Job]:
     if not quick:
-        script = str(Path(__file__).with_name("torch_lstm.py"))
 
         def words(gpu: str) -> Sequence[str]:
             return (
                 "env",
                 f"CUDA_VISIBLE_DEVICES={gpu}",
                 sys.executable,
-                script,
+                "-m",
+                "tests.gpu.torch_lstm",
                 "1,4",
                 "tf32,float32,bfloat16,float16",
             )

@@ -1,24 +1,24 @@
 """The same image networks in PyTorch, for the tables: one JSON line a case.
 
-    python tests/gpu/torch_cnn.py MODEL BATCH[,BATCH] PRECISION[,PRECISION] HOW[,HOW]
+    python -m tests.gpu.torch_cnn MODEL BATCH[,BATCH] PRECISION[,PRECISION] HOW[,HOW]
 
 MODEL is cnn10 or wrn28-10, PRECISION float32, tf32, bfloat16 or float16, HOW contiguous (NCHW) or channels_last (NHWC),
 either with +compile behind it for `torch.compile`. Random 32x32 images that stay on the GPU, cross entropy, gradient
-descent with momentum; milliseconds a step are the median of five timings. Needs PyTorch with CUDA, and nothing of this
-project.
+descent with momentum; milliseconds a step are the median of five timings. Needs PyTorch with CUDA, and nothing of the
+program.
 """
 
 import contextlib
 import itertools
 import json
-import statistics
 import sys
 import time
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import nn
+
+from tests.gpu.timing import median_ms
 
 DTYPES = {"float32": None, "tf32": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
 FORMATS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
@@ -73,21 +73,6 @@ def wide_resnet(depth: int = 28, widen: int = 10) -> Any:
     return nn.Sequential(*layers, *head)
 
 
-def timed(step: Callable[[], None]) -> float:
-    """Milliseconds a step: the median of five timings."""
-    found = []
-    for _ in range(5):
-        torch.cuda.synchronize()
-        started, steps = time.monotonic(), 0
-        while time.monotonic() - started < 0.4:
-            for _ in range(5):
-                step()
-            steps += 5
-            torch.cuda.synchronize()
-        found.append(1e3 * (time.monotonic() - started) / steps)
-    return statistics.median(found)
-
-
 def case(model: str, batch: int, precision: str, how: str) -> dict[str, Any]:
     """Training time of one network in one precision and memory format."""
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision == "tf32"
@@ -114,9 +99,7 @@ def case(model: str, batch: int, precision: str, how: str) -> dict[str, Any]:
     train()
     torch.cuda.synchronize()
     compile_s = time.monotonic() - started
-    for _ in range(10):
-        train()
-    ms = timed(train)
+    ms = median_ms(train, torch.cuda.synchronize, warmup_steps=10, burst=5)
     return {"ms": ms, "examples_per_s": 1e3 * batch / ms, "compile_s": compile_s}
 
 

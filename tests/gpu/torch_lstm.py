@@ -1,20 +1,20 @@
 """PyTorch's `nn.LSTM` on the same task as `lstm`, for the tables: one JSON line a case.
 
-    python tests/gpu/torch_lstm.py LAYERS[,LAYERS] PRECISION[,PRECISION]
+    python -m tests.gpu.torch_lstm LAYERS[,LAYERS] PRECISION[,PRECISION]
 
 Batch 64, 100 steps, 512 features, 512 units, a linear head on the last output, mean squared error, fused Adam;
-milliseconds a step are the median of five timings. Needs PyTorch with CUDA, and nothing of this project.
+milliseconds a step are the median of five timings. Needs PyTorch with CUDA, and nothing of the program.
 """
 
 import contextlib
 import json
-import statistics
 import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
 import torch
+
+from tests.gpu.timing import median_ms
 
 BATCH, STEPS, FEATURES, UNITS = 64, 100, 512, 512
 DTYPES = {"float32": None, "tf32": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -31,23 +31,6 @@ class Net(torch.nn.Module):  # type: ignore[misc]
     def forward(self, inputs: Any) -> Any:
         """The answers to a batch, [batch, 1]."""
         return self.head(self.lstm(inputs)[0][:, -1])
-
-
-def timed(step: Callable[[], None]) -> float:
-    """Milliseconds a step: the median of five timings."""
-    for _ in range(20):
-        step()
-    found = []
-    for _ in range(5):
-        torch.cuda.synchronize()
-        started, steps = time.monotonic(), 0
-        while time.monotonic() - started < 0.4:
-            for _ in range(20):
-                step()
-            steps += 20
-            torch.cuda.synchronize()
-        found.append(1e3 * (time.monotonic() - started) / steps)
-    return statistics.median(found)
 
 
 def case(layers: int, precision: str) -> dict[str, Any]:
@@ -74,10 +57,14 @@ def case(layers: int, precision: str) -> dict[str, Any]:
             net(inputs)
 
     result = {"layers": layers, "precision": precision}
-    result["train_ms"] = timed(train)
+    result["train_ms"] = _ms(train)
     net.eval()
-    result["inference_ms"] = timed(infer)
+    result["inference_ms"] = _ms(infer)
     return result
+
+
+def _ms(step: Callable[[], None]) -> float:
+    return median_ms(step, torch.cuda.synchronize, warmup_steps=20, burst=20)
 
 
 def main() -> None:
