@@ -123,6 +123,7 @@ def test_older_versions_are_brought_up_to_date_and_their_file_stays(
     before = old.read_bytes()
     assert import_runs(database_path, old).runs == (1, 2, 3)
     assert old.read_bytes() == before
+    assert [path.name for path in tmp_path.glob("old.db*")] == ["old.db"], "nor is anything made beside it"
     reference = tmp_path / "reference.db"
     shutil.copyfile(old, reference)
     Store.open(reference).close()

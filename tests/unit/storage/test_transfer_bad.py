@@ -367,6 +367,25 @@ def test_a_write_ahead_log_of_rubbish_adds_nothing(tmp_path: Path, theirs: Path)
     assert import_runs(tmp_path / "new.db", theirs).runs == (1, 2)
 
 
+def test_rows_of_runs_and_devices_that_are_not_there_stay_behind(tmp_path: Path, theirs: Path) -> None:
+    changed(
+        theirs,
+        "INSERT INTO phases (run, phase, start_ns) VALUES (99, 'measure', 1)",
+        "INSERT INTO samples (device_id, t_ns) VALUES (99, 1)",
+        "INSERT INTO devices (run, device, kind, device_index, name) VALUES (99, 'GPU-9', 'gpu', 0, 'nobody')",
+    )
+    new = tmp_path / "new.db"
+    assert import_runs(new, theirs).runs == (1, 2)
+    with contextlib.closing(sqlite3.connect(new)) as connection:
+        assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
+        assert connection.execute("SELECT count(*) FROM devices WHERE device = 'GPU-9'").fetchone() == (0,)
+
+
+def test_an_experiment_that_is_not_there_is_refused(ours: Path, theirs: Path) -> None:
+    changed(theirs, "INSERT INTO experiment_runs (experiment, run, place) VALUES (99, 1, 0)")
+    assert "FOREIGN KEY constraint failed" in refused(ours, theirs)
+
+
 def test_too_many_runs_are_refused(ours: Path, theirs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transfer_staging, "MOST_RUNS", 1)
     assert "holds 2 runs; at most 1 can be imported" in refused(ours, theirs)
