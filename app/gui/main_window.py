@@ -23,6 +23,8 @@ _SHORTCUTS = (
     ("←, →", "Move the crosshair; with Shift the view"),
     ("+, −", "Zoom in and out, like the wheel"),
     ("G", "A panel for each GPU, or one for all"),
+    ("B, Space", "In a comparison: make a row the baseline; show or hide its curves"),
+    ("Ctrl+C", "In a comparison: copy the table"),
     ("Ctrl+Q", "Close the window"),
     ("F1", "This list"),
     ("Tab, Shift+Tab", "Next and previous control"),

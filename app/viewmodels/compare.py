@@ -1,6 +1,6 @@
 """Stored runs side by side as values: the verdict, what makes it doubtful, the table, and what its pictures show."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from app.analysis.verdict import group_by_variant
@@ -96,7 +96,7 @@ def compare(found: Compared, baseline: int, older: Sequence[StoredRun] = ()) -> 
         method=method_words(verdict.results),
         doubts=doubts(found.runs, older),
         shared=shared_settings([row.spec for row in rows]),
-        notes=(*_not_drawn(found), *_not_measured(found.runs)),
+        notes=(*_not_drawn(found), *_not_measured(found)),
         table=compare_table(verdict, found.figures, looks_drawn, baseline),
         looks=looks_drawn,
         gallery=gallery(found.runs, baseline, found.looks),
@@ -126,13 +126,14 @@ def _not_drawn(found: Compared) -> list[str]:
     return sentences
 
 
-def _not_measured(runs: Iterable[StoredRun]) -> list[str]:
+def _not_measured(found: Compared) -> list[str]:
+    """Which runs never measured, and why; where the curves of one of them begin."""
+    without = [run.row for run in found.runs if run.measure_start_ns is None]
     sentences = []
-    for run in runs:
-        if run.measure_start_ns is None:
-            word = cells.OUTCOMES[run.row.outcome.name if run.row.outcome else "running"].word
-            reason = (run.row.outcome.reason if run.row.outcome else None) or ""
-            sentences.append(f"Run {run.row.run} ({word}) never reached its measured part. {reason}".rstrip())
-    if sentences:
+    for row in without:
+        word = cells.OUTCOMES[row.outcome.name if row.outcome else "running"].word
+        reason = (row.outcome.reason if row.outcome else None) or ""
+        sentences.append(f"Run {row.run} ({word}) never reached its measured part. {reason}".rstrip())
+    if any(row.run in found.drawn for row in without):
         sentences.append("Without a measured part, time zero is the start of the run.")
     return sentences
