@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 LEVEL = 0.95
+_LARGEST_LOG = 700.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +49,9 @@ def mean(values: Sequence[float], level: float = LEVEL) -> Estimate | None:
     logs = np.log(np.asarray(values, dtype=np.float64))
     centre, n = float(logs.mean()), len(values)
     if n < 2:
-        return Estimate(math.exp(centre), None, None, n)
+        return Estimate(_exp(centre), None, None, n)
     half = _t(level, n - 1) * float(logs.std(ddof=1)) / math.sqrt(n)
-    return Estimate(math.exp(centre), math.exp(centre - half), math.exp(centre + half), n)
+    return _estimate(centre, half, n)
 
 
 def ratio(values: Sequence[float], baseline: Sequence[float], level: float = LEVEL) -> Estimate | None:
@@ -65,9 +66,9 @@ def ratio(values: Sequence[float], baseline: Sequence[float], level: float = LEV
     a, b = np.log(np.asarray(values, dtype=np.float64)), np.log(np.asarray(baseline, dtype=np.float64))
     centre, n = float(a.mean() - b.mean()), min(len(a), len(b))
     if n < 2:
-        return Estimate(math.exp(centre), None, None, n)
+        return Estimate(_exp(centre), None, None, n)
     half = welch_half_width(float(a.var(ddof=1)) / len(a), len(a), float(b.var(ddof=1)) / len(b), len(b), level)
-    return Estimate(math.exp(centre), math.exp(centre - half), math.exp(centre + half), n)
+    return _estimate(centre, half, n)
 
 
 def pooled_ratio(values: Sequence[float], baseline: Sequence[float], level: float = LEVEL) -> Estimate | None:
@@ -82,7 +83,7 @@ def pooled_ratio(values: Sequence[float], baseline: Sequence[float], level: floa
     variance = (len(a) * float(a.var()) + len(b) * float(b.var())) / freedom
     half = _t(level, freedom) * math.sqrt(variance * (1 / len(a) + 1 / len(b)))
     centre = float(a.mean() - b.mean())
-    return Estimate(math.exp(centre), math.exp(centre - half), math.exp(centre + half), min(len(a), len(b)))
+    return _estimate(centre, half, min(len(a), len(b)))
 
 
 def welch_half_width(a: float, n_a: int, b: float, n_b: int, level: float) -> float:
@@ -96,6 +97,16 @@ def welch_half_width(a: float, n_a: int, b: float, n_b: int, level: float) -> fl
 def prepare() -> None:
     """Imports what intervals need, 0.2 s, so that the first of them need not wait for it."""
     import scipy.special  # noqa: F401
+
+
+def _estimate(centre: float, half: float, n: int) -> Estimate:
+    """An estimate from the logarithm of its value and half the width of its interval there."""
+    return Estimate(_exp(centre), _exp(centre - half), _exp(centre + half), n)
+
+
+def _exp(logarithm: float) -> float:
+    """Its exponential, within what a float holds: two wild values have an interval over hundreds of powers of ten."""
+    return math.exp(min(max(logarithm, -_LARGEST_LOG), _LARGEST_LOG))
 
 
 def _t(level: float, freedom: float) -> float:

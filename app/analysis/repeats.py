@@ -13,6 +13,7 @@ FIRST_LOOK = 3
 """Processes a variant before the interval is first looked at: two are so few that a lucky pair ends it too often."""
 _FINEST = 0.001
 _MOST = 1_000_000
+_FINER = 0.75
 _STEPS = (5, 2, 1)
 
 
@@ -72,6 +73,7 @@ def more_repeats(values: Sequence[float], baseline: Sequence[float], within: flo
 
 
 def _next_finer(half: float) -> float:
-    """The largest of …, 0.05, 0.02, 0.01, 0.005, … below `half`."""
-    tens = 10.0 ** math.floor(math.log10(half))
-    return next(step * scale for scale in (tens, tens / 10) for step in _STEPS if step * scale < half)
+    """The largest of …, 0.05, 0.02, 0.01, 0.005, … that is clearly below `half`."""
+    most = _FINER * half
+    tens = 10.0 ** math.floor(math.log10(most))
+    return next(step * tens for step in _STEPS if step * tens <= most)

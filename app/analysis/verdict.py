@@ -1,6 +1,7 @@
 """Which variant is faster: each variant's runs against the baseline's, and what may be said of the difference."""
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -24,7 +25,8 @@ class VariantResult:
 
     Only completed and stopped runs that measured something count; the others keep their place in `runs`. The intervals
     of all ratios of one kind hold together (`app.analysis.intervals.together`); those of `throughput` and `energy`
-    describe a variant alone. `outlook` is how many more repeats would tell a smaller difference, where none is seen.
+    describe a variant alone. The baseline's own ratios are 1 without an interval, and its decision says nothing.
+    `outlook` is how many more repeats would tell a smaller difference, where none is seen.
     """
 
     runs: tuple[RunRow, ...]
@@ -76,31 +78,42 @@ def _level(groups: Sequence[Sequence[RunRow]], baseline: Sequence[RunRow], figur
 def _result(
     group: tuple[RunRow, ...], baseline: tuple[RunRow, ...], speed_level: float, energy_level: float
 ) -> VariantResult:
-    own, base = throughputs(group), throughputs(baseline)
-    comparable = _same_workload(group, baseline)
-    speedup = ratio(own, base, speed_level) if comparable else None
-    decision: Decision = _decide(speedup) if comparable else "different workloads"
-    unsettled = decision == "no difference seen" and group is not baseline
+    speedup = _against(group, baseline, throughputs, speed_level)
+    decision: Decision = _decide(speedup) if _same_workload(group, baseline) else "different workloads"
+    unsettled = decision == "no difference seen"
     return VariantResult(
         runs=group,
-        throughput=mean(own),
+        throughput=mean(throughputs(group)),
         speedup=speedup,
         energy=mean(energies(group)),
-        energy_ratio=ratio(energies(group), energies(baseline), energy_level) if comparable else None,
+        energy_ratio=_against(group, baseline, energies, energy_level),
         decision=decision,
         is_baseline=group is baseline,
-        outlook=outlook(own, base, speed_level) if unsettled else None,
+        outlook=outlook(throughputs(group), throughputs(baseline), speed_level) if unsettled else None,
     )
+
+
+def _against(group: Sequence[RunRow], baseline: Sequence[RunRow], figures: Figures, level: float) -> Estimate | None:
+    """The ratio of a figure to the baseline's; the baseline's own is 1 and has no interval."""
+    if not _same_workload(group, baseline):
+        return None
+    found = ratio(figures(group), figures(baseline), level)
+    return Estimate(1.0, None, None, found.n) if found and group is baseline else found
 
 
 def throughputs(group: Sequence[RunRow]) -> list[float]:
     """Examples/s of every run that measured to an end of its own or the user's choosing."""
-    return [row.summary.throughput for row in _counted(group) if row.summary.throughput]
+    return _positive(row.summary.throughput for row in _counted(group))
 
 
 def energies(group: Sequence[RunRow]) -> list[float]:
     """Millijoules an example of the same runs, those that have it."""
-    return [row.summary.energy_mj_per_example for row in _counted(group) if row.summary.energy_mj_per_example]
+    return _positive(row.summary.energy_mj_per_example for row in _counted(group))
+
+
+def _positive(values: Iterable[float | None]) -> list[float]:
+    """Those that have a logarithm; a database from elsewhere may hold anything."""
+    return [value for value in values if value is not None and 0 < value < math.inf]
 
 
 def _same_workload(group: Sequence[RunRow], baseline: Sequence[RunRow]) -> bool:

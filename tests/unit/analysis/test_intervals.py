@@ -100,6 +100,7 @@ def test_a_pooled_ratio_s_interval_is_student_s_on_the_logarithms(a: list[float]
     from scipy.stats import t
 
     assume(spread(a))
+    assume(max(a) / min(a) < 1e3)
     freedom = len(a) + len(b) - 2
     squares = sum(float(np.sum((np.log(side) - np.log(side).mean()) ** 2)) for side in (a, b))
     half = t.ppf(0.5 + level / 2, freedom) * math.sqrt(squares / freedom * (1 / len(a) + 1 / len(b)))
@@ -133,6 +134,13 @@ def test_intervals_that_hold_together_do_so_with_the_level_asked_for(level: floa
 
 def test_without_a_comparison_nothing_is_corrected() -> None:
     assert together(0.95, 0) == together(0.95, 1) == 0.95
+
+
+def test_wild_values_have_an_interval_that_floats_can_hold() -> None:
+    for found in (ratio([1e-300, 1e300], [1.0, 2.0]), pooled_ratio([1e-300, 1e300], [1.0]), mean([1e-300, 1e300])):
+        assert found is not None
+        assert found.half_width is not None
+        assert all(0 < end < math.inf for end in ends(found))
 
 
 def test_half_a_width_is_that_of_the_logarithm() -> None:

@@ -1,5 +1,6 @@
 """Which runs count, who is compared with whom, and what may be said."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 
 from app.analysis.intervals import ratio, together
 from app.analysis.repeats import outlook
-from app.analysis.verdict import group_by_variant, judge, throughputs
+from app.analysis.verdict import energies, group_by_variant, judge, throughputs
 from app.records import Outcome, RunRow, Summary
 from workloads.protocol import OutcomeName, RunSpec, Value
 
@@ -87,6 +88,12 @@ def test_only_runs_that_came_to_an_end_of_their_own_count(outcome: OutcomeName |
 
 def test_a_stopped_run_counts_and_one_without_throughput_does_not() -> None:
     assert throughputs([row(1, 50.0, outcome="stopped"), row(2, None), row(3, 70.0)]) == [50.0, 70.0]
+
+
+@pytest.mark.parametrize("wild", [0.0, -5.0, math.inf, math.nan])
+def test_figures_no_machine_can_have_do_not_count(wild: float) -> None:
+    assert throughputs([row(1, wild), row(2, 70.0)]) == [70.0]
+    assert energies([row(1, energy=wild), row(2, energy=3.0)]) == [3.0]
 
 
 def test_what_never_ran_cannot_be_compared_but_keeps_its_row() -> None:
