@@ -4,12 +4,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from PySide6.QtCore import QPoint, Qt
-from PySide6.QtWidgets import QMenu, QWidget
+from PySide6.QtCore import QPoint
+from PySide6.QtWidgets import QWidget
 
 from app.gui.axes import TimeAxis
 from app.gui.ink import ink_of
-from app.gui.saving import save_action, save_picture
+from app.gui.saving import offer_to_save
 from app.gui.theme import Theme
 from app.report.pictures.curves import draw_curves
 from app.report.pictures.drawing import Drawing
@@ -70,9 +70,6 @@ class PlotsPicture:
         return self.theme.colours.surface
 
 
-def offer_to_save(parent: QWidget, contents: Callable[[], CurvePlot], theme: Theme, where: QPoint) -> None:
-    """A menu at a place of the screen whose one entry saves a plot."""
-    menu = QMenu(parent)
-    menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-    save_action(menu, lambda: save_picture(parent, PlotsPicture((contents(),), theme, parent.width())))
-    menu.popup(where)
+def offer_plot(parent: QWidget, contents: Callable[[], CurvePlot], theme: Theme, where: QPoint) -> None:
+    """A menu at a place of the screen that saves a plot as wide as it is."""
+    offer_to_save(parent, lambda: PlotsPicture((contents(),), theme, parent.width()), where)

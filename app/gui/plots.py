@@ -215,9 +215,9 @@ class TimePanel(QWidget):
 
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
         """Offer to save what is shown."""
-        from app.gui.plot_picture import offer_to_save
+        from app.gui.plot_picture import offer_plot
 
-        offer_to_save(self, self.contents, self._theme, event.globalPos())
+        offer_plot(self, self.contents, self._theme, event.globalPos())
 
     def resizeEvent(self, event: object) -> None:
         """More pixels show more."""

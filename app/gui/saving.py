@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from PySide6.QtCore import QBuffer, QByteArray
+from PySide6.QtCore import QBuffer, QByteArray, QPoint, Qt
 from PySide6.QtGui import QAction, QImage, QPainter
 from PySide6.QtSvg import QSvgRenderer
 from PySide6.QtWidgets import QFileDialog, QMenu, QMessageBox, QWidget
@@ -55,6 +55,14 @@ def write_picture(path: Path, svg: str) -> None:
 def file_name(title: str) -> str:
     """A title as the name of a file anywhere: letters, figures and hyphens."""
     return re.sub(r"[^0-9a-z]+", "-", title.lower()).strip("-")[:60] or "picture"
+
+
+def offer_to_save(parent: QWidget, shown: Callable[[], Drawable], where: QPoint) -> None:
+    """A menu at a place of the screen whose one entry saves a picture."""
+    menu = QMenu(parent)
+    menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+    save_action(menu, lambda: save_picture(parent, shown()))
+    menu.popup(where)
 
 
 def save_action(menu: QMenu, save: Callable[[], None]) -> QAction:

@@ -29,14 +29,15 @@ def scaling_markdown_page(runs: Sequence[StoredRun], stem: str) -> Marked:
 
 def scaling_files(views: Sequence[ScalingView], stem: str) -> dict[str, str]:
     """The picture of each pair by the name of its file."""
-    return {f"{stem}-scaling-{number}.svg": picture(view, LIGHT, LIGHT.paper) for number, view in enumerate(views, 1)}
+    drawings = (picture(view, LIGHT) for view in views)
+    return {f"{stem}-scaling-{n}.svg": drawing.svg(LIGHT.paper) for n, drawing in enumerate(drawings, 1)}
 
 
 def scaling_html(view: ScalingView) -> str:
     """One pair: its words, its picture and its table."""
     words = f"<h3>{escaped(view.title)}</h3><p>{escaped(headline(view))} {escaped(view.cause)}</p>"
     figures = table(("", *view.sides), view.rows, frozenset({1, 2}))
-    return f"{words}<figure>{picture(view, PAGE)}</figure>{figures}"
+    return f"{words}<figure>{picture(view, PAGE).svg()}</figure>{figures}"
 
 
 def scaling_markdown(view: ScalingView, file: str) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from app.report.pictures import svg
+from app.report.pictures.drawing import Drawing
 from app.report.pictures.ink import Ink
 from app.viewmodels import units
 from app.viewmodels.scaling import Bar, Point, ScalingView
@@ -14,10 +15,10 @@ _TEXT_PX = 13.0
 _PLOT_X, _PLOT_Y, _PLOT_W, _PLOT_H = 640, 30, 210, 130
 
 
-def picture(view: ScalingView, ink: Ink, paper: str = "") -> str:
-    """The picture of one pair, `WIDTH` by `HEIGHT`; without `paper` what is behind it shows through."""
+def picture(view: ScalingView, ink: Ink) -> Drawing:
+    """The picture of one pair, `WIDTH` by `HEIGHT`."""
     parts = (*_bars(view.bars, ink), *_legend(ink), *_plot(view.points, view.unit, ink))
-    return svg.document(WIDTH, HEIGHT, parts, f"{view.title}: {view.efficiency}", paper)
+    return Drawing(name=f"{view.title}: {view.efficiency}", width=WIDTH, height=HEIGHT, parts=parts)
 
 
 def _colours(ink: Ink) -> tuple[str, ...]:

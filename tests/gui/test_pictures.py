@@ -6,9 +6,9 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from PySide6.QtCore import QPoint, QPointF, Qt
-from PySide6.QtGui import QImage
+from PySide6.QtGui import QContextMenuEvent, QImage
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QFileDialog, QMenu, QMessageBox, QWidget
+from PySide6.QtWidgets import QApplication, QFileDialog, QMenu, QMessageBox, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.gui.plots import TimePanel
@@ -16,11 +16,14 @@ from app.gui.saving import file_name, save_picture
 from app.gui.saving_shown import picture_meant, save_shown
 from app.gui.theme import DARK, LIGHT, Theme
 from app.gui.views.pictures import PicturesView, PictureWidget
+from app.gui.views.scaling import Picture as ScalingPicture
 from app.report.pictures.drawing import Spot
 from app.viewmodels.pictures.gallery import gallery
 from app.viewmodels.pictures.values import Picture
 from app.viewmodels.plotted import Band
+from app.viewmodels.scaling import scaling_views
 from tests.fakes.pictures import grid
+from tests.fakes.scaling import ONE, TALKING
 from tests.gui.screens import Screen
 
 OFF_SCREEN = pytest.mark.qt_log_ignore("propagateSizeHints", "does not support", extend=True)
@@ -195,8 +198,33 @@ def test_of_several_plots_that_under_the_pointer_is_meant(theme: Theme, qtbot: Q
         assert meant.drawing().name == name
 
 
-def test_a_picture_under_the_pointer_is_meant(screen: Screen[PicturesView], batch: PictureWidget, theme: Theme) -> None:
+def test_a_picture_under_the_pointer_is_meant_else_the_first_in_sight(
+    screen: Screen[PicturesView], batch: PictureWidget, theme: Theme
+) -> None:
     assert picture_meant(screen.view, batch, theme) is batch
+    assert picture_meant(screen.view, None, theme) is screen.view.widgets[0]
+
+
+@pytest.fixture
+def pair(qtbot: QtBot, theme: Theme) -> ScalingPicture:
+    made = ScalingPicture(theme, scaling_views([*ONE, *TALKING])[0])
+    qtbot.addWidget(made)
+    with qtbot.waitExposed(made):
+        made.show()
+    return made
+
+
+@OFF_SCREEN
+def test_the_picture_of_a_pair_is_saved_from_its_menu(
+    pair: ScalingPicture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save_as(monkeypatch, tmp_path / "pair.svg")
+    here = QPoint(50, 50)
+    QApplication.sendEvent(pair, QContextMenuEvent(QContextMenuEvent.Reason.Mouse, here, pair.mapToGlobal(here)))
+    (menu,) = pair.findChildren(QMenu)
+    trigger(menu, "Save picture …")
+    menu.close()
+    assert ElementTree.parse(tmp_path / "pair.svg").getroot().get("aria-label") == pair.accessibleName()
 
 
 def test_a_page_without_plots_says_so(qtbot: QtBot, theme: Theme, monkeypatch: pytest.MonkeyPatch) -> None:

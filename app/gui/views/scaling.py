@@ -3,13 +3,15 @@
 from collections.abc import Sequence
 
 from PySide6.QtCore import QByteArray, QSize
-from PySide6.QtGui import QPainter, QPaintEvent
+from PySide6.QtGui import QContextMenuEvent, QPainter, QPaintEvent
 from PySide6.QtSvg import QSvgRenderer
 from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
 
 from app.gui.ink import ink_of
+from app.gui.saving import offer_to_save
 from app.gui.theme import GRID, Theme, figures
 from app.gui.views.parts import text_label
+from app.report.pictures.drawing import Drawing
 from app.report.scaling_picture import HEIGHT, WIDTH, picture
 from app.viewmodels.scaling import ScalingView
 
@@ -29,6 +31,18 @@ class Picture(QWidget):
         theme.changed.connect(self._draw)
         self._draw()
 
+    def drawing(self) -> Drawing:
+        """The picture in the colours in force."""
+        return picture(self._view, ink_of(self._theme.colours))
+
+    def paper(self) -> str:
+        """The colour behind it."""
+        return self._theme.colours.surface
+
+    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
+        """Offer to save it."""
+        offer_to_save(self, lambda: self, event.globalPos())
+
     def sizeHint(self) -> QSize:
         """As large as it is drawn."""
         return QSize(WIDTH, HEIGHT)
@@ -40,7 +54,7 @@ class Picture(QWidget):
         painter.end()
 
     def _draw(self) -> None:
-        self._renderer.load(QByteArray(picture(self._view, ink_of(self._theme.colours)).encode()))
+        self._renderer.load(QByteArray(self.drawing().svg().encode()))
         self.update()
 
 
