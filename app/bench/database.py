@@ -1,19 +1,23 @@
-"""`bench database`: a history of 10,000 runs and 20 million samples, searched, ordered and compared.
+"""`bench database`: a history of 10,000 runs and 20 million samples, searched and compared, on the screen too.
 
-Baselines of the same run: every run read as a row and filtered in Python, and runs read whole.
+Baselines of the same run: every run read as a row, as a list without pages would, and runs read whole.
 """
 
+import json
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import get_args
+from typing import TypeVar, get_args
 
 from app.bench.many_runs import Size, fill
+from app.bench.process import printed_by
 from app.bench.result import Result
 from app.queries import RunOrder, RunQuery
 from app.storage.store import Store
+
+Name = TypeVar("Name", bound=str)
 
 FULL = Size()
 PAGE = 60
@@ -24,45 +28,80 @@ DRAWN = ("power_mw", "load_pct", "memory_bytes", "sm_clock_mhz")
 """Fields of the samples that a comparison draws."""
 
 _REPEATS = 5
+_WINDOWS = 5
 _TIMES_EVERY_RUN = 5.0
 _SHARE_OF_WHOLE = 0.9
+_FIRST_PAINT_MS = 200.0
+_SEARCH_MS = 100.0
+_COMPARE_MS = 300.0
 
 
-def measure(size: Size = FULL) -> Sequence[Result]:
-    """Times of the database alone, in milliseconds, with their baselines."""
+def measure(size: Size = FULL, windows: int = _WINDOWS) -> Sequence[Result]:
+    """Times of the database alone with their baselines, then of as many windows, in milliseconds."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "bench.db"
         started_s = time.monotonic()
         fill(path, size)
         made = Result(name=f"making {size.runs:,} runs", value=time.monotonic() - started_s, unit="s")
-        return [made, *_of_library(path), *_of_loading(path, size)]
+        return [made, *_of_library(path), *_of_loading(path, size), *_of_screens(path, size, windows)]
 
 
 def _of_library(path: Path) -> Iterator[Result]:
     """The first page, the slowest search and the slowest order, against every run read."""
     every = _median_ms(_every_run, path)
     first = _median_ms(_page, path, RunQuery())
-    yield Result(name="History's first page from the database", value=first, unit="ms")
-    yield _times("every run read, against the first page", every, first)
-    typed = {text: _median_ms(_page, path, RunQuery(text=text)) for text in prefixes()}
-    slowest = max(typed, key=typed.__getitem__)
-    yield Result(name=f"slowest search in the database ({slowest!r})", value=typed[slowest], unit="ms")
-    yield _times("every run read, against that search", every, typed[slowest])
-    orders = {order: _median_ms(_page, path, RunQuery(order=order)) for order in get_args(RunOrder)}
-    order = max(orders, key=orders.__getitem__)
-    yield Result(name=f"slowest order in the database (by {order})", value=orders[order], unit="ms")
+    yield _against("the first page", every, first)
+    text, typed = _slowest({text: _median_ms(_page, path, RunQuery(text=text)) for text in prefixes()})
+    yield _against(f"the slowest search ({text!r})", every, typed)
+    order, ordered = _slowest({name: _median_ms(_page, path, RunQuery(order=name)) for name in get_args(RunOrder)})
+    yield _against(f"the slowest order ({order})", every, ordered)
 
 
 def _of_loading(path: Path, size: Size) -> Iterator[Result]:
     """The runs of a comparison, with what is drawn, against all that is stored of them."""
     drawn = _median_ms(_load, path, size.compared, DRAWN)
     whole = _median_ms(_load, path, size.compared, None)
-    name = f"{size.long_runs} runs of 2 x {size.long_samples:,} samples read to be drawn, against whole"
+    name = f"{_long_runs(size)} read to be drawn, against whole"
     yield Result(name=name, value=drawn, unit="ms", baseline=whole, limit=_SHARE_OF_WHOLE)
 
 
-def _times(name: str, baseline: float, ours: float) -> Result:
-    return Result(name=name, value=baseline, unit="ms", baseline=ours, limit=_TIMES_EVERY_RUN, at_least=True)
+def _of_screens(path: Path, size: Size, windows: int) -> Iterator[Result]:
+    """From an act of the user to the painted answer: medians of several windows."""
+    found = [_screens(path, size) for _ in range(windows)]
+    first, *typed = (statistics.median(times) for times in zip(*(each["history"] for each in found), strict=True))
+    yield Result(name="History first painted", value=first, unit="ms", limit=_FIRST_PAINT_MS)
+    text, slowest = _slowest(dict(zip(prefixes(), typed, strict=True)))
+    yield Result(name=f"slowest search typed in History ({text!r})", value=slowest, unit="ms", limit=_SEARCH_MS)
+    compared = [each["compare"] for each in found]
+    new = statistics.median(times[0] for times in compared)
+    again = statistics.median(time for times in compared for time in times[1:])
+    yield Result(name=f"{_long_runs(size)} on the Compare screen", value=again, unit="ms", limit=_COMPARE_MS)
+    yield Result(name="the same, the first comparison of a window", value=new, unit="ms")
+
+
+def _screens(path: Path, size: Size) -> dict[str, list[float]]:
+    """Milliseconds of one window, in a fresh process: `history`, the first and each search, and `compare`."""
+    times: dict[str, list[float]] = json.loads(printed_by("app.bench.screens", str(path), *map(str, size.compared)))
+    return times
+
+
+def _against(what: str, every: float, ours: float) -> Result:
+    return Result(
+        name=f"every run read, against {what} in the database",
+        value=every,
+        unit="ms",
+        baseline=ours,
+        limit=_TIMES_EVERY_RUN,
+        at_least=True,
+    )
+
+
+def _long_runs(size: Size) -> str:
+    return f"{size.long_runs} runs of {size.long_samples:,} samples"
+
+
+def _slowest(times: Mapping[Name, float]) -> tuple[Name, float]:
+    return max(times.items(), key=lambda pair: pair[1])
 
 
 def prefixes() -> list[str]:

@@ -5,14 +5,11 @@ automatic ranges, the same curves, pens and plot sizes, no downsampling, frames 
 """
 
 import json
-import os
 import statistics
-import subprocess
-import sys
 from collections.abc import Sequence
 
+from app.bench.process import printed_by
 from app.bench.result import Result
-from app.runs.launcher import checkout_environment
 from app.viewmodels.series import Series
 
 SHORT, LONG = 12_000, 1_728_000
@@ -46,13 +43,7 @@ def _against(name: str, plain: float, ours: float, limit: float) -> Result:
 
 def _frame_times() -> dict[str, list[float]]:
     """Milliseconds of each frame by case, measured in a fresh process."""
-    environment = checkout_environment()
-    if not any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM")):
-        environment["QT_QPA_PLATFORM"] = "offscreen"
-    done = subprocess.run(
-        [sys.executable, "-m", "app.bench.frames"], stdout=subprocess.PIPE, text=True, check=True, env=environment
-    )
-    times: dict[str, list[float]] = json.loads(done.stdout)
+    times: dict[str, list[float]] = json.loads(printed_by("app.bench.frames"))
     return times
 
 

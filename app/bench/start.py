@@ -3,15 +3,12 @@
 Baseline: a bare pyqtgraph window with one plot, started in turn with it.
 """
 
-import os
 import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Sequence
 
+from app.bench.process import printed_by
 from app.bench.result import Result
-from app.runs.launcher import checkout_environment
 
 _STARTS = 7
 _RATIO = 1.5
@@ -35,12 +32,6 @@ def measure() -> Sequence[Result]:
 
 def _first_paint(which: str) -> tuple[float, bool]:
     """Seconds from the start of a fresh process to its first paint, and whether it had imported TensorFlow."""
-    environment = checkout_environment()
-    if not any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM")):
-        environment["QT_QPA_PLATFORM"] = "offscreen"
     started_ns = time.monotonic_ns()
-    done = subprocess.run(
-        [sys.executable, "-m", "app.bench.paint", which], capture_output=True, text=True, check=True, env=environment
-    )
-    painted_ns, tensorflow = done.stdout.split()
+    painted_ns, tensorflow = printed_by("app.bench.paint", which).split()
     return (int(painted_ns) - started_ns) / 1e9, tensorflow == "1"

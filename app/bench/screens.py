@@ -1,0 +1,108 @@
+"""History and Compare timed on a database: `python -m app.bench.screens PATH RUN …`, in a fresh process.
+
+The whole window, 1440 x 900; each time is from the user's act to the painted answer. Prints milliseconds as JSON.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from PySide6.QtCore import QEventLoop
+from PySide6.QtWidgets import QApplication, QWidget
+
+from app.bench.database import prefixes
+from app.gui.application import COMPARE, HISTORY, Workbench
+from app.gui.garbage import GuiCollector
+from app.gui.theme import Theme
+from app.gui.views.compare import CompareView
+from app.gui.views.history import HistoryView
+from app.gui.views.history_list import HistoryList
+
+Widget = TypeVar("Widget", bound=QWidget)
+
+_COMPARISONS = 5
+
+
+class Stage:
+    """The program's window on a database, its telemetry running, and a clock beside it."""
+
+    def __init__(self, database: Path) -> None:
+        self._application = QApplication(sys.argv[:1])
+        theme = Theme(self._application)
+        theme.start()
+        self._workbench = Workbench(database, theme)
+        self.window = self._workbench.window
+        self.window.resize(1440, 900)
+        self._collector = GuiCollector()
+        self.window.painted.connect(self._collector.start)
+        self._workbench.start()
+        self._application.processEvents()
+        self._workbench.feed.wait_inventory()
+
+    def history_ms(self) -> list[float]:
+        """The first paint of History, and of every search as it is typed."""
+        found = self.window.findChildren
+        times = [self._timed_ms(lambda: self.window.show_page(HISTORY), lambda: _rows(found(HistoryView)) > 0)]
+        overview = _only(self.window, HistoryView).overview
+        for text in prefixes():
+            type_on, done = partial(overview.bar.search.setText, text), partial(_is_found, overview, text)
+            times.append(self._timed_ms(type_on, done))
+        return times
+
+    def compare_ms(self, runs: list[int]) -> list[float]:
+        """A comparison of these runs, time after time; the screen itself is there."""
+        self.window.show_page(COMPARE)
+        painted: list[None] = []
+        _only(self.window, CompareView).painted.connect(lambda: painted.append(None))
+        assert self._workbench.compare is not None, "its page is shown"
+        compare = partial(self._workbench.compare.show_runs, runs)
+        return [self._timed_ms(compare, partial(_is_longer, painted, n)) for n in range(_COMPARISONS)]
+
+    def close(self) -> None:
+        """End the sampler and the threads."""
+        self._workbench.close()
+        self._collector.stop()
+
+    def _timed_ms(self, act: Callable[[], object], done: Callable[[], bool]) -> float:
+        """From the act to the paint after it is done."""
+        started = time.perf_counter()
+        act()
+        while not done():
+            self._application.processEvents(QEventLoop.ProcessEventsFlag.WaitForMoreEvents)
+        self._application.processEvents()
+        return (time.perf_counter() - started) * 1e3
+
+
+def _rows(views: Sequence[HistoryView]) -> int:
+    return sum(len(view.overview.listing.runs) for view in views)
+
+
+def _is_found(overview: HistoryList, text: str) -> bool:
+    return overview.listing.query.text == text
+
+
+def _is_longer(painted: Sequence[None], count: int) -> bool:
+    return len(painted) > count
+
+
+def _only(window: QWidget, kind: type[Widget]) -> Widget:
+    (found,) = window.findChildren(kind)
+    return found
+
+
+def main() -> None:
+    """Every time of one window."""
+    stage = Stage(Path(sys.argv[1]))
+    try:
+        times = {"history": stage.history_ms(), "compare": stage.compare_ms([int(word) for word in sys.argv[2:]])}
+    finally:
+        stage.close()
+    print(json.dumps(times))
+
+
+if __name__ == "__main__":
+    main()
