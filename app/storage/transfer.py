@@ -164,13 +164,14 @@ def _stage(given: GivenFile, path: Path, ours: Mapping[str, _Ours], watch: Watch
             version = version_of(source, given)
             staged = private.enter_context(staged_at(path, version, 2 * given.bytes + LEAST_BYTES))
             check_schema(source, staged.conn, given)
-            look_for_damage(source, given, (table.name for table in tables_of(staged.conn)), watch)
             found = runs_in(source, staged.conn, given)
             already = tuple(
                 _known(ours[run.uid], *library_of(source, staged.conn, run.run)) for run in found if run.uid in ours
             )
             new = tuple(run for run in found if run.uid not in ours)
             wanted = dict.fromkeys(run.run for run in new if run.ended and not run.deleted)
+            if wanted:
+                look_for_damage(source, given, (table.name for table in tables_of(staged.conn)), watch)
             stager = Stager(source, staged.conn)
             counter = Counter(watch, 2 * stager.count(wanted.keys()))
             stager.stage(wanted.keys(), counter)

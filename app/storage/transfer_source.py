@@ -7,7 +7,6 @@ schema or another database is never reached (https://www.sqlite.org/c3ref/set_au
 """
 
 import contextlib
-import shutil
 import sqlite3
 import stat
 import time
@@ -17,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.errors import DatabaseError
-from app.storage.transfer_watch import STOPPED, StoppedError, Watch
+from app.storage.transfer_watch import STEPS, STOPPED, StoppedError, Watch
 
 LONGEST_BYTES = 4_000_000
 """The longest text or row that is read; a run's longest log line is far below."""
@@ -28,6 +27,7 @@ _CHECK_S = 20.0
 _PRAGMAS = ("application_id", "quick_check", "table_xinfo")
 """What is asked of the file beside its rows."""
 
+_PIECE_BYTES = 16_000_000
 _MAGIC = b"SQLite format 3\0"
 _HEADER_BYTES = 100
 _NOT_OURS = "is not an SQLite database, or it is encrypted; nothing was imported."
@@ -92,9 +92,9 @@ def opened(given: GivenFile, scratch: Path, watch: Watch) -> Iterator[sqlite3.Co
     """
     before = _mark(given.path)
     with told_of_file(given.path):
-        connection = _connected(given, scratch)
+        connection = _connected(_copied(given, scratch, watch) if given.has_log else None, given)
         try:
-            connection.set_progress_handler(watch.stop, 100_000)
+            connection.set_progress_handler(watch.stop, STEPS)
             yield connection
         finally:
             connection.close()
@@ -102,12 +102,19 @@ def opened(given: GivenFile, scratch: Path, watch: Watch) -> Iterator[sqlite3.Co
         raise DatabaseError(f"{given.path} is being written to; import it when the program that does so has ended.")
 
 
-def _connected(given: GivenFile, scratch: Path) -> sqlite3.Connection:
-    path, mode = given.path, "mode=ro&immutable=1"
-    if given.has_log:
-        path, mode = scratch / "copy.db", "mode=rw"
-        shutil.copyfile(_beside(given.path, "-wal"), _beside(path, "-wal"))
-        shutil.copyfile(given.path, path)
+def _copied(given: GivenFile, scratch: Path, watch: Watch) -> Path:
+    """A private copy of the file with its write-ahead log, which SQLite will write into the copy."""
+    copy = scratch / "copy.db"
+    for ending in ("-wal", ""):
+        with _beside(given.path, ending).open("rb") as source, _beside(copy, ending).open("wb") as target:
+            while piece := source.read(_PIECE_BYTES):
+                watch.check()
+                target.write(piece)
+    return copy
+
+
+def _connected(copy: Path | None, given: GivenFile) -> sqlite3.Connection:
+    path, mode = (copy, "mode=rw") if copy else (given.path, "mode=ro&immutable=1")
     connection = sqlite3.connect(f"file:{urllib.parse.quote(str(path))}?{mode}", uri=True)
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_BYTES)
     for setting in ("cell_size_check = ON", "query_only = ON", "mmap_size = 0"):
@@ -130,7 +137,7 @@ def _reading_alone(action: int, name: str | None, other: str | None, _schema: st
 def look_for_damage(connection: sqlite3.Connection, given: GivenFile, tables: Iterable[str], watch: Watch) -> None:
     """Looks through tables for damage for a limited time; raises `DatabaseError` where it finds some."""
     end_s = time.monotonic() + _CHECK_S
-    connection.set_progress_handler(lambda: watch.stop() or time.monotonic() > end_s, 100_000)
+    connection.set_progress_handler(lambda: watch.stop() or time.monotonic() > end_s, STEPS)
     try:
         for table in tables:
             (found,) = connection.execute(f"PRAGMA quick_check({table})").fetchone()
@@ -140,7 +147,7 @@ def look_for_damage(connection: sqlite3.Connection, given: GivenFile, tables: It
         if error.sqlite_errorname != "SQLITE_INTERRUPT" or watch.stop():
             raise
     finally:
-        connection.set_progress_handler(watch.stop, 100_000)
+        connection.set_progress_handler(watch.stop, STEPS)
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ _EVERY = 2_000
 
 _SHARE = 0.001
 """What is worth telling."""
-_STEPS = 100_000
+STEPS = 100_000
 """Steps of SQLite's machine between two looks at the watch, some milliseconds."""
 
 STOPPED = "Stopped; nothing was written."
@@ -88,7 +88,7 @@ class Counter:
 @contextlib.contextmanager
 def interruptible(connection: sqlite3.Connection, watch: Watch) -> Iterator[None]:
     """While inside, a statement of the connection ends soon after the watch says stop, and raises `StoppedError`."""
-    connection.set_progress_handler(watch.stop, _STEPS)
+    connection.set_progress_handler(watch.stop, STEPS)
     try:
         yield
     except sqlite3.OperationalError as error:

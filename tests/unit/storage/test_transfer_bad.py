@@ -367,6 +367,14 @@ def test_a_write_ahead_log_of_rubbish_adds_nothing(tmp_path: Path, theirs: Path)
     assert import_runs(tmp_path / "new.db", theirs).runs == (1, 2)
 
 
+def test_looking_for_damage_ends_in_time_and_reading_goes_on(
+    tmp_path: Path, theirs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transfer_source, "STEPS", 10)
+    monkeypatch.setattr(transfer_source, "_CHECK_S", -1.0)
+    assert import_runs(tmp_path / "new.db", theirs).runs == (1, 2)
+
+
 def test_rows_of_runs_and_devices_that_are_not_there_stay_behind(tmp_path: Path, theirs: Path) -> None:
     changed(
         theirs,
