@@ -2,13 +2,15 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from app.records import HOST, DeviceLost, Floats, RunStarted, SampleColumns, StoredRun
+from app.records import HOST, OTHERS_ON_GPU, DeviceLost, Floats, RunStarted, SampleColumns, StoredRun
 from app.telemetry.feed import TelemetryFeed
+from app.viewmodels.doubts import doubts
 from tests.fakes.nvml import environment
 from tests.fakes.nvml_cards import LAPTOP, MIG, OLD_DRIVER, RTX_2080_TI, TWO_H200, Card, Driver
 from tests.fakes.sessions import dummy, going, is_measured, run_through, services, started_feed
@@ -160,3 +162,11 @@ def test_a_gpu_that_was_lost_is_not_leased_again(tmp_path: Path) -> None:
     assert [device.device for device in started.devices] == [GPU_B, HOST]
     assert outcome.name == "refused"
     assert outcome.reason == "2 GPUs asked for, but this machine has 1."
+
+
+def test_who_else_used_the_gpu_is_kept_with_the_run(tmp_path: Path) -> None:
+    """These cards list processes by numbers of their own, as in a container: one of the two may be the worker."""
+    with feed_of(replace(TWO_H200[0], processes=((4_194_305, 1_000), (4_194_306, 2_000)))) as feed:
+        stored = run_on(feed, tmp_path, seconds=3.0)
+    assert stored.environment[OTHERS_ON_GPU] == "1 other process"
+    assert [doubt.key for doubt in doubts([stored])] == [OTHERS_ON_GPU]
