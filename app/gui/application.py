@@ -1,5 +1,6 @@
 """The window's composition root: makes every part, connects them, and takes them apart again."""
 
+import importlib
 import signal
 import sys
 from pathlib import Path
@@ -29,6 +30,7 @@ from workloads.protocol import RunSpec
 if TYPE_CHECKING:
     from app.gui.controllers.compare import CompareController
     from app.gui.controllers.history import HistoryController
+    from app.gui.controllers.takeaway import Takeaway
     from app.telemetry.recording import Recording
 
 RUN, MONITOR, HISTORY, COMPARE = range(4)
@@ -84,6 +86,7 @@ class Workbench(QObject):
         self.monitor = MonitorController(self._monitor_view)
         self.history: HistoryController | None = None
         self.compare: CompareController | None = None
+        self._takeaway: Takeaway | None = None
         pages = (
             Page("Run", lambda: run_view),
             Page("Monitor", lambda: self._monitor_view),
@@ -133,6 +136,8 @@ class Workbench(QObject):
         """End the sampler and the worker threads."""
         if self.replay.playing:
             self.replay.stop()
+        if self._takeaway is not None:
+            self._takeaway.close()
         self.feed.close()
         self.bridge.close()
         self.sessions.close()
@@ -142,6 +147,7 @@ class Workbench(QObject):
         self.feed.subscribe(self.bridge.post)
         self.feed.start()
         self.reads.run(self._prepare_database, lambda _: self._look_for_room(), self._offer_another_database)
+        self.reads.run(_import_screens, lambda _: None, self.run.show_error)
         self.sessions.run(self.feed.wait_inventory, lambda _: None, self._telemetry_failed)
 
     def _session(self, spec: RunSpec) -> Session:
@@ -190,12 +196,20 @@ class Workbench(QObject):
         self.run.show_error(error)
 
     def _make_history(self) -> QWidget:
+        from app.analysis import intervals
         from app.gui.controllers.history import HistoryController
+        from app.gui.controllers.takeaway import Takeaway
         from app.gui.views.history import HistoryView
 
         view = HistoryView(self._theme)
         self.history = HistoryController(view, self.database, self.reads)
         self.history.compare_requested.connect(self._show_comparison)
+        # Who looks at runs will compare them.
+        self.sessions.run(intervals.prepare, lambda _: None, self.run.show_error)
+        self._takeaway = Takeaway(view, self.database, self)
+        self._takeaway.imported.connect(self.history.refresh)
+        self.history.export_requested.connect(self._takeaway.export)
+        self.history.import_requested.connect(self._takeaway.import_runs)
         view.detail.replay_asked.connect(self.play)
         return view
 
@@ -281,6 +295,12 @@ class Workbench(QObject):
             )
             self.next_database = Path(name) if name else None
         self._close_window()
+
+
+def _import_screens() -> None:
+    """Import what the other screens are made of while the first one is looked at: half of what showing them takes."""
+    for screen in ("history", "compare"):
+        importlib.import_module(f"app.gui.controllers.{screen}")
 
 
 def _read(database: Path, recorded: int | Path) -> "Recording":

@@ -80,7 +80,12 @@ def run_detail(run: StoredRun, zone: tzinfo | None, *, pruned_utc_ns: int | None
         reason=(row.outcome.reason if row.outcome else None) or "",
         traceback=(row.outcome.detail if row.outcome else None) or "",
         figures=_figures(run),
-        notes=tuple(filter(None, (_trash_note(row.deleted_utc_ns), run_facts.pruned_note(pruned_utc_ns), run_facts.memory_note(run)))),
+        notes=tuple(
+            filter(
+                None,
+                (_trash_note(row.deleted_utc_ns), run_facts.pruned_note(pruned_utc_ns), run_facts.memory_note(run)),
+            )
+        ),
         evidence=of_stored(run),
         groups=tuple(group for group in _groups(run) if group.facts or group.rows),
         panels=panels,

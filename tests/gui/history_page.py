@@ -44,8 +44,8 @@ class HistoryPage(Screen[HistoryView]):
 
     def wait_for_page(self, run: int) -> None:
         detail = self.view.detail
-        self.qtbot.waitUntil(lambda: f"Run {run} ·" in detail.words() and not detail.panels.busy, timeout=LIMIT_MS)
-        assert self.view.shows_run
+        self.qtbot.waitUntil(lambda: self.view.shows_run and f"Run {run} ·" in detail.words(), timeout=LIMIT_MS)
+        self.qtbot.waitUntil(lambda: not detail.panels.busy, timeout=LIMIT_MS)
 
     def column(self, title: str) -> list[str]:
         return [str(self.model.index(row, TITLES.index(title)).data()).strip() for row in range(self.model.rowCount())]
@@ -70,7 +70,16 @@ class HistoryPage(Screen[HistoryView]):
             selection.setCurrentIndex(index, selection.SelectionFlag.Select | selection.SelectionFlag.Rows)
 
     def key(self, key: Qt.Key, modifier: Qt.KeyboardModifier = Qt.KeyboardModifier.NoModifier) -> None:
+        """Press a key in the table."""
+        self.view.table.setFocus()
         QTest.keyClick(self.view.table, key, modifier)
+
+    def escape(self) -> None:
+        """Press Escape in the window, which may just have had a dialog."""
+        self.view.activateWindow()
+        with self.qtbot.waitActive(self.view):
+            self.view.activateWindow()
+        QTest.keyClick(self.view, Qt.Key.Key_Escape)
 
     def search(self, text: str) -> None:
         self.view.overview.bar.search.setText(text)
@@ -81,6 +90,9 @@ class HistoryPage(Screen[HistoryView]):
             for b in self.view.findChildren(QPushButton)
             if b.text().replace("&", "").startswith(words) and not b.isHidden()
         )
+
+    def button_words(self) -> list[str]:
+        return [b.text() for b in self.view.findChildren(QPushButton) if not b.isHidden()]
 
     def filter(self, name: str, words: str) -> None:
         """Choose an entry of one of the filters."""

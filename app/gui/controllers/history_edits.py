@@ -68,7 +68,7 @@ class HistoryEdits(QObject):
 
     def _tell_deleted(self, runs: list[int]) -> None:
         self._deleted = runs
-        self._view.overview.foot.tell(deleted_label(runs) if runs else "")
+        self._view.overview.foot.tell(deleted_label(runs) if runs else "", can_undo=bool(runs))
 
     def _undo(self) -> None:
         if self._deleted:

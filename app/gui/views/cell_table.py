@@ -1,5 +1,6 @@
 """What all tables of runs share: a model over cells, and a view whose columns are as wide as their longest cell."""
 
+import html
 from collections.abc import Sequence
 
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, Qt
@@ -18,6 +19,7 @@ from app.gui.views.history_cells import (
 from app.viewmodels.cells import Cell, Column
 
 _NO_PARENT = QModelIndex()
+_MOST_TOLD = 1_000
 
 
 class CellModel(QAbstractTableModel):
@@ -45,8 +47,8 @@ class CellModel(QAbstractTableModel):
         if role == CELL_ROLE:
             return cell
         if role == Qt.ItemDataRole.DisplayRole:
-            return f"{cell.text} {cell.unit}".rstrip()
-        return (cell.tooltip or None) if role == Qt.ItemDataRole.ToolTipRole else None
+            return " ".join(filter(None, (", ".join(cell.chips), cell.text, cell.unit)))
+        return plain_tooltip(cell.tooltip) if role == Qt.ItemDataRole.ToolTipRole else None
 
     def headerData(self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole) -> object:
         """Titles, their help and side."""
@@ -125,6 +127,14 @@ class CellTable(QTableView):
         heads.setHighlightSections(False)
         heads.setMinimumSectionSize(5 * GRID)
         heads.setSectionResizeMode(QHeaderView.ResizeMode.Interactive)
+
+
+def plain_tooltip(words: str) -> str | None:
+    """Words for a tooltip, shown as they are, whatever Qt would take for mark-up, in lines of a readable length."""
+    if not words:
+        return None
+    shown = words if len(words) <= _MOST_TOLD else f"{words[:_MOST_TOLD]} …"
+    return f'<p style="white-space: pre-wrap">{html.escape(shown)}</p>'
 
 
 def _content_width(metrics: QFontMetrics, title: str, cell: Cell) -> int:

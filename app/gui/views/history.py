@@ -1,7 +1,7 @@
 """The History screen: the list of stored runs, and the page of the one that was opened."""
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QKeySequence, QShortcut
+from PySide6.QtGui import QKeySequence, QShortcut, QShowEvent
 from PySide6.QtWidgets import QMessageBox, QStackedWidget, QVBoxLayout, QWidget
 
 from app.gui.theme import GRID, Theme
@@ -34,6 +34,12 @@ class HistoryView(QWidget):
         self._detail = RunDetailView(theme)
         self._build()
         self._connect()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        """The keyboard begins in the table."""
+        super().showEvent(event)
+        if not self.shows_run:
+            self.table.setFocus()
 
     @property
     def overview(self) -> HistoryList:

@@ -9,9 +9,9 @@ from app.viewmodels.history import can_compare, compare_label, restore_label
 
 EXPORTS = {
     "db": "&Database (.db) …",
-    "csv": "&CSV (.csv) …",
-    "json": "&JSON (.json) …",
-    "parquet": "&Parquet (.parquet) …",
+    "csv": "&CSV tables …",
+    "json": "&JSON tables …",
+    "parquet": "&Parquet tables …",
 }
 """The kinds of file that runs are exported to, and their words in the menu."""
 

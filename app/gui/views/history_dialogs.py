@@ -29,31 +29,41 @@ class TagDialog(QDialog):
         super().__init__(parent)
         self._words = words
         self._tags = QListWidget()
-        self._new = QLineEdit()
+        self.line = QLineEdit()
         self.setWindowTitle(f"Tags of {words.whose}")
         for tag, state in words.tags.items():
-            self._add(tag, state)
+            self._add(tag).setCheckState(_STATES[state])
         self._tags.setAccessibleName("Tags")
         self._tags.setVisible(bool(words.tags))
-        self._new.setAccessibleName("New tag")
-        self._new.setPlaceholderText("New tag, then Enter")
+        self.line.setAccessibleName("New tag")
+        self.line.setPlaceholderText("New tag, then Enter")
         layout = _layout(self)
         layout.addWidget(text_label(self.windowTitle(), "heading"))
-        layout.addWidget(self._new)
+        layout.addWidget(self.line)
         layout.addWidget(self._tags, 1)
         layout.addWidget(_buttons(self))
-        self._new.setFocus()
+        self.line.setFocus()
+
+    def states(self) -> dict[str, Qt.CheckState]:
+        """Every tag and its box."""
+        return {item.text(): item.checkState() for item in map(self._tags.item, range(self._tags.count()))}
+
+    def tick(self, tag: str, state: Qt.CheckState) -> None:
+        """Set the box of a tag, whatever its case; a new tag gets one."""
+        known = self._tags.findItems(tag, Qt.MatchFlag.MatchFixedString)
+        for item in known or [self._add(tag)]:
+            item.setCheckState(state)
+        self._tags.show()
 
     def accept(self) -> None:
         """Enter in the line adds what was typed to the list; Enter once more, or Save, keeps the changes."""
-        typed = tags_typed(self._new.text())
-        if typed and self._new.hasFocus():
+        typed = tags_typed(self.line.text())
+        if typed and self.line.hasFocus():
             self._take(typed)
             return
         self._take(typed)
-        states = {item.text(): item.checkState() for item in map(self._tags.item, range(self._tags.count()))}
         before = {tag: _STATES[state] for tag, state in self._words.tags.items()}
-        turned = {tag: state for tag, state in states.items() if state != before.get(tag, Qt.CheckState.Unchecked)}
+        turned = {tag: now for tag, now in self.states().items() if now != before.get(tag, Qt.CheckState.Unchecked)}
         self.changed.emit(
             TagChange(
                 runs=self._words.runs,
@@ -64,19 +74,14 @@ class TagDialog(QDialog):
         super().accept()
 
     def _take(self, typed: tuple[str, ...]) -> None:
-        self._new.clear()
+        self.line.clear()
         for tag in typed:
-            known = self._tags.findItems(tag, Qt.MatchFlag.MatchFixedString)
-            for item in known:
-                item.setCheckState(Qt.CheckState.Checked)
-            if not known:
-                self._add(tag, True)
-        self._tags.setVisible(self._tags.count() > 0)
+            self.tick(tag, Qt.CheckState.Checked)
 
-    def _add(self, tag: str, state: bool | None) -> None:
+    def _add(self, tag: str) -> QListWidgetItem:
         item = QListWidgetItem(tag, self._tags)
         item.setFlags(Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemIsSelectable | Qt.ItemFlag.ItemIsUserCheckable)
-        item.setCheckState(_STATES[state])
+        return item
 
 
 class NoteDialog(QDialog):
@@ -86,26 +91,26 @@ class NoteDialog(QDialog):
 
     def __init__(self, words: OwnWords, parent: QWidget) -> None:
         super().__init__(parent)
-        self._text = QPlainTextEdit(words.note or "")
+        self.editor = QPlainTextEdit(words.note or "")
         self.setWindowTitle(f"Note on {words.whose}")
-        self._text.setAccessibleName("Note")
-        self._text.setTabChangesFocus(True)
-        self._text.setPlaceholderText(
+        self.editor.setAccessibleName("Note")
+        self.editor.setTabChangesFocus(True)
+        self.editor.setPlaceholderText(
             "Their notes differ: what you write here replaces them." if words.note is None else "Why was this run made?"
         )
         layout = _layout(self)
         layout.addWidget(text_label(self.windowTitle(), "heading"))
-        layout.addWidget(self._text, 1)
+        layout.addWidget(self.editor, 1)
         layout.addWidget(_buttons(self, "Save (Ctrl+Enter)"))
         for keys in ("Ctrl+Return", "Ctrl+Enter"):
             QShortcut(QKeySequence(keys), self).activated.connect(self.accept)
-        self._text.moveCursor(self._text.textCursor().MoveOperation.End)
-        self._text.setFocus()
+        self.editor.moveCursor(self.editor.textCursor().MoveOperation.End)
+        self.editor.setFocus()
 
     def accept(self) -> None:
         """Keep the note if it was touched."""
-        if self._text.document().isModified():
-            self.changed.emit(self._text.toPlainText())
+        if self.editor.document().isModified():
+            self.changed.emit(self.editor.toPlainText())
         super().accept()
 
 

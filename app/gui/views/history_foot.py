@@ -1,37 +1,52 @@
-"""The line below the table of runs: how many there are, what was just deleted, and the database they are in."""
+"""The line below the table of runs: how many there are, what was just done, and the database they are in."""
 
-from PySide6.QtCore import Signal
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QComboBox, QHBoxLayout, QWidget
 
 from app.gui.theme import GRID
 from app.gui.views.parts import button, text_label
 from app.viewmodels.storage import KEEP_CHOICES, StorageLine, keep_words
 
+_MOST_TOLD = 72 * GRID
+
 
 class HistoryFoot(QWidget):
-    """Tells; asks for samples to be kept for other times, and for what was deleted to be brought back."""
+    """Tells; asks to keep samples for another time, to bring deleted runs back, or to stop what goes on."""
 
     keep_asked = Signal(object)
     undo_asked = Signal()
+    stop_asked = Signal()
 
     def __init__(self) -> None:
         super().__init__()
         self.count = text_label("", "caption")
         self._done = text_label("", "heading")
         self._undo = button("&Undo", "Bring them back (Ctrl+Z)", flat=True)
+        self._progress = text_label("", "caption")
+        self._stop = button("&Stop", "Nothing of it stays", flat=True)
         self._storage = text_label("", "caption")
         self._keep = QComboBox()
         self._keep_days: int | None = None
         self._keep.activated.connect(lambda index: self.keep_asked.emit(self._keep.itemData(index)))
         self._undo.clicked.connect(self.undo_asked)
+        self._stop.clicked.connect(self.stop_asked)
         self._build()
         self.tell("")
+        self.show_progress("")
 
-    def tell(self, words: str) -> None:
-        """Say what was deleted and offer to undo it; "" is nothing."""
-        self._done.setText(words)
+    def tell(self, words: str, *, can_undo: bool = False) -> None:
+        """Say what was done; "" is nothing."""
+        self._done.setText(self._done.fontMetrics().elidedText(words, Qt.TextElideMode.ElideMiddle, _MOST_TOLD))
+        self._done.setToolTip(words)
         self._done.setVisible(bool(words))
-        self._undo.setVisible(bool(words))
+        self._undo.setVisible(can_undo)
+
+    def show_progress(self, words: str) -> None:
+        """Say how far something is that can be stopped, in place of the database's size; "" is nothing."""
+        self._progress.setText(words)
+        for widget in (self._progress, self._stop):
+            widget.setVisible(bool(words))
+        self._storage.setVisible(not words)
 
     def show_storage(self, line: StorageLine) -> None:
         """Say how large the database is and how long it keeps samples."""
@@ -60,6 +75,7 @@ class HistoryFoot(QWidget):
         foot.addWidget(self._done)
         foot.addWidget(self._undo)
         foot.addStretch(1)
-        foot.addWidget(self._storage)
+        for widget in (self._progress, self._stop, self._storage):
+            foot.addWidget(widget)
         foot.addSpacing(GRID)
         foot.addWidget(self._keep)

@@ -1,0 +1,124 @@
+"""Takes chosen runs away into files and brings in those of a file: in the background, and it can be stopped."""
+
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Literal
+
+from PySide6.QtCore import QObject, Qt, Signal
+from PySide6.QtWidgets import QFileDialog
+
+from app.errors import UserError
+from app.gui.background import Background
+from app.gui.views.history import HistoryView
+from app.storage.transfer_watch import StoppedError, Watch
+from app.viewmodels.history import run_count
+
+ExportKind = Literal["db", "csv", "json", "parquet"]
+
+_ENDINGS = "Databases (*.db);;All files (*)"
+
+
+class Takeaway(QObject):
+    """One export or import at a time; `imported` tells when there are new runs."""
+
+    imported = Signal()
+    _progressed = Signal(float)
+
+    def __init__(self, view: HistoryView, database: Path, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._view = view
+        self._foot = view.overview.foot
+        self._database = database
+        self._folder = Path.home()
+        self._background = Background(self)
+        self._stop = threading.Event()
+        self._what = ""
+        self._progressed.connect(self._show_progress, Qt.ConnectionType.QueuedConnection)
+        self._foot.stop_asked.connect(self._stop.set)
+
+    def close(self) -> None:
+        """Stop what goes on; nothing of it stays."""
+        self._stop.set()
+        self._background.close()
+
+    def export(self, runs: Sequence[int], kind: ExportKind) -> None:
+        """Ask for a place, then write the runs: one database, or a folder of tables."""
+        name = f"run-{runs[0]}" if len(runs) == 1 else f"{len(runs)}-runs"
+        is_database = kind == "db"
+        title = f"Export {run_count(len(runs))} to a {'database' if is_database else f'new folder of {kind} files'}"
+        dialog = self._dialog(title, _ENDINGS if is_database else "")
+        dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
+        # What is there already is never written over: the export itself says so.
+        dialog.setOption(QFileDialog.Option.DontConfirmOverwrite)
+        dialog.setDefaultSuffix("db" if is_database else "")
+        dialog.selectFile(f"{name}.db" if is_database else name)
+        dialog.fileSelected.connect(lambda file: self._export(tuple(runs), kind, Path(file)))
+        dialog.open()
+
+    def import_runs(self) -> None:
+        """Ask for a database, then add its runs to this one."""
+        dialog = self._dialog("Import the runs of a database", _ENDINGS)
+        dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
+        dialog.fileSelected.connect(lambda file: self._import(Path(file)))
+        dialog.open()
+
+    def _dialog(self, title: str, endings: str) -> QFileDialog:
+        dialog = QFileDialog(self._view, title, str(self._folder), endings)
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        return dialog
+
+    def _export(self, runs: tuple[int, ...], kind: ExportKind, target: Path) -> None:
+        def work(watch: Watch) -> list[str]:
+            return _export(self._database, runs, kind, target, watch)
+
+        self._start(f"Exporting {run_count(len(runs))}", target, work, lambda: None)
+
+    def _import(self, file: Path) -> None:
+        def work(watch: Watch) -> list[str]:
+            return _import(self._database, file, watch)
+
+        self._start(f"Importing {file.name}", file, work, self.imported.emit)
+
+    def _start(self, what: str, at: Path, work: Callable[[Watch], list[str]], done: Callable[[], None]) -> None:
+        """Do what takes a while; what it came to is said below the table, what was wrong above it."""
+        self._folder, self._what = at.parent, what
+        self._stop.clear()
+        self._show_progress(0.0)
+
+        def ended(words: list[str]) -> None:
+            self._foot.show_progress("")
+            self._foot.tell(" ".join(words))
+            self._view.show_problem("")
+            done()
+
+        watch = Watch(self._progressed.emit, self._stop.is_set)
+        self._background.run(lambda: work(watch), ended, self._fail)
+
+    def _show_progress(self, share: float) -> None:
+        if self._what:
+            self._foot.show_progress(f"{self._what} … {100 * share:.0f} %")
+
+    def _fail(self, error: UserError) -> None:
+        self._foot.show_progress("")
+        if isinstance(error, StoppedError):
+            self._foot.tell(str(error))
+        else:
+            self._view.show_problem(str(error))
+
+
+def _export(database: Path, runs: tuple[int, ...], kind: ExportKind, target: Path, watch: Watch) -> list[str]:
+    from app.report.export import export_files
+    from app.report.export_words import exported_words
+    from app.storage.transfer import export_database
+
+    if kind == "db":
+        return exported_words(export_database(database, runs, target, watch), target)
+    return exported_words(export_files(database, runs, target, kind, watch), target)
+
+
+def _import(database: Path, file: Path, watch: Watch) -> list[str]:
+    from app.report.export_words import imported_words
+    from app.storage.transfer import import_runs
+
+    return imported_words(import_runs(database, file, watch))

@@ -1,0 +1,87 @@
+"""Runs taken away from the window and brought in, with the real export and import."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from PySide6.QtWidgets import QFileDialog, QLabel
+
+from app.gui.controllers.takeaway import Takeaway
+from app.storage.store import Store
+from tests.gui.history_page import LIMIT_MS, HistoryPage
+from tests.unit.viewmodels.stored import keep, run_row, stored_run
+
+
+@pytest.fixture
+def screen(history_on: Callable[[Path], HistoryPage], database_path: Path) -> HistoryPage:
+    with Store.open(database_path) as store:
+        for number in (1, 2):
+            keep(store, stored_run(run_row(number)))
+    made = history_on(database_path)
+    made.refresh()
+    return made
+
+
+@pytest.fixture
+def takeaway(screen: HistoryPage) -> Iterator[Takeaway]:
+    made = Takeaway(screen.view, screen.database)
+    made.imported.connect(screen.controller.refresh)
+    screen.controller.export_requested.connect(made.export)
+    screen.controller.import_requested.connect(made.import_runs)
+    yield made
+    made.close()
+
+
+def pick(screen: HistoryPage, path: Path) -> None:
+    """Name a file in the dialog that is open."""
+    screen.dialog(QFileDialog).fileSelected.emit(str(path))
+    screen.dialog(QFileDialog).reject()
+
+
+def told(screen: HistoryPage, words: str) -> bool:
+    return any(words in label.toolTip() for label in screen.view.findChildren(QLabel))
+
+
+def test_chosen_runs_are_written_to_a_database_that_another_one_imports(
+    screen: HistoryPage, takeaway: Takeaway, history_on: Callable[[Path], HistoryPage], tmp_path: Path
+) -> None:
+    taken = tmp_path / "taken.db"
+    screen.controller.export_requested.emit([2], "db")
+    pick(screen, taken)
+    screen.qtbot.waitUntil(lambda: told(screen, f"Wrote 1 run to {taken}"), timeout=LIMIT_MS)
+    other = history_on(tmp_path / "other.db")
+    brought = Takeaway(other.view, other.database)
+    brought.imported.connect(other.controller.refresh)
+    brought.import_runs()
+    pick(other, taken)
+    other.wait_for("Run", "1")
+    assert told(other, "Imported 1 run as run 1.")
+    brought.close()
+
+
+def test_tables_go_into_a_new_folder(screen: HistoryPage, takeaway: Takeaway, tmp_path: Path) -> None:
+    screen.controller.export_requested.emit([1, 2], "csv")
+    assert "new folder of csv files" in screen.dialog(QFileDialog).windowTitle()
+    pick(screen, tmp_path / "tables")
+    screen.qtbot.waitUntil(lambda: told(screen, "Wrote 2 runs"), timeout=LIMIT_MS)
+    assert "runs.csv" in {path.name for path in (tmp_path / "tables").iterdir()}
+
+
+def test_what_is_there_already_is_left_and_said(screen: HistoryPage, takeaway: Takeaway, tmp_path: Path) -> None:
+    there = tmp_path / "notes.db"
+    there.write_text("mine")
+    screen.controller.export_requested.emit([1], "db")
+    pick(screen, there)
+    screen.wait_for_words("is there already")
+    assert there.read_text() == "mine"
+
+
+def test_a_file_that_is_no_database_is_said_and_nothing_is_imported(
+    screen: HistoryPage, takeaway: Takeaway, tmp_path: Path
+) -> None:
+    text = tmp_path / "notes.db"
+    text.write_text("no database at all, but long enough to be looked at" * 20)
+    screen.menu_entry("View", "Import runs")
+    pick(screen, text)
+    screen.wait_for_words("notes.db")
+    assert screen.column("Run") == ["2", "1"]
