@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -166,7 +165,7 @@ def test_a_gpu_that_was_lost_is_not_leased_again(tmp_path: Path) -> None:
 
 def test_who_else_used_the_gpu_is_kept_with_the_run(tmp_path: Path) -> None:
     """These cards list processes by numbers of their own, as in a container: one of the two may be the worker."""
-    with feed_of(replace(TWO_H200[0], processes=((4_194_305, 1_000), (4_194_306, 2_000)))) as feed:
+    with feed_of(Card(uuid="GPU-shared", processes=((4_194_305, 1_000), (4_194_306, 2_000)))) as feed:
         stored = run_on(feed, tmp_path, seconds=3.0)
     assert stored.environment[OTHERS_ON_GPU] == "1 other process"
     assert [doubt.key for doubt in doubts([stored])] == [OTHERS_ON_GPU]
