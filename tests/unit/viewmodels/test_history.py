@@ -28,7 +28,6 @@ from app.viewmodels.history import (
     widest,
 )
 from app.viewmodels.looks import MOST_COMPARED
-from app.viewmodels.looks import MOST_COMPARED
 from app.viewmodels.run_detail import run_detail
 from tests.fakes.evidence import AS_ASKED, MISLABELLED, UNKNOWN
 from tests.unit.viewmodels.stored import UTC_NS, S, run_row, stored_run
