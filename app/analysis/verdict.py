@@ -63,16 +63,10 @@ def judge(runs: Sequence[RunRow], baseline_run: int) -> list[VariantResult]:
     return [_result(group, baseline, speed_level, energy_level) for group in groups]
 
 
-def comparisons(groups: Sequence[Sequence[RunRow]], baseline: Sequence[RunRow], figures: Figures) -> int:
-    """How many of the groups have an interval against the baseline: two runs or more on both sides that count."""
-    if len(figures(baseline)) < 2:
-        return 0
-    others = [group for group in groups if group is not baseline and _same_workload(group, baseline)]
-    return sum(len(figures(group)) > 1 for group in others)
-
-
 def _level(groups: Sequence[Sequence[RunRow]], baseline: Sequence[RunRow], figures: Figures) -> float:
-    return together(LEVEL, comparisons(groups, baseline, figures))
+    """The level of each interval, so that those of all variants with two runs or more hold together."""
+    others = [group for group in groups if group is not baseline and _same_workload(group, baseline)]
+    return together(LEVEL, sum(min(len(figures(group)), len(figures(baseline))) > 1 for group in others))
 
 
 def _result(
