@@ -7,6 +7,7 @@ schema or another database is never reached (https://www.sqlite.org/c3ref/set_au
 """
 
 import contextlib
+import os
 import sqlite3
 import stat
 import time
@@ -115,7 +116,7 @@ def _copied(given: GivenFile, scratch: Path, watch: Watch) -> Path:
 
 def _connected(copy: Path | None, given: GivenFile) -> sqlite3.Connection:
     path, mode = (copy, "mode=rw") if copy else (given.path, "mode=ro&immutable=1")
-    connection = sqlite3.connect(f"file:{urllib.parse.quote(str(path))}?{mode}", uri=True)
+    connection = sqlite3.connect(f"file:{urllib.parse.quote(os.fsencode(path))}?{mode}", uri=True)
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_BYTES)
     for setting in ("cell_size_check = ON", "query_only = ON", "mmap_size = 0"):
         connection.execute(f"PRAGMA {setting}").close()

@@ -17,13 +17,13 @@ from app.storage.migrations import APPLICATION_ID, migrations
 from app.storage.opening import known_migrations
 from app.storage.transfer_copy import count_rows
 from app.storage.transfer_source import GivenFile
-from app.storage.transfer_tables import CARRIED, EXPERIMENT_RUNS, Table, columns, kept_names
+from app.storage.transfer_tables import CARRIED, EXPERIMENT_RUNS, OF_DEVICE, Table, columns, kept_names
 from app.storage.transfer_watch import Counter
 
 MOST_RUNS = 200_000
 """The most runs one file may hold to be imported from."""
-_BATCH = 2_000
-"""Rows that are in memory at a time."""
+_NUMBERS, _TEXTS = 2_000, 20
+"""Rows that are in memory at a time: of numbers alone, and of those that may hold long texts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,9 +144,10 @@ class Stager:
         insert = f"INSERT INTO {table.name} ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"
         # NOT INDEXED: an index of the file may lie about its rows; a table's own key still serves.
         select = f"SELECT {', '.join(names)} FROM {table.name} NOT INDEXED WHERE {table.key} = ?"
+        size = _NUMBERS if table in OF_DEVICE else _TEXTS
         for key in keys:
             found = self._source.execute(select, (key,))
-            while batch := found.fetchmany(_BATCH):
+            while batch := found.fetchmany(size):
                 rows = batch if table != EXPERIMENT_RUNS else [row for row in batch if row[names.index("run")] in runs]
                 self._staged.executemany(insert, rows)
                 counter.add(len(batch))
