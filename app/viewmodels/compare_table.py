@@ -238,7 +238,12 @@ def _outcomes(runs: Sequence[RunRow]) -> Cell:
 
 
 def _as_asked(runs: Sequence[RunRow]) -> Cell:
-    """What is said of the run that is furthest from what was asked."""
+    """What is said of the run that is furthest from what was asked, and of how many where not of all."""
     told = [row for row in runs if row.has_evidence]
+    if not told:
+        return cells.as_asked(runs[0])
     order = {False: 0, None: 1, True: 2}
-    return cells.as_asked(min(told, key=lambda row: order[row.match])) if told else cells.as_asked(runs[0])
+    worst = min(told, key=lambda row: order[row.match])
+    alike = sum(row.match is worst.match for row in told)
+    cell = cells.as_asked(worst)
+    return cell if alike == len(told) else replace(cell, text=f"{cell.text}, {alike} of {len(told)}")

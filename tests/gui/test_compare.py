@@ -3,13 +3,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QPoint, Qt
-from PySide6.QtGui import QGuiApplication
+from PySide6.QtCore import QPoint, QPointF, Qt
+from PySide6.QtGui import QGuiApplication, QWheelEvent
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QLabel, QMenu, QPushButton
 from pytestqt.qtbot import QtBot
 
 from app.gui.background import Background
+from app.gui.canvas import Canvas
 from app.gui.controllers.compare import CompareController
 from app.gui.plots import TimePanel
 from app.gui.theme import Theme
@@ -94,6 +95,22 @@ def screen(qtbot: QtBot, database: Path) -> Iterator[ComparePage]:
     yield made
     background.close()
     made.destroy()
+
+
+def turn(canvas: Canvas, modifiers: Qt.KeyboardModifier) -> None:
+    """One notch of the wheel over the middle of a plot."""
+    middle = QPointF(canvas.rect().center())
+    event = QWheelEvent(
+        middle,
+        QPointF(canvas.mapToGlobal(middle.toPoint())),
+        QPoint(),
+        QPoint(0, 120),
+        Qt.MouseButton.NoButton,
+        modifiers,
+        Qt.ScrollPhase.NoScrollPhase,
+        False,
+    )
+    QGuiApplication.sendEvent(canvas.viewport(), event)
 
 
 def test_before_anything_is_chosen_it_says_how(screen: ComparePage) -> None:
@@ -215,6 +232,19 @@ def test_one_crosshair_reads_every_panel_and_all_zoom_together(screen: ComparePa
     assert screen.panels.span == pytest.approx((-4.0, 8.0), abs=0.2)
 
 
+def test_ctrl_and_the_wheel_zoom_all_panels_about_the_pointer_and_a_drag_moves_them(screen: ComparePage) -> None:
+    screen.compare(1, 2)
+    canvas = screen.panel("CPU load").plot
+    before = screen.panels.span
+    turn(canvas, Qt.KeyboardModifier.NoModifier)
+    assert screen.panels.span == before, "the page scrolls"
+    turn(canvas, Qt.KeyboardModifier.ControlModifier)
+    start, end = screen.panels.span
+    assert end - start == pytest.approx((before[1] - before[0]) / 1.25)
+    canvas.dragged.emit(0.5)
+    assert screen.panels.span == pytest.approx((start + 0.5, end + 0.5))
+
+
 def test_small_multiples_have_a_row_of_panels_a_run(screen: ComparePage) -> None:
     screen.compare(1, 2)
     together = len(screen.panels.shown)
@@ -270,6 +300,25 @@ def test_pictures_stand_in_tabs_and_lead_to_their_runs(screen: ComparePage) -> N
         picture.run_again_asked.emit(2)
     assert isinstance(again.args[0], RunSpec)
     assert again.args[0].variant["units"] == 128
+
+
+@pytest.mark.qt_log_ignore("propagateSizeHints", "does not support", extend=True)
+def test_the_menu_of_a_row_does_what_the_keys_do(screen: ComparePage) -> None:
+    screen.compare(1, 2)
+    screen.view.table.choose(1)
+    screen.view.table.customContextMenuRequested.emit(QPoint(5, 5))
+    menu = next(m for m in screen.view.table.findChildren(QMenu) if not m.title())
+    acts = {act.text(): act for act in menu.actions()}
+    with screen.qtbot.waitSignal(screen.controller.again_asked) as again:
+        acts["&Run again …"].trigger()
+    assert again.args[0].variant["units"] == 128
+    acts["&Hide or show its curves"].trigger()
+    assert screen.drawn() == {"1"}
+    acts["Make &baseline"].trigger()
+    screen.qtbot.waitUntil(lambda: screen.column("Speed-up") == ["0.940×", "baseline"], timeout=LIMIT_MS)
+    acts["Copy as &Markdown"].trigger()
+    assert QGuiApplication.clipboard().text().startswith("| Run |")
+    menu.close()
 
 
 def test_return_opens_a_run(screen: ComparePage) -> None:

@@ -17,7 +17,8 @@ from app.storage.store import Store
 from app.viewmodels.compare import SAMPLED, Compared, Comparison, compare, compared, curves_of
 from app.viewmodels.compare_curves import Alignment, CompareCurves
 from app.viewmodels.doubts import EARLIER
-from app.viewmodels.looks import MOST_COMPARED
+from app.viewmodels.history import run_count
+from app.viewmodels.looks import MOST_COMPARED, MOST_DRAWN
 from workloads.protocol import RunSpec
 
 Result = TypeVar("Result")
@@ -68,6 +69,8 @@ class CompareController(QObject):
         baseline = self._baseline if self._baseline in chosen else chosen[0]
         self._asked += 1
         align = self._align
+        if len(chosen) > MOST_DRAWN:
+            self._view.show_busy(f"Reading {run_count(min(len(chosen), MOST_COMPARED))} …")
         self._of_these(lambda: _read(self._database, chosen, baseline, align), self._show)
 
     def show_experiment(self, experiment: int) -> None:
@@ -117,6 +120,7 @@ class CompareController(QObject):
         self._background.run(lambda: _keep_columns(self._database, names), lambda _: None, self._fail)
 
     def _fail(self, error: UserError) -> None:
+        self._view.show_busy("")
         self._view.show_problem(str(error))
 
 

@@ -58,6 +58,7 @@ class CompareView(QWidget):
         self.table = CompareTableView(theme)
         self.parts = CompareParts(theme)
         self._problem = text_label("", "bad", wrap=True)
+        self._busy = text_label("", "caption")
         self._by_variant = _small("By variant", "A row a variant; the triangle unfolds its runs", checkable=True)
         self._by_run = _small("By run", "A row a run", checkable=True)
         self._columns = _small("Columns …", "Which columns the table shows")
@@ -85,6 +86,7 @@ class CompareView(QWidget):
         """Show these runs against their baseline; the curves stay as they are."""
         self._comparison = comparison
         self.show_problem("")
+        self.show_busy("")
         self.head.show_model(comparison)
         self._shared.setText(comparison.shared)
         self._shared.setToolTip(comparison.shared)
@@ -113,6 +115,11 @@ class CompareView(QWidget):
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         beside = self._experiments if self._comparison.runs else self._first
         menu.popup(beside.mapToGlobal(QPoint(0, beside.height())))
+
+    def show_busy(self, words: str) -> None:
+        """Say what is being read, above whatever was shown before; "" is nothing."""
+        self._busy.setText(words)
+        self._busy.setVisible(bool(words))
 
     def show_problem(self, sentence: str) -> None:
         """Say what is wrong, above whatever was shown before; "" is nothing wrong."""
@@ -166,6 +173,8 @@ class CompareView(QWidget):
         self._by_variant.setChecked(True)
         self._problem.setContentsMargins(2 * GRID, GRID, 2 * GRID, 0)
         self._problem.hide()
+        self._busy.setContentsMargins(2 * GRID, GRID, 2 * GRID, 0)
+        self._busy.hide()
         column = QVBoxLayout(self._page)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(GRID // 2)
@@ -179,6 +188,7 @@ class CompareView(QWidget):
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(0)
         layout.addWidget(self._problem)
+        layout.addWidget(self._busy)
         layout.addWidget(self._pages, 1)
 
 

@@ -173,6 +173,8 @@ class CompareTableView(CellTable):
         self._show(self._model.table, replace(before, unfolded=unfolded))
 
     def _sort(self, column: int) -> None:
+        if self._model.table.keys[column] == BASE:
+            return
         numeric = self._model.columns[column].numeric
         self._show(self._model.table, self._model.arrangement.by(column, numeric=numeric))
 

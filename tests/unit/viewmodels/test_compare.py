@@ -217,6 +217,14 @@ def test_a_run_that_is_not_what_its_name_says_is_told_first() -> None:
     assert column(of(rows), "MFU") == ["–", "0.5"]
 
 
+def test_a_variant_says_how_many_of_its_runs_are_not_what_was_asked() -> None:
+    rows = [run_row(n, found=MISLABELLED if n == 3 else AS_ASKED) for n in (1, 2, 3)]
+    assert column(of([*rows, run_row(4, units=128, found=AS_ASKED), run_row(5, units=128)]), "As asked") == [
+        "no, 1 of 3",
+        "yes",
+    ]
+
+
 def test_runs_in_different_environments_are_doubted() -> None:
     runs = [stored_run(run_row(n), environment={"driver": driver}) for n, driver in ((1, "580"), (2, "575"))]
     assert any("575" in doubt.sentence for doubt in compare(compared(runs), 1).doubts)

@@ -1,0 +1,30 @@
+"""What the database gives a comparison beside the runs themselves."""
+
+from pathlib import Path
+
+from app.storage.store import Store
+from tests.unit.viewmodels.stored import keep, run_row, stored_run
+
+
+def test_earlier_runs_are_those_of_the_same_variant_that_ended_well_newest_first(database_path: Path) -> None:
+    with Store.open(database_path) as store:
+        for n in range(1, 5):
+            keep(store, stored_run(run_row(n)))
+        keep(store, stored_run(run_row(5, units=128)))
+        keep(store, stored_run(run_row(6, outcome="failed", throughput=None), measured=False))
+        keep(store, stored_run(run_row(7)))
+        keep(store, stored_run(run_row(8)))
+        store.library.delete([3])
+        assert store.library.earlier_runs(7, [], 10) == [4, 2, 1]
+        assert store.library.earlier_runs(7, [4], 1) == [2]
+        assert store.library.earlier_runs(1, [], 10) == []
+
+
+def test_left_out_columns_are_remembered_in_the_database(database_path: Path) -> None:
+    with Store.open(database_path) as store:
+        assert store.library.hidden_figures() == frozenset()
+        store.library.hide_figures(["outcome", "step_p95"])
+    with Store.open(database_path) as store:
+        assert store.library.hidden_figures() == {"outcome", "step_p95"}
+        store.library.hide_figures([])
+        assert store.library.hidden_figures() == frozenset()
