@@ -54,7 +54,7 @@ def _sentence(path: Path, code: str, text: str) -> str | None:
         ("SQLITE_CORRUPT", f"{path} is damaged; restore a copy of it or {_MOVE}."),
         ("SQLITE_FULL", f"The disk that holds {path} is full; free some space, what is stored already is kept."),
         ("SQLITE_IOERR", f"{path} cannot be read or written ({text}); check the disk that holds it."),
-        ("SQLITE_READONLY", f"{path} is read-only; make it writable or {_MOVE}."),
+        ("SQLITE_READONLY", f"{path} is read-only; make it writable, or {_MOVE} and `import` it there."),
         ("SQLITE_CANTOPEN", f"{path} cannot be opened or made; check that its folder exists and is writable."),
         ("SQLITE_BUSY", f"{path} is locked by another program; close that program, or try again later."),
         ("SQLITE_LOCKED", f"{path} is locked by another program; close that program, or try again later."),

@@ -222,7 +222,7 @@ def test_a_read_only_database_is_told(store: Store) -> None:
         lambda: begin(store, uid="uid-2"),
         lambda: store.finish(run, outcome=Outcome(name="completed"), summary=Summary(), t_ns=1, utc_ns=1),
     ):
-        with pytest.raises(DatabaseError, match="is read-only; make it writable or choose another file with --db"):
+        with pytest.raises(DatabaseError, match="is read-only; make it writable, or choose another file with --db"):
             write()
     assert store.load(run).row.outcome is None
 
