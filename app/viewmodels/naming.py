@@ -4,9 +4,9 @@ from workloads import catalog
 from workloads.protocol import RunSpec, Value
 
 _ALWAYS = ("implementation", "layout", "behaviour")
-_BESIDE = ("seconds", "steps", "warmup_steps", "seed", "evidence", "save_weights", "data_folder")
+BESIDE = ("seconds", "steps", "warmup_steps", "seed", "evidence", "save_weights", "data_folder")
 """How long is measured, what is kept of it, where data lie: nothing that makes a step another one."""
-_SILENT = ("gpus", "devices", "batch_size", "precision", "xla", *_BESIDE, *_ALWAYS)
+_SILENT = ("gpus", "devices", "batch_size", "precision", "xla", *BESIDE, *_ALWAYS)
 
 
 def short_name(spec: RunSpec) -> str:

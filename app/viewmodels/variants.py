@@ -35,17 +35,17 @@ def variant_names(specs: Sequence[RunSpec]) -> list[str]:
 
 
 def _telling(specs: Sequence[RunSpec]) -> list[str]:
-    """What differs, without the cards' numbers where the rest tells variants apart as well."""
-    without = [_on_any_card(spec) for spec in specs]
-    apart = len({_settings(spec) for spec in without}) == len({_settings(catalog.with_defaults(s)) for s in specs})
-    return differing(without if apart else specs)
+    """What differs; which cards and how long was measured only where nothing else tells the variants apart."""
+    steps = [_step(spec) for spec in specs]
+    apart = len({_settings(spec) for spec in steps}) == len({_settings(catalog.with_defaults(s)) for s in specs})
+    return differing(steps if apart else specs)
 
 
-def _on_any_card(spec: RunSpec) -> RunSpec:
+def _step(spec: RunSpec) -> RunSpec:
+    """What makes a step of the variant what it is, on whatever card and however long it is measured."""
     full = catalog.with_defaults(spec)
-    return RunSpec(
-        workload=full.workload, variant={**full.variant, **({"devices": ""} if "devices" in full.variant else {})}
-    )
+    same: dict[str, Value] = {name: "" for name in ("devices", *naming.BESIDE) if name in full.variant}
+    return RunSpec(workload=full.workload, variant={**full.variant, **same})
 
 
 def _settings(spec: RunSpec) -> tuple[object, ...]:

@@ -1,7 +1,7 @@
 """Plots of points and lines, drawn: intervals, names beside them, what has no result in a line above."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from app.report.pictures import labels, svg
 from app.report.pictures.drawing import Sheet
@@ -16,7 +16,9 @@ _BETWEEN = 24.0
 _SMALL_PX = 11.0
 _RADIUS = 4.0
 _REACH = 9.0
-_MOST_LABEL, _LABEL_SHARE = 190.0, 0.4
+_BESIDE = 26.0
+"""Room at the right of a frame for half of its last number."""
+_MOST_LABEL, _LABEL_SHARE, _NAME_SHARE = 190.0, 0.4, 0.25
 
 
 def draw_charts(picture: ChartPicture, sheet: Sheet) -> None:
@@ -48,7 +50,7 @@ def _draw(chart: Chart, sheet: Sheet, left: float, top: float, room: tuple[float
     frame = Frame(
         left=left + numbers_width(chart.y),
         top=room[0],
-        right=left + width - ends - (14 if ends else 8),
+        right=left + width - (ends + 14 if ends else _BESIDE),
         bottom=room[1],
         x=chart.x,
         y=chart.y,
@@ -58,13 +60,12 @@ def _draw(chart: Chart, sheet: Sheet, left: float, top: float, room: tuple[float
     unit_at = top + (31 if chart.title else 16)
     sheet.parts.append(svg.text(left + 4, unit_at, chart.y.title, sheet.ink.muted, size=_SMALL_PX))
     draw_frame(frame, sheet)
-    for guide in chart.guides:
-        _draw_guide(guide, frame, sheet)
+    taken = _draw_guides(chart.guides, frame, sheet)
     _draw_lanes(lanes, chart, frame, sheet)
     for series in chart.series:
         _draw_series(series, frame, sheet)
     _name_lines(chart, longest, frame, sheet)
-    _name_points(chart, frame, sheet)
+    _name_points(chart, taken, frame, sheet)
 
 
 def _lanes(chart: Chart) -> list[str]:
@@ -72,13 +73,20 @@ def _lanes(chart: Chart) -> list[str]:
     return list(dict.fromkeys(p.outcome for series in chart.series for p in series.points if p.y is None))
 
 
-def _draw_guide(guide: Guide, frame: Frame, sheet: Sheet) -> None:
-    colour = sheet.ink.muted if guide.colour is None else sheet.ink.curve(guide.colour)
-    places = [(frame.at_x(x), frame.at_y(y)) for x, y in guide.points]
-    sheet.parts.append(svg.polyline(places, colour, 1, "5 4" if guide.dashed else ""))
-    if guide.label:
-        x, y = places[-1]
-        sheet.parts.append(svg.text(x - 4, y - 6, guide.label, sheet.ink.muted, "end", _SMALL_PX))
+def _draw_guides(guides: Sequence[Guide], frame: Frame, sheet: Sheet) -> list[labels.Box]:
+    """Each line, and its name over its end, no two names over one another; where the names stand."""
+    for guide in guides:
+        colour = sheet.ink.muted if guide.colour is None else sheet.ink.curve(guide.colour)
+        places = [(frame.at_x(x), frame.at_y(y)) for x, y in guide.points]
+        sheet.parts.append(svg.polyline(places, colour, 1, "5 4" if guide.dashed else ""))
+    named = [guide for guide in guides if guide.label]
+    wanted = [frame.at_y(guide.points[-1][1]) - 6 for guide in named]
+    boxes = []
+    for guide, height in zip(named, labels.spread(wanted, frame.top, frame.bottom), strict=True):
+        end, length = frame.at_x(guide.points[-1][0]) - 4, svg.text_width(guide.label, _SMALL_PX)
+        sheet.parts.append(svg.text(end, height, guide.label, sheet.ink.muted, "end", _SMALL_PX))
+        boxes.append((end - length, height - labels.HEIGHT + 3, length, labels.HEIGHT))
+    return boxes
 
 
 def _draw_lanes(lanes: list[str], chart: Chart, frame: Frame, sheet: Sheet) -> None:
@@ -141,13 +149,14 @@ def _name_lines(chart: Chart, longest: float, frame: Frame, sheet: Sheet) -> Non
         sheet.parts.append(svg.text(frame.right + 6, height + 4, words, sheet.ink.curve(series.colour)))
 
 
-def _name_points(chart: Chart, frame: Frame, sheet: Sheet) -> None:
+def _name_points(chart: Chart, taken: Sequence[labels.Box], frame: Frame, sheet: Sheet) -> None:
     """Beside each point of what is not joined, as far as there is room; the rest tell their name when pointed at."""
+    longest = max(_MOST_LABEL, _NAME_SHARE * (frame.right - frame.left))
     free = [(series, point, point.y) for series, point in _each(chart) if not series.joined and point.y is not None]
     places = [(frame.at_x(point.x), frame.at_y(y)) for _, point, y in free]
-    names = [svg.elided(point.label, _MOST_LABEL, _SMALL_PX) for _, point, _ in free]
-    inside = (frame.left, frame.top - 6, frame.right - frame.left + 8, frame.bottom - frame.top + 6)
-    boxes = labels.beside(places, names, _SMALL_PX, inside, [point.mark == "full" for _, point, _ in free])
+    names = [svg.elided(point.label, longest, _SMALL_PX) for _, point, _ in free]
+    inside = (frame.left, frame.top - 6, frame.right - frame.left + _BESIDE, frame.bottom - frame.top + 6)
+    boxes = labels.beside(places, names, _SMALL_PX, inside, [point.mark == "full" for _, point, _ in free], taken)
     for (series, _, _), name, box in zip(free, names, boxes, strict=True):
         if box is not None:
             sheet.parts.append(svg.text(box[0], box[1] + 11, name, sheet.ink.curve(series.colour), size=_SMALL_PX))

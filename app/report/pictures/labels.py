@@ -25,22 +25,26 @@ def spread(wanted: Sequence[float], top: float, bottom: float, least: float = HE
 
 
 def beside(
-    points: Sequence[tuple[float, float]], names: Sequence[str], size: float, inside: Box, important: Sequence[bool]
+    points: Sequence[tuple[float, float]],
+    names: Sequence[str],
+    size: float,
+    inside: Box,
+    important: Sequence[bool],
+    taken: Sequence[Box] = (),
 ) -> list[Box | None]:
-    """A box for the name of each point that covers no point and no other name; None where there is no room.
+    """A box for the name of each point that covers no point, no other name and nothing `taken`; None without room.
 
     Names are in letters of `size` pixels; important ones choose first.
     """
-    taken: list[Box] = [(x - 5, y - 5, 10, 10) for x, y in points]
+    full: list[Box] = [*taken, *((x - 5, y - 5, 10, 10) for x, y in points)]
     found: list[Box | None] = [None] * len(points)
     for index in sorted(range(len(points)), key=lambda index: not important[index]):
         x, y = points[index]
-        width = svg.text_width(names[index], size)
-        boxes = _around(x, y, width)
-        free = next((box for box in boxes if _within(box, inside) and not any(_meet(box, t) for t in taken)), None)
+        boxes = _around(x, y, svg.text_width(names[index], size))
+        free = next((box for box in boxes if _within(box, inside) and not any(_meet(box, t) for t in full)), None)
         if free is not None:
             found[index] = free
-            taken.append(free)
+            full.append(free)
     return found
 
 

@@ -11,29 +11,23 @@ _FAR_APART = 8.0
 _ROOM = 0.06
 
 
-def from_zero(values: Iterable[float | None], title: str, most: int = 8) -> Axis:
+def from_zero(values: Iterable[float | None], title: str) -> Axis:
     """From 0 to a little above the largest, so that heights compare."""
     high = max(_known(values)) * (1 + _ROOM)
-    return Axis(title=title, low=0.0, high=high, ticks=tuple(ticks.linear(0.0, high, most)))
+    return Axis(title=title, low=0.0, high=high, ticks=tuple(ticks.linear(0.0, high)))
 
 
-def logarithmic(values: Iterable[float | None], title: str, room: float = 1.15) -> Axis:
+def logarithmic(values: Iterable[float | None], title: str, room: float = 1.15, most: int = 7) -> Axis:
     """From a little below the smallest to a little above the largest, in equal factors."""
     known = _known(values)
     low, high = min(known) / room, max(known) * room
-    return Axis(title=title, low=low, high=high, ticks=tuple(ticks.logarithmic(low, high)), log=True)
+    return Axis(title=title, low=low, high=high, ticks=tuple(ticks.logarithmic(low, high, most)), log=True)
 
 
 def fitting(values: Iterable[float | None], title: str) -> Axis:
     """From zero where that shows differences, else in equal factors."""
     known = _known(values)
-    return logarithmic(known, title) if far_apart(known) else from_zero(known, title)
-
-
-def far_apart(values: Iterable[float | None]) -> bool:
-    """Whether some values would lie on top of each other on an axis from zero."""
-    known = _known(values)
-    return max(known) > _FAR_APART * min(known)
+    return logarithmic(known, title) if max(known) > _FAR_APART * min(known) else from_zero(known, title)
 
 
 def doubling(values: Iterable[int], title: str) -> Axis:

@@ -27,7 +27,10 @@ def frontier_picture(found: Sequence[Subject]) -> ChartPicture | Silence:
     return ChartPicture(
         key=_KEY,
         title=_TITLE,
-        caption="To the right is faster, below is less energy. The line joins what no other variant beats in both.",
+        caption=(
+            "To the right is faster, below is less energy; both axes in equal factors. The line joins what no other "
+            "variant beats in both."
+        ),
         charts=charts,
     )
 
@@ -60,12 +63,10 @@ def _chart(group: Sequence[Subject]) -> Chart:
     known = find_workload(group[0].spec.workload)
     x = [end for point in points for end in (point.x_low, point.x, point.x_high)]
     y = [end for point in points for end in (point.low, point.y, point.high)]
-    unit_y = f"{unit}/{example}"
-    far = axes.far_apart(x) or axes.far_apart(y)
     return Chart(
         title=known.title if known else group[0].spec.workload,
-        x=axes.logarithmic(x, group[0].rate_unit) if far else axes.from_zero(x, group[0].rate_unit, _ACROSS),
-        y=axes.logarithmic(y, unit_y) if far else axes.from_zero(y, unit_y),
+        x=axes.logarithmic(x, group[0].rate_unit, most=_ACROSS),
+        y=axes.logarithmic(y, f"{unit}/{example}"),
         series=tuple(series),
         guides=(Guide(label="", points=tuple((rates[i], energies[i] / scale) for i in front), dashed=False),),
     )
