@@ -53,6 +53,12 @@ class Library:
         with told_plainly(self.path):
             return listing.facets(self._db, deleted=deleted)
 
+    def census(self) -> tuple[int, ...]:
+        """Counts that change when a run begins, ends, goes into the trash or comes out; quick enough to ask often."""
+        with told_plainly(self.path):
+            found = self._db.execute("SELECT count(*), max(run), count(outcome), count(deleted_utc_ns) FROM runs")
+            return tuple(found.fetchone())
+
     def set_note(self, run: int, note: str) -> None:
         """Keeps a note on a run in place of the one before; "" removes it."""
         text = checked_note(note)

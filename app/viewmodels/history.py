@@ -84,12 +84,16 @@ def history_rows(runs: Iterable[RunRow], zone: tzinfo | None) -> dict[int, Histo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offered:
-    """What there is to choose from, whatever a query finds; `shown` are the columns, by what orders by them."""
+    """What there is to choose from, whatever a query finds; `shown` are the columns, by what orders by them.
+
+    `census` changes when a run begins, ends or is deleted.
+    """
 
     facets: Facets = field(default_factory=lambda: Facets(total=0, deleted=0, workloads={}, outcomes={}, tags={}))
     experiments: Sequence[StoredExperiment] = ()
     filters: Mapping[str, RunQuery] = field(default_factory=dict)
     shown: Sequence[RunOrder] = SHOWN_AT_FIRST
+    census: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -103,6 +103,12 @@ def test_a_refresh_shows_new_runs_and_keeps_choice_and_order(screen: HistoryPage
     assert screen.view.table.chosen() == [1, 3]
 
 
+def test_a_run_that_another_program_stores_appears_by_itself(screen: HistoryPage, database: Path) -> None:
+    with Store.open(database) as store:
+        keep(store, stored_run(run_row(4, outcome=None, throughput=None), measured=False))
+    screen.wait_for("Outcome", "running", "failed", "completed", "completed")
+
+
 def test_refreshes_asked_for_while_reading_are_one_more_reading(screen: HistoryPage) -> None:
     resets = Counter(screen.model.modelReset)
     for _ in range(5):

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import QObject, QTimer, Signal
 
 from app.errors import UserError
 from app.gui.background import Background
@@ -15,6 +15,8 @@ from app.storage.library import Library
 from app.storage.store import Store
 from app.viewmodels.history import SHOWN_AT_FIRST, HistoryRow, Listing, Offered, grouped, history_rows, page_of
 from app.viewmodels.run_detail import RunDetail, run_detail
+
+_LOOK_MS = 2_000
 
 
 class HistoryController(QObject):
@@ -70,6 +72,15 @@ class HistoryController(QObject):
             self._fail,
         )
 
+    def _look(self) -> None:
+        """Another program may have begun or ended a run in this database."""
+        if self._view.isVisible() and not self._reading:
+            self._background.run(lambda: _read_census(self._database), self._compare_census, self._say)
+
+    def _compare_census(self, found: tuple[int, ...]) -> None:
+        if found != self._view.overview.listing.offered.census:
+            self.refresh()
+
     def _ask(self, query: RunQuery) -> None:
         self._query = query
         self._read()
@@ -123,6 +134,9 @@ class HistoryController(QObject):
         self._view.table.rows_wanted.connect(self._read_rows)
         self._view.table.opened.connect(self.open_run)
         self._edits.changed.connect(self.refresh)
+        look = QTimer(self._view, interval=_LOOK_MS)
+        look.timeout.connect(self._look)
+        look.start()
 
 
 def _read_listing(
@@ -145,7 +159,13 @@ def _read_offered(library: Library, *, deleted: bool) -> Offered:
         experiments=library.experiments(),
         filters=library.filters(),
         shown=library.shown_columns() or SHOWN_AT_FIRST,
+        census=library.census(),
     )
+
+
+def _read_census(database: Path) -> tuple[int, ...]:
+    with Store.open(database) as store:
+        return store.library.census()
 
 
 def _read_rows(database: Path, runs: tuple[int, ...]) -> dict[int, HistoryRow]:

@@ -27,8 +27,11 @@ class CellDelegate(QStyledItemDelegate):
         self.unit_widths: dict[int, int] = {}
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex) -> None:
+        """The row's ground and the cell."""
+        self.paint_cell(painter, option, index, index.data(CELL_ROLE))
+
+    def paint_cell(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex, cell: Cell) -> None:
         """The row's ground, then symbol, words or figures, and unit."""
-        cell = index.data(CELL_ROLE)
         painter.save()
         self.paint_ground(painter, option)
         painter.setFont(tabular(option.font))

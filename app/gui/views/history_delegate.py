@@ -22,10 +22,10 @@ class HistoryDelegate(CellDelegate):
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex) -> None:
         """A group's line, a cell with chips, or a cell as everywhere."""
-        folded = index.data(FOLDED_ROLE)
+        folded = index.data(FOLDED_ROLE) if index.column() == 0 else None
         cell = index.data(CELL_ROLE)
         if folded is None and not cell.chips:
-            super().paint(painter, option, index)
+            self.paint_cell(painter, option, index, cell)
             return
         painter.save()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
