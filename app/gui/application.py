@@ -250,6 +250,8 @@ class Workbench(QObject):
         self.monitor.refresh()
         if index == HISTORY and self.history is not None:
             self.history.refresh()
+        if index == COMPARE and self.compare is not None:
+            self.compare.refresh()
 
     def _run_ended(self) -> None:
         self._look_for_room()

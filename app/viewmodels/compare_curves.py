@@ -19,6 +19,8 @@ _COMBINED: Mapping[str, Together] = {"load_pct": "mean", "sm_clock_mhz": "mean",
 _NAMES: Mapping[Together, str] = {"sum": "sum", "mean": "mean", "max": "highest"}
 _MOST_POINTS = 50_000
 """Of a longer curve only this many points are kept: more than any screen shows, zoomed in too."""
+_CROWDED = 12
+"""More characters than this above a small panel leave no room beside them."""
 _BEFORE, _AFTER = 0.06, 0.02
 """How much is in view around the measured part, of its length."""
 
@@ -60,13 +62,19 @@ def multiples(panels: Sequence[Panel], runs: Sequence[int], span: Span) -> tuple
         replace(
             panel,
             key=f"{panel.key} {run}",
-            title=panel.title if row == 0 else "",
+            title=_short_title(panel) if row == 0 else "",
             unit=panel.unit if row == 0 else "",
             curves=tuple(curve for curve in panel.curves if curve.key == str(run)),
         )
         for row, run in enumerate(runs)
         for panel in scaled
     )
+
+
+def _short_title(panel: Panel) -> str:
+    """The title for a small panel: one that would crowd out the run's number gives way to the unit, which tells all."""
+    title = panel.title.partition(",")[0]
+    return "" if panel.unit and len(title) + len(panel.unit) > _CROWDED else title
 
 
 def position_words(align: Alignment, x: float) -> str:

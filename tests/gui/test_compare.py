@@ -16,6 +16,7 @@ from app.gui.plots import TimePanel
 from app.gui.theme import Theme
 from app.gui.views.compare import CompareView
 from app.gui.views.run_detail_panels import StoredPanels
+from app.records import Outcome, Summary
 from app.storage.store import Store
 from app.viewmodels.compare_table import TableRow
 from tests.gui.screens import Screen
@@ -285,6 +286,19 @@ def test_runs_that_never_measured_keep_their_rows_and_say_why(screen: ComparePag
     assert "Run 3 (refused) never reached its measured part. cuDNN needs an NVIDIA GPU." in screen.view.words()
     assert screen.panel("Throughput").curve_keys() == ("1",)
     assert screen.panel("CPU load").points("3")[0][0] == pytest.approx(0.0)
+
+
+def test_a_run_that_was_going_on_is_read_again_and_others_are_not(screen: ComparePage, database: Path) -> None:
+    screen.compare(1, 9)
+    assert screen.view.table.hasFocus()
+    with Store.open(database) as store:
+        store.finish(9, outcome=Outcome(name="completed"), summary=Summary(throughput=500.0), t_ns=0, utc_ns=0)
+    with screen.qtbot.waitSignal(screen.view.painted, timeout=LIMIT_MS):
+        screen.controller.refresh()
+    assert screen.column("Outcome") == ["completed", "completed"]
+    assert screen.column("Speed-up") == ["baseline", "0.500×"]
+    with screen.qtbot.assertNotEmitted(screen.view.painted, wait=100):
+        screen.controller.refresh()
 
 
 def test_pictures_stand_in_tabs_and_lead_to_their_runs(screen: ComparePage) -> None:

@@ -73,6 +73,11 @@ class CompareController(QObject):
             self._view.show_busy(f"Reading {run_count(min(len(chosen), MOST_COMPARED))} …")
         self._of_these(lambda: _read(self._database, chosen, baseline, align), self._show)
 
+    def refresh(self) -> None:
+        """Read the runs again where one of them was going on."""
+        if any(run.row.outcome is None for run in self._found.runs):
+            self.show_runs([run.row.run for run in self._found.runs])
+
     def show_experiment(self, experiment: int) -> None:
         """Compare the runs of an experiment."""
         self._background.run(lambda: _runs_of(self._database, experiment), self.show_runs, self._fail)
@@ -110,6 +115,7 @@ class CompareController(QObject):
         self._view.table.hide_columns(answer.hidden_columns)
         self._view.show_model(answer.comparison)
         self._view.show_curves(answer.curves)
+        self._view.table.setFocus()
 
     def _run_again(self, run: int) -> None:
         spec: RunSpec | None = next((each.row.spec for each in self._found.runs if each.row.run == run), None)
