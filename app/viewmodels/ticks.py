@@ -8,6 +8,10 @@ from app.viewmodels.units import duration
 Tick = tuple[float, str]
 """A place on an axis and what stands there."""
 
+_NARROW = 2.0
+_MULTIPLES = ((1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8), (1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,))
+"""Of powers of ten, the finest first."""
+
 
 def round_step(wanted: float) -> float:
     """The next of 1, 2 or 5 times a power of ten."""
@@ -36,16 +40,21 @@ def linear(low: float, high: float, most: int = 8) -> list[Tick]:
 
 
 def logarithmic(low: float, high: float, most: int = 7) -> list[Tick]:
-    """1, 2 and 5 times powers of ten, only powers where those are too many; a narrow range has steps of one length."""
-    if high / low < 6:
+    """Round multiples of powers of ten, the fewer the more powers there are; a narrow range has equal steps."""
+    if high / low < _NARROW:
         return linear(low, high, most)
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    for multiples in ((1, 2, 5), (1, 3), (1,)):
-        values = [m * 10.0**power for power in powers for m in multiples if low <= m * 10.0**power <= high]
-        if len(values) <= most:
+    found: list[Tick] = []
+    for multiples in _MULTIPLES:
+        found = [_tick(m, power) for power in powers for m in multiples if low <= m * 10.0**power <= high]
+        if len(found) <= most:
             break
-    every = math.ceil(len(values) / most)
-    return [(value, labels([value], value)[0]) for value in values[::every]]
+    return found[:: math.ceil(len(found) / most)]
+
+
+def _tick(multiple: float, power: int) -> Tick:
+    digits = 0 if multiple == int(multiple) else 1
+    return multiple * 10.0**power, f"{multiple * 10.0**power:,.{max(0, digits - power)}f}"
 
 
 def doubling(values: Sequence[int], most: int = 10) -> list[Tick]:
