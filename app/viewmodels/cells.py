@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 
 from app.records import Outcome, RunRow, Summary
 from app.viewmodels import flops, naming, units
+from app.viewmodels.cards import short_name
 from workloads import catalog
 from workloads.protocol import RunSpec
 
@@ -117,10 +118,11 @@ def variant(spec: RunSpec, purpose: str | None = None) -> Cell:
 
 
 def devices(row: RunRow) -> Cell:
-    """What the run ran on: GPU names with their count, or the CPU."""
+    """What the run ran on: short GPU names with their count, the whole names in the tooltip, or the CPU."""
     if row.gpu_names:
         names = sorted(set(row.gpu_names))
-        return words(" + ".join(_times(row.gpu_names.count(name), name) for name in names), "\n".join(row.gpu_names))
+        short = " + ".join(_times(row.gpu_names.count(name), short_name(name)) for name in names)
+        return words(short, "\n".join(row.gpu_names))
     gpus = int(row.spec.variant.get("gpus", 0))
     return words("CPU" if gpus == 0 else f"{gpus} {units.plural('GPU', gpus)}")
 
@@ -238,4 +240,4 @@ def find_workload(name: str) -> catalog.Workload | None:
 
 
 def _times(count: int, name: str) -> str:
-    return name if count == 1 else f"{count} × {name}"
+    return name if count == 1 else f"{count}× {name}"

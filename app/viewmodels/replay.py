@@ -5,6 +5,7 @@ from datetime import UTC, datetime, tzinfo
 
 from app.telemetry.recording import Recording
 from app.viewmodels import units
+from app.viewmodels.cards import short_name
 
 SPEEDS = (1.0, 4.0, 16.0)
 """How many times as fast as it was a recording can be played in the window."""
@@ -22,5 +23,5 @@ def position_words(position_s: float, end_s: float) -> str:
 
 
 def _device_words(names: Sequence[str]) -> str:
-    short = [name.removeprefix("NVIDIA ").removeprefix("GeForce ") for name in names]
+    short = [short_name(name) for name in names]
     return ", ".join(f"{short.count(name)}× {name}" for name in dict.fromkeys(short)) or "CPU"

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from app.analysis.pyramid import LEVELS
 from app.records import HOST, Device, Inventory, Sample
+from app.viewmodels.cards import short_name
 from app.viewmodels.series import BRIEF, Series
 
 HOST_COLOUR = 7
@@ -55,7 +56,7 @@ def machine_words(inventory: Inventory | None) -> str:
     """What the machine is, in a few words: `2× H200 · driver 580`, or `CPU only · no NVIDIA driver`."""
     if inventory is None:
         return "Looking for GPUs …"
-    names = [gpu.name.removeprefix("NVIDIA ").removeprefix("GeForce ") for gpu in inventory.machine.gpus]
+    names = [short_name(gpu.name) for gpu in inventory.machine.gpus]
     if not names:
         return "CPU only · no NVIDIA driver" if inventory.driver is None else "CPU only · no NVIDIA GPU"
     counted = ", ".join(f"{names.count(name)}× {name}" for name in dict.fromkeys(names))

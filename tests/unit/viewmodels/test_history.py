@@ -72,7 +72,7 @@ def test_a_row_shows_every_figure_with_its_unit() -> None:
         "Workload": "cnn10",
         "Variant": "Native NCHW · 2 GPUs · batch 1024",
         "Tags, note": "",
-        "Devices": "2 × NVIDIA H200",
+        "Devices": "2× H200",
         "Outcome": "completed",
         "As asked": "",
         "Throughput": "68,899 images/s",
