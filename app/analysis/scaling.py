@@ -106,10 +106,15 @@ def _sides(runs: Sequence[StoredRun]) -> list[Side]:
     groups: dict[tuple[object, ...], list[StoredRun]] = {}
     for run in runs:
         variant = with_defaults(run.row.spec).variant
-        if int(variant["gpus"]) and throughputs([run.row]):
+        if _counts(variant.get("gpus")) and _counts(variant.get("batch_size")) and throughputs([run.row]):
             key = (_rest(run), variant["gpus"], variant["batch_size"], variant.get("all_reduce"))
             groups.setdefault(key, []).append(run)
     return [_side(group) for group in groups.values()]
+
+
+def _counts(value: object) -> bool:
+    """Whether a workload, which may be one unknown here, has a number of this."""
+    return isinstance(value, int) and value > 0
 
 
 def _rest(run: StoredRun) -> tuple[object, ...]:

@@ -19,9 +19,10 @@ Family = list[Subject]
 
 def batch_picture(found: Sequence[Subject]) -> ChartPicture | Silence:
     """Nothing where no variant was run with several batch sizes."""
-    families = _families(found)
-    several = [family for family in families if len({_batch(one) for one in family}) > 1]
-    workloads = dict.fromkeys(family[0].spec.workload for family in several if any(map(_measured, family)))
+    families = _families([one for one in found if one.batch_size is not None])
+    several = [family for family in families if len({one.batch_size for one in family}) > 1]
+    measured = [family for family in several if any(one.throughput is not None for one in family)]
+    workloads = dict.fromkeys(family[0].spec.workload for family in measured)
     if not workloads:
         return Silence(key=_KEY, title=_TITLE, why="No variant was run with several batch sizes.")
     of_workloads = [[each for each in families if each[0].spec.workload == name] for name in workloads]
@@ -49,14 +50,6 @@ def _rest(spec: RunSpec) -> RunSpec:
     return RunSpec(workload=spec.workload, variant={**with_defaults(spec).variant, "batch_size": 1})
 
 
-def _batch(one: Subject) -> int:
-    return int(with_defaults(one.spec).variant["batch_size"])
-
-
-def _measured(one: Subject) -> bool:
-    return one.result.throughput is not None
-
-
 def _colours(of_workloads: Sequence[Sequence[Family]], names: Sequence[Sequence[str]]) -> dict[str, int]:
     """A colour for each name, the same in all plots."""
     first: dict[str, int] = {}
@@ -80,12 +73,12 @@ def _chart(families: Sequence[Family], names: Sequence[str], colours: Mapping[st
 
 
 def _series(family: Family, name: str, colour: int) -> Series:
-    ordered = sorted(family, key=_batch)
+    ordered = sorted(family, key=lambda one: one.batch_size or 0)
     return Series(label=name, colour=colour, points=tuple(_point(one, name) for one in ordered))
 
 
 def _point(one: Subject, name: str) -> Point:
-    rate, batch = one.result.throughput, _batch(one)
+    rate, batch = one.throughput, one.batch_size or 0
     figures = one.outcome if rate is None else estimate_words(rate, one.rate_unit)
     return Point(
         runs=one.numbers,

@@ -17,7 +17,7 @@ _ACROSS = 5
 
 def frontier_picture(found: Sequence[Subject]) -> ChartPicture | Silence:
     """Nothing where fewer than two variants of a workload have both a throughput and an energy."""
-    known = [one for one in found if one.result.throughput is not None and one.result.energy is not None]
+    known = [one for one in found if one.throughput is not None and one.energy is not None]
     workloads = dict.fromkeys(one.spec.workload for one in known)
     groups = [[one for one in known if one.spec.workload == name] for name in workloads]
     charts = tuple(_chart(group) for group in groups if len(group) > 1)
@@ -47,8 +47,8 @@ def best_in_both(rates: Sequence[float], energies: Sequence[float]) -> list[int]
 
 def _chart(group: Sequence[Subject]) -> Chart:
     example = example_word(group[0].spec)
-    rates = [_of(one.result.throughput).value for one in group]
-    energies = [_of(one.result.energy).value for one in group]
+    rates = [_of(one.throughput).value for one in group]
+    energies = [_of(one.energy).value for one in group]
     unit, scale = ("J", _MJ_PER_J) if max(energies) >= _MJ_PER_J else ("mJ", 1.0)
     front = best_in_both(rates, energies)
     names = variant_names([one.spec for one in group])
@@ -78,7 +78,7 @@ def _of(estimate: Estimate | None) -> Estimate:
 
 
 def _point(one: Subject, name: str, unit: str, scale: float, *, on: bool) -> Point:
-    rate, energy = _of(one.result.throughput), _scaled(_of(one.result.energy), scale)
+    rate, energy = _of(one.throughput), _scaled(_of(one.energy), scale)
     return Point(
         runs=one.numbers,
         label=name,

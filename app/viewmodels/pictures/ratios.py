@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from app.analysis.intervals import LEVEL, Estimate
 from app.viewmodels import cells, ticks, units
-from app.viewmodels.pictures.subjects import Subject, estimate_words
+from app.viewmodels.pictures.subjects import Subject, drawable, estimate_words
 from app.viewmodels.pictures.values import Axis, Bar, BarPicture, Silence
 
 _LEAST_REACH = math.log(1.02)
@@ -17,7 +17,12 @@ Ratio = Callable[[Subject], Estimate | None]
 def speedup_picture(found: Sequence[Subject]) -> BarPicture | Silence:
     """How many times as fast as the baseline each variant is, the fastest first."""
     return _picture(
-        found, "speed-up", "Speed-up", "to the right is faster", lambda one: one.result.speedup, fastest_first=True
+        found,
+        "speed-up",
+        "Speed-up",
+        "to the right is faster",
+        lambda one: drawable(one.result.speedup),
+        fastest_first=True,
     )
 
 
@@ -28,7 +33,7 @@ def energy_picture(found: Sequence[Subject]) -> BarPicture | Silence:
         "energy-ratio",
         "Energy an example",
         "to the left is less",
-        lambda one: one.result.energy_ratio,
+        lambda one: drawable(one.result.energy_ratio),
         fastest_first=False,
     )
 
@@ -86,7 +91,7 @@ def _bar(one: Subject, ratio: Estimate) -> Bar:
     text = cells.ratio(ratio.value).text
     if ratio.interval is not None:
         text += f"  ({' to '.join(f'{end:.3f}' for end in ratio.interval)})"
-    rate = one.result.throughput
+    rate = one.throughput
     figures = "" if rate is None else f"\n{estimate_words(rate, one.rate_unit)}"
     return Bar(
         runs=one.numbers,
@@ -101,5 +106,5 @@ def _bar(one: Subject, ratio: Estimate) -> Bar:
 
 
 def _silent(one: Subject) -> Bar:
-    why = one.outcome if one.result.throughput is None else "not measured"
+    why = one.outcome if one.throughput is None else "not measured"
     return Bar(runs=one.numbers, label=one.name, words=f"{one.name}\n{why}", value=None, text=why, colour=one.colour)

@@ -12,13 +12,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from app.analysis.intervals import mean
 from app.analysis.measured import measured_means
 from app.analysis.verdict import throughputs
 from app.viewmodels import ticks, units
 from app.viewmodels.flops import flops_per_s
 from app.viewmodels.naming import choice_label
 from app.viewmodels.pictures import axes
-from app.viewmodels.pictures.subjects import Subject
+from app.viewmodels.pictures.subjects import Subject, drawable
 from app.viewmodels.pictures.values import (
     Axis,
     Bar,
@@ -72,15 +73,15 @@ def roofline_picture(found: Sequence[Subject]) -> ChartPicture | BarPicture | Si
 def _speed(one: Subject) -> _Speed | None:
     """The means over those of its runs that measured."""
     runs = [run for run in one.runs if throughputs([run.row])]
-    rates = [rate for run in runs if (rate := flops_per_s(run.row.summary)) is not None]
-    peaks = [peak for run in runs if (peak := run.row.summary.peak_flops_per_s)]
-    if not rates or not peaks:
+    rate = drawable(mean([rate for run in runs if (rate := flops_per_s(run.row.summary)) and rate > 0]))
+    peak = drawable(mean([peak for run in runs if (peak := run.row.summary.peak_flops_per_s) and peak > 0]))
+    if rate is None or peak is None:
         return None
-    busy = [mean for run in runs for mean in measured_means(run, _DRAM)]
+    busy = [share for run in runs for share in measured_means(run, _DRAM) if share > 0]
     return _Speed(
         one=one,
-        rate=float(np.mean(rates)),
-        peak=float(np.mean(peaks)),
+        rate=rate.value,
+        peak=peak.value,
         memory_share=float(np.mean(busy)) / 100 if busy else None,
     )
 

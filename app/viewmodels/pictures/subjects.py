@@ -10,7 +10,11 @@ from app.viewmodels import units
 from app.viewmodels.cells import OUTCOMES, example_word
 from app.viewmodels.looks import looks
 from app.viewmodels.verdict import verdict_of
+from workloads.catalog import with_defaults
 from workloads.protocol import RunSpec
+
+_FAR = 1e18
+"""No rate, energy or ratio is larger than this, or smaller than one over it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +43,22 @@ class Subject:
         return OUTCOMES[ended.name if ended else "running"].word
 
     @property
+    def throughput(self) -> Estimate | None:
+        """Its examples/s, where that can be drawn."""
+        return drawable(self.result.throughput)
+
+    @property
+    def energy(self) -> Estimate | None:
+        """Its energy for one example in mJ, where that can be drawn."""
+        return drawable(self.result.energy)
+
+    @property
+    def batch_size(self) -> int | None:
+        """None for a workload without one."""
+        batch = with_defaults(self.spec).variant.get("batch_size")
+        return batch if isinstance(batch, int) and batch > 0 else None
+
+    @property
     def rate_unit(self) -> str:
         """The unit of its throughput: `images/s`."""
         return units.rate_unit(example_word(self.spec))
@@ -58,6 +78,18 @@ def subjects(runs: Sequence[StoredRun], baseline: int, colours: Mapping[int, int
         )
         for place, (result, name) in enumerate(zip(verdict.results, verdict.names, strict=True))
     )
+
+
+def drawable(estimate: Estimate | None) -> Estimate | None:
+    """An estimate that has a place on an axis, without ends that have none; None for what an odd database may hold."""
+    if estimate is None or not _has_place(estimate.value):
+        return None
+    ends = estimate.interval
+    return estimate if ends is None or all(map(_has_place, ends)) else Estimate(estimate.value, None, None, estimate.n)
+
+
+def _has_place(value: float) -> bool:
+    return 1 / _FAR < value < _FAR
 
 
 def apart(colours: Sequence[int], many: int) -> tuple[int, ...]:

@@ -1,10 +1,15 @@
 """What pictures say of runs whose truth is known, and why they say nothing of others."""
 
+import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from app.analysis.verdict import judge
+from app.records import StoredRun
+from app.report.pictures.draw import draw
+from app.report.pictures.ink import LIGHT
 from app.viewmodels.pictures.frontier import best_in_both
 from app.viewmodels.pictures.gallery import Gallery, gallery
 from app.viewmodels.pictures.subjects import apart
@@ -22,6 +27,7 @@ from tests.fakes.pictures import (
     spec_of,
     with_memory_traffic,
 )
+from workloads.protocol import RunSpec, Value
 
 
 @pytest.fixture(scope="module")
@@ -173,3 +179,39 @@ def test_a_run_keeps_the_colour_it_is_given() -> None:
 def test_colours_are_apart_as_long_as_there_are_some() -> None:
     assert apart([0, 8, 1, 0], 8) == (0, 1, 2, 3)
     assert sorted(apart([3] * 8, 8)) == list(range(8))
+
+
+def with_variant(run: StoredRun, **settings: Value) -> StoredRun:
+    spec = run.row.spec
+    return replace(
+        run, row=replace(run.row, spec=RunSpec(workload=spec.workload, variant={**spec.variant, **settings}))
+    )
+
+
+def with_figures(run: StoredRun, **figures: Any) -> StoredRun:
+    return replace(run, row=replace(run.row, summary=replace(run.row.summary, **figures)))
+
+
+@pytest.mark.parametrize("figure", ["throughput", "energy_mj_per_example", "peak_flops_per_s", "flops_per_step"])
+@pytest.mark.parametrize("value", [0.0, 1e-300, 1e300, math.inf])
+def test_a_figure_that_cannot_be_is_not_drawn(figure: str, value: float) -> None:
+    runs = grid()[:8]
+    odd = [with_memory_traffic(run) for run in (*runs[:1], with_figures(runs[1], **{figure: value}), *runs[2:])]
+    for picture in gallery(odd, 1).pictures:
+        assert draw(picture, LIGHT).spots
+
+
+@pytest.mark.parametrize("batch", ["many", 0, -4])
+def test_a_batch_that_is_none_has_no_place(batch: Value) -> None:
+    runs = [with_variant(run, batch_size=batch) if n == 1 else run for n, run in enumerate(grid()[:12])]
+    (chart,) = charts(gallery(runs, 1), "batch").charts
+    assert 2 not in [number for series in chart.series for point in series.points for number in point.runs]
+
+
+def test_a_workload_unknown_here_is_drawn_as_far_as_it_goes() -> None:
+    runs = [
+        replace(run, row=replace(run.row, spec=RunSpec(workload="theirs", variant={"speed": n})))
+        for n, run in enumerate(grid()[:4])
+    ]
+    found = gallery(runs, 1)
+    assert [picture.key for picture in found.pictures] == ["speed-up", "energy-ratio", "frontier", "roofline"]
