@@ -350,6 +350,11 @@ def test_an_experiment_opens_with_its_runs(screen: ComparePage, database: Path) 
     assert screen.column("Run") == ["2", "1"]
 
 
+def test_an_experiment_without_runs_is_a_sentence(screen: ComparePage) -> None:
+    screen.controller.show_experiment(7)
+    screen.qtbot.waitUntil(lambda: "has no runs any more" in screen.visible_words(), timeout=LIMIT_MS)
+
+
 @pytest.mark.qt_log_ignore("propagateSizeHints", "does not support", extend=True)
 def test_an_empty_screen_offers_the_experiments(screen: ComparePage, database: Path) -> None:
     with Store.open(database) as store:

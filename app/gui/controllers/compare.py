@@ -156,7 +156,10 @@ def _earlier(database: Path, found: Compared, baseline: int) -> list[StoredRun]:
 
 def _runs_of(database: Path, experiment: int) -> tuple[int, ...]:
     with Store.open(database) as store:
-        return store.library.runs_of_experiment(experiment)
+        runs = store.library.runs_of_experiment(experiment)
+    if not runs:
+        raise UserError("This experiment has no runs any more; its runs may be in the trash of History.")
+    return runs
 
 
 def _experiments(database: Path) -> list[StoredExperiment]:

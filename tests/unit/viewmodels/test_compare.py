@@ -1,4 +1,5 @@
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,8 @@ from app.viewmodels.looks import MOST_COMPARED, MOST_DRAWN, dash_of, hue_of
 from app.viewmodels.plotted import panned, zoomed
 from app.viewmodels.stored_curves import value_at
 from tests.fakes.evidence import AS_ASKED, MISLABELLED
-from tests.unit.viewmodels.stored import run_row, stored_run
+from tests.unit.viewmodels.stored import S, run_row, stored_run
+from workloads.protocol import Epoch
 
 
 def of(rows: Sequence[RunRow], baseline: int = 1) -> Comparison:
@@ -127,6 +129,32 @@ def test_what_the_samples_say_of_the_measured_part_has_columns() -> None:
     comparison = of([run_row(1, workload="cnn10", energy_mj=20.0), run_row(2, workload="cnn10", layout="NHWC")])
     assert column(comparison, "Peak power") == ["600", "600"]
     assert column(comparison, "Hottest") == ["61", "61"]
+
+
+def test_epochs_have_columns_and_a_panel() -> None:
+    run = stored_run(run_row(1))
+    start = run.measure_start_ns
+    assert start is not None
+    epochs = tuple(
+        Epoch(
+            epoch=n + 1,
+            steps=200,
+            examples=6400,
+            start_ns=start + 4 * n * S,
+            end_ns=start + (4 * n + 3) * S,
+            tested_ns=start + (4 * n + 4) * S,
+            loss=0.5,
+            accuracy=0.8 + 0.05 * n,
+        )
+        for n in range(2)
+    )
+    found = compared([replace(run, epochs=epochs), stored_run(run_row(2, units=128))])
+    comparison = compare(found, 1)
+    assert column(comparison, "Training") == ["6.00", "–"]
+    assert column(comparison, "Accuracy") == ["85.00", "–"]
+    accuracy = next(panel for panel in curves_of(found, "steps").panels if panel.key == "accuracy").curves[0]
+    assert accuracy.x == pytest.approx([150, 350])
+    assert accuracy.y == pytest.approx([80, 85])
 
 
 def test_curves_start_at_the_measured_part_whenever_the_run_was() -> None:
