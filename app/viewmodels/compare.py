@@ -15,7 +15,7 @@ from app.viewmodels.pictures.gallery import Gallery, gallery
 from app.viewmodels.scaling import ScalingView, scaling_views
 from app.viewmodels.stored_curves import GPU_QUANTITIES, GPU_STATE, HOST_QUANTITIES
 from app.viewmodels.variants import shared_settings
-from app.viewmodels.verdict import method_words, verdict_of
+from app.viewmodels.verdict import method_words, verdict_of, verdict_text
 
 SAMPLED = tuple(
     dict.fromkeys(
@@ -50,12 +50,15 @@ class Compared:
 class Comparison:
     """Runs against a baseline. `shared` are the settings they have in common, `notes` sentences on the table.
 
+    `statement` is the verdict alone; `verdict` says first which runs are not what they say they are, if any.
+
     `looks` are of the runs whose curves are drawn, by number.
     """
 
     baseline: int = 0
     runs: tuple[int, ...] = ()
     verdict: str = ""
+    statement: str = ""
     method: str = ""
     doubts: tuple[Doubt, ...] = ()
     shared: str = ""
@@ -93,6 +96,7 @@ def compare(found: Compared, baseline: int, older: Sequence[StoredRun] = ()) -> 
         baseline=baseline,
         runs=tuple(row.run for row in rows),
         verdict=verdict.text,
+        statement=verdict_text(verdict.results),
         method=method_words(verdict.results),
         doubts=doubts(found.runs, older),
         shared=shared_settings([row.spec for row in rows]),

@@ -150,7 +150,7 @@ def test_compare_says_first_which_runs_are_not_what_they_say(qtbot: QtBot, theme
     rows = [run_row(1, found=AS_ASKED), run_row(2, layers=4, found=MISLABELLED)]
     view.show_model(compare(compared([stored_run(row) for row in rows]), 1))
     wrong = evidence.mislabelled(rows)
-    assert view.head.words().replace("\n", " ").startswith(wrong)
+    assert f"▲  {wrong} So the verdict is about what ran" in view.head.words()
     (label,) = [each for each in view.findChildren(QLabel) if "did not run what was asked" in each.text()]
     assert label.isVisible()
     assert label.mapTo(view, QPoint()).y() < view.table.mapTo(view, QPoint()).y()

@@ -14,6 +14,7 @@ from app.viewmodels.doubts import EVIDENCE, Doubt
 
 _SENTENCE_END = re.compile(r"(?<=\.) (?=\S)")
 _SHOWN_AT_ONCE = 2
+_ABOUT = "So the verdict is about what ran, not about what was asked."
 _SIGNS = {"warning": "▲", "note": "·"}
 
 
@@ -38,16 +39,14 @@ class CompareHead(QWidget):
 
     def show_model(self, comparison: Comparison) -> None:
         """Show what these runs come to."""
-        first, *rest = _SENTENCE_END.split(comparison.verdict, maxsplit=1)
+        first, *rest = _SENTENCE_END.split(comparison.statement, maxsplit=1)
         self._verdict.setText(first)
         self._verdict.setToolTip(comparison.method)
         self._rest.setText("".join(rest))
         self._rest.setVisible(bool(rest))
-        # What runs that are not what they say they are mean for the verdict, the verdict itself says.
-        doubts = [doubt for doubt in comparison.doubts if doubt.key != EVIDENCE]
-        told = [(f"{_SIGNS[doubt.severity]}  {doubt.sentence}", _role(doubt)) for doubt in doubts]
-        self._words = "\n".join([comparison.verdict, *(words for words, _ in told)])
-        self._tell([*told, *((note, "caption") for note in comparison.notes)])
+        self._tell([*map(_line, comparison.doubts), *((note, "caption") for note in comparison.notes)])
+        others = [doubt.sentence for doubt in comparison.doubts if doubt.key != EVIDENCE]
+        self._words = "\n".join([comparison.verdict, *others])
 
     def words(self) -> str:
         """The verdict, the doubts and the notes, a line each."""
@@ -104,5 +103,8 @@ def _selectable(text: str, role: str) -> QLabel:
     return label
 
 
-def _role(doubt: Doubt) -> str:
-    return "caution" if doubt.severity == "warning" else "caption"
+def _line(doubt: Doubt) -> tuple[str, str]:
+    """The words of a doubt and their role; what runs that are not what they say they are mean for the verdict."""
+    meaning = f" {_ABOUT}" if doubt.key == EVIDENCE else ""
+    role = "caution" if doubt.severity == "warning" else "caption"
+    return f"{_SIGNS[doubt.severity]}  {doubt.sentence}{meaning}", role
