@@ -77,11 +77,13 @@ class MainWindow(QMainWindow):
 
     def show_page(self, index: int) -> None:
         """Turn to a page, making it when it is the first time."""
+        if index != self._tabs.currentIndex():
+            self._tabs.setCurrentIndex(index)  # its tab turns the page
+            return
         if index not in self._made:
             self._made[index] = self._stack.addWidget(self._pages[index].make())
         self._stack.setCurrentIndex(self._made[index])
         self._dress()
-        self._tabs.setCurrentIndex(index)
         self.page_shown.emit(index)
 
     def show_machine(self, words: str, tone: str, help: str = "") -> None:

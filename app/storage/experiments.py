@@ -6,26 +6,25 @@ from collections.abc import Sequence
 from sqlite_utils import Database
 
 from app.queries import StoredExperiment
+from app.storage.listing import TRASH
 
 _COLUMNS = ("experiment", "uid", "name", "preset", "created_utc_ns", "plan")
+_RUNS = (
+    "SELECT run FROM experiment_runs WHERE experiment_runs.experiment = experiments.experiment"
+    f" AND run NOT IN ({TRASH}) ORDER BY place LIMIT -1"
+)
 
 
 def stored(db: Database, experiment: int | None = None) -> list[StoredExperiment]:
     """One experiment, or all, newest first; runs in the trash are left out."""
-    runs: dict[int, list[int]] = {}
-    for number, run in db.execute(
-        "SELECT experiment, run FROM experiment_runs JOIN runs USING (run)"
-        " WHERE deleted_utc_ns IS NULL AND (?1 IS NULL OR experiment = ?1) ORDER BY experiment, place",
-        (experiment,),
-    ):
-        runs.setdefault(number, []).append(run)
     found = db.execute(
-        f"SELECT {', '.join(_COLUMNS)} FROM experiments WHERE ?1 IS NULL OR experiment = ?1"
-        " ORDER BY created_utc_ns DESC, experiment DESC",
+        f"SELECT {', '.join(_COLUMNS)}, (SELECT json_group_array(run) FROM ({_RUNS})) FROM experiments"
+        " WHERE ?1 IS NULL OR experiment = ?1 ORDER BY created_utc_ns DESC, experiment DESC",
         (experiment,),
     )
     return [
-        StoredExperiment(**dict(zip(_COLUMNS, row, strict=True)), runs=tuple(runs.get(row[0], ()))) for row in found
+        StoredExperiment(**dict(zip(_COLUMNS, values, strict=True)), runs=tuple(json.loads(runs)))
+        for *values, runs in found
     ]
 
 
