@@ -96,6 +96,7 @@ def test_a_click_opens_the_one_run_behind_a_mark(qtbot: QtBot, theme: Theme) -> 
 @OFF_SCREEN
 def test_the_keyboard_goes_from_mark_to_mark(batch: PictureWidget, qtbot: QtBot) -> None:
     batch.setFocus()
+    assert batch.grab().toImage().pixelColor(300, 1).name() == LIGHT.accent
     QTest.keyClick(batch, Qt.Key.Key_Right)
     assert batch.accessibleDescription() == batch.spots[0].place.words
     QTest.keyClick(batch, Qt.Key.Key_Left)

@@ -82,9 +82,11 @@ class PictureWidget(QWidget):
             self._draw()
 
     def paintEvent(self, _event: QPaintEvent) -> None:
-        """The drawing, and a frame around the mark pointed at."""
+        """The drawing, a frame around the mark pointed at, and a line at the top that says it has the keyboard."""
         painter = QPainter(self)
         self._renderer.render(painter, QRectF(0, 0, self._drawn.width, self._drawn.height))
+        if self.hasFocus():
+            painter.fillRect(0, 0, self.width(), 2, QColor(self._theme.colours.accent))
         spot = self._spot()
         if spot is not None:
             painter.setRenderHint(QPainter.RenderHint.Antialiasing)
