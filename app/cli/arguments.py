@@ -9,6 +9,7 @@ from typing import get_args
 
 from app.cli.export_arguments import add_transfers
 from app.queries import RunOrder
+from app.runs.early import width_pct
 from workloads import catalog
 
 SAMPLE_MS = 50.0
@@ -78,13 +79,26 @@ def _experiment(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
         "-s", dest="settings", action="append", default=[], metavar="NAME=A,B", help=_SETTINGS + "; several values vary"
     )
     command.add_argument(
-        "--repeats", type=_positive, default=None, metavar="N", help="runs of each variant (default 3)"
+        "--repeats",
+        type=_positive,
+        default=None,
+        metavar="N",
+        help="runs of each variant (default 3; with --until at most so many, default 20)",
+    )
+    command.add_argument(
+        "--until",
+        type=_until_pct,
+        metavar="WIDTH",
+        help="end early, once every speed-up is known to ± 0.5%% or whatever is given",
     )
     command.add_argument(
         "--baseline", metavar="NAME=VALUE", help="the variant others are compared with (default: the first)"
     )
     command.add_argument(
-        "--preset", metavar="NAME", help="a prepared experiment: quick, article-c, or the path of a file like theirs"
+        "--preset", metavar="NAME", help="a prepared experiment of --presets, or the path of a file like theirs"
+    )
+    command.add_argument(
+        "--presets", action="store_true", help="list the prepared experiments: what they ask, and how long they take"
     )
     command.add_argument(
         "--budget",
@@ -98,7 +112,7 @@ def _experiment(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
         "--report",
         type=Path,
         metavar="FILE",
-        help="write a report with pictures too, .html or .md; of an article's preset .md is its table",
+        help="write a report with pictures too, .html or .md; of an article's preset with its tables",
     )
     _sampled(command)
 
@@ -207,6 +221,14 @@ def _positive(word: str) -> int:
     if value < 1:
         raise argparse.ArgumentTypeError("must be at least 1")
     return value
+
+
+def _until_pct(word: str) -> float:
+    """Percent of a speed-up."""
+    try:
+        return width_pct(word)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _seconds(word: str) -> float:

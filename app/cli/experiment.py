@@ -1,9 +1,18 @@
 """`experiment`: several variants in turn, repeated and interleaved, and the verdict; it can be cut off and go on."""
 
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
-from app.cli.experiment_words import ahead_words, counted_words, ending_words, print_experiment, write_found
+from app.cli.experiment_presets import list_presets
+from app.cli.experiment_words import (
+    ahead_words,
+    counted_words,
+    ending_words,
+    print_experiment,
+    refused_words,
+    write_found,
+)
 from app.cli.run import run_once
 from app.cli.services import interrupts, opened_store, run_services
 from app.cli.settings import several_variants
@@ -12,10 +21,13 @@ from app.errors import UserError
 from app.records import StoredRun
 from app.report.experiment import experiment_document
 from app.report.files import check_ending
-from app.runs.counted import Counted, counted_as_newest, counted_here, surroundings_here
-from app.runs.experiment import Experiment, ExperimentSession
+from app.runs.article import Article
+from app.runs.carried import try_carried
+from app.runs.counted import Counted, counted_as_newest, counted_here, made_alike, surroundings_here
+from app.runs.early import MOST_REPEATS
+from app.runs.experiment import FINISHED, Experiment, ExperimentSession
 from app.runs.kept import KeptExperiment
-from app.runs.presets import Article, NamedPreset, preset
+from app.runs.presets import NamedPreset, preset
 from app.runs.schedule import Plan
 from app.runs.session import RunServices
 from app.storage.store import Store
@@ -31,6 +43,8 @@ def experiment(chosen: Namespace) -> int:
 
     Running out of memory and being refused are results too.
     """
+    if chosen.presets:
+        return list_presets(chosen)
     named = preset(chosen.preset) if chosen.preset else None
     article = named.preset.article if named else None
     _check_words(chosen, named)
@@ -39,10 +53,10 @@ def experiment(chosen: Namespace) -> int:
         return 0
     with run_services(chosen.db, chosen.sample_ms) as services:
         machine = services.feed.wait_inventory().machine
-        plan = _announced(named, machine, chosen.repeats) if named else _matrix(chosen, machine)
+        plan = _announced(named, machine, chosen) if named else _matrix(chosen, machine)
         found = _made(plan, services, chosen)
     _tell(found, article, chosen)
-    return 0 if found.state == "complete" else 1
+    return 0 if found.state in FINISHED else 1
 
 
 def _check_words(chosen: Namespace, named: NamedPreset | None) -> None:
@@ -51,14 +65,13 @@ def _check_words(chosen: Namespace, named: NamedPreset | None) -> None:
     if chosen.report is not None:
         check_ending(chosen.report)
     if named is None and chosen.workload is None:
-        raise UsageError("experiment needs a workload with some -s name=a,b, or --preset quick.")
+        raise UsageError("experiment needs a workload with some -s name=a,b, or --preset quick; --presets lists them.")
 
 
-def _announced(named: NamedPreset, machine: Machine, repeats: int | None) -> Plan:
+def _announced(named: NamedPreset, machine: Machine, chosen: Namespace) -> Plan:
     """The preset's plan for this machine, once it is said what it asks and how it was fitted."""
-    plan = named.plan(machine, repeats)
-    form = named.preset.gpu if machine.gpus else named.preset.cpu
-    for sentence in (form.question, *plan.notes):
+    plan = named.plan(machine, chosen.repeats, chosen.until)
+    for sentence in (named.form(machine).question, *plan.notes):
         say(sentence)
     return plan
 
@@ -66,11 +79,14 @@ def _announced(named: NamedPreset, machine: Machine, repeats: int | None) -> Pla
 def _made(plan: Plan, services: RunServices, chosen: Namespace) -> Experiment:
     """Makes the runs that are left, with their progress on stderr; Ctrl-C ends it with what was made so far."""
     inventory = services.feed.wait_inventory()
+    machine = inventory.machine
     with Store.open(services.database) as store:
         here = surroundings_here(inventory)
-        counted = Counted(runs=()) if chosen.again else counted_here(store, plan, here, inventory.machine)
-    before = Experiment.of(plan, "stopped", counted.runs, inventory.machine)
-    for sentence in (*counted_words(counted), *ahead_words(before, chosen.budget)):
+        counted = Counted(runs=()) if chosen.again else counted_here(store, plan, here, machine)
+        alike = made_alike(store, machine)
+    before = Experiment.of(plan, "stopped", counted.runs, machine)
+    ahead = ahead_words(before, alike, machine, chosen.budget)
+    for sentence in (*counted_words(counted), *refused_words(plan, machine), *ahead):
         say(sentence)
 
     kept = KeptExperiment(services.database, plan, plan.name if chosen.preset else None)
@@ -81,15 +97,27 @@ def _made(plan: Plan, services: RunServices, chosen: Namespace) -> Experiment:
         kept.add([made.row.run])
         return made
 
-    session = ExperimentSession(plan, counted.runs, inventory.machine, run_one, chosen.budget)
+    session = ExperimentSession(plan, counted.runs, machine, run_one, chosen.budget)
     with interrupts(session.stop):
-        return session.run()
+        found = session.run()
+        return _with_trials(found, services, lambda: session.stopped) if found.state in FINISHED else found
+
+
+def _with_trials(found: Experiment, services: RunServices, stopped: Callable[[], bool]) -> Experiment:
+    """The experiment once the weights that it saved were tried; where that fails it is said, and it ends without."""
+    if not found.plan.carried:
+        return found
+    try:
+        return replace(found, runs=tuple(try_carried(found.plan, found.runs, services, say, stopped)))
+    except UserError as error:
+        say(str(error))
+        return found
 
 
 def _stored(named: NamedPreset, chosen: Namespace) -> Experiment:
     """The experiment as it is stored, on whatever machine its newest runs were made."""
     with opened_store(chosen.db) as store:
-        found = [(plan, counted_as_newest(store, plan)) for plan in named.every_plan(chosen.repeats)]
+        found = [(plan, counted_as_newest(store, plan)) for plan in named.every_plan(chosen.repeats, chosen.until)]
     plan, newest = max(found, key=lambda pair: max((run.anchor_utc_ns for run in pair[1].runs), default=0))
     if not newest.runs:
         raise UserError(f"No run of {named.name} is stored; without --show it makes them.")
@@ -117,7 +145,8 @@ def _matrix(chosen: Namespace, machine: Machine) -> Plan:
         )
     name = " ".join([chosen.workload, *chosen.settings])
     ordered = tuple(_baseline_first(variants, chosen.baseline))
-    return Plan(name=name, variants=ordered, repeats=chosen.repeats or _REPEATS)
+    repeats = chosen.repeats or (_REPEATS if chosen.until is None else MOST_REPEATS)
+    return Plan(name=name, variants=ordered, repeats=repeats, until_pct=chosen.until)
 
 
 def _baseline_first(variants: Sequence[RunSpec], baseline: str | None) -> list[RunSpec]:

@@ -8,17 +8,20 @@ from typing import Any
 from app.cli.compare import print_comparison
 from app.cli.terminal import print_table, say
 from app.errors import UserError
-from app.records import StoredRun
-from app.report.article import article_page, epoch_rows, epoch_title, rate_title, says_lines, throughput_rows
+from app.records import RunRow, StoredRun
+from app.report.article import article_sections
+from app.report.contents import Section
 from app.report.experiment import in_order
-from app.report.files import write_page
-from app.report.marked import Marked
 from app.report.written import write_report
 from app.runs.counted import Counted
 from app.runs.experiment import Experiment
+from app.runs.schedule import Plan, left, rounds, together_s
 from app.viewmodels import units
 from app.viewmodels.compare import compared
 from app.viewmodels.environment import environment_differences
+from app.viewmodels.variants import variant_names
+from workloads.catalog import Machine, check
+from workloads.protocol import RunSpec
 
 _GOES_ON = "The same command goes on from here."
 _SHOWN = "Without --show the same command goes on from here."
@@ -32,50 +35,87 @@ def counted_words(counted: Counted) -> list[str]:
     return [f"Not counted: {runs} of these variants with another {', another '.join(counted.because)}."]
 
 
-def ahead_words(before: Experiment, budget_s: float | None) -> list[str]:
-    """What is planned, done and left, before the first run."""
-    ahead = before.planned - before.done
-    if not ahead:
+def refused_words(plan: Plan, machine: Machine) -> list[str]:
+    """Which variants cannot run on this machine, a sentence for every reason."""
+    names = variant_names(plan.variants)
+    by_reason: dict[str, list[str]] = {}
+    for name, spec in zip(names, plan.variants, strict=True):
+        for refusal in check(spec, machine):
+            by_reason.setdefault(refusal.reason, []).append(name)
+    return [f"Cannot run here: {', '.join(names)}. {reason}" for reason, names in by_reason.items()]
+
+
+def ahead_words(before: Experiment, alike: Sequence[RunRow], machine: Machine, budget_s: float | None) -> list[str]:
+    """What is planned, done and left before the first run; how long it takes, judged by runs `alike`."""
+    plan, rows = before.plan, [run.row for run in before.runs]
+    to_make = left(plan, rows, machine)
+    if before.state == "settled":
+        return [f"{settled_words(before)} Nothing is left to run. --again makes every run anew."]
+    if not to_make:
         return [f"All {before.planned} runs are stored: nothing is left to run. --again makes them anew."]
+    possible = [spec for spec in to_make if not check(spec, machine)]
+    most = "" if plan.until_pct is None else " at most"
+    takes = takes_words(possible, alike)
     within = "" if budget_s is None else f", within {units.duration(budget_s)}"
-    return [f"{before.planned} runs planned, {before.done} done, {ahead} left{within}."]
+    return [f"{before.planned} runs planned{most}, {before.done} done, {len(to_make)} left ({takes}){within}."]
+
+
+def takes_words(specs: Sequence[RunSpec], alike: Sequence[RunRow]) -> str:
+    """How long these runs take; at least what they measure where none like them was made."""
+    known = any(row.ended_utc_ns is not None for row in alike)
+    return f"{'about' if known else 'at least'} {units.duration(together_s(specs, alike))}"
+
+
+def settled_words(found: Experiment) -> str:
+    """After how many repeats it is settled, and how narrowly the speed-ups are known."""
+    made = rounds(found.plan, [run.row for run in found.runs])
+    return f"Settled after {made.repeats} repeats: {_known_words(found)}."
+
+
+def _known_words(found: Experiment) -> str:
+    """How narrowly the speed-ups are known, beside what was asked; "" where they have no interval or none was asked."""
+    halves = rounds(found.plan, [run.row for run in found.runs]).half_widths_pct()
+    if found.plan.until_pct is None or not halves:
+        return ""
+    ends = dict.fromkeys(units.number(end, 2) for end in (min(halves), max(halves)))
+    return f"speed-ups are known to ± {' to '.join(ends)} %, asked was ± {found.plan.until_pct:g} %"
 
 
 def ending_words(found: Experiment, *, shown: bool = False) -> str:
     """How far the experiment came, in this command or, where it is only shown, in those before."""
     far = f"{found.done} of {found.planned} runs done"
+    if found.state == "settled":
+        return f"{settled_words(found)} {found.done} runs done."
     if found.state == "out of budget" and found.next_s is not None:
         return f"Out of budget: {far}, and the next one takes about {units.duration(found.next_s)}. {_GOES_ON}"
     if shown:
         return f"{far}." if found.state == "complete" else f"{far}. {_SHOWN}"
     if found.state == "failed":
         return f"{far}: the others gave no result. The same command makes them again."
-    return f"Complete: {far}." if found.state == "complete" else f"Stopped: {far}. {_GOES_ON}"
+    known = _known_words(found)
+    complete = f"Complete: {far}" + (f"; {known}." if known else ".")
+    return complete if found.state == "complete" else f"Stopped: {far}. {_GOES_ON}"
 
 
 def print_experiment(found: Experiment, document: Mapping[str, Any]) -> None:
     """Prints the tables of an article, or else the verdict."""
     if document["article"]:
-        for table in document["article"]:
-            _print_table(table)
+        for section in article_sections(document["article"]):
+            _print_section(section)
         _print_doubts(in_order(found))
     elif found.runs:
         print_comparison(dict(document), in_order(found))
 
 
-def _print_table(table: Mapping[str, Any]) -> None:
-    print(f"{table['workload']}: {rate_title(table)}; gains and ratios with their 95 % interval")
-    _print_rows(throughput_rows(table))
-    print(f"\n{epoch_title(table)}")
-    _print_rows(epoch_rows(table))
+def _print_section(section: Section) -> None:
+    print(section.title)
+    for caption, shown in section.tables:
+        print(f"\n{caption}:")
+        print_table(shown.head, shown.rows, right=shown.numeric)
     print()
-    for line in says_lines(table):
+    for line in section.lines:
         print(line)
-    print(f"It measured on {table['article_machine']}.\n")
-
-
-def _print_rows(rows: Sequence[Sequence[str]]) -> None:
-    print_table(rows[0], rows[1:], right=frozenset(range(len(rows[0]))))
+    print()
 
 
 def _print_doubts(runs: Sequence[StoredRun]) -> None:
@@ -87,15 +127,13 @@ def _print_doubts(runs: Sequence[StoredRun]) -> None:
 
 
 def write_found(found: Experiment, tables: Sequence[Mapping[str, Any]], path: Path) -> None:
-    """Writes an article's tables where Markdown is asked for and there are some, else a report of the comparison.
+    """Writes a report of the comparison, with an article's tables where there are some.
 
     Raises `UserError` where there is nothing to report yet, or the file cannot be written.
     """
     runs = in_order(found)
-    if tables and path.suffix == ".md":
-        write_page(path, Marked(article_page(tables)))
-    elif runs:
-        write_report(path, compared(runs), runs[0].row.run, time.time_ns())
-    else:
+    if not runs:
         raise UserError("No run of this experiment has a result yet, so there is nothing to report.")
+    article = article_sections(tables)
+    write_report(path, compared(runs), runs[0].row.run, time.time_ns(), article=article)
     say(f"Written to {path}.")

@@ -32,6 +32,15 @@ class Table:
     colours: tuple[int | None, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """Tables of an article, each with its caption, and what the article says of them."""
+
+    title: str
+    tables: tuple[tuple[str, Table], ...]
+    lines: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Repeat:
     """How one variant is run again."""
@@ -42,7 +51,10 @@ class Repeat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contents:
-    """A report; `made` says when, by which version, of how many runs; `scaling` where steps of traced runs go."""
+    """A report; `made` says when, by which version, of how many runs; `scaling` where steps of traced runs go.
+
+    `article` are the tables of the article that was repeated, if one was.
+    """
 
     title: str
     made: str
@@ -60,9 +72,16 @@ class Contents:
     differing: Table
     repeats: tuple[Repeat, ...]
     runs: Table
+    article: tuple[Section, ...] = ()
 
 
-def report_contents(found: Compared, baseline: int, made_utc_ns: int, older: Sequence[StoredRun] = ()) -> Contents:
+def report_contents(
+    found: Compared,
+    baseline: int,
+    made_utc_ns: int,
+    older: Sequence[StoredRun] = (),
+    article: tuple[Section, ...] = (),
+) -> Contents:
     """All of a report on these runs against the variant of run `baseline`; `older` are earlier runs of that one."""
     comparison = compare(found, baseline, older)
     names = _names(comparison.table)
@@ -85,6 +104,7 @@ def report_contents(found: Compared, baseline: int, made_utc_ns: int, older: Seq
         differing=_differing(found.runs),
         repeats=tuple(Repeat(names[_variant_of(run, names)], run_command(run.row.spec)) for run in firsts),
         runs=_runs([run.row for run in found.runs]),
+        article=article,
     )
 
 

@@ -1,14 +1,15 @@
 """An experiment as a JSON document: the comparison of its runs, how far it is, and the article it repeats."""
 
+from dataclasses import replace
 from typing import Any
 
 from app.analysis.intervals import LEVEL
 from app.records import StoredRun
 from app.report.article import article_document
 from app.report.comparison import compare_document
+from app.runs.article import Article
 from app.runs.experiment import Experiment
-from app.runs.presets import Article
-from app.runs.schedule import of_variant
+from app.runs.schedule import of_variant, rounds
 from app.viewmodels.verdict import METHOD
 
 _NOTHING: dict[str, Any] = {
@@ -22,21 +23,35 @@ _NOTHING: dict[str, Any] = {
 
 
 def experiment_document(found: Experiment, article: Article | None) -> dict[str, Any]:
-    """What `compare` says of its runs, and `experiment`, `state`, `planned`, `done` (runs), `article` (tables)."""
+    """What `compare` says of its runs, and `experiment`, `state`, `planned`, `done` (runs), `article` (tables).
+
+    `repeats` are complete rounds of all variants, `half_widths_pct` how narrowly each speed-up is known after them,
+    `until_pct` how narrowly was asked.
+    """
     runs = in_order(found)
-    tables = article_document(article, found.plan.variants, [run.row for run in runs]) if article else []
+    made = rounds(found.plan, [run.row for run in found.runs])
     return {
         "experiment": found.plan.name,
         "state": found.state,
         "planned": found.planned,
         "done": found.done,
-        "article": tables,
+        "repeats": made.repeats,
+        "until_pct": found.plan.until_pct,
+        "half_widths_pct": made.half_widths_pct(),
+        "article": article_document(article, found.plan, found.runs) if article else [],
         **(compare_document(runs, runs[0].row.run) if runs else _NOTHING),
     }
 
 
 def in_order(found: Experiment) -> list[StoredRun]:
-    """The experiment's runs, those of the baseline first, each variant's in the order they were made."""
+    """The runs compared, those of the baseline first, each variant's in the order they were made.
+
+    Each is of the variant it counts as: where that leaves the cards open, which they were makes no other variant.
+    """
     by_number = {run.row.run: run for run in found.runs}
     rows = [run.row for run in found.runs]
-    return [by_number[row.run] for spec in found.plan.variants for row in of_variant(spec, rows)]
+    return [
+        replace(by_number[row.run], row=replace(row, spec=spec))
+        for spec in found.plan.variants
+        for row in of_variant(spec, rows)
+    ]

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from app.report.contents import Contents, Table
+from app.report.contents import Contents, Section, Table
 from app.report.markup import escaped
 from app.report.page import page, table
 from app.report.pictures.curves import draw_curves
@@ -22,6 +22,7 @@ def _parts(contents: Contents) -> Iterator[str]:
     yield _quiet(contents.shared) + _quiet(contents.made)
     yield f'<p class="verdict">{escaped(contents.verdict)}</p>' + _quiet(f"{contents.method}.")
     yield _doubts(contents)
+    yield from map(_section, contents.article)
     yield "<h2>Figures</h2>" + "".join(_table(piece) for piece in contents.figures)
     yield _quiet(" ".join(contents.notes))
     yield "<h2>Pictures</h2>"
@@ -38,6 +39,11 @@ def _parts(contents: Contents) -> Iterator[str]:
         f"<h3>{escaped(repeat.name)}</h3><pre>{escaped(repeat.command)}</pre>" for repeat in contents.repeats
     )
     yield "<h2>Runs</h2>" + _table(contents.runs)
+
+
+def _section(section: Section) -> str:
+    tables = "".join(_quiet(f"{caption}:") + _table(shown) for caption, shown in section.tables)
+    return f"<h2>{escaped(section.title)}</h2>{tables}" + "".join(map(_quiet, section.lines))
 
 
 def _doubts(contents: Contents) -> str:

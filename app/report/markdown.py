@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from app.report import marked
-from app.report.contents import Contents, Table
+from app.report.contents import Contents, Section, Table
 from app.report.marked import Marked, code, literal
 from app.report.pictures.curves import draw_curves
 from app.report.pictures.draw import WIDTH, draw
@@ -34,6 +34,8 @@ def _parts(contents: Contents, pictures: Mapping[str, str], scaling: Sequence[st
         yield "\n".join(
             f"- {'▲ ' if doubt.severity == 'warning' else ''}{literal(doubt.sentence)}" for doubt in contents.doubts
         )
+    for section in contents.article:
+        yield from _section(section)
     yield "## Figures"
     yield from map(_table, contents.figures)
     yield literal(" ".join(contents.notes))
@@ -57,6 +59,14 @@ def _parts(contents: Contents, pictures: Mapping[str, str], scaling: Sequence[st
         yield code(repeat.command)
     yield "## Runs"
     yield _table(contents.runs)
+
+
+def _section(section: Section) -> Iterator[str]:
+    yield f"## {literal(section.title)}"
+    for caption, shown in section.tables:
+        yield f"{literal(caption)}:"
+        yield _table(shown)
+    yield "\n".join(f"- {literal(line)}" for line in section.lines)
 
 
 def _table(shown: Table) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from app.records import HOST, Inventory, RunRow, StoredRun
 from app.runs.environment import program_version
-from app.runs.schedule import RESULTS, Plan
+from app.runs.schedule import Plan, counts_as, is_result
 from app.storage.store import Store
 from workloads.catalog import Machine, check, with_defaults
 
@@ -84,17 +84,22 @@ class Counted:
 
 def results_of(store: Store, plan: Plan) -> list[RunRow]:
     """Every stored run of the plan's variants that ended in a result, oldest first."""
-    wanted = [with_defaults(spec) for spec in plan.variants]
+    wanted = [with_defaults(spec) for spec in plan.specs]
     workloads = {spec.workload for spec in wanted}
     return [
         row
         for row in reversed(store.list_runs())
-        if row.spec.workload in workloads and _is_result(row) and with_defaults(row.spec) in wanted
+        if row.spec.workload in workloads
+        and row.purpose is None
+        and is_result(row)
+        and any(variant in wanted for variant in counts_as(row.spec))
     ]
 
 
-def _is_result(row: RunRow) -> bool:
-    return row.purpose is None and row.outcome is not None and row.outcome.name in RESULTS
+def made_alike(store: Store, machine: Machine) -> list[RunRow]:
+    """Every stored run on the CPU or on cards of a kind that is here: how long runs take."""
+    names = {gpu.name for gpu in machine.gpus}
+    return [row for row in store.list_runs() if set(row.gpu_names) <= names]
 
 
 def counted_here(store: Store, plan: Plan, here: Surroundings, machine: Machine) -> Counted:

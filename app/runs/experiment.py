@@ -6,12 +6,19 @@ from dataclasses import dataclass
 from typing import Literal
 
 from app.records import RunRow, StoredRun
-from app.runs.schedule import SETTLED, Plan, done, expected_s, left, of_variant
+from app.runs.schedule import SETTLED, Plan, done, expected_s, is_settled, left, of_variant
 from workloads.catalog import Machine
 from workloads.protocol import RunSpec
 
-State = Literal["complete", "stopped", "out of budget", "failed"]
-"""How far it came; `failed` where every run was made and some gave no result: they are made again the next time."""
+State = Literal["complete", "settled", "stopped", "out of budget", "failed"]
+"""How far it came.
+
+`settled` is where every speed-up is known as narrowly as was asked, `complete` where every repeat was made; `failed`
+where every run was made and some gave no result: they are made again the next time.
+"""
+
+FINISHED: tuple[State, ...] = ("complete", "settled")
+"""States in which nothing is left to run."""
 
 RunOne = Callable[[RunSpec, int, int], StoredRun]
 """Makes one run and gives it back as it is stored; it is told its place among how many, for its progress."""
@@ -37,9 +44,10 @@ class Experiment:
         rows = [run.row for run in runs]
         rest = left(plan, rows, machine)
         made = done(plan, rows)
+        ended: State = "settled" if is_settled(plan, rows) else "complete"
         return cls(
             plan=plan,
-            state=state if rest else "complete",
+            state=state if rest else ended,
             runs=tuple(runs),
             planned=made + len(rest),
             done=made,
@@ -63,6 +71,11 @@ class ExperimentSession:
         self._budget_s = budget_s
         self._stopped = False
 
+    @property
+    def stopped(self) -> bool:
+        """Whether it was told to stop."""
+        return self._stopped
+
     def stop(self) -> None:
         """Starts no further run; returns at once."""
         self._stopped = True
@@ -76,7 +89,7 @@ class ExperimentSession:
         to_make = left(self._plan, self._rows(), self._machine)
         before = done(self._plan, self._rows())
         for place, spec in enumerate(to_make, before + 1):
-            if self._settled(spec):
+            if self._needs_no_more(spec):
                 continue
             if self._stopped:
                 return "stopped"
@@ -91,9 +104,12 @@ class ExperimentSession:
     def _rows(self) -> list[RunRow]:
         return [run.row for run in self._runs]
 
-    def _settled(self, spec: RunSpec) -> bool:
+    def _needs_no_more(self, spec: RunSpec) -> bool:
+        """Whether a run has answered for this variant, or all variants together are known well enough."""
         outcomes = (row.outcome for row in of_variant(spec, self._rows()))
-        return any(outcome is not None and outcome.name in SETTLED for outcome in outcomes)
+        if any(outcome is not None and outcome.name in SETTLED for outcome in outcomes):
+            return True
+        return spec in self._plan.variants and is_settled(self._plan, self._rows())
 
     def _too_long(self, spec: RunSpec, spent_s: float, budget_s: float) -> bool:
         return spent_s + expected_s(spec, self._rows()) > budget_s

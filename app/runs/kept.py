@@ -23,7 +23,11 @@ class KeptExperiment:
         self._runs += runs
         if not self._runs:
             return
-        plan = {"variants": self._plan.variants, "repeats": self._plan.repeats}
+        plan = {
+            "variants": self._plan.variants,
+            "repeats": self._plan.repeats,
+            "until_pct": self._plan.until_pct,
+        }
         with Store.open(self._database) as store:
             store.library.keep_experiment(
                 self._runs, name=self._plan.name, preset=self._preset, plan=msgspec.json.encode(plan).decode()

@@ -2,13 +2,15 @@
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
 
 from app.errors import UserError
-from app.runs.schedule import Plan
+from app.runs.article import Article
+from app.runs.early import MOST_REPEATS, width_pct
+from app.runs.schedule import Carried, Plan
 from workloads.catalog import Machine, UsageError, check, complete
 from workloads.protocol import RunSpec, Value
 
@@ -22,35 +24,34 @@ class Matrix(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     settings: dict[str, Value | list[Value]]
 
 
+class Portability(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One run whose weights are saved and tried in other implementations, on the CPU or on so many `gpus`."""
+
+    workload: str
+    settings: dict[str, Value]
+    into: tuple[str, ...]
+    gpus: int = 0
+
+
 class Form(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The experiment on one kind of machine.
 
-    `instead` are values for parameters whose own value cannot run on a machine; `note` says how this form is smaller
-    than the question it stands for.
+    `until`, as `0.5%`, ends it earlier; `instead` are values for parameters whose own value cannot run on a machine;
+    `note` says how this form is smaller than the question it stands for.
     """
 
     question: str
     repeats: int
     matrix: tuple[Matrix, ...]
+    until: str = ""
+    portability: tuple[Portability, ...] = ()
     instead: dict[str, Value] = {}
     note: str = ""
 
-
-class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One thing an article says, of one workload or, without one, of all; `about` names the figure it is beside."""
-
-    about: str
-    says: str
-    workload: str | None = None
-
-
-class Article(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What an article measured with, what it says, and how many examples it calls an epoch."""
-
-    title: str
-    machine: str
-    epoch_examples: int
-    claims: tuple[Claim, ...]
+    def __post_init__(self) -> None:
+        """Raises `ValueError`, which becomes a `msgspec.ValidationError`."""
+        if self.until:
+            width_pct(self.until)
 
 
 class Preset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -68,30 +69,52 @@ class NamedPreset:
     name: str
     preset: Preset
 
-    def plan(self, machine: Machine, repeats: int | None = None) -> Plan:
-        """The experiment as this machine can make it; raises `UsageError` where the file asks for what there is not."""
-        form = self.preset.gpu if machine.gpus else self.preset.cpu
+    def form(self, machine: Machine) -> Form:
+        """The one for this machine."""
+        return self.preset.gpu if machine.gpus else self.preset.cpu
+
+    def plan(self, machine: Machine, repeats: int | None = None, until_pct: float | None = None) -> Plan:
+        """The experiment as this machine can make it; raises `UsageError` where the file asks for what there is not.
+
+        `repeats` and `until_pct` are the user's, in place of the file's.
+        """
+        form = self.form(machine)
         specs = [_mended(spec, form.instead, machine) for spec in _variants(form)]
         fitting = [spec for spec in specs if int(spec.variant["gpus"]) <= len(machine.gpus)]
         # Where nothing fits, the runs themselves say why they are refused.
         kept = fitting or specs
         notes = (form.note, _fewer_gpus(machine, len(specs) - len(kept)), *_replaced(_variants(form), specs))
-        return self._plan(form, kept, repeats, tuple(filter(None, notes)))
+        if self.preset.article is not None:
+            self.preset.article.check(kept)
+        plan = self._plan(form, kept, repeats, until_pct)
+        return replace(plan, notes=tuple(filter(None, notes)))
 
-    def every_plan(self, repeats: int | None = None) -> list[Plan]:
+    def every_plan(self, repeats: int | None = None, until_pct: float | None = None) -> list[Plan]:
         """The experiment as any machine may have made it, for what is stored."""
         gpu, cpu = self.preset.gpu, self.preset.cpu
         older = [RunSpec(workload=s.workload, variant={**s.variant, **gpu.instead}) for s in _variants(gpu)]
         forms = [(gpu, _variants(gpu)), (gpu, older), (cpu, _variants(cpu))]
-        return [self._plan(form, specs, repeats, ()) for form, specs in forms]
+        return [self._plan(form, specs, repeats, until_pct) for form, specs in forms]
 
-    def _plan(self, form: Form, specs: Sequence[RunSpec], repeats: int | None, notes: tuple[str, ...]) -> Plan:
-        return Plan(name=self.name, variants=tuple(specs), repeats=repeats or form.repeats, notes=notes)
+    def _plan(self, form: Form, specs: Sequence[RunSpec], repeats: int | None, until_pct: float | None) -> Plan:
+        own_pct = width_pct(form.until) if form.until else None
+        return Plan(
+            name=self.name,
+            variants=tuple(specs),
+            repeats=repeats or (form.repeats if until_pct is None else max(form.repeats, MOST_REPEATS)),
+            until_pct=own_pct if until_pct is None else until_pct,
+            carried=tuple(map(_carried, form.portability)),
+        )
+
+
+def preset_names() -> list[str]:
+    """Names of the presets in the box."""
+    return sorted(path.stem for path in FOLDER.glob("*.toml"))
 
 
 def preset(name: str) -> NamedPreset:
     """The preset of that name, or in the file of that path; raises `UsageError` or `UserError`."""
-    known = sorted(path.stem for path in FOLDER.glob("*.toml"))
+    known = preset_names()
     if name not in known and not name.endswith(".toml"):
         raise UsageError(f"There is no preset called {name!r}. There are: {', '.join(known)}, or a file's path.")
     path = FOLDER / f"{name}.toml" if name in known else Path(name)
@@ -115,6 +138,12 @@ def _combinations(matrix: Matrix) -> list[RunSpec]:
         complete(matrix.workload, dict(zip(matrix.settings, values, strict=True)), nothing)
         for values in itertools.product(*lists)
     ]
+
+
+def _carried(portability: Portability) -> Carried:
+    settings = {**portability.settings, "save_weights": True}
+    spec = complete(portability.workload, settings, Machine())
+    return Carried(spec=spec, into=portability.into, gpus=portability.gpus)
 
 
 def _mended(spec: RunSpec, instead: Mapping[str, Value], machine: Machine) -> RunSpec:

@@ -1,9 +1,11 @@
 """What an experiment consists of, in which order its runs are made, which are left, and how long one takes."""
 
-from collections.abc import Sequence
+import statistics
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from app.records import RunRow
+from app.runs.early import Rounds
 from workloads.catalog import Machine, check, with_defaults
 from workloads.protocol import RunSpec
 
@@ -14,16 +16,33 @@ RESULTS = ("completed", *SETTLED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Carried:
+    """A run made once, after all others, whose saved weights are tried `into` implementations on so many `gpus`."""
+
+    spec: RunSpec
+    into: tuple[str, ...]
+    gpus: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """An experiment: its variants, the baseline first, and how often each runs.
 
-    `notes` are sentences on what was changed to fit it to this machine.
+    With `until_pct`, `repeats` is how often at most: fewer do once every speed-up is known to ± that many percent.
+    `carried` are runs beside those compared. `notes` are sentences on what was changed to fit it to this machine.
     """
 
     name: str
     variants: tuple[RunSpec, ...]
     repeats: int
+    until_pct: float | None = None
+    carried: tuple[Carried, ...] = ()
     notes: tuple[str, ...] = ()
+
+    @property
+    def specs(self) -> tuple[RunSpec, ...]:
+        """Every variant that a run is made of, those compared first."""
+        return (*self.variants, *(carried.spec for carried in self.carried))
 
 
 def interleaved(variants: int, repeats: int) -> list[int]:
@@ -35,48 +54,93 @@ def interleaved(variants: int, repeats: int) -> list[int]:
     return [index for one_round in rounds for index in one_round]
 
 
+def counts_as(made: RunSpec) -> tuple[RunSpec, RunSpec]:
+    """The variants that a run made so is one of: its own, with a default for what it does not name, and that anywhere.
+
+    A variant that leaves its cards open is the same on whichever they were.
+    """
+    own = with_defaults(made)
+    return own, RunSpec(workload=own.workload, variant={**own.variant, "devices": ""})
+
+
 def of_variant(spec: RunSpec, runs: Sequence[RunRow]) -> list[RunRow]:
-    """The runs of this variant; a parameter that an older run does not name counts with its default."""
-    whole = with_defaults(spec)
-    return [row for row in runs if with_defaults(row.spec) == whole]
+    """The runs of this variant."""
+    wanted = with_defaults(spec)
+    return [row for row in runs if wanted in counts_as(row.spec)]
 
 
 def left(plan: Plan, runs: Sequence[RunRow], machine: Machine | None = None) -> list[RunSpec]:
     """The runs still to be made, in their order, after `runs`; a variant that `machine` refuses runs once."""
+    return [*_compared(plan, runs, machine), *_carried(plan, runs)]
+
+
+def _compared(plan: Plan, runs: Sequence[RunRow], machine: Machine | None) -> list[RunSpec]:
+    if is_settled(plan, runs):
+        return []
     wanted = [_wanted(spec, of_variant(spec, runs), plan.repeats, machine) for spec in plan.variants]
     order = interleaved(len(plan.variants), plan.repeats)
     turns = [(index, order[:place].count(index)) for place, index in enumerate(order)]
     return [plan.variants[index] for index, turn in turns if turn in wanted[index]]
 
 
+def _carried(plan: Plan, runs: Sequence[RunRow]) -> list[RunSpec]:
+    return [each.spec for each in plan.carried if not any(map(is_result, of_variant(each.spec, runs)))]
+
+
 def _wanted(spec: RunSpec, runs: Sequence[RunRow], repeats: int, machine: Machine | None) -> range:
     """Which of the variant's turns are still to come."""
-    names = [row.outcome.name for row in runs if row.outcome is not None]
-    if any(name in SETTLED for name in names):
+    if _is_answered(runs):
         return range(0)
     once = machine is not None and bool(check(spec, machine))
-    return range(sum(name in RESULTS for name in names), 1 if once else repeats)
+    return range(sum(map(is_result, runs)), 1 if once else repeats)
+
+
+def _is_answered(runs: Sequence[RunRow]) -> bool:
+    return any(row.outcome is not None and row.outcome.name in SETTLED for row in runs)
+
+
+def is_result(row: RunRow) -> bool:
+    """Whether it answers something, so that it need not be made again."""
+    return row.outcome is not None and row.outcome.name in RESULTS
+
+
+def rounds(plan: Plan, runs: Sequence[RunRow]) -> Rounds:
+    """The complete rounds of the variants that measure something."""
+    groups = [of_variant(spec, runs) for spec in plan.variants]
+    return Rounds.of([group for group in groups if not _is_answered(group)])
+
+
+def is_settled(plan: Plan, runs: Sequence[RunRow]) -> bool:
+    """Whether every speed-up is known as narrowly as was asked."""
+    return plan.until_pct is not None and rounds(plan, runs).are_enough(plan.until_pct)
 
 
 def done(plan: Plan, runs: Sequence[RunRow]) -> int:
     """How many of the planned runs have a result; more repeats than planned count no further."""
-    ended = [row for row in runs if row.outcome is not None and row.outcome.name in RESULTS]
-    return sum(min(plan.repeats, len(of_variant(spec, ended))) for spec in plan.variants)
+    ended = [row for row in runs if is_result(row)]
+    carried = sum(bool(of_variant(each.spec, ended)) for each in plan.carried)
+    return carried + sum(min(plan.repeats, len(of_variant(spec, ended))) for spec in plan.variants)
 
 
-def expected_s(spec: RunSpec, runs: Sequence[RunRow]) -> float:
-    """How long a run of this variant takes, by the longest of those made: from its worker's start to its end.
+def expected_s(spec: RunSpec, runs: Sequence[RunRow], of_several: Callable[[list[float]], float] = max) -> float:
+    """How long a run of this variant takes, from its worker's start to its end: by the longest of those made.
 
     Before the first of a variant: what it is asked to measure, and as much beside that as another run of its workload
-    took, or one of any workload. Before the first of all: what it is asked to measure.
+    took, or one of any workload. Before the first of all: what it is asked to measure. `of_several` makes one figure
+    of those of several runs.
     """
     ended = [row for row in runs if row.outcome is not None and row.outcome.name in ("completed", "out_of_memory")]
     if own := of_variant(spec, ended):
-        return max(map(_lasted_s, own))
+        return of_several([_lasted_s(row) for row in own])
     alike = [row for row in ended if row.spec.workload == spec.workload] or ended
-    asked = asked_s(spec)
-    beside = (_lasted_s(row) - (min(asked_s(row.spec), row.summary.measured_s or 0.0)) for row in alike)
-    return asked + max(beside, default=0.0)
+    beside = [_lasted_s(row) - min(asked_s(row.spec), row.summary.measured_s or 0.0) for row in alike]
+    return asked_s(spec) + (of_several(beside) if beside else 0.0)
+
+
+def together_s(specs: Sequence[RunSpec], runs: Sequence[RunRow]) -> float:
+    """How long these runs take one after the other, by what is usual of those made."""
+    each = [spec for place, spec in enumerate(specs) if spec not in specs[:place]]
+    return sum(specs.count(spec) * expected_s(spec, runs, statistics.median) for spec in each)
 
 
 def asked_s(spec: RunSpec) -> float:

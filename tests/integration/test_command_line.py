@@ -219,7 +219,7 @@ def test_an_experiment_without_time_for_a_run_says_so(command_line: CommandLine)
     done = command_line("experiment", *dummy_words(steps=0, seconds=5.0, step_ms="1,2"), "--budget", "1s")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.splitlines() == [
-        "6 runs planned, 0 done, 6 left, within 0:01.",
+        "6 runs planned, 0 done, 6 left (at least 0:30), within 0:01.",
         "Out of budget: 0 of 6 runs done, and the next one takes about 0:05. The same command goes on from here.",
     ]
 

@@ -71,7 +71,7 @@ def test_the_baseline_comes_first() -> None:
         (["run"], "run needs a workload: lstm, cnn10, wrn28-10."),
         (["run", "lstn", "--parameters"], "There is no workload called 'lstn'. Did you mean lstm?"),
         (["compare", "1", "1"], "compare takes two runs or more; `python -m app list` shows their numbers."),
-        (["experiment"], "experiment needs a workload with some -s name=a,b, or --preset quick."),
+        (["experiment"], "experiment needs a workload with some -s name=a,b, or --preset quick; --presets lists them."),
         (
             ["experiment", "lstm", "--show"],
             "--show goes with --preset; `python -m app compare` shows any stored runs.",

@@ -73,5 +73,5 @@ def test_a_file_that_is_none_is_one_sentence(tmp_path: Path, text: str | None, s
 
 
 def test_an_unknown_name_says_which_there_are() -> None:
-    with pytest.raises(UsageError, match="There are: article-c, quick, or a file's path"):
+    with pytest.raises(UsageError, match="There are: article-a, article-b, article-c, quick, or a file's path"):
         preset("article-d")

@@ -1,0 +1,137 @@
+"""An article's table of layouts and GPUs: throughput by batch, the gain of NCHW, several GPUs over one."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from app.analysis.intervals import mean, ratio
+from app.analysis.verdict import throughputs
+from app.records import RunRow
+from app.report.article_cells import between, estimate_document, figure_words, runs_document, says_lines, times_words
+from app.report.contents import Section, Table
+from app.runs.article import LayoutTable
+from app.runs.schedule import of_variant
+from app.viewmodels import units
+from workloads import catalog
+from workloads.protocol import RunSpec
+
+LAYOUTS = ("NHWC", "NCHW")
+
+
+def layouts_document(table: LayoutTable, variants: Sequence[RunSpec], runs: Sequence[RunRow]) -> dict[str, Any] | None:
+    """Rows by batch size; None where the experiment has no variant of the table's workload.
+
+    Of a row, `cells` are by number of GPUs and layout; `gains` are NCHW over NHWC by number of GPUs, `scaling` several
+    GPUs over one by layout, both as ratios of throughput; absent figures are None.
+    """
+    own = [spec for spec in variants if spec.workload == table.workload]
+    if not own:
+        return None
+    batches = sorted({int(spec.variant["batch_size"]) for spec in own})
+    gpus = sorted({int(spec.variant["gpus"]) for spec in own})
+    grouped = {_place(spec): of_variant(spec, runs) for spec in own}
+    return {
+        "workload": table.workload,
+        "example": catalog.workload(table.workload).example,
+        "epoch_examples": table.epoch_examples,
+        "gpus": gpus,
+        "rows": [_row(batch, gpus, grouped, table.epoch_examples) for batch in batches],
+    }
+
+
+Place = tuple[int, int, str]
+Grouped = Mapping[Place, list[RunRow]]
+
+
+def _place(spec: RunSpec) -> Place:
+    variant = spec.variant
+    return int(variant["batch_size"]), int(variant["gpus"]), str(variant["layout"])
+
+
+def _row(batch: int, gpus: Sequence[int], grouped: Grouped, epoch_examples: int) -> dict[str, Any]:
+    def runs(count: int, layout: str) -> list[RunRow]:
+        return grouped.get((batch, count, layout), [])
+
+    def over(many: list[RunRow], few: list[RunRow]) -> dict[str, Any]:
+        return estimate_document(ratio(throughputs(many), throughputs(few)))
+
+    more = [count for count in gpus if count > min(gpus)]
+    return {
+        "batch_size": batch,
+        "cells": [
+            {"gpus": count, "layout": layout, **_cell(runs(count, layout), epoch_examples)}
+            for count in gpus
+            for layout in LAYOUTS
+        ],
+        "gains": [{"gpus": count, **over(runs(count, "NCHW"), runs(count, "NHWC"))} for count in gpus],
+        "scaling": [
+            {"gpus": count, "over": min(gpus), "layout": layout, **over(runs(count, layout), runs(min(gpus), layout))}
+            for count in more
+            for layout in LAYOUTS
+        ],
+    }
+
+
+def _cell(runs: Sequence[RunRow], epoch_examples: int) -> dict[str, Any]:
+    found = mean(throughputs(runs))
+    return {
+        **runs_document(runs),
+        "throughput": estimate_document(found),
+        "epoch_s": epoch_examples / found.value if found else None,
+    }
+
+
+def layouts_section(table: Mapping[str, Any]) -> Section:
+    """The same in words: a table of throughput, and one of seconds an epoch."""
+    rate = units.rate_unit(table["example"]).capitalize()
+    epoch = f"Seconds an epoch of {table['epoch_examples']:,} {units.plural(table['example'])} takes at this rate"
+    return Section(
+        title=table["title"],
+        tables=(
+            (f"{rate}; gains and ratios with their 95 % interval", _table(_throughput_rows(table))),
+            (epoch, _table(_epoch_rows(table))),
+        ),
+        lines=says_lines(table),
+    )
+
+
+def _table(rows: Sequence[tuple[str, ...]]) -> Table:
+    return Table(head=rows[0], rows=tuple(rows[1:]), numeric=frozenset(range(len(rows[0]))))
+
+
+def _throughput_rows(table: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """A header, and one row a batch size: throughput of both layouts, the gain, and several GPUs over one."""
+    header = ["batch"]
+    for gpus in table["gpus"]:
+        header += [*(f"{_place_words(gpus)} {layout}" for layout in LAYOUTS), "NCHW gain"]
+    scaled = table["rows"][0]["scaling"]
+    header += [f"{ratio['gpus']} over {ratio['over']} GPU {ratio['layout']}" for ratio in scaled]
+    return [tuple(header), *(_throughput_row(row, table["gpus"]) for row in table["rows"])]
+
+
+def _throughput_row(row: Mapping[str, Any], gpus: Sequence[int]) -> tuple[str, ...]:
+    words = [f"{row['batch_size']:,}"]
+    for count in gpus:
+        words += [figure_words(cell, cell["throughput"]["value"], 4) for cell in row["cells"] if cell["gpus"] == count]
+        words += [_gain(gain) for gain in row["gains"] if gain["gpus"] == count]
+    return (*words, *(times_words(ratio) for ratio in row["scaling"]))
+
+
+def _epoch_rows(table: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """A header, and one row a batch size: seconds an epoch would take at the measured rate."""
+    header = ("batch", *(f"{_place_words(gpus)} {layout}" for gpus in table["gpus"] for layout in LAYOUTS))
+    rows = (
+        (f"{row['batch_size']:,}", *(figure_words(cell, cell["epoch_s"], 3) for cell in row["cells"]))
+        for row in table["rows"]
+    )
+    return [header, *rows]
+
+
+def _place_words(gpus: int) -> str:
+    return "CPU" if gpus == 0 else f"{gpus} {units.plural('GPU', gpus)}"
+
+
+def _gain(gain: Mapping[str, Any]) -> str:
+    if gain["value"] is None:
+        return units.ABSENT
+    ends = [f"{100 * (end - 1):+.1f}" for end in gain["interval"] or ()]
+    return f"{100 * (gain['value'] - 1):+.1f} %{between(ends)}"

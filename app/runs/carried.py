@@ -1,0 +1,60 @@
+"""The saved weights of an experiment's runs, tried in the implementations its plan names."""
+
+from collections.abc import Callable, Sequence
+
+from app.records import Portability, StoredRun
+from app.runs.errands import Told
+from app.runs.leases import CPU
+from app.runs.portability import targets, try_weights, weights_of
+from app.runs.schedule import Carried, Plan, of_variant
+from app.runs.session import RunServices
+from app.storage.store import Store
+
+
+def run_of(carried: Carried, runs: Sequence[StoredRun]) -> StoredRun | None:
+    """The newest completed run whose weights are to be tried."""
+    made = [run.row.run for run in runs if run.row.outcome is not None and run.row.outcome.name == "completed"]
+    own = [row.run for row in of_variant(carried.spec, [run.row for run in runs]) if row.run in made]
+    return next((run for run in reversed(runs) if run.row.run in own), None)
+
+
+def trial_of(run: StoredRun, implementation: str, gpus: int) -> Portability | None:
+    """What the newest trial of a run's weights in an implementation gave, on the CPU or on a GPU."""
+    found = [
+        trial
+        for trial in run.portability
+        if trial.implementation == implementation and (trial.device == CPU) == (gpus == 0)
+    ]
+    return found[-1] if found else None
+
+
+def try_carried(
+    plan: Plan, runs: Sequence[StoredRun], services: RunServices, told: Told, stopped: Callable[[], bool]
+) -> list[StoredRun]:
+    """Tries and stores what was not tried yet; the same runs, with what is known of them now.
+
+    Raises `UserError` where a file of weights is not there or an implementation cannot be tried on this machine.
+    """
+    for carried in plan.carried:
+        run = run_of(carried, runs)
+        missing = [name for name in carried.into if run is not None and trial_of(run, name, carried.gpus) is None]
+        for name in missing:
+            if run is not None and not stopped():
+                told(f"Trying the weights of run {run.row.run} in {name} …")
+                _try(run, name, carried.gpus, services, told)
+    return _anew(plan, runs, services)
+
+
+def _try(run: StoredRun, name: str, gpus: int, services: RunServices, told: Told) -> None:
+    machine = services.feed.wait_inventory().machine
+    weights = weights_of(run.row, services.database, None)
+    (target,) = targets(run.row.spec, [name], gpus, machine).possible
+    found = try_weights(run.row, weights, target, services, told).found
+    with Store.open(services.database) as store:
+        store.add_portability(run.row.run, [found])
+
+
+def _anew(plan: Plan, runs: Sequence[StoredRun], services: RunServices) -> list[StoredRun]:
+    tried = [run.row.run for each in plan.carried if (run := run_of(each, runs)) is not None]
+    with Store.open(services.database) as store:
+        return [store.load(run.row.run) if run.row.run in tried else run for run in runs]
