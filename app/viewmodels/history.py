@@ -12,8 +12,8 @@ from app.viewmodels.cells import Cell, Column
 from app.viewmodels.history_lines import Group, Line, groups_of, lines_of
 from app.viewmodels.looks import MOST_COMPARED
 
-PAGE = 80
-"""How many rows are read along with the numbers of the runs: what a tall window shows at once."""
+PAGE = 48
+"""How many rows are read along with the numbers of the runs: what a window shows at once, and a little more."""
 
 
 class ListColumn(NamedTuple):
@@ -203,7 +203,10 @@ def empty_text(listing: Listing) -> str:
         return "No run matches\nPress Escape to clear the search and the filters."
     if listing.query.deleted:
         return "Nothing is deleted\nRuns you delete come here and can be restored. Press Escape to see all runs."
-    return "No runs yet\nPress Ctrl+1 and run one; it appears here as soon as it starts."
+    return (
+        "No runs yet\nPress Ctrl+1 and run one; it appears here as soon as it starts. "
+        "Runs of another database come in by View, Import runs."
+    )
 
 
 def _cells(run: RunRow, zone: tzinfo | None) -> tuple[Cell, ...]:

@@ -97,7 +97,7 @@ class HistoryPage(Screen[HistoryView]):
     def filter(self, name: str, words: str) -> None:
         """Choose an entry of one of the filters."""
         combo = next(c for c in self.view.findChildren(QComboBox) if c.accessibleName() == name)
-        combo.setCurrentIndex(combo.findText(words, Qt.MatchFlag.MatchEndsWith))
+        combo.setCurrentIndex(combo.findText(words, Qt.MatchFlag.MatchContains))
         combo.activated.emit(combo.currentIndex())
 
     def menu_entry(self, button: str, words: str) -> None:

@@ -10,10 +10,11 @@ from PySide6.QtWidgets import QComboBox, QHBoxLayout, QInputDialog, QLineEdit, Q
 from app.gui.theme import GRID
 from app.gui.views.parts import button
 from app.queries import RunQuery
-from app.viewmodels.cells import OUTCOMES
+from app.viewmodels.cells import OUTCOMES, local_time
 from app.viewmodels.history import Listing, narrows, unordered
 
 _FILTER_MOST = 18 * GRID
+_LIST_MOST = 64 * GRID
 _NAME_LENGTH = 24
 
 Value = TypeVar("Value", str, int | None)
@@ -53,7 +54,10 @@ class HistoryBar(QWidget):
         facets, query = listing.offered.facets, listing.query
         ends = {name: words for name, words in OUTCOMES.items() if name in facets.outcomes}
         outcomes = {name: f"{words.symbol}  {words.word}" for name, words in ends.items()}
-        experiments: dict[int | None, str] = {found.experiment: found.name for found in listing.offered.experiments}
+        experiments: dict[int | None, str] = {
+            found.experiment: f"{found.name} · {local_time(found.created_utc_ns, None)}"
+            for found in listing.offered.experiments
+        }
         _offer(self._workload, "All workloads", _same(facets.workloads), query.workload, "")
         _offer(self._outcome, "All outcomes", outcomes, query.outcome, "")
         _offer(self._tag, "All tags", _same(facets.tags), query.tag, "")
@@ -62,7 +66,7 @@ class HistoryBar(QWidget):
             self.search.setText(query.text)
         self.search.setPlaceholderText("Search deleted runs (Ctrl+F)" if query.deleted else "Search runs (Ctrl+F)")
         self._filters.setText(_shortened(listing.filter_name) or "Filters")
-        self._filters.setVisible(bool(listing.offered.filters) or narrows(query))
+        self._filters.setVisible(bool(listing.offered.filters or facets.total))
         self._leave.setVisible(query.deleted)
         self.compare.setVisible(not query.deleted)
         self.restore.setVisible(query.deleted)
@@ -182,5 +186,6 @@ def _offer(combo: QComboBox, everything: str, choices: Mapping[Value, str], chos
         combo.clear()
         for value, words in wanted.items():
             combo.addItem(words, value)
+        combo.view().setMinimumWidth(min(combo.view().sizeHintForColumn(0) + 4 * GRID, _LIST_MOST))
     combo.setCurrentIndex(list(wanted).index(chosen))
     combo.setVisible(len(wanted) > 1)

@@ -27,7 +27,7 @@ class HistoryModel(CellModel):
     def __init__(self) -> None:
         super().__init__(COLUMNS)
         self.lines: Sequence[Line] = ()
-        self._places: dict[int, int] = {}
+        self._places: dict[Line, int] = {}
         self._group_places: dict[int, int] = {}
         self._stretches: Sequence[tuple[int, int]] = ()
         self._rows: dict[int, HistoryRow] = {}
@@ -38,7 +38,7 @@ class HistoryModel(CellModel):
         """Show these lines, and in the heads what ordered them."""
         self.beginResetModel()
         self.lines, self._query = lines, query
-        self._places = {line: n for n, line in enumerate(lines) if isinstance(line, int)}
+        self._places = dict(zip(lines, itertools.count(), strict=False))
         self._group_places = {line.experiment: n for n, line in enumerate(lines) if isinstance(line, Group)}
         tops = [*self._group_places.values(), len(lines)]
         self._stretches = [(top, following - 1) for top, following in itertools.pairwise(tops)]

@@ -221,7 +221,8 @@ class HistoryTable(CellTable):
     def _choose_again(self, chosen: set[int], at: int | None) -> None:
         selection = QItemSelection()
         last = len(COLUMNS) - 1
-        for first, end in _stretches([self._lines.is_chosen(line, chosen) for line in self._lines.lines]):
+        lines = self._lines.lines if chosen else ()
+        for first, end in _stretches([self._lines.is_chosen(line, chosen) for line in lines]):
             selection.select(self._lines.index(first, 0), self._lines.index(end, last))
         model = self.selectionModel()
         model.blockSignals(True)

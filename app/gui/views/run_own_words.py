@@ -73,6 +73,7 @@ class RunOwnWords(QWidget):
         self.note.setAccessibleName("Note on this run")
         self.note.setPlaceholderText("Why was this run made?")
         self.note.setTabChangesFocus(True)
+        self.note.document().setDocumentMargin(GRID - 2)
         self.note.setFixedHeight(_NOTE_LINES * self.note.fontMetrics().lineSpacing() + 2 * GRID)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(GRID, GRID, 2 * GRID, GRID)

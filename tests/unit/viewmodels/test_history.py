@@ -10,6 +10,7 @@ from app.viewmodels.history import (
     COLUMNS,
     ORDERS,
     OUTCOME_COLUMN,
+    PAGE,
     SHOWN_AT_FIRST,
     WORDS_COLUMN,
     HistoryRow,
@@ -147,8 +148,8 @@ def test_runs_stand_below_the_newest_experiment_they_belong_to_and_those_without
 
 
 def test_the_rows_read_at_once_are_those_around_the_view_and_what_came_before_them() -> None:
-    assert page_of(range(1000), ()) == range(80)
-    assert page_of(range(1000), range(500, 560)) == range(480, 580)
+    assert page_of(range(1000), ()) == range(PAGE)
+    assert page_of(range(1000), range(500, 560)) == range(500 - PAGE // 4, 560 + PAGE // 4)
     assert page_of([1001, *range(1000)], range(60))[0] == 1001
     assert page_of([7, 8], (3,)) == [7, 8]
 
