@@ -121,13 +121,14 @@ class CompareDelegate(CellDelegate):
         paint_swatch(painter, left, middle, colour, row.look)
 
     def _paint_fold(self, painter: QPainter, at: QPointF, unfolded: bool) -> None:
+        painter.save()
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(QColor(self._theme.colours.muted))
         painter.translate(at)
         if unfolded:
             painter.rotate(90)
         painter.drawPolygon([QPointF(-2, -4), QPointF(3, 0), QPointF(-2, 4)])
-        painter.resetTransform()
+        painter.restore()
 
     def _paint_box(self, painter: QPainter, area: QRect, state: Qt.CheckState) -> None:
         box = QStyleOptionButton()

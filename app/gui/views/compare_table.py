@@ -146,6 +146,7 @@ class CompareTableView(CellTable):
         row = self.current_row()
         self._model.set_table(table, arrangement, self._model.hidden & _runs(table))
         self._delegate.unit_widths.clear()
+        self._elastic_most = max(_VARIANT_MOST, self.width() // 4)
         self.fit(table.widest(), beside_title=" ↓")
         self.hide_columns(self._off)
         if self._model.rows:
