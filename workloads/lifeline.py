@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import queue
 import signal
 import sys
 import threading
@@ -69,33 +70,44 @@ class MessagePipe:
 
 
 class Lifeline:
-    """Watches stdin in a thread: its end means "stop", and, where the parent is gone, the end of this process.
+    """Reads stdin in a thread: its first line is the order; its end means "stop", and, without a parent, our end too.
 
     Whoever runs the steps is asked first (`stopped`); one that does not come to it, inside an import, a compile or a
-    long step, is ended by `give_up` after a moment. None means never.
+    long step, is ended by `give_up` after a moment.
     """
 
-    def __init__(self, stdin: BinaryIO, parent: int, give_up: Callable[[], None] | None) -> None:
+    def __init__(self, stdin: BinaryIO, parent: int, give_up: Callable[[], None]) -> None:
         self._stdin = stdin
         self._parent = parent
         self._give_up = give_up
+        self._orders: queue.SimpleQueue[tuple[bytes, int]] = queue.SimpleQueue()
         self._stop = threading.Event()
+        self._deaf = False
 
     def start(self) -> None:
-        """Begin to watch."""
+        """Begin to read."""
         threading.Thread(target=self._watch, name="lifeline", daemon=True).start()
+
+    def wait_order(self) -> tuple[bytes, int]:
+        """The order and when it came, in `time.monotonic_ns()`; empty where stdin ended before one."""
+        return self._orders.get()
+
+    def ignore_stop(self) -> None:
+        """Hear of no request to stop from now on; without a parent this process still ends."""
+        self._deaf = True
 
     def stopped(self) -> bool:
         """Whether the program asked to stop."""
-        return self._stop.is_set()
+        return self._stop.is_set() and not self._deaf
 
     def _watch(self) -> None:
+        self._orders.put((self._stdin.readline(), time.monotonic_ns()))
         while self._stdin.read(4096):
             pass
         self._stop.set()
         patience_ends_s = time.monotonic() + _PATIENCE_S
         while os.getppid() == self._parent:
-            if self._give_up is not None and time.monotonic() > patience_ends_s:
+            if not self._deaf and time.monotonic() > patience_ends_s:
                 self._give_up()
             time.sleep(_ORPHAN_CHECK_S)
         os._exit(1)

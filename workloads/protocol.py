@@ -14,6 +14,9 @@ import msgspec
 
 PROTOCOL_VERSION = 2
 
+STANDBY = "standby"
+"""What a worker is told on its command line to import TensorFlow before it says `Hello`, its order not known yet."""
+
 _TAG = "type"
 
 Value = bool | int | float | str

@@ -51,22 +51,38 @@ def prepare_environment(gpu_uuids: Sequence[str]) -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
 
 
+def import_ahead() -> None:
+    """Import TensorFlow and Keras for a run that is not known yet; raises `RefusedError` where they are missing.
+
+    No GPU is touched: CUDA first reads which ones it may see when TensorFlow first looks for them, and that is after
+    the run's own `prepare_environment`. Were it ever otherwise, TensorFlow would see none, never another run's.
+    """
+    prepare_environment(())
+    _import_libraries()
+
+
 def import_tensorflow(gpu_count: int) -> None:
     """Import TensorFlow and Keras; raises `RefusedError` where they are missing or see fewer GPUs than `gpu_count`."""
-    try:
-        import keras  # noqa: F401
-        import tensorflow as tf
-    except ModuleNotFoundError as error:
-        raise RefusedError(
-            f"TensorFlow cannot be imported ({error}); install it with `pip install 'tensorflow>=2.21,<2.22'`, "
-            "or with 'tensorflow[and-cuda]' in its place for NVIDIA GPUs."
-        ) from error
+    _import_libraries()
+    import tensorflow as tf
+
     seen = len(tf.config.list_physical_devices("GPU"))
     if seen < gpu_count:
         raise RefusedError(
             f"TensorFlow sees {seen} of the {gpu_count} GPU(s) this run was given: its CUDA libraries are missing or "
             "do not fit the driver; install them with `pip install 'tensorflow[and-cuda]>=2.21,<2.22'`."
         )
+
+
+def _import_libraries() -> None:
+    try:
+        import keras  # noqa: F401
+        import tensorflow  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise RefusedError(
+            f"TensorFlow cannot be imported ({error}); install it with `pip install 'tensorflow>=2.21,<2.22'`, "
+            "or with 'tensorflow[and-cuda]' in its place for NVIDIA GPUs."
+        ) from error
 
 
 def configure(variant: Variant) -> Replicas:

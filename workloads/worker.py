@@ -1,12 +1,15 @@
-"""One run in one process: `python -m workloads.worker`, order on stdin, messages on stdout, the rest on stderr."""
+"""One run in one process: `python -m workloads.worker`, order on stdin, messages on stdout, the rest on stderr.
+
+`python -m workloads.worker standby` imports TensorFlow before it says hello, for whichever run it will be given.
+"""
 
 import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 from workloads.build import approve, build, import_for, needs_tensorflow, witness_of
 from workloads.dummy import ignores_stop
@@ -17,6 +20,7 @@ from workloads.libraries import loaded_versions
 from workloads.lifeline import Lifeline, MessagePipe, claim_stdout, die_with_parent
 from workloads.protocol import (
     PROTOCOL_VERSION,
+    STANDBY,
     Facts,
     Finished,
     Flops,
@@ -28,6 +32,7 @@ from workloads.protocol import (
     Start,
     decode_start,
 )
+from workloads.runtime import import_ahead
 from workloads.training import Loop, Report, Task, plan_of
 
 if TYPE_CHECKING:
@@ -35,12 +40,19 @@ if TYPE_CHECKING:
 
 
 class Worker:
-    """Runs one order from import to finish, reporting as it goes."""
+    """Runs one order from import to finish, reporting as it goes.
 
-    def __init__(self, start: Start, report: Report, stopped: Callable[[], bool]) -> None:
+    `told_ns` is when the order came; `facts` is what is to be told of this process besides what the run finds.
+    """
+
+    def __init__(
+        self, start: Start, report: Report, stopped: Callable[[], bool], *, told_ns: int, facts: Mapping[str, str]
+    ) -> None:
         self._start = start
         self._report = report
         self._stopped = stopped
+        self._told_ns = told_ns
+        self._facts = facts
         self._task: Task | None = None
         self._witness: Witness | None = None
 
@@ -56,9 +68,9 @@ class Worker:
     def _perform(self) -> Finished:
         uuids = self._start.gpu_uuids
         spec = approve(self._start.spec, uuids)
-        self._phase("import")
-        facts = import_for(spec, uuids)
-        if facts:
+        # In a standby that was still importing when its order came, this phase is what of that was left.
+        self._report(PhaseStarted(phase="import", t_ns=self._told_ns))
+        if facts := {**import_for(spec, uuids), **self._facts}:
             self._report(Facts(facts=facts))
         completed = False
         if not self._stopped():
@@ -139,29 +151,33 @@ def _stopped_early(peak_bytes: int | None = None) -> Finished:
     )
 
 
-def _serve(stdin: BinaryIO, pipe: MessagePipe, parent: int) -> Finished:
-    """Say hello, read the order, run it."""
+def _serve(lifeline: Lifeline, pipe: MessagePipe, facts: Mapping[str, str]) -> Finished:
+    """Say hello, take the order, run it."""
     pipe.report(Hello(protocol=PROTOCOL_VERSION, pid=os.getpid(), t_ns=time.monotonic_ns(), utc_ns=time.time_ns()))
-    line = stdin.readline()
+    line, told_ns = lifeline.wait_order()
     if not line:
         return _stopped_early()
     try:
         start = decode_start(line)
     except ProtocolError as error:
         return Finished(outcome="failed", t_ns=time.monotonic_ns(), reason=f"The worker's order is wrong: {error}.")
-    deaf = ignores_stop(start.spec.variant)
-    lifeline = Lifeline(stdin, parent, None if deaf else lambda: pipe.last_word(_stopped_early()))
-    lifeline.start()
-    return Worker(start, pipe.report, lambda: not deaf and lifeline.stopped()).run()
+    if ignores_stop(start.spec.variant):
+        lifeline.ignore_stop()
+    return Worker(start, pipe.report, lifeline.stopped, told_ns=told_ns, facts=facts).run()
 
 
-def main() -> None:
+def main(words: Sequence[str]) -> None:
     """Run one order and be gone."""
     pipe = MessagePipe(claim_stdout())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = die_with_parent()
-    pipe.last_word(_serve(sys.stdin.buffer, pipe, parent))
+    lifeline = Lifeline(sys.stdin.buffer, die_with_parent(), lambda: pipe.last_word(_stopped_early()))
+    lifeline.start()
+    facts = {}
+    if STANDBY in words:
+        import_ahead()
+        facts = {"standby": "yes"}
+    pipe.last_word(_serve(lifeline, pipe, facts))
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

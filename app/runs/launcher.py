@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Protocol
@@ -17,6 +17,9 @@ from workloads.protocol import Message, ProtocolError, Start, decode_message, en
 
 _ROOT = Path(__file__).resolve().parents[2]
 _LONGEST_LINE = 4_000
+
+WORKER = (sys.executable, "-m", "workloads.worker")
+"""The command of a worker of this machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,29 +73,48 @@ def checkout_environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
 
+@dataclass(frozen=True, slots=True)
+class Birth:
+    """All that a worker's process is started with, and so all that its imports can depend on."""
+
+    command: tuple[str, ...]
+    folder: str
+    environment: Mapping[str, str]
+
+    @classmethod
+    def now(cls, command: tuple[str, ...]) -> "Birth":
+        """As the program's own surroundings are at this moment."""
+        return cls(command, str(Path.cwd()), checkout_environment())
+
+    def start(self) -> "subprocess.Popen[bytes]":
+        """The process, with three pipes and a session of its own: Ctrl-C in a terminal reaches only the program."""
+        return subprocess.Popen(
+            self.command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=self.folder,
+            env=self.environment,
+            start_new_session=True,
+        )
+
+
 class LocalLauncher:
     """Starts workers on this machine as `python -m workloads.worker`, or another command that speaks the protocol."""
 
-    def __init__(self, command: tuple[str, ...] = (sys.executable, "-m", "workloads.worker")) -> None:
+    def __init__(self, command: tuple[str, ...] = WORKER) -> None:
         self._command = command
 
     def launch(self, start: Start, post: Post) -> Worker:
         """Starts the process, its readers and the watcher of its end."""
-        process = subprocess.Popen(
-            self._command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=checkout_environment(),
-            start_new_session=True,
-        )
-        worker = LocalWorker(process, post)
-        worker.start(start)
+        worker = LocalWorker(Birth.now(self._command).start(), post)
+        worker.listen()
+        worker.order(start)
         return worker
 
 
 class LocalWorker:
-    """A worker process of this machine, in a session of its own: Ctrl-C in a terminal reaches only the program."""
+    """A worker process of this machine."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", post: Post) -> None:
         self._process = process
@@ -103,10 +125,9 @@ class LocalWorker:
         """The worker's process id."""
         return self._process.pid
 
-    def start(self, start: Start) -> None:
-        """Begins to read what the worker says, and sends it its order."""
-        stdin, stdout, stderr = self._process.stdin, self._process.stdout, self._process.stderr
-        assert stdin is not None, "started with three pipes"
+    def listen(self) -> None:
+        """Begins to read what the worker says, and to wait for its end."""
+        stdout, stderr = self._process.stdout, self._process.stderr
         assert stdout is not None, "started with three pipes"
         assert stderr is not None, "started with three pipes"
         readers = (
@@ -116,7 +137,12 @@ class LocalWorker:
         for reader in readers:
             reader.start()
         threading.Thread(target=self._watch, args=(readers,), name="worker end", daemon=True).start()
-        # A worker that died at once reads no order: Exited follows.
+
+    def order(self, start: Start) -> None:
+        """Sends the worker its order."""
+        stdin = self._process.stdin
+        assert stdin is not None, "started with three pipes"
+        # A worker that died before it read its order: Exited follows.
         with contextlib.suppress(BrokenPipeError):
             stdin.write(encode(start))
             stdin.flush()

@@ -182,7 +182,7 @@ def test_a_worker_refuses_before_it_imports_anything_where_there_is_no_copy(tmp_
 
     messages: list[Message] = []
     order = Start(protocol=PROTOCOL_VERSION, spec=spec_of(data_folder=str(tmp_path)))
-    last = Worker(order, messages.append, lambda: False).run()
+    last = Worker(order, messages.append, lambda: False, told_ns=0, facts={}).run()
     assert (last.outcome, messages) == ("refused", [])
     assert f"There is no cifar-10-python.tar.gz and no folder cifar-10-batches-py in {tmp_path}" in (last.reason or "")
 

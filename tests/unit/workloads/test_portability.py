@@ -153,7 +153,7 @@ def test_weights_that_cannot_be_written_fail_the_run_in_words(one: Replicas, tmp
         spec=RunSpec(workload="lstm", variant=variant),
         weights_path=str(tmp_path / "taken" / "run.npz"),
     )
-    worker = Worker(order, lambda _: None, lambda: False)
+    worker = Worker(order, lambda _: None, lambda: False, told_ns=0, facts={})
     worker._task = build_task(recipe_of("lstm")(variant), variant, one)
     with pytest.raises(TrainingError, match=r"could not be saved at .*run.npz .*; what was measured is kept"):
         worker._keep_weights()
