@@ -66,6 +66,16 @@ def test_search_narrows_as_typed_and_escape_clears_it(screen: HistoryPage) -> No
     assert screen.view.overview.bar.search.text() == ""
 
 
+def test_a_search_begun_before_the_runs_were_read_knows_them_all_the_same(
+    history_on: Callable[[Path], HistoryPage], database: Path
+) -> None:
+    early = history_on(database)
+    early.controller.refresh()
+    early.search("cnn10")
+    early.wait_for("Run", "2")
+    assert "1 of 3 runs" in early.visible_words()
+
+
 def test_filters_narrow_and_escape_clears_them(screen: HistoryPage) -> None:
     screen.filter("Outcome shown", "completed")
     screen.wait_for("Run", "2", "1")

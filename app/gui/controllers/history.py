@@ -65,7 +65,6 @@ class HistoryController(QObject):
         near = overview.table.runs_near() if query == before else ()
         # What there is to choose from takes half the time, and stays as it was for a new question to the same runs.
         offered = None if self._outdated or query.deleted != before.deleted else overview.listing.offered
-        self._outdated = False
         self._background.run(
             lambda: _read_listing(self._database, query, near, offered, in_groups=in_groups),
             self._show_listing,
@@ -89,6 +88,7 @@ class HistoryController(QObject):
         if found.query == self._query:
             self._view.show_problem("")
             self._view.show_model(found)
+            self._outdated = self._again
         self._read_on()
 
     def _fail(self, error: UserError) -> None:

@@ -45,6 +45,7 @@ class HistoryList(QWidget):
         self._group = self._toggle("&Group by experiment", "Ctrl+G")
         self._deleted = self._toggle("&Deleted runs", "")
         self._columns = QMenu("&Columns", self)
+        self._build_menus()
         self._build()
         self._connect()
 
@@ -130,7 +131,7 @@ class HistoryList(QWidget):
         heads.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         heads.customContextMenuRequested.connect(lambda place: self._columns.popup(heads.mapToGlobal(place)))
 
-    def _build(self) -> None:
+    def _build_menus(self) -> None:
         for column, order in zip(COLUMNS, ORDERS, strict=True):
             entry = self._columns.addAction(column.title)
             entry.setCheckable(True)
@@ -148,12 +149,14 @@ class HistoryList(QWidget):
         view.addSeparator()
         view.addAction("&Import runs …").triggered.connect(self.import_asked)
         self.bar.view.setMenu(view)
+
+    def _build(self) -> None:
         self._lower.addWidget(self.table)
         self._lower.addWidget(self._empty)
-        column_of = QVBoxLayout(self)
-        column_of.setContentsMargins(0, 0, 0, 0)
-        column_of.setSpacing(0)
-        column_of.addWidget(self.bar)
-        column_of.addWidget(self._lower, 1)
-        column_of.addWidget(rule())
-        column_of.addWidget(self.foot)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(0)
+        layout.addWidget(self.bar)
+        layout.addWidget(self._lower, 1)
+        layout.addWidget(rule())
+        layout.addWidget(self.foot)
