@@ -107,6 +107,9 @@ def _experiment(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
         help="start no run that would not end within 8m, 90s or 1h30m; the same command later goes on",
     )
     command.add_argument("--again", action="store_true", help="make every run anew, whatever is stored")
+    command.add_argument(
+        "--no-standby", dest="standby", action="store_false", help="never import TensorFlow ahead for the next run"
+    )
     command.add_argument("--show", action="store_true", help="with --preset: show what is stored of it and run nothing")
     command.add_argument(
         "--report",

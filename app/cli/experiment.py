@@ -51,7 +51,7 @@ def experiment(chosen: Namespace) -> int:
     if named and chosen.show:
         _tell(_stored(named, chosen), article, chosen)
         return 0
-    with run_services(chosen.db, chosen.sample_ms) as services:
+    with run_services(chosen.db, chosen.sample_ms, standby=chosen.standby) as services:
         machine = services.feed.wait_inventory().machine
         plan = _announced(named, machine, chosen) if named else _matrix(chosen, machine)
         found = _made(plan, services, chosen)

@@ -26,7 +26,7 @@ def run(chosen: Namespace) -> int:
         return _print_parameters(catalog.workload(chosen.workload))
     if not chosen.largest_batch and (chosen.batch_limit or chosen.batch_step):
         raise UsageError("--batch-limit and --batch-step go with --largest-batch.")
-    with run_services(chosen.db, chosen.sample_ms) as services:
+    with run_services(chosen.db, chosen.sample_ms, standby=chosen.largest_batch) as services:
         spec = one_variant(chosen.workload, chosen.settings, services.feed.wait_inventory().machine)
         if chosen.largest_batch:
             return find_largest_batch(spec, services, chosen)

@@ -7,8 +7,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 
+from app.runs.leases import Leases
 from app.runs.recovery import recover
 from app.runs.session import RunServices
+from app.runs.standby import StandbyLauncher
+from app.runs.standby_setting import wanted_here
 from app.storage.location import default_database
 from app.storage.space import room_for
 from app.storage.store import Store
@@ -24,14 +27,21 @@ def opened_store(database: Path | None) -> Iterator[Store]:
 
 
 @contextlib.contextmanager
-def run_services(database: Path | None, sample_ms: float = 50.0) -> Iterator[RunServices]:
-    """What runs need, with telemetry going on; little room on the disk is said on stderr."""
+def run_services(database: Path | None, sample_ms: float = 50.0, *, standby: bool = False) -> Iterator[RunServices]:
+    """What runs need, with telemetry going on; little room on the disk is said on stderr.
+
+    With `standby` (where several runs will come) a worker stands by for the next, on machines where that is of use.
+    """
     with opened_store(database) as store:
         path = store.path
     if warning := room_for(path).warning:
         print(warning, file=sys.stderr)
     with telemetry(sample_ms) as feed:
-        yield RunServices(database=path, feed=feed)
+        if not standby:
+            yield RunServices(database=path, feed=feed)
+            return
+        with contextlib.closing(StandbyLauncher(Leases(), lambda: wanted_here(feed.wait_inventory()))) as launcher:
+            yield RunServices(database=path, feed=feed, launcher=launcher)
 
 
 @contextlib.contextmanager
