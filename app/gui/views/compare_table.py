@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from PySide6.QtCore import QItemSelectionModel, QPoint, Qt, Signal
-from PySide6.QtGui import QAction, QGuiApplication, QKeyEvent, QKeySequence, QMouseEvent
+from PySide6.QtGui import QAction, QGuiApplication, QKeyEvent, QKeySequence, QMouseEvent, QResizeEvent
 from PySide6.QtWidgets import QAbstractItemView, QMenu
 
 from app.gui.theme import GRID, Theme
@@ -137,6 +137,11 @@ class CompareTableView(CellTable):
         if index.isValid() and index.column() > 1:
             self._open(self._model.rows[index.row()])
 
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """A wide window has room for long names."""
+        self._elastic_most = max(_VARIANT_MOST, self.width() // 4)
+        super().resizeEvent(event)
+
     def width_for(self, column: int, content: int) -> int:
         """The first column has its marks too, that of the baseline only a mark."""
         key = self._model.table.keys[column]
@@ -146,7 +151,6 @@ class CompareTableView(CellTable):
         row = self.current_row()
         self._model.set_table(table, arrangement, self._model.hidden & _runs(table))
         self._delegate.unit_widths.clear()
-        self._elastic_most = max(_VARIANT_MOST, self.width() // 4)
         self.fit(table.widest(), beside_title=" ↓")
         self.hide_columns(self._off)
         if self._model.rows:
