@@ -51,6 +51,15 @@ def test_tags_and_the_first_line_of_a_note_stand_in_the_table(screen: HistoryPag
     assert "Repeat it." in tooltip
 
 
+def test_words_that_look_like_mark_up_are_shown_as_they_are(screen: HistoryPage) -> None:
+    with screen.store() as store:
+        store.library.set_note(3, "<b>Too hot</b>")
+    screen.refresh()
+    assert screen.column("Tags, note")[1] == "<b>Too hot</b>"
+    tooltip = screen.model.index(1, TITLES.index("Tags, note")).data(Qt.ItemDataRole.ToolTipRole)
+    assert "&lt;b&gt;Too hot&lt;/b&gt;" in tooltip
+
+
 def test_t_tags_all_chosen_runs(screen: HistoryPage) -> None:
     screen.choose(4, 1)
     screen.key(Qt.Key.Key_T)

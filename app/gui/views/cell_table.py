@@ -73,7 +73,7 @@ class CellTable(QTableView):
         self._delegate = delegate
         self._elastic = elastic
         self._elastic_most = elastic_most
-        self._elastic_needs = 0
+        self._elastic_wants = 0
         model.setParent(self)
         delegate.setParent(self)
         self.setModel(model)
@@ -88,7 +88,7 @@ class CellTable(QTableView):
                 self._delegate.unit_widths[n] = _unit_width(metrics, cell.unit)
             width = self.width_for(n, _content_width(metrics, f"{column.title}{beside_title}", cell))
             if n == self._elastic:
-                self._elastic_needs = width
+                self._elastic_wants = min(width, self._elastic_most)
             else:
                 self.setColumnWidth(n, width)
         self._stretch()
@@ -105,9 +105,8 @@ class CellTable(QTableView):
     def _stretch(self) -> None:
         """Where the others leave less than the elastic column wants, the table scrolls sideways."""
         heads = self.horizontalHeader()
-        wanted = min(self._elastic_needs, self._elastic_most)
         others = sum(heads.sectionSize(n) for n in range(heads.count()) if n != self._elastic)
-        self.setColumnWidth(self._elastic, max(wanted, self.viewport().width() - others))
+        self.setColumnWidth(self._elastic, max(self._elastic_wants, self.viewport().width() - others))
 
     def _dress(self) -> None:
         self.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)

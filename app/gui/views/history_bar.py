@@ -13,7 +13,7 @@ from app.queries import RunQuery
 from app.viewmodels.cells import OUTCOMES, local_time
 from app.viewmodels.history import Listing, narrows, unordered
 
-_FILTER_MOST = 18 * GRID
+_FILTER_LEAST, _FILTER_MOST = 8 * GRID, 18 * GRID
 _LIST_MOST = 64 * GRID
 _NAME_LENGTH = 24
 
@@ -136,7 +136,7 @@ class HistoryBar(QWidget):
     def _build(self) -> None:
         self.search.setAccessibleName("Search runs")
         self.search.setClearButtonEnabled(True)
-        self.search.setMinimumWidth(20 * GRID)
+        self.search.setMinimumWidth(16 * GRID)
         self.search.setMaximumWidth(40 * GRID)
         self._leave.clicked.connect(lambda: self.ask_deleted(False))
         self.search.textChanged.connect(self._search_changed)
@@ -173,6 +173,7 @@ def _filter(name: str) -> QComboBox:
     made = QComboBox()
     made.setAccessibleName(name)
     made.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
+    made.setMinimumWidth(_FILTER_LEAST)
     made.setMaximumWidth(_FILTER_MOST)
     return made
 
