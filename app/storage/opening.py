@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sqlite_utils import Database
 
-from app.errors import DatabaseError
+from app.errors import DatabaseError, UserError
 from app.storage.migrations import APPLICATION_ID, migrations
 
 BUSY_S = 10.0
@@ -32,6 +32,8 @@ def told_plainly(path: Path) -> Iterator[None]:
         if sentence is None:
             raise
         raise DatabaseError(sentence) from error
+    except OverflowError as error:
+        raise UserError("No run has a number that large; `python -m app list` shows what there is.") from error
 
 
 @contextlib.contextmanager

@@ -286,6 +286,18 @@ def test_what_is_no_note_is_refused(store: Store, note: str) -> None:
     assert store.library.run_rows([run])[0].note == "before"
 
 
+@pytest.mark.parametrize("number", [2**63, -(2**63) - 1, 10**30])
+def test_a_number_too_large_for_any_run_is_told_plainly(store: Store, number: int) -> None:
+    for act in (
+        lambda: store.load(number),
+        lambda: store.library.find(RunQuery(experiment=number)),
+        lambda: store.library.delete([number]),
+        lambda: store.library.set_note(number, "x"),
+    ):
+        with pytest.raises(UserError, match="No run has a number that large"):
+            act()
+
+
 def test_runs_that_are_none_change_nothing(store: Store) -> None:
     run = keep(store)
     library = store.library
