@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QApplication, QFileDialog, QMessageBox, QWidget
 
 from app.errors import UserError
 from app.gui.background import Background
-from app.gui.bridge import Bridge, BridgeSink
+from app.gui.bridge import Bridge
 from app.gui.controllers.monitor import MonitorController
 from app.gui.controllers.replay import ReplayController
 from app.gui.controllers.run import BatchSearch, RunController, Session
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from app.gui.controllers.compare import CompareController
     from app.gui.controllers.history import HistoryController
     from app.gui.controllers.takeaway import Takeaway
+    from app.gui.sessions import Sessions
     from app.telemetry.recording import Recording
 
 RUN, MONITOR, HISTORY, COMPARE = range(4)
@@ -87,6 +88,7 @@ class Workbench(QObject):
         self.history: HistoryController | None = None
         self.compare: CompareController | None = None
         self._takeaway: Takeaway | None = None
+        self._runs: Sessions | None = None
         pages = (
             Page("Run", lambda: run_view),
             Page("Monitor", lambda: self._monitor_view),
@@ -141,6 +143,8 @@ class Workbench(QObject):
         self.feed.close()
         self.bridge.close()
         self.sessions.close()
+        if self._runs is not None:
+            self._runs.close()
         self.reads.close()
 
     def _start_slow_parts(self) -> None:
@@ -148,21 +152,25 @@ class Workbench(QObject):
         self.feed.start()
         self.reads.run(self._prepare_database, lambda _: self._look_for_room(), self._offer_another_database)
         self.reads.run(_import_screens, lambda _: None, self.run.show_error)
-        self.sessions.run(self.feed.wait_inventory, lambda _: None, self._telemetry_failed)
+        self.sessions.run(self._wait_telemetry, lambda _: self._started().prepare(), self._telemetry_failed)
 
     def _session(self, spec: RunSpec) -> Session:
-        from app.runs.session import RunServices, RunSession
-
-        services = RunServices(database=self.database, feed=self.feed)
-        return RunSession(spec, services, (BridgeSink(self.bridge),))
+        return self._started().one(spec)
 
     def _search(self, spec: RunSpec, limit: int) -> BatchSearch:
-        from app.analysis.largest_batch import bounds_of
-        from app.runs.largest_batch import LargestBatchSession
-        from app.runs.session import RunServices
+        return self._started().search(spec, limit)
 
-        services = RunServices(database=self.database, feed=self.feed)
-        return LargestBatchSession(spec, bounds_of(spec, limit), services, lambda *_: (BridgeSink(self.bridge),))
+    def _started(self) -> "Sessions":
+        from app.gui.sessions import Sessions
+
+        if self._runs is None:
+            self._runs = Sessions(self.database, self.feed, self.bridge)
+        return self._runs
+
+    def _wait_telemetry(self) -> None:
+        """Wait until it has begun, and import meanwhile what runs are made of."""
+        importlib.import_module("app.gui.sessions")
+        self.feed.wait_inventory()
 
     def _prepare_database(self) -> None:
         from app.runs.recovery import recover
@@ -255,6 +263,7 @@ class Workbench(QObject):
 
     def _run_ended(self) -> None:
         self._look_for_room()
+        self._started().prepare()
         if self.history is not None:
             self.history.refresh()
 
