@@ -39,7 +39,7 @@ class Library:
         self.path = path
 
     def find(self, query: RunQuery) -> list[int]:
-        """Numbers of the runs a query asks for, in its order."""
+        """Numbers of the runs a query asks for, in its order; raises `UserError` for a search of too many words."""
         with told_plainly(self.path):
             return listing.find(self._db, query)
 

@@ -17,6 +17,9 @@ from app.storage import rows
 RUNNING = "running"
 """The outcome of a run that has none yet, in a query."""
 
+MOST_WORDS = 50
+"""In one search; SQLite takes some hundred conditions, and nobody types so many."""
+
 TRASH = "SELECT run FROM runs WHERE deleted_utc_ns IS NOT NULL"
 """SQL of the runs in the trash: an index tells them without the runs themselves, which are wide."""
 
@@ -51,7 +54,7 @@ def no_such_run(run: int, path: Path) -> UserError:
 
 
 def find(db: Database, query: RunQuery) -> list[int]:
-    """Numbers of the runs a query asks for, in its order; equal ones newest first."""
+    """Numbers of the runs a query asks for, in its order; equal ones newest first. `UserError` for too many words."""
     conditions, values = _conditions(query)
     turn = "DESC" if query.descending else "ASC"
     keys = [f"{key} IS NULL, {key} {turn}" for key in _ORDERS[query.order]]
@@ -77,7 +80,9 @@ def _conditions(query: RunQuery) -> tuple[list[str], list[Any]]:
         if value not in ("", None):
             conditions.append(condition)
             values.append(storable(value) if isinstance(value, str) else value)
-    words = storable(query.text).split()
+    words = list(dict.fromkeys(storable(query.text).split()))
+    if len(words) > MOST_WORDS:
+        raise UserError(f"A search takes up to {MOST_WORDS} words; this one has {len(words):,}.")
     if words:
         found, spelled = _containing(words)
         conditions.append(f"run IN (SELECT run FROM run_words WHERE {found})")

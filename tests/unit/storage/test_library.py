@@ -17,6 +17,7 @@ from app.errors import UserError
 from app.queries import Facets, RunOrder, RunQuery
 from app.records import Outcome, RunRow, Summary
 from app.storage.library import NOTE_LENGTH, TAG_LENGTH
+from app.storage.listing import MOST_WORDS
 from app.storage.location import weights_path
 from app.storage.owner import this_process
 from app.storage.store import Store
@@ -197,6 +198,15 @@ def test_no_text_breaks_a_search(many: Store, text: str) -> None:
 @pytest.mark.parametrize("text", ["\0", "\ud800", "9" * 30, "\n\t ", "NCHW\0"])
 def test_text_that_nothing_holds_finds_nothing_or_is_no_text(many: Store, text: str) -> None:
     assert many.library.find(RunQuery(text=text)) == (many.library.find(RunQuery()) if not text.strip() else [])
+
+
+def test_a_page_pasted_into_the_search_is_told_plainly(many: Store) -> None:
+    as_many = " ".join(f"w{n}" for n in range(MOST_WORDS))
+    assert many.library.find(RunQuery(text=as_many)) == []
+    assert many.library.find(RunQuery(text="nchw " * 100_000)) == many.library.find(RunQuery(text="nchw"))
+    assert many.library.find(RunQuery(text="x" * 1_000_000)) == []
+    with pytest.raises(UserError, match="A search takes up to 50 words; this one has 51"):
+        many.library.find(RunQuery(text=f"{as_many} more"))
 
 
 def test_rows_come_in_the_order_asked_for(many: Store) -> None:
