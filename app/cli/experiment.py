@@ -22,7 +22,7 @@ from app.records import StoredRun
 from app.report.experiment import experiment_document
 from app.report.files import check_ending
 from app.runs.article import Article
-from app.runs.carried import try_carried
+from app.runs.carried import of_use, try_carried
 from app.runs.counted import Counted, counted_as_newest, counted_here, made_alike, surroundings_here
 from app.runs.early import MOST_REPEATS
 from app.runs.experiment import FINISHED, Experiment, ExperimentSession
@@ -84,20 +84,21 @@ def _made(plan: Plan, services: RunServices, chosen: Namespace) -> Experiment:
         here = surroundings_here(inventory)
         counted = Counted(runs=()) if chosen.again else counted_here(store, plan, here, machine)
         alike = made_alike(store, machine)
-    before = Experiment.of(plan, "stopped", counted.runs, machine)
+    stored = of_use(plan, counted.runs, services.database)
+    before = Experiment.of(plan, "stopped", stored, machine)
     ahead = ahead_words(before, alike, machine, chosen.budget)
     for sentence in (*counted_words(counted), *refused_words(plan, machine), *ahead):
         say(sentence)
 
     kept = KeptExperiment(services.database, plan, plan.name if chosen.preset else None)
-    kept.add(run.row.run for run in counted.runs)
+    kept.add(run.row.run for run in stored)
 
     def run_one(spec: RunSpec, place: int, planned: int) -> StoredRun:
         made = run_once(spec, services, prefix=f"[{place}/{planned}] ")
         kept.add([made.row.run])
         return made
 
-    session = ExperimentSession(plan, counted.runs, machine, run_one, chosen.budget)
+    session = ExperimentSession(plan, stored, machine, run_one, chosen.budget)
     with interrupts(session.stop):
         found = session.run()
         return _with_trials(found, services, lambda: session.stopped) if found.state in FINISHED else found

@@ -62,8 +62,10 @@ def ahead_words(before: Experiment, alike: Sequence[RunRow], machine: Machine, b
 
 def takes_words(specs: Sequence[RunSpec], alike: Sequence[RunRow]) -> str:
     """How long these runs take; at least what they measure where none like them was made."""
-    known = any(row.ended_utc_ns is not None for row in alike)
-    return f"{'about' if known else 'at least'} {units.duration(together_s(specs, alike))}"
+    seconds = together_s(specs, alike)
+    if any(row.ended_utc_ns is not None for row in alike):
+        return f"about {units.duration(seconds)}"
+    return f"at least {units.duration(seconds)}" if seconds else "time not known yet"
 
 
 def settled_words(found: Experiment) -> str:

@@ -1,6 +1,7 @@
 """The saved weights of an experiment's runs, tried in the implementations its plan names."""
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from app.records import Portability, StoredRun
 from app.runs.errands import Told
@@ -26,6 +27,18 @@ def trial_of(run: StoredRun, implementation: str, gpus: int) -> Portability | No
         if trial.implementation == implementation and (trial.device == CPU) == (gpus == 0)
     ]
     return found[-1] if found else None
+
+
+def of_use(plan: Plan, runs: Sequence[StoredRun], database: Path) -> tuple[StoredRun, ...]:
+    """These runs without those whose weights are gone before all of their trials were made: they are made again."""
+    gone = [
+        run.row.run
+        for carried in plan.carried
+        if (run := run_of(carried, runs)) is not None
+        and any(trial_of(run, name, carried.gpus) is None for name in carried.into)
+        and not weights_of(run.row, database, None).exists()
+    ]
+    return tuple(run for run in runs if run.row.run not in gone)
 
 
 def try_carried(

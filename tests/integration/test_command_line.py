@@ -193,6 +193,22 @@ def test_an_experiment_keeps_to_its_budget_and_goes_on_from_what_is_stored(comma
     assert (more["planned"], more["done"], len(command_line.json("list")["runs"])) == (4, 2, 2), "more repeats go on"
 
 
+def test_an_experiment_ends_early_once_its_speed_ups_are_known(command_line: CommandLine) -> None:
+    words = ["experiment", *dummy_words(step_ms="2,20"), "--until", "99%", "--repeats", "9"]
+    done = command_line(*words, "--json")
+    document = json.loads(done.stdout)
+    assert (done.returncode, document["state"], document["until_pct"]) == (0, "settled", 99.0)
+    assert [row["n"] for row in document["rows"]] == [document["repeats"]] * 2
+    assert 4 <= document["repeats"] < 9, "the first look is after three processes, and two in a row have to be narrow"
+    assert max(document["half_widths_pct"]) <= 99
+    first, *_, last = done.stderr.splitlines()
+    assert first == "18 runs planned at most, 0 done, 18 left (time not known yet)."
+    assert last.startswith(f"Settled after {document['repeats']} repeats: speed-ups are known to ± ")
+    again = command_line(*words, "--json")
+    assert json.loads(again.stdout) == document, "nothing is run twice"
+    assert "Nothing is left to run." in again.stderr
+
+
 def test_an_experiment_whose_program_was_killed_goes_on(command_line: CommandLine) -> None:
     words = ["experiment", *dummy_words(steps=0, seconds=1.0, step_ms="1,2"), "--repeats", "1"]
     process = command_line.start(*words)

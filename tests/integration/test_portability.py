@@ -67,6 +67,50 @@ def test_the_block_fused_op_answers_what_keras_was_trained_to(trained: CommandLi
     assert (stored.implementation, stored.max_difference) == ("block_fused", trial["max_difference"])
 
 
+PRESET = """
+    [gpu]
+    question = "Not asked here."
+    repeats = 1
+    matrix = [{ workload = "lstm", settings = { gpus = 1 } }]
+    [cpu]
+    question = "Do the weights move?"
+    repeats = 1
+    [[cpu.matrix]]
+    workload = "dummy"
+    settings = { gpus = 0, steps = 5, warmup_steps = 1, step_ms = [1, 2] }
+    [[cpu.portability]]
+    workload = "lstm"
+    into = ["block_fused", "combined_input"]
+    [cpu.portability.settings]
+    gpus = 0
+    units = 8
+    features = 4
+    timesteps = 10
+    layers = 2
+    bidirectional = true
+    steps = 300
+    [article]
+    title = "An article"
+    tables = [{ kind = "portability", title = "Elsewhere" }]
+"""
+
+
+@pytest.mark.tensorflow
+def test_a_preset_tries_the_weights_of_a_run_and_what_is_stored_of_that_counts(
+    trained: CommandLine, tmp_path: Path
+) -> None:
+    path = tmp_path / "own.toml"
+    path.write_text(PRESET, encoding="utf-8")
+    made = trained.json("experiment", "--preset", str(path))
+    assert (made["state"], made["planned"], made["done"]) == ("complete", 3, 3), "the trained run counts"
+    (table,) = made["article"]
+    assert [(row["run"], row["implementation"]) for row in table["rows"]] == [(1, "block_fused"), (1, "combined_input")]
+    assert all(row["max_difference"] < 1e-5 < 0.5 < row["max_output"] for row in table["rows"])
+    again = trained("experiment", "--preset", str(path), "--json")
+    assert json.loads(again.stdout) == made
+    assert "Trying the weights" not in again.stderr
+
+
 @pytest.mark.tensorflow
 def test_the_exported_model_loads_and_answers_without_this_program(trained: CommandLine, tmp_path: Path) -> None:
     file, folder = tmp_path / "model.keras", tmp_path / "served"

@@ -1,10 +1,11 @@
 """An experiment going on, with runs made up at once: which it makes, and with what it ends."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from app.records import StoredRun
 from app.runs.experiment import ExperimentSession
-from app.runs.schedule import Plan
+from app.runs.schedule import Carried, Plan
 from tests.fakes.experiments import result
 from workloads.catalog import Machine, complete
 from workloads.protocol import OutcomeName, RunSpec
@@ -17,15 +18,22 @@ PLAN = Plan(name="two", variants=(SMALL, LARGE), repeats=2)
 class Maker:
     """Makes runs, keeps what it was asked for, and does something after each."""
 
-    def __init__(self, large: OutcomeName = "completed", then: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        large: OutcomeName = "completed",
+        then: Callable[[], None] = lambda: None,
+        luck: tuple[float, ...] = (1.0, 1.001, 0.999),
+    ) -> None:
         self.asked: list[tuple[RunSpec, int, int]] = []
         self.then = then
         self._large = large
+        self._luck = luck
 
     def __call__(self, spec: RunSpec, place: int, planned: int) -> StoredRun:
         self.asked.append((spec, place, planned))
         self.then()
-        return result(len(self.asked), spec, outcome="completed" if spec == SMALL else self._large)
+        outcome = self._large if spec == LARGE else "completed"
+        return result(len(self.asked), spec, 1000.0 * self._luck[len(self.asked) % len(self._luck)], outcome=outcome)
 
 
 def test_it_makes_every_run_in_its_order() -> None:
@@ -79,3 +87,33 @@ def test_a_budget_is_not_begun_that_does_not_suffice() -> None:
     assert (found.state, found.done) == ("out of budget", 1)
     assert found.next_s is not None
     assert found.next_s > 19
+
+
+def test_it_ends_early_once_the_speed_ups_are_known_and_then_makes_nothing() -> None:
+    plan = replace(PLAN, repeats=9, until_pct=0.5)
+    maker = Maker()
+    found = ExperimentSession(plan, (), CPU, maker).run()
+    assert (found.state, found.planned, found.done, found.next_s) == ("settled", 8, 8, None), "four rounds of two"
+    assert ExperimentSession(plan, found.runs, CPU, Maker()).run().state == "settled"
+    again = Maker()
+    ExperimentSession(plan, found.runs, CPU, again).run()
+    assert again.asked == []
+    assert ExperimentSession(replace(plan, until_pct=None), found.runs, CPU, again).run().done == 18
+
+
+def test_where_speed_ups_stay_wide_repeats_are_the_limit() -> None:
+    maker = Maker(luck=(1.0, 1.3, 0.8))
+    found = ExperimentSession(replace(PLAN, repeats=5, until_pct=0.5), (), CPU, maker).run()
+    assert (found.state, found.done, len(maker.asked)) == ("complete", 10, 10)
+
+
+def test_a_run_whose_weights_are_tried_is_made_once_and_last() -> None:
+    carried = Carried(spec=complete("lstm", {"gpus": 0, "save_weights": True}, CPU), into=("block_fused",), gpus=0)
+    plan = replace(PLAN, carried=(carried,))
+    maker = Maker()
+    found = ExperimentSession(plan, (), CPU, maker).run()
+    assert [spec for spec, *_ in maker.asked] == [SMALL, LARGE, LARGE, SMALL, carried.spec]
+    assert (found.state, found.planned, found.done) == ("complete", 5, 5)
+    early = Maker()
+    found = ExperimentSession(replace(plan, repeats=9, until_pct=0.5), (), CPU, early).run()
+    assert (found.state, len(early.asked), early.asked[-1][0]) == ("settled", 9, carried.spec)

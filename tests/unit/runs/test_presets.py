@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from app.errors import UserError
+from app.runs.article import Article, RatioTable
+from app.runs.portability import targets
 from app.runs.presets import FOLDER, preset
 from workloads.catalog import Gpu, Machine, UsageError, check
 
@@ -24,7 +26,10 @@ MACHINES = (
 def test_nothing_of_a_preset_is_refused_on_any_machine(name: str, machine: Machine) -> None:
     plan = preset(name).plan(machine)
     assert len(plan.variants) > 1
-    assert [check(spec, machine) for spec in plan.variants if check(spec, machine)] == []
+    assert [check(spec, machine) for spec in plan.specs if check(spec, machine)] == []
+    for carried in plan.carried:
+        found = targets(carried.spec, carried.into, carried.gpus, machine)
+        assert len(found.possible) == len(carried.into)
 
 
 def test_the_article_on_two_gpus_is_its_whole_matrix_with_layouts_side_by_side() -> None:
@@ -45,6 +50,83 @@ def test_a_smaller_machine_does_less_and_says_so() -> None:
     assert old.notes == ("precision=float32 in place of tf32, which cannot run here.",)
     assert {spec.variant["gpus"] for spec in cpu.variants} == {0}
     assert cpu.notes[0].startswith("No GPU here, so smaller:")
+
+
+@pytest.mark.parametrize("name", ["article-a", "article-b"])
+def test_every_cell_of_a_table_of_ratios_is_measured_on_a_gpu(name: str) -> None:
+    named = preset(name)
+    assert isinstance(named.preset.article, Article)
+    plan = named.plan(MACHINES[1])
+    tables = [table for table in named.preset.article.tables if isinstance(table, RatioTable)]
+    assert tables
+    for table in tables:
+        cells = [table.variant(line, column, plan.variants) for line in table.rows for column in table.columns]
+        assert None not in cells
+        assert all(table.baseline_of(column, plan.variants) in plan.variants for column in table.columns)
+    carried = {each.spec.variant["implementation"] for each in plan.carried}
+    assert carried == ({"cudnn"} if name == "article-b" else set())
+
+
+def test_a_width_asked_for_makes_repeats_the_most_there_are() -> None:
+    plan = preset("quick").plan(MACHINES[3], until_pct=0.5)
+    assert (plan.repeats, plan.until_pct) == (20, 0.5)
+    assert preset("quick").plan(MACHINES[3], repeats=6, until_pct=0.5).repeats == 6
+    assert preset("quick").plan(MACHINES[3]).until_pct is None
+
+
+def own(folder: Path, *changes: tuple[str, str]) -> str:
+    """A preset of two forms, with some of its text changed."""
+    text = """
+        [gpu]
+        question = "?"
+        repeats = 8
+        matrix = [{ workload = "lstm", settings = { gpus = 1, xla = [false, true] } }]
+        [cpu]
+        question = "?"
+        repeats = 8
+        matrix = [{ workload = "lstm", settings = { gpus = 0, xla = [false, true] } }]
+        [article]
+        title = "An article"
+        [[article.tables]]
+        kind = "ratios"
+        title = "XLA"
+        workload = "lstm"
+        figure = "step_ms"
+        head = "compiler"
+        baseline = { xla = false }
+        columns = [{ settings = {} }]
+        rows = [{ label = "XLA", settings = { xla = true }, article_ratio = 2 }]
+    """
+    for before, after in changes:
+        assert before in text
+        text = text.replace(before, after)
+    path = folder / "own.toml"
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+def test_a_file_may_say_itself_how_narrow_is_enough(tmp_path: Path) -> None:
+    path = own(tmp_path, ("repeats = 8", 'repeats = 8\n        until = "2 %"'))
+    plan = preset(path).plan(MACHINES[3])
+    assert (plan.repeats, plan.until_pct) == (8, 2.0)
+    assert preset(path).plan(MACHINES[3], until_pct=0.5).until_pct == 0.5, "the user's goes before"
+
+
+def test_a_width_that_is_none_is_told_with_the_file(tmp_path: Path) -> None:
+    path = own(tmp_path, ("repeats = 8", 'repeats = 8\n        until = "narrow"'))
+    with pytest.raises(UserError, match=r"own\.toml is no preset: 'narrow' is no width such as 0\.5%"):
+        preset(path)
+
+
+def test_a_cell_that_several_variants_fit_is_told_before_anything_runs(tmp_path: Path) -> None:
+    named = preset(own(tmp_path, ("{ xla = true }", "{}")))
+    with pytest.raises(UserError, match="Several variants fit a cell of the table 'XLA'"):
+        named.plan(MACHINES[3])
+
+
+def test_a_table_of_an_unknown_kind_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="Invalid value 'pie'"):
+        preset(own(tmp_path, ('kind = "ratios"', 'kind = "pie"')))
 
 
 def test_a_user_s_own_file_is_a_preset(tmp_path: Path) -> None:

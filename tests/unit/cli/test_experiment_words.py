@@ -1,0 +1,90 @@
+"""What `experiment` says before, during and after: refusals, time, and how narrowly speed-ups are known."""
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from app.cli.experiment_words import ahead_words, ending_words, refused_words, takes_words
+from app.cli.main import main
+from app.runs.experiment import Experiment
+from app.runs.schedule import Plan
+from tests.fakes.experiments import result
+from workloads.catalog import Machine, complete
+from workloads.protocol import RunSpec
+
+CPU = Machine(cpu_count=4)
+SMALL, LARGE, ON_GPUS = (
+    complete("cnn10", {"gpus": gpus, "batch_size": size, "channels": 16, "seconds": 10}, CPU)
+    for gpus, size in ((0, 8), (0, 16), (3, 16))
+)
+PLAN = Plan(name="two", variants=(SMALL, LARGE), repeats=3)
+MIXED = replace(PLAN, variants=(SMALL, ON_GPUS))
+STEADY = [
+    result(number + first, spec, value)
+    for first, spec in ((0, SMALL), (10, LARGE))
+    for number, value in enumerate((1000.0, 1001.0, 999.0, 1000.5), 1)
+]
+
+
+def replace_layout(spec: RunSpec) -> RunSpec:
+    return RunSpec(workload=spec.workload, variant={**spec.variant, "layout": "NHWC"})
+
+
+def test_what_cannot_run_is_said_with_every_reason_before_anything_runs() -> None:
+    assert refused_words(PLAN, CPU) == []
+    two = replace(MIXED, variants=(*MIXED.variants, replace_layout(ON_GPUS)))
+    missing, uneven = refused_words(two, CPU)
+    assert missing == (
+        "Cannot run here: NCHW · 3 GPUs · Batch size 16, NHWC · 3 GPUs · Batch size 16. "
+        "3 GPU(s) asked for, but this machine shows no NVIDIA GPU; use gpus=0 for the CPU."
+    )
+    assert uneven.endswith("A global batch of 16 does not divide evenly among 3 GPUs.")
+
+
+def test_the_count_and_the_time_are_said_before_anything_runs() -> None:
+    nothing = Experiment.of(PLAN, "stopped", (), CPU)
+    assert ahead_words(nothing, (), CPU, None) == ["6 runs planned, 0 done, 6 left (at least 1:00)."]
+    begun = Experiment.of(PLAN, "stopped", [result(1, SMALL, seconds=21.0)], CPU)
+    known = [run.row for run in begun.runs]
+    assert ahead_words(begun, known, CPU, 60.0) == ["6 runs planned, 1 done, 5 left (about 1:45), within 1:00."]
+    mixed = Experiment.of(MIXED, "stopped", (), CPU)
+    assert ahead_words(mixed, (), CPU, None) == ["4 runs planned, 0 done, 4 left (at least 0:30)."], (
+        "a refusal is quick"
+    )
+    until = Experiment.of(replace(PLAN, until_pct=0.5), "stopped", (), CPU)
+    assert ahead_words(until, (), CPU, None) == ["6 runs planned at most, 0 done, 6 left (at least 1:00)."]
+
+
+def test_time_is_what_runs_usually_take_not_what_the_slowest_did() -> None:
+    made = [result(number, SMALL, seconds=seconds).row for number, seconds in enumerate((12.0, 14.0, 300.0), 1)]
+    assert takes_words([SMALL, SMALL], made) == "about 0:28"
+
+
+def test_the_end_says_after_how_many_repeats_and_how_narrowly() -> None:
+    found = Experiment.of(replace(PLAN, repeats=9, until_pct=0.5), "stopped", STEADY, CPU)
+    pattern = r"Settled after 4 repeats: speed-ups are known to ± 0\.\d+ %, asked was ± 0\.5 %\."
+    assert re.fullmatch(f"{pattern} 8 runs done\\.", ending_words(found))
+    (ahead,) = ahead_words(found, (), CPU, None)
+    assert re.fullmatch(f"{pattern} Nothing is left to run\\. --again makes every run anew\\.", ahead)
+    wide = Experiment.of(replace(PLAN, repeats=4, until_pct=0.01), "stopped", STEADY, CPU)
+    assert re.fullmatch(
+        r"Complete: 8 of 8 runs done; speed-ups are known to ± 0\.\d+ %, asked was ± 0\.01 %\.", ending_words(wide)
+    )
+
+
+def test_presets_are_listed_with_their_runs_time_and_question(
+    database_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["experiment", "--presets", "--json", "--db", str(database_path)], {}) == 0
+    listed = {each["preset"]: each for each in json.loads(capsys.readouterr().out)["presets"]}
+    assert list(listed) == ["article-a", "article-b", "article-c", "quick"]
+    assert all(each["done"] == 0 and each["left_s"] > 0 and each["question"] for each in listed.values())
+    assert listed["quick"]["runs"] == 6
+    assert main(["experiment", "--presets", "--db", str(database_path)], {}) == 0
+    head, *rows = capsys.readouterr().out.splitlines()
+    assert head.split() == ["preset", "runs", "done", "the", "rest", "takes", "question"]
+    assert len(rows) == 4
+    assert "at least" in rows[0]
