@@ -50,9 +50,8 @@ class Compared:
 class Comparison:
     """Runs against a baseline. `shared` are the settings they have in common, `notes` sentences on the table.
 
-    `statement` is the verdict alone; `verdict` says first which runs are not what they say they are, if any.
-
-    `looks` are of the runs whose curves are drawn, by number.
+    `statement` is the verdict alone; `verdict` says first which runs are not what they say they are, if any. `looks`
+    are of the runs whose curves are drawn, by number.
     """
 
     baseline: int = 0
@@ -63,9 +62,9 @@ class Comparison:
     doubts: tuple[Doubt, ...] = ()
     shared: str = ""
     notes: tuple[str, ...] = ()
-    table: CompareTable = CompareTable()  # noqa: RUF009  # frozen
+    table: CompareTable = field(default_factory=CompareTable)
     looks: Mapping[int, int] = field(default_factory=dict)
-    gallery: Gallery = Gallery()  # noqa: RUF009  # frozen
+    gallery: Gallery = field(default_factory=Gallery)
     scaling: tuple[ScalingView, ...] = ()
 
 

@@ -254,6 +254,20 @@ def test_small_multiples_have_a_row_of_panels_a_run(screen: ComparePage) -> None
     assert len(screen.panels.shown) == 2 * together
     first, second = screen.panels.shown[0], screen.panels.shown[together]
     assert (first.curve_keys(), second.curve_keys()) == (("1",), ("2",))
+    with screen.qtbot.waitSignal(screen.view.painted, timeout=LIMIT_MS):
+        screen.press(Qt.Key.Key_Space, row=0)
+    assert {plot.curve_keys() for plot in screen.panels.shown} == {("2",)}, "a hidden run has no row"
+    with screen.qtbot.waitSignal(screen.view.painted, timeout=LIMIT_MS):
+        screen.view.parts.curves.apart_button.click()
+    assert screen.drawn() == {"2"}, "it stays hidden in panels for all"
+
+
+def test_small_multiples_are_on_one_scale(screen: ComparePage) -> None:
+    screen.compare(1, 2)
+    together = len(screen.panels.shown)
+    with screen.qtbot.waitSignal(screen.view.painted, timeout=LIMIT_MS):
+        screen.view.parts.curves.apart_button.click()
+    first, second = screen.panels.shown[0], screen.panels.shown[together]
     assert first.plot.view.viewRange()[1] == pytest.approx(second.plot.view.viewRange()[1], rel=0.2)
 
 

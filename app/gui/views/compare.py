@@ -96,8 +96,7 @@ class CompareView(QWidget):
 
     def show_curves(self, curves: CompareCurves) -> None:
         """Show the curves of the runs; those hidden stay hidden."""
-        self.parts.curves.show_curves(curves, tuple(self._comparison.looks))
-        self._hide_curves()
+        self.parts.curves.show_curves(curves, tuple(self._comparison.looks), self.table.hidden_runs)
 
     def show_written(self, path: Path) -> None:
         """Say where the report is now."""
@@ -126,9 +125,6 @@ class CompareView(QWidget):
         self._problem.setText(sentence)
         self._problem.setVisible(bool(sentence))
 
-    def _hide_curves(self) -> None:
-        self.parts.curves.panels.hide_curves([str(run) for run in self.table.hidden_runs])
-
     def _ask_report(self) -> None:
         suggested = str(Path.cwd() / "comparison.html")
         name, chosen = QFileDialog.getSaveFileName(self, "Save report", suggested, ";;".join(_REPORTS))
@@ -142,7 +138,7 @@ class CompareView(QWidget):
 
     def _connect(self) -> None:
         self.table.baseline_asked.connect(self.baseline_asked)
-        self.table.hidden_changed.connect(self._hide_curves)
+        self.table.hidden_changed.connect(lambda: self.parts.curves.hide_runs(self.table.hidden_runs))
         for part in (self.table, self.parts):
             part.open_asked.connect(self.open_asked)
             part.again_asked.connect(self.again_asked)

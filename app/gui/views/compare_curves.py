@@ -33,6 +33,7 @@ class CurvesView(QWidget):
         super().__init__()
         self._curves = CompareCurves()
         self._runs: tuple[int, ...] = ()
+        self._hidden: frozenset[int] = frozenset()
         self.panels = StoredPanels(theme)
         self._aligns = {name: _small(f"By {name}", _HELP[name]) for name in ALIGNMENTS}
         self._apart = _small("Run by run", "A row of small panels for each run, all on the same scales")
@@ -57,15 +58,24 @@ class CurvesView(QWidget):
         """Shows the runs from beginning to end."""
         return self._whole
 
-    def show_curves(self, curves: CompareCurves, runs: tuple[int, ...]) -> None:
-        """Show these curves of these runs, the measured part first."""
-        self._curves, self._runs = curves, runs
+    def show_curves(self, curves: CompareCurves, runs: tuple[int, ...], hidden: frozenset[int]) -> None:
+        """Show these curves of these runs but the hidden ones, the measured part first."""
+        self._curves, self._runs, self._hidden = curves, runs, hidden
         self._aligns[curves.align].setChecked(True)
         self._show(curves.measured)
 
+    def hide_runs(self, hidden: frozenset[int]) -> None:
+        """Show every run but these."""
+        self._hidden = hidden
+        if self._apart.isChecked():
+            self._show(self.panels.span)
+        else:
+            self.panels.hide_curves(self._hidden_keys())
+
     def _show(self, span: Span) -> None:
         curves = self._curves
-        panels = multiples(curves.panels, self._runs, span) if self._apart.isChecked() else curves.panels
+        seen = [run for run in self._runs if run not in self._hidden]
+        panels = multiples(curves.panels, seen, span) if self._apart.isChecked() else curves.panels
         if self._apart.isChecked() or len(self._runs) > _MOST_NAMED:
             panels = tuple(map(_numbered, panels))
         self.panels.show_panels(
@@ -76,7 +86,11 @@ class CurvesView(QWidget):
             columns=len(curves.panels) if self._apart.isChecked() else self._columns(),
             counted=curves.align != "time",
         )
+        self.panels.hide_curves(self._hidden_keys())
         self._show_span()
+
+    def _hidden_keys(self) -> list[str]:
+        return [str(run) for run in self._hidden]
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """As many columns as there is room for."""
