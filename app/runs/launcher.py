@@ -125,6 +125,11 @@ class LocalWorker:
         """The worker's process id."""
         return self._process.pid
 
+    @property
+    def ended(self) -> bool:
+        """Whether its process is over, its last words perhaps not read yet."""
+        return self._process.poll() is not None
+
     def listen(self) -> None:
         """Begins to read what the worker says, and to wait for its end."""
         stdout, stderr = self._process.stdout, self._process.stderr

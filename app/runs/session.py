@@ -25,6 +25,8 @@ from app.telemetry.feed import TelemetryFeed
 from workloads.catalog import check, find_gpu
 from workloads.protocol import PROTOCOL_VERSION, RunSpec, Start
 
+_WAITING = "Another run, or the import for one, uses this device; this run starts when it is free."
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunServices:
@@ -80,7 +82,7 @@ class RunSession:
         return self._services.leases.wait(candidates, count or 1, told=self._tell_waiting, stopped=self._stopped_within)
 
     def _tell_waiting(self) -> None:
-        self._emit(Waiting(time.monotonic_ns(), "Another run uses this device; this one starts when it is free."))
+        self._emit(Waiting(time.monotonic_ns(), _WAITING))
 
     def _stopped_within(self, seconds: float) -> bool:
         try:

@@ -122,6 +122,8 @@ class _Standby:
 
     def serve(self, start: Start, post: Post) -> Worker | None:
         """Gives it the order, and `post` all that it said; None if it is gone, with its last words in the run's log."""
+        if self._worker.ended:
+            self._gone.wait(_GONE_S)
         with self._turn:
             self._limit.cancel()
             self._importing.close()

@@ -1,0 +1,277 @@
+"""Workers that stand by: real processes, with an import of TensorFlow's name that a test can hold up or let fail."""
+
+import os
+import queue
+import select
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+
+from app.records import LogLine, Waiting
+from app.runs.launcher import Exited, WorkerEvent, checkout_environment
+from app.runs.leases import CPU, Leases
+from app.runs.session import RunServices
+from app.runs.standby import StandbyLauncher
+from app.telemetry.feed import TelemetryFeed
+from tests.fakes.nvml import TWO_H200, Driver, environment
+from tests.fakes.sessions import LIMIT_S, Recorder, dummy, going, run_through, services, started_feed
+from workloads.catalog import Machine, complete
+from workloads.kinds import Gpu
+from workloads.protocol import PROTOCOL_VERSION, Facts, Finished, PhaseStarted, Start
+
+GONE_S = 10.0
+DRIVER = """
+#include <stdio.h>
+#include <stdlib.h>
+int cuInit(unsigned flags) {
+    FILE *log = fopen(getenv("DRIVER_LOG"), "a");
+    fprintf(log, "%s\\n", getenv("CUDA_VISIBLE_DEVICES"));
+    fclose(log);
+    return 100; /* CUDA_ERROR_NO_DEVICE */
+}
+int cuGetErrorName(int error, const char **name) { *name = "CUDA_ERROR_NO_DEVICE"; return 0; }
+int cuGetErrorString(int error, const char **words) { *words = "no device"; return 0; }
+"""
+"""A CUDA driver without devices: it writes down which GPUs it was told to show when it is first used."""
+
+
+@pytest.fixture(scope="module")
+def feed() -> Iterator[TelemetryFeed]:
+    """Telemetry of a machine with two GPUs, so that runs need not lease the processor."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in environment(Driver(cards=tuple(TWO_H200))).items():
+            patch.setenv(name, value)
+        with started_feed() as feed:
+            feed.wait_inventory()
+            yield feed
+
+
+@pytest.fixture
+def libraries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder from which workers import `keras` and `tensorflow`; both are empty, a test may write into them."""
+    folder = tmp_path / "libraries"
+    folder.mkdir()
+    for name in ("keras", "tensorflow"):
+        (folder / f"{name}.py").touch()
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+    return folder
+
+
+@pytest.fixture
+def launcher(tmp_path: Path, libraries: Path) -> Iterator[StandbyLauncher]:
+    with closing(StandbyLauncher(Leases(tmp_path), lambda: True)) as launcher:
+        yield launcher
+
+
+@pytest.fixture
+def served(tmp_path: Path, feed: TelemetryFeed, launcher: StandbyLauncher) -> RunServices:
+    return replace(services(tmp_path, feed), launcher=launcher)
+
+
+@pytest.fixture
+def open_gate(libraries: Path) -> Callable[[], None]:
+    """Imports wait until this is called; those that begin later wait for the next call."""
+    gate = libraries / "gate"
+    os.mkfifo(gate)
+    (libraries / "keras.py").write_text(f"open({str(gate)!r}).read()")
+    return lambda: gate.open("w").close()
+
+
+def standing_by() -> list[psutil.Process]:
+    """Our children that stand by or have been taken; not those that ended but were not waited for yet."""
+    children = psutil.Process().children()
+    return [child for child in children if child.status() != "zombie" and child.cmdline()[-1:] == ["standby"]]
+
+
+def wait_gone(pid: int) -> None:
+    watched = os.pidfd_open(pid)
+    ready, _, _ = select.select([watched], [], [], GONE_S)
+    os.close(watched)
+    assert ready, "the process stays"
+
+
+def told(recorder: Recorder) -> list[object]:
+    """Facts, and phases by name: what does not depend on telemetry or the clock."""
+    events = recorder.of_now(PhaseStarted) + recorder.of_now(Facts)
+    return [event.phase if isinstance(event, PhaseStarted) else dict(event.facts) for event in events]
+
+
+def test_a_standby_tells_what_a_cold_worker_tells(served: RunServices, launcher: StandbyLauncher) -> None:
+    inventory = served.feed.wait_inventory()
+    cold_outcome, cold, cold_run = run_through(dummy(inventory, gpus=1), served)
+    assert launcher.wait_ready(), "the next one was begun beside the first run"
+    (process,) = standing_by()
+    outcome, warm, run = run_through(dummy(inventory, gpus=1), served)
+    assert outcome == cold_outcome
+    assert told(warm) == [*told(cold), {"standby": "yes"}]
+    assert (cold_run.environment.get("standby"), run.environment["standby"]) == (None, "yes")
+    assert [phase.name for phase in run.phases] == [phase.name for phase in cold_run.phases]
+    assert process not in standing_by(), "it ended with its run"
+    assert launcher.wait_ready()
+    assert len(standing_by()) == 1
+
+
+def test_there_is_one_at_most_and_none_after_the_end(launcher: StandbyLauncher) -> None:
+    for _ in range(2):
+        launcher.prepare()
+        assert launcher.wait_ready()
+    (process,) = standing_by()
+    launcher.prepare()
+    assert launcher.wait_ready()
+    assert standing_by() == [process]
+
+
+def test_closing_ends_one_that_imports(tmp_path: Path, open_gate: Callable[[], None]) -> None:
+    with closing(StandbyLauncher(Leases(tmp_path), lambda: True)) as launcher:
+        launcher.prepare()
+        launcher.prepare()
+    assert standing_by() == []
+    lease = Leases(tmp_path).take([CPU], 1)
+    assert lease is not None, "it gave the processor back"
+    lease.release()
+
+
+def test_an_order_may_come_while_it_imports(
+    served: RunServices, launcher: StandbyLauncher, open_gate: Callable[[], None]
+) -> None:
+    launcher.prepare()
+    with going(dummy(served.feed.wait_inventory(), gpus=1), served) as run:
+        open_gate()
+        phase = run.recorder.wait(PhaseStarted)
+        assert phase.phase == "import"
+        assert run.result().name == "completed"
+        assert run.recorder.of(Facts)[0].facts == {"standby": "yes"}
+    open_gate()
+    assert launcher.wait_ready()
+
+
+def test_a_stop_while_it_imports_is_a_stop(
+    served: RunServices, launcher: StandbyLauncher, open_gate: Callable[[], None]
+) -> None:
+    launcher.prepare()
+    with going(dummy(served.feed.wait_inventory(), gpus=1), served) as run:
+        run.session.stop()
+        outcome = run.result()
+    assert (outcome.name, outcome.ended_by) == ("stopped", "closed stdin")
+
+
+def test_it_serves_only_the_surroundings_it_was_started_in(
+    served: RunServices, launcher: StandbyLauncher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launcher.prepare()
+    assert launcher.wait_ready()
+    (process,) = standing_by()
+    monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", "0")
+    _, _, run = run_through(dummy(served.feed.wait_inventory(), gpus=1), served)
+    assert "standby" not in run.environment
+    assert process not in standing_by()
+
+
+def test_one_that_was_killed_is_seen_in_the_log_alone(served: RunServices, launcher: StandbyLauncher) -> None:
+    launcher.prepare()
+    assert launcher.wait_ready()
+    (process,) = standing_by()
+    process.kill()
+    wait_gone(process.pid)
+    outcome, recorder, run = run_through(dummy(served.feed.wait_inventory(), gpus=1), served)
+    assert (outcome.name, run.environment.get("standby")) == ("completed", None)
+    words = "(the worker that stood by ended with exit status -9: this run started cold)"
+    assert words in [line.text for line in recorder.of(LogLine)]
+
+
+def test_one_that_cannot_import_leaves_its_reason_in_the_log(
+    served: RunServices, launcher: StandbyLauncher, libraries: Path
+) -> None:
+    (libraries / "keras.py").write_text("raise OSError('libcudnn is no library')")
+    launcher.prepare()
+    assert not launcher.wait_ready()
+    outcome, recorder, _ = run_through(dummy(served.feed.wait_inventory(), gpus=1), served)
+    assert outcome.name == "completed"
+    assert "OSError: libcudnn is no library" in [line.text for line in recorder.of(LogLine)]
+
+
+def test_one_that_nobody_takes_goes_quietly(
+    served: RunServices, launcher: StandbyLauncher, monkeypatch: pytest.MonkeyPatch, open_gate: Callable[[], None]
+) -> None:
+    monkeypatch.setattr("app.runs.standby._UNUSED_S", 0.0)
+    launcher.prepare()
+    open_gate()
+    launcher.wait_ready()
+    for process in standing_by():
+        wait_gone(process.pid)
+    outcome, recorder, _ = run_through(dummy(served.feed.wait_inventory(), gpus=1), served)
+    assert (outcome.name, recorder.of(LogLine)) == ("completed", [])
+
+
+def test_a_run_on_the_cpu_waits_for_an_import_and_none_begins_beside_it(
+    served: RunServices, launcher: StandbyLauncher, open_gate: Callable[[], None]
+) -> None:
+    launcher.prepare()
+    with going(dummy(served.feed.wait_inventory(), gpus=0, steps=0, seconds=60.0), served) as run:
+        run.recorder.wait(Waiting)
+        assert run.recorder.of(PhaseStarted) == []
+        open_gate()
+        run.recorder.wait(PhaseStarted, lambda phase: phase.phase == "measure")
+        assert run.recorder.of(Facts)[0].facts == {"standby": "yes"}
+        launcher.prepare()
+        assert not launcher.wait_ready()
+
+
+@pytest.mark.parametrize("taken", [False, True])
+def test_it_dies_with_a_program_that_is_killed(tmp_path: Path, libraries: Path, taken: bool) -> None:
+    code = (
+        "import sys, threading; from pathlib import Path\n"
+        "from app.runs.leases import Leases; from app.runs.standby import StandbyLauncher\n"
+        "from workloads.catalog import Machine, complete; from workloads.protocol import PROTOCOL_VERSION, Start\n"
+        "launcher = StandbyLauncher(Leases(Path(sys.argv[1])), lambda: True)\n"
+        "launcher.prepare()\n"
+        "spec = complete('dummy', {'gpus': 0, 'behaviour': 'ignore_stop', 'seconds': 600.0}, Machine(cpu_count=1))\n"
+        "order = Start(protocol=PROTOCOL_VERSION, spec=spec)\n"
+        "took = int(sys.argv[2]) and launcher.launch(order, lambda _: None)\n"
+        "print(launcher.wait_ready(), flush=True); threading.Event().wait()"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path), str(int(taken))]
+    program = subprocess.Popen(command, stdout=subprocess.PIPE, env=checkout_environment(), text=True)
+    assert program.stdout is not None
+    with program:
+        assert program.stdout.readline() == "True\n"
+        workers = psutil.Process(program.pid).children()
+        assert len(workers) == 1 + taken
+        program.send_signal(signal.SIGKILL)
+        program.wait(LIMIT_S)
+        _, alive = psutil.wait_procs(workers, GONE_S)
+        assert alive == []
+
+
+@pytest.mark.tensorflow
+@pytest.mark.skipif(shutil.which("cc") is None, reason="compiles a driver")
+def test_tensorflow_looks_for_gpus_after_the_order_and_only_for_those_it_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cuda.c").write_text(DRIVER)
+    subprocess.run(
+        ["cc", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-o", "libcuda.so.1", "cuda.c"], cwd=tmp_path, check=True
+    )
+    log = tmp_path / "driver.log"
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    monkeypatch.setenv("DRIVER_LOG", str(log))
+    heard: queue.SimpleQueue[WorkerEvent] = queue.SimpleQueue()
+    once = iter((True, False))
+    with closing(StandbyLauncher(Leases(tmp_path), lambda: next(once))) as launcher:
+        launcher.prepare()
+        assert launcher.wait_ready()
+        assert not log.exists(), "the import used the driver"
+        spec = complete("lstm", {}, Machine(gpus=(Gpu(index=0, uuid="GPU-7", name=""),), cpu_count=1))
+        launcher.launch(Start(protocol=PROTOCOL_VERSION, spec=spec, gpu_uuids=("GPU-7",)), heard.put)
+        events = list(iter(lambda: heard.get(timeout=LIMIT_S), Exited(0)))
+    assert log.read_text().split() == ["GPU-7"]
+    (last,) = [event for event in events if isinstance(event, Finished)]
+    assert (last.outcome, "TensorFlow sees 0 of the 1 GPU(s)" in (last.reason or "")) == ("refused", True)
