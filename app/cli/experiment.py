@@ -22,7 +22,7 @@ from app.records import StoredRun
 from app.report.experiment import experiment_document
 from app.report.files import check_ending
 from app.runs.article import Article
-from app.runs.carried import of_use, try_carried
+from app.runs.carried import of_use, try_carried, untried
 from app.runs.counted import Counted, counted_as_newest, counted_here, made_alike, surroundings_here
 from app.runs.early import MOST_REPEATS
 from app.runs.experiment import FINISHED, Experiment, ExperimentSession
@@ -56,7 +56,7 @@ def experiment(chosen: Namespace) -> int:
         plan = _announced(named, machine, chosen) if named else _matrix(chosen, machine)
         found = _made(plan, services, chosen)
     _tell(found, article, chosen)
-    return 0 if found.state in FINISHED else 1
+    return 0 if found.state in FINISHED and not untried(found.plan, found.runs) else 1
 
 
 def _check_words(chosen: Namespace, named: NamedPreset | None) -> None:
@@ -101,18 +101,19 @@ def _made(plan: Plan, services: RunServices, chosen: Namespace) -> Experiment:
     session = ExperimentSession(plan, stored, machine, run_one, chosen.budget)
     with interrupts(session.stop):
         found = session.run()
-        return _with_trials(found, services, lambda: session.stopped) if found.state in FINISHED else found
+        return _with_trials(found, services, session.may_go_on) if found.state in FINISHED else found
 
 
-def _with_trials(found: Experiment, services: RunServices, stopped: Callable[[], bool]) -> Experiment:
-    """The experiment once the weights that it saved were tried; where that fails it is said, and it ends without."""
-    if not found.plan.carried:
-        return found
+def _with_trials(found: Experiment, services: RunServices, may_go_on: Callable[[], bool]) -> Experiment:
+    """The experiment once the weights that it saved were tried; what is left of that is said."""
     try:
-        return replace(found, runs=tuple(try_carried(found.plan, found.runs, services, say, stopped)))
+        runs = try_carried(found.plan, found.runs, services, say, may_go_on) if found.plan.carried else found.runs
     except UserError as error:
         say(str(error))
         return found
+    if waiting := untried(found.plan, runs):
+        say(f"Weights still to be tried in {', '.join(trial.implementation for trial in waiting)}.")
+    return replace(found, runs=tuple(runs))
 
 
 def _stored(named: NamedPreset, chosen: Namespace) -> Experiment:

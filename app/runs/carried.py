@@ -1,6 +1,7 @@
 """The saved weights of an experiment's runs, tried in the implementations its plan names."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from app.records import Portability, StoredRun
@@ -29,45 +30,54 @@ def trial_of(run: StoredRun, implementation: str, gpus: int) -> Portability | No
     return found[-1] if found else None
 
 
-def of_use(plan: Plan, runs: Sequence[StoredRun], database: Path) -> tuple[StoredRun, ...]:
-    """These runs without those whose weights are gone before all of their trials were made: they are made again."""
-    gone = [
-        run.row.run
+@dataclass(frozen=True, slots=True)
+class Untried:
+    """A trial still to be made: a run's weights in an implementation, on the CPU or on a GPU."""
+
+    run: StoredRun
+    implementation: str
+    gpus: int
+
+
+def untried(plan: Plan, runs: Sequence[StoredRun]) -> list[Untried]:
+    """The trials that the plan's runs do not have yet, of those runs that are there."""
+    return [
+        Untried(run, name, carried.gpus)
         for carried in plan.carried
         if (run := run_of(carried, runs)) is not None
-        and any(trial_of(run, name, carried.gpus) is None for name in carried.into)
-        and not weights_of(run.row, database, None).exists()
+        for name in carried.into
+        if trial_of(run, name, carried.gpus) is None
     ]
+
+
+def of_use(plan: Plan, runs: Sequence[StoredRun], database: Path) -> tuple[StoredRun, ...]:
+    """These runs without those whose weights are gone before all of their trials were made: they are made again."""
+    waiting = [trial.run.row for trial in untried(plan, runs)]
+    gone = [row.run for row in waiting if not weights_of(row, database, None).exists()]
     return tuple(run for run in runs if run.row.run not in gone)
 
 
 def try_carried(
-    plan: Plan, runs: Sequence[StoredRun], services: RunServices, told: Told, stopped: Callable[[], bool]
+    plan: Plan, runs: Sequence[StoredRun], services: RunServices, told: Told, may_go_on: Callable[[], bool]
 ) -> list[StoredRun]:
-    """Tries and stores what was not tried yet; the same runs, with what is known of them now.
+    """Tries and stores what was not tried yet, while it `may_go_on`; the same runs, with what is known of them now.
 
     Raises `UserError` where a file of weights is not there or an implementation cannot be tried on this machine.
     """
-    for carried in plan.carried:
-        run = run_of(carried, runs)
-        missing = [name for name in carried.into if run is not None and trial_of(run, name, carried.gpus) is None]
-        for name in missing:
-            if run is not None and not stopped():
-                told(f"Trying the weights of run {run.row.run} in {name} …")
-                _try(run, name, carried.gpus, services, told)
-    return _anew(plan, runs, services)
-
-
-def _try(run: StoredRun, name: str, gpus: int, services: RunServices, told: Told) -> None:
-    machine = services.feed.wait_inventory().machine
-    weights = weights_of(run.row, services.database, None)
-    (target,) = targets(run.row.spec, [name], gpus, machine).possible
-    found = try_weights(run.row, weights, target, services, told).found
-    with Store.open(services.database) as store:
-        store.add_portability(run.row.run, [found])
-
-
-def _anew(plan: Plan, runs: Sequence[StoredRun], services: RunServices) -> list[StoredRun]:
-    tried = [run.row.run for each in plan.carried if (run := run_of(each, runs)) is not None]
+    tried = []
+    for trial in untried(plan, runs):
+        if may_go_on():
+            told(f"Trying the weights of run {trial.run.row.run} in {trial.implementation} …")
+            _try(trial, services, told)
+            tried.append(trial.run.row.run)
     with Store.open(services.database) as store:
         return [store.load(run.row.run) if run.row.run in tried else run for run in runs]
+
+
+def _try(trial: Untried, services: RunServices, told: Told) -> None:
+    run, machine = trial.run.row, services.feed.wait_inventory().machine
+    weights = weights_of(run, services.database, None)
+    (target,) = targets(run.spec, [trial.implementation], trial.gpus, machine).possible
+    found = try_weights(run, weights, target, services, told).found
+    with Store.open(services.database) as store:
+        store.add_portability(run.run, [found])

@@ -70,11 +70,12 @@ class ExperimentSession:
         self._run_one = run_one
         self._budget_s = budget_s
         self._stopped = False
+        self._began_s = time.monotonic()
 
-    @property
-    def stopped(self) -> bool:
-        """Whether it was told to stop."""
-        return self._stopped
+    def may_go_on(self) -> bool:
+        """Whether it was not told to stop, and its time is not spent."""
+        in_time = self._budget_s is None or time.monotonic() - self._began_s < self._budget_s
+        return in_time and not self._stopped
 
     def stop(self) -> None:
         """Starts no further run; returns at once."""
@@ -85,7 +86,7 @@ class ExperimentSession:
         return Experiment.of(self._plan, self._make(), self._runs, self._machine)
 
     def _make(self) -> State:
-        began_s = time.monotonic()
+        self._began_s = time.monotonic()
         to_make = left(self._plan, self._rows(), self._machine)
         before = done(self._plan, self._rows())
         for place, spec in enumerate(to_make, before + 1):
@@ -93,7 +94,7 @@ class ExperimentSession:
                 continue
             if self._stopped:
                 return "stopped"
-            if self._budget_s is not None and self._too_long(spec, time.monotonic() - began_s, self._budget_s):
+            if self._budget_s is not None and self._too_long(spec, time.monotonic() - self._began_s, self._budget_s):
                 return "out of budget"
             made = self._run_one(spec, place, before + len(to_make))
             self._runs.append(made)

@@ -27,6 +27,7 @@ class KeptExperiment:
             "variants": self._plan.variants,
             "repeats": self._plan.repeats,
             "until_pct": self._plan.until_pct,
+            "carried": self._plan.carried,
         }
         with Store.open(self._database) as store:
             store.library.keep_experiment(

@@ -117,3 +117,14 @@ def test_a_run_whose_weights_are_tried_is_made_once_and_last() -> None:
     early = Maker()
     found = ExperimentSession(replace(plan, repeats=9, until_pct=0.5), (), CPU, early).run()
     assert (found.state, len(early.asked), early.asked[-1][0]) == ("settled", 9, carried.spec)
+
+
+def test_nothing_is_begun_after_it_once_it_was_stopped_or_its_time_is_spent() -> None:
+    session = ExperimentSession(PLAN, (), CPU, Maker(), budget_s=3600.0)
+    session.run()
+    assert session.may_go_on()
+    session.stop()
+    assert not session.may_go_on()
+    spent = ExperimentSession(PLAN, (), CPU, Maker(), budget_s=0.0)
+    spent.run()
+    assert not spent.may_go_on()
