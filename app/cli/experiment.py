@@ -4,6 +4,7 @@ from argparse import Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from app.analysis.repeats import FIRST_LOOK
 from app.cli.experiment_presets import list_presets
 from app.cli.experiment_words import (
     ahead_words,
@@ -64,6 +65,10 @@ def _check_words(chosen: Namespace, named: NamedPreset | None) -> None:
         raise UsageError("--show goes with --preset; `python -m app compare` shows any stored runs.")
     if chosen.report is not None:
         check_ending(chosen.report)
+    if chosen.until is not None and chosen.repeats is not None and chosen.repeats <= FIRST_LOOK:
+        raise UsageError(
+            f"--until looks twice, first after {FIRST_LOOK} repeats: give --repeats {FIRST_LOOK + 1} or more."
+        )
     if named is None and chosen.workload is None:
         raise UsageError("experiment needs a workload with some -s name=a,b, or --preset quick; --presets lists them.")
 

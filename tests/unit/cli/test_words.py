@@ -77,6 +77,10 @@ def test_the_baseline_comes_first() -> None:
             "--show goes with --preset; `python -m app compare` shows any stored runs.",
         ),
         (
+            ["experiment", "lstm", "-s", "xla=false,true", "--until", "1%", "--repeats", "3"],
+            "--until looks twice, first after 3 repeats: give --repeats 4 or more.",
+        ),
+        (
             ["experiment", "--preset", "quick", "--report", "page.pdf"],
             "--report takes a file that ends in .html or .md.",
         ),
@@ -107,6 +111,7 @@ def test_wrong_use_is_one_sentence(
         ["show", "first"],
         ["experiment", "lstm", "--repeats", "0"],
         ["experiment", "lstm", "--budget", "soon"],
+        ["experiment", "lstm", "--until", "narrow"],
         ["experiment", "lstm", "--budget", ""],
         ["experiment", "lstm", "--budget", "5m2h"],
         ["watch", "--every", "0.001"],

@@ -1,11 +1,15 @@
 """Tables of ratios and of portability from made-up runs: articles A and B as their presets have them."""
 
+import json
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from app.cli.main import main
 from app.records import Portability, StoredRun
 from app.report.article import article_document, article_sections
 from app.runs.presets import preset
@@ -131,3 +135,15 @@ def test_weights_tried_on_the_cpu_are_in_the_article_s_table(training: list[dict
         ("Standard", "A processor", "1.2e-07", "1.18"),
         ("Block-fused", "–", "–", "–"),
     ]
+
+
+def test_what_was_measured_on_h200s_counts_for_the_presets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    database = tmp_path / "lstm.db"
+    shutil.copyfile(Path(__file__).parents[3] / "docs" / "measurements" / "2026-11-21-lstm.db", database)
+    assert main(["experiment", "--preset", "article-a", "--show", "--json", "--db", str(database)], {}) == 0
+    ladder, drop_in = json.loads(capsys.readouterr().out)["article"]
+    assert all(row["cells"][0]["figure"]["value"] > 500 for row in ladder["rows"]), "GFLOPS of every rung"
+    assert drop_in["rows"][1]["cells"][2]["ratio"]["value"] > 6, "cuDNN over the plain layer, training"
+    assert main(["experiment", "--preset", "article-b", "--show", "--json", "--db", str(database)], {}) == 0
+    training, _ = json.loads(capsys.readouterr().out)["article"]
+    assert [row["cells"][0]["runs"] for row in training["rows"]] == [[2], [1], [4], [5]]
