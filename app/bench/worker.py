@@ -34,7 +34,7 @@ _BESIDE_IMPORT_S = 10.0
 
 
 def measure() -> Sequence[Result]:
-    """Throughput against the bare script, time to the first measured step cold and standby, time from stop to the end."""
+    """Throughput against the bare script, how soon a run measures, follows another, and is gone when stopped."""
     with tempfile.TemporaryDirectory() as folder, run_services(Path(folder) / "bench.db") as services:
         machine = services.feed.wait_inventory().machine
         return [
