@@ -71,15 +71,19 @@ class HistoryPage(Screen[HistoryView]):
 
     def key(self, key: Qt.Key, modifier: Qt.KeyboardModifier = Qt.KeyboardModifier.NoModifier) -> None:
         """Press a key in the table."""
+        self._activate()
         self.view.table.setFocus()
         QTest.keyClick(self.view.table, key, modifier)
 
     def escape(self) -> None:
-        """Press Escape in the window, which may just have had a dialog."""
-        self.view.activateWindow()
-        with self.qtbot.waitActive(self.view):
-            self.view.activateWindow()
+        """Press Escape in the window."""
+        self._activate()
         QTest.keyClick(self.view, Qt.Key.Key_Escape)
+
+    def _activate(self) -> None:
+        """Keys act in the window that is active; one that just had a dialog, or was just shown, may not be yet."""
+        with self.qtbot.waitActive(self.view, timeout=LIMIT_MS):
+            self.view.activateWindow()
 
     def search(self, text: str) -> None:
         self.view.overview.bar.search.setText(text)

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import QModelIndex, Qt, SignalInstance
 from PySide6.QtGui import QGuiApplication, QImage
-from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QLineEdit
 from pytestqt.qtbot import QtBot
 
@@ -61,7 +60,7 @@ def test_search_narrows_as_typed_and_escape_clears_it(screen: HistoryPage) -> No
     assert "1 of 3 runs" in screen.visible_words()
     screen.search("nothing like it")
     screen.wait_for_words("No run matches")
-    QTest.keyClick(screen.view, Qt.Key.Key_Escape)
+    screen.escape()
     screen.wait_for("Run", "3", "2", "1")
     assert screen.view.overview.bar.search.text() == ""
 
@@ -81,7 +80,7 @@ def test_filters_narrow_and_escape_clears_them(screen: HistoryPage) -> None:
     screen.wait_for("Run", "2", "1")
     screen.filter("Workload shown", "lstm")
     screen.wait_for("Run", "1")
-    QTest.keyClick(screen.view, Qt.Key.Key_Escape)
+    screen.escape()
     screen.wait_for("Run", "3", "2", "1")
 
 
@@ -135,7 +134,7 @@ def test_enter_opens_the_run_with_its_plots_and_escape_goes_back_to_the_choice(s
     x, y = plots[0].points(plots[0].curve_keys()[0])
     assert (x[0], y[0]) == (0.0, 600.0)
     assert "43,601" in screen.visible_words()
-    QTest.keyClick(screen.view, Qt.Key.Key_Escape)
+    screen.escape()
     assert not screen.view.shows_run
     assert screen.view.table.chosen() == [2]
 
