@@ -1,0 +1,43 @@
+"""A worker that stands by, on real GPUs: it uses the one its order names, though it imported with none to see."""
+
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from app.records import StoredRun
+from app.runs.leases import Leases
+from app.runs.session import RunServices, RunSession
+from app.runs.standby import StandbyLauncher
+from app.storage.store import Store
+from app.telemetry.feed import TelemetryFeed
+from workloads import catalog
+
+pytestmark = pytest.mark.gpu
+
+
+def _run(services: RunServices, gpu: int) -> StoredRun:
+    machine = services.feed.wait_inventory().machine
+    spec = catalog.complete("lstm", {"seconds": 3.0, "gpus": 1, "devices": str(gpu)}, machine)
+    session = RunSession(spec, services)
+    assert session.run().name == "completed"
+    assert session.number is not None
+    with Store.open(services.database) as store:
+        return store.load(session.number)
+
+
+def test_it_uses_the_gpu_that_its_order_names(feed: TelemetryFeed, tmp_path: Path) -> None:
+    last = len(feed.wait_inventory().machine.gpus) - 1
+    leases = Leases(tmp_path)
+    with closing(StandbyLauncher(leases, lambda: True)) as launcher:
+        services = RunServices(database=tmp_path / "gpu.db", feed=feed, launcher=launcher, leases=leases)
+        cold = _run(services, 0)
+        assert launcher.wait_ready()
+        warm = _run(services, last)
+    assert (cold.environment.get("standby"), warm.environment.get("standby")) == (None, "yes")
+    (gpu,) = [columns for columns in warm.samples if columns.device.kind == "gpu"]
+    assert gpu.device.index == last
+    assert np.nanmax(gpu.fields["load_pct"]) > 50
+    facts = ("tensorflow_devices", "cuda_loaded", "cudnn_loaded")
+    assert [warm.environment[fact] for fact in facts] == [cold.environment[fact] for fact in facts]
