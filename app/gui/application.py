@@ -148,11 +148,15 @@ class Workbench(QObject):
         self.reads.close()
 
     def _start_slow_parts(self) -> None:
+        from app.analysis import intervals
+
         self.feed.subscribe(self.bridge.post)
         self.feed.start()
         self.reads.run(self._prepare_database, lambda _: self._look_for_room(), self._offer_another_database)
         self.reads.run(_import_screens, lambda _: None, self.run.show_error)
         self.sessions.run(self._wait_telemetry, lambda _: self._started().prepare(), self._telemetry_failed)
+        # Not when History or Compare is opened: that is when someone waits.
+        self.sessions.run(intervals.prepare, lambda _: None, self.run.show_error)
 
     def _session(self, spec: RunSpec) -> Session:
         return self._started().one(spec)
@@ -204,7 +208,6 @@ class Workbench(QObject):
         self.run.show_error(error)
 
     def _make_history(self) -> QWidget:
-        from app.analysis import intervals
         from app.gui.controllers.history import HistoryController
         from app.gui.controllers.takeaway import Takeaway
         from app.gui.views.history import HistoryView
@@ -212,8 +215,6 @@ class Workbench(QObject):
         view = HistoryView(self._theme)
         self.history = HistoryController(view, self.database, self.reads)
         self.history.compare_requested.connect(self._show_comparison)
-        # Who looks at runs will compare them.
-        self.sessions.run(intervals.prepare, lambda _: None, self.run.show_error)
         self._takeaway = Takeaway(view, self.database, self)
         self._takeaway.imported.connect(self.history.refresh)
         self.history.export_requested.connect(self._takeaway.export)
