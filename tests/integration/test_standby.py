@@ -20,7 +20,9 @@ from app.runs.launcher import Exited, WorkerEvent, checkout_environment
 from app.runs.leases import CPU, Leases
 from app.runs.session import RunServices
 from app.runs.standby import StandbyLauncher
+from app.runs.standby_setting import VARIABLE
 from app.telemetry.feed import TelemetryFeed
+from tests.fakes.command_line import CommandLine, dummy_words
 from tests.fakes.nvml import TWO_H200, Driver, environment
 from tests.fakes.sessions import LIMIT_S, Recorder, dummy, going, run_through, services, started_feed
 from workloads.catalog import Machine, complete
@@ -47,7 +49,7 @@ int cuGetErrorString(int error, const char **words) { *words = "no device"; retu
 def feed() -> Iterator[TelemetryFeed]:
     """Telemetry of a machine with two GPUs, so that runs need not lease the processor."""
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in environment(Driver(cards=tuple(TWO_H200))).items():
+        for name, value in environment(Driver(cards=TWO_H200)).items():
             patch.setenv(name, value)
         with started_feed() as feed:
             feed.wait_inventory()
@@ -223,6 +225,16 @@ def test_a_run_on_the_cpu_waits_for_an_import_and_none_begins_beside_it(
         assert run.recorder.of(Facts)[0].facts == {"standby": "yes"}
         launcher.prepare()
         assert not launcher.wait_ready()
+
+
+@pytest.mark.parametrize(("words", "facts"), [([], [None, "yes"]), (["--no-standby"], [None, None])])
+def test_the_second_run_of_an_experiment_is_served(
+    tmp_path: Path, libraries: Path, words: list[str], facts: list[str | None]
+) -> None:
+    line = CommandLine(tmp_path, {VARIABLE: "on", **environment(Driver(cards=TWO_H200))})
+    line.json("experiment", *dummy_words(gpus=1, seed="1,2"), "--repeats", "1", *words)
+    runs = [line.json("show", str(run)) for run in (1, 2)]
+    assert [run["environment"].get("standby") for run in runs] == facts
 
 
 @pytest.mark.parametrize("taken", [False, True])
