@@ -50,7 +50,7 @@ def ahead_words(before: Experiment, alike: Sequence[RunRow], machine: Machine, b
     plan, rows = before.plan, [run.row for run in before.runs]
     to_make = left(plan, rows, machine)
     if before.state == "settled":
-        return [f"{settled_words(before)} Nothing is left to run. --again makes every run anew."]
+        return [f"{ending_words(before)} Nothing is left to run; --again makes every run anew."]
     if not to_make:
         return [f"All {before.planned} runs are stored: nothing is left to run. --again makes them anew."]
     possible = [spec for spec in to_make if not check(spec, machine)]
@@ -68,10 +68,23 @@ def takes_words(specs: Sequence[RunSpec], alike: Sequence[RunRow]) -> str:
     return f"at least {units.duration(seconds)}" if seconds else "time not known yet"
 
 
-def settled_words(found: Experiment) -> str:
-    """After how many repeats it is settled, and how narrowly the speed-ups are known."""
-    made = rounds(found.plan, [run.row for run in found.runs])
-    return f"Settled after {made.repeats} repeats: {_known_words(found)}."
+def ending_words(found: Experiment, *, shown: bool = False) -> str:
+    """How far the experiment came, in this command or, where it is only shown, in those before."""
+    return " ".join(filter(None, (_far_words(found, shown=shown), _known_words(found))))
+
+
+def _far_words(found: Experiment, *, shown: bool) -> str:
+    far = f"{found.done} of {found.planned} runs done"
+    if found.state == "settled":
+        repeats = rounds(found.plan, [run.row for run in found.runs]).repeats
+        return f"Settled after {repeats} repeats: {found.done} runs done."
+    if found.state == "out of budget" and found.next_s is not None:
+        return f"Out of budget: {far}, and the next one takes about {units.duration(found.next_s)}. {_GOES_ON}"
+    if shown:
+        return f"{far}." if found.state == "complete" else f"{far}. {_SHOWN}"
+    if found.state == "failed":
+        return f"{far}: the others gave no result. The same command makes them again."
+    return f"Complete: {far}." if found.state == "complete" else f"Stopped: {far}. {_GOES_ON}"
 
 
 def _known_words(found: Experiment) -> str:
@@ -80,23 +93,7 @@ def _known_words(found: Experiment) -> str:
     if found.plan.until_pct is None or not halves:
         return ""
     ends = dict.fromkeys(units.number(end, 2) for end in (min(halves), max(halves)))
-    return f"speed-ups are known to ± {' to '.join(ends)} %, asked was ± {found.plan.until_pct:g} %"
-
-
-def ending_words(found: Experiment, *, shown: bool = False) -> str:
-    """How far the experiment came, in this command or, where it is only shown, in those before."""
-    far = f"{found.done} of {found.planned} runs done"
-    if found.state == "settled":
-        return f"{settled_words(found)} {found.done} runs done."
-    if found.state == "out of budget" and found.next_s is not None:
-        return f"Out of budget: {far}, and the next one takes about {units.duration(found.next_s)}. {_GOES_ON}"
-    if shown:
-        return f"{far}." if found.state == "complete" else f"{far}. {_SHOWN}"
-    if found.state == "failed":
-        return f"{far}: the others gave no result. The same command makes them again."
-    known = _known_words(found)
-    complete = f"Complete: {far}" + (f"; {known}." if known else ".")
-    return complete if found.state == "complete" else f"Stopped: {far}. {_GOES_ON}"
+    return f"Speed-ups are known to ± {' to '.join(ends)} %; ± {found.plan.until_pct:g} % was asked for."
 
 
 def print_experiment(found: Experiment, document: Mapping[str, Any]) -> None:

@@ -65,14 +65,16 @@ def test_time_is_what_runs_usually_take_not_what_the_slowest_did() -> None:
 
 def test_the_end_says_after_how_many_repeats_and_how_narrowly() -> None:
     found = Experiment.of(replace(PLAN, repeats=9, until_pct=0.5), "stopped", STEADY, CPU)
-    pattern = r"Settled after 4 repeats: speed-ups are known to ± 0\.\d+ %, asked was ± 0\.5 %\."
-    assert re.fullmatch(f"{pattern} 8 runs done\\.", ending_words(found))
+    pattern = r"Settled after 4 repeats: 8 runs done\. Speed-ups are known to ± 0\.\d+ %; ± 0\.5 % was asked for\."
+    assert re.fullmatch(pattern, ending_words(found))
     (ahead,) = ahead_words(found, (), CPU, None)
-    assert re.fullmatch(f"{pattern} Nothing is left to run\\. --again makes every run anew\\.", ahead)
+    assert re.fullmatch(f"{pattern} Nothing is left to run; --again makes every run anew\\.", ahead)
     wide = Experiment.of(replace(PLAN, repeats=4, until_pct=0.01), "stopped", STEADY, CPU)
     assert re.fullmatch(
-        r"Complete: 8 of 8 runs done; speed-ups are known to ± 0\.\d+ %, asked was ± 0\.01 %\.", ending_words(wide)
+        r"Complete: 8 of 8 runs done\. Speed-ups are known to ± 0\.\d+ %; ± 0\.01 % was asked for\.", ending_words(wide)
     )
+    begun = Experiment.of(replace(PLAN, until_pct=0.01), "stopped", STEADY[:1], CPU)
+    assert ending_words(begun) == "Stopped: 1 of 6 runs done. The same command goes on from here."
 
 
 def test_presets_are_listed_with_their_runs_time_and_question(
