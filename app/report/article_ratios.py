@@ -15,6 +15,8 @@ from app.viewmodels.flops import flops_per_s
 from workloads.protocol import RunSpec
 
 _UNITS: Mapping[Figure, str] = {"gflops": "GFLOPS", "step_ms": "ms a step"}
+_COLUMNS = 2
+"""Columns of figures and ratios beside each other."""
 
 
 def ratios_document(table: RatioTable, variants: Sequence[RunSpec], runs: Sequence[RunRow]) -> dict[str, Any] | None:
@@ -82,17 +84,28 @@ def _speeds(figure: Figure, runs: Sequence[RunRow]) -> list[float]:
 
 
 def ratios_section(table: Mapping[str, Any]) -> Section:
-    """The same in words."""
+    """The same in words, in pieces of a few columns that fit on paper."""
+    caption = "Ratios of speed with their 95 % interval"
+    firsts = range(0, len(table["columns"]), _COLUMNS)
+    captions = (caption if first == 0 else f"{caption}, continued" for first in firsts)
+    pieces = (_piece(table, slice(first, first + _COLUMNS)) for first in firsts)
+    return Section(title=table["title"], tables=tuple(zip(captions, pieces, strict=True)), lines=says_lines(table))
+
+
+def _piece(table: Mapping[str, Any], columns: slice) -> Table:
     rows = table["rows"]
     given = [name for name in ("value", "ratio") if any(row["article"][name] is not None for row in rows)]
     names = {"value": f"article, {table['unit']}", "ratio": "article, ratio"}
     head = [table["head"], *(names[name] for name in given)]
-    for column in table["columns"]:
+    for column in table["columns"][columns]:
         head += [": ".join(filter(None, (column, words))) for words in (table["unit"], "ratio")]
-    body = tuple((row["label"], *_article_words(row["article"], given), *_cell_words(row["cells"])) for row in rows)
-    caption = "Ratios of speed with their 95 % interval"
-    shown = Table(head=tuple(head), rows=body, numeric=frozenset(range(1, len(head))))
-    return Section(title=table["title"], tables=((caption, shown),), lines=says_lines(table))
+    return Table(
+        head=tuple(head),
+        rows=tuple(
+            (row["label"], *_article_words(row["article"], given), *_cell_words(row["cells"][columns])) for row in rows
+        ),
+        numeric=frozenset(range(1, len(head))),
+    )
 
 
 def _article_words(article: Mapping[str, Any], given: Sequence[str]) -> tuple[str, ...]:

@@ -121,7 +121,11 @@ def test_each_column_has_its_own_baseline(training: list[dict[str, Any]]) -> Non
     assert rows[1]["cells"][3]["figure"]["value"] == pytest.approx(8.0), "64 sequences at 8,000 a second"
     assert [row["cells"][0]["ratio"]["value"] for row in rows] == [None] * 4
     (section,) = article_sections(training[:1])
-    assert [row[1] for row in section.tables[0][1].rows] == ["1×", "6× to 8×", "–", "2.5× to 3×"]
+    (caption, near), (continued, far) = section.tables
+    assert continued == f"{caption}, continued"
+    assert [row[1] for row in near.rows] == [row[1] for row in far.rows] == ["1×", "6× to 8×", "–", "2.5× to 3×"]
+    assert far.head[4:] == ("4 layers, both directions: ms a step", "4 layers, both directions: ratio")
+    assert far.rows[1][4:] == ("8.000", "8.00×")
 
 
 def test_weights_tried_on_the_cpu_are_in_the_article_s_table(training: list[dict[str, Any]]) -> None:
