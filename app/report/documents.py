@@ -23,15 +23,7 @@ def run_document(run: StoredRun, *, pruned_utc_ns: int | None = None) -> dict[st
     """The `run` document of one stored run; `pruned_utc_ns` is when its samples were deleted, if they were."""
     row, summary = run.row, run.row.summary
     return {
-        "run": row.run,
-        "uid": row.uid,
-        "started_utc": iso_utc(row.started_utc_ns),
-        "workload": row.spec.workload,
-        "variant": row.spec.variant,
-        "purpose": row.purpose,
-        **library_document(row),
-        "outcome": row.outcome.name if row.outcome else None,
-        "reason": row.outcome.reason if row.outcome else None,
+        **_head(row),
         "exit_code": row.outcome.exit_code if row.outcome else None,
         "ended_by": row.outcome.ended_by if row.outcome else None,
         "phases": [
@@ -118,20 +110,27 @@ def _means(fields: Mapping[str, Floats]) -> dict[str, float]:
     return {name: float(np.nanmean(values)) for name, values in fields.items() if not np.isnan(values).all()}
 
 
+def _head(row: RunRow) -> dict[str, Any]:
+    """What a run is, and how it ended."""
+    return {
+        "run": row.run,
+        "uid": row.uid,
+        "started_utc": iso_utc(row.started_utc_ns),
+        "workload": row.spec.workload,
+        "variant": row.spec.variant,
+        "purpose": row.purpose,
+        **library_document(row),
+        "outcome": row.outcome.name if row.outcome else None,
+        "reason": row.outcome.reason if row.outcome else None,
+    }
+
+
 def list_document(rows: Sequence[RunRow]) -> dict[str, Any]:
     """The `list` document."""
     return {
         "runs": [
             {
-                "run": row.run,
-                "uid": row.uid,
-                "started_utc": iso_utc(row.started_utc_ns),
-                "workload": row.spec.workload,
-                "variant": row.spec.variant,
-                "purpose": row.purpose,
-                **library_document(row),
-                "outcome": row.outcome.name if row.outcome else None,
-                "reason": row.outcome.reason if row.outcome else None,
+                **_head(row),
                 "throughput": {"value": row.summary.throughput, "unit": units.rate_unit(example_word(row.spec))},
                 "match": row.match,
             }
