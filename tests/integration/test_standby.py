@@ -25,6 +25,7 @@ from app.telemetry.feed import TelemetryFeed
 from tests.fakes.command_line import CommandLine, dummy_words
 from tests.fakes.nvml import TWO_H200, Driver, environment
 from tests.fakes.sessions import LIMIT_S, Recorder, dummy, going, run_through, services, started_feed
+from tests.fakes.standby import empty_libraries, standing_by
 from workloads.catalog import Machine, complete
 from workloads.kinds import Gpu
 from workloads.protocol import PROTOCOL_VERSION, Facts, Finished, PhaseStarted, Start
@@ -59,10 +60,7 @@ def feed() -> Iterator[TelemetryFeed]:
 @pytest.fixture
 def libraries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder from which workers import `keras` and `tensorflow`; both are empty, a test may write into them."""
-    folder = tmp_path / "libraries"
-    folder.mkdir()
-    for name in ("keras", "tensorflow"):
-        (folder / f"{name}.py").touch()
+    folder = empty_libraries(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(folder))
     return folder
 
@@ -85,12 +83,6 @@ def open_gate(libraries: Path) -> Callable[[], None]:
     os.mkfifo(gate)
     (libraries / "keras.py").write_text(f"open({str(gate)!r}).read()")
     return lambda: gate.open("w").close()
-
-
-def standing_by() -> list[psutil.Process]:
-    """Our children that stand by or have been taken; not those that ended but were not waited for yet."""
-    children = psutil.Process().children()
-    return [child for child in children if child.status() != "zombie" and child.cmdline()[-1:] == ["standby"]]
 
 
 def wait_gone(pid: int) -> None:
