@@ -11,7 +11,7 @@ from app.runs.leases import Leases
 from app.runs.recovery import recover
 from app.runs.session import RunServices
 from app.runs.standby import StandbyLauncher
-from app.runs.standby_setting import wanted_here
+from app.runs.standby_setting import wanted
 from app.storage.location import default_database
 from app.storage.space import room_for
 from app.storage.store import Store
@@ -30,7 +30,7 @@ def opened_store(database: Path | None) -> Iterator[Store]:
 def run_services(database: Path | None, sample_ms: float = 50.0, *, standby: bool = False) -> Iterator[RunServices]:
     """What runs need, with telemetry going on; little room on the disk is said on stderr.
 
-    With `standby` (where several runs will come) a worker stands by for the next, on machines where that is of use.
+    With `standby` (where several runs will come) a worker stands by for the next, if the user asked for it.
     """
     with opened_store(database) as store:
         path = store.path
@@ -40,7 +40,7 @@ def run_services(database: Path | None, sample_ms: float = 50.0, *, standby: boo
         if not standby:
             yield RunServices(database=path, feed=feed)
             return
-        with contextlib.closing(StandbyLauncher(Leases(), lambda: wanted_here(feed.wait_inventory()))) as launcher:
+        with contextlib.closing(StandbyLauncher(Leases(), wanted)) as launcher:
             yield RunServices(database=path, feed=feed, launcher=launcher)
 
 

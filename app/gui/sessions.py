@@ -8,7 +8,7 @@ from app.runs.largest_batch import LargestBatchSession
 from app.runs.leases import Leases
 from app.runs.session import RunServices, RunSession
 from app.runs.standby import StandbyLauncher
-from app.runs.standby_setting import wanted_here
+from app.runs.standby_setting import wanted
 from app.telemetry.feed import TelemetryFeed
 from workloads.protocol import RunSpec
 
@@ -18,11 +18,11 @@ class Sessions:
 
     def __init__(self, database: Path, feed: TelemetryFeed, bridge: Bridge) -> None:
         self._bridge = bridge
-        self._launcher = StandbyLauncher(Leases(), lambda: wanted_here(feed.wait_inventory()))
+        self._launcher = StandbyLauncher(Leases(), wanted)
         self._services = RunServices(database=database, feed=feed, launcher=self._launcher)
 
     def prepare(self) -> None:
-        """Has a worker stand by, where that is of use; returns at once. Telemetry must have begun."""
+        """Has a worker stand by, if the user asked for it; returns at once."""
         self._launcher.prepare()
 
     def one(self, spec: RunSpec) -> RunSession:

@@ -1,26 +1,15 @@
-"""Whether a worker is to stand by on this machine: as the user set it, else where nobody misses what it takes."""
+"""Whether a worker is to stand by: only where the user asked for it."""
 
 import os
 
-import psutil
-
-from app.records import Inventory
-
 VARIABLE = "VARIANTSCOPE_STANDBY"
-"""The environment variable that says `on` or `off`; anything else leaves the choice to the program."""
-
-_PROCESSORS = 8
-_MEMORY_BYTES = 4 * 2**30
+"""The environment variable that says `on`; anything else is off."""
 
 
-def wanted_here(inventory: Inventory) -> bool:
-    """Whether to have one: with GPUs, 8 processors and 4 GiB of free memory, unless the user set it.
+def wanted() -> bool:
+    """Whether to have one.
 
-    Without a GPU it would be of little use: no import may go on beside a run on the CPU, so none is ready for the next.
+    Off by itself: what an import costs a run that measures on a GPU beside it has not been measured, and without a GPU
+    no import may go on beside a run, so none would be ready for the next.
     """
-    chosen = os.environ.get(VARIABLE, "").strip().lower()
-    if chosen in ("on", "off"):
-        return chosen == "on"
-    machine = inventory.machine
-    roomy = psutil.virtual_memory().available >= _MEMORY_BYTES
-    return bool(machine.gpus) and machine.cpu_count >= _PROCESSORS and roomy
+    return os.environ.get(VARIABLE, "").strip().lower() == "on"
