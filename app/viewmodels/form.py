@@ -1,7 +1,6 @@
 """What the variant form shows: every parameter with its limits, what cannot run here and why, the same as a command."""
 
 import shlex
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from app.viewmodels.naming import value_text
@@ -9,8 +8,6 @@ from app.viewmodels.units import sentence
 from workloads import catalog
 from workloads.catalog import Machine, Parameter
 from workloads.protocol import RunSpec, Value
-
-_WHOLE_REASONS = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,16 +152,17 @@ class VariantForm:
         return replace(shown, enabled=enabled, note=note)
 
     def _limits(self, parameter: Parameter, options: tuple[Option, ...], value: Value) -> tuple[bool, str]:
-        """Whether a field that is fine itself can be changed, and why it cannot take some values."""
+        """Whether a field that is fine itself can be changed, and why not; each option says so of itself in the list."""
         if parameter.kind == "switch":
             reason = self._why_not(parameter.name, not value)
             return reason is None, reason or ""
-        reasons = dict.fromkeys(option.reason for option in options if option.reason is not None)
-        if parameter.name == "gpus" and self._no_gpu_reason and reasons:
-            reasons = {sentence(self._no_gpu_reason): None}
         if parameter.name == "devices" and not self.machine.gpus:
             return False, ""
-        return True, _in_short(reasons, options)
+        return True, self._no_gpu_words if parameter.name == "gpus" and any(o.reason for o in options) else ""
+
+    @property
+    def _no_gpu_words(self) -> str:
+        return sentence(self._no_gpu_reason) if self._no_gpu_reason else ""
 
     def _options(self, parameter: Parameter) -> tuple[Option, ...]:
         if parameter.name == "gpus":
@@ -179,12 +177,3 @@ class VariantForm:
             return None
         spec = catalog.complete(self._workload, {**self._given, name: value}, self._machine)
         return catalog.why_not(spec, name, value, self._machine)
-
-
-def _in_short(reasons: Iterable[str], options: Sequence[Option]) -> str:
-    """One or two reasons whole; of more, the first, and the other values by name."""
-    distinct = list(reasons)
-    if len(distinct) <= _WHOLE_REASONS:
-        return " ".join(distinct)
-    others = [option.label for option in options if option.reason in distinct[1:]]
-    return f"{distinct[0]} Nor can this run: {', '.join(others)}."
