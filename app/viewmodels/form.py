@@ -152,7 +152,7 @@ class VariantForm:
         return replace(shown, enabled=enabled, note=note)
 
     def _limits(self, parameter: Parameter, options: tuple[Option, ...], value: Value) -> tuple[bool, str]:
-        """Whether a field that is fine itself can be changed, and why not; each option says so of itself in the list."""
+        """Whether a field that is fine itself can be changed, and why not; options say so themselves."""
         if parameter.kind == "switch":
             reason = self._why_not(parameter.name, not value)
             return reason is None, reason or ""
