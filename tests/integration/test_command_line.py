@@ -113,7 +113,7 @@ def test_list_names_runs_newest_first(trained: CommandLine) -> None:
         assert {"run", "started_utc", "workload", "variant", "outcome", "throughput", "match"} <= set(run)
         assert datetime.fromisoformat(run["started_utc"]).tzinfo is not None
     table = trained("list").stdout.splitlines()
-    assert table[0].split() == ["run", "started", "variant", "outcome", "as", "asked", "throughput"]
+    assert table[0].split() == ["run", "started", "variant", "outcome", "as", "asked", "throughput", "tags"]
     assert len(table) == 4
 
 
