@@ -24,13 +24,19 @@ def differing(specs: Sequence[RunSpec]) -> list[str]:
 
 
 def variant_names(specs: Sequence[RunSpec]) -> list[str]:
-    """For each variant what tells it from the others, `NCHW · Batch size 64`; its short name where nothing does."""
+    """For each variant what tells it from the others, `NCHW · Batch size 64`; its short name where nothing does.
+
+    Of three or more, switches and choices at their default are named only where some variant has no other name.
+    """
     names = _telling(specs)
     specs = [catalog.with_defaults(spec) for spec in specs]
     told = [[name for name in names if name == "workload" or name in spec.variant] for spec in specs]
+    brief = [
+        [name for name in own if not _goes_without_saying(spec, name)] for spec, own in zip(specs, told, strict=True)
+    ]
     return [
         " · ".join(setting(spec, name) for name in own) or naming.short_name(spec)
-        for spec, own in zip(specs, told, strict=True)
+        for spec, own in zip(specs, brief if len(specs) > 2 and all(brief) else told, strict=True)
     ]
 
 
@@ -88,6 +94,12 @@ def run_command(spec: RunSpec) -> str:
 def _with_unit(parameter: catalog.Parameter | None, value: Value) -> str:
     text = naming.value_text(value) or ABSENT
     return f"{text} {parameter.unit}" if parameter and parameter.unit else text
+
+
+def _goes_without_saying(spec: RunSpec, name: str) -> bool:
+    parameter = _parameter(spec, name)
+    chosen = parameter is not None and (parameter.kind == "switch" or bool(parameter.choices))
+    return chosen and name not in _TELLING and not _unusual(spec, name)
 
 
 def _unusual(spec: RunSpec, name: str) -> bool:

@@ -14,7 +14,7 @@ from app.viewmodels.variants import variant_names
 METHOD = "Welch's t on the logarithm of each process's throughput"
 MOST_SENTENCES = 4
 """Variants that get a sentence each; of more only the best, the worst and how many lie between are told."""
-ONE_RUN = "A variant with one run has no interval: repeat both to know whether a difference is more than chance."
+ONE_RUN = "A variant with one run has no interval: repeat each to know whether a difference is more than chance."
 _TIMES = 2.0
 """From this ratio on "2.50× as fast" says more than a percentage."""
 
@@ -67,7 +67,7 @@ def verdict_text(results: Sequence[VariantResult]) -> str:
     if not others:
         return "All chosen runs are of one variant: there is nothing to compare it with."
     if len(others) <= MOST_SENTENCES:
-        told = [_sentence(other, name, baseline, base_name) for other, name in others]
+        told = list(dict.fromkeys(_sentence(other, name, baseline, base_name) for other, name in others))
     else:
         told = _of_many(others, baseline, base_name)
     one_run = any(other.decision == "one run each" for other, _ in others)

@@ -56,7 +56,7 @@ def test_no_difference_says_how_large_one_could_be() -> None:
 def test_one_run_each_promises_nothing() -> None:
     assert text(BASE[:1], runs(4, 110.0, layout="NCHW")) == (
         "NCHW ran 10.0 % faster than NHWC. A variant with one run has no interval: "
-        "repeat both to know whether a difference is more than chance."
+        "repeat each to know whether a difference is more than chance."
     )
 
 

@@ -107,6 +107,21 @@ def test_only_what_differs_names_a_variant_and_the_rest_is_said_once() -> None:
     assert of(rows).shared == "cnn10 · Native · 1 GPU · Batch size 1024 · float32"
 
 
+def test_of_many_variants_a_switch_that_is_off_goes_without_saying_and_the_batch_does_not() -> None:
+    rows = [
+        run_row(1, workload="cnn10", batch_size=128),
+        run_row(2, workload="cnn10", batch_size=256, xla=True),
+        run_row(3, workload="cnn10", batch_size=256, gpus=2, all_reduce="hierarchical"),
+    ]
+    assert column(of(rows), "Variant") == [
+        "1 GPU · Batch size 128",
+        "1 GPU · Batch size 256 · XLA on",
+        "2 GPUs · Batch size 256 · Hierarchical copy",
+    ]
+    only_xla = [run_row(1, xla=False), run_row(2, xla=True), run_row(3, xla=True, layout_optimizer=True)]
+    assert column(of(only_xla), "Variant")[0] == "XLA off · Layout optimizer off"
+
+
 def test_columns_of_which_no_run_has_anything_are_known_and_the_copy_leaves_them_out() -> None:
     comparison = of([run_row(1), run_row(2, units=128)])
     assert {"as_asked", "energy", "peak_power", "accuracy"} <= comparison.table.empty
