@@ -1,4 +1,4 @@
-"""The words of `export` and `import`."""
+"""The words of `export`, `import` and `reference`."""
 
 import argparse
 from collections.abc import Callable
@@ -12,7 +12,7 @@ New = Callable[[str, str], argparse.ArgumentParser]
 
 
 def add_transfers(new: New) -> None:
-    """Adds both commands."""
+    """Adds these commands."""
     export = new("export", "take runs away: as tables, as a small database, or as a Keras model")
     export.add_argument("runs", type=int, nargs="+", metavar="RUN", help="their numbers in `list`")
     export.add_argument("--format", choices=get_args(Format), help="tables in this format, a file each, in a folder")
@@ -36,3 +36,7 @@ def add_transfers(new: New) -> None:
     )
     command = new("import", "add the runs of another database that are not here yet")
     command.add_argument("file", type=Path, metavar="FILE.db", help="a database of this program, from any machine")
+    reference = new("reference", "show the runs on real GPUs that come with the program, or put them beside yours")
+    which = reference.add_mutually_exclusive_group()
+    which.add_argument("--add", action="store_true", help="add copies of them to the database, tagged reference")
+    which.add_argument("--remove", action="store_true", help="delete these copies from the database again")

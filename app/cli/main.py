@@ -17,6 +17,7 @@ from app.cli import (
     machine,
     portability,
     prune,
+    reference,
     replay,
     run,
     scaling,
@@ -47,6 +48,7 @@ COMMANDS: Mapping[str, Command] = {
     "portability": portability.portability,
     "export": export.export,
     "import": import_runs.import_database,
+    "reference": reference.reference,
     "calibrate": calibrate.calibrate_devices,
 }
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from app.storage.reference import TAG
 from app.storage.transfer import Exported, Imported
 from app.viewmodels import units
 
@@ -50,6 +51,16 @@ def exported_words(done: Exported, target: Path) -> list[str]:
 def imported_words(done: Imported) -> list[str]:
     """What was imported, and each reason why a run was not."""
     return list(_imported(done))
+
+
+def added_words(runs: Sequence[int]) -> str:
+    """What adding the reference runs came to."""
+    return f"The {_count(len(runs))} of the reference are here, as {_numbers(runs)}, tagged {TAG}."
+
+
+def removed_words(runs: Sequence[int]) -> str:
+    """What removing the reference runs came to."""
+    return f"Removed {_count(len(runs))} of the reference." if runs else "No run of the reference was here."
 
 
 def _imported(done: Imported) -> Iterator[str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from app.records import HOST, Inventory, RunRow, StoredRun
 from app.runs.environment import program_version
 from app.runs.schedule import Plan, counts_as, is_result
+from app.storage.reference import TAG
 from app.storage.store import Store
 from workloads.catalog import Machine, check, with_defaults
 
@@ -103,16 +104,24 @@ def made_alike(store: Store, machine: Machine) -> list[RunRow]:
 
 
 def counted_here(store: Store, plan: Plan, here: Surroundings, machine: Machine) -> Counted:
-    """The stored runs that need not be made again; what was refused elsewhere counts only if it is refused here too."""
-    runs = [store.load(row.run) for row in results_of(store, plan)]
+    """The stored runs that need not be made again; what was refused elsewhere counts only if it is refused here too.
+
+    Reference runs never do: whoever asks for an experiment wants to know of the own machine.
+    """
+    runs = [store.load(row.run) for row in _own(results_of(store, plan))]
     return _counted([run for run in runs if not _refused_but_possible(run.row, machine)], here)
 
 
 def counted_as_newest(store: Store, plan: Plan) -> Counted:
-    """The stored runs made in the surroundings of the newest of them."""
-    runs = [store.load(row.run) for row in results_of(store, plan)]
+    """The stored runs made in the surroundings of the newest of them; reference runs where there are no others."""
+    found = results_of(store, plan)
+    runs = [store.load(row.run) for row in _own(found) or found]
     measured = [run for run in runs if run.row.outcome is not None and run.row.outcome.name == "completed"]
     return _counted(runs, surroundings_of((measured or runs)[-1])) if runs else Counted(runs=())
+
+
+def _own(rows: Sequence[RunRow]) -> list[RunRow]:
+    return [row for row in rows if TAG not in row.tags]
 
 
 def _refused_but_possible(row: RunRow, machine: Machine) -> bool:

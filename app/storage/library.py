@@ -59,6 +59,16 @@ class Library:
             found = self._db.execute("SELECT count(*), max(run), count(outcome), count(deleted_utc_ns) FROM runs")
             return tuple(found.fetchone())
 
+    def known(self, uids: Sequence[str], *, deleted: bool) -> list[int]:
+        """The numbers of those of these runs that are here, in the trash or outside it."""
+        with told_plainly(self.path):
+            found = self._db.execute(
+                "SELECT run FROM runs WHERE uid IN (SELECT value FROM json_each(?))"
+                f" AND deleted_utc_ns IS {'NOT ' if deleted else ''}NULL ORDER BY run",
+                (json.dumps(list(uids)),),
+            )
+            return [number for (number,) in found]
+
     def set_note(self, run: int, note: str) -> None:
         """Keeps a note on a run in place of the one before; "" removes it."""
         text = checked_note(note)

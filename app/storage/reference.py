@@ -1,0 +1,111 @@
+"""Runs measured on real GPUs that come with the program: described from their files, and put beside the user's.
+
+The files are only read. A database gets copies of their runs by the import that takes any file, under new numbers, so
+that everything that finds, shows and compares runs does so with these too; docs/decisions says why it is no attached
+database.
+"""
+
+import contextlib
+import sqlite3
+import urllib.parse
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from app.records import HOST
+from app.storage.store import Store
+from app.storage.transfer import import_runs
+from app.storage.transfer_watch import QUIET, Watch
+
+FOLDER = Path(__file__).resolve().parents[2] / "resources" / "reference"
+
+TAG = "reference"
+"""What every run of these files is tagged with."""
+
+_VERSIONS = ("driver", "tensorflow", "keras", "cudnn_loaded")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReferenceFile:
+    """What one file holds: its runs by uid, when they started, their cards, and versions by the name of the fact."""
+
+    path: Path
+    uids: tuple[str, ...]
+    first_utc_ns: int
+    last_utc_ns: int
+    cards: tuple[str, ...]
+    versions: dict[str, tuple[str, ...]]
+
+
+def reference_files(folder: Path = FOLDER) -> list[ReferenceFile]:
+    """The files in the box, by name."""
+    return [_described(path) for path in sorted(folder.glob("*.db"))]
+
+
+def reference_runs(store: Store, folder: Path = FOLDER) -> list[int]:
+    """The numbers of the reference runs that are in this database, without those in the trash."""
+    return store.library.known(_uids(folder), deleted=False)
+
+
+def add_reference(database: Path, watch: Watch = QUIET, folder: Path = FOLDER) -> list[int]:
+    """Adds the reference runs to a database and returns their numbers; those in its trash come out of it.
+
+    Raises `DatabaseError` and `StoppedError` as `import_runs` does; each file is added as a whole or not at all.
+    """
+    paths = sorted(folder.glob("*.db"))
+    for done, path in enumerate(paths):
+        import_runs(database, path, _part(watch, done, len(paths)))
+    with Store.open(database) as store:
+        store.library.restore(store.library.known(_uids(folder), deleted=True))
+        return reference_runs(store, folder)
+
+
+def remove_reference(database: Path, folder: Path = FOLDER) -> list[int]:
+    """Deletes the copies of the reference runs for good, whatever tags they have by now, and returns their numbers."""
+    with Store.open(database) as store:
+        here = reference_runs(store, folder)
+        store.library.delete(here)
+        store.library.purge(store.library.known(_uids(folder), deleted=True))
+    return here
+
+
+def _part(watch: Watch, done: int, of: int) -> Watch:
+    """The watch of one of several works after each other."""
+    return Watch(lambda share: watch.told((done + share) / of), watch.stop)
+
+
+def _uids(folder: Path) -> Sequence[str]:
+    return [uid for path in sorted(folder.glob("*.db")) for uid in _uids_of(path)]
+
+
+def _uids_of(path: Path) -> list[str]:
+    with _opened(path) as connection:
+        return [uid for (uid,) in connection.execute("SELECT uid FROM runs ORDER BY run")]
+
+
+def _described(path: Path) -> ReferenceFile:
+    with _opened(path) as connection:
+        first, last = connection.execute("SELECT min(started_utc_ns), max(started_utc_ns) FROM runs").fetchone()
+        cards = connection.execute("SELECT DISTINCT name FROM devices WHERE device <> ? ORDER BY name", (HOST,))
+        names = tuple(name for (name,) in cards)
+        found = connection.execute("SELECT DISTINCT environment FROM runs").fetchall()
+    facts = [msgspec.json.decode(text, type=dict[str, str]) for (text,) in found]
+    versions = {key: tuple(sorted({each[key] for each in facts if key in each})) for key in _VERSIONS}
+    return ReferenceFile(
+        path=path,
+        uids=tuple(_uids_of(path)),
+        first_utc_ns=first,
+        last_utc_ns=last,
+        cards=names,
+        versions={key: values for key, values in versions.items() if values},
+    )
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[sqlite3.Connection]:
+    """A file of ours to read from, without locks or files beside it: https://www.sqlite.org/uri.html (immutable)."""
+    address = f"file:{urllib.parse.quote(str(path))}?mode=ro&immutable=1"
+    with contextlib.closing(sqlite3.connect(address, uri=True)) as connection:
+        yield connection

@@ -1,0 +1,81 @@
+"""Makes the reference runs in resources/reference out of databases that were measured.
+
+    python -m tests.reference_files docs/measurements/2026-11-21-lstm.db "LSTM" resources/reference/lstm.db
+    python -m tests.reference_files docs/measurements/2026-11-21-cnn.db "image networks" resources/reference/cnn.db
+
+The third word is what the experiment is called in which History groups them. The database is copied first; the file
+is written by the program's own export, in place of the one there.
+"""
+
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from app.records import StoredRun
+from app.storage.reference import TAG
+from app.storage.store import Store
+from app.storage.transfer import export_database
+from app.viewmodels.environment import fact_name
+from app.viewmodels.units import utc_time
+
+_TOLD = ("tensorflow", "keras", "cudnn_loaded", "driver")
+_EVERY = 2
+"""Readings of a GPU that stay: one in so many. Its power is new every 100 ms, and was read every 50 ms."""
+
+
+def make(measured: Path, what: str, target: Path) -> int:
+    """Writes the completed runs of a database to `target`, marked as reference; returns how many."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "measured.db"
+        shutil.copyfile(measured, copy)
+        with Store.open(copy) as store:
+            runs = [store.load(row.run) for row in reversed(store.list_runs()) if row.outcome is not None]
+            numbers = [run.row.run for run in runs]
+            store.library.add_tag(numbers, TAG)
+            for run in runs:
+                store.library.set_note(run.row.run, _note(run))
+            cards = sorted({name for run in runs for name in run.row.gpu_names})
+            store.library.keep_experiment(
+                numbers,
+                name=f"Reference: {what} on {', '.join(cards)}",
+                preset=None,
+                plan='{"variants": [], "repeats": 1, "until_pct": null, "carried": []}',
+                utc_ns=runs[0].row.started_utc_ns,
+            )
+        _thin(copy)
+        exported = Path(folder) / target.name
+        export_database(copy, numbers, exported)
+        _settle(exported)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(exported, target)
+    return len(runs)
+
+
+def _note(run: StoredRun) -> str:
+    """Which card, which versions, when."""
+    cards = f"{len(run.row.gpu_names)}x {run.row.gpu_names[0]}" if run.row.gpu_names else "CPU"
+    versions = (f"{fact_name(key)} {run.environment[key]}" for key in _TOLD if key in run.environment)
+    return ", ".join((cards, *versions, utc_time(run.row.started_utc_ns)[:10]))
+
+
+def _thin(path: Path) -> None:
+    with Store.open(path) as store:
+        store._db.execute(
+            "DELETE FROM samples WHERE (device_id, t_ns) IN (SELECT device_id, t_ns FROM"
+            " (SELECT device_id, t_ns, row_number() OVER (PARTITION BY device_id ORDER BY t_ns) AS place"
+            "  FROM samples JOIN devices USING (device_id) WHERE kind = 'gpu') WHERE place % ? = 0)",
+            (_EVERY,),
+        )
+        store._db.conn.commit()
+
+
+def _settle(path: Path) -> None:
+    """One file without a write-ahead log beside it, and without empty pages."""
+    with Store.open(path) as store:
+        for statement in ("PRAGMA journal_mode = DELETE", "VACUUM"):
+            store._db.conn.execute(statement).close()
+
+
+if __name__ == "__main__":
+    print(make(Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3])), "runs")

@@ -1,0 +1,120 @@
+"""The reference runs in the box, with the real files."""
+
+import hashlib
+import shutil
+from pathlib import Path
+
+from app.queries import RunQuery
+from app.runs.counted import counted_as_newest, counted_here, surroundings_of
+from app.runs.presets import preset
+from app.storage.reference import FOLDER, TAG, add_reference, reference_files, reference_runs, remove_reference
+from app.storage.store import Store
+from app.viewmodels.doubts import doubts
+from tests.fakes.experiments import ENVIRONMENT, result
+from tests.fakes.runs import keep
+from tests.unit.viewmodels.stored import keep as keep_row
+from workloads.catalog import Gpu, Machine
+
+MACHINE = Machine(gpus=(Gpu(index=0, uuid="GPU-0", name="NVIDIA H200", compute_capability=(9, 0)),))
+
+
+def digests(folder: Path) -> dict[str, str]:
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
+
+
+def test_the_files_are_small_and_say_what_they_are_of() -> None:
+    files = reference_files()
+    assert {file.path.stem for file in files} == {"lstm", "cnn"}
+    assert sum(file.path.stat().st_size for file in files) < 6_000_000
+    for file in files:
+        assert len(file.uids) == len(set(file.uids)) > 30
+        assert file.cards == ("NVIDIA H200",)
+        assert set(file.versions) == {"driver", "tensorflow", "keras", "cudnn_loaded"}
+        assert file.first_utc_ns < file.last_utc_ns
+
+
+def test_runs_come_marked_and_the_files_stay_as_they_are(tmp_path: Path) -> None:
+    """Also where nothing may be written beside them, as in an install for all users."""
+    folder = tmp_path / "reference"
+    shutil.copytree(FOLDER, folder)
+    for path in (*folder.iterdir(), folder):
+        path.chmod(path.stat().st_mode & ~0o222)
+    before = digests(folder)
+    database = tmp_path / "profiles.db"
+    added = add_reference(database, folder=folder)
+    folder.chmod(0o755)
+    assert digests(folder) == before
+    with Store.open(database) as store:
+        rows = store.library.run_rows(added)
+        experiments = store.library.experiments()
+        assert set(store.library.find(RunQuery(tag=TAG, text="h200 tensorflow cudnn 2026-11-21"))) == set(added)
+    assert len(rows) == sum(len(file.uids) for file in reference_files())
+    for row in rows:
+        assert row.tags == (TAG,)
+        assert row.note.startswith(f"{len(row.gpu_names)}x NVIDIA H200, TensorFlow 2.21.0, ")
+    assert {found.name for found in experiments} == {
+        "Reference: LSTM on NVIDIA H200",
+        "Reference: image networks on NVIDIA H200",
+    }
+
+
+def test_every_run_has_its_samples_and_evidence(tmp_path: Path) -> None:
+    added = add_reference(tmp_path / "profiles.db")
+    with Store.open(tmp_path / "profiles.db") as store:
+        for run in added[::13]:
+            stored = store.load(run)
+            assert stored.evidence is not None
+            assert stored.evidence.kernels
+            assert all(samples.t_ns.size > 20 for samples in stored.samples)
+
+
+def test_adding_twice_adds_once_and_brings_back_what_was_deleted(tmp_path: Path) -> None:
+    database = tmp_path / "profiles.db"
+    added = add_reference(database)
+    with Store.open(database) as store:
+        store.library.delete(added[:3])
+        assert reference_runs(store) == added[3:]
+    assert add_reference(database) == added
+
+
+def test_removing_leaves_the_users_own_runs(tmp_path: Path) -> None:
+    database = tmp_path / "profiles.db"
+    with Store.open(database) as store:
+        mine = keep(store, uid="mine")
+        store.library.add_tag([mine], TAG)
+    added = add_reference(database)
+    with Store.open(database) as store:
+        store.library.delete(added[:1])
+    assert set(remove_reference(database)) == set(added[1:])
+    with Store.open(database) as store:
+        assert [row.uid for row in store.list_runs()] == ["mine"]
+        assert store.library.facets(deleted=True).total == 0
+        assert store.library.experiments() == []
+    assert remove_reference(database) == []
+
+
+def test_a_comparison_with_an_own_run_says_that_cards_and_versions_differ(tmp_path: Path) -> None:
+    database = tmp_path / "profiles.db"
+    with Store.open(database) as store:
+        mine = keep(store)
+        store.add_environment(mine, {"driver": "575.1", "tensorflow": "2.20.0", "gpus_used": "NVIDIA A100 (GPU-1)"})
+    added = add_reference(database)
+    with Store.open(database) as store:
+        found = {doubt.key: doubt for doubt in doubts([store.load(mine), store.load(added[0])])}
+    assert found["tensorflow"].values == {mine: "2.20.0", added[0]: "2.21.0"}
+    assert found["driver"].severity == "warning"
+    assert "NVIDIA A100" in found["gpus_used"].values[mine]
+
+
+def test_an_article_is_shown_by_the_reference_but_never_counted_as_done_here(tmp_path: Path) -> None:
+    database = tmp_path / "profiles.db"
+    add_reference(database)
+    plan = preset("article-b").every_plan()[0]
+    with Store.open(database) as store:
+        shown = counted_as_newest(store, plan)
+        assert len(shown.runs) >= 8
+        here = surroundings_of(shown.runs[0])
+        assert counted_here(store, plan, here, MACHINE).runs == ()
+        keep_row(store, result(100, plan.specs[0], environment={**ENVIRONMENT, "driver": here.driver or ""}))
+        assert [run.row.uid for run in counted_as_newest(store, plan).runs] == ["uid-100"]
+        assert [run.row.uid for run in counted_here(store, plan, here, MACHINE).runs] == ["uid-100"]
