@@ -26,7 +26,7 @@ from app.report.pictures.draw import LEAST_WIDTH, WIDTH, draw
 from app.report.pictures.drawing import Drawing, Spot
 from app.viewmodels.pictures.values import Picture
 
-_MOST_WIDTH = 1200
+_MOST_WIDTH = 1600
 _MOST_RUNS = 12
 _NEXT = (Qt.Key.Key_Right, Qt.Key.Key_Down)
 _BEFORE = (Qt.Key.Key_Left, Qt.Key.Key_Up)

@@ -18,13 +18,17 @@ _RADIUS = 4.0
 _REACH = 9.0
 _BESIDE = 26.0
 """Room at the right of a frame for half of its last number."""
-_MOST_LABEL, _LABEL_SHARE, _NAME_SHARE = 190.0, 0.4, 0.25
+_POINT_NAME, _NAME_SHARE = 300.0, 0.35
+_LABEL_SHARE = 0.4
+"""Of a plot's width that the names of its lines take at most."""
+_AFTER_LINE = 14.0
 
 
 def draw_charts(picture: ChartPicture, sheet: Sheet) -> None:
-    """One plot over the whole width, several in two columns."""
-    columns = 1 if len(picture.charts) == 1 else 2
-    width = (sheet.width - _BETWEEN * (columns - 1)) / columns
+    """One plot over the whole width, several in two columns where the names of lines have room in these."""
+    half = (sheet.width - _BETWEEN) / 2
+    columns = 2 if len(picture.charts) > 1 and _longest(picture.charts) <= _LABEL_SHARE * half else 1
+    width = half if columns == 2 else sheet.width
     top = sheet.height
     for first in range(0, len(picture.charts), columns):
         row = picture.charts[first : first + columns]
@@ -36,6 +40,12 @@ def draw_charts(picture: ChartPicture, sheet: Sheet) -> None:
     sheet.height = top
 
 
+def _longest(charts: Sequence[Chart]) -> float:
+    """The width of the longest name of a line."""
+    names = (series.label for chart in charts for series in chart.series if series.joined)
+    return max(map(svg.text_width, names), default=0.0)
+
+
 def _height(chart: Chart) -> float:
     """Of the frame: every line has its name beside it."""
     return max(_HEIGHT, labels.HEIGHT * sum(series.joined for series in chart.series))
@@ -43,14 +53,12 @@ def _height(chart: Chart) -> float:
 
 def _draw(chart: Chart, sheet: Sheet, left: float, top: float, room: tuple[float, float], width: float) -> None:
     """A plot whose frame reaches from the first height of `room` to the second."""
-    longest = min(_MOST_LABEL, _LABEL_SHARE * width)
-    names = [svg.elided(series.label, longest) for series in chart.series if series.joined]
-    ends = max((svg.text_width(name) for name in names), default=0.0)
+    ends = min(_longest([chart]), _LABEL_SHARE * width)
     lanes = _lanes(chart)
     frame = Frame(
         left=left + numbers_width(chart.y),
         top=room[0],
-        right=left + width - (ends + 14 if ends else _BESIDE),
+        right=left + width - (ends + _AFTER_LINE if ends else _BESIDE),
         bottom=room[1],
         x=chart.x,
         y=chart.y,
@@ -64,7 +72,7 @@ def _draw(chart: Chart, sheet: Sheet, left: float, top: float, room: tuple[float
     _draw_lanes(lanes, chart, frame, sheet)
     for series in chart.series:
         _draw_series(series, frame, sheet)
-    _name_lines(chart, longest, frame, sheet)
+    _name_lines(chart, ends, frame, sheet)
     _name_points(chart, taken, frame, sheet)
 
 
@@ -151,7 +159,7 @@ def _name_lines(chart: Chart, longest: float, frame: Frame, sheet: Sheet) -> Non
 
 def _name_points(chart: Chart, taken: Sequence[labels.Box], frame: Frame, sheet: Sheet) -> None:
     """Beside each point of what is not joined, as far as there is room; the rest tell their name when pointed at."""
-    longest = max(_MOST_LABEL, _NAME_SHARE * (frame.right - frame.left))
+    longest = max(_POINT_NAME, _NAME_SHARE * (frame.right - frame.left))
     free = [(series, point, point.y) for series, point in _each(chart) if not series.joined and point.y is not None]
     places = [(frame.at_x(point.x), frame.at_y(y)) for _, point, y in free]
     names = [svg.elided(point.label, longest, _SMALL_PX) for _, point, _ in free]

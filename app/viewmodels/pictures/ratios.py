@@ -2,11 +2,13 @@
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from app.analysis.intervals import LEVEL, Estimate
 from app.viewmodels import cells, ticks, units
 from app.viewmodels.pictures.subjects import Subject, drawable, estimate_words
 from app.viewmodels.pictures.values import Axis, Bar, BarPicture, Silence
+from app.viewmodels.variants import variant_names
 
 _LEAST_REACH = math.log(1.02)
 """An axis reaches at least 2 % to both sides, so that noise does not look like news."""
@@ -41,11 +43,12 @@ def energy_picture(found: Sequence[Subject]) -> BarPicture | Silence:
 def _picture(
     found: Sequence[Subject], key: str, title: str, meaning: str, ratio: Ratio, *, fastest_first: bool
 ) -> BarPicture | Silence:
+    full_name, workload = next((one.name, one.spec.workload) for one in found if one.result.is_baseline)
+    found, elsewhere = _of_workload(found, workload)
     base = next(one for one in found if one.result.is_baseline)
-    found, elsewhere = _of_workload(found, base.spec.workload)
     told = [(one, known) for one in found if one is not base and (known := ratio(one)) is not None]
     if not told:
-        return Silence(key=key, title=title, why=f"No other variant has a ratio to {base.name}.")
+        return Silence(key=key, title=title, why=f"No other variant has a ratio to {full_name}.")
     told.sort(key=lambda pair: pair[1].value, reverse=fastest_first)
     without = [one for one in found if one is not base and ratio(one) is None]
     bars = [_baseline(base), *(_bar(one, known) for one, known in told), *map(_silent, without)]
@@ -55,7 +58,7 @@ def _picture(
         how = f"whiskers are {100 * LEVEL:.0f} % intervals that hold together"
     return BarPicture(
         key=key,
-        title=f"{title} against {base.name}",
+        title=f"{title} against {full_name}",
         caption=f"Ratio to the baseline on a logarithmic axis; {meaning}; {how}.{elsewhere}",
         bars=tuple(bars),
         axis=_axis([known for _, known in told]),
@@ -64,13 +67,14 @@ def _picture(
 
 
 def _of_workload(found: Sequence[Subject], workload: str) -> tuple[list[Subject], str]:
-    """Those of one workload, and a sentence on the others, which have no ratio to it."""
+    """Those of one workload, named by what differs among them, and a sentence on the others, which have no ratio."""
     kept = [one for one in found if one.spec.workload == workload]
+    names = variant_names([one.spec for one in kept])
     others = len(found) - len(kept)
     words = (
         f" {others} {units.plural('variant', others)} of other workloads {'has' if others == 1 else 'have'} no ratio."
     )
-    return kept, words if others else ""
+    return [replace(one, name=name) for one, name in zip(kept, names, strict=True)], words if others else ""
 
 
 def _axis(estimates: Sequence[Estimate]) -> Axis:

@@ -1,5 +1,6 @@
 """Pictures as SVG: well formed whatever they are called, and everything where its value says."""
 
+from dataclasses import replace
 from itertools import pairwise
 from xml.etree import ElementTree
 
@@ -133,6 +134,18 @@ def test_a_line_has_its_name_at_its_end_and_no_name_covers_another(pictures: tup
     heights = sorted(float(t.get("y", "")) for t in root.iter(f"{TAG}text") if t.text in names)
     assert len(heights) == len(names)
     assert all(below - above >= labels.HEIGHT - 0.1 for above, below in pairwise(heights))
+
+
+def test_plots_stand_side_by_side_unless_that_would_cut_the_names_of_their_lines() -> None:
+    long = "NCHW · 2 GPUs · TF32 · Hierarchical copy"
+    drawn = {}
+    for name in ("NCHW", long):
+        one = chart(point(0, 0), point(10, 90), words=name)
+        drawn[name] = draw(replace(one, title="t", caption="c", charts=(*one.charts, *one.charts)), LIGHT)
+    places = {name: {spot.left for spot in drawing.spots} for name, drawing in drawn.items()}
+    assert (len(places["NCHW"]), len(places[long])) == (4, 2)
+    shown = [element.text for element in parsed(drawn[long]).iter(f"{TAG}text")]
+    assert shown.count(long) == 4, "each plot has its title and its line's name"
 
 
 def test_everything_lies_on_the_paper(pictures: tuple[Picture, ...]) -> None:

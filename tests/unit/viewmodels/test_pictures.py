@@ -73,6 +73,8 @@ def test_no_bar_is_drawn_against_another_workload() -> None:
     runs = [*grid()[:2], result(90, spec_of("NHWC", 1, 256, "wrn28-10"), 100.0)]
     shown = bars(gallery(runs, 1), "speed-up")
     assert [bar.runs for bar in shown.bars] == [(1,), (2,)]
+    assert shown.title.startswith("Speed-up against cnn10 · ")
+    assert not any("cnn10" in bar.label for bar in shown.bars), "all bars are of it"
     assert shown.caption.endswith("1 variant of other workloads has no ratio.")
 
 
