@@ -176,6 +176,23 @@ def test_variants_unfold_into_their_runs_and_can_be_a_row_a_run(screen: CompareP
     assert screen.column("Run") == ["1", "4", "6", "2", "5", "7"]
 
 
+def test_the_table_leaves_room_below_and_the_line_between_can_be_moved(screen: ComparePage) -> None:
+    view = screen.view
+    view.resize(1300, 420)
+    screen.compare(1, 4, 6, 2, 5, 7, 3)
+    view.by_run_button.click()
+    screen.qtbot.waitUntil(lambda: view.table.height() < view.parts.height(), timeout=LIMIT_MS)
+    before = view.table.height()
+    with screen.qtbot.waitActive(view, timeout=LIMIT_MS):
+        view.activateWindow()
+    QTest.keyClick(view.table, Qt.Key.Key_Down, Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.ShiftModifier)
+    assert view.table.height() == before + view.table.rowHeight(0)
+    screen.compare(1, 2)
+    screen.compare(1, 4, 6, 2, 5, 7, 3)
+    view.by_run_button.click()
+    assert view.table.height() == before + view.table.rowHeight(0), "what a reader chose stays"
+
+
 def test_heads_order_the_rows(screen: ComparePage) -> None:
     screen.compare(1, 2, 3)
     heads = screen.view.table.horizontalHeader()

@@ -16,6 +16,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.gui.theme import GRID, Theme
+from app.gui.views.compare_halves import CompareHalves
 from app.gui.views.compare_head import CompareHead
 from app.gui.views.compare_parts import CompareParts
 from app.gui.views.compare_table import CompareTableView
@@ -176,8 +177,7 @@ class CompareView(QWidget):
         column.setSpacing(GRID // 2)
         column.addWidget(self.head)
         column.addLayout(bar)
-        column.addWidget(self.table)
-        column.addWidget(self.parts, 1)
+        column.addWidget(CompareHalves(self.table, self.parts), 1)
         self._pages.addWidget(self._empty)
         self._pages.addWidget(self._page)
         layout = QVBoxLayout(self)

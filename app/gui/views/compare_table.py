@@ -13,7 +13,7 @@ from app.gui.views.compare_cells import BOX, FOLD, MARKS, CompareDelegate, Compa
 from app.gui.views.history_cells import ROW_HEIGHT
 from app.viewmodels.compare_table import BASE, RUN, VARIANT, Arrangement, CompareTable, TableRow, as_text
 
-_MOST_ROWS_SHOWN = 8
+_MOST_ROWS_SHOWN, _FEWEST_ROWS_SHOWN = 8, 2
 _VARIANT_MOST = 36 * GRID
 _BASE_WIDTH = 6 * GRID
 _ALWAYS = (RUN, BASE, VARIANT)
@@ -23,7 +23,7 @@ class CompareTableView(CellTable):
     """Space hides and shows curves, B makes a baseline, arrows fold, Return opens, Ctrl+C copies; so does the mouse.
 
     Every run in a signal is a run's number. `hidden_changed` tells that other curves are to be shown, `columns_changed`
-    the names of the columns that are hidden from now on.
+    the names of the columns that are hidden from now on, `height_wanted` that `wanted_height` is another.
     """
 
     hidden_changed = Signal()
@@ -31,10 +31,12 @@ class CompareTableView(CellTable):
     open_asked = Signal(int)
     again_asked = Signal(int)
     columns_changed = Signal(object)
+    height_wanted = Signal()
 
     def __init__(self, theme: Theme) -> None:
         self._model = CompareModel()
         self._off: frozenset[str] = frozenset()
+        self.wanted_height = 0
         super().__init__(self._model, CompareDelegate(theme), elastic=2, elastic_most=_VARIANT_MOST)
         self.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
         heads = self.horizontalHeader()
@@ -155,8 +157,16 @@ class CompareTableView(CellTable):
         self.hide_columns(self._off)
         if self._model.rows:
             self.choose(next((n for n, each in enumerate(self._model.rows) if row and each.runs[0] in row.runs), 0))
-        height = ROW_HEIGHT * min(len(self._model.rows), _MOST_ROWS_SHOWN) + self.horizontalHeader().sizeHint().height()
-        self.setFixedHeight(height + 2 * self.frameWidth() + self.horizontalScrollBar().sizeHint().height())
+        self._ask_for_height(len(self._model.rows))
+
+    def _ask_for_height(self, rows: int) -> None:
+        """Never higher than all rows, nor lower than some; `wanted_height` is what suits most."""
+        around = 2 * self.frameWidth() + self.horizontalScrollBar().sizeHint().height()
+        around += self.horizontalHeader().sizeHint().height()
+        self.setMaximumHeight(around + ROW_HEIGHT * rows)
+        self.setMinimumHeight(around + ROW_HEIGHT * min(rows, _FEWEST_ROWS_SHOWN))
+        self.wanted_height = around + ROW_HEIGHT * min(rows, _MOST_ROWS_SHOWN)
+        self.height_wanted.emit()
 
     def _click(self, row: TableRow, key: str, within: float) -> None:
         if key == BASE and row.kind != "member":

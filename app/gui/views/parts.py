@@ -6,7 +6,7 @@ what the user wants by Qt signals. It starts no thread, opens no file and knows 
 
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QPainter, QPaintEvent
-from PySide6.QtWidgets import QFrame, QLabel, QPushButton, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QLabel, QPushButton, QSizePolicy, QSplitter, QVBoxLayout, QWidget
 
 from app.gui.theme import GRID
 
@@ -63,6 +63,17 @@ def rule() -> QFrame:
     line.setProperty("role", "rule")
     line.setFixedHeight(1)
     return line
+
+
+def splitter(way: Qt.Orientation, first: QWidget, second: QWidget, stretch: tuple[int, int]) -> QSplitter:
+    """Two parts with a line between them that can be moved; `stretch` says which takes what room there is."""
+    made = QSplitter(way)
+    made.setChildrenCollapsible(False)
+    made.setHandleWidth(1)
+    for widget, share in zip((first, second), stretch, strict=True):
+        made.addWidget(widget)
+        made.setStretchFactor(made.count() - 1, share)
+    return made
 
 
 class EmptyState(QWidget):

@@ -17,7 +17,7 @@ from PySide6.QtWidgets import (
 from app.gui.theme import GRID, Theme, figures
 from app.gui.views.evidence import BadgeLine, EvidencePanel
 from app.gui.views.history_cells import tone_colour
-from app.gui.views.parts import button, rule, text_label
+from app.gui.views.parts import button, rule, splitter, text_label
 from app.gui.views.run_detail_facts import facts_html
 from app.gui.views.run_detail_log import LogView
 from app.gui.views.run_detail_panels import StoredPanels
@@ -211,9 +211,9 @@ class RunDetailView(QWidget):
         scroll.setWidget(plots)
         self._parts.addWidget(scroll)
         self._parts.addWidget(self._evidence)
-        left = _splitter(Qt.Orientation.Vertical, self._parts, self._log, (1, 0))
+        left = splitter(Qt.Orientation.Vertical, self._parts, self._log, (1, 0))
         left.setSizes([1000, _LOG_HEIGHT])
-        body = _splitter(Qt.Orientation.Horizontal, left, self._about(), (1, 0))
+        body = splitter(Qt.Orientation.Horizontal, left, self._about(), (1, 0))
         body.setSizes([1000, _FACTS_WIDTH])
         return body
 
@@ -246,14 +246,4 @@ def _figure(name: str, cell: Cell) -> QWidget:
     column.addWidget(text_label(name, "caption"))
     column.addLayout(line)
     column.addStretch(1)
-    return made
-
-
-def _splitter(way: Qt.Orientation, first: QWidget, second: QWidget, stretch: tuple[int, int]) -> QSplitter:
-    made = QSplitter(way)
-    made.setChildrenCollapsible(False)
-    made.setHandleWidth(1)
-    for widget, share in zip((first, second), stretch, strict=True):
-        made.addWidget(widget)
-        made.setStretchFactor(made.count() - 1, share)
     return made
