@@ -1,6 +1,5 @@
 """A comparison of stored runs as a JSON document and as words: the same numbers for terminal, file and window."""
 
-import statistics
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ from app.report.evidence import match_of
 from app.report.scaling import scaling_document
 from app.viewmodels import units
 from app.viewmodels.cells import example_word
+from app.viewmodels.compare_figures import FIGURES, RunFigures, run_figures
 from app.viewmodels.doubts import Doubt, doubts
 from app.viewmodels.naming import short_name
 from app.viewmodels.verdict import method_words, verdict_of
@@ -19,15 +19,17 @@ from app.viewmodels.verdict import method_words, verdict_of
 def compare_document(runs: Sequence[StoredRun], baseline_run: int, older: Sequence[StoredRun] = ()) -> dict[str, Any]:
     """The `compare` document: rows by variant, the verdict in words, and every reason to doubt it.
 
-    `older` are earlier runs of the baseline's variant, to see whether it has drifted. Of power, memory
-    and the like a row has the median of its runs. `scaling` has every pair of runs that differ in their GPUs alone.
+    `older` are earlier runs of the baseline's variant, to see whether it has drifted. Of power, memory and the like a
+    row has what the window's table shows: the median of its runs, of peaks the highest. `scaling` has every pair of
+    runs that differ in their GPUs alone.
     """
     verdict = verdict_of([run.row for run in runs], baseline_run)
+    figures = {run.row.run: run_figures(run) for run in runs}
     return {
         "baseline": baseline_run,
         "method": method_words(verdict.results),
         "level": LEVEL,
-        "rows": [_row(result) for result in verdict.results],
+        "rows": [_row(result, [figures[row.run] for row in result.runs]) for result in verdict.results],
         "verdict": {"decision": verdict.decision, "text": verdict.text},
         "warnings": [_warning(doubt) for doubt in doubts(runs, older)],
         "scaling": scaling_document(runs)["scaling"],
@@ -39,8 +41,9 @@ def _warning(doubt: Doubt) -> dict[str, Any]:
     return {"key": doubt.key, "text": doubt.sentence, "severity": doubt.severity, "values": values}
 
 
-def _row(result: VariantResult) -> dict[str, Any]:
+def _row(result: VariantResult, runs: Sequence[RunFigures]) -> dict[str, Any]:
     spec = result.runs[0].spec
+    amounts = {figure.key: figure.amount(runs) for figure in FIGURES}
     return {
         "variant": {"workload": spec.workload, **spec.variant},
         "name": short_name(spec),
@@ -52,20 +55,19 @@ def _row(result: VariantResult) -> dict[str, Any]:
         "energy_mj_per_example": _estimate(result.energy),
         "energy_ratio": result.energy_ratio.value if result.energy_ratio else None,
         "energy_ratio_interval": _interval(result.energy_ratio),
-        "step_ms": {name: _typical(result, f"step_ms_{name}") for name in ("p50", "p95", "p99")},
-        "power": {"mean_mw": _typical(result, "mean_power_mw")},
-        "memory": {name: _typical(result, name) for name in ("device_peak_bytes", "allocator_peak_bytes")},
-        "compile_s": _typical(result, "compile_s"),
+        "step_ms": {name: amounts[f"step_{name}"] for name in ("p50", "p95", "p99")},
+        "power": {"mean_mw": amounts["mean_power"], "peak_mw": amounts["peak_power"]},
+        "memory": {
+            "device_peak_bytes": amounts["device_memory"],
+            "allocator_peak_bytes": amounts["allocator_memory"],
+        },
+        "utilisation_pct": amounts["utilisation"],
+        "compile_s": amounts["compile"],
+        "temperature_c": amounts["temperature"],
+        "throttled_s": amounts["throttled"],
         "decision": "baseline" if result.is_baseline else result.decision,
         "match": match_of(result.runs),
     }
-
-
-def _typical(result: VariantResult, figure: str) -> float | None:
-    """The median of one figure of the variant's runs, those that have it."""
-    values = [getattr(row.summary, figure) for row in result.runs]
-    known = [value for value in values if value is not None]
-    return statistics.median(known) if known else None
 
 
 def _estimate(estimate: Estimate | None) -> dict[str, Any]:

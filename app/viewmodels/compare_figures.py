@@ -53,8 +53,12 @@ class Figure:
 
     def of(self, runs: Sequence[RunFigures]) -> Cell:
         """The cell of one run, or of several that share a row."""
+        return self.words(self.amount(runs))
+
+    def amount(self, runs: Sequence[RunFigures]) -> float | None:
+        """What the cell tells; None where no run has it."""
         values = [value for run in runs if (value := self.value(run)) is not None]
-        return self.words(self.fold(values) if values else None)
+        return self.fold(values) if values else None
 
 
 def _summary(name: str) -> Callable[[RunFigures], float | None]:

@@ -17,7 +17,7 @@ from app.report.html import html_report
 from app.report.markdown import markdown_report
 from app.report.marked import literal
 from app.storage.store import Store
-from app.viewmodels.compare import compared
+from app.viewmodels.compare import compare, compared
 from tests.fakes.pictures import grid, with_memory_traffic
 from tests.fakes.scaling import ONE, TALKING
 from tests.unit.viewmodels.stored import UTC_NS, keep
@@ -88,6 +88,33 @@ def test_it_says_what_compare_says(runs: list[StoredRun], page: Page) -> None:
         low, high = row["speedup"]["interval"]
         assert f"{row['speedup']['ratio']:.3f}×  ({low:.3f} to {high:.3f})" in page.text
         assert f"{row['throughput']['value']:.0f}" in shown
+
+
+def test_the_verdict_stands_first_and_what_it_is_not_about_among_the_doubts(runs: list[StoredRun]) -> None:
+    wrong = replace(runs[1], row=replace(runs[1].row, match=False, mismatch_reason="It ran in NHWC."))
+    text = Page(html_report(contents([runs[0], wrong]))).text
+    parts = ("NCHW ran 10.0 % faster", "Reasons to doubt it", "It ran in NHWC.")
+    assert [text.index(part) for part in parts] == sorted(text.index(part) for part in parts)
+    assert text.count("Run 2 did not run what was asked.") == 1
+
+
+def test_figures_of_a_variant_are_those_of_the_windows_table(runs: list[StoredRun]) -> None:
+    peaks = [3 << 30, 5 << 30, 4 << 30]
+    alike = [run for run in runs if run.row.spec == runs[0].row.spec][: len(peaks)]
+    told = [
+        replace(run, row=replace(run.row, summary=replace(run.row.summary, device_peak_bytes=peak, mean_power_mw=peak)))
+        for run, peak in zip(alike, peaks, strict=True)
+    ]
+    table = compare(compared(told), 1).table
+    (row,) = compare_document(told, 1)["rows"]
+    assert row["memory"]["device_peak_bytes"] == max(peaks)
+    assert row["power"]["mean_mw"] == sorted(peaks)[1]
+    assert row["temperature_c"] is not None
+    shown = {key: table.variants[0].together.cells[n].key for n, key in enumerate(table.keys)}
+    assert [shown[key] for key in ("device_memory", "mean_power", "peak_power", "temperature", "utilisation")] == [
+        *(row["memory"]["device_peak_bytes"], row["power"]["mean_mw"], row["power"]["peak_mw"]),
+        *(row["temperature_c"], row["utilisation_pct"]),
+    ]
 
 
 def test_it_has_all_its_parts(page: Page) -> None:
