@@ -219,6 +219,7 @@ class Workbench(QObject):
         self._takeaway.imported.connect(self.history.refresh)
         self.history.export_requested.connect(self._takeaway.export)
         self.history.import_requested.connect(self._takeaway.import_runs)
+        self.history.reference_requested.connect(self._takeaway.show_reference)
         view.detail.replay_asked.connect(self.play)
         return view
 

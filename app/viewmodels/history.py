@@ -86,7 +86,7 @@ def history_rows(runs: Iterable[RunRow], zone: tzinfo | None) -> dict[int, Histo
 class Offered:
     """What there is to choose from, whatever a query finds; `shown` are the columns, by what orders by them.
 
-    `census` changes when a run begins, ends or is deleted.
+    `census` changes when a run begins, ends or is deleted; `reference` is how many reference runs are among the runs.
     """
 
     facets: Facets = field(default_factory=lambda: Facets(total=0, deleted=0, workloads={}, outcomes={}, tags={}))
@@ -94,6 +94,7 @@ class Offered:
     filters: Mapping[str, RunQuery] = field(default_factory=dict)
     shown: Sequence[RunOrder] = SHOWN_AT_FIRST
     census: tuple[int, ...] = ()
+    reference: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,6 +196,11 @@ def run_count(count: int) -> str:
     return f"{count:,} {units.plural('run', count)}"
 
 
+def offers_reference(listing: Listing) -> bool:
+    """Whether an empty table offers the reference runs: to whom has no run at all."""
+    return not listing.offered.facets.total and not listing.query.deleted
+
+
 def empty_text(listing: Listing) -> str:
     """What an empty table says, its first line the heading; "" where there are runs."""
     if listing.runs:
@@ -205,7 +211,9 @@ def empty_text(listing: Listing) -> str:
         return "Nothing is deleted\nRuns you delete come here and can be restored. Press Escape to see all runs."
     return (
         "No runs yet\nPress Ctrl+1 and run one; it appears here as soon as it starts. "
-        "Runs of another database come in by View, Import runs."
+        "Runs of another database come in by View, Import runs.\n"
+        "Until then you can look at runs measured on real GPUs: copies come beside your own, marked as reference, "
+        "and View takes them away again."
     )
 
 

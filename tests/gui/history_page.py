@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from PySide6.QtCore import QAbstractItemModel, Qt
+from PySide6.QtGui import QAction
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QComboBox, QDialog, QMenu, QPushButton
 from pytestqt.qtbot import QtBot
@@ -106,10 +107,14 @@ class HistoryPage(Screen[HistoryView]):
 
     def menu_entry(self, button: str, words: str) -> None:
         """Click an entry of a button's menu."""
+        self.entry(button, words).trigger()
+
+    def entry(self, button: str, words: str) -> QAction:
+        """An entry of a button's menu."""
         menu = self.button(button).menu()
         assert isinstance(menu, QMenu)
         menu.aboutToShow.emit()
-        next(action for action in menu.actions() if action.text().replace("&", "").startswith(words)).trigger()
+        return next(action for action in menu.actions() if action.text().replace("&", "").startswith(words))
 
     def dialog(self, kind: type[Dialog]) -> Dialog:
         """The dialog of that kind, once it is open."""

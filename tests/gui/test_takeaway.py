@@ -8,6 +8,7 @@ from PySide6.QtWidgets import QFileDialog, QLabel
 
 from app.gui.controllers.takeaway import Takeaway
 from app.storage.store import Store
+from tests.fakes.runs import begin
 from tests.gui.history_page import LIMIT_MS, HistoryPage
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
 
@@ -85,3 +86,39 @@ def test_a_file_that_is_no_database_is_said_and_nothing_is_imported(
     pick(screen, text)
     screen.wait_for_words("notes.db")
     assert screen.column("Run") == ["2", "1"]
+
+
+def test_a_newcomer_sees_the_reference_runs_by_one_click_and_is_rid_of_them_by_one(
+    history_on: Callable[[Path], HistoryPage], tmp_path: Path
+) -> None:
+    page = history_on(tmp_path / "new.db")
+    takeaway = Takeaway(page.view, page.database)
+    takeaway.imported.connect(page.controller.refresh)
+    page.controller.reference_requested.connect(takeaway.show_reference)
+    page.controller.refresh()
+    page.wait_for_words("runs measured on real GPUs")
+    show = page.button("Show reference runs")
+    show.setFocus()
+    show.click()
+    page.qtbot.waitUntil(lambda: len(page.view.overview.listing.runs) > 70, timeout=LIMIT_MS)
+    assert told(page, "of the reference are here")
+    assert not show.isVisible()
+    assert page.view.table.hasFocus()
+    assert page.entry("View", "Reference runs").isChecked()
+    assert set(page.column("Devices")[:40]) <= {"H200", "2× H200"}
+    assert all(words.startswith("reference") for words in page.column("Tags, note")[:40])
+    page.menu_entry("View", "Reference runs")
+    page.wait_for_words("No runs yet")
+    assert told(page, "Removed 78 runs of the reference.")
+    takeaway.close()
+
+
+def test_while_a_run_is_going_on_the_reference_runs_wait_and_are_not_said_to_be_here(
+    screen: HistoryPage, takeaway: Takeaway
+) -> None:
+    screen.controller.reference_requested.connect(takeaway.show_reference)
+    with Store.open(screen.database) as store:
+        begin(store, uid="going-on")
+    screen.menu_entry("View", "Reference runs")
+    screen.wait_for_words("A run is going on")
+    assert not screen.entry("View", "Reference runs").isChecked()

@@ -11,7 +11,7 @@ from app.gui.controllers.history_storage import HistoryStorage
 from app.gui.views.history import HistoryView
 from app.queries import RunQuery
 from app.storage import retention
-from app.storage.library import Library
+from app.storage.reference import reference_runs
 from app.storage.store import Store
 from app.viewmodels.history import SHOWN_AT_FIRST, HistoryRow, Listing, Offered, grouped, history_rows, page_of
 from app.viewmodels.run_detail import RunDetail, run_detail
@@ -25,6 +25,7 @@ class HistoryController(QObject):
     compare_requested = Signal(list)
     export_requested = Signal(list, str)
     import_requested = Signal()
+    reference_requested = Signal(bool)
 
     def __init__(
         self, view: HistoryView, database: Path, background: Background, parent: QObject | None = None
@@ -130,6 +131,7 @@ class HistoryController(QObject):
         actions.compare_asked.connect(self.compare_requested)
         actions.export_asked.connect(self.export_requested)
         self._view.overview.import_asked.connect(self.import_requested)
+        self._view.overview.reference_asked.connect(self.reference_requested)
         self._view.overview.bar.query_changed.connect(self._ask)
         self._view.table.rows_wanted.connect(self._read_rows)
         self._view.table.opened.connect(self.open_run)
@@ -145,7 +147,7 @@ def _read_listing(
     """What a query finds, with the rows around those of `near`."""
     with Store.open(database) as store:
         library = store.library
-        offered = offered or _read_offered(library, deleted=query.deleted)
+        offered = offered or _read_offered(store, deleted=query.deleted)
         runs = library.find(query)
         groups = grouped(runs, offered.experiments, None)
         ordered = [run for group in groups for run in group.runs] if in_groups else runs
@@ -153,13 +155,15 @@ def _read_listing(
         return Listing(query=query, offered=offered, runs=runs, groups=groups, rows=rows)
 
 
-def _read_offered(library: Library, *, deleted: bool) -> Offered:
+def _read_offered(store: Store, *, deleted: bool) -> Offered:
+    library = store.library
     return Offered(
         facets=library.facets(deleted=deleted),
         experiments=library.experiments(),
         filters=library.filters(),
         shown=library.shown_columns() or SHOWN_AT_FIRST,
         census=library.census(),
+        reference=len(reference_runs(store)),
     )
 
 

@@ -63,6 +63,11 @@ class Takeaway(QObject):
         dialog.fileSelected.connect(lambda file: self._import(Path(file)))
         dialog.open()
 
+    def show_reference(self, shown: bool) -> None:
+        """Put the runs in the box beside the user's, or take them away again."""
+        what = f"{'Adding' if shown else 'Removing'} the reference runs"
+        self._begin(what, lambda watch: _reference(self._database, watch, shown=shown), self.imported.emit)
+
     def _dialog(self, title: str, endings: str) -> QFileDialog:
         dialog = QFileDialog(self._view, title, str(self._folder), endings)
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
@@ -81,8 +86,13 @@ class Takeaway(QObject):
         self._start(f"Importing {file.name}", file, work, self.imported.emit)
 
     def _start(self, what: str, at: Path, work: Callable[[Watch], list[str]], done: Callable[[], None]) -> None:
+        """Do what takes a while; the next dialog begins where this one ended."""
+        self._folder = at.parent
+        self._begin(what, work, done)
+
+    def _begin(self, what: str, work: Callable[[Watch], list[str]], done: Callable[[], None]) -> None:
         """Do what takes a while; what it came to is said below the table, what was wrong above it."""
-        self._folder, self._what = at.parent, what
+        self._what = what
         self._stop.clear()
         self._show_progress(0.0)
 
@@ -122,3 +132,10 @@ def _import(database: Path, file: Path, watch: Watch) -> list[str]:
     from app.storage.transfer import import_runs
 
     return imported_words(import_runs(database, file, watch))
+
+
+def _reference(database: Path, watch: Watch, *, shown: bool) -> list[str]:
+    from app.report.export_words import added_words, removed_words
+    from app.storage.reference import add_reference, remove_reference
+
+    return [added_words(add_reference(database, watch)) if shown else removed_words(remove_reference(database))]

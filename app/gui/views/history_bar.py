@@ -38,7 +38,7 @@ class HistoryBar(QWidget):
         self._tag = _filter("Tag shown")
         self._experiment = _filter("Experiment shown")
         self._filters = button("Filters", "Filters kept under a name")
-        self.view = button("View", "Groups, columns, deleted runs, import")
+        self.view = button("View", "Groups, columns, deleted runs, reference runs, import")
         self.compare = button("Compare", "Compare the chosen runs (Ctrl+Shift+C)", primary=True)
         self.restore = button("Restore", "Take the chosen runs out of the trash (R)", primary=True)
         self._build()

@@ -11,7 +11,7 @@ from app.gui.views.history_actions import HistoryActions
 from app.gui.views.history_bar import HistoryBar
 from app.gui.views.history_foot import HistoryFoot
 from app.gui.views.history_table import HistoryTable
-from app.gui.views.parts import EmptyState, rule
+from app.gui.views.parts import EmptyState, button, rule
 from app.queries import RunOrder
 from app.viewmodels.history import (
     COLUMNS,
@@ -21,6 +21,7 @@ from app.viewmodels.history import (
     compare_label,
     count_label,
     empty_text,
+    offers_reference,
     ordered_by,
     restore_label,
 )
@@ -31,6 +32,7 @@ class HistoryList(QWidget):
 
     columns_chosen = Signal(list)
     import_asked = Signal()
+    reference_asked = Signal(bool)
 
     def __init__(self, theme: Theme) -> None:
         super().__init__()
@@ -40,10 +42,12 @@ class HistoryList(QWidget):
         self.table = HistoryTable(theme)
         self.actions_on_runs = HistoryActions(self.table)
         self.foot = HistoryFoot()
-        self._empty = EmptyState("", "")
+        self._show_reference = button("Show &reference runs", "Copies of runs measured on real GPUs", primary=True)
+        self._empty = EmptyState("", "", self._show_reference)
         self._lower = QStackedWidget()
         self._group = self._toggle("&Group by experiment", "Ctrl+G")
         self._deleted = self._toggle("&Deleted runs", "")
+        self._reference = self._toggle("Re&ference runs", "")
         self._columns = QMenu("&Columns", self)
         self._build_menus()
         self._build()
@@ -67,9 +71,12 @@ class HistoryList(QWidget):
         self._show_columns(listing.offered.shown)
         self._deleted.setChecked(listing.query.deleted)
         self._deleted.setText(f"&Deleted runs ({listing.offered.facets.deleted:,})")
+        self._reference.setChecked(listing.offered.reference > 0)
         title, _, text = empty_text(listing).partition("\n")
         self._empty.set_text(title, text)
+        # In this order the keyboard goes from the button to the table.
         self._lower.setCurrentWidget(self.table if listing.runs else self._empty)
+        self._show_reference.setVisible(offers_reference(listing))
         self.table.show_listing(listing, self._folds(), from_top=is_new)
 
     def escape(self) -> None:
@@ -109,6 +116,11 @@ class HistoryList(QWidget):
     def _ask_deleted(self) -> None:
         self.bar.ask_deleted(self._deleted.isChecked())
 
+    def _ask_reference(self, shown: bool) -> None:
+        """The mark stays as it was until the runs are here, or gone."""
+        self._reference.setChecked(not shown)
+        self.reference_asked.emit(shown)
+
     def _toggle(self, words: str, key: str) -> QAction:
         made = QAction(words, self)
         made.setCheckable(True)
@@ -121,6 +133,8 @@ class HistoryList(QWidget):
         self.addAction(self.actions_on_runs.compare)
         self._group.toggled.connect(self._regroup)
         self._deleted.triggered.connect(self._ask_deleted)
+        self._reference.triggered.connect(self._ask_reference)
+        self._show_reference.clicked.connect(lambda: self.reference_asked.emit(True))
         self.bar.search.returnPressed.connect(self.table.setFocus)
         self.bar.compare.clicked.connect(self.actions_on_runs.compare.trigger)
         self.bar.restore.clicked.connect(self.actions_on_runs.restore.trigger)
@@ -142,7 +156,7 @@ class HistoryList(QWidget):
             entry = sort.addAction(column.title)
             entry.triggered.connect(lambda _checked, n=number: self.bar.ask(ordered_by(self.bar.query, n)))
         view = QMenu(self.bar.view)
-        view.addActions([self._group, self._deleted])
+        view.addActions([self._group, self._deleted, self._reference])
         view.addSeparator()
         view.addMenu(sort)
         view.addMenu(self._columns)
