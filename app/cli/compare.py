@@ -15,7 +15,7 @@ from app.report.files import check_ending
 from app.report.written import write_report
 from app.storage.library import Library
 from app.viewmodels import units
-from app.viewmodels.compare import compared
+from app.viewmodels.compare import compared, usual_baseline
 from app.viewmodels.doubts import EARLIER, EVIDENCE
 from app.viewmodels.looks import MOST_COMPARED
 from workloads.catalog import UsageError
@@ -38,8 +38,8 @@ def compare(chosen: Namespace) -> int:
         _check(given, chosen.baseline)
     with opened_store(chosen.db) as store:
         numbers = given or _found(chosen, store.library)
-        baseline = numbers[0] if chosen.baseline is None else chosen.baseline
         runs = [store.load(number) for number in numbers]
+        baseline = usual_baseline([run.row for run in runs]) if chosen.baseline is None else chosen.baseline
         older = [store.load(number, ()) for number in store.library.earlier_runs(baseline, numbers, EARLIER)]
     if chosen.report is not None:
         write_report(chosen.report, compared(runs), baseline, time.time_ns(), older)

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from app.analysis.verdict import group_by_variant
-from app.records import StoredRun
+from app.analysis.verdict import group_by_variant, throughputs
+from app.records import RunRow, StoredRun
 from app.viewmodels import cells, units
 from app.viewmodels.compare_curves import Alignment, CompareCurves, compare_curves
 from app.viewmodels.compare_figures import RunFigures, run_figures
@@ -81,6 +81,11 @@ def compared(runs: Sequence[StoredRun], left_out: int = 0) -> Compared:
         too_many=len(drawable) - len(drawn),
         left_out=left_out,
     )
+
+
+def usual_baseline(rows: Sequence[RunRow]) -> int:
+    """The run that others are compared with unless one is named: the first that measured, else the first."""
+    return next((row.run for row in rows if throughputs([row])), rows[0].run)
 
 
 def compare(found: Compared, baseline: int, older: Sequence[StoredRun] = ()) -> Comparison:

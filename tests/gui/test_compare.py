@@ -319,6 +319,11 @@ def test_runs_that_never_measured_keep_their_rows_and_say_why(screen: ComparePag
     assert screen.panel("CPU load").points("3")[0][0] == pytest.approx(0.0)
 
 
+def test_the_first_run_that_measured_is_the_baseline_unless_one_is_chosen(screen: ComparePage) -> None:
+    screen.compare(8, 3, 1, 2)
+    assert screen.column("Speed-up") == ["–", "–", "baseline", "1.064×"]
+
+
 def test_a_run_that_was_going_on_is_read_again_and_others_are_not(screen: ComparePage, database: Path) -> None:
     screen.compare(1, 9)
     assert screen.view.table.hasFocus()

@@ -14,7 +14,7 @@ from app.gui.views.compare import CompareView
 from app.queries import StoredExperiment
 from app.records import StoredRun
 from app.storage.store import Store
-from app.viewmodels.compare import SAMPLED, Compared, Comparison, compare, compared, curves_of
+from app.viewmodels.compare import SAMPLED, Compared, Comparison, compare, compared, curves_of, usual_baseline
 from app.viewmodels.compare_curves import Alignment, CompareCurves
 from app.viewmodels.doubts import EARLIER
 from app.viewmodels.history import run_count
@@ -64,9 +64,9 @@ class CompareController(QObject):
         view.table.columns_changed.connect(self._keep_columns)
 
     def show_runs(self, runs: Sequence[int]) -> None:
-        """Compare these runs, in this order. The baseline stays if it is among them, else it is the first."""
+        """Compare these runs, in this order. The baseline stays if it is among them."""
         chosen = tuple(dict.fromkeys(runs))
-        baseline = self._baseline if self._baseline in chosen else chosen[0]
+        baseline = self._baseline if self._baseline in chosen else None
         self._asked += 1
         align = self._align
         if len(chosen) > MOST_DRAWN:
@@ -130,10 +130,11 @@ class CompareController(QObject):
         self._view.show_problem(str(error))
 
 
-def _read(database: Path, runs: Sequence[int], baseline: int, align: Alignment) -> _Answer:
+def _read(database: Path, runs: Sequence[int], baseline: int | None, align: Alignment) -> _Answer:
     with Store.open(database) as store:
         found = compared([store.load(run, SAMPLED) for run in runs[:MOST_COMPARED]], max(0, len(runs) - MOST_COMPARED))
         hidden = store.library.hidden_figures()
+    baseline = baseline or usual_baseline([run.row for run in found.runs])
     return _Answer(found, _judge(database, found, baseline), curves_of(found, align), hidden)
 
 
