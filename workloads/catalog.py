@@ -1,12 +1,14 @@
 """Workloads, their parameters and what can run where, as data: one source for form, command line and worker.
 
 `complete` turns what a user gave into a full `RunSpec` (wrong use raises `UsageError`); `check` says what of it cannot
-run on a machine (a refusal, no error). Both are pure.
+run on a machine (a refusal, no error). Both are pure, but that a path is made absolute and is looked for.
 """
 
 import math
+import os
 from collections.abc import Mapping
 
+from workloads.interpreter import installed_tensorflow, python_of
 from workloads.kinds import Choice, Gpu, Machine, Parameter, Refusal, UsageError, Workload, unknown
 from workloads.menu import WORKLOADS
 from workloads.protocol import RunSpec, Value
@@ -25,7 +27,9 @@ __all__ = [
     "complete",
     "default_value",
     "find_gpu",
+    "installed_tensorflow",
     "parse",
+    "python_of",
     "why_not",
     "with_defaults",
     "workload",
@@ -117,11 +121,18 @@ def _checked(parameter: Parameter, value: Value) -> Value:
         return value
     if parameter.kind == "text":
         return str(value)
+    if parameter.kind == "path":
+        return _absolute(str(value))
     if parameter.kind == "choice":
         if value not in {choice.value for choice in parameter.choices}:
             raise UsageError(unknown(f"value of {name}", str(value), (choice.value for choice in parameter.choices)))
         return value
     return _in_range(parameter, value)
+
+
+def _absolute(path: str) -> str:
+    """The path from the root on, links left as they are; an empty one stays empty."""
+    return os.path.abspath(os.path.expanduser(path)) if path else ""  # noqa: PTH100, PTH111 - pathlib keeps the dots
 
 
 def _in_range(parameter: Parameter, value: Value) -> Value:

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import platformdirs
 from numpy.typing import NDArray
 
 from workloads.errors import RefusedError
@@ -71,7 +70,18 @@ class Cifar10:
 def place_of(folder: str) -> Path:
     """Where the copy is looked for: the folder given, else that of VARIANTSCOPE_DATA, else the user's cache folder."""
     named = folder.strip() or os.environ.get(PLACE_VARIABLE, "").strip()
-    return Path(named).expanduser() if named else platformdirs.user_cache_path("variantscope")
+    return Path(named).expanduser() if named else _cache_folder()
+
+
+def _cache_folder() -> Path:
+    # Another environment's Python need not have it.
+    try:
+        import platformdirs
+    except ModuleNotFoundError as error:
+        raise RefusedError(
+            f"Where CIFAR-10 lies is not known without platformdirs; give data_folder, or set {PLACE_VARIABLE}."
+        ) from error
+    return platformdirs.user_cache_path("variantscope")
 
 
 def load(place: Path, checksums: Checksums = PUBLISHED) -> Cifar10:

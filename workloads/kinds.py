@@ -9,7 +9,7 @@ import msgspec
 
 from workloads.protocol import Value, Variant
 
-Kind = Literal["choice", "integer", "number", "switch", "text"]
+Kind = Literal["choice", "integer", "number", "switch", "text", "path"]
 
 
 class UsageError(Exception):

@@ -191,6 +191,15 @@ _HOW_LONG: tuple[Parameter, ...] = (
         1024,
         advanced=True,
     ),
+    Parameter(
+        name="interpreter",
+        kind="path",
+        label="Python",
+        help="A virtual environment's folder, or its Python, with other versions of the libraries; TensorFlow, numpy "
+        "and msgspec are needed there. Empty is this program's own.",
+        default="",
+        advanced=True,
+    ),
 )
 
 

@@ -2,11 +2,13 @@
 
 import os
 import platform
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from workloads.errors import RefusedError
+from workloads.interpreter import OLDEST, install_words, is_older
 from workloads.protocol import Variant
 
 if TYPE_CHECKING:
@@ -77,12 +79,17 @@ def import_tensorflow(gpu_count: int) -> None:
 def _import_libraries() -> None:
     try:
         import keras  # noqa: F401
-        import tensorflow  # noqa: F401
+        import tensorflow as tf
     except ModuleNotFoundError as error:
         raise RefusedError(
-            f"TensorFlow cannot be imported ({error}); install it with `pip install 'tensorflow>=2.21,<2.22'`, "
-            "or with 'tensorflow[and-cuda]' in its place for NVIDIA GPUs."
+            f"TensorFlow cannot be imported ({error}); install it with "
+            f"`{sys.executable} -m pip install 'tensorflow>=2.21,<2.22'`, or with 'tensorflow[and-cuda]' in its place "
+            "for NVIDIA GPUs."
         ) from error
+    if is_older(tf.__version__, "tensorflow"):
+        raise RefusedError(
+            f"TensorFlow {tf.__version__} is older than {OLDEST['tensorflow']}; {install_words(['tensorflow'])}."
+        )
 
 
 def configure(variant: Variant) -> Replicas:

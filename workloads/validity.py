@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from workloads.interpreter import python_of
 from workloads.kinds import Gpu, Machine, Rule
 from workloads.protocol import Variant
 
@@ -121,6 +122,12 @@ _GENERAL: tuple[Rule, ...] = (
         parameters=("cpu_threads",),
         broken=lambda v, m: int(v["cpu_threads"]) > m.cpu_count,
         reason="{cpu_threads} CPU threads asked for, but this machine has {cpu_count} processors.",
+    ),
+    Rule(
+        parameters=("interpreter",),
+        broken=lambda v, _: bool(v["interpreter"]) and python_of(str(v["interpreter"])) is None,
+        reason="{interpreter} is neither a virtual environment's folder nor a Python on this machine; "
+        "leave it empty for this program's own.",
     ),
 )
 

@@ -24,8 +24,10 @@ def several_variants(workload: str, settings: Sequence[str], machine: Machine) -
 
 
 def _values(name: str, text: str) -> list[str]:
-    """The values of one setting; `devices` is itself a list with commas."""
-    return [text] if name == "devices" else [value for value in text.split(",") if value] or [""]
+    """The values of one setting; `devices` is itself a list with commas, and no `interpreter` is the program's own."""
+    if name == "devices":
+        return [text]
+    return [value for value in text.split(",") if value or name == "interpreter"] or [""]
 
 
 def _pairs(settings: Sequence[str]) -> dict[str, str]:

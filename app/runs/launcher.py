@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from app.records import LogLine
+from workloads.catalog import python_of
 from workloads.protocol import Message, ProtocolError, Start, decode_message, encode
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -73,6 +74,17 @@ def checkout_environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
 
+def _elsewhere(command: tuple[str, ...], interpreter: str) -> tuple[str, ...]:
+    """The command `python -m module …`, by another environment's Python."""
+    _, _, *words = command
+    return (str(python_of(interpreter) or interpreter), str(_ROOT / "workloads" / "entry.py"), *words)
+
+
+def _without_ours() -> dict[str, str]:
+    """The environment without the variables that tell our Python where its libraries are."""
+    return {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
+
+
 @dataclass(frozen=True, slots=True)
 class Birth:
     """All that a worker's process is started with, and so all that its imports can depend on."""
@@ -82,8 +94,10 @@ class Birth:
     environment: Mapping[str, str]
 
     @classmethod
-    def now(cls, command: tuple[str, ...]) -> "Birth":
-        """As the program's own surroundings are at this moment."""
+    def now(cls, command: tuple[str, ...], interpreter: str = "") -> "Birth":
+        """As the program's own surroundings are at this moment; by another environment's Python where one is named."""
+        if interpreter:
+            return cls(_elsewhere(command, interpreter), str(Path.cwd()), _without_ours())
         return cls(command, str(Path.cwd()), checkout_environment())
 
     def start(self) -> "subprocess.Popen[bytes]":
@@ -99,6 +113,11 @@ class Birth:
         )
 
 
+def interpreter_of(start: Start) -> str:
+    """The other environment that an order names; "" is the program's own."""
+    return str(start.spec.variant.get("interpreter", ""))
+
+
 class LocalLauncher:
     """Starts workers on this machine as `python -m workloads.worker`, or another command that speaks the protocol."""
 
@@ -107,7 +126,7 @@ class LocalLauncher:
 
     def launch(self, start: Start, post: Post) -> Worker:
         """Starts the process, its readers and the watcher of its end."""
-        worker = LocalWorker(Birth.now(self._command).start(), post)
+        worker = LocalWorker(Birth.now(self._command, interpreter_of(start)).start(), post)
         worker.listen()
         worker.order(start)
         return worker

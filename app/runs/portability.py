@@ -75,6 +75,7 @@ def _target(trained: RunSpec, implementation: str, gpus: int) -> RunSpec:
         "cpu_threads": 0,
         "memory_growth": True,
         "save_weights": False,
+        "interpreter": "",
     }
     return RunSpec(
         workload=trained.workload, variant={**catalog.with_defaults(trained).variant, **_IN_INFERENCE, **ours}

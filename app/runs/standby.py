@@ -11,7 +11,17 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 
 from app.records import LogLine
-from app.runs.launcher import WORKER, Birth, Exited, LocalLauncher, LocalWorker, Post, Worker, WorkerEvent
+from app.runs.launcher import (
+    WORKER,
+    Birth,
+    Exited,
+    LocalLauncher,
+    LocalWorker,
+    Post,
+    Worker,
+    WorkerEvent,
+    interpreter_of,
+)
 from app.runs.leases import CPU, Leases
 from workloads.protocol import STANDBY, Hello, Start
 
@@ -27,6 +37,7 @@ class StandbyLauncher:
 
     There is one at most, and only where `wanted` says so. It serves only a run whose own process would be started in
     the very same way; where it does not fit, or died, the run starts cold. The workers end with `close` at the latest.
+    The next one is of the Python that the last run named, so that of runs by two all have an import beside them alike.
     """
 
     def __init__(self, leases: Leases, wanted: Callable[[], bool], command: tuple[str, ...] = WORKER) -> None:
@@ -38,10 +49,12 @@ class StandbyLauncher:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="standby")
         self._turn = threading.Lock()
         self._standby: _Standby | None = None
+        self._interpreter = ""
 
     def launch(self, start: Start, post: Post) -> Worker:
         """Gives the order to the worker that stands by, even if it is still importing, else to a cold one."""
         standby = self._take()
+        self._interpreter = interpreter_of(start)
         served = standby.serve(start, post) if standby is not None and self._fits(standby) else None
         worker = served or self._cold.launch(start, post)
         self.prepare()
@@ -73,7 +86,7 @@ class StandbyLauncher:
             if (lease := self._leases.take([CPU], 1)) is None:
                 return
             try:
-                self._standby = _Standby(Birth.now(self._command), lease.release)
+                self._standby = _Standby(Birth.now(self._command, self._interpreter), lease.release)
             except OSError:
                 # The next run's own start will meet it, and say so.
                 lease.release()
@@ -84,7 +97,7 @@ class StandbyLauncher:
             return standby
 
     def _fits(self, standby: "_Standby") -> bool:
-        if standby.birth == Birth.now(self._command):
+        if standby.birth == Birth.now(self._command, self._interpreter):
             return True
         standby.end()
         return False

@@ -166,7 +166,7 @@ def _variants(staged: sqlite3.Connection) -> Iterator[Fault]:
 
 def _fits(parameter: Parameter, value: Value) -> bool:
     """Whether the value is of the parameter's kind; a choice may be one that another version has."""
-    if parameter.kind in ("switch", "text", "choice"):
+    if parameter.kind in ("switch", "text", "path", "choice"):
         return isinstance(value, bool if parameter.kind == "switch" else str)
     try:
         return not isinstance(value, bool | str) and catalog.parse(parameter, str(value)) == value

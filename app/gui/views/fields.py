@@ -16,6 +16,7 @@ Edited = Callable[[str, Value], None]
 _SPIN_MARGINS = (6, 0, 0, 0)
 """The style sheet's padding does not reach the text of a spin box."""
 _MOST_OPTIONS = 16
+_WHERE_EMPTY = {"devices": "first free ones", "interpreter": "this program's own"}
 
 
 class Control(Protocol):
@@ -35,7 +36,7 @@ def control_for(field: Field, edited: Edited) -> Control:
         return ChoiceControl(field.name, edited)
     if field.kind == "switch":
         return SwitchControl(field.name, edited)
-    if field.kind == "text":
+    if field.kind in ("text", "path"):
         return TextControl(field.name, edited)
     return IntegerControl(field.name, edited) if field.kind == "integer" else NumberControl(field.name, edited)
 
@@ -145,7 +146,7 @@ class TextControl:
         """Set the text."""
         self.widget.setText(str(field.value))
         self.widget.setModified(False)
-        self.widget.setPlaceholderText("first free ones" if field.name == "devices" else "")
+        self.widget.setPlaceholderText(_WHERE_EMPTY.get(field.name, ""))
 
     def _tell(self, name: str, edited: Edited) -> None:
         if self.widget.isModified():

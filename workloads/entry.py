@@ -1,0 +1,59 @@
+"""The way into another Python: `PATH/bin/python workloads/entry.py workloads.worker [words]`.
+
+It makes `workloads` importable there, nothing else that lies beside it, and runs the module named. A Python that is too
+old, or lacks a library, ends the run as refused, with one sentence that says what to do. Every Python since 2.7 can
+read this file, so it has none of the newer ways of writing.
+"""
+# ruff: noqa: PTH100, PTH118, PTH120
+
+import json
+import os
+import sys
+import time
+
+_OLDEST = (3, 11)
+_FOLDER = os.path.dirname(os.path.abspath(__file__))
+
+
+def _refuse(reason):  # type: (str) -> None
+    clock = getattr(time, "monotonic", time.time)
+    told = {"type": "finished", "outcome": "refused", "t_ns": int(1e9 * clock()), "reason": reason}
+    sys.stdout.write(json.dumps(told) + "\n")
+    sys.stdout.flush()
+
+
+def _too_old():  # type: () -> str
+    words = "{} is Python {}.{}, and workloads need {}.{} or newer; make the virtual environment with a newer Python."
+    return words.format(sys.executable, *(tuple(sys.version_info[:2]) + _OLDEST))
+
+
+def _make_importable():  # type: () -> None
+    import importlib.util
+
+    place = os.path.join(_FOLDER, "__init__.py")
+    spec = importlib.util.spec_from_file_location("workloads", place, submodule_search_locations=[_FOLDER])
+    assert spec is not None, "it is the package that this file lies in"
+    sys.modules["workloads"] = importlib.util.module_from_spec(spec)
+
+
+def _main():  # type: () -> None
+    # A script's own folder comes first on the path, and would give `import errors` a meaning.
+    sys.path[:] = [path for path in sys.path if path != _FOLDER]
+    if sys.version_info < _OLDEST:
+        _refuse(_too_old())
+        return
+    _make_importable()
+    import runpy
+
+    from workloads.interpreter import lacking
+
+    reason = lacking()
+    if reason is not None:
+        _refuse(reason)
+        return
+    del sys.argv[0]
+    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    _main()
