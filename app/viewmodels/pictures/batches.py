@@ -8,11 +8,12 @@ from app.viewmodels.palette import ON_LIGHT
 from app.viewmodels.pictures import axes
 from app.viewmodels.pictures.subjects import Subject, apart, estimate_words
 from app.viewmodels.pictures.values import Chart, ChartPicture, Point, Series, Silence
-from app.viewmodels.variants import variant_names
+from app.viewmodels.variants import setting, variant_names
 from workloads.catalog import with_defaults
 from workloads.protocol import RunSpec
 
 _KEY, _TITLE = "batch", "Throughput against batch size"
+_ALONE = ("implementation", "layout", "gpus", "precision")
 Family = list[Subject]
 """Variants that differ in their batch alone."""
 
@@ -26,7 +27,7 @@ def batch_picture(found: Sequence[Subject]) -> ChartPicture | Silence:
     if not workloads:
         return Silence(key=_KEY, title=_TITLE, why="No variant was run with several batch sizes.")
     of_workloads = [[each for each in families if each[0].spec.workload == name] for name in workloads]
-    names = [variant_names([_rest(family[0].spec) for family in group]) for group in of_workloads]
+    names = [_names(group) for group in of_workloads]
     colours = _colours(of_workloads, names)
     charts = [_chart(group, told, colours) for group, told in zip(of_workloads, names, strict=True)]
     return ChartPicture(
@@ -43,6 +44,14 @@ def _families(found: Sequence[Subject]) -> list[Family]:
         rest = _rest(one.spec)
         families.setdefault((rest.workload, *sorted(rest.variant.items())), []).append(one)
     return list(families.values())
+
+
+def _names(families: Sequence[Family]) -> list[str]:
+    """What tells the families apart; of one alone what most would ask of it, for its short name has a batch in it."""
+    specs = [_rest(family[0].spec) for family in families]
+    if len(specs) > 1:
+        return variant_names(specs)
+    return [" · ".join(setting(spec, name) for name in _ALONE if name in spec.variant) for spec in specs]
 
 
 def _rest(spec: RunSpec) -> RunSpec:

@@ -115,6 +115,12 @@ def test_workloads_are_small_multiples_of_one_colouring() -> None:
     assert [(s.label, s.colour) for s in first.series] == [(s.label, s.colour) for s in second.series]
 
 
+def test_a_line_alone_is_named_without_a_batch() -> None:
+    runs = [result(n, spec_of("NCHW", 1, 64 * n), 1000.0 * n) for n in (1, 2)]
+    (chart,) = charts(gallery(runs, 1), "batch").charts
+    assert [series.label for series in chart.series] == ["Native · NCHW · 1 GPU · TF32"]
+
+
 def test_the_frontier_joins_what_nothing_beats_in_both(found: Gallery) -> None:
     (chart,) = charts(found, "frontier").charts
     on = [series.points[0] for series in chart.series if series.points[0].mark == "full"]
