@@ -1,5 +1,7 @@
 """Short readable names of variants: what tells one from another, and nothing that is only the default."""
 
+from pathlib import PurePath
+
 from workloads import catalog
 from workloads.protocol import RunSpec, Value
 
@@ -39,10 +41,21 @@ def value_text(value: Value) -> str:
 
 
 def choice_label(spec: RunSpec, name: str, value: Value) -> str:
-    """A value as a reader knows it: the label of a parameter's choice, else as the command line takes it."""
+    """A value as a reader knows it: a choice's label, a path in short, else as the command line takes it."""
     parameter = _parameters(spec).get(name)
+    if parameter is not None and parameter.kind == "path":
+        return path_name(str(value))
     choices = parameter.choices if parameter else ()
     return next((choice.label for choice in choices if choice.value == value), value_text(value))
+
+
+def path_name(path: str) -> str:
+    """A virtual environment by its folder, `tf216`; one that projects call alike with the project, `mine/.venv`."""
+    place = PurePath(path)
+    if place.name in ("python", "python3") and place.parent.name == "bin":
+        place = place.parents[1]
+    alike = place.name.lstrip(".") in ("venv", "env")
+    return f"{place.parent.name}/{place.name}" if alike else place.name
 
 
 def _parameters(spec: RunSpec) -> dict[str, catalog.Parameter]:
@@ -58,7 +71,13 @@ def _unusual(spec: RunSpec) -> list[str]:
     on_cpu = spec.variant.get("gpus", 0) == 0
     known = _parameters(spec)
     return [
-        f"{known[name].label if name in known else name} {choice_label(spec, name, value)}".lower()
+        _in_words(spec, known.get(name), name, value)
         for name, value in spec.variant.items()
         if name not in _SILENT and (name not in known or value != catalog.default_value(known[name], on_cpu=on_cpu))
     ]
+
+
+def _in_words(spec: RunSpec, parameter: catalog.Parameter | None, name: str, value: Value) -> str:
+    said = choice_label(spec, name, value)
+    label = (parameter.label if parameter else name).lower()
+    return f"{label} {said if parameter and parameter.kind == 'path' else said.lower()}"

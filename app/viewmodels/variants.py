@@ -26,7 +26,8 @@ def differing(specs: Sequence[RunSpec]) -> list[str]:
 def variant_names(specs: Sequence[RunSpec]) -> list[str]:
     """For each variant what tells it from the others, `NCHW · Batch size 64`; its short name where nothing does.
 
-    Of three or more, switches and choices at their default are named only where some variant has no other name.
+    Of three or more, a switch or way to exchange gradients at its default is named only where some variant has no
+    other name.
     """
     names = _telling(specs)
     specs = [catalog.with_defaults(spec) for spec in specs]
@@ -79,6 +80,8 @@ def setting(spec: RunSpec, name: str) -> str:
         return "CPU" if value == 0 else f"{value} {plural('GPU', int(value))}"
     if name == "devices" and value:
         return f"on {', '.join(word.strip()[:_UUID_SHOWN] for word in str(value).split(','))}"
+    if parameter is not None and parameter.kind == "path":
+        return f"{label} {naming.path_name(str(value))}" if value else f"own {label}"
     if isinstance(value, bool):
         return f"{label} {'on' if value else 'off'}"
     chosen = next((c.label for c in parameter.choices if c.value == value), None) if parameter else None
@@ -98,8 +101,8 @@ def _with_unit(parameter: catalog.Parameter | None, value: Value) -> str:
 
 def _goes_without_saying(spec: RunSpec, name: str) -> bool:
     parameter = _parameter(spec, name)
-    chosen = parameter is not None and (parameter.kind == "switch" or bool(parameter.choices))
-    return chosen and name not in _TELLING and not _unusual(spec, name)
+    seldom = name == "all_reduce" or (parameter is not None and parameter.kind == "switch")
+    return seldom and not _unusual(spec, name)
 
 
 def _unusual(spec: RunSpec, name: str) -> bool:

@@ -23,6 +23,14 @@ def test_an_unknown_workload_still_has_a_name() -> None:
     assert short_name(RunSpec(workload="mine", variant={"gpus": 1, "depth": 3})) == "mine · 1 GPU · depth 3"
 
 
+def test_another_python_is_named_by_its_folder() -> None:
+    paths = ("", "/envs/TF216", "/envs/tf219/bin/python", "/mine/.venv", "/usr/bin/python3.12")
+    specs = [complete("lstm", {"interpreter": path}, Machine()) for path in paths]
+    told = ["own Python", "Python TF216", "Python tf219", "Python mine/.venv", "Python python3.12"]
+    assert variant_names(specs) == told
+    assert short_name(specs[1]) == "lstm Standard · CPU · batch 32 · python TF216"
+
+
 def test_what_is_measured_and_kept_is_no_part_of_a_name() -> None:
     assert short_name(complete("lstm", {"seconds": 3, "seed": 7}, Machine())) == "lstm Standard · CPU · batch 32"
 
