@@ -118,6 +118,8 @@ def test_of_many_variants_a_switch_that_is_off_goes_without_saying_and_the_batch
         "1 GPU · Batch size 256 · XLA on",
         "2 GPUs · Batch size 256 · Hierarchical copy",
     ]
+    modes = [run_row(1), run_row(2, mode="inference"), run_row(3, mode="inference", xla=True)]
+    assert column(of(modes), "Variant") == ["Train", "Inference", "XLA on · Inference"]
     only_xla = [run_row(1, xla=False), run_row(2, xla=True), run_row(3, xla=True, layout_optimizer=True)]
     assert column(of(only_xla), "Variant")[0] == "XLA off · Layout optimizer off"
 
