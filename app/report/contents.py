@@ -159,7 +159,8 @@ def _evidence(runs: Sequence[StoredRun], names: Names) -> Table:
         asked = ", ".join(f"{aspect.name}: {aspect.asked}" for aspect in view.aspects)
         ran = ", ".join(f"{aspect.name}: {aspect.ran}" for aspect in view.aspects)
         match = cells.in_words(cells.as_asked(shown.row)) or units.ABSENT
-        rows.append((name, str(shown.row.run), match, asked, ran, view.badge.detail))
+        words = view.badge.detail if shown.evidence else f"{view.badge.title}. {view.badge.detail}"
+        rows.append((name, str(shown.row.run), match, asked, ran, words))
     head = ("Variant", "Run", "As asked", "Asked", "Ran", "In words")
     return Table(head=head, rows=tuple(rows), numeric=frozenset({1}))
 

@@ -140,7 +140,7 @@ def _not_measured(found: Compared) -> list[str]:
     sentences = []
     for row in without:
         word = cells.OUTCOMES[row.outcome.name if row.outcome else "running"].word
-        reason = (row.outcome.reason if row.outcome else None) or ""
+        reason = units.sentence((row.outcome.reason if row.outcome else None) or "")
         sentences.append(f"Run {row.run} ({word}) never reached its measured part. {reason}".rstrip())
     if any(row.run in found.drawn for row in without):
         sentences.append("Without a measured part, time zero is the start of the run.")

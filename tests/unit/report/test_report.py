@@ -124,6 +124,7 @@ def test_it_has_all_its_parts(page: Page) -> None:
         *("How to repeat it", "Runs", "out of memory", "uid-1", "580.1", "575.9 (run 54)"),
     ):
         assert any(part in word for word in titles), part
+    assert "No evidence was kept. The run is older than the collecting of evidence." in page.text
     again = next(word for word in titles if word.startswith("python -m app run cnn10"))
     assert "-s implementation=native -s layout=NHWC -s gpus=1 -s batch_size=256 -s precision=tf32" in again
 

@@ -239,7 +239,7 @@ def test_small_multiples_have_a_row_a_run_and_one_scale_a_column() -> None:
 
 
 def test_a_run_that_never_measured_is_named_with_the_reason_and_starts_at_its_start() -> None:
-    failed = stored_run(run_row(9, outcome="failed", reason="Out of luck.", throughput=None), measured=False)
+    failed = stored_run(run_row(9, outcome="failed", reason="out of luck", throughput=None), measured=False)
     found = compared([stored_run(run_row(1, units=128)), failed])
     assert "Run 9 (failed) never reached its measured part. Out of luck." in compare(found, 1).notes
     load = next(panel for panel in curves_of(found, "time").panels if panel.key == "cpu load_pct")
