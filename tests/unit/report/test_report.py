@@ -98,6 +98,11 @@ def test_the_verdict_stands_first_and_what_it_is_not_about_among_the_doubts(runs
     assert text.count("Run 2 did not run what was asked.") == 1
 
 
+def test_a_run_without_evidence_says_what_it_is_without(runs: list[StoredRun]) -> None:
+    without = contents([replace(runs[0], evidence=None), runs[1]]).evidence.rows[0]
+    assert without[-1] == "No evidence was kept. The run is older than the collecting of evidence."
+
+
 def test_figures_of_a_variant_are_those_of_the_windows_table(runs: list[StoredRun]) -> None:
     peaks = [3 << 30, 5 << 30, 4 << 30]
     alike = [run for run in runs if run.row.spec == runs[0].row.spec][: len(peaks)]
@@ -124,7 +129,6 @@ def test_it_has_all_its_parts(page: Page) -> None:
         *("How to repeat it", "Runs", "out of memory", "uid-1", "580.1", "575.9 (run 54)"),
     ):
         assert any(part in word for word in titles), part
-    assert "No evidence was kept. The run is older than the collecting of evidence." in page.text
     again = next(word for word in titles if word.startswith("python -m app run cnn10"))
     assert "-s implementation=native -s layout=NHWC -s gpus=1 -s batch_size=256 -s precision=tf32" in again
 
