@@ -168,11 +168,11 @@ class _Standby:
 
     def _hear(self, event: WorkerEvent) -> None:
         with self._turn:
-            if isinstance(event, Exited):
-                self._gone.set()
             if isinstance(event, Hello | Exited):
                 self._limit.cancel()
                 self._importing.close()
+                if isinstance(event, Exited):
+                    self._gone.set()
                 self._settled.set()
             if self._post is not None:
                 self._post(event)
