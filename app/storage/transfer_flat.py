@@ -95,8 +95,9 @@ class FlatRuns:
         names = ", ".join(column.sql for column in table.columns)
         # One query a run or device: rows then come in the order of the table's key, and SQLite need not sort them.
         sql = f"SELECT {names} FROM {table.joined} WHERE t.{key} = ? ORDER BY {table.order}"
-        for value in self._device_ids() if key == "device_id" else self._runs:
-            yield from self._connection.execute(sql, (value,))
+        values = self._device_ids() if key == "device_id" else iter(self._runs)
+        # Not `yield from` the cursor: that would close it on whatever thread drops what is left of a stopped export.
+        return itertools.chain.from_iterable(self._connection.execute(sql, (value,)) for value in values)
 
     def _device_ids(self) -> Iterator[int]:
         for run in self._runs:

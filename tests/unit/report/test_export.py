@@ -1,11 +1,13 @@
 """Runs as plain files: what is read back from each format is what the database holds."""
 
 import csv
+import gc
 import json
 import re
 import sys
 import tracemalloc
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -207,6 +209,20 @@ def test_nothing_is_left_of_an_export_that_was_stopped_or_refused(stored: Path, 
     with pytest.raises(UserError, match="cannot be written"):
         export_files(stored, [1], tmp_path / "nowhere" / "out", "csv")
     assert sorted(tmp_path.iterdir()) == before
+
+
+def test_what_a_stopped_export_leaves_behind_may_be_dropped_on_any_thread(
+    stored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.storage.transfer_watch._EVERY", 1)
+    unraised: list[object] = []
+    monkeypatch.setattr("sys.unraisablehook", lambda told: unraised.append(told.exc_value))
+    with ThreadPoolExecutor(1) as thread:
+        ended = thread.submit(export_files, stored, [1, 2], tmp_path / "out", "csv", Watch(stop=lambda: True))
+    assert isinstance(ended.exception(), StoppedError)
+    del ended
+    gc.collect()
+    assert unraised == []
 
 
 def test_how_far_it_is_is_told(stored: Path, tmp_path: Path) -> None:
