@@ -76,7 +76,9 @@ def _count(shown: int, total: int) -> str:
 def _nothing(total: int, query: RunQuery) -> str:
     if total:
         return f"No run matches, of {total:,} {units.plural('run', total)}."
-    return "The trash is empty." if query.deleted else "No runs yet. `python -m app run lstm` makes the first one."
+    if query.deleted:
+        return "The trash is empty."
+    return "No runs yet. `python -m app run lstm` makes the first one; `python -m app reference` has some of real GPUs."
 
 
 def _print_experiments(found: list[StoredExperiment], *, as_json: bool) -> None:

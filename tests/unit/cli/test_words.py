@@ -135,7 +135,10 @@ def test_words_that_are_none_are_status_2(words: list[str], capsys: pytest.Captu
 
 def test_an_empty_database_says_what_to_do(database_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "--db", str(database_path)], {}) == 0
-    assert capsys.readouterr() == ("No runs yet. `python -m app run lstm` makes the first one.\n", "")
+    assert capsys.readouterr() == (
+        "No runs yet. `python -m app run lstm` makes the first one; `python -m app reference` has some of real GPUs.\n",
+        "",
+    )
 
 
 def test_parameters_are_listed_with_defaults_and_limits(capsys: pytest.CaptureFixture[str]) -> None:
