@@ -1,5 +1,7 @@
 """The catalog: complete variants, plain sentences for wrong use, reasons for what cannot run."""
 
+from pathlib import Path
+
 import pytest
 
 from workloads import catalog
@@ -108,6 +110,7 @@ def test_words_that_stand_for_nothing(name: str, text: str) -> None:
         (NO_GPU, "wrn28-10", {"precision": "float16", "implementation": "keras"}, "float16 NCHW"),
         (NO_GPU, "wrn28-10", {"depth": 12}, "6n + 4 layers"),
         (NO_GPU, "cnn10", {"cpu_threads": 3}, "this machine has 2 processors"),
+        (NO_GPU, "cnn10", {"interpreter": "/no/such/place"}, "neither a virtual environment's folder nor a Python"),
     ],
 )
 def test_what_cannot_run_says_why(machine: Machine, name: str, given: dict[str, Value], words: str) -> None:
@@ -184,6 +187,15 @@ def test_a_choice_says_why_it_cannot_be_taken() -> None:
     assert "cuDNN needs" in (why_not(spec, "implementation", "cudnn", NO_GPU) or "")
     assert why_not(spec, "implementation", "standard", NO_GPU) is None
     assert why_not(spec, "precision", "bfloat16", NO_GPU) is None
+
+
+def test_a_path_is_made_absolute_once_and_an_empty_one_stays_empty(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", "/home/someone")
+    for given, path in (("", ""), ("a/../b/", f"{tmp_path}/b"), ("~/tf", "/home/someone/tf"), ("/tf/b", "/tf/b")):
+        assert complete("lstm", {"interpreter": given}, NO_GPU).variant["interpreter"] == path
 
 
 def test_what_an_older_run_does_not_name_has_its_default_for_that_machine() -> None:

@@ -1,0 +1,28 @@
+"""Virtual environments for tests: made as `python -m venv` does, with packages that the test puts into them."""
+
+import site
+import subprocess
+import sys
+from pathlib import Path
+
+
+class VirtualEnvironment:
+    """An empty virtual environment in `folder`, its Python that of these tests; nothing is downloaded."""
+
+    def __init__(self, folder: Path) -> None:
+        command = [sys.executable, "-m", "venv", "--without-pip", str(folder)]
+        subprocess.run(command, check=True, timeout=60.0)
+        self.folder = folder
+        self.python = folder / "bin" / "python"
+        (self.packages,) = folder.glob("lib/python*/site-packages")
+
+    def see_ours(self) -> None:
+        """Let it import what these tests can."""
+        (self.packages / "ours.pth").write_text("\n".join(site.getsitepackages()))
+
+    def add(self, name: str, version: str, code: str = "") -> None:
+        """Put a package of that name and version into it, which comes before any that it only sees."""
+        (self.packages / f"{name}.py").write_text(code)
+        told = self.packages / f"{name}-{version}.dist-info"
+        told.mkdir()
+        (told / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")

@@ -1,0 +1,136 @@
+"""Runs by the Python of another virtual environment: real environments, made here, with what each is to have."""
+
+import ast
+import site
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from app.records import Outcome, StoredRun
+from app.runs.leases import Leases
+from app.runs.standby import StandbyLauncher
+from app.telemetry.feed import TelemetryFeed
+from tests.fakes.environments import VirtualEnvironment
+from tests.fakes.nvml import TWO_H200, Driver, environment
+from tests.fakes.sessions import dummy, run_through, services, started_feed
+from tests.fakes.standby import standing_by
+from workloads.catalog import Machine, check, complete
+from workloads.protocol import Value
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def feed() -> Iterator[TelemetryFeed]:
+    """Telemetry of a machine with two GPUs, so that a worker may stand by."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in environment(Driver(cards=TWO_H200)).items():
+            patch.setenv(name, value)
+        with started_feed() as feed:
+            feed.wait_inventory()
+            yield feed
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> VirtualEnvironment:
+    return VirtualEnvironment(tmp_path / "elsewhere")
+
+
+def run_by(place: Path, tmp_path: Path, feed: TelemetryFeed) -> tuple[Outcome, StoredRun]:
+    spec = dummy(feed.wait_inventory(), interpreter=str(place))
+    outcome, _, run = run_through(spec, services(tmp_path, feed))
+    return outcome, run
+
+
+def test_an_empty_environment_says_what_it_lacks_though_ours_has_it(
+    tmp_path: Path, feed: TelemetryFeed, elsewhere: VirtualEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", site.getsitepackages()[0])
+    outcome, _ = run_by(elsewhere.folder, tmp_path, feed)
+    python = elsewhere.python
+    assert outcome.name == "refused"
+    assert outcome.reason == (
+        f"{python} cannot run workloads: msgspec is missing, numpy is missing, tensorflow is missing; install with "
+        f"`{python} -m pip install 'msgspec>=0.18' 'numpy>=1.26' 'tensorflow>=2.16'`."
+    )
+
+
+def test_libraries_that_are_too_old_are_named_with_their_versions(
+    tmp_path: Path, feed: TelemetryFeed, elsewhere: VirtualEnvironment
+) -> None:
+    elsewhere.see_ours()
+    elsewhere.add("msgspec", "0.9.1")
+    elsewhere.add("numpy", "1.20.3")
+    outcome, _ = run_by(elsewhere.python, tmp_path, feed)
+    assert outcome.name == "refused"
+    told = "cannot run workloads: msgspec 0.9.1 is older than 0.18, numpy 1.20.3 is older than 1.26; install"
+    assert (outcome.reason or "").startswith(f"{elsewhere.python} {told}")
+
+
+def test_a_python_that_is_too_old_says_so(tmp_path: Path, feed: TelemetryFeed, elsewhere: VirtualEnvironment) -> None:
+    (elsewhere.packages / "sitecustomize.py").write_text("import sys; sys.version_info = (3, 8, 18, 'final', 0)")
+    outcome, _ = run_by(elsewhere.folder, tmp_path, feed)
+    advice = "make the virtual environment with a newer Python."
+    assert outcome.name == "refused"
+    assert outcome.reason == f"{elsewhere.python} is Python 3.8, and workloads need 3.11 or newer; {advice}"
+    ast.parse((ROOT / "workloads" / "entry.py").read_bytes(), feature_version=(3, 4))
+
+
+def test_a_tensorflow_that_is_too_old_says_so(
+    tmp_path: Path, feed: TelemetryFeed, elsewhere: VirtualEnvironment
+) -> None:
+    elsewhere.see_ours()
+    elsewhere.add("keras", "2.13.1")
+    elsewhere.add("tensorflow", "2.13.0", "__version__ = '2.13.0'")
+    spec = complete("lstm", {"gpus": 0, "interpreter": str(elsewhere.folder)}, Machine())
+    outcome, _, _ = run_through(spec, services(tmp_path, feed))
+    assert outcome.name == "refused"
+    assert (outcome.reason or "").startswith("TensorFlow 2.13.0 is older than 2.16; install with `")
+
+
+def test_a_path_without_a_python_is_refused_before_the_run(tmp_path: Path) -> None:
+    (tmp_path / "python").write_text("not to be executed")
+    for place in (tmp_path, tmp_path / "nowhere", tmp_path / "python", Path("/bin/sh")):
+        (refusal,) = check(complete("dummy", {"interpreter": str(place)}, Machine()), Machine())
+        assert refusal.parameters == ("interpreter",)
+        assert refusal.reason.startswith(f"{place} is neither")
+
+
+@pytest.mark.tensorflow
+def test_another_environment_with_tensorflow_trains_and_tells_its_own_versions(
+    tmp_path: Path, feed: TelemetryFeed, elsewhere: VirtualEnvironment
+) -> None:
+    elsewhere.see_ours()
+    elsewhere.add("sitecustomize", "1", "import platform; platform.python_version = lambda: '3.11 elsewhere'")
+    small: dict[str, Value] = {"units": 4, "timesteps": 4, "features": 2, "batch_size": 4, "steps": 3}
+    spec = complete("lstm", {"gpus": 0, **small, "interpreter": str(elsewhere.folder)}, Machine())
+    outcome, _, run = run_through(spec, services(tmp_path, feed))
+    assert outcome.name == "completed", outcome
+    assert run.environment["python"] == "3.11 elsewhere"
+    assert run.environment["tensorflow"]
+
+
+def test_a_worker_stands_by_for_the_python_of_the_last_run(
+    tmp_path: Path, feed: TelemetryFeed, elsewhere: VirtualEnvironment
+) -> None:
+    elsewhere.see_ours()
+    for name in ("keras", "tensorflow"):
+        elsewhere.add(name, "99.0", "__version__ = '99.0'")
+    inventory = feed.wait_inventory()
+    other = dummy(inventory, gpus=1, interpreter=str(elsewhere.folder))
+    with closing(StandbyLauncher(Leases(tmp_path), lambda: True)) as launcher:
+        served = replace(services(tmp_path, feed), launcher=launcher)
+        runs = []
+        for spec in (other, other):
+            outcome, _, run = run_through(spec, served)
+            assert outcome.name == "completed", outcome
+            assert launcher.wait_ready()
+            runs.append(run)
+        (process,) = standing_by()
+        assert process.cmdline()[0] == str(elsewhere.python)
+        _, _, own = run_through(dummy(inventory, gpus=1, behaviour="fail"), served)
+        assert not process.is_running(), "it does not fit a run by the program's own Python"
+    assert [run.environment.get("standby") for run in (*runs, own)] == [None, "yes", None]
