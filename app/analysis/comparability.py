@@ -8,7 +8,7 @@ import numpy as np
 from app.analysis.intervals import Estimate, pooled_ratio
 from app.analysis.measured import measured_window, while_measuring, within
 from app.analysis.verdict import throughputs
-from app.records import Floats, RunRow, SampleColumns, StoredRun
+from app.records import OF_ONE_RUN, Floats, RunRow, SampleColumns, StoredRun
 from workloads.catalog import with_defaults
 
 Hold = Literal["heat", "power limit", "hardware slowdown"]
@@ -17,7 +17,7 @@ Hold = Literal["heat", "power limit", "hardware slowdown"]
 HELD_SHARE = 0.05
 """A run held back for less of its measured part than this has lost too little to matter."""
 
-_HOLDS: Mapping[Hold, tuple[int, str]] = {
+HOLDS: Mapping[Hold, tuple[int, str]] = {
     "heat": (0x20 | 0x40, "throttled_thermal_ns"),
     "power limit": (0x4, "throttled_power_ns"),
     "hardware slowdown": (0x8 | 0x80, "throttled_brake_ns"),
@@ -37,7 +37,7 @@ def held_back(run: StoredRun) -> dict[Hold, float]:
     if window is None:
         return {}
     found: dict[Hold, float] = {}
-    for hold, (bits, counter) in _HOLDS.items():
+    for hold, (bits, counter) in HOLDS.items():
         shares = [
             share for gpu in gpus for share in (_by_samples(gpu, bits, window), _by_counter(gpu, counter, window))
         ]
@@ -79,7 +79,7 @@ def _same_variant(one: RunRow, other: RunRow) -> bool:
 
 
 def _same_environment(one: StoredRun, other: StoredRun) -> bool:
-    shared = (one.environment.keys() & other.environment.keys()) - set(_PROGRAM)
+    shared = (one.environment.keys() & other.environment.keys()) - {*_PROGRAM, *OF_ONE_RUN}
     return all(one.environment[key] == other.environment[key] for key in shared)
 
 

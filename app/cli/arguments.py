@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import get_args
 
+from app.analysis.fairness import MOST_THROTTLED_PCT
 from app.cli.export_arguments import add_transfers
 from app.queries import RunOrder
 from app.runs.early import width_pct
@@ -110,6 +111,23 @@ def _experiment(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     command.add_argument(
         "--no-standby", dest="standby", action="store_false", help="never import TensorFlow ahead for the next run"
     )
+    command.add_argument(
+        "--no-gate",
+        dest="gate_limit",
+        action="store_const",
+        const=0.0,
+        help="never wait for cool GPUs that nobody uses, or a quiet host",
+    )
+    command.add_argument(
+        "--gate-limit", type=budget_s, metavar="TIME", help="wait so long for them before a run at most (default: 60s)"
+    )
+    command.add_argument(
+        "--max-throttled",
+        type=_share_pct,
+        default=MOST_THROTTLED_PCT,
+        metavar="SHARE",
+        help="make a run once more that was throttled for more than 5%% of its measured part, or whatever is given",
+    )
     command.add_argument("--show", action="store_true", help="with --preset: show what is stored of it and run nothing")
     command.add_argument(
         "--report",
@@ -129,7 +147,10 @@ def _stored(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> 
     _filters(compare)
     compare.set_defaults(deleted=False, sort="run", reverse=True)
     compare.add_argument(
-        "--baseline", type=int, metavar="RUN", help="the run others are compared with (default: the first)"
+        "--baseline",
+        type=int,
+        metavar="RUN",
+        help="the run others are compared with (default: the first that measured)",
     )
     compare.add_argument("--report", type=Path, metavar="FILE", help="write a report with pictures too: .html or .md")
     scaling = _new(commands, "scaling", "say how well runs scale to more GPUs, and why not better")
@@ -232,6 +253,14 @@ def _until_pct(word: str) -> float:
         return width_pct(word)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _share_pct(word: str) -> float:
+    """Percent of a whole."""
+    value = float(word.removesuffix("%"))
+    if not 0 <= value <= 100:
+        raise argparse.ArgumentTypeError("must be from 0% to 100%")
+    return value
 
 
 def _seconds(word: str) -> float:

@@ -1,5 +1,7 @@
 """`experiment`: several variants in turn, repeated and interleaved, and the verdict; it can be cut off and go on."""
 
+import contextlib
+import functools
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -12,8 +14,10 @@ from app.cli.experiment_words import (
     ending_words,
     print_experiment,
     refused_words,
+    throttled_words,
     write_found,
 )
+from app.cli.gate import limits, wait_shown
 from app.cli.run import run_once
 from app.cli.services import interrupts, opened_store, run_services
 from app.cli.settings import several_variants
@@ -27,8 +31,10 @@ from app.runs.carried import of_use, try_carried, untried
 from app.runs.counted import Counted, counted_as_newest, counted_here, made_alike, surroundings_here
 from app.runs.early import MOST_REPEATS
 from app.runs.experiment import FINISHED, Experiment, ExperimentSession
+from app.runs.gate import Gate
 from app.runs.kept import KeptExperiment
 from app.runs.presets import NamedPreset, preset
+from app.runs.repeated import Repeated
 from app.runs.schedule import Plan
 from app.runs.session import RunServices
 from app.storage.store import Store
@@ -85,9 +91,10 @@ def _made(plan: Plan, services: RunServices, chosen: Namespace) -> Experiment:
     """Makes the runs that are left, with their progress on stderr; Ctrl-C ends it with what was made so far."""
     inventory = services.feed.wait_inventory()
     machine = inventory.machine
+    repeated = Repeated(chosen.max_throttled)
     with Store.open(services.database) as store:
         here = surroundings_here(inventory)
-        counted = Counted(runs=()) if chosen.again else counted_here(store, plan, here, machine)
+        counted = Counted(runs=()) if chosen.again else counted_here(store, plan, here, machine, repeated)
         alike = made_alike(store, machine)
     stored = of_use(plan, counted.runs, services.database)
     before = Experiment.of(plan, "stopped", stored, machine)
@@ -99,14 +106,22 @@ def _made(plan: Plan, services: RunServices, chosen: Namespace) -> Experiment:
     kept.add(run.row.run for run in stored)
 
     def run_one(spec: RunSpec, place: int, planned: int) -> StoredRun:
-        made = run_once(spec, services, prefix=f"[{place}/{planned}] ")
-        kept.add([made.row.run])
-        return made
+        return run_once(spec, services, prefix=f"[{place}/{planned}] ", facts=gate.facts)
 
-    session = ExperimentSession(plan, stored, machine, run_one, chosen.budget)
-    with interrupts(session.stop):
-        found = session.run()
-        return _with_trials(found, services, session.may_go_on) if found.state in FINISHED else found
+    def counts(made: StoredRun) -> bool:
+        does_count = repeated.counts(made)
+        if does_count:
+            kept.add([made.row.run])
+        else:
+            say(throttled_words(made))
+        return does_count
+
+    with contextlib.closing(Gate(services.feed, limits(chosen.gate_limit))) as gate:
+        wait = functools.partial(wait_shown, gate)
+        session = ExperimentSession(plan, stored, machine, run_one, chosen.budget, wait=wait, counts=counts)
+        with interrupts(session.stop):
+            found = session.run()
+            return _with_trials(found, services, session.may_go_on) if found.state in FINISHED else found
 
 
 def _with_trials(found: Experiment, services: RunServices, may_go_on: Callable[[], bool]) -> Experiment:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from app.analysis.fairness import throttled_pct
 from app.cli.compare import print_comparison
 from app.cli.terminal import print_table, say
 from app.errors import UserError
@@ -43,6 +44,12 @@ def refused_words(plan: Plan, machine: Machine) -> list[str]:
         for refusal in check(spec, machine):
             by_reason.setdefault(refusal.reason, []).append(name)
     return [f"Cannot run here: {', '.join(names)}. {reason}" for reason, names in by_reason.items()]
+
+
+def throttled_words(made: StoredRun) -> str:
+    """That a run does not count, why, and what follows."""
+    share = units.percent(throttled_pct(made))
+    return f"Run {made.row.run} was throttled for {share} of its measured part: it does not count and is made again."
 
 
 def ahead_words(before: Experiment, alike: Sequence[RunRow], machine: Machine, budget_s: float | None) -> list[str]:

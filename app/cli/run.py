@@ -1,6 +1,7 @@
 """`run`: one variant once, stored."""
 
 from argparse import Namespace
+from collections.abc import Mapping
 
 from app.cli.largest_batch import find_largest_batch
 from app.cli.services import interrupts, run_services
@@ -38,9 +39,11 @@ def run(chosen: Namespace) -> int:
     return 0 if stored.row.outcome is not None and stored.row.outcome.name == "completed" else 1
 
 
-def run_once(spec: RunSpec, services: RunServices, prefix: str = "") -> StoredRun:
+def run_once(
+    spec: RunSpec, services: RunServices, prefix: str = "", facts: Mapping[str, str] | None = None
+) -> StoredRun:
     """One run with its progress on stderr, as it is stored; Ctrl-C stops it. Raises `UserError` where it is not."""
-    session = RunSession(spec, services, [ProgressSink(prefix)])
+    session = RunSession(spec, services, [ProgressSink(prefix)], facts=facts)
     with interrupts(session.stop):
         outcome = session.run()
     if session.number is None:

@@ -1,15 +1,17 @@
 """Which stored runs count for an experiment: those of its variants that were made in the same surroundings."""
 
 import importlib.metadata
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from app.records import HOST, Inventory, RunRow, StoredRun
 from app.runs.environment import program_version
+from app.runs.repeated import Repeated
 from app.runs.schedule import Plan, counts_as, is_result
 from app.storage.reference import TAG
 from app.storage.store import Store
-from workloads.catalog import Machine, check, with_defaults
+from workloads.catalog import Machine, check, installed_tensorflow, with_defaults
+from workloads.protocol import RunSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +85,20 @@ class Counted:
     because: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Here:
+    """Surroundings that runs are held against; by interpreter the TensorFlow there, where it is not the program's."""
+
+    own: Surroundings
+    tensorflow: Mapping[str, str | None]
+
+    def of(self, run: StoredRun) -> Surroundings:
+        """Those that a run like this one would have."""
+        interpreter = _interpreter(run.row.spec)
+        known = interpreter in self.tensorflow
+        return replace(self.own, tensorflow=self.tensorflow[interpreter]) if known else self.own
+
+
 def results_of(store: Store, plan: Plan) -> list[RunRow]:
     """Every stored run of the plan's variants that ended in a result, oldest first."""
     wanted = [with_defaults(spec) for spec in plan.specs]
@@ -103,13 +119,20 @@ def made_alike(store: Store, machine: Machine) -> list[RunRow]:
     return [row for row in store.list_runs() if set(row.gpu_names) <= names]
 
 
-def counted_here(store: Store, plan: Plan, here: Surroundings, machine: Machine) -> Counted:
+def counted_here(
+    store: Store, plan: Plan, here: Surroundings, machine: Machine, repeated: Repeated | None = None
+) -> Counted:
     """The stored runs that need not be made again; what was refused elsewhere counts only if it is refused here too.
 
-    Reference runs never do: whoever asks for an experiment wants to know of the own machine.
+    Reference runs never do: whoever asks for an experiment wants to know of the own machine. `repeated` judges which
+    runs were throttled too long to count, and then knows of them.
     """
     runs = [store.load(row.run) for row in _own(results_of(store, plan))]
-    return _counted([run for run in runs if not _refused_but_possible(run.row, machine)], here)
+    named = {_interpreter(spec) for spec in plan.specs} - {""}
+    here_of = Here(here, {interpreter: installed_tensorflow(interpreter) for interpreter in named})
+    return _counted(
+        [run for run in runs if not _refused_but_possible(run.row, machine)], here_of, repeated or Repeated()
+    )
 
 
 def counted_as_newest(store: Store, plan: Plan) -> Counted:
@@ -117,7 +140,10 @@ def counted_as_newest(store: Store, plan: Plan) -> Counted:
     found = results_of(store, plan)
     runs = [store.load(row.run) for row in _own(found) or found]
     measured = [run for run in runs if run.row.outcome is not None and run.row.outcome.name == "completed"]
-    return _counted(runs, surroundings_of((measured or runs)[-1])) if runs else Counted(runs=())
+    if not runs:
+        return Counted(runs=())
+    tensorflow = {_interpreter(run.row.spec): run.environment.get("tensorflow") for run in measured or runs}
+    return _counted(runs, Here(surroundings_of((measured or runs)[-1]), tensorflow), Repeated())
 
 
 def _own(rows: Sequence[RunRow]) -> list[RunRow]:
@@ -126,14 +152,18 @@ def _own(rows: Sequence[RunRow]) -> list[RunRow]:
 
 def _refused_but_possible(row: RunRow, machine: Machine) -> bool:
     refused = row.outcome is not None and row.outcome.name == "refused"
-    return refused and not check(row.spec, machine)
+    return refused and not check(with_defaults(row.spec), machine)
 
 
-def _counted(runs: Sequence[StoredRun], here: Surroundings) -> Counted:
-    told = [(run, here.differing(surroundings_of(run), on_gpu=_on_gpu(run))) for run in runs]
+def _interpreter(spec: RunSpec) -> str:
+    return str(spec.variant.get("interpreter", ""))
+
+
+def _counted(runs: Sequence[StoredRun], here: Here, repeated: Repeated) -> Counted:
+    told = [(run, here.of(run).differing(surroundings_of(run), on_gpu=_on_gpu(run))) for run in runs]
     others = [names for _, names in told if names]
     return Counted(
-        runs=tuple(run for run, names in told if not names),
+        runs=tuple(run for run, names in told if not names and repeated.counts(run)),
         elsewhere=len(others),
         because=tuple(dict.fromkeys(_flat(others))),
     )

@@ -7,7 +7,7 @@ from typing import Literal
 
 from app.records import RunRow, StoredRun
 from app.runs.schedule import SETTLED, Plan, done, expected_s, is_settled, left, of_variant
-from workloads.catalog import Machine
+from workloads.catalog import Machine, check
 from workloads.protocol import RunSpec
 
 State = Literal["complete", "settled", "stopped", "out of budget", "failed"]
@@ -22,6 +22,9 @@ FINISHED: tuple[State, ...] = ("complete", "settled")
 
 RunOne = Callable[[RunSpec, int, int], StoredRun]
 """Makes one run and gives it back as it is stored; it is told its place among how many, for its progress."""
+
+Wait = Callable[[RunSpec, Callable[[], bool]], None]
+"""Waits until a run of a variant would be fair, while the other says that it may."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,16 +62,27 @@ class ExperimentSession:
     """Makes what is left of a plan after the runs `stored`. `run` blocks its thread; `stop` may come from any other.
 
     With `budget_s`, no run is started that is not expected to end within so many seconds of `run`'s beginning.
+    `wait` is called before each run that this machine can make. A run of which `counts` says no is made once more.
     """
 
     def __init__(
-        self, plan: Plan, stored: Sequence[StoredRun], machine: Machine, run_one: RunOne, budget_s: float | None = None
+        self,
+        plan: Plan,
+        stored: Sequence[StoredRun],
+        machine: Machine,
+        run_one: RunOne,
+        budget_s: float | None = None,
+        *,
+        wait: Wait = lambda *_: None,
+        counts: Callable[[StoredRun], bool] = lambda _: True,
     ) -> None:
         self._plan = plan
         self._runs = list(stored)
         self._machine = machine
         self._run_one = run_one
         self._budget_s = budget_s
+        self._wait = wait
+        self._counts = counts
         self._stopped = False
         self._began_s = time.monotonic()
 
@@ -92,15 +106,37 @@ class ExperimentSession:
         for place, spec in enumerate(to_make, before + 1):
             if self._needs_no_more(spec):
                 continue
-            if self._stopped:
-                return "stopped"
-            if self._budget_s is not None and self._too_long(spec, time.monotonic() - self._began_s, self._budget_s):
-                return "out of budget"
-            made = self._run_one(spec, place, before + len(to_make))
-            self._runs.append(made)
+            if (ended := self._make_turn(spec, place, before + len(to_make))) is not None:
+                return ended
+        return "failed"
+
+    def _make_turn(self, spec: RunSpec, place: int, planned: int) -> State | None:
+        """Makes a run, and once more where it does not count; why none is made after it, None where one may be."""
+        while (ended := self._ended(spec) or self._ended_waiting(spec)) is None:
+            made = self._run_one(spec, place, planned)
+            counts = self._counts(made)
+            if counts:
+                self._runs.append(made)
             if made.row.outcome is not None and made.row.outcome.name == "stopped":
                 return "stopped"
-        return "failed"
+            if counts:
+                return None
+        return ended
+
+    def _ended(self, spec: RunSpec) -> State | None:
+        """Why this run is not begun; None where it may be."""
+        if self._stopped:
+            return "stopped"
+        if self._budget_s is not None and self._too_long(spec, time.monotonic() - self._began_s, self._budget_s):
+            return "out of budget"
+        return None
+
+    def _ended_waiting(self, spec: RunSpec) -> State | None:
+        """The same, once the machine was waited for."""
+        if check(spec, self._machine):
+            return None
+        self._wait(spec, self.may_go_on)
+        return self._ended(spec)
 
     def _rows(self) -> list[RunRow]:
         return [run.row for run in self._runs]

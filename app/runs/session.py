@@ -3,10 +3,11 @@
 import queue
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from app.analysis.fairness import throttled_facts
 from app.analysis.summary import phases_with_energy, summarise
 from app.errors import DatabaseError
 from app.records import HOST, Device, Inventory, Outcome, Phase, RunEnded, RunEvent, RunStarted, Summary, Waiting
@@ -40,13 +41,23 @@ class RunServices:
 
 
 class RunSession:
-    """One execution of one variant in one fresh worker. `run` blocks its thread; `stop` may come from any other."""
+    """One execution of one variant in one fresh worker. `run` blocks its thread; `stop` may come from any other.
+
+    `facts` are known of the run before it begins, and stored with its environment.
+    """
 
     def __init__(
-        self, spec: RunSpec, services: RunServices, sinks: Sequence[Sink] = (), *, purpose: str | None = None
+        self,
+        spec: RunSpec,
+        services: RunServices,
+        sinks: Sequence[Sink] = (),
+        *,
+        purpose: str | None = None,
+        facts: Mapping[str, str] | None = None,
     ) -> None:
         self._spec = spec
         self._purpose = purpose
+        self._facts = facts or {}
         self._services = services
         self._sinks = tuple(sinks)
         self._inbox: Inbox = queue.SimpleQueue()
@@ -78,7 +89,7 @@ class RunSession:
 
     def _lease(self, inventory: Inventory) -> Lease | None:
         count = int(self._spec.variant["gpus"])
-        candidates = _candidates(self._spec, inventory) if count else [CPU]
+        candidates = gpu_candidates(self._spec, inventory) if count else [CPU]
         return self._services.leases.wait(candidates, count or 1, told=self._tell_waiting, stopped=self._stopped_within)
 
     def _tell_waiting(self) -> None:
@@ -115,8 +126,9 @@ class RunSession:
         """What the worker is to do: the run, its weights kept where asked, a calibration where there is none yet."""
         variant = self._spec.variant
         saves = bool(variant.get("save_weights", False))
-        # A processor is calibrated with all its threads or not at all.
-        may_calibrate = variant.get("evidence", "off") != "off" and not variant["cpu_threads"]
+        # A device is calibrated by the program's own libraries, and a processor with all its threads, or not at all.
+        as_usual = not variant["cpu_threads"] and not variant.get("interpreter")
+        may_calibrate = variant.get("evidence", "off") != "off" and as_usual
         return Start(
             protocol=PROTOCOL_VERSION,
             spec=self._spec,
@@ -135,7 +147,7 @@ class RunSession:
             t_ns=t_ns,
             utc_ns=utc_ns,
             devices=devices,
-            environment={**describe(inventory), **_gpus_used(devices)},
+            environment={**describe(inventory), **_gpus_used(devices), **self._facts},
             purpose=self._purpose,
         )
         self.number = run
@@ -156,6 +168,7 @@ class RunSession:
             settle()
             store_sink.flush()
             stored = store.load(run)
+            store.add_environment(run, throttled_facts(stored))
             outcome = with_memory_size(outcome, [columns.device for columns in stored.samples])
             summary = summarise(
                 stored,
@@ -217,7 +230,7 @@ def _peak_flops_per_s(store: Store, spec: RunSpec, devices: Sequence[str]) -> fl
     return None if rate is None else rate * len(devices)
 
 
-def _candidates(spec: RunSpec, inventory: Inventory) -> list[str]:
+def gpu_candidates(spec: RunSpec, inventory: Inventory) -> list[str]:
     """The UUIDs of the GPUs a run may lease: those it names, else all."""
     machine = inventory.machine
     words = [word.strip() for word in str(spec.variant["devices"]).split(",") if word.strip()]

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from app.records import OTHERS_ON_GPU, StoredRun
+from app.records import GATE, HOST_LOAD_PCT, OF_ONE_RUN, OTHERS_ON_GPU, THROTTLED_PCT, StoredRun
 from app.viewmodels.units import byte_size, plural
 from app.viewmodels.variants import differing
 
@@ -23,6 +23,9 @@ _NAMES: Mapping[str, str] = {
     "gpus_present": "GPUs present",
     "gpus_used": "GPUs used",
     OTHERS_ON_GPU: "Others on the GPU",
+    GATE: "Waited before the run",
+    HOST_LOAD_PCT: "Host load before the run, %",
+    THROTTLED_PCT: "Throttled while measuring, %",
     "cpu": "CPU",
     "cpu_count": "Processors",
     "memory_total_bytes": "Memory",
@@ -50,7 +53,7 @@ def comparable_facts(runs: Sequence[StoredRun]) -> list[str]:
     of them follows from it.
     """
     asked = {"gpus", "devices"} & set(differing([run.row.spec for run in runs]))
-    follows = _FOLLOW_FROM_GPUS | {OTHERS_ON_GPU} | ({"gpus_used"} if asked else set())
+    follows = _FOLLOW_FROM_GPUS | OF_ONE_RUN | ({"gpus_used"} if asked else set())
     return [key for key in dict.fromkeys(key for run in runs for key in run.environment) if key not in follows]
 
 

@@ -1,0 +1,60 @@
+"""What `experiment` shows while a run waits for a machine at rest, and how the wait is ended early."""
+
+import select
+import sys
+from collections.abc import Callable
+
+from app.cli.terminal import say
+from app.runs.gate import Gate, GateLimits, Held
+from workloads.protocol import RunSpec
+
+_SHORT_S = 1.0
+
+
+class GateLine:
+    """One line on stderr: painted over on a terminal, where Enter ends the wait; said once elsewhere."""
+
+    def __init__(self, may_go_on: Callable[[], bool]) -> None:
+        self._may_go_on = may_go_on
+        self._live = sys.stderr.isatty() and sys.stdin.isatty()
+        self._shown = ""
+        self._said = False
+
+    def __call__(self, held: Held) -> bool:
+        """Shows what is waited for; whether to go on waiting. What lasts less than a second is not worth a line."""
+        if held.waited_s >= _SHORT_S:
+            if self._live:
+                self._paint(held)
+            elif not self._said:
+                self._said = True
+                say(f"Waiting, {held.limit_s:.0f} s at most: {held.words}.")
+        return self._may_go_on() and not self._enter()
+
+    def clear(self) -> None:
+        """Takes the line away."""
+        if self._shown:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+    def _paint(self, held: Held) -> None:
+        text = f"Waiting: {held.words} ({held.waited_s:.0f} of {held.limit_s:.0f} s; Enter goes on)"
+        if text != self._shown:
+            self._shown = text
+            print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+
+    def _enter(self) -> bool:
+        if not self._live or not select.select([sys.stdin], [], [], 0)[0]:
+            return False
+        sys.stdin.readline()
+        return True
+
+
+def wait_shown(gate: Gate, spec: RunSpec, may_go_on: Callable[[], bool]) -> None:
+    """Waits for a machine at rest before a run, with a line on stderr, while `may_go_on` says so."""
+    line = GateLine(may_go_on)
+    gate.wait(spec, line)
+    line.clear()
+
+
+def limits(most_s: float | None) -> GateLimits:
+    """Those of a gate that holds a run for so many seconds at most; None is its own default, 0 no gate."""
+    return GateLimits() if most_s is None else GateLimits(wait_s=most_s)

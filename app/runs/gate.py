@@ -1,0 +1,161 @@
+"""The wait before a run of an experiment: until its GPUs are cool and nobody else uses them, or the host is quiet."""
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from app.analysis.fairness import QUIET_PCT, STEADY_S, is_cool, is_throttled, lowest_c
+from app.records import GATE, HOST, HOST_LOAD_PCT, Device, Processes, Sample
+from app.runs.session import gpu_candidates
+from app.telemetry.feed import TelemetryFeed
+from app.telemetry.source import SamplerMessage
+from workloads.protocol import RunSpec
+
+LIMIT_S = 60.0
+"""How long a run waits at most."""
+
+_HOST_S = 3.0
+_LOOK_S = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateLimits:
+    """How long to wait: at most `wait_s`, of that at most `host_s` for a quiet host; a `wait_s` of 0 is no gate.
+
+    A GPU cools in tens of seconds. What keeps a host busy ends within seconds, or nobody knows when. `steady_s` is how
+    long a temperature that no longer falls is watched.
+    """
+
+    wait_s: float = LIMIT_S
+    host_s: float = _HOST_S
+    steady_s: float = STEADY_S
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a run waits for, in words, since when, and how long it will at most, in seconds."""
+
+    words: str
+    waited_s: float
+    limit_s: float
+
+
+GoOn = Callable[[Held], bool]
+"""Is told several times a second what is waited for; says whether to go on waiting."""
+
+
+class Gate:
+    """Waits before each run of one experiment. Made before its first run: how the machine is then is how it rests."""
+
+    def __init__(self, feed: TelemetryFeed, limits: GateLimits) -> None:
+        self._feed = feed
+        self._limits = limits
+        self._changed = threading.Condition()
+        self._waits = False
+        self._samples: dict[str, list[Sample]] = {}
+        self._listed: dict[str, Processes] = {}
+        self._resting_c: Mapping[str, int | None] = {}
+        self._lasting: set[str] = set()
+        self.facts: Mapping[str, str] = {}
+        self._unsubscribe = feed.subscribe(self._note)
+
+    def close(self) -> None:
+        """Listens no longer."""
+        self._unsubscribe()
+
+    def wait(self, spec: RunSpec, go_on: GoOn) -> None:
+        """Waits until a run of this variant would be fair, or long enough; `facts` then say how it went."""
+        gpus = self._gpus(spec)
+        limit_s = self._limits.wait_s if gpus else min(self._limits.wait_s, self._limits.host_s)
+        ended = self._rest(gpus, limit_s, go_on) if limit_s else "off"
+        with self._changed:
+            self._waits = False
+            if not self._resting_c:
+                self._resting_c = {device: lowest_c(samples) for device, samples in self._samples.items()}
+            load_pct = self._host_load_pct()
+        self.facts = {GATE: ended, **({} if load_pct is None else {HOST_LOAD_PCT: f"{load_pct:.0f}"})}
+
+    def _rest(self, gpus: Sequence[Device], limit_s: float, go_on: GoOn) -> str:
+        """Waits, and says in words how that ended."""
+        with self._changed:
+            self._samples, self._waits = {}, True
+        began_ns = time.monotonic_ns()
+        while words := self._hindrances(gpus, began_ns):
+            held = Held(", ".join(words), (time.monotonic_ns() - began_ns) / 1e9, limit_s)
+            if held.waited_s >= limit_s:
+                with self._changed:
+                    self._lasting |= self._others(gpus, began_ns).keys()
+                return _ended("gave up after", held)
+            if not go_on(held):
+                return _ended("skipped after", held)
+            with self._changed:
+                self._changed.wait(_LOOK_S)
+        return ", ".join([f"{(time.monotonic_ns() - began_ns) / 1e9:.0f} s", *self._temperatures(gpus)])
+
+    def _temperatures(self, gpus: Sequence[Device]) -> list[str]:
+        with self._changed:
+            newest = {_name(gpu): self._samples[gpu.device][-1].temperature_c for gpu in gpus}
+        return [f"{name} at {c} °C" for name, c in newest.items() if c is not None]
+
+    def _hindrances(self, gpus: Sequence[Device], began_ns: int) -> list[str]:
+        """What a run would be unfair beside, in words."""
+        with self._changed:
+            others = self._others(gpus, began_ns)
+            warm = [f"{_name(gpu)} {words}" for gpu in gpus if (words := self._warm_words(gpu))]
+        return [*warm, *(words for key, words in others.items() if key not in self._lasting)]
+
+    def _warm_words(self, gpu: Device) -> str:
+        samples = self._samples.get(gpu.device, [])
+        if not samples:
+            return "tells nothing yet"
+        if is_throttled(samples[-1]):
+            return "throttled"
+        if is_cool(samples, self._resting_c.get(gpu.device), self._limits.steady_s):
+            return ""
+        return f"at {samples[-1].temperature_c} °C"
+
+    def _others(self, gpus: Sequence[Device], began_ns: int) -> Mapping[str, str]:
+        """By a key of each what others do here, in words; a wait that gave up will not wait for the same again."""
+        found: dict[str, str] = {}
+        load_pct = self._host_load_pct()
+        if load_pct is None:
+            found["host"] = "the host tells nothing yet"
+        elif not gpus and load_pct > QUIET_PCT:
+            found["load"] = f"the processors at {load_pct:.0f} %"
+        for gpu in gpus:
+            listed = self._listed.get(gpu.device)
+            if listed is not None and listed.t_ns < began_ns:
+                # The newest list may still name the worker of the run before.
+                found[gpu.device] = f"who uses {_name(gpu)}"
+            elif listed is not None:
+                found |= {f"{each.pid}": f"{each.name} ({each.pid}) on {_name(gpu)}" for each in listed.processes}
+        return found
+
+    def _host_load_pct(self) -> float | None:
+        samples = self._samples.get(HOST)
+        return samples[-1].load_pct if samples else None
+
+    def _gpus(self, spec: RunSpec) -> list[Device]:
+        """The GPUs that the run will be given if they are free."""
+        inventory, count = self._feed.wait_inventory(), int(spec.variant["gpus"])
+        uuids = gpu_candidates(spec, inventory)[:count]
+        return [device for device in inventory.devices if device.device in uuids]
+
+    def _note(self, message: SamplerMessage) -> None:
+        with self._changed:
+            if isinstance(message, Sample):
+                if not self._waits:
+                    self._samples[message.device] = []
+                self._samples.setdefault(message.device, []).append(message)
+            elif isinstance(message, Processes):
+                self._listed[message.device] = message
+            self._changed.notify_all()
+
+
+def _ended(how: str, held: Held) -> str:
+    return f"{how} {held.waited_s:.0f} s: {held.words}"
+
+
+def _name(gpu: Device) -> str:
+    return f"GPU {gpu.index}"
