@@ -204,7 +204,7 @@ def seconds(value: float | None) -> Cell:
     return quantity(units.ABSENT if units.is_absent(value) else f"{units.number(value)}\N{NO-BREAK SPACE}s", value)
 
 
-def byte_count(value: int | None) -> Cell:
+def byte_count(value: float | None) -> Cell:
     """Memory in powers of 1024."""
     return quantity(units.byte_size(value), value)
 

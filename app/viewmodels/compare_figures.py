@@ -73,10 +73,6 @@ def _of_summary(read: Callable[[Summary], float | None]) -> Callable[[RunFigures
     return lambda run: read(run.row.summary)
 
 
-def _bytes(value: float | None) -> Cell:
-    return cells.quantity(units.byte_size(value), value)
-
-
 def _gflops(value: float | None) -> Cell:
     return replace(cells.quantity(units.gflops(value), value), unit="")
 
@@ -128,14 +124,14 @@ FIGURES: tuple[Figure, ...] = (
         key="device_memory",
         column=Column("Peak memory", f"Highest memory use seen on one device of the run{_HIGHEST}"),
         value=_summary("device_peak_bytes"),
-        words=_bytes,
+        words=cells.byte_count,
         fold=max,
     ),
     Figure(
         key="allocator_memory",
         column=Column("Allocated", f"Highest memory that TensorFlow's allocator gave out on one device{_HIGHEST}"),
         value=_summary("allocator_peak_bytes"),
-        words=_bytes,
+        words=cells.byte_count,
         fold=max,
     ),
     Figure(

@@ -42,11 +42,6 @@ def looks(groups: Sequence[Sequence[RunRow]]) -> dict[int, int]:
     return {row.run: n for n, row in enumerate(rows)}
 
 
-def hue_of(look: int) -> int:
-    """The index of a look's colour."""
-    return look % HUES
-
-
 def dash_of(look: int) -> tuple[int, ...]:
     """The pixels a look draws and leaves out in turn; empty where it leaves out none."""
     return DASHES[look // HUES % len(DASHES)]

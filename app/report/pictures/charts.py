@@ -64,7 +64,8 @@ def _draw(chart: Chart, sheet: Sheet, left: float, top: float, room: tuple[float
         y=chart.y,
     )
     if chart.title:
-        sheet.parts.append(svg.text(left + 4, top + 16, svg.elided(chart.title, width - 8), sheet.ink.text, bold=True))
+        title = svg.elided(chart.title, width - 8, bold=True)
+        sheet.parts.append(svg.text(left + 4, top + 16, title, sheet.ink.text, bold=True))
     unit_at = top + (31 if chart.title else 16)
     sheet.parts.append(svg.text(left + 4, unit_at, chart.y.title, sheet.ink.muted, size=_SMALL_PX))
     draw_frame(frame, sheet)

@@ -72,7 +72,7 @@ class Sheet:
 def headed(picture: Picture, ink: Ink, width: float, draw: Callable[[Sheet], None]) -> Drawing:
     """A picture with its title and caption above what `draw` puts below them."""
     sheet = Sheet(ink, width)
-    title = svg.elided(picture.title, width - 2 * _MARGIN, _TITLE_PX)
+    title = svg.elided(picture.title, width - 2 * _MARGIN, _TITLE_PX, bold=True)
     sheet.parts.append(svg.text(_MARGIN, 18, title, ink.text, size=_TITLE_PX, bold=True))
     lines = svg.wrapped(picture.caption, width - 2 * _MARGIN)
     sheet.parts.extend(svg.text(_MARGIN, 38 + _LINE * number, words, ink.muted) for number, words in enumerate(lines))

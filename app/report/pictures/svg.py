@@ -8,6 +8,7 @@ from app.report.markup import escaped
 Anchor = Literal["start", "middle", "end"]
 TEXT_PX = 12.0
 _CAP = 3.5
+_BOLDER = 1.15
 
 _NARROW = frozenset("ijl.,:;|!'()[] ·-")
 _WIDE = frozenset("mwMW@%×→")
@@ -18,8 +19,9 @@ def text_width(words: str, size: float = TEXT_PX) -> float:
     return size * sum(0.36 if c in _NARROW else 0.92 if c in _WIDE else 0.7 if c.isupper() else 0.64 for c in words)
 
 
-def elided(words: str, width: float, size: float = TEXT_PX) -> str:
+def elided(words: str, width: float, size: float = TEXT_PX, *, bold: bool = False) -> str:
     """The words, without their middle where they would be wider."""
+    width /= _BOLDER if bold else 1
     if text_width(words, size) <= width:
         return words
     kept = len(words)

@@ -187,6 +187,7 @@ def test_long_words_lose_their_middle() -> None:
     assert words.endswith("well")
     assert svg.text_width(words) <= 90.0
     assert svg.elided("short", 90.0) == "short"
+    assert len(svg.elided("a very long name that ends well", 90.0, bold=True)) < len(words), "bold letters are wider"
 
 
 def test_guides_have_a_colour_of_their_own_or_none() -> None:

@@ -8,7 +8,7 @@ from app.records import RunRow, StoredRun
 from app.viewmodels.compare import Comparison, compare, compared, curves_of
 from app.viewmodels.compare_curves import CompareCurves, multiples, position_words
 from app.viewmodels.compare_table import Arrangement, TableRow, as_text
-from app.viewmodels.looks import MOST_COMPARED, MOST_DRAWN, dash_of, hue_of
+from app.viewmodels.looks import HUES, MOST_COMPARED, MOST_DRAWN, dash_of
 from app.viewmodels.plotted import panned, zoomed
 from app.viewmodels.stored_curves import value_at
 from tests.fakes.evidence import AS_ASKED, MISLABELLED
@@ -282,8 +282,8 @@ def looks_of(rows: Sequence[RunRow]) -> list[int]:
 
 def test_runs_of_a_variant_share_a_hue_and_no_two_runs_look_alike() -> None:
     looks = of(repeated(4)).looks
-    assert {hue_of(looks[run]) for run in (1, 3, 5, 7)} == {hue_of(looks[1])}
-    assert {hue_of(looks[run]) for run in (2, 4, 6, 8)} == {hue_of(looks[2])} != {hue_of(looks[1])}
+    assert {looks[run] % HUES for run in (1, 3, 5, 7)} == {looks[1] % HUES}
+    assert {looks[run] % HUES for run in (2, 4, 6, 8)} == {looks[2] % HUES} != {looks[1] % HUES}
     assert dash_of(looks[1]) == dash_of(looks[2]) == ()
 
 
@@ -292,7 +292,7 @@ def test_twenty_runs_can_be_told_apart(variants: int) -> None:
     rows = [run_row(n + 1, units=64 + n % variants) for n in range(20)]
     looks = looks_of(rows)
     assert len(looks) == 20
-    assert len({(hue_of(look), dash_of(look)) for look in looks}) == 20
+    assert len({(look % HUES, dash_of(look)) for look in looks}) == 20
 
 
 def test_of_more_runs_than_can_be_told_apart_every_variant_s_first_are_drawn() -> None:
