@@ -1,5 +1,6 @@
 """Which stored runs an experiment need not make again: the same variants in the same surroundings."""
 
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -79,6 +80,25 @@ def test_another_card_does_not_count_and_an_unknown_fact_is_no_difference(databa
 
 def _on_another_card(columns: SampleColumns) -> SampleColumns:
     return replace(columns, device=Device(device=columns.device.device, kind=columns.device.kind, index=0, name="A100"))
+
+
+def test_another_python_is_held_against_its_own_tensorflow(database_path: Path, tmp_path: Path) -> None:
+    environment = tmp_path / "tf216"
+    (environment / "bin").mkdir(parents=True)
+    (environment / "pyvenv.cfg").touch()
+    (environment / "bin" / "python").symlink_to(sys.executable)
+    known = environment / "lib" / "python3.11" / "site-packages" / "tensorflow_cpu-2.16.2.dist-info"
+    known.mkdir(parents=True)
+    (known / "METADATA").write_text("Name: tensorflow-cpu\nVersion: 2.16.2\n")
+    spec = complete("cnn10", {"gpus": 1, "interpreter": str(environment)}, ONE)
+    plan = Plan(name="two", variants=(SPECS[0], spec), repeats=3)
+    versions = ("2.16.2", "2.15.0", "2.16.2")
+    with Store.open(database_path) as store:
+        for number, version in enumerate(versions, 1):
+            keep(store, result(number, spec, environment={**ENVIRONMENT, "tensorflow": version}))
+        keep(store, result(4, SPECS[0]))
+        for found in (counted_here(store, plan, HERE, ONE), counted_as_newest(store, plan)):
+            assert ([run.row.run for run in found.runs], found.because) == ([1, 3, 4], ("TensorFlow",))
 
 
 def test_what_was_refused_elsewhere_is_tried_where_it_can_run(database_path: Path) -> None:
