@@ -109,6 +109,9 @@ def _experiment(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     )
     command.add_argument("--again", action="store_true", help="make every run anew, whatever is stored")
     command.add_argument(
+        "--notify", action="store_true", help="tell of the end: notify-send where that works, else the terminal's bell"
+    )
+    command.add_argument(
         "--no-standby", dest="standby", action="store_false", help="never import TensorFlow ahead for the next run"
     )
     command.add_argument(

@@ -25,6 +25,7 @@ from app.cli import (
     watch,
 )
 from app.cli.arguments import parser
+from app.cli.notify import notifying
 from app.errors import UserError
 from workloads.catalog import UsageError
 
@@ -32,7 +33,7 @@ Command = Callable[[Namespace], int]
 
 COMMANDS: Mapping[str, Command] = {
     "run": run.run,
-    "experiment": experiment.experiment,
+    "experiment": notifying(experiment.experiment),
     "list": listing.list_runs,
     "show": stored.show,
     "note": library.note,

@@ -1,0 +1,73 @@
+"""What tells of an experiment's end: a real `notify-send` of the test's making, a real terminal, or nothing."""
+
+import os
+import pty
+import sys
+from argparse import Namespace
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from app.cli.main import main
+from app.cli.notify import notifying, tell
+
+Sender = Callable[[int], Path]
+
+
+@pytest.fixture
+def sender(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sender:
+    """Puts a `notify-send` on the PATH that writes its words down, a line each, and ends with this status."""
+
+    def make(status: int) -> Path:
+        told, program = tmp_path / "told", tmp_path / "notify-send"
+        program.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {told}\nexit {status}\n')
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+        return told
+
+    return make
+
+
+def test_an_experiment_notifies_when_it_is_asked_to(
+    sender: Sender, database_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = sender(0)
+    words = ["experiment", "--preset", "quick", "--show", "--db", str(database_path)]
+    assert main(words, {}) == 1, "nothing is stored"
+    assert not told.exists()
+    assert main([*words, "--notify"], {}) == 1
+    name, title, text = told.read_text().splitlines()
+    assert (name, title) == ("--app-name=VariantScope", "Experiment quick has ended")
+    assert text == "It ended early, after 0:00."
+    assert "Notified through notify-send." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("status", "text"), [(0, "Every planned run has a result"), (1, "Not every planned run has a result")]
+)
+def test_the_status_becomes_words(sender: Sender, status: int, text: str) -> None:
+    told = sender(0)
+    chosen = Namespace(notify=True, preset=None, workload="lstm")
+    assert notifying(lambda _: status)(chosen) == status
+    assert told.read_text().splitlines()[1:] == ["Experiment lstm has ended", f"{text}, after 0:00."]
+
+
+def test_without_a_desktop_the_terminal_rings(sender: Sender, monkeypatch: pytest.MonkeyPatch) -> None:
+    sender(1)
+    ours, theirs = pty.openpty()
+    with os.fdopen(theirs, "w") as terminal:
+        monkeypatch.setattr(sys, "stderr", terminal)
+        assert tell("a title", "words") == "Rang the terminal's bell: notify-send reached no desktop."
+        terminal.flush()
+        assert os.read(ours, 10) == b"\a"
+    os.close(ours)
+
+
+def test_without_either_nobody_is_told_and_that_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with (tmp_path / "log").open("w") as log:
+        monkeypatch.setattr(sys, "stderr", log)
+        words = "Nobody was notified: notify-send is not installed, and there is no terminal to ring."
+        assert tell("a title", "words") == words
+    assert (tmp_path / "log").read_text() == ""
