@@ -84,9 +84,10 @@ def _of_many(others: Sequence[tuple[VariantResult, str]], baseline: VariantResul
         reverse=True,
     )
     without = len(others) - len(ranked)
+    fastest = f"The fastest of {len(ranked)} others: " if len(ranked) > 1 else ""
     between = [decision for _, _, decision in ranked[1:-1]]
     return [
-        *(f"The fastest of {len(others)} variants: {sentence}" for _, sentence, _ in ranked[:1]),
+        *(fastest + sentence for _, sentence, _ in ranked[:1]),
         *(f"The slowest: {sentence}" for _, sentence, _ in ranked[1:][-1:]),
         *([f"Between them, in the table: {_tally(between)}."] if between else []),
         *([f"{without} cannot be compared with {base_name}; the table says why."] if without else []),

@@ -121,13 +121,15 @@ def test_of_five_and_more_others_the_best_the_worst_and_how_many_lie_between() -
     ]
     found = said(NHWC, *others, ended(60, "out_of_memory", batch_size=64, layout="NHWC"))
     best, worst = "Batch size 4 is 30.0 % faster than Batch size 1024", "Batch size 8 is 10.0 % slower than"
-    assert found.text.startswith(f"The fastest of 5 variants: {best} (95 % interval 2")
+    assert found.text.startswith(f"The fastest of 4 others: {best} (95 % interval 2")
     assert f"The slowest: {worst} Batch size 1024 (" in found.text
     assert found.text.endswith(
         "Between them, in the table: 1 faster, 1 not told apart. "
         "1 cannot be compared with Batch size 1024; the table says why."
     )
     assert found.decision == "several variants"
+    alone = said(NHWC, others[0], *(ended(60 + n, "failed", batch_size=2**n, layout="NHWC") for n in range(6, 11)))
+    assert alone.text.startswith("Batch size 2 is 10.0 % faster than Batch size 1024 (")
 
 
 def test_four_others_have_a_sentence_each_and_the_method_names_its_correction() -> None:
