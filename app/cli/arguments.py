@@ -114,6 +114,19 @@ def _experiment(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     command.add_argument(
         "--no-standby", dest="standby", action="store_false", help="never import TensorFlow ahead for the next run"
     )
+    _gated(command)
+    command.add_argument("--show", action="store_true", help="with --preset: show what is stored of it and run nothing")
+    command.add_argument(
+        "--report",
+        type=Path,
+        metavar="FILE",
+        help="write a report with pictures too, .html or .md; of an article's preset with its tables",
+    )
+    _sampled(command)
+
+
+def _gated(command: argparse.ArgumentParser) -> None:
+    """What a machine is to be like for a run, and what becomes of a run that it held back."""
     command.add_argument(
         "--no-gate",
         dest="gate_limit",
@@ -131,14 +144,6 @@ def _experiment(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
         metavar="SHARE",
         help="make a run once more that was throttled for more than 5%% of its measured part, or whatever is given",
     )
-    command.add_argument("--show", action="store_true", help="with --preset: show what is stored of it and run nothing")
-    command.add_argument(
-        "--report",
-        type=Path,
-        metavar="FILE",
-        help="write a report with pictures too, .html or .md; of an article's preset with its tables",
-    )
-    _sampled(command)
 
 
 def _stored(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:

@@ -1,4 +1,4 @@
-"""`--notify`: tells of a command's end by a desktop notification where there can be one, else by the terminal's bell."""
+"""`--notify`: tells of an end by a desktop notification where there can be one, else by the terminal's bell."""
 
 import shutil
 import subprocess
