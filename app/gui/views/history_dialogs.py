@@ -96,6 +96,7 @@ class NoteDialog(QDialog):
         self.editor.setAccessibleName("Note")
         self.editor.setTabChangesFocus(True)
         self.editor.document().setDocumentMargin(GRID - 2)
+        self.editor.document().setModified(False)
         self.editor.setPlaceholderText(
             "Their notes differ: what you write here replaces them." if words.note is None else "Why was this run made?"
         )
