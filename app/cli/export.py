@@ -1,6 +1,7 @@
 """`export`: stored runs taken away, as plain tables, as a small database, or as a Keras model."""
 
 from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
 
 from app.cli.export_model import export_models
@@ -13,6 +14,8 @@ from app.storage.transfer import export_database
 from workloads.catalog import UsageError
 
 _DATABASE = ".db"
+_NAMED = 5
+"""Runs that the name of a folder names."""
 
 
 def export(chosen: Namespace) -> int:
@@ -22,9 +25,11 @@ def export(chosen: Namespace) -> int:
             raise UsageError("--model goes without --format and -o: give one of them at a time.")
         return export_models(chosen)
     runs = list(dict.fromkeys(chosen.runs))
-    target = chosen.output or Path("runs-" + "-".join(map(str, runs[:5])))
-    is_database = chosen.format is None and target.suffix == _DATABASE
-    if chosen.format is None and not is_database:
+    target = chosen.output or Path(_folder(runs))
+    is_database = target.suffix == _DATABASE
+    if is_database and chosen.format:
+        raise UsageError(f"-o {target} makes a database, --format a folder of tables: give one of them at a time.")
+    if not is_database and chosen.format is None:
         raise UsageError("export takes --format csv, json or parquet, or -o FILE.db for a database, or --model FILE.")
     with opened_store(chosen.db) as store:
         path = store.path
@@ -38,3 +43,8 @@ def export(chosen: Namespace) -> int:
     else:
         print("\n".join(exported_words(done, target)))
     return 0
+
+
+def _folder(runs: Sequence[int]) -> str:
+    more = f"-and-{len(runs) - _NAMED}-more" if len(runs) > _NAMED else ""
+    return f"runs-{'-'.join(map(str, runs[:_NAMED]))}{more}"

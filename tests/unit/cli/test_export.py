@@ -31,6 +31,10 @@ def stored(database_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
             ["1", "-o", "x.csv"],
             "export takes --format csv, json or parquet, or -o FILE.db for a database, or --model FILE.",
         ),
+        (
+            ["1", "--format", "csv", "-o", "x.db"],
+            "-o x.db makes a database, --format a folder of tables: give one of them at a time.",
+        ),
         (["1", "2", "--model", "m.keras"], "--model makes a model of one run; name that run alone."),
         (
             ["1", "--model", "m.keras", "-o", "x.db"],
@@ -74,6 +78,14 @@ def test_tables_go_into_a_folder_named_after_their_runs(stored: Path, capsys: py
     document = json.loads(capsys.readouterr().out)
     assert sorted(document["files"]) == sorted(str(path) for path in Path("out").iterdir())
     assert document["runs"] == 1
+
+
+def test_a_folder_of_many_runs_says_of_how_many(stored: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with Store.open(stored) as store:
+        for n in range(3, 8):
+            keep(store, uid=f"uid-{n}")
+    assert main(["export", *"1234567", "--format", "csv", "--db", str(stored)], {}) == 0
+    assert "14 files in runs-1-2-3-4-5-and-2-more" in capsys.readouterr().out
 
 
 def test_an_import_as_a_document(stored: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
