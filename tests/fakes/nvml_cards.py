@@ -37,6 +37,7 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     where 186 (instantaneous) is; older drivers give `power_average_mw` by nvmlDeviceGetPowerUsage alone. The energy
     counter starts at `energy_mj`, grows with the power and is renewed every 100 ms. `costs_ms` is how long a function
     takes, `processes` who computes on the card (process id and bytes). `mig_mode` is None where the card has none.
+    Its first readings of the temperature are `cooling_c`, where there are some, all later ones `temperature_c`.
     """
 
     uuid: str
@@ -51,6 +52,7 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     load_pct: int = 99
     memory_load_pct: int = 31
     temperature_c: int = 61
+    cooling_c: tuple[int, ...] = ()
     sm_clock_mhz: int = 1_980
     memory_clock_mhz: int = 3_201
     throttle_reasons: int = 4

@@ -224,7 +224,7 @@ def test_the_second_run_of_an_experiment_is_served(
     tmp_path: Path, libraries: Path, words: list[str], facts: list[str | None]
 ) -> None:
     line = CommandLine(tmp_path, {VARIABLE: "on", **environment(Driver(cards=TWO_H200))})
-    line.json("experiment", *dummy_words(gpus=1, seed="1,2"), "--repeats", "1", *words)
+    line.json("experiment", *dummy_words(gpus=1, seed="1,2"), "--repeats", "1", "--no-gate", *words)
     runs = [line.json("show", str(run)) for run in (1, 2)]
     assert [run["environment"].get("standby") for run in runs] == facts
 

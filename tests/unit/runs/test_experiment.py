@@ -128,3 +128,41 @@ def test_nothing_is_begun_after_it_once_it_was_stopped_or_its_time_is_spent() ->
     spent = ExperimentSession(PLAN, (), CPU, Maker(), budget_s=0.0)
     spent.run()
     assert not spent.may_go_on()
+
+
+def test_a_run_that_does_not_count_is_made_once_more_in_its_place() -> None:
+    maker, judged = Maker(), iter([True, False, True, True, True])
+    found = ExperimentSession(PLAN, (), CPU, maker, counts=lambda _: next(judged)).run()
+    assert maker.asked == [(SMALL, 1, 4), (LARGE, 2, 4), (LARGE, 2, 4), (LARGE, 3, 4), (SMALL, 4, 4)]
+    assert (found.state, found.done, [run.row.run for run in found.runs]) == ("complete", 4, [1, 3, 4, 5])
+
+
+def test_a_repeat_is_not_begun_once_it_was_stopped() -> None:
+    def counts(_: StoredRun) -> bool:
+        session.stop()
+        return False
+
+    maker = Maker()
+    session = ExperimentSession(PLAN, (), CPU, maker, counts=counts)
+    found = session.run()
+    assert (found.state, found.planned, found.done, len(maker.asked)) == ("stopped", 4, 0, 1)
+
+
+def test_it_waits_before_every_run_that_is_possible_here() -> None:
+    impossible = complete("cnn10", {"gpus": 2, "seconds": 10}, CPU)
+    waited: list[RunSpec] = []
+    plan = replace(PLAN, variants=(SMALL, impossible))
+    ExperimentSession(plan, (), CPU, Maker(), wait=lambda spec, _: waited.append(spec)).run()
+    assert waited == [SMALL, SMALL]
+
+
+def test_no_run_follows_a_wait_in_which_it_was_stopped() -> None:
+    maker = Maker()
+
+    def wait(_spec: RunSpec, may_go_on: Callable[[], bool]) -> None:
+        assert may_go_on()
+        session.stop()
+        assert not may_go_on()
+
+    session = ExperimentSession(PLAN, (), CPU, maker, wait=wait)
+    assert (session.run().state, maker.asked) == ("stopped", [])

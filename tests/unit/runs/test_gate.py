@@ -1,0 +1,138 @@
+"""The wait before a run: readings are handed to the real feed by hand, so that time is the test's own."""
+
+import re
+import time
+
+import pytest
+
+from app.records import GATE, HOST, HOST_LOAD_PCT, Device, GpuProcess, Inventory, Processes, Sample
+from app.runs.gate import Gate, GateLimits, Held
+from app.telemetry.feed import TelemetryFeed
+from app.telemetry.source import SamplerMessage
+from workloads.catalog import Gpu, Machine, complete
+from workloads.protocol import RunSpec
+
+GPUS = tuple(Gpu(index=i, uuid=f"GPU-{i}", name="NVIDIA H200", compute_capability=(9, 0)) for i in (0, 1))
+MACHINE = Machine(gpus=GPUS, cpu_count=2)
+ON_CPU, ON_GPU = (complete("dummy", {"gpus": gpus}, MACHINE) for gpus in (0, 1))
+DEVICES = (
+    Device(device=HOST, kind="host", index=-1, name="A processor"),
+    *(Device(device=gpu.uuid, kind="gpu", index=gpu.index, name=gpu.name) for gpu in GPUS),
+)
+PATIENT = GateLimits(host_s=60.0, steady_s=1.0)
+BRIEF = GateLimits(wait_s=0.2, host_s=0.2, steady_s=1.0)
+
+
+class Machinery:
+    """A gate on a feed that says what the test hands it; each look of the gate hands out the next of `to_come`."""
+
+    def __init__(self, limits: GateLimits = PATIENT) -> None:
+        self._feed = TelemetryFeed()
+        self._say(Inventory(machine=MACHINE, devices=DEVICES))
+        self.gate = Gate(self._feed, limits)
+        self.told: list[str] = []
+        self._second = 0
+
+    def wait(self, spec: RunSpec, *to_come: list[SamplerMessage], skip: bool = False) -> str:
+        """What the gate notes of its wait, but for the seconds it took."""
+        coming = iter(to_come)
+
+        def go_on(held: Held) -> bool:
+            self.told.append(held.words)
+            for message in next(coming, []):
+                self._say(message)
+            return not skip
+
+        self.gate.wait(spec, go_on)
+        assert next(coming, None) is None, "the gate opened before all was told"
+        return re.sub(r"\d+ s", "N s", self.gate.facts[GATE])
+
+    def rest(self) -> "Machinery":
+        """After a first wait that found the GPU at 40 °C for two seconds."""
+        assert self.wait(ON_GPU, [*self.gpu(40), *self.gpu(40)]) == "N s, GPU 0 at 40 °C"
+        self.told.clear()
+        return self
+
+    def _say(self, message: SamplerMessage) -> None:
+        self._feed._hand_out(message)
+
+    def gpu(self, temperature_c: int, *, load_pct: float = 1.0, reasons: int = 0) -> list[SamplerMessage]:
+        """One second later: the first GPU and the host."""
+        self._second += 1
+        t_ns = self._second * 10**9
+        sample = Sample(t_ns=t_ns, device="GPU-0", temperature_c=temperature_c, throttle_reasons=reasons)
+        return [sample, Sample(t_ns=t_ns, device=HOST, load_pct=load_pct)]
+
+
+def host(load_pct: float) -> list[SamplerMessage]:
+    return [Sample(t_ns=1, device=HOST, load_pct=load_pct)]
+
+
+def listed(*pids: int, later_s: float = 3600.0) -> list[SamplerMessage]:
+    processes = tuple(GpuProcess(pid=pid, name="python3") for pid in pids)
+    return [Processes(t_ns=time.monotonic_ns() + int(later_s * 1e9), device="GPU-0", processes=processes)]
+
+
+def test_on_the_cpu_a_quiet_host_is_enough_whatever_the_gpus_do() -> None:
+    machine = Machinery()
+    assert machine.wait(ON_CPU, [*host(55), *machine.gpu(90, load_pct=55)], host(9.6)) == "N s"
+    assert machine.told == ["the host tells nothing yet", "the processors at 55 %"]
+    assert machine.gate.facts[HOST_LOAD_PCT] == "10"
+
+
+def test_a_host_that_stays_busy_is_waited_for_once() -> None:
+    machine = Machinery(BRIEF)
+    assert machine.wait(ON_CPU, host(80)) == "gave up after N s: the processors at 80 %"
+    machine.told.clear()
+    assert machine.wait(ON_CPU, host(70)) == "N s"
+    assert machine.told == ["the host tells nothing yet"]
+    assert machine.gate.facts[HOST_LOAD_PCT] == "70"
+
+
+def test_before_the_first_run_a_gpu_is_waited_for_until_it_falls_no_more_and_later_until_its_band() -> None:
+    machine = Machinery(GateLimits())
+    cooling = [machine.gpu(c) for c in (50, 45, 42, *[41] * 11)]
+    assert machine.wait(ON_GPU, *cooling) == "N s, GPU 0 at 41 °C"
+    assert machine.told[:2] == ["GPU 0 tells nothing yet, the host tells nothing yet", "GPU 0 at 50 °C"]
+    assert machine.wait(ON_GPU, *(machine.gpu(c) for c in (70, 60, 46))) == "N s, GPU 0 at 46 °C"
+
+
+def test_a_gpu_that_is_throttled_by_heat_is_not_at_rest_however_cool() -> None:
+    hot = Machinery(BRIEF).rest()
+    assert hot.wait(ON_GPU, hot.gpu(40, reasons=0x40)) == "gave up after N s: GPU 0 throttled"
+    machine = Machinery().rest()
+    assert machine.wait(ON_GPU, machine.gpu(40, reasons=0x40), machine.gpu(40, reasons=0x4)) == "N s, GPU 0 at 40 °C"
+
+
+def test_a_run_waits_until_nobody_else_uses_its_gpu_by_a_list_newer_than_the_run_before() -> None:
+    machine = Machinery().rest()
+    old, new = listed(4242, later_s=-1.0), listed(77)
+    assert machine.wait(ON_GPU, [*machine.gpu(40), *old], new, listed()) == "N s, GPU 0 at 40 °C"
+    assert machine.told[1:] == ["who uses GPU 0", "python3 (77) on GPU 0"]
+
+
+def test_a_process_that_stays_is_waited_for_once_and_another_again() -> None:
+    machine = Machinery(BRIEF).rest()
+    words = "gave up after N s: python3 (77) on GPU 0"
+    assert machine.wait(ON_GPU, [*machine.gpu(40), *listed(77)]) == words
+    assert machine.wait(ON_GPU, [*machine.gpu(40), *listed(77)]) == "N s, GPU 0 at 40 °C"
+    assert machine.wait(ON_GPU, [*machine.gpu(40), *listed(77, 78)]) == words.replace("77", "78")
+
+
+def test_a_wait_may_be_skipped_and_the_next_is_one_again() -> None:
+    machine = Machinery(BRIEF).rest()
+    assert machine.wait(ON_GPU, machine.gpu(60), skip=True).startswith("skipped after N s: GPU 0 tells nothing yet")
+    assert machine.wait(ON_GPU, machine.gpu(60)) == "gave up after N s: GPU 0 at 60 °C"
+
+
+@pytest.mark.parametrize("spec", [ON_CPU, ON_GPU])
+def test_no_gate_waits_for_nothing(spec: RunSpec) -> None:
+    machine = Machinery(GateLimits(wait_s=0.0))
+    assert machine.wait(spec) == "off"
+    assert machine.told == []
+
+
+def test_a_closed_gate_listens_no_longer() -> None:
+    machine = Machinery(BRIEF)
+    machine.gate.close()
+    assert machine.wait(ON_CPU, host(1.0)) == "gave up after N s: the host tells nothing yet"
