@@ -14,6 +14,7 @@ from app.viewmodels.variants import variant_names
 METHOD = "Welch's t on the logarithm of each process's throughput"
 MOST_SENTENCES = 4
 """Variants that get a sentence each; of more only the best, the worst and how many lie between are told."""
+NO_METHOD = "No interval: it takes two or more runs of each variant"
 ONE_RUN = "A variant with one run has no interval: repeat each to know whether a difference is more than chance."
 _TIMES = 2.0
 """From this ratio on "2.50× as fast" says more than a percentage."""
@@ -45,7 +46,9 @@ def verdict_of(rows: Sequence[RunRow], baseline_run: int) -> Verdict:
 def method_words(results: Sequence[VariantResult]) -> str:
     """How the intervals of the speed-ups were made."""
     compared = sum(1 for result in results if not result.is_baseline and result.speedup and result.speedup.interval)
-    return METHOD if compared < 2 else f"{METHOD}, with Šidák's correction for {compared} comparisons with one baseline"
+    if not compared:
+        return NO_METHOD
+    return METHOD if compared == 1 else f"{METHOD}, with Šidák's correction for {compared} comparisons with one baseline"
 
 
 def result_names(results: Sequence[VariantResult]) -> list[str]:
@@ -89,15 +92,18 @@ def _of_many(others: Sequence[tuple[VariantResult, str]], baseline: VariantResul
     return [
         *(fastest + sentence for _, sentence, _ in ranked[:1]),
         *(f"The slowest: {sentence}" for _, sentence, _ in ranked[1:][-1:]),
-        *([f"Between them, in the table: {_tally(between)}."] if between else []),
+        *([_tally(between)] if between else []),
         *([f"{without} cannot be compared with {base_name}; the table says why."] if without else []),
     ]
 
 
 def _tally(decisions: Sequence[Decision]) -> str:
-    """How many are faster, slower, not told apart: `3 faster, 1 slower`."""
+    """How many lie between, and what is said of them: `Between them, in the table: 3 faster, 1 not told apart.`"""
+    if set(decisions) == {"one run each"}:
+        return f"{len(decisions)} {'lies' if len(decisions) == 1 else 'lie'} between them."
     words = {"no difference seen": "not told apart", "one run each": "with one run only"}
-    return ", ".join(f"{decisions.count(each)} {words.get(each, each)}" for each in dict.fromkeys(decisions))
+    told = (f"{decisions.count(each)} {words.get(each, each)}" for each in dict.fromkeys(decisions))
+    return f"Between them, in the table: {', '.join(told)}."
 
 
 def _sentence(other: VariantResult, name: str, baseline: VariantResult, base_name: str) -> str:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from app.records import RunRow
-from app.viewmodels.verdict import METHOD, ONE_RUN, Verdict, method_words, verdict_of
+from app.viewmodels.verdict import METHOD, NO_METHOD, ONE_RUN, Verdict, method_words, verdict_of
 from tests.fakes.evidence import MISLABELLED
 from tests.unit.viewmodels.stored import run_row
 from workloads.protocol import OutcomeName, RunSpec, Value
@@ -130,6 +130,13 @@ def test_of_five_and_more_others_the_best_the_worst_and_how_many_lie_between() -
     assert found.decision == "several variants"
     alone = said(NHWC, others[0], *(ended(60 + n, "failed", batch_size=2**n, layout="NHWC") for n in range(6, 11)))
     assert alone.text.startswith("Batch size 2 is 10.0 % faster than Batch size 1024 (")
+
+
+def test_of_many_with_one_run_each_only_how_many_lie_between_is_said() -> None:
+    found = said(ONE, *(variant(n, [1000.0 * n], batch_size=2**n, layout="NHWC") for n in range(2, 8)))
+    assert found.text.startswith("The fastest of 6 others: Batch size 128 ran 7.00× as fast as Batch size 1024.")
+    assert found.text.endswith(f" 4 lie between them. {ONE_RUN}")
+    assert method_words(found.results) == NO_METHOD
 
 
 def test_four_others_have_a_sentence_each_and_the_method_names_its_correction() -> None:
