@@ -48,7 +48,8 @@ def method_words(results: Sequence[VariantResult]) -> str:
     compared = sum(1 for result in results if not result.is_baseline and result.speedup and result.speedup.interval)
     if not compared:
         return NO_METHOD
-    return METHOD if compared == 1 else f"{METHOD}, with Šidák's correction for {compared} comparisons with one baseline"
+    corrected = f"{METHOD}, with Šidák's correction for {compared} comparisons with one baseline"
+    return METHOD if compared == 1 else corrected
 
 
 def result_names(results: Sequence[VariantResult]) -> list[str]:
@@ -98,7 +99,7 @@ def _of_many(others: Sequence[tuple[VariantResult, str]], baseline: VariantResul
 
 
 def _tally(decisions: Sequence[Decision]) -> str:
-    """How many lie between, and what is said of them: `Between them, in the table: 3 faster, 1 not told apart.`"""
+    """How many lie between, and what may be said of them: 3 faster, 1 not told apart."""
     if set(decisions) == {"one run each"}:
         return f"{len(decisions)} {'lies' if len(decisions) == 1 else 'lie'} between them."
     words = {"no difference seen": "not told apart", "one run each": "with one run only"}
