@@ -17,6 +17,7 @@ from app.gui.controllers.replay import ReplayController
 from app.gui.controllers.run import BatchSearch, RunController, Session
 from app.gui.garbage import GuiCollector
 from app.gui.main_window import MainWindow, Page
+from app.gui.notice import Notice
 from app.gui.theme import Theme
 from app.gui.views.monitor import MonitorView
 from app.gui.views.run import RunView
@@ -96,6 +97,7 @@ class Workbench(QObject):
             Page("Compare", self._make_compare),
         )
         self.window = MainWindow(pages, theme)
+        self._notice = Notice(self.window, database, self.reads, self.run.show_error)
         self.run_view = run_view
 
     def start(self) -> None:
@@ -152,7 +154,7 @@ class Workbench(QObject):
 
         self.feed.subscribe(self.bridge.post)
         self.feed.start()
-        self.reads.run(self._prepare_database, lambda _: self._look_for_room(), self._offer_another_database)
+        self.reads.run(self._prepare_database, lambda _: self._prepared(), self._offer_another_database)
         self.reads.run(_import_screens, lambda _: None, self.run.show_error)
         self.sessions.run(self._wait_telemetry, lambda _: self._started().prepare(), self._telemetry_failed)
         # Not when History or Compare is opened: that is when someone waits.
@@ -185,6 +187,10 @@ class Workbench(QObject):
             recover(store)
         apply_setting(self.database)
 
+    def _prepared(self) -> None:
+        self._notice.start()
+        self._look_for_room()
+
     def _look_for_room(self) -> None:
         self.reads.run(lambda: room_for(self.database).warning, self.run.warn, self.run.show_error)
 
@@ -196,6 +202,7 @@ class Workbench(QObject):
     def _handle(self, event: object) -> None:
         self.run.handle(event)  # type: ignore[arg-type]
         self.monitor.handle(event)  # type: ignore[arg-type]
+        self._notice.handle(event)
         if isinstance(event, Inventory):
             self.window.show_machine(machine_words(event), "good", event.no_gpu_reason or "Telemetry is running.")
 
@@ -264,6 +271,7 @@ class Workbench(QObject):
             self.compare.refresh()
 
     def _run_ended(self) -> None:
+        self._notice.tell()
         self._look_for_room()
         self._started().prepare()
         if self.history is not None:

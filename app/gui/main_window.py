@@ -71,6 +71,8 @@ class MainWindow(QMainWindow):
         self._chip = text_label("", "chip")
         self._machine = text_label("Looking for GPUs …", "muted")
         self._dot = text_label("●", "muted")
+        self.notify = button("Notify", "When a run of over a minute ends and another window is in front", flat=True)
+        self.notify.setProperty("menu", "true")
         self._help = button("?", "Keyboard shortcuts (F1)", flat=True)
         self._build()
         self._connect()
@@ -175,7 +177,7 @@ class MainWindow(QMainWindow):
         line.addStretch(1)
         self._chip.hide()
         line.addWidget(self._chip, 0, Qt.AlignmentFlag.AlignVCenter)
-        for widget in (self._machine, self._dot, self._help):
+        for widget in (self._machine, self._dot, self.notify, self._help):
             line.addWidget(widget)
         head = _column(self._head)
         head.addLayout(line)

@@ -1,6 +1,10 @@
 """What a user set for one database, kept in it by name."""
 
+import contextlib
 import sqlite3
+from pathlib import Path
+
+from app.storage.opening import open_database, told_plainly
 
 
 def setting(connection: sqlite3.Connection, name: str) -> str | None:
@@ -14,3 +18,15 @@ def keep_setting(connection: sqlite3.Connection, name: str, value: str | None) -
     connection.execute("DELETE FROM settings WHERE name = ?", (name,))
     if value is not None:
         connection.execute("INSERT INTO settings (name, value) VALUES (?, ?)", (name, value))
+
+
+def kept_in(path: Path, name: str) -> str | None:
+    """What a setting is in the database at that path; None where it was never set. Raises `DatabaseError`."""
+    with contextlib.closing(open_database(path)) as db, told_plainly(path):
+        return setting(db.conn, name)
+
+
+def keep_in(path: Path, name: str, value: str | None) -> None:
+    """Sets it in the database at that path. Raises `DatabaseError`."""
+    with contextlib.closing(open_database(path)) as db, told_plainly(path), db.conn:
+        keep_setting(db.conn, name, value)

@@ -193,8 +193,8 @@ def test_a_path_is_made_absolute_once_and_an_empty_one_stays_empty(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", "/home/someone")
-    for given, path in (("", ""), ("a/../b/", f"{tmp_path}/b"), ("~/tf", "/home/someone/tf"), ("/tf/b", "/tf/b")):
+    monkeypatch.setenv("HOME", "/someone")
+    for given, path in (("", ""), ("a/../b/", f"{tmp_path}/b"), ("~/tf", "/someone/tf"), ("/tf/b", "/tf/b")):
         assert complete("lstm", {"interpreter": given}, NO_GPU).variant["interpreter"] == path
 
 

@@ -1,0 +1,113 @@
+"""What happens at the end of a long run while someone looks elsewhere."""
+
+import time
+from pathlib import Path
+
+import pytest
+from PySide6.QtWidgets import QApplication, QSystemTrayIcon, QWidget
+from pytestqt.qtbot import QtBot
+
+from app.errors import UserError
+from app.gui import notice
+from app.gui.application import Workbench
+from app.gui.background import Background
+from app.gui.main_window import MainWindow
+from app.gui.notice import Notice
+from app.gui.theme import Theme
+from app.records import Outcome, RunEnded, RunStarted, Summary
+from app.storage.settings import kept_in
+from tests.gui.test_window import RUN_LIMIT_MS, choose, click_run
+from workloads.catalog import Machine, complete
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What reached the desktop: one that has no tray, as Qt's offscreen platform."""
+    found: list[str] = []
+
+    def alert(window: QWidget) -> None:
+        found.append("alert")
+
+    monkeypatch.setattr(QApplication, "alert", alert)
+    monkeypatch.setattr(QApplication, "beep", lambda: found.append("beep"))
+    return found
+
+
+def pick(window: MainWindow, words: str) -> None:
+    next(action for action in window.notify.menu().actions() if action.text() == words).trigger()
+
+
+def fail(error: UserError) -> None:
+    raise error
+
+
+def end_of_a_run(notice: Notice, lasted_s: float) -> None:
+    began_ns = time.monotonic_ns() - int(lasted_s * 1e9)
+    spec = complete("dummy", {"gpus": 0}, Machine())
+    notice.handle(RunStarted(run=7, spec=spec, t_ns=began_ns, utc_ns=0, devices=()))
+    notice.handle(RunEnded(run=7, t_ns=time.monotonic_ns(), outcome=Outcome(name="out_of_memory"), summary=Summary()))
+    notice.tell()
+
+
+@pytest.mark.parametrize(
+    ("choice", "lasted_s", "active", "expected"),
+    [
+        ("Show a &message", 61.0, False, ["alert"]),
+        ("Show a message, and s&ound", 61.0, False, ["alert", "beep"]),
+        ("Show a message, and s&ound", 59.0, False, []),
+        ("Show a message, and s&ound", 61.0, True, []),
+        ("Say &nothing", 61.0, False, []),
+    ],
+)
+def test_a_long_run_is_told_of_when_another_window_is_in_front(
+    workbench: Workbench,
+    told: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    choice: str,
+    lasted_s: float,
+    active: bool,
+    expected: list[str],
+) -> None:
+    monkeypatch.setattr(workbench.window, "isActiveWindow", lambda: active)
+    pick(workbench.window, choice)
+    end_of_a_run(workbench._notice, lasted_s)
+    assert told == expected
+
+
+def test_a_tray_shows_which_run_ended_and_how(
+    workbench: Workbench, told: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workbench.window, "isActiveWindow", lambda: False)
+    monkeypatch.setattr(QSystemTrayIcon, "isSystemTrayAvailable", lambda: True)
+    monkeypatch.setattr(QSystemTrayIcon, "show", lambda _tray: told.append("shown"))
+    monkeypatch.setattr(QSystemTrayIcon, "showMessage", lambda _tray, *words: told.extend(words))
+    end_of_a_run(workbench._notice, 75.0)
+    assert told == ["shown", "Run 7: out of memory", "dummy train · CPU · batch 8, after 1:15"]
+
+
+def test_a_run_of_the_window_is_told_of(
+    qtbot: QtBot, workbench: Workbench, told: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notice, "LONG_S", 0.2)
+    monkeypatch.setattr(workbench.window, "isActiveWindow", lambda: False)
+    choose(workbench)
+    with qtbot.waitSignal(workbench.run.ended, timeout=RUN_LIMIT_MS):
+        click_run(workbench.run_view.form)
+    assert told == ["alert"]
+
+
+def test_the_choice_is_kept_in_the_database(qtbot: QtBot, theme: Theme, database_path: Path) -> None:
+    background = Background()
+    windows = [MainWindow((), theme) for _ in range(2)]
+    for window in windows:
+        qtbot.addWidget(window)
+    first, second = (Notice(window, database_path, background, fail) for window in windows)
+    first.start()
+    pick(windows[0], "Say &nothing")
+    second.start()
+    actions = windows[1].notify.menu().actions()
+    qtbot.waitUntil(lambda: [action.isChecked() for action in actions] == [True, False, False])
+    background.close()
+    assert kept_in(database_path, "notice") == "off"
+    for window in windows:
+        window.allow_close()
