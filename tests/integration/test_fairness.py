@@ -1,0 +1,69 @@
+"""The gate before real runs on fake cards, and throttled runs of an experiment from the command line."""
+
+from pathlib import Path
+
+import pytest
+
+from app.records import GATE, HOST_LOAD_PCT, THROTTLED_PCT
+from app.runs.gate import Gate, GateLimits, Held
+from app.runs.session import RunSession
+from app.storage.store import Store
+from tests.fakes.command_line import CommandLine, dummy_words
+from tests.fakes.nvml import environment
+from tests.fakes.nvml_cards import Card, Driver
+from tests.fakes.sessions import dummy, services, started_feed
+
+COOLING = Card(uuid="GPU-cool", throttle_reasons=0, temperature_c=41, cooling_c=tuple(range(70, 41, -1)))
+HOT = Card(uuid="GPU-hot", throttle_reasons=0x40)
+
+
+def test_a_run_begins_when_its_gpu_has_cooled_down_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in environment(Driver(cards=(COOLING,))).items():
+        monkeypatch.setenv(name, value)
+    told: list[str] = []
+
+    def go_on(held: Held) -> bool:
+        told.append(held.words)
+        return True
+
+    with started_feed(20.0) as feed:
+        spec = dummy(feed.wait_inventory(), gpus=1)
+        gate = Gate(feed, GateLimits(steady_s=0.5))
+        gate.wait(spec, go_on)
+        gate.close()
+        running = services(tmp_path, feed)
+        session = RunSession(spec, running, facts=gate.facts)
+        assert session.run().name == "completed"
+    assert any("GPU 0 at" in words for words in told)
+    assert session.number is not None
+    with Store.open(running.database) as store:
+        stored = store.load(session.number)
+    assert stored.environment[GATE].endswith(" s, GPU 0 at 41 °C")
+    assert stored.environment[HOST_LOAD_PCT].isdecimal()
+    assert THROTTLED_PCT not in stored.environment
+
+
+@pytest.fixture(scope="module")
+def hot(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
+    return CommandLine(tmp_path_factory.mktemp("hot"), environment(Driver(cards=(HOT,))))
+
+
+def test_a_throttled_run_is_made_once_more_and_counted_once(hot: CommandLine) -> None:
+    words = ["experiment", *dummy_words(gpus=1, steps=200, step_ms="1,2"), "--repeats", "1", "--gate-limit", "0.3s"]
+    done = hot(*words, "--json")
+    assert done.returncode == 0, done.stderr
+    assert "Run 1 was throttled for 100\u00a0% of its measured part: it does not count" in done.stderr
+    assert done.stderr.count("does not count") == 2
+    document = hot.json(*words)
+    assert (document["planned"], document["done"]) == (2, 2)
+    assert [run["run"] for run in hot.json("list")["runs"]] == [4, 3, 2, 1], "nothing was made by the second call"
+    assert [row["runs"] for row in document["rows"]] == [[2], [4]]
+    facts = hot.json("show", "2")["environment"]
+    assert (facts[GATE].split(":")[0], facts[THROTTLED_PCT]) == ("gave up after 0 s", "100.0")
+
+
+def test_how_much_is_too_much_is_the_users_to_say(hot: CommandLine) -> None:
+    words = ["experiment", *dummy_words(gpus=1, steps=200, step_ms="3,4"), "--repeats", "1", "--no-gate"]
+    done = hot(*words, "--max-throttled", "100%", "--json")
+    assert done.returncode == 0, done.stderr
+    assert "does not count" not in done.stderr
