@@ -130,9 +130,12 @@ def duration(seconds: float | None) -> str:
 
 
 def sentence(words: str) -> str:
-    """The words as a sentence: a capital first, a full stop last."""
+    """The words as a sentence: a capital first, a full stop last. A name such as cuDNN keeps its own capitals."""
     text = words.strip()
-    return text if not text else text[0].upper() + text[1:] + ("" if text[-1] in ".!?…" else ".")
+    if not text:
+        return ""
+    first = text[0].upper() if text.split()[0].islower() else text[0]
+    return first + text[1:] + ("" if text[-1] in ".!?…" else ".")
 
 
 def utc_time(utc_ns: int | None) -> str:

@@ -29,6 +29,7 @@ NBSP = "\N{NO-BREAK SPACE}"
         (units.duration(0.2), "0:00"),
         (units.utc_time(1_772_373_909_999_999_999), "2026-03-01 14:05:09 UTC"),
         (units.sentence("no driver is installed"), "No driver is installed."),
+        (units.sentence("cuDNN needs a GPU."), "cuDNN needs a GPU."),
         (units.sentence(""), ""),
     ],
 )
