@@ -111,9 +111,9 @@ def workload(row: RunRow) -> Cell:
 
 
 def variant(spec: RunSpec, purpose: str | None = None) -> Cell:
-    """The variant's short name without the workload, and what it was run for; every parameter in the tooltip."""
+    """The variant in short without workload and devices, and what it was run for; every parameter in the tooltip."""
     full = "\n".join(f"{name} = {naming.value_text(value)}" for name, value in spec.variant.items())
-    name = naming.short_name(spec).removeprefix(spec.workload).lstrip(" ·")
+    name = naming.short_name(spec, devices=False).removeprefix(spec.workload).lstrip(" ·")
     return words(" · ".join(filter(None, (name, purpose))), full)
 
 

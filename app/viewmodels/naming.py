@@ -11,15 +11,15 @@ BESIDE = ("seconds", "steps", "warmup_steps", "seed", "evidence", "save_weights"
 _SILENT = ("gpus", "devices", "batch_size", "precision", "xla", *BESIDE, *_ALWAYS)
 
 
-def short_name(spec: RunSpec) -> str:
-    """The variant in a few words, as `cnn10 Native NCHW · 2 GPUs · batch 1024 · bfloat16`.
+def short_name(spec: RunSpec, *, devices: bool = True) -> str:
+    """The variant in a few words, as `cnn10 Native NCHW · 2 GPUs · batch 1024 · bfloat16`, GPUs only with `devices`.
 
     What an older run does not name is taken to be its default.
     """
     spec = catalog.with_defaults(spec)
     variant = spec.variant
     head = " ".join([spec.workload, *(choice_label(spec, name, variant[name]) for name in _ALWAYS if name in variant)])
-    words = [head, _device_words(variant.get("gpus", 0))]
+    words = [head, *([_device_words(variant.get("gpus", 0))] if devices else [])]
     if "batch_size" in variant:
         words.append(f"batch {variant['batch_size']}")
     if variant.get("precision", "float32") != "float32":

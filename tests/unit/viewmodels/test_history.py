@@ -71,7 +71,7 @@ def test_a_row_shows_every_figure_with_its_unit() -> None:
         "Run": "7",
         "Started": "2025-10-09 09:00",
         "Workload": "cnn10",
-        "Variant": "Native NCHW · 2 GPUs · batch 1024",
+        "Variant": "Native NCHW · batch 1024",
         "Tags, note": "",
         "Devices": "2× H200",
         "Outcome": "completed",
