@@ -6,7 +6,7 @@ import pytest
 from PySide6.QtCore import QPoint, QPointF, Qt
 from PySide6.QtGui import QGuiApplication, QWheelEvent
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QLabel, QMenu, QPushButton
+from PySide6.QtWidgets import QLabel, QMenu, QPushButton, QTabBar
 from pytestqt.qtbot import QtBot
 
 from app.gui.background import Background
@@ -343,6 +343,11 @@ def test_pictures_stand_in_tabs_and_lead_to_their_runs(screen: ComparePage) -> N
     screen.view.parts.open_tab("Speed-up")
     (picture,) = screen.view.parts.pictures.widgets
     assert picture.isVisible()
+    with screen.qtbot.waitActive(screen.view, timeout=LIMIT_MS):
+        screen.view.activateWindow()
+    screen.view.findChildren(QTabBar)[0].setFocus()
+    screen.view.focusNextChild()
+    assert picture.hasFocus(), "a picture is one step from its tab"
     with screen.qtbot.waitSignal(screen.controller.open_asked) as opened:
         picture.run_opened.emit(2)
     assert opened.args == [2]

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from PySide6.QtCore import Signal
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QScrollArea, QStackedWidget, QTabBar, QVBoxLayout, QWidget
 
 from app.gui.theme import GRID, Theme
@@ -87,6 +87,7 @@ class CompareParts(QWidget):
         scroll = QScrollArea()
         scroll.setWidgetResizable(True)
         scroll.setWidget(inside)
+        scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self._stack.addWidget(self.curves)
         self._stack.addWidget(scroll)
         layout = QVBoxLayout(self)
