@@ -59,6 +59,9 @@ def _searched(chosen: Namespace) -> bool:
 def _found(chosen: Namespace, library: Library) -> list[int]:
     """The runs searched for, the oldest first."""
     numbers = library.find(asked(chosen, library))
+    if len(numbers) < 2:
+        found = "one run" if numbers else "no run"
+        raise UsageError(f"compare takes two runs or more; the search found {found} (`python -m app list` takes the same words).")
     _check(numbers, chosen.baseline)
     return numbers
 
