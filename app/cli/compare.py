@@ -61,7 +61,7 @@ def _found(chosen: Namespace, library: Library) -> list[int]:
     numbers = library.find(asked(chosen, library))
     if len(numbers) < 2:
         found = "one run" if numbers else "no run"
-        raise UsageError(f"compare takes two runs or more; the search found {found} (`python -m app list` takes the same words).")
+        raise UsageError(f"compare takes two runs or more; the search found {found}.")
     _check(numbers, chosen.baseline)
     return numbers
 
