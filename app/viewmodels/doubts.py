@@ -12,6 +12,7 @@ from app.viewmodels.cells import example_word
 from app.viewmodels.environment import comparable_facts, differing_facts, fact_name, told_by_run
 from app.viewmodels.evidence import mislabelled
 from workloads.catalog import with_defaults
+from workloads.protocol import Value
 
 EARLIER = 10
 """So many earlier runs of the baseline's variant are looked at, to see whether it has drifted."""
@@ -23,6 +24,7 @@ EVIDENCE = "evidence"
 """The key of the doubt that some runs did not run what was asked."""
 
 _SELDOM_MATTER = ("os", "kernel", "python", "numpy", "memory_total_bytes", "gpus_present")
+_LIBRARIES = ("tensorflow", "keras", "cuda_built", "cudnn_built", "cuda_loaded", "cudnn_loaded", "nccl_loaded")
 _HELD: Mapping[Hold, str] = {
     "heat": "because of heat",
     "power limit": "by the power limit",
@@ -107,9 +109,18 @@ def _settings(runs: Sequence[StoredRun]) -> list[Doubt]:
 
 def _environment(runs: Sequence[StoredRun]) -> list[Doubt]:
     return [
-        _differing(key, fact_name(key), values, "note" if key in _SELDOM_MATTER else "warning")
+        _differing(key, fact_name(key), values, "note" if key in _SELDOM_MATTER or _asked_for(runs, key) else "warning")
         for key, values in differing_facts(runs).items()
     ]
+
+
+def _asked_for(runs: Sequence[StoredRun], key: str) -> bool:
+    """Whether a library's version differs because the runs name other interpreters, and for no other reason."""
+    found: dict[Value, set[str]] = {}
+    for run in runs:
+        interpreter = run.row.spec.variant.get("interpreter", "")
+        found.setdefault(interpreter, set()).add(run.environment.get(key, ""))
+    return key in _LIBRARIES and len(found) > 1 and all(len(values) == 1 for values in found.values())
 
 
 def _differing(key: str, name: str, values: Mapping[int, str], severity: Severity = "warning") -> Doubt:

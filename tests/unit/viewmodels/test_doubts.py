@@ -77,6 +77,15 @@ def test_only_what_differs_of_the_environment_is_named_and_what_seldom_matters_i
     assert (second.key, second.severity) == ("kernel", "note")
 
 
+def test_another_tensorflow_that_was_asked_for_is_a_note(store: Store) -> None:
+    other = {**ENVIRONMENT, "tensorflow": "2.16.2"}
+    runs = [kept(store, 1), kept(store, 2, environment=other, interpreter="/envs/tf216"), kept(store, 3)]
+    found = only(doubts(runs))
+    assert (found.sentence, found.severity) == ("TensorFlow differs: 2.16.2 (run 2), else 2.21.0.", "note")
+    exchanged = kept(store, 4, interpreter="/envs/tf216")
+    assert only(doubts([*runs, exchanged])).severity == "warning", "one environment had both"
+
+
 def test_a_run_that_is_not_what_it_is_called(store: Store) -> None:
     doubt = only(doubts([kept(store, 1), kept(store, 2, found=MISLABELLED)]))
     assert doubt.sentence == f"Run 2 did not run what was asked. {MISLABELLED.reason}"
