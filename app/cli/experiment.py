@@ -138,8 +138,9 @@ def _with_trials(found: Experiment, services: RunServices, may_go_on: Callable[[
 
 def _stored(named: NamedPreset, chosen: Namespace) -> Experiment:
     """The experiment as it is stored, on whatever machine its newest runs were made."""
+    plans = named.every_plan(chosen.repeats, chosen.until)
     with opened_store(chosen.db) as store:
-        found = [(plan, counted_as_newest(store, plan)) for plan in named.every_plan(chosen.repeats, chosen.until)]
+        found = [(plan, counted_as_newest(store, plan, Repeated(chosen.max_throttled))) for plan in plans]
     plan, newest = max(found, key=lambda pair: max((run.anchor_utc_ns for run in pair[1].runs), default=0))
     if not newest.runs:
         raise UserError(f"No run of {named.name} is stored; without --show it makes them.")

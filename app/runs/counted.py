@@ -135,7 +135,7 @@ def counted_here(
     )
 
 
-def counted_as_newest(store: Store, plan: Plan) -> Counted:
+def counted_as_newest(store: Store, plan: Plan, repeated: Repeated | None = None) -> Counted:
     """The stored runs made in the surroundings of the newest of them; reference runs where there are no others."""
     found = results_of(store, plan)
     runs = [store.load(row.run) for row in _own(found) or found]
@@ -143,7 +143,7 @@ def counted_as_newest(store: Store, plan: Plan) -> Counted:
     if not runs:
         return Counted(runs=())
     tensorflow = {_interpreter(run.row.spec): run.environment.get("tensorflow") for run in measured or runs}
-    return _counted(runs, Here(surroundings_of((measured or runs)[-1]), tensorflow), Repeated())
+    return _counted(runs, Here(surroundings_of((measured or runs)[-1]), tensorflow), repeated or Repeated())
 
 
 def _own(rows: Sequence[RunRow]) -> list[RunRow]:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from app.records import THROTTLED_PCT, StoredRun
-from app.runs.counted import counted_here, surroundings_of
+from app.runs.counted import counted_as_newest, counted_here, surroundings_of
 from app.runs.repeated import Repeated
 from app.runs.schedule import Plan
 from app.storage.store import Store
@@ -60,3 +60,12 @@ def test_an_experiment_that_goes_on_knows_what_is_still_to_be_repeated(database_
     assert [run.row.run for run in found.runs] == [1]
     assert found.elsewhere == 0
     assert repeated.counts(made(3, 30, large=True))
+
+
+def test_what_is_only_shown_is_judged_alike(database_path: Path) -> None:
+    plan = Plan(name="one", variants=(SMALL,), repeats=2)
+    with Store.open(database_path) as store:
+        for run in (made(1, 3), made(2, 0)):
+            keep(store, run)
+        assert [run.row.run for run in counted_as_newest(store, plan).runs] == [1, 2]
+        assert [run.row.run for run in counted_as_newest(store, plan, Repeated(2.0)).runs] == [2]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.records import OTHERS_ON_GPU, Sample, SlowSample, StoredRun
+from app.records import GATE, HOST_LOAD_PCT, OTHERS_ON_GPU, THROTTLED_PCT, Sample, SlowSample, StoredRun
 from app.storage.store import Store
 from app.viewmodels.doubts import Doubt, doubts
 from tests.fakes.evidence import AS_ASKED, MISLABELLED
@@ -75,6 +75,8 @@ def test_only_what_differs_of_the_environment_is_named_and_what_seldom_matters_i
         severity="warning",
     )
     assert (second.key, second.severity) == ("kernel", "note")
+    more = [kept(store, run, environment={"cpu_count": count}) for run, count in ((4, "8"), (5, "2"))]
+    assert only(doubts(more)).sentence == "Processors differ: 8 (run 4), 2 (run 5)."
 
 
 def test_another_tensorflow_that_was_asked_for_is_a_note(store: Store) -> None:
@@ -189,3 +191,15 @@ def test_a_newer_program_is_no_other_environment_for_a_drift(store: Store) -> No
         kept(store, number, throughput=rate, layout="NHWC", environment={**ENVIRONMENT, "git_commit": "a"})
     newest = kept(store, 4, throughput=950.0, layout="NHWC", environment={**ENVIRONMENT, "git_commit": "b"})
     assert [doubt.key for doubt in doubts([newest], earlier(store, newest, newest))] == ["drift"]
+
+
+def test_how_long_each_run_was_waited_for_is_no_other_environment(store: Store) -> None:
+    def facts(number: int) -> dict[str, str]:
+        return {**ENVIRONMENT, GATE: f"{number} s", HOST_LOAD_PCT: str(number), THROTTLED_PCT: str(number)}
+
+    for number, rate in enumerate((1000.0, 1003.0, 997.0), 1):
+        kept(store, number, throughput=rate, layout="NHWC", environment=facts(number))
+    newest, other = (
+        kept(store, n, throughput=950.0, layout=x, environment=facts(n)) for n, x in ((4, "NHWC"), (5, "NCHW"))
+    )
+    assert [doubt.key for doubt in doubts([newest, other], earlier(store, newest, newest, other))] == ["drift"]
