@@ -25,6 +25,8 @@ EVIDENCE = "evidence"
 
 _SELDOM_MATTER = ("os", "kernel", "python", "numpy", "memory_total_bytes", "gpus_present")
 _LIBRARIES = ("tensorflow", "keras", "cuda_built", "cudnn_built", "cuda_loaded", "cudnn_loaded", "nccl_loaded")
+_SEVERAL = ("gpus_present", "gpus_used", "cpu_count")
+"""Facts whose names are of several things."""
 _HELD: Mapping[Hold, str] = {
     "heat": "because of heat",
     "power limit": "by the power limit",
@@ -124,7 +126,8 @@ def _asked_for(runs: Sequence[StoredRun], key: str) -> bool:
 
 
 def _differing(key: str, name: str, values: Mapping[int, str], severity: Severity = "warning") -> Doubt:
-    return Doubt(key=key, sentence=f"{name} differs: {told_by_run(values)}.", values=values, severity=severity)
+    differ = "differ" if key in _SEVERAL else "differs"
+    return Doubt(key=key, sentence=f"{name} {differ}: {told_by_run(values)}.", values=values, severity=severity)
 
 
 def _drifted(runs: Sequence[StoredRun], older: Sequence[StoredRun]) -> list[Doubt]:
