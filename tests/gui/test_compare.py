@@ -183,6 +183,7 @@ def test_the_table_leaves_room_below_and_the_line_between_can_be_moved(screen: C
     view.by_run_button.click()
     screen.qtbot.waitUntil(lambda: view.table.height() < view.parts.height(), timeout=LIMIT_MS)
     before = view.table.height()
+    assert (view.table.wanted_height - before) % view.table.rowHeight(0) == 0, "no row is cut"
     with screen.qtbot.waitActive(view, timeout=LIMIT_MS):
         view.activateWindow()
     QTest.keyClick(view.table, Qt.Key.Key_Down, Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.ShiftModifier)

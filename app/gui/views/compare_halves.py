@@ -1,5 +1,6 @@
 """The Compare screen's table above its curves and pictures, with a line between them that can be moved."""
 
+import math
 from functools import partial
 
 from PySide6.QtCore import Qt
@@ -39,8 +40,9 @@ class CompareHalves(QWidget):
         self._share()
 
     def _share(self) -> None:
-        natural = min(self._table.wanted_height, round(self.height() * _MOST_FOR_TABLE))
-        height = natural if self._chosen is None else self._chosen
+        wanted = self._table.wanted_height
+        too_many = max(0, math.ceil((wanted - self.height() * _MOST_FOR_TABLE) / ROW_HEIGHT))
+        height = wanted - too_many * ROW_HEIGHT if self._chosen is None else self._chosen
         self._split.setSizes([height, max(1, self.height() - height)])
 
     def _move(self, by: int) -> None:
