@@ -14,7 +14,7 @@ from app.report.comparison import compare_document
 from app.report.files import check_ending
 from app.report.written import write_report
 from app.storage.library import Library
-from app.viewmodels import units
+from app.viewmodels import cells, units
 from app.viewmodels.compare import compared, usual_baseline
 from app.viewmodels.doubts import EARLIER, EVIDENCE
 from app.viewmodels.looks import MOST_COMPARED
@@ -103,10 +103,10 @@ def _row(row: dict[str, Any]) -> tuple[str, ...]:
         str(len(row["runs"])),
         value,
         _interval(throughput["interval"], 4),
-        units.ratio(speedup["ratio"]),
+        cells.ratio(speedup["ratio"]).text,
         _interval(speedup["interval"], 3),
         units.ABSENT if energy_mj is None else f"{units.number(energy_mj)} mJ",
-        units.ratio(row["energy_ratio"]),
+        cells.ratio(row["energy_ratio"]).text,
         units.milliseconds(row["step_ms"]["p50"]),
         outcomes,
         {True: "✔", False: "✘", None: ""}[row["match"]],

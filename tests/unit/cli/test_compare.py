@@ -40,7 +40,7 @@ def test_the_verdict_comes_first_and_the_doubts_last(database: Path, capsys: pyt
     assert lines[0].endswith("3 runs each); no difference in energy an image is seen.")
     table = lines[2:5]
     assert table[0].split()[:4] == ["variant", "runs", "throughput", "95"]
-    assert ["1.12×" in line for line in table] == [False, False, True]
+    assert ["1.120×" in line for line in table] == [False, False, True]
     drifted = "its runs here ran 5.0 % slower than older runs of the same variant in the same environment."
     assert lines[6:] == [
         "Warning: NVIDIA driver differs: 590 (run 9), else 580.",
