@@ -133,7 +133,9 @@ def test_compare_names_rows_verdict_and_warnings(trained: CommandLine) -> None:
 
 
 def test_an_experiment_repeats_and_ends_in_a_verdict(command_line: CommandLine) -> None:
-    document = command_line.json("experiment", *dummy_words(step_ms="1,6"), "--repeats", "2", "--baseline", "step_ms=6")
+    document = command_line.json(
+        "experiment", "--no-gate", *dummy_words(step_ms="1,6"), "--repeats", "2", "--baseline", "step_ms=6"
+    )
     assert [(row["variant"]["step_ms"], row["n"]) for row in document["rows"]] == [(6.0, 2), (1.0, 2)]
     assert document["rows"][1]["speedup"]["ratio"] > 2
     assert document["verdict"]["decision"] in ("faster", "no difference seen"), "two runs each: the interval is wide"
@@ -142,7 +144,7 @@ def test_an_experiment_repeats_and_ends_in_a_verdict(command_line: CommandLine) 
 
 
 def test_a_refused_variant_is_run_once_and_keeps_its_row(command_line: CommandLine) -> None:
-    document = command_line.json("experiment", *dummy_words(gpus="0,64"), "--repeats", "2")
+    document = command_line.json("experiment", "--no-gate", *dummy_words(gpus="0,64"), "--repeats", "2")
     assert [row["outcomes"] for row in document["rows"]] == [["completed", "completed"], ["refused"]]
     assert "no run of 64 GPUs measured anything" in document["verdict"]["text"]
 
@@ -167,21 +169,21 @@ def interrupted(process: Process, line: str) -> tuple[dict[str, Any], str]:
 
 def test_ctrl_c_ends_an_experiment_with_the_runs_made_so_far(command_line: CommandLine) -> None:
     words = dummy_words(steps=0, seconds="0.1,600")
-    process = command_line.start("experiment", *words, "--repeats", "2", "--json")
+    process = command_line.start("experiment", "--no-gate", *words, "--repeats", "2", "--json")
     document, err = interrupted(process, "[2/4] measure\n")
     assert process.returncode == 1
     assert [row["outcomes"] for row in document["rows"]] == [["completed"], ["stopped"]]
     assert (document["state"], document["planned"], document["done"]) == ("stopped", 4, 1)
     assert err.splitlines()[-1] == "Stopped: 1 of 4 runs done. The same command goes on from here."
     assert "Traceback" not in err
-    again = command_line.json("experiment", *words, "--repeats", "2", "--budget", "1m", status=1)
+    again = command_line.json("experiment", "--no-gate", *words, "--repeats", "2", "--budget", "1m", status=1)
     assert (again["state"], again["done"]) == ("out of budget", 1), "ten minutes are not begun within one"
     assert [row["runs"] for row in again["rows"]] == [[1]], "what was stopped is no result"
 
 
 def test_an_experiment_keeps_to_its_budget_and_goes_on_from_what_is_stored(command_line: CommandLine) -> None:
     # A run of one second takes longer than that, so that a second one never ends within two.
-    words = ["experiment", *dummy_words(steps=0, seconds=1.0, step_ms="1,2"), "--repeats", "1"]
+    words = ["experiment", "--no-gate", *dummy_words(steps=0, seconds=1.0, step_ms="1,2"), "--repeats", "1"]
     first = command_line.json(*words, "--budget", "2s", status=1)
     assert (first["state"], first["planned"], first["done"]) == ("out of budget", 2, 1)
     rest = command_line.json(*words)
@@ -194,7 +196,7 @@ def test_an_experiment_keeps_to_its_budget_and_goes_on_from_what_is_stored(comma
 
 
 def test_an_experiment_ends_early_once_its_speed_ups_are_known(command_line: CommandLine) -> None:
-    words = ["experiment", *dummy_words(step_ms="2,20"), "--until", "99%", "--repeats", "9"]
+    words = ["experiment", "--no-gate", *dummy_words(step_ms="2,20"), "--until", "99%", "--repeats", "9"]
     done = command_line(*words, "--json")
     document = json.loads(done.stdout)
     assert (done.returncode, document["state"], document["until_pct"]) == (0, "settled", 99.0)
@@ -210,7 +212,7 @@ def test_an_experiment_ends_early_once_its_speed_ups_are_known(command_line: Com
 
 
 def test_an_experiment_whose_program_was_killed_goes_on(command_line: CommandLine) -> None:
-    words = ["experiment", *dummy_words(steps=0, seconds=1.0, step_ms="1,2"), "--repeats", "1"]
+    words = ["experiment", "--no-gate", *dummy_words(steps=0, seconds=1.0, step_ms="1,2"), "--repeats", "1"]
     process = command_line.start(*words)
     assert process.stderr is not None
     while process.stderr.readline() != "[2/2] measure\n":
@@ -223,7 +225,7 @@ def test_an_experiment_whose_program_was_killed_goes_on(command_line: CommandLin
 
 
 def test_running_out_of_memory_is_a_result_and_failing_is_none(command_line: CommandLine) -> None:
-    words = ["experiment", *dummy_words(behaviour="out_of_memory,fail"), "--repeats", "2"]
+    words = ["experiment", "--no-gate", *dummy_words(behaviour="out_of_memory,fail"), "--repeats", "2"]
     document = command_line.json(*words, status=1)
     assert (document["state"], document["planned"], document["done"]) == ("failed", 3, 1)
     assert [row["outcomes"] for row in document["rows"]] == [["out_of_memory"], ["failed", "failed"]]
@@ -232,7 +234,7 @@ def test_running_out_of_memory_is_a_result_and_failing_is_none(command_line: Com
 
 
 def test_an_experiment_without_time_for_a_run_says_so(command_line: CommandLine) -> None:
-    done = command_line("experiment", *dummy_words(steps=0, seconds=5.0, step_ms="1,2"), "--budget", "1s")
+    done = command_line("experiment", "--no-gate", *dummy_words(steps=0, seconds=5.0, step_ms="1,2"), "--budget", "1s")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.splitlines() == [
         "6 runs planned, 0 done, 6 left (at least 0:30), within 0:01.",

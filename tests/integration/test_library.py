@@ -15,7 +15,7 @@ def command_line(tmp_path: Path) -> CommandLine:
 
 
 def test_an_experiment_is_kept_as_a_set_of_runs_and_goes_on_as_the_same(command_line: CommandLine) -> None:
-    words = ["experiment", *dummy_words(step_ms="1,2"), "--repeats", "1"]
+    words = ["experiment", "--no-gate", *dummy_words(step_ms="1,2"), "--repeats", "1"]
     command_line.json(*words)
     command_line.json("run", *dummy_words(step_ms=1))
     command_line.json(*words, "--repeats", "2")
