@@ -8,8 +8,8 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-OLDEST = {"msgspec": "0.18", "numpy": "1.26", "tensorflow": "2.16"}
-"""The oldest versions that workloads can use: Keras 3 is TensorFlow's own since 2.16."""
+OLDEST = {"msgspec": "0.18", "numpy": "1.26", "tensorflow": "2.16", "keras": "3.2"}
+"""The oldest versions that workloads can use: Keras 3 is TensorFlow's own since 2.16, `use_cudnn` came with 3.2."""
 _LIBRARIES = ("msgspec", "numpy")
 _TENSORFLOW = ("tensorflow", "tensorflow-cpu")
 

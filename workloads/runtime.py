@@ -78,7 +78,7 @@ def import_tensorflow(gpu_count: int) -> None:
 
 def _import_libraries() -> None:
     try:
-        import keras  # noqa: F401
+        import keras
         import tensorflow as tf
     except ModuleNotFoundError as error:
         raise RefusedError(
@@ -86,10 +86,9 @@ def _import_libraries() -> None:
             f"`{sys.executable} -m pip install 'tensorflow>=2.21,<2.22'`, or with 'tensorflow[and-cuda]' in its place "
             "for NVIDIA GPUs."
         ) from error
-    if is_older(tf.__version__, "tensorflow"):
-        raise RefusedError(
-            f"TensorFlow {tf.__version__} is older than {OLDEST['tensorflow']}; {install_words(['tensorflow'])}."
-        )
+    for name, version in (("tensorflow", tf.__version__), ("keras", keras.__version__)):
+        if is_older(version, name):
+            raise RefusedError(f"{name} {version} is older than {OLDEST[name]}; {install_words([name])}.")
 
 
 def configure(variant: Variant) -> Replicas:

@@ -79,16 +79,23 @@ def test_a_python_that_is_too_old_says_so(tmp_path: Path, feed: TelemetryFeed, e
     ast.parse((ROOT / "workloads" / "entry.py").read_bytes(), feature_version=(3, 4))
 
 
-def test_a_tensorflow_that_is_too_old_says_so(
-    tmp_path: Path, feed: TelemetryFeed, elsewhere: VirtualEnvironment
+@pytest.mark.parametrize(
+    ("tensorflow", "keras", "words"),
+    [
+        ("2.13.0", "2.13.1", "tensorflow 2.13.0 is older than 2.16"),
+        ("2.16.1", "3.0.5", "keras 3.0.5 is older than 3.2"),
+    ],
+)
+def test_a_tensorflow_or_keras_that_is_too_old_says_so(
+    tmp_path: Path, feed: TelemetryFeed, elsewhere: VirtualEnvironment, tensorflow: str, keras: str, words: str
 ) -> None:
     elsewhere.see_ours()
-    elsewhere.add("keras", "2.13.1")
-    elsewhere.add("tensorflow", "2.13.0", "__version__ = '2.13.0'")
+    elsewhere.add("keras", keras, f"__version__ = {keras!r}")
+    elsewhere.add("tensorflow", tensorflow, f"__version__ = {tensorflow!r}")
     spec = complete("lstm", {"gpus": 0, "interpreter": str(elsewhere.folder)}, Machine())
     outcome, _, _ = run_through(spec, services(tmp_path, feed))
     assert outcome.name == "refused"
-    assert (outcome.reason or "").startswith("TensorFlow 2.13.0 is older than 2.16; install with `")
+    assert (outcome.reason or "").startswith(f"{words}; install with `{elsewhere.python} -m pip install ")
 
 
 def test_a_path_without_a_python_is_refused_before_the_run(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def open_gate(libraries: Path) -> Callable[[], None]:
     """Imports wait until this is called; those that begin later wait for the next call."""
     gate = libraries / "gate"
     os.mkfifo(gate)
-    (libraries / "keras.py").write_text(f"open({str(gate)!r}).read()")
+    (libraries / "keras.py").write_text(f"open({str(gate)!r}).read(); __version__ = '99.0'")
     return lambda: gate.open("w").close()
 
 
