@@ -50,8 +50,8 @@ def is_cool(samples: Sequence[Sample], resting_c: int | None, steady_s: float = 
     now_ns, now_c = told[-1]
     if resting_c is not None and now_c <= resting_c + BAND_C:
         return True
-    since_ns = now_ns - int(steady_s * 1e9)
-    return told[0][0] <= since_ns and all(c <= now_c for t_ns, c in told if t_ns >= since_ns)
+    earlier = [c for t_ns, c in told if t_ns <= now_ns - int(steady_s * 1e9)]
+    return bool(earlier) and all(c <= now_c for _, c in told[len(earlier) - 1 :])
 
 
 def is_throttled(sample: Sample) -> bool:

@@ -43,6 +43,12 @@ def test_a_gpu_is_cool_in_its_band_or_once_it_falls_no_more(
     assert is_cool(every_second(*temperatures_c), resting_c) == cool
 
 
+def test_a_gap_in_the_readings_is_no_steady_temperature() -> None:
+    before, after = every_second(61, 60), Sample(t_ns=30 * 10**9, device="GPU-0", temperature_c=50)
+    assert not is_cool([*before, after], None)
+    assert is_cool([*before, after, Sample(t_ns=41 * 10**9, device="GPU-0", temperature_c=50)], None)
+
+
 def test_the_lowest_temperature_is_that_of_those_told() -> None:
     assert lowest_c(every_second(44, None, 41, 43)) == 41
     assert lowest_c(every_second(None)) is None
