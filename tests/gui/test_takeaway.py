@@ -76,6 +76,20 @@ def test_what_is_there_already_is_left_and_said(screen: HistoryPage, takeaway: T
     pick(screen, there)
     screen.wait_for_words("is there already")
     assert there.read_text() == "mine"
+    screen.controller.export_requested.emit([1], "db")
+    pick(screen, tmp_path / "others.db")
+    screen.qtbot.waitUntil(lambda: told(screen, "Wrote 1 run"), timeout=LIMIT_MS)
+    assert "is there already" not in screen.visible_words(), "what was wrong before is not wrong now"
+
+
+def test_what_is_told_below_the_table_makes_no_window_wider(screen: HistoryPage) -> None:
+    overview = screen.view.overview
+    widths = []
+    for times in (1, 20):
+        overview.foot.tell("Wrote 2 runs. " * times, can_undo=True)
+        overview.foot.show_progress("Importing a file … 12 % " * times)
+        widths.append(overview.minimumSizeHint().width())
+    assert widths[0] == widths[1]
 
 
 def test_a_file_that_is_no_database_is_said_and_nothing_is_imported(

@@ -94,12 +94,13 @@ class Takeaway(QObject):
         """Do what takes a while; what it came to is said below the table, what was wrong above it."""
         self._what = what
         self._stop.clear()
+        self._foot.tell("")
+        self._view.show_problem("")
         self._show_progress(0.0)
 
         def ended(words: list[str]) -> None:
             self._foot.show_progress("")
             self._foot.tell(" ".join(words))
-            self._view.show_problem("")
             done()
 
         watch = Watch(self._progressed.emit, self._stop.is_set)

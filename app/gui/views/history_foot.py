@@ -1,13 +1,11 @@
 """The line below the table of runs: how many there are, what was just done, and the database they are in."""
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QComboBox, QHBoxLayout, QWidget
+from PySide6.QtWidgets import QComboBox, QHBoxLayout, QSizePolicy, QWidget
 
 from app.gui.theme import GRID
-from app.gui.views.parts import button, text_label
+from app.gui.views.parts import ElidedLabel, button, text_label
 from app.viewmodels.storage import KEEP_CHOICES, StorageLine, keep_words
-
-_MOST_TOLD = 72 * GRID
 
 
 class HistoryFoot(QWidget):
@@ -20,11 +18,11 @@ class HistoryFoot(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self.count = text_label("", "caption")
-        self._done = text_label("", "heading")
+        self._done = _giving_way("heading")
         self._undo = button("&Undo", "Bring them back (Ctrl+Z)", flat=True)
-        self._progress = text_label("", "caption")
+        self._progress = _giving_way("caption")
         self._stop = button("&Stop", "Nothing of it stays", flat=True)
-        self._storage = text_label("", "caption")
+        self._storage = _giving_way("caption")
         self._keep = QComboBox()
         self._keep_days: int | None = None
         self._keep.activated.connect(lambda index: self.keep_asked.emit(self._keep.itemData(index)))
@@ -36,7 +34,7 @@ class HistoryFoot(QWidget):
 
     def tell(self, words: str, *, can_undo: bool = False) -> None:
         """Say what was done; "" is nothing."""
-        self._done.setText(self._done.fontMetrics().elidedText(words, Qt.TextElideMode.ElideMiddle, _MOST_TOLD))
+        self._done.setText(words)
         self._done.setToolTip(words)
         self._done.setVisible(bool(words))
         self._undo.setVisible(can_undo)
@@ -79,3 +77,11 @@ class HistoryFoot(QWidget):
             foot.addWidget(widget)
         foot.addSpacing(GRID)
         foot.addWidget(self._keep)
+
+
+def _giving_way(role: str) -> ElidedLabel:
+    """As wide as its words while there is room: a window never grows with what is told in it."""
+    label = ElidedLabel(role, Qt.AlignmentFlag.AlignLeft)
+    label.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
+    label.setMinimumWidth(1)
+    return label
