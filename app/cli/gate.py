@@ -1,5 +1,6 @@
 """What `experiment` shows while a run waits for a machine at rest, and how the wait is ended early."""
 
+import os
 import select
 import sys
 from collections.abc import Callable
@@ -42,10 +43,18 @@ class GateLine:
             print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
 
     def _enter(self) -> bool:
-        if not self._live or not select.select([sys.stdin], [], [], 0)[0]:
+        if not (self._live and _in_foreground() and select.select([sys.stdin], [], [], 0)[0]):
             return False
         sys.stdin.readline()
         return True
+
+
+def _in_foreground() -> bool:
+    """Whether what is typed is for this program: reading it in the background would suspend it."""
+    try:
+        return os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
+    except OSError:
+        return False
 
 
 def wait_shown(gate: Gate, spec: RunSpec, may_go_on: Callable[[], bool]) -> None:
