@@ -75,7 +75,8 @@ def _imported(done: Imported) -> Iterator[str]:
         if differ := [known.run for known in done.already if name in known.differs]:
             yield f"The file has {words} for {_numbers(differ)}; what is here stays."
     if deleted := [known.run for known in done.already if known.in_trash]:
-        numbers, them = " ".join(map(str, deleted[:_NAMED])), "it" if len(deleted) == 1 else "them"
+        more = ["…"] if len(deleted) > _NAMED else []
+        numbers, them = " ".join([*map(str, deleted[:_NAMED]), *more]), "it" if len(deleted) == 1 else "them"
         yield f"In the trash here: {_numbers(deleted)}; `python -m app restore {numbers}` takes {them} out."
     if done.unfinished:
         yield f"Left out, not ended there: {_numbers(done.unfinished)} of the file."

@@ -50,6 +50,13 @@ def test_an_import_says_what_came_and_why_the_rest_did_not(done: Imported, words
     assert imported_words(done) == words
 
 
+def test_the_hint_on_many_runs_in_the_trash_does_not_claim_to_name_them_all() -> None:
+    found = imported_words(imported(already=tuple(Known(n, in_trash=True) for n in range(10, 20))))
+    assert found[-1] == (
+        "In the trash here: runs 10 to 19; `python -m app restore 10 11 12 13 14 15 16 17 …` takes them out."
+    )
+
+
 def test_the_document_of_an_import() -> None:
     assert imported_document(imported((1,), (Known(2, ("note",), in_trash=True),), (8,), (9,))) == {
         "imported": [1],
