@@ -8,7 +8,8 @@ import numpy as np
 from app.analysis.intervals import Estimate, pooled_ratio
 from app.analysis.measured import measured_window, while_measuring, within
 from app.analysis.verdict import throughputs
-from app.records import OF_ONE_RUN, Floats, RunRow, SampleColumns, StoredRun
+from app.facts import OF_ONE_RUN
+from app.records import Floats, RunRow, SampleColumns, StoredRun
 from workloads.catalog import with_defaults
 
 Hold = Literal["heat", "power limit", "hardware slowdown"]

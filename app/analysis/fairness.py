@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from app.analysis.comparability import HELD_SHARE, HOLDS, Hold, held_back
-from app.records import THROTTLED_PCT, Sample, StoredRun
+from app.facts import THROTTLED_PCT
+from app.records import Sample, StoredRun
 
 MOST_THROTTLED_PCT = 100 * HELD_SHARE
 """Percent of its measured part that a run may be throttled and still count at once."""

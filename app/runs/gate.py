@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from app.analysis.fairness import QUIET_PCT, STEADY_S, is_cool, is_throttled, lowest_c
-from app.records import GATE, HOST, HOST_LOAD_PCT, Device, Processes, Sample
+from app.facts import GATE, HOST_LOAD_PCT
+from app.records import HOST, Device, Processes, Sample
 from app.runs.session import gpu_candidates
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.source import SamplerMessage

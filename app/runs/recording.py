@@ -4,17 +4,8 @@ import queue
 import time
 from collections.abc import Callable, Sequence
 
-from app.records import (
-    HOST,
-    OTHERS_ON_GPU,
-    Device,
-    DeviceLost,
-    FieldsSeen,
-    Processes,
-    RunEvent,
-    Sample,
-    SlowSample,
-)
+from app.facts import OTHERS_ON_GPU
+from app.records import HOST, Device, DeviceLost, FieldsSeen, Processes, RunEvent, Sample, SlowSample
 from app.runs.neighbours import Neighbours
 from app.runs.supervisor import Inbox
 from app.telemetry.feed import TelemetryFeed

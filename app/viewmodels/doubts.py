@@ -6,7 +6,8 @@ from typing import Literal
 
 from app.analysis import comparability
 from app.analysis.comparability import HELD_SHARE, Hold
-from app.records import OTHERS_ON_GPU, StoredRun
+from app.facts import OTHERS_ON_GPU
+from app.records import StoredRun
 from app.viewmodels import units
 from app.viewmodels.cells import example_word
 from app.viewmodels.environment import comparable_facts, differing_facts, fact_name, told_by_run

@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from app.records import GATE, HOST_LOAD_PCT, OF_ONE_RUN, OTHERS_ON_GPU, THROTTLED_PCT, StoredRun
+from app.facts import GATE, HOST_LOAD_PCT, OF_ONE_RUN, OTHERS_ON_GPU, THROTTLED_PCT
+from app.records import StoredRun
 from app.viewmodels.units import byte_size, plural
 from app.viewmodels.variants import differing
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from app.records import GATE, HOST_LOAD_PCT, THROTTLED_PCT
+from app.facts import GATE, HOST_LOAD_PCT, THROTTLED_PCT
 from app.runs.gate import Gate, GateLimits, Held
 from app.runs.session import RunSession
 from app.storage.store import Store

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.records import HOST, OTHERS_ON_GPU, DeviceLost, Floats, RunStarted, SampleColumns, StoredRun
+from app.facts import OTHERS_ON_GPU
+from app.records import HOST, DeviceLost, Floats, RunStarted, SampleColumns, StoredRun
 from app.telemetry.feed import TelemetryFeed
 from app.viewmodels.doubts import doubts
 from tests.fakes.nvml import environment

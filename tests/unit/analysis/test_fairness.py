@@ -7,7 +7,8 @@ import pytest
 
 from app.analysis.comparability import HOLDS, Hold
 from app.analysis.fairness import is_cool, is_throttled, lowest_c, throttled_facts, throttled_pct
-from app.records import THROTTLED_PCT, Sample, StoredRun
+from app.facts import THROTTLED_PCT
+from app.records import Sample, StoredRun
 from tests.fakes.experiments import result
 from workloads.catalog import Gpu, Machine, complete
 

@@ -5,7 +5,8 @@ import time
 
 import pytest
 
-from app.records import GATE, HOST, HOST_LOAD_PCT, Device, GpuProcess, Inventory, Processes, Sample
+from app.facts import GATE, HOST_LOAD_PCT
+from app.records import HOST, Device, GpuProcess, Inventory, Processes, Sample
 from app.runs.gate import Gate, GateLimits, Held
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.source import SamplerMessage

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 import pynvml
 import pytest
 
-from app.records import HOST, OTHERS_ON_GPU, Device, DeviceLost, Processes, RunEvent, Sample, SlowSample
+from app.facts import OTHERS_ON_GPU
+from app.records import HOST, Device, DeviceLost, Processes, RunEvent, Sample, SlowSample
 from app.runs.recording import Recording
 from app.runs.supervisor import Inbox
 from app.telemetry.feed import TelemetryFeed

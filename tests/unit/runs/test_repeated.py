@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from app.records import THROTTLED_PCT, StoredRun
+from app.facts import THROTTLED_PCT
+from app.records import StoredRun
 from app.runs.counted import counted_as_newest, counted_here, surroundings_of
 from app.runs.repeated import Repeated
 from app.runs.schedule import Plan

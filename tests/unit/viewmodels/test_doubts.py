@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from app.records import GATE, HOST_LOAD_PCT, OTHERS_ON_GPU, THROTTLED_PCT, Sample, SlowSample, StoredRun
+from app.facts import GATE, HOST_LOAD_PCT, OTHERS_ON_GPU, THROTTLED_PCT
+from app.records import Sample, SlowSample, StoredRun
 from app.storage.store import Store
 from app.viewmodels.doubts import Doubt, doubts
 from tests.fakes.evidence import AS_ASKED, MISLABELLED

@@ -1,0 +1,16 @@
+"""Names of facts in a run's environment that the program itself adds and reads again."""
+
+OTHERS_ON_GPU = "others_on_gpu"
+"""The fact in a run's environment that says who else used its GPUs; absent where nobody was seen."""
+
+GATE = "gate"
+"""The fact that says how long an experiment waited before the run, and for what in vain."""
+
+HOST_LOAD_PCT = "host_load_pct"
+"""The fact that says the load of all processors just before the run."""
+
+THROTTLED_PCT = "throttled_pct"
+"""The fact that says for how much of its measured part the run was throttled; absent where it was not."""
+
+OF_ONE_RUN = frozenset({OTHERS_ON_GPU, GATE, HOST_LOAD_PCT, THROTTLED_PCT})
+"""Facts of one run and not of its machine: that they differ between runs is no difference of environments."""
