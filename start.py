@@ -45,8 +45,8 @@ OFFLINE = re.compile(
 STEP = re.compile(r"^ *((?:Collecting|Downloading|Installing|Prepared|Get:|Unpacking|Setting up).*)", re.MULTILINE)
 
 LINT_IMPORTS = "from importlinter.cli import lint_imports_command as lint; lint()"  # it has no `python -m` of its own
-CHECKS = ("ruff check .", "ruff format --check .", "mypy", "lint-imports", "pytest --ignore=tests/unit/workloads")
-BESIDE = "pytest -p no:cacheprovider tests/unit/workloads"  # TensorFlow in the tests' process: half of all the time
+CHECKS = ("ruff check .", "ruff format --check .", "mypy", "lint-imports", "pytest --ignore=tests/unit")
+BESIDE = "pytest -p no:cacheprovider tests/unit"  # no window, no worker processes: the other half of the time
 BESIDE_LOG = Path("build/beside.log")
 
 
