@@ -5,6 +5,7 @@ from typing import Literal
 
 import numpy as np
 
+from app.analysis.clock_events import ClockEvent
 from app.analysis.intervals import Estimate, pooled_ratio
 from app.analysis.measured import measured_window, while_measuring, within
 from app.analysis.verdict import throughputs
@@ -19,12 +20,11 @@ HELD_SHARE = 0.05
 """A run held back for less of its measured part than this has lost too little to matter."""
 
 HOLDS: Mapping[Hold, tuple[int, str]] = {
-    "heat": (0x20 | 0x40, "throttled_thermal_ns"),
-    "power limit": (0x4, "throttled_power_ns"),
-    "hardware slowdown": (0x8 | 0x80, "throttled_brake_ns"),
+    "heat": (ClockEvent.THERMAL_LIMIT | ClockEvent.HARDWARE_THERMAL_LIMIT, "throttled_thermal_ns"),
+    "power limit": (ClockEvent.POWER_CAP, "throttled_power_ns"),
+    "hardware slowdown": (ClockEvent.HARDWARE_SLOWDOWN | ClockEvent.POWER_BRAKE, "throttled_brake_ns"),
 }
-"""NVML's bits of each cause (nvml.h, nvmlClocksEventReason*), and the driver's counter of the time it lasted."""
-_CLOCKS_SET = 0x2
+"""The reasons that stand for each cause, and the driver's counter of the time it lasted."""
 _PROGRAM = ("git_commit", "program_version")
 
 
@@ -57,7 +57,7 @@ def power_limit_w(run: StoredRun) -> float | None:
 def clocks_set(run: StoredRun) -> bool | None:
     """Whether somebody had set the clocks by hand, for most of the measured part; None where nobody recorded it."""
     reasons = while_measuring(run, "throttle_reasons")
-    return any(_share(values, _CLOCKS_SET) > 0.5 for values in reasons) if reasons else None
+    return any(_share(values, ClockEvent.CLOCKS_SET) > 0.5 for values in reasons) if reasons else None
 
 
 def drift(runs: Sequence[StoredRun], older: Sequence[StoredRun]) -> Estimate | None:

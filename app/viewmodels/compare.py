@@ -15,7 +15,7 @@ from app.viewmodels.pictures.gallery import Gallery, gallery
 from app.viewmodels.scaling import ScalingView, scaling_views
 from app.viewmodels.stored_curves import GPU_QUANTITIES, GPU_STATE, HOST_QUANTITIES
 from app.viewmodels.variants import shared_settings
-from app.viewmodels.verdict import method_words, verdict_of, verdict_text
+from app.viewmodels.verdict import method_words, verdict_of
 
 SAMPLED = tuple(
     dict.fromkeys(
@@ -100,7 +100,7 @@ def compare(found: Compared, baseline: int, older: Sequence[StoredRun] = ()) -> 
         baseline=baseline,
         runs=tuple(row.run for row in rows),
         verdict=verdict.text,
-        statement=verdict_text(verdict.results),
+        statement=verdict.statement,
         method=method_words(verdict.results),
         doubts=doubts(found.runs, older),
         shared=shared_settings([row.spec for row in rows]),

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from app.analysis.clock_events import ClockEvent
 from app.records import HOST, SAMPLE_FIELDS, SLOW_FIELDS
 from app.viewmodels import units
 from app.viewmodels.throttling import throttle_words
@@ -49,7 +50,7 @@ _UNITS = (
     ("_c", "°C"),
     ("_s", "s"),
 )
-_NOT_HELD_BACK = ((0x1, "idle"), (0x2, "clocks set by the user"))
+_NOT_HELD_BACK = ((ClockEvent.IDLE, "idle"), (ClockEvent.CLOCKS_SET, "clocks set by the user"))
 """Clock event reasons that hold nothing back; the others are in `throttling`."""
 _HOST_ONLY = ("worker_load_pct", "worker_memory_bytes", "sampler_cpu_s")
 _HOST_FIELDS = ("power_mw", "load_pct", "memory_bytes", *_HOST_ONLY)

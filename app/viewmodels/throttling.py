@@ -2,19 +2,18 @@
 
 from dataclasses import dataclass
 
+from app.analysis.clock_events import ClockEvent
 from app.records import Sample
 
-_IDLE, _CLOCKS_SETTING = 0x1, 0x2
 _WORDS = {
-    0x4: "power cap",
-    0x8: "hardware slowdown",
-    0x10: "sync boost",
-    0x20: "thermal limit",
-    0x40: "hardware thermal limit",
-    0x80: "power brake",
-    0x100: "display clocks",
+    ClockEvent.POWER_CAP: "power cap",
+    ClockEvent.HARDWARE_SLOWDOWN: "hardware slowdown",
+    ClockEvent.SYNC_BOOST: "sync boost",
+    ClockEvent.THERMAL_LIMIT: "thermal limit",
+    ClockEvent.HARDWARE_THERMAL_LIMIT: "hardware thermal limit",
+    ClockEvent.POWER_BRAKE: "power brake",
+    ClockEvent.DISPLAY_CLOCKS: "display clocks",
 }
-"""NVML's clock event reasons (nvml.h, nvmlClocksEventReason*)."""
 _SILENCE_NS = 2_000_000_000
 _MOST = 256
 """Stretches kept of each GPU. When there are more, neighbours of the older half are joined."""
@@ -44,7 +43,7 @@ class _Stretch:
 
 def throttle_words(reasons: int) -> str:
     """NVML's bits in words; idle and a chosen application clock hold nothing back."""
-    bits = reasons & ~(_IDLE | _CLOCKS_SETTING)
+    bits = reasons & ~(ClockEvent.IDLE | ClockEvent.CLOCKS_SET)
     known = [word for bit, word in _WORDS.items() if bits & bit]
     unknown = bits & ~sum(_WORDS)
     return ", ".join([*known, *([f"reason 0x{unknown:x}"] if unknown else [])])
@@ -61,7 +60,7 @@ class Throttling:
         """Take what a sample says; a device that does not say has no stretches. A reason holds until another sample."""
         if sample.throttle_reasons is None:
             return
-        reasons = sample.throttle_reasons & ~(_IDLE | _CLOCKS_SETTING)
+        reasons = sample.throttle_reasons & ~(ClockEvent.IDLE | ClockEvent.CLOCKS_SET)
         newest = self._newest.get(sample.device)
         goes_on = newest is not None and sample.t_ns - newest.end_ns < _SILENCE_NS
         if newest is not None and goes_on:

@@ -22,11 +22,15 @@ _TIMES = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """The results of all variants in their order with a name each, the decision as one word or two, and the text."""
+    """The results of all variants in their order with a name each, and the decision as one word or two.
+
+    `statement` is the verdict in words; `text` says first which runs it is not about by their names, if any.
+    """
 
     results: tuple[VariantResult, ...]
     names: tuple[str, ...]
     decision: str
+    statement: str
     text: str
 
 
@@ -34,12 +38,13 @@ def verdict_of(rows: Sequence[RunRow], baseline_run: int) -> Verdict:
     """The verdict on these runs against the variant of run `baseline_run`, with what its text is not about."""
     results = judge(rows, baseline_run)
     wrong = mislabelled(rows)
-    text = verdict_text(results)
+    statement = verdict_text(results)
     return Verdict(
         results=tuple(results),
         names=tuple(result_names(results)),
         decision=overall(results),
-        text=f"{wrong} So this is about what ran, not about what was asked: {text}" if wrong else text,
+        statement=statement,
+        text=f"{wrong} So this is about what ran, not about what was asked: {statement}" if wrong else statement,
     )
 
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+import pytest
+
 from app.records import Inventory, Outcome, RunEvent, StoredRun
 from app.runs.launcher import Launcher, LocalLauncher
 from app.runs.leases import Leases
@@ -15,6 +17,7 @@ from app.runs.sinks import Sink
 from app.runs.supervisor import Limits
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
+from tests.fakes.nvml import Card, Driver, environment
 from workloads.catalog import complete
 from workloads.protocol import Block, RunSpec, Value
 
@@ -101,6 +104,17 @@ def started_feed(hz: float = 10.0) -> Iterator[TelemetryFeed]:
         yield feed
     finally:
         feed.close()
+
+
+@contextmanager
+def feed_of(*cards: Card, missing: tuple[str, ...] = (), hz: float = 10.0) -> Iterator[TelemetryFeed]:
+    """Telemetry of a machine with these cards, through a driver that lacks the functions `missing`."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in environment(Driver(cards=cards, missing=missing)).items():
+            patch.setenv(name, value)
+        with started_feed(hz) as feed:
+            feed.wait_inventory(LIMIT_S)
+            yield feed
 
 
 def services(

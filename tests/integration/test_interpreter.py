@@ -14,8 +14,8 @@ from app.runs.leases import Leases
 from app.runs.standby import StandbyLauncher
 from app.telemetry.feed import TelemetryFeed
 from tests.fakes.environments import VirtualEnvironment
-from tests.fakes.nvml import TWO_H200, Driver, environment
-from tests.fakes.sessions import dummy, run_through, services, started_feed
+from tests.fakes.nvml import TWO_H200
+from tests.fakes.sessions import dummy, feed_of, run_through, services
 from tests.fakes.standby import standing_by
 from workloads.catalog import Machine, check, complete
 from workloads.protocol import Value
@@ -26,12 +26,8 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture(scope="module")
 def feed() -> Iterator[TelemetryFeed]:
     """Telemetry of a machine with two GPUs, so that a worker may stand by."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in environment(Driver(cards=TWO_H200)).items():
-            patch.setenv(name, value)
-        with started_feed() as feed:
-            feed.wait_inventory()
-            yield feed
+    with feed_of(*TWO_H200) as feed:
+        yield feed
 
 
 @pytest.fixture

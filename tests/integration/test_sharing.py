@@ -1,8 +1,7 @@
 """Runs that share GPUs: real workers, real leases, and a real sampler on a fake driver with two H200s."""
 
 import signal
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -12,27 +11,16 @@ import pytest
 from app.records import HOST, DeviceLost, Outcome, RunStarted, Sample, StoredRun, Waiting
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
-from tests.fakes.nvml import TWO_H200, Card, Driver, environment
-from tests.fakes.sessions import dummy, going, is_measured, run_through, services, started_feed
+from tests.fakes.nvml import TWO_H200, Card
+from tests.fakes.sessions import dummy, feed_of, going, is_measured, run_through, services
 from workloads.protocol import Block, RunSpec
 
 GPU_A, GPU_B = (card.uuid for card in TWO_H200)
 
 
-@contextmanager
-def feed_of(cards: Sequence[Card]) -> Iterator[TelemetryFeed]:
-    """Telemetry of a machine with these cards."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in environment(Driver(cards=tuple(cards))).items():
-            patch.setenv(name, value)
-        with started_feed() as feed:
-            feed.wait_inventory()
-            yield feed
-
-
 @pytest.fixture(scope="module")
 def feed() -> Iterator[TelemetryFeed]:
-    with feed_of(TWO_H200) as feed:
+    with feed_of(*TWO_H200) as feed:
         yield feed
 
 
@@ -154,7 +142,7 @@ def lost_in(path: Path) -> tuple[StoredRun, list[tuple[str, str]]]:
 
 def test_a_gpu_that_vanishes_is_stored_as_lost_and_the_run_goes_on(tmp_path: Path) -> None:
     loss = Loss(tmp_path)
-    with feed_of(loss.cards) as feed:
+    with feed_of(*loss.cards) as feed:
         all_of_them = services(tmp_path, feed)
         with going(endless(feed, 2), all_of_them) as run:
             run.recorder.wait(Block, is_measured)
@@ -175,7 +163,7 @@ def test_a_gpu_that_vanishes_is_stored_as_lost_and_the_run_goes_on(tmp_path: Pat
 
 def test_a_run_that_dies_of_its_lost_gpu_says_so(tmp_path: Path) -> None:
     loss = Loss(tmp_path)
-    with feed_of(loss.cards) as feed:
+    with feed_of(*loss.cards) as feed:
         all_of_them = services(tmp_path, feed)
         with going(endless(feed, 1), all_of_them) as run:
             run.recorder.wait(Block, is_measured)

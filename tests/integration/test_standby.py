@@ -24,7 +24,7 @@ from app.runs.standby_setting import VARIABLE
 from app.telemetry.feed import TelemetryFeed
 from tests.fakes.command_line import CommandLine, dummy_words
 from tests.fakes.nvml import TWO_H200, Driver, environment
-from tests.fakes.sessions import LIMIT_S, Recorder, dummy, going, run_through, services, started_feed
+from tests.fakes.sessions import LIMIT_S, Recorder, dummy, feed_of, going, run_through, services
 from tests.fakes.standby import empty_libraries, standing_by
 from workloads.catalog import Machine, complete
 from workloads.kinds import Gpu
@@ -49,12 +49,8 @@ int cuGetErrorString(int error, const char **words) { *words = "no device"; retu
 @pytest.fixture(scope="module")
 def feed() -> Iterator[TelemetryFeed]:
     """Telemetry of a machine with two GPUs, so that runs need not lease the processor."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in environment(Driver(cards=TWO_H200)).items():
-            patch.setenv(name, value)
-        with started_feed() as feed:
-            feed.wait_inventory()
-            yield feed
+    with feed_of(*TWO_H200) as feed:
+        yield feed
 
 
 @pytest.fixture
@@ -133,18 +129,21 @@ def test_closing_ends_one_that_imports(tmp_path: Path, open_gate: Callable[[], N
     lease.release()
 
 
-def test_an_order_may_come_while_it_imports(
-    served: RunServices, launcher: StandbyLauncher, open_gate: Callable[[], None]
-) -> None:
-    launcher.prepare()
-    with going(dummy(served.feed.wait_inventory(), gpus=1), served) as run:
+def test_an_order_may_come_while_it_imports(tmp_path: Path, feed: TelemetryFeed, open_gate: Callable[[], None]) -> None:
+    wishes = [True]
+    with closing(StandbyLauncher(Leases(tmp_path), lambda: bool(wishes) and wishes.pop())) as launcher:
+        served = replace(services(tmp_path, feed), launcher=launcher)
+        launcher.prepare()
+        with going(dummy(feed.wait_inventory(), gpus=1), served) as run:
+            open_gate()  # one stands by, no second: it would let in whichever comes first
+            phase = run.recorder.wait(PhaseStarted)
+            assert phase.phase == "import"
+            assert run.result().name == "completed"
+            assert run.recorder.of(Facts)[0].facts == {"standby": "yes"}
+        wishes.append(True)
+        launcher.prepare()
         open_gate()
-        phase = run.recorder.wait(PhaseStarted)
-        assert phase.phase == "import"
-        assert run.result().name == "completed"
-        assert run.recorder.of(Facts)[0].facts == {"standby": "yes"}
-    open_gate()
-    assert launcher.wait_ready()
+        assert launcher.wait_ready()
 
 
 def test_a_stop_while_it_imports_is_a_stop(

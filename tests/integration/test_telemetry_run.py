@@ -1,7 +1,5 @@
 """Whole runs on fake cards: what their telemetry stores, and what energy is made of it."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -11,25 +9,14 @@ from app.facts import OTHERS_ON_GPU
 from app.records import HOST, DeviceLost, Floats, RunStarted, SampleColumns, StoredRun
 from app.telemetry.feed import TelemetryFeed
 from app.viewmodels.doubts import doubts
-from tests.fakes.nvml import environment
-from tests.fakes.nvml_cards import LAPTOP, MIG, OLD_DRIVER, RTX_2080_TI, TWO_H200, Card, Driver
-from tests.fakes.sessions import dummy, going, is_measured, run_through, services, started_feed
+from tests.fakes.nvml_cards import LAPTOP, MIG, OLD_DRIVER, RTX_2080_TI, TWO_H200, Card
+from tests.fakes.sessions import dummy, feed_of, going, is_measured, run_through, services
 from workloads.protocol import Block
 
 GPU_A, GPU_B = (card.uuid for card in TWO_H200)
 BOTH_MW = sum(card.power_instant_mw for card in TWO_H200)
 LATE_NS = 500_000_000
 """How far from a phase's beginning its energy reading may lie on two busy cores; a few milliseconds else."""
-
-
-@contextmanager
-def feed_of(*cards: Card, missing: tuple[str, ...] = ()) -> Iterator[TelemetryFeed]:
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in environment(Driver(cards=cards, missing=missing)).items():
-            patch.setenv(name, value)
-        with started_feed(20.0) as feed:
-            feed.wait_inventory()
-            yield feed
 
 
 def run_on(feed: TelemetryFeed, folder: Path, *, gpus: int = 1, seconds: float = 1.0) -> StoredRun:
@@ -42,7 +29,7 @@ def run_on(feed: TelemetryFeed, folder: Path, *, gpus: int = 1, seconds: float =
 @pytest.fixture(scope="module")
 def on_two(tmp_path_factory: pytest.TempPathFactory) -> StoredRun:
     """A run of two seconds on both H200s."""
-    with feed_of(*TWO_H200) as feed:
+    with feed_of(*TWO_H200, hz=20.0) as feed:
         return run_on(feed, tmp_path_factory.mktemp("two"), gpus=2, seconds=2.0)
 
 
@@ -121,7 +108,7 @@ def test_the_telemetry_audits_itself(on_two: StoredRun) -> None:
 
 
 def test_a_card_without_a_counter_has_the_integral_of_its_power(tmp_path: Path) -> None:
-    with feed_of(RTX_2080_TI, missing=OLD_DRIVER) as feed:
+    with feed_of(RTX_2080_TI, missing=OLD_DRIVER, hz=20.0) as feed:
         summary = run_on(feed, tmp_path).row.summary
     assert summary.energy_source == "integral of power"
     assert summary.mean_power_mw == pytest.approx(253_000)
@@ -130,7 +117,7 @@ def test_a_card_without_a_counter_has_the_integral_of_its_power(tmp_path: Path) 
 
 
 def test_a_laptop_without_power_has_no_energy_and_the_run_goes_on(tmp_path: Path) -> None:
-    with feed_of(LAPTOP) as feed:
+    with feed_of(LAPTOP, hz=20.0) as feed:
         stored = run_on(feed, tmp_path, seconds=0.5)
     summary = stored.row.summary
     assert (summary.energy_source, summary.energy_mj_per_example, summary.energy_error_pct) == (None, None, None)
@@ -141,7 +128,7 @@ def test_a_laptop_without_power_has_no_energy_and_the_run_goes_on(tmp_path: Path
 
 
 def test_a_run_on_a_mig_instance_records_what_that_tells(tmp_path: Path) -> None:
-    with feed_of(MIG) as feed:
+    with feed_of(MIG, hz=20.0) as feed:
         stored = run_on(feed, tmp_path, seconds=0.5)
     assert [columns.device.device for columns in stored.samples] == ["MIG-one", HOST]
     assert stored.samples[0].device.memory_total_bytes == 70 * 2**30
@@ -150,7 +137,7 @@ def test_a_run_on_a_mig_instance_records_what_that_tells(tmp_path: Path) -> None
 
 def test_a_gpu_that_was_lost_is_not_leased_again(tmp_path: Path) -> None:
     gone = tmp_path / "gone"
-    with feed_of(Card(uuid=GPU_A, lost_when=str(gone)), TWO_H200[1]) as feed:
+    with feed_of(Card(uuid=GPU_A, lost_when=str(gone)), TWO_H200[1], hz=20.0) as feed:
         before = dummy(feed.wait_inventory(), gpus=2, steps=0, seconds=600.0)
         with going(before, services(tmp_path, feed)) as run:
             run.recorder.wait(Block, is_measured)
@@ -166,7 +153,7 @@ def test_a_gpu_that_was_lost_is_not_leased_again(tmp_path: Path) -> None:
 
 def test_who_else_used_the_gpu_is_kept_with_the_run(tmp_path: Path) -> None:
     """These cards list processes by numbers of their own, as in a container: one of the two may be the worker."""
-    with feed_of(Card(uuid="GPU-shared", processes=((4_194_305, 1_000), (4_194_306, 2_000)))) as feed:
+    with feed_of(Card(uuid="GPU-shared", processes=((4_194_305, 1_000), (4_194_306, 2_000))), hz=20.0) as feed:
         stored = run_on(feed, tmp_path, seconds=3.0)
     assert stored.environment[OTHERS_ON_GPU] == "1 other process"
     assert [doubt.key for doubt in doubts([stored])] == [OTHERS_ON_GPU]

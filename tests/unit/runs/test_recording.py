@@ -14,9 +14,8 @@ from app.runs.recording import Recording
 from app.runs.supervisor import Inbox
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.source import SamplerMessage
-from tests.fakes.nvml import environment
-from tests.fakes.nvml_cards import ENERGY, LAPTOP, TWO_H200, Card, Driver, Flaw
-from tests.fakes.sessions import started_feed
+from tests.fakes.nvml_cards import ENERGY, LAPTOP, TWO_H200, Card, Flaw
+from tests.fakes.sessions import feed_of
 from workloads.protocol import Facts, PhaseStarted
 
 LIMIT_S = 20.0
@@ -27,19 +26,9 @@ DUMB = Card(uuid="GPU-dumb", flaws=(Flaw(ENERGY, pynvml.NVML_ERROR_UNKNOWN, firs
 """Its energy counter answers while it is probed, and never again."""
 
 
-@contextmanager
-def feed_of(*cards: Card) -> Iterator[TelemetryFeed]:
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in environment(Driver(cards=cards)).items():
-            patch.setenv(name, value)
-        with started_feed(20.0) as feed:
-            feed.wait_inventory(LIMIT_S)
-            yield feed
-
-
 @pytest.fixture(scope="module")
 def feed() -> Iterator[TelemetryFeed]:
-    with feed_of(*TWO_H200) as feed:
+    with feed_of(*TWO_H200, hz=20.0) as feed:
         yield feed
 
 
@@ -122,7 +111,7 @@ def test_at_the_end_it_waits_for_the_last_reading_of_every_gpu(feed: TelemetryFe
 
 
 def test_a_counter_that_never_answers_is_waited_for_half_a_second() -> None:
-    with feed_of(DUMB) as feed, recorded(feed, "GPU-dumb") as (recording, _):
+    with feed_of(DUMB, hz=20.0) as feed, recorded(feed, "GPU-dumb") as (recording, _):
         events, seconds = settled(recording)
     assert 0.45 < seconds < 2.0
     assert with_energy(events, 0) == set()
@@ -130,7 +119,7 @@ def test_a_counter_that_never_answers_is_waited_for_half_a_second() -> None:
 
 
 def test_without_a_counter_nothing_is_waited_for() -> None:
-    with feed_of(LAPTOP) as feed, recorded(feed, LAPTOP.uuid) as (recording, _):
+    with feed_of(LAPTOP, hz=20.0) as feed, recorded(feed, LAPTOP.uuid) as (recording, _):
         recording.handle(PhaseStarted(phase="measure", t_ns=time.monotonic_ns()))
         events, seconds = settled(recording)
     assert events == []
@@ -138,7 +127,7 @@ def test_without_a_counter_nothing_is_waited_for() -> None:
 
 
 def test_a_lost_gpu_is_not_waited_for() -> None:
-    with feed_of(DUMB) as feed, recorded(feed, "GPU-dumb") as (recording, _):
+    with feed_of(DUMB, hz=20.0) as feed, recorded(feed, "GPU-dumb") as (recording, _):
         recording.handle(DeviceLost(t_ns=time.monotonic_ns(), device="GPU-dumb", reason="It is gone."))
         _, seconds = settled(recording)
     assert seconds < 0.2
@@ -147,7 +136,7 @@ def test_a_lost_gpu_is_not_waited_for() -> None:
 def test_another_process_on_the_run_s_gpu_is_told_at_the_end_and_one_elsewhere_is_not() -> None:
     shared = Card(uuid="GPU-shared", processes=((WORKER, 3_000_000_000), (STRANGER, 1_000_000_000)))
     own = Card(uuid="GPU-own", processes=((WORKER, 3_000_000_000),))
-    with feed_of(shared, own) as feed:
+    with feed_of(shared, own, hz=20.0) as feed:
         assert told_others(feed, "GPU-own") == []
         (facts,) = told_others(feed, "GPU-shared")
     assert facts.facts == {OTHERS_ON_GPU: f"unknown ({STRANGER})"}
