@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from workloads.protocol import RunSpec
+
 RunOrder = Literal[
     "run",
     "started",
@@ -73,3 +75,31 @@ class Facets:
     workloads: Mapping[str, int]
     outcomes: Mapping[str, int]
     tags: Mapping[str, int]
+
+
+EntryState = Literal[
+    "waiting", "running", "paused", "complete", "settled", "stopped", "out of budget", "failed", "removed"
+]
+"""Where an entry of the queue stands: the first three are in the queue, the others say how it ended just now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueProgress:
+    """How far an entry of the queue is: `done` of `planned` runs have a result, the `place`th goes on with `spec`.
+
+    `left_s` is how long the others are expected to take, None where nothing like them was run; `waiting_for` what the
+    next run waits for, in words; `experiment` its number once it has runs; `words` a sentence on how it ended or on
+    runs that came from elsewhere.
+    """
+
+    entry: int
+    name: str
+    state: EntryState
+    done: int
+    planned: int
+    place: int = 0
+    left_s: float | None = None
+    spec: RunSpec | None = None
+    waiting_for: str = ""
+    experiment: int | None = None
+    words: str = ""
