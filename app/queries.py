@@ -84,6 +84,25 @@ EntryState = Literal[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class QueueEntry:
+    """An experiment of the queue: one that is not finished.
+
+    `uid` is the same in every database; `plan` what was asked, as JSON; `experiment` its number once it has runs;
+    `owned` whether a living process makes it at this moment. One that is running is paused when its run has ended.
+    """
+
+    entry: int
+    uid: str
+    name: str
+    preset: str | None
+    plan: str
+    state: Literal["waiting", "running", "paused"]
+    added_utc_ns: int
+    experiment: int | None
+    owned: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QueueProgress:
     """How far an entry of the queue is: `done` of `planned` runs have a result, the `place`th goes on with `spec`.
 
@@ -103,3 +122,19 @@ class QueueProgress:
     waiting_for: str = ""
     experiment: int | None = None
     words: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ahead:
+    """What an experiment has before it on a machine: `done` of `planned` runs are stored and count.
+
+    The others take `left_s` seconds, judged by `learnt_from` stored runs; where that is 0 they take at least that.
+    `uncounted` stored runs of the same variants do not count, as they were made with another of `because`.
+    """
+
+    planned: int
+    done: int
+    left_s: float
+    learnt_from: int
+    uncounted: int = 0
+    because: tuple[str, ...] = ()

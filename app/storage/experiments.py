@@ -47,11 +47,11 @@ def keep(db: Database, runs: Sequence[int], *, uid: str, name: str, preset: str 
     else:
         db.execute("UPDATE experiments SET plan = ? WHERE experiment = ?", (plan, found[0]))
     experiment: int = found[0]
-    _add(db, experiment, runs)
+    add(db, experiment, runs)
     return experiment
 
 
-def _add(db: Database, experiment: int, runs: Sequence[int]) -> None:
+def add(db: Database, experiment: int, runs: Sequence[int]) -> None:
     """Adds the runs that it does not have yet after those it has."""
     last = db.execute("SELECT max(place) FROM experiment_runs WHERE experiment = ?", (experiment,)).fetchone()[0]
     places = enumerate(runs, 0 if last is None else last + 1)

@@ -3,6 +3,7 @@
 from sqlite_utils import Database, Migrations
 
 from app.storage.schema_library import library_statements
+from app.storage.schema_queue import QUEUE
 
 migrations = Migrations("variantscope")
 
@@ -325,3 +326,9 @@ def m007_library(db: Database) -> None:
 def m008_warmup(db: Database) -> None:
     """How many of the first measured blocks a run's figures leave out; NULL before there was such a rule."""
     db.execute("ALTER TABLE runs ADD COLUMN blocks_cut INTEGER")
+
+
+@migrations()
+def m009_queue(db: Database) -> None:
+    """Experiments that are not finished, in the order they are to be made."""
+    db.execute(QUEUE)

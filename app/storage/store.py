@@ -27,6 +27,7 @@ from app.storage import curves, findings, listing, rows
 from app.storage.library import Library
 from app.storage.opening import BUSY_S, open_database, told_plainly, transaction
 from app.storage.owner import Owner
+from app.storage.queue import Queue
 from workloads.protocol import Block, Calibration, Epoch, Evidence, PhaseStarted, RunSpec
 
 StoredEvent = PhaseStarted | Block | Sample | SlowSample | LogLine | DeviceLost | FieldsSeen | Evidence | Epoch
@@ -47,6 +48,11 @@ class Store:
     def library(self) -> Library:
         """What finds runs among thousands and keeps the user's own words on them, on the same connection."""
         return Library(self._db, self.path)
+
+    @property
+    def queue(self) -> Queue:
+        """The experiments that are not finished, on the same connection."""
+        return Queue(self._db, self.path)
 
     @classmethod
     def open(cls, path: Path, busy_s: float = BUSY_S) -> Self:

@@ -34,7 +34,7 @@ EXPERIMENT_RUNS = Table("experiment_runs", "experiment")
 CARRIED = (RUNS, DEVICES, *OF_RUN, *OF_DEVICE, EXPERIMENTS, EXPERIMENT_RUNS)
 """In the order in which rows can be added: what others refer to comes first."""
 
-LEFT = ("settings", "filters", "calibrations", "run_words")
+LEFT = ("settings", "filters", "calibrations", "run_words", "queue")
 """Stay behind: they belong to a database or a machine, or are made anew from the runs."""
 
 

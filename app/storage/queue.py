@@ -1,0 +1,149 @@
+"""The queue: experiments that are not finished, in the order they are to be made, each owned by whoever makes it."""
+
+import time
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from sqlite_utils import Database
+
+from app.errors import UserError
+from app.queries import QueueEntry
+from app.storage import experiments
+from app.storage.opening import told_plainly, transaction
+from app.storage.owner import Owner, this_process
+
+_OWNER = ("owner_pid", "owner_started_s", "owner_boot_id")
+_COLUMNS = ("entry", "uid", "name", "preset", "plan", "state", "added_utc_ns", "experiment", *_OWNER)
+
+
+class Queue:
+    """The queue of one open database. Every change is one transaction; methods raise `DatabaseError` like the store.
+
+    An entry that is not there any more is no error, unless said: another program may have finished it.
+    """
+
+    def __init__(self, db: Database, path: Path) -> None:
+        self._db = db
+        self.path = path
+
+    def entries(self) -> tuple[QueueEntry, ...]:
+        """All entries in their order."""
+        with told_plainly(self.path):
+            found = self._db.execute(f"SELECT {', '.join(_COLUMNS)} FROM queue ORDER BY place, entry").fetchall()
+        return tuple(map(_entry, found))
+
+    def entry(self, entry: int) -> QueueEntry:
+        """One entry; raises `UserError` where there is none of that number."""
+        found = next((found for found in self.entries() if found.entry == entry), None)
+        if found is None:
+            raise _no_such_entry(entry)
+        return found
+
+    def add(self, *, name: str, preset: str | None, plan: str) -> int:
+        """Adds an experiment at the end and returns its number; `plan` is JSON with `variants`."""
+        with transaction(self._db, self.path):
+            added = self._db.execute(
+                "INSERT INTO queue (uid, name, preset, plan, added_utc_ns, place)"
+                " VALUES (?, ?, ?, ?, ?, (SELECT coalesce(max(place), 0) + 1 FROM queue))",
+                (uuid.uuid4().hex, name, preset, plan, time.time_ns()),
+            )
+        assert added.lastrowid is not None, "SQLite names the row it inserted"
+        return added.lastrowid
+
+    def change(self, entry: int, plan: str) -> None:
+        """Keeps another plan of the same experiment, with more repeats for instance."""
+        with transaction(self._db, self.path):
+            self._db.execute("UPDATE queue SET plan = ? WHERE entry = ?", (plan, entry))
+
+    def move(self, entry: int, before: int | None) -> None:
+        """Puts an entry before another one, or at the end; raises `UserError` where one of them is not there."""
+        with transaction(self._db, self.path):
+            order = [found.entry for found in self.entries()]
+            for number in {entry, before} - {None, *order}:
+                raise _no_such_entry(number)
+            others = [number for number in order if number != entry]
+            place = order.index(entry) if before == entry else len(others) if before is None else others.index(before)
+            others.insert(place, entry)
+            self._db.conn.executemany("UPDATE queue SET place = ? WHERE entry = ?", enumerate(others, 1))
+
+    def set_state(self, entry: int, state: Literal["waiting", "paused"]) -> None:
+        """Pauses an entry or has it wait for its turn again; a run of it that goes on is let end."""
+        with transaction(self._db, self.path):
+            self._db.execute("UPDATE queue SET state = ? WHERE entry = ?", (state, entry))
+
+    def take(self, entry: int) -> bool:
+        """Makes this process the owner of an entry; False where it is gone, or a living process has it."""
+        with transaction(self._db, self.path):
+            owner = self._owner(entry)
+            if owner is not None and owner != this_process() and owner.is_alive():
+                return False
+            return self._own(entry, this_process()) == 1
+
+    def release(self, entry: int) -> None:
+        """Gives an entry of this process back to whoever takes it next."""
+        with transaction(self._db, self.path):
+            if self._owner(entry) == this_process():
+                self._own(entry, None)
+
+    def remove(self, entry: int) -> None:
+        """Takes an entry out of the queue; its runs and the experiment that they make up stay."""
+        with transaction(self._db, self.path):
+            self._db.execute("DELETE FROM queue WHERE entry = ?", (entry,))
+
+    def keep(self, entry: int, runs: Sequence[int]) -> int | None:
+        """Makes runs part of the entry's experiment, and returns that one's number; None where there is neither."""
+        with transaction(self._db, self.path):
+            found = self._db.execute(
+                "SELECT name, preset, plan, experiment FROM queue WHERE entry = ?", (entry,)
+            ).fetchone()
+            if found is None:
+                return None
+            experiment: int | None = found[-1]
+            if experiment is not None:
+                experiments.add(self._db, experiment, runs)
+            elif runs:
+                experiment = self._begin(entry, runs, *found[:-1])
+        return experiment
+
+    def _begin(self, entry: int, runs: Sequence[int], name: str, preset: str | None, plan: str) -> int:
+        experiment = experiments.keep(
+            self._db, runs, uid=uuid.uuid4().hex, name=name, preset=preset, plan=plan, utc_ns=time.time_ns()
+        )
+        self._db.execute("UPDATE queue SET experiment = ? WHERE entry = ?", (experiment, entry))
+        return experiment
+
+    def drop(self, entry: int, run: int) -> None:
+        """Takes a run that does not count out of the entry's experiment again."""
+        with transaction(self._db, self.path):
+            self._db.execute(
+                "DELETE FROM experiment_runs WHERE run = ?"
+                " AND experiment = (SELECT experiment FROM queue WHERE entry = ?)",
+                (run, entry),
+            )
+
+    def _owner(self, entry: int) -> Owner | None:
+        found = self._db.execute(f"SELECT {', '.join(_OWNER)} FROM queue WHERE entry = ?", (entry,)).fetchone()
+        return None if found is None else _owner_of(found)
+
+    def _own(self, entry: int, owner: Owner | None) -> int:
+        values = (None, None, None) if owner is None else (owner.pid, owner.started_s, owner.boot_id)
+        sets = ", ".join(f"{name} = ?" for name in _OWNER)
+        return int(self._db.execute(f"UPDATE queue SET {sets} WHERE entry = ?", (*values, entry)).rowcount)
+
+
+def _no_such_entry(entry: int | None) -> UserError:
+    return UserError(f"The queue has no entry {entry}; `python -m app queue` shows what there is.")
+
+
+def _owner_of(values: Sequence[Any]) -> Owner | None:
+    return None if values[0] is None else Owner(*values)
+
+
+def _entry(row: Sequence[Any]) -> QueueEntry:
+    values = dict(zip(_COLUMNS, row, strict=True))
+    owner = _owner_of([values.pop(name) for name in _OWNER])
+    owned = owner is not None and owner.is_alive()
+    is_running = owned and values["state"] == "waiting"
+    return QueueEntry(**{**values, "state": "running" if is_running else values["state"]}, owned=owned)

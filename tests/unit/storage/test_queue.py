@@ -1,0 +1,110 @@
+"""The queue as it is stored: its order, who owns an entry, and the experiment that an entry's runs make up."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from app.errors import UserError
+from app.storage.owner import Owner, boot_id, this_process
+from app.storage.store import Store
+from tests.fakes.runs import keep
+
+GONE = Owner(1, -5.0, boot_id())
+"""Process 1 did not start before the machine did."""
+
+
+@pytest.fixture
+def store(database_path: Path) -> Iterator[Store]:
+    with Store.open(database_path) as opened:
+        yield opened
+
+
+def add(store: Store, *names: str) -> list[int]:
+    return [store.queue.add(name=name, preset=None, plan='{"variants": []}') for name in names]
+
+
+def names(store: Store) -> str:
+    return "".join(entry.name for entry in store.queue.entries())
+
+
+def test_entries_keep_the_order_they_are_given(store: Store) -> None:
+    a, b, c = add(store, "a", "b", "c")
+    assert names(store) == "abc"
+    store.queue.move(c, a)
+    assert names(store) == "cab"
+    store.queue.move(c, None)
+    assert names(store) == "abc"
+    store.queue.move(a, c)
+    store.queue.move(b, b)
+    assert names(store) == "bac"
+    add(store, "d")
+    assert names(store) == "bacd"
+
+
+def test_what_is_not_there_cannot_be_moved(store: Store) -> None:
+    (a,) = add(store, "a")
+    for entry, before in ((9, None), (a, 9)):
+        with pytest.raises(UserError, match="no entry 9"):
+            store.queue.move(entry, before)
+    with pytest.raises(UserError, match="no entry 9"):
+        store.queue.entry(9)
+
+
+def test_a_number_is_never_given_twice(store: Store) -> None:
+    (a,) = add(store, "a")
+    store.queue.remove(a)
+    assert add(store, "b") != [a]
+
+
+def test_an_entry_belongs_to_one_living_process(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    (a,) = add(store, "a")
+    assert store.queue.take(a)
+    assert (store.queue.entry(a).state, store.queue.entry(a).owned) == ("running", True)
+    us = this_process()
+    monkeypatch.setattr("app.storage.queue.this_process", lambda: Owner(us.pid + 1, 5.0, us.boot_id))
+    assert not store.queue.take(a)
+    store.queue.release(a)
+    assert store.queue.entry(a).owned
+    monkeypatch.undo()
+    store.queue.release(a)
+    assert (store.queue.entry(a).state, store.queue.entry(a).owned) == ("waiting", False)
+
+
+def test_an_entry_whose_owner_is_gone_waits_and_can_be_taken(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    (a,) = add(store, "a")
+    monkeypatch.setattr("app.storage.queue.this_process", lambda: GONE)
+    assert store.queue.take(a)
+    monkeypatch.undo()
+    assert (store.queue.entry(a).state, store.queue.entry(a).owned) == ("waiting", False)
+    assert store.queue.take(a)
+
+
+def test_one_that_is_paused_while_it_runs_is_still_owned(store: Store) -> None:
+    (a,) = add(store, "a")
+    store.queue.take(a)
+    store.queue.set_state(a, "paused")
+    assert (store.queue.entry(a).state, store.queue.entry(a).owned) == ("paused", True)
+    assert not store.queue.take(a + 1)
+
+
+def test_its_runs_make_up_one_experiment_which_outlives_it(store: Store) -> None:
+    (a,) = add(store, "a")
+    first, second = keep(store, uid="uid-1"), keep(store, uid="uid-2")
+    assert store.queue.keep(a, []) is None
+    experiment = store.queue.keep(a, [first])
+    assert store.queue.keep(a, [first, second]) == experiment == store.queue.entry(a).experiment
+    assert store.library.experiments()[0].runs == (first, second)
+    store.queue.drop(a, first)
+    store.queue.remove(a)
+    assert store.library.experiments()[0].runs == (second,)
+    assert store.queue.keep(a, [first]) is None
+
+
+def test_an_experiment_of_which_every_run_is_purged_leaves_the_entry(store: Store) -> None:
+    (a,) = add(store, "a")
+    run = keep(store)
+    store.queue.keep(a, [run])
+    store.library.delete([run])
+    store.library.purge([run])
+    assert store.queue.entry(a).experiment is None
