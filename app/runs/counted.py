@@ -1,7 +1,7 @@
 """Which stored runs count for an experiment: those of its variants that were made in the same surroundings."""
 
 import importlib.metadata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from app.records import HOST, Inventory, RunRow, StoredRun
@@ -78,11 +78,28 @@ def _installed_tensorflow() -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counted:
-    """The runs that count, and how many do not because of which facts."""
+    """The runs that count, and how many do not because of which facts.
+
+    `brought` is how many count although they were made in other surroundings, as an experiment's own runs do that were
+    begun on another machine; `brought_with` names the facts.
+    """
 
     runs: tuple[StoredRun, ...]
     elsewhere: int = 0
     because: tuple[str, ...] = ()
+    brought: int = 0
+    brought_with: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Own:
+    """The runs that an experiment has made itself: they count wherever that was. With `alone` no others do."""
+
+    runs: frozenset[int] = frozenset()
+    alone: bool = False
+
+
+_NO_OWN = Own()
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,25 +137,32 @@ def made_alike(store: Store, machine: Machine) -> list[RunRow]:
 
 
 def counted_here(
-    store: Store, plan: Plan, here: Surroundings, machine: Machine, repeated: Repeated | None = None
+    store: Store,
+    plan: Plan,
+    here: Surroundings,
+    machine: Machine,
+    repeated: Repeated | None = None,
+    own: Own = _NO_OWN,
+    fields: Collection[str] | None = None,
 ) -> Counted:
     """The stored runs that need not be made again; what was refused elsewhere counts only if it is refused here too.
 
     Reference runs never do: whoever asks for an experiment wants to know of the own machine. `repeated` judges which
-    runs were throttled too long to count, and then knows of them.
+    runs were throttled too long to count, and then knows of them. With `fields`, no more of their samples is loaded.
     """
-    runs = [store.load(row.run) for row in _own(results_of(store, plan))]
+    rows = [row for row in _without_reference(results_of(store, plan)) if not own.alone or row.run in own.runs]
+    runs = [store.load(row.run, fields) for row in rows]
     named = {_interpreter(spec) for spec in plan.specs} - {""}
     here_of = Here(here, {interpreter: installed_tensorflow(interpreter) for interpreter in named})
     return _counted(
-        [run for run in runs if not _refused_but_possible(run.row, machine)], here_of, repeated or Repeated()
+        [run for run in runs if not _refused_but_possible(run.row, machine)], here_of, repeated or Repeated(), own
     )
 
 
 def counted_as_newest(store: Store, plan: Plan, repeated: Repeated | None = None) -> Counted:
     """The stored runs made in the surroundings of the newest of them; reference runs where there are no others."""
     found = results_of(store, plan)
-    runs = [store.load(row.run) for row in _own(found) or found]
+    runs = [store.load(row.run) for row in _without_reference(found) or found]
     measured = [run for run in runs if run.row.outcome is not None and run.row.outcome.name == "completed"]
     if not runs:
         return Counted(runs=())
@@ -146,7 +170,7 @@ def counted_as_newest(store: Store, plan: Plan, repeated: Repeated | None = None
     return _counted(runs, Here(surroundings_of((measured or runs)[-1]), tensorflow), repeated or Repeated())
 
 
-def _own(rows: Sequence[RunRow]) -> list[RunRow]:
+def _without_reference(rows: Sequence[RunRow]) -> list[RunRow]:
     return [row for row in rows if TAG not in row.tags]
 
 
@@ -159,13 +183,17 @@ def _interpreter(spec: RunSpec) -> str:
     return str(spec.variant.get("interpreter", ""))
 
 
-def _counted(runs: Sequence[StoredRun], here: Here, repeated: Repeated) -> Counted:
+def _counted(runs: Sequence[StoredRun], here: Here, repeated: Repeated, own: Own = _NO_OWN) -> Counted:
     told = [(run, here.of(run).differing(surroundings_of(run), on_gpu=_on_gpu(run))) for run in runs]
-    others = [names for _, names in told if names]
+    others = [names for run, names in told if names and run.row.run not in own.runs]
+    counted = [(run, names) for run, names in told if (not names or run.row.run in own.runs) and repeated.counts(run)]
+    brought = [names for _, names in counted if names]
     return Counted(
-        runs=tuple(run for run, names in told if not names and repeated.counts(run)),
+        runs=tuple(run for run, _ in counted),
         elsewhere=len(others),
         because=tuple(dict.fromkeys(_flat(others))),
+        brought=len(brought),
+        brought_with=tuple(dict.fromkeys(_flat(brought))),
     )
 
 

@@ -1,0 +1,125 @@
+"""What an entry of the queue asks for: a plan, and how it is to be made; kept as JSON."""
+
+from typing import Self
+
+import msgspec
+
+from app.analysis.fairness import MOST_THROTTLED_PCT
+from app.errors import UserError
+from app.queries import QueueEntry
+from app.runs.schedule import Carried, Plan
+from app.storage.store import Store
+from workloads.catalog import with_defaults
+from workloads.protocol import RunSpec
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """A plan, and how it is to be made.
+
+    `budget_s` is for one sitting, not for all together; `parallel` how many runs may go on at once; `gate_s` how long
+    a run waits for a machine at rest at most, None as long as usual. With `again` no run counts that was made before
+    it was asked for.
+    """
+
+    name: str
+    variants: tuple[RunSpec, ...]
+    repeats: int
+    until_pct: float | None = None
+    carried: tuple[Carried, ...] = ()
+    notes: tuple[str, ...] = ()
+    budget_s: float | None = None
+    parallel: int = 1
+    again: bool = False
+    gate_s: float | None = None
+    max_throttled_pct: float = MOST_THROTTLED_PCT
+
+    @classmethod
+    def of(
+        cls,
+        plan: Plan,
+        *,
+        budget_s: float | None = None,
+        parallel: int = 1,
+        again: bool = False,
+        gate_s: float | None = None,
+        max_throttled_pct: float = MOST_THROTTLED_PCT,
+    ) -> Self:
+        """What is asked for with this plan."""
+        return cls(
+            name=plan.name,
+            variants=plan.variants,
+            repeats=plan.repeats,
+            until_pct=plan.until_pct,
+            carried=plan.carried,
+            notes=plan.notes,
+            budget_s=budget_s,
+            parallel=parallel,
+            again=again,
+            gate_s=gate_s,
+            max_throttled_pct=max_throttled_pct,
+        )
+
+    @property
+    def plan(self) -> Plan:
+        """The plan itself; what an older version did not name has its default."""
+        return Plan(
+            name=self.name,
+            variants=tuple(map(with_defaults, self.variants)),
+            repeats=self.repeats,
+            until_pct=self.until_pct,
+            carried=self.carried,
+            notes=self.notes,
+        )
+
+    def is_same(self, other: "Asked") -> bool:
+        """Whether it is the same experiment; more or fewer repeats, another width or budget make no other one."""
+        mine, others = ((each.name, each.plan.variants, each.carried, each.again) for each in (self, other))
+        return mine == others
+
+
+def encode(asked: Asked) -> str:
+    """The JSON that is kept."""
+    return msgspec.json.encode(asked).decode()
+
+
+def asked_of(entry: QueueEntry) -> Asked:
+    """What an entry asks for; raises `UserError` where another version of the program wrote what is not known here."""
+    try:
+        return msgspec.json.decode(entry.plan, type=Asked)
+    except msgspec.MsgspecError as error:
+        raise UserError(
+            f"What entry {entry.entry} of the queue asks for cannot be read ({error}): update the program,"
+            f" or take it out with `python -m app queue remove {entry.entry}`."
+        ) from error
+
+
+def add_asked(store: Store, asked: Asked, preset: str | None = None) -> int:
+    """Adds an entry at the end of the queue and returns its number."""
+    return store.queue.add(name=asked.name, preset=preset, plan=encode(asked))
+
+
+def add_plan(
+    store: Store,
+    plan: Plan,
+    preset: str | None = None,
+    budget_s: float | None = None,
+    parallel: int = 1,
+    *,
+    again: bool = False,
+) -> int:
+    """Adds a plan at the end of the queue and returns the entry's number.
+
+    A single run is a plan of one variant and one repeat, `again`: what was stored before would count as it otherwise.
+    """
+    return add_asked(store, Asked.of(plan, budget_s=budget_s, parallel=parallel, again=again), preset)
+
+
+def unfinished(store: Store, asked: Asked) -> QueueEntry | None:
+    """The entry of this very experiment, the first of several; what another version wrote is none."""
+    for entry in store.queue.entries():
+        try:
+            if asked_of(entry).is_same(asked):
+                return entry
+        except UserError:
+            continue
+    return None
