@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QObject, Qt
-from PySide6.QtWidgets import QApplication, QFileDialog, QMessageBox, QWidget
+from PySide6.QtCore import QObject
+from PySide6.QtWidgets import QApplication, QFileDialog, QWidget
 
 from app.errors import UserError
 from app.gui.background import Background
@@ -18,6 +18,7 @@ from app.gui.controllers.run import BatchSearch, RunController, Session
 from app.gui.garbage import GuiCollector
 from app.gui.main_window import MainWindow, Page
 from app.gui.notice import Notice
+from app.gui.questions import ask_for_another_database, ask_to_close
 from app.gui.theme import Theme
 from app.gui.views.monitor import MonitorView
 from app.gui.views.run import RunView
@@ -285,36 +286,16 @@ class Workbench(QObject):
         if not self.run.running:
             self._close_window()
             return
-        box = QMessageBox(QMessageBox.Icon.Question, "A run is going", "A run is going. Stop it and close?")
-        box.setParent(self.window, box.windowFlags())
-        self._theme.dress(box)
-        box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        box.setInformativeText("What it has measured so far stays in the history as a stopped run.")
-        stop = box.addButton("&Stop and close", QMessageBox.ButtonRole.AcceptRole)
-        keep = box.addButton("&Keep running", QMessageBox.ButtonRole.RejectRole)
-        box.setDefaultButton(keep)
-        stop.clicked.connect(self.leave)
-        box.open()
+        ask_to_close(
+            self.window, self._theme, "What it has measured so far stays in the history as a stopped run.", self.leave
+        )
 
     def _offer_another_database(self, error: UserError) -> None:
-        box = QMessageBox(QMessageBox.Icon.Warning, "The database cannot be used", str(error))
-        box.setParent(self.window, box.windowFlags())
-        self._theme.dress(box)
-        other = box.addButton("Choose &another file …", QMessageBox.ButtonRole.AcceptRole)
-        box.addButton("&Close", QMessageBox.ButtonRole.RejectRole)
-        box.finished.connect(lambda _: self._after_offer(another=box.clickedButton() is other))
-        box.open()
+        ask_for_another_database(self.window, self._theme, error, self._turn_to)
 
-    def _after_offer(self, *, another: bool) -> None:
-        if another:
-            name, _ = QFileDialog.getSaveFileName(
-                self.window,
-                "Database",
-                str(Path.home()),
-                "Databases (*.db)",
-                options=QFileDialog.Option.DontConfirmOverwrite,
-            )
-            self.next_database = Path(name) if name else None
+    def _turn_to(self, database: Path | None) -> None:
+        """Close, and begin again on this database if there is one."""
+        self.next_database = database
         self._close_window()
 
 

@@ -1,0 +1,51 @@
+"""What the window asks in a box of its own: whether to close while runs go on, and for another database."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QFileDialog, QMainWindow, QMessageBox
+
+from app.errors import UserError
+from app.gui.theme import Theme
+
+
+def ask_to_close(window: QMainWindow, theme: Theme, what_follows: str, leave: Callable[[], None]) -> None:
+    """Ask whether to stop the run that goes on; `what_follows` says what becomes of it, and of those after it."""
+    box = _box(window, theme, QMessageBox.Icon.Question, "A run is going", "A run is going. Stop it and close?")
+    box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+    box.setInformativeText(what_follows)
+    stop = box.addButton("&Stop and close", QMessageBox.ButtonRole.AcceptRole)
+    keep = box.addButton("&Keep running", QMessageBox.ButtonRole.RejectRole)
+    box.setDefaultButton(keep)
+    stop.clicked.connect(leave)
+    box.open()
+
+
+def ask_for_another_database(
+    window: QMainWindow, theme: Theme, error: UserError, answered: Callable[[Path | None], None]
+) -> None:
+    """Say why the database cannot be used; `answered` gets another one, or None where the user wants none."""
+    box = _box(window, theme, QMessageBox.Icon.Warning, "The database cannot be used", str(error))
+    other = box.addButton("Choose &another file …", QMessageBox.ButtonRole.AcceptRole)
+    box.addButton("&Close", QMessageBox.ButtonRole.RejectRole)
+    box.finished.connect(lambda _: answered(_chosen(window) if box.clickedButton() is other else None))
+    box.open()
+
+
+def _box(window: QMainWindow, theme: Theme, icon: QMessageBox.Icon, title: str, words: str) -> QMessageBox:
+    box = QMessageBox(icon, title, words)
+    box.setParent(window, box.windowFlags())
+    theme.dress(box)
+    return box
+
+
+def _chosen(window: QMainWindow) -> Path | None:
+    name, _ = QFileDialog.getSaveFileName(
+        window,
+        "Database",
+        str(Path.home()),
+        "Databases (*.db)",
+        options=QFileDialog.Option.DontConfirmOverwrite,
+    )
+    return Path(name) if name else None
