@@ -3,6 +3,9 @@
 OTHERS_ON_GPU = "others_on_gpu"
 """The fact in a run's environment that says who else used its GPUs; absent where nobody was seen."""
 
+BESIDE = "beside"
+"""The fact that names the other GPUs on which runs of the same experiment went on meanwhile; absent where none did."""
+
 GATE = "gate"
 """The fact that says how long an experiment waited before the run, and for what in vain."""
 
@@ -12,5 +15,5 @@ HOST_LOAD_PCT = "host_load_pct"
 THROTTLED_PCT = "throttled_pct"
 """The fact that says for how much of its measured part the run was throttled; absent where it was not."""
 
-OF_ONE_RUN = frozenset({OTHERS_ON_GPU, GATE, HOST_LOAD_PCT, THROTTLED_PCT})
+OF_ONE_RUN = frozenset({OTHERS_ON_GPU, BESIDE, GATE, HOST_LOAD_PCT, THROTTLED_PCT})
 """Facts of one run and not of its machine: that they differ between runs is no difference of environments."""

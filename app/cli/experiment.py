@@ -18,10 +18,9 @@ from app.cli.experiment_words import (
     write_found,
 )
 from app.cli.gate import limits, wait_shown
-from app.cli.run import run_once
 from app.cli.services import interrupts, opened_store, run_services
 from app.cli.settings import several_variants
-from app.cli.terminal import print_json, say
+from app.cli.terminal import ProgressSink, print_json, say
 from app.errors import UserError
 from app.records import StoredRun
 from app.report.experiment import experiment_document
@@ -30,13 +29,14 @@ from app.runs.article import Article
 from app.runs.carried import of_use, try_carried, untried
 from app.runs.counted import Counted, counted_as_newest, counted_here, made_alike, surroundings_here
 from app.runs.early import MOST_REPEATS
-from app.runs.experiment import FINISHED, Experiment, ExperimentSession
+from app.runs.experiment import FINISHED, Experiment, ExperimentSession, Turn
 from app.runs.gate import Gate
+from app.runs.going import RunsGoing
 from app.runs.kept import KeptExperiment
 from app.runs.presets import NamedPreset, preset
 from app.runs.repeated import Repeated
 from app.runs.schedule import Plan
-from app.runs.session import RunServices
+from app.runs.session import RunServices, lease_for
 from app.storage.store import Store
 from workloads import catalog
 from workloads.catalog import Machine, UsageError
@@ -105,8 +105,11 @@ def _made(plan: Plan, services: RunServices, chosen: Namespace) -> Experiment:
     kept = KeptExperiment(services.database, plan, plan.name if chosen.preset else None)
     kept.add(run.row.run for run in stored)
 
-    def run_one(spec: RunSpec, place: int, planned: int) -> StoredRun:
-        return run_once(spec, services, prefix=f"[{place}/{planned}] ", facts=gate.facts)
+    going = RunsGoing(services)
+
+    def run_one(turn: Turn) -> StoredRun:
+        shown = ProgressSink(f"[{turn.place}/{turn.planned}] ")
+        return going.make(turn.spec, [shown], facts=turn.facts, lease=turn.lease)
 
     def counts(made: StoredRun) -> bool:
         does_count = repeated.counts(made)
@@ -118,8 +121,22 @@ def _made(plan: Plan, services: RunServices, chosen: Namespace) -> Experiment:
 
     with contextlib.closing(Gate(services.feed, limits(chosen.gate_limit))) as gate:
         wait = functools.partial(wait_shown, gate)
-        session = ExperimentSession(plan, stored, machine, run_one, chosen.budget, wait=wait, counts=counts)
-        with interrupts(session.stop):
+        session = ExperimentSession(
+            plan,
+            stored,
+            machine,
+            run_one,
+            chosen.budget,
+            lend=lambda spec, stopped: lease_for(spec, services, told=say, stopped=stopped),
+            wait=wait,
+            counts=counts,
+        )
+
+        def stop() -> None:
+            session.stop()
+            going.stop()
+
+        with interrupts(stop):
             found = session.run()
             return _with_trials(found, services, session.may_go_on) if found.state in FINISHED else found
 

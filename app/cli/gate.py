@@ -3,11 +3,11 @@
 import os
 import select
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from app.cli.terminal import say
+from app.runs.experiment import Turn
 from app.runs.gate import Gate, GateLimits, Held
-from workloads.protocol import RunSpec
 
 _SHORT_S = 1.0
 
@@ -57,11 +57,12 @@ def _in_foreground() -> bool:
         return False
 
 
-def wait_shown(gate: Gate, spec: RunSpec, may_go_on: Callable[[], bool]) -> None:
-    """Waits for a machine at rest before a run, with a line on stderr, while `may_go_on` says so."""
+def wait_shown(gate: Gate, turn: Turn, may_go_on: Callable[[], bool]) -> Mapping[str, str]:
+    """Waits for a machine at rest before a run, with a line on stderr, while `may_go_on` says so; the gate's facts."""
     line = GateLine(may_go_on)
-    gate.wait(spec, line)
+    facts = gate.wait(turn.lease.devices, line)
     line.clear()
+    return facts
 
 
 def limits(most_s: float | None) -> GateLimits:

@@ -1,18 +1,16 @@
 """`run`: one variant once, stored."""
 
 from argparse import Namespace
-from collections.abc import Mapping
 
 from app.cli.largest_batch import find_largest_batch
 from app.cli.services import interrupts, run_services
 from app.cli.settings import one_variant
 from app.cli.stored import print_run
 from app.cli.terminal import ProgressSink, print_json, print_table
-from app.errors import UserError
 from app.records import StoredRun
 from app.report.documents import run_document
-from app.runs.session import RunServices, RunSession
-from app.storage.store import Store
+from app.runs.going import RunsGoing
+from app.runs.session import RunServices
 from app.viewmodels.naming import value_text
 from workloads import catalog
 from workloads.catalog import UsageError
@@ -39,20 +37,11 @@ def run(chosen: Namespace) -> int:
     return 0 if stored.row.outcome is not None and stored.row.outcome.name == "completed" else 1
 
 
-def run_once(
-    spec: RunSpec, services: RunServices, prefix: str = "", facts: Mapping[str, str] | None = None
-) -> StoredRun:
+def run_once(spec: RunSpec, services: RunServices) -> StoredRun:
     """One run with its progress on stderr, as it is stored; Ctrl-C stops it. Raises `UserError` where it is not."""
-    session = RunSession(spec, services, [ProgressSink(prefix)], facts=facts)
-    with interrupts(session.stop):
-        outcome = session.run()
-    if session.number is None:
-        raise UserError(outcome.reason or "The run could not be stored.")
-    with Store.open(services.database) as store:
-        stored = store.load(session.number)
-    if stored.row.outcome is None:
-        raise UserError(outcome.reason or "The end of the run could not be stored.")
-    return stored
+    going = RunsGoing(services)
+    with interrupts(going.stop):
+        return going.make(spec, [ProgressSink()])
 
 
 def _known() -> str:

@@ -1,12 +1,15 @@
 """An experiment going on: run after run of its plan, within its time, until all are made."""
 
+import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from app.records import RunRow, StoredRun
-from app.runs.schedule import SETTLED, Plan, done, expected_s, is_settled, left, of_variant
+from app.runs.leases import Lease
+from app.runs.schedule import SETTLED, Plan, done, expected_s, is_settled, left, may_begin_beside, of_variant
 from workloads.catalog import Machine, check
 from workloads.protocol import RunSpec
 
@@ -20,11 +23,26 @@ where every run was made and some gave no result: they are made again the next t
 FINISHED: tuple[State, ...] = ("complete", "settled")
 """States in which nothing is left to run."""
 
-RunOne = Callable[[RunSpec, int, int], StoredRun]
-"""Makes one run and gives it back as it is stored; it is told its place among how many, for its progress."""
 
-Wait = Callable[[RunSpec, Callable[[], bool]], None]
-"""Waits until a run of a variant would be fair, while the other says that it may."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """One run of an experiment: the `place`-th of the `planned`, on devices lent to it, and what is known before it."""
+
+    spec: RunSpec
+    place: int
+    planned: int
+    lease: Lease
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+
+RunOne = Callable[[Turn], StoredRun]
+"""Makes one run and gives it back as it is stored; called on a thread of its own, several at once where asked for."""
+
+Lend = Callable[[RunSpec, Callable[[float], bool]], Lease | None]
+"""Leases what a variant needs, once it is free; None where the other, which sleeps so long, says to give up."""
+
+Wait = Callable[[Turn, Callable[[], bool]], Mapping[str, str]]
+"""Waits until a run would be fair, while the other says that it may; facts on how that went."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +80,8 @@ class ExperimentSession:
     """Makes what is left of a plan after the runs `stored`. `run` blocks its thread; `stop` may come from any other.
 
     With `budget_s`, no run is started that is not expected to end within so many seconds of `run`'s beginning.
-    `wait` is called before each run that this machine can make. A run of which `counts` says no is made once more.
+    `wait` is called before each run that this machine can make, its devices leased. A run of which `counts` says no is
+    made once more. With `parallel`, so many runs at most go on at once, begun in their order, each on GPUs of its own.
     """
 
     def __init__(
@@ -73,27 +92,34 @@ class ExperimentSession:
         run_one: RunOne,
         budget_s: float | None = None,
         *,
-        wait: Wait = lambda *_: None,
+        lend: Lend,
+        wait: Wait = lambda *_: {},
         counts: Callable[[StoredRun], bool] = lambda _: True,
+        parallel: int = 1,
     ) -> None:
         self._plan = plan
         self._runs = list(stored)
         self._machine = machine
         self._run_one = run_one
         self._budget_s = budget_s
+        self._lend = lend
         self._wait = wait
         self._counts = counts
-        self._stopped = False
+        self._parallel = parallel
+        self._stopped = threading.Event()
+        self._judging = threading.Lock()
+        self._going: dict[Future[State | None], RunSpec] = {}
+        self._end: State | None = None
         self._began_s = time.monotonic()
 
     def may_go_on(self) -> bool:
         """Whether it was not told to stop, and its time is not spent."""
         in_time = self._budget_s is None or time.monotonic() - self._began_s < self._budget_s
-        return in_time and not self._stopped
+        return in_time and not self._stopped.is_set()
 
     def stop(self) -> None:
         """Starts no further run; returns at once."""
-        self._stopped = True
+        self._stopped.set()
 
     def run(self) -> Experiment:
         """Makes the runs. Raises `UserError` where one cannot be stored."""
@@ -103,40 +129,85 @@ class ExperimentSession:
         self._began_s = time.monotonic()
         to_make = left(self._plan, self._rows(), self._machine)
         before = done(self._plan, self._rows())
-        for place, spec in enumerate(to_make, before + 1):
-            if self._needs_no_more(spec):
-                continue
-            if (ended := self._make_turn(spec, place, before + len(to_make))) is not None:
-                return ended
-        return "failed"
+        # A worker dies with the thread that started it: these last until every run has ended.
+        with ThreadPoolExecutor(self._parallel, thread_name_prefix="experiment") as threads:
+            for place, spec in enumerate(to_make, before + 1):
+                turn = self._next_turn(spec, place, before + len(to_make))
+                if self._end is not None:
+                    break
+                if turn is not None:
+                    self._going[threads.submit(self._make_turn, turn)] = spec
+            while self._going:
+                self._let_one_end()
+        return self._end or "failed"
 
-    def _make_turn(self, spec: RunSpec, place: int, planned: int) -> State | None:
+    def _next_turn(self, spec: RunSpec, place: int, planned: int) -> Turn | None:
+        """The turn of a run, once it may begin; None where it is not needed or the experiment ends."""
+        while not self._has_room(spec):
+            self._let_one_end()
+        if self._end is not None or self._needs_no_more(spec):
+            return None
+        self._end = self._ended(spec)
+        if self._end is not None:
+            return None
+        # What is refused needs no devices to say so.
+        refused = bool(check(spec, self._machine))
+        lease = Lease() if refused else self._lend(spec, lambda seconds: self._gives_up(spec, seconds))
+        return Turn(spec=spec, place=place, planned=planned, lease=lease) if lease else None
+
+    def _has_room(self, spec: RunSpec) -> bool:
+        going = list(self._going.values())
+        return len(going) < self._parallel and may_begin_beside(spec, going, self._plan, len(self._machine.gpus))
+
+    def _let_one_end(self, timeout_s: float | None = None) -> None:
+        ended, _ = wait(self._going, timeout_s, FIRST_COMPLETED)
+        for future in ended:
+            del self._going[future]
+            self._end = future.result() or self._end
+
+    def _gives_up(self, spec: RunSpec, seconds: float) -> bool:
+        """Sleeps so long while a run waits for its devices; whether to wait no longer."""
+        if self._going:
+            self._let_one_end(seconds)
+        else:
+            self._stopped.wait(seconds)
+        self._end = self._end or self._ended(spec)
+        return self._end is not None or self._needs_no_more(spec)
+
+    def _make_turn(self, turn: Turn) -> State | None:
         """Makes a run, and once more where it does not count; why none is made after it, None where one may be."""
-        while (ended := self._ended(spec) or self._ended_waiting(spec)) is None:
-            made = self._run_one(spec, place, planned)
-            counts = self._counts(made)
-            if counts:
+        try:
+            while isinstance(ready := self._waited(turn), Turn):
+                made = self._run_one(ready)
+                counts = self._keeps(made)
+                if made.row.outcome is not None and made.row.outcome.name == "stopped":
+                    return "stopped"
+                if counts:
+                    return None
+            return ready
+        finally:
+            turn.lease.release()
+
+    def _waited(self, turn: Turn) -> Turn | State:
+        """The turn once the machine was waited for, or why its run is not begun."""
+        if (ended := self._ended(turn.spec)) is not None or not turn.lease.devices:
+            return ended or turn
+        facts = self._wait(turn, self.may_go_on)
+        return self._ended(turn.spec) or replace(turn, facts=facts)
+
+    def _keeps(self, made: StoredRun) -> bool:
+        with self._judging:
+            if counts := self._counts(made):
                 self._runs.append(made)
-            if made.row.outcome is not None and made.row.outcome.name == "stopped":
-                return "stopped"
-            if counts:
-                return None
-        return ended
+            return counts
 
     def _ended(self, spec: RunSpec) -> State | None:
         """Why this run is not begun; None where it may be."""
-        if self._stopped:
+        if self._stopped.is_set():
             return "stopped"
         if self._budget_s is not None and self._too_long(spec, time.monotonic() - self._began_s, self._budget_s):
             return "out of budget"
         return None
-
-    def _ended_waiting(self, spec: RunSpec) -> State | None:
-        """The same, once the machine was waited for."""
-        if check(spec, self._machine):
-            return None
-        self._wait(spec, self.may_go_on)
-        return self._ended(spec)
 
     def _rows(self) -> list[RunRow]:
         return [run.row for run in self._runs]

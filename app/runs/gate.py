@@ -2,16 +2,14 @@
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from app.analysis.fairness import QUIET_PCT, STEADY_S, is_cool, is_throttled, lowest_c
 from app.facts import GATE, HOST_LOAD_PCT
 from app.records import HOST, Device, Processes, Sample
-from app.runs.session import gpu_candidates
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.source import SamplerMessage
-from workloads.protocol import RunSpec
 
 LIMIT_S = 60.0
 """How long a run waits at most."""
@@ -46,68 +44,86 @@ GoOn = Callable[[Held], bool]
 """Is told several times a second what is waited for; says whether to go on waiting."""
 
 
+@dataclass(slots=True)
+class _Watch:
+    """What was told since one wait began, on the devices of one run."""
+
+    gpus: Sequence[Device]
+    began_ns: int
+    samples: dict[str, list[Sample]]
+
+
 class Gate:
-    """Waits before each run of one experiment. Made before its first run: how the machine is then is how it rests."""
+    """Waits before each run of one experiment. Made before its first run: how the machine is then is how it rests.
+
+    Several runs may wait at once, each on a thread of its own for GPUs of its own.
+    """
 
     def __init__(self, feed: TelemetryFeed, limits: GateLimits) -> None:
         self._feed = feed
         self._limits = limits
         self._changed = threading.Condition()
-        self._waits = False
-        self._samples: dict[str, list[Sample]] = {}
+        self._watches: list[_Watch] = []
+        self._host_load_pct: float | None = None
         self._listed: dict[str, Processes] = {}
-        self._resting_c: Mapping[str, int | None] = {}
+        self._resting_c: dict[str, int | None] = {}
         self._lasting: set[str] = set()
-        self.facts: Mapping[str, str] = {}
         self._unsubscribe = feed.subscribe(self._note)
 
     def close(self) -> None:
         """Listens no longer."""
         self._unsubscribe()
 
-    def wait(self, spec: RunSpec, go_on: GoOn) -> None:
-        """Waits until a run of this variant would be fair, or long enough; `facts` then say how it went."""
-        gpus = self._gpus(spec)
+    def wait(self, devices: Collection[str], go_on: GoOn) -> Mapping[str, str]:
+        """Waits until a run on these devices would be fair, or long enough; facts that say how it went."""
+        gpus = [device for device in self._feed.wait_inventory().devices if device.device in devices]
         limit_s = self._limits.wait_s if gpus else min(self._limits.wait_s, self._limits.host_s)
         ended = self._rest(gpus, limit_s, go_on) if limit_s else "off"
         with self._changed:
-            self._waits = False
-            if not self._resting_c:
-                self._resting_c = {device: lowest_c(samples) for device, samples in self._samples.items()}
-            load_pct = self._host_load_pct()
-        self.facts = {GATE: ended, **({} if load_pct is None else {HOST_LOAD_PCT: f"{load_pct:.0f}"})}
+            load_pct = self._host_load_pct
+        return {GATE: ended, **({} if load_pct is None else {HOST_LOAD_PCT: f"{load_pct:.0f}"})}
 
     def _rest(self, gpus: Sequence[Device], limit_s: float, go_on: GoOn) -> str:
         """Waits, and says in words how that ended."""
+        watch = _Watch(gpus, time.monotonic_ns(), {})
         with self._changed:
-            self._samples, self._waits = {}, True
-        began_ns = time.monotonic_ns()
-        while words := self._hindrances(gpus, began_ns):
-            held = Held(", ".join(words), (time.monotonic_ns() - began_ns) / 1e9, limit_s)
+            self._watches.append(watch)
+        try:
+            return self._watch(watch, limit_s, go_on)
+        finally:
+            with self._changed:
+                self._watches.remove(watch)
+                for gpu in gpus:
+                    if self._resting_c.get(gpu.device) is None:
+                        self._resting_c[gpu.device] = lowest_c(watch.samples.get(gpu.device, ()))
+
+    def _watch(self, watch: _Watch, limit_s: float, go_on: GoOn) -> str:
+        while words := self._hindrances(watch):
+            held = Held(", ".join(words), (time.monotonic_ns() - watch.began_ns) / 1e9, limit_s)
             if held.waited_s >= limit_s:
                 with self._changed:
-                    self._lasting |= self._others(gpus, began_ns).keys()
+                    self._lasting |= self._others(watch).keys()
                 return _ended("gave up after", held)
             if not go_on(held):
                 return _ended("skipped after", held)
             with self._changed:
                 self._changed.wait(_LOOK_S)
-        return ", ".join([f"{(time.monotonic_ns() - began_ns) / 1e9:.0f} s", *self._temperatures(gpus)])
+        return ", ".join([f"{(time.monotonic_ns() - watch.began_ns) / 1e9:.0f} s", *self._temperatures(watch)])
 
-    def _temperatures(self, gpus: Sequence[Device]) -> list[str]:
+    def _temperatures(self, watch: _Watch) -> list[str]:
         with self._changed:
-            newest = {_name(gpu): self._samples[gpu.device][-1].temperature_c for gpu in gpus}
+            newest = {_name(gpu): watch.samples[gpu.device][-1].temperature_c for gpu in watch.gpus}
         return [f"{name} at {c} °C" for name, c in newest.items() if c is not None]
 
-    def _hindrances(self, gpus: Sequence[Device], began_ns: int) -> list[str]:
+    def _hindrances(self, watch: _Watch) -> list[str]:
         """What a run would be unfair beside, in words."""
         with self._changed:
-            others = self._others(gpus, began_ns)
-            warm = [f"{_name(gpu)} {words}" for gpu in gpus if (words := self._warm_words(gpu))]
-        return [*warm, *(words for key, words in others.items() if key not in self._lasting)]
+            others = self._others(watch)
+            warm = [f"{_name(gpu)} {words}" for gpu in watch.gpus if (words := self._warm_words(gpu, watch))]
+            return [*warm, *(words for key, words in others.items() if key not in self._lasting)]
 
-    def _warm_words(self, gpu: Device) -> str:
-        samples = self._samples.get(gpu.device, [])
+    def _warm_words(self, gpu: Device, watch: _Watch) -> str:
+        samples = watch.samples.get(gpu.device, [])
         if not samples:
             return "tells nothing yet"
         if is_throttled(samples[-1]):
@@ -116,39 +132,29 @@ class Gate:
             return ""
         return f"at {samples[-1].temperature_c} °C"
 
-    def _others(self, gpus: Sequence[Device], began_ns: int) -> Mapping[str, str]:
+    def _others(self, watch: _Watch) -> Mapping[str, str]:
         """By a key of each what others do here, in words; a wait that gave up will not wait for the same again."""
         found: dict[str, str] = {}
-        load_pct = self._host_load_pct()
-        if load_pct is None:
+        if HOST not in watch.samples:
             found["host"] = "the host tells nothing yet"
-        elif not gpus and load_pct > QUIET_PCT:
+        elif not watch.gpus and (load_pct := watch.samples[HOST][-1].load_pct or 0.0) > QUIET_PCT:
             found["load"] = f"the processors at {load_pct:.0f} %"
-        for gpu in gpus:
+        for gpu in watch.gpus:
             listed = self._listed.get(gpu.device)
-            if listed is not None and listed.t_ns < began_ns:
+            if listed is not None and listed.t_ns < watch.began_ns:
                 # The newest list may still name the worker of the run before.
                 found[gpu.device] = f"who uses {_name(gpu)}"
             elif listed is not None:
                 found |= {f"{each.pid}": f"{each.name} ({each.pid}) on {_name(gpu)}" for each in listed.processes}
         return found
 
-    def _host_load_pct(self) -> float | None:
-        samples = self._samples.get(HOST)
-        return samples[-1].load_pct if samples else None
-
-    def _gpus(self, spec: RunSpec) -> list[Device]:
-        """The GPUs that the run will be given if they are free."""
-        inventory, count = self._feed.wait_inventory(), int(spec.variant["gpus"])
-        uuids = gpu_candidates(spec, inventory)[:count]
-        return [device for device in inventory.devices if device.device in uuids]
-
     def _note(self, message: SamplerMessage) -> None:
         with self._changed:
             if isinstance(message, Sample):
-                if not self._waits:
-                    self._samples[message.device] = []
-                self._samples.setdefault(message.device, []).append(message)
+                if message.device == HOST:
+                    self._host_load_pct = message.load_pct
+                for watch in self._watches:
+                    watch.samples.setdefault(message.device, []).append(message)
             elif isinstance(message, Processes):
                 self._listed[message.device] = message
             self._changed.notify_all()

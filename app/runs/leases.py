@@ -19,10 +19,10 @@ _RETRY_S = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """Devices held by this process, until `release`."""
+    """Devices held by this process, until `release`; none where nothing is needed."""
 
-    devices: tuple[str, ...]
-    _files: tuple[int, ...]
+    devices: tuple[str, ...] = ()
+    _files: tuple[int, ...] = ()
 
     def release(self) -> None:
         """Gives the devices back."""

@@ -143,6 +143,18 @@ def together_s(specs: Sequence[RunSpec], runs: Sequence[RunRow]) -> float:
     return sum(specs.count(spec) * expected_s(spec, runs, statistics.median) for spec in each)
 
 
+def may_begin_beside(spec: RunSpec, going: Sequence[RunSpec], plan: Plan, gpus: int) -> bool:
+    """Whether a run may begin while these go on, on a machine with so many GPUs: each has its own, and the CPU one run.
+
+    Where an experiment may end early no variant goes on twice at once, so that every look comes when it is due.
+    """
+    if not going:
+        return True
+    counts = [int(each.variant["gpus"]) for each in (spec, *going)]
+    repeats_early = plan.until_pct is not None and spec in going
+    return all(counts) and sum(counts) <= gpus and not repeats_early
+
+
 def asked_s(spec: RunSpec) -> float:
     """The seconds a variant is asked to measure; 0 where it counts steps or epochs instead."""
     counts_else = spec.variant.get("steps", 0) or spec.variant.get("epochs", 0)

@@ -43,7 +43,7 @@ class RunServices:
 class RunSession:
     """One execution of one variant in one fresh worker. `run` blocks its thread; `stop` may come from any other.
 
-    `facts` are known of the run before it begins, and stored with its environment.
+    `facts` are known of the run before it begins, and stored with its environment. A `lease` is its owner's to release.
     """
 
     def __init__(
@@ -54,10 +54,12 @@ class RunSession:
         *,
         purpose: str | None = None,
         facts: Mapping[str, str] | None = None,
+        lease: Lease | None = None,
     ) -> None:
         self._spec = spec
         self._purpose = purpose
         self._facts = facts or {}
+        self._lent = lease
         self._services = services
         self._sinks = tuple(sinks)
         self._inbox: Inbox = queue.SimpleQueue()
@@ -77,7 +79,7 @@ class RunSession:
             if reason := room_for(self._services.database).refusal or next(iter(refusals), ""):
                 self._begin(store, inventory, ())
                 return self._end_unstarted(store, Outcome(name="refused", reason=reason))
-            lease = self._lease(inventory)
+            lease = self._lent or self._lease()
             if lease is None:
                 reason = "Stopped by the user while it waited for a free device."
                 self._begin(store, inventory, ())
@@ -85,15 +87,14 @@ class RunSession:
             try:
                 return self._execute(store, inventory, lease)
             finally:
-                lease.release()
+                if self._lent is None:
+                    lease.release()
 
-    def _lease(self, inventory: Inventory) -> Lease | None:
-        count = int(self._spec.variant["gpus"])
-        candidates = gpu_candidates(self._spec, inventory) if count else [CPU]
-        return self._services.leases.wait(candidates, count or 1, told=self._tell_waiting, stopped=self._stopped_within)
+    def _lease(self) -> Lease | None:
+        return lease_for(self._spec, self._services, told=self._tell_waiting, stopped=self._stopped_within)
 
-    def _tell_waiting(self) -> None:
-        self._emit(Waiting(time.monotonic_ns(), _WAITING))
+    def _tell_waiting(self, reason: str) -> None:
+        self._emit(Waiting(time.monotonic_ns(), reason))
 
     def _stopped_within(self, seconds: float) -> bool:
         try:
@@ -228,6 +229,15 @@ def _peak_flops_per_s(store: Store, spec: RunSpec, devices: Sequence[str]) -> fl
     found = (store.calibration(device, str(spec.variant["precision"])) for device in devices)
     rate = next((calibration.flops_per_s for calibration in found if calibration is not None), None)
     return None if rate is None else rate * len(devices)
+
+
+def lease_for(
+    spec: RunSpec, services: RunServices, *, told: Callable[[str], None], stopped: Callable[[float], bool]
+) -> Lease | None:
+    """The devices a run needs, once they are free; `told` why it waits if it does. See `Leases.wait` for `stopped`."""
+    count = int(spec.variant["gpus"])
+    candidates = gpu_candidates(spec, services.feed.wait_inventory()) if count else [CPU]
+    return services.leases.wait(candidates, count or 1, told=lambda: told(_WAITING), stopped=stopped)
 
 
 def gpu_candidates(spec: RunSpec, inventory: Inventory) -> list[str]:

@@ -53,9 +53,9 @@ class StandbyLauncher:
 
     def launch(self, start: Start, post: Post) -> Worker:
         """Gives the order to the worker that stands by, even if it is still importing, else to a cold one."""
-        standby = self._take()
-        self._interpreter = interpreter_of(start)
-        served = standby.serve(start, post) if standby is not None and self._fits(standby) else None
+        standby, interpreter = self._take(), interpreter_of(start)
+        self._interpreter = interpreter
+        served = standby.serve(start, post) if standby is not None and self._fits(standby, interpreter) else None
         worker = served or self._cold.launch(start, post)
         self.prepare()
         return worker
@@ -96,8 +96,8 @@ class StandbyLauncher:
             standby, self._standby = self._standby, None
             return standby
 
-    def _fits(self, standby: "_Standby") -> bool:
-        if standby.birth == Birth.now(self._command, self._interpreter):
+    def _fits(self, standby: "_Standby", interpreter: str) -> bool:
+        if standby.birth == Birth.now(self._command, interpreter):
             return True
         standby.end()
         return False

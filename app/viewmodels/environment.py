@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from app.facts import GATE, HOST_LOAD_PCT, OF_ONE_RUN, OTHERS_ON_GPU, THROTTLED_PCT
+from app.facts import BESIDE, GATE, HOST_LOAD_PCT, OF_ONE_RUN, OTHERS_ON_GPU, THROTTLED_PCT
 from app.records import StoredRun
 from app.viewmodels.units import byte_size, plural
 from app.viewmodels.variants import differing
@@ -24,6 +24,7 @@ _NAMES: Mapping[str, str] = {
     "gpus_present": "GPUs present",
     "gpus_used": "GPUs used",
     OTHERS_ON_GPU: "Others on the GPU",
+    BESIDE: "Other runs meanwhile on",
     GATE: "Waited before the run",
     HOST_LOAD_PCT: "Host load before the run, %",
     THROTTLED_PCT: "Throttled while measuring, %",

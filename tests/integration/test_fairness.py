@@ -30,10 +30,10 @@ def test_a_run_begins_when_its_gpu_has_cooled_down_and_says_so(tmp_path: Path, m
     with started_feed(20.0) as feed:
         spec = dummy(feed.wait_inventory(), gpus=1)
         gate = Gate(feed, GateLimits(steady_s=0.5))
-        gate.wait(spec, go_on)
+        facts = gate.wait(["GPU-cool"], go_on)
         gate.close()
         running = services(tmp_path, feed)
-        session = RunSession(spec, running, facts=gate.facts)
+        session = RunSession(spec, running, facts=facts)
         assert session.run().name == "completed"
     assert any("GPU 0 at" in words for words in told)
     assert session.number is not None

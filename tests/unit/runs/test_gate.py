@@ -2,6 +2,7 @@
 
 import re
 import time
+from collections.abc import Collection, Mapping
 
 import pytest
 
@@ -10,12 +11,11 @@ from app.records import HOST, Device, GpuProcess, Inventory, Processes, Sample
 from app.runs.gate import Gate, GateLimits, Held
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.source import SamplerMessage
-from workloads.catalog import Gpu, Machine, complete
-from workloads.protocol import RunSpec
+from workloads.catalog import Gpu, Machine
 
 GPUS = tuple(Gpu(index=i, uuid=f"GPU-{i}", name="NVIDIA H200", compute_capability=(9, 0)) for i in (0, 1))
 MACHINE = Machine(gpus=GPUS, cpu_count=2)
-ON_CPU, ON_GPU = (complete("dummy", {"gpus": gpus}, MACHINE) for gpus in (0, 1))
+ON_CPU, ON_GPU = ("cpu",), ("GPU-0",)
 DEVICES = (
     Device(device=HOST, kind="host", index=-1, name="A processor"),
     *(Device(device=gpu.uuid, kind="gpu", index=gpu.index, name=gpu.name) for gpu in GPUS),
@@ -32,9 +32,10 @@ class Machinery:
         self._say(Inventory(machine=MACHINE, devices=DEVICES))
         self.gate = Gate(self._feed, limits)
         self.told: list[str] = []
+        self.facts: Mapping[str, str] = {}
         self._second = 0
 
-    def wait(self, spec: RunSpec, *to_come: list[SamplerMessage], skip: bool = False) -> str:
+    def wait(self, devices: Collection[str], *to_come: list[SamplerMessage], skip: bool = False) -> str:
         """What the gate notes of its wait, but for the seconds it took."""
         coming = iter(to_come)
 
@@ -44,9 +45,9 @@ class Machinery:
                 self._say(message)
             return not skip
 
-        self.gate.wait(spec, go_on)
+        self.facts = self.gate.wait(devices, go_on)
         assert next(coming, None) is None, "the gate opened before all was told"
-        return re.sub(r"\d+ s", "N s", self.gate.facts[GATE])
+        return re.sub(r"\d+ s", "N s", self.facts[GATE])
 
     def rest(self) -> "Machinery":
         """After a first wait that found the GPU at 40 °C for two seconds."""
@@ -78,7 +79,7 @@ def test_on_the_cpu_a_quiet_host_is_enough_whatever_the_gpus_do() -> None:
     machine = Machinery()
     assert machine.wait(ON_CPU, [*host(55), *machine.gpu(90, load_pct=55)], host(9.6)) == "N s"
     assert machine.told == ["the host tells nothing yet", "the processors at 55 %"]
-    assert machine.gate.facts[HOST_LOAD_PCT] == "10"
+    assert machine.facts[HOST_LOAD_PCT] == "10"
 
 
 def test_a_host_that_stays_busy_is_waited_for_once() -> None:
@@ -87,7 +88,7 @@ def test_a_host_that_stays_busy_is_waited_for_once() -> None:
     machine.told.clear()
     assert machine.wait(ON_CPU, host(70)) == "N s"
     assert machine.told == ["the host tells nothing yet"]
-    assert machine.gate.facts[HOST_LOAD_PCT] == "70"
+    assert machine.facts[HOST_LOAD_PCT] == "70"
 
 
 def test_before_the_first_run_a_gpu_is_waited_for_until_it_falls_no_more_and_later_until_its_band() -> None:
@@ -126,10 +127,10 @@ def test_a_wait_may_be_skipped_and_the_next_is_one_again() -> None:
     assert machine.wait(ON_GPU, machine.gpu(60)) == "gave up after N s: GPU 0 at 60 °C"
 
 
-@pytest.mark.parametrize("spec", [ON_CPU, ON_GPU])
-def test_no_gate_waits_for_nothing(spec: RunSpec) -> None:
+@pytest.mark.parametrize("devices", [ON_CPU, ON_GPU])
+def test_no_gate_waits_for_nothing(devices: tuple[str, ...]) -> None:
     machine = Machinery(GateLimits(wait_s=0.0))
-    assert machine.wait(spec) == "off"
+    assert machine.wait(devices) == "off"
     assert machine.told == []
 
 
