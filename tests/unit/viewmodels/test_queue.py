@@ -1,0 +1,146 @@
+"""The queue in words: the one line, the rows, what is told and offered."""
+
+from dataclasses import replace
+
+from app.queries import QueueProgress
+from app.viewmodels.queue import QueueBoard
+from workloads.catalog import Machine, complete
+
+SPEC = complete("dummy", {"gpus": 0}, Machine())
+FIRST = QueueProgress(entry=1, name="first", state="waiting", done=2, planned=6, left_s=100.0)
+SECOND = QueueProgress(entry=2, name="second", state="waiting", done=0, planned=4, left_s=40.0)
+GOING = replace(FIRST, state="running", place=3, spec=SPEC)
+
+
+def board(*entries: QueueProgress) -> QueueBoard:
+    """One whose runner has begun with these entries."""
+    made = QueueBoard()
+    made.begin()
+    made.read(entries)
+    return made
+
+
+def test_an_empty_queue_shows_nothing() -> None:
+    assert QueueBoard().state(0.0).is_empty
+
+
+def test_one_line_counts_the_runs_of_all_entries_and_names_the_one_that_goes_on() -> None:
+    queue = board(FIRST, SECOND)
+    queue.tell(GOING, now_s=10.0)
+    state = queue.state(40.0)
+    assert (state.count, state.fraction) == ("2/10", 0.2)
+    assert state.now == "dummy train · CPU · batch 8"
+    assert state.left == "1:50 left"
+    assert [row.state for row in state.rows] == ["running", "waits"]
+    assert [(row.can_rise, row.can_sink) for row in state.rows] == [(False, True), (True, False)]
+    assert state.hold == "pause"
+    assert not state.skip
+
+
+def test_while_the_machine_is_waited_for_that_is_said_and_can_be_skipped_and_no_time_passes() -> None:
+    queue = board(FIRST)
+    queue.tell(replace(GOING, waiting_for="GPU 0 at 61 °C"), now_s=0.0)
+    state = queue.state(30.0)
+    assert state.now == "Waits: GPU 0 at 61 °C"
+    assert state.skip
+    assert state.left == "1:40 left"
+
+
+def test_paused_entries_are_not_in_the_time_left_and_an_unknown_time_makes_it_the_least() -> None:
+    queue = board(FIRST, replace(SECOND, state="paused"))
+    assert queue.state(0.0).left == "1:40 left"
+    queue.read((FIRST, replace(SECOND, left_s=None)))
+    assert queue.state(0.0).left == "at least 1:40 left"
+
+
+def test_an_entry_paused_during_its_run_says_that_it_is_the_last_one() -> None:
+    queue = board(replace(FIRST, state="paused"))
+    queue.tell(GOING, now_s=0.0)
+    state = queue.state(0.0)
+    (row,) = state.rows
+    assert (row.state, row.pause, state.hold) == ("its last run", "resume", "go on")
+
+
+def test_an_entry_that_another_program_makes_is_said_to_be_and_not_to_be_paused_here() -> None:
+    queue = QueueBoard()
+    queue.read((replace(FIRST, state="running"),))
+    state = queue.state(0.0)
+    assert state.now == "Another program makes these runs"
+    assert (state.rows[0].state, state.rows[0].pause) == ("runs elsewhere", "")
+
+
+def test_what_ended_is_told_with_its_verdict_counted_and_listed_until_it_is_dismissed() -> None:
+    queue = board(FIRST, SECOND)
+    queue.tell(replace(FIRST, state="complete", done=6, experiment=9), now_s=0.0)
+    queue.tell_verdict(2, "Of another entry.")
+    queue.tell_verdict(1, "B is 2× as fast as A.")
+    state = queue.state(0.0)
+    assert state.count == "6/10"
+    assert [(row.name, row.state, row.in_queue) for row in state.rows] == [
+        ("second", "waits", True),
+        ("first", "complete", False),
+    ]
+    assert state.ended is not None
+    assert state.ended.words == "“first” is complete: 6 of 6 runs made. B is 2× as fast as A."
+    assert [act for act, _ in state.ended.acts] == ["show", "dismiss"]
+    queue.forget()
+    assert queue.state(0.0).ended is None
+    assert len(queue.state(0.0).rows) == 1
+
+
+def test_runs_without_a_result_are_told_and_the_count_can_still_reach_its_end() -> None:
+    queue = board(FIRST, SECOND)
+    queue.tell(replace(FIRST, state="failed", done=5, experiment=9), now_s=0.0)
+    state = queue.state(0.0)
+    assert state.ended is not None
+    assert (state.ended.words, state.ended.tone) == (
+        "“first” is over, but some runs gave no result: 5 of 6 runs made.",
+        "bad",
+    )
+    assert state.count == "5/9"
+
+
+def test_one_with_its_time_spent_is_told_of_and_in_the_queue_once() -> None:
+    queue = board(FIRST)
+    queue.tell(replace(FIRST, state="out of budget"), now_s=0.0)
+    queue.read((replace(FIRST, state="paused"),))
+    queue.rest()
+    state = queue.state(0.0)
+    assert [row.state for row in state.rows] == ["paused"]
+    assert state.ended is not None
+    assert "spent its time" in state.ended.words
+
+
+def test_one_that_was_stopped_or_removed_is_not_told_of() -> None:
+    queue = board(FIRST, SECOND)
+    queue.tell(replace(FIRST, state="stopped"), now_s=0.0)
+    queue.tell(replace(SECOND, state="removed"), now_s=0.0)
+    state = queue.state(0.0)
+    assert state.ended is None
+    assert [row.name for row in state.rows] == ["first"]
+
+
+def test_unfinished_experiments_are_offered_and_the_line_waits_for_the_answer() -> None:
+    queue = QueueBoard()
+    queue.read((replace(FIRST, name="article-c", state="paused", done=12, planned=40),))
+    queue.offer()
+    state = queue.state(0.0)
+    assert state.offer is not None
+    assert state.offer.words == "“article-c” is unfinished: 12 of 40 runs made."
+    assert [label for _, label in state.offer.acts] == ["Go on", "Not now", "Remove"]
+    assert (state.count, state.hold) == ("", "")
+    queue.withdraw()
+    state = queue.state(0.0)
+    assert (state.offer, state.count, state.now, state.hold) == (None, "12/40", "Paused", "go on")
+
+
+def test_several_unfinished_experiments_are_one_offer() -> None:
+    queue = QueueBoard()
+    queue.read((FIRST, replace(SECOND, words="3 of its runs come from another machine.")))
+    queue.offer()
+    offer = queue.state(0.0).offer
+    assert offer is not None
+    assert offer.words == ("2 experiments are unfinished: 2 of 10 runs made. 3 of its runs come from another machine.")
+    assert [label for _, label in offer.acts] == ["Go on", "Not now", "Show them"]
+    queue.begin()
+    assert queue.state(0.0).offer is None
