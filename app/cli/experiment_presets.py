@@ -3,14 +3,13 @@
 from argparse import Namespace
 from dataclasses import dataclass
 
-from app.cli.experiment_words import takes_words
 from app.cli.services import run_services
 from app.cli.terminal import print_json, print_table
 from app.records import Inventory
-from app.runs.counted import counted_here, made_alike, surroundings_here
+from app.runs.ahead import look_ahead
 from app.runs.presets import preset, preset_names
-from app.runs.schedule import done, left, together_s
 from app.storage.store import Store
+from app.viewmodels.ahead import takes_words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,17 +41,15 @@ def list_presets(chosen: Namespace) -> int:
 def _listed(name: str, store: Store, inventory: Inventory) -> _Listed:
     machine, named = inventory.machine, preset(name)
     plan = named.plan(machine)
-    rows = [run.row for run in counted_here(store, plan, surroundings_here(inventory), machine).runs]
-    to_make, alike = left(plan, rows, machine), made_alike(store, machine)
-    made = done(plan, rows)
+    ahead = look_ahead(store, plan, inventory)
     return _Listed(
         name=name,
         question=named.form(machine).question,
         notes=plan.notes,
-        runs=made + len(to_make),
-        done=made,
-        left_s=together_s(to_make, alike),
-        takes=takes_words(to_make, alike) if to_make else "nothing",
+        runs=ahead.planned,
+        done=ahead.done,
+        left_s=ahead.left_s,
+        takes=takes_words(ahead.left_s, ahead.learnt_from) if ahead.done < ahead.planned else "nothing",
     )
 
 

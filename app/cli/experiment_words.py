@@ -14,15 +14,16 @@ from app.report.article import article_sections
 from app.report.contents import Section
 from app.report.experiment import in_order
 from app.report.written import write_report
+from app.runs.ahead import learnt_from
 from app.runs.counted import Counted
 from app.runs.experiment import Experiment
 from app.runs.schedule import Plan, left, rounds, together_s
 from app.viewmodels import units
+from app.viewmodels.ahead import takes_words
 from app.viewmodels.compare import compared
 from app.viewmodels.environment import environment_differences
 from app.viewmodels.variants import variant_names
 from workloads.catalog import Machine, check
-from workloads.protocol import RunSpec
 
 _GOES_ON = "The same command goes on from here."
 _SHOWN = "Without --show the same command goes on from here."
@@ -62,17 +63,9 @@ def ahead_words(before: Experiment, alike: Sequence[RunRow], machine: Machine, b
         return [f"All {before.planned} runs are stored: nothing is left to run. --again makes them anew."]
     possible = [spec for spec in to_make if not check(spec, machine)]
     most = "" if plan.until_pct is None else " at most"
-    takes = takes_words(possible, alike)
+    takes = takes_words(together_s(possible, alike), learnt_from(possible, alike))
     within = "" if budget_s is None else f", within {units.duration(budget_s)}"
     return [f"{before.planned} runs planned{most}, {before.done} done, {len(to_make)} left ({takes}){within}."]
-
-
-def takes_words(specs: Sequence[RunSpec], alike: Sequence[RunRow]) -> str:
-    """How long these runs take; at least what they measure where none like them was made."""
-    seconds = together_s(specs, alike)
-    if any(row.ended_utc_ns is not None for row in alike):
-        return f"about {units.duration(seconds)}"
-    return f"at least {units.duration(seconds)}" if seconds else "time not known yet"
 
 
 def ending_words(found: Experiment, *, shown: bool = False) -> str:

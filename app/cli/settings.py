@@ -26,7 +26,7 @@ def several_variants(workload: str, settings: Sequence[str], machine: Machine) -
 def _values(name: str, text: str) -> list[str]:
     """The values of one setting; `devices` is itself a list with commas, and no `interpreter` is the program's own."""
     if name == "devices":
-        return [text]
+        return text.split(";")
     return [value for value in text.split(",") if value or name == "interpreter"] or [""]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.experiment_words import ahead_words, ending_words, refused_words, takes_words
+from app.cli.experiment_words import ahead_words, ending_words, refused_words
 from app.cli.main import main
 from app.runs.experiment import Experiment
 from app.runs.schedule import Plan
@@ -60,7 +60,9 @@ def test_the_count_and_the_time_are_said_before_anything_runs() -> None:
 
 def test_time_is_what_runs_usually_take_not_what_the_slowest_did() -> None:
     made = [result(number, SMALL, seconds=seconds).row for number, seconds in enumerate((12.0, 14.0, 300.0), 1)]
-    assert takes_words([SMALL, SMALL], made) == "about 0:28"
+    twice = replace(PLAN, variants=(SMALL,), repeats=2)
+    (said,) = ahead_words(Experiment.of(twice, "stopped", (), CPU), made, CPU, None)
+    assert said == "2 runs planned, 0 done, 2 left (about 0:28)."
 
 
 def test_the_end_says_after_how_many_repeats_and_how_narrowly() -> None:

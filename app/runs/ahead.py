@@ -1,0 +1,36 @@
+"""What an experiment has before it: how much of it is stored, and how long the rest takes by what is stored."""
+
+from collections.abc import Sequence
+
+from app.queries import Ahead
+from app.records import Inventory, RunRow
+from app.runs.counted import counted_here, made_alike, surroundings_here
+from app.runs.schedule import Plan, done, left, together_s
+from app.storage.store import Store
+from workloads.catalog import check
+from workloads.protocol import RunSpec
+
+
+def look_ahead(store: Store, plan: Plan, inventory: Inventory) -> Ahead:
+    """What is stored and left of a plan on this machine; what this machine refuses takes no time."""
+    machine = inventory.machine
+    counted = counted_here(store, plan, surroundings_here(inventory), machine)
+    rows = [run.row for run in counted.runs]
+    to_make, made = left(plan, rows, machine), done(plan, rows)
+    possible = [spec for spec in to_make if not check(spec, machine)]
+    alike = made_alike(store, machine)
+    return Ahead(
+        planned=made + len(to_make),
+        done=made,
+        left_s=together_s(possible, alike),
+        learnt_from=learnt_from(possible, alike),
+        uncounted=counted.elsewhere,
+        because=counted.because,
+    )
+
+
+def learnt_from(specs: Sequence[RunSpec], runs: Sequence[RunRow]) -> int:
+    """How many runs tell how long these take: those of their workloads, else all."""
+    ended = [row for row in runs if row.outcome is not None and row.outcome.name in ("completed", "out_of_memory")]
+    workloads = {spec.workload for spec in specs}
+    return len([row for row in ended if row.spec.workload in workloads] or ended)

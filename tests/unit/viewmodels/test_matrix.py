@@ -1,0 +1,222 @@
+"""Experiments as they are built: combinations, what cannot run of them, the same as a command, what is said before."""
+
+import itertools
+import shlex
+
+import pytest
+
+from app.cli.settings import several_variants
+from app.queries import Ahead
+from app.viewmodels.ahead import ahead_sentences
+from app.viewmodels.form import VariantForm
+from app.viewmodels.matrix import MOST_VARIANTS, MatrixForm
+from app.viewmodels.matrix_state import MatrixRow
+from workloads import catalog
+from workloads.catalog import Gpu, Machine
+from workloads.protocol import RunSpec
+
+TWO_GPUS = Machine(
+    gpus=tuple(
+        Gpu(index=n, uuid=f"GPU-{n}", name="NVIDIA H200", memory_total_bytes=150 * 10**9, compute_capability=(9, 0))
+        for n in range(2)
+    ),
+    cpu_count=16,
+)
+ONE_GPU = Machine(gpus=TWO_GPUS.gpus[:1], cpu_count=16)
+NO_GPU = Machine(cpu_count=2)
+MOST = 20
+
+
+def matrix_on(machine: Machine, workload: str = "lstm") -> tuple[MatrixForm, VariantForm]:
+    form = VariantForm(workload)
+    form.set_machine(machine)
+    return MatrixForm(form, MOST), form
+
+
+def row(matrix: MatrixForm, name: str) -> MatrixRow:
+    return next(row for row in matrix.state().rows if row.name == name)
+
+
+def settings_of(command: str) -> tuple[str, list[str], list[str]]:
+    """The workload, the settings and all other words of a command."""
+    words = shlex.split(command)
+    assert words[:4] == ["python", "-m", "app", "experiment"]
+    settings = [word for before, word in itertools.pairwise(words) if before == "-s"]
+    return words[4], settings, [word for word in words[5:] if word != "-s" and word not in settings]
+
+
+def by_command(matrix: MatrixForm, machine: Machine) -> list[RunSpec]:
+    """The variants that the command makes, without those that cannot run."""
+    workload, settings, _ = settings_of(matrix.command())
+    return [spec for spec in several_variants(workload, settings, machine) if not catalog.check(spec, machine)]
+
+
+def test_one_variant_is_no_experiment_yet_and_says_what_to_do() -> None:
+    matrix, _ = matrix_on(NO_GPU)
+    state = matrix.state()
+    assert "two values or more" in state.problem
+    assert state.headline == ""
+    assert row(matrix, "xla").chosen == (False,)
+
+
+def test_every_combination_is_a_variant_and_what_cannot_run_is_left_out_with_one_line_a_reason() -> None:
+    matrix, _ = matrix_on(TWO_GPUS)
+    for value in ("standard", "block_fused"):
+        matrix.tick("implementation", value, on=True)
+    matrix.tick("xla", True, on=True)
+    matrix.type_list("batch_size", "64, 128 256")
+    state = matrix.state()
+    assert (state.combinations, len(state.variants), state.headline) == (18, 12, "36 runs")
+    assert state.problem == ""
+    assert [(group.count, group.what) for group in state.refused] == [
+        (3, "cuDNN × XLA on"),
+        (3, "Block-fused × XLA on"),
+    ]
+    assert "XLA cannot compile the cuDNN LSTM" in state.refused[0].reason
+    asked = matrix.asked()
+    assert len(asked.variants) == 12
+    assert asked.notes == tuple(f"3 left out. {group.words}" for group in state.refused)
+    assert all(not catalog.check(spec, TWO_GPUS) for spec in asked.variants)
+
+
+def test_reasons_that_differ_in_numbers_alone_are_one_line() -> None:
+    matrix, _ = matrix_on(TWO_GPUS, "cnn10")
+    matrix.tick("gpus", 2, on=True)
+    matrix.type_list("batch_size", "64, 65, 67, 69, 128")
+    (group,) = matrix.state().refused
+    assert group.count == 3
+    assert group.what == "2 GPUs × Batch size 65, Batch size 67, Batch size 69"
+
+
+def test_the_form_is_the_baseline_and_what_is_not_chosen_follows_it() -> None:
+    matrix, form = matrix_on(ONE_GPU, "cnn10")
+    matrix.tick("layout", "NHWC", on=True)
+    form.edit("batch_size", 256)
+    form.edit("layout", "NHWC")
+    first, second = matrix.asked().variants
+    assert (first.variant["layout"], second.variant["layout"]) == ("NHWC", "NCHW")
+    assert first.variant["batch_size"] == second.variant["batch_size"] == 256
+    state = matrix.state()
+    assert state.variants[state.baseline] == "NHWC"
+
+
+def test_another_baseline_comes_first_and_the_list_stays_in_its_order() -> None:
+    matrix, _ = matrix_on(ONE_GPU, "cnn10")
+    matrix.tick("layout", "NHWC", on=True)
+    matrix.type_list("batch_size", "128, 256")
+    before = matrix.state().variants
+    matrix.choose_baseline(3)
+    state = matrix.state()
+    assert (state.variants, state.baseline) == (before, 3)
+    assert matrix.asked().variants[0].variant["layout"] == "NHWC"
+    assert matrix.asked().variants[0].variant["batch_size"] == 256
+
+
+@pytest.mark.parametrize("machine", [NO_GPU, ONE_GPU, TWO_GPUS])
+def test_the_command_makes_the_same_variants_in_the_same_order(machine: Machine) -> None:
+    matrix, form = matrix_on(machine, "lstm")
+    form.edit("layers", 2)
+    form.edit("seconds", 2.5)
+    matrix.tick("implementation", "standard", on=True)
+    matrix.tick("implementation", "block_fused", on=True)
+    matrix.tick("gpus", 0, on=True)
+    matrix.tick("bidirectional", True, on=True)
+    matrix.tick("bidirectional", False, on=False)
+    matrix.type_list("batch_size", "16, 32")
+    matrix.choose_baseline(1)
+    asked = matrix.asked()
+    assert by_command(matrix, machine) == list(asked.variants)
+    assert all(spec.variant["bidirectional"] for spec in asked.variants)
+    assert asked.name == " ".join([settings_of(matrix.command())[0], *settings_of(matrix.command())[1]])
+
+
+def test_cards_are_listed_with_semicolons_here_and_in_the_command() -> None:
+    matrix, form = matrix_on(TWO_GPUS, "cnn10")
+    matrix.type_list("devices", "0; 1")
+    assert [spec.variant["devices"] for spec in matrix.asked().variants] == ["0", "1"]
+    assert "-s 'devices=0;1'" in matrix.command()
+    assert by_command(matrix, TWO_GPUS) == list(matrix.asked().variants)
+    form.edit("gpus", 2)
+    matrix.type_list("devices", "0,1; 1,0")
+    assert [spec.variant["devices"] for spec in matrix.asked().variants] == ["0,1", "1,0"]
+
+
+def test_how_far_it_goes_is_in_the_command() -> None:
+    matrix, _ = matrix_on(TWO_GPUS, "cnn10")
+    matrix.tick("layout", "NHWC", on=True)
+    assert settings_of(matrix.command())[2] == []
+    matrix.extend(repeats=5, budget_s=480.0, side_by_side=True)
+    assert settings_of(matrix.command())[2] == ["--repeats", "5", "--budget", "480s", "--parallel", "2"]
+    assert (matrix.asked().parallel, matrix.asked().budget_s) == (2, 480.0)
+    matrix.extend(until_pct=0.5, repeats=None)
+    state = matrix.state()
+    assert (state.repeats, state.headline) == (MOST, f"{2 * MOST} runs")
+    assert "at most" in state.detail
+    assert "--until 0.5%" in matrix.command()
+
+
+def test_runs_go_on_side_by_side_only_where_there_are_two_gpus() -> None:
+    matrix, _ = matrix_on(ONE_GPU, "cnn10")
+    matrix.extend(side_by_side=True)
+    assert matrix.state().side_by_side is None
+    assert matrix.asked().parallel == 1
+    assert "--parallel" not in matrix.command()
+
+
+def test_a_word_that_is_no_value_stays_with_what_is_wrong() -> None:
+    matrix, _ = matrix_on(NO_GPU)
+    matrix.type_list("batch_size", "16, many")
+    found = row(matrix, "batch_size")
+    assert found.text == "16, many"
+    assert "takes a whole number, not 'many'" in found.problem
+    assert matrix.state().problem
+    matrix.type_list("batch_size", "")
+    assert row(matrix, "batch_size").text == "32"
+
+
+def test_the_last_value_stays_ticked() -> None:
+    matrix, _ = matrix_on(NO_GPU)
+    matrix.tick("xla", False, on=False)
+    assert row(matrix, "xla").chosen == (False,)
+
+
+def test_too_many_combinations_are_not_even_made() -> None:
+    matrix, _ = matrix_on(NO_GPU)
+    matrix.type_list("batch_size", " ".join(map(str, range(1, MOST_VARIANTS + 2))))
+    assert f"{MOST_VARIANTS + 1} combinations are too many" in matrix.state().problem
+
+
+def test_seldom_parameters_are_folded_until_they_are_compared() -> None:
+    matrix, _ = matrix_on(NO_GPU)
+    assert not row(matrix, "xla").folded
+    assert row(matrix, "seed").folded
+    matrix.type_list("seed", "1, 2")
+    assert not row(matrix, "seed").folded
+
+
+def test_each_workload_keeps_its_own_values() -> None:
+    matrix, form = matrix_on(ONE_GPU, "cnn10")
+    matrix.tick("layout", "NHWC", on=True)
+    form.choose("lstm")
+    assert len(matrix.state().variants) == 1
+    form.choose("cnn10")
+    assert len(matrix.state().variants) == 2
+
+
+@pytest.mark.parametrize(
+    ("ahead", "says"),
+    [
+        (
+            Ahead(planned=12, done=0, left_s=90.0, learnt_from=0),
+            "No run like these is stored yet: they take at least 1:30.",
+        ),
+        (Ahead(planned=12, done=0, left_s=90.0, learnt_from=7), "They take about 1:30, judged by 7 stored runs."),
+        (
+            Ahead(planned=12, done=4, left_s=60.0, learnt_from=1),
+            "4 of 12 are stored already; the other 8 take about 1:00, judged by 1 stored run.",
+        ),
+        (Ahead(planned=12, done=12, left_s=0.0, learnt_from=9), "All 12 are stored already: nothing is left to run."),
+    ],
+)
+def test_what_is_said_of_the_time_before_it_starts(ahead: Ahead, says: str) -> None:
+    assert ahead_sentences(ahead) == [says]
