@@ -1,0 +1,137 @@
+"""How far the entries of the queue are: as they are stored, and as they go on."""
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from app.queries import EntryState, QueueEntry, QueueProgress
+from app.records import Inventory, RunRow, StoredRun
+from app.runs.counted import Counted, counted_here, made_alike, surroundings_here
+from app.runs.entry_session import Begun, own_runs
+from app.runs.experiment import Experiment, Turn
+from app.runs.gate import Held
+from app.runs.queued import asked_of
+from app.runs.repeated import Repeated
+from app.runs.schedule import Plan, done, left, together_s
+from app.runs.sinks import Sink
+from app.storage.store import Store
+from workloads.catalog import Machine, check
+
+
+def standings(store: Store, inventory: Inventory) -> list[QueueProgress]:
+    """How far every entry is, in their order; raises `UserError` for one that another version wrote."""
+    alike = made_alike(store, inventory.machine)
+    return [_standing(store, entry, inventory, alike) for entry in store.queue.entries()]
+
+
+def left_s(plan: Plan, runs: Sequence[RunRow], machine: Machine, alike: Sequence[RunRow]) -> float | None:
+    """How long what is left after `runs` takes, learnt from runs `alike`; None where there is nothing to learn from."""
+    possible = [spec for spec in left(plan, runs, machine) if not check(spec, machine)]
+    is_known = not possible or any(row.ended_utc_ns is not None for row in alike)
+    return together_s(possible, alike) if is_known else None
+
+
+def brought_words(counted: Counted) -> str:
+    """That runs count which were made in other surroundings, and what differs; "" where there are none."""
+    if not counted.brought:
+        return ""
+    runs = "1 run" if counted.brought == 1 else f"{counted.brought} runs"
+    return (
+        f"{runs} of this experiment came from another machine, with another {', another '.join(counted.brought_with)}:"
+        " counted, not made again."
+    )
+
+
+def _standing(store: Store, entry: QueueEntry, inventory: Inventory, alike: Sequence[RunRow]) -> QueueProgress:
+    asked, machine = asked_of(entry), inventory.machine
+    plan, repeated, own = asked.plan, Repeated(asked.max_throttled_pct), own_runs(store, entry, asked)
+    counted = counted_here(store, plan, surroundings_here(inventory), machine, repeated, own, fields=())
+    rows = [run.row for run in counted.runs]
+    made = done(plan, rows)
+    return QueueProgress(
+        entry=entry.entry,
+        name=entry.name,
+        state=entry.state,
+        done=made,
+        planned=made + len(left(plan, rows, machine)),
+        left_s=left_s(plan, rows, machine, alike),
+        experiment=entry.experiment,
+        words=brought_words(counted),
+    )
+
+
+class ProgressTeller:
+    """Tells how far the entry that goes on is, whenever that changes; a listener of `QueueRunner`.
+
+    `told` is called on the threads that make runs; `sinks` are asked for anew at each run.
+    """
+
+    def __init__(self, told: Callable[[QueueProgress], None], sinks: Callable[[], Sequence[Sink]]) -> None:
+        self._told = told
+        self._sinks = sinks
+        self._begun: Begun | None = None
+        self._made: list[RunRow] = []
+        self._now: QueueProgress | None = None
+        self._turn = threading.Lock()
+
+    def began(self, begun: Begun) -> None:
+        """An entry is begun."""
+        self._begun, self._made = begun, []
+        self._now = QueueProgress(
+            entry=begun.entry.entry,
+            name=begun.entry.name,
+            state="running",
+            done=begun.before.done,
+            planned=begun.before.planned,
+            left_s=self._left_s(),
+            experiment=begun.entry.experiment,
+            words=brought_words(begun.counted),
+        )
+        self._told(self._now)
+
+    def sinks(self, turn: Turn) -> Sequence[Sink]:
+        """A run begins."""
+        self._change(lambda now: replace(now, place=turn.place, spec=turn.spec, waiting_for=""))
+        return self._sinks()
+
+    def waits(self, held: Held) -> bool:
+        """A run waits."""
+        self._change(lambda now: replace(now, waiting_for=held.words))
+        return True
+
+    def waited(self) -> None:
+        """It waits no longer."""
+        self._change(lambda now: replace(now, waiting_for=""))
+
+    def made(self, run: StoredRun, *, counts: bool) -> None:
+        """A run has ended."""
+        if counts:
+            self._made.append(run.row)
+        plan, rows = self._plan_and_rows()
+        self._change(lambda now: replace(now, spec=None, done=done(plan, rows), left_s=self._left_s()))
+
+    def says(self, sentence: str) -> None:
+        """A sentence of the entry."""
+        self._change(lambda now: replace(now, words=sentence))
+
+    def ended(self, entry: QueueEntry, found: Experiment, how: EntryState) -> None:
+        """An entry goes on no longer."""
+        experiment, made = entry.experiment, found.done
+        self._change(lambda now: replace(now, state=how, spec=None, waiting_for="", done=made, experiment=experiment))
+
+    def _plan_and_rows(self) -> tuple[Plan, list[RunRow]]:
+        assert self._begun is not None, "an entry begins before it is told of"
+        before = self._begun.before
+        return before.plan, [*(run.row for run in before.runs), *self._made]
+
+    def _left_s(self) -> float | None:
+        assert self._begun is not None, "an entry begins before it is told of"
+        plan, rows = self._plan_and_rows()
+        return left_s(plan, rows, self._begun.machine, [*self._begun.alike, *self._made])
+
+    def _change(self, changed: Callable[[QueueProgress], QueueProgress]) -> None:
+        """Several runs may go on at once: one change at a time, told in its order."""
+        with self._turn:
+            if self._now is not None and (now := changed(self._now)) != self._now:
+                self._now = now
+                self._told(now)

@@ -1,0 +1,100 @@
+"""Goes through the queue: entry after entry in its order, looking at it anew before each run."""
+
+import threading
+from collections.abc import Sequence
+
+from app.queries import EntryState, QueueEntry
+from app.runs.entry_session import EntrySession, Listener
+from app.runs.experiment import Experiment
+from app.runs.recovery import recover
+from app.runs.session import RunServices
+from app.storage.store import Store
+
+
+class QueueRunner:
+    """One walk through the queue. `run` blocks its thread, once; the others may come from any thread, at any time.
+
+    Whoever adds, moves, pauses or removes an entry, in this program or another, does so from the next run on.
+    """
+
+    def __init__(self, services: RunServices, listener: Listener) -> None:
+        self._services = services
+        self._listener = listener
+        self._stopped = threading.Event()
+        self._cancelled: set[int] = set()
+        self._current: tuple[int, EntrySession] | None = None
+
+    def run(self, only: Sequence[int] | None = None) -> None:
+        """Makes the entries, or only these, until none waits or it is stopped. Raises `UserError` as sessions do."""
+        while (entry := self._take_next(only)) is not None:
+            self._make(entry, only)
+
+    def stop(self) -> None:
+        """Stops the run that goes on and begins no other; its entry stays. Returns at once."""
+        self._stopped.set()
+        if self._current is not None:
+            self._current[1].stop()
+
+    def cancel(self, entry: int) -> None:
+        """Stops the run that goes on if it is of this entry, and takes the entry out then. Returns at once."""
+        self._cancelled.add(entry)
+        if self._current is not None and self._current[0] == entry:
+            self._current[1].stop()
+
+    def skip_wait(self) -> None:
+        """Begins the run that waits for a fair machine; returns at once."""
+        if self._current is not None:
+            self._current[1].skip_wait()
+
+    def _take_next(self, only: Sequence[int] | None) -> QueueEntry | None:
+        with Store.open(self._services.database) as store:
+            recover(store)
+            while not self._stopped.is_set():
+                entry = next(iter(self._waiting(store, only)), None)
+                if entry is None or store.queue.take(entry.entry):
+                    return entry
+        return None
+
+    def _waiting(self, store: Store, only: Sequence[int] | None, current: int | None = None) -> list[QueueEntry]:
+        """The entries to be made in their order, the current one among them; others' are theirs."""
+        return [
+            entry
+            for entry in store.queue.entries()
+            if (only is None or entry.entry in only)
+            and entry.entry not in self._cancelled
+            and entry.state != "paused"
+            and (not entry.owned or entry.entry == current)
+        ]
+
+    def _make(self, entry: QueueEntry, only: Sequence[int] | None) -> None:
+        try:
+            session = EntrySession(entry, self._services, self._listener, lambda: self._is_next(entry.entry, only))
+            self._current = (entry.entry, session)
+            if self._stopped.is_set() or entry.entry in self._cancelled:
+                session.stop()
+            found = session.run()
+            how = self._settle(entry.entry, found, is_over=session.is_over)
+        finally:
+            self._current = None
+            with Store.open(self._services.database) as store:
+                store.queue.release(entry.entry)
+        self._listener.ended(session.entry, found, how)
+
+    def _is_next(self, entry: int, only: Sequence[int] | None) -> bool:
+        """Whether the next run is still one of this entry."""
+        with Store.open(self._services.database) as store:
+            waiting = self._waiting(store, only, entry)
+        return bool(waiting) and waiting[0].entry == entry
+
+    def _settle(self, entry: int, found: Experiment, *, is_over: bool) -> EntryState:
+        """Takes an entry out that is over, pauses one whose time is spent; how it stands now."""
+        with Store.open(self._services.database) as store:
+            if is_over or entry in self._cancelled:
+                store.queue.remove(entry)
+            elif found.state == "out of budget":
+                # Waiting, it would be given the same time again at once.
+                store.queue.set_state(entry, "paused")
+            state = next((each.state for each in store.queue.entries() if each.entry == entry), None)
+        if is_over or found.state == "out of budget" or self._stopped.is_set():
+            return found.state
+        return "removed" if state is None else "waiting" if state == "running" else state
