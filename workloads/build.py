@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from workloads import catalog, cifar10, runtime
 from workloads.errors import RefusedError
 from workloads.kinds import Gpu, Machine
-from workloads.protocol import RunSpec, Variant
+from workloads.protocol import RunSpec, Source, Variant
 from workloads.training import Task
 
 if TYPE_CHECKING:
@@ -23,13 +23,13 @@ def approve(spec: RunSpec, gpu_uuids: Sequence[str]) -> RunSpec:
     gpus = tuple(Gpu(index=index, uuid=uuid, name="") for index, uuid in enumerate(gpu_uuids))
     machine = Machine(gpus=gpus, cpu_count=os.cpu_count() or 1)
     try:
-        full = catalog.complete(spec.workload, spec.variant, machine)
+        full = spec if catalog.is_own(spec.workload) else catalog.complete(spec.workload, spec.variant, machine)
     except catalog.UsageError as error:
         raise RefusedError(str(error)) from error
     anywhere = RunSpec(workload=full.workload, variant={**full.variant, "devices": ""})
     for refusal in catalog.check(anywhere, machine):
         raise RefusedError(refusal.reason)
-    if full.variant["data"] == "cifar10":
+    if full.variant.get("data") == "cifar10":
         cifar10.find(cifar10.place_of(str(full.variant["data_folder"])))
     return full
 
@@ -48,8 +48,11 @@ def import_for(spec: RunSpec, gpu_uuids: Sequence[str]) -> dict[str, str]:
     return runtime.facts()
 
 
-def build(spec: RunSpec) -> Task:
-    """The variant, ready to step; after `import_for`. Raises `RefusedError` where its data cannot be used."""
+def build(spec: RunSpec, source: Source | None = None) -> Task:
+    """The variant, ready to step; after `import_for`. Raises `RefusedError` where its data cannot be used.
+
+    A user's own workload is in `source`; errors of theirs are raised as they come.
+    """
     if not needs_tensorflow(spec):
         from workloads import dummy
 
@@ -58,12 +61,22 @@ def build(spec: RunSpec) -> Task:
 
     stored = stored_data(spec.variant)
     replicas = runtime.configure(spec.variant)
-    return build_task(recipe_of(spec.workload)(spec.variant), spec.variant, replicas, stored)
+    return build_task(_recipe(spec, source), spec.variant, replicas, stored)
+
+
+def _recipe(spec: RunSpec, source: Source | None) -> "Recipe":
+    if not catalog.is_own(spec.workload):
+        return recipe_of(spec.workload)(spec.variant)
+    if source is None:
+        raise RefusedError(f"The file of {spec.workload} did not come with the order to run it.")
+    from workloads.own.recipe import recipe
+
+    return recipe(spec, source)
 
 
 def stored_data(variant: Variant) -> cifar10.Cifar10 | None:
     """The data a variant takes from a copy on this machine; None where its data are made."""
-    if variant["data"] != "cifar10":
+    if variant.get("data") != "cifar10":
         return None
     return cifar10.load(cifar10.place_of(str(variant["data_folder"])))
 

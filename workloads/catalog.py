@@ -9,25 +9,32 @@ import os
 from collections.abc import Mapping
 
 from workloads.interpreter import installed_tensorflow, python_of
-from workloads.kinds import Choice, Gpu, Machine, Parameter, Refusal, UsageError, Workload, unknown
+from workloads.kinds import Choice, Gpu, Machine, OwnFile, Parameter, Refusal, UsageError, Workload, unknown
 from workloads.menu import WORKLOADS
+from workloads.own.menu import SOURCE, is_own, own_workload, undescribed
 from workloads.protocol import RunSpec, Value
 from workloads.validity import RULES, find_gpu
 
 __all__ = [
+    "SOURCE",
     "WORKLOADS",
     "Choice",
     "Gpu",
     "Machine",
+    "OwnFile",
     "Parameter",
     "Refusal",
     "UsageError",
     "Workload",
     "check",
     "complete",
+    "complete_of",
     "default_value",
     "find_gpu",
+    "find_workload",
     "installed_tensorflow",
+    "is_own",
+    "own_workload",
     "parse",
     "python_of",
     "why_not",
@@ -42,6 +49,14 @@ def workload(name: str) -> Workload:
         if candidate.name == name:
             return candidate
     raise UsageError(unknown("workload", name, (w.name for w in WORKLOADS if not w.hidden)))
+
+
+def find_workload(name: str) -> Workload | None:
+    """The workload of that name; None where this version does not know it, as in an older or imported database.
+
+    Of a user's own it has the parameters that all have: what else its file has is not known by its name.
+    """
+    return next((known for known in WORKLOADS if known.name == name), undescribed(name) if is_own(name) else None)
 
 
 def parse(parameter: Parameter, text: str) -> Value:
@@ -70,11 +85,17 @@ def complete(name: str, given: Mapping[str, Value], machine: Machine) -> RunSpec
 
     Without `gpus`, one GPU is used where the machine has one, else the CPU at sizes that fit it.
     """
-    chosen = workload(name)
+    return complete_of(workload(name), given, machine)
+
+
+def complete_of(chosen: Workload, given: Mapping[str, Value], machine: Machine) -> RunSpec:
+    """As `complete`, of a workload that need not be the program's; one of the user's own says which file it is of."""
     values = {key: _checked(chosen.parameter(key), value) for key, value in given.items()}
     on_cpu = int(values.get("gpus", min(1, len(machine.gpus)))) == 0
     variant = {p.name: values.get(p.name, default_value(p, on_cpu=on_cpu)) for p in chosen.parameters}
-    return RunSpec(workload=name, variant=variant)
+    if chosen.own is not None:
+        variant[SOURCE] = chosen.own.sha256
+    return RunSpec(workload=chosen.name, variant=variant)
 
 
 def default_value(parameter: Parameter, *, on_cpu: bool) -> Value:
@@ -87,7 +108,7 @@ def with_defaults(spec: RunSpec) -> RunSpec:
 
     A workload that is not known here is given back as it is.
     """
-    known = next((candidate for candidate in WORKLOADS if candidate.name == spec.workload), None)
+    known = find_workload(spec.workload)
     if known is None:
         return spec
     on_cpu = spec.variant.get("gpus", 0) == 0

@@ -3,8 +3,9 @@
 import time
 import traceback
 
-from workloads.errors import OutOfMemoryError, RefusedError, TrainingError
-from workloads.protocol import Finished, Variant
+from workloads.errors import OutOfMemoryError, OwnWorkloadError, RefusedError, TrainingError
+from workloads.own.blame import file_name, place_of
+from workloads.protocol import Finished, Source, Variant
 
 _MEMORY_WORDS = (
     "RESOURCE_EXHAUSTED",
@@ -31,13 +32,17 @@ _CUDNN_SENTENCE = (
 )
 
 
-def ending_of(error: Exception, variant: Variant, peak_bytes: int | None) -> Finished:
-    """How a run ends that raised this; `peak_bytes` is the allocator's peak, if known."""
+def ending_of(error: Exception, variant: Variant, peak_bytes: int | None, source: Source | None = None) -> Finished:
+    """How a run ends that raised this; `peak_bytes` is the allocator's peak, if known.
+
+    What goes wrong in a user's own `source` is told with its file and line.
+    """
     now_ns = time.monotonic_ns()
     if isinstance(error, RefusedError):
         return Finished(outcome="refused", t_ns=now_ns, reason=str(error))
     if isinstance(error, TrainingError):
-        return Finished(outcome="failed", t_ns=now_ns, reason=str(error), allocator_peak_bytes=peak_bytes)
+        reason = f"{file_name(source)}: {error}" if source else str(error)
+        return Finished(outcome="failed", t_ns=now_ns, reason=reason, allocator_peak_bytes=peak_bytes)
     if _is_out_of_memory(error):
         reason = _memory_sentence(variant, peak_bytes)
         return Finished(outcome="out_of_memory", t_ns=now_ns, reason=reason, allocator_peak_bytes=peak_bytes)
@@ -47,7 +52,7 @@ def ending_of(error: Exception, variant: Variant, peak_bytes: int | None) -> Fin
     return Finished(
         outcome="failed",
         t_ns=now_ns,
-        reason=_CUDNN_SENTENCE if any(words in str(error) for words in _CUDNN_WORDS) else _first_line(error),
+        reason=_CUDNN_SENTENCE if any(words in str(error) for words in _CUDNN_WORDS) else _told(error, source),
         traceback="".join(traceback.format_exception(error)),
         allocator_peak_bytes=peak_bytes,
     )
@@ -62,6 +67,12 @@ def _is_out_of_memory(error: Exception) -> bool:
 def _memory_sentence(variant: Variant, peak_bytes: int | None) -> str:
     peak = f" (TensorFlow held {peak_bytes / 2**30:.1f} GiB at most)" if peak_bytes else ""
     return f"Memory ran out at batch_size={variant.get('batch_size')}{peak}; try a smaller batch size."
+
+
+def _told(error: Exception, source: Source | None) -> str:
+    if isinstance(error, OwnWorkloadError):
+        return str(error)
+    return f"{place_of(error, source)}: {_first_line(error)}" if source else _first_line(error)
 
 
 def _first_line(error: Exception) -> str:

@@ -17,6 +17,8 @@ from workloads.protocol import (
     Calibration,
     Compared,
     Declined,
+    Describe,
+    Described,
     Errand,
     ExportModel,
     TryWeights,
@@ -37,12 +39,24 @@ def perform(errand: Errand) -> Answer:
                 return _export(errand)
             case Calibrate():
                 return _calibrate(errand)
+            case Describe():
+                return _describe(errand)
     except (WeightsError, RefusedError) as error:
         return Declined(reason=str(error))
     except Exception as error:  # noqa: BLE001 - the process's edge: the end is told in words, its traceback on stderr
         traceback.print_exc()
-        variant = errand.trained if isinstance(errand, ExportModel) else errand.spec.variant
-        return Declined(reason=ending_of(error, variant, None).reason or str(error))
+        return Declined(reason=_reason(error, errand))
+
+
+def _reason(error: Exception, errand: Errand) -> str:
+    match errand:
+        case Describe():
+            found = ending_of(error, {}, None, errand.source)
+        case ExportModel():
+            found = ending_of(error, errand.trained, None)
+        case _:
+            found = ending_of(error, errand.spec.variant, None)
+    return found.reason or str(error)
 
 
 def _export(errand: ExportModel) -> Compared:
@@ -67,6 +81,13 @@ def _calibrate(errand: Calibrate) -> Calibration:
     if (found := calibrate(place, device, str(spec.variant["precision"]))) is None:
         raise RefusedError(f"{device} could not be calibrated now, most likely because other programs hold its memory.")
     return found
+
+
+def _describe(errand: Describe) -> Described:
+    prepare_environment(())
+    from workloads.own.signature import describe
+
+    return describe(errand.source, errand.name)
 
 
 def main() -> None:

@@ -11,3 +11,7 @@ class OutOfMemoryError(Exception):
 
 class TrainingError(Exception):
     """Training itself went wrong (a loss that is not finite), with nothing wrong in the program."""
+
+
+class OwnWorkloadError(Exception):
+    """A user's own file is not as its interface has it; the message begins with the file and the line."""

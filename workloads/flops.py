@@ -12,6 +12,7 @@ al. 2022, "PaLM" (arXiv 2204.02311), appendix B.
 """
 
 from workloads.cnn.nets import Conv, Dense, leaves, net_of
+from workloads.own.menu import is_own
 from workloads.protocol import RunSpec, Variant
 
 _TRAINING = 3
@@ -19,8 +20,8 @@ _GATES = 4
 
 
 def flops_per_step(spec: RunSpec) -> int | None:
-    """Operations of one step over all replicas; None for a workload that computes nothing."""
-    if spec.workload == "dummy":
+    """Operations of one step over all replicas; None for a workload that computes nothing, and for a user's own."""
+    if spec.workload == "dummy" or is_own(spec.workload):
         return None
     one = lstm_forward(spec.variant) if spec.workload == "lstm" else cnn_forward(spec)
     forward = int(spec.variant["batch_size"]) * one

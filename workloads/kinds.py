@@ -61,8 +61,19 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OwnFile:
+    """The user's file that a workload is in: where it lies, and the SHA-256 of its text."""
+
+    path: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """A workload: `example` is the word for one item of its training data (`image`, `sequence`)."""
+    """A workload: `example` is the word for one item of its training data (`image`, `sequence`).
+
+    `own` is the file of a workload of the user's own.
+    """
 
     name: str
     title: str
@@ -70,6 +81,7 @@ class Workload:
     example: str
     parameters: tuple[Parameter, ...]
     hidden: bool = False
+    own: OwnFile | None = None
 
     def parameter(self, name: str) -> Parameter:
         """The parameter of that name; raises `UsageError` naming near misses."""

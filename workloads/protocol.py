@@ -8,11 +8,12 @@ All `t_ns` are `time.monotonic_ns()` of the worker's host; `Hello` ties that clo
 Small jobs beside runs go to a process of another kind: one `Errand` down, one `Answer` up.
 """
 
+import hashlib
 from typing import Literal, TypeVar
 
 import msgspec
 
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 
 STANDBY = "standby"
 """What a worker is told on its command line to import TensorFlow before it says `Hello`, its order not known yet."""
@@ -40,11 +41,23 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     variant: Variant
 
 
+class Source(msgspec.Struct, frozen=True, kw_only=True):
+    """A user's file with workloads in it: its whole text, and where it lay, for its errors and for data beside it."""
+
+    path: str
+    text: str
+
+    @property
+    def sha256(self) -> str:
+        """Tells one state of the file from all others, wherever it lies."""
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+
 class Start(msgspec.Struct, frozen=True, kw_only=True, tag="start", tag_field=_TAG):
     """The only message down: run this, on these GPUs (by UUID, in replica order; empty is the CPU).
 
     `weights_path` is where a run that saves its weights puts them, on the worker's own host; `calibrate` asks for a
-    matrix-product calibration of the first device after the measured part.
+    matrix-product calibration of the first device after the measured part; `source` holds a user's own workload.
     """
 
     protocol: int
@@ -52,6 +65,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True, tag="start", tag_field=_T
     gpu_uuids: tuple[str, ...] = ()
     weights_path: str | None = None
     calibrate: bool = False
+    source: Source | None = None
 
 
 class Hello(msgspec.Struct, frozen=True, kw_only=True, tag="hello", tag_field=_TAG):
@@ -242,6 +256,41 @@ class Calibrate(msgspec.Struct, frozen=True, kw_only=True, tag="calibrate", tag_
     gpu_uuids: tuple[str, ...] = ()
 
 
+class Describe(msgspec.Struct, frozen=True, kw_only=True, tag="describe", tag_field=_TAG):
+    """The errand of reading a user's file: the workload of that name in it, every one where `name` is empty."""
+
+    source: Source
+    name: str = ""
+
+
+OwnKind = Literal["choice", "integer", "number", "switch", "text"]
+
+
+class OwnParameter(msgspec.Struct, frozen=True, kw_only=True):
+    """A parameter of a user's own workload, as its function's signature has it; `choices` where it is a choice."""
+
+    name: str
+    kind: OwnKind
+    default: Value
+    help: str = ""
+    choices: tuple[str, ...] = ()
+
+
+class OwnWorkload(msgspec.Struct, frozen=True, kw_only=True):
+    """A function of a user's file that makes a workload; `batch_size` is its default in that function."""
+
+    name: str
+    help: str
+    batch_size: int
+    parameters: tuple[OwnParameter, ...] = ()
+
+
+class Described(msgspec.Struct, frozen=True, kw_only=True, tag="described", tag_field=_TAG):
+    """The workloads of a user's file, in its order, at least one."""
+
+    workloads: tuple[OwnWorkload, ...]
+
+
 class Compared(msgspec.Struct, frozen=True, kw_only=True, tag="compared", tag_field=_TAG):
     """How a model with the saved weights answers, against the trained model's own answers to the same inputs.
 
@@ -260,8 +309,8 @@ class Declined(msgspec.Struct, frozen=True, kw_only=True, tag="declined", tag_fi
     reason: str
 
 
-Errand = TryWeights | ExportModel | Calibrate
-Answer = Compared | Calibration | Declined
+Errand = TryWeights | ExportModel | Calibrate | Describe
+Answer = Compared | Calibration | Described | Declined
 
 _Decoded = TypeVar("_Decoded")
 _encoder = msgspec.json.Encoder()

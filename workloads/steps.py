@@ -109,7 +109,9 @@ class _Step:
         with tf.GradientTape() as tape:
             loss = self._model.loss(inputs, targets)
             scaled = self._optimizer.scaled(loss) if isinstance(self._optimizer, LossScale) else loss
-        gradients = tape.gradient(scaled, list(self._model.weights))
+        gradients = tape.gradient(scaled, list(self._model.weights), unconnected_gradients="zero")
+        # Those of an embedding come in pieces, one for each word of the batch.
+        gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
         return loss, packed(gradients) if self._replicas > 1 else gradients
 
     def _apply(self, gradients: Any) -> None:

@@ -63,7 +63,7 @@ class Worker:
         except Exception as error:  # noqa: BLE001 - the process's edge: the end is told in words, with its traceback
             peak_bytes = self._peak_bytes()
             self._testify()
-            return ending_of(error, self._start.spec.variant, peak_bytes)
+            return ending_of(error, self._start.spec.variant, peak_bytes, self._start.source)
 
     def _perform(self) -> Finished:
         uuids = self._start.gpu_uuids
@@ -75,7 +75,7 @@ class Worker:
         completed = False
         if not self._stopped():
             self._phase("build")
-            self._task = build(spec)
+            self._task = build(spec, self._start.source)
             if (per_step := flops_per_step(spec)) is not None:
                 self._report(Flops(per_step=per_step))
             completed = self._train(self._task, spec)

@@ -16,7 +16,7 @@ _COMMON = (common.precision, common.xla, common.device, common.replicas)
 
 def _told_of(spec: RunSpec) -> Iterator[Callable[[Seen], Aspect]]:
     """The aspects a run of this spec has."""
-    yield from (*_OWN[spec.workload], *_COMMON)
+    yield from (*_OWN.get(spec.workload, ()), *_COMMON)
     if int(spec.variant["gpus"]) > 1 and spec.variant["mode"] == "train":
         yield exchange.all_reduce
 

@@ -1,0 +1,156 @@
+"""A user's own workload as a recipe: its Keras model, its loss and its batches, trained with Adam."""
+
+import contextlib
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from types import FunctionType
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from workloads.errors import OwnWorkloadError
+from workloads.optimizers import Adam
+from workloads.own.blame import file_name, place_of, place_of_function
+from workloads.own.loading import function_called, load
+from workloads.own.menu import SOURCE
+from workloads.protocol import RunSpec, Source
+from workloads.recipe import Batch, Recipe
+from workloads.runtime import compute_dtype
+
+_RATE = 0.001
+
+
+def recipe(spec: RunSpec, source: Source) -> Recipe:
+    """The recipe of a function of the user's file; raises `OwnWorkloadError` and whatever the file raises."""
+    if spec.variant[SOURCE] != source.sha256:
+        raise OwnWorkloadError(f"{file_name(source)}: The file is not the one this run is of.")
+    function = function_called(spec.workload.rpartition(":")[2], load(source), source)
+    own = _Own(function, spec, source)
+    return Recipe(model=own.model, optimizer=lambda weights: Adam(weights, _RATE), batch=own.batch)
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """What the user's function gave."""
+
+    model: keras.Model
+    loss: Callable[[Any, Any], Any]
+    batch: Callable[[int], Any]
+
+
+class _Own:
+    """One call of the user's function, made when the model is: under the strategy of the run."""
+
+    def __init__(self, function: FunctionType, spec: RunSpec, source: Source) -> None:
+        self._function = function
+        self._variant = spec.variant
+        self._source = source
+        self._made: _Made | None = None
+
+    def model(self) -> "KerasModel":
+        """The user's model with its weights, whether they made them at once or wait for inputs."""
+        arguments = {name: self._variant[name] for name in inspect.signature(self._function).parameters}
+        self._made = _checked(self._function(**arguments), place_of_function(self._function))
+        if not self._made.model.built:
+            dtype = compute_dtype(str(self._variant["precision"]))
+            inputs, _ = self.batch(0)
+            self._made.model(tf.nest.map_structure(lambda one: _cast(one[:1], dtype), inputs))
+        return KerasModel(self._made.model, self._made.loss, self._blaming)
+
+    def batch(self, index: int) -> Batch:
+        """One batch as tensors, its size looked at."""
+        assert self._made is not None, "the model is made first"
+        given = self._made.batch(index)
+        with self._blaming():
+            if not isinstance(given, tuple) or len(given) != 2:
+                raise TypeError(f"batch gives inputs and targets, (x, y), not {type(given).__name__}")
+            inputs, targets = tf.nest.map_structure(tf.convert_to_tensor, given)
+            for one in tf.nest.flatten((inputs, targets)):
+                self._check(one)
+        return inputs, tf.nest.map_structure(lambda one: _cast(one, "float32"), targets)
+
+    def _check(self, one: tf.Tensor) -> None:
+        size = int(self._variant["batch_size"])
+        if one.shape.rank == 0 or one.shape[0] != size:
+            raise ValueError(f"batch gives an array of shape {tuple(one.shape)} where batch_size is {size}")
+        if not (one.dtype.is_floating or one.dtype.is_integer or one.dtype.is_bool):
+            raise TypeError(f"batch gives {one.dtype.name} values, and a model takes numbers")
+
+    @contextlib.contextmanager
+    def _blaming(self) -> Iterator[None]:
+        """Errors that Keras raises of what it was given are told of the function that gave it."""
+        try:
+            yield
+        except Exception as error:
+            if ":" in place_of(error, self._source):
+                raise
+            words = (str(error).strip().splitlines() or [""])[0]
+            place = place_of_function(self._function)
+            raise OwnWorkloadError(f"{place}: {type(error).__name__}: {words}") from error
+
+
+class KerasModel:
+    """A Keras model and a loss over what it answers."""
+
+    def __init__(
+        self,
+        model: keras.Model,
+        loss: Callable[[Any, Any], Any],
+        blaming: Callable[[], contextlib.AbstractContextManager[None]],
+    ) -> None:
+        self._model = model
+        self._loss = loss
+        self._blaming = blaming
+
+    @property
+    def weights(self) -> Sequence[tf.Variable]:
+        """The trained variables, in the model's order."""
+        return [variable.value for variable in self._model.trainable_variables]
+
+    def loss(self, inputs: Any, targets: Any) -> tf.Tensor:
+        """The mean of the user's loss, with what the model's own regularizers add."""
+        with self._blaming():
+            answers = _in_float32(self._model(inputs, training=True))
+            value = tf.reduce_mean(tf.cast(self._loss(targets, answers), tf.float32))
+            return value + sum(tf.cast(tf.reduce_sum(more), tf.float32) for more in self._model.losses)
+
+    def outputs(self, inputs: Any) -> tf.Tensor:
+        """The answers; of a model with several, the mean of each."""
+        with self._blaming():
+            answers = _in_float32(self._model(inputs, training=False))
+        several = tf.nest.flatten(answers)
+        return several[0] if len(several) == 1 else tf.stack([tf.reduce_mean(one) for one in several])
+
+
+def _checked(given: Any, place: str) -> _Made:
+    if not isinstance(given, tuple) or len(given) != 3:
+        raise OwnWorkloadError(
+            f"{place}: the function gives {type(given).__name__}, and should give (model, loss, batch)."
+        )
+    model, loss, batch = given
+    if not isinstance(model, keras.Model):
+        raise OwnWorkloadError(
+            f"{place}: the first of what the function gives is {type(model).__name__}, no Keras model."
+        )
+    if not callable(batch):
+        raise OwnWorkloadError(f"{place}: the third of what the function gives is no function batch(step).")
+    try:
+        known = keras.losses.get(loss)
+    except (TypeError, ValueError) as error:
+        raise OwnWorkloadError(f"{place}: {loss!r} is no loss that Keras knows.") from error
+    if isinstance(known, keras.losses.Loss):
+        # Reduced by Keras itself, it would be divided by the replicas in newer versions; the mean is taken here.
+        known.reduction = "none"
+    if known is None:
+        raise OwnWorkloadError(f"{place}: the second of what the function gives is no loss.")
+    return _Made(model, known, batch)
+
+
+def _cast(one: tf.Tensor, dtype: str) -> tf.Tensor:
+    return tf.cast(one, dtype) if one.dtype.is_floating else one
+
+
+def _in_float32(answers: Any) -> Any:
+    return tf.nest.map_structure(lambda one: _cast(one, "float32"), answers)
