@@ -122,14 +122,33 @@ def test_showing_a_model_tells_of_no_edit(qtbot: QtBot, view: FormView, form: Va
 
 
 def test_one_button_runs_and_stops(view: FormView, form: VariantForm) -> None:
-    view.show_model(form.state(), running=True)
+    view.show_model(form.state(), busy=True)
     assert view.run_button.text() == "&Stop"
-    assert not control(view, "layers").isEnabled()
-    view.show_model(form.state(), running=True, stopping=True)
+    view.show_model(form.state(), busy=True, stopping=True)
     assert not view.run_button.isEnabled()
     view.show_model(form.state())
     assert view.run_button.text() == "&Run"
+
+
+def test_while_something_goes_on_the_form_stays_usable_and_adds_to_the_queue(
+    qtbot: QtBot, view: FormView, form: VariantForm
+) -> None:
+    assert not view.queue_button.isVisible()
+    view.show_model(form.state(), busy=True)
     assert control(view, "layers").isEnabled()
+    with qtbot.waitSignal(view.queue_asked):
+        QTest.mouseClick(view.queue_button, Qt.MouseButton.LeftButton)
+    form.edit("gpus", 2)
+    view.show_model(form.state(), busy=True)
+    assert not view.queue_button.isEnabled()
+    assert "no NVIDIA GPU" in visible_words(view)
+
+
+def test_compare_values_has_a_button_and_a_key(qtbot: QtBot, view: FormView) -> None:
+    with qtbot.waitSignal(view.compare_asked):
+        QTest.mouseClick(view.compare_button, Qt.MouseButton.LeftButton)
+    with qtbot.waitSignal(view.compare_asked):
+        QTest.keyClick(view, Qt.Key.Key_E, Qt.KeyboardModifier.ControlModifier)
 
 
 def test_every_control_is_reached_by_tab_in_the_order_seen(qtbot: QtBot, view: FormView, form: VariantForm) -> None:

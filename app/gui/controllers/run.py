@@ -43,9 +43,16 @@ class BatchSearch(Protocol):
 
 
 class RunController(QObject):
-    """Starts and stops runs, one at a time. `ended` comes when a run, or a search of many, is over and stored."""
+    """Starts and stops runs, one at a time. `ended` comes when a run, or a search of many, is over and stored.
+
+    While one goes on, or the queue does, another is asked for by `queue_asked`; `queue_stop_asked` is Stop where it is
+    the queue that goes on. `form_shown` comes with every change of the form.
+    """
 
     ended = Signal()
+    queue_asked = Signal(object)
+    queue_stop_asked = Signal()
+    form_shown = Signal()
 
     def __init__(
         self,
@@ -66,6 +73,7 @@ class RunController(QObject):
         self._bridge = bridge
         self._session: Session | BatchSearch | None = None
         self._stopping = False
+        self._queue_goes_on = False
         self._error = ""
         self._warning = ""
         self._notice = ""
@@ -77,6 +85,7 @@ class RunController(QObject):
         form.edited.connect(self._edit)
         form.reset_asked.connect(lambda: self._change(self._form.reset))
         form.run_or_stop_asked.connect(self.run_or_stop)
+        form.queue_asked.connect(self.run)
         form.copy_asked.connect(self._copy_command)
         form.largest_batch_asked.connect(self.find_largest_batch)
         live.log_asked.connect(lambda: self._view.show_log(self._live.log))
@@ -104,25 +113,39 @@ class RunController(QObject):
         self._view.live.show_model(self._live.state())
 
     def run_or_stop(self) -> None:
-        """The one button: run the variant, or stop the run."""
-        if self.running:
+        """The one button: run the variant, or stop what goes on."""
+        if self._busy:
             self.stop()
         else:
             self.run()
 
     def run(self) -> None:
-        """Run the form's variant in a session of its own; nothing happens while one goes or where it cannot run."""
-        if self._can_run():
-            spec = self._form.spec()
-            session = self._make_session(spec)
-            self._live.request(spec)
-            self._begin(session, session.run, self._end)
+        """Run the form's variant in a session of its own, or queue it while something goes on.
+
+        Nothing happens where it cannot run.
+        """
+        state = self._form.state()
+        if not state.known_machine or state.refusals:
+            return
+        spec = self._form.spec()
+        if self._busy:
+            self.queue_asked.emit(spec)
+            return
+        session = self._make_session(spec)
+        self._live.request(spec)
+        self._begin(session, session.run, self._end)
+
+    def show_queue(self, *, goes_on: bool) -> None:
+        """Whether the queue makes runs now: what the form asks for is then queued too."""
+        self._queue_goes_on = goes_on
+        self._stopping = self._stopping and self._busy
+        self._show_form()
 
     def find_largest_batch(self, limit: int) -> None:
         """Search from the form's batch size on, as far as `limit`; what it found stands above the Run button."""
-        if not self._can_run():
+        state, spec = self._form.state(), self._form.spec()
+        if self._busy or not state.known_machine or state.refusals:
             return
-        spec = self._form.spec()
         try:
             search = self._make_search(spec, limit)
         except UsageError as error:
@@ -133,9 +156,9 @@ class RunController(QObject):
         self._notice = "Looking for the largest batch …"
         self._show_form()
 
-    def _can_run(self) -> bool:
-        state = self._form.state()
-        return not self.running and state.known_machine and not state.refusals
+    @property
+    def _busy(self) -> bool:
+        return self.running or self._queue_goes_on
 
     def _begin(
         self, session: Session | BatchSearch, work: Callable[[], Result], done: Callable[[Result], None]
@@ -153,11 +176,15 @@ class RunController(QObject):
             self.show_error(UserError(str(error)))
 
     def stop(self) -> None:
-        """Ask the run to end; `ended` tells when it has."""
-        if self._session is not None and not self._stopping:
-            self._stopping = True
+        """Ask what goes on to end; `ended` tells when a run has."""
+        if self._stopping or not self._busy:
+            return
+        self._stopping = True
+        if self._session is not None:
             self._session.stop()
-            self._show_form()
+        else:
+            self.queue_stop_asked.emit()
+        self._show_form()
 
     def show_error(self, error: UserError) -> None:
         """Say beside the Run button what is wrong."""
@@ -201,11 +228,12 @@ class RunController(QObject):
     def _show_form(self) -> None:
         self._view.form.show_model(
             self._form.state(),
-            running=self.running,
+            busy=self._busy,
             stopping=self._stopping,
             error=self._error,
             warning=" ".join(filter(None, (self._warning, self._notice))),
         )
+        self.form_shown.emit()
 
     def _copy_command(self) -> None:
         QGuiApplication.clipboard().setText(self._form.command())

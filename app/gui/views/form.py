@@ -1,6 +1,7 @@
-"""The form at the left of the Run screen: which workload, which variant, run or stop."""
+"""The form at the left of the Run screen: which workload, which variant; run it, queue it, compare values, or stop."""
 
 from PySide6.QtCore import QSignalBlocker, Qt, Signal
+from PySide6.QtGui import QKeySequence, QShortcut
 from PySide6.QtWidgets import (
     QComboBox,
     QGridLayout,
@@ -35,10 +36,10 @@ class FieldRow:
         control.widget.setObjectName(f"field.{field.name}")
         control.widget.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
 
-    def show_field(self, field: Field, *, visible: bool, editable: bool) -> None:
+    def show_field(self, field: Field, *, visible: bool) -> None:
         """Show the field's value, limits and reasons."""
         self.control.show_field(field)
-        self.control.widget.setEnabled(field.enabled and editable)
+        self.control.widget.setEnabled(field.enabled)
         self.note.setText(field.note)
         set_role(self.note, "problem" if field.problem else "caption")
         for widget in (self.label, self.control.widget):
@@ -55,6 +56,8 @@ class FormView(QWidget):
     edited = Signal(str, object)
     reset_asked = Signal()
     run_or_stop_asked = Signal()
+    queue_asked = Signal()
+    compare_asked = Signal()
     copy_asked = Signal()
     largest_batch_asked = Signal(int)
     """With the batch size to go no further than."""
@@ -64,7 +67,7 @@ class FormView(QWidget):
         self._theme = theme
         self._rows: dict[str, FieldRow] = {}
         self._state: FormState | None = None
-        self._running = False
+        self._busy = False
         self._workload = QComboBox()
         self._workload.setAccessibleName("Workload")
         self._workload.activated.connect(lambda index: self.workload_chosen.emit(self._workload.itemData(index)))
@@ -76,7 +79,9 @@ class FormView(QWidget):
         self._refusal = text_label("", "problem", wrap=True)
         self._warning = text_label("", "caution", wrap=True)
         self._run = button("&Run", "Run this variant (Ctrl+R)", primary=True)
-        self._copy = button("&Copy as command", "Copy the same run as a shell command", flat=True)
+        self._queue = button("Add to &queue", "Run this variant when what goes on has ended (Ctrl+R)")
+        self._compare = button("&Compare values …", "Several values of any parameter as one experiment (Ctrl+E)")
+        self._copy = button("Copy as co&mmand", "Copy the same run as a shell command", flat=True)
         self._reset = button("R&eset to defaults", "Forget every change of this workload", flat=True)
         self._largest = button("Find the &largest batch …", "Short runs until memory runs out", flat=True)
         self._connect()
@@ -87,12 +92,25 @@ class FormView(QWidget):
         """The button that runs or stops."""
         return self._run
 
+    @property
+    def queue_button(self) -> QPushButton:
+        """Adds to the queue, seen while something goes on."""
+        return self._queue
+
+    @property
+    def compare_button(self) -> QPushButton:
+        """Opens what experiments are built with."""
+        return self._compare
+
     def show_model(
-        self, state: FormState, *, running: bool = False, stopping: bool = False, error: str = "", warning: str = ""
+        self, state: FormState, *, busy: bool = False, stopping: bool = False, error: str = "", warning: str = ""
     ) -> None:
-        """Show this state. `error` is shown above the Run button in place of a refusal, `warning` beside either."""
+        """Show this state. `error` is shown above the Run button in place of a refusal, `warning` beside either.
+
+        While the window is `busy` with a run or the queue, the form stays usable: what it says can be queued.
+        """
         rebuilt = self._state is None or self._state.workload != state.workload
-        self._state, self._running = state, running
+        self._state, self._busy = state, busy
         if rebuilt:
             self._rebuild(state)
         self._show_workloads(state)
@@ -122,7 +140,6 @@ class FormView(QWidget):
                 for name, title in state.workloads:
                     self._workload.addItem(title, name)
             self._workload.setCurrentIndex(self._workload.findData(state.workload))
-        self._workload.setEnabled(not self._running)
 
     def _show_fields(self) -> None:
         if self._state is None:
@@ -131,22 +148,24 @@ class FormView(QWidget):
         self._advanced.setText("&Advanced  ▾" if unfolded else "&Advanced  ▸")
         for field in self._state.fields:
             visible = unfolded or not field.advanced or field.problem
-            self._rows[field.name].show_field(field, visible=visible, editable=not self._running)
+            self._rows[field.name].show_field(field, visible=visible)
 
     def _show_run(self, state: FormState, *, stopping: bool, error: str) -> None:
         words = error or " ".join(state.refusals)
         if not state.known_machine and not error:
             words = "Looking for GPUs …"
-        self._copy.setText("&Copy as command")
-        self._refusal.setText("" if self._running else words)
-        self._refusal.setVisible(bool(self._refusal.text()))
+        self._copy.setText("Copy as co&mmand")
+        self._refusal.setText(words)
+        self._refusal.setVisible(bool(words))
         set_role(self._refusal, "problem" if state.known_machine or error else "caption")
-        self._run.setText("Stopping …" if stopping else "&Stop" if self._running else "&Run")
-        self._run.setToolTip("Stop this run (Ctrl+.)" if self._running else "Run this variant (Ctrl+R)")
-        self._run.setEnabled(not stopping and (self._running or (state.known_machine and not state.refusals)))
-        self._run.setAccessibleDescription(self._refusal.text())
-        self._reset.setEnabled(not self._running)
-        self._largest.setEnabled(not self._running and self._run.isEnabled())
+        possible = state.known_machine and not state.refusals
+        self._run.setText("Stopping …" if stopping else "&Stop" if self._busy else "&Run")
+        self._run.setToolTip("Stop what goes on (Ctrl+.)" if self._busy else "Run this variant (Ctrl+R)")
+        self._run.setEnabled(not stopping and (self._busy or possible))
+        self._run.setAccessibleDescription(words)
+        self._queue.setVisible(self._busy)
+        self._queue.setEnabled(possible)
+        self._largest.setEnabled(not self._busy and possible)
 
     def _rebuild(self, state: FormState) -> None:
         for row in self._rows.values():
@@ -163,7 +182,7 @@ class FormView(QWidget):
                 previous, folded = self._advanced, True
             QWidget.setTabOrder(previous, widget)
             previous = widget
-        for widget in (self._run, self._copy, self._reset, self._largest):
+        for widget in (self._run, self._queue, self._compare, self._copy, self._reset, self._largest):
             QWidget.setTabOrder(previous, widget)
             previous = widget
 
@@ -179,6 +198,9 @@ class FormView(QWidget):
     def _connect(self) -> None:
         self._advanced.toggled.connect(lambda _: self._show_fields())
         self._run.clicked.connect(self.run_or_stop_asked)
+        self._queue.clicked.connect(self.queue_asked)
+        self._compare.clicked.connect(self.compare_asked)
+        QShortcut(QKeySequence("Ctrl+E"), self).activated.connect(self.compare_asked)
         self._copy.clicked.connect(self.copy_asked)
         self._reset.clicked.connect(self.reset_asked)
         self._largest.clicked.connect(self._ask_limit)
@@ -233,7 +255,12 @@ class FormView(QWidget):
         foot.setSpacing(GRID)
         foot.addWidget(self._warning)
         foot.addWidget(self._refusal)
-        foot.addWidget(self._run)
+        first = QHBoxLayout()
+        first.setSpacing(GRID)
+        first.addWidget(self._run, 1)
+        first.addWidget(self._queue, 1)
+        foot.addLayout(first)
+        foot.addWidget(self._compare)
         foot.addLayout(small)
         foot.addWidget(self._largest, 0, Qt.AlignmentFlag.AlignLeft)
         return foot
