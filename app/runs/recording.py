@@ -23,6 +23,7 @@ class Recording:
         self._inbox = inbox
         self._recorded = {HOST, *(gpu.device for gpu in gpus)}
         self._with_energy = {gpu.device for gpu in gpus if "energy_mj" in gpu.fields}
+        self._worker_pid: int | None = None
         self._neighbours: Neighbours | None = None
         self._unsubscribe: Callable[[], None] = lambda: None
 
@@ -35,6 +36,7 @@ class Recording:
     def follow(self, pid: int) -> None:
         """Records this worker's own load and memory too, and who else uses its GPUs from now on."""
         self._neighbours = Neighbours(pid)
+        self._worker_pid = pid
         self._feed.follow(pid)
 
     def handle(self, event: RunEvent) -> None:
@@ -72,7 +74,8 @@ class Recording:
 
     def stop(self) -> None:
         """Ends the recording."""
-        self._feed.follow(None)
+        if self._worker_pid is not None:
+            self._feed.unfollow(self._worker_pid)
         self._unsubscribe()
 
     def _note(self, message: SamplerMessage) -> None:

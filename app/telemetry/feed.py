@@ -33,6 +33,7 @@ class TelemetryFeed:
         self._listeners: list[Listener] = []
         self._inventory: Inventory | None = None
         self._ended = False
+        self._followed: list[int] = []
         self._changed = threading.Condition()
 
     def start(self) -> None:
@@ -57,9 +58,19 @@ class TelemetryFeed:
             listener(inventory)
         return lambda: self._unsubscribe(listener)
 
-    def follow(self, pid: int | None) -> None:
-        """Adds this process's own load and memory to the host's samples; None watches none."""
-        self._order(Follow(pid))
+    def follow(self, pid: int) -> None:
+        """Adds this process's own load and memory to the host's samples; of several at once they tell none."""
+        with self._changed:
+            self._follow([*self._followed, pid])
+
+    def unfollow(self, pid: int) -> None:
+        """Takes this process out of the host's samples again."""
+        with self._changed:
+            self._follow([other for other in self._followed if other != pid])
+
+    def _follow(self, pids: list[int]) -> None:
+        self._followed = pids
+        self._order(Follow(pids[0] if len(pids) == 1 else None))
 
     def read_energy(self) -> None:
         """Has the energy counters read now, because a phase begins or ends."""

@@ -6,7 +6,7 @@ from typing import Literal
 
 from app.analysis import comparability
 from app.analysis.comparability import HELD_SHARE, Hold
-from app.facts import OTHERS_ON_GPU
+from app.facts import BESIDE, OTHERS_ON_GPU
 from app.records import StoredRun
 from app.viewmodels import units
 from app.viewmodels.cells import example_word
@@ -54,6 +54,7 @@ def doubts(runs: Sequence[StoredRun], older: Sequence[StoredRun] = ()) -> tuple[
         *_mislabelled(runs),
         *_held_back(runs),
         *_shared_gpu(runs),
+        *_beside(runs),
         *_settings(runs),
         *_environment(runs),
         *_drifted(runs, older),
@@ -92,6 +93,18 @@ def _shared_gpu(runs: Sequence[StoredRun]) -> list[Doubt]:
     told = "; ".join(f"run {run}: {others}" for run, others in values.items())
     sentence = f"Other processes used the GPU during a run, which makes it slower ({told})."
     return [Doubt(key=OTHERS_ON_GPU, sentence=sentence, values=values)] if values else []
+
+
+def _beside(runs: Sequence[StoredRun]) -> list[Doubt]:
+    """That some runs had the machine's other GPUs quiet beside them and others not."""
+    measured = [run for run in runs if run.row.summary.throughput is not None]
+    values = {run.row.run: run.environment.get(BESIDE, "") for run in measured}
+    told = [run for run, others in values.items() if others]
+    if not 0 < len(told) < len(values):
+        return []
+    named = f"{units.plural('run', len(told)).capitalize()} {', '.join(map(str, told))}"
+    sentence = f"{named} went on beside other runs on other GPUs of the machine, the others of this comparison alone."
+    return [Doubt(key=BESIDE, sentence=sentence, values=values)]
 
 
 def _settings(runs: Sequence[StoredRun]) -> list[Doubt]:

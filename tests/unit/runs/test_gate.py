@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 import pytest
 
@@ -29,7 +29,7 @@ class Machinery:
 
     def __init__(self, limits: GateLimits = PATIENT) -> None:
         self._feed = TelemetryFeed()
-        self._say(Inventory(machine=MACHINE, devices=DEVICES))
+        self.hand([Inventory(machine=MACHINE, devices=DEVICES)])
         self.gate = Gate(self._feed, limits)
         self.told: list[str] = []
         self.facts: Mapping[str, str] = {}
@@ -41,8 +41,7 @@ class Machinery:
 
         def go_on(held: Held) -> bool:
             self.told.append(held.words)
-            for message in next(coming, []):
-                self._say(message)
+            self.hand(next(coming, []))
             return not skip
 
         self.facts = self.gate.wait(devices, go_on)
@@ -55,8 +54,9 @@ class Machinery:
         self.told.clear()
         return self
 
-    def _say(self, message: SamplerMessage) -> None:
-        self._feed._hand_out(message)
+    def hand(self, messages: Sequence[SamplerMessage]) -> None:
+        for message in messages:
+            self._feed._hand_out(message)
 
     def gpu(self, temperature_c: int, *, load_pct: float = 1.0, reasons: int = 0) -> list[SamplerMessage]:
         """One second later: the first GPU and the host."""
@@ -70,9 +70,9 @@ def host(load_pct: float) -> list[SamplerMessage]:
     return [Sample(t_ns=1, device=HOST, load_pct=load_pct)]
 
 
-def listed(*pids: int, later_s: float = 3600.0) -> list[SamplerMessage]:
+def listed(*pids: int, later_s: float = 3600.0, device: str = "GPU-0") -> list[SamplerMessage]:
     processes = tuple(GpuProcess(pid=pid, name="python3") for pid in pids)
-    return [Processes(t_ns=time.monotonic_ns() + int(later_s * 1e9), device="GPU-0", processes=processes)]
+    return [Processes(t_ns=time.monotonic_ns() + int(later_s * 1e9), device=device, processes=processes)]
 
 
 def test_on_the_cpu_a_quiet_host_is_enough_whatever_the_gpus_do() -> None:
@@ -138,3 +138,25 @@ def test_a_closed_gate_listens_no_longer() -> None:
     machine = Machinery(BRIEF)
     machine.gate.close()
     assert machine.wait(ON_CPU, host(1.0)) == "gave up after N s: the host tells nothing yet"
+
+
+def test_two_runs_wait_at_once_each_for_its_own_gpu() -> None:
+    machine = Machinery().rest()
+    warm = Sample(t_ns=1, device="GPU-1", temperature_c=80)
+    cooled = [Sample(t_ns=second * 10**9, device="GPU-1", temperature_c=60) for second in (2, 13)]
+    told: list[str] = []
+
+    def other(held: Held) -> bool:
+        """The wait of the run on GPU 1, in the midst of which the one for GPU 0 begins and ends."""
+        told.append(held.words)
+        if len(told) == 1:
+            machine.hand([warm, *host(1.0)])
+        elif len(told) == 2:
+            machine.hand(listed(77, device="GPU-1"))
+            assert machine.wait(ON_GPU, machine.gpu(40)) == "N s, GPU 0 at 40 °C"
+            machine.hand([*cooled, *listed(device="GPU-1")])
+        return True
+
+    machine.gate.wait(["GPU-1"], other)
+    assert told == ["GPU 1 tells nothing yet, the host tells nothing yet", "GPU 1 at 80 °C"]
+    assert machine.told == ["GPU 0 tells nothing yet, the host tells nothing yet"], "nobody else is on GPU 0"

@@ -68,14 +68,20 @@ def test_ten_hertz_is_about_ten_a_second() -> None:
     assert 0.95 <= seconds <= 5, "ten periods; more only where the machine is busy"
 
 
-def test_the_followed_process_has_its_own_load_and_memory(feed: TelemetryFeed, messages: Messages) -> None:
+def test_a_followed_process_has_its_own_load_and_memory_until_there_are_two(
+    feed: TelemetryFeed, messages: Messages
+) -> None:
     busy = child("while True: pass")
     try:
         feed.follow(busy.pid)
         loaded = first(messages, lambda sample: (sample.worker_load_pct or 0) > 5)
         assert loaded.worker_memory_bytes is not None
         assert loaded.worker_memory_bytes > 1_000_000
-        feed.follow(None)
+        feed.follow(os.getpid())
+        first(messages, lambda sample: sample.worker_memory_bytes is None)
+        feed.unfollow(os.getpid())
+        first(messages, lambda sample: (sample.worker_load_pct or 0) > 5)
+        feed.unfollow(busy.pid)
         first(messages, lambda sample: sample.worker_memory_bytes is None)
     finally:
         end(busy)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.facts import GATE, HOST_LOAD_PCT, OTHERS_ON_GPU, THROTTLED_PCT
+from app.facts import BESIDE, GATE, HOST_LOAD_PCT, OTHERS_ON_GPU, THROTTLED_PCT
 from app.records import Sample, SlowSample, StoredRun
 from app.storage.store import Store
 from app.viewmodels.doubts import Doubt, doubts
@@ -204,3 +204,14 @@ def test_how_long_each_run_was_waited_for_is_no_other_environment(store: Store) 
         kept(store, n, throughput=950.0, layout=x, environment=facts(n)) for n, x in ((4, "NHWC"), (5, "NCHW"))
     )
     assert [doubt.key for doubt in doubts([newest, other], earlier(store, newest, newest, other))] == ["drift"]
+
+
+def test_runs_beside_others_are_told_only_where_some_were_alone(store: Store) -> None:
+    beside = {**ENVIRONMENT, BESIDE: "NVIDIA H200 (GPU-1)"}
+    first, second, alone = kept(store, 1, environment=beside), kept(store, 2, environment=beside), kept(store, 3)
+    assert doubts([first, second]) == (), "both alike"
+    doubt = only(doubts([first, second, alone]))
+    assert doubt.sentence == (
+        "Runs 1, 2 went on beside other runs on other GPUs of the machine, the others of this comparison alone."
+    )
+    assert (doubt.severity, doubt.values[1], doubt.values[3]) == ("warning", "NVIDIA H200 (GPU-1)", "")

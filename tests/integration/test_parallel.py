@@ -1,0 +1,108 @@
+"""Runs of one experiment beside each other: real workers, and a real sampler on a fake driver with two H200s."""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from app.facts import BESIDE
+from app.records import RunEvent, StoredRun
+from app.runs.experiment import Experiment, ExperimentSession, Turn
+from app.runs.going import RunsGoing
+from app.runs.schedule import Plan
+from app.runs.session import RunServices, lease_for
+from app.telemetry.feed import TelemetryFeed
+from tests.fakes.nvml import TWO_H200
+from tests.fakes.sessions import dummy, feed_of, is_measured, services
+from workloads.protocol import Block, RunSpec
+
+NAMES = [f"NVIDIA H200 ({card.uuid})" for card in TWO_H200]
+
+
+@pytest.fixture(scope="module")
+def feed() -> Iterator[TelemetryFeed]:
+    with feed_of(*TWO_H200) as feed:
+        yield feed
+
+
+class Making:
+    """An experiment of these variants, two runs at once; `measured` is called as each begins to measure."""
+
+    def __init__(self, variants: Sequence[RunSpec], running: RunServices, measured: Callable[[], None]) -> None:
+        self._measured = measured
+        self._going = RunsGoing(running)
+        self._session = ExperimentSession(
+            Plan(name="some", variants=tuple(variants), repeats=1),
+            (),
+            running.feed.wait_inventory().machine,
+            self._run_one,
+            lend=lambda spec, stopped: lease_for(spec, running, told=lambda _: None, stopped=stopped),
+            parallel=2,
+        )
+
+    def run(self) -> Experiment:
+        return self._session.run()
+
+    def stop(self) -> None:
+        self._session.stop()
+        self._going.stop()
+
+    def _run_one(self, turn: Turn) -> StoredRun:
+        return self._going.make(turn.spec, [_Measured(self._measured)], facts=turn.facts, lease=turn.lease)
+
+
+class _Measured:
+    def __init__(self, call: Callable[[], None]) -> None:
+        self._call: Callable[[], None] | None = call
+
+    def handle(self, event: RunEvent) -> None:
+        if self._call and isinstance(event, Block) and is_measured(event):
+            self._call()
+            self._call = None
+
+
+def variants(feed: TelemetryFeed, steps: int) -> list[RunSpec]:
+    """Three that differ, of so many steps or, with 0, of ten minutes."""
+    inventory = feed.wait_inventory()
+    return [dummy(inventory, gpus=1, step_ms=ms, steps=steps, seconds=600.0) for ms in (1.0, 2.0, 3.0)]
+
+
+def span_ns(run: StoredRun) -> range:
+    assert run.row.ended_utc_ns is not None
+    return range(run.row.started_utc_ns, run.row.ended_utc_ns)
+
+
+def overlap(one: StoredRun, other: StoredRun) -> bool:
+    first, second = span_ns(one), span_ns(other)
+    return max(first.start, second.start) < min(first.stop, second.stop)
+
+
+def test_two_runs_overlap_on_different_gpus_and_a_third_follows(tmp_path: Path, feed: TelemetryFeed) -> None:
+    making = Making(variants(feed, steps=40), services(tmp_path, feed), measured=lambda: None)
+    found = making.run()
+    assert (found.state, found.done) == ("complete", 3)
+    first, second, third = sorted(found.runs, key=lambda run: run.row.started_utc_ns)
+    assert overlap(first, second)
+    assert sorted(run.environment["gpus_used"] for run in (first, second)) == NAMES
+    assert third.row.spec.variant["step_ms"] == 3.0
+    for earlier in (first, second):
+        same = earlier.environment["gpus_used"] == third.environment["gpus_used"]
+        assert not (same and overlap(earlier, third)), "two runs on one GPU"
+    assert [first.environment[BESIDE], second.environment[BESIDE]] == [
+        second.environment["gpus_used"],
+        first.environment["gpus_used"],
+    ]
+
+
+def test_a_stop_ends_all_that_go_on_and_stores_them_so(tmp_path: Path, feed: TelemetryFeed) -> None:
+    seen: list[None] = []
+
+    def measured() -> None:
+        seen.append(None)
+        if len(seen) == 2:
+            making.stop()
+
+    making = Making(variants(feed, steps=0), services(tmp_path, feed), measured)
+    found = making.run()
+    outcomes = [run.row.outcome.name for run in found.runs if run.row.outcome]
+    assert (found.state, outcomes) == ("stopped", ["stopped", "stopped"])

@@ -1,0 +1,139 @@
+"""Several runs of an experiment at once: made-up runs that last until the test has seen who goes on beside whom."""
+
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from app.errors import UserError
+from app.records import StoredRun
+from app.runs.experiment import ExperimentSession, Lend, RunOne, Turn
+from app.runs.leases import CPU, Lease, Leases
+from app.runs.schedule import Plan
+from tests.fakes.experiments import result
+from workloads.catalog import Gpu, Machine, complete
+from workloads.protocol import OutcomeName, RunSpec
+
+LIMIT_S = 20.0
+GPUS = tuple(Gpu(index=i, uuid=f"GPU-{i}", name="NVIDIA H200", compute_capability=(9, 0)) for i in (0, 1))
+UUIDS = [gpu.uuid for gpu in GPUS]
+MACHINE = Machine(gpus=GPUS, cpu_count=8)
+SMALL, LARGE, LARGEST = (complete("cnn10", {"gpus": 1, "batch_size": n, "seconds": 10}, MACHINE) for n in (8, 16, 32))
+ON_BOTH, ON_CPU = (complete("cnn10", {"gpus": gpus, "batch_size": 8, "seconds": 10}, MACHINE) for gpus in (2, 0))
+
+
+class Maker:
+    """Makes runs; none of the first `together` ends before all of them go on."""
+
+    def __init__(self, together: int = 1, outcome: OutcomeName = "completed") -> None:
+        self.specs: list[RunSpec] = []
+        self.devices: list[tuple[str, ...]] = []
+        self.at_once: list[int] = []
+        self._together = together
+        self._outcome = outcome
+        self._going: list[tuple[str, ...]] = []
+        self._changed = threading.Condition()
+
+    def __call__(self, turn: Turn) -> StoredRun:
+        with self._changed:
+            self._going.append(turn.lease.devices)
+            held = [device for devices in self._going for device in devices]
+            assert len(held) == len(set(held)), "two runs on one device"
+            self.specs.append(turn.spec)
+            self.devices.append(turn.lease.devices)
+            self.at_once.append(len(self._going))
+            number = len(self.specs)
+            self._changed.notify_all()
+            assert self._changed.wait_for(lambda: len(self.specs) >= self._together, LIMIT_S), "it is alone"
+            self._going.remove(turn.lease.devices)
+        return result(number, turn.spec, outcome=self._outcome)
+
+
+def lender(leases: Leases, told: Callable[[], None] = lambda: None) -> Lend:
+    def lend(spec: RunSpec, stopped: Callable[[float], bool]) -> Lease | None:
+        count = int(spec.variant["gpus"])
+        return leases.wait(UUIDS if count else [CPU], count or 1, told=told, stopped=stopped)
+
+    return lend
+
+
+def making(
+    lend: Lend, variants: Sequence[RunSpec], maker: RunOne, counts: Callable[[StoredRun], bool] = lambda _: True
+) -> ExperimentSession:
+    plan = Plan(name="some", variants=tuple(variants), repeats=1)
+    return ExperimentSession(plan, (), MACHINE, maker, lend=lend, counts=counts, parallel=2)
+
+
+@pytest.fixture
+def leases(tmp_path: Path) -> Leases:
+    return Leases(tmp_path)
+
+
+def test_three_runs_on_two_gpus_begin_in_their_order_each_on_its_own(leases: Leases) -> None:
+    maker = Maker(together=2)
+    found = making(lender(leases), (SMALL, LARGE, LARGEST), maker).run()
+    assert maker.specs[2] == LARGEST
+    assert {*maker.devices[:2]} == {("GPU-0",), ("GPU-1",)}
+    assert max(maker.at_once) == 2
+    assert (found.state, found.done) == ("complete", 3)
+
+
+@pytest.mark.parametrize("between", [ON_BOTH, ON_CPU])
+def test_a_run_on_all_gpus_or_on_the_cpu_is_alone(leases: Leases, between: RunSpec) -> None:
+    maker = Maker()
+    found = making(lender(leases), (SMALL, between, LARGE), maker).run()
+    assert maker.specs == [SMALL, between, LARGE]
+    assert maker.at_once == [1, 1, 1]
+    assert found.state == "complete"
+
+
+def test_a_gpu_that_another_program_holds_is_left_to_it(leases: Leases) -> None:
+    held = leases.take(["GPU-1"], 1)
+    assert held is not None
+    maker = Maker()
+    found = making(lender(leases), (SMALL, LARGE), maker).run()
+    assert (maker.devices, found.state) == ([("GPU-0",), ("GPU-0",)], "complete")
+    held.release()
+
+
+def test_a_wait_for_gpus_ends_when_the_experiment_is_stopped(leases: Leases) -> None:
+    held = leases.take(UUIDS, 2)
+    assert held is not None
+    maker = Maker()
+
+    def told() -> None:
+        session.stop()
+
+    session = making(lender(leases, told), (SMALL, LARGE), maker)
+    assert (session.run().state, maker.specs) == ("stopped", [])
+    held.release()
+
+
+def test_none_begins_after_one_that_was_stopped(leases: Leases) -> None:
+    maker = Maker(together=2, outcome="stopped")
+    found = making(lender(leases), (SMALL, LARGE, LARGEST), maker).run()
+    assert (found.state, len(maker.specs), len(found.runs)) == ("stopped", 2, 2)
+    assert leases.take(UUIDS, 2) is not None, "what they held is free again"
+
+
+def test_a_run_that_cannot_be_stored_ends_it_and_holds_nothing(leases: Leases) -> None:
+    maker = Maker(together=2)
+
+    def failing(turn: Turn) -> StoredRun:
+        made = maker(turn)
+        if turn.spec == LARGE:
+            raise UserError("The disk is full.")
+        return made
+
+    with pytest.raises(UserError, match="disk is full"):
+        making(lender(leases), (SMALL, LARGE), failing).run()
+    assert leases.take(UUIDS, 2) is not None
+
+
+def test_a_run_that_does_not_count_is_made_again_on_the_same_gpu(leases: Leases) -> None:
+    maker, judged = Maker(together=2), iter([False, True, True])
+    found = making(lender(leases), (SMALL, LARGE), maker, lambda _: next(judged)).run()
+    again = maker.specs.index(maker.specs[2])
+    assert maker.devices[2] == maker.devices[again]
+    assert (found.state, found.done, len(maker.specs)) == ("complete", 2, 3)
