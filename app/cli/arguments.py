@@ -9,6 +9,7 @@ from typing import get_args
 
 from app.analysis.fairness import MOST_THROTTLED_PCT
 from app.cli.export_arguments import add_transfers
+from app.cli.queue_arguments import add_queue
 from app.queries import RunOrder
 from app.runs.early import width_pct
 from workloads import catalog
@@ -36,6 +37,7 @@ def parser() -> argparse.ArgumentParser:
     _library(commands)
     _weights(commands)
     add_transfers(functools.partial(_new, commands))
+    add_queue(functools.partial(_new, commands), _sampled)
     _machine(commands)
     _bench(commands)
     return top
@@ -108,6 +110,9 @@ def _experiment(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
         help="start no run that would not end within 8m, 90s or 1h30m; the same command later goes on",
     )
     command.add_argument("--again", action="store_true", help="make every run anew, whatever is stored")
+    command.add_argument(
+        "--queue", action="store_true", help="only add it to the queue; `queue go-on` makes it, or the window"
+    )
     command.add_argument(
         "--notify", action="store_true", help="tell of the end: notify-send where that works, else the terminal's bell"
     )

@@ -1,42 +1,27 @@
 """`experiment`: several variants in turn, repeated and interleaved, and the verdict; it can be cut off and go on."""
 
-import contextlib
-import functools
 from argparse import Namespace
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 
 from app.analysis.repeats import FIRST_LOOK
+from app.cli.entry_lines import exit_status, make_entries
 from app.cli.experiment_presets import list_presets
-from app.cli.experiment_words import (
-    ahead_words,
-    counted_words,
-    ending_words,
-    print_experiment,
-    refused_words,
-    throttled_words,
-    write_found,
-)
-from app.cli.gate import limits, wait_shown
-from app.cli.services import interrupts, opened_store, run_services
+from app.cli.experiment_words import counted_words, ending_words, print_experiment, write_found
+from app.cli.services import opened_store, run_services
 from app.cli.settings import several_variants
-from app.cli.terminal import ProgressSink, print_json, say
+from app.cli.terminal import print_json, say
 from app.errors import UserError
-from app.records import StoredRun
+from app.queries import QueueEntry
 from app.report.experiment import experiment_document
 from app.report.files import check_ending
 from app.runs.article import Article
-from app.runs.carried import of_use, try_carried, untried
-from app.runs.counted import Counted, counted_as_newest, counted_here, made_alike, surroundings_here
+from app.runs.counted import counted_as_newest
 from app.runs.early import MOST_REPEATS
-from app.runs.experiment import FINISHED, Experiment, ExperimentSession, Turn
-from app.runs.gate import Gate
-from app.runs.going import RunsGoing
-from app.runs.kept import KeptExperiment
+from app.runs.experiment import Experiment
 from app.runs.presets import NamedPreset, preset
+from app.runs.queued import Asked, add_asked, encode, unfinished
 from app.runs.repeated import Repeated
 from app.runs.schedule import Plan
-from app.runs.session import RunServices, lease_for
 from app.storage.store import Store
 from workloads import catalog
 from workloads.catalog import Machine, UsageError
@@ -58,12 +43,22 @@ def experiment(chosen: Namespace) -> int:
     if named and chosen.show:
         _tell(_stored(named, chosen), article, chosen)
         return 0
-    with run_services(chosen.db, chosen.sample_ms, standby=chosen.standby) as services:
+    with run_services(chosen.db, chosen.sample_ms, standby=chosen.standby and not chosen.queue) as services:
         machine = services.feed.wait_inventory().machine
         plan = _announced(named, machine, chosen) if named else _matrix(chosen, machine)
-        found = _made(plan, services, chosen)
-    _tell(found, article, chosen)
-    return 0 if found.state in FINISHED and not untried(found.plan, found.runs) else 1
+        with Store.open(services.database) as store:
+            entry = _entered(_asked(plan, chosen), store, plan.name if named else None)
+        if chosen.queue:
+            print(f"Entry {entry.entry} of the queue: `python -m app queue go-on {entry.entry}` makes it.")
+            return 0
+        all_ended = make_entries(services, [entry.entry])
+    if not all_ended:
+        raise UserError(
+            f"Another program makes this very experiment at this moment, as entry {entry.entry} of the queue:"
+            " `python -m app queue` shows how far it is."
+        )
+    _tell(all_ended[-1].found, article, chosen, all_ended[-1].stays)
+    return exit_status(all_ended)
 
 
 def _check_words(chosen: Namespace, named: NamedPreset | None) -> None:
@@ -87,70 +82,26 @@ def _announced(named: NamedPreset, machine: Machine, chosen: Namespace) -> Plan:
     return plan
 
 
-def _made(plan: Plan, services: RunServices, chosen: Namespace) -> Experiment:
-    """Makes the runs that are left, with their progress on stderr; Ctrl-C ends it with what was made so far."""
-    inventory = services.feed.wait_inventory()
-    machine = inventory.machine
-    repeated = Repeated(chosen.max_throttled)
-    with Store.open(services.database) as store:
-        here = surroundings_here(inventory)
-        counted = Counted(runs=()) if chosen.again else counted_here(store, plan, here, machine, repeated)
-        alike = made_alike(store, machine)
-    stored = of_use(plan, counted.runs, services.database)
-    before = Experiment.of(plan, "stopped", stored, machine)
-    ahead = ahead_words(before, alike, machine, chosen.budget)
-    for sentence in (*counted_words(counted), *refused_words(plan, machine), *ahead):
-        say(sentence)
-
-    kept = KeptExperiment(services.database, plan, plan.name if chosen.preset else None)
-    kept.add(run.row.run for run in stored)
-
-    going = RunsGoing(services)
-
-    def run_one(turn: Turn) -> StoredRun:
-        shown = ProgressSink(f"[{turn.place}/{turn.planned}] ")
-        return going.make(turn.spec, [shown], facts=turn.facts, lease=turn.lease)
-
-    def counts(made: StoredRun) -> bool:
-        does_count = repeated.counts(made)
-        if does_count:
-            kept.add([made.row.run])
-        else:
-            say(throttled_words(made))
-        return does_count
-
-    with contextlib.closing(Gate(services.feed, limits(chosen.gate_limit))) as gate:
-        wait = functools.partial(wait_shown, gate)
-        session = ExperimentSession(
-            plan,
-            stored,
-            machine,
-            run_one,
-            chosen.budget,
-            lend=lambda spec, stopped: lease_for(spec, services, told=say, stopped=stopped),
-            wait=wait,
-            counts=counts,
-        )
-
-        def stop() -> None:
-            session.stop()
-            going.stop()
-
-        with interrupts(stop):
-            found = session.run()
-            return _with_trials(found, services, session.may_go_on) if found.state in FINISHED else found
+def _asked(plan: Plan, chosen: Namespace) -> Asked:
+    return Asked.of(
+        plan,
+        budget_s=chosen.budget,
+        again=chosen.again,
+        gate_s=chosen.gate_limit,
+        max_throttled_pct=chosen.max_throttled,
+    )
 
 
-def _with_trials(found: Experiment, services: RunServices, may_go_on: Callable[[], bool]) -> Experiment:
-    """The experiment once the weights that it saved were tried; what is left of that is said."""
-    try:
-        runs = try_carried(found.plan, found.runs, services, say, may_go_on) if found.plan.carried else found.runs
-    except UserError as error:
-        say(str(error))
-        return found
-    if waiting := untried(found.plan, runs):
-        say(f"Weights still to be tried in {', '.join(trial.implementation for trial in waiting)}.")
-    return replace(found, runs=tuple(runs))
+def _entered(asked: Asked, store: Store, preset: str | None) -> QueueEntry:
+    """The entry of this experiment: the unfinished one where there is one, as it is asked for now."""
+    found = unfinished(store, asked)
+    if found is None:
+        return store.queue.entry(add_asked(store, asked, preset))
+    if not found.owned:
+        store.queue.change(found.entry, encode(asked))
+        store.queue.set_state(found.entry, "waiting")
+        say(f"This experiment is in the queue already, unfinished, as entry {found.entry}.")
+    return store.queue.entry(found.entry)
 
 
 def _stored(named: NamedPreset, chosen: Namespace) -> Experiment:
@@ -166,7 +117,7 @@ def _stored(named: NamedPreset, chosen: Namespace) -> Experiment:
     return Experiment.of(plan, "stopped", newest.runs)
 
 
-def _tell(found: Experiment, article: Article | None, chosen: Namespace) -> None:
+def _tell(found: Experiment, article: Article | None, chosen: Namespace, entry: int | None = None) -> None:
     document = experiment_document(found, article)
     if chosen.report is not None:
         write_found(found, document["article"], chosen.report)
@@ -174,7 +125,7 @@ def _tell(found: Experiment, article: Article | None, chosen: Namespace) -> None
         print_json(document)
     else:
         print_experiment(found, document)
-    say(ending_words(found, shown=chosen.show))
+    say(ending_words(found, shown=chosen.show, entry=entry))
 
 
 def _matrix(chosen: Namespace, machine: Machine) -> Plan:

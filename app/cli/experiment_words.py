@@ -25,7 +25,6 @@ from app.viewmodels.environment import environment_differences
 from app.viewmodels.variants import variant_names
 from workloads.catalog import Machine, check
 
-_GOES_ON = "The same command goes on from here."
 _SHOWN = "Without --show the same command goes on from here."
 
 
@@ -68,23 +67,28 @@ def ahead_words(before: Experiment, alike: Sequence[RunRow], machine: Machine, b
     return [f"{before.planned} runs planned{most}, {before.done} done, {len(to_make)} left ({takes}){within}."]
 
 
-def ending_words(found: Experiment, *, shown: bool = False) -> str:
-    """How far the experiment came, in this command or, where it is only shown, in those before."""
-    return " ".join(filter(None, (_far_words(found, shown=shown), _known_words(found))))
+def ending_words(found: Experiment, *, shown: bool = False, entry: int | None = None) -> str:
+    """How far the experiment came, in this command or, where it is only shown, in those before.
+
+    `entry` is the number under which it stays in the queue.
+    """
+    goes_on = "The same command goes on from here"
+    goes_on += "." if entry is None else f", or `python -m app queue go-on {entry}`."
+    return " ".join(filter(None, (_far_words(found, goes_on, shown=shown), _known_words(found))))
 
 
-def _far_words(found: Experiment, *, shown: bool) -> str:
+def _far_words(found: Experiment, goes_on: str, *, shown: bool) -> str:
     far = f"{found.done} of {found.planned} runs done"
     if found.state == "settled":
         repeats = rounds(found.plan, [run.row for run in found.runs]).repeats
         return f"Settled after {repeats} repeats: {found.done} runs done."
     if found.state == "out of budget" and found.next_s is not None:
-        return f"Out of budget: {far}, and the next one takes about {units.duration(found.next_s)}. {_GOES_ON}"
+        return f"Out of budget: {far}, and the next one takes about {units.duration(found.next_s)}. {goes_on}"
     if shown:
         return f"{far}." if found.state == "complete" else f"{far}. {_SHOWN}"
     if found.state == "failed":
         return f"{far}: the others gave no result. The same command makes them again."
-    return f"Complete: {far}." if found.state == "complete" else f"Stopped: {far}. {_GOES_ON}"
+    return f"Complete: {far}." if found.state == "complete" else f"Stopped: {far}. {goes_on}"
 
 
 def _known_words(found: Experiment) -> str:

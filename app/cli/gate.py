@@ -3,11 +3,9 @@
 import os
 import select
 import sys
-from collections.abc import Callable, Mapping
 
 from app.cli.terminal import say
-from app.runs.experiment import Turn
-from app.runs.gate import Gate, GateLimits, Held
+from app.runs.gate import Held
 
 _SHORT_S = 1.0
 
@@ -15,8 +13,7 @@ _SHORT_S = 1.0
 class GateLine:
     """One line on stderr: painted over on a terminal, where Enter ends the wait; said once elsewhere."""
 
-    def __init__(self, may_go_on: Callable[[], bool]) -> None:
-        self._may_go_on = may_go_on
+    def __init__(self) -> None:
         self._live = sys.stderr.isatty() and sys.stdin.isatty()
         self._shown = ""
         self._said = False
@@ -29,7 +26,7 @@ class GateLine:
             elif not self._said:
                 self._said = True
                 say(f"Waiting, {held.limit_s:.0f} s at most: {held.words}.")
-        return self._may_go_on() and not self._enter()
+        return not self._enter()
 
     def clear(self) -> None:
         """Takes the line away."""
@@ -55,16 +52,3 @@ def _in_foreground() -> bool:
         return os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
     except OSError:
         return False
-
-
-def wait_shown(gate: Gate, turn: Turn, may_go_on: Callable[[], bool]) -> Mapping[str, str]:
-    """Waits for a machine at rest before a run, with a line on stderr, while `may_go_on` says so; the gate's facts."""
-    line = GateLine(may_go_on)
-    facts = gate.wait(turn.lease.devices, line)
-    line.clear()
-    return facts
-
-
-def limits(most_s: float | None) -> GateLimits:
-    """Those of a gate that holds a run for so many seconds at most; None is its own default, 0 no gate."""
-    return GateLimits() if most_s is None else GateLimits(wait_s=most_s)

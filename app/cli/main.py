@@ -17,6 +17,7 @@ from app.cli import (
     machine,
     portability,
     prune,
+    queue,
     reference,
     replay,
     run,
@@ -34,6 +35,7 @@ Command = Callable[[Namespace], int]
 COMMANDS: Mapping[str, Command] = {
     "run": run.run,
     "experiment": notifying(experiment.experiment),
+    "queue": queue.queue,
     "list": listing.list_runs,
     "show": stored.show,
     "note": library.note,

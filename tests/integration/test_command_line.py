@@ -174,7 +174,8 @@ def test_ctrl_c_ends_an_experiment_with_the_runs_made_so_far(command_line: Comma
     assert process.returncode == 1
     assert [row["outcomes"] for row in document["rows"]] == [["completed"], ["stopped"]]
     assert (document["state"], document["planned"], document["done"]) == ("stopped", 4, 1)
-    assert err.splitlines()[-1] == "Stopped: 1 of 4 runs done. The same command goes on from here."
+    goes_on = "The same command goes on from here, or `python -m app queue go-on 1`."
+    assert err.splitlines()[-1] == f"Stopped: 1 of 4 runs done. {goes_on}"
     assert "Traceback" not in err
     again = command_line.json("experiment", "--no-gate", *words, "--repeats", "2", "--budget", "1m", status=1)
     assert (again["state"], again["done"]) == ("out of budget", 1), "ten minutes are not begun within one"
@@ -236,10 +237,12 @@ def test_running_out_of_memory_is_a_result_and_failing_is_none(command_line: Com
 def test_an_experiment_without_time_for_a_run_says_so(command_line: CommandLine) -> None:
     done = command_line("experiment", "--no-gate", *dummy_words(steps=0, seconds=5.0, step_ms="1,2"), "--budget", "1s")
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.splitlines() == [
-        "6 runs planned, 0 done, 6 left (at least 0:30), within 0:01.",
-        "Out of budget: 0 of 6 runs done, and the next one takes about 0:05. The same command goes on from here.",
-    ]
+    ahead, ending = done.stderr.splitlines()
+    assert ahead == "6 runs planned, 0 done, 6 left (at least 0:30), within 0:01."
+    assert ending == (
+        "Out of budget: 0 of 6 runs done, and the next one takes about 0:05. The same command goes on from here,"
+        " or `python -m app queue go-on 1`."
+    )
 
 
 def test_ctrl_c_ends_watch_quietly(command_line: CommandLine) -> None:

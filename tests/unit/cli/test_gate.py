@@ -15,16 +15,12 @@ def held(waited_s: float) -> Held:
 
 
 def test_a_wait_worth_a_word_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
-    line = GateLine(lambda: True)
+    line = GateLine()
     assert all(line(held(waited_s)) for waited_s in (0.0, 0.9))
     assert capsys.readouterr().err == ""
     assert all(line(held(waited_s)) for waited_s in (1.0, 2.0))
     line.clear()
     assert capsys.readouterr().err == "Waiting, 60 s at most: GPU 0 at 61 °C.\n"
-
-
-def test_it_waits_no_longer_once_the_experiment_may_not_go_on() -> None:
-    assert not GateLine(lambda: False)(held(0.0))
 
 
 def test_on_a_terminal_one_line_is_painted_over_and_enter_ends_the_wait(
@@ -34,7 +30,7 @@ def test_on_a_terminal_one_line_is_painted_over_and_enter_ends_the_wait(
     with os.fdopen(keyboard, "wb", buffering=0) as keys, os.fdopen(terminal, encoding="utf-8") as typed:
         monkeypatch.setattr(sys, "stdin", typed)
         monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-        line = GateLine(lambda: True)
+        line = GateLine()
         assert line(held(1.0))
         assert line(held(1.2))
         assert line(held(2.0))
@@ -42,7 +38,7 @@ def test_on_a_terminal_one_line_is_painted_over_and_enter_ends_the_wait(
         assert line(held(2.0)), "no terminal of this process: what is typed is for others"
         monkeypatch.setattr(os, "tcgetpgrp", lambda _: os.getpgrp())
         assert not line(held(2.0))
-        assert GateLine(lambda: True)(held(0.0)), "the next wait is one again"
+        assert GateLine()(held(0.0)), "the next wait is one again"
         line.clear()
     words = "\r\x1b[KWaiting: GPU 0 at 61 °C ({} of 60 s; Enter goes on)"
     assert capsys.readouterr().err == words.format(1) + words.format(2) + "\r\x1b[K"

@@ -1,0 +1,97 @@
+"""What the command line says while it makes entries of the queue: what is ahead, each run's progress, each wait."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from app.cli.experiment_words import ahead_words, counted_words, refused_words, throttled_words
+from app.cli.gate import GateLine
+from app.cli.services import interrupts
+from app.cli.terminal import ProgressSink, say
+from app.queries import EntryState, QueueEntry
+from app.records import StoredRun
+from app.runs.carried import untried
+from app.runs.entry_session import Begun
+from app.runs.experiment import FINISHED, Experiment, Turn
+from app.runs.gate import Held
+from app.runs.queue_progress import brought_words
+from app.runs.queue_runner import QueueRunner
+from app.runs.session import RunServices
+from app.runs.sinks import Sink
+
+_STAYS: tuple[EntryState, ...] = ("stopped", "out of budget", "waiting", "paused")
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """An entry of which no further run is made now, its experiment as far as it is, and how it stands."""
+
+    entry: QueueEntry
+    found: Experiment
+    how: EntryState
+
+    @property
+    def stays(self) -> int | None:
+        """The number under which it stays in the queue, None where it is out of it."""
+        return self.entry.entry if self.how in _STAYS else None
+
+
+class EntryLines:
+    """A listener of `QueueRunner` that says everything on stderr; `all_ended` are its entries in their order."""
+
+    def __init__(self) -> None:
+        self.all_ended: list[Ended] = []
+        self._wait: GateLine | None = None
+
+    def began(self, begun: Begun) -> None:
+        """Says what is ahead."""
+        plan, machine = begun.before.plan, begun.machine
+        ahead = ahead_words(begun.before, begun.alike, machine, begun.asked.budget_s)
+        brought = filter(None, [brought_words(begun.counted)])
+        for sentence in (*counted_words(begun.counted), *brought, *refused_words(plan, machine), *ahead):
+            say(sentence)
+
+    def sinks(self, turn: Turn) -> Sequence[Sink]:
+        """A line of progress."""
+        return (ProgressSink(f"[{turn.place}/{turn.planned}] "),)
+
+    def waits(self, held: Held) -> bool:
+        """A line of the wait, which Enter ends."""
+        self._wait = self._wait or GateLine()
+        return self._wait(held)
+
+    def waited(self) -> None:
+        """Takes that line away."""
+        if self._wait is not None:
+            self._wait.clear()
+        self._wait = None
+
+    def made(self, run: StoredRun, *, counts: bool) -> None:
+        """Says of a run that it does not count."""
+        if not counts:
+            say(throttled_words(run))
+
+    def says(self, sentence: str) -> None:
+        """Says it."""
+        say(sentence)
+
+    def ended(self, entry: QueueEntry, found: Experiment, how: EntryState) -> None:
+        """Keeps what was found."""
+        self.all_ended.append(Ended(entry, found, how))
+
+
+def make_entries(services: RunServices, only: Sequence[int] | None = None) -> list[Ended]:
+    """Makes entries of the queue with their progress on stderr, and returns those that ended; Ctrl-C ends it."""
+    lines = EntryLines()
+    runner = QueueRunner(services, lines)
+    with interrupts(runner.stop):
+        runner.run(only)
+    return lines.all_ended
+
+
+def exit_status(all_ended: Sequence[Ended]) -> int:
+    """0 where every planned run has a result and every trial was made."""
+    return 0 if all(map(_is_whole, all_ended)) else 1
+
+
+def _is_whole(ended: Ended) -> bool:
+    return ended.found.state in FINISHED and not untried(ended.found.plan, ended.found.runs)

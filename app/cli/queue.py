@@ -1,0 +1,131 @@
+"""`queue`: the experiments that are not finished."""
+
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from app.cli.entry_lines import Ended, exit_status, make_entries
+from app.cli.experiment_words import ending_words, print_experiment
+from app.cli.services import opened_store, run_services
+from app.cli.terminal import print_json, print_table, say
+from app.queries import QueueEntry, QueueProgress
+from app.report.documents import iso_utc
+from app.report.experiment import experiment_document
+from app.runs.article import Article
+from app.runs.presets import preset
+from app.runs.queue_progress import standings
+from app.storage.queue import Queue
+from app.telemetry.inventory import take_inventory
+from app.viewmodels import units
+from workloads.catalog import UsageError
+
+
+def queue(chosen: Namespace) -> int:
+    """Does what was asked for with the queue, and shows it then."""
+    if (chosen.first or chosen.before is not None) and chosen.action != "move":
+        raise UsageError("--first and --before go with `queue move ENTRY`.")
+    if chosen.action == "go-on":
+        return _go_on(chosen)
+    if chosen.action != "list":
+        if not chosen.entries:
+            raise UsageError(f"queue {chosen.action} needs the number of an entry, as `python -m app queue` shows it.")
+        with opened_store(chosen.db) as store:
+            for entry in chosen.entries:
+                store.queue.entry(entry)
+            for entry in chosen.entries:
+                _CHANGES[chosen.action](store.queue, entry, chosen)
+    return _show(chosen)
+
+
+def _move(queue: Queue, entry: int, chosen: Namespace) -> None:
+    first = queue.entries()[0].entry
+    queue.move(entry, first if chosen.first else chosen.before)
+
+
+_CHANGES: Mapping[str, Callable[[Queue, int, Namespace], None]] = {
+    "move": _move,
+    "pause": lambda queue, entry, _: queue.set_state(entry, "paused"),
+    "resume": lambda queue, entry, _: queue.set_state(entry, "waiting"),
+    "remove": lambda queue, entry, _: queue.remove(entry),
+}
+
+
+def _show(chosen: Namespace) -> int:
+    with opened_store(chosen.db) as store:
+        entries = store.queue.entries()
+        found = standings(store, take_inventory()) if entries else []
+    if chosen.json:
+        print_json({"queue": [_document(*pair) for pair in zip(entries, found, strict=True)]})
+    elif found:
+        print_table(("entry", "name", "state", "runs", "left"), [_row(each) for each in found], right=frozenset({0, 3}))
+        for words in dict.fromkeys(each.words for each in found if each.words):
+            say(words)
+        print(_together(found), file=sys.stderr)
+    else:
+        print("The queue is empty: no experiment is unfinished. `python -m app experiment … --queue` adds one.")
+    return 0
+
+
+def _row(progress: QueueProgress) -> tuple[str, ...]:
+    left = "not known yet" if progress.left_s is None else f"about {units.duration(progress.left_s)}"
+    return (str(progress.entry), progress.name, progress.state, f"{progress.done}/{progress.planned}", left)
+
+
+def _together(found: Sequence[QueueProgress]) -> str:
+    known = [each.left_s for each in found if each.left_s is not None]
+    least = "about" if len(known) == len(found) else "at least"
+    done, planned = sum(each.done for each in found), sum(each.planned for each in found)
+    return f"{done} of {planned} runs done, {least} {units.duration(sum(known))} left; `queue go-on` makes them."
+
+
+def _document(entry: QueueEntry, progress: QueueProgress) -> dict[str, Any]:
+    return {
+        "entry": entry.entry,
+        "uid": entry.uid,
+        "name": entry.name,
+        "preset": entry.preset,
+        "state": entry.state,
+        "done": progress.done,
+        "planned": progress.planned,
+        "left_s": progress.left_s,
+        "experiment": entry.experiment,
+        "added_utc": iso_utc(entry.added_utc_ns),
+    }
+
+
+def _go_on(chosen: Namespace) -> int:
+    """Makes entries, those named even where they are paused; with none named, all that wait."""
+    with opened_store(chosen.db) as store:
+        named = [store.queue.entry(entry).entry for entry in chosen.entries]
+        for entry in named:
+            store.queue.set_state(entry, "waiting")
+        waiting = [each.entry for each in store.queue.entries() if each.state == "waiting"]
+    if not waiting:
+        print("Nothing waits in the queue.")
+        return 0
+    with run_services(chosen.db, chosen.sample_ms, standby=chosen.standby) as services:
+        all_ended = make_entries(services, named or None)
+    documents = [_tell(ended, as_json=chosen.json) for ended in all_ended]
+    if chosen.json:
+        print_json({"experiments": documents})
+    return exit_status(all_ended)
+
+
+def _tell(ended: Ended, *, as_json: bool) -> dict[str, Any]:
+    document = experiment_document(ended.found, _article(ended.entry))
+    if not as_json:
+        print(f"{ended.entry.name}:")
+        print_experiment(ended.found, document)
+        say(ending_words(ended.found, entry=ended.stays))
+    return document
+
+
+def _article(entry: QueueEntry) -> Article | None:
+    """That of the preset it was made of, if that is in the box."""
+    if entry.preset is None:
+        return None
+    try:
+        return preset(entry.preset).preset.article
+    except UsageError:
+        return None
