@@ -128,7 +128,8 @@ class QueueProgress:
 class Ahead:
     """What an experiment has before it on a machine: `done` of `planned` runs are stored and count.
 
-    The others take `left_s` seconds, judged by `learnt_from` stored runs; where that is 0 they take at least that.
+    The others take `left_s` seconds, judged by `learnt_from` stored runs, all of other workloads with `of_others`;
+    where there is none they take at least that.
     `uncounted` stored runs of the same variants do not count, as they were made with another of `because`.
     """
 
@@ -136,5 +137,6 @@ class Ahead:
     done: int
     left_s: float
     learnt_from: int
+    of_others: bool = False
     uncounted: int = 0
     because: tuple[str, ...] = ()

@@ -24,6 +24,7 @@ def look_ahead(store: Store, plan: Plan, inventory: Inventory) -> Ahead:
         done=made,
         left_s=together_s(possible, alike),
         learnt_from=learnt_from(possible, alike),
+        of_others=not any(row.spec.workload == spec.workload for row in alike for spec in plan.variants),
         uncounted=counted.elsewhere,
         because=counted.because,
     )

@@ -67,11 +67,6 @@ class VariantForm:
         """The machine variants are checked against; an empty one until the inventory came."""
         return self._machine or Machine()
 
-    @property
-    def edited(self) -> dict[str, Value]:
-        """What was set of this workload; all else follows the defaults."""
-        return dict(self._given)
-
     def set_machine(self, machine: Machine, no_gpu_reason: str | None = None) -> None:
         """Check against this machine from now on."""
         self._machine = machine

@@ -180,9 +180,9 @@ class MatrixForm:
         return tuple(option.value for option in offered if option.value in wanted)
 
     def _given(self) -> dict[str, Value]:
-        """What has one value: of the form, or the only one left here."""
+        """What has one value: the form's, or the only one left here."""
         alone = {name: values[0] for name, values in self._chosen.lists.items() if len(values) == 1}
-        return {**self._form.edited, **alone}
+        return {**self._form.spec().variant, **alone}
 
     def _lists(self) -> dict[str, tuple[Value, ...]]:
         """The values of each varied parameter, the baseline's first."""
@@ -211,7 +211,7 @@ class MatrixForm:
 
     def _problem(self, found: _Found) -> str:
         if self._chosen.wrong:
-            return "A list of values cannot be read; it says why."
+            return "A list of values is to be mended first: the reason stands under it."
         if found.count > MOST_VARIANTS:
             return f"{found.count:,} combinations are too many: choose fewer values, {MOST_VARIANTS} at most."
         if found.count < 2:
@@ -241,15 +241,15 @@ class MatrixForm:
     def _settings(self) -> list[str]:
         """`name=a,b` for each parameter that is varied or not at its default on this machine."""
         given, lists, machine = self._given(), self._lists(), self._form.machine
-        gpus = lists.get("gpus") or (self._form.spec().variant["gpus"] if "gpus" not in given else given["gpus"],)
+        gpus = lists.get("gpus") or (given["gpus"],)
         plain = [catalog.complete(self._workload, {"gpus": count}, machine).variant for count in gpus]
         usual = catalog.complete(self._workload, {}, machine).variant["gpus"]
         told = []
         for parameter in catalog.workload(self._workload).parameters:
             name = parameter.name
-            values = lists.get(name) or ((given[name],) if name in given else ())
+            values = lists.get(name) or (given[name],)
             default = [usual] if name == "gpus" else [variant[name] for variant in plain]
-            if len(values) > 1 or (values and any(values[0] != value for value in default)):
+            if len(values) > 1 or any(values[0] != value for value in default):
                 told.append(f"{name}={written(parameter, values)}")
         return told
 

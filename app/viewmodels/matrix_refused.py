@@ -38,5 +38,5 @@ def refused_groups(refused: Sequence[tuple[RunSpec, Refusal]], varied: Sequence[
 def _group(members: Sequence[tuple[RunSpec, Refusal]], varied: Sequence[str]) -> RefusedGroup:
     first = members[0][1]
     told = [name for name in varied if name in first.parameters]
-    values = (", ".join(dict.fromkeys(setting(spec, name) for spec, _ in members)) for name in told)
-    return RefusedGroup(count=len(members), what=" × ".join(values), reason=first.reason)
+    values = (" / ".join(dict.fromkeys(setting(spec, name) for spec, _ in members)) for name in told)
+    return RefusedGroup(count=len(members), what=" with ".join(values), reason=first.reason)

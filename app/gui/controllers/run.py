@@ -46,13 +46,14 @@ class RunController(QObject):
     """Starts and stops runs, one at a time. `ended` comes when a run, or a search of many, is over and stored.
 
     While one goes on, or the queue does, another is asked for by `queue_asked`; `queue_stop_asked` is Stop where it is
-    the queue that goes on. `form_shown` comes with every change of the form.
+    the queue that goes on. `form_shown` comes with every change of the form,
+    and says whether anything goes on.
     """
 
     ended = Signal()
     queue_asked = Signal(object)
     queue_stop_asked = Signal()
-    form_shown = Signal()
+    form_shown = Signal(bool)
 
     def __init__(
         self,
@@ -164,6 +165,7 @@ class RunController(QObject):
         self, session: Session | BatchSearch, work: Callable[[], Result], done: Callable[[Result], None]
     ) -> None:
         self._session, self._error, self._notice = session, "", ""
+        self._view.show_live()
         self._sessions.run(work, done, self._fail)
         self._show_form()
         self.refresh()
@@ -233,7 +235,7 @@ class RunController(QObject):
             error=self._error,
             warning=" ".join(filter(None, (self._warning, self._notice))),
         )
-        self.form_shown.emit()
+        self.form_shown.emit(self._busy)
 
     def _copy_command(self) -> None:
         QGuiApplication.clipboard().setText(self._form.command())

@@ -28,6 +28,7 @@ class LiveView(QWidget):
     """Shows a `LiveState`."""
 
     log_asked = Signal()
+    offer_taken = Signal()
 
     def __init__(self, theme: Theme) -> None:
         super().__init__()
@@ -58,6 +59,9 @@ class LiveView(QWidget):
         self._bar.setAccessibleName("Progress of this phase")
         self._log = button("Show &log", "The worker's own words, with the traceback", flat=True)
         self._log.clicked.connect(self.log_asked)
+        self._offer = button("Start the &quick comparison", "What a first experiment looks like")
+        self._offer.clicked.connect(self.offer_taken)
+        self._offer_words = text_label("", "muted", wrap=True)
         self._stack = PanelStack(theme)
         self._bar_of_time = TimeBar(self._stack)
         self._state: LiveState | None = None
@@ -70,6 +74,11 @@ class LiveView(QWidget):
     def log_button(self) -> QPushButton:
         """The button that shows the log, seen when there is one."""
         return self._log
+
+    @property
+    def offer_button(self) -> QPushButton:
+        """Takes what is offered."""
+        return self._offer
 
     @property
     def stack(self) -> PanelStack:
@@ -124,6 +133,12 @@ class LiveView(QWidget):
         )
         self._show_reading(self._stack.crosshair)
 
+    def show_offer(self, question: str) -> None:
+        """Offer to answer a question with one click; "" is no offer."""
+        self._offer_words.setText(question)
+        for part in (self._offer, self._offer_words):
+            part.setVisible(bool(question))
+
     def _show_evidence(self, view: EvidenceView | None) -> None:
         self._badge.setVisible(view is not None)
         if view is None:
@@ -154,12 +169,21 @@ class LiveView(QWidget):
         layout.setSpacing(GRID)
         layout.addLayout(self._head())
         layout.addWidget(self._detail)
+        layout.addLayout(self._offered())
         layout.addWidget(self._facts)
         layout.addWidget(self._badge)
         layout.addWidget(self._bar)
         self._parts.addWidget(self._curves())
         self._parts.addWidget(self._evidence)
         layout.addWidget(self._parts, 1)
+
+    def _offered(self) -> QHBoxLayout:
+        line = QHBoxLayout()
+        line.setSpacing(2 * GRID)
+        line.addWidget(self._offer)
+        line.addWidget(self._offer_words, 1)
+        self.show_offer("")
+        return line
 
     def _curves(self) -> QWidget:
         scroll = QScrollArea()

@@ -69,8 +69,8 @@ def test_every_combination_is_a_variant_and_what_cannot_run_is_left_out_with_one
     assert (state.combinations, len(state.variants), state.headline) == (18, 12, "36 runs")
     assert state.problem == ""
     assert [(group.count, group.what) for group in state.refused] == [
-        (3, "cuDNN × XLA on"),
-        (3, "Block-fused × XLA on"),
+        (3, "cuDNN with XLA on"),
+        (3, "Block-fused with XLA on"),
     ]
     assert "XLA cannot compile the cuDNN LSTM" in state.refused[0].reason
     asked = matrix.asked()
@@ -85,7 +85,7 @@ def test_reasons_that_differ_in_numbers_alone_are_one_line() -> None:
     matrix.type_list("batch_size", "64, 65, 67, 69, 128")
     (group,) = matrix.state().refused
     assert group.count == 3
-    assert group.what == "2 GPUs × Batch size 65, Batch size 67, Batch size 69"
+    assert group.what == "2 GPUs with Batch size 65 / Batch size 67 / Batch size 69"
 
 
 def test_the_form_is_the_baseline_and_what_is_not_chosen_follows_it() -> None:
@@ -128,6 +128,15 @@ def test_the_command_makes_the_same_variants_in_the_same_order(machine: Machine)
     assert by_command(matrix, machine) == list(asked.variants)
     assert all(spec.variant["bidirectional"] for spec in asked.variants)
     assert asked.name == " ".join([settings_of(matrix.command())[0], *settings_of(matrix.command())[1]])
+
+
+def test_on_cpu_and_gpu_all_else_is_as_the_form_shows_it() -> None:
+    matrix, form = matrix_on(ONE_GPU, "cnn10")
+    matrix.tick("gpus", 0, on=True)
+    on_gpu, on_cpu = matrix.asked().variants
+    assert (on_gpu.variant["gpus"], on_cpu.variant["gpus"]) == (1, 0)
+    assert {**on_cpu.variant, "gpus": 1} == on_gpu.variant == form.spec().variant
+    assert by_command(matrix, ONE_GPU) == [on_gpu, on_cpu]
 
 
 def test_cards_are_listed_with_semicolons_here_and_in_the_command() -> None:
@@ -215,8 +224,21 @@ def test_each_workload_keeps_its_own_values() -> None:
             Ahead(planned=12, done=4, left_s=60.0, learnt_from=1),
             "4 of 12 are stored already; the other 8 take about 1:00, judged by 1 stored run.",
         ),
+        (
+            Ahead(planned=12, done=0, left_s=90.0, learnt_from=7, of_others=True),
+            "They take about 1:30, judged by 7 stored runs of other workloads.",
+        ),
         (Ahead(planned=12, done=12, left_s=0.0, learnt_from=9), "All 12 are stored already: nothing is left to run."),
     ],
 )
 def test_what_is_said_of_the_time_before_it_starts(ahead: Ahead, says: str) -> None:
     assert ahead_sentences(ahead) == [says]
+
+
+def test_an_early_end_and_a_limit_are_said_and_what_does_not_count() -> None:
+    ahead = Ahead(planned=12, done=0, left_s=90.0, learnt_from=7, uncounted=3, because=("driver", "card"))
+    assert ahead_sentences(ahead, at_most=True, budget_s=60.0) == [
+        "They take at most about 1:30, judged by 7 stored runs.",
+        "It stops before 1:00 have passed and can go on later.",
+        "Not counted: 3 stored runs of these variants with another driver, another card.",
+    ]

@@ -1,0 +1,215 @@
+"""Builds experiments: the values chosen, what the database knows of them, the presets, and what is asked for."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from PySide6.QtCore import QObject, Qt, Signal
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QFileDialog
+
+from app.errors import UserError
+from app.gui.background import Background
+from app.gui.views.matrix import MatrixView
+from app.records import Inventory
+from app.runs.ahead import look_ahead
+from app.runs.early import MOST_REPEATS
+from app.runs.presets import preset, preset_names
+from app.runs.queued import Asked
+from app.runs.schedule import Plan
+from app.storage.settings import keep_in, kept_in
+from app.storage.store import Store
+from app.viewmodels.ahead import ahead_sentences
+from app.viewmodels.form import VariantForm
+from app.viewmodels.matrix import MatrixForm
+from app.viewmodels.matrix_state import AskedMatrix
+from app.viewmodels.presets import PresetLine, preset_line, refused_notes
+from workloads.catalog import Machine, UsageError
+from workloads.protocol import Value
+
+_LOOKING = ("Looking at what is stored …",)
+_FILES = "preset_files"
+
+
+class MatrixController(QObject):
+    """Brings form, matrix and database together; `asked` has an `Asked` and a preset's name or None."""
+
+    asked = Signal(object, object)
+
+    def __init__(
+        self,
+        view: MatrixView,
+        form: VariantForm,
+        database: Path,
+        reads: Background,
+        inventory: Callable[[], Inventory],
+    ) -> None:
+        super().__init__(view)
+        self._view = view
+        self._matrix = MatrixForm(form, MOST_REPEATS)
+        self._form = form
+        self._database = database
+        self._reads = reads
+        self._inventory = inventory
+        self._busy = False
+        self._ahead: tuple[str, ...] = _LOOKING
+        self._wanted: AskedMatrix | None = None
+        self._looking = False
+        self._presets: tuple[PresetLine, ...] = ()
+
+    def start(self) -> None:
+        """Listen to the view."""
+        rows, foot, presets = self._view.rows, self._view.foot, self._view.presets
+        rows.ticked.connect(lambda name, value, on: self._change(lambda: self._matrix.tick(name, value, on=on)))
+        rows.listed.connect(lambda name, text: self._change(lambda: self._matrix.type_list(name, text)))
+        foot.baseline_chosen.connect(lambda index: self._change(lambda: self._matrix.choose_baseline(index)))
+        foot.extended.connect(self._extend)
+        foot.reset_asked.connect(lambda: self._change(self._matrix.reset))
+        foot.copy_asked.connect(self._copy_command)
+        foot.start_asked.connect(self._ask)
+        presets.start_asked.connect(self._ask_preset)
+        presets.file_asked.connect(self._choose_file)
+        self._view.presets_shown.connect(self._look_at_presets)
+
+    def show(self, *, busy: bool) -> None:
+        """Show the form's variant and what is stored as they are now; while the window is `busy` all is only queued."""
+        self._busy = busy
+        self._wanted = None
+        self._show()
+        if self._view.presets.isVisible():
+            self._look_at_presets()
+
+    def _change(self, change: Callable[[], None]) -> None:
+        change()
+        self._show()
+
+    def _extend(self, name: str, value: Value | None) -> None:
+        self._change(lambda: self._matrix.extend(**{name: value}))
+
+    def _show(self) -> None:
+        state = self._matrix.state()
+        if not state.problem:
+            self._look(self._matrix.asked())
+        self._view.show_model(state, self._ahead, busy=self._busy)
+        self._view.presets.show_presets(self._presets, busy=self._busy)
+
+    def _look(self, asked: AskedMatrix) -> None:
+        """Ask the database about an experiment, one question at a time; only the newest answer is shown."""
+        if asked == self._wanted:
+            return
+        self._wanted, self._ahead = asked, _LOOKING
+        if self._looking:
+            return
+        self._looking = True
+        self._reads.run(lambda: _ahead(self._database, asked, self._inventory()), self._answer(asked), self._failed)
+
+    def _answer(self, asked: AskedMatrix) -> Callable[[tuple[str, ...]], None]:
+        def take(sentences: tuple[str, ...]) -> None:
+            self._looking = False
+            if asked == self._wanted:
+                self._ahead = sentences
+            else:
+                self._wanted = None
+            self._show()
+
+        return take
+
+    def _failed(self, error: UserError) -> None:
+        self._looking = False
+        self._ahead = (str(error),)
+        self._show()
+
+    def _ask(self) -> None:
+        asked = self._matrix.asked()
+        self.asked.emit(Asked.of(_plan(asked), budget_s=asked.budget_s, parallel=asked.parallel), None)
+
+    def _copy_command(self) -> None:
+        QGuiApplication.clipboard().setText(self._matrix.command())
+        self._view.foot.confirm_copied()
+
+    def _look_at_presets(self) -> None:
+        self._reads.run(
+            lambda: _preset_lines(self._database, self._inventory()), self._show_presets, self._preset_failed
+        )
+
+    def _show_presets(self, lines: tuple[PresetLine, ...]) -> None:
+        self._presets = lines
+        self._view.presets.show_presets(lines, busy=self._busy)
+
+    def _ask_preset(self, key: str) -> None:
+        machine = self._form.machine
+        self._reads.run(lambda: _preset_plan(key, machine), self._begin_preset, self._preset_failed)
+
+    def _begin_preset(self, plan: Plan) -> None:
+        self.asked.emit(Asked.of(plan), plan.name)
+
+    def _preset_failed(self, error: UserError) -> None:
+        self._view.presets.show_problem(str(error))
+
+    def _choose_file(self) -> None:
+        dialog = QFileDialog(self._view, "Open a prepared experiment", str(Path.home()), "Presets (*.toml)")
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
+        dialog.fileSelected.connect(self.add_file)
+        dialog.open()
+
+    def add_file(self, file: str) -> None:
+        """List a preset of the user's too, from now on."""
+        machine = self._form.machine
+
+        def work() -> tuple[PresetLine, ...]:
+            _preset_plan(file, machine)
+            files = dict.fromkeys([*_files(self._database), file])
+            keep_in(self._database, _FILES, "\n".join(files))
+            return _preset_lines(self._database, self._inventory())
+
+        self._view.presets.show_problem("")
+        self._reads.run(work, self._show_presets, self._preset_failed)
+
+
+def _plan(asked: AskedMatrix) -> Plan:
+    return Plan(
+        name=asked.name,
+        variants=asked.variants,
+        repeats=asked.repeats,
+        until_pct=asked.until_pct,
+        notes=asked.notes,
+    )
+
+
+def _ahead(database: Path, asked: AskedMatrix, inventory: Inventory) -> tuple[str, ...]:
+    with Store.open(database) as store:
+        ahead = look_ahead(store, _plan(asked), inventory)
+    return tuple(ahead_sentences(ahead, at_most=asked.until_pct is not None, budget_s=asked.budget_s))
+
+
+def _preset_plan(key: str, machine: Machine) -> Plan:
+    """The plan of a preset; raises `UserError`."""
+    try:
+        return preset(key).plan(machine)
+    except UsageError as error:
+        raise UserError(str(error)) from error
+
+
+def _files(database: Path) -> list[str]:
+    return [file for file in (kept_in(database, _FILES) or "").split("\n") if file]
+
+
+def _preset_lines(database: Path, inventory: Inventory) -> tuple[PresetLine, ...]:
+    with Store.open(database) as store:
+        return tuple(_preset_line(key, store, inventory) for key in _in_order(database))
+
+
+def _in_order(database: Path) -> list[str]:
+    """The quick one first, then the others in the box, then the user's files."""
+    return sorted(preset_names(), key=lambda name: name != "quick") + _files(database)
+
+
+def _preset_line(key: str, store: Store, inventory: Inventory) -> PresetLine:
+    machine = inventory.machine
+    try:
+        plan = _preset_plan(key, machine)
+        question = preset(key).form(machine).question
+    except UserError as error:
+        return PresetLine(key=key, name=Path(key).stem, problem=str(error))
+    notes = (*plan.notes, *refused_notes(plan.variants, machine))
+    return preset_line(key, plan.name, question, plan.variants, notes, look_ahead(store, plan, inventory))

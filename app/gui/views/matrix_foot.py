@@ -1,0 +1,209 @@
+"""How far an experiment goes, what it amounts to before it starts, and the button that starts it."""
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import QSignalBlocker, Qt, Signal
+from PySide6.QtWidgets import (
+    QAbstractSpinBox,
+    QCheckBox,
+    QComboBox,
+    QDoubleSpinBox,
+    QGridLayout,
+    QHBoxLayout,
+    QPushButton,
+    QSizePolicy,
+    QSpinBox,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app.gui.theme import GRID, figures
+from app.gui.views.parts import button, rule, text_label
+from app.viewmodels.matrix_refused import RefusedGroup
+from app.viewmodels.matrix_state import MatrixState
+
+_REASONS = 2
+"""Reasons shown at once; the others are one click away."""
+_MOST_MINUTES = 7 * 24 * 60
+
+
+class MatrixFoot(QWidget):
+    """Baseline, repeats and limits, then what all of it amounts to."""
+
+    baseline_chosen = Signal(int)
+    extended = Signal(str, object)
+    """A field of `Extent` and its new value."""
+    start_asked = Signal()
+    copy_asked = Signal()
+    reset_asked = Signal()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._refused_shown: tuple[RefusedGroup, ...] = ()
+        self._combinations = 0
+        self._baseline = QComboBox()
+        self._repeats = QSpinBox()
+        self._until = QDoubleSpinBox()
+        self._budget = QSpinBox()
+        self._side_by_side = QCheckBox("Runs on different GPUs at the same &time")
+        self._headline = text_label("", "title")
+        self._detail = text_label("", "muted")
+        self._words = text_label("", "", wrap=True)
+        self._refused = text_label("", "caption", wrap=True)
+        self._all_reasons = button("", "Every reason", flat=True)
+        self._all_reasons.setCheckable(True)
+        self._start = button("Start e&xperiment", "Begin now, or when what goes on has ended", primary=True)
+        self._copy = button("", "Copy the same experiment as a shell command", flat=True)
+        self._reset = button("Clear &values", "Go back to one value of each, as in the form", flat=True)
+        self._connect()
+        self._build()
+
+    @property
+    def start_button(self) -> QPushButton:
+        """Starts the experiment."""
+        return self._start
+
+    @property
+    def copy_button(self) -> QPushButton:
+        """Copies the command."""
+        return self._copy
+
+    def words(self) -> str:
+        """All that it says, one part a line."""
+        labels = (self._headline, self._detail, self._words, self._refused)
+        return "\n".join(label.text() for label in labels if label.text())
+
+    def show_model(self, state: MatrixState, ahead: Sequence[str], *, busy: bool) -> None:
+        """Show this state and the sentences on what is stored; while the window is `busy` it can only be queued."""
+        with QSignalBlocker(self._baseline):
+            if [self._baseline.itemText(at) for at in range(self._baseline.count())] != list(state.variants):
+                self._baseline.clear()
+                self._baseline.addItems(state.variants)
+            self._baseline.setCurrentIndex(state.baseline)
+        self._baseline.setEnabled(len(state.variants) > 1)
+        self._show_extent(state)
+        self._headline.setText(state.headline)
+        self._detail.setText("" if state.problem else state.detail)
+        for label in (self._headline, self._detail):
+            label.setVisible(bool(label.text()))
+        self._words.setText(state.problem or " ".join(ahead))
+        self._combinations, self._refused_shown = state.combinations, state.refused
+        self._show_refused()
+        self._start.setText("Add e&xperiment to queue" if busy else "Start e&xperiment")
+        self._start.setEnabled(not state.problem)
+        self._copy.setText("Copy as comman&d")
+        self._copy.setEnabled(not state.problem)
+
+    def confirm_copied(self) -> None:
+        """Say that the command is on the clipboard, until something changes."""
+        self._copy.setText("Copied")
+
+    def _show_extent(self, state: MatrixState) -> None:
+        with QSignalBlocker(self._repeats), QSignalBlocker(self._until), QSignalBlocker(self._budget):
+            self._repeats.setRange(state.least_repeats, 999)
+            self._repeats.setValue(state.repeats)
+            self._repeats.setPrefix("" if state.until_pct is None else "at most ")
+            self._until.setValue(state.until_pct or 0.0)
+            self._budget.setValue(round((state.budget_s or 0.0) / 60))
+        self._side_by_side.setVisible(state.side_by_side is not None)
+        self._side_by_side.setChecked(bool(state.side_by_side))
+
+    def _show_refused(self) -> None:
+        groups = self._refused_shown
+        shown = groups if self._all_reasons.isChecked() else groups[:_REASONS]
+        count = sum(group.count for group in groups)
+        lines = [f"{count:,} of {self._combinations:,} combinations cannot run here and are left out:"]
+        lines += [f"{group.count:,} ×  {group.words}" for group in shown]
+        self._refused.setText("\n".join(lines) if groups else "")
+        self._refused.setVisible(bool(groups))
+        self._all_reasons.setVisible(len(groups) > _REASONS)
+        self._all_reasons.setText(
+            "Fewer reasons" if self._all_reasons.isChecked() else f"{len(groups) - _REASONS} more reasons …"
+        )
+
+    def _connect(self) -> None:
+        self._baseline.activated.connect(self.baseline_chosen)
+        self._repeats.valueChanged.connect(lambda value: self.extended.emit("repeats", value))
+        self._until.valueChanged.connect(lambda value: self.extended.emit("until_pct", value or None))
+        self._budget.valueChanged.connect(lambda value: self.extended.emit("budget_s", 60.0 * value or None))
+        self._side_by_side.clicked.connect(lambda on: self.extended.emit("side_by_side", on))
+        self._all_reasons.toggled.connect(lambda _: self._show_refused())
+        self._start.clicked.connect(self.start_asked)
+        self._copy.clicked.connect(self.copy_asked)
+        self._reset.clicked.connect(self.reset_asked)
+
+    def _build(self) -> None:
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(0)
+        layout.addWidget(rule())
+        column = QVBoxLayout()
+        column.setContentsMargins(2 * GRID, GRID, 2 * GRID, 2 * GRID)
+        column.setSpacing(GRID)
+        column.addLayout(self._extent())
+        column.addWidget(self._side_by_side)
+        column.addLayout(self._sum())
+        column.addWidget(self._words)
+        column.addWidget(self._refused)
+        column.addWidget(self._all_reasons, 0, Qt.AlignmentFlag.AlignLeft)
+        column.addLayout(self._acts())
+        layout.addLayout(column)
+
+    def _extent(self) -> QGridLayout:
+        for spin in (self._repeats, self._until, self._budget):
+            spin.setKeyboardTracking(False)
+            spin.setButtonSymbols(QAbstractSpinBox.ButtonSymbols.UpDownArrows)
+            spin.lineEdit().setTextMargins(6, 0, 0, 0)
+            spin.setFixedWidth(14 * GRID)
+        self._until.setRange(0.0, 50.0)
+        self._until.setDecimals(1)
+        self._until.setSingleStep(0.5)
+        self._until.setPrefix("± ")
+        self._until.setSuffix(" %")
+        self._until.setSpecialValueText("off")
+        self._budget.setRange(0, _MOST_MINUTES)
+        self._budget.setSuffix(" min")
+        self._budget.setSpecialValueText("none")
+        self._baseline.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
+        self._baseline.setMaxVisibleItems(16)
+        told = (
+            ("&Baseline", self._baseline, "What all other variants are held against"),
+            ("Repeat&s", self._repeats, "How often each variant runs, each time in a fresh process, in turn"),
+            ("&Until", self._until, "End once every speed-up is known as narrowly as this"),
+            (
+                "T&ime limit",
+                self._budget,
+                "Start no run that is not expected to end within this time; it can go on later",
+            ),
+        )
+        grid = QGridLayout()
+        grid.setHorizontalSpacing(2 * GRID)
+        grid.setVerticalSpacing(GRID // 2)
+        grid.setColumnStretch(0, 1)
+        for column, (name, widget, says) in enumerate(told):
+            label = text_label(name, "caption")
+            label.setBuddy(widget)
+            for part in (label, widget):
+                part.setToolTip(says)
+            widget.setAccessibleName(name.replace("&", ""))
+            grid.addWidget(label, 0, column)
+            grid.addWidget(widget, 1, column)
+        return grid
+
+    def _sum(self) -> QHBoxLayout:
+        self._headline.setFont(figures(20, bold=True))
+        line = QHBoxLayout()
+        line.setSpacing(GRID + GRID // 2)
+        line.addWidget(self._headline)
+        line.addWidget(self._detail, 0, Qt.AlignmentFlag.AlignBottom)
+        line.addStretch(1)
+        return line
+
+    def _acts(self) -> QHBoxLayout:
+        line = QHBoxLayout()
+        line.setSpacing(2 * GRID)
+        line.addWidget(self._start)
+        line.addWidget(self._copy)
+        line.addStretch(1)
+        line.addWidget(self._reset)
+        return line
