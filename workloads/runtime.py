@@ -106,6 +106,8 @@ def configure(variant: Variant) -> Replicas:
     keras.config.set_dtype_policy(_POLICIES[str(variant["precision"])])
     keras.utils.set_random_seed(int(variant["seed"]))
     gpus = int(variant["gpus"])
+    # A step on several GPUs ends on the host when gradients are exchanged, so the next one is prepared meanwhile.
+    tf.config.experimental.set_synchronous_execution(gpus < 2)
     return replicas_on([f"GPU:{index}" for index in range(gpus)] or ["CPU:0"], str(variant["all_reduce"]))
 
 

@@ -1,5 +1,6 @@
 """One training step, on one replica and on two, with and without XLA and loss scaling."""
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -217,3 +218,59 @@ def test_float16_replicas_stay_equal(pair: Replicas, xla: bool) -> None:
     for weight in model.weights:
         first, second = (part.numpy() for part in weight.values)
         np.testing.assert_array_equal(first, second)
+
+
+@pytest.fixture
+def run_ahead() -> Iterator[None]:
+    """TensorFlow does what it is told in a queue, as it is configured for several GPUs."""
+    from tensorflow.python.eager import context, executor
+
+    queue = executor.new_executor(enable_async=True)
+    with context.executor_scope(queue):
+        yield
+        queue.clear_error()
+
+
+@pytest.mark.parametrize("gpus", [1, 2])
+def test_only_several_gpus_are_told_their_steps_ahead(monkeypatch: pytest.MonkeyPatch, gpus: int) -> None:
+    import tensorflow as tf
+
+    from workloads import runtime
+
+    told: list[bool] = []
+    made: list[Sequence[str]] = []
+    monkeypatch.setattr(runtime, "replicas_on", lambda devices, all_reduce: made.append(devices))
+    monkeypatch.setattr(tf.config.experimental, "set_synchronous_execution", told.append)
+    for name in ("optimizer.set_experimental_options", "experimental.enable_tensor_float_32_execution"):
+        monkeypatch.setattr(f"tensorflow.config.{name}", lambda value: None)
+    runtime.configure(small("cnn10") | {"gpus": gpus, "all_reduce": "nccl"})
+    assert made == [[f"GPU:{index}" for index in range(gpus)]]
+    assert told == [gpus == 1]
+
+
+def test_steps_told_ahead_are_the_same_steps(pair: Replicas, run_ahead: None) -> None:
+    variant = small("lstm")
+    ahead, losses_ahead = trained("lstm", variant, pair, 3)
+    with_one, losses = trained("lstm", variant, replicas_on(["CPU:0"]), 3)
+    assert losses_ahead == pytest.approx(losses, rel=1e-5)
+    for a, b in zip(weights_of(ahead), weights_of(with_one), strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-5)
+
+
+def test_a_step_told_ahead_that_fails_says_so_when_it_is_waited_for(pair: Replicas, run_ahead: None) -> None:
+    import tensorflow as tf
+
+    from workloads.build import recipe_of
+    from workloads.recipe import Batch, Recipe
+    from workloads.steps import build_task
+
+    variant = small("cnn10")
+    recipe = recipe_of("cnn10")(variant)
+
+    def no_such_class(index: int) -> Batch:
+        inputs, targets = recipe.batch(index)
+        return inputs, tf.ones_like(targets) * 10
+
+    task = build_task(Recipe(model=recipe.model, optimizer=recipe.optimizer, batch=no_such_class), variant, pair)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="label value of 10"):
+        task.fetch(task.step())
