@@ -1,11 +1,12 @@
 """`bench`: the program's own cost, each figure beside a baseline measured in the same run."""
 
+import functools
 import json
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 
-from app.bench import compare, database, frame, sampler, start, worker
+from app.bench import compare, database, frame, resume, sampler, start, worker
 from app.bench.result import Result
 from app.runs.environment import describe
 from app.telemetry.inventory import take_inventory
@@ -18,6 +19,7 @@ BENCHMARKS: Mapping[str, Callable[[], Sequence[Result]]] = {
     "frame": frame.measure,
     "compare": compare.measure,
     "database": database.measure,
+    "resume": resume.measure,
 }
 
 
@@ -25,8 +27,13 @@ def bench(chosen: Namespace) -> int:
     """Runs one benchmark or all, prints the figures; 0 when every limit is kept."""
     if chosen.name is not None and chosen.name not in BENCHMARKS:
         raise UsageError(f"There is no benchmark called {chosen.name!r}. There are: {', '.join(BENCHMARKS)}.")
+    if chosen.kills is not None and chosen.name != "resume":
+        raise UsageError("--kills goes with `bench resume`.")
     names = [chosen.name] if chosen.name else list(BENCHMARKS)
-    results = [result for name in names for result in _measured(name)]
+    measures = dict(BENCHMARKS)
+    if chosen.kills is not None:
+        measures["resume"] = functools.partial(resume.measure, chosen.kills)
+    results = [result for name in names for result in _measured(name, measures[name])]
     if chosen.json:
         document = {
             "name": chosen.name or "all",
@@ -39,9 +46,9 @@ def bench(chosen: Namespace) -> int:
     return 1 if any(result.passed is False for result in results) else 0
 
 
-def _measured(name: str) -> Sequence[Result]:
+def _measured(name: str, measure: Callable[[], Sequence[Result]]) -> Sequence[Result]:
     print(f"measuring {name} …", file=sys.stderr, flush=True)
-    return BENCHMARKS[name]()
+    return measure()
 
 
 def _print(results: Sequence[Result]) -> None:

@@ -251,6 +251,9 @@ def _machine(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
 def _bench(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     command = _new(commands, "bench", "measure the program's own cost")
     command.add_argument("name", nargs="?", metavar="NAME", help="one benchmark (default: all)")
+    command.add_argument(
+        "--kills", type=_positive, metavar="N", help="with resume: kill the program so often (default 50)"
+    )
 
 
 def _positive(word: str) -> int:

@@ -153,7 +153,10 @@ class ExperimentSession:
         # What is refused needs no devices to say so.
         refused = bool(check(spec, self._machine))
         lease = Lease() if refused else self._lend(spec, lambda seconds: self._gives_up(spec, seconds))
-        return Turn(spec=spec, place=place, planned=planned, lease=lease) if lease else None
+        if lease is None:
+            self._end = self._end or self._ended(spec)
+            return None
+        return Turn(spec=spec, place=place, planned=planned, lease=lease)
 
     def _has_room(self, spec: RunSpec) -> bool:
         going = list(self._going.values())

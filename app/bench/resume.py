@@ -1,0 +1,163 @@
+"""`bench resume`: the program killed at random moments of an experiment, and gone on with until it is complete.
+
+Each experiment is one of twelve runs of `dummy` in a database of its own. SIGKILL comes after a time drawn evenly from
+how long such an experiment takes when nobody kills it; then the same command goes on, until it ends by itself.
+"""
+
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import psutil
+
+from app.bench.result import Result
+from app.records import RunRow
+from app.runs.launcher import checkout_environment
+from app.runs.schedule import is_result
+from app.storage.store import Store
+
+KILLS = 50
+VARIANTS, REPEATS = 3, 4
+
+_SEED = 20_261_121
+_GONE_S = 5.0
+"""How long a worker may take to notice that its program is gone."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """What became of experiments whose program was killed."""
+
+    kills: int = 0
+    in_a_run: int = 0
+    experiments: int = 0
+    unfinished: int = 0
+    lost: int = 0
+    doubled: int = 0
+    left_alive: int = 0
+
+    def add(self, lost: int, doubled: int) -> None:
+        """Counts one experiment that came to its end."""
+        self.experiments += 1
+        self.lost += lost
+        self.doubled += doubled
+
+
+@dataclass(frozen=True, slots=True)
+class KilledExperiment:
+    """One experiment in a folder of its own: its database, and its leases, which those of others must not hold up."""
+
+    folder: Path
+    steps: int = 20
+    repeats: int = REPEATS
+    seen: set[str] = field(default_factory=set)
+    """Runs that had ended when the program was killed, by uid."""
+
+    @property
+    def database(self) -> Path:
+        """Where its runs are."""
+        return self.folder / "profiles.db"
+
+    def start(self) -> "subprocess.Popen[bytes]":
+        """The program, as a user would start it or go on."""
+        settings = {"gpus": 0, "step_ms": 1, "steps": self.steps, "warmup_steps": 1, "batch_size": "1,2,3"}
+        words = [word for name, value in settings.items() for word in ("-s", f"{name}={value}")]
+        words += ["--repeats", str(self.repeats), "--no-gate", "--no-standby", "--db", str(self.database)]
+        return subprocess.Popen(
+            [sys.executable, "-m", "app", "experiment", "dummy", *words],
+            env={**checkout_environment(), "TMPDIR": str(self.folder)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+
+    def kill(self, program: "subprocess.Popen[bytes]", tally: Tally) -> None:
+        """Kills it, and counts what that leaves behind."""
+        program.kill()
+        program.wait()
+        tally.kills += 1
+        tally.left_alive += self._left_alive()
+        with Store.open(self.database) as store:
+            tally.in_a_run += bool(store.unfinished())
+            self.seen.update(row.uid for row in store.list_runs() if is_result(row))
+
+    def judge(self) -> tuple[int, int]:
+        """How many runs the experiment lacks or has lost, and how many were made that were not needed."""
+        with Store.open(self.database) as store:
+            rows = [row for row in store.list_runs() if is_result(row)]
+            members = {run for found in store.library.experiments() for run in found.runs}
+        kept = [row for row in rows if row.run in members]
+        gone = self.seen - {row.uid for row in kept}
+        lacking, surplus = (-each for each in self._surplus(kept)), self._surplus(rows)
+        return len(gone) + sum(each for each in lacking if each > 0), sum(each for each in surplus if each > 0)
+
+    def _surplus(self, rows: Sequence[RunRow]) -> list[int]:
+        """By variant, how many more results than planned there are."""
+        made = [row.spec.variant["batch_size"] for row in rows]
+        return [made.count(variant + 1) - self.repeats for variant in range(VARIANTS)]
+
+    def _left_alive(self) -> int:
+        """How many processes of the killed program do not end by themselves; they are ended then."""
+        ours = [process for process in psutil.process_iter() if _folder_of(process) == str(self.folder)]
+        _, alive = psutil.wait_procs(ours, _GONE_S)
+        for process in alive:
+            process.kill()
+        return len(alive)
+
+
+def measure(kills: int = KILLS) -> Sequence[Result]:
+    """How many runs were lost and doubled, how many experiments did not go on, and how many workers stayed alive."""
+    tally = Tally()
+    with tempfile.TemporaryDirectory() as folder:
+        length_s = uninterrupted_s(KilledExperiment(Path(folder)))
+    numbers = np.random.default_rng(_SEED)
+    while tally.kills < kills:
+        with tempfile.TemporaryDirectory() as folder:
+            kill_and_go_on(KilledExperiment(Path(folder)), numbers, length_s, kills - tally.kills, tally)
+    return [
+        Result(name="an experiment of 12 runs takes", value=length_s, unit="s"),
+        Result(name="kills", value=tally.kills, unit="kills"),
+        Result(name="of these while a run went on", value=tally.in_a_run, unit="kills"),
+        Result(name="experiments", value=tally.experiments, unit="experiments"),
+        Result(name="experiments that did not go on", value=tally.unfinished, unit="experiments", limit=0),
+        Result(name="runs lost", value=tally.lost, unit="runs", limit=0),
+        Result(name="runs doubled", value=tally.doubled, unit="runs", limit=0),
+        Result(name="processes left alive", value=tally.left_alive, unit="processes", limit=0),
+    ]
+
+
+def uninterrupted_s(experiment: KilledExperiment) -> float:
+    """How long the program takes for the whole experiment."""
+    began_s = time.monotonic()
+    experiment.start().wait()
+    return time.monotonic() - began_s
+
+
+def kill_and_go_on(
+    experiment: KilledExperiment, numbers: np.random.Generator, length_s: float, most: int, tally: Tally
+) -> None:
+    """Kills the program up to `most` times and goes on each time; the experiment has ended by itself then."""
+    last = tally.kills + most
+    while True:
+        program = experiment.start()
+        try:
+            status = program.wait(numbers.uniform(0, length_s) if tally.kills < last else None)
+        except subprocess.TimeoutExpired:
+            experiment.kill(program, tally)
+        else:
+            tally.unfinished += status != 0
+            tally.add(*experiment.judge())
+            return
+
+
+def _folder_of(process: psutil.Process) -> str:
+    """The temporary folder that a process was given; "" where it is gone or another user's."""
+    try:
+        return process.environ().get("TMPDIR", "")
+    except psutil.Error:
+        return ""

@@ -1,0 +1,221 @@
+"""The queue with real workers: its order, what changes it between two runs, and experiments that were cut off."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from app.bench.resume import KilledExperiment, Tally, kill_and_go_on
+from app.queries import QueueProgress
+from app.records import StoredRun
+from app.runs.queue_progress import ProgressTeller, standings
+from app.runs.queue_runner import QueueRunner
+from app.runs.queued import Asked, add_asked
+from app.runs.schedule import Plan
+from app.runs.session import RunServices
+from app.storage.store import Store
+from app.telemetry.feed import TelemetryFeed
+from tests.fakes.sessions import dummy, run_through, services, started_feed
+from workloads.protocol import Value
+
+
+@pytest.fixture(scope="module")
+def feed() -> Iterator[TelemetryFeed]:
+    with started_feed() as feed:
+        yield feed
+
+
+@pytest.fixture
+def used(tmp_path: Path, feed: TelemetryFeed) -> RunServices:
+    return services(tmp_path, feed)
+
+
+class Told:
+    """A runner with what it told; `at_run` is done as each run begins."""
+
+    def __init__(self, used: RunServices, at_run: Callable[["Told"], None] = lambda _: None) -> None:
+        self.all: list[QueueProgress] = []
+        self.runner = QueueRunner(used, ProgressTeller(self._hear, lambda: ()))
+        self._at_run = at_run
+
+    def _hear(self, now: QueueProgress) -> None:
+        begins = now.spec is not None and (not self.all or self.all[-1].spec is None)
+        self.all.append(now)
+        if begins:
+            self._at_run(self)
+
+    @property
+    def now(self) -> QueueProgress:
+        return self.all[-1]
+
+    @property
+    def ends(self) -> list[tuple[str, str, int]]:
+        """Name, state and done runs of every entry at the end of its turn."""
+        return [(now.name, now.state, now.done) for now in self.all if now.state != "running"]
+
+    def run(self) -> "Told":
+        self.runner.run()
+        return self
+
+
+def add(
+    used: RunServices, *names: str, repeats: int = 1, how: dict[str, Any] | None = None, **given: Value
+) -> list[int]:
+    """Entries of these names, each an experiment of two variants, that wait for no quiet host."""
+    inventory = used.feed.wait_inventory()
+    settings: dict[str, Value] = {"steps": 5, **given}
+    entries = []
+    for number, name in enumerate(names):
+        specs = tuple(dummy(inventory, batch_size=10 * number + n, **settings) for n in (1, 2))  # type: ignore[arg-type]
+        asked = Asked.of(Plan(name=name, variants=specs, repeats=repeats), gate_s=0.0)
+        with Store.open(used.database) as store:
+            entries.append(add_asked(store, msgspec.structs.replace(asked, **(how or {}))))
+    return entries
+
+
+def in_queue(used: RunServices) -> list[tuple[str, str, str]]:
+    with Store.open(used.database) as store:
+        found = standings(store, used.feed.wait_inventory())
+    return [(each.name, each.state, f"{each.done}/{each.planned}") for each in found]
+
+
+def outcomes(used: RunServices) -> list[str]:
+    with Store.open(used.database) as store:
+        return [row.outcome.name for row in reversed(store.list_runs()) if row.outcome is not None]
+
+
+def test_entries_are_made_in_their_order_and_leave(used: RunServices) -> None:
+    add(used, "a", "b")
+    told = Told(used).run()
+    assert told.ends == [("a", "complete", 2), ("b", "complete", 2)]
+    assert in_queue(used) == []
+    with Store.open(used.database) as store:
+        assert [(found.name, found.runs) for found in store.library.experiments()] == [("b", (3, 4)), ("a", (1, 2))]
+    assert [now.experiment for now in told.all if now.state == "complete"] == [1, 2]
+    left = [now.left_s for now in told.all if now.name == "b" and now.left_s is not None]
+    assert left == sorted(left, reverse=True)
+    assert left[0] > left[-1] == 0, "how long it takes is learnt from the runs of a"
+
+
+def test_what_is_added_moved_paused_or_removed_meanwhile_takes_effect_at_the_next_run(used: RunServices) -> None:
+    a, b, c, d = add(used, "a", "b", "c", "d")
+
+    def change(told: Told) -> None:
+        if told.now.done == 0 and told.now.name == "a":
+            with Store.open(used.database) as store:
+                store.queue.move(c, a)
+                store.queue.set_state(b, "paused")
+                store.queue.remove(d)
+            add(used, "e", step_ms=2.0)
+
+    told = Told(used, change).run()
+    assert told.ends == [("a", "waiting", 1), ("c", "complete", 2), ("a", "complete", 2), ("e", "complete", 2)]
+    assert in_queue(used) == [("b", "paused", "0/2")]
+    assert outcomes(used) == ["completed"] * 6, "what goes on is never disturbed"
+
+
+def test_one_that_is_cancelled_stops_and_leaves_and_the_others_go_on(used: RunServices) -> None:
+    (a,) = add(used, "a", steps=0, seconds=60.0)
+    add(used, "b")
+
+    def cancel(told: Told) -> None:
+        if told.now.entry == a:
+            told.runner.cancel(a)
+
+    told = Told(used, cancel).run()
+    assert told.ends == [("a", "stopped", 0), ("b", "complete", 2)] or told.ends[0][:2] == ("a", "removed")
+    assert outcomes(used) == ["stopped", "completed", "completed"]
+    assert in_queue(used) == []
+
+
+def test_stopped_it_stays_and_another_runner_goes_on_with_nothing_run_twice(used: RunServices) -> None:
+    add(used, "a", "b", repeats=2)
+
+    def stop(told: Told) -> None:
+        if told.now.place == 3:
+            told.runner.stop()
+
+    assert Told(used, stop).run().ends == [("a", "stopped", 2)]
+    assert in_queue(used) == [("a", "waiting", "2/4"), ("b", "waiting", "0/4")]
+    assert Told(used).run().ends == [("a", "complete", 4), ("b", "complete", 4)]
+    assert outcomes(used) == ["completed"] * 2 + ["stopped"] + ["completed"] * 6
+
+
+def test_one_whose_time_is_spent_is_paused_and_not_begun_again(used: RunServices) -> None:
+    add(used, "a", steps=0, seconds=0.3, repeats=2, how={"budget_s": 0.4})
+    assert Told(used).run().ends == [("a", "out of budget", 1)]
+    assert in_queue(used) == [("a", "paused", "1/4")]
+    assert Told(used).run().ends == []
+
+
+def test_one_of_which_every_run_was_tried_leaves_though_some_failed(used: RunServices) -> None:
+    add(used, "a", behaviour="fail")
+    assert Told(used).run().ends == [("a", "failed", 0)]
+    assert in_queue(used) == []
+
+
+def test_stored_runs_count_unless_it_is_to_be_made_anew(used: RunServices) -> None:
+    inventory = used.feed.wait_inventory()
+    run_through(dummy(inventory, batch_size=1, steps=5), used)
+    add(used, "a")
+    assert in_queue(used) == [("a", "waiting", "1/2")]
+    add(used, "a", how={"again": True})
+    assert in_queue(used)[1] == ("a", "waiting", "0/2")
+    assert Told(used).run().ends == [("a", "complete", 2), ("a", "complete", 2)]
+    assert len(outcomes(used)) == 4
+
+
+def test_a_single_run_asked_for_twice_is_made_twice(used: RunServices) -> None:
+    spec = dummy(used.feed.wait_inventory(), steps=5)
+    with Store.open(used.database) as store:
+        asked = Asked.of(Plan(name="one", variants=(spec,), repeats=1), again=True, gate_s=0.0)
+        add_asked(store, asked)
+        add_asked(store, asked)
+    assert Told(used).run().ends == [("one", "complete", 1)] * 2
+    assert outcomes(used) == ["completed"] * 2
+
+
+def test_made_anew_and_cut_off_it_goes_on_with_its_own_runs(used: RunServices) -> None:
+    run_through(dummy(used.feed.wait_inventory(), batch_size=1, steps=5), used)
+    add(used, "a", repeats=2, how={"again": True})
+    Told(used, lambda told: told.runner.stop() if told.now.place == 3 else None).run()
+    assert in_queue(used) == [("a", "waiting", "2/4")]
+    assert Told(used).run().ends == [("a", "complete", 4)]
+    assert outcomes(used).count("completed") == 5
+
+
+def test_runs_of_it_from_another_machine_count_and_that_is_said(used: RunServices) -> None:
+    add(used, "a", repeats=2)
+    Told(used, lambda told: told.runner.stop() if told.now.place == 3 else None).run()
+    with Store.open(used.database) as store:
+        for run in (1, 2):
+            store.add_environment(run, {"cpu": "Another processor"})
+        (here,) = standings(store, used.feed.wait_inventory())
+    assert (here.done, here.planned) == (2, 4)
+    assert (
+        here.words == "2 runs of this experiment came from another machine, with another CPU: counted, not made again."
+    )
+    assert Told(used).run().ends == [("a", "complete", 4)]
+
+
+def test_killed_at_random_moments_it_always_goes_on(tmp_path: Path) -> None:
+    """A few of the moments of `bench resume`, in one experiment of six runs."""
+    tally = Tally()
+    kill_and_go_on(KilledExperiment(tmp_path, steps=5, repeats=2), np.random.default_rng(7), 2.5, 4, tally)
+    assert tally.experiments == 1
+    assert tally.kills > 1
+    assert (tally.unfinished, tally.lost, tally.doubled, tally.left_alive) == (0, 0, 0, 0)
+
+
+def test_a_run_too_many_or_too_few_would_be_noticed(used: RunServices) -> None:
+    experiment = KilledExperiment(used.database.parent)
+    add(used, "a", repeats=4)
+    Told(used).run()
+    assert experiment.judge() == (4, 0), "no run of the third variant"
+    made: StoredRun = run_through(dummy(used.feed.wait_inventory(), batch_size=1, steps=5), used)[2]
+    assert experiment.judge() == (4, 1)
+    experiment.seen.add(made.row.uid)
+    assert experiment.judge() == (5, 1), "one that was made and belongs to nothing is lost as well"
