@@ -15,5 +15,11 @@ HOST_LOAD_PCT = "host_load_pct"
 THROTTLED_PCT = "throttled_pct"
 """The fact that says for how much of its measured part the run was throttled; absent where it was not."""
 
-OF_ONE_RUN = frozenset({OTHERS_ON_GPU, BESIDE, GATE, HOST_LOAD_PCT, THROTTLED_PCT})
+OWN_SOURCE = "own_source"
+"""The whole text of the file that a user's own workload is in: so it travels with its runs."""
+
+OWN_PATH = "own_path"
+"""Where that file lay."""
+
+OF_ONE_RUN = frozenset({OTHERS_ON_GPU, BESIDE, GATE, HOST_LOAD_PCT, THROTTLED_PCT, OWN_SOURCE, OWN_PATH})
 """Facts of one run and not of its machine: that they differ between runs is no difference of environments."""

@@ -59,7 +59,8 @@ def bounds_of(spec: RunSpec, limit: int | None = None, step: int | None = None) 
             "search on a GPU, or say with --batch-limit how far to go."
         )
     start, unit = int(spec.variant["batch_size"]), max(1, gpus)
-    most = int(catalog.workload(spec.workload).parameter("batch_size").maximum or start)
+    known = catalog.find_workload(spec.workload) or catalog.workload(spec.workload)
+    most = int(known.parameter("batch_size").maximum or start)
     top = min(most, limit or most) // unit * unit
     if top < start:
         raise catalog.UsageError(f"The limit, {top:,}, is below the batch size to begin with, {start:,}.")

@@ -53,7 +53,8 @@ def _new(
 
 
 def _workload_words() -> str:
-    return ", ".join(workload.name for workload in catalog.WORKLOADS if not workload.hidden)
+    names = (workload.name for workload in catalog.WORKLOADS if not workload.hidden)
+    return ", ".join([*names, "or path/to/file.py:name for one of your own"])
 
 
 def _run(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -155,6 +156,7 @@ def _stored(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> 
     show = _new(commands, "show", "show one stored run")
     show.add_argument("run", type=int, metavar="RUN", help=_NUMBER)
     show.add_argument("--log", action="store_true", help="print its log too")
+    show.add_argument("--source", action="store_true", help="print the file that a workload of your own was in")
     compare = _new(commands, "compare", "compare stored runs, given by number or found as `list` finds them")
     compare.add_argument("runs", type=int, nargs="*", metavar="RUN", help="their numbers in `list`")
     _filters(compare)

@@ -8,7 +8,7 @@ from app.cli.entry_lines import exit_status, make_entries
 from app.cli.experiment_presets import list_presets
 from app.cli.experiment_words import counted_words, ending_words, print_experiment, write_found
 from app.cli.services import opened_store, run_services
-from app.cli.settings import several_variants
+from app.cli.settings import chosen_workload, several_variants
 from app.cli.terminal import print_json, say
 from app.errors import UserError
 from app.queries import QueueEntry
@@ -24,7 +24,7 @@ from app.runs.repeated import Repeated
 from app.runs.schedule import Plan
 from app.storage.store import Store
 from workloads import catalog
-from workloads.catalog import Machine, UsageError
+from workloads.catalog import Machine, UsageError, Workload
 from workloads.protocol import RunSpec
 
 _REPEATS = 3
@@ -129,23 +129,23 @@ def _tell(found: Experiment, article: Article | None, chosen: Namespace, entry: 
 
 
 def _matrix(chosen: Namespace, machine: Machine) -> Plan:
-    variants = several_variants(chosen.workload, chosen.settings, machine)
+    workload = chosen_workload(chosen)
+    variants = several_variants(workload, chosen.settings, machine)
     if len(variants) < 2:
         raise UsageError(
             "An experiment needs two variants or more: give a parameter several values, as -s layout=NCHW,NHWC."
         )
     name = " ".join([chosen.workload, *chosen.settings])
-    ordered = tuple(_baseline_first(variants, chosen.baseline))
+    ordered = tuple(_baseline_first(variants, chosen.baseline, workload))
     repeats = chosen.repeats or (_REPEATS if chosen.until is None else MOST_REPEATS)
     return Plan(name=name, variants=ordered, repeats=repeats, until_pct=chosen.until)
 
 
-def _baseline_first(variants: Sequence[RunSpec], baseline: str | None) -> list[RunSpec]:
+def _baseline_first(variants: Sequence[RunSpec], baseline: str | None, workload: Workload) -> list[RunSpec]:
     if baseline is None:
         return list(variants)
     name, _, text = baseline.partition("=")
-    parameter = catalog.workload(variants[0].workload).parameter(name)
-    value = catalog.parse(parameter, text)
+    value = catalog.parse(workload.parameter(name), text)
     first = [spec for spec in variants if spec.variant[name] == value]
     if not first:
         raise UsageError(f"No variant of this experiment has {baseline}.")

@@ -4,7 +4,7 @@ from argparse import Namespace
 
 from app.cli.largest_batch import find_largest_batch
 from app.cli.services import interrupts, run_services
-from app.cli.settings import one_variant
+from app.cli.settings import chosen_workload, one_variant
 from app.cli.stored import print_run
 from app.cli.terminal import ProgressSink, print_json, print_table
 from app.records import StoredRun
@@ -20,13 +20,14 @@ from workloads.protocol import RunSpec
 def run(chosen: Namespace) -> int:
     """Runs and prints the result; 0 when it completed."""
     if chosen.workload is None:
-        raise UsageError(f"run needs a workload: {_known()}.")
+        raise UsageError(f"run needs a workload: {_known()}, or a file of yours as path/to/file.py:name.")
     if chosen.parameters:
-        return _print_parameters(catalog.workload(chosen.workload))
+        return _print_parameters(chosen_workload(chosen))
     if not chosen.largest_batch and (chosen.batch_limit or chosen.batch_step):
         raise UsageError("--batch-limit and --batch-step go with --largest-batch.")
+    workload = chosen_workload(chosen)
     with run_services(chosen.db, chosen.sample_ms, standby=chosen.largest_batch) as services:
-        spec = one_variant(chosen.workload, chosen.settings, services.feed.wait_inventory().machine)
+        spec = one_variant(workload, chosen.settings, services.feed.wait_inventory().machine)
         if chosen.largest_batch:
             return find_largest_batch(spec, services, chosen)
         stored = run_once(spec, services)

@@ -1,21 +1,29 @@
 """`-s name=value` words turned into variants."""
 
 import itertools
+from argparse import Namespace
 from collections.abc import Sequence
 
+from app.runs.own import workload_called
+from app.storage.location import default_database
 from workloads import catalog
-from workloads.catalog import Machine, UsageError
+from workloads.catalog import Machine, UsageError, Workload
 from workloads.protocol import RunSpec
 
 
-def one_variant(workload: str, settings: Sequence[str], machine: Machine) -> RunSpec:
+def chosen_workload(chosen: Namespace) -> Workload:
+    """The workload that the command names, of the program or in the user's own file; raises `UsageError`."""
+    return workload_called(chosen.workload, chosen.db or default_database())
+
+
+def one_variant(workload: str | Workload, settings: Sequence[str], machine: Machine) -> RunSpec:
     """The variant that the words describe; raises `UsageError`."""
-    chosen = catalog.workload(workload)
-    given = {name: catalog.parse(chosen.parameter(name), text) for name, text in _pairs(settings).items()}
-    return catalog.complete(workload, given, machine)
+    known = catalog.workload(workload) if isinstance(workload, str) else workload
+    given = {name: catalog.parse(known.parameter(name), text) for name, text in _pairs(settings).items()}
+    return catalog.complete_of(known, given, machine)
 
 
-def several_variants(workload: str, settings: Sequence[str], machine: Machine) -> list[RunSpec]:
+def several_variants(workload: str | Workload, settings: Sequence[str], machine: Machine) -> list[RunSpec]:
     """Every combination of the values given, separated by commas, the last parameter varying fastest."""
     pairs = _pairs(settings)
     choices = [[(name, value) for value in _values(name, text)] for name, text in pairs.items()]

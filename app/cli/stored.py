@@ -5,6 +5,8 @@ from argparse import Namespace
 from app.cli.evidence import badge_line, print_evidence
 from app.cli.services import opened_store
 from app.cli.terminal import print_json, print_table
+from app.errors import UserError
+from app.facts import OWN_SOURCE
 from app.records import StoredRun, Summary
 from app.report.documents import run_document
 from app.storage import retention
@@ -20,6 +22,8 @@ def show(chosen: Namespace) -> int:
     with opened_store(chosen.db) as store:
         stored = store.load(chosen.run)
         pruned_utc_ns = retention.pruned_utc_ns(store.path, chosen.run)
+    if chosen.source:
+        return _print_source(stored)
     if chosen.json:
         print_json(run_document(stored, pruned_utc_ns=pruned_utc_ns))
         return 0
@@ -33,6 +37,13 @@ def show(chosen: Namespace) -> int:
     if chosen.log:
         print()
         print("\n".join(line.text for line in stored.log))
+    return 0
+
+
+def _print_source(stored: StoredRun) -> int:
+    if OWN_SOURCE not in stored.environment:
+        raise UserError(f"Run {stored.row.run} is of {stored.row.spec.workload}, and no file of yours.")
+    print(stored.environment[OWN_SOURCE], end="")
     return 0
 
 
@@ -109,6 +120,8 @@ def _print_facts(stored: StoredRun) -> None:
     print_table(
         ("", ""), [(f"  {parameter_label(spec, name)}", value_text(value)) for name, value in spec.variant.items()]
     )
-    print_table(("", ""), [(f"  {key}", value) for key, value in sorted(stored.environment.items())])
+    print_table(
+        ("", ""), [(f"  {key}", value) for key, value in sorted(stored.environment.items()) if key != OWN_SOURCE]
+    )
     if stored.row.outcome and stored.row.outcome.detail:
         print(f"\n{stored.row.outcome.detail}")

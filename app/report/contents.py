@@ -102,7 +102,7 @@ def report_contents(
         evidence=_evidence(found.runs, names),
         common=_common(found.runs),
         differing=_differing(found.runs),
-        repeats=tuple(Repeat(names[_variant_of(run, names)], run_command(run.row.spec)) for run in firsts),
+        repeats=tuple(Repeat(names[_variant_of(run, names)], run_command(run)) for run in firsts),
         runs=_runs([run.row for run in found.runs]),
         article=article,
     )

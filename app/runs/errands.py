@@ -39,16 +39,22 @@ def _never_stopped(seconds: float) -> bool:
     return False
 
 
-def ask(errand: Errand, kind: type[Kind]) -> Kind:
-    """The answer of a fresh process, which is of that kind; raises `ErrandError`."""
+def ask(errand: Errand, kind: type[Kind], limit_s: float | None = None) -> Kind:
+    """The answer of a fresh process, which is of that kind; raises `ErrandError`, and `TimeoutError` after a limit."""
     command = (sys.executable, "-m", "workloads.errands")
-    done = subprocess.run(command, input=encode(errand), capture_output=True, env=checkout_environment(), check=False)
+    environment = checkout_environment()
+    try:
+        done = subprocess.run(
+            command, input=encode(errand), capture_output=True, env=environment, timeout=limit_s, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise TimeoutError from None
     log = done.stderr.decode(errors="replace")
     try:
         answer = decode_answer(done.stdout)
     except ProtocolError:
         raise ErrandError(
-            f"TensorFlow's process ended with exit status {done.returncode}: {_last_words(log)}"
+            f"The process that did this ended with exit status {done.returncode}: {_last_words(log)}"
         ) from None
     if isinstance(answer, Declined):
         traceback = log[log.find("Traceback") :] if "Traceback" in log else ""

@@ -10,11 +10,13 @@ from pathlib import Path
 from app.analysis.fairness import throttled_facts
 from app.analysis.summary import phases_with_energy, summarise
 from app.errors import DatabaseError
+from app.facts import OWN_PATH, OWN_SOURCE
 from app.records import HOST, Device, Inventory, Outcome, Phase, RunEnded, RunEvent, RunStarted, Summary, Waiting
 from app.runs.environment import describe
 from app.runs.launcher import Launcher, LocalLauncher, Worker
 from app.runs.leases import CPU, Lease, Leases
 from app.runs.outcome import Ending, form_outcome, with_memory_size
+from app.runs.own import source_of
 from app.runs.recording import Recording
 from app.runs.sinks import Sink, StepSink, StoreSink
 from app.runs.supervisor import Inbox, InboxItem, Limits, StopAsked, Supervisor
@@ -23,8 +25,8 @@ from app.storage.owner import this_process
 from app.storage.space import room_for
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
-from workloads.catalog import check, find_gpu
-from workloads.protocol import PROTOCOL_VERSION, RunSpec, Start
+from workloads.catalog import check, find_gpu, is_own
+from workloads.protocol import PROTOCOL_VERSION, RunSpec, Source, Start
 
 _WAITING = "Another run, or the import for one, uses this device; this run starts when it is free."
 
@@ -65,6 +67,7 @@ class RunSession:
         self._inbox: Inbox = queue.SimpleQueue()
         self._uid = uuid.uuid4().hex
         self._step = StepSink()
+        self._source: Source | None = None
         self.number: int | None = None
 
     def stop(self) -> None:
@@ -75,7 +78,7 @@ class RunSession:
         """Runs to the end and returns the outcome, stored by then. Raises `UserError` where that cannot be done."""
         inventory = self._services.feed.wait_inventory()
         with Store.open(self._services.database) as store:
-            refusals = [refusal.reason for refusal in check(self._spec, inventory.machine)]
+            refusals = [refusal.reason for refusal in check(self._spec, inventory.machine)] + self._find_source()
             if reason := room_for(self._services.database).refusal or next(iter(refusals), ""):
                 self._begin(store, inventory, ())
                 return self._end_unstarted(store, Outcome(name="refused", reason=reason))
@@ -92,6 +95,18 @@ class RunSession:
 
     def _lease(self) -> Lease | None:
         return lease_for(self._spec, self._services, told=self._tell_waiting, stopped=self._stopped_within)
+
+    def _find_source(self) -> list[str]:
+        """Looks for the text of a user's own workload; why the run cannot be made without it."""
+        if not is_own(self._spec.workload):
+            return []
+        self._source = source_of(self._spec, self._services.database)
+        name = self._spec.workload
+        sentence = (
+            f"The file of {name} is not known on this machine as it was then; run it once from its file, as "
+            f"`python -m app run path/to/{name}` (`show RUN --source` prints the text that a stored run is of)."
+        )
+        return [] if self._source else [sentence]
 
     def _tell_waiting(self, reason: str) -> None:
         self._emit(Waiting(time.monotonic_ns(), reason))
@@ -136,6 +151,7 @@ class RunSession:
             gpu_uuids=tuple(device for device in lease.devices if device != CPU),
             weights_path=str(weights_path(self._services.database, self._uid).absolute()) if saves else None,
             calibrate=may_calibrate and _peak_flops_per_s(store, self._spec, lease.devices) is None,
+            source=self._source,
         )
 
     def _begin(self, store: Store, inventory: Inventory, gpu_uuids: Sequence[str]) -> int:
@@ -148,7 +164,7 @@ class RunSession:
             t_ns=t_ns,
             utc_ns=utc_ns,
             devices=devices,
-            environment={**describe(inventory), **_gpus_used(devices), **self._facts},
+            environment={**describe(inventory), **_gpus_used(devices), **_own(self._source), **self._facts},
             purpose=self._purpose,
         )
         self.number = run
@@ -246,6 +262,10 @@ def gpu_candidates(spec: RunSpec, inventory: Inventory) -> list[str]:
     words = [word.strip() for word in str(spec.variant["devices"]).split(",") if word.strip()]
     named = [gpu.uuid for word in words if (gpu := find_gpu(machine, word)) is not None]
     return named or [gpu.uuid for gpu in machine.gpus]
+
+
+def _own(source: Source | None) -> dict[str, str]:
+    return {OWN_PATH: source.path, OWN_SOURCE: source.text} if source else {}
 
 
 def _gpus_used(devices: Sequence[Device]) -> dict[str, str]:

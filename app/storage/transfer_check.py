@@ -157,7 +157,7 @@ def _documents(staged: sqlite3.Connection, table: str, column: str, kind: Any) -
 def _variants(staged: sqlite3.Connection) -> Iterator[Fault]:
     """Parameters this version knows, in their own type and range; others are carried as they are."""
     for workload, text in staged.execute("SELECT DISTINCT workload, variant FROM runs"):
-        known = next((w for w in catalog.WORKLOADS if w.name == workload), None)
+        known = catalog.find_workload(workload)
         parameters = {p.name: p for p in known.parameters} if known else {}
         for name, value in msgspec.json.decode(text).items():
             if name in parameters and not _fits(parameters[name], value):

@@ -106,7 +106,7 @@ def own_words(row: RunRow) -> Cell:
 
 def workload(row: RunRow) -> Cell:
     """The workload's name, its title in the tooltip."""
-    known = find_workload(row.spec.workload)
+    known = catalog.find_workload(row.spec.workload)
     return words(row.spec.workload, known.title if known else "")
 
 
@@ -230,13 +230,8 @@ def widest(column: Sequence[Cell]) -> Cell:
 
 def example_word(spec: RunSpec) -> str:
     """What one item of the workload's training data is called; "example" for a workload unknown here."""
-    known = find_workload(spec.workload)
+    known = catalog.find_workload(spec.workload)
     return known.example if known else "example"
-
-
-def find_workload(name: str) -> catalog.Workload | None:
-    """The workload of that name; None where this version does not know it, as in an older or imported database."""
-    return next((known for known in catalog.WORKLOADS if known.name == name), None)
 
 
 def _times(count: int, name: str) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from app.facts import BESIDE, GATE, HOST_LOAD_PCT, OF_ONE_RUN, OTHERS_ON_GPU, THROTTLED_PCT
+from app.facts import BESIDE, GATE, HOST_LOAD_PCT, OF_ONE_RUN, OTHERS_ON_GPU, OWN_PATH, OWN_SOURCE, THROTTLED_PCT
 from app.records import StoredRun
 from app.viewmodels.units import byte_size, plural
 from app.viewmodels.variants import differing
@@ -28,6 +28,8 @@ _NAMES: Mapping[str, str] = {
     GATE: "Waited before the run",
     HOST_LOAD_PCT: "Host load before the run, %",
     THROTTLED_PCT: "Throttled while measuring, %",
+    OWN_PATH: "Own workload's file",
+    OWN_SOURCE: "Own workload's source",
     "cpu": "CPU",
     "cpu_count": "Processors",
     "memory_total_bytes": "Memory",
@@ -44,7 +46,10 @@ def fact_name(key: str) -> str:
 
 
 def fact_value(key: str, value: str) -> str:
-    """The value of a fact; bytes in powers of 1024."""
+    """The value of a fact; bytes in powers of 1024, of a source how long it is."""
+    if key == OWN_SOURCE:
+        lines = len(value.splitlines())
+        return f"{lines:,} {plural('line', lines)}"
     return byte_size(int(value)) if key.endswith("_bytes") and value.isdecimal() else value
 
 

@@ -20,6 +20,7 @@ from app.records import (
 )
 from app.telemetry.recording import TraceStarted
 from app.viewmodels import units
+from app.viewmodels.cells import example_word
 from app.viewmodels.evidence import EvidenceView, evidence_view
 from app.viewmodels.naming import short_name
 from app.viewmodels.panels import Curve, Panel, device_panels, gpus_of, with_throttles
@@ -30,7 +31,6 @@ from app.viewmodels.series import Series
 from app.viewmodels.throttling import Throttling
 from app.viewmodels.time_view import Frame, TimeView, WindowName
 from app.viewmodels.tracks import Tracks, device_label
-from workloads import catalog
 from workloads.protocol import Block, Epoch, Evidence, PhaseStarted, Progress, RunSpec
 
 _IDLE_S = 60.0
@@ -269,8 +269,7 @@ class LiveModel:
 
     @property
     def _example(self) -> str:
-        name = self._spec.workload if self._spec else ""
-        return next((w.example for w in catalog.WORKLOADS if w.name == name), "example")
+        return example_word(self._spec) if self._spec else "example"
 
     @property
     def _now_s(self) -> float:

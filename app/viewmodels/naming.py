@@ -8,7 +8,7 @@ from workloads.protocol import RunSpec, Value
 _ALWAYS = ("implementation", "layout", "behaviour")
 BESIDE = ("seconds", "steps", "warmup_steps", "seed", "evidence", "save_weights", "data_folder")
 """How long is measured, what is kept of it, where data lie: nothing that makes a step another one."""
-_SILENT = ("gpus", "devices", "batch_size", "precision", "xla", *BESIDE, *_ALWAYS)
+_SILENT = ("gpus", "devices", "batch_size", "precision", "xla", catalog.SOURCE, *BESIDE, *_ALWAYS)
 
 
 def short_name(spec: RunSpec, *, devices: bool = True) -> str:
@@ -59,7 +59,7 @@ def path_name(path: str) -> str:
 
 
 def _parameters(spec: RunSpec) -> dict[str, catalog.Parameter]:
-    known = next((w for w in catalog.WORKLOADS if w.name == spec.workload), None)
+    known = catalog.find_workload(spec.workload)
     return {p.name: p for p in known.parameters} if known else {}
 
 

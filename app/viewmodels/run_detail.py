@@ -93,7 +93,7 @@ def run_detail(run: StoredRun, zone: tzinfo | None, *, pruned_utc_ns: int | None
         end_s=end_s,
         log="\n".join(f"{(line.t_ns - run.anchor_t_ns) / 1e9:9.3f}  {line.text}" for line in run.log[-LOG_TAIL:]),
         log_title=_log_title(len(run.log)),
-        command=run_command(row.spec),
+        command=run_command(run),
         tags=row.tags,
         note=row.note,
     )

@@ -3,12 +3,15 @@
 import shlex
 from collections.abc import Sequence
 
+from app.facts import OWN_PATH
+from app.records import StoredRun
 from app.viewmodels import naming
 from app.viewmodels.units import ABSENT, plural
 from workloads import catalog
 from workloads.protocol import RunSpec, Value
 
 _UUID_SHOWN = len("GPU-0f9e5287")
+_HASH_SHOWN = 8
 _TELLING = ("implementation", "layout", "gpus", "batch_size", "precision")
 
 
@@ -78,6 +81,8 @@ def setting(spec: RunSpec, name: str) -> str:
     label = parameter.label if parameter else name
     if name == "gpus":
         return "CPU" if value == 0 else f"{value} {plural('GPU', int(value))}"
+    if name == catalog.SOURCE:
+        return f"source {str(value)[:_HASH_SHOWN]}"
     if name == "devices" and value:
         return f"on {', '.join(word.strip()[:_UUID_SHOWN] for word in str(value).split(','))}"
     if parameter is not None and parameter.kind == "path":
@@ -88,10 +93,18 @@ def setting(spec: RunSpec, name: str) -> str:
     return chosen or " ".join([label, _with_unit(parameter, value)])
 
 
-def run_command(spec: RunSpec) -> str:
-    """The command line that runs this variant again: every parameter, so that no machine's defaults matter."""
-    settings = (f"{name}={naming.value_text(value)}" for name, value in spec.variant.items() if value != "")
-    return shlex.join(["python", "-m", "app", "run", spec.workload, *(word for s in settings for word in ("-s", s))])
+def run_command(run: StoredRun) -> str:
+    """The command line that runs its variant again: every parameter, so that no machine's defaults matter."""
+    spec = run.row.spec
+    given = {name: value for name, value in spec.variant.items() if value != "" and name != catalog.SOURCE}
+    settings = (f"{name}={naming.value_text(value)}" for name, value in given.items())
+    workload = own_word(run.environment.get(OWN_PATH, ""), spec.workload)
+    return shlex.join(["python", "-m", "app", "run", workload, *(word for s in settings for word in ("-s", s))])
+
+
+def own_word(path: str, workload: str) -> str:
+    """A workload as the command line names it: one of the user's own with the path of its file, if that is known."""
+    return f"{path}:{workload.rpartition(':')[2]}" if path else workload
 
 
 def _with_unit(parameter: catalog.Parameter | None, value: Value) -> str:
@@ -112,5 +125,5 @@ def _unusual(spec: RunSpec, name: str) -> bool:
 
 
 def _parameter(spec: RunSpec, name: str) -> catalog.Parameter | None:
-    known = next((w for w in catalog.WORKLOADS if w.name == spec.workload), None)
+    known = catalog.find_workload(spec.workload)
     return next((p for p in known.parameters if p.name == name), None) if known else None

@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 
 from app.viewmodels import units
-from app.viewmodels.cells import example_word, find_workload
+from app.viewmodels.cells import example_word
 from app.viewmodels.palette import ON_LIGHT
 from app.viewmodels.pictures import axes
 from app.viewmodels.pictures.subjects import Subject, apart, estimate_words
 from app.viewmodels.pictures.values import Chart, ChartPicture, Point, Series, Silence
 from app.viewmodels.variants import setting, variant_names
-from workloads.catalog import with_defaults
+from workloads.catalog import find_workload, with_defaults
 from workloads.protocol import RunSpec
 
 _KEY, _TITLE = "batch", "Throughput against batch size"

@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 
 from app.analysis.intervals import Estimate
-from app.viewmodels.cells import example_word, find_workload
+from app.viewmodels.cells import example_word
 from app.viewmodels.pictures import axes
 from app.viewmodels.pictures.subjects import Subject, estimate_words
 from app.viewmodels.pictures.values import Chart, ChartPicture, Guide, Point, Series, Silence
 from app.viewmodels.variants import variant_names
+from workloads.catalog import find_workload
 
 _KEY, _TITLE = "frontier", "Speed against energy"
 _MJ_PER_J = 1000.0

@@ -10,13 +10,13 @@ from app.analysis.intervals import Estimate
 from app.analysis.scaling import Kind, Scaling, Side, scalings
 from app.records import StoredRun
 from app.viewmodels import ticks, units
-from app.viewmodels.cells import example_word, find_workload
+from app.viewmodels.cells import example_word
 from app.viewmodels.palette import ON_LIGHT
 from app.viewmodels.pictures import axes
 from app.viewmodels.pictures.subjects import apart, estimate_words
 from app.viewmodels.pictures.values import Axis, Chart, ChartPicture, Guide, Point, Series, Silence
 from app.viewmodels.variants import differing, variant_names
-from workloads.catalog import with_defaults
+from workloads.catalog import find_workload, with_defaults
 from workloads.protocol import RunSpec, Value
 
 _KEY, _TITLE = "gpus", "Scaling to more GPUs"

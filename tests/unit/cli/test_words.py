@@ -10,9 +10,10 @@ from app.cli.main import main
 from app.cli.settings import one_variant, several_variants
 from app.cli.watch import Due
 from app.records import HOST, Sample, SlowSample
-from workloads.catalog import Machine, UsageError
+from workloads.catalog import Machine, UsageError, workload
 
 CPU = Machine(cpu_count=4)
+CNN10 = workload("cnn10")
 
 
 def test_a_setting_is_read_as_its_parameter_s_kind() -> None:
@@ -58,17 +59,17 @@ def test_a_wrong_setting_is_one_sentence(settings: list[str], sentence: str) -> 
 
 def test_the_baseline_comes_first() -> None:
     variants = several_variants("cnn10", ["batch_size=8,16,32"], CPU)
-    ordered = _baseline_first(variants, "batch_size=16")
+    ordered = _baseline_first(variants, "batch_size=16", CNN10)
     assert [spec.variant["batch_size"] for spec in ordered] == [16, 8, 32]
-    assert _baseline_first(variants, None) == variants
+    assert _baseline_first(variants, None, CNN10) == variants
     with pytest.raises(UsageError, match="No variant of this experiment has batch_size=64"):
-        _baseline_first(variants, "batch_size=64")
+        _baseline_first(variants, "batch_size=64", CNN10)
 
 
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["run"], "run needs a workload: lstm, cnn10, wrn28-10."),
+        (["run"], "run needs a workload: lstm, cnn10, wrn28-10, or a file of yours as path/to/file.py:name."),
         (["run", "lstn", "--parameters"], "There is no workload called 'lstn'. Did you mean lstm?"),
         (["compare", "1", "1"], "compare takes two runs or more; `python -m app list` shows their numbers."),
         (["experiment"], "experiment needs a workload with some -s name=a,b, or --preset quick; --presets lists them."),

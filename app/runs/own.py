@@ -1,0 +1,117 @@
+"""Workloads of the user's own: their file is read by a process of its own, and its text kept in the database.
+
+What is kept is found by the text's SHA-256, so that a run of a variant always gets the text that the variant names,
+whatever became of the file.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from app.errors import UserError
+from app.runs.errands import ErrandError, ask
+from app.storage.settings import keep_in, kept_in
+from workloads import catalog
+from workloads.catalog import OwnFile, UsageError, Workload
+from workloads.protocol import Describe, Described, OwnWorkload, RunSpec, Source
+
+READING_S = 60.0
+"""How long a file may take to be read, the import of TensorFlow included."""
+
+_MOST_BYTES = 500_000
+_KEPT = "own source "
+_CHOSEN = "own workloads"
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    """A file's text, and those of its workloads that were described."""
+
+    source: Source
+    workloads: tuple[OwnWorkload, ...] = ()
+    whole: bool = False
+
+
+def named_file(word: str) -> tuple[Path, str] | None:
+    """The file and the function that `path/to/file.py:name` names, no function in `file.py`; None for other words."""
+    path, colon, name = word.rpartition(":")
+    if colon and path.endswith(".py"):
+        return Path(path), name
+    return (Path(word), "") if word.endswith(".py") else None
+
+
+def workload_called(word: str, database: Path) -> Workload:
+    """The program's workload of that name, or the user's in `file.py:name`; raises `UsageError` and `UserError`."""
+    named = named_file(word)
+    if named is None:
+        return catalog.workload(word)
+    found = own_workloads(*named, database)
+    if len(found) > 1:
+        words = ", ".join(f"{named[0]}:{each.name.rpartition(':')[2]}" for each in found)
+        raise UsageError(f"There are several workloads in {named[0]}; name one: {words}.")
+    return found[0]
+
+
+def own_workloads(path: Path, name: str, database: Path, limit_s: float = READING_S) -> tuple[Workload, ...]:
+    """The workload of that name in a file, all of them where `name` is empty; a text that is known is not read again.
+
+    Raises `UsageError` where there is no such file, `UserError` for what is wrong in it.
+    """
+    source = read_source(path)
+    kept = _kept(database, source.sha256) or _Kept(source)
+    known = [each for each in kept.workloads if each.name == name or (not name and kept.whole)]
+    if not known:
+        known = [*_described(source, name, limit_s)]
+        others = [each for each in kept.workloads if each.name not in {new.name for new in known}]
+        kept = _Kept(source, (*others, *known), whole=kept.whole or not name)
+        keep_in(database, _KEPT + source.sha256, msgspec.json.encode(kept).decode())
+    file = OwnFile(path=source.path, sha256=source.sha256)
+    return tuple(catalog.own_workload(each, file) for each in known)
+
+
+def read_source(path: Path) -> Source:
+    """A file's text; raises `UsageError` where it cannot be read."""
+    place = path.expanduser().absolute()
+    try:
+        if place.stat().st_size > _MOST_BYTES:
+            raise UsageError(f"{path} has more than {_MOST_BYTES:,} bytes; keep data out of a workload's file.")
+        return Source(path=str(place), text=place.read_text(encoding="utf-8-sig"))
+    except UnicodeDecodeError:
+        raise UsageError(f"{path} is no text in UTF-8.") from None
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read ({error.strerror}).") from None
+
+
+def source_of(spec: RunSpec, database: Path) -> Source | None:
+    """The text that a variant of the user's own is of, as it was when its file was read; None where it never was."""
+    kept = _kept(database, str(spec.variant.get(catalog.SOURCE)))
+    return None if kept is None else kept.source
+
+
+def chosen_before(database: Path) -> list[Path]:
+    """The files whose workloads were chosen in a window on this database, the last one last."""
+    words = kept_in(database, _CHOSEN)
+    return [Path(path) for path in msgspec.json.decode(words, type=list[str])] if words else []
+
+
+def keep_chosen(database: Path, paths: Iterable[Path]) -> None:
+    """Remembers these files for the next window on this database."""
+    keep_in(database, _CHOSEN, msgspec.json.encode([str(path) for path in paths]).decode())
+
+
+def _kept(database: Path, sha256: str) -> _Kept | None:
+    words = kept_in(database, _KEPT + sha256)
+    return msgspec.json.decode(words, type=_Kept) if words else None
+
+
+def _described(source: Source, name: str, limit_s: float) -> tuple[OwnWorkload, ...]:
+    try:
+        return ask(Describe(source=source, name=name), Described, limit_s).workloads
+    except TimeoutError:
+        raise UserError(
+            f"{Path(source.path).name} was not read within {limit_s:.0f} s; "
+            "what it computes when it is imported belongs into its functions."
+        ) from None
+    except ErrandError as error:
+        # The sentence names file and line; the traceback that may follow it is of this program.
+        raise UserError(str(error).partition("\n")[0]) from error
