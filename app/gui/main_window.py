@@ -13,6 +13,7 @@ from app.gui.views.parts import button, rule, set_role, text_label
 _SHORTCUTS = (
     ("Ctrl+R", "Run the variant in the form"),
     ("Ctrl+.", "Stop the run"),
+    ("Ctrl+E", "On the Run screen: compare several values of any parameter"),
     ("Ctrl+O", "Replay a trace, a file that `watch --json` wrote"),
     ("Ctrl+1 … Ctrl+4", "Run, Monitor, History, Compare"),
     ("Ctrl+S", "Save the plot under the pointer, or all plots, as a picture"),

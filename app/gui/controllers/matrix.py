@@ -3,9 +3,8 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from PySide6.QtCore import QObject, Qt, Signal
+from PySide6.QtCore import QObject, Signal
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QFileDialog
 
 from app.errors import UserError
 from app.gui.background import Background
@@ -67,7 +66,7 @@ class MatrixController(QObject):
         foot.copy_asked.connect(self._copy_command)
         foot.start_asked.connect(self._ask)
         presets.start_asked.connect(self._ask_preset)
-        presets.file_asked.connect(self._choose_file)
+        presets.file_chosen.connect(self._add_file)
         self._view.presets_shown.connect(self._look_at_presets)
 
     def show(self, *, busy: bool) -> None:
@@ -145,15 +144,8 @@ class MatrixController(QObject):
     def _preset_failed(self, error: UserError) -> None:
         self._view.presets.show_problem(str(error))
 
-    def _choose_file(self) -> None:
-        dialog = QFileDialog(self._view, "Open a prepared experiment", str(Path.home()), "Presets (*.toml)")
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
-        dialog.fileSelected.connect(self.add_file)
-        dialog.open()
-
-    def add_file(self, file: str) -> None:
-        """List a preset of the user's too, from now on."""
+    def _add_file(self, file: str) -> None:
+        """List one of the user's too, from now on."""
         machine = self._form.machine
 
         def work() -> tuple[PresetLine, ...]:

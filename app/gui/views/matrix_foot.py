@@ -68,10 +68,15 @@ class MatrixFoot(QWidget):
         """Copies the command."""
         return self._copy
 
-    def words(self) -> str:
-        """All that it says, one part a line."""
-        labels = (self._headline, self._detail, self._words, self._refused)
-        return "\n".join(label.text() for label in labels if label.text())
+    @property
+    def side_by_side(self) -> QCheckBox:
+        """Whether runs may go on at the same time, seen where they can."""
+        return self._side_by_side
+
+    @property
+    def reasons_button(self) -> QPushButton:
+        """Shows every reason, or the first ones again."""
+        return self._all_reasons
 
     def show_model(self, state: MatrixState, ahead: Sequence[str], *, busy: bool) -> None:
         """Show this state and the sentences on what is stored; while the window is `busy` it can only be queued."""

@@ -1,9 +1,10 @@
 """Prepared experiments: what each asks, how it fits this machine, how long it takes, and one click to start it."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QHBoxLayout, QPushButton, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QPushButton, QScrollArea, QVBoxLayout, QWidget
 
 from app.gui.theme import GRID
 from app.gui.views.parts import button, rule, text_label
@@ -15,7 +16,7 @@ class PresetList(QScrollArea):
 
     start_asked = Signal(str)
     """With the key of a preset."""
-    file_asked = Signal()
+    file_chosen = Signal(str)
 
     def __init__(self) -> None:
         super().__init__()
@@ -24,7 +25,7 @@ class PresetList(QScrollArea):
         self._starts: dict[str, QPushButton] = {}
         self._problem = text_label("", "problem", wrap=True)
         self._open = button("Open a &file …", "A prepared experiment of your own", flat=True)
-        self._open.clicked.connect(self.file_asked)
+        self._open.clicked.connect(self._choose_file)
         self._list = QVBoxLayout()
         self._build()
 
@@ -44,6 +45,13 @@ class PresetList(QScrollArea):
         """Say why a file cannot be used; "" is nothing."""
         self._problem.setText(words)
         self._problem.setVisible(bool(words))
+
+    def _choose_file(self) -> None:
+        dialog = QFileDialog(self, "Open a prepared experiment", str(Path.home()), "Presets (*.toml)")
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
+        dialog.fileSelected.connect(self.file_chosen)
+        dialog.open()
 
     def _remake(self) -> None:
         while (item := self._list.takeAt(0)) is not None:

@@ -1,4 +1,6 @@
-"""The Run screen: the form at the left, the live view at the right."""
+"""The Run screen: the form at the left, at the right the live view and the queue below it."""
+
+from typing import TYPE_CHECKING
 
 from PySide6.QtGui import QFontDatabase
 from PySide6.QtWidgets import (
@@ -17,15 +19,21 @@ from app.gui.views.form import FormView
 from app.gui.views.live import LiveView
 from app.gui.views.replay import ReplayView
 
+if TYPE_CHECKING:
+    from app.gui.views.matrix import MatrixView
+    from app.gui.views.queue import QueueView
+
 
 class RunView(QWidget):
-    """Places the form, and the live view or the replay of a stored run."""
+    """Places the form, the live view or what takes its place, and the queue."""
 
     def __init__(self, theme: Theme) -> None:
         super().__init__()
         self.form = FormView(theme)
         self.live = LiveView(theme)
         self.replay: ReplayView | None = None
+        self.queue: QueueView | None = None
+        self.matrix: MatrixView | None = None
         self._theme = theme
         self._right = QStackedWidget()
         self._right.addWidget(self.live)
@@ -37,7 +45,19 @@ class RunView(QWidget):
         layout.setSpacing(0)
         layout.addWidget(self.form)
         layout.addWidget(line)
-        layout.addWidget(self._right, 1)
+        self._column = QVBoxLayout()
+        self._column.setSpacing(0)
+        self._column.addWidget(self._right, 1)
+        layout.addLayout(self._column, 1)
+
+    def queue_view(self) -> "QueueView":
+        """The queue, made when it is first wanted."""
+        if self.queue is None:
+            from app.gui.views.queue import QueueView
+
+            self.queue = QueueView(self._theme)
+            self._column.addWidget(self.queue)
+        return self.queue
 
     def show_replay(self) -> ReplayView:
         """Turn from the live view to the replay, made when it is first wanted; the form waits meanwhile."""
@@ -47,6 +67,19 @@ class RunView(QWidget):
         self._right.setCurrentWidget(self.replay)
         self.form.setEnabled(False)
         return self.replay
+
+    def matrix_view(self) -> "MatrixView":
+        """What experiments are built with, made when it is first wanted."""
+        if self.matrix is None:
+            from app.gui.views.matrix import MatrixView
+
+            self.matrix = MatrixView()
+            self._right.addWidget(self.matrix)
+        return self.matrix
+
+    def show_matrix(self) -> None:
+        """Turn from the plots to what experiments are built with; the form stays usable."""
+        self._right.setCurrentWidget(self.matrix_view())
 
     def show_live(self) -> None:
         """Turn back to the live view."""

@@ -1,0 +1,323 @@
+"""Experiments built on the Run screen: values, presets, what is said before the start, and what is asked for."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QCoreApplication, QEvent, QPoint, Qt
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QCheckBox, QLabel, QLineEdit
+from pytestqt.qtbot import QtBot
+
+from app.gui.background import Background
+from app.gui.bridge import Bridge
+from app.gui.controllers.experiments import Experiments
+from app.gui.controllers.run import BatchSearch, RunController, Session
+from app.gui.theme import Theme
+from app.gui.views.matrix import MatrixView
+from app.gui.views.run import RunView
+from app.records import Inventory
+from app.runs.environment import program_version
+from app.runs.queued import Asked
+from app.storage.store import Store
+from app.viewmodels.form import VariantForm
+from tests.unit.viewmodels.events import CPU_INVENTORY, GPU_INVENTORY
+from tests.unit.viewmodels.stored import keep, run_row, stored_run
+from workloads.protocol import RunSpec, Value
+
+LIMIT_MS = 10_000
+MEASURED = Path(__file__).parents[2] / "docs" / "measurements" / "2026-11-21-cnn.db"
+
+
+class RunScreen:
+    """The Run screen on a machine that a test chooses; nothing runs, what is asked for is noted."""
+
+    def __init__(self, qtbot: QtBot, theme: Theme, database: Path, inventory: Inventory, workload: str) -> None:
+        self.qtbot = qtbot
+        self.asked: list[tuple[Asked, str | None]] = []
+        self.reads = Background()
+        self.view = RunView(theme)
+        form = VariantForm(workload, hidden=True)
+        self.run = RunController(self.view, form, _no_session, _no_search, self.reads, Bridge(self.view))
+        self.experiments = Experiments(self.view, self.run, form, database, self.reads, lambda: inventory)
+        self.experiments.asked.connect(lambda asked, preset: self.asked.append((asked, preset)))
+        self.experiments.start()
+        self.run.start()
+        self.run.handle(inventory)
+        theme.dress(self.view)
+        self.view.resize(1100, 700)
+        with qtbot.waitExposed(self.view):
+            self.view.show()
+
+    @property
+    def matrix(self) -> MatrixView:
+        assert self.view.matrix is not None
+        return self.view.matrix
+
+    def open(self) -> None:
+        QTest.mouseClick(self.view.form.compare_button, Qt.MouseButton.LeftButton)
+        self.qtbot.waitUntil(self.matrix.isVisible, timeout=LIMIT_MS)
+
+    def tick(self, name: str, *labels: str) -> None:
+        boxes = self.matrix.rows.control(name).findChildren(QCheckBox)
+        for box in boxes:
+            if box.text() in labels:
+                QTest.mouseClick(box, Qt.MouseButton.LeftButton, pos=QPoint(8, box.height() // 2))
+
+    def type(self, name: str, text: str) -> None:
+        edit = self.matrix.rows.control(name).findChild(QLineEdit)
+        assert isinstance(edit, QLineEdit)
+        edit.setFocus()
+        edit.selectAll()
+        QTest.keyClicks(edit, text)
+        QTest.keyClick(edit, Qt.Key.Key_Return)
+
+    def wait_words(self, words: str) -> None:
+        self.qtbot.waitUntil(lambda: words in self.visible_words(), timeout=LIMIT_MS)
+
+    def visible_words(self) -> str:
+        return "\n".join(label.text() for label in self.view.findChildren(QLabel) if label.isVisible())
+
+    def start(self) -> Asked:
+        QTest.mouseClick(self.matrix.foot.start_button, Qt.MouseButton.LeftButton)
+        return self.asked[-1][0]
+
+    def close(self) -> None:
+        self.reads.close()
+        self.view.close()
+        self.view.deleteLater()
+        QCoreApplication.sendPostedEvents(self.view, QEvent.Type.DeferredDelete.value)
+
+
+def _no_session(_spec: RunSpec) -> Session:
+    raise AssertionError("no test here runs anything")
+
+
+def _no_search(_spec: RunSpec, _limit: int) -> BatchSearch:
+    raise AssertionError("no test here searches")
+
+
+Open = Callable[..., RunScreen]
+
+
+@pytest.fixture
+def screen_on(qtbot: QtBot, theme: Theme, database_path: Path) -> Iterator[Open]:
+    """Shows the Run screen on a machine with two H200s or another one."""
+    made: list[RunScreen] = []
+
+    def open_screen(inventory: Inventory = GPU_INVENTORY, workload: str = "cnn10") -> RunScreen:
+        made.append(RunScreen(qtbot, theme, database_path, inventory, workload))
+        return made[-1]
+
+    yield open_screen
+    for screen in made:
+        screen.close()
+
+
+@pytest.fixture
+def measured(database_path: Path) -> Path:
+    """The variants of the CNNs that ran on H200s, as if this very machine had made them."""
+    shutil.copy(MEASURED, database_path)
+    here = {
+        "driver": str(GPU_INVENTORY.driver),
+        "tensorflow": metadata.version("tensorflow"),
+        "program_version": program_version(),
+    }
+    with Store.open(database_path) as store:
+        for row in store.list_runs():
+            store.add_environment(row.run, here)
+    return database_path
+
+
+def varied(asked: Asked, *names: str) -> list[tuple[Value, ...]]:
+    return [tuple(spec.variant[name] for name in names) for spec in asked.variants]
+
+
+def test_values_are_ticked_and_typed_and_the_experiment_is_asked_for(screen_on: Open) -> None:
+    screen = screen_on()
+    screen.open()
+    assert "Choose two values or more" in screen.visible_words()
+    assert not screen.matrix.foot.start_button.isEnabled()
+    screen.tick("layout", "NHWC")
+    screen.type("batch_size", "128, 256")
+    screen.wait_words("No run like these is stored yet: they take at least 2:00.")
+    assert "12 runs" in screen.visible_words()
+    asked = screen.start()
+    assert varied(asked, "layout", "batch_size") == [("NCHW", 128), ("NCHW", 256), ("NHWC", 128), ("NHWC", 256)]
+    assert (asked.repeats, asked.parallel, asked.budget_s) == (3, 1, None)
+    assert screen.view.live.isVisible(), "what was asked for is seen there"
+
+
+def test_what_cannot_run_is_said_before_it_starts_and_left_out(screen_on: Open) -> None:
+    screen = screen_on(workload="lstm")
+    screen.open()
+    screen.tick("implementation", "Standard")
+    screen.tick("xla", "On")
+    words = screen.visible_words()
+    assert "1 of 4 combinations cannot run here and are left out:" in words
+    assert "1 ×  cuDNN with XLA on: XLA cannot compile the cuDNN LSTM" in words
+    asked = screen.start()
+    assert varied(asked, "implementation", "xla") == [("cudnn", False), ("standard", False), ("standard", True)]
+    assert len(asked.notes) == 1
+
+
+def test_many_reasons_unfold(screen_on: Open) -> None:
+    screen = screen_on(CPU_INVENTORY, "lstm")
+    screen.open()
+    screen.tick("implementation", "cuDNN", "Block-fused")
+    screen.tick("xla", "On")
+    screen.tick("precision", "TF32")
+    screen.tick("gpus", "1")
+    brief = screen.visible_words()
+    QTest.mouseClick(screen.matrix.foot.reasons_button, Qt.MouseButton.LeftButton)
+    whole = screen.visible_words()
+    assert "XLA cannot compile the block-fused op" in whole
+    assert "XLA cannot compile the block-fused op" not in brief
+
+
+def test_a_list_that_cannot_be_read_says_why_and_nothing_starts(screen_on: Open) -> None:
+    screen = screen_on()
+    screen.open()
+    screen.tick("layout", "NHWC")
+    screen.type("batch_size", "128, many")
+    assert "takes a whole number, not 'many'" in screen.visible_words()
+    assert not screen.matrix.foot.start_button.isEnabled()
+
+
+def test_the_time_and_what_is_stored_come_from_stored_runs(screen_on: Open, measured: Path) -> None:
+    screen = screen_on()
+    for name, value in {"precision": "tf32", "seconds": 3.0, "warmup_steps": 10}.items():
+        screen.view.form.edited.emit(name, value)
+    screen.open()
+    screen.tick("layout", "NHWC")
+    screen.type("batch_size", "128, 256, 4096")
+    screen.wait_words("4 of 18 are stored already; the other 14 take about")
+    assert "judged by 26 stored runs." in screen.visible_words()
+
+
+def test_runs_on_different_gpus_at_once_are_a_choice_where_there_are_two(screen_on: Open) -> None:
+    screen = screen_on()
+    screen.open()
+    box = screen.matrix.foot.side_by_side
+    screen.tick("layout", "NHWC")
+    QTest.mouseClick(box, Qt.MouseButton.LeftButton, pos=QPoint(8, box.height() // 2))
+    assert screen.start().parallel == 2
+    without = screen_on(CPU_INVENTORY)
+    without.open()
+    assert not without.matrix.foot.side_by_side.isVisible()
+
+
+def test_the_form_stays_usable_and_says_what_is_not_varied(screen_on: Open) -> None:
+    screen = screen_on()
+    screen.open()
+    screen.tick("layout", "NHWC")
+    screen.view.form.edited.emit("channels", 32)
+    asked = screen.start()
+    assert varied(asked, "channels") == [(32,), (32,)]
+
+
+def test_the_baseline_is_chosen_among_the_variants(screen_on: Open) -> None:
+    screen = screen_on()
+    screen.open()
+    screen.tick("layout", "NHWC")
+    screen.matrix.foot.baseline_chosen.emit(1)
+    assert varied(screen.start(), "layout") == [("NHWC",), ("NCHW",)]
+
+
+def test_the_command_goes_to_the_clipboard(screen_on: Open) -> None:
+    screen = screen_on()
+    screen.open()
+    screen.tick("layout", "NHWC")
+    screen.matrix.foot.extended.emit("repeats", 5)
+    QTest.mouseClick(screen.matrix.foot.copy_button, Qt.MouseButton.LeftButton)
+    assert QGuiApplication.clipboard().text() == ("python -m app experiment cnn10 -s layout=NCHW,NHWC --repeats 5")
+
+
+def test_presets_are_listed_for_this_machine_and_start_with_one_click(screen_on: Open, measured: Path) -> None:
+    screen = screen_on()
+    screen.open()
+    QTest.mouseClick(screen.matrix.tab(1), Qt.MouseButton.LeftButton)
+    screen.wait_words("40 variants, 120 runs")
+    words = screen.visible_words()
+    assert "39 of 120 are stored already; the other 81 take about" in words
+    assert "how much faster is the cuDNN LSTM" in words
+    with screen.qtbot.waitSignal(screen.experiments.asked, timeout=LIMIT_MS):
+        QTest.mouseClick(screen.matrix.presets.start_button("article-c"), Qt.MouseButton.LeftButton)
+    asked, preset = screen.asked[-1]
+    assert (preset, len(asked.variants), asked.repeats) == ("article-c", 40, 3)
+
+
+def test_how_a_preset_is_made_smaller_is_said(screen_on: Open) -> None:
+    screen = screen_on(CPU_INVENTORY)
+    screen.open()
+    screen.matrix.show_page(1)
+    screen.wait_words("No GPU here, so smaller")
+
+
+def test_the_users_own_presets_are_kept_and_a_broken_one_is_said(screen_on: Open, tmp_path: Path) -> None:
+    own, broken = tmp_path / "mine.toml", tmp_path / "broken.toml"
+    matrix = '[{workload = "dummy", settings = {gpus = 0, step_ms = [1, 2]}}]'
+    form = f'question = "Is it mine?"\nrepeats = 2\nmatrix = {matrix}'
+    own.write_text(f"[gpu]\n{form}\n[cpu]\n{form}\n", encoding="utf-8")
+    broken.write_text("[gpu]\n", encoding="utf-8")
+    first = screen_on(CPU_INVENTORY)
+    first.open()
+    first.matrix.show_page(1)
+    first.matrix.presets.file_chosen.emit(str(broken))
+    first.wait_words("is no preset")
+    first.matrix.presets.file_chosen.emit(str(own))
+    first.wait_words("Is it mine?")
+    assert "is no preset" not in first.visible_words()
+    later = screen_on(CPU_INVENTORY)
+    later.open()
+    later.matrix.show_page(1)
+    later.wait_words("Is it mine?")
+    assert "2 variants, 4 runs" in later.visible_words()
+
+
+def test_a_newcomer_is_offered_the_quick_comparison(screen_on: Open) -> None:
+    screen = screen_on(CPU_INVENTORY)
+    screen.wait_words("does XLA make the standard LSTM faster on this CPU? About a minute.")
+    with screen.qtbot.waitSignal(screen.experiments.asked, timeout=LIMIT_MS):
+        QTest.mouseClick(screen.view.live.offer_button, Qt.MouseButton.LeftButton)
+    asked, preset = screen.asked[-1]
+    assert (preset, len(asked.variants)) == ("quick", 2)
+    assert not screen.view.live.offer_button.isVisible()
+
+
+def test_who_has_runs_is_offered_nothing(screen_on: Open, database_path: Path) -> None:
+    with Store.open(database_path) as store:
+        keep(store, stored_run(run_row(1)))
+    screen = screen_on(CPU_INVENTORY)
+    read: list[object] = []
+    screen.reads.run(lambda: None, read.append, read.append)
+    screen.qtbot.waitUntil(lambda: bool(read), timeout=LIMIT_MS)
+    assert not screen.view.live.offer_button.isVisible()
+
+
+def test_while_the_queue_goes_on_all_is_added_to_it_and_stop_stops_it(screen_on: Open) -> None:
+    screen = screen_on(CPU_INVENTORY)
+    queued: list[RunSpec] = []
+    screen.run.queue_asked.connect(queued.append)
+    screen.open()
+    screen.tick("layout", "NHWC")
+    screen.run.show_queue(goes_on=True)
+    assert screen.matrix.foot.start_button.text().replace("&", "") == "Add experiment to queue"
+    QTest.mouseClick(screen.view.form.queue_button, Qt.MouseButton.LeftButton)
+    screen.run.run()
+    assert [spec.workload for spec in queued] == ["cnn10", "cnn10"]
+    with screen.qtbot.waitSignal(screen.run.queue_stop_asked, timeout=LIMIT_MS):
+        QTest.mouseClick(screen.view.form.run_button, Qt.MouseButton.LeftButton)
+    screen.run.show_queue(goes_on=False)
+    assert screen.view.form.run_button.text() == "&Run"
+
+
+def test_escape_goes_back_to_the_plots(screen_on: Open) -> None:
+    screen = screen_on(CPU_INVENTORY)
+    screen.open()
+    screen.matrix.close_button.setFocus()
+    QTest.keyClick(screen.matrix.close_button, Qt.Key.Key_Escape)
+    assert screen.view.live.isVisible()
