@@ -38,7 +38,7 @@ def main() -> None:
     repaint.timeout.connect(workbench.window.repaint)
     repaint.start(0)
     load = QTimer()
-    load.timeout.connect(lambda: workbench.compare.show_runs(runs) if workbench.compare else None)
+    load.timeout.connect(lambda: workbench.stored.compare.show_runs(runs) if workbench.stored.compare else None)
     load.start(500)
     QTimer.singleShot(1000, lambda: print("busy", flush=True))
     application.exec()

@@ -69,8 +69,8 @@ class Stage:
             ask()
 
         def ask() -> None:
-            assert self._workbench.compare is not None, "its page is shown"
-            self._workbench.compare.show_runs(runs)
+            assert self._workbench.stored.compare is not None, "its page is shown"
+            self._workbench.stored.compare.show_runs(runs)
 
         acts = [open_screen] + [ask] * _COMPARISONS
         return [self._timed_ms(act, partial(_is_longer, painted, n)) for n, act in enumerate(acts)]

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject
-from PySide6.QtWidgets import QApplication, QFileDialog, QWidget
+from PySide6.QtWidgets import QApplication, QFileDialog
 
 from app.errors import UserError
 from app.gui.background import Background
 from app.gui.bridge import Bridge
+from app.gui.controllers.experiments import Experiments
 from app.gui.controllers.monitor import MonitorController
 from app.gui.controllers.replay import ReplayController
 from app.gui.controllers.run import BatchSearch, RunController, Session
@@ -19,6 +20,7 @@ from app.gui.garbage import GuiCollector
 from app.gui.main_window import MainWindow, Page
 from app.gui.notice import Notice
 from app.gui.questions import ask_for_another_database, ask_to_close
+from app.gui.stored_screens import StoredScreens
 from app.gui.theme import Theme
 from app.gui.views.monitor import MonitorView
 from app.gui.views.run import RunView
@@ -30,9 +32,7 @@ from app.viewmodels.tracks import machine_words
 from workloads.protocol import RunSpec
 
 if TYPE_CHECKING:
-    from app.gui.controllers.compare import CompareController
-    from app.gui.controllers.history import HistoryController
-    from app.gui.controllers.takeaway import Takeaway
+    from app.gui.controllers.queue import QueueController
     from app.gui.sessions import Sessions
     from app.telemetry.recording import Recording
 
@@ -86,16 +86,22 @@ class Workbench(QObject):
         form = VariantForm(hidden=hidden_workloads)
         self.run = RunController(run_view, form, self._session, self._search, self.sessions, self.bridge)
         self.replay = ReplayController(run_view)
+        self.experiments = Experiments(run_view, self.run, form, database, self.reads, self.feed.wait_inventory)
         self.monitor = MonitorController(self._monitor_view)
-        self.history: HistoryController | None = None
-        self.compare: CompareController | None = None
-        self._takeaway: Takeaway | None = None
+        self.queue: QueueController | None = None
         self._runs: Sessions | None = None
+        self.stored = StoredScreens(
+            theme,
+            database,
+            self.reads,
+            lambda: self.window.show_page(HISTORY),
+            lambda: self.window.show_page(COMPARE),
+        )
         pages = (
             Page("Run", lambda: run_view),
             Page("Monitor", lambda: self._monitor_view),
-            Page("History", self._make_history),
-            Page("Compare", self._make_compare),
+            Page("History", self.stored.make_history),
+            Page("Compare", self.stored.make_compare),
         )
         self.window = MainWindow(pages, theme)
         self._notice = Notice(self.window, database, self.reads, self.run.show_error)
@@ -109,19 +115,28 @@ class Workbench(QObject):
         window.open_asked.connect(self._open_trace)
         self._monitor_view.trace_asked.connect(self._open_trace)
         self.replay.changed.connect(window.show_chip)
+        self.stored.replay_asked.connect(self.play)
+        self.stored.again_asked.connect(self._fill_form)
         window.stop_asked.connect(self.run.stop)
         window.close_asked.connect(self._ask_to_close)
         window.page_shown.connect(self._page_shown)
         self.bridge.arrived.connect(self._handle)
         self.bridge.drained.connect(self._refresh)
         self.run.ended.connect(self._run_ended)
+        self.run.queue_asked.connect(lambda spec: self._queue().add_run(spec))
+        self.run.queue_stop_asked.connect(lambda: self._queue().stop())
+        self.experiments.asked.connect(lambda asked, preset: self._queue().add(asked, preset))
+        self.experiments.start()
         self.run.start()
         window.show_page(RUN)
         window.show()
 
     def leave(self) -> None:
         """Close the window without asking; a run is stopped first, so its end is stored."""
-        if self.run.running:
+        if self.queue is not None and self.queue.goes_on:
+            self.queue.changed.connect(self._close_window)
+            self.queue.stop()
+        elif self.run.running:
             self.run.ended.connect(self._close_window)
             self.run.stop()
         else:
@@ -130,7 +145,7 @@ class Workbench(QObject):
     def play(self, recorded: int | Path, speed: float = 1.0) -> None:
         """Play a stored run or a trace on the Run screen; while a run goes on it is not played, and said why."""
         self.window.show_page(RUN)
-        if self.run.running:
+        if self._goes_on:
             self.run.warn("A run is going on: replay another one when it has ended.")
             return
         self.reads.run(
@@ -141,8 +156,7 @@ class Workbench(QObject):
         """End the sampler and the worker threads."""
         if self.replay.playing:
             self.replay.stop()
-        if self._takeaway is not None:
-            self._takeaway.close()
+        self.stored.close()
         self.feed.close()
         self.bridge.close()
         self.sessions.close()
@@ -155,11 +169,53 @@ class Workbench(QObject):
 
         self.feed.subscribe(self.bridge.post)
         self.feed.start()
-        self.reads.run(self._prepare_database, lambda _: self._prepared(), self._offer_another_database)
-        self.reads.run(_import_screens, lambda _: None, self.run.show_error)
-        self.sessions.run(self._wait_telemetry, lambda _: self._started().prepare(), self._telemetry_failed)
+        self.reads.run(lambda: _prepare(self.database), lambda _: self._prepared(), self._offer_another_database)
+        self.reads.run(self.stored.prepare, lambda _: None, self.run.show_error)
+        self.sessions.run(self._wait_telemetry, lambda _: self._telemetry_known(), self._telemetry_failed)
         # Not when History or Compare is opened: that is when someone waits.
         self.sessions.run(intervals.prepare, lambda _: None, self.run.show_error)
+
+    @property
+    def _goes_on(self) -> bool:
+        return self.run.running or (self.queue is not None and self.queue.goes_on)
+
+    def _telemetry_known(self) -> None:
+        self._started().prepare()
+        self.reads.run(lambda: _has_queue(self.database), self._offer_queue, self.run.show_error)
+
+    def _offer_queue(self, there_is_one: bool) -> None:
+        if there_is_one:
+            self._queue().offer()
+
+    def _queue(self) -> "QueueController":
+        """The queue's controller; it and its view are imported and made when there is first something in the queue."""
+        if self.queue is None:
+            from app.gui.controllers.queue import QueueController
+
+            queue = QueueController(
+                self.run_view.queue_view(),
+                self.database,
+                self.feed.wait_inventory,
+                lambda told: self._started().queue(told),
+                lambda: not self.run.running,
+                self.reads,
+                self.sessions,
+                self.run.show_error,
+            )
+            queue.changed.connect(self._queue_changed)
+            queue.run_made.connect(self.stored.refresh_history)
+            queue.entry_ended.connect(self._notice.tell_of)
+            queue.compare_asked.connect(self.stored.compare_runs)
+            queue.open_asked.connect(self.stored.open_run)
+            self.queue = queue
+        return self.queue
+
+    def _queue_changed(self, goes_on: bool) -> None:
+        self.run.show_queue(goes_on=goes_on)
+        if not goes_on:
+            self.bridge.flush()
+            self._look_for_room()
+            self.stored.refresh_history()
 
     def _session(self, spec: RunSpec) -> Session:
         return self._started().one(spec)
@@ -178,15 +234,6 @@ class Workbench(QObject):
         """Wait until it has begun, and import meanwhile what runs are made of."""
         importlib.import_module("app.gui.sessions")
         self.feed.wait_inventory()
-
-    def _prepare_database(self) -> None:
-        from app.runs.recovery import recover
-        from app.storage.retention import apply_setting
-        from app.storage.store import Store
-
-        with Store.open(self.database) as store:
-            recover(store)
-        apply_setting(self.database)
 
     def _prepared(self) -> None:
         self._notice.start()
@@ -210,41 +257,12 @@ class Workbench(QObject):
     def _refresh(self) -> None:
         self.run.refresh()
         self.monitor.refresh()
+        if self.queue is not None:
+            self.queue.refresh()
 
     def _telemetry_failed(self, error: UserError) -> None:
         self.window.show_machine("No telemetry", "bad", str(error))
         self.run.show_error(error)
-
-    def _make_history(self) -> QWidget:
-        from app.gui.controllers.history import HistoryController
-        from app.gui.controllers.takeaway import Takeaway
-        from app.gui.views.history import HistoryView
-
-        view = HistoryView(self._theme)
-        self.history = HistoryController(view, self.database, self.reads)
-        self.history.compare_requested.connect(self._show_comparison)
-        self._takeaway = Takeaway(view, self.database, self)
-        self._takeaway.imported.connect(self.history.refresh)
-        self.history.export_requested.connect(self._takeaway.export)
-        self.history.import_requested.connect(self._takeaway.import_runs)
-        self.history.reference_requested.connect(self._takeaway.show_reference)
-        view.detail.replay_asked.connect(self.play)
-        return view
-
-    def _make_compare(self) -> QWidget:
-        from app.gui.controllers.compare import CompareController
-        from app.gui.views.compare import CompareView
-
-        view = CompareView(self._theme)
-        self.compare = CompareController(view, self.database, self.reads)
-        self.compare.open_asked.connect(self._open_run)
-        self.compare.again_asked.connect(self._fill_form)
-        return view
-
-    def _open_run(self, run: int) -> None:
-        self.window.show_page(HISTORY)
-        if self.history is not None:
-            self.history.open_run(run)
 
     def _fill_form(self, spec: RunSpec) -> None:
         """Put a variant into the form, to be run again."""
@@ -258,37 +276,34 @@ class Workbench(QObject):
         if name:
             self.play(Path(name))
 
-    def _show_comparison(self, runs: list[int]) -> None:
-        self.window.show_page(COMPARE)
-        if self.compare is not None:
-            self.compare.show_runs(runs)
-
     def _page_shown(self, index: int) -> None:
         """Bring a page up to date: other programs may have stored runs meanwhile."""
         self.monitor.refresh()
-        if index == HISTORY and self.history is not None:
-            self.history.refresh()
-        if index == COMPARE and self.compare is not None:
-            self.compare.refresh()
+        if index == HISTORY:
+            self.stored.refresh_history()
+        elif index == COMPARE:
+            self.stored.refresh_compare()
 
     def _run_ended(self) -> None:
         self._notice.tell()
         self._look_for_room()
         self._started().prepare()
-        if self.history is not None:
-            self.history.refresh()
+        self.stored.refresh_history()
+        if self.queue is not None:
+            self.queue.begin()
 
     def _close_window(self) -> None:
         self.window.allow_close()
         self.window.close()
 
     def _ask_to_close(self) -> None:
-        if not self.run.running:
+        if not self._goes_on:
             self._close_window()
             return
-        ask_to_close(
-            self.window, self._theme, "What it has measured so far stays in the history as a stopped run.", self.leave
-        )
+        follows = "What it has measured so far stays in the history as a stopped run."
+        if self.queue is not None and self.queue.goes_on:
+            follows += " The queue stays as it is, and the next start offers to go on with it."
+        ask_to_close(self.window, self._theme, follows, self.leave)
 
     def _offer_another_database(self, error: UserError) -> None:
         ask_for_another_database(self.window, self._theme, error, self._turn_to)
@@ -299,10 +314,21 @@ class Workbench(QObject):
         self._close_window()
 
 
-def _import_screens() -> None:
-    """Import what the other screens are made of while the first one is looked at: half of what showing them takes."""
-    for screen in ("history", "compare"):
-        importlib.import_module(f"app.gui.controllers.{screen}")
+def _prepare(database: Path) -> None:
+    from app.runs.recovery import recover
+    from app.storage.retention import apply_setting
+    from app.storage.store import Store
+
+    with Store.open(database) as store:
+        recover(store)
+    apply_setting(database)
+
+
+def _has_queue(database: Path) -> bool:
+    from app.storage.store import Store
+
+    with Store.open(database) as store:
+        return bool(store.queue.entries())
 
 
 def _read(database: Path, recorded: int | Path) -> "Recording":

@@ -58,8 +58,13 @@ class Notice:
         elif isinstance(event, RunEnded):
             self._title = f"Run {event.run}: {event.outcome.name.replace('_', ' ')}"
 
+    def tell_of(self, title: str, words: str) -> None:
+        """Tell of the end of an experiment."""
+        self._title, self._words = title, words
+        self.tell()
+
     def tell(self) -> None:
-        """Tell of the end of what began with the first run since the last end: one run, or a search of many."""
+        """Tell of the end of what began with the first run since the last end: one run, or many for one purpose."""
         began_ns, self._began_ns = self._began_ns, None
         way = self._ways.checkedAction().data()
         lasted_s = 0.0 if began_ns is None else (time.monotonic_ns() - began_ns) / 1e9

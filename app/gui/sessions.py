@@ -1,11 +1,15 @@
-"""What the window starts: runs and searches, and the worker that stands by for the next of them."""
+"""What the window starts: runs, searches and the queue, and the worker that stands by for the next of them."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from app.analysis.largest_batch import bounds_of
-from app.gui.bridge import Bridge, BridgeSink
+from app.gui.bridge import Bridge, BridgeSink, Stage
+from app.queries import QueueProgress
 from app.runs.largest_batch import LargestBatchSession
 from app.runs.leases import Leases
+from app.runs.queue_progress import ProgressTeller
+from app.runs.queue_runner import QueueRunner
 from app.runs.session import RunServices, RunSession
 from app.runs.standby import StandbyLauncher
 from app.runs.standby_setting import wanted
@@ -32,6 +36,11 @@ class Sessions:
     def search(self, spec: RunSpec, limit: int) -> LargestBatchSession:
         """The search for the largest batch up to `limit`; raises `UsageError` where there is nothing to search."""
         return LargestBatchSession(spec, bounds_of(spec, limit), self._services, lambda *_: (BridgeSink(self._bridge),))
+
+    def queue(self, told: Callable[[QueueProgress], None]) -> QueueRunner:
+        """One walk through the queue; `told` hears how far it is, on the threads that make the runs."""
+        stage = Stage(self._bridge)
+        return QueueRunner(self._services, ProgressTeller(told, lambda: (stage.sink(),)))
 
     def close(self) -> None:
         """Ends the worker that stands by."""

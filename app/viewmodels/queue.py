@@ -5,9 +5,13 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from app.queries import EntryState, QueueProgress
+from app.records import RunRow
 from app.viewmodels import units
 from app.viewmodels.cells import Tone
+from app.viewmodels.compare import usual_baseline
 from app.viewmodels.naming import short_name
+from app.viewmodels.verdict import verdict_of
+from workloads.catalog import with_defaults
 
 Act = Literal["go on", "not now", "remove", "show", "dismiss", "unfold"]
 """What the line above the queue can be answered with."""
@@ -32,6 +36,9 @@ _LOOKS: dict[EntryState, _Look] = {
     "failed": _Look("✖", "not all made", "bad"),
     "removed": _Look("■", "removed", "quiet"),
 }
+ENDED: tuple[EntryState, ...] = ("complete", "settled", "out of budget", "failed")
+"""States in which an entry has come as far as it will without being asked once more."""
+
 _IN_QUEUE: tuple[EntryState, ...] = ("waiting", "running", "paused")
 _ENDS: dict[EntryState, str] = {
     "complete": "is complete",
@@ -114,6 +121,11 @@ class QueueBoard:
         self.goes_on = False
 
     @property
+    def told(self) -> QueueProgress | None:
+        """What ended last, and is told of."""
+        return None if self._telling is None else self._telling.progress
+
+    @property
     def entries(self) -> tuple[QueueProgress, ...]:
         """What is in the queue, in its order."""
         return self._entries
@@ -135,6 +147,15 @@ class QueueBoard:
         # What ended and is in the queue still, as with its time spent, is shown as that and not twice.
         self._ended = tuple(ended for ended in self._ended if ended.entry not in left)
 
+    def is_going_on(self, entry: int) -> bool:
+        """Whether a run of this entry goes on in this window."""
+        return self._now is not None and self._now.entry == entry
+
+    def experiment_of(self, entry: int) -> int | None:
+        """The number of an entry's experiment, be it in the queue or ended."""
+        found = (each.experiment for each in (*self._entries, *self._ended) if each.entry == entry)
+        return next(found, None)
+
     def tell(self, progress: QueueProgress, now_s: float) -> None:
         """Take what the runner tells, at `now_s` seconds of any clock."""
         self._told_s = now_s
@@ -155,9 +176,8 @@ class QueueBoard:
 
     def tell_verdict(self, entry: int, verdict: str) -> None:
         """Say the verdict of an entry that ended, if that is what is told."""
-        telling = self._telling
-        if telling is not None and telling.progress is not None and telling.progress.entry == entry:
-            self._telling = replace(telling, words=f"{telling.words} {verdict}")
+        if self._telling is not None and self.told is not None and self.told.entry == entry:
+            self._telling = replace(self._telling, words=ending_words(self.told, verdict))
 
     def offer(self) -> None:
         """Offer to go on with what is in the queue."""
@@ -192,20 +212,17 @@ class QueueBoard:
         last = len(self._entries) - 1
         return [
             replace(
-                _row(self._as_of_now(entry, now_s), going_on=self._is_now(entry)),
+                _row(self._as_of_now(entry, now_s), going_on=self.is_going_on(entry.entry)),
                 can_rise=place > 0,
                 can_sink=place < last,
-                is_going_on=self._is_now(entry),
+                is_going_on=self.is_going_on(entry.entry),
             )
             for place, entry in enumerate(self._entries)
         ]
 
-    def _is_now(self, entry: QueueProgress) -> bool:
-        return self._now is not None and self._now.entry == entry.entry
-
     def _as_of_now(self, entry: QueueProgress, now_s: float) -> QueueProgress:
         """The entry with what is left of it by now; while it waits nothing of that passes."""
-        if not self._is_now(entry) or entry.left_s is None or entry.waiting_for:
+        if not self.is_going_on(entry.entry) or entry.left_s is None or entry.waiting_for:
             return entry
         return replace(entry, left_s=max(0.0, entry.left_s - (now_s - self._told_s)))
 
@@ -285,12 +302,25 @@ def _offer(entries: Sequence[QueueProgress]) -> Telling:
     )
 
 
+def ending_words(progress: QueueProgress, verdict: str = "") -> str:
+    """How an entry ended, and its verdict where it is known."""
+    words = f"“{progress.name}” {_ENDS[progress.state]}: {_runs_made(progress.done, progress.planned)}."
+    return " ".join(filter(None, (words, verdict or progress.words)))
+
+
+def experiment_verdict(rows: Sequence[RunRow]) -> str:
+    """What the runs of an experiment say, as Compare does; "" where they are all of one variant."""
+    specs = [with_defaults(row.spec) for row in rows]
+    if all(spec == specs[0] for spec in specs):
+        return ""
+    return verdict_of(rows, usual_baseline(rows)).text
+
+
 def _ending(progress: QueueProgress) -> Telling:
     look = _LOOKS[progress.state]
-    words = f"“{progress.name}” {_ENDS[progress.state]}: {_runs_made(progress.done, progress.planned)}."
     show: tuple[tuple[Act, str], ...] = (("show", "Show the run" if progress.planned == 1 else "Show verdict"),)
     return Telling(
-        words=" ".join(filter(None, (words, progress.words))),
+        words=ending_words(progress),
         symbol=look.symbol,
         tone=look.tone,
         acts=(*(show if progress.experiment is not None else ()), ("dismiss", "Dismiss")),

@@ -1,0 +1,293 @@
+"""The queue in the window: changes it as the user asks, has its runs made, and tells how far they are."""
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Literal, Protocol
+
+from PySide6.QtCore import QObject, Qt, Signal
+
+from app.errors import UserError
+from app.gui.background import Background
+from app.gui.views.queue import QueueView
+from app.queries import QueueProgress
+from app.records import Inventory
+from app.runs.queue_progress import standings
+from app.runs.queued import Asked, add_asked
+from app.runs.schedule import Plan
+from app.storage.store import Store
+from app.viewmodels.naming import short_name
+from app.viewmodels.queue import ENDED, Act, QueueBoard, ending_words, experiment_verdict
+from workloads.protocol import RunSpec
+
+
+class Runner(Protocol):
+    """Makes the runs of the queue; see `app.runs.queue_runner`. All but `run` return at once, on any thread."""
+
+    def run(self) -> None:
+        """Make what waits, until nothing does; blocks its thread."""
+
+    def stop(self) -> None:
+        """End the run that goes on and make no other."""
+
+    def cancel(self, entry: int) -> None:
+        """End the run that goes on if it is of this entry, and take that out of the queue."""
+
+    def skip_wait(self) -> None:
+        """Begin the next run whatever the machine does."""
+
+
+class QueueController(QObject):
+    """Has the queue's runs made one after another while `may_begin` says so.
+
+    `changed` tells that it begins or rests, `run_made` that another run may be stored, `entry_ended` in a title and a
+    sentence that an experiment has ended; `compare_asked` which runs' verdict is wanted, `open_asked` which run.
+    """
+
+    changed = Signal(bool)
+    run_made = Signal()
+    entry_ended = Signal(str, str)
+    compare_asked = Signal(list)
+    open_asked = Signal(int)
+    _told = Signal(object)
+
+    def __init__(
+        self,
+        view: QueueView,
+        database: Path,
+        inventory: Callable[[], Inventory],
+        make_runner: Callable[[Callable[[QueueProgress], None]], Runner],
+        may_begin: Callable[[], bool],
+        reads: Background,
+        sessions: Background,
+        show_error: Callable[[UserError], None],
+    ) -> None:
+        super().__init__(view)
+        self._view = view
+        self._database = database
+        self._inventory = inventory
+        self._make_runner = make_runner
+        self._may_begin = may_begin
+        self._reads = reads
+        self._sessions = sessions
+        self._show_error = show_error
+        self._board = QueueBoard()
+        self._runner: Runner | None = None
+        self._stopping = False
+        self._shown_s = 0
+        self._again = False
+        self._connect()
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether this window makes the queue's runs."""
+        return self._runner is not None
+
+    def offer(self) -> None:
+        """Offer to go on with what an earlier window, or a program that is gone, left unfinished."""
+        self._change(_pause_if_nobodys, self._offer)
+
+    def add(self, asked: Asked, preset: str | None = None) -> None:
+        """Put an experiment at the end of the queue; it begins at once where nothing goes on."""
+
+        def add(store: Store) -> None:
+            add_asked(store, asked, preset)
+
+        self._change(add, self._go_on)
+
+    def add_run(self, spec: RunSpec) -> None:
+        """The same with one run of one variant, whatever was run of it before."""
+        self.add(Asked.of(Plan(name=short_name(spec), variants=(spec,), repeats=1), again=True))
+
+    def begin(self) -> None:
+        """Have made what waits, unless something goes on; nothing happens where nothing waits."""
+        waits = any(entry.state == "waiting" for entry in self._board.entries)
+        if self.goes_on or not waits or not self._may_begin():
+            return
+        self._runner = self._make_runner(self._told.emit)
+        self._board.begin()
+        self._sessions.run(self._runner.run, lambda _: self._rest(), self._fail)
+        self.changed.emit(True)
+        self._show()
+
+    def stop(self) -> None:
+        """End the run that goes on; the queue is paused. `changed` tells when it has ended."""
+        if self._runner is not None:
+            self._stopping = True
+            self._runner.stop()
+
+    def refresh(self) -> None:
+        """Let the time left pass; quick where no second has passed."""
+        if self.goes_on and int(time.monotonic()) != self._shown_s:
+            self._show()
+
+    def _change(self, change: Callable[[Store], None], then: Callable[[], None] = lambda: None) -> None:
+        """Change the queue off the GUI thread, show how it stands then, and go on with `then`."""
+
+        def show(entries: Sequence[QueueProgress]) -> None:
+            self._board.read(entries)
+            then()
+            self._show()
+
+        self._reads.run(lambda: _changed(self._database, change, self._inventory()), show, self._show_error)
+
+    def _set_all(self, state: Literal["waiting", "paused"], then: Callable[[], None] = lambda: None) -> None:
+        def change(store: Store) -> None:
+            for entry in store.queue.entries():
+                store.queue.set_state(entry.entry, state)
+
+        self._change(change, then)
+
+    def _offer(self) -> None:
+        if all(entry.state == "paused" for entry in self._board.entries):
+            self._board.offer()
+
+    def _go_on(self) -> None:
+        """Begin, or have the runner that may just be ending looked after once more."""
+        self._again = self.goes_on
+        self.begin()
+
+    def _rest(self) -> None:
+        self._runner = None
+        self._board.rest()
+        again, self._again = self._again and not self._stopping, False
+        if self._stopping:
+            self._stopping = False
+            self._set_all("paused")
+        else:
+            self._change(lambda _: None, self.begin if again else lambda: None)
+        self.changed.emit(False)
+
+    def _fail(self, error: UserError) -> None:
+        # What failed once would fail again at once.
+        self._stopping = True
+        self._rest()
+        self._show_error(error)
+
+    def _take(self, progress: QueueProgress) -> None:
+        self._board.tell(progress, time.monotonic())
+        if progress.spec is None and not progress.waiting_for:
+            self.run_made.emit()
+        if progress.state in ENDED:
+            self._change(lambda _: None)
+            self._tell_ended(progress)
+        self._show()
+
+    def _tell_ended(self, progress: QueueProgress) -> None:
+        experiment = progress.experiment
+
+        def tell(verdict: str) -> None:
+            self._board.tell_verdict(progress.entry, verdict)
+            self._show()
+            self.entry_ended.emit(progress.name, ending_words(progress, verdict))
+
+        if experiment is None:
+            tell("")
+        else:
+            self._reads.run(lambda: _verdict(self._database, experiment), tell, self._show_error)
+
+    def _show(self) -> None:
+        now_s = time.monotonic()
+        self._shown_s = int(now_s)
+        self._view.show_model(self._board.state(now_s))
+
+    def _move(self, entry: int, by: int) -> None:
+        order = [each.entry for each in self._board.entries]
+        after = [each for each in order if each != entry]
+        place = max(0, order.index(entry) + by)
+        before = after[place] if place < len(after) else None
+        self._change(lambda store: store.queue.move(entry, before))
+
+    def _hold(self, entry: int, way: str) -> None:
+        if way == "pause":
+            self._change(lambda store: store.queue.set_state(entry, "paused"))
+        else:
+            self._change(lambda store: store.queue.set_state(entry, "waiting"), self._go_on)
+
+    def _hold_all(self, way: str) -> None:
+        if way == "pause":
+            self._set_all("paused")
+        else:
+            self._set_all("waiting", self._go_on)
+
+    def _remove(self, entry: int) -> None:
+        if self._runner is not None and self._board.is_going_on(entry):
+            self._runner.cancel(entry)
+        else:
+            self._change(lambda store: store.queue.remove(entry))
+
+    def _cancel_all(self) -> None:
+        for entry in self._board.entries:
+            self._remove(entry.entry)
+
+    def _skip(self) -> None:
+        if self._runner is not None:
+            self._runner.skip_wait()
+
+    def _answer_offer(self, act: Act) -> None:
+        self._board.withdraw()
+        if act == "go on":
+            self._set_all("waiting", self._go_on)
+        elif act == "remove":
+            self._cancel_all()
+        elif act == "unfold":
+            self._view.unfold()
+        self._show()
+
+    def _answer_ending(self, act: Act) -> None:
+        told = self._board.told
+        if act == "show" and told is not None:
+            self._show_runs(told.entry)
+        elif act == "dismiss":
+            self._board.forget()
+            self._show()
+
+    def _show_runs(self, entry: int) -> None:
+        experiment = self._board.experiment_of(entry)
+        if experiment is not None:
+            self._reads.run(lambda: _runs_of(self._database, experiment), self._turn_to, self._show_error)
+
+    def _turn_to(self, runs: Sequence[int]) -> None:
+        if len(runs) == 1:
+            self.open_asked.emit(runs[0])
+        elif runs:
+            self.compare_asked.emit(list(runs))
+
+    def _connect(self) -> None:
+        self._told.connect(self._take, Qt.ConnectionType.QueuedConnection)
+        view = self._view
+        view.move_asked.connect(self._move)
+        view.hold_asked.connect(self._hold)
+        view.hold_all_asked.connect(self._hold_all)
+        view.remove_asked.connect(self._remove)
+        view.cancel_all_asked.connect(self._cancel_all)
+        view.show_asked.connect(self._show_runs)
+        view.skip_asked.connect(self._skip)
+        view.offer_answered.connect(self._answer_offer)
+        view.ending_answered.connect(self._answer_ending)
+
+
+def _changed(database: Path, change: Callable[[Store], None], inventory: Inventory) -> Sequence[QueueProgress]:
+    with Store.open(database) as store:
+        change(store)
+        return standings(store, inventory)
+
+
+def _pause_if_nobodys(store: Store) -> None:
+    """Nothing begins by itself; where a living program makes the queue's runs, that goes on."""
+    entries = store.queue.entries()
+    if not any(entry.owned for entry in entries):
+        for entry in entries:
+            store.queue.set_state(entry.entry, "paused")
+
+
+def _runs_of(database: Path, experiment: int) -> Sequence[int]:
+    with Store.open(database) as store:
+        return store.library.runs_of_experiment(experiment)
+
+
+def _verdict(database: Path, experiment: int) -> str:
+    """The verdict on the runs of an experiment, "" for one of a single variant."""
+    with Store.open(database) as store:
+        rows = [store.load(run, ()).row for run in store.library.runs_of_experiment(experiment)]
+    return experiment_verdict(rows)
