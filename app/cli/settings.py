@@ -4,6 +4,7 @@ import itertools
 from argparse import Namespace
 from collections.abc import Sequence
 
+from app.cli.terminal import say
 from app.runs.own import workload_called
 from app.storage.location import default_database
 from workloads import catalog
@@ -13,7 +14,7 @@ from workloads.protocol import RunSpec
 
 def chosen_workload(chosen: Namespace) -> Workload:
     """The workload that the command names, of the program or in the user's own file; raises `UsageError`."""
-    return workload_called(chosen.workload, chosen.db or default_database())
+    return workload_called(chosen.workload, chosen.db or default_database(), say)
 
 
 def one_variant(workload: str | Workload, settings: Sequence[str], machine: Machine) -> RunSpec:

@@ -18,6 +18,9 @@ Told = Callable[[str], None]
 """Takes a sentence for the user while an errand goes on."""
 
 
+_LOOK_S = 0.2
+
+
 class ErrandError(UserError):
     """An errand could not be done: one sentence, and a traceback after it where the reason is not known."""
 
@@ -39,28 +42,45 @@ def _never_stopped(seconds: float) -> bool:
     return False
 
 
-def ask(errand: Errand, kind: type[Kind], limit_s: float | None = None) -> Kind:
-    """The answer of a fresh process, which is of that kind; raises `ErrandError`, and `TimeoutError` after a limit."""
+def ask(errand: Errand, kind: type[Kind], over: Callable[[], bool] | None = None) -> Kind:
+    """The answer of a fresh process, which is of that kind; raises `ErrandError`.
+
+    Raises `TimeoutError` once it is `over`, the process is gone then.
+    """
     command = (sys.executable, "-m", "workloads.errands")
-    environment = checkout_environment()
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=checkout_environment()) as process:
+        said, noise = _communicated(process, encode(errand), over)
+    log = noise.decode(errors="replace")
     try:
-        done = subprocess.run(
-            command, input=encode(errand), capture_output=True, env=environment, timeout=limit_s, check=False
-        )
-    except subprocess.TimeoutExpired:
-        raise TimeoutError from None
-    log = done.stderr.decode(errors="replace")
-    try:
-        answer = decode_answer(done.stdout)
+        answer = decode_answer(said)
     except ProtocolError:
         raise ErrandError(
-            f"The process that did this ended with exit status {done.returncode}: {_last_words(log)}"
+            f"The process that did this ended with exit status {process.returncode}: {_last_words(log)}"
         ) from None
     if isinstance(answer, Declined):
         traceback = log[log.find("Traceback") :] if "Traceback" in log else ""
         raise ErrandError("\n".join(filter(None, (answer.reason, traceback))))
     assert isinstance(answer, kind), f"{answer} answers {errand}"
     return answer
+
+
+def _communicated(
+    process: "subprocess.Popen[bytes]", told: bytes, over: Callable[[], bool] | None
+) -> tuple[bytes, bytes]:
+    """What a process says on its two pipes until it ends, asking now and then whether it is over."""
+    left: bytes | None = told
+    while True:
+        try:
+            return process.communicate(left, None if over is None else _LOOK_S)
+        except subprocess.TimeoutExpired:
+            left = None
+            if over is not None and over():
+                process.kill()
+                raise TimeoutError from None
+        except BaseException:
+            process.kill()
+            raise
 
 
 def _last_words(log: str) -> str:

@@ -4,24 +4,46 @@ What is kept is found by the text's SHA-256, so that a run of a variant always g
 whatever became of the file.
 """
 
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 
 from app.errors import UserError
-from app.runs.errands import ErrandError, ask
+from app.runs.errands import ErrandError, Told, ask
+from app.runs.leases import CPU, Leases
 from app.storage.settings import keep_in, kept_in
 from workloads import catalog
 from workloads.catalog import OwnFile, UsageError, Workload
 from workloads.protocol import Describe, Described, OwnWorkload, RunSpec, Source
 
-READING_S = 60.0
-"""How long a file may take to be read, the import of TensorFlow included."""
-
 _MOST_BYTES = 500_000
 _KEPT = "own source "
 _CHOSEN = "own workloads"
+
+
+def _untold(_words: str) -> None:
+    return None
+
+
+def _sleep(seconds: float) -> bool:
+    time.sleep(seconds)
+    return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """How a file is read: for so long at most, the import of TensorFlow included, and while no run is on the processor.
+
+    `told` takes a sentence for the user; `stopped(seconds)` sleeps that long and says whether to give up.
+    """
+
+    limit_s: float = 60.0
+    told: Told = _untold
+    stopped: Callable[[float], bool] = _sleep
+    leases: Leases = field(default_factory=Leases)
 
 
 class _Kept(msgspec.Struct, frozen=True):
@@ -40,19 +62,19 @@ def named_file(word: str) -> tuple[Path, str] | None:
     return (Path(word), "") if word.endswith(".py") else None
 
 
-def workload_called(word: str, database: Path) -> Workload:
+def workload_called(word: str, database: Path, told: Told = _untold) -> Workload:
     """The program's workload of that name, or the user's in `file.py:name`; raises `UsageError` and `UserError`."""
     named = named_file(word)
     if named is None:
         return catalog.workload(word)
-    found = own_workloads(*named, database)
+    found = own_workloads(*named, database, Reading(told=told))
     if len(found) > 1:
         words = ", ".join(f"{named[0]}:{each.name.rpartition(':')[2]}" for each in found)
         raise UsageError(f"There are several workloads in {named[0]}; name one: {words}.")
     return found[0]
 
 
-def own_workloads(path: Path, name: str, database: Path, limit_s: float = READING_S) -> tuple[Workload, ...]:
+def own_workloads(path: Path, name: str, database: Path, reading: Reading) -> tuple[Workload, ...]:
     """The workload of that name in a file, all of them where `name` is empty; a text that is known is not read again.
 
     Raises `UsageError` where there is no such file, `UserError` for what is wrong in it.
@@ -61,7 +83,7 @@ def own_workloads(path: Path, name: str, database: Path, limit_s: float = READIN
     kept = _kept(database, source.sha256) or _Kept(source)
     known = [each for each in kept.workloads if each.name == name or (not name and kept.whole)]
     if not known:
-        known = [*_described(source, name, limit_s)]
+        known = [*_described(source, name, reading)]
         others = [each for each in kept.workloads if each.name not in {new.name for new in known}]
         kept = _Kept(source, (*others, *known), whole=kept.whole or not name)
         keep_in(database, _KEPT + source.sha256, msgspec.json.encode(kept).decode())
@@ -104,12 +126,26 @@ def _kept(database: Path, sha256: str) -> _Kept | None:
     return msgspec.json.decode(words, type=_Kept) if words else None
 
 
-def _described(source: Source, name: str, limit_s: float) -> tuple[OwnWorkload, ...]:
+def _described(source: Source, name: str, reading: Reading) -> tuple[OwnWorkload, ...]:
+    file = Path(source.path).name
+    reading.told(f"Reading {file} …")
+    waiting = f"Reading {file} waits for the run that uses the processor …"
+    lease = reading.leases.wait([CPU], 1, told=lambda: reading.told(waiting), stopped=reading.stopped)
+    if lease is None:
+        raise UserError(f"{file} was not read.")
     try:
-        return ask(Describe(source=source, name=name), Described, limit_s).workloads
+        return _asked(Describe(source=source, name=name), reading)
+    finally:
+        lease.release()
+
+
+def _asked(errand: Describe, reading: Reading) -> tuple[OwnWorkload, ...]:
+    file, end_s = Path(errand.source.path).name, time.monotonic() + reading.limit_s
+    try:
+        return ask(errand, Described, lambda: time.monotonic() > end_s or reading.stopped(0.0)).workloads
     except TimeoutError:
         raise UserError(
-            f"{Path(source.path).name} was not read within {limit_s:.0f} s; "
+            f"{file} was not read within {reading.limit_s:.0f} s; "
             "what it computes when it is imported belongs into its functions."
         ) from None
     except ErrandError as error:

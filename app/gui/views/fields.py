@@ -57,6 +57,12 @@ class _Number(QDoubleSpinBox):
     def wheelEvent(self, event: QWheelEvent) -> None:
         event.ignore()
 
+    def textFromValue(self, value: float) -> str:
+        """As many decimals as the value has, two at least."""
+        text = super().textFromValue(value)
+        more = max(0, self.decimals() - 2)
+        return text[: len(text) - more] + text[len(text) - more :].rstrip("0")
+
 
 class ChoiceControl:
     """A drop-down list; options that cannot run here are there, disabled, with the reason beside them."""
@@ -124,12 +130,12 @@ class NumberControl:
         self.widget = _Number()
         self.widget.lineEdit().setTextMargins(*_SPIN_MARGINS)
         self.widget.setKeyboardTracking(False)
-        self.widget.setDecimals(2)
         self.widget.valueChanged.connect(lambda value: edited(name, value))
 
     def show_field(self, field: Field) -> None:
         """Set limits and value."""
         with QSignalBlocker(self.widget):
+            self.widget.setDecimals(field.decimals)
             self.widget.setRange(field.minimum, field.maximum)
             self.widget.setSuffix(f" {field.unit}" if field.unit else "")
             self.widget.setValue(float(field.value))

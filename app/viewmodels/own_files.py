@@ -1,0 +1,36 @@
+"""How it stands with files of the user's that workloads are in: one is being read, another one is no good."""
+
+from pathlib import Path
+
+from workloads.catalog import Workload
+
+
+class OwnFiles:
+    """What is to be said of each file. The one told of last speaks where the workload chosen is of no such file."""
+
+    def __init__(self) -> None:
+        self._told: dict[Path, tuple[str, bool]] = {}
+        self._last: Path | None = None
+
+    def tell(self, path: Path, words: str, *, wrong: bool) -> None:
+        """Say this of a file from now on."""
+        self._told[path] = words, wrong
+        self._last = path
+
+    def forget(self, path: Path) -> None:
+        """There is nothing to say of it any more."""
+        self._told.pop(path, None)
+
+    def turn_away(self) -> None:
+        """The user turned to something else: only what concerns the workload chosen is said."""
+        self._last = None
+
+    def refusal(self, workload: Workload) -> str:
+        """Why the workload cannot run now because of its file; "" where it can."""
+        path = Path(workload.own.path) if workload.own else None
+        return f"{path.name} has to be read first." if path in self._told and path is not None else ""
+
+    def words(self, workload: Workload) -> tuple[str, bool]:
+        """What is to be said below the workload chosen, and whether something is wrong."""
+        own = Path(workload.own.path) if workload.own else self._last
+        return self._told.get(own, ("", False)) if own is not None else ("", False)
