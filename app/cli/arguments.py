@@ -132,7 +132,16 @@ def _experiment(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
 
 
 def _gated(command: argparse.ArgumentParser) -> None:
-    """What a machine is to be like for a run, and what becomes of a run that it held back."""
+    """What a machine is to be like for a run, what may go on beside it, and what becomes of one that it held back."""
+    command.add_argument(
+        "--parallel",
+        type=_positive,
+        nargs="?",
+        const=0,
+        default=None,
+        metavar="N",
+        help="up to N runs at once, each on GPUs of its own (without N as many as there are GPUs)",
+    )
     command.add_argument(
         "--no-gate",
         dest="gate_limit",

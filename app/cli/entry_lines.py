@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from app.cli.experiment_words import ahead_words, counted_words, refused_words, throttled_words
 from app.cli.gate import GateLine
 from app.cli.services import interrupts
-from app.cli.terminal import ProgressSink, say
+from app.cli.terminal import ProgressSink, StatusLine, say
 from app.queries import EntryState, QueueEntry
 from app.records import StoredRun
 from app.runs.carried import untried
@@ -40,7 +40,8 @@ class EntryLines:
 
     def __init__(self) -> None:
         self.all_ended: list[Ended] = []
-        self._wait: GateLine | None = None
+        self._line = StatusLine()
+        self._waits: dict[int, GateLine] = {}
 
     def began(self, begun: Begun) -> None:
         """Says what is ahead."""
@@ -52,27 +53,25 @@ class EntryLines:
 
     def sinks(self, turn: Turn) -> Sequence[Sink]:
         """A line of progress."""
-        return (ProgressSink(f"[{turn.place}/{turn.planned}] "),)
+        return (ProgressSink(f"[{turn.place}/{turn.planned}] ", self._line),)
 
-    def waits(self, held: Held) -> bool:
+    def waits(self, turn: Turn, held: Held) -> bool:
         """A line of the wait, which Enter ends."""
-        self._wait = self._wait or GateLine()
-        return self._wait(held)
+        return self._waits.setdefault(turn.place, GateLine(self._line))(held)
 
-    def waited(self) -> None:
+    def waited(self, turn: Turn) -> None:
         """Takes that line away."""
-        if self._wait is not None:
-            self._wait.clear()
-        self._wait = None
+        if (line := self._waits.pop(turn.place, None)) is not None:
+            line.clear()
 
     def made(self, run: StoredRun, *, counts: bool) -> None:
         """Says of a run that it does not count."""
         if not counts:
-            say(throttled_words(run))
+            self._line.say(throttled_words(run))
 
     def says(self, sentence: str) -> None:
         """Says it."""
-        say(sentence)
+        self._line.say(sentence)
 
     def ended(self, entry: QueueEntry, found: Experiment, how: EntryState) -> None:
         """Keeps what was found."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from app.analysis.repeats import FIRST_LOOK
 from app.cli.entry_lines import exit_status, make_entries
 from app.cli.experiment_presets import list_presets
-from app.cli.experiment_words import counted_words, ending_words, print_experiment, write_found
+from app.cli.experiment_words import counted_words, ending_words, never_beside_words, print_experiment, write_found
 from app.cli.services import opened_store, run_services
 from app.cli.settings import chosen_workload, several_variants
 from app.cli.terminal import print_json, say
@@ -47,7 +47,7 @@ def experiment(chosen: Namespace) -> int:
         machine = services.feed.wait_inventory().machine
         plan = _announced(named, machine, chosen) if named else _matrix(chosen, machine)
         with Store.open(services.database) as store:
-            entry = _entered(_asked(plan, chosen), store, plan.name if named else None)
+            entry = _entered(_asked(plan, machine, chosen), store, plan.name if named else None)
         if chosen.queue:
             print(f"Entry {entry.entry} of the queue: `python -m app queue go-on {entry.entry}` makes it.")
             return 0
@@ -82,10 +82,14 @@ def _announced(named: NamedPreset, machine: Machine, chosen: Namespace) -> Plan:
     return plan
 
 
-def _asked(plan: Plan, chosen: Namespace) -> Asked:
+def _asked(plan: Plan, machine: Machine, chosen: Namespace) -> Asked:
+    if chosen.parallel is not None and (words := never_beside_words(plan, machine)):
+        say(words)
     return Asked.of(
         plan,
         budget_s=chosen.budget,
+        # Without a number: as many as there are GPUs.
+        parallel=chosen.parallel or (1 if chosen.parallel is None else max(1, len(machine.gpus))),
         again=chosen.again,
         gate_s=chosen.gate_limit,
         max_throttled_pct=chosen.max_throttled,

@@ -4,46 +4,44 @@ import os
 import select
 import sys
 
-from app.cli.terminal import say
+from app.cli.terminal import StatusLine
 from app.runs.gate import Held
 
 _SHORT_S = 1.0
 
 
 class GateLine:
-    """One line on stderr: painted over on a terminal, where Enter ends the wait; said once elsewhere."""
+    """The wait of one run on stderr: a part of the status line on a terminal, where Enter ends it; said once elsewhere.
 
-    def __init__(self) -> None:
-        self._live = sys.stderr.isatty() and sys.stdin.isatty()
-        self._shown = ""
+    Of several waits at once an Enter ends one.
+    """
+
+    def __init__(self, line: StatusLine | None = None) -> None:
+        self._line = line or StatusLine()
+        self._live = self._line.live and sys.stdin.isatty()
         self._said = False
 
     def __call__(self, held: Held) -> bool:
         """Shows what is waited for; whether to go on waiting. What lasts less than a second is not worth a line."""
         if held.waited_s >= _SHORT_S:
             if self._live:
-                self._paint(held)
+                seconds = f"{held.waited_s:.0f} of {held.limit_s:.0f} s"
+                self._line.paint(self, f"Waiting: {held.words} ({seconds}; Enter goes on)")
             elif not self._said:
                 self._said = True
-                say(f"Waiting, {held.limit_s:.0f} s at most: {held.words}.")
-        return not self._enter()
+                self._line.say(f"Waiting, {held.limit_s:.0f} s at most: {held.words}.")
+        return not (self._live and self._enter())
 
     def clear(self) -> None:
         """Takes the line away."""
-        if self._shown:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-
-    def _paint(self, held: Held) -> None:
-        text = f"Waiting: {held.words} ({held.waited_s:.0f} of {held.limit_s:.0f} s; Enter goes on)"
-        if text != self._shown:
-            self._shown = text
-            print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+        self._line.clear(self)
 
     def _enter(self) -> bool:
-        if not (self._live and _in_foreground() and select.select([sys.stdin], [], [], 0)[0]):
-            return False
-        sys.stdin.readline()
-        return True
+        with self._line.keyboard:
+            if not (_in_foreground() and select.select([sys.stdin], [], [], 0)[0]):
+                return False
+            sys.stdin.readline()
+            return True
 
 
 def _in_foreground() -> bool:

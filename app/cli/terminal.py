@@ -1,7 +1,9 @@
 """What the command line says: results on stdout, progress on stderr, and nothing where nobody looks."""
 
 import json
+import shutil
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -12,6 +14,8 @@ from app.viewmodels.naming import short_name
 from workloads.protocol import Block, PhaseStarted, Progress
 
 _REPAINT_S = 0.1
+_CLEAR = "\r\x1b[K"
+_BETWEEN = "  │  "
 
 
 def print_json(document: dict[str, Any], *, compact: bool = False) -> None:
@@ -39,12 +43,55 @@ def say(sentence: str) -> None:
     print(sentence, file=sys.stderr, flush=True)
 
 
-class ProgressSink:
-    """Shows a run's progress on stderr: one line that is painted over on a terminal, a line a phase elsewhere."""
+class StatusLine:
+    """The last line of a terminal, painted over: the texts of all that goes on at once, other lines above it.
 
-    def __init__(self, prefix: str = "") -> None:
+    Where stderr is no terminal nothing is painted. Its methods may be called from any thread.
+    """
+
+    def __init__(self) -> None:
+        self.live = sys.stderr.isatty()
+        self.keyboard = threading.Lock()
+        """To be held by who reads what is typed: two that see one Enter would both read, and one of them forever."""
+        self._texts: dict[object, str] = {}
+        self._turn = threading.Lock()
+
+    def paint(self, owner: object, text: str) -> None:
+        """Shows this text in place of the owner's last one."""
+        with self._turn:
+            if self.live and self._texts.get(owner) != text:
+                self._texts[owner] = text
+                self._repaint()
+
+    def clear(self, owner: object) -> None:
+        """Takes the owner's text away."""
+        with self._turn:
+            if self._texts.pop(owner, None) is not None:
+                self._repaint()
+
+    def say(self, sentence: str) -> None:
+        """Prints a line of its own."""
+        with self._turn:
+            say(f"{_CLEAR}{sentence}" if self._texts else sentence)
+            if self._texts:
+                self._repaint()
+
+    def _repaint(self) -> None:
+        text = _BETWEEN.join(self._texts.values())
+        width = shutil.get_terminal_size().columns - 1
+        if len(text) > width:
+            # It would wrap, and could not be painted over: an equal share for each.
+            share = (width + len(_BETWEEN)) // len(self._texts) - len(_BETWEEN)
+            text = _BETWEEN.join(each[:share] for each in self._texts.values())[:width]
+        print(f"{_CLEAR}{text}", end="", file=sys.stderr, flush=True)
+
+
+class ProgressSink:
+    """Shows a run's progress on stderr: a part of the status line on a terminal, a line a phase elsewhere."""
+
+    def __init__(self, prefix: str = "", line: StatusLine | None = None) -> None:
         self._prefix = prefix
-        self._live = sys.stderr.isatty()
+        self._line = line or StatusLine()
         self._phase = ""
         self._rate = ""
         self._painted_s = 0.0
@@ -58,26 +105,21 @@ class ProgressSink:
                 self._say(event.reason)
             case PhaseStarted():
                 self._phase, self._rate = event.phase, ""
-                if self._live:
+                if self._line.live:
                     self._paint("")
                 else:
                     self._say(event.phase)
             case Block() if event.phase == "measure":
                 seconds = (event.end_ns - event.start_ns) / 1e9
                 self._rate = f"{units.number(event.examples / seconds)} examples/s"
-            case Progress() if self._live and time.monotonic() - self._painted_s > _REPAINT_S:
+            case Progress() if self._line.live and time.monotonic() - self._painted_s > _REPAINT_S:
                 self._paint(f"{100 * event.fraction:3.0f} %  {self._rate}")
             case RunEnded():
-                self._clear()
+                self._line.clear(self)
 
     def _say(self, text: str) -> None:
-        self._clear()
-        print(f"{self._prefix}{text}", file=sys.stderr, flush=True)
+        self._line.say(f"{self._prefix}{text}")
 
     def _paint(self, text: str) -> None:
         self._painted_s = time.monotonic()
-        print(f"\r\x1b[K{self._prefix}{self._phase:8s} {text}", end="", file=sys.stderr, flush=True)
-
-    def _clear(self) -> None:
-        if self._live:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+        self._line.paint(self, f"{self._prefix}{self._phase:8s} {text}")

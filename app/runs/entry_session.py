@@ -45,10 +45,10 @@ class Listener(Protocol):
     def sinks(self, turn: Turn) -> Sequence[Sink]:
         """A run begins; who hears of its events."""
 
-    def waits(self, held: Held) -> bool:
+    def waits(self, turn: Turn, held: Held) -> bool:
         """A run waits; whether it shall go on waiting. Asked several times a second."""
 
-    def waited(self) -> None:
+    def waited(self, turn: Turn) -> None:
         """It waits no longer."""
 
     def made(self, run: StoredRun, *, counts: bool) -> None:
@@ -78,7 +78,7 @@ class EntrySession:
         self._may_begin = may_begin
         self._going = RunsGoing(services)
         self._ended = threading.Event()
-        self._skips = False
+        self._skipped = 0
         self._session: ExperimentSession | None = None
         self.is_over = False
         """Whether nothing is left that could be made: every run was, and every trial."""
@@ -95,8 +95,8 @@ class EntrySession:
         self._going.stop()
 
     def skip_wait(self) -> None:
-        """Begins the run that waits for a fair machine."""
-        self._skips = True
+        """Begins every run that waits for a fair machine."""
+        self._skipped += 1
 
     def run(self) -> Experiment:
         """Makes the runs and the trials. Raises `UserError` where a run cannot be stored."""
@@ -145,11 +145,13 @@ class EntrySession:
         return lease_for(spec, self._services, told=self._listener.says, stopped=gives_up)
 
     def _wait(self, gate: Gate, turn: Turn, may_go_on: Callable[[], bool]) -> Mapping[str, str]:
-        self._skips = False
-        facts = gate.wait(
-            turn.lease.devices, lambda held: self._listener.waits(held) and may_go_on() and not self._skips
-        )
-        self._listener.waited()
+        skipped = self._skipped
+
+        def go_on(held: Held) -> bool:
+            return self._listener.waits(turn, held) and may_go_on() and self._skipped == skipped
+
+        facts = gate.wait(turn.lease.devices, go_on)
+        self._listener.waited(turn)
         return facts
 
     def _make(self, turn: Turn) -> StoredRun:

@@ -16,6 +16,7 @@ from app.runs.schedule import Plan, done, left, together_s
 from app.runs.sinks import Sink
 from app.storage.store import Store
 from workloads.catalog import Machine, check
+from workloads.protocol import RunSpec
 
 
 def standings(store: Store, inventory: Inventory) -> list[QueueProgress]:
@@ -63,7 +64,8 @@ def _standing(store: Store, entry: QueueEntry, inventory: Inventory, alike: Sequ
 class ProgressTeller:
     """Tells how far the entry that goes on is, whenever that changes; a listener of `QueueRunner`.
 
-    `told` is called on the threads that make runs; `sinks` are asked for anew at each run.
+    `told` is called on the threads that make runs; `sinks` are asked for anew at each run. Of several runs at once one
+    is told of, which the sinks hear; when it has ended, the next that begins.
     """
 
     def __init__(self, told: Callable[[QueueProgress], None], sinks: Callable[[], Sequence[Sink]]) -> None:
@@ -72,11 +74,13 @@ class ProgressTeller:
         self._begun: Begun | None = None
         self._made: list[RunRow] = []
         self._now: QueueProgress | None = None
+        self._shown: RunSpec | None = None
+        self._waits: dict[int, str] = {}
         self._turn = threading.Lock()
 
     def began(self, begun: Begun) -> None:
         """An entry is begun."""
-        self._begun, self._made = begun, []
+        self._begun, self._made, self._shown, self._waits = begun, [], None, {}
         self._now = QueueProgress(
             entry=begun.entry.entry,
             name=begun.entry.name,
@@ -91,24 +95,32 @@ class ProgressTeller:
 
     def sinks(self, turn: Turn) -> Sequence[Sink]:
         """A run begins."""
-        self._change(lambda now: replace(now, place=turn.place, spec=turn.spec, waiting_for=""))
+        with self._turn:
+            if self._shown is not None:
+                return ()
+            self._shown = turn.spec
+        self._change(lambda now: replace(now, place=turn.place, spec=turn.spec))
         return self._sinks()
 
-    def waits(self, held: Held) -> bool:
+    def waits(self, turn: Turn, held: Held) -> bool:
         """A run waits."""
-        self._change(lambda now: replace(now, waiting_for=held.words))
+        self._waits[turn.place] = held.words
+        self._change(lambda now: replace(now, waiting_for=self._waiting_for()))
         return True
 
-    def waited(self) -> None:
+    def waited(self, turn: Turn) -> None:
         """It waits no longer."""
-        self._change(lambda now: replace(now, waiting_for=""))
+        self._waits.pop(turn.place, None)
+        self._change(lambda now: replace(now, waiting_for=self._waiting_for()))
 
     def made(self, run: StoredRun, *, counts: bool) -> None:
         """A run has ended."""
         if counts:
             self._made.append(run.row)
+        if self._shown == run.row.spec:
+            self._shown = None
         plan, rows = self._plan_and_rows()
-        self._change(lambda now: replace(now, spec=None, done=done(plan, rows), left_s=self._left_s()))
+        self._change(lambda now: replace(now, spec=self._shown, done=done(plan, rows), left_s=self._left_s()))
 
     def says(self, sentence: str) -> None:
         """A sentence of the entry."""
@@ -118,6 +130,9 @@ class ProgressTeller:
         """An entry goes on no longer."""
         experiment, made = entry.experiment, found.done
         self._change(lambda now: replace(now, state=how, spec=None, waiting_for="", done=made, experiment=experiment))
+
+    def _waiting_for(self) -> str:
+        return "; ".join(self._waits.copy().values())
 
     def _plan_and_rows(self) -> tuple[Plan, list[RunRow]]:
         assert self._begun is not None, "an entry begins before it is told of"

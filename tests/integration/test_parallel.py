@@ -1,5 +1,6 @@
 """Runs of one experiment beside each other: real workers, and a real sampler on a fake driver with two H200s."""
 
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -12,7 +13,9 @@ from app.runs.going import RunsGoing
 from app.runs.schedule import Plan
 from app.runs.session import RunServices, lease_for
 from app.telemetry.feed import TelemetryFeed
-from tests.fakes.nvml import TWO_H200
+from tests.fakes.command_line import CommandLine, dummy_words
+from tests.fakes.nvml import TWO_H200, environment
+from tests.fakes.nvml_cards import Driver
 from tests.fakes.sessions import dummy, feed_of, is_measured, services
 from workloads.protocol import Block, RunSpec
 
@@ -106,3 +109,36 @@ def test_a_stop_ends_all_that_go_on_and_stores_them_so(tmp_path: Path, feed: Tel
     found = making.run()
     outcomes = [run.row.outcome.name for run in found.runs if run.row.outcome]
     assert (found.state, outcomes) == ("stopped", ["stopped", "stopped"])
+
+
+@pytest.fixture(scope="module")
+def two_cards(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
+    return CommandLine(tmp_path_factory.mktemp("two"), environment(Driver(cards=TWO_H200)))
+
+
+def test_the_command_line_makes_as_many_at_once_as_there_are_gpus(two_cards: CommandLine) -> None:
+    words = ["experiment", *dummy_words(gpus=1, step_ms="1,2"), "--repeats", "2", "--no-gate", "--parallel"]
+    document = two_cards.json(*words)
+    assert (document["state"], document["done"]) == ("complete", 4)
+    runs = [two_cards.json("show", str(number)) for number in (1, 2)]
+    assert [runs[0]["environment"][BESIDE], runs[1]["environment"][BESIDE]] == [
+        runs[1]["environment"]["gpus_used"],
+        runs[0]["environment"]["gpus_used"],
+    ]
+
+
+def test_ctrl_c_stops_every_run_that_goes_on(two_cards: CommandLine) -> None:
+    endless = dummy_words(gpus=1, step_ms="3,4,5", steps=0, seconds=600)
+    process = two_cards.start("experiment", *endless, "--repeats", "1", "--no-gate", "--parallel", "2")
+    assert process.stderr is not None
+    with process:
+        said = iter(process.stderr)
+        measuring = (line.split("]")[0] for line in said if line.rstrip().endswith("] measure"))
+        assert sorted([next(measuring), next(measuring)]) == ["[1/3", "[2/3"]
+        process.send_signal(signal.SIGINT)
+        *_, last = said
+    assert last.startswith("Stopped: 0 of 3 runs done.")
+    assert process.returncode == 1
+    listed = two_cards.json("list")["runs"]
+    assert [run["outcome"] for run in listed[:2]] == ["stopped", "stopped"]
+    assert len(listed) == 6

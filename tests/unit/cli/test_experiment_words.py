@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.experiment_words import ahead_words, ending_words, refused_words
+from app.cli.experiment_words import ahead_words, ending_words, never_beside_words, refused_words
 from app.cli.main import main
 from app.runs.experiment import Experiment
 from app.runs.schedule import Plan
 from tests.fakes.experiments import result
-from workloads.catalog import Machine, complete
+from workloads.catalog import Gpu, Machine, complete
 from workloads.protocol import RunSpec
 
 CPU = Machine(cpu_count=4)
@@ -92,3 +92,19 @@ def test_presets_are_listed_with_their_runs_time_and_question(
     assert head.split() == ["preset", "runs", "done", "the", "rest", "takes", "question"]
     assert len(rows) == 4
     assert "at least" in rows[0]
+
+
+def test_where_runs_never_go_on_beside_each_other_the_reason_is_said() -> None:
+    gpus = tuple(Gpu(index=i, uuid=f"GPU-{i}", name="NVIDIA H200", compute_capability=(9, 0)) for i in (0, 1))
+    two, one = Machine(gpus=gpus, cpu_count=4), Machine(gpus=gpus[:1], cpu_count=4)
+    on_one, on_both = (
+        replace(PLAN, variants=(complete("cnn10", {"gpus": count, "batch_size": 16}, two),)) for count in (1, 2)
+    )
+    assert never_beside_words(on_one, two) == ""
+    assert never_beside_words(on_one, one) == "One run after another: no two of them fit on the 1 GPU of this machine."
+    assert never_beside_words(on_both, two) == (
+        "One run after another: no two of them fit on the 2 GPUs of this machine."
+    )
+    assert never_beside_words(PLAN, two) == (
+        "One run after another: they are on the CPU, which only one at a time can measure."
+    )

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from app.cli.terminal import ProgressSink, print_json, print_table
+from app.cli.terminal import ProgressSink, StatusLine, print_json, print_table
 from app.records import Outcome, RunEnded, RunEvent, RunStarted, Summary, Waiting
 from tests.fakes.runs import SPEC
 from workloads.protocol import Block, PhaseStarted, Progress
@@ -60,3 +60,20 @@ def test_progress_is_painted_over_on_a_terminal(
     err = capsys.readouterr().err
     assert "\r\x1b[Kmeasure" in err
     assert err.endswith("\r\x1b[K"), "the last painting is taken away"
+
+
+def test_several_runs_share_one_line_and_what_is_said_stands_above_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "30")
+    line = StatusLine()
+    one, other = ProgressSink("[1/2] ", line), ProgressSink("[2/2] ", line)
+    one.handle(PhaseStarted(phase="import", t_ns=1))
+    other.handle(PhaseStarted(phase="build", t_ns=2))
+    line.say("Something else.")
+    one.handle(EVENTS[-1])
+    both, clear = "[1/2] import  │  [2/2] build ", "\r\x1b[K"
+    painted = capsys.readouterr().err.split(clear)[1:]
+    assert painted == ["[1/2] import   ", both, "Something else.\n", both, "[2/2] build    "]
+    assert all(len(text) < 30 for text in painted), "a line that wraps cannot be painted over"
