@@ -4,17 +4,20 @@ from collections.abc import Sequence
 
 from app.queries import Ahead
 from app.records import Inventory, RunRow
-from app.runs.counted import counted_here, made_alike, surroundings_here
+from app.runs.counted import Counted, counted_here, made_alike, surroundings_here
 from app.runs.schedule import Plan, done, left, together_s
 from app.storage.store import Store
 from workloads.catalog import check
 from workloads.protocol import RunSpec
 
 
-def look_ahead(store: Store, plan: Plan, inventory: Inventory) -> Ahead:
-    """What is stored and left of a plan on this machine; what this machine refuses takes no time."""
+def look_ahead(store: Store, plan: Plan, inventory: Inventory, *, again: bool = False) -> Ahead:
+    """What is stored and left of a plan on this machine; what this machine refuses takes no time.
+
+    With `again` stored runs only tell how long the others take.
+    """
     machine = inventory.machine
-    counted = counted_here(store, plan, surroundings_here(inventory), machine)
+    counted = Counted(runs=()) if again else counted_here(store, plan, surroundings_here(inventory), machine)
     rows = [run.row for run in counted.runs]
     to_make, made = left(plan, rows, machine), done(plan, rows)
     possible = [spec for spec in to_make if not check(spec, machine)]

@@ -102,6 +102,7 @@ class MatrixForm:
             notes=tuple(f"{group.count} left out. {group.words}" for group in groups),
             budget_s=extent.budget_s,
             parallel=len(self._form.machine.gpus) if self._side_by_side else 1,
+            again=extent.again,
         )
 
     def state(self) -> MatrixState:
@@ -123,6 +124,7 @@ class MatrixForm:
             until_pct=extent.until_pct,
             budget_s=extent.budget_s,
             side_by_side=extent.side_by_side if len(self._form.machine.gpus) > 1 else None,
+            again=extent.again,
             headline=f"{runs:,} {plural('run', runs)}" if len(found.kept) > 1 else "",
             detail=f"{len(found.kept):,} variants, each {most}{self._repeats} {plural('time', self._repeats)}",
             problem=problem,
@@ -131,7 +133,7 @@ class MatrixForm:
 
     def command(self) -> str:
         """The same experiment as a shell command; what cannot run here is refused there, run by run."""
-        words = ["python", "-m", "app", "experiment", self._workload]
+        words = ["python", "-m", "app", "experiment", self._form.word]
         words += [part for setting in self._settings() for part in ("-s", setting)]
         extent = self._extent
         if extent.repeats is not None:
@@ -142,6 +144,8 @@ class MatrixForm:
             words += ["--budget", f"{extent.budget_s:.0f}s"]
         if self._side_by_side:
             words += ["--parallel", str(len(self._form.machine.gpus))]
+        if extent.again:
+            words.append("--again")
         return shlex.join(words)
 
     @property
@@ -151,6 +155,10 @@ class MatrixForm:
     @property
     def _workload(self) -> str:
         return self._form.spec().workload
+
+    @property
+    def _known(self) -> catalog.Workload:
+        return self._form.workload
 
     @property
     def _chosen(self) -> _Chosen:
@@ -163,7 +171,7 @@ class MatrixForm:
         return max(self._extent.repeats or self._most_repeats, FIRST_LOOK + 1)
 
     def _parameter(self, name: str) -> catalog.Parameter:
-        return catalog.workload(self._workload).parameter(name)
+        return self._known.parameter(name)
 
     def _values(self, name: str) -> tuple[Value, ...]:
         """The values of a parameter that take part; the form's own where no others were chosen."""
@@ -171,7 +179,7 @@ class MatrixForm:
 
     def _varied(self) -> list[str]:
         """Parameters with several values, in the catalog's order."""
-        names = (parameter.name for parameter in catalog.workload(self._workload).parameters)
+        names = (parameter.name for parameter in self._known.parameters)
         return [name for name in names if len(self._chosen.lists.get(name, ())) > 1]
 
     def _in_order(self, name: str, wanted: set[Value]) -> tuple[Value, ...]:
@@ -182,7 +190,8 @@ class MatrixForm:
     def _given(self) -> dict[str, Value]:
         """What has one value: the form's, or the only one left here."""
         alone = {name: values[0] for name, values in self._chosen.lists.items() if len(values) == 1}
-        return {**self._form.spec().variant, **alone}
+        variant = self._form.spec().variant
+        return {**{parameter.name: variant[parameter.name] for parameter in self._known.parameters}, **alone}
 
     def _lists(self) -> dict[str, tuple[Value, ...]]:
         """The values of each varied parameter, the baseline's first."""
@@ -195,7 +204,7 @@ class MatrixForm:
         count = math.prod(map(len, lists.values()))
         if count > MOST_VARIANTS:
             return _Found((), (), count)
-        specs = _combined(self._workload, self._given(), lists, self._form.machine)
+        specs = _combined(self._known, self._given(), lists, self._form.machine)
         checked = [(spec, catalog.check(spec, self._form.machine)) for spec in specs]
         return _Found(
             kept=tuple(spec for spec, refusals in checked if not refusals),
@@ -242,10 +251,10 @@ class MatrixForm:
         """`name=a,b` for each parameter that is varied or not at its default on this machine."""
         given, lists, machine = self._given(), self._lists(), self._form.machine
         gpus = lists.get("gpus") or (given["gpus"],)
-        plain = [catalog.complete(self._workload, {"gpus": count}, machine).variant for count in gpus]
-        usual = catalog.complete(self._workload, {}, machine).variant["gpus"]
+        plain = [catalog.complete_of(self._known, {"gpus": count}, machine).variant for count in gpus]
+        usual = catalog.complete_of(self._known, {}, machine).variant["gpus"]
         told = []
-        for parameter in catalog.workload(self._workload).parameters:
+        for parameter in self._known.parameters:
             name = parameter.name
             values = lists.get(name) or (given[name],)
             default = [usual] if name == "gpus" else [variant[name] for variant in plain]
@@ -254,11 +263,13 @@ class MatrixForm:
         return told
 
 
-def _combined(workload: str, given: Mapping[str, Value], lists: Lists, machine: catalog.Machine) -> list[RunSpec]:
+def _combined(
+    workload: catalog.Workload, given: Mapping[str, Value], lists: Lists, machine: catalog.Machine
+) -> list[RunSpec]:
     """Every combination of the listed values over what is given, the last parameter varying fastest."""
     combinations = itertools.product(*lists.values())
     return [
-        catalog.complete(workload, {**given, **dict(zip(lists, values, strict=True))}, machine)
+        catalog.complete_of(workload, {**given, **dict(zip(lists, values, strict=True))}, machine)
         for values in combinations
     ]
 

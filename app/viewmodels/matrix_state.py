@@ -9,12 +9,16 @@ from workloads.protocol import RunSpec, Value
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extent:
-    """How far an experiment goes: repeats (None for the usual number), ± percent, seconds, runs side by side."""
+    """How far an experiment goes: repeats (None for the usual number), ± percent, seconds, runs side by side.
+
+    With `again` stored runs do not count.
+    """
 
     repeats: int | None = None
     until_pct: float | None = None
     budget_s: float | None = None
     side_by_side: bool = False
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +58,7 @@ class MatrixState:
     until_pct: float | None
     budget_s: float | None
     side_by_side: bool | None
+    again: bool
     headline: str
     detail: str
     problem: str
@@ -71,3 +76,4 @@ class AskedMatrix:
     notes: tuple[str, ...]
     budget_s: float | None
     parallel: int
+    again: bool

@@ -198,6 +198,20 @@ def test_the_time_and_what_is_stored_come_from_stored_runs(screen_on: Open, meas
     assert "judged by 26 stored runs." in screen.visible_words()
 
 
+def test_stored_runs_can_be_made_again(screen_on: Open, measured: Path) -> None:
+    screen = screen_on()
+    for name, value in {"precision": "tf32", "seconds": 3.0, "warmup_steps": 10}.items():
+        screen.view.form.edited.emit(name, value)
+    screen.open()
+    screen.tick("layout", "NHWC")
+    again = screen.matrix.foot.again
+    screen.qtbot.waitUntil(again.isVisible, timeout=LIMIT_MS)
+    assert "2 of 6 are stored already" in screen.visible_words()
+    QTest.mouseClick(again, Qt.MouseButton.LeftButton, pos=QPoint(8, again.height() // 2))
+    screen.wait_words("They take about")
+    assert screen.start().again
+
+
 def test_runs_on_different_gpus_at_once_are_a_choice_where_there_are_two(screen_on: Open) -> None:
     screen = screen_on()
     screen.open()
@@ -318,6 +332,6 @@ def test_while_the_queue_goes_on_all_is_added_to_it_and_stop_stops_it(screen_on:
 def test_escape_goes_back_to_the_plots(screen_on: Open) -> None:
     screen = screen_on(CPU_INVENTORY)
     screen.open()
-    screen.matrix.close_button.setFocus()
-    QTest.keyClick(screen.matrix.close_button, Qt.Key.Key_Escape)
+    screen.qtbot.waitUntil(screen.matrix.tab(0).hasFocus, timeout=LIMIT_MS)
+    QTest.keyClick(screen.matrix.tab(0), Qt.Key.Key_Escape)
     assert screen.view.live.isVisible()

@@ -58,6 +58,7 @@ class Experiments(QObject):
             self._matrix = self._make()
         self._view.show_matrix()
         self._matrix.show(busy=self._busy)
+        self._view.matrix_view().setFocus()
 
     def _refresh(self, busy: bool) -> None:
         self._busy = busy

@@ -9,6 +9,7 @@ from PySide6.QtGui import QGuiApplication
 from app.errors import UserError
 from app.gui.background import Background
 from app.gui.views.matrix import MatrixView
+from app.queries import Ahead
 from app.records import Inventory
 from app.runs.ahead import look_ahead
 from app.runs.early import MOST_REPEATS
@@ -25,7 +26,7 @@ from app.viewmodels.presets import PresetLine, preset_line, refused_notes
 from workloads.catalog import Machine, UsageError
 from workloads.protocol import Value
 
-_LOOKING = ("Looking at what is stored …",)
+_LOOKING = "Looking at what is stored …"
 _FILES = "preset_files"
 
 
@@ -50,7 +51,8 @@ class MatrixController(QObject):
         self._reads = reads
         self._inventory = inventory
         self._busy = False
-        self._ahead: tuple[str, ...] = _LOOKING
+        self._ahead: Ahead | None = None
+        self._problem = ""
         self._wanted: AskedMatrix | None = None
         self._looking = False
         self._presets: tuple[PresetLine, ...] = ()
@@ -88,24 +90,38 @@ class MatrixController(QObject):
         state = self._matrix.state()
         if not state.problem:
             self._look(self._matrix.asked())
-        self._view.show_model(state, self._ahead, busy=self._busy)
+        stored = state.again or bool(self._ahead and self._ahead.done)
+        self._view.show_model(state, self._words(), stored=stored, busy=self._busy)
         self._view.presets.show_presets(self._presets, busy=self._busy)
+
+    def _words(self) -> str:
+        """What is known of the time that it takes."""
+        if self._ahead is None or self._wanted is None:
+            return self._problem or _LOOKING
+        asked = self._wanted
+        said = ahead_sentences(
+            self._ahead,
+            at_most=asked.until_pct is not None,
+            side_by_side=asked.parallel > 1,
+            budget_s=asked.budget_s,
+        )
+        return " ".join(said)
 
     def _look(self, asked: AskedMatrix) -> None:
         """Ask the database about an experiment, one question at a time; only the newest answer is shown."""
         if asked == self._wanted:
             return
-        self._wanted, self._ahead = asked, _LOOKING
+        self._wanted, self._ahead, self._problem = asked, None, ""
         if self._looking:
             return
         self._looking = True
         self._reads.run(lambda: _ahead(self._database, asked, self._inventory()), self._answer(asked), self._failed)
 
-    def _answer(self, asked: AskedMatrix) -> Callable[[tuple[str, ...]], None]:
-        def take(sentences: tuple[str, ...]) -> None:
+    def _answer(self, asked: AskedMatrix) -> Callable[[Ahead], None]:
+        def take(ahead: Ahead) -> None:
             self._looking = False
             if asked == self._wanted:
-                self._ahead = sentences
+                self._ahead = ahead
             else:
                 self._wanted = None
             self._show()
@@ -113,13 +129,13 @@ class MatrixController(QObject):
         return take
 
     def _failed(self, error: UserError) -> None:
-        self._looking = False
-        self._ahead = (str(error),)
+        self._looking, self._problem = False, str(error)
         self._show()
 
     def _ask(self) -> None:
         asked = self._matrix.asked()
-        self.asked.emit(Asked.of(_plan(asked), budget_s=asked.budget_s, parallel=asked.parallel), None)
+        how = Asked.of(_plan(asked), budget_s=asked.budget_s, parallel=asked.parallel, again=asked.again)
+        self.asked.emit(how, None)
 
     def _copy_command(self) -> None:
         QGuiApplication.clipboard().setText(self._matrix.command())
@@ -168,10 +184,9 @@ def _plan(asked: AskedMatrix) -> Plan:
     )
 
 
-def _ahead(database: Path, asked: AskedMatrix, inventory: Inventory) -> tuple[str, ...]:
+def _ahead(database: Path, asked: AskedMatrix, inventory: Inventory) -> Ahead:
     with Store.open(database) as store:
-        ahead = look_ahead(store, _plan(asked), inventory)
-    return tuple(ahead_sentences(ahead, at_most=asked.until_pct is not None, budget_s=asked.budget_s))
+        return look_ahead(store, _plan(asked), inventory, again=asked.again)
 
 
 def _preset_plan(key: str, machine: Machine) -> Plan:

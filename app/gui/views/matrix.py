@@ -1,7 +1,5 @@
 """Where experiments are built: several values of any parameter, or one of those prepared."""
 
-from collections.abc import Sequence
-
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeySequence, QShortcut
 from PySide6.QtWidgets import QButtonGroup, QHBoxLayout, QPushButton, QStackedWidget, QVBoxLayout, QWidget
@@ -41,6 +39,7 @@ class MatrixView(QWidget):
             tab.setProperty("small", "true")
             self._tabs.addButton(tab, at)
         self._close = button("Close", "Back to the plots (Escape)", flat=True)
+        self.setFocusProxy(self.tab(0))
         self._connect()
         self._build()
         self.show_page(0)
@@ -64,10 +63,10 @@ class MatrixView(QWidget):
         if index == 1:
             self.presets_shown.emit()
 
-    def show_model(self, state: MatrixState, ahead: Sequence[str], *, busy: bool) -> None:
-        """Show this state and the sentences on what is stored of it."""
+    def show_model(self, state: MatrixState, ahead: str, *, stored: bool, busy: bool) -> None:
+        """Show this state and what is known `ahead` of it, `stored`: runs of it are."""
         self.rows.show_rows(state.rows)
-        self.foot.show_model(state, ahead, busy=busy)
+        self.foot.show_model(state, ahead, stored=stored, busy=busy)
 
     def _connect(self) -> None:
         self._tabs.idClicked.connect(self.show_page)

@@ -1,7 +1,5 @@
 """How far an experiment goes, what it amounts to before it starts, and the button that starts it."""
 
-from collections.abc import Sequence
-
 from PySide6.QtCore import QSignalBlocker, Qt, Signal
 from PySide6.QtWidgets import (
     QAbstractSpinBox,
@@ -46,6 +44,7 @@ class MatrixFoot(QWidget):
         self._until = QDoubleSpinBox()
         self._budget = QSpinBox()
         self._side_by_side = QCheckBox("Runs on different GPUs at the same &time")
+        self._again = QCheckBox("Make stored runs a&gain")
         self._headline = text_label("", "title")
         self._detail = text_label("", "muted")
         self._words = text_label("", "", wrap=True)
@@ -74,12 +73,20 @@ class MatrixFoot(QWidget):
         return self._side_by_side
 
     @property
+    def again(self) -> QCheckBox:
+        """Whether stored runs do not count, seen where there are some."""
+        return self._again
+
+    @property
     def reasons_button(self) -> QPushButton:
         """Shows every reason, or the first ones again."""
         return self._all_reasons
 
-    def show_model(self, state: MatrixState, ahead: Sequence[str], *, busy: bool) -> None:
-        """Show this state and the sentences on what is stored; while the window is `busy` it can only be queued."""
+    def show_model(self, state: MatrixState, ahead: str, *, stored: bool, busy: bool) -> None:
+        """Show this state and what is known `ahead` of it; while the window is `busy` it can only be queued.
+
+        Where runs of it are `stored` they can be made again.
+        """
         with QSignalBlocker(self._baseline):
             if [self._baseline.itemText(at) for at in range(self._baseline.count())] != list(state.variants):
                 self._baseline.clear()
@@ -87,11 +94,13 @@ class MatrixFoot(QWidget):
             self._baseline.setCurrentIndex(state.baseline)
         self._baseline.setEnabled(len(state.variants) > 1)
         self._show_extent(state)
+        self._again.setVisible(stored)
+        self._again.setChecked(state.again)
         self._headline.setText(state.headline)
         self._detail.setText("" if state.problem else state.detail)
         for label in (self._headline, self._detail):
             label.setVisible(bool(label.text()))
-        self._words.setText(state.problem or " ".join(ahead))
+        self._words.setText(state.problem or ahead)
         self._combinations, self._refused_shown = state.combinations, state.refused
         self._show_refused()
         self._start.setText("Add e&xperiment to queue" if busy else "Start e&xperiment")
@@ -132,6 +141,7 @@ class MatrixFoot(QWidget):
         self._until.valueChanged.connect(lambda value: self.extended.emit("until_pct", value or None))
         self._budget.valueChanged.connect(lambda value: self.extended.emit("budget_s", 60.0 * value or None))
         self._side_by_side.clicked.connect(lambda on: self.extended.emit("side_by_side", on))
+        self._again.clicked.connect(lambda on: self.extended.emit("again", on))
         self._all_reasons.toggled.connect(lambda _: self._show_refused())
         self._start.clicked.connect(self.start_asked)
         self._copy.clicked.connect(self.copy_asked)
@@ -146,7 +156,7 @@ class MatrixFoot(QWidget):
         column.setContentsMargins(2 * GRID, GRID, 2 * GRID, 2 * GRID)
         column.setSpacing(GRID)
         column.addLayout(self._extent())
-        column.addWidget(self._side_by_side)
+        column.addLayout(self._ticks())
         column.addLayout(self._sum())
         column.addWidget(self._words)
         column.addWidget(self._refused)
@@ -194,6 +204,15 @@ class MatrixFoot(QWidget):
             grid.addWidget(label, 0, column)
             grid.addWidget(widget, 1, column)
         return grid
+
+    def _ticks(self) -> QHBoxLayout:
+        self._again.setToolTip("Count none of the runs that are there")
+        line = QHBoxLayout()
+        line.setSpacing(3 * GRID)
+        line.addWidget(self._side_by_side)
+        line.addWidget(self._again)
+        line.addStretch(1)
+        return line
 
     def _sum(self) -> QHBoxLayout:
         self._headline.setFont(figures(20, bold=True))

@@ -162,6 +162,8 @@ def test_how_far_it_goes_is_in_the_command() -> None:
     assert (state.repeats, state.headline) == (MOST, f"{2 * MOST} runs")
     assert "at most" in state.detail
     assert "--until 0.5%" in matrix.command()
+    matrix.extend(again=True)
+    assert matrix.command().endswith(" --again")
 
 
 def test_runs_go_on_side_by_side_only_where_there_are_two_gpus() -> None:
@@ -237,8 +239,8 @@ def test_what_is_said_of_the_time_before_it_starts(ahead: Ahead, says: str) -> N
 
 def test_an_early_end_and_a_limit_are_said_and_what_does_not_count() -> None:
     ahead = Ahead(planned=12, done=0, left_s=90.0, learnt_from=7, uncounted=3, because=("driver", "card"))
-    assert ahead_sentences(ahead, at_most=True, budget_s=60.0) == [
-        "They take at most about 1:30, judged by 7 stored runs.",
+    assert ahead_sentences(ahead, at_most=True, side_by_side=True, budget_s=60.0) == [
+        "They take at most about 1:30 one after another, judged by 7 stored runs.",
         "It stops before 1:00 have passed and can go on later.",
         "Not counted: 3 stored runs of these variants with another driver, another card.",
     ]
