@@ -8,8 +8,11 @@ from app.cli.export_model import export_models
 from app.cli.export_progress import watched
 from app.cli.services import opened_store
 from app.cli.terminal import print_json
+from app.errors import UserError
+from app.queries import QueueEntry
 from app.report.export import export_files
 from app.report.export_words import exported_document, exported_words
+from app.storage.store import Store
 from app.storage.transfer import export_database
 from workloads.catalog import UsageError
 
@@ -24,6 +27,8 @@ def export(chosen: Namespace) -> int:
         if chosen.format or chosen.output:
             raise UsageError("--model goes without --format and -o: give one of them at a time.")
         return export_models(chosen)
+    if not chosen.runs and not chosen.queue:
+        raise UsageError("export needs the numbers of runs, or --queue for the experiments that are not finished.")
     runs = list(dict.fromkeys(chosen.runs))
     target = chosen.output or Path(_folder(runs))
     is_database = target.suffix == _DATABASE
@@ -31,11 +36,15 @@ def export(chosen: Namespace) -> int:
         raise UsageError(f"-o {target} makes a database, --format a folder of tables: give one of them at a time.")
     if not is_database and chosen.format is None:
         raise UsageError("export takes --format csv, json or parquet, or -o FILE.db for a database, or --model FILE.")
+    if chosen.queue and not is_database:
+        raise UsageError("--queue goes with -o FILE.db: only a database holds experiments that can go on.")
     with opened_store(chosen.db) as store:
         path = store.path
+        entries = _entries(store) if chosen.queue else []
+        runs = list(dict.fromkeys([*runs, *_runs_of(entries, store)]))
     with watched("Exporting") as watch:
         if is_database:
-            done = export_database(path, runs, target, watch)
+            done = export_database(path, runs, target, watch, [entry.entry for entry in entries])
         else:
             done = export_files(path, runs, target, chosen.format, watch)
     if chosen.json:
@@ -43,6 +52,23 @@ def export(chosen: Namespace) -> int:
     else:
         print("\n".join(exported_words(done, target)))
     return 0
+
+
+def _entries(store: Store) -> Sequence[QueueEntry]:
+    """All of the queue; raises `UserError` where there is nothing, or one of it is being made."""
+    found = store.queue.entries()
+    if not found:
+        raise UserError("The queue is empty: no experiment is unfinished.")
+    for entry in found:
+        if entry.owned:
+            raise UserError(f"Entry {entry.entry} of the queue is being made: stop it first.")
+    return found
+
+
+def _runs_of(entries: Sequence[QueueEntry], store: Store) -> list[int]:
+    """The runs that were made of them so far."""
+    numbers = [entry.experiment for entry in entries if entry.experiment is not None]
+    return [run for experiment in numbers for run in store.library.runs_of_experiment(experiment)]
 
 
 def _folder(runs: Sequence[int]) -> str:

@@ -14,7 +14,12 @@ New = Callable[[str, str], argparse.ArgumentParser]
 def add_transfers(new: New) -> None:
     """Adds these commands."""
     export = new("export", "take runs away: as tables, as a small database, or as a Keras model")
-    export.add_argument("runs", type=int, nargs="+", metavar="RUN", help="their numbers in `list`")
+    export.add_argument("runs", type=int, nargs="*", metavar="RUN", help="their numbers in `list`")
+    export.add_argument(
+        "--queue",
+        action="store_true",
+        help="with -o FILE.db: the experiments that are not finished with their runs, to go on elsewhere",
+    )
     export.add_argument("--format", choices=get_args(Format), help="tables in this format, a file each, in a folder")
     export.add_argument(
         "-o",

@@ -20,6 +20,7 @@ def exported_document(done: Exported) -> dict[str, Any]:
         "bytes": done.bytes,
         "seconds": done.seconds,
         "weights": [str(path) for path in done.weights],
+        "queue": done.entries,
     }
 
 
@@ -32,6 +33,7 @@ def imported_document(done: Imported) -> dict[str, Any]:
         ],
         "unfinished": list(done.unfinished),
         "in_trash": list(done.in_trash),
+        "queue": list(done.entries),
         "seconds": done.seconds,
     }
 
@@ -39,7 +41,8 @@ def imported_document(done: Imported) -> dict[str, Any]:
 def exported_words(done: Exported, target: Path) -> list[str]:
     """What was written and where, and what stays behind."""
     files = "" if done.files == (target,) else f"{len(done.files)} files in "
-    words = [f"Wrote {_count(done.runs)} to {files}{target}, {units.byte_size(done.bytes)}."]
+    queued = f" and {_unfinished(done.entries)}" if done.entries else ""
+    words = [f"Wrote {_count(done.runs)}{queued} to {files}{target}, {units.byte_size(done.bytes)}."]
     if done.weights:
         words.append(
             "Saved weights stay where they are; to take them along, copy "
@@ -64,9 +67,12 @@ def removed_words(runs: Sequence[int]) -> str:
 
 
 def _imported(done: Imported) -> Iterator[str]:
+    if done.entries:
+        numbers = " ".join(map(str, done.entries))
+        yield f"{_unfinished(len(done.entries))} came into the queue: `python -m app queue go-on {numbers}` goes on."
     if done.runs:
         yield f"Imported {_count(len(done.runs))} as {_numbers(done.runs)}."
-    else:
+    elif not done.entries:
         yield "Imported nothing: the file has no run that is new here."
     if done.already:
         was = "it was" if len(done.already) == 1 else "they were"
@@ -86,6 +92,10 @@ def _imported(done: Imported) -> Iterator[str]:
 
 def _count(runs: int) -> str:
     return f"{runs:,} {units.plural('run', runs)}"
+
+
+def _unfinished(entries: int) -> str:
+    return f"{entries:,} unfinished {units.plural('experiment', entries)}"
 
 
 def _numbers(runs: Sequence[int]) -> str:

@@ -9,7 +9,7 @@ from app.errors import UserError
 from app.queries import QueueEntry
 from app.runs.schedule import Carried, Plan
 from app.storage.store import Store
-from workloads.catalog import with_defaults
+from workloads.catalog import find_workload, with_defaults
 from workloads.protocol import RunSpec
 
 
@@ -85,12 +85,20 @@ def encode(asked: Asked) -> str:
 def asked_of(entry: QueueEntry) -> Asked:
     """What an entry asks for; raises `UserError` where another version of the program wrote what is not known here."""
     try:
-        return msgspec.json.decode(entry.plan, type=Asked)
+        asked = msgspec.json.decode(entry.plan, type=Asked)
+        unknown = {spec.workload for spec in asked.plan.specs if find_workload(spec.workload) is None}
     except msgspec.MsgspecError as error:
-        raise UserError(
-            f"What entry {entry.entry} of the queue asks for cannot be read ({error}): update the program,"
-            f" or take it out with `python -m app queue remove {entry.entry}`."
-        ) from error
+        raise _not_known(entry, str(error)) from error
+    if unknown:
+        raise _not_known(entry, f"there is no workload called {', '.join(sorted(unknown))}")
+    return asked
+
+
+def _not_known(entry: QueueEntry, why: str) -> UserError:
+    return UserError(
+        f"What entry {entry.entry} of the queue asks for is not known here ({why}): update the program,"
+        f" or take it out with `python -m app queue remove {entry.entry}`."
+    )
 
 
 def add_asked(store: Store, asked: Asked, preset: str | None = None) -> int:

@@ -96,7 +96,7 @@ class Queue:
         """Makes runs part of the entry's experiment, and returns that one's number; None where there is neither."""
         with transaction(self._db, self.path):
             found = self._db.execute(
-                "SELECT name, preset, plan, experiment FROM queue WHERE entry = ?", (entry,)
+                "SELECT uid, name, preset, plan, experiment FROM queue WHERE entry = ?", (entry,)
             ).fetchone()
             if found is None:
                 return None
@@ -107,9 +107,10 @@ class Queue:
                 experiment = self._begin(entry, runs, *found[:-1])
         return experiment
 
-    def _begin(self, entry: int, runs: Sequence[int], name: str, preset: str | None, plan: str) -> int:
+    def _begin(self, entry: int, runs: Sequence[int], uid: str, name: str, preset: str | None, plan: str) -> int:
+        # By the entry's own uid it is the same experiment on every machine that goes on with it.
         experiment = experiments.keep(
-            self._db, runs, uid=uuid.uuid4().hex, name=name, preset=preset, plan=plan, utc_ns=time.time_ns()
+            self._db, runs, uid=uid, name=name, preset=preset, plan=plan, utc_ns=time.time_ns()
         )
         self._db.execute("UPDATE queue SET experiment = ? WHERE entry = ?", (experiment, entry))
         return experiment

@@ -7,7 +7,7 @@ everything as it was; `StoppedError` where the watch says so. How to read a file
 import contextlib
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from app.storage.transfer_staging import (
     Found,
     Stager,
     check_schema,
+    entries_in,
     library_of,
     runs_in,
     staged_at,
@@ -49,32 +50,44 @@ class Known:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """What an import did: `runs` are the new numbers here; `unfinished` and `in_trash` numbers there, left out."""
+    """What an import did: `runs` are the new numbers here; `unfinished` and `in_trash` numbers there, left out.
+
+    `entries` are the numbers here of unfinished experiments that came into the queue.
+    """
 
     runs: tuple[int, ...]
     already: tuple[Known, ...]
     unfinished: tuple[int, ...]
     in_trash: tuple[int, ...]
     seconds: float
+    entries: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exported:
-    """What an export wrote: its files, how many runs, bytes on the disk, and saved weights that stay where they are."""
+    """What an export wrote: its files, how many runs, bytes on the disk, and saved weights that stay where they are.
+
+    `entries` is how many unfinished experiments of the queue came along.
+    """
 
     files: tuple[Path, ...]
     runs: int
     bytes: int
     seconds: float
     weights: tuple[Path, ...] = ()
+    entries: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class _There:
-    """What a given file has: runs that are here already, the others, and how far the work is."""
+    """What a given file has: runs that are here already, the others, and how far the work is.
+
+    `entries` are those of its queue that are not here, by their numbers there.
+    """
 
     already: tuple[Known, ...]
     new: tuple[Found, ...]
+    entries: tuple[int, ...]
     counter: Counter
 
 
@@ -96,19 +109,25 @@ def import_runs(database: Path, file: Path, watch: Watch = QUIET) -> Imported:
     _check_place(database, given)
     with _scratch(database) as folder:
         staged = folder / "staged.db"
-        there = _stage(given, staged, ours, watch)
-        runs = _take(database, staged, there.counter, watch)
+        there = _stage(given, staged, ours, _queued(database), watch)
+        runs, entries = _take(database, staged, there, watch)
     return Imported(
         runs=runs,
         already=there.already,
         unfinished=tuple(run.run for run in there.new if not run.ended),
         in_trash=tuple(run.run for run in there.new if run.ended and run.deleted),
         seconds=time.monotonic() - started_s,
+        entries=entries,
     )
 
 
-def export_database(database: Path, runs: Sequence[int], target: Path, watch: Watch = QUIET) -> Exported:
-    """Writes these runs into a new database at `target`, which appears when it is complete."""
+def export_database(
+    database: Path, runs: Sequence[int], target: Path, watch: Watch = QUIET, entries: Sequence[int] = ()
+) -> Exported:
+    """Writes these runs into a new database at `target`, which appears when it is complete.
+
+    `entries` of the queue come along: there each goes on with those of the runs that are its own.
+    """
     started_s = time.monotonic()
     with written_whole(target) as part, contextlib.closing(open_database(part)) as db:
         db.execute("ATTACH ? AS kept", (str(database.absolute()),))
@@ -116,7 +135,9 @@ def export_database(database: Path, runs: Sequence[int], target: Path, watch: Wa
             checked_runs(db.conn, runs, database, "kept")
             total = count_rows(db.conn, runs, (table.name for table in CARRIED), "kept")
         with transaction(db, target), interruptible(db.conn, watch):
-            RunCopier(db.conn, "kept", Counter(watch, total)).copy(runs)
+            copier = RunCopier(db.conn, "kept", Counter(watch, total))
+            copier.copy(runs)
+            copier.copy_entries(entries)
         uids = [uid for (uid,) in db.execute("SELECT uid FROM runs ORDER BY run")]
     return Exported(
         files=(target,),
@@ -124,6 +145,7 @@ def export_database(database: Path, runs: Sequence[int], target: Path, watch: Wa
         bytes=target.stat().st_size,
         seconds=time.monotonic() - started_s,
         weights=tuple(path for path in (weights_path(database, uid) for uid in uids) if path.exists()),
+        entries=len(entries),
     )
 
 
@@ -134,6 +156,12 @@ def _ours(database: Path) -> Mapping[str, _Ours]:
             tags.setdefault(run, []).append(tag)
         found = db.execute("SELECT uid, run, note, deleted_utc_ns IS NOT NULL FROM runs")
         return {uid: _Ours(run, note, tuple(tags.get(run, ())), bool(trash)) for uid, run, note, trash in found}
+
+
+def _queued(database: Path) -> frozenset[str]:
+    """The uids of what is in the queue here."""
+    with contextlib.closing(open_database(database)) as db, told_plainly(database):
+        return frozenset(uid for (uid,) in db.execute("SELECT uid FROM queue"))
 
 
 def _known(ours: _Ours, note: str, tags: tuple[str, ...]) -> Known:
@@ -157,7 +185,7 @@ def _check_place(database: Path, given: GivenFile) -> None:
         )
 
 
-def _stage(given: GivenFile, path: Path, ours: Mapping[str, _Ours], watch: Watch) -> _There:
+def _stage(given: GivenFile, path: Path, ours: Mapping[str, _Ours], queued: Collection[str], watch: Watch) -> _There:
     """Reads what is to be imported into a private database of the newest version, and checks every value of it."""
     with contextlib.ExitStack() as private:
         with opened(given, path.parent, watch) as source:
@@ -170,15 +198,16 @@ def _stage(given: GivenFile, path: Path, ours: Mapping[str, _Ours], watch: Watch
             )
             new = tuple(run for run in found if run.uid not in ours)
             wanted = dict.fromkeys(run.run for run in new if run.ended and not run.deleted)
-            if wanted:
+            entries = entries_in(source, staged.conn, queued, given)
+            if wanted or entries:
                 look_for_damage(source, given, (table.name for table in tables_of(staged.conn)), watch)
-            stager = Stager(source, staged.conn)
+            stager = Stager(source, staged.conn, entries)
             counter = Counter(watch, 2 * stager.count(wanted.keys()))
             stager.stage(wanted.keys(), counter)
         with told_of_file(given.path), interruptible(staged.conn, watch):
             migrations.apply(staged)
             check(staged.conn, given)
-    return _There(already, new, counter)
+    return _There(already, new, tuple(entries), counter)
 
 
 @contextlib.contextmanager
@@ -191,10 +220,12 @@ def _scratch(database: Path) -> Iterator[Path]:
         raise DatabaseError(f"The file cannot be read into {database.parent} ({error.strerror}).") from error
 
 
-def _take(database: Path, staged: Path, counter: Counter, watch: Watch) -> tuple[int, ...]:
+def _take(database: Path, staged: Path, there: _There, watch: Watch) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Takes over what is staged; the new numbers of its runs and of its entries."""
     with contextlib.closing(open_database(database)) as db:
         db.execute("ATTACH ? AS staged", (str(staged),))
         with transaction(db, database), interruptible(db.conn, watch):
             # Another import may have brought some of them in the meantime.
             found = db.execute("SELECT run FROM staged.runs WHERE uid NOT IN (SELECT uid FROM main.runs) ORDER BY run")
-            return RunCopier(db.conn, "staged", counter).copy([run for (run,) in found.fetchall()])
+            copier = RunCopier(db.conn, "staged", there.counter)
+            return copier.copy([run for (run,) in found.fetchall()]), copier.copy_entries(there.entries)

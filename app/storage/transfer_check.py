@@ -5,7 +5,7 @@ Types, references and uniqueness are held by the private database itself, whose 
 
 import sqlite3
 from collections.abc import Iterator, Mapping
-from typing import Any, get_args
+from typing import Annotated, Any, get_args
 
 import msgspec
 
@@ -16,7 +16,7 @@ from app.storage.transfer_source import GivenFile
 from app.storage.transfer_tables import CARRIED, Column, columns
 from workloads import catalog
 from workloads.catalog import Parameter, UsageError
-from workloads.protocol import KernelClass, PhaseName, TimedPhase, Value, Variant
+from workloads.protocol import KernelClass, PhaseName, RunSpec, TimedPhase, Value, Variant
 
 _MOST_INTEGER = 2**61
 """Two such add up without overflow; in nanoseconds they are 73 years, of one clock or since 1970."""
@@ -46,6 +46,7 @@ _ABOVE_ZERO = {
 
 _BROKEN = {
     ("runs", "uid"): "length(uid) NOT BETWEEN 1 AND 64 OR uid GLOB '*[^0-9A-Za-z_-]*'",
+    ("queue", "uid"): "length(uid) NOT BETWEEN 1 AND 64 OR uid GLOB '*[^0-9A-Za-z_-]*'",
     ("experiments", "uid"): "length(uid) NOT BETWEEN 1 AND 64 OR uid GLOB '*[^0-9A-Za-z_-]*'",
     ("phases", "end_ns"): "end_ns < start_ns",
     ("blocks", "end_ns"): "end_ns <= start_ns",
@@ -61,6 +62,19 @@ _WORDS: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("kernels", "kind"): get_args(KernelClass),
 }
 
+
+class _Carried(msgspec.Struct):
+    spec: RunSpec
+
+
+class _Planned(msgspec.Struct):
+    """Of what an entry of the queue asks for, the part that decides what would be run."""
+
+    variants: Annotated[tuple[RunSpec, ...], msgspec.Meta(min_length=1, max_length=10_000)]
+    repeats: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
+    carried: tuple[_Carried, ...] = ()
+
+
 _JSON: Mapping[tuple[str, str], Any] = {
     ("runs", "variant"): Variant,
     ("runs", "environment"): dict[str, str],
@@ -71,6 +85,7 @@ _JSON: Mapping[tuple[str, str], Any] = {
     ("evidence", "sources"): tuple[str, ...],
     ("evidence", "notes"): tuple[str, ...],
     ("experiments", "plan"): dict[str, Any],
+    ("queue", "plan"): _Planned,
 }
 
 _FREE = {("runs", "detail"), ("runs", "note"), ("log_lines", "text"), *_JSON}
@@ -156,12 +171,22 @@ def _documents(staged: sqlite3.Connection, table: str, column: str, kind: Any) -
 
 def _variants(staged: sqlite3.Connection) -> Iterator[Fault]:
     """Parameters this version knows, in their own type and range; others are carried as they are."""
-    for workload, text in staged.execute("SELECT DISTINCT workload, variant FROM runs"):
+    for table, column, workload, variant in _specs(staged):
         known = catalog.find_workload(workload)
         parameters = {p.name: p for p in known.parameters} if known else {}
-        for name, value in msgspec.json.decode(text).items():
+        for name, value in variant.items():
             if name in parameters and not _fits(parameters[name], value):
-                yield "runs", "variant", f"{name}={value}"
+                yield table, column, f"{name}={value}"
+
+
+def _specs(staged: sqlite3.Connection) -> Iterator[tuple[str, str, str, Variant]]:
+    """Table, column, workload and variant of all that was run, or is to be."""
+    for workload, text in staged.execute("SELECT DISTINCT workload, variant FROM runs"):
+        yield "runs", "variant", workload, msgspec.json.decode(text)
+    for (text,) in staged.execute("SELECT plan FROM queue"):
+        plan = msgspec.json.decode(text, type=_Planned)
+        for spec in (*plan.variants, *(each.spec for each in plan.carried)):
+            yield "queue", "plan", spec.workload, spec.variant
 
 
 def _fits(parameter: Parameter, value: Value) -> bool:

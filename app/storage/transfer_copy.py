@@ -1,13 +1,13 @@
 """Copying runs between two databases of this schema that one connection holds: into `main`, under new numbers."""
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from app.errors import UserError
 from app.storage.listing import no_such_run
-from app.storage.transfer_tables import CARRIED, EXPERIMENTS, OF_DEVICE, OF_RUN, Table, kept_names
+from app.storage.transfer_tables import CARRIED, EXPERIMENTS, OF_DEVICE, OF_RUN, QUEUE, Table, kept_names
 from app.storage.transfer_watch import Counter
 
 _COUNTED = ("blocks", "log_lines", "kernels")
@@ -53,12 +53,36 @@ class RunCopier:
         self._source = source
         self._counter = counter
         self._names = {table.name: kept_names(connection, table.name) for table in CARRIED}
+        self._experiments: dict[int, int] = {}
 
     def copy(self, runs: Sequence[int]) -> tuple[int, ...]:
         """Copies the runs with all that belongs to them, and returns their new numbers in the same order."""
         numbers = {run: self._copy_run(run) for run in runs}
         self._copy_experiments(numbers)
         return tuple(numbers.values())
+
+    def copy_entries(self, entries: Sequence[int]) -> tuple[int, ...]:
+        """Copies these entries of the queue, paused and nobody's, to its end; their new numbers in the same order.
+
+        Their runs are to be copied before. An entry that is here already finds the experiment made of it elsewhere.
+        """
+        numbers = tuple(self._copy_entry(entry) for entry in entries)
+        self._connection.execute(
+            "UPDATE main.queue SET experiment = (SELECT experiment FROM main.experiments WHERE uid = queue.uid)"
+            " WHERE experiment IS NULL"
+        )
+        return numbers
+
+    def _copy_entry(self, entry: int) -> int:
+        ((experiment,),) = self._rows("SELECT experiment FROM {}.queue WHERE entry = ?", entry)
+        last = self._connection.execute("SELECT coalesce(max(place), 0) FROM main.queue").fetchone()[0]
+        new = {
+            **dict.fromkeys(("owner_pid", "owner_started_s", "owner_boot_id")),
+            "experiment": None if experiment is None else self._experiment(experiment),
+            "place": last + 1,
+            "state": "paused",
+        }
+        return self._add(QUEUE.name, QUEUE.key, entry, new)
 
     def _copy_run(self, run: int) -> int:
         number = self._add("runs", "run", run, {})
@@ -72,24 +96,26 @@ class RunCopier:
 
     def _copy_experiments(self, numbers: dict[int, int]) -> None:
         """Copies the experiments these runs belong to; one that is here already gets the runs it lacks."""
-        ours: dict[int, int] = {}
         for run, number in numbers.items():
             for theirs, place in self._rows("SELECT experiment, place FROM {}.experiment_runs WHERE run = ?", run):
-                if theirs not in ours:
-                    ours[theirs] = self._experiment(theirs)
                 self._connection.execute(
                     "INSERT INTO main.experiment_runs (experiment, run, place) VALUES (?, ?, ?)",
-                    (ours[theirs], number, place),
+                    (self._experiment(theirs), number, place),
                 )
 
     def _experiment(self, theirs: int) -> int:
-        found = self._rows(
-            "SELECT experiment FROM main.experiments WHERE uid = (SELECT uid FROM {}.experiments WHERE experiment = ?)",
-            theirs,
-        )
-        return found[0][0] if found else self._add(EXPERIMENTS.name, EXPERIMENTS.key, theirs, {})
+        """The number here of an experiment, which is added where it is not here."""
+        if theirs not in self._experiments:
+            found = self._rows(
+                "SELECT experiment FROM main.experiments"
+                " WHERE uid = (SELECT uid FROM {}.experiments WHERE experiment = ?)",
+                theirs,
+            )
+            here = found[0][0] if found else self._add(EXPERIMENTS.name, EXPERIMENTS.key, theirs, {})
+            self._experiments[theirs] = here
+        return self._experiments[theirs]
 
-    def _add(self, table: str, key: str, value: int, new: dict[str, int]) -> int:
+    def _add(self, table: str, key: str, value: int, new: Mapping[str, int | str | None]) -> int:
         """Copies one row with these values in place of its own, and returns the number it got here."""
         names = [name for name in self._names[table] if name != key]
         taken = ", ".join(f":{name}" if name in new else name for name in names)

@@ -17,11 +17,13 @@ from app.storage.migrations import APPLICATION_ID, migrations
 from app.storage.opening import known_migrations
 from app.storage.transfer_copy import count_rows
 from app.storage.transfer_source import GivenFile
-from app.storage.transfer_tables import CARRIED, EXPERIMENT_RUNS, OF_DEVICE, Table, columns, kept_names
+from app.storage.transfer_tables import CARRIED, EXPERIMENT_RUNS, OF_DEVICE, QUEUE, Table, columns, kept_names
 from app.storage.transfer_watch import Counter
 
 MOST_RUNS = 200_000
 """The most runs one file may hold to be imported from."""
+MOST_ENTRIES = 1_000
+"""The most experiments that may wait in its queue."""
 _NUMBERS, _TEXTS = 2_000, 20
 """Rows that are in memory at a time: of numbers alone, and of those that may hold long texts."""
 
@@ -106,6 +108,21 @@ def runs_in(source: sqlite3.Connection, staged: sqlite3.Connection, given: Given
     return [Found(run, uid, bool(ended), bool(deleted)) for run, uid, ended, deleted in found]
 
 
+def entries_in(
+    source: sqlite3.Connection, staged: sqlite3.Connection, known: Collection[str], given: GivenFile
+) -> dict[int, int | None]:
+    """The entries of the file's queue, but those of `known` uids, in their order; with the experiment of each."""
+    if not columns(staged, QUEUE.name):
+        return {}
+    found = source.execute(
+        "SELECT entry, substr(uid, 1, 100), experiment FROM queue NOT INDEXED ORDER BY place, entry LIMIT ?",
+        (MOST_ENTRIES + 1,),
+    ).fetchall()
+    if len(found) > MOST_ENTRIES:
+        raise DatabaseError(f"{given.path} has more than {MOST_ENTRIES:,} experiments in its queue.")
+    return {entry: experiment for entry, uid, experiment in found if uid not in known}
+
+
 def library_of(source: sqlite3.Connection, staged: sqlite3.Connection, run: int) -> tuple[str, tuple[str, ...]]:
     """The note and the tags of a run of the file, as they stand there."""
     if not _has_library(staged):
@@ -121,11 +138,17 @@ def _has_library(staged: sqlite3.Connection) -> bool:
 
 
 class Stager:
-    """Reads runs row by row out of a file into the private database, where they keep their numbers."""
+    """Reads runs row by row out of a file into the private database, where they keep their numbers.
 
-    def __init__(self, source: sqlite3.Connection, staged: sqlite3.Connection) -> None:
+    `entries` of its queue come along, with the experiments that they are of.
+    """
+
+    def __init__(
+        self, source: sqlite3.Connection, staged: sqlite3.Connection, entries: Mapping[int, int | None]
+    ) -> None:
         self._source = source
         self._staged = staged
+        self._entries = entries
         self._tables = tables_of(staged)
 
     def count(self, runs: Collection[int]) -> int:
@@ -155,6 +178,9 @@ class Stager:
     def _keys(self, table: Table, runs: Collection[int]) -> Collection[int]:
         if table.key == "run":
             return runs
+        if table == QUEUE:
+            return self._entries.keys()
         of_run = EXPERIMENT_RUNS.name if table.key == "experiment" else "devices"
         found = self._source.execute(f"SELECT {table.key}, run FROM {of_run} NOT INDEXED ORDER BY {table.key}")
-        return dict.fromkeys(key for key, run in found if run in runs)
+        of_entries = self._entries.values() if table.key == "experiment" else ()
+        return dict.fromkeys([*(key for key, run in found if run in runs), *filter(None, of_entries)])

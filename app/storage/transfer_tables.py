@@ -31,10 +31,11 @@ OF_RUN = tuple(
 OF_DEVICE = (Table("samples", "device_id"), Table("slow_samples", "device_id"))
 EXPERIMENTS = Table("experiments", "experiment")
 EXPERIMENT_RUNS = Table("experiment_runs", "experiment")
-CARRIED = (RUNS, DEVICES, *OF_RUN, *OF_DEVICE, EXPERIMENTS, EXPERIMENT_RUNS)
+QUEUE = Table("queue", "entry")
+CARRIED = (RUNS, DEVICES, *OF_RUN, *OF_DEVICE, EXPERIMENTS, EXPERIMENT_RUNS, QUEUE)
 """In the order in which rows can be added: what others refer to comes first."""
 
-LEFT = ("settings", "filters", "calibrations", "run_words", "queue")
+LEFT = ("settings", "filters", "calibrations", "run_words")
 """Stay behind: they belong to a database or a machine, or are made anew from the runs."""
 
 

@@ -1,5 +1,6 @@
 """What an export or import did, in sentences."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,7 @@ def test_the_document_of_an_import() -> None:
         "already": [{"run": 2, "differs": ["note"], "in_trash": True}],
         "unfinished": [8],
         "in_trash": [9],
+        "queue": [],
         "seconds": 1.5,
     }
 
@@ -83,4 +85,14 @@ def test_an_export_says_what_was_written_and_what_stays() -> None:
         "bytes": 2048,
         "seconds": 0.5,
         "weights": [str(weights)],
+        "queue": 0,
     }
+
+
+def test_unfinished_experiments_that_come_along_are_told() -> None:
+    target = Path("q.db")
+    done = Exported(files=(target,), runs=2, bytes=10, seconds=0.5, entries=1)
+    assert exported_words(done, target) == ["Wrote 2 runs and 1 unfinished experiment to q.db, 10\N{NO-BREAK SPACE}B."]
+    assert imported_words(replace(imported(), entries=(3, 4))) == [
+        "2 unfinished experiments came into the queue: `python -m app queue go-on 3 4` goes on."
+    ]
