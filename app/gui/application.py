@@ -14,6 +14,7 @@ from app.gui.background import Background
 from app.gui.bridge import Bridge
 from app.gui.controllers.experiments import Experiments
 from app.gui.controllers.monitor import MonitorController
+from app.gui.controllers.own import OwnWorkloads
 from app.gui.controllers.replay import ReplayController
 from app.gui.controllers.run import BatchSearch, RunController, Session
 from app.gui.garbage import GuiCollector
@@ -85,6 +86,7 @@ class Workbench(QObject):
         run_view, self._monitor_view = RunView(theme), MonitorView(theme)
         form = VariantForm(hidden=hidden_workloads)
         self.run = RunController(run_view, form, self._session, self._search, self.sessions, self.bridge)
+        self.own = OwnWorkloads(run_view.form, form, database, self.run.show_form)
         self.replay = ReplayController(run_view)
         self.experiments = Experiments(run_view, self.run, form, database, self.reads, self.feed.wait_inventory)
         self.monitor = MonitorController(self._monitor_view)
@@ -128,6 +130,7 @@ class Workbench(QObject):
         self.experiments.asked.connect(lambda asked, preset: self._queue().add(asked, preset))
         self.experiments.start()
         self.run.start()
+        self.own.start()
         window.show_page(RUN)
         window.show()
 
@@ -157,6 +160,7 @@ class Workbench(QObject):
         if self.replay.playing:
             self.replay.stop()
         self.stored.close()
+        self.own.close()
         self.feed.close()
         self.bridge.close()
         self.sessions.close()
@@ -237,6 +241,7 @@ class Workbench(QObject):
 
     def _prepared(self) -> None:
         self._notice.start()
+        self.own.restore()
         self._look_for_room()
 
     def _look_for_room(self) -> None:

@@ -111,9 +111,10 @@ def source_of(spec: RunSpec, database: Path) -> Source | None:
 
 
 def chosen_before(database: Path) -> list[Path]:
-    """The files whose workloads were chosen in a window on this database, the last one last."""
+    """The files whose workloads were chosen in a window on this database, as far as they are still there."""
     words = kept_in(database, _CHOSEN)
-    return [Path(path) for path in msgspec.json.decode(words, type=list[str])] if words else []
+    paths = map(Path, msgspec.json.decode(words, type=list[str])) if words else []
+    return [path for path in paths if path.exists()]
 
 
 def keep_chosen(database: Path, paths: Iterable[Path]) -> None:

@@ -6,7 +6,7 @@ from workloads.catalog import Workload
 
 
 class OwnFiles:
-    """What is to be said of each file. The one told of last speaks where the workload chosen is of no such file."""
+    """What is to be said of each file: of the one told of last, else of the one that the workload chosen is in."""
 
     def __init__(self) -> None:
         self._told: dict[Path, tuple[str, bool]] = {}
@@ -22,7 +22,7 @@ class OwnFiles:
         self._told.pop(path, None)
 
     def turn_away(self) -> None:
-        """The user turned to something else: only what concerns the workload chosen is said."""
+        """The user turned to another workload: only what concerns that one is said."""
         self._last = None
 
     def refusal(self, workload: Workload) -> str:
@@ -32,5 +32,6 @@ class OwnFiles:
 
     def words(self, workload: Workload) -> tuple[str, bool]:
         """What is to be said below the workload chosen, and whether something is wrong."""
-        own = Path(workload.own.path) if workload.own else self._last
-        return self._told.get(own, ("", False)) if own is not None else ("", False)
+        own = Path(workload.own.path) if workload.own else None
+        told = (self._told[path] for path in (self._last, own) if path in self._told)
+        return next(told, ("", False))

@@ -91,7 +91,7 @@ class RunController(QObject):
         form.largest_batch_asked.connect(self.find_largest_batch)
         live.log_asked.connect(lambda: self._view.show_log(self._live.log))
         connect_time(live, self._live, self.refresh)
-        self._show_form()
+        self.show_form()
         self.refresh()
 
     @property
@@ -104,10 +104,10 @@ class RunController(QObject):
         self._live.handle(event)
         if isinstance(event, RunStarted) and self._notice:
             self._notice = trying_words(event.spec)
-            self._show_form()
+            self.show_form()
         if isinstance(event, Inventory):
             self._form.set_machine(event.machine, event.no_gpu_reason)
-            self._show_form()
+            self.show_form()
 
     def refresh(self) -> None:
         """Show what the events so far amount to."""
@@ -140,7 +140,7 @@ class RunController(QObject):
         """Whether the queue makes runs now: what the form asks for is then queued too."""
         self._queue_goes_on = goes_on
         self._stopping = self._stopping and self._busy
-        self._show_form()
+        self.show_form()
 
     def find_largest_batch(self, limit: int) -> None:
         """Search from the form's batch size on, as far as `limit`; what it found stands above the Run button."""
@@ -155,7 +155,7 @@ class RunController(QObject):
         self._live.request(spec)
         self._begin(search, search.run, self._found)
         self._notice = "Looking for the largest batch …"
-        self._show_form()
+        self.show_form()
 
     @property
     def _busy(self) -> bool:
@@ -167,7 +167,7 @@ class RunController(QObject):
         self._session, self._error, self._notice = session, "", ""
         self._view.show_live()
         self._sessions.run(work, done, self._fail)
-        self._show_form()
+        self.show_form()
         self.refresh()
 
     def fill(self, spec: RunSpec) -> None:
@@ -186,17 +186,17 @@ class RunController(QObject):
             self._session.stop()
         else:
             self.queue_stop_asked.emit()
-        self._show_form()
+        self.show_form()
 
     def show_error(self, error: UserError) -> None:
         """Say beside the Run button what is wrong."""
         self._error = str(error)
-        self._show_form()
+        self.show_form()
 
     def warn(self, words: str) -> None:
         """Say above the Run button what may go wrong; "" is nothing."""
         self._warning = words
-        self._show_form()
+        self.show_form()
 
     def _edit(self, name: str, value: Value) -> None:
         self._change(lambda: self._form.edit(name, value))
@@ -204,7 +204,7 @@ class RunController(QObject):
     def _change(self, change: Callable[[], None]) -> None:
         self._error = self._notice = ""
         change()
-        self._show_form()
+        self.show_form()
 
     def _end(self, _outcome: Outcome) -> None:
         self._over()
@@ -223,11 +223,12 @@ class RunController(QObject):
         self._session = None
         self._stopping = False
         self._bridge.flush()
-        self._show_form()
+        self.show_form()
         self.refresh()
         self.ended.emit()
 
-    def _show_form(self) -> None:
+    def show_form(self) -> None:
+        """Show what the form amounts to."""
         self._view.form.show_model(
             self._form.state(),
             busy=self._busy,

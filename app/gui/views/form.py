@@ -21,6 +21,8 @@ from app.viewmodels.form import Field, FormState
 
 _WIDTH = 43 * GRID
 _LABEL_WIDTH = 16 * GRID
+_OWN = ("", "Own workload …")
+"""What stands below the workloads, its name none that a workload has."""
 
 
 class FieldRow:
@@ -49,10 +51,17 @@ class FieldRow:
         self.note.setVisible(visible and bool(field.note))
 
 
+def _rows_of(state: FormState) -> tuple[tuple[str, str], ...]:
+    """What makes rows others: a file of the user's may have other parameters by now."""
+    return ((state.workload, ""), *((field.name, field.kind) for field in state.fields))
+
+
 class FormView(QWidget):
     """Every parameter of the workload, what cannot run here and why, and the Run button."""
 
     workload_chosen = Signal(str)
+    own_asked = Signal()
+    """For a file of the user's with workloads in it."""
     edited = Signal(str, object)
     reset_asked = Signal()
     run_or_stop_asked = Signal()
@@ -70,8 +79,9 @@ class FormView(QWidget):
         self._busy = False
         self._workload = QComboBox()
         self._workload.setAccessibleName("Workload")
-        self._workload.activated.connect(lambda index: self.workload_chosen.emit(self._workload.itemData(index)))
+        self._workload.activated.connect(self._choose_workload)
         self._help = text_label("", "caption", wrap=True)
+        self._own = text_label("", "caption", wrap=True)
         self._fields = QGridLayout()
         self._advanced = button("&Advanced", "Parameters that seldom change", flat=True)
         self._advanced.setCheckable(True)
@@ -109,12 +119,16 @@ class FormView(QWidget):
 
         While the window is `busy` with a run or the queue, the form stays usable: what it says can be queued.
         """
-        rebuilt = self._state is None or self._state.workload != state.workload
+        rebuilt = self._state is None or _rows_of(self._state) != _rows_of(state)
         self._state, self._busy = state, busy
         if rebuilt:
             self._rebuild(state)
         self._show_workloads(state)
         self._help.setText(state.help)
+        self._help.setVisible(bool(state.help))
+        self._own.setText(state.own_words)
+        self._own.setVisible(bool(state.own_words))
+        set_role(self._own, "problem" if state.own_wrong else "caption")
         self._warning.setText(warning)
         self._warning.setVisible(bool(warning))
         self._show_fields()
@@ -134,12 +148,25 @@ class FormView(QWidget):
         dialog.open()
 
     def _show_workloads(self, state: FormState) -> None:
+        offered = (*state.workloads, _OWN)
         with QSignalBlocker(self._workload):
-            if self._workload.count() != len(state.workloads):
+            there = tuple(
+                (self._workload.itemData(n), self._workload.itemText(n)) for n in range(self._workload.count())
+            )
+            if there != offered:
                 self._workload.clear()
-                for name, title in state.workloads:
+                for name, title in offered:
                     self._workload.addItem(title, name)
             self._workload.setCurrentIndex(self._workload.findData(state.workload))
+
+    def _choose_workload(self, index: int) -> None:
+        name = self._workload.itemData(index)
+        if name != _OWN[0]:
+            self.workload_chosen.emit(name)
+            return
+        if self._state is not None:
+            self._show_workloads(self._state)
+        self.own_asked.emit()
 
     def _show_fields(self) -> None:
         if self._state is None:
@@ -241,7 +268,7 @@ class FormView(QWidget):
         head = QVBoxLayout()
         head.setContentsMargins(2 * GRID, 2 * GRID, 2 * GRID, GRID)
         head.setSpacing(GRID)
-        for widget in (label, self._workload, self._help):
+        for widget in (label, self._workload, self._help, self._own):
             head.addWidget(widget)
         return head
 
