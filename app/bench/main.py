@@ -6,13 +6,13 @@ import sys
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 
-from app.bench import compare, database, frame, resume, sampler, start, worker
+from app.bench import compare, database, frame, quick, resume, sampler, start, worker
 from app.bench.result import Result
 from app.runs.environment import describe
 from app.telemetry.inventory import take_inventory
 from workloads.catalog import UsageError
 
-BENCHMARKS: Mapping[str, Callable[[], Sequence[Result]]] = {
+BENCHMARKS: Mapping[str, Callable[..., Sequence[Result]]] = {
     "start": start.measure,
     "worker": worker.measure,
     "sampler": sampler.measure,
@@ -20,19 +20,19 @@ BENCHMARKS: Mapping[str, Callable[[], Sequence[Result]]] = {
     "compare": compare.measure,
     "database": database.measure,
     "resume": resume.measure,
+    "quick": quick.measure,
 }
+
+_HOW_OFTEN: Mapping[str, str] = {"resume": "kills", "quick": "times"}
+"""Benchmarks that take a number, and the option that gives it."""
 
 
 def bench(chosen: Namespace) -> int:
     """Runs one benchmark or all, prints the figures; 0 when every limit is kept."""
     if chosen.name is not None and chosen.name not in BENCHMARKS:
         raise UsageError(f"There is no benchmark called {chosen.name!r}. There are: {', '.join(BENCHMARKS)}.")
-    if chosen.kills is not None and chosen.name != "resume":
-        raise UsageError("--kills goes with `bench resume`.")
+    measures = {name: _as_often_as_asked(name, chosen) for name in BENCHMARKS}
     names = [chosen.name] if chosen.name else list(BENCHMARKS)
-    measures = dict(BENCHMARKS)
-    if chosen.kills is not None:
-        measures["resume"] = functools.partial(resume.measure, chosen.kills)
     results = [result for name in names for result in _measured(name, measures[name])]
     if chosen.json:
         document = {
@@ -44,6 +44,16 @@ def bench(chosen: Namespace) -> int:
     else:
         _print(results)
     return 1 if any(result.passed is False for result in results) else 0
+
+
+def _as_often_as_asked(name: str, chosen: Namespace) -> Callable[[], Sequence[Result]]:
+    option = _HOW_OFTEN.get(name)
+    number = getattr(chosen, option) if option else None
+    if number is None:
+        return BENCHMARKS[name]
+    if chosen.name != name:
+        raise UsageError(f"--{option} goes with `bench {name}`.")
+    return functools.partial(BENCHMARKS[name], number)
 
 
 def _measured(name: str, measure: Callable[[], Sequence[Result]]) -> Sequence[Result]:

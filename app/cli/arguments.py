@@ -265,6 +265,7 @@ def _bench(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     command.add_argument(
         "--kills", type=_positive, metavar="N", help="with resume: kill the program so often (default 50)"
     )
+    command.add_argument("--times", type=_positive, metavar="N", help="with quick: make it so often (default 10)")
 
 
 def _positive(word: str) -> int:
