@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,11 @@ from app.runs.launcher import checkout_environment
 TIMES = 10
 _LIMIT_S = 90.0
 _SAME_SHARE = 0.9
+_SPREAD: Mapping[str, Callable[[Sequence[float]], float]] = {
+    "least": min,
+    "median": statistics.median,
+    "greatest": max,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +58,6 @@ def measure(times: int = TIMES) -> Sequence[Result]:
             at_least=True,
         ),
     ]
-
-
-_SPREAD = {"least": min, "median": statistics.median, "greatest": max}
 
 
 def _one() -> _Made:
