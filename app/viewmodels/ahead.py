@@ -25,7 +25,7 @@ def ahead_sentences(
     else:
         said = [_left_words(ahead, left, "at most " if at_most else "", " one after another" if side_by_side else "")]
     if budget_s is not None and budget_s < ahead.left_s:
-        said.append(f"It stops before {units.duration(budget_s)} have passed and can go on later.")
+        said.append(f"It stops within {units.duration(budget_s)} and can go on later.")
     if ahead.uncounted:
         runs = f"{ahead.uncounted:,} stored {units.plural('run', ahead.uncounted)}"
         said.append(f"Not counted: {runs} of these variants with another {', another '.join(ahead.because)}.")

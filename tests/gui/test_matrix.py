@@ -332,6 +332,6 @@ def test_while_the_queue_goes_on_all_is_added_to_it_and_stop_stops_it(screen_on:
 def test_escape_goes_back_to_the_plots(screen_on: Open) -> None:
     screen = screen_on(CPU_INVENTORY)
     screen.open()
-    screen.qtbot.waitUntil(screen.matrix.tab(0).hasFocus, timeout=LIMIT_MS)
-    QTest.keyClick(screen.matrix.tab(0), Qt.Key.Key_Escape)
+    screen.qtbot.waitUntil(screen.matrix.hasFocus, timeout=LIMIT_MS)
+    QTest.keyClick(screen.matrix, Qt.Key.Key_Escape)
     assert screen.view.live.isVisible()

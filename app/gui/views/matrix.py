@@ -39,7 +39,7 @@ class MatrixView(QWidget):
             tab.setProperty("small", "true")
             self._tabs.addButton(tab, at)
         self._close = button("Close", "Back to the plots (Escape)", flat=True)
-        self.setFocusProxy(self.tab(0))
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self._connect()
         self._build()
         self.show_page(0)

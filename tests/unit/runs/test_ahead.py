@@ -1,0 +1,64 @@
+"""What an experiment has before it, judged by a real database."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from app.queries import Ahead
+from app.runs.ahead import look_ahead
+from app.runs.environment import program_version
+from app.runs.schedule import Plan
+from app.storage.store import Store
+from tests.fakes.experiments import result
+from tests.unit.viewmodels.events import GPU_INVENTORY
+from tests.unit.viewmodels.stored import keep
+from workloads.catalog import complete
+
+MACHINE = GPU_INVENTORY.machine
+NCHW, NHWC, THREE_GPUS = (
+    complete("cnn10", {"gpus": gpus, "layout": layout, "seconds": 10, "batch_size": 96}, MACHINE)
+    for gpus, layout in ((1, "NCHW"), (1, "NHWC"), (3, "NCHW"))
+)
+PLAN = Plan(name="layouts", variants=(NCHW, NHWC), repeats=2)
+HERE = {
+    "driver": str(GPU_INVENTORY.driver),
+    "tensorflow": metadata.version("tensorflow"),
+    "program_version": program_version(),
+}
+
+
+@pytest.fixture
+def store(database_path: Path) -> Iterator[Store]:
+    with Store.open(database_path) as opened:
+        yield opened
+
+
+def test_without_any_run_it_takes_at_least_what_is_measured(store: Store) -> None:
+    assert look_ahead(store, PLAN, GPU_INVENTORY) == Ahead(
+        planned=4, done=0, left_s=40.0, learnt_from=0, of_others=True
+    )
+
+
+def test_what_is_stored_counts_and_tells_how_long_the_rest_takes(store: Store) -> None:
+    keep(store, result(1, NCHW, seconds=30.0, environment=HERE))
+    found = look_ahead(store, PLAN, GPU_INVENTORY)
+    assert (found.planned, found.done, found.learnt_from, found.of_others) == (4, 1, 1, False)
+    assert found.left_s > 3 * 10.0, "what a run takes beside measuring is known now"
+    again = look_ahead(store, PLAN, GPU_INVENTORY, again=True)
+    assert (again.planned, again.done) == (4, 0)
+    assert again.left_s > found.left_s
+
+
+def test_runs_of_another_driver_are_named_and_only_tell_the_time(store: Store) -> None:
+    keep(store, result(1, NCHW, seconds=30.0, environment={**HERE, "driver": "470.1"}))
+    found = look_ahead(store, PLAN, GPU_INVENTORY)
+    assert (found.done, found.uncounted, found.because, found.learnt_from) == (0, 1, ("driver",), 1)
+
+
+def test_what_is_refused_here_takes_no_time(store: Store) -> None:
+    plan = replace(PLAN, variants=(NCHW, THREE_GPUS))
+    found = look_ahead(store, plan, GPU_INVENTORY)
+    assert (found.planned, found.left_s) == (3, 20.0)
