@@ -30,8 +30,10 @@ class Background(QObject):
     ) -> None:
         """Call `work` on the worker thread, then `done(result)` or `failed(error)` on the GUI thread.
 
-        Any error but `UserError` is a bug and is raised on the GUI thread.
+        Any error but `UserError` is a bug and is raised on the GUI thread. Nothing is begun once it is closed.
         """
+        if self._closed:
+            return
         future = self._executor.submit(work)
         future.add_done_callback(lambda ended: self._ended.emit(ended, done, failed))
 

@@ -54,6 +54,7 @@ def test_nothing_is_delivered_after_closing(qtbot: QtBot) -> None:
     background, later = Background(), Background()
     background.run(lambda: 1, unexpected, unexpected)
     background.close()
+    background.run(lambda: 1, unexpected, unexpected)
     seen: list[int] = []
     later.run(lambda: 2, seen.append, unexpected)
     qtbot.waitUntil(lambda: seen == [2], timeout=LIMIT_MS)

@@ -1,18 +1,26 @@
 """The queue in the whole window, with real runs of the dummy workload."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
+from app.facts import GATE
 from app.gui.application import Workbench
+from app.gui.theme import Theme
 from app.gui.views.compare import CompareView
 from app.gui.views.queue import QueueView
 from app.queries import QueueEntry
 from app.records import RunRow
-from app.runs.queued import Asked
+from app.runs import gate
+from app.runs.queued import Asked, add_asked
 from app.runs.schedule import Plan
 from app.storage.store import Store
-from tests.gui.test_window import READ_LIMIT_MS, RUN_LIMIT_MS
+from tests.gui.test_window import READ_LIMIT_MS, RUN_LIMIT_MS, choose, press
 from workloads.catalog import Machine, complete
 
 GATE_S = 0.0
@@ -51,13 +59,6 @@ def rows_compared(workbench: Workbench) -> int:
     return compare.table.model().rowCount()
 
 
-def rest(qtbot: QtBot, workbench: Workbench) -> None:
-    """Wait until all runs are made and what is left of the queue was read."""
-    assert workbench.queue is not None
-    queue = workbench.queue
-    qtbot.waitUntil(lambda: not queue.goes_on and not any(e.owned for e in entries_of(workbench)), timeout=RUN_LIMIT_MS)
-
-
 def test_an_experiment_runs_and_its_verdict_is_a_click_away(qtbot: QtBot, workbench: Workbench) -> None:
     queue = workbench._queue()
     with qtbot.waitSignal(queue.entry_ended, timeout=RUN_LIMIT_MS) as ended:
@@ -70,3 +71,151 @@ def test_an_experiment_runs_and_its_verdict_is_a_click_away(qtbot: QtBot, workbe
     assert entries_of(workbench) == ()
     view.ending.button("show").click()
     qtbot.waitUntil(lambda: rows_compared(workbench) == 2, timeout=READ_LIMIT_MS)
+
+
+def chosen_words(view: QueueView) -> list[str]:
+    """The entries in their order with their states."""
+    model = view.table.model()
+    return [f"{model.index(row, 0).data()}: {model.index(row, 1).data()}" for row in range(model.rowCount())]
+
+
+def test_experiments_are_added_reordered_paused_resumed_and_cancelled_while_runs_go_on(
+    qtbot: QtBot, workbench: Workbench
+) -> None:
+    queue, view = workbench._queue(), view_of(workbench)
+    queue.add(asked("long", seconds=600.0, steps=0))
+    qtbot.waitUntil(lambda: "Measuring" in workbench.run_view.live.words(), timeout=RUN_LIMIT_MS)
+    queue.add(asked("second"))
+    queue.add(asked("third", step_ms=2.0))
+    view.unfold()
+    qtbot.waitUntil(lambda: len(entries_of(workbench)) == 3, timeout=READ_LIMIT_MS)
+    qtbot.waitUntil(lambda: chosen_words(view) == ["long: running", "second: waits", "third: waits"])
+    assert "0/6" in view.words()
+    assert "dummy train" in view.words()
+    view.table.choose(3)
+    QTest.keyClick(view.table, Qt.Key.Key_Up, Qt.KeyboardModifier.AltModifier)
+    qtbot.waitUntil(lambda: chosen_words(view) == ["long: running", "third: waits", "second: waits"])
+    QTest.keyClick(view.table, Qt.Key.Key_Space)
+    qtbot.waitUntil(lambda: chosen_words(view)[1] == "third: paused")
+    view.table.choose(1)
+    assert view.remove.text() == "Cancel"
+    view.remove.click()
+    qtbot.waitUntil(lambda: not queue.goes_on, timeout=RUN_LIMIT_MS)
+    qtbot.waitUntil(lambda: chosen_words(view) == ["third: paused", "second: complete"], timeout=READ_LIMIT_MS)
+    assert view.hold_all.text() == "&Go on"
+    view.table.choose(3)
+    view.hold.click()
+    qtbot.waitUntil(lambda: entries_of(workbench) == (), timeout=RUN_LIMIT_MS)
+    outcomes = [row.outcome.name for row in runs_of(workbench) if row.outcome is not None]
+    assert outcomes == ["stopped", *["completed"] * 4]
+
+
+@contextmanager
+def window_on(qtbot: QtBot, database: Path, theme: Theme) -> Iterator[Workbench]:
+    """The whole window, opened by whoever starts the program."""
+    made = Workbench(database, theme, hidden_workloads=True)
+    qtbot.addWidget(made.window)
+    made.start()
+    qtbot.waitUntil(made.run_view.form.run_button.isEnabled, timeout=RUN_LIMIT_MS)
+    yield made
+    made.window.allow_close()
+    made.window.close()
+    made.close()
+
+
+def test_a_closed_window_offers_what_is_left_and_runs_nothing_twice(
+    qtbot: QtBot, theme: Theme, database_path: Path
+) -> None:
+    with window_on(qtbot, database_path, theme) as first:
+        first._queue().add(asked("four runs", repeats=2, steps=0, seconds=0.5))
+        qtbot.waitUntil(lambda: "2/4" in view_of(first).words(), timeout=RUN_LIMIT_MS)
+        first.window.close()
+        press(first, "&Stop and close")
+        qtbot.waitUntil(lambda: not first.window.isVisible(), timeout=RUN_LIMIT_MS)
+
+    with window_on(qtbot, database_path, theme) as again:
+        view = view_of(again)
+        qtbot.waitUntil(view.offer.isVisible, timeout=READ_LIMIT_MS)
+        assert view.offer.words == "“four runs” is unfinished: 2 of 4 runs made."
+        assert not again._queue().goes_on
+        with qtbot.waitSignal(again._queue().entry_ended, timeout=RUN_LIMIT_MS):
+            view.offer.button("go on").click()
+        assert not view.offer.isVisible()
+        outcomes = [row.outcome.name for row in runs_of(again) if row.outcome is not None]
+        assert sorted(outcomes) == [*["completed"] * 4, "stopped"]
+
+
+def test_an_offer_can_be_left_for_later_and_removed(qtbot: QtBot, workbench: Workbench) -> None:
+    with Store.open(workbench.database) as store:
+        add_asked(store, asked("left over"))
+    queue, view = workbench._queue(), view_of(workbench)
+    queue.offer()
+    qtbot.waitUntil(view.offer.isVisible, timeout=READ_LIMIT_MS)
+    view.offer.button("not now").click()
+    assert "Paused" in view.words()
+    assert [entry.state for entry in entries_of(workbench)] == ["paused"]
+    queue.offer()
+    qtbot.waitUntil(view.offer.isVisible, timeout=READ_LIMIT_MS)
+    view.offer.button("remove").click()
+    qtbot.waitUntil(lambda: not view.isVisible(), timeout=READ_LIMIT_MS)
+    assert entries_of(workbench) == ()
+    assert runs_of(workbench) == []
+
+
+def test_while_a_run_goes_on_the_form_adds_to_the_queue_which_begins_after_it(
+    qtbot: QtBot, workbench: Workbench
+) -> None:
+    choose(workbench, seconds=0.5)
+    workbench.run.run()
+    assert workbench.run.running
+    workbench.run.run()
+    qtbot.waitUntil(lambda: len(entries_of(workbench)) == 1, timeout=READ_LIMIT_MS)
+    queue = workbench._queue()
+    with qtbot.waitSignal(queue.entry_ended, timeout=RUN_LIMIT_MS):
+        pass
+    first, second = runs_of(workbench)
+    assert first.spec == second.spec
+    assert first.ended_utc_ns is not None
+    assert second.started_utc_ns > first.ended_utc_ns
+    qtbot.waitUntil(lambda: not queue.goes_on, timeout=READ_LIMIT_MS)
+    assert view_of(workbench).ending.button("show").text() == "Show the run"
+
+
+def test_stop_ends_the_run_and_pauses_the_queue(qtbot: QtBot, workbench: Workbench) -> None:
+    queue, view = workbench._queue(), view_of(workbench)
+    queue.add(asked("long", seconds=600.0, steps=0))
+    qtbot.waitUntil(lambda: "Measuring" in workbench.run_view.live.words(), timeout=RUN_LIMIT_MS)
+    QTest.keyClick(workbench.window, Qt.Key.Key_Period, Qt.KeyboardModifier.ControlModifier)
+    qtbot.waitUntil(lambda: not queue.goes_on, timeout=RUN_LIMIT_MS)
+    qtbot.waitUntil(lambda: "Paused" in view.words(), timeout=READ_LIMIT_MS)
+    assert [entry.state for entry in entries_of(workbench)] == ["paused"]
+
+
+def test_all_are_cancelled_after_a_question(qtbot: QtBot, workbench: Workbench) -> None:
+    queue, view = workbench._queue(), view_of(workbench)
+    for name in ("long", "longer"):
+        queue.add(asked(name, seconds=600.0, steps=0))
+    view.unfold()
+    qtbot.waitUntil(lambda: chosen_words(view) == ["long: running", "longer: waits"], timeout=RUN_LIMIT_MS)
+    view.cancel_all.click()
+    press(workbench, "&Cancel all")
+    qtbot.waitUntil(lambda: not queue.goes_on, timeout=RUN_LIMIT_MS)
+    qtbot.waitUntil(lambda: not view.isVisible(), timeout=READ_LIMIT_MS)
+    assert entries_of(workbench) == ()
+
+
+def test_a_wait_for_a_fair_machine_is_shown_and_can_be_skipped(
+    qtbot: QtBot, workbench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gate, "QUIET_PCT", -1.0)  # no host is as quiet as that
+    queue, view = workbench._queue(), view_of(workbench)
+    queue.add(Asked.of(asked("waits").plan))
+    qtbot.waitUntil(lambda: "the processors at" in view.words(), timeout=RUN_LIMIT_MS)
+    assert "Waits: " in view.words()
+    view.skip.click()
+    qtbot.waitUntil(lambda: bool(runs_of(workbench)), timeout=READ_LIMIT_MS)
+    assert not view.skip.isVisible()
+    with Store.open(workbench.database) as store:
+        assert store.load(1).environment[GATE].startswith("skipped after")
+    queue.stop()
+    qtbot.waitUntil(lambda: not queue.goes_on, timeout=RUN_LIMIT_MS)

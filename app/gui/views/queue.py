@@ -1,7 +1,7 @@
 """The queue below the live view: one line for all of it, which unfolds to its entries, and what is told above it."""
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QHBoxLayout, QProgressBar, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QMessageBox, QProgressBar, QPushButton, QVBoxLayout, QWidget
 
 from app.gui.theme import GRID, Theme, figures
 from app.gui.views.parts import ElidedLabel, button, rule, set_role, text_label
@@ -82,6 +82,7 @@ class QueueView(QWidget):
 
     def __init__(self, theme: Theme) -> None:
         super().__init__()
+        self._theme = theme
         self.setProperty("role", "surface")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.offer, self.ending = TellingLine(), TellingLine()
@@ -105,6 +106,7 @@ class QueueView(QWidget):
         self._connect()
         self._build()
         self._unfold(False)
+        self.hide()
 
     def words(self) -> str:
         """Everything the line says, as one text."""
@@ -175,13 +177,24 @@ class QueueView(QWidget):
         if row is not None and row.experiment is not None:
             self.show_asked.emit(row.entry)
 
+    def _ask_to_cancel_all(self) -> None:
+        count = sum(row.in_queue for row in self._state.rows)
+        box = QMessageBox(QMessageBox.Icon.Question, "Cancel all", f"Cancel all {count} experiments of the queue?")
+        box.setParent(self, box.windowFlags())
+        self._theme.dress(box)
+        box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        box.setInformativeText("The run that goes on is stopped. Runs that were made stay in the history.")
+        box.addButton("&Cancel all", QMessageBox.ButtonRole.AcceptRole).clicked.connect(self.cancel_all_asked)
+        box.setDefaultButton(box.addButton("&Keep them", QMessageBox.ButtonRole.RejectRole))
+        box.open()
+
     def _connect(self) -> None:
         self.offer.answered.connect(self.offer_answered)
         self.ending.answered.connect(self.ending_answered)
         self.fold.toggled.connect(self._unfold)
         self.skip.clicked.connect(self.skip_asked)
         self.hold_all.clicked.connect(lambda: self.hold_all_asked.emit(self._state.hold))
-        self.cancel_all.clicked.connect(self.cancel_all_asked)
+        self.cancel_all.clicked.connect(self._ask_to_cancel_all)
         self.table.chosen_changed.connect(self._show_acts)
         for asked, act, way in (
             (self.table.rise_asked, self.up, lambda: self._ask_move(-1)),
