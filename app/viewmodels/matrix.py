@@ -23,6 +23,7 @@ MOST_VARIANTS = 500
 """More are a slip of the hand: of the quickest runs they would take hours."""
 
 _COMMON = ("implementation", "layout", "layers", "units", "gpus", "batch_size", "precision", "xla")
+_SHARED = frozenset.intersection(*(frozenset(p.name for p in known.parameters) for known in catalog.WORKLOADS))
 _SWITCH = (Option(value=False, label="Off"), Option(value=True, label="On"))
 
 Lists = Mapping[str, tuple[Value, ...]]
@@ -88,14 +89,14 @@ class MatrixForm:
 
     def reset(self) -> None:
         """Forget everything chosen for this workload."""
-        self._by_workload.pop(self._workload, None)
+        self._by_workload.pop(self._key, None)
 
     def asked(self) -> AskedMatrix:
         """The experiment as it stands."""
         found, extent = self._found(), self._extent
         groups = refused_groups(found.refused, self._varied())
         return AskedMatrix(
-            name=" ".join([self._workload, *self._settings()]),
+            name=" ".join([self._known.name, *self._settings()]),
             variants=found.kept,
             repeats=self._repeats,
             until_pct=extent.until_pct,
@@ -110,6 +111,8 @@ class MatrixForm:
         form, found, extent = self._form.state(), self._found(), self._extent
         listed = self._listed(found)
         problem = self._problem(found) if form.known_machine else "Looking for GPUs …"
+        if self._known.own is not None and form.own_wrong:
+            problem = form.own_words
         runs = len(found.kept) * self._repeats
         most = "" if extent.until_pct is None else "at most "
         return MatrixState(
@@ -153,16 +156,17 @@ class MatrixForm:
         return self._extent.side_by_side and len(self._form.machine.gpus) > 1
 
     @property
-    def _workload(self) -> str:
-        return self._form.spec().workload
-
-    @property
     def _known(self) -> catalog.Workload:
         return self._form.workload
 
     @property
+    def _key(self) -> str:
+        """The workload; one of the user's own is another one when its file has changed."""
+        return f"{self._known.name} {self._known.own.sha256 if self._known.own else ''}"
+
+    @property
     def _chosen(self) -> _Chosen:
-        return self._by_workload.setdefault(self._workload, _Chosen())
+        return self._by_workload.setdefault(self._key, _Chosen())
 
     @property
     def _repeats(self) -> int:
@@ -234,7 +238,8 @@ class MatrixForm:
         values = self._values(field.name)
         parameter = self._parameter(field.name)
         text, problem = self._chosen.wrong.get(field.name, (values_text(parameter, values), ""))
-        quiet = field.name not in _COMMON and len(values) == 1 and not problem
+        own = self._known.own is not None and field.name not in _SHARED
+        quiet = not (own or field.name in _COMMON or len(values) > 1 or problem)
         return MatrixRow(
             name=field.name,
             label=field.label,

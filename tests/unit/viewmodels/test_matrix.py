@@ -2,6 +2,8 @@
 
 import itertools
 import shlex
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +14,7 @@ from app.viewmodels.form import VariantForm
 from app.viewmodels.matrix import MOST_VARIANTS, MatrixForm
 from app.viewmodels.matrix_state import MatrixRow
 from workloads import catalog
-from workloads.catalog import Gpu, Machine
+from workloads.catalog import Gpu, Machine, OwnFile, Parameter
 from workloads.protocol import RunSpec
 
 TWO_GPUS = Machine(
@@ -244,3 +246,30 @@ def test_an_early_end_and_a_limit_are_said_and_what_does_not_count() -> None:
         "It stops within 1:00 and can go on later.",
         "Not counted: 3 stored runs of these variants with another driver, another card.",
     ]
+
+
+def own_workload(sha256: str, *names: str) -> catalog.Workload:
+    """A workload of a user's file whose own parameters are whole numbers."""
+    dummy = catalog.workload("dummy")
+    lstm = {parameter.name for parameter in catalog.workload("lstm").parameters}
+    shared = tuple(parameter for parameter in dummy.parameters if parameter.name in lstm)
+    own = tuple(Parameter(name=name, kind="integer", label=name, help=name, default=8) for name in names)
+    return replace(
+        dummy, name="mine.py:mine", own=OwnFile(path="/home/me/mine.py", sha256=sha256), parameters=(*own, *shared)
+    )
+
+
+def test_parameters_of_a_users_own_workload_are_in_sight_and_forgotten_when_its_file_changes() -> None:
+    matrix, form = matrix_on(NO_GPU)
+    file = Path("/home/me/mine.py")
+    form.offer_own(file, [own_workload("a" * 64, "width")])
+    form.choose("mine.py:mine")
+    assert not row(matrix, "width").folded
+    matrix.type_list("width", "8, 16")
+    assert [spec.variant["width"] for spec in matrix.asked().variants] == [8, 16]
+    assert "experiment /home/me/mine.py:mine -s width=8,16" in matrix.command()
+    form.read_failed(file, "mine.py, line 3: a name is missing.")
+    assert matrix.state().problem == "mine.py, line 3: a name is missing."
+    form.offer_own(file, [own_workload("b" * 64, "depth")])
+    assert len(matrix.state().variants) == 1
+    assert "width" not in matrix.command()
