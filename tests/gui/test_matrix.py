@@ -294,7 +294,7 @@ def test_the_users_own_presets_are_kept_and_a_broken_one_is_said(screen_on: Open
 
 def test_a_newcomer_is_offered_the_quick_comparison(screen_on: Open) -> None:
     screen = screen_on(CPU_INVENTORY)
-    screen.wait_words("does XLA make the standard LSTM faster on this CPU? About a minute.")
+    screen.wait_words("how much faster does the LSTM train in batches of 128 than of 8 on this CPU? About a minute.")
     with screen.qtbot.waitSignal(screen.experiments.asked, timeout=LIMIT_MS):
         QTest.mouseClick(screen.view.live.offer_button, Qt.MouseButton.LeftButton)
     asked, preset = screen.asked[-1]
