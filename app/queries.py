@@ -130,7 +130,8 @@ class Ahead:
 
     The others take `left_s` seconds, judged by `learnt_from` stored runs, all of other workloads with `of_others`;
     where there is none they take at least that.
-    `uncounted` stored runs of the same variants do not count, as they were made with another of `because`.
+    `uncounted` stored runs of the same variants do not count, as they were made with another of `because`; `brought`
+    do although they were made with another of `brought_with`, as they are the experiment's own.
     """
 
     planned: int
@@ -140,3 +141,5 @@ class Ahead:
     of_others: bool = False
     uncounted: int = 0
     because: tuple[str, ...] = ()
+    brought: int = 0
+    brought_with: tuple[str, ...] = ()

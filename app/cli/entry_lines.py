@@ -47,7 +47,7 @@ class EntryLines:
         """Says what is ahead."""
         plan, machine = begun.before.plan, begun.machine
         ahead = ahead_words(begun.before, begun.alike, machine, begun.asked.budget_s)
-        brought = filter(None, [brought_words(begun.counted)])
+        brought = filter(None, [brought_words(begun.counted.brought, begun.counted.brought_with)])
         for sentence in (*counted_words(begun.counted), *brought, *refused_words(plan, machine), *ahead):
             say(sentence)
 

@@ -49,8 +49,7 @@ def experiment(chosen: Namespace) -> int:
         with Store.open(services.database) as store:
             entry = _entered(_asked(plan, machine, chosen), store, plan.name if named else None)
         if chosen.queue:
-            print(f"Entry {entry.entry} of the queue: `python -m app queue go-on {entry.entry}` makes it.")
-            return 0
+            return _tell_added(entry, as_json=chosen.json)
         all_ended = make_entries(services, [entry.entry])
     if not all_ended:
         raise UserError(
@@ -59,6 +58,14 @@ def experiment(chosen: Namespace) -> int:
         )
     _tell(all_ended[-1].found, article, chosen, all_ended[-1].stays)
     return exit_status(all_ended)
+
+
+def _tell_added(entry: QueueEntry, *, as_json: bool) -> int:
+    if as_json:
+        print_json({"entry": entry.entry})
+    else:
+        print(f"Entry {entry.entry} of the queue: `python -m app queue go-on {entry.entry}` makes it.")
+    return 0
 
 
 def _check_words(chosen: Namespace, named: NamedPreset | None) -> None:

@@ -4,20 +4,23 @@ from collections.abc import Sequence
 
 from app.queries import Ahead
 from app.records import Inventory, RunRow
-from app.runs.counted import Counted, counted_here, made_alike, surroundings_here
+from app.runs.counted import NO_OWN, Own, counted_here, made_alike, surroundings_here
+from app.runs.repeated import Repeated
 from app.runs.schedule import Plan, done, left, together_s
 from app.storage.store import Store
 from workloads.catalog import check
 from workloads.protocol import RunSpec
 
 
-def look_ahead(store: Store, plan: Plan, inventory: Inventory, *, again: bool = False) -> Ahead:
+def look_ahead(
+    store: Store, plan: Plan, inventory: Inventory, own: Own = NO_OWN, repeated: Repeated | None = None
+) -> Ahead:
     """What is stored and left of a plan on this machine; what this machine refuses takes no time.
 
-    With `again` stored runs only tell how long the others take.
+    `own` are the runs that it has made itself, `repeated` judges which were throttled too long to count.
     """
     machine = inventory.machine
-    counted = Counted(runs=()) if again else counted_here(store, plan, surroundings_here(inventory), machine)
+    counted = counted_here(store, plan, surroundings_here(inventory), machine, repeated, own, fields=())
     rows = [run.row for run in counted.runs]
     to_make, made = left(plan, rows, machine), done(plan, rows)
     possible = [spec for spec in to_make if not check(spec, machine)]
@@ -30,6 +33,8 @@ def look_ahead(store: Store, plan: Plan, inventory: Inventory, *, again: bool = 
         of_others=not any(row.spec.workload == spec.workload for row in alike for spec in plan.variants),
         uncounted=counted.elsewhere,
         because=counted.because,
+        brought=counted.brought,
+        brought_with=counted.brought_with,
     )
 
 

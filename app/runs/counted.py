@@ -99,7 +99,8 @@ class Own:
     alone: bool = False
 
 
-_NO_OWN = Own()
+NO_OWN = Own()
+"""It has made none itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +143,7 @@ def counted_here(
     here: Surroundings,
     machine: Machine,
     repeated: Repeated | None = None,
-    own: Own = _NO_OWN,
+    own: Own = NO_OWN,
     fields: Collection[str] | None = None,
 ) -> Counted:
     """The stored runs that need not be made again; what was refused elsewhere counts only if it is refused here too.
@@ -183,7 +184,7 @@ def _interpreter(spec: RunSpec) -> str:
     return str(spec.variant.get("interpreter", ""))
 
 
-def _counted(runs: Sequence[StoredRun], here: Here, repeated: Repeated, own: Own = _NO_OWN) -> Counted:
+def _counted(runs: Sequence[StoredRun], here: Here, repeated: Repeated, own: Own = NO_OWN) -> Counted:
     told = [(run, here.of(run).differing(surroundings_of(run), on_gpu=_on_gpu(run))) for run in runs]
     others = [names for run, names in told if names and run.row.run not in own.runs]
     counted = [(run, names) for run, names in told if (not names or run.row.run in own.runs) and repeated.counts(run)]

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from app.queries import EntryState, QueueEntry, QueueProgress
 from app.records import Inventory, RunRow, StoredRun
-from app.runs.counted import Counted, counted_here, made_alike, surroundings_here
+from app.runs.ahead import learnt_from, look_ahead
 from app.runs.entry_session import Begun, own_runs
 from app.runs.experiment import Experiment, Turn
 from app.runs.gate import Held
@@ -21,43 +21,38 @@ from workloads.protocol import RunSpec
 
 def standings(store: Store, inventory: Inventory) -> list[QueueProgress]:
     """How far every entry is, in their order; raises `UserError` for one that another version wrote."""
-    alike = made_alike(store, inventory.machine)
-    return [_standing(store, entry, inventory, alike) for entry in store.queue.entries()]
+    return [_standing(store, entry, inventory) for entry in store.queue.entries()]
 
 
 def left_s(plan: Plan, runs: Sequence[RunRow], machine: Machine, alike: Sequence[RunRow]) -> float | None:
     """How long what is left after `runs` takes, learnt from runs `alike`; None where there is nothing to learn from."""
     possible = [spec for spec in left(plan, runs, machine) if not check(spec, machine)]
-    is_known = not possible or any(row.ended_utc_ns is not None for row in alike)
-    return together_s(possible, alike) if is_known else None
+    return together_s(possible, alike) if not possible or learnt_from(possible, alike) else None
 
 
-def brought_words(counted: Counted) -> str:
+def brought_words(brought: int, brought_with: Sequence[str]) -> str:
     """That runs count which were made in other surroundings, and what differs; "" where there are none."""
-    if not counted.brought:
+    if not brought:
         return ""
-    runs = "1 run" if counted.brought == 1 else f"{counted.brought} runs"
-    return (
-        f"{runs} of this experiment came from another machine, with another {', another '.join(counted.brought_with)}:"
-        " counted, not made again."
-    )
+    runs, they = ("1 run was", "it counts") if brought == 1 else (f"{brought} runs were", "they count")
+    elsewhere = " on another machine," if {"CPU", "card"} & set(brought_with) else ""
+    return f"{runs} made{elsewhere} with another {', another '.join(brought_with)}: {they} all the same."
 
 
-def _standing(store: Store, entry: QueueEntry, inventory: Inventory, alike: Sequence[RunRow]) -> QueueProgress:
-    asked, machine = asked_of(entry), inventory.machine
-    plan, repeated, own = asked.plan, Repeated(asked.max_throttled_pct), own_runs(store, entry, asked)
-    counted = counted_here(store, plan, surroundings_here(inventory), machine, repeated, own, fields=())
-    rows = [run.row for run in counted.runs]
-    made = done(plan, rows)
+def _standing(store: Store, entry: QueueEntry, inventory: Inventory) -> QueueProgress:
+    asked = asked_of(entry)
+    repeated = Repeated(asked.max_throttled_pct)
+    ahead = look_ahead(store, asked.plan, inventory, own_runs(store, entry, asked), repeated)
+    is_known = ahead.learnt_from or ahead.done == ahead.planned
     return QueueProgress(
         entry=entry.entry,
         name=entry.name,
         state=entry.state,
-        done=made,
-        planned=made + len(left(plan, rows, machine)),
-        left_s=left_s(plan, rows, machine, alike),
+        done=ahead.done,
+        planned=ahead.planned,
+        left_s=ahead.left_s if is_known else None,
         experiment=entry.experiment,
-        words=brought_words(counted),
+        words=brought_words(ahead.brought, ahead.brought_with),
     )
 
 
@@ -89,7 +84,7 @@ class ProgressTeller:
             planned=begun.before.planned,
             left_s=self._left_s(),
             experiment=begun.entry.experiment,
-            words=brought_words(begun.counted),
+            words=brought_words(begun.counted.brought, begun.counted.brought_with),
         )
         self._told(self._now)
 

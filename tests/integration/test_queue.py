@@ -195,9 +195,7 @@ def test_runs_of_it_from_another_machine_count_and_that_is_said(used: RunService
             store.add_environment(run, {"cpu": "Another processor"})
         (here,) = standings(store, used.feed.wait_inventory())
     assert (here.done, here.planned) == (2, 4)
-    assert (
-        here.words == "2 runs of this experiment came from another machine, with another CPU: counted, not made again."
-    )
+    assert here.words == "2 runs were made on another machine, with another CPU: they count all the same."
     assert Told(used).run().ends == [("a", "complete", 4)]
 
 

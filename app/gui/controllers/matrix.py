@@ -12,6 +12,7 @@ from app.gui.views.matrix import MatrixView
 from app.queries import Ahead
 from app.records import Inventory
 from app.runs.ahead import look_ahead
+from app.runs.counted import Own
 from app.runs.early import MOST_REPEATS
 from app.runs.presets import preset, preset_names
 from app.runs.queued import Asked
@@ -186,7 +187,7 @@ def _plan(asked: AskedMatrix) -> Plan:
 
 def _ahead(database: Path, asked: AskedMatrix, inventory: Inventory) -> Ahead:
     with Store.open(database) as store:
-        return look_ahead(store, _plan(asked), inventory, again=asked.again)
+        return look_ahead(store, _plan(asked), inventory, Own(alone=asked.again))
 
 
 def _preset_plan(key: str, machine: Machine) -> Plan:

@@ -9,6 +9,7 @@ import pytest
 
 from app.queries import Ahead
 from app.runs.ahead import look_ahead
+from app.runs.counted import Own
 from app.runs.environment import program_version
 from app.runs.schedule import Plan
 from app.storage.store import Store
@@ -47,7 +48,7 @@ def test_what_is_stored_counts_and_tells_how_long_the_rest_takes(store: Store) -
     found = look_ahead(store, PLAN, GPU_INVENTORY)
     assert (found.planned, found.done, found.learnt_from, found.of_others) == (4, 1, 1, False)
     assert found.left_s > 3 * 10.0, "what a run takes beside measuring is known now"
-    again = look_ahead(store, PLAN, GPU_INVENTORY, again=True)
+    again = look_ahead(store, PLAN, GPU_INVENTORY, Own(alone=True))
     assert (again.planned, again.done) == (4, 0)
     assert again.left_s > found.left_s
 

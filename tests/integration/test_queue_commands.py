@@ -1,0 +1,144 @@
+"""The queue on the command line: shown, ordered, gone on with, taken to another machine."""
+
+import json
+import signal
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from app.cli.main import main
+from app.storage.store import Store
+from tests.fakes.command_line import LIMIT_S, CommandLine, dummy_words
+
+EXPERIMENT = ("experiment", "--no-gate", "--no-standby", "--repeats", "1")
+SHORT = (*EXPERIMENT, *dummy_words(steps=5, batch_size="1,2"))
+LONGER = (*EXPERIMENT, *dummy_words(steps=0, seconds="0.1,600"))
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a command returned and printed."""
+
+    status: int
+    out: str
+    err: str
+
+
+Say = Callable[..., Said]
+
+
+@pytest.fixture
+def say(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Say:
+    """The command line within this process, on a database and with leases of its own."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    def command(*words: str, database: Path = tmp_path / "profiles.db") -> Said:
+        capsys.readouterr()
+        status = main([*words, "--db", str(database)], {})
+        return Said(status, *capsys.readouterr())
+
+    return command
+
+
+def queue(said: Said) -> list[tuple[int, str, int, int]]:
+    """Number, state, done and planned runs of every entry."""
+    found = json.loads(said.out)["queue"]
+    return [(each["entry"], each["state"], each["done"], each["planned"]) for each in found]
+
+
+def test_entries_are_added_ordered_and_made(say: Say) -> None:
+    assert "The queue is empty: no experiment is unfinished." in say("queue").out
+    for words in (SHORT, (*SHORT, "--again"), (*SHORT, "--baseline", "batch_size=2")):
+        added = say(*words, "--queue")
+    assert (added.status, added.out) == (0, "Entry 3 of the queue: `python -m app queue go-on 3` makes it.\n")
+    assert json.loads(say(*SHORT, "--queue", "--json").out) == {"entry": 1}, "it is there already"
+    waiting = [(entry, "waiting", 0, 2) for entry in (1, 2, 3)]
+    assert queue(say("queue", "--json")) == waiting
+    for words, order in (
+        (("move", "3", "--first"), [3, 1, 2]),
+        (("move", "2", "--before", "1"), [3, 2, 1]),
+        (("move", "3"), [2, 1, 3]),
+        (("pause", "1"), [2, 1, 3]),
+        (("remove", "3"), [2, 1]),
+    ):
+        assert [number for number, *_ in queue(say("queue", *words, "--json"))] == order
+    shown = say("queue")
+    assert [line.split()[-4:-2] for line in shown.out.splitlines()[1:]] == [["0/2", "not"], ["0/2", "not"]]
+    assert shown.err.startswith("0 of 4 runs done")
+    made = json.loads(say("queue", "go-on", "--no-standby", "--json").out)["experiments"]
+    assert [(each["state"], each["done"]) for each in made] == [("complete", 2)], "what is paused rests"
+    assert queue(say("queue", "--json")) == [(1, "paused", 2, 2)], "its runs are stored meanwhile"
+    assert say("queue", "go-on").out == "Nothing waits in the queue.\n"
+    named = say("queue", "go-on", "1", "--no-standby")
+    assert (named.status, named.out.splitlines()[0]) == (
+        0,
+        "dummy gpus=0 step_ms=1.0 steps=5 warmup_steps=1 batch_size=1,2:",
+    )
+    assert queue(say("queue", "--json")) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("queue", "move"), "queue move needs the number of an entry"),
+        (("queue", "pause", "7"), "The queue has no entry 7;"),
+        (("queue", "--first"), "--first and --before go with"),
+        (("queue", "go-on", "7"), "The queue has no entry 7;"),
+        (("export", "-o", "x.db"), "export needs the numbers of runs, or --queue"),
+        (("export", "--queue", "-o", "x.db"), "The queue is empty"),
+        (("export", "--queue", "--format", "csv"), "--queue goes with -o FILE.db"),
+    ],
+)
+def test_wrong_words(say: Say, words: tuple[str, ...], sentence: str) -> None:
+    said = say(*words)
+    assert said.status != 0
+    assert said.out == ""
+    assert sentence in said.err
+
+
+def test_cut_off_on_one_machine_it_goes_on_on_another(say: Say, tmp_path: Path) -> None:
+    process = CommandLine(tmp_path).start(*LONGER)
+    assert process.stderr is not None
+    while process.stderr.readline() != "[2/2] measure\n":
+        assert process.poll() is None
+    assert queue(say("queue", "--json")) == [(1, "running", 1, 2)]
+    assert "Another program makes this very experiment at this moment, as entry 1" in say(*LONGER).err
+    assert "Entry 1 of the queue is being made: stop it first." in say("export", "--queue", "-o", "x.db").err
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=LIMIT_S)
+    assert "or `python -m app queue go-on 1`." in err
+    assert queue(say("queue", "--json")) == [(1, "waiting", 1, 2)]
+
+    file, there = tmp_path / "queue.db", tmp_path / "there" / "profiles.db"
+    assert say("export", "--queue", "-o", str(file)).out.startswith("Wrote 2 runs and 1 unfinished experiment to ")
+    imported = say("import", str(file), database=there)
+    assert imported.out.startswith("1 unfinished experiment came into the queue: `python -m app queue go-on 1` goes")
+    assert queue(say("queue", "--json", database=there)) == [(1, "paused", 1, 2)]
+    with Store.open(there) as store:
+        store.add_environment(1, {"cpu": "The other machine's processor"})
+    words = "1 run was made on another machine, with another CPU: it counts all the same."
+    assert words in say("queue", database=there).err
+    going = CommandLine(tmp_path / "there").start("queue", "go-on", "1", "--no-standby")
+    assert going.stderr is not None
+    said: list[str] = []
+    while not said or not said[-1].startswith("[2/2] run 3"):
+        said.append(going.stderr.readline())
+        assert going.poll() is None
+    assert f"{words}\n" in said
+    going.kill()
+    going.communicate(timeout=LIMIT_S)
+    assert queue(say("queue", "--json", database=there)) == [(1, "waiting", 1, 2)], "killed, it waits for the next"
+
+
+def test_the_same_command_goes_on_with_an_unfinished_experiment(say: Say) -> None:
+    words = (*EXPERIMENT, *dummy_words(steps=0, seconds=0.5, step_ms="1,2"), "--again")
+    assert say(*words, "--budget", "1s").status == 1
+    assert queue(say("queue", "--json")) == [(1, "paused", 1, 2)], "its time is spent"
+    second = say(*words)
+    assert second.status == 0
+    assert "This experiment is in the queue already, unfinished, as entry 1." in second.err
+    assert queue(say("queue", "--json")) == []
+    assert len(json.loads(say("list", "--json").out)["runs"]) == 2, "made anew once, not twice"
