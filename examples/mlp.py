@@ -38,7 +38,8 @@ def mlp(
     def batch(step):
         rng = np.random.default_rng([seed, step])
         classes = rng.integers(0, CLASSES, batch_size)
-        return patterns[classes] + rng.normal(size=(batch_size, 784)), classes
+        noise = 10 * rng.normal(size=(batch_size, 784))
+        return patterns[classes] + noise, classes
 
     return model, keras.losses.SparseCategoricalCrossentropy(from_logits=True), batch
 

@@ -76,5 +76,7 @@ def _told(error: Exception, source: Source | None) -> str:
 
 
 def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
+    # Its own words alone: file and line are told before them.
+    words = error.msg if isinstance(error, SyntaxError) else str(error)
+    lines = words.strip().splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

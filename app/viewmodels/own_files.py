@@ -28,7 +28,10 @@ class OwnFiles:
     def refusal(self, workload: Workload) -> str:
         """Why the workload cannot run now because of its file; "" where it can."""
         path = Path(workload.own.path) if workload.own else None
-        return f"{path.name} has to be read first." if path in self._told and path is not None else ""
+        if path is None or path not in self._told:
+            return ""
+        _, wrong = self._told[path]
+        return f"{path.name} has to be {'put right' if wrong else 'read'} first."
 
     def words(self, workload: Workload) -> tuple[str, bool]:
         """What is to be said below the workload chosen, and whether something is wrong."""

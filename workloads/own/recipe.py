@@ -66,7 +66,7 @@ class _Own:
         with self._blaming():
             if not isinstance(given, tuple) or len(given) != 2:
                 raise TypeError(f"batch gives inputs and targets, (x, y), not {type(given).__name__}")
-            inputs, targets = tf.nest.map_structure(tf.convert_to_tensor, given)
+            inputs, targets = tf.nest.map_structure(_tensor, given)
             for one in tf.nest.flatten((inputs, targets)):
                 self._check(one)
         return inputs, tf.nest.map_structure(lambda one: _cast(one, "float32"), targets)
@@ -146,6 +146,12 @@ def _checked(given: Any, place: str) -> _Made:
     if known is None:
         raise OwnWorkloadError(f"{place}: the second of what the function gives is no loss.")
     return _Made(model, known, batch)
+
+
+def _tensor(given: Any) -> tf.Tensor:
+    """TensorFlow would keep 32-bit whole numbers in host memory, to be copied at every step."""
+    one = tf.convert_to_tensor(given)
+    return tf.cast(one, tf.int64) if one.dtype == tf.int32 else one
 
 
 def _cast(one: tf.Tensor, dtype: str) -> tf.Tensor:

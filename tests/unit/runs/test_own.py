@@ -1,0 +1,155 @@
+"""Workloads of the user's own: files read by real processes, what is kept of them, and what is said of bad ones."""
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from app.errors import UserError
+from app.facts import OWN_PATH, OWN_SOURCE
+from app.runs.leases import CPU, Leases
+from app.runs.own import Reading, chosen_before, keep_chosen, own_workloads, source_of, workload_called
+from app.telemetry.feed import TelemetryFeed
+from tests.fakes.sessions import run_through, services, started_feed
+from workloads.catalog import Machine, UsageError, Workload, complete_of
+
+TEXT = """
+import os
+from pathlib import Path
+
+print("noise on stdout", flush=True)
+os.write(1, b'{"type":"declined","reason":"noise"}')
+with Path(__file__).with_name("read-by").open("a") as file:
+    file.write(f"{os.getpid()}\\n")
+
+
+def small(batch_size: int = 4, units: int = 8):
+    '''A small one.'''
+
+
+def other(batch_size: int = 4): ...
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.py"
+    path.write_text(TEXT)
+    return path
+
+
+@pytest.fixture
+def reading(tmp_path: Path) -> Reading:
+    return Reading(leases=Leases(tmp_path))
+
+
+def readers(file: Path) -> list[int]:
+    """The processes that imported the file."""
+    return [int(line) for line in file.with_name("read-by").read_text().splitlines()]
+
+
+def names(workloads: tuple[Workload, ...]) -> list[str]:
+    return [workload.name for workload in workloads]
+
+
+def test_the_file_is_imported_by_another_process_and_once(file: Path, database_path: Path, reading: Reading) -> None:
+    before = set(sys.modules)
+    found = own_workloads(file, "", database_path, reading)
+    assert names(found) == ["mine.py:small", "mine.py:other"]
+    assert own_workloads(file, "", database_path, reading) == found
+    assert own_workloads(file, "small", database_path, reading) == found[:1]
+    (reader,) = readers(file)
+    assert reader != os.getpid()
+    assert not {name for name in set(sys.modules) - before if "own_workload" in name or name == "mine"}
+
+
+def test_a_changed_file_is_another_one_and_the_old_text_stays(
+    file: Path, database_path: Path, reading: Reading
+) -> None:
+    (small,) = own_workloads(file, "small", database_path, reading)
+    old = complete_of(small, {"gpus": 0}, Machine())
+    file.write_text(TEXT + "\n# changed\n")
+    (changed,) = own_workloads(file, "small", database_path, reading)
+    new = complete_of(changed, {"gpus": 0}, Machine())
+    assert old.workload == new.workload
+    assert old.variant["source"] != new.variant["source"]
+    for spec, text in ((old, TEXT), (new, TEXT + "\n# changed\n")):
+        source = source_of(spec, database_path)
+        assert source is not None
+        assert (source.path, source.text) == (str(file), text)
+
+
+def test_a_word_names_a_workload_of_the_program_or_of_a_file(file: Path, database_path: Path) -> None:
+    assert workload_called("lstm", database_path).name == "lstm"
+    assert workload_called(f"{file}:other", database_path).title == "other · mine.py"
+    with pytest.raises(UsageError, match=rf"several workloads in .*; name one: {file}:small, {file}:other"):
+        workload_called(str(file), database_path)
+    with pytest.raises(UserError, match=r"^mine.py: There is no function smal in it. It has small, other.$"):
+        workload_called(f"{file}:smal", database_path)
+    with pytest.raises(UsageError, match="cannot be read"):
+        workload_called(f"{file.parent}/nothing.py:small", database_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("def f(batch_size=4):\n    return (\n", r"^mine.py:2: SyntaxError: '\(' was never closed$"),
+        ("x = 1\nimport nothing_such\n", r"^mine.py:2: ModuleNotFoundError: No module named 'nothing_such'$"),
+        ("import os\nos._exit(3)\n", "ended with exit status 3"),
+    ],
+)
+def test_a_bad_file_is_told_in_one_sentence(
+    file: Path, database_path: Path, reading: Reading, text: str, sentence: str
+) -> None:
+    file.write_text(text)
+    with pytest.raises(UserError, match=sentence):
+        own_workloads(file, "", database_path, reading)
+
+
+def test_a_file_that_never_ends_is_given_up(file: Path, database_path: Path, tmp_path: Path) -> None:
+    file.write_text("while True: pass\n")
+    start_s = time.monotonic()
+    with pytest.raises(UserError, match=r"mine.py was not read within 1 s; what it computes when it is imported"):
+        own_workloads(file, "", database_path, Reading(limit_s=1.0, leases=Leases(tmp_path)))
+    assert time.monotonic() - start_s < 10
+
+
+def test_no_file_is_read_while_a_run_measures_on_the_processor(file: Path, database_path: Path, tmp_path: Path) -> None:
+    lease = Leases(tmp_path).take([CPU], 1)
+    assert lease is not None
+    told: list[str] = []
+
+    def stopped(seconds: float) -> bool:
+        if seconds:
+            lease.release()
+        return False
+
+    own_workloads(file, "", database_path, Reading(leases=Leases(tmp_path), told=told.append, stopped=stopped))
+    assert told == ["Reading mine.py …", "Reading mine.py waits for the run that uses the processor …"]
+
+
+def test_files_chosen_before_are_remembered_as_long_as_they_are_there(file: Path, database_path: Path) -> None:
+    assert chosen_before(database_path) == []
+    keep_chosen(database_path, [file, file.with_name("gone.py")])
+    assert chosen_before(database_path) == [file]
+
+
+@pytest.fixture(scope="module")
+def feed() -> Iterator[TelemetryFeed]:
+    with started_feed() as feed:
+        feed.wait_inventory()
+        yield feed
+
+
+def test_a_variant_whose_file_is_not_known_here_is_refused_and_stored(
+    file: Path, database_path: Path, reading: Reading, tmp_path: Path, feed: TelemetryFeed
+) -> None:
+    (small,) = own_workloads(file, "small", tmp_path / "another.db", reading)
+    spec = complete_of(small, {"gpus": 0}, feed.wait_inventory().machine)
+    outcome, _, run = run_through(spec, services(tmp_path, feed))
+    assert outcome.name == "refused"
+    assert "The file of mine.py:small is not known on this machine as it was then" in (outcome.reason or "")
+    assert not {OWN_PATH, OWN_SOURCE} & run.environment.keys()

@@ -1,0 +1,242 @@
+"""A user's own file: what its functions are described as, trained in this process, and how its errors are told."""
+
+import re
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from workloads import catalog
+from workloads.catalog import Machine, OwnFile, complete_of
+from workloads.endings import ending_of
+from workloads.errors import OwnWorkloadError
+from workloads.own.menu import own_workload, taken_names
+from workloads.own.signature import describe
+from workloads.protocol import Described, OwnParameter, RunSpec, Source, Value
+from workloads.runtime import Replicas
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "mlp.py"
+
+DENSE = """
+    import keras
+    import numpy as np
+
+    def dense(batch_size=8, seed=1):
+        inputs = keras.Input((4,))
+        normal = keras.layers.BatchNormalization()(inputs)
+        model = keras.Model(inputs, keras.layers.Dense(1, kernel_regularizer="l2")(normal))
+        def batch(step):
+            rng = np.random.default_rng(step)
+            x = rng.normal(size=(batch_size, 4))
+            return x, x.sum(axis=1, keepdims=True)
+        return model, "mse", batch
+"""
+
+
+@pytest.fixture(autouse=True)
+def this_process_as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A file is read by processes that end soon after: here its module and its stdin must not stay."""
+    monkeypatch.setattr(sys, "stdin", sys.stdin)
+    yield
+    sys.modules.pop("own_workload", None)
+
+
+def source(text: str, name: str = "mine.py") -> Source:
+    return Source(path=f"/home/me/{name}", text=textwrap.dedent(text))
+
+
+def example() -> Source:
+    return Source(path=str(EXAMPLE), text=EXAMPLE.read_text(encoding="utf-8"))
+
+
+def spec_of(given: Source, name: str, **values: Value) -> RunSpec:
+    (described,) = describe(given, name).workloads
+    workload = own_workload(described, OwnFile(path=given.path, sha256=given.sha256))
+    return complete_of(workload, {"gpus": 0, **values}, Machine(cpu_count=2))
+
+
+def trained(given: Source, spec: RunSpec, replicas: Replicas, steps: int) -> tuple[Any, list[float]]:
+    import keras
+
+    from workloads.own.recipe import recipe
+    from workloads.recipe import Model, Recipe
+    from workloads.steps import build_task
+
+    keras.utils.set_random_seed(1)
+    models: list[Model] = []
+    made = recipe(spec, given)
+
+    def keep() -> Model:
+        models.append(made.model())
+        return models[0]
+
+    task = build_task(Recipe(model=keep, optimizer=made.optimizer, batch=made.batch), spec.variant, replicas)
+    return models[0], [task.fetch(task.step()) for _ in range(steps)]
+
+
+def reason_of(given: Source, work: Callable[[], object]) -> str:
+    """How the failure of the work is told."""
+    try:
+        work()
+    except Exception as error:  # noqa: BLE001 - whatever a user's file raises
+        ending = ending_of(error, {}, None, given)
+        assert (ending.outcome, bool(ending.traceback)) == ("failed", True)
+        return ending.reason or ""
+    pytest.fail("nothing was wrong")
+
+
+def test_a_signature_and_its_docstring_are_the_parameters() -> None:
+    assert [workload.name for workload in describe(example()).workloads] == ["mlp", "words"]
+    found = describe(example(), "mlp")
+    (mlp,) = found.workloads
+    assert found == Described(workloads=(mlp,))
+    assert (mlp.batch_size, mlp.help) == (256, "Dense layers tell ten kinds of made 28 x 28 images apart.")
+    assert mlp.parameters == (
+        OwnParameter(name="units", kind="integer", default=256, help="Units of each hidden layer."),
+        OwnParameter(name="layers", kind="integer", default=2, help="Hidden layers, one after the other."),
+        OwnParameter(
+            name="activation",
+            kind="choice",
+            default="relu",
+            help="What follows each hidden layer.",
+            choices=("relu", "tanh"),
+        ),
+        OwnParameter(
+            name="dropout",
+            kind="number",
+            default=0.0,
+            help="Share of each hidden layer's outputs left out in training.",
+        ),
+    )
+
+
+def test_defaults_alone_say_the_kind_and_annotations_may_be_texts() -> None:
+    text = """
+        from __future__ import annotations
+        WIDE = 3
+        def _private(batch_size=4): ...
+        def plain(batch_size=4, word="a", on=True, rate: float = 1, wide: int = WIDE): ...
+    """
+    (plain,) = describe(source(text)).workloads
+    kinds = [(parameter.name, parameter.kind, parameter.default) for parameter in plain.parameters]
+    assert kinds == [("word", "text", "a"), ("on", "switch", True), ("rate", "number", 1.0), ("wide", "integer", 3)]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("def f(batch_size=4, units): ...", r"mine.py:1: SyntaxError: (non-default|parameter without a default)"),
+        ("import nothing_such", r"mine.py:1: ModuleNotFoundError: No module named 'nothing_such'"),
+        ("x = 1\n\ndef f(batch_size=4):\n  ...\ny = 1 / 0", "mine.py:5: ZeroDivisionError: division by zero"),
+        ("raise SystemExit(3)", "mine.py:1: the file ends the program when it is read"),
+        ("input('? ')", "mine.py:1: EOFError"),
+        ("def f(units=3): ...", "mine.py: There is no workload in it, that is, no function with a parameter such as"),
+        ("x = 1\ndef f(batch_size='a'): ...", "mine.py:2: f needs a parameter such as batch_size: int = 32"),
+        ("def f(batch_size=0): ...", "mine.py:1: f needs a parameter such as batch_size"),
+        ("def f(batch_size=4, *, units): ...", "mine.py:1: units needs a default, such as units: int = 64"),
+        ("def f(batch_size=4, **more): ...", r"mine.py:1: \*\*more cannot be set; name every parameter"),
+        ("def f(batch_size=4, gpus=2): ...", "mine.py:1: gpus is what the program calls a setting of its own"),
+        ("def f(batch_size=4, units: int = 1.5): ...", "mine.py:1: units: int = 1.5 is none that can be set"),
+        ("def f(batch_size=4, sizes=(1, 2)): ...", r"mine.py:1: sizes=\(1, 2\) is none that can be set"),
+        ("def f(batch_size=4, on: bool = 1): ...", "mine.py:1: on: bool = 1 is none that can be set"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_told_with_its_line(text: str, sentence: str) -> None:
+    given = source(text)
+    told = reason_of(given, lambda: describe(given))
+    assert re.match(sentence, told), told
+    assert "own/" not in told
+
+
+def test_a_function_that_is_not_there_is_answered_with_those_that_are() -> None:
+    with pytest.raises(OwnWorkloadError, match=r"mine.py: There is no function g in it. It has f, h."):
+        describe(source("def f(): ...\ndef h(): ..."), "g")
+
+
+def test_every_common_parameter_applies_and_says_which_state_of_the_file_is_meant() -> None:
+    spec = spec_of(example(), "words", precision="float16", width=8)
+    assert spec.workload == "mlp.py:words"
+    assert spec.variant["source"] == example().sha256
+    assert (spec.variant["width"], spec.variant["batch_size"], spec.variant["precision"]) == (8, 64, "float16")
+    assert taken_names() - {"source"} <= spec.variant.keys()
+    assert {"gpus", "xla", "mode", "seconds", "interpreter"} <= taken_names()
+    assert not taken_names() & {"batch_size", "seed"}
+    assert catalog.with_defaults(spec) == spec
+
+
+@pytest.mark.parametrize("given", [{}, {"xla": True}, {"precision": "float16"}])
+def test_the_example_s_texts_are_learnt(one: Replicas, given: dict[str, Value]) -> None:
+    import keras
+
+    spec = spec_of(example(), "words", batch_size=16, length=6, **given)
+    keras.config.set_dtype_policy("mixed_float16" if given.get("precision") else "float32")
+    try:
+        _, losses = trained(example(), spec, one, 60)
+    finally:
+        keras.config.set_dtype_policy("float32")
+    assert losses[0] == pytest.approx(np.log(2), abs=0.02)
+    assert losses[-1] < 0.5 * losses[0]
+
+
+def test_two_replicas_make_the_step_of_one_and_regularizers_count(one: Replicas, pair: Replicas) -> None:
+    text = textwrap.dedent(DENSE).replace("keras.layers.BatchNormalization()(inputs)", "inputs")
+    spec = spec_of(source(text), "dense")
+    single, losses_of_one = trained(source(text), spec, one, 3)
+    double, losses_of_two = trained(source(text), spec, pair, 3)
+    assert losses_of_two == pytest.approx(losses_of_one, rel=1e-5)
+    for a, b in zip(single.weights, double.weights, strict=True):
+        np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-4)
+    plain = source(text.replace('kernel_regularizer="l2"', ""))
+    _, without = trained(plain, spec_of(plain, "dense"), one, 1)
+    assert without[0] < losses_of_one[0]
+
+
+def test_layers_with_a_state_of_their_own_train_on_two_replicas(pair: Replicas) -> None:
+    _, losses = trained(source(DENSE), spec_of(source(DENSE), "dense"), pair, 3)
+    assert np.isfinite(losses).all()
+
+
+def test_a_model_that_waits_for_its_inputs_is_built_by_them(one: Replicas) -> None:
+    text = textwrap.dedent(DENSE).replace("keras.Model(inputs,", "keras.Sequential([").replace("(normal))", "])")
+    spec = spec_of(source(text), "dense", mode="inference")
+    model, _ = trained(source(text), spec, one, 1)
+    assert [tuple(weight.shape) for weight in model.weights] == [(4, 1), (1,)]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ('return model, "mse", batch', "return model", "mine.py:5: the function gives Functional, and should give"),
+        ('return model, "mse", batch', "return 1, 2, 3", "mine.py:5: the first of what the function gives is int"),
+        ('"mse"', '"msee"', "mine.py:5: 'msee' is no loss that Keras knows"),
+        ('"mse", batch', '"mse", 3', "mine.py:5: the third of what the function gives is no function"),
+        ("return x, x.sum", "return x + nothing, x.sum", "mine.py:12: NameError: name 'nothing' is not defined"),
+        ("return x, x.sum(axis=1, keepdims=True)", "return x", "mine.py:5: TypeError: batch gives inputs and targets"),
+        (
+            "(batch_size, 4)",
+            "(3, 4)",
+            r"mine.py:5: ValueError: batch gives an array of shape \(3, 4\) where batch_size",
+        ),
+        ("return x, x", "return x.astype(str), x", "mine.py:5: TypeError: batch gives string values"),
+        ("(batch_size, 4)", "(batch_size, 5)", "mine.py:5: ValueError: Input"),
+    ],
+)
+def test_what_a_function_gives_is_looked_at_before_it_is_trained(
+    one: Replicas, old: str, new: str, sentence: str
+) -> None:
+    text = textwrap.dedent(DENSE)
+    assert old in text
+    given = source(text.replace(old, new))
+    told = reason_of(given, lambda: trained(given, spec_of(given, "dense"), one, 1))
+    assert re.match(sentence, told), told
+
+
+def test_a_file_that_changed_since_is_not_trained(one: Replicas) -> None:
+    spec = spec_of(source(DENSE), "dense")
+    changed = source(DENSE + "\n    # a word more\n")
+    with pytest.raises(OwnWorkloadError, match="not the one this run is of"):
+        trained(changed, spec, one, 1)
