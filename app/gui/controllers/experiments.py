@@ -107,9 +107,12 @@ def _quick(machine: "Machine") -> "Asked":
 
 def _offer(database: Path, machine: "Machine") -> str:
     """What a newcomer can begin with; "" where something is stored already."""
-    from app.runs.presets import preset
     from app.storage.store import Store
 
     with Store.open(database) as store:
         runs, *_ = store.library.census()
-    return "" if runs else preset(_QUICK).form(machine).question
+    if runs:
+        return ""
+    from app.runs.presets import preset
+
+    return preset(_QUICK).form(machine).question
