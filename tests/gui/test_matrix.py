@@ -21,6 +21,7 @@ from app.gui.views.matrix import MatrixView
 from app.gui.views.run import RunView
 from app.records import Inventory
 from app.runs.environment import program_version
+from app.runs.presets import preset
 from app.runs.queued import Asked
 from app.storage.store import Store
 from app.viewmodels.form import VariantForm
@@ -257,11 +258,11 @@ def test_presets_are_listed_for_this_machine_and_start_with_one_click(screen_on:
     screen.wait_words("40 variants, 120 runs")
     words = screen.visible_words()
     assert "39 of 120 are stored already; the other 81 take about" in words
-    assert "how much faster is the cuDNN LSTM" in words
+    assert preset("quick").form(GPU_INVENTORY.machine).question in words
     with screen.qtbot.waitSignal(screen.experiments.asked, timeout=LIMIT_MS):
         QTest.mouseClick(screen.matrix.presets.start_button("article-c"), Qt.MouseButton.LeftButton)
-    asked, preset = screen.asked[-1]
-    assert (preset, len(asked.variants), asked.repeats) == ("article-c", 40, 3)
+    asked, name = screen.asked[-1]
+    assert (name, len(asked.variants), asked.repeats) == ("article-c", 40, 3)
 
 
 def test_how_a_preset_is_made_smaller_is_said(screen_on: Open) -> None:
@@ -294,11 +295,12 @@ def test_the_users_own_presets_are_kept_and_a_broken_one_is_said(screen_on: Open
 
 def test_a_newcomer_is_offered_the_quick_comparison(screen_on: Open) -> None:
     screen = screen_on(CPU_INVENTORY)
-    screen.wait_words("how much faster does the LSTM train in batches of 128 than of 8 on this CPU? About a minute.")
+    quick = preset("quick")
+    screen.wait_words(quick.form(CPU_INVENTORY.machine).question)
     with screen.qtbot.waitSignal(screen.experiments.asked, timeout=LIMIT_MS):
         QTest.mouseClick(screen.view.live.offer_button, Qt.MouseButton.LeftButton)
-    asked, preset = screen.asked[-1]
-    assert (preset, len(asked.variants)) == ("quick", 2)
+    asked, name = screen.asked[-1]
+    assert (name, asked.plan) == ("quick", quick.plan(CPU_INVENTORY.machine))
     assert not screen.view.live.offer_button.isVisible()
 
 
