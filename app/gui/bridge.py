@@ -1,12 +1,11 @@
 """From other threads to the GUI thread: events queue up here, one timer drains them."""
 
 import queue
-import threading
 import time
 
 from PySide6.QtCore import QObject, Qt, QTimer, Signal
 
-from app.records import DeviceLost, FieldsSeen, Inventory, Processes, RunEnded, RunEvent, RunStarted, Sample, SlowSample
+from app.records import DeviceLost, FieldsSeen, Inventory, Processes, RunEvent, Sample, SlowSample
 
 _PERIOD_MS = 33
 _BUDGET_S = 0.008
@@ -84,39 +83,3 @@ class BridgeSink:
         """Queue the event."""
         if not isinstance(event, Sample | SlowSample | DeviceLost | FieldsSeen):
             self._bridge.post(event)
-
-
-class Stage:
-    """Of runs that go on at once the window shows the one that began first, until it ends."""
-
-    def __init__(self, bridge: Bridge) -> None:
-        self._bridge = bridge
-        self._lock = threading.Lock()
-        self._shown: StageSink | None = None
-
-    def sink(self) -> "StageSink":
-        """One for a run that is to begin."""
-        return StageSink(self, self._bridge)
-
-    def shows(self, sink: "StageSink", event: RunEvent) -> bool:
-        """Whether the window is to know of this event of a run."""
-        with self._lock:
-            if self._shown is None and isinstance(event, RunStarted):
-                self._shown = sink
-            is_shown = self._shown is sink
-            if is_shown and isinstance(event, RunEnded):
-                self._shown = None
-            return is_shown
-
-
-class StageSink(BridgeSink):
-    """A run's sink that hands events to the window while its run is the one to be shown."""
-
-    def __init__(self, stage: Stage, bridge: Bridge) -> None:
-        super().__init__(bridge)
-        self._stage = stage
-
-    def handle(self, event: RunEvent) -> None:
-        """Queue the event, if it is to be shown."""
-        if self._stage.shows(self, event):
-            super().handle(event)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from app.analysis.largest_batch import bounds_of
-from app.gui.bridge import Bridge, BridgeSink, Stage
+from app.gui.bridge import Bridge, BridgeSink
 from app.queries import QueueProgress
 from app.runs.largest_batch import LargestBatchSession
 from app.runs.leases import Leases
@@ -39,8 +39,7 @@ class Sessions:
 
     def queue(self, told: Callable[[QueueProgress], None]) -> QueueRunner:
         """One walk through the queue; `told` hears how far it is, on the threads that make the runs."""
-        stage = Stage(self._bridge)
-        return QueueRunner(self._services, ProgressTeller(told, lambda: (stage.sink(),)))
+        return QueueRunner(self._services, ProgressTeller(told, lambda: (BridgeSink(self._bridge),)))
 
     def close(self) -> None:
         """Ends the worker that stands by."""

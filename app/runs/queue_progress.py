@@ -99,7 +99,7 @@ class ProgressTeller:
 
     def waits(self, turn: Turn, held: Held) -> bool:
         """A run waits."""
-        self._waits[turn.place] = held.words
+        self._waits[turn.place] = f"{held.words} ({held.limit_s:.0f} s at most)"
         self._change(lambda now: replace(now, waiting_for=self._waiting_for()))
         return True
 

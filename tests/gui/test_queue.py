@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QLabel, QLineEdit, QSpinBox
 from pytestqt.qtbot import QtBot
 
 from app.facts import GATE
@@ -23,14 +24,18 @@ from app.storage.store import Store
 from tests.gui.test_window import READ_LIMIT_MS, RUN_LIMIT_MS, choose, press
 from workloads.catalog import Machine, complete
 
-GATE_S = 0.0
+
+@pytest.fixture(autouse=True)
+def machine_at_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever else this machine does, no run waits for it."""
+    monkeypatch.setattr(gate, "QUIET_PCT", 1000.0)
 
 
 def asked(name: str, repeats: int = 1, **values: float | str) -> Asked:
-    """An experiment of two variants that waits for nothing."""
+    """An experiment of two variants."""
     settings = {"gpus": 0, "steps": 20, "step_ms": 1.0, **values}
     variants = [complete("dummy", {**settings, "batch_size": batch}, Machine()) for batch in (8, 16)]
-    return Asked.of(Plan(name=name, variants=tuple(variants), repeats=repeats), gate_s=GATE_S)
+    return Asked.of(Plan(name=name, variants=tuple(variants), repeats=repeats))
 
 
 def runs_of(workbench: Workbench) -> Sequence[RunRow]:
@@ -71,6 +76,32 @@ def test_an_experiment_runs_and_its_verdict_is_a_click_away(qtbot: QtBot, workbe
     assert entries_of(workbench) == ()
     view.ending.button("show").click()
     qtbot.waitUntil(lambda: rows_compared(workbench) == 2, timeout=READ_LIMIT_MS)
+
+
+def test_from_the_form_over_the_matrix_to_the_verdict(qtbot: QtBot, workbench: Workbench) -> None:
+    choose(workbench, seconds=0.3)
+    QTest.mouseClick(workbench.run_view.form.compare_button, Qt.MouseButton.LeftButton)
+    matrix = workbench.run_view.matrix_view()
+    qtbot.waitUntil(matrix.isVisible, timeout=READ_LIMIT_MS)
+    batches = matrix.rows.control("batch_size").findChild(QLineEdit)
+    assert isinstance(batches, QLineEdit)
+    batches.selectAll()
+    QTest.keyClicks(batches, "8, 64\r")
+    repeats = matrix.foot.findChild(QSpinBox)
+    assert isinstance(repeats, QSpinBox)
+    repeats.setValue(2)
+    queue = workbench._queue()
+    with qtbot.waitSignal(queue.entry_ended, timeout=RUN_LIMIT_MS) as ended:
+        QTest.mouseClick(matrix.foot.start_button, Qt.MouseButton.LeftButton)
+    assert workbench.run_view.live.isVisible()
+    assert [row.spec.variant["batch_size"] for row in runs_of(workbench)] == [8, 64, 64, 8]
+    _, _, verdict = ended.args[1].partition("4 of 4 runs made. ")
+    assert verdict.startswith("Batch size 64 is ")
+    view_of(workbench).ending.button("show").click()
+    qtbot.waitUntil(lambda: rows_compared(workbench) == 2, timeout=READ_LIMIT_MS)
+    compare = workbench.window.findChild(CompareView)
+    assert isinstance(compare, CompareView)
+    assert verdict in [label.text() for label in compare.findChildren(QLabel) if label.isVisible()]
 
 
 def chosen_words(view: QueueView) -> list[str]:
@@ -209,7 +240,7 @@ def test_a_wait_for_a_fair_machine_is_shown_and_can_be_skipped(
 ) -> None:
     monkeypatch.setattr(gate, "QUIET_PCT", -1.0)  # no host is as quiet as that
     queue, view = workbench._queue(), view_of(workbench)
-    queue.add(Asked.of(asked("waits").plan))
+    queue.add(asked("waits"))
     qtbot.waitUntil(lambda: "the processors at" in view.words(), timeout=RUN_LIMIT_MS)
     assert "Waits: " in view.words()
     view.skip.click()

@@ -75,6 +75,7 @@ class QueueController(QObject):
         self._runner: Runner | None = None
         self._stopping = False
         self._shown_s = 0
+        self._course: tuple[int, int, RunSpec | None] | None = None
         self._again = False
         self._connect()
 
@@ -166,7 +167,9 @@ class QueueController(QObject):
 
     def _take(self, progress: QueueProgress) -> None:
         self._board.tell(progress, time.monotonic())
-        if progress.spec is None and not progress.waiting_for:
+        course = (progress.entry, progress.done, progress.spec)
+        if course != self._course:
+            self._course = course
             self.run_made.emit()
         if progress.state in ENDED:
             self._change(lambda _: None)

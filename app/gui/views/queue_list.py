@@ -27,7 +27,7 @@ _NAME, _STATE, _BAR, _RUNS, _LEFT = range(len(_COLUMNS))
 _WIDEST = (
     Cell(text=""),
     Cell(text="runs elsewhere"),
-    Cell(text="▮" * 10),
+    Cell(text="▮" * 16),
     Cell(text="1,000/1,000"),
     Cell(text="10:00:00"),
 )
@@ -124,10 +124,11 @@ class QueueTable(CellTable):
         return self._rows.rows[place] if 0 <= place < len(self._rows.rows) else None
 
     def show_rows(self, rows: tuple[QueueRow, ...]) -> None:
-        """Show these entries; the chosen one stays chosen, or the one in its place is."""
+        """Show these entries; the chosen one stays chosen, or once it has ended the one in its place is."""
         before, place = self.chosen, max(0, self.currentIndex().row())
         self._rows.show_rows(rows)
-        same = [n for n, row in enumerate(rows) if before is not None and row.entry == before.entry]
+        kept = None if before is None else (before.entry, before.in_queue)
+        same = [n for n, row in enumerate(rows) if (row.entry, row.in_queue) == kept]
         wanted = same[0] if same else min(place, len(rows) - 1)
         if rows and wanted != self.currentIndex().row():
             self.selectRow(wanted)
