@@ -1,5 +1,6 @@
 """What really ran, as a screen shows it: a badge in words, asked beside ran, where the traced time went."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -104,15 +105,27 @@ def evidence_view(
 
 
 def mislabelled(rows: Iterable[RunRow]) -> str:
-    """One sentence for each reason why some of these runs are not what their names say; "" where none is known."""
-    reasons: dict[str, list[str]] = {}
+    """One sentence for each kind of reason why some of these runs are not what their names say; "" if none is known.
+
+    Reasons are of one kind where only their counts and the names in brackets differ.
+    """
+    kinds: dict[str, list[RunRow]] = {}
     for row in rows:
         if row.match is False:
-            reasons.setdefault(row.mismatch_reason or "", []).append(str(row.run))
-    return " ".join(
-        f"{units.plural('Run', len(runs))} {', '.join(runs)} did not run what was asked. {units.sentence(reason)}"
-        for reason, runs in reasons.items()
-    )
+            kinds.setdefault(_kind(row.mismatch_reason or ""), []).append(row)
+    return " ".join(_told_of(kind, own) for kind, own in kinds.items())
+
+
+def _told_of(kind: str, rows: Sequence[RunRow]) -> str:
+    runs = ", ".join(str(row.run) for row in rows)
+    reasons = {row.mismatch_reason or "" for row in rows}
+    reason = reasons.pop() if len(reasons) == 1 else kind
+    return f"{units.plural('Run', len(rows))} {runs} did not run what was asked. {units.sentence(reason)}"
+
+
+def _kind(reason: str) -> str:
+    """A reason without the counts and names that are one run's own."""
+    return re.sub(r"\b\d+ of \d+ | \([^)]*\)", "", reason)
 
 
 def _badge(spec: RunSpec, evidence: Evidence) -> Badge:

@@ -44,7 +44,7 @@ def verdict_of(rows: Sequence[RunRow], baseline_run: int) -> Verdict:
         names=tuple(result_names(results)),
         decision=overall(results),
         statement=statement,
-        text=f"{wrong} So this is about what ran, not about what was asked: {statement}" if wrong else statement,
+        text=f"{wrong} So this is about what ran, not about what was asked. {statement}" if wrong else statement,
     )
 
 
@@ -93,13 +93,24 @@ def _of_many(others: Sequence[tuple[VariantResult, str]], baseline: VariantResul
         reverse=True,
     )
     without = len(others) - len(ranked)
-    fastest = f"The fastest of {len(ranked)} others: " if len(ranked) > 1 else ""
     between = [decision for _, _, decision in ranked[1:-1]]
     return [
-        *(fastest + sentence for _, sentence, _ in ranked[:1]),
-        *(f"The slowest: {sentence}" for _, sentence, _ in ranked[1:][-1:]),
+        *_ends(ranked),
         *([_tally(between)] if between else []),
         *([f"{without} cannot be compared with {base_name}; the table says why."] if without else []),
+    ]
+
+
+def _ends(ranked: Sequence[tuple[float, str, Decision]]) -> list[str]:
+    """The fastest and the slowest, each in its sentence; the slowest of all may still be faster than the baseline."""
+    if len(ranked) < 2:
+        return [sentence for _, sentence, _ in ranked]
+    (most, fastest, of_fastest), (least, slowest, of_slowest) = ranked[0], ranked[-1]
+    all_slower = most < 1 and of_fastest != "no difference seen"
+    all_faster = least > 1 and of_slowest != "no difference seen"
+    return [
+        f"{'Even the' if all_slower else 'The'} fastest of {len(ranked)} others: {fastest}",
+        f"{'Even the' if all_faster else 'The'} slowest: {slowest}",
     ]
 
 
@@ -130,15 +141,20 @@ def _sentence(other: VariantResult, name: str, baseline: VariantResult, base_nam
 def _no_difference(other: VariantResult, name: str, baseline: VariantResult, base_name: str) -> str:
     assert other.speedup is not None
     assert other.speedup.interval is not None
-    most = max(abs(end - 1) for end in other.speedup.interval)
+    low, high = other.speedup.interval
     more = ""
     if other.outlook is not None:
         repeats = units.plural("repeat", other.outlook.repeats)
         more = f"; {other.outlook.repeats} more {repeats} of each would settle {100 * other.outlook.within:g} %"
-    return (
-        f"No difference between {name} and {base_name} larger than {_percent(most)} % at this sample size "
-        f"({_counts(other, baseline)}){more}{_and(_energy(other, name))}."
+    counts = _counts(other, baseline)
+    told = (
+        f"{name} and {base_name} are not told apart: {name} may be {_times(low)} to {_times(high)} as fast "
+        f"({100 * LEVEL:.0f} % interval, {counts})"
+        if _far_from_one(low) or _far_from_one(high)
+        else f"No difference between {name} and {base_name} larger than {_percent(max(1 - low, high - 1))} % "
+        f"at this sample size ({counts})"
     )
+    return f"{told}{more}{_and(_energy(other, name))}."
 
 
 def _why(result: VariantResult) -> str:

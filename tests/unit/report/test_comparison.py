@@ -129,7 +129,7 @@ def test_a_verdict_over_mislabelled_runs_says_so_first() -> None:
     document = compare_document([labelled(1, AS_ASKED, "NCHW"), labelled(2, MISLABELLED, "NHWC")], 1)
     assert document["verdict"]["text"].startswith(
         f"Run 2 did not run what was asked. {MISLABELLED.reason} "
-        "So this is about what ran, not about what was asked: NHWC ran "
+        "So this is about what ran, not about what was asked. NHWC ran "
     )
     (warning,) = document["warnings"]
     assert (warning["key"], warning["values"]) == ("evidence", {"2": MISLABELLED.reason})

@@ -152,6 +152,19 @@ def test_runs_with_the_same_wrong_label_are_told_together() -> None:
     assert mislabelled([run_row(1, found=AS_ASKED), run_row(2, found=UNKNOWN), run_row(3)]) == ""
 
 
+def test_wrong_labels_that_differ_in_counts_and_names_alone_are_told_together() -> None:
+    reasons = [
+        f"{n} of {n} operations on images ran in NHWC (block{n}/conv1 …): XLA chooses the layout." for n in (9, 18)
+    ]
+    rows = [
+        run_row(n, found=msgspec.structs.replace(MISLABELLED, reason=reason)) for n, reason in enumerate(reasons, 1)
+    ]
+    assert mislabelled(rows) == (
+        "Runs 1, 2 did not run what was asked. Operations on images ran in NHWC: XLA chooses the layout."
+    )
+    assert mislabelled(rows[:1]).endswith(reasons[0]), "one alone keeps its counts"
+
+
 def test_a_badge_in_a_table_is_a_symbol_a_word_and_a_reason() -> None:
     shown = [cells.as_asked(run_row(1, found=found)) for found in (AS_ASKED, MISLABELLED, UNKNOWN, None)]
     assert [(cell.symbol, cell.text, cell.tone) for cell in shown] == [

@@ -68,6 +68,24 @@ def test_no_difference_where_more_would_tell_nothing() -> None:
     assert found.text == "No difference between NCHW and NHWC larger than 0.02 % at this sample size (3 runs each)."
 
 
+def test_runs_too_unlike_each_other_to_tell_anything_are_said_not_to_be_told_apart() -> None:
+    found = said(variant(1, [1000.0, 2000.0, 1400.0], layout="NHWC"), variant(6, [1500.0, 2500.0, 1900.0]))
+    assert found.text.startswith("NCHW and NHWC are not told apart: NCHW may be 0.")
+    assert "× as fast (95 % interval, 3 runs each); " in found.text
+    assert found.decision == "no difference seen"
+
+
+def test_even_the_slowest_may_be_faster_than_the_baseline_and_even_the_fastest_slower() -> None:
+    rates = [(n, [1000.0 * n]) for n in range(2, 8)]
+    faster = said(ONE, *(variant(n, rate, batch_size=2**n, layout="NHWC") for n, rate in rates))
+    assert " Even the slowest: Batch size 4 ran 2.00× as fast as Batch size 1024." in faster.text
+    slower = said(
+        variant(1, [9000.0], layout="NHWC"), *(variant(n, r, batch_size=2**n, layout="NHWC") for n, r in rates)
+    )
+    assert slower.text.startswith("Even the fastest of 6 others: Batch size 128 ran 22.2 % slower than")
+    assert " The slowest: Batch size 4 ran 0.222× as fast" in slower.text
+
+
 def test_far_apart_it_is_times_not_percent() -> None:
     found = said(NHWC, variant(6, [(9960.0, 3.0), (9970.0, 3.02), (9950.0, 2.98)]))
     assert found.text.startswith("NCHW is 9.96× as fast as NHWC (95 % interval 9.9")
@@ -152,5 +170,5 @@ def test_what_did_not_run_as_asked_comes_first() -> None:
     found = said(ONE, wrong)
     assert found.text.startswith(
         f"Run 6 did not run what was asked. {MISLABELLED.reason} "
-        "So this is about what ran, not about what was asked: NCHW ran 6.4 % faster than NHWC"
+        "So this is about what ran, not about what was asked. NCHW ran 6.4 % faster than NHWC"
     )
