@@ -103,6 +103,16 @@ class FormView(QWidget):
         return self._run
 
     @property
+    def state(self) -> FormState | None:
+        """What is shown; None before anything was."""
+        return self._state
+
+    @property
+    def own_words(self) -> str:
+        """What stands below the workload of a file of the user's."""
+        return self._own.text()
+
+    @property
     def queue_button(self) -> QPushButton:
         """Adds to the queue, seen while something goes on."""
         return self._queue

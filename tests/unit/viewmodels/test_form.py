@@ -1,10 +1,11 @@
 import shlex
+from pathlib import Path
 
 import pytest
 
 from app.viewmodels.form import Field, VariantForm
-from workloads.catalog import Gpu, Machine, UsageError
-from workloads.protocol import RunSpec, Value
+from workloads.catalog import Gpu, Machine, OwnFile, UsageError, Workload, own_workload
+from workloads.protocol import OwnParameter, OwnWorkload, RunSpec, Value
 
 GPU_MACHINE = Machine(
     gpus=tuple(Gpu(index=n, uuid=f"GPU-{n}", name="H200", compute_capability=(9, 0)) for n in range(2)), cpu_count=16
@@ -133,3 +134,73 @@ def test_a_variant_that_is_not_known_here_changes_nothing() -> None:
         with pytest.raises(UsageError):
             form.fill(RunSpec(workload=workload, variant=variant))
     assert form.spec() == before
+
+
+def own(path: str = "/home/me/mlp.py", name: str = "mlp", *parameters: OwnParameter) -> Workload:
+    described = OwnWorkload(name=name, help="Mine.", batch_size=16, parameters=parameters)
+    return own_workload(described, OwnFile(path=path, sha256="ab" * 32))
+
+
+UNITS = OwnParameter(name="units", kind="integer", default=8, help="Units.")
+RATE = OwnParameter(name="rate", kind="number", default=0.001)
+FILE = Path("/home/me/mlp.py")
+
+
+def test_workloads_of_the_user_s_file_are_offered_with_their_parameters_and_limits_wide_enough() -> None:
+    form = form_on(CPU_MACHINE)
+    form.offer_own(FILE, [own(str(FILE), "mlp", UNITS, RATE), own(str(FILE), "other")])
+    assert form.state().workloads[-2:] == (("mlp.py:mlp", "mlp · mlp.py"), ("mlp.py:other", "other · mlp.py"))
+    form.choose("mlp.py:mlp")
+    form.edit("units", -3)
+    form.edit("rate", 0.0005)
+    spec = form.spec()
+    assert (spec.variant["units"], spec.variant["batch_size"], spec.variant["source"]) == (-3, 16, "ab" * 32)
+    rate = field(form, "rate")
+    assert (rate.minimum, rate.maximum, rate.decimals) == (-1e9, 1e9, 6)
+    assert shlex.split(form.command())[4:] == ["/home/me/mlp.py:mlp", "-s", "units=-3", "-s", "rate=0.0005"]
+    assert form.own_files == (FILE,)
+
+
+def test_a_file_that_changed_keeps_the_edits_that_still_fit() -> None:
+    form = form_on(CPU_MACHINE)
+    form.offer_own(FILE, [own(str(FILE), "mlp", UNITS), own(str(FILE), "other")])
+    form.choose("mlp.py:mlp")
+    form.edit("units", 3)
+    form.offer_own(FILE, [own(str(FILE), "mlp", RATE, UNITS)])
+    assert form.spec().variant["units"] == 3
+    form.offer_own(FILE, [own(str(FILE), "mlp", RATE)])
+    assert "units" not in form.spec().variant
+    form.offer_own(FILE, [own(str(FILE), "renamed", RATE)])
+    assert form.state().workload == "mlp.py:renamed"
+    assert ("mlp.py:mlp", "mlp · mlp.py") not in form.state().workloads
+
+
+def test_what_is_wrong_with_a_file_stands_below_the_workload_and_its_runs_wait() -> None:
+    form = form_on(CPU_MACHINE)
+    form.offer_own(FILE, [own()])
+    form.choose("mlp.py:mlp")
+    form.read_begins(FILE, "Reading mlp.py …")
+    state = form.state()
+    assert (state.own_words, state.own_wrong) == ("Reading mlp.py …", False)
+    assert state.refusals == ("mlp.py has to be read first.",)
+    form.read_failed(FILE, "mlp.py:3: NameError: name 'x' is not defined")
+    state = form.state()
+    assert (state.own_words, state.own_wrong) == ("mlp.py:3: NameError: name 'x' is not defined", True)
+    assert state.refusals == ("mlp.py has to be put right first.",)
+    form.choose("cnn10")
+    assert (form.state().own_words, form.state().refusals) == ("", ())
+    form.read_failed(Path("/home/me/new.py"), "new.py:1: SyntaxError")
+    assert (form.state().own_words, form.state().refusals) == ("new.py:1: SyntaxError", ())
+    form.offer_own(FILE, [own()])
+    form.choose("mlp.py:mlp")
+    assert (form.state().own_words, form.state().refusals) == ("", ())
+
+
+def test_a_variant_of_a_file_that_is_not_open_says_how_to_open_it() -> None:
+    form = form_on(CPU_MACHINE)
+    with pytest.raises(UsageError, match=r"mlp.py:mlp is in a file of yours that is not open here"):
+        form.fill(RunSpec(workload="mlp.py:mlp", variant={"units": 3}))
+    form.offer_own(FILE, [own(str(FILE), "mlp", UNITS)])
+    form.fill(RunSpec(workload="mlp.py:mlp", variant={"units": 3, "source": "another"}))
+    assert form.spec().variant["units"] == 3
+    assert form.spec().variant["source"] == "ab" * 32
