@@ -56,6 +56,10 @@ class Queue:
         """Keeps another plan of the same experiment, with more repeats for instance."""
         with transaction(self._db, self.path):
             self._db.execute("UPDATE queue SET plan = ? WHERE entry = ?", (plan, entry))
+            self._db.execute(
+                "UPDATE experiments SET plan = ? WHERE experiment = (SELECT experiment FROM queue WHERE entry = ?)",
+                (plan, entry),
+            )
 
     def move(self, entry: int, before: int | None) -> None:
         """Puts an entry before another one, or at the end; raises `UserError` where one of them is not there."""
