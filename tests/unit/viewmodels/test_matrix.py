@@ -1,12 +1,13 @@
 """Experiments as they are built: combinations, what cannot run of them, the same as a command, what is said before."""
 
-import itertools
+import argparse
 import shlex
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from app.cli.arguments import parser
 from app.cli.settings import several_variants
 from app.queries import Ahead
 from app.viewmodels.ahead import ahead_sentences
@@ -39,18 +40,18 @@ def row(matrix: MatrixForm, name: str) -> MatrixRow:
     return next(row for row in matrix.state().rows if row.name == name)
 
 
-def settings_of(command: str) -> tuple[str, list[str], list[str]]:
-    """The workload, the settings and all other words of a command."""
-    words = shlex.split(command)
-    assert words[:4] == ["python", "-m", "app", "experiment"]
-    settings = [word for before, word in itertools.pairwise(words) if before == "-s"]
-    return words[4], settings, [word for word in words[5:] if word != "-s" and word not in settings]
+def read(matrix: MatrixForm) -> argparse.Namespace:
+    """The command as the command line understands it."""
+    words = shlex.split(matrix.command())
+    assert words[:3] == ["python", "-m", "app"]
+    return parser().parse_args(words[3:])
 
 
 def by_command(matrix: MatrixForm, machine: Machine) -> list[RunSpec]:
     """The variants that the command makes, without those that cannot run."""
-    workload, settings, _ = settings_of(matrix.command())
-    return [spec for spec in several_variants(workload, settings, machine) if not catalog.check(spec, machine)]
+    chosen = read(matrix)
+    made = several_variants(catalog.workload(chosen.workload), chosen.settings, machine)
+    return [spec for spec in made if not catalog.check(spec, machine)]
 
 
 def test_one_variant_is_no_experiment_yet_and_says_what_to_do() -> None:
@@ -129,7 +130,7 @@ def test_the_command_makes_the_same_variants_in_the_same_order(machine: Machine)
     asked = matrix.asked()
     assert by_command(matrix, machine) == list(asked.variants)
     assert all(spec.variant["bidirectional"] for spec in asked.variants)
-    assert asked.name == " ".join([settings_of(matrix.command())[0], *settings_of(matrix.command())[1]])
+    assert asked.name == " ".join(["lstm", *read(matrix).settings])
 
 
 def test_on_cpu_and_gpu_all_else_is_as_the_form_shows_it() -> None:
@@ -155,17 +156,16 @@ def test_cards_are_listed_with_semicolons_here_and_in_the_command() -> None:
 def test_how_far_it_goes_is_in_the_command() -> None:
     matrix, _ = matrix_on(TWO_GPUS, "cnn10")
     matrix.tick("layout", "NHWC", on=True)
-    assert settings_of(matrix.command())[2] == []
+    assert (read(matrix).repeats, read(matrix).budget, read(matrix).parallel) == (None, None, None)
     matrix.extend(repeats=5, budget_s=480.0, side_by_side=True)
-    assert settings_of(matrix.command())[2] == ["--repeats", "5", "--budget", "480s", "--parallel", "2"]
+    assert (read(matrix).repeats, read(matrix).budget, read(matrix).parallel) == (5, 480.0, 2)
     assert (matrix.asked().parallel, matrix.asked().budget_s) == (2, 480.0)
     matrix.extend(until_pct=0.5, repeats=None)
     state = matrix.state()
     assert (state.repeats, state.headline) == (MOST, f"{2 * MOST} runs")
     assert "at most" in state.detail
-    assert "--until 0.5%" in matrix.command()
     matrix.extend(again=True)
-    assert matrix.command().endswith(" --again")
+    assert (read(matrix).until, read(matrix).repeats, read(matrix).again) == (0.5, None, True)
 
 
 def test_runs_go_on_side_by_side_only_where_there_are_two_gpus() -> None:
@@ -173,7 +173,7 @@ def test_runs_go_on_side_by_side_only_where_there_are_two_gpus() -> None:
     matrix.extend(side_by_side=True)
     assert matrix.state().side_by_side is None
     assert matrix.asked().parallel == 1
-    assert "--parallel" not in matrix.command()
+    assert read(matrix).parallel is None
 
 
 def test_a_word_that_is_no_value_stays_with_what_is_wrong() -> None:
