@@ -9,6 +9,8 @@ import numpy as np
 
 from app.analysis.intervals import LEVEL, ratio, welch_half_width
 
+REPEATS = 3
+"""Processes a variant where nothing else is asked."""
 FIRST_LOOK = 3
 """Processes a variant before the interval is first looked at: two are so few that a lucky pair ends it too often."""
 _FINEST = 0.001

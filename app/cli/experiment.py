@@ -3,10 +3,10 @@
 from argparse import Namespace
 from collections.abc import Sequence
 
-from app.analysis.repeats import FIRST_LOOK
+from app.analysis.repeats import FIRST_LOOK, REPEATS
 from app.cli.entry_lines import exit_status, make_entries
 from app.cli.experiment_presets import list_presets
-from app.cli.experiment_words import counted_words, ending_words, never_beside_words, print_experiment, write_found
+from app.cli.experiment_words import counted_words, ending_words, print_experiment, write_found
 from app.cli.services import opened_store, run_services
 from app.cli.settings import chosen_workload, several_variants
 from app.cli.terminal import print_json, say
@@ -23,11 +23,10 @@ from app.runs.queued import Asked, add_asked, encode, unfinished
 from app.runs.repeated import Repeated
 from app.runs.schedule import Plan
 from app.storage.store import Store
+from app.viewmodels.ahead import never_beside_words
 from workloads import catalog
 from workloads.catalog import Machine, UsageError, Workload
 from workloads.protocol import RunSpec
-
-_REPEATS = 3
 
 
 def experiment(chosen: Namespace) -> int:
@@ -90,7 +89,7 @@ def _announced(named: NamedPreset, machine: Machine, chosen: Namespace) -> Plan:
 
 
 def _asked(plan: Plan, machine: Machine, chosen: Namespace) -> Asked:
-    if chosen.parallel is not None and (words := never_beside_words(plan, machine)):
+    if chosen.parallel is not None and (words := never_beside_words(plan.specs, machine)):
         say(words)
     return Asked.of(
         plan,
@@ -148,7 +147,7 @@ def _matrix(chosen: Namespace, machine: Machine) -> Plan:
         )
     name = " ".join([chosen.workload, *chosen.settings])
     ordered = tuple(_baseline_first(variants, chosen.baseline, workload))
-    repeats = chosen.repeats or (_REPEATS if chosen.until is None else MOST_REPEATS)
+    repeats = chosen.repeats or (REPEATS if chosen.until is None else MOST_REPEATS)
     return Plan(name=name, variants=ordered, repeats=repeats, until_pct=chosen.until)
 
 

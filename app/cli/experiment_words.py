@@ -46,19 +46,6 @@ def refused_words(plan: Plan, machine: Machine) -> list[str]:
     return [f"Cannot run here: {', '.join(names)}. {reason}" for reason, names in by_reason.items()]
 
 
-def never_beside_words(plan: Plan, machine: Machine) -> str:
-    """Why none of these runs can go on beside another, whatever is asked for; "" where some can."""
-    possible = [spec for spec in plan.specs if not check(spec, machine)]
-    counts = [int(spec.variant["gpus"]) for spec in possible]
-    on_gpus = sorted(count for count in counts if count)
-    if not on_gpus:
-        return "One run after another: they are on the CPU, which only one at a time can measure."
-    if on_gpus[0] + on_gpus[min(1, len(on_gpus) - 1)] > len(machine.gpus):
-        gpus = units.plural("GPU", len(machine.gpus))
-        return f"One run after another: no two of them fit on the {len(machine.gpus)} {gpus} of this machine."
-    return ""
-
-
 def throttled_words(made: StoredRun) -> str:
     """That a run does not count, why, and what follows."""
     share = units.percent(throttled_pct(made))

@@ -1,7 +1,11 @@
 """What is said before an experiment begins: what is stored of it, and how long the rest takes."""
 
+from collections.abc import Sequence
+
 from app.queries import Ahead
 from app.viewmodels import units
+from workloads.catalog import Machine, check
+from workloads.protocol import RunSpec
 
 
 def takes_words(left_s: float, learnt_from: int) -> str:
@@ -30,6 +34,19 @@ def ahead_sentences(
         runs = f"{ahead.uncounted:,} stored {units.plural('run', ahead.uncounted)}"
         said.append(f"Not counted: {runs} of these variants with another {', another '.join(ahead.because)}.")
     return said
+
+
+def never_beside_words(specs: Sequence[RunSpec], machine: Machine) -> str:
+    """Why none of these runs can go on beside another, whatever is asked for; "" where some can."""
+    possible = [spec for spec in specs if not check(spec, machine)]
+    counts = [int(spec.variant["gpus"]) for spec in possible]
+    on_gpus = sorted(count for count in counts if count)
+    if not on_gpus:
+        return "One run after another: they are on the CPU, which only one at a time can measure."
+    if on_gpus[0] + on_gpus[min(1, len(on_gpus) - 1)] > len(machine.gpus):
+        gpus = units.plural("GPU", len(machine.gpus))
+        return f"One run after another: no two of them fit on the {len(machine.gpus)} {gpus} of this machine."
+    return ""
 
 
 def _left_words(ahead: Ahead, left: int, most: str, how: str) -> str:

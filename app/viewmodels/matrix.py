@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from app.analysis.repeats import FIRST_LOOK
+from app.analysis.repeats import FIRST_LOOK, REPEATS
 from app.viewmodels.form import Field, Option, VariantForm
 from app.viewmodels.matrix_refused import refused_groups
 from app.viewmodels.matrix_state import AskedMatrix, Extent, MatrixRow, MatrixState
@@ -17,8 +17,6 @@ from workloads import catalog
 from workloads.catalog import Refusal, UsageError
 from workloads.protocol import RunSpec, Value
 
-REPEATS = 3
-"""How often each variant runs where nothing else is asked."""
 MOST_VARIANTS = 500
 """More are a slip of the hand: of the quickest runs they would take hours."""
 

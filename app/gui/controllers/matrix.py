@@ -19,7 +19,7 @@ from app.runs.queued import Asked
 from app.runs.schedule import Plan
 from app.storage.settings import keep_in, kept_in
 from app.storage.store import Store
-from app.viewmodels.ahead import ahead_sentences
+from app.viewmodels.ahead import ahead_sentences, never_beside_words
 from app.viewmodels.form import VariantForm
 from app.viewmodels.matrix import MatrixForm
 from app.viewmodels.matrix_state import AskedMatrix
@@ -100,13 +100,14 @@ class MatrixController(QObject):
         if self._ahead is None or self._wanted is None:
             return self._problem or _LOOKING
         asked = self._wanted
+        never = never_beside_words(asked.variants, self._form.machine) if asked.parallel > 1 else ""
         said = ahead_sentences(
             self._ahead,
             at_most=asked.until_pct is not None,
-            side_by_side=asked.parallel > 1,
+            side_by_side=asked.parallel > 1 and not never,
             budget_s=asked.budget_s,
         )
-        return " ".join(said)
+        return " ".join([*said, never])
 
     def _look(self, asked: AskedMatrix) -> None:
         """Ask the database about an experiment, one question at a time; only the newest answer is shown."""

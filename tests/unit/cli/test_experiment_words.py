@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.experiment_words import ahead_words, ending_words, never_beside_words, refused_words
+from app.cli.experiment_words import ahead_words, ending_words, refused_words
 from app.cli.main import main
 from app.runs.experiment import Experiment
 from app.runs.schedule import Plan
+from app.viewmodels.ahead import never_beside_words
 from tests.fakes.experiments import result
 from workloads.catalog import Gpu, Machine, complete
 from workloads.protocol import RunSpec
@@ -100,11 +101,14 @@ def test_where_runs_never_go_on_beside_each_other_the_reason_is_said() -> None:
     on_one, on_both = (
         replace(PLAN, variants=(complete("cnn10", {"gpus": count, "batch_size": 16}, two),)) for count in (1, 2)
     )
-    assert never_beside_words(on_one, two) == ""
-    assert never_beside_words(on_one, one) == "One run after another: no two of them fit on the 1 GPU of this machine."
-    assert never_beside_words(on_both, two) == (
+    assert never_beside_words(on_one.specs, two) == ""
+    assert (
+        never_beside_words(on_one.specs, one)
+        == "One run after another: no two of them fit on the 1 GPU of this machine."
+    )
+    assert never_beside_words(on_both.specs, two) == (
         "One run after another: no two of them fit on the 2 GPUs of this machine."
     )
-    assert never_beside_words(PLAN, two) == (
+    assert never_beside_words(PLAN.specs, two) == (
         "One run after another: they are on the CPU, which only one at a time can measure."
     )
