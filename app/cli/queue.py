@@ -9,6 +9,7 @@ from app.cli.entry_lines import Ended, exit_status, make_entries
 from app.cli.experiment_words import ending_words, print_experiment
 from app.cli.services import opened_store, run_services
 from app.cli.terminal import print_json, print_table, say
+from app.errors import UserError
 from app.queries import QueueEntry, QueueProgress
 from app.report.documents import iso_utc
 from app.report.experiment import experiment_document
@@ -97,15 +98,17 @@ def _document(entry: QueueEntry, progress: QueueProgress) -> dict[str, Any]:
 def _go_on(chosen: Namespace) -> int:
     """Makes entries, those named even where they are paused; with none named, all that wait."""
     with opened_store(chosen.db) as store:
-        named = [store.queue.entry(entry).entry for entry in chosen.entries]
+        named = [store.queue.entry(entry) for entry in chosen.entries]
         for entry in named:
-            store.queue.set_state(entry, "waiting")
+            if entry.owned:
+                raise UserError(f"Another program makes entry {entry.entry} of the queue at this moment.")
+            store.queue.set_state(entry.entry, "waiting")
         waiting = [each.entry for each in store.queue.entries() if each.state == "waiting"]
     if not waiting:
         print("Nothing waits in the queue.")
         return 0
     with run_services(chosen.db, chosen.sample_ms, standby=chosen.standby) as services:
-        all_ended = make_entries(services, named or None)
+        all_ended = make_entries(services, [entry.entry for entry in named] or None)
     documents = [_tell(ended, as_json=chosen.json) for ended in all_ended]
     if chosen.json:
         print_json({"experiments": documents})

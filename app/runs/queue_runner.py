@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Sequence
 
+from app.errors import UserError
 from app.queries import EntryState, QueueEntry
 from app.runs.entry_session import EntrySession, Listener
 from app.runs.experiment import Experiment
@@ -25,7 +26,10 @@ class QueueRunner:
         self._current: tuple[int, EntrySession] | None = None
 
     def run(self, only: Sequence[int] | None = None) -> None:
-        """Makes the entries, or only these, until none waits or it is stopped. Raises `UserError` as sessions do."""
+        """Makes the entries, or only these, until none waits or it is stopped.
+
+        Raises `UserError` for an entry that cannot be made, as on a full disk; it is paused then.
+        """
         while (entry := self._take_next(only)) is not None:
             self._make(entry, only)
 
@@ -74,6 +78,11 @@ class QueueRunner:
                 session.stop()
             found = session.run()
             how = self._settle(entry.entry, found, is_over=session.is_over)
+        except UserError:
+            # Waiting, it would stand in the way of all others each time.
+            with Store.open(self._services.database) as store:
+                store.queue.set_state(entry.entry, "paused")
+            raise
         finally:
             self._current = None
             with Store.open(self._services.database) as store:

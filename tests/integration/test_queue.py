@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from app.bench.resume import KilledExperiment, Tally, kill_and_go_on
+from app.errors import UserError
 from app.queries import QueueProgress
 from app.records import StoredRun
 from app.runs.queue_progress import ProgressTeller, standings
@@ -154,6 +155,17 @@ def test_one_of_which_every_run_was_tried_leaves_though_some_failed(used: RunSer
     add(used, "a", behaviour="fail")
     assert Told(used).run().ends == [("a", "failed", 0)]
     assert in_queue(used) == []
+
+
+def test_one_that_cannot_be_made_is_told_and_does_not_stand_in_the_way(used: RunServices) -> None:
+    with Store.open(used.database) as store:
+        store.queue.add(name="newer", preset=None, plan='{"variants": []}')
+    add(used, "a")
+    with pytest.raises(UserError, match="What entry 1 of the queue asks for is not known here"):
+        Told(used).run()
+    assert Told(used).run().ends == [("a", "complete", 2)]
+    with Store.open(used.database) as store:
+        assert [(entry.name, entry.state) for entry in store.queue.entries()] == [("newer", "paused")]
 
 
 def test_stored_runs_count_unless_it_is_to_be_made_anew(used: RunServices) -> None:
