@@ -31,7 +31,7 @@ MOSTLY = 0.5
 IMBALANCED = 0.05
 """Devices that compute this much longer than others differ by more than clocks of equal cards do from run to run."""
 
-_BESIDE = frozenset(
+BESIDE = frozenset(
     {"gpus", "devices", "batch_size", "all_reduce"}
     | {"seconds", "steps", "warmup_steps", "seed", "evidence", "save_weights"}
 )
@@ -120,7 +120,7 @@ def _counts(value: object) -> bool:
 def _rest(run: StoredRun) -> tuple[object, ...]:
     """What has to be the same: the rest of the variant, and the kind of card."""
     full = with_defaults(run.row.spec)
-    rest = (setting for setting in sorted(full.variant.items()) if setting[0] not in _BESIDE)
+    rest = (setting for setting in sorted(full.variant.items()) if setting[0] not in BESIDE)
     return (full.workload, frozenset(run.row.gpu_names), *rest)
 
 

@@ -14,10 +14,11 @@ from app.viewmodels.evidence import of_stored
 from app.viewmodels.looks import dash_of
 from app.viewmodels.pictures.curves import CurvePlot, stored_plot
 from app.viewmodels.pictures.gallery import Gallery
-from app.viewmodels.scaling import ScalingView
+from app.viewmodels.scaling import ScalingView, worst_of_each
 from app.viewmodels.variants import run_command
 
 _CURVES = ("throughput", "gpu power_mw", "cpu load_pct", "loss")
+ALL_PAIRS = "Above is the pair of each variant that scales worst. All pairs that differ in their GPUs alone:"
 _COLUMNS = 7
 """Figures beside a variant's name that fit on paper; more go into another table below."""
 
@@ -53,7 +54,8 @@ class Repeat:
 class Contents:
     """A report; `made` says when, by which version, of how many runs; `scaling` where steps of traced runs go.
 
-    `article` are the tables of the article that was repeated, if one was.
+    Of many pairs only some have a picture there, and `pairs` has a row for each. `article` are the tables of the
+    article that was repeated, if one was.
     """
 
     title: str
@@ -66,6 +68,7 @@ class Contents:
     figures: tuple[Table, ...]
     gallery: Gallery
     scaling: tuple[ScalingView, ...]
+    pairs: Table
     curves: tuple[CurvePlot, ...]
     evidence: Table
     common: Table
@@ -87,6 +90,8 @@ def report_contents(
     names = _names(comparison.table)
     firsts = [run for run in found.runs if run.row.run in {variant[0] for variant in names}]
     count, variants = len(found.runs), len(names)
+    traced = [view for view in comparison.scaling if any(bar.parts for bar in view.bars)]
+    drawn = worst_of_each(traced)
     return Contents(
         title=f"{variants} {units.plural('variant', variants)} compared",
         made=f"{count} {units.plural('run', count)} · {units.utc_time(made_utc_ns)} · VariantScope {program_version()}",
@@ -97,7 +102,8 @@ def report_contents(
         notes=comparison.notes,
         figures=_figures(comparison.table),
         gallery=comparison.gallery,
-        scaling=tuple(view for view in comparison.scaling if any(bar.parts for bar in view.bars)),
+        scaling=tuple(drawn),
+        pairs=_pairs(traced if len(drawn) < len(traced) else ()),
         curves=_curves(found, names),
         evidence=_evidence(found.runs, names),
         common=_common(found.runs),
@@ -135,6 +141,15 @@ def _figures(table: CompareTable) -> tuple[Table, ...]:
             colours=tuple(row.look for row in rows),
         )
         for piece in pieces
+    )
+
+
+def _pairs(views: Sequence[ScalingView]) -> Table:
+    """A row for every pair of runs that differ in their GPUs alone."""
+    return Table(
+        head=("Variant", "From", "To", "Efficiency", "Speed-up", "Lost to"),
+        rows=tuple((view.variant, *view.sides, view.efficiency, view.speedup, view.lost_to) for view in views),
+        numeric=frozenset({3, 4}),
     )
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from app.report.contents import Contents, Section, Table
+from app.report.contents import ALL_PAIRS, Contents, Section, Table
 from app.report.markup import escaped
 from app.report.page import page, table
 from app.report.pictures.curves import draw_curves
@@ -30,6 +30,8 @@ def _parts(contents: Contents) -> Iterator[str]:
     yield "".join(_quiet(f"No picture “{silent.title}”: {silent.why}") for silent in contents.gallery.silences)
     if contents.scaling:
         yield "<h2>Where scaling is lost</h2>" + "".join(scaling_html(view) for view in contents.scaling)
+    if contents.pairs.rows:
+        yield _quiet(ALL_PAIRS) + _table(contents.pairs)
     if contents.curves:
         yield "<h2>Over time</h2>" + _quiet("Time zero is the start of the measured part.")
         yield _figure(draw_curves(contents.curves, PAGE, WIDTH, "Curves of the runs over time"))

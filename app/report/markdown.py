@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from app.report import marked
-from app.report.contents import Contents, Section, Table
+from app.report.contents import ALL_PAIRS, Contents, Section, Table
 from app.report.marked import Marked, code, literal
 from app.report.pictures.curves import draw_curves
 from app.report.pictures.draw import WIDTH, draw
@@ -45,6 +45,9 @@ def _parts(contents: Contents, pictures: Mapping[str, str], scaling: Sequence[st
     if contents.scaling:
         yield "## Where scaling is lost"
         yield from map(scaling_markdown, contents.scaling, scaling)
+    if contents.pairs.rows:
+        yield ALL_PAIRS
+        yield _table(contents.pairs)
     yield "## What ran"
     yield _table(contents.evidence)
     yield "## Environment"

@@ -4,13 +4,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from app.analysis.intervals import LEVEL, Estimate
-from app.analysis.scaling import Scaling, Side, scalings
+from app.analysis.scaling import BESIDE, Scaling, Side, scalings
 from app.analysis.step_parts import Parts
 from app.records import StoredRun
 from app.viewmodels import units
 from app.viewmodels.cells import example_word
+from app.viewmodels.variants import variant_names
+from workloads.catalog import with_defaults
+from workloads.protocol import RunSpec, Value
 
 _KINDS = {"strong": "the same global batch", "weak": "the same batch a GPU"}
+_FEW = 4
+"""So many pairs have a picture each in a report of a comparison."""
 NOTHING = (
     "Among these runs no two differ in their GPUs alone, at the same global batch or at the same batch a GPU; "
     "run one variant on one GPU and on two."
@@ -39,10 +44,14 @@ class Point:
 class ScalingView:
     """One pair: a title, the efficiency, the most likely cause in one sentence, figures of both sides, and a picture.
 
-    `rows` are a label and one figure for the few and for the many GPUs.
+    `rows` are a label and one figure for the few and for the many GPUs. `variant` is what both are, GPUs and batches
+    apart; `share` is the efficiency as a number, and `lost_to` its cause in a word or two.
     """
 
     title: str
+    variant: str
+    share: float
+    lost_to: str
     efficiency: str
     interval: str
     speedup: str
@@ -56,15 +65,40 @@ class ScalingView:
 
 def scaling_views(runs: Sequence[StoredRun]) -> list[ScalingView]:
     """One view for each pair that there is among the runs."""
-    return [_view(found) for found in scalings(runs)]
+    pairs = scalings(runs)
+    specs = [_alone(pair) for pair in pairs]
+    each = [spec for place, spec in enumerate(specs) if spec not in specs[:place]]
+    names = variant_names(each) if len(each) > 1 else [spec.workload for spec in each]
+    return [_view(pair, names[each.index(spec)], len(each) > 1) for pair, spec in zip(pairs, specs, strict=True)]
 
 
-def _view(found: Scaling) -> ScalingView:
+def worst_of_each(views: Sequence[ScalingView]) -> list[ScalingView]:
+    """A few pairs are all of them; of more, for each variant the one that scales worst."""
+    if len(views) <= _FEW:
+        return list(views)
+    worst: dict[str, ScalingView] = {}
+    for view in sorted(views, key=lambda view: view.share):
+        worst.setdefault(view.variant, view)
+    return [view for view in views if worst[view.variant] is view]
+
+
+def _alone(pair: Scaling) -> RunSpec:
+    """What a pair's variant is, GPUs and batches apart; how gradients are exchanged is that of the many."""
+    spec = with_defaults(pair.many.runs[0].row.spec)
+    same: dict[str, Value] = dict.fromkeys(BESIDE - {"all_reduce"}, "")
+    return RunSpec(workload=spec.workload, variant={**spec.variant, **same})
+
+
+def _view(found: Scaling, variant: str, among_others: bool) -> ScalingView:
     few, many = found.few, found.many
+    of = f"{variant}, " if among_others else ""
     names = tuple(f"{side.gpus} {units.plural('GPU', side.gpus)}, batch {side.batch_size:,}" for side in (few, many))
     base = few.throughput.value
     return ScalingView(
-        title=f"{few.gpus} to {many.gpus} GPUs, {_KINDS[found.kind]} ({found.kind} scaling)",
+        title=f"{of}{few.gpus} to {many.gpus} GPUs, {_KINDS[found.kind]} ({found.kind} scaling)",
+        variant=variant,
+        share=found.efficiency.value,
+        lost_to=found.cause,
         efficiency=units.percent(100 * found.efficiency.value, 1),
         interval=_interval(found.efficiency),
         speedup=units.ratio(found.speedup.value),

@@ -19,7 +19,7 @@ from app.report.marked import literal
 from app.storage.store import Store
 from app.viewmodels.compare import compare, compared
 from tests.fakes.pictures import grid, with_memory_traffic
-from tests.fakes.scaling import ONE, TALKING
+from tests.fakes.scaling import ONE, TALKING, run_of
 from tests.unit.viewmodels.stored import UTC_NS, keep
 from workloads.protocol import RunSpec
 
@@ -235,6 +235,23 @@ def test_the_command_line_writes_it(
     assert "Most likely communication" in text, "where scaling is lost, of runs that were traced"
     beside = {"found-speed-up.svg", "found-scaling-1.svg"}
     assert beside <= {path.name for path in tmp_path.iterdir()} if ending == "md" else not list(tmp_path.glob("*.svg"))
+
+
+def test_of_many_pairs_the_worst_of_each_variant_is_drawn_and_all_have_a_row() -> None:
+    batches = (128, 256, 512, 1024)
+    runs = [
+        run_of(10 * gpus + n, gpus=gpus, batch=batch, compute_ms=(batch / 10 / gpus,) * gpus, communication_ms=gpus - 1)
+        for gpus in (1, 2)
+        for n, batch in enumerate(batches)
+    ]
+    contents = report_contents(compared(runs), 10, UTC_NS)
+    (drawn,) = contents.scaling
+    assert drawn.title == "1 to 2 GPUs, the same global batch (strong scaling)"
+    assert drawn.sides == ("1 GPU, batch 128", "2 GPUs, batch 128"), "the least work between two exchanges"
+    assert len(contents.pairs.rows) == 7, "four batches at one global batch, three at one a GPU"
+    assert html_report(contents).count("All pairs that differ in their GPUs alone") == 1
+    few = report_contents(compared([*ONE, *TALKING]), ONE[0].row.run, UTC_NS)
+    assert (len(few.scaling), few.pairs.rows) == (1, ())
 
 
 def test_wrong_use_is_said(database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
