@@ -136,14 +136,14 @@ def test_a_variant_that_is_not_known_here_changes_nothing() -> None:
     assert form.spec() == before
 
 
-def own(path: str = "/home/me/mlp.py", name: str = "mlp", *parameters: OwnParameter) -> Workload:
+def own(path: str = "/mine/mlp.py", name: str = "mlp", *parameters: OwnParameter) -> Workload:
     described = OwnWorkload(name=name, help="Mine.", batch_size=16, parameters=parameters)
     return own_workload(described, OwnFile(path=path, sha256="ab" * 32))
 
 
 UNITS = OwnParameter(name="units", kind="integer", default=8, help="Units.")
 RATE = OwnParameter(name="rate", kind="number", default=0.001)
-FILE = Path("/home/me/mlp.py")
+FILE = Path("/mine/mlp.py")
 
 
 def test_workloads_of_the_user_s_file_are_offered_with_their_parameters_and_limits_wide_enough() -> None:
@@ -157,7 +157,7 @@ def test_workloads_of_the_user_s_file_are_offered_with_their_parameters_and_limi
     assert (spec.variant["units"], spec.variant["batch_size"], spec.variant["source"]) == (-3, 16, "ab" * 32)
     rate = field(form, "rate")
     assert (rate.minimum, rate.maximum, rate.decimals) == (-1e9, 1e9, 6)
-    assert shlex.split(form.command())[4:] == ["/home/me/mlp.py:mlp", "-s", "units=-3", "-s", "rate=0.0005"]
+    assert shlex.split(form.command())[4:] == ["/mine/mlp.py:mlp", "-s", "units=-3", "-s", "rate=0.0005"]
     assert form.own_files == (FILE,)
 
 
@@ -189,7 +189,7 @@ def test_what_is_wrong_with_a_file_stands_below_the_workload_and_its_runs_wait()
     assert state.refusals == ("mlp.py has to be put right first.",)
     form.choose("cnn10")
     assert (form.state().own_words, form.state().refusals) == ("", ())
-    form.read_failed(Path("/home/me/new.py"), "new.py:1: SyntaxError")
+    form.read_failed(Path("/mine/new.py"), "new.py:1: SyntaxError")
     assert (form.state().own_words, form.state().refusals) == ("new.py:1: SyntaxError", ())
     form.offer_own(FILE, [own()])
     form.choose("mlp.py:mlp")

@@ -1,5 +1,8 @@
+from dataclasses import replace
+
 from app.viewmodels.naming import short_name
-from app.viewmodels.variants import differing, shared_settings, variant_names
+from app.viewmodels.variants import differing, run_command, shared_settings, variant_names
+from tests.unit.viewmodels.stored import run_row, stored_run
 from workloads.catalog import Gpu, Machine, complete
 from workloads.protocol import RunSpec
 
@@ -51,3 +54,19 @@ def test_two_cards_are_told_apart_by_the_beginning_of_their_uuids() -> None:
     ]
     assert variant_names(specs) == ["on GPU-0f9e5287", "on GPU-aecba51d"]
     assert short_name(specs[0]) == short_name(specs[1])
+
+
+def test_a_workload_of_the_user_s_own_is_named_by_what_its_file_adds_and_by_the_state_of_it() -> None:
+    variant = {**complete("dummy", {}, Machine()).variant, "units": 8, "source": "ab" * 32}
+    del variant["behaviour"], variant["step_ms"], variant["fitting_batch_size"], variant["data"]
+    before = RunSpec(workload="mlp.py:mlp", variant=variant)
+    after = RunSpec(workload="mlp.py:mlp", variant={**variant, "source": "cd" * 32})
+    assert short_name(before) == "mlp.py:mlp · CPU · batch 8 · units 8"
+    assert differing([before, after]) == ["source"]
+    assert variant_names([before, after]) == ["source abababab", "source cdcdcdcd"]
+
+
+def test_the_command_of_a_stored_run_names_the_file_of_one_s_own_workload() -> None:
+    spec = RunSpec(workload="mlp.py:mlp", variant={"gpus": 0, "units": 8, "source": "ab" * 32})
+    run = stored_run(replace(run_row(1), spec=spec), environment={"own_path": "/mine/mlp.py"})
+    assert run_command(run) == "python -m app run /mine/mlp.py:mlp -s gpus=0 -s units=8"

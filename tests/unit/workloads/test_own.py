@@ -13,7 +13,7 @@ import pytest
 from workloads import catalog
 from workloads.catalog import Machine, OwnFile, complete_of
 from workloads.endings import ending_of
-from workloads.errors import OwnWorkloadError
+from workloads.errors import OwnWorkloadError, TrainingError
 from workloads.own.menu import own_workload, taken_names
 from workloads.own.signature import describe
 from workloads.protocol import Described, OwnParameter, RunSpec, Source, Value
@@ -46,7 +46,7 @@ def this_process_as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def source(text: str, name: str = "mine.py") -> Source:
-    return Source(path=f"/home/me/{name}", text=textwrap.dedent(text))
+    return Source(path=f"/mine/{name}", text=textwrap.dedent(text))
 
 
 def example() -> Source:
@@ -233,6 +233,11 @@ def test_what_a_function_gives_is_looked_at_before_it_is_trained(
     given = source(text.replace(old, new))
     told = reason_of(given, lambda: trained(given, spec_of(given, "dense"), one, 1))
     assert re.match(sentence, told), told
+
+
+def test_a_loss_that_is_lost_names_the_file() -> None:
+    ending = ending_of(TrainingError("The loss was nan after step 3."), {}, None, example())
+    assert ending.reason == "mlp.py: The loss was nan after step 3."
 
 
 def test_a_file_that_changed_since_is_not_trained(one: Replicas) -> None:

@@ -1,0 +1,71 @@
+"""Workloads of the user's own on the command line: real runs of the example, and of files with a fault in them."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from app.storage.store import Store
+from tests.fakes.command_line import ROOT, CommandLine
+
+EXAMPLE = ROOT / "examples" / "mlp.py"
+SHORT = ["-s", "gpus=0", "-s", "steps=10", "-s", "warmup_steps=1"]
+
+FAULTY = """
+import keras
+import numpy as np
+
+
+def late(batch_size: int = 4, fault: str = "none"):
+    print('{"type":"finished","outcome":"completed","t_ns":1}', flush=True)
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1), keras.layers.Lambda(own)])
+
+    def own_loss(wanted, given):
+        if fault == "loss":
+            return given.nothing_such
+        return (given - wanted) ** 2
+
+    return model, own_loss, lambda step: (np.ones((batch_size, 2)), np.ones((batch_size, 1)))
+
+
+def own(values):
+    return 2 * values
+"""
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> CommandLine:
+    return CommandLine(tmp_path)
+
+
+@pytest.mark.tensorflow
+def test_the_example_is_run_stored_with_its_source_and_taken_elsewhere(command: CommandLine, tmp_path: Path) -> None:
+    word = f"{EXAMPLE}:mlp"
+    wrong = command("run", word, "-s", "unit=3")
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert "There is no parameter of mlp.py:mlp called 'unit'. Did you mean units?" in wrong.stderr
+    found = command.json("run", word, *SHORT, "-s", "units=16", "-s", "precision=bfloat16")
+    assert (found["workload"], found["outcome"], found["variant"]["units"]) == ("mlp.py:mlp", "completed", 16)
+    assert found["evidence"]["ran"]["precision"] == "bfloat16"
+    assert found["evidence"]["match"] is True
+    assert found["loss"]["last"] < found["loss"]["first"]
+    assert found["environment"]["own_path"] == str(EXAMPLE)
+    assert command("show", "1", "--source").stdout == EXAMPLE.read_text(encoding="utf-8")
+    assert "own_source" not in command("show", "1").stdout
+    listed = json.loads(command("list", "--json").stdout)["runs"]
+    assert [run["workload"] for run in listed] == ["mlp.py:mlp"]
+    taken = tmp_path / "taken.db"
+    assert command("export", "1", "-o", str(taken)).returncode == 0
+    elsewhere = tmp_path / "elsewhere.db"
+    assert command("import", str(taken), database=elsewhere).returncode == 0
+    with Store.open(elsewhere) as store:
+        assert store.load(1).environment["own_source"] == EXAMPLE.read_text(encoding="utf-8")
+
+
+@pytest.mark.tensorflow
+def test_a_fault_of_the_user_s_is_told_with_file_and_line(command: CommandLine, tmp_path: Path) -> None:
+    file = tmp_path / "faulty.py"
+    file.write_text(FAULTY)
+    done = command.json("run", f"{file}:late", *SHORT, "-s", "fault=loss", status=1)
+    assert done["outcome"] == "failed"
+    assert done["reason"].startswith("faulty.py:12: AttributeError:")
