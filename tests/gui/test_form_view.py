@@ -92,6 +92,20 @@ def test_typing_a_number_tells_once_when_it_is_done(qtbot: QtBot, view: FormView
     assert told == [("layers", 12)]
 
 
+def test_none_of_what_is_counted_says_what_ends_the_run_instead(qtbot: QtBot, theme: Theme, view: FormView) -> None:
+    show(view, VariantForm("cnn10"), CPU_INVENTORY.machine)
+    epochs = control(view, "epochs")
+    assert isinstance(epochs, QSpinBox)
+    assert epochs.text() == "none: by time"
+    told: list[tuple[str, object]] = []
+    view.edited.connect(lambda name, value: told.append((name, value)))
+    epochs.setFocus()
+    epochs.selectAll()
+    QTest.keyClicks(epochs, "3")
+    QTest.keyClick(epochs, Qt.Key.Key_Return)
+    assert (epochs.text(), told) == ("3", [("epochs", 3)])
+
+
 def test_a_switch_and_a_choice_tell_what_was_set(qtbot: QtBot, view: FormView) -> None:
     told: list[tuple[str, object]] = []
     view.edited.connect(lambda name, value: told.append((name, value)))
