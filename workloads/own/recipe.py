@@ -52,7 +52,9 @@ class _Own:
     def model(self) -> "KerasModel":
         """The user's model with its weights, whether they made them at once or wait for inputs."""
         arguments = {name: self._variant[name] for name in inspect.signature(self._function).parameters}
-        self._made = _checked(self._function(**arguments), place_of_function(self._function))
+        with self._blaming():
+            given = self._function(**arguments)
+        self._made = _checked(given, place_of_function(self._function))
         if not self._made.model.built:
             dtype = compute_dtype(str(self._variant["precision"]))
             inputs, _ = self.batch(0)
@@ -62,8 +64,8 @@ class _Own:
     def batch(self, index: int) -> Batch:
         """One batch as tensors, its size looked at."""
         assert self._made is not None, "the model is made first"
-        given = self._made.batch(index)
         with self._blaming():
+            given = self._made.batch(index)
             if not isinstance(given, tuple) or len(given) != 2:
                 raise TypeError(f"batch gives inputs and targets, (x, y), not {type(given).__name__}")
             inputs, targets = tf.nest.map_structure(_tensor, given)
@@ -80,9 +82,11 @@ class _Own:
 
     @contextlib.contextmanager
     def _blaming(self) -> Iterator[None]:
-        """Errors that Keras raises of what it was given are told of the function that gave it."""
+        """What Keras finds wrong with what it was given is told of the function that gave it."""
         try:
             yield
+        except SystemExit as error:
+            raise OwnWorkloadError(f"{place_of(error, self._source)}: the file ends the program.") from error
         except Exception as error:
             if ":" in place_of(error, self._source):
                 raise

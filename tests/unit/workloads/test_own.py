@@ -221,6 +221,7 @@ def test_a_model_that_waits_for_its_inputs_is_built_by_them(one: Replicas) -> No
             "(3, 4)",
             r"mine.py:5: ValueError: batch gives an array of shape \(3, 4\) where batch_size",
         ),
+        ("return x, x", "raise SystemExit #", "mine.py:12: the file ends the program"),
         ("return x, x", "return x.astype(str), x", "mine.py:5: TypeError: batch gives string values"),
         ("(batch_size, 4)", "(batch_size, 5)", "mine.py:5: ValueError: Input"),
     ],
