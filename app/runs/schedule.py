@@ -1,7 +1,7 @@
 """What an experiment consists of, in which order its runs are made, which are left, and how long one takes."""
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 from app.records import RunRow
@@ -69,6 +69,24 @@ def of_variant(spec: RunSpec, runs: Sequence[RunRow]) -> list[RunRow]:
     return [row for row in runs if wanted in counts_as(row.spec)]
 
 
+class ByVariant:
+    """Runs by the variants that each is one of; a variant's are found without going through all of them."""
+
+    def __init__(self, runs: Sequence[RunRow]) -> None:
+        self._runs: dict[Hashable, list[RunRow]] = {}
+        for row in runs:
+            for key in set(map(_key, counts_as(row.spec))):
+                self._runs.setdefault(key, []).append(row)
+
+    def of(self, spec: RunSpec) -> list[RunRow]:
+        """The runs of this variant, in the order given."""
+        return self._runs.get(_key(with_defaults(spec)), [])
+
+
+def _key(spec: RunSpec) -> Hashable:
+    return spec.workload, frozenset(spec.variant.items())
+
+
 def left(plan: Plan, runs: Sequence[RunRow], machine: Machine | None = None) -> list[RunSpec]:
     """The runs still to be made, in their order, after `runs`; a variant that `machine` refuses runs once."""
     return [*_compared(plan, runs, machine), *_carried(plan, runs)]
@@ -77,10 +95,11 @@ def left(plan: Plan, runs: Sequence[RunRow], machine: Machine | None = None) -> 
 def _compared(plan: Plan, runs: Sequence[RunRow], machine: Machine | None) -> list[RunSpec]:
     if is_settled(plan, runs):
         return []
-    wanted = [_wanted(spec, of_variant(spec, runs), plan.repeats, machine) for spec in plan.variants]
-    order = interleaved(len(plan.variants), plan.repeats)
-    turns = [(index, order[:place].count(index)) for place, index in enumerate(order)]
-    return [plan.variants[index] for index, turn in turns if turn in wanted[index]]
+    made = ByVariant(runs)
+    wanted = [_wanted(spec, made.of(spec), plan.repeats, machine) for spec in plan.variants]
+    # Every variant has its first turn before any has its second.
+    turns = enumerate(interleaved(len(plan.variants), plan.repeats))
+    return [plan.variants[index] for place, index in turns if place // len(plan.variants) in wanted[index]]
 
 
 def _carried(plan: Plan, runs: Sequence[RunRow]) -> list[RunSpec]:
@@ -106,7 +125,8 @@ def is_result(row: RunRow) -> bool:
 
 def rounds(plan: Plan, runs: Sequence[RunRow]) -> Rounds:
     """The complete rounds of the variants that measure something."""
-    groups = [of_variant(spec, runs) for spec in plan.variants]
+    made = ByVariant(runs)
+    groups = [made.of(spec) for spec in plan.variants]
     return Rounds.of([group for group in groups if not _is_answered(group)])
 
 
@@ -117,9 +137,9 @@ def is_settled(plan: Plan, runs: Sequence[RunRow]) -> bool:
 
 def done(plan: Plan, runs: Sequence[RunRow]) -> int:
     """How many of the planned runs have a result; more repeats than planned count no further."""
-    ended = [row for row in runs if is_result(row)]
-    carried = sum(bool(of_variant(each.spec, ended)) for each in plan.carried)
-    return carried + sum(min(plan.repeats, len(of_variant(spec, ended))) for spec in plan.variants)
+    ended = ByVariant([row for row in runs if is_result(row)])
+    carried = sum(bool(ended.of(each.spec)) for each in plan.carried)
+    return carried + sum(min(plan.repeats, len(ended.of(spec))) for spec in plan.variants)
 
 
 def expected_s(spec: RunSpec, runs: Sequence[RunRow], of_several: Callable[[list[float]], float] = max) -> float:
@@ -129,18 +149,33 @@ def expected_s(spec: RunSpec, runs: Sequence[RunRow], of_several: Callable[[list
     took, or one of any workload. Before the first of all: what it is asked to measure. `of_several` makes one figure
     of those of several runs.
     """
-    ended = [row for row in runs if row.outcome is not None and row.outcome.name in ("completed", "out_of_memory")]
-    if own := of_variant(spec, ended):
-        return of_several([_lasted_s(row) for row in own])
-    alike = [row for row in ended if row.spec.workload == spec.workload] or ended
-    beside = [_lasted_s(row) - min(asked_s(row.spec), row.summary.measured_s or 0.0) for row in alike]
-    return asked_s(spec) + (of_several(beside) if beside else 0.0)
+    return _Lasting(runs, of_several).expected_s(spec)
 
 
 def together_s(specs: Sequence[RunSpec], runs: Sequence[RunRow]) -> float:
     """How long these runs take one after the other, by what is usual of those made."""
-    each = [spec for place, spec in enumerate(specs) if spec not in specs[:place]]
-    return sum(specs.count(spec) * expected_s(spec, runs, statistics.median) for spec in each)
+    lasting = _Lasting(runs, statistics.median)
+    return sum(map(lasting.expected_s, specs))
+
+
+class _Lasting:
+    """How long runs take, by those that ended."""
+
+    def __init__(self, runs: Sequence[RunRow], of_several: Callable[[list[float]], float]) -> None:
+        ended = [row for row in runs if row.outcome is not None and row.outcome.name in ("completed", "out_of_memory")]
+        self._of_several = of_several
+        self._made = ByVariant(ended)
+        beside: dict[str, list[float]] = {}
+        for row in ended:
+            beside.setdefault(row.spec.workload, []).append(_beside_s(row))
+        self._beside = {workload: of_several(values) for workload, values in beside.items()}
+        self._beside_any = of_several([value for values in beside.values() for value in values]) if beside else 0.0
+
+    def expected_s(self, spec: RunSpec) -> float:
+        """See the function of that name."""
+        if own := self._made.of(spec):
+            return self._of_several([_lasted_s(row) for row in own])
+        return asked_s(spec) + self._beside.get(spec.workload, self._beside_any)
 
 
 def may_begin_beside(spec: RunSpec, going: Sequence[RunSpec], plan: Plan, gpus: int) -> bool:
@@ -159,6 +194,11 @@ def asked_s(spec: RunSpec) -> float:
     """The seconds a variant is asked to measure; 0 where it counts steps or epochs instead."""
     counts_else = spec.variant.get("steps", 0) or spec.variant.get("epochs", 0)
     return 0.0 if counts_else else float(spec.variant.get("seconds", 0.0))
+
+
+def _beside_s(row: RunRow) -> float:
+    """How long a run took beside what it was asked to measure."""
+    return _lasted_s(row) - min(asked_s(row.spec), row.summary.measured_s or 0.0)
 
 
 def _lasted_s(row: RunRow) -> float:
