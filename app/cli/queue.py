@@ -40,7 +40,7 @@ def queue(chosen: Namespace) -> int:
 
 
 def _move(queue: Queue, entry: int, chosen: Namespace) -> None:
-    first = queue.entries()[0].entry
+    first = next((each.entry for each in queue.entries() if each.entry not in chosen.entries), None)
     queue.move(entry, first if chosen.first else chosen.before)
 
 
@@ -103,9 +103,9 @@ def _go_on(chosen: Namespace) -> int:
             if entry.owned:
                 raise UserError(f"Another program makes entry {entry.entry} of the queue at this moment.")
             store.queue.set_state(entry.entry, "waiting")
-        waiting = [each.entry for each in store.queue.entries() if each.state == "waiting"]
-    if not waiting:
-        print("Nothing waits in the queue.")
+        entries = store.queue.entries()
+    if not any(entry.state == "waiting" for entry in entries):
+        print(_nothing_waits(entries))
         return 0
     with run_services(chosen.db, chosen.sample_ms, standby=chosen.standby) as services:
         all_ended = make_entries(services, [entry.entry for entry in named] or None)
@@ -113,6 +113,12 @@ def _go_on(chosen: Namespace) -> int:
     if chosen.json:
         print_json({"experiments": documents})
     return exit_status(all_ended)
+
+
+def _nothing_waits(entries: Sequence[QueueEntry]) -> str:
+    paused = " ".join(str(entry.entry) for entry in entries if entry.state == "paused")
+    how = f" What is paused goes on when it is named: `python -m app queue go-on {paused}`." if paused else ""
+    return f"Nothing waits in the queue.{how}"
 
 
 def _tell(ended: Ended, *, as_json: bool) -> dict[str, Any]:

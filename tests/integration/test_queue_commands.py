@@ -61,6 +61,8 @@ def test_entries_are_added_ordered_and_made(say: Say) -> None:
         (("move", "3", "--first"), [3, 1, 2]),
         (("move", "2", "--before", "1"), [3, 2, 1]),
         (("move", "3"), [2, 1, 3]),
+        (("move", "3", "1", "--first"), [3, 1, 2]),
+        (("move", "1", "3"), [2, 1, 3]),
         (("pause", "1"), [2, 1, 3]),
         (("remove", "3"), [2, 1]),
     ):
@@ -71,7 +73,9 @@ def test_entries_are_added_ordered_and_made(say: Say) -> None:
     made = json.loads(say("queue", "go-on", "--no-standby", "--json").out)["experiments"]
     assert [(each["state"], each["done"]) for each in made] == [("complete", 2)], "what is paused rests"
     assert queue(say("queue", "--json")) == [(1, "paused", 2, 2)], "its runs are stored meanwhile"
-    assert say("queue", "go-on").out == "Nothing waits in the queue.\n"
+    assert say("queue", "go-on").out == (
+        "Nothing waits in the queue. What is paused goes on when it is named: `python -m app queue go-on 1`.\n"
+    )
     named = say("queue", "go-on", "1", "--no-standby")
     assert (named.status, named.out.splitlines()[0]) == (
         0,
