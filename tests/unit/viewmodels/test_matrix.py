@@ -255,19 +255,19 @@ def own_workload(sha256: str, *names: str) -> catalog.Workload:
     shared = tuple(parameter for parameter in dummy.parameters if parameter.name in lstm)
     own = tuple(Parameter(name=name, kind="integer", label=name, help=name, default=8) for name in names)
     return replace(
-        dummy, name="mine.py:mine", own=OwnFile(path="/home/me/mine.py", sha256=sha256), parameters=(*own, *shared)
+        dummy, name="mine.py:mine", own=OwnFile(path="/mine/mine.py", sha256=sha256), parameters=(*own, *shared)
     )
 
 
 def test_parameters_of_a_users_own_workload_are_in_sight_and_forgotten_when_its_file_changes() -> None:
     matrix, form = matrix_on(NO_GPU)
-    file = Path("/home/me/mine.py")
+    file = Path("/mine/mine.py")
     form.offer_own(file, [own_workload("a" * 64, "width")])
     form.choose("mine.py:mine")
     assert not row(matrix, "width").folded
     matrix.type_list("width", "8, 16")
     assert [spec.variant["width"] for spec in matrix.asked().variants] == [8, 16]
-    assert "experiment /home/me/mine.py:mine -s width=8,16" in matrix.command()
+    assert "experiment /mine/mine.py:mine -s width=8,16" in matrix.command()
     form.read_failed(file, "mine.py, line 3: a name is missing.")
     assert matrix.state().problem == "mine.py, line 3: a name is missing."
     form.offer_own(file, [own_workload("b" * 64, "depth")])
