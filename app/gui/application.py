@@ -21,6 +21,7 @@ from app.gui.garbage import GuiCollector
 from app.gui.main_window import MainWindow, Page
 from app.gui.notice import Notice
 from app.gui.questions import ask_for_another_database, ask_to_close
+from app.gui.queueing import Queueing
 from app.gui.stored_screens import StoredScreens
 from app.gui.theme import Theme
 from app.gui.views.monitor import MonitorView
@@ -33,7 +34,6 @@ from app.viewmodels.tracks import machine_words
 from workloads.protocol import RunSpec
 
 if TYPE_CHECKING:
-    from app.gui.controllers.queue import QueueController
     from app.gui.sessions import Sessions
     from app.telemetry.recording import Recording
 
@@ -90,8 +90,10 @@ class Workbench(QObject):
         self.replay = ReplayController(run_view)
         self.experiments = Experiments(run_view, self.run, form, database, self.reads, self.feed.wait_inventory)
         self.monitor = MonitorController(self._monitor_view)
-        self.queue: QueueController | None = None
         self._runs: Sessions | None = None
+        self.queue = Queueing(
+            run_view, self.run, database, self.feed.wait_inventory, self._started, self.reads, self.sessions
+        )
         self.stored = StoredScreens(
             theme,
             database,
@@ -125,20 +127,30 @@ class Workbench(QObject):
         self.bridge.arrived.connect(self._handle)
         self.bridge.drained.connect(self._refresh)
         self.run.ended.connect(self._run_ended)
-        self.run.queue_asked.connect(lambda spec: self._queue().add_run(spec))
-        self.run.queue_stop_asked.connect(lambda: self._queue().stop())
-        self.experiments.asked.connect(lambda asked, preset: self._queue().add(asked, preset))
+        self.experiments.asked.connect(lambda asked, preset: self.queue.controller().add(asked, preset))
+        self._connect_queue()
         self.experiments.start()
         self.run.start()
         self.own.start()
         window.show_page(RUN)
         window.show()
 
+    def _connect_queue(self) -> None:
+        queue = self.queue
+        queue.changed.connect(self._queue_changed)
+        queue.run_made.connect(self.stored.refresh_history)
+        queue.entry_ended.connect(self._notice.tell_of)
+        queue.entry_left.connect(self._notice.forget)
+        queue.compare_asked.connect(self.stored.compare_runs)
+        queue.open_asked.connect(self.stored.open_run)
+        self.stored.imported.connect(queue.look)
+        queue.start()
+
     def leave(self) -> None:
         """Close the window without asking; a run is stopped first, so its end is stored."""
-        if self.queue is not None and self.queue.goes_on:
+        self.queue.end()
+        if self.queue.goes_on:
             self.queue.changed.connect(self._close_window)
-            self.queue.stop()
         elif self.run.running:
             self.run.ended.connect(self._close_window)
             self.run.stop()
@@ -163,6 +175,7 @@ class Workbench(QObject):
         self.own.close()
         self.feed.close()
         self.bridge.close()
+        self.queue.end()
         self.sessions.close()
         if self._runs is not None:
             self._runs.close()
@@ -181,45 +194,16 @@ class Workbench(QObject):
 
     @property
     def _goes_on(self) -> bool:
-        return self.run.running or (self.queue is not None and self.queue.goes_on)
+        return self.run.running or self.queue.goes_on
 
     def _telemetry_known(self) -> None:
         self._started().prepare()
-        self.reads.run(lambda: _has_queue(self.database), self._offer_queue, self.run.show_error)
-
-    def _offer_queue(self, there_is_one: bool) -> None:
-        if there_is_one:
-            self._queue().offer()
-
-    def _queue(self) -> "QueueController":
-        """The queue's controller; it and its view are imported and made when there is first something in the queue."""
-        if self.queue is None:
-            from app.gui.controllers.queue import QueueController
-
-            queue = QueueController(
-                self.run_view.queue_view(),
-                self.database,
-                self.feed.wait_inventory,
-                lambda told: self._started().queue(told),
-                lambda: not self.run.running,
-                self.reads,
-                self.sessions,
-                self.run.show_error,
-            )
-            queue.changed.connect(self._queue_changed)
-            queue.run_made.connect(self.stored.refresh_history)
-            queue.entry_ended.connect(self._notice.tell_of)
-            queue.compare_asked.connect(self.stored.compare_runs)
-            queue.open_asked.connect(self.stored.open_run)
-            self.queue = queue
-        return self.queue
+        self.queue.look()
 
     def _queue_changed(self, goes_on: bool) -> None:
-        self.run.show_queue(goes_on=goes_on)
         if not goes_on:
             self.bridge.flush()
-            self._look_for_room()
-            self.stored.refresh_history()
+            self._look_around()
 
     def _session(self, spec: RunSpec) -> Session:
         return self._started().one(spec)
@@ -262,8 +246,7 @@ class Workbench(QObject):
     def _refresh(self) -> None:
         self.run.refresh()
         self.monitor.refresh()
-        if self.queue is not None:
-            self.queue.refresh()
+        self.queue.refresh()
 
     def _telemetry_failed(self, error: UserError) -> None:
         self.window.show_machine("No telemetry", "bad", str(error))
@@ -291,11 +274,13 @@ class Workbench(QObject):
 
     def _run_ended(self) -> None:
         self._notice.tell()
+        self._look_around()
+
+    def _look_around(self) -> None:
+        """Runs were stored and none goes on."""
         self._look_for_room()
         self._started().prepare()
         self.stored.refresh_history()
-        if self.queue is not None:
-            self.queue.begin()
 
     def _close_window(self) -> None:
         self.window.allow_close()
@@ -306,7 +291,7 @@ class Workbench(QObject):
             self._close_window()
             return
         follows = "What it has measured so far stays in the history as a stopped run."
-        if self.queue is not None and self.queue.goes_on:
+        if self.queue.goes_on:
             follows += " The queue stays as it is, and the next start offers to go on with it."
         ask_to_close(self.window, self._theme, follows, self.leave)
 
@@ -327,13 +312,6 @@ def _prepare(database: Path) -> None:
     with Store.open(database) as store:
         recover(store)
     apply_setting(database)
-
-
-def _has_queue(database: Path) -> bool:
-    from app.storage.store import Store
-
-    with Store.open(database) as store:
-        return bool(store.queue.entries())
 
 
 def _read(database: Path, recorded: int | Path) -> "Recording":

@@ -63,6 +63,10 @@ class Notice:
         self._title, self._words = title, words
         self.tell()
 
+    def forget(self) -> None:
+        """What began was left before its end, by someone who is here."""
+        self._began_ns = None
+
     def tell(self) -> None:
         """Tell of the end of what began with the first run since the last end: one run, or many for one purpose."""
         began_ns, self._began_ns = self._began_ns, None

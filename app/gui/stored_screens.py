@@ -20,11 +20,13 @@ if TYPE_CHECKING:
 class StoredScreens(QObject):
     """The two screens on stored runs. `replay_asked` tells which run is to be played, `again_asked` what to run again.
 
+    `imported` tells that runs came from another database, and with them what is unfinished there.
     `turn_to_history` and `turn_to_compare` show the pages, which makes them.
     """
 
     replay_asked = Signal(int)
     again_asked = Signal(object)
+    imported = Signal()
 
     def __init__(
         self,
@@ -61,6 +63,7 @@ class StoredScreens(QObject):
         self.history.compare_requested.connect(self.compare_runs)
         self._takeaway = Takeaway(view, self._database, self)
         self._takeaway.imported.connect(self.history.refresh)
+        self._takeaway.imported.connect(self.imported)
         self.history.export_requested.connect(self._takeaway.export)
         self.history.import_requested.connect(self._takeaway.import_runs)
         self.history.reference_requested.connect(self._takeaway.show_reference)

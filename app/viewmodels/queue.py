@@ -248,7 +248,8 @@ class QueueBoard:
 
     def _hold(self) -> Literal["pause", "go on", ""]:
         """What can be done with all: pause them if any is to come, go on where all rest."""
-        if self._offered or not self._entries:
+        elsewhere = not self.goes_on and any(entry.state == "running" for entry in self._entries)
+        if self._offered or elsewhere or not self._entries:
             return ""
         return "pause" if self.goes_on and any(entry.state != "paused" for entry in self._entries) else "go on"
 

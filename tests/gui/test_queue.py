@@ -65,7 +65,7 @@ def rows_compared(workbench: Workbench) -> int:
 
 
 def test_an_experiment_runs_and_its_verdict_is_a_click_away(qtbot: QtBot, workbench: Workbench) -> None:
-    queue = workbench._queue()
+    queue = workbench.queue.controller()
     with qtbot.waitSignal(queue.entry_ended, timeout=RUN_LIMIT_MS) as ended:
         queue.add(asked("two batches", repeats=2))
     view = view_of(workbench)
@@ -90,7 +90,7 @@ def test_from_the_form_over_the_matrix_to_the_verdict(qtbot: QtBot, workbench: W
     repeats = matrix.foot.findChild(QSpinBox)
     assert isinstance(repeats, QSpinBox)
     repeats.setValue(2)
-    queue = workbench._queue()
+    queue = workbench.queue.controller()
     with qtbot.waitSignal(queue.entry_ended, timeout=RUN_LIMIT_MS) as ended:
         QTest.mouseClick(matrix.foot.start_button, Qt.MouseButton.LeftButton)
     assert workbench.run_view.live.isVisible()
@@ -113,7 +113,7 @@ def chosen_words(view: QueueView) -> list[str]:
 def test_experiments_are_added_reordered_paused_resumed_and_cancelled_while_runs_go_on(
     qtbot: QtBot, workbench: Workbench
 ) -> None:
-    queue, view = workbench._queue(), view_of(workbench)
+    queue, view = workbench.queue.controller(), view_of(workbench)
     queue.add(asked("long", seconds=600.0, steps=0))
     qtbot.waitUntil(lambda: "Measuring" in workbench.run_view.live.words(), timeout=RUN_LIMIT_MS)
     queue.add(asked("second"))
@@ -160,7 +160,7 @@ def test_a_closed_window_offers_what_is_left_and_runs_nothing_twice(
     qtbot: QtBot, theme: Theme, database_path: Path
 ) -> None:
     with window_on(qtbot, database_path, theme) as first:
-        first._queue().add(asked("four runs", repeats=2, steps=0, seconds=0.5))
+        first.queue.controller().add(asked("four runs", repeats=2, steps=0, seconds=0.5))
         qtbot.waitUntil(lambda: "2/4" in view_of(first).words(), timeout=RUN_LIMIT_MS)
         first.window.close()
         press(first, "&Stop and close")
@@ -170,8 +170,8 @@ def test_a_closed_window_offers_what_is_left_and_runs_nothing_twice(
         view = view_of(again)
         qtbot.waitUntil(view.offer.isVisible, timeout=READ_LIMIT_MS)
         assert view.offer.words == "“four runs” is unfinished: 2 of 4 runs made."
-        assert not again._queue().goes_on
-        with qtbot.waitSignal(again._queue().entry_ended, timeout=RUN_LIMIT_MS):
+        assert not again.queue.controller().goes_on
+        with qtbot.waitSignal(again.queue.controller().entry_ended, timeout=RUN_LIMIT_MS):
             view.offer.button("go on").click()
         assert not view.offer.isVisible()
         outcomes = [row.outcome.name for row in runs_of(again) if row.outcome is not None]
@@ -182,7 +182,7 @@ def test_a_closed_window_offers_what_is_left_and_runs_nothing_twice(
 def test_an_offer_can_be_left_for_later_and_removed(qtbot: QtBot, workbench: Workbench) -> None:
     with Store.open(workbench.database) as store:
         add_asked(store, asked("left over"))
-    queue, view = workbench._queue(), view_of(workbench)
+    queue, view = workbench.queue.controller(), view_of(workbench)
     queue.offer()
     qtbot.waitUntil(view.offer.isVisible, timeout=READ_LIMIT_MS)
     view.offer.button("not now").click()
@@ -204,7 +204,7 @@ def test_while_a_run_goes_on_the_form_adds_to_the_queue_which_begins_after_it(
     assert workbench.run.running
     workbench.run.run()
     qtbot.waitUntil(lambda: len(entries_of(workbench)) == 1, timeout=READ_LIMIT_MS)
-    queue = workbench._queue()
+    queue = workbench.queue.controller()
     with qtbot.waitSignal(queue.entry_ended, timeout=RUN_LIMIT_MS):
         pass
     first, second = runs_of(workbench)
@@ -216,7 +216,7 @@ def test_while_a_run_goes_on_the_form_adds_to_the_queue_which_begins_after_it(
 
 
 def test_stop_ends_the_run_and_pauses_the_queue(qtbot: QtBot, workbench: Workbench) -> None:
-    queue, view = workbench._queue(), view_of(workbench)
+    queue, view = workbench.queue.controller(), view_of(workbench)
     queue.add(asked("long", seconds=600.0, steps=0))
     qtbot.waitUntil(lambda: "Measuring" in workbench.run_view.live.words(), timeout=RUN_LIMIT_MS)
     QTest.keyClick(workbench.window, Qt.Key.Key_Period, Qt.KeyboardModifier.ControlModifier)
@@ -226,7 +226,7 @@ def test_stop_ends_the_run_and_pauses_the_queue(qtbot: QtBot, workbench: Workben
 
 
 def test_all_are_cancelled_after_a_question(qtbot: QtBot, workbench: Workbench) -> None:
-    queue, view = workbench._queue(), view_of(workbench)
+    queue, view = workbench.queue.controller(), view_of(workbench)
     for name in ("long", "longer"):
         queue.add(asked(name, seconds=600.0, steps=0))
     view.unfold()
@@ -242,7 +242,7 @@ def test_a_wait_for_a_fair_machine_is_shown_and_can_be_skipped(
     qtbot: QtBot, workbench: Workbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gate, "QUIET_PCT", -1.0)  # no host is as quiet as that
-    queue, view = workbench._queue(), view_of(workbench)
+    queue, view = workbench.queue.controller(), view_of(workbench)
     queue.add(asked("waits"))
     qtbot.waitUntil(lambda: "the processors at" in view.words(), timeout=RUN_LIMIT_MS)
     assert "Waits: " in view.words()
@@ -253,3 +253,18 @@ def test_a_wait_for_a_fair_machine_is_shown_and_can_be_skipped(
         assert store.load(1).environment[GATE].startswith("skipped after")
     queue.stop()
     qtbot.waitUntil(lambda: not queue.goes_on, timeout=RUN_LIMIT_MS)
+
+
+def test_a_window_that_closes_after_a_single_run_begins_nothing_of_the_queue(
+    qtbot: QtBot, theme: Theme, database_path: Path
+) -> None:
+    with window_on(qtbot, database_path, theme) as window:
+        choose(window, seconds=600.0)
+        window.run.run()
+        window.queue.controller().add(asked("later"))
+        qtbot.waitUntil(lambda: "0/2" in view_of(window).words(), timeout=READ_LIMIT_MS)
+        window.leave()
+        qtbot.waitUntil(lambda: not window.window.isVisible(), timeout=RUN_LIMIT_MS)
+        assert not window.queue.goes_on
+        assert [entry.name for entry in entries_of(window)] == ["later"]
+        assert len(runs_of(window)) == 1

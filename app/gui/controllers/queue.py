@@ -41,12 +41,14 @@ class QueueController(QObject):
     """Has the queue's runs made one after another while `may_begin` says so.
 
     `changed` tells that it begins or rests, `run_made` that another run may be stored, `entry_ended` in a title and a
-    sentence that an experiment has ended; `compare_asked` which runs' verdict is wanted, `open_asked` which run.
+    sentence that an experiment has ended, `entry_left` that it was stopped or cancelled, `compare_asked` which runs'
+    verdict is wanted, `open_asked` which run.
     """
 
     changed = Signal(bool)
     run_made = Signal()
     entry_ended = Signal(str, str)
+    entry_left = Signal()
     compare_asked = Signal(list)
     open_asked = Signal(int)
     _told = Signal(object)
@@ -174,6 +176,8 @@ class QueueController(QObject):
         if progress.state in ENDED:
             self._change(lambda _: None)
             self._tell_ended(progress)
+        elif progress.state in ("stopped", "removed"):
+            self.entry_left.emit()
         self._show()
 
     def _tell_ended(self, progress: QueueProgress) -> None:

@@ -65,7 +65,7 @@ def test_an_entry_that_another_program_makes_is_said_to_be_and_not_to_be_paused_
     queue = QueueBoard()
     queue.read((replace(FIRST, state="running"),))
     state = queue.state(0.0)
-    assert state.now == "Another program makes these runs"
+    assert (state.now, state.hold) == ("Another program makes these runs", "")
     assert (state.rows[0].state, state.rows[0].pause) == ("runs elsewhere", "")
 
 

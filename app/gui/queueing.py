@@ -1,0 +1,120 @@
+"""The window's queue as its other parts see it: imported and made when there is first something in it."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject, Signal
+
+from app.gui.background import Background
+from app.gui.controllers.run import RunController
+from app.gui.views.run import RunView
+from app.records import Inventory
+
+if TYPE_CHECKING:
+    from app.gui.controllers.queue import QueueController
+    from app.gui.sessions import Sessions
+
+
+class Queueing(QObject):
+    """Makes the queue's controller and hands on what it tells; a single run of the form goes before the queue's."""
+
+    changed = Signal(bool)
+    run_made = Signal()
+    entry_ended = Signal(str, str)
+    entry_left = Signal()
+    compare_asked = Signal(list)
+    open_asked = Signal(int)
+
+    def __init__(
+        self,
+        view: RunView,
+        run: RunController,
+        database: Path,
+        inventory: Callable[[], Inventory],
+        sessions_of: Callable[[], "Sessions"],
+        reads: Background,
+        background: Background,
+    ) -> None:
+        super().__init__()
+        self._view = view
+        self._run = run
+        self._database = database
+        self._inventory = inventory
+        self._sessions_of = sessions_of
+        self._reads = reads
+        self._background = background
+        self._made: QueueController | None = None
+        self._over = False
+
+    def start(self) -> None:
+        """Listen to the form."""
+        self._run.queue_asked.connect(lambda spec: self.controller().add_run(spec))
+        self._run.queue_stop_asked.connect(self.stop)
+        self._run.ended.connect(self._begin)
+        self.changed.connect(lambda goes_on: self._run.show_queue(goes_on=goes_on))
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether this window makes the queue's runs."""
+        return self._made is not None and self._made.goes_on
+
+    def controller(self) -> "QueueController":
+        """What adds to the queue and has its runs made."""
+        if self._made is None:
+            from app.gui.controllers.queue import QueueController
+
+            self._made = QueueController(
+                self._view.queue_view(),
+                self._database,
+                self._inventory,
+                lambda told: self._sessions_of().queue(told),
+                lambda: not self._run.running and not self._over,
+                self._reads,
+                self._background,
+                self._run.show_error,
+            )
+            self._hand_on(self._made)
+        return self._made
+
+    def look(self) -> None:
+        """Offer to go on with what is in the queue; if that is nothing, nothing is imported for it."""
+        self._reads.run(lambda: _has_entries(self._database), self._offer, self._run.show_error)
+
+    def refresh(self) -> None:
+        """Let the time left pass."""
+        if self._made is not None:
+            self._made.refresh()
+
+    def stop(self) -> None:
+        """End the run that goes on, and pause the queue; `changed` tells when it has ended."""
+        if self._made is not None:
+            self._made.stop()
+
+    def end(self) -> None:
+        """Stop, and begin no more."""
+        self._over = True
+        self.stop()
+
+    def _offer(self, has_entries: bool) -> None:
+        if has_entries:
+            self.controller().offer()
+
+    def _begin(self) -> None:
+        if self._made is not None:
+            self._made.begin()
+
+    def _hand_on(self, made: "QueueController") -> None:
+        made.changed.connect(self.changed)
+        made.run_made.connect(self.run_made)
+        made.entry_ended.connect(self.entry_ended)
+        made.entry_left.connect(self.entry_left)
+        made.compare_asked.connect(self.compare_asked)
+        made.open_asked.connect(self.open_asked)
+
+
+def _has_entries(database: Path) -> bool:
+    from app.storage.store import Store
+
+    with Store.open(database) as store:
+        return bool(store.queue.entries())
