@@ -206,7 +206,8 @@ def test_stored_runs_can_be_made_again(screen_on: Open, measured: Path) -> None:
     screen.open()
     screen.tick("layout", "NHWC")
     again = screen.matrix.foot.again
-    screen.qtbot.waitUntil(again.isVisible, timeout=LIMIT_MS)
+    assert not again.isEnabled()
+    screen.qtbot.waitUntil(again.isEnabled, timeout=LIMIT_MS)
     assert "2 of 6 are stored already" in screen.visible_words()
     QTest.mouseClick(again, Qt.MouseButton.LeftButton, pos=QPoint(8, again.height() // 2))
     screen.wait_words("They take about")

@@ -53,6 +53,7 @@ class MatrixController(QObject):
         self._inventory = inventory
         self._busy = False
         self._ahead: Ahead | None = None
+        self._stored = False
         self._problem = ""
         self._wanted: AskedMatrix | None = None
         self._looking = False
@@ -91,8 +92,7 @@ class MatrixController(QObject):
         state = self._matrix.state()
         if not state.problem:
             self._look(self._matrix.asked())
-        stored = state.again or bool(self._ahead and self._ahead.done)
-        self._view.show_model(state, self._words(), stored=stored, busy=self._busy)
+        self._view.show_model(state, self._words(), stored=state.again or self._stored, busy=self._busy)
         self._view.presets.show_presets(self._presets, busy=self._busy)
 
     def _words(self) -> str:
@@ -123,7 +123,7 @@ class MatrixController(QObject):
         def take(ahead: Ahead) -> None:
             self._looking = False
             if asked == self._wanted:
-                self._ahead = ahead
+                self._ahead, self._stored = ahead, ahead.done > 0
             else:
                 self._wanted = None
             self._show()

@@ -74,7 +74,7 @@ class MatrixFoot(QWidget):
 
     @property
     def again(self) -> QCheckBox:
-        """Whether stored runs do not count, seen where there are some."""
+        """Whether stored runs do not count, a choice where there are some."""
         return self._again
 
     @property
@@ -94,7 +94,7 @@ class MatrixFoot(QWidget):
             self._baseline.setCurrentIndex(state.baseline)
         self._baseline.setEnabled(len(state.variants) > 1)
         self._show_extent(state)
-        self._again.setVisible(stored)
+        self._again.setEnabled(stored)
         self._again.setChecked(state.again)
         self._headline.setText(state.headline)
         self._detail.setText("" if state.problem else state.detail)
