@@ -1,6 +1,8 @@
 """Experiments built on the Run screen: values, presets, what is said before the start, and what is asked for."""
 
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from importlib import metadata
 from pathlib import Path
@@ -334,6 +336,15 @@ def test_while_the_queue_goes_on_all_is_added_to_it_and_stop_stops_it(screen_on:
         QTest.mouseClick(screen.view.form.run_button, Qt.MouseButton.LeftButton)
     screen.run.show_queue(goes_on=False)
     assert screen.view.form.run_button.text() == "&Run"
+
+
+def test_the_windows_start_waits_for_nothing_that_builds_experiments() -> None:
+    code = "import sys, app.gui.application; print(*sys.modules)"
+    loaded = set(
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    )
+    assert "app.gui.views.form" in loaded
+    assert not loaded & {"app.gui.views.matrix", "app.viewmodels.matrix", "app.runs.presets", "app.runs.ahead"}
 
 
 def test_escape_goes_back_to_the_plots(screen_on: Open) -> None:
