@@ -1,7 +1,8 @@
 """`bench resume`: the program killed at random moments of an experiment, and gone on with until it is complete.
 
-Each experiment is one of twelve runs of `dummy` in a database of its own. SIGKILL comes after a time drawn evenly from
-how long such an experiment takes when nobody kills it; then the same command goes on, until it ends by itself.
+Each experiment is one of twelve runs of `dummy` in a database of its own, every second one with `--again`: then no run
+counts but those that the experiment knows as its own. SIGKILL comes after a time drawn evenly from how long such an
+experiment takes when nobody kills it; then the same command goes on, until it ends by itself.
 """
 
 import subprocess
@@ -55,6 +56,7 @@ class KilledExperiment:
     folder: Path
     steps: int = 20
     repeats: int = REPEATS
+    again: bool = False
     seen: set[str] = field(default_factory=set)
     """Runs that had ended when the program was killed, by uid."""
 
@@ -68,6 +70,7 @@ class KilledExperiment:
         settings = {"gpus": 0, "step_ms": 1, "steps": self.steps, "warmup_steps": 1, "batch_size": "1,2,3"}
         words = [word for name, value in settings.items() for word in ("-s", f"{name}={value}")]
         words += ["--repeats", str(self.repeats), "--no-gate", "--no-standby", "--db", str(self.database)]
+        words += ["--again"] if self.again else []
         return subprocess.Popen(
             [sys.executable, "-m", "app", "experiment", "dummy", *words],
             env={**checkout_environment(), "TMPDIR": str(self.folder)},
@@ -118,7 +121,8 @@ def measure(kills: int = KILLS) -> Sequence[Result]:
     numbers = np.random.default_rng(_SEED)
     while tally.kills < kills:
         with tempfile.TemporaryDirectory() as folder:
-            kill_and_go_on(KilledExperiment(Path(folder)), numbers, length_s, kills - tally.kills, tally)
+            experiment = KilledExperiment(Path(folder), again=tally.experiments % 2 == 1)
+            kill_and_go_on(experiment, numbers, length_s, kills - tally.kills, tally)
     return [
         Result(name="an experiment of 12 runs takes", value=length_s, unit="s"),
         Result(name="kills", value=tally.kills, unit="kills"),
