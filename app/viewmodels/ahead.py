@@ -53,7 +53,8 @@ def _left_words(ahead: Ahead, left: int, most: str, how: str) -> str:
     stored = f"{ahead.done:,} of {ahead.planned:,} are stored already" if ahead.done else ""
     if not ahead.learnt_from:
         least = f"at least {units.duration(ahead.left_s)}" if ahead.left_s else "a time not known yet"
-        return f"No run like these is stored yet: they take {least}{how}."
+        they = f"all {left:,}" if most else "they"
+        return f"No run like these is stored yet: {they} take {least}{how}."
     rest = f"{stored}; the other {left:,} take" if stored else "They take"
     judged = f"{ahead.learnt_from:,} stored {units.plural('run', ahead.learnt_from)}"
     others = " of other workloads" if ahead.of_others else ""

@@ -239,6 +239,11 @@ def test_what_is_said_of_the_time_before_it_starts(ahead: Ahead, says: str) -> N
     assert ahead_sentences(ahead) == [says]
 
 
+def test_an_early_end_makes_the_least_time_that_of_all_runs() -> None:
+    ahead = Ahead(planned=40, done=0, left_s=400.0, learnt_from=0)
+    assert ahead_sentences(ahead, at_most=True) == ["No run like these is stored yet: all 40 take at least 6:40."]
+
+
 def test_an_early_end_and_a_limit_are_said_and_what_does_not_count() -> None:
     ahead = Ahead(planned=12, done=0, left_s=90.0, learnt_from=7, uncounted=3, because=("driver", "card"))
     assert ahead_sentences(ahead, at_most=True, side_by_side=True, budget_s=60.0) == [
