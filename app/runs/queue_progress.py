@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from app.errors import UserError
 from app.queries import EntryState, QueueEntry, QueueProgress
 from app.records import Inventory, RunRow, StoredRun
 from app.runs.ahead import learnt_from, look_ahead
@@ -20,7 +21,7 @@ from workloads.protocol import RunSpec
 
 
 def standings(store: Store, inventory: Inventory) -> list[QueueProgress]:
-    """How far every entry is, in their order; raises `UserError` for one that another version wrote."""
+    """How far every entry is, in their order; one that another version wrote has nothing planned, and words on it."""
     return [_standing(store, entry, inventory) for entry in store.queue.entries()]
 
 
@@ -40,7 +41,10 @@ def brought_words(brought: int, brought_with: Sequence[str]) -> str:
 
 
 def _standing(store: Store, entry: QueueEntry, inventory: Inventory) -> QueueProgress:
-    asked = asked_of(entry)
+    try:
+        asked = asked_of(entry)
+    except UserError as error:
+        return QueueProgress(entry=entry.entry, name=entry.name, state=entry.state, done=0, planned=0, words=str(error))
     repeated = Repeated(asked.max_throttled_pct)
     ahead = look_ahead(store, asked.plan, inventory, own_runs(store, entry, asked), repeated)
     is_known = ahead.learnt_from or ahead.done == ahead.planned

@@ -268,3 +268,16 @@ def test_a_window_that_closes_after_a_single_run_begins_nothing_of_the_queue(
         assert not window.queue.goes_on
         assert [entry.name for entry in entries_of(window)] == ["later"]
         assert len(runs_of(window)) == 1
+
+
+def test_what_another_version_queued_is_said_and_the_others_go_on(qtbot: QtBot, workbench: Workbench) -> None:
+    with Store.open(workbench.database) as store:
+        store.queue.add(name="newer", preset=None, plan='{"variants": []}')
+    queue, view = workbench.queue.controller(), view_of(workbench)
+    view.unfold()
+    with qtbot.waitSignal(queue.entry_ended, timeout=RUN_LIMIT_MS) as ended:
+        queue.add(asked("known"))
+    assert ended.args[0] == "known"
+    qtbot.waitUntil(lambda: chosen_words(view) == ["newer: paused", "known: complete"], timeout=READ_LIMIT_MS)
+    said = [label.text() for label in workbench.run_view.form.findChildren(QLabel) if label.isVisible()]
+    assert any(words.startswith("What entry 1 of the queue asks for is not known here") for words in said)

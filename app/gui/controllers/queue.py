@@ -79,6 +79,7 @@ class QueueController(QObject):
         self._shown_s = 0
         self._course: tuple[int, int, RunSpec | None] | None = None
         self._again = False
+        self._begun_with: frozenset[int] = frozenset()
         self._connect()
 
     @property
@@ -104,9 +105,10 @@ class QueueController(QObject):
 
     def begin(self) -> None:
         """Have made what waits, unless something goes on; nothing happens where nothing waits."""
-        waits = any(entry.state == "waiting" for entry in self._board.entries)
-        if self.goes_on or not waits or not self._may_begin():
+        waiting = self._waiting()
+        if self.goes_on or not waiting or not self._may_begin():
             return
+        self._begun_with = waiting
         self._runner = self._make_runner(self._told.emit)
         self._board.begin()
         self._sessions.run(self._runner.run, lambda _: self._rest(), self._fail)
@@ -124,17 +126,21 @@ class QueueController(QObject):
         if self.goes_on and int(time.monotonic()) != self._shown_s:
             self._show()
 
-    def _change(self, change: Callable[[Store], None], then: Callable[[], None] = lambda: None) -> None:
+    def _change(self, change: Callable[[Store], None], then: Callable[[], None] | None = None) -> None:
         """Change the queue off the GUI thread, show how it stands then, and go on with `then`."""
 
         def show(entries: Sequence[QueueProgress]) -> None:
             self._board.read(entries)
-            then()
+            if then is not None:
+                then()
             self._show()
 
         self._reads.run(lambda: _changed(self._database, change, self._inventory()), show, self._show_error)
 
-    def _set_all(self, state: Literal["waiting", "paused"], then: Callable[[], None] = lambda: None) -> None:
+    def _read(self, then: Callable[[], None] | None = None) -> None:
+        self._change(lambda _: None, then)
+
+    def _set_all(self, state: Literal["waiting", "paused"], then: Callable[[], None] | None = None) -> None:
         def change(store: Store) -> None:
             for entry in store.queue.entries():
                 store.queue.set_state(entry.entry, state)
@@ -151,21 +157,31 @@ class QueueController(QObject):
         self.begin()
 
     def _rest(self) -> None:
-        self._runner = None
-        self._board.rest()
-        again, self._again = self._again and not self._stopping, False
-        if self._stopping:
-            self._stopping = False
-            self._set_all("paused")
-        else:
-            self._change(lambda _: None, self.begin if again else lambda: None)
-        self.changed.emit(False)
+        self._end_walk(self.begin if self._again else None)
 
     def _fail(self, error: UserError) -> None:
-        # What failed once would fail again at once.
-        self._stopping = True
-        self._rest()
+        """Say it; the entry that could not be made is paused, and the others go on."""
+        before = self._begun_with
+
+        def go_past() -> None:
+            if before - self._waiting():
+                self.begin()
+
+        self._end_walk(go_past)
         self._show_error(error)
+
+    def _end_walk(self, then: Callable[[], None] | None) -> None:
+        stopped = self._stopping
+        self._runner, self._stopping, self._again = None, False, False
+        self._board.rest()
+        if stopped:
+            self._set_all("paused")
+        else:
+            self._read(then)
+        self.changed.emit(False)
+
+    def _waiting(self) -> frozenset[int]:
+        return frozenset(entry.entry for entry in self._board.entries if entry.state == "waiting")
 
     def _take(self, progress: QueueProgress) -> None:
         self._board.tell(progress, time.monotonic())
@@ -174,7 +190,7 @@ class QueueController(QObject):
             self._course = course
             self.run_made.emit()
         if progress.state in ENDED:
-            self._change(lambda _: None)
+            self._read()
             self._tell_ended(progress)
         elif progress.state in ("stopped", "removed"):
             self.entry_left.emit()
