@@ -162,7 +162,7 @@ def test_a_wrong_file_is_told_in_a_sentence(
         ("raise ModuleNotFoundError('No module named tensorflow')", "TensorFlow cannot be imported"),
         (
             "import os; os.write(2, b'F0000 00:00:1 7 cuda.cc:9] No such device\\n'); os.abort()",
-            "TensorFlow's process ended with exit status -6: No such device",
+            "The process that did this ended with exit status -6: No such device",
         ),
     ],
 )
