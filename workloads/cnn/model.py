@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 import tensorflow as tf
 from tensorflow.python.util import _pywrap_util_port
 
-from workloads.cnn import keras_layers, native, nets
+from workloads.cnn import keras_layers, native, native_xla, nets
 from workloads.cnn.layer import MakeLayer
 from workloads.cnn.nets import Net, Sum, net_of
 from workloads.cnn.weights import initial_weights
@@ -15,7 +15,13 @@ from workloads.optimizers import Momentum
 from workloads.protocol import Variant
 from workloads.recipe import Recipe
 
-_LAYERS: dict[str, MakeLayer] = {"native": native.layer, "keras": keras_layers.layer}
+_LAYERS: dict[tuple[str, bool], MakeLayer] = {
+    ("native", False): native.layer,
+    ("native", True): native_xla.layer,
+    ("keras", False): keras_layers.layer,
+    ("keras", True): keras_layers.layer,
+}
+"""Who makes the layers of an implementation, without XLA and with it."""
 
 
 class Cnn:
@@ -52,7 +58,7 @@ class Cnn:
 
 def cnn(workload: str, variant: Variant) -> Cnn:
     """The network of a variant with its initial weights."""
-    make = _LAYERS[str(variant["implementation"])]
+    make = _LAYERS[str(variant["implementation"]), bool(variant["xla"])]
     return Cnn(net_of(workload, variant), make, str(variant["layout"]), int(variant["seed"]))
 
 

@@ -26,14 +26,14 @@ def layer(spec: nets.Layer, initial: Sequence[tf.Tensor], layout: str) -> Layer:
         case nets.Dense():
             return _Dense(initial)
         case nets.Pool():
-            return _Function(lambda images: tf.nn.avg_pool2d(images, 2, 2, "SAME", data_format=layout))
+            return Function(lambda images: tf.nn.avg_pool2d(images, 2, 2, "SAME", data_format=layout))
         case nets.GlobalPool():
-            return _Function(lambda images: tf.reduce_mean(images, axis=[2, 3] if layout == "NCHW" else [1, 2]))
+            return Function(lambda images: tf.reduce_mean(images, axis=[2, 3] if layout == "NCHW" else [1, 2]))
         case nets.Relu():
-            return _Function(tf.nn.relu)
+            return Function(tf.nn.relu)
 
 
-class _Function:
+class Function:
     """A layer without weights."""
 
     weights: Sequence[tf.Variable] = ()
@@ -42,6 +42,7 @@ class _Function:
         self._function = function
 
     def __call__(self, images: tf.Tensor, _training: bool, /) -> tf.Tensor:
+        """What the function makes of the images, the same in training and out of it."""
         return self._function(images)
 
 

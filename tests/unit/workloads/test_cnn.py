@@ -8,6 +8,7 @@ import pytest
 from tests.cnn_answers import SIZES, Answers, answers, variant_of
 from workloads.catalog import Machine, complete
 from workloads.cnn import nets
+from workloads.cnn.layer import Layer
 from workloads.errors import RefusedError
 from workloads.protocol import Value
 
@@ -27,6 +28,32 @@ def test_layouts_and_implementations_agree(workload: str, implementation: str, l
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 def test_xla_changes_no_answer(layout: str) -> None:
     answers("cnn10", variant_of("cnn10", layout=layout, xla=True)).agree(reference("cnn10"), 1e-4)
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+def test_xla_pools_without_windows_forwards_and_backwards(layout: str) -> None:
+    import tensorflow as tf
+
+    from workloads.cnn import native, native_xla
+    from workloads.compiled import compiled
+
+    images = tf.random.stateless_normal([2, 4, 6, 8], [1, 2])
+    programs, gradients = {}, {}
+    for module in (native, native_xla):
+        pool = module.layer(nets.Pool(name="pool"), [], layout)
+
+        def gradient(images: tf.Tensor, pool: Layer = pool) -> tf.Tensor:
+            with tf.GradientTape() as tape:
+                tape.watch(images)
+                total = tf.reduce_sum(tf.square(pool(images, True)))
+            return tape.gradient(total, images)
+
+        function = compiled(gradient)
+        gradients[module] = function(images).numpy()
+        programs[module] = function.experimental_get_compiler_ir(images)(stage="hlo")
+    np.testing.assert_allclose(gradients[native_xla], gradients[native], atol=1e-6)
+    assert "reduce-window" in programs[native]
+    assert "reduce-window" not in programs[native_xla]
 
 
 @pytest.mark.parametrize("implementation", ["native", "keras"])
