@@ -1,15 +1,20 @@
 """The queue below the live view: one line for all of it, which unfolds to its entries, and what is told above it."""
 
+import textwrap
+
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QMessageBox, QProgressBar, QPushButton, QVBoxLayout, QWidget
 
 from app.gui.theme import GRID, Theme, figures
+from app.gui.views.cell_table import plain_tooltip
 from app.gui.views.parts import ElidedLabel, button, rule, set_role, text_label
 from app.gui.views.queue_list import QueueTable
 from app.viewmodels.cells import Tone
 from app.viewmodels.queue import Act, QueueState, Telling
 
 _STEPS = 1000
+_MOST_TOLD = 280
+"""Characters of a sentence; the verdict on many variants is for Compare."""
 _BAR_WIDTH = 20 * GRID
 _ROLES: dict[Tone, str] = {"good": "good", "warning": "warning", "bad": "bad", "quiet": "muted", "busy": "heading"}
 
@@ -50,7 +55,8 @@ class TellingLine(QWidget):
         if self._telling is None or telling.acts != self._telling.acts:
             self._make_buttons(telling)
         self._telling = telling
-        self._words.setText(telling.words)
+        self._words.setText(textwrap.shorten(telling.words, _MOST_TOLD, placeholder=" …"))
+        self._words.setToolTip(plain_tooltip(telling.words) or "")
         self._symbol.setText(telling.symbol)
         set_role(self._symbol, _ROLES[telling.tone])
 
