@@ -82,11 +82,14 @@ def own_workloads(path: Path, name: str, database: Path, reading: Reading) -> tu
     source = read_source(path)
     kept = _kept(database, source.sha256) or _Kept(source)
     known = [each for each in kept.workloads if each.name == name or (not name and kept.whole)]
+    # The same text at another place is the same workload, with other data beside it.
+    now = _Kept(source, kept.workloads, kept.whole)
     if not known:
         known = [*_described(source, name, reading)]
         others = [each for each in kept.workloads if each.name not in {new.name for new in known}]
-        kept = _Kept(source, (*others, *known), whole=kept.whole or not name)
-        keep_in(database, _KEPT + source.sha256, msgspec.json.encode(kept).decode())
+        now = _Kept(source, (*others, *known), whole=kept.whole or not name)
+    if now != kept:
+        keep_in(database, _KEPT + source.sha256, msgspec.json.encode(now).decode())
     file = OwnFile(path=source.path, sha256=source.sha256)
     return tuple(catalog.own_workload(each, file) for each in known)
 

@@ -1,5 +1,6 @@
 """A file of the user's in the whole window: read by a real process, chosen, changed, broken, remembered."""
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -57,3 +58,14 @@ def test_a_file_is_chosen_followed_and_remembered(qtbot: QtBot, workbench: Workb
     again.window.allow_close()
     again.window.close()
     again.close()
+
+
+def test_a_window_that_closes_gives_up_what_it_reads(qtbot: QtBot, workbench: Workbench, file: Path) -> None:
+    begun = file.with_name("begun")
+    file.write_text(f"open({str(begun)!r}, 'w').close()\nwhile True: pass\n")
+    workbench.own.open(file)
+    assert workbench.run_view.form.own_words == "Reading mine.py …"
+    qtbot.waitUntil(begun.exists, timeout=LIMIT_MS)
+    start_s = time.monotonic()
+    workbench.own.close()
+    assert time.monotonic() - start_s < 5

@@ -82,6 +82,18 @@ def test_a_changed_file_is_another_one_and_the_old_text_stays(
         assert (source.path, source.text) == (str(file), text)
 
 
+def test_a_file_that_moved_is_the_same_workload_at_its_new_place(
+    file: Path, database_path: Path, reading: Reading
+) -> None:
+    own_workloads(file, "", database_path, reading)
+    moved = file.with_name("moved.py")
+    file.rename(moved)
+    (small,) = own_workloads(moved, "small", database_path, reading)
+    source = source_of(complete_of(small, {"gpus": 0}, Machine()), database_path)
+    assert (small.name, source.path if source else "") == ("moved.py:small", str(moved))
+    assert len(readers(moved)) == 1
+
+
 def test_a_word_names_a_workload_of_the_program_or_of_a_file(file: Path, database_path: Path) -> None:
     assert workload_called("lstm", database_path).name == "lstm"
     assert workload_called(f"{file}:other", database_path).title == "other · mine.py"
