@@ -108,9 +108,18 @@ def read_source(path: Path) -> Source:
 
 
 def source_of(spec: RunSpec, database: Path) -> Source | None:
-    """The text that a variant of the user's own is of, as it was when its file was read; None where it never was."""
-    kept = _kept(database, str(spec.variant.get(catalog.SOURCE)))
-    return None if kept is None else kept.source
+    """The text that a variant of the user's own is of, as it was when its file was read; None for other workloads.
+
+    Raises `UserError` where it was never read on this machine: what came with runs from others is not run by itself.
+    """
+    if not catalog.is_own(spec.workload):
+        return None
+    if (kept := _kept(database, str(spec.variant.get(catalog.SOURCE)))) is not None:
+        return kept.source
+    raise UserError(
+        f"The file of {spec.workload} was never opened here as it was then: `python -m app show RUN --source` prints "
+        f"it as a stored run has it; read it, save it, and run it once as `python -m app run path/to/{spec.workload}`."
+    )
 
 
 def chosen_before(database: Path) -> list[Path]:

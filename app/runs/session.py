@@ -25,7 +25,7 @@ from app.storage.owner import this_process
 from app.storage.space import room_for
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
-from workloads.catalog import check, find_gpu, is_own
+from workloads.catalog import check, find_gpu
 from workloads.protocol import PROTOCOL_VERSION, RunSpec, Source, Start
 
 _WAITING = "Another run, or the import for one, uses this device; this run starts when it is free."
@@ -77,8 +77,9 @@ class RunSession:
     def run(self) -> Outcome:
         """Runs to the end and returns the outcome, stored by then. Raises `UserError` where that cannot be done."""
         inventory = self._services.feed.wait_inventory()
+        self._source = source_of(self._spec, self._services.database)
         with Store.open(self._services.database) as store:
-            refusals = [refusal.reason for refusal in check(self._spec, inventory.machine)] + self._find_source()
+            refusals = [refusal.reason for refusal in check(self._spec, inventory.machine)]
             if reason := room_for(self._services.database).refusal or next(iter(refusals), ""):
                 self._begin(store, inventory, ())
                 return self._end_unstarted(store, Outcome(name="refused", reason=reason))
@@ -95,18 +96,6 @@ class RunSession:
 
     def _lease(self) -> Lease | None:
         return lease_for(self._spec, self._services, told=self._tell_waiting, stopped=self._stopped_within)
-
-    def _find_source(self) -> list[str]:
-        """Looks for the text of a user's own workload; why the run cannot be made without it."""
-        if not is_own(self._spec.workload):
-            return []
-        self._source = source_of(self._spec, self._services.database)
-        name = self._spec.workload
-        sentence = (
-            f"The file of {name} is not known on this machine as it was then; run it once from its file, as "
-            f"`python -m app run path/to/{name}` (`show RUN --source` prints the text that a stored run is of)."
-        )
-        return [] if self._source else [sentence]
 
     def _tell_waiting(self, reason: str) -> None:
         self._emit(Waiting(time.monotonic_ns(), reason))

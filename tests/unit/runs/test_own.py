@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from app.errors import UserError
-from app.facts import OWN_PATH, OWN_SOURCE
 from app.runs.leases import CPU, Leases
 from app.runs.own import Reading, chosen_before, keep_chosen, own_workloads, source_of, workload_called
+from app.runs.session import RunSession
+from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
-from tests.fakes.sessions import run_through, services, started_feed
+from tests.fakes.sessions import services, started_feed
 from workloads.catalog import Machine, UsageError, Workload, complete_of
 
 TEXT = """
@@ -156,12 +157,12 @@ def feed() -> Iterator[TelemetryFeed]:
         yield feed
 
 
-def test_a_variant_whose_file_is_not_known_here_is_refused_and_stored(
+def test_a_variant_whose_file_was_never_opened_here_is_not_run(
     file: Path, database_path: Path, reading: Reading, tmp_path: Path, feed: TelemetryFeed
 ) -> None:
     (small,) = own_workloads(file, "small", tmp_path / "another.db", reading)
     spec = complete_of(small, {"gpus": 0}, feed.wait_inventory().machine)
-    outcome, _, run = run_through(spec, services(tmp_path, feed))
-    assert outcome.name == "refused"
-    assert "The file of mine.py:small is not known on this machine as it was then" in (outcome.reason or "")
-    assert not {OWN_PATH, OWN_SOURCE} & run.environment.keys()
+    with pytest.raises(UserError, match=r"The file of mine.py:small was never opened here as it was then"):
+        RunSession(spec, services(tmp_path, feed)).run()
+    with Store.open(database_path) as store:
+        assert store.list_runs() == []
