@@ -11,7 +11,7 @@ from app.storage.transfer import import_runs
 
 def import_database(chosen: Namespace) -> int:
     """Imports what is not here yet and says what was and was not."""
-    with opened_store(chosen.db) as store:
+    with opened_store(chosen.db, may_be_new=True) as store:
         path = store.path
     with watched("Importing") as watch:
         done = import_runs(path, chosen.file, watch)

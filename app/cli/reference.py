@@ -15,7 +15,7 @@ from app.viewmodels.environment import fact_name
 
 def reference(chosen: Namespace) -> int:
     """Adds or removes the reference runs where that is asked for; else says what there is of them."""
-    with opened_store(chosen.db) as store:
+    with opened_store(chosen.db, may_be_new=chosen.add) as store:
         path, here = store.path, reference_runs(store)
     said = []
     if chosen.add:

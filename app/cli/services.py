@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 
+from app.errors import UserError
 from app.runs.leases import Leases
 from app.runs.recovery import recover
 from app.runs.session import RunServices
@@ -19,8 +20,15 @@ from app.telemetry.feed import TelemetryFeed
 
 
 @contextlib.contextmanager
-def opened_store(database: Path | None) -> Iterator[Store]:
-    """The store, after runs whose owner is gone were found."""
+def opened_store(database: Path | None, *, may_be_new: bool = False) -> Iterator[Store]:
+    """The store, after runs whose owner is gone were found.
+
+    A path that the user gave is made a new database only with `may_be_new`; else a slip of the pen would leave one.
+    """
+    if database is not None and not may_be_new and not database.exists():
+        raise UserError(
+            f"There is no database {database}: a run or an import makes one. Without --db it is {default_database()}."
+        )
     with Store.open(database or default_database()) as store:
         recover(store)
         yield store
@@ -32,7 +40,7 @@ def run_services(database: Path | None, sample_ms: float = 50.0, *, standby: boo
 
     With `standby` (where several runs will come) a worker stands by for the next, if the user asked for it.
     """
-    with opened_store(database) as store:
+    with opened_store(database, may_be_new=True) as store:
         path = store.path
     if warning := room_for(path).warning:
         print(warning, file=sys.stderr)

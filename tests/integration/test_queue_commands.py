@@ -34,6 +34,7 @@ Say = Callable[..., Said]
 def say(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Say:
     """The command line within this process, on a database and with leases of its own."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    Store.open(tmp_path / "profiles.db").close()
 
     def command(*words: str, database: Path = tmp_path / "profiles.db") -> Said:
         capsys.readouterr()

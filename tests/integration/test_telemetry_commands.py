@@ -108,6 +108,7 @@ def test_a_replay_of_what_is_no_trace_is_one_sentence(line: CommandLine, tmp_pat
 
 
 def test_a_replay_of_no_run_is_one_sentence(line: CommandLine) -> None:
+    Store.open(line.database).close()
     done = line("replay", "5", "--json")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("There is no run 5 in")

@@ -10,6 +10,7 @@ from app.cli.main import main
 from app.cli.settings import one_variant, several_variants
 from app.cli.watch import Due
 from app.records import HOST, Sample, SlowSample
+from app.storage.store import Store
 from workloads.catalog import Machine, UsageError, workload
 
 CPU = Machine(cpu_count=4)
@@ -135,6 +136,7 @@ def test_words_that_are_none_are_status_2(words: list[str], capsys: pytest.Captu
 
 
 def test_an_empty_database_says_what_to_do(database_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Store.open(database_path).close()
     assert main(["list", "--db", str(database_path)], {}) == 0
     assert capsys.readouterr() == (
         "No runs yet. `python -m app run lstm` makes the first one; `python -m app reference` has some of real GPUs.\n",

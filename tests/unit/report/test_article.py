@@ -122,5 +122,6 @@ def test_stored_runs_are_shown_on_a_machine_without_a_gpu(
 
 
 def test_where_nothing_is_stored_that_is_said(database_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Store.open(database_path).close()
     assert main(["experiment", "--preset", "quick", "--show", "--db", str(database_path)], {}) == 1
     assert capsys.readouterr() == ("", "No run of quick is stored; without --show it makes them.\n")
