@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from app.storage.store import Store
+
 ROOT = Path(__file__).resolve().parents[2]
 WITHOUT_QT = """
 import sys
@@ -32,6 +34,7 @@ def test_without_qt_the_window_is_refused_in_one_sentence(tmp_path: Path) -> Non
 
 
 def test_a_word_is_a_command_and_needs_no_qt(tmp_path: Path) -> None:
+    Store.open(tmp_path / "a.db").close()
     done = start("list", "--json", "--db", str(tmp_path / "a.db"))
     assert (done.returncode, done.stderr) == (0, "")
     assert '"runs"' in done.stdout
