@@ -49,11 +49,16 @@ def test_all_tables_are_strict(plain: sqlite3.Connection) -> None:
 
 def test_every_table_of_runs_goes_with_its_run(plain: sqlite3.Connection) -> None:
     there = {row["name"] for row in tables(plain)}
-    for table in there - {"runs", "settings", "calibrations", "filters", "experiments"}:
+    for table in there - {"runs", "settings", "calibrations", "filters", "experiments", "queue"}:
         keys = {(key["table"], key["to"], key["on_delete"]) for key in pragma(plain, f"foreign_key_list({table})")}
         parent = ("devices", "device_id") if table.endswith("samples") else ("runs", "run")
         beside = {("experiments", "experiment", "CASCADE")} if table == "experiment_runs" else set()
         assert keys == {(*parent, "CASCADE"), *beside}, table
+
+
+def test_an_entry_of_the_queue_outlives_its_experiment(plain: sqlite3.Connection) -> None:
+    keys = [(key["table"], key["to"], key["on_delete"]) for key in pragma(plain, "foreign_key_list(queue)")]
+    assert keys == [("experiments", "experiment", "SET NULL")]
 
 
 def test_a_value_of_a_wrong_type_is_refused(database_path: Path, plain: sqlite3.Connection) -> None:
