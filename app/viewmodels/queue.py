@@ -130,6 +130,11 @@ class QueueBoard:
         """What is in the queue, in its order."""
         return self._entries
 
+    @property
+    def runs_elsewhere(self) -> bool:
+        """Whether another program makes runs of the queue, and this window none."""
+        return not self.goes_on and any(entry.state == "running" for entry in self._entries)
+
     def begin(self) -> None:
         """The runner begins: from now on the count is about what it makes."""
         self.goes_on, self._offered = True, False
@@ -232,7 +237,7 @@ class QueueBoard:
         if self._now is not None:
             spec = "" if self._now.spec is None else short_name(self._now.spec)
             return f"Waits: {self._now.waiting_for}" if self._now.waiting_for else spec or self._now.name
-        if any(entry.state == "running" for entry in self._entries) and not self.goes_on:
+        if self.runs_elsewhere:
             return "Another program makes these runs"
         if self.goes_on:
             return "The next run begins …"
@@ -248,8 +253,7 @@ class QueueBoard:
 
     def _hold(self) -> Literal["pause", "go on", ""]:
         """What can be done with all: pause them if any is to come, go on where all rest."""
-        elsewhere = not self.goes_on and any(entry.state == "running" for entry in self._entries)
-        if self._offered or elsewhere or not self._entries:
+        if self._offered or self.runs_elsewhere or not self._entries:
             return ""
         return "pause" if self.goes_on and any(entry.state != "paused" for entry in self._entries) else "go on"
 

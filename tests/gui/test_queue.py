@@ -1,5 +1,7 @@
 """The queue in the whole window, with real runs of the dummy workload."""
 
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -281,3 +283,18 @@ def test_what_another_version_queued_is_said_and_the_others_go_on(qtbot: QtBot, 
     qtbot.waitUntil(lambda: chosen_words(view) == ["newer: paused", "known: complete"], timeout=READ_LIMIT_MS)
     said = [label.text() for label in workbench.run_view.form.findChildren(QLabel) if label.isVisible()]
     assert any(words.startswith("What entry 1 of the queue asks for is not known here") for words in said)
+
+
+def test_what_another_program_runs_is_shown_as_that_until_it_has_ended(qtbot: QtBot, workbench: Workbench) -> None:
+    command = (sys.executable, "-m", "app", "experiment", "dummy", "--db", str(workbench.database))
+    settings = ("-s", "batch_size=8,16", "-s", "gpus=0", "-s", "seconds=1", "--repeats", "1", "--no-gate")
+    with subprocess.Popen([*command, *settings], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as other:
+        qtbot.waitUntil(lambda: any(entry.owned for entry in entries_of(workbench)), timeout=RUN_LIMIT_MS)
+        view = view_of(workbench)
+        workbench.queue.look()
+        qtbot.waitUntil(lambda: "Another program makes these runs" in view.words(), timeout=READ_LIMIT_MS)
+        assert not view.offer.isVisible()
+        assert not view.hold_all.isVisible()
+        qtbot.waitUntil(lambda: not view.isVisible(), timeout=RUN_LIMIT_MS)
+    assert other.returncode == 0
+    assert not workbench.queue.goes_on

@@ -20,6 +20,8 @@ from app.viewmodels.naming import short_name
 from app.viewmodels.queue import ENDED, Act, QueueBoard, ending_words, experiment_verdict
 from workloads.protocol import RunSpec
 
+_LOOK_S = 2
+
 
 class Runner(Protocol):
     """Makes the runs of the queue; see `app.runs.queue_runner`. All but `run` return at once, on any thread."""
@@ -122,9 +124,13 @@ class QueueController(QObject):
             self._runner.stop()
 
     def refresh(self) -> None:
-        """Let the time left pass; quick where no second has passed."""
-        if self.goes_on and int(time.monotonic()) != self._shown_s:
+        """Let the time left pass, and now and then see how far another program is; quick where no second has passed."""
+        passed_s = int(time.monotonic()) - self._shown_s
+        if self.goes_on and passed_s:
             self._show()
+        elif self._board.runs_elsewhere and passed_s >= _LOOK_S:
+            self._shown_s += passed_s
+            self._read()
 
     def _change(self, change: Callable[[Store], None], then: Callable[[], None] | None = None) -> None:
         """Change the queue off the GUI thread, show how it stands then, and go on with `then`."""
