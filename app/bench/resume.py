@@ -1,8 +1,8 @@
 """`bench resume`: the program killed at random moments of an experiment, and gone on with until it is complete.
 
-Each experiment is one of twelve runs of `dummy` in a database of its own, every second one with `--again`: then no run
-counts but those that the experiment knows as its own. SIGKILL comes after a time drawn evenly from how long such an
-experiment takes when nobody kills it; then the same command goes on, until it ends by itself.
+Each experiment is one of twelve runs of `dummy` in a database of its own. SIGKILL comes after a time drawn evenly from
+how long such an experiment takes when nobody kills it; then the same command goes on, until it ends by itself. Every
+second one is made with `--again`, so that no run counts but those that it knows as its own, and `queue go-on` goes on.
 """
 
 import subprocess
@@ -67,17 +67,30 @@ class KilledExperiment:
 
     def start(self) -> "subprocess.Popen[bytes]":
         """The program, as a user would start it or go on."""
-        settings = {"gpus": 0, "step_ms": 1, "steps": self.steps, "warmup_steps": 1, "batch_size": "1,2,3"}
-        words = [word for name, value in settings.items() for word in ("-s", f"{name}={value}")]
-        words += ["--repeats", str(self.repeats), "--no-gate", "--no-standby", "--db", str(self.database)]
-        words += ["--again"] if self.again else []
         return subprocess.Popen(
-            [sys.executable, "-m", "app", "experiment", "dummy", *words],
+            [sys.executable, "-m", "app", *self._words(), "--no-standby", "--db", str(self.database)],
             env={**checkout_environment(), "TMPDIR": str(self.folder)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
+
+    def _words(self) -> list[str]:
+        if self.again and self._is_queued():
+            return ["queue", "go-on"]
+        settings = {"gpus": 0, "step_ms": 1, "steps": self.steps, "warmup_steps": 1, "batch_size": "1,2,3"}
+        words = [word for name, value in settings.items() for word in ("-s", f"{name}={value}")]
+        again = ["--again"] if self.again else []
+        return ["experiment", "dummy", *words, "--repeats", str(self.repeats), "--no-gate", *again]
+
+    def _is_queued(self) -> bool:
+        with Store.open(self.database) as store:
+            return bool(store.queue.entries())
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it was killed after its last run: it has left the queue, `--again` would be another experiment."""
+        return self.again and bool(self.seen) and not self._is_queued()
 
     def kill(self, program: "subprocess.Popen[bytes]", tally: Tally) -> None:
         """Kills it, and counts what that leaves behind."""
@@ -145,18 +158,16 @@ def uninterrupted_s(experiment: KilledExperiment) -> float:
 def kill_and_go_on(
     experiment: KilledExperiment, numbers: np.random.Generator, length_s: float, most: int, tally: Tally
 ) -> None:
-    """Kills the program up to `most` times and goes on each time; the experiment has ended by itself then."""
-    last = tally.kills + most
-    while True:
+    """Kills the program up to `most` times and goes on each time, until the experiment has ended; judges it then."""
+    last, status = tally.kills + most, None
+    while status is None and not experiment.is_over:
         program = experiment.start()
         try:
             status = program.wait(numbers.uniform(0, length_s) if tally.kills < last else None)
         except subprocess.TimeoutExpired:
             experiment.kill(program, tally)
-        else:
-            tally.unfinished += status != 0
-            tally.add(*experiment.judge())
-            return
+    tally.unfinished += bool(status)
+    tally.add(*experiment.judge())
 
 
 def _folder_of(process: psutil.Process) -> str:
