@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from PySide6.QtCore import QThread, QTimer
 
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
+# Else a machine with many processors would have workers stand by for runs on fake GPUs.
+os.environ.setdefault("VARIANTSCOPE_STANDBY", "off")
 
 HAS_GPU = Path("/proc/driver/nvidia/version").exists() or shutil.which("nvidia-smi") is not None
 LEAVING_S = 5.0

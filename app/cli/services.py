@@ -38,7 +38,7 @@ def opened_store(database: Path | None, *, may_be_new: bool = False) -> Iterator
 def run_services(database: Path | None, sample_ms: float = 50.0, *, standby: bool = False) -> Iterator[RunServices]:
     """What runs need, with telemetry going on; little room on the disk is said on stderr.
 
-    With `standby` (where several runs will come) a worker stands by for the next, if the user asked for it.
+    With `standby` (where several runs will come) a worker stands by for the next, where one is wanted.
     """
     with opened_store(database, may_be_new=True) as store:
         path = store.path
@@ -48,7 +48,7 @@ def run_services(database: Path | None, sample_ms: float = 50.0, *, standby: boo
         if not standby:
             yield RunServices(database=path, feed=feed)
             return
-        with contextlib.closing(StandbyLauncher(Leases(), wanted)) as launcher:
+        with contextlib.closing(StandbyLauncher(Leases(), lambda: wanted(feed))) as launcher:
             yield RunServices(database=path, feed=feed, launcher=launcher)
 
 

@@ -22,11 +22,11 @@ class Sessions:
 
     def __init__(self, database: Path, feed: TelemetryFeed, bridge: Bridge) -> None:
         self._bridge = bridge
-        self._launcher = StandbyLauncher(Leases(), wanted)
+        self._launcher = StandbyLauncher(Leases(), lambda: wanted(feed))
         self._services = RunServices(database=database, feed=feed, launcher=self._launcher)
 
     def prepare(self) -> None:
-        """Has a worker stand by, if the user asked for it; returns at once."""
+        """Has a worker stand by, where one is wanted; returns at once."""
         self._launcher.prepare()
 
     def one(self, spec: RunSpec) -> RunSession:

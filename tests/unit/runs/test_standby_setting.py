@@ -1,18 +1,36 @@
-"""A worker stands by where the user says so, and nowhere else."""
+"""A worker stands by where the user says so, and else where runs use a GPU and processors are to spare."""
 
 import pytest
 
-from app.runs.standby_setting import VARIABLE, wanted
+from app.runs.standby_setting import ENOUGH_PROCESSORS, VARIABLE, has_room, wanted
+from app.telemetry.feed import TelemetryFeed
+from workloads.catalog import Machine
+from workloads.kinds import Gpu
+
+GPUS = (Gpu(index=0, uuid="GPU-1", name="a card"),)
+
+
+@pytest.mark.parametrize(("chosen", "expected"), [("on", True), (" ON ", True), ("off", False), ("Off", False)])
+def test_the_user_has_the_last_word(monkeypatch: pytest.MonkeyPatch, chosen: str, expected: bool) -> None:
+    monkeypatch.setenv(VARIABLE, chosen)
+    assert wanted(TelemetryFeed()) is expected
+
+
+@pytest.mark.parametrize("chosen", ["", "1"])
+def test_a_machine_that_nothing_is_known_of_has_none(monkeypatch: pytest.MonkeyPatch, chosen: str) -> None:
+    monkeypatch.setenv(VARIABLE, chosen)
+    feed = TelemetryFeed()
+    monkeypatch.setattr(feed, "_ended", True)
+    assert not wanted(feed)
 
 
 @pytest.mark.parametrize(
-    ("chosen", "expected"), [("on", True), (" ON ", True), ("off", False), ("", False), ("1", False)]
+    ("gpus", "processors", "expected"),
+    [
+        (GPUS, ENOUGH_PROCESSORS, True),
+        (GPUS, ENOUGH_PROCESSORS - 1, False),
+        ((), 64, False),
+    ],
 )
-def test_it_is_had_where_it_is_asked_for(monkeypatch: pytest.MonkeyPatch, chosen: str, expected: bool) -> None:
-    monkeypatch.setenv(VARIABLE, chosen)
-    assert wanted() is expected
-
-
-def test_it_is_off_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(VARIABLE, raising=False)
-    assert not wanted()
+def test_the_machine_decides_where_nobody_says(gpus: tuple[Gpu, ...], processors: int, expected: bool) -> None:
+    assert has_room(Machine(gpus=gpus, cpu_count=processors)) is expected
