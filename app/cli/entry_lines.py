@@ -46,7 +46,7 @@ class EntryLines:
     def began(self, begun: Begun) -> None:
         """Says what is ahead."""
         plan, machine = begun.before.plan, begun.machine
-        ahead = ahead_words(begun.before, begun.alike, machine, begun.asked.budget_s)
+        ahead = ahead_words(begun.before, begun.alike, machine, begun.asked.budget_s, begun.asked.parallel)
         brought = filter(None, [brought_words(begun.counted.brought, begun.counted.brought_with)])
         for sentence in (*counted_words(begun.counted), *brought, *refused_words(plan, machine), *ahead):
             say(sentence)

@@ -17,7 +17,7 @@ from app.report.written import write_report
 from app.runs.ahead import learnt_from
 from app.runs.counted import Counted
 from app.runs.experiment import Experiment
-from app.runs.schedule import Plan, left, rounds, together_s
+from app.runs.schedule import Plan, left, room_of, rounds, together_s
 from app.viewmodels import units
 from app.viewmodels.ahead import takes_words
 from app.viewmodels.compare import compared
@@ -52,7 +52,9 @@ def throttled_words(made: StoredRun) -> str:
     return f"Run {made.row.run} was throttled for {share} of its measured part: it does not count and is made again."
 
 
-def ahead_words(before: Experiment, alike: Sequence[RunRow], machine: Machine, budget_s: float | None) -> list[str]:
+def ahead_words(
+    before: Experiment, alike: Sequence[RunRow], machine: Machine, budget_s: float | None, parallel: int = 1
+) -> list[str]:
     """What is planned, done and left before the first run; how long it takes, judged by runs `alike`."""
     plan, rows = before.plan, [run.row for run in before.runs]
     to_make = left(plan, rows, machine)
@@ -62,7 +64,7 @@ def ahead_words(before: Experiment, alike: Sequence[RunRow], machine: Machine, b
         return [f"All {before.planned} runs are stored: nothing is left to run. --again makes them anew."]
     possible = [spec for spec in to_make if not check(spec, machine)]
     most = "" if plan.until_pct is None else " at most"
-    takes = takes_words(together_s(possible, alike), learnt_from(possible, alike))
+    takes = takes_words(together_s(possible, alike, room_of(plan, machine, parallel)), learnt_from(possible, alike))
     within = "" if budget_s is None else f", within {units.duration(budget_s)}"
     return [f"{before.planned} runs planned{most}, {before.done} done, {len(to_make)} left ({takes}){within}."]
 

@@ -6,18 +6,24 @@ from app.queries import Ahead
 from app.records import Inventory, RunRow
 from app.runs.counted import NO_OWN, Own, counted_here, made_alike, surroundings_here
 from app.runs.repeated import Repeated
-from app.runs.schedule import Plan, done, left, together_s
+from app.runs.schedule import Plan, done, left, room_of, together_s
 from app.storage.store import Store
 from workloads.catalog import check
 from workloads.protocol import RunSpec
 
 
 def look_ahead(
-    store: Store, plan: Plan, inventory: Inventory, own: Own = NO_OWN, repeated: Repeated | None = None
+    store: Store,
+    plan: Plan,
+    inventory: Inventory,
+    own: Own = NO_OWN,
+    repeated: Repeated | None = None,
+    parallel: int = 1,
 ) -> Ahead:
     """What is stored and left of a plan on this machine; what this machine refuses takes no time.
 
-    `own` are the runs that it has made itself, `repeated` judges which were throttled too long to count.
+    `own` are the runs that it has made itself, `repeated` judges which were throttled too long to count, `parallel` is
+    how many may go on at once.
     """
     machine = inventory.machine
     counted = counted_here(store, plan, surroundings_here(inventory), machine, repeated, own, fields=())
@@ -28,7 +34,7 @@ def look_ahead(
     return Ahead(
         planned=made + len(to_make),
         done=made,
-        left_s=together_s(possible, alike),
+        left_s=together_s(possible, alike, room_of(plan, machine, parallel)),
         learnt_from=learnt_from(possible, alike),
         of_others=not any(row.spec.workload == spec.workload for row in alike for spec in plan.variants),
         uncounted=counted.elsewhere,

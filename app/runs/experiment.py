@@ -9,7 +9,7 @@ from typing import Literal
 
 from app.records import RunRow, StoredRun
 from app.runs.leases import Lease
-from app.runs.schedule import SETTLED, Plan, done, expected_s, is_settled, left, may_begin_beside, of_variant
+from app.runs.schedule import SETTLED, Plan, done, expected_s, is_settled, left, of_variant, room_of
 from workloads.catalog import Machine, check
 from workloads.protocol import RunSpec
 
@@ -105,7 +105,7 @@ class ExperimentSession:
         self._lend = lend
         self._wait = wait
         self._counts = counts
-        self._parallel = parallel
+        self._room = room_of(plan, machine, parallel)
         self._stopped = threading.Event()
         self._judging = threading.Lock()
         self._going: dict[Future[State | None], RunSpec] = {}
@@ -130,7 +130,7 @@ class ExperimentSession:
         to_make = left(self._plan, self._rows(), self._machine)
         before = done(self._plan, self._rows())
         # A worker dies with the thread that started it: these last until every run has ended.
-        with ThreadPoolExecutor(self._parallel, thread_name_prefix="experiment") as threads:
+        with ThreadPoolExecutor(self._room.parallel, thread_name_prefix="experiment") as threads:
             for place, spec in enumerate(to_make, before + 1):
                 turn = self._next_turn(spec, place, before + len(to_make))
                 if self._end is not None:
@@ -143,7 +143,7 @@ class ExperimentSession:
 
     def _next_turn(self, spec: RunSpec, place: int, planned: int) -> Turn | None:
         """The turn of a run, once it may begin; None where it is not needed or the experiment ends."""
-        while not self._has_room(spec):
+        while not self._room.takes(spec, list(self._going.values())):
             self._let_one_end()
         if self._end is not None or self._needs_no_more(spec):
             return None
@@ -157,10 +157,6 @@ class ExperimentSession:
             self._end = self._end or self._ended(spec)
             return None
         return Turn(spec=spec, place=place, planned=planned, lease=lease)
-
-    def _has_room(self, spec: RunSpec) -> bool:
-        going = list(self._going.values())
-        return len(going) < self._parallel and may_begin_beside(spec, going, self._plan, len(self._machine.gpus))
 
     def _let_one_end(self, timeout_s: float | None = None) -> None:
         ended, _ = wait(self._going, timeout_s, FIRST_COMPLETED)

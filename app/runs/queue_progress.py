@@ -13,10 +13,10 @@ from app.runs.experiment import Experiment, Turn
 from app.runs.gate import Held
 from app.runs.queued import asked_of
 from app.runs.repeated import Repeated
-from app.runs.schedule import Plan, done, left, together_s
+from app.runs.schedule import Plan, done, left, room_of, together_s
 from app.runs.sinks import Sink
 from app.storage.store import Store
-from workloads.catalog import Machine, check
+from workloads.catalog import check
 from workloads.protocol import RunSpec
 
 
@@ -25,10 +25,13 @@ def standings(store: Store, inventory: Inventory) -> list[QueueProgress]:
     return [_standing(store, entry, inventory) for entry in store.queue.entries()]
 
 
-def left_s(plan: Plan, runs: Sequence[RunRow], machine: Machine, alike: Sequence[RunRow]) -> float | None:
+def left_s(begun: Begun, runs: Sequence[RunRow], alike: Sequence[RunRow]) -> float | None:
     """How long what is left after `runs` takes, learnt from runs `alike`; None where there is nothing to learn from."""
+    plan, machine = begun.before.plan, begun.machine
     possible = [spec for spec in left(plan, runs, machine) if not check(spec, machine)]
-    return together_s(possible, alike) if not possible or learnt_from(possible, alike) else None
+    if possible and not learnt_from(possible, alike):
+        return None
+    return together_s(possible, alike, room_of(plan, machine, begun.asked.parallel))
 
 
 def brought_words(brought: int, brought_with: Sequence[str]) -> str:
@@ -46,7 +49,7 @@ def _standing(store: Store, entry: QueueEntry, inventory: Inventory) -> QueuePro
     except UserError as error:
         return QueueProgress(entry=entry.entry, name=entry.name, state=entry.state, done=0, planned=0, words=str(error))
     repeated = Repeated(asked.max_throttled_pct)
-    ahead = look_ahead(store, asked.plan, inventory, own_runs(store, entry, asked), repeated)
+    ahead = look_ahead(store, asked.plan, inventory, own_runs(store, entry, asked), repeated, asked.parallel)
     is_known = ahead.learnt_from or ahead.done == ahead.planned
     return QueueProgress(
         entry=entry.entry,
@@ -140,8 +143,8 @@ class ProgressTeller:
 
     def _left_s(self) -> float | None:
         assert self._begun is not None, "an entry begins before it is told of"
-        plan, rows = self._plan_and_rows()
-        return left_s(plan, rows, self._begun.machine, [*self._begun.alike, *self._made])
+        _, rows = self._plan_and_rows()
+        return left_s(self._begun, rows, [*self._begun.alike, *self._made])
 
     def _change(self, changed: Callable[[QueueProgress], QueueProgress]) -> None:
         """Several runs may go on at once: one change at a time, told in its order."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from app.records import RunRow
 from app.runs.early import Rounds
+from app.runs.room import Room
 from workloads.catalog import Machine, check, with_defaults
 from workloads.protocol import RunSpec
 
@@ -152,10 +153,15 @@ def expected_s(spec: RunSpec, runs: Sequence[RunRow], of_several: Callable[[list
     return _Lasting(runs, of_several).expected_s(spec)
 
 
-def together_s(specs: Sequence[RunSpec], runs: Sequence[RunRow]) -> float:
-    """How long these runs take one after the other, by what is usual of those made."""
+def together_s(specs: Sequence[RunSpec], runs: Sequence[RunRow], room: Room | None = None) -> float:
+    """How long these runs take, by what is usual of those made; one after the other where there is no more `room`."""
     lasting = _Lasting(runs, statistics.median)
-    return sum(map(lasting.expected_s, specs))
+    return (room or Room()).together_s(specs, [lasting.expected_s(spec) for spec in specs])
+
+
+def room_of(plan: Plan, machine: Machine, parallel: int) -> Room:
+    """Which runs of a plan may go on at the same time, where so many are asked for."""
+    return Room(parallel=parallel, gpus=len(machine.gpus), may_end_early=plan.until_pct is not None)
 
 
 class _Lasting:
@@ -176,18 +182,6 @@ class _Lasting:
         if own := self._made.of(spec):
             return self._of_several([_lasted_s(row) for row in own])
         return asked_s(spec) + self._beside.get(spec.workload, self._beside_any)
-
-
-def may_begin_beside(spec: RunSpec, going: Sequence[RunSpec], plan: Plan, gpus: int) -> bool:
-    """Whether a run may begin while these go on, on a machine with so many GPUs: each has its own, and the CPU one run.
-
-    Where an experiment may end early no variant goes on twice at once, so that every look comes when it is due.
-    """
-    if not going:
-        return True
-    counts = [int(each.variant["gpus"]) for each in (spec, *going)]
-    repeats_early = plan.until_pct is not None and spec in going
-    return all(counts) and sum(counts) <= gpus and not repeats_early
 
 
 def asked_s(spec: RunSpec) -> float:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.records import RunRow
-from app.runs.schedule import Plan, done, expected_s, interleaved, left, may_begin_beside
+from app.runs.schedule import Plan, done, expected_s, interleaved, left
 from tests.fakes.experiments import result
 from workloads.catalog import Machine, complete
 from workloads.protocol import OutcomeName, RunSpec
@@ -80,30 +80,3 @@ def test_a_run_takes_what_the_longest_of_its_variant_took() -> None:
     assert expected_s(OTHER, rows((SMALL, "completed", 21.0))) == 15.0, "of another workload where there is no other"
     assert expected_s(OTHER, rows((SMALL, "completed", 50.0), (OTHER, "completed", 9.0))) == 9.0
     assert expected_s(SMALL, rows((SMALL, "failed", 90.0))) == 10.0
-
-
-@pytest.mark.parametrize(
-    ("count", "going", "may"),
-    [
-        (1, (), True),
-        (1, (1,), True),
-        (1, (1, 1), False),
-        (2, (), True),
-        (2, (1,), False),
-        (1, (2,), False),
-        (0, (1,), False),
-        (1, (0,), False),
-        (0, (), True),
-    ],
-)
-def test_each_run_has_its_own_gpus_and_one_on_the_cpu_is_alone(count: int, going: tuple[int, ...], may: bool) -> None:
-    spec, *others = (complete("dummy", {"gpus": gpus}, CPU) for gpus in (count, *going))
-    assert may_begin_beside(spec, others, PLAN, gpus=2) is may
-
-
-def test_no_variant_is_beside_itself_where_an_experiment_may_end_early() -> None:
-    one, other = (complete("dummy", {"gpus": 1, "step_ms": ms}, CPU) for ms in (1.0, 2.0))
-    early = Plan(name="early", variants=(one, other), repeats=9, until_pct=1.0)
-    assert may_begin_beside(one, [one], PLAN, gpus=2)
-    assert not may_begin_beside(one, [one], early, gpus=2)
-    assert may_begin_beside(one, [other], early, gpus=2)
