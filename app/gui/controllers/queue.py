@@ -3,17 +3,17 @@
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Protocol
 
 from PySide6.QtCore import QObject, Qt, Signal
 
 from app.errors import UserError
 from app.gui.background import Background
+from app.gui.controllers.queue_edits import QueueEdits
 from app.gui.views.queue import QueueView
 from app.queries import QueueProgress
 from app.records import Inventory
-from app.runs.queue_progress import standings
-from app.runs.queued import Asked, add_asked
+from app.runs.queued import Asked
 from app.runs.schedule import Plan
 from app.storage.store import Store
 from app.viewmodels.naming import short_name
@@ -21,6 +21,7 @@ from app.viewmodels.queue import ENDED, Act, QueueBoard, ending_words, experimen
 from workloads.protocol import RunSpec
 
 _LOOK_S = 2
+"""How often it is looked at what another program makes."""
 
 
 class Runner(Protocol):
@@ -69,13 +70,13 @@ class QueueController(QObject):
         super().__init__(view)
         self._view = view
         self._database = database
-        self._inventory = inventory
         self._make_runner = make_runner
         self._may_begin = may_begin
         self._reads = reads
         self._sessions = sessions
         self._show_error = show_error
         self._board = QueueBoard()
+        self._edits = QueueEdits(self._board, database, inventory, reads, self._show, show_error)
         self._runner: Runner | None = None
         self._stopping = False
         self._shown_s = 0
@@ -91,15 +92,11 @@ class QueueController(QObject):
 
     def offer(self) -> None:
         """Offer to go on with what an earlier window, or a program that is gone, left unfinished."""
-        self._change(_pause_if_nobodys, self._offer)
+        self._edits.pause_unowned(self._offer)
 
     def add(self, asked: Asked, preset: str | None = None) -> None:
         """Put an experiment at the end of the queue; it begins at once where nothing goes on."""
-
-        def add(store: Store) -> None:
-            add_asked(store, asked, preset)
-
-        self._change(add, self._go_on)
+        self._edits.add(asked, preset, self._go_on)
 
     def add_run(self, spec: RunSpec) -> None:
         """The same with one run of one variant, whatever was run of it before."""
@@ -130,28 +127,7 @@ class QueueController(QObject):
             self._show()
         elif self._board.runs_elsewhere and passed_s >= _LOOK_S:
             self._shown_s += passed_s
-            self._read()
-
-    def _change(self, change: Callable[[Store], None], then: Callable[[], None] | None = None) -> None:
-        """Change the queue off the GUI thread, show how it stands then, and go on with `then`."""
-
-        def show(entries: Sequence[QueueProgress]) -> None:
-            self._board.read(entries)
-            if then is not None:
-                then()
-            self._show()
-
-        self._reads.run(lambda: _changed(self._database, change, self._inventory()), show, self._show_error)
-
-    def _read(self, then: Callable[[], None] | None = None) -> None:
-        self._change(lambda _: None, then)
-
-    def _set_all(self, state: Literal["waiting", "paused"], then: Callable[[], None] | None = None) -> None:
-        def change(store: Store) -> None:
-            for entry in store.queue.entries():
-                store.queue.set_state(entry.entry, state)
-
-        self._change(change, then)
+            self._edits.read()
 
     def _offer(self) -> None:
         if all(entry.state == "paused" for entry in self._board.entries):
@@ -181,9 +157,9 @@ class QueueController(QObject):
         self._runner, self._stopping, self._again = None, False, False
         self._board.rest()
         if stopped:
-            self._set_all("paused")
+            self._edits.set_all("paused")
         else:
-            self._read(then)
+            self._edits.read(then)
         self.changed.emit(False)
 
     def _waiting(self) -> frozenset[int]:
@@ -196,7 +172,7 @@ class QueueController(QObject):
             self._course = course
             self.run_made.emit()
         if progress.state in ENDED:
-            self._read()
+            self._edits.read()
             self._tell_ended(progress)
         elif progress.state in ("stopped", "removed"):
             self.entry_left.emit()
@@ -220,33 +196,28 @@ class QueueController(QObject):
         self._shown_s = int(now_s)
         self._view.show_model(self._board.state(now_s))
 
-    def _move(self, entry: int, by: int) -> None:
-        order = [each.entry for each in self._board.entries]
-        after = [each for each in order if each != entry]
-        place = max(0, order.index(entry) + by)
-        before = after[place] if place < len(after) else None
-        self._change(lambda store: store.queue.move(entry, before))
-
     def _hold(self, entry: int, way: str) -> None:
         if way == "pause":
-            self._change(lambda store: store.queue.set_state(entry, "paused"))
+            self._edits.set_state(entry, "paused")
         else:
-            self._change(lambda store: store.queue.set_state(entry, "waiting"), self._go_on)
+            self._edits.set_state(entry, "waiting", self._go_on)
 
     def _hold_all(self, way: str) -> None:
         if way == "pause":
-            self._set_all("paused")
+            self._edits.set_all("paused")
         else:
-            self._set_all("waiting", self._go_on)
+            self._edits.set_all("waiting", self._go_on)
 
     def _remove(self, entry: int) -> None:
-        if self._runner is not None and self._board.is_going_on(entry):
+        is_going_on = self._board.is_going_on(entry)
+        if self._runner is not None:  # which may be just about to take it
             self._runner.cancel(entry)
-        else:
-            self._change(lambda store: store.queue.remove(entry))
+        if not is_going_on:
+            self._edits.remove(entry)
 
     def _cancel_all(self) -> None:
-        for entry in self._board.entries:
+        """The one that goes on last, so that no other takes its place."""
+        for entry in reversed(self._board.entries):
             self._remove(entry.entry)
 
     def _skip(self) -> None:
@@ -256,7 +227,7 @@ class QueueController(QObject):
     def _answer_offer(self, act: Act) -> None:
         self._board.withdraw()
         if act == "go on":
-            self._set_all("waiting", self._go_on)
+            self._edits.set_all("waiting", self._go_on)
         elif act == "remove":
             self._cancel_all()
         elif act == "unfold":
@@ -285,7 +256,7 @@ class QueueController(QObject):
     def _connect(self) -> None:
         self._told.connect(self._take, Qt.ConnectionType.QueuedConnection)
         view = self._view
-        view.move_asked.connect(self._move)
+        view.move_asked.connect(self._edits.move)
         view.hold_asked.connect(self._hold)
         view.hold_all_asked.connect(self._hold_all)
         view.remove_asked.connect(self._remove)
@@ -294,20 +265,6 @@ class QueueController(QObject):
         view.skip_asked.connect(self._skip)
         view.offer_answered.connect(self._answer_offer)
         view.ending_answered.connect(self._answer_ending)
-
-
-def _changed(database: Path, change: Callable[[Store], None], inventory: Inventory) -> Sequence[QueueProgress]:
-    with Store.open(database) as store:
-        change(store)
-        return standings(store, inventory)
-
-
-def _pause_if_nobodys(store: Store) -> None:
-    """Nothing begins by itself; where a living program makes the queue's runs, that goes on."""
-    entries = store.queue.entries()
-    if not any(entry.owned for entry in entries):
-        for entry in entries:
-            store.queue.set_state(entry.entry, "paused")
 
 
 def _runs_of(database: Path, experiment: int) -> Sequence[int]:

@@ -1,0 +1,98 @@
+"""Changes of the queue that the user asks for: made off the GUI thread, then it is read how the queue stands."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Literal
+
+from app.errors import UserError
+from app.gui.background import Background
+from app.queries import QueueProgress
+from app.records import Inventory
+from app.runs.queue_progress import standings
+from app.runs.queued import Asked, add_asked
+from app.storage.store import Store
+from app.viewmodels.queue import QueueBoard
+
+Then = Callable[[], None]
+"""Called on the GUI thread when a change is made and the board knows of it."""
+
+
+class QueueEdits:
+    """Changes the queue of a database; `shown` is called after each change, when the board knows of it."""
+
+    def __init__(
+        self,
+        board: QueueBoard,
+        database: Path,
+        inventory: Callable[[], Inventory],
+        reads: Background,
+        shown: Then,
+        failed: Callable[[UserError], None],
+    ) -> None:
+        self._board = board
+        self._database = database
+        self._inventory = inventory
+        self._reads = reads
+        self._shown = shown
+        self._failed = failed
+
+    def read(self, then: Then | None = None) -> None:
+        """Read anew; other programs change it too."""
+        self._change(lambda _: None, then)
+
+    def add(self, asked: Asked, preset: str | None, then: Then) -> None:
+        """Put an experiment at the end."""
+
+        def change(store: Store) -> None:
+            add_asked(store, asked, preset)
+
+        self._change(change, then)
+
+    def move(self, entry: int, by: int) -> None:
+        """Move an entry by so many places, up where that is negative."""
+        order = [each.entry for each in self._board.entries]
+        others = [each for each in order if each != entry]
+        place = max(0, order.index(entry) + by)
+        before = others[place] if place < len(others) else None
+        self._change(lambda store: store.queue.move(entry, before))
+
+    def set_state(self, entry: int, state: Literal["waiting", "paused"], then: Then | None = None) -> None:
+        """Pause an entry, or have it wait for its turn."""
+        self._change(lambda store: store.queue.set_state(entry, state), then)
+
+    def set_all(self, state: Literal["waiting", "paused"], then: Then | None = None) -> None:
+        """The same with all of them."""
+        self._change(lambda store: _set_all(store, state), then)
+
+    def pause_unowned(self, then: Then) -> None:
+        """Pause all where no living program makes the queue's runs: nothing begins by itself."""
+
+        def change(store: Store) -> None:
+            if not any(entry.owned for entry in store.queue.entries()):
+                _set_all(store, "paused")
+
+        self._change(change, then)
+
+    def remove(self, entry: int) -> None:
+        """Take an entry out; its runs stay."""
+        self._change(lambda store: store.queue.remove(entry))
+
+    def _change(self, change: Callable[[Store], None], then: Then | None = None) -> None:
+        def show(entries: Sequence[QueueProgress]) -> None:
+            self._board.read(entries)
+            if then is not None:
+                then()
+            self._shown()
+
+        self._reads.run(lambda: _changed(self._database, change, self._inventory()), show, self._failed)
+
+
+def _changed(database: Path, change: Callable[[Store], None], inventory: Inventory) -> Sequence[QueueProgress]:
+    with Store.open(database) as store:
+        change(store)
+        return standings(store, inventory)
+
+
+def _set_all(store: Store, state: Literal["waiting", "paused"]) -> None:
+    for entry in store.queue.entries():
+        store.queue.set_state(entry.entry, state)
