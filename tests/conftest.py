@@ -3,12 +3,15 @@
 import gc
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
 import pytest
+
+from app.storage.store import Store
 
 if TYPE_CHECKING:
     from PySide6.QtCore import QThread, QTimer
@@ -32,10 +35,27 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=gpu)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def own_leases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Leases lie in the temporary folder: tests that run at once in two processes do not wait for each other's runs."""
+    folder = str(tmp_path_factory.mktemp("leases"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TMPDIR", folder)
+        patch.setattr(tempfile, "tempdir", folder)
+        yield
+
+
 @pytest.fixture
 def database_path(tmp_path: Path) -> Path:
     """Where a test's own database goes; nothing is there yet."""
     return tmp_path / "profiles.db"
+
+
+@pytest.fixture
+def store(database_path: Path) -> Iterator[Store]:
+    """A test's own database, open."""
+    with Store.open(database_path) as opened:
+        yield opened
 
 
 @pytest.fixture(autouse=True)

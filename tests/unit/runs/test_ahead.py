@@ -1,11 +1,7 @@
 """What an experiment has before it, judged by a real database."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from importlib import metadata
-from pathlib import Path
-
-import pytest
 
 from app.queries import Ahead
 from app.runs.ahead import look_ahead
@@ -29,12 +25,6 @@ HERE = {
     "tensorflow": metadata.version("tensorflow"),
     "program_version": program_version(),
 }
-
-
-@pytest.fixture
-def store(database_path: Path) -> Iterator[Store]:
-    with Store.open(database_path) as opened:
-        yield opened
 
 
 def test_without_any_run_it_takes_at_least_what_is_measured(store: Store) -> None:

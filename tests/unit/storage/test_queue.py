@@ -1,8 +1,5 @@
 """The queue as it is stored: its order, who owns an entry, and the experiment that an entry's runs make up."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from app.errors import UserError
@@ -12,12 +9,6 @@ from tests.fakes.runs import keep
 
 GONE = Owner(1, -5.0, boot_id())
 """Process 1 did not start before the machine did."""
-
-
-@pytest.fixture
-def store(database_path: Path) -> Iterator[Store]:
-    with Store.open(database_path) as opened:
-        yield opened
 
 
 def add(store: Store, *names: str) -> list[int]:

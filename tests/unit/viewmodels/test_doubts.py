@@ -1,8 +1,7 @@
 """Every reason to doubt a comparison, each from runs in a real database."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -18,12 +17,6 @@ ENVIRONMENT = {"driver": "580.1", "tensorflow": "2.21.0", "kernel": "6.8", "gpus
 BEGIN_NS = 100 * S
 MEASURED = range(BEGIN_NS + 4 * S, BEGIN_NS + 12 * S, S // 10)
 """Times of samples in the measured part."""
-
-
-@pytest.fixture
-def store(database_path: Path) -> Iterator[Store]:
-    with Store.open(database_path) as store:
-        yield store
 
 
 def kept(
