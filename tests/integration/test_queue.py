@@ -213,9 +213,9 @@ def test_runs_of_it_from_another_machine_count_and_that_is_said(used: RunService
 def test_killed_at_random_moments_it_always_goes_on(tmp_path: Path) -> None:
     """A few of the moments of `bench resume`, in an experiment whose own runs alone count."""
     tally = Tally()
-    kill_and_go_on(KilledExperiment(tmp_path, steps=5, repeats=2, again=True), np.random.default_rng(7), 2.5, 4, tally)
+    kill_and_go_on(KilledExperiment(tmp_path, repeats=2, again=True), np.random.default_rng(7), 2.0, 4, tally)
     assert tally.experiments == 1
-    assert tally.kills > 1
+    assert tally.kills > 0
     assert (tally.unfinished, tally.lost, tally.doubled, tally.left_alive) == (0, 0, 0, 0)
 
 
