@@ -11,6 +11,7 @@ from app.gui.application import Workbench
 from app.gui.background import Background
 from app.gui.theme import Theme
 from tests.gui.history_page import HistoryPage
+from tests.gui.windows import window_on
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -40,14 +41,8 @@ def theme(qtbot: QtBot) -> Theme:
 @pytest.fixture
 def workbench(qtbot: QtBot, theme: Theme, database_path: Path) -> Iterator[Workbench]:
     """The whole window, shown, with the machine known."""
-    made = Workbench(database_path, theme, hidden_workloads=True)
-    qtbot.addWidget(made.window)
-    made.start()
-    qtbot.waitUntil(made.run_view.form.run_button.isEnabled, timeout=20_000)
-    yield made
-    made.window.allow_close()
-    made.window.close()
-    made.close()
+    with window_on(qtbot, database_path, theme) as made:
+        yield made
 
 
 @pytest.fixture

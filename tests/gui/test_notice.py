@@ -16,7 +16,7 @@ from app.gui.notice import Notice
 from app.gui.theme import Theme
 from app.records import Outcome, RunEnded, RunStarted, Summary
 from app.storage.settings import kept_in
-from tests.gui.test_window import RUN_LIMIT_MS, choose, click_run
+from tests.gui.windows import RUN_LIMIT_MS, choose, click_run
 from workloads.catalog import Machine, complete
 
 

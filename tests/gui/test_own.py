@@ -11,6 +11,7 @@ from pytestqt.qtbot import QtBot
 from app.gui.application import Workbench
 from app.gui.theme import Theme
 from app.viewmodels.form import FormState
+from tests.gui.windows import window_on
 
 LIMIT_MS = 30_000
 TEXT = "def small(batch_size: int = 4, units: int = 8):\n    'A small one.'\n"
@@ -51,13 +52,8 @@ def test_a_file_is_chosen_followed_and_remembered(qtbot: QtBot, workbench: Workb
     file.write_text(TEXT.replace("units", "depth: int = 2, units"))
     until(qtbot, workbench, lambda state: not state.own_words and "depth" in [field.name for field in state.fields])
     assert form.run_button.isEnabled()
-    again = Workbench(workbench.database, theme)
-    qtbot.addWidget(again.window)
-    again.start()
-    until(qtbot, again, lambda state: ("mine.py:small", "small · mine.py") in state.workloads)
-    again.window.allow_close()
-    again.window.close()
-    again.close()
+    with window_on(qtbot, workbench.database, theme) as again:
+        until(qtbot, again, lambda state: ("mine.py:small", "small · mine.py") in state.workloads)
 
 
 def test_a_window_that_closes_gives_up_what_it_reads(qtbot: QtBot, workbench: Workbench, file: Path) -> None:

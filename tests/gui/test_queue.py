@@ -2,8 +2,7 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -23,7 +22,7 @@ from app.runs import gate
 from app.runs.queued import Asked, add_asked
 from app.runs.schedule import Plan
 from app.storage.store import Store
-from tests.gui.test_window import READ_LIMIT_MS, RUN_LIMIT_MS, choose, press
+from tests.gui.windows import READ_LIMIT_MS, RUN_LIMIT_MS, choose, press, window_on
 from workloads.catalog import Machine, complete
 
 
@@ -141,21 +140,6 @@ def test_experiments_are_added_reordered_paused_resumed_and_cancelled_while_runs
     qtbot.waitUntil(lambda: entries_of(workbench) == (), timeout=RUN_LIMIT_MS)
     outcomes = [row.outcome.name for row in runs_of(workbench) if row.outcome is not None]
     assert outcomes == ["stopped", *["completed"] * 4]
-
-
-@contextmanager
-def window_on(qtbot: QtBot, database: Path, theme: Theme) -> Iterator[Workbench]:
-    """The whole window, opened by whoever starts the program."""
-    made = Workbench(database, theme, hidden_workloads=True)
-    qtbot.addWidget(made.window)
-    made.start()
-    qtbot.waitUntil(made.run_view.form.run_button.isEnabled, timeout=RUN_LIMIT_MS)
-    try:
-        yield made
-    finally:
-        made.window.allow_close()
-        made.window.close()
-        made.close()
 
 
 def test_a_closed_window_offers_what_is_left_and_runs_nothing_twice(

@@ -5,36 +5,16 @@ from pathlib import Path
 from PySide6.QtCore import QEvent, QObject, Qt
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QMessageBox, QPushButton, QWidget
+from PySide6.QtWidgets import QMessageBox, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.gui.application import HISTORY, MONITOR, RUN, Workbench
 from app.gui.theme import DARK, Theme
 from app.gui.views.compare import CompareView
-from app.gui.views.form import FormView
 from app.gui.views.history import HistoryView
 from app.gui.views.monitor import MonitorView
 from app.storage.store import Store
-
-RUN_LIMIT_MS = 30_000
-READ_LIMIT_MS = 10_000
-
-
-def choose(workbench: Workbench, **values: bool | float | str) -> None:
-    form = workbench.run_view.form
-    form.workload_chosen.emit("dummy")
-    for name, value in {"gpus": 0, "steps": 0, "seconds": 0.5, **values}.items():
-        form.edited.emit(name, value)
-
-
-def click_run(form: FormView) -> None:
-    QTest.mouseClick(form.run_button, Qt.MouseButton.LeftButton)
-
-
-def press(workbench: Workbench, words: str) -> None:
-    box = workbench.window.findChild(QMessageBox)
-    assert isinstance(box, QMessageBox)
-    next(button for button in box.findChildren(QPushButton) if button.text() == words).click()
+from tests.gui.windows import READ_LIMIT_MS, RUN_LIMIT_MS, choose, click_run, press
 
 
 def test_a_click_on_run_fills_the_plots_and_ends_in_words(qtbot: QtBot, workbench: Workbench) -> None:

@@ -1,0 +1,49 @@
+"""The whole window, as whoever starts the program has it, and what tests do in it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QMessageBox, QPushButton
+from pytestqt.qtbot import QtBot
+
+from app.gui.application import Workbench
+from app.gui.theme import Theme
+from app.gui.views.form import FormView
+
+RUN_LIMIT_MS = 30_000
+READ_LIMIT_MS = 10_000
+
+
+@contextmanager
+def window_on(qtbot: QtBot, database: Path, theme: Theme) -> Iterator[Workbench]:
+    """Shown, with the machine known; closed at the end."""
+    made = Workbench(database, theme, hidden_workloads=True)
+    qtbot.addWidget(made.window)
+    made.start()
+    qtbot.waitUntil(made.run_view.form.run_button.isEnabled, timeout=RUN_LIMIT_MS)
+    try:
+        yield made
+    finally:
+        made.window.allow_close()
+        made.window.close()
+        made.close()
+
+
+def choose(workbench: Workbench, **values: bool | float | str) -> None:
+    form = workbench.run_view.form
+    form.workload_chosen.emit("dummy")
+    for name, value in {"gpus": 0, "steps": 0, "seconds": 0.5, **values}.items():
+        form.edited.emit(name, value)
+
+
+def click_run(form: FormView) -> None:
+    QTest.mouseClick(form.run_button, Qt.MouseButton.LeftButton)
+
+
+def press(workbench: Workbench, words: str) -> None:
+    box = workbench.window.findChild(QMessageBox)
+    assert isinstance(box, QMessageBox)
+    next(button for button in box.findChildren(QPushButton) if button.text() == words).click()
