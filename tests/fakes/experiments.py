@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from importlib import metadata
 
-from app.records import StoredRun
+from app.records import Inventory, StoredRun
+from app.runs.environment import program_version
 from tests.unit.viewmodels.stored import run_row, stored_run
 from workloads.protocol import Evidence, OutcomeName, RunSpec
 
@@ -45,3 +47,12 @@ def result(
     return stored_run(
         replace(row, spec=spec), measured=outcome == "completed", environment=dict(environment), evidence=found
     )
+
+
+def environment_here(inventory: Inventory) -> dict[str, str]:
+    """That of a run which this very program made on that machine: it counts in experiments."""
+    return {
+        "driver": str(inventory.driver),
+        "tensorflow": metadata.version("tensorflow"),
+        "program_version": program_version(),
+    }

@@ -4,14 +4,13 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from importlib import metadata
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QCoreApplication, QEvent, QPoint, Qt
+from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QCheckBox, QLabel, QLineEdit
+from PySide6.QtWidgets import QCheckBox, QLineEdit
 from pytestqt.qtbot import QtBot
 
 from app.gui.background import Background
@@ -22,11 +21,12 @@ from app.gui.theme import Theme
 from app.gui.views.matrix import MatrixView
 from app.gui.views.run import RunView
 from app.records import Inventory
-from app.runs.environment import program_version
 from app.runs.presets import preset
 from app.runs.queued import Asked
 from app.storage.store import Store
 from app.viewmodels.form import VariantForm
+from tests.fakes.experiments import environment_here
+from tests.gui.screens import Screen
 from tests.unit.viewmodels.events import CPU_INVENTORY, GPU_INVENTORY
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
 from workloads.protocol import RunSpec, Value
@@ -35,25 +35,22 @@ LIMIT_MS = 10_000
 MEASURED = Path(__file__).parents[2] / "docs" / "measurements" / "2026-11-21-cnn.db"
 
 
-class RunScreen:
+class RunScreen(Screen[RunView]):
     """The Run screen on a machine that a test chooses; nothing runs, what is asked for is noted."""
 
     def __init__(self, qtbot: QtBot, theme: Theme, database: Path, inventory: Inventory, workload: str) -> None:
-        self.qtbot = qtbot
         self.asked: list[tuple[Asked, str | None]] = []
         self.reads = Background()
-        self.view = RunView(theme)
+        view = RunView(theme)
         form = VariantForm(workload, hidden=True)
-        self.run = RunController(self.view, form, _no_session, _no_search, self.reads, Bridge(self.view))
-        self.experiments = Experiments(self.view, self.run, form, database, self.reads, lambda: inventory)
+        self.run = RunController(view, form, _no_session, _no_search, self.reads, Bridge(view))
+        self.experiments = Experiments(view, self.run, form, database, self.reads, lambda: inventory)
         self.experiments.asked.connect(lambda asked, preset: self.asked.append((asked, preset)))
         self.experiments.start()
         self.run.start()
         self.run.handle(inventory)
-        theme.dress(self.view)
-        self.view.resize(1100, 700)
-        with qtbot.waitExposed(self.view):
-            self.view.show()
+        theme.dress(view)
+        super().__init__(qtbot, view, 1100, 700)
 
     @property
     def matrix(self) -> MatrixView:
@@ -81,18 +78,13 @@ class RunScreen:
     def wait_words(self, words: str) -> None:
         self.qtbot.waitUntil(lambda: words in self.visible_words(), timeout=LIMIT_MS)
 
-    def visible_words(self) -> str:
-        return "\n".join(label.text() for label in self.view.findChildren(QLabel) if label.isVisible())
-
     def start(self) -> Asked:
         QTest.mouseClick(self.matrix.foot.start_button, Qt.MouseButton.LeftButton)
         return self.asked[-1][0]
 
-    def close(self) -> None:
+    def destroy(self) -> None:
         self.reads.close()
-        self.view.close()
-        self.view.deleteLater()
-        QCoreApplication.sendPostedEvents(self.view, QEvent.Type.DeferredDelete.value)
+        super().destroy()
 
 
 def _no_session(_spec: RunSpec) -> Session:
@@ -117,21 +109,16 @@ def screen_on(qtbot: QtBot, theme: Theme, database_path: Path) -> Iterator[Open]
 
     yield open_screen
     for screen in made:
-        screen.close()
+        screen.destroy()
 
 
 @pytest.fixture
 def measured(database_path: Path) -> Path:
     """The variants of the CNNs that ran on H200s, as if this very machine had made them."""
     shutil.copy(MEASURED, database_path)
-    here = {
-        "driver": str(GPU_INVENTORY.driver),
-        "tensorflow": metadata.version("tensorflow"),
-        "program_version": program_version(),
-    }
     with Store.open(database_path) as store:
         for row in store.list_runs():
-            store.add_environment(row.run, here)
+            store.add_environment(row.run, environment_here(GPU_INVENTORY))
     return database_path
 
 

@@ -1,15 +1,13 @@
 """What an experiment has before it, judged by a real database."""
 
 from dataclasses import replace
-from importlib import metadata
 
 from app.queries import Ahead
 from app.runs.ahead import look_ahead
 from app.runs.counted import Own
-from app.runs.environment import program_version
 from app.runs.schedule import Plan
 from app.storage.store import Store
-from tests.fakes.experiments import result
+from tests.fakes.experiments import environment_here, result
 from tests.unit.viewmodels.events import GPU_INVENTORY
 from tests.unit.viewmodels.stored import keep
 from workloads.catalog import complete
@@ -20,11 +18,7 @@ NCHW, NHWC, THREE_GPUS = (
     for gpus, layout in ((1, "NCHW"), (1, "NHWC"), (3, "NCHW"))
 )
 PLAN = Plan(name="layouts", variants=(NCHW, NHWC), repeats=2)
-HERE = {
-    "driver": str(GPU_INVENTORY.driver),
-    "tensorflow": metadata.version("tensorflow"),
-    "program_version": program_version(),
-}
+HERE = environment_here(GPU_INVENTORY)
 
 
 def test_without_any_run_it_takes_at_least_what_is_measured(store: Store) -> None:
