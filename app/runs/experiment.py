@@ -106,7 +106,7 @@ class ExperimentSession:
         self._wait = wait
         self._counts = counts
         self._room = room_of(plan, machine, parallel)
-        self._stopped = threading.Event()
+        self._stopped = False
         self._judging = threading.Lock()
         self._going: dict[Future[State | None], RunSpec] = {}
         self._end: State | None = None
@@ -115,11 +115,11 @@ class ExperimentSession:
     def may_go_on(self) -> bool:
         """Whether it was not told to stop, and its time is not spent."""
         in_time = self._budget_s is None or time.monotonic() - self._began_s < self._budget_s
-        return in_time and not self._stopped.is_set()
+        return in_time and not self._stopped
 
     def stop(self) -> None:
         """Starts no further run; returns at once."""
-        self._stopped.set()
+        self._stopped = True
 
     def run(self) -> Experiment:
         """Makes the runs. Raises `UserError` where one cannot be stored."""
@@ -169,7 +169,7 @@ class ExperimentSession:
         if self._going:
             self._let_one_end(seconds)
         else:
-            self._stopped.wait(seconds)
+            time.sleep(seconds)
         self._end = self._end or self._ended(spec)
         return self._end is not None or self._needs_no_more(spec)
 
@@ -202,7 +202,7 @@ class ExperimentSession:
 
     def _ended(self, spec: RunSpec) -> State | None:
         """Why this run is not begun; None where it may be."""
-        if self._stopped.is_set():
+        if self._stopped:
             return "stopped"
         if self._budget_s is not None and self._too_long(spec, time.monotonic() - self._began_s, self._budget_s):
             return "out of budget"

@@ -27,7 +27,8 @@ class RunsGoing:
 
     def __init__(self, services: RunServices) -> None:
         self._services = services
-        self._turn = threading.Lock()
+        # A signal's handler calls `stop` on a thread that may be inside already.
+        self._turn = threading.RLock()
         self._going: list[_Going] = []
         self._stopped = False
 

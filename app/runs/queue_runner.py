@@ -36,19 +36,19 @@ class QueueRunner:
     def stop(self) -> None:
         """Stops the run that goes on and begins no other; its entry stays. Returns at once."""
         self._stopped.set()
-        if self._current is not None:
-            self._current[1].stop()
+        if (current := self._current) is not None:
+            current[1].stop()
 
     def cancel(self, entry: int) -> None:
         """Stops the run that goes on if it is of this entry, and takes the entry out then. Returns at once."""
         self._cancelled.add(entry)
-        if self._current is not None and self._current[0] == entry:
-            self._current[1].stop()
+        if (current := self._current) is not None and current[0] == entry:
+            current[1].stop()
 
     def skip_wait(self) -> None:
         """Begins the run that waits for a fair machine; returns at once."""
-        if self._current is not None:
-            self._current[1].skip_wait()
+        if (current := self._current) is not None:
+            current[1].skip_wait()
 
     def _take_next(self, only: Sequence[int] | None) -> QueueEntry | None:
         with Store.open(self._services.database) as store:

@@ -117,7 +117,15 @@ def two_cards(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
 
 
 def test_the_command_line_makes_as_many_at_once_as_there_are_gpus(two_cards: CommandLine) -> None:
-    words = ["experiment", *dummy_words(gpus=1, step_ms="1,2"), "--repeats", "2", "--no-gate", "--parallel"]
+    words = [
+        "experiment",
+        *dummy_words(gpus=1, step_ms="1,2"),
+        "--repeats",
+        "2",
+        "--no-gate",
+        "--no-standby",
+        "--parallel",
+    ]
     document = two_cards.json(*words)
     assert (document["state"], document["done"]) == ("complete", 4)
     runs = [two_cards.json("show", str(number)) for number in (1, 2)]
@@ -129,7 +137,7 @@ def test_the_command_line_makes_as_many_at_once_as_there_are_gpus(two_cards: Com
 
 def test_ctrl_c_stops_every_run_that_goes_on(two_cards: CommandLine) -> None:
     endless = dummy_words(gpus=1, step_ms="3,4,5", steps=0, seconds=600)
-    process = two_cards.start("experiment", *endless, "--repeats", "1", "--no-gate", "--parallel", "2")
+    process = two_cards.start("experiment", *endless, "--repeats", "1", "--no-gate", "--no-standby", "--parallel", "2")
     assert process.stderr is not None
     with process:
         said = iter(process.stderr)

@@ -28,7 +28,7 @@ from tests.fakes.sessions import LIMIT_S, Recorder, dummy, feed_of, going, run_t
 from tests.fakes.standby import empty_libraries, standing_by
 from workloads.catalog import Machine, complete
 from workloads.kinds import Gpu
-from workloads.protocol import PROTOCOL_VERSION, Facts, Finished, PhaseStarted, Start
+from workloads.protocol import PROTOCOL_VERSION, Block, Facts, Finished, PhaseStarted, Start
 
 GONE_S = 10.0
 DRIVER = """
@@ -92,6 +92,22 @@ def told(recorder: Recorder) -> list[object]:
     """Facts, and phases by name: what does not depend on telemetry or the clock."""
     events = recorder.of_now(PhaseStarted) + recorder.of_now(Facts)
     return [event.phase if isinstance(event, PhaseStarted) else dict(event.facts) for event in events]
+
+
+def test_runs_beside_each_other_leave_one_standby_behind(served: RunServices, launcher: StandbyLauncher) -> None:
+    spec = dummy(served.feed.wait_inventory(), gpus=1, steps=0, seconds=600.0)
+    launcher.prepare()
+    assert launcher.wait_ready()
+    with going(spec, served) as one, going(spec, served) as other:
+        for run in (one, other):
+            run.recorder.wait(Block)
+        served_one = [run.recorder.of(Facts)[0].facts.get("standby") for run in (one, other)]
+        for run in (one, other):
+            run.session.stop()
+        assert [run.result().name for run in (one, other)] == ["stopped", "stopped"]
+    assert "yes" in served_one
+    assert launcher.wait_ready()
+    assert len(standing_by()) == 1
 
 
 def test_a_standby_tells_what_a_cold_worker_tells(served: RunServices, launcher: StandbyLauncher) -> None:
