@@ -102,24 +102,11 @@ def _not_known(entry: QueueEntry, why: str) -> UserError:
 
 
 def add_asked(store: Store, asked: Asked, preset: str | None = None) -> int:
-    """Adds an entry at the end of the queue and returns its number."""
-    return store.queue.add(name=asked.name, preset=preset, plan=encode(asked))
-
-
-def add_plan(
-    store: Store,
-    plan: Plan,
-    preset: str | None = None,
-    budget_s: float | None = None,
-    parallel: int = 1,
-    *,
-    again: bool = False,
-) -> int:
-    """Adds a plan at the end of the queue and returns the entry's number.
+    """Adds an entry at the end of the queue and returns its number.
 
     A single run is a plan of one variant and one repeat, `again`: what was stored before would count as it otherwise.
     """
-    return add_asked(store, Asked.of(plan, budget_s=budget_s, parallel=parallel, again=again), preset)
+    return store.queue.add(name=asked.name, preset=preset, plan=encode(asked))
 
 
 def unfinished(store: Store, asked: Asked) -> QueueEntry | None:
