@@ -1,10 +1,10 @@
-"""What the window asks in a box of its own: whether to close while runs go on, and for another database."""
+"""What the window asks in a box of its own: whether to close while runs go on, and for files."""
 
 from collections.abc import Callable
 from pathlib import Path
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QFileDialog, QMainWindow, QMessageBox
+from PySide6.QtWidgets import QFileDialog, QMainWindow, QMessageBox, QWidget
 
 from app.errors import UserError
 from app.gui.theme import Theme
@@ -31,6 +31,15 @@ def ask_for_another_database(
     box.addButton("&Close", QMessageBox.ButtonRole.RejectRole)
     box.finished.connect(lambda _: answered(_chosen(window) if box.clickedButton() is other else None))
     box.open()
+
+
+def ask_for_file(parent: QWidget, title: str, folder: Path, endings: str, chosen: Callable[[str], object]) -> None:
+    """Ask for a file that is there; `chosen` gets its path."""
+    dialog = QFileDialog(parent, title, str(folder), endings)
+    dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+    dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
+    dialog.fileSelected.connect(chosen)
+    dialog.open()
 
 
 def _box(window: QMainWindow, theme: Theme, icon: QMessageBox.Icon, title: str, words: str) -> QMessageBox:

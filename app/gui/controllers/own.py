@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from PySide6.QtCore import QFileSystemWatcher, QObject, Qt, QTimer, Signal
-from PySide6.QtWidgets import QFileDialog
 
 from app.errors import UserError
 from app.gui.background import Background
+from app.gui.questions import ask_for_file
 from app.gui.views.form import FormView
 from app.viewmodels.form import VariantForm
 from workloads.catalog import UsageError, Workload
@@ -49,11 +49,7 @@ class OwnWorkloads(QObject):
 
     def ask(self) -> None:
         """Let the user choose a file."""
-        dialog = QFileDialog(self._view, "Own workload", str(Path.cwd()), "Python files (*.py)")
-        dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        dialog.fileSelected.connect(lambda name: self.open(Path(name)))
-        dialog.open()
+        ask_for_file(self._view, "Own workload", Path.cwd(), "Python files (*.py)", lambda name: self.open(Path(name)))
 
     def open(self, path: Path) -> None:
         """Read a file and turn the form to its first workload."""

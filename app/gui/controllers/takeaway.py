@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QFileDialog
 
 from app.errors import UserError
 from app.gui.background import Background
+from app.gui.questions import ask_for_file
 from app.gui.views.history import HistoryView
 from app.storage.transfer_watch import StoppedError, Watch
 from app.viewmodels.history import run_count
@@ -47,7 +48,8 @@ class Takeaway(QObject):
         name = f"run-{runs[0]}" if len(runs) == 1 else f"{len(runs)}-runs"
         is_database = kind == "db"
         title = f"Export {run_count(len(runs))} to a {'database' if is_database else f'new folder of {kind} files'}"
-        dialog = self._dialog(title, _ENDINGS if is_database else "")
+        dialog = QFileDialog(self._view, title, str(self._folder), _ENDINGS if is_database else "")
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
         # What is there already is never written over: the export itself says so.
         dialog.setOption(QFileDialog.Option.DontConfirmOverwrite)
@@ -58,20 +60,13 @@ class Takeaway(QObject):
 
     def import_runs(self) -> None:
         """Ask for a database, then add its runs to this one."""
-        dialog = self._dialog("Import the runs of a database", _ENDINGS)
-        dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
-        dialog.fileSelected.connect(lambda file: self._import(Path(file)))
-        dialog.open()
+        title = "Import the runs of a database"
+        ask_for_file(self._view, title, self._folder, _ENDINGS, lambda file: self._import(Path(file)))
 
     def show_reference(self, shown: bool) -> None:
         """Put the runs in the box beside the user's, or take them away again."""
         what = f"{'Adding' if shown else 'Removing'} the reference runs"
         self._begin(what, lambda watch: _reference(self._database, watch, shown=shown), self.imported.emit)
-
-    def _dialog(self, title: str, endings: str) -> QFileDialog:
-        dialog = QFileDialog(self._view, title, str(self._folder), endings)
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        return dialog
 
     def _export(self, runs: tuple[int, ...], kind: ExportKind, target: Path) -> None:
         def work(watch: Watch) -> list[str]:

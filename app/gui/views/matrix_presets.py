@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QPushButton, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QPushButton, QScrollArea, QVBoxLayout, QWidget
 
+from app.gui.questions import ask_for_file
 from app.gui.theme import GRID
 from app.gui.views.parts import button, rule, text_label
 from app.viewmodels.presets import PresetLine
@@ -47,11 +48,7 @@ class PresetList(QScrollArea):
         self._problem.setVisible(bool(words))
 
     def _choose_file(self) -> None:
-        dialog = QFileDialog(self, "Open a prepared experiment", str(Path.home()), "Presets (*.toml)")
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
-        dialog.fileSelected.connect(self.file_chosen)
-        dialog.open()
+        ask_for_file(self, "Open a prepared experiment", Path.home(), "Presets (*.toml)", self.file_chosen.emit)
 
     def _remake(self) -> None:
         while (item := self._list.takeAt(0)) is not None:
