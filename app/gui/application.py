@@ -136,21 +136,21 @@ class Workbench(QObject):
         window.show()
 
     def _connect_queue(self) -> None:
-        queue = self.queue
-        queue.changed.connect(self._queue_changed)
-        queue.run_made.connect(self.stored.refresh_history)
-        queue.entry_ended.connect(self._notice.tell_of)
-        queue.entry_left.connect(self._notice.forget)
-        queue.compare_asked.connect(self.stored.compare_runs)
-        queue.open_asked.connect(self.stored.open_run)
-        self.stored.imported.connect(queue.look)
-        queue.start()
+        news = self.queue.news
+        news.changed.connect(self._queue_changed)
+        news.run_made.connect(self.stored.refresh_history)
+        news.entry_ended.connect(self._notice.tell_of)
+        news.entry_left.connect(self._notice.forget)
+        news.compare_asked.connect(self.stored.compare_runs)
+        news.open_asked.connect(self.stored.open_run)
+        self.stored.imported.connect(self.queue.look)
+        self.queue.start()
 
     def leave(self) -> None:
         """Close the window without asking; a run is stopped first, so its end is stored."""
         self.queue.end()
         if self.queue.goes_on:
-            self.queue.changed.connect(self._close_window)
+            self.queue.news.changed.connect(self._close_window)
         elif self.run.running:
             self.run.ended.connect(self._close_window)
             self.run.stop()

@@ -4,10 +4,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QObject, Signal
-
 from app.gui.background import Background
 from app.gui.controllers.run import RunController
+from app.gui.queue_news import QueueNews
 from app.gui.views.run import RunView
 from app.records import Inventory
 
@@ -16,15 +15,8 @@ if TYPE_CHECKING:
     from app.gui.sessions import Sessions
 
 
-class Queueing(QObject):
-    """Makes the queue's controller and hands on what it tells; a single run of the form goes before the queue's."""
-
-    changed = Signal(bool)
-    run_made = Signal()
-    entry_ended = Signal(str, str)
-    entry_left = Signal()
-    compare_asked = Signal(list)
-    open_asked = Signal(int)
+class Queueing:
+    """Makes the queue's controller, which tells by `news`; a single run of the form goes before the queue's."""
 
     def __init__(
         self,
@@ -36,7 +28,7 @@ class Queueing(QObject):
         reads: Background,
         background: Background,
     ) -> None:
-        super().__init__()
+        self.news = QueueNews(view)
         self._view = view
         self._run = run
         self._database = database
@@ -52,7 +44,7 @@ class Queueing(QObject):
         self._run.queue_asked.connect(lambda spec: self.controller().add_run(spec))
         self._run.queue_stop_asked.connect(self.stop)
         self._run.ended.connect(self._begin)
-        self.changed.connect(lambda goes_on: self._run.show_queue(goes_on=goes_on))
+        self.news.changed.connect(lambda goes_on: self._run.show_queue(goes_on=goes_on))
 
     @property
     def goes_on(self) -> bool:
@@ -66,6 +58,7 @@ class Queueing(QObject):
 
             self._made = QueueController(
                 self._view.queue_view(),
+                self.news,
                 self._database,
                 self._inventory,
                 lambda told: self._sessions_of().queue(told),
@@ -74,7 +67,6 @@ class Queueing(QObject):
                 self._background,
                 self._run.show_error,
             )
-            self._hand_on(self._made)
         return self._made
 
     def look(self) -> None:
@@ -87,7 +79,7 @@ class Queueing(QObject):
             self._made.refresh()
 
     def stop(self) -> None:
-        """End the run that goes on, and pause the queue; `changed` tells when it has ended."""
+        """End the run that goes on, and pause the queue; the news tell when it has ended."""
         if self._made is not None:
             self._made.stop()
 
@@ -103,14 +95,6 @@ class Queueing(QObject):
     def _begin(self) -> None:
         if self._made is not None:
             self._made.begin()
-
-    def _hand_on(self, made: "QueueController") -> None:
-        made.changed.connect(self.changed)
-        made.run_made.connect(self.run_made)
-        made.entry_ended.connect(self.entry_ended)
-        made.entry_left.connect(self.entry_left)
-        made.compare_asked.connect(self.compare_asked)
-        made.open_asked.connect(self.open_asked)
 
 
 def _has_entries(database: Path) -> bool:

@@ -95,6 +95,13 @@ class LiveState:
         return "  ·  ".join([*words, *throttles])
 
 
+_READY = Status(
+    title="Ready to run",
+    detail="Choose a variant at the left, then press Run (Ctrl+R). Below is what the machine does now.",
+)
+_COMING = Status(title="The first run is to begin", detail="The queue below says what it waits for.")
+
+
 class _Course:
     """What one run has told so far; before the first run there is none to tell."""
 
@@ -131,7 +138,10 @@ class _Course:
 
 
 class LiveModel:
-    """Folds events in their order. Before a run it shows the last minute of telemetry, after one it keeps that run."""
+    """Folds events in their order. Before a run it shows the last minute of telemetry, after one it keeps that run.
+
+    `coming` says that the queue makes runs, for which nobody presses Run.
+    """
 
     def __init__(self) -> None:
         self._inventory: Inventory | None = None
@@ -139,6 +149,7 @@ class LiveModel:
         self._idle_throttling = Throttling()
         self._view = TimeView()
         self._apart = False
+        self.coming = False
         self._course = _Course()
 
     def request(self, spec: RunSpec) -> None:
@@ -359,10 +370,7 @@ class LiveModel:
         if isinstance(self._course.started, TraceStarted):
             return Status(title="Recorded telemetry", detail=" ".join(self._course.lost))
         if self._spec is None:
-            return Status(
-                title="Ready to run",
-                detail="Choose a variant at the left, then press Run (Ctrl+R). Below is what the machine does now.",
-            )
+            return _COMING if self.coming else _READY
         name = short_name(self._spec)
         if self._course.ended is not None:
             return self._final_status(self._course.ended.outcome, name)

@@ -67,7 +67,7 @@ def rows_compared(workbench: Workbench) -> int:
 
 def test_an_experiment_runs_and_its_verdict_is_a_click_away(qtbot: QtBot, workbench: Workbench) -> None:
     queue = workbench.queue.controller()
-    with qtbot.waitSignal(queue.entry_ended, timeout=RUN_LIMIT_MS) as ended:
+    with qtbot.waitSignal(workbench.queue.news.entry_ended, timeout=RUN_LIMIT_MS) as ended:
         queue.add(asked("two batches", repeats=2))
     view = view_of(workbench)
     assert "two batches" in ended.args[1]
@@ -91,8 +91,7 @@ def test_from_the_form_over_the_matrix_to_the_verdict(qtbot: QtBot, workbench: W
     repeats = matrix.foot.findChild(QSpinBox)
     assert isinstance(repeats, QSpinBox)
     repeats.setValue(2)
-    queue = workbench.queue.controller()
-    with qtbot.waitSignal(queue.entry_ended, timeout=RUN_LIMIT_MS) as ended:
+    with qtbot.waitSignal(workbench.queue.news.entry_ended, timeout=RUN_LIMIT_MS) as ended:
         QTest.mouseClick(matrix.foot.start_button, Qt.MouseButton.LeftButton)
     assert workbench.run_view.live.isVisible()
     assert [row.spec.variant["batch_size"] for row in runs_of(workbench)] == [8, 64, 64, 8]
@@ -121,14 +120,18 @@ def test_experiments_are_added_reordered_paused_resumed_and_cancelled_while_runs
     queue.add(asked("third", step_ms=2.0))
     view.unfold()
     qtbot.waitUntil(lambda: len(entries_of(workbench)) == 3, timeout=READ_LIMIT_MS)
-    qtbot.waitUntil(lambda: chosen_words(view) == ["long: running", "second: waits", "third: waits"])
+    qtbot.waitUntil(
+        lambda: chosen_words(view) == ["long: running", "second: waits", "third: waits"], timeout=READ_LIMIT_MS
+    )
     assert "0/6" in view.words()
     assert "dummy train" in view.words()
     view.table.choose(3)
     QTest.keyClick(view.table, Qt.Key.Key_Up, Qt.KeyboardModifier.AltModifier)
-    qtbot.waitUntil(lambda: chosen_words(view) == ["long: running", "third: waits", "second: waits"])
+    qtbot.waitUntil(
+        lambda: chosen_words(view) == ["long: running", "third: waits", "second: waits"], timeout=READ_LIMIT_MS
+    )
     QTest.keyClick(view.table, Qt.Key.Key_Space)
-    qtbot.waitUntil(lambda: chosen_words(view)[1] == "third: paused")
+    qtbot.waitUntil(lambda: chosen_words(view)[1] == "third: paused", timeout=READ_LIMIT_MS)
     view.table.choose(1)
     assert view.remove.text() == "Cancel"
     view.remove.click()
@@ -157,7 +160,7 @@ def test_a_closed_window_offers_what_is_left_and_runs_nothing_twice(
         qtbot.waitUntil(view.offer.isVisible, timeout=READ_LIMIT_MS)
         assert view.offer.words == "“four runs” is unfinished: 2 of 4 runs made."
         assert not again.queue.controller().goes_on
-        with qtbot.waitSignal(again.queue.controller().entry_ended, timeout=RUN_LIMIT_MS):
+        with qtbot.waitSignal(again.queue.news.entry_ended, timeout=RUN_LIMIT_MS):
             view.offer.button("go on").click()
         assert not view.offer.isVisible()
         outcomes = [row.outcome.name for row in runs_of(again) if row.outcome is not None]
@@ -191,7 +194,7 @@ def test_while_a_run_goes_on_the_form_adds_to_the_queue_which_begins_after_it(
     workbench.run.run()
     qtbot.waitUntil(lambda: len(entries_of(workbench)) == 1, timeout=READ_LIMIT_MS)
     queue = workbench.queue.controller()
-    with qtbot.waitSignal(queue.entry_ended, timeout=RUN_LIMIT_MS):
+    with qtbot.waitSignal(workbench.queue.news.entry_ended, timeout=RUN_LIMIT_MS):
         pass
     first, second = runs_of(workbench)
     assert first.spec == second.spec
@@ -232,6 +235,7 @@ def test_a_wait_for_a_fair_machine_is_shown_and_can_be_skipped(
     queue.add(asked("waits"))
     qtbot.waitUntil(lambda: "the processors at" in view.words(), timeout=RUN_LIMIT_MS)
     assert "Waits: " in view.words()
+    qtbot.waitUntil(lambda: "first run is to begin" in workbench.run_view.live.words(), timeout=READ_LIMIT_MS)
     view.skip.click()
     qtbot.waitUntil(lambda: bool(runs_of(workbench)), timeout=READ_LIMIT_MS)
     assert not view.skip.isVisible()
@@ -261,7 +265,7 @@ def test_what_another_version_queued_is_said_and_the_others_go_on(qtbot: QtBot, 
         store.queue.add(name="newer", preset=None, plan='{"variants": []}')
     queue, view = workbench.queue.controller(), view_of(workbench)
     view.unfold()
-    with qtbot.waitSignal(queue.entry_ended, timeout=RUN_LIMIT_MS) as ended:
+    with qtbot.waitSignal(workbench.queue.news.entry_ended, timeout=RUN_LIMIT_MS) as ended:
         queue.add(asked("known"))
     assert ended.args[0] == "known"
     qtbot.waitUntil(lambda: chosen_words(view) == ["newer: paused", "known: complete"], timeout=READ_LIMIT_MS)

@@ -10,6 +10,7 @@ from PySide6.QtCore import QObject, Qt, Signal
 from app.errors import UserError
 from app.gui.background import Background
 from app.gui.controllers.queue_edits import QueueEdits
+from app.gui.queue_news import QueueNews
 from app.gui.views.queue import QueueView
 from app.queries import QueueProgress
 from app.records import Inventory
@@ -41,24 +42,14 @@ class Runner(Protocol):
 
 
 class QueueController(QObject):
-    """Has the queue's runs made one after another while `may_begin` says so.
+    """Has the queue's runs made one after another while `may_begin` says so, and tells of it by `news`."""
 
-    `changed` tells that it begins or rests, `run_made` that another run may be stored, `entry_ended` in a title and a
-    sentence that an experiment has ended, `entry_left` that it was stopped or cancelled, `compare_asked` which runs'
-    verdict is wanted, `open_asked` which run.
-    """
-
-    changed = Signal(bool)
-    run_made = Signal()
-    entry_ended = Signal(str, str)
-    entry_left = Signal()
-    compare_asked = Signal(list)
-    open_asked = Signal(int)
     _told = Signal(object)
 
     def __init__(
         self,
         view: QueueView,
+        news: QueueNews,
         database: Path,
         inventory: Callable[[], Inventory],
         make_runner: Callable[[Callable[[QueueProgress], None]], Runner],
@@ -69,6 +60,7 @@ class QueueController(QObject):
     ) -> None:
         super().__init__(view)
         self._view = view
+        self._news = news
         self._database = database
         self._make_runner = make_runner
         self._may_begin = may_begin
@@ -111,11 +103,11 @@ class QueueController(QObject):
         self._runner = self._make_runner(self._told.emit)
         self._board.begin()
         self._sessions.run(self._runner.run, lambda _: self._rest(), self._fail)
-        self.changed.emit(True)
+        self._news.changed.emit(True)
         self._show()
 
     def stop(self) -> None:
-        """End the run that goes on; the queue is paused. `changed` tells when it has ended."""
+        """End the run that goes on; the queue is paused. the news tell when it has ended."""
         if self._runner is not None:
             self._stopping = True
             self._runner.stop()
@@ -160,7 +152,7 @@ class QueueController(QObject):
             self._edits.set_all("paused")
         else:
             self._edits.read(then)
-        self.changed.emit(False)
+        self._news.changed.emit(False)
 
     def _waiting(self) -> frozenset[int]:
         return frozenset(entry.entry for entry in self._board.entries if entry.state == "waiting")
@@ -170,12 +162,12 @@ class QueueController(QObject):
         course = (progress.entry, progress.done, progress.spec)
         if course != self._course:
             self._course = course
-            self.run_made.emit()
+            self._news.run_made.emit()
         if progress.state in ENDED:
             self._edits.read()
             self._tell_ended(progress)
         elif progress.state in ("stopped", "removed"):
-            self.entry_left.emit()
+            self._news.entry_left.emit()
         self._show()
 
     def _tell_ended(self, progress: QueueProgress) -> None:
@@ -184,7 +176,7 @@ class QueueController(QObject):
         def tell(verdict: str) -> None:
             self._board.tell_verdict(progress.entry, verdict)
             self._show()
-            self.entry_ended.emit(progress.name, ending_words(progress, verdict))
+            self._news.entry_ended.emit(progress.name, ending_words(progress, verdict))
 
         if experiment is None:
             tell("")
@@ -249,9 +241,9 @@ class QueueController(QObject):
 
     def _turn_to(self, runs: Sequence[int]) -> None:
         if len(runs) == 1:
-            self.open_asked.emit(runs[0])
+            self._news.open_asked.emit(runs[0])
         elif runs:
-            self.compare_asked.emit(list(runs))
+            self._news.compare_asked.emit(list(runs))
 
     def _connect(self) -> None:
         self._told.connect(self._take, Qt.ConnectionType.QueuedConnection)

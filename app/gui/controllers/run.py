@@ -139,6 +139,7 @@ class RunController(QObject):
     def show_queue(self, *, goes_on: bool) -> None:
         """Whether the queue makes runs now: what the form asks for is then queued too."""
         self._queue_goes_on = goes_on
+        self._live.coming = goes_on
         self._stopping = self._stopping and self._busy
         self.show_form()
 
