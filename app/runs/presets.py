@@ -15,6 +15,8 @@ from workloads.catalog import Machine, UsageError, check, complete
 from workloads.protocol import RunSpec, Value
 
 FOLDER = Path(__file__).resolve().parents[2] / "resources" / "presets"
+QUICK = "quick"
+"""The one that a newcomer is offered: any machine makes it within minutes."""
 
 
 class Matrix(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from app.runs.queued import Asked
     from workloads.catalog import Machine
 
-_QUICK = "quick"
-
 
 class Experiments(QObject):
     """What builds experiments is made when it is first wanted. `asked` has an `Asked` and a preset's name or None."""
@@ -92,17 +90,17 @@ class Experiments(QObject):
     def _ask_quick(self) -> None:
         self._view.live.show_offer("")
         machine = self._form.machine
-        self._reads.run(lambda: _quick(machine), lambda asked: self.asked.emit(asked, _QUICK), self._ignore)
+        self._reads.run(lambda: _quick(machine), lambda asked: self.asked.emit(asked, asked.name), self._ignore)
 
     def _ignore(self, error: UserError) -> None:
         """An offer that cannot be made is none."""
 
 
 def _quick(machine: "Machine") -> "Asked":
-    from app.runs.presets import preset
+    from app.runs.presets import QUICK, preset
     from app.runs.queued import Asked
 
-    return Asked.of(preset(_QUICK).plan(machine))
+    return Asked.of(preset(QUICK).plan(machine))
 
 
 def _offer(database: Path, machine: "Machine") -> str:
@@ -113,6 +111,6 @@ def _offer(database: Path, machine: "Machine") -> str:
         runs, *_ = store.library.census()
     if runs:
         return ""
-    from app.runs.presets import preset
+    from app.runs.presets import QUICK, preset
 
-    return preset(_QUICK).form(machine).question
+    return preset(QUICK).form(machine).question

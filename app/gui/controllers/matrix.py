@@ -14,7 +14,7 @@ from app.records import Inventory
 from app.runs.ahead import look_ahead
 from app.runs.counted import Own
 from app.runs.early import MOST_REPEATS
-from app.runs.presets import preset, preset_names
+from app.runs.presets import QUICK, preset, preset_names
 from app.runs.queued import Asked
 from app.runs.schedule import Plan
 from app.storage.settings import keep_in, kept_in
@@ -210,7 +210,7 @@ def _preset_lines(database: Path, inventory: Inventory) -> tuple[PresetLine, ...
 
 def _in_order(database: Path) -> list[str]:
     """The quick one first, then the others in the box, then the user's files."""
-    return sorted(preset_names(), key=lambda name: name != "quick") + _files(database)
+    return sorted(preset_names(), key=lambda name: name != QUICK) + _files(database)
 
 
 def _preset_line(key: str, store: Store, inventory: Inventory) -> PresetLine:
