@@ -24,6 +24,8 @@ Severity = Literal["warning", "note"]
 EVIDENCE = "evidence"
 """The key of the doubt that some runs did not run what was asked."""
 
+_ONE_BY_ONE = 4
+"""So many runs are told each with its own figure."""
 _SELDOM_MATTER = ("os", "kernel", "python", "numpy", "memory_total_bytes", "gpus_present")
 _LIBRARIES = ("tensorflow", "keras", "cuda_built", "cudnn_built", "cuda_loaded", "cudnn_loaded", "nccl_loaded")
 _SEVERAL = ("gpus_present", "gpus_used", "cpu_count")
@@ -76,7 +78,7 @@ def _held_back(runs: Sequence[StoredRun]) -> list[Doubt]:
         known = {run: of_run[hold] for run, of_run in shares.items() if hold in of_run}
         held = {run: share for run, share in known.items() if share >= HELD_SHARE}
         if held and len(held) < len(known):
-            told = ", ".join(f"run {run} for {100 * share:.0f} %" for run, share in held.items())
+            told = _for_how_long(held)
             found.append(
                 Doubt(
                     key=f"throttled {hold}",
@@ -86,6 +88,14 @@ def _held_back(runs: Sequence[StoredRun]) -> list[Doubt]:
                 )
             )
     return found
+
+
+def _for_how_long(held: Mapping[int, float]) -> str:
+    """Which runs for which share each, of many from which to which."""
+    if len(held) <= _ONE_BY_ONE:
+        return ", ".join(f"run {run} for {100 * share:.0f} %" for run, share in held.items())
+    ends = dict.fromkeys(f"{100 * share:.0f}" for share in (min(held.values()), max(held.values())))
+    return f"runs {', '.join(map(str, held))} for {' to '.join(ends)} %"
 
 
 def _shared_gpu(runs: Sequence[StoredRun]) -> list[Doubt]:

@@ -208,3 +208,16 @@ def test_runs_beside_others_are_told_only_where_some_were_alone(store: Store) ->
         "Runs 1, 2 went on beside other runs on other GPUs of the machine, the others of this comparison alone."
     )
     assert (doubt.severity, doubt.values[1], doubt.values[3]) == ("warning", "NVIDIA H200 (GPU-1)", "")
+
+
+def test_many_runs_that_were_held_back_share_their_figures(store: Store) -> None:
+    held = [sampled(store, kept(store, n), share=0.5 + n / 100, throttle_reasons=0x20) for n in range(10, 50, 10)]
+    free = sampled(store, kept(store, 50), throttle_reasons=0)
+    one_by_one = only(doubts([*held, free])).sentence
+    assert one_by_one.count("run ") == 4
+    more = sampled(store, kept(store, 60), share=0.95, throttle_reasons=0x20)
+    numbers = [run.row.run for run in (*held, more)]
+    assert only(doubts([*held, more, free])).sentence == (
+        f"GPUs were held back because of heat in some runs only: runs {', '.join(map(str, numbers))} for 60 to 95 % "
+        "of the measured part."
+    )
