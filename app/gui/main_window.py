@@ -17,7 +17,7 @@ _SHORTCUTS = (
     ("Ctrl+O", "Replay a trace, a file that `watch --json` wrote"),
     ("Ctrl+1 … Ctrl+4", "Run, Monitor, History, Compare"),
     ("Ctrl+S", "Save the plot under the pointer, or all plots, as a picture"),
-    ("Alt+Q", "Unfold the queue, where these keys act on an experiment:"),
+    ("Ctrl+J", "To the queue, where these keys act on an experiment:"),
     ("Alt+↑, Alt+↓", "Move it up or down"),
     ("Space, Delete", "Pause or resume it; remove it, or cancel it while it runs"),
     ("Enter", "Show its verdict"),

@@ -3,6 +3,7 @@
 import textwrap
 
 from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QKeySequence, QShortcut
 from PySide6.QtWidgets import QHBoxLayout, QMessageBox, QProgressBar, QPushButton, QVBoxLayout, QWidget
 
 from app.gui.theme import GRID, Theme, figures
@@ -93,14 +94,14 @@ class QueueView(QWidget):
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.offer, self.ending = TellingLine(), TellingLine()
         self._head, self._acts = QWidget(), QWidget()
-        self.fold = button("&Queue  ▸", "The experiments that are to be made, one after another", flat=True)
+        self.fold = button("Queue  ▸", "The experiments that are to be made, one after another (Ctrl+J)", flat=True)
         self.fold.setCheckable(True)
         self.count = text_label("", "heading")
         self._bar = QProgressBar()
         self._now = ElidedLabel("muted", Qt.AlignmentFlag.AlignLeft)
         self._left = text_label("", "muted")
         self.skip = button("S&kip the wait", "Begin the next run now, whatever the machine does")
-        self.hold_all = button("&Pause all", "After the run that goes on")
+        self.hold_all = button("Pause all", "After the run that goes on")
         self.table = QueueTable(theme)
         self.up = button("Move up", "Alt+↑")
         self.down = button("Move down", "Alt+↓")
@@ -134,7 +135,7 @@ class QueueView(QWidget):
         self._left.setText(state.left)
         self.skip.setVisible(state.skip)
         self.hold_all.setVisible(bool(state.hold))
-        self.hold_all.setText("&Pause all" if state.hold == "pause" else "&Go on")
+        self.hold_all.setText("Pause all" if state.hold == "pause" else "Go on")
         self._bar.setVisible(bool(state.count))
         self._head.setVisible(bool(state.count) or self.fold.isChecked())
         if self.fold.isChecked():
@@ -145,12 +146,17 @@ class QueueView(QWidget):
         self.fold.setChecked(True)
 
     def _unfold(self, shown: bool) -> None:
-        self.fold.setText("&Queue  ▾" if shown else "&Queue  ▸")
+        self.fold.setText("Queue  ▾" if shown else "Queue  ▸")
         self._head.setVisible(shown or bool(self._state.count))
         self.table.setVisible(shown)
         self._acts.setVisible(shown)
         if shown:
             self.table.show_rows(self._state.rows)
+
+    def _turn_to_entries(self) -> None:
+        """Unfold them for the keyboard; once more folds them."""
+        self.fold.setChecked(not self.table.hasFocus())
+        (self.table if self.fold.isChecked() else self.fold).setFocus()
 
     def _show_acts(self) -> None:
         row = self.table.chosen
@@ -198,6 +204,7 @@ class QueueView(QWidget):
         self.offer.answered.connect(self.offer_answered)
         self.ending.answered.connect(self.ending_answered)
         self.fold.toggled.connect(self._unfold)
+        QShortcut(QKeySequence("Ctrl+J"), self).activated.connect(self._turn_to_entries)
         self.skip.clicked.connect(self.skip_asked)
         self.hold_all.clicked.connect(lambda: self.hold_all_asked.emit(self._state.hold))
         self.cancel_all.clicked.connect(self._ask_to_cancel_all)

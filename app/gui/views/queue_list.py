@@ -27,8 +27,8 @@ _NAME, _STATE, _BAR, _RUNS, _LEFT = range(len(_COLUMNS))
 _WIDEST = (
     Cell(text=""),
     Cell(text="runs elsewhere"),
-    Cell(text="▮" * 16),
-    Cell(text="1,000/1,000"),
+    Cell(text="▮" * 12),
+    Cell(text="000/000"),
     Cell(text="10:00:00"),
 )
 
