@@ -41,7 +41,7 @@ def preset_line(
         key=key,
         name=name,
         question=question,
-        size=f"{len(variants):,} variants, {runs}",
+        size=f"{len(variants):,} {plural('variant', len(variants))}, {runs}",
         time=" ".join(ahead_sentences(ahead)),
         notes=tuple(notes),
     )

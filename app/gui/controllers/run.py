@@ -46,8 +46,7 @@ class RunController(QObject):
     """Starts and stops runs, one at a time. `ended` comes when a run, or a search of many, is over and stored.
 
     While one goes on, or the queue does, another is asked for by `queue_asked`; `queue_stop_asked` is Stop where it is
-    the queue that goes on. `form_shown` comes with every change of the form,
-    and says whether anything goes on.
+    the queue that goes on. `form_shown` comes with every change of the form, and says whether anything goes on.
     """
 
     ended = Signal()

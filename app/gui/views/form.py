@@ -89,7 +89,7 @@ class FormView(QWidget):
         self._refusal = text_label("", "problem", wrap=True)
         self._warning = text_label("", "caution", wrap=True)
         self._run = button("&Run", "Run this variant (Ctrl+R)", primary=True)
-        self._queue = button("Add to &queue", "Run this variant when what goes on has ended (Ctrl+R)")
+        self._queue = button("Add to queue", "Run this variant when what goes on has ended (Ctrl+R)")
         self._compare = button("&Compare values …", "Several values of any parameter as one experiment (Ctrl+E)")
         self._copy = button("Copy as co&mmand", "Copy the same run as a shell command", flat=True)
         self._reset = button("R&eset to defaults", "Forget every change of this workload", flat=True)

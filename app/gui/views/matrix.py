@@ -44,11 +44,6 @@ class MatrixView(QWidget):
         self._build()
         self.show_page(0)
 
-    @property
-    def close_button(self) -> QPushButton:
-        """Back to the plots."""
-        return self._close
-
     def tab(self, index: int) -> QPushButton:
         """Turns to the values, 0, or to the presets, 1."""
         found = self._tabs.button(index)

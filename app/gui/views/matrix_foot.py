@@ -53,7 +53,7 @@ class MatrixFoot(QWidget):
         self._all_reasons.setCheckable(True)
         self._start = button("Start e&xperiment", "Begin now, or when what goes on has ended", primary=True)
         self._copy = button("", "Copy the same experiment as a shell command", flat=True)
-        self._reset = button("Clear &values", "Go back to one value of each, as in the form", flat=True)
+        self._reset = button("Clear values", "Go back to one value of each, as in the form", flat=True)
         self._connect()
         self._build()
 
@@ -183,7 +183,7 @@ class MatrixFoot(QWidget):
         self._baseline.setMaxVisibleItems(16)
         told = (
             ("&Baseline", self._baseline, "What all other variants are held against"),
-            ("Repeat&s", self._repeats, "How often each variant runs, each time in a fresh process, in turn"),
+            ("Repeats", self._repeats, "How often each variant runs, each time in a fresh process, in turn"),
             ("&Until", self._until, "End once every speed-up is known as narrowly as this"),
             (
                 "T&ime limit",
