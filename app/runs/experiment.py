@@ -10,7 +10,7 @@ from typing import Literal
 from app.records import RunRow, StoredRun
 from app.runs.leases import Lease
 from app.runs.schedule import SETTLED, Plan, done, expected_s, is_settled, left, of_variant, room_of
-from workloads.catalog import Machine, check
+from workloads.catalog import Machine
 from workloads.protocol import RunSpec
 
 State = Literal["complete", "settled", "stopped", "out of budget", "failed"]
@@ -39,7 +39,7 @@ RunOne = Callable[[Turn], StoredRun]
 """Makes one run and gives it back as it is stored; called on a thread of its own, several at once where asked for."""
 
 Lend = Callable[[RunSpec, Callable[[float], bool]], Lease | None]
-"""Leases what a variant needs, once it is free; None where the other, which sleeps so long, says to give up."""
+"""Leases what a variant needs, once it is free: nothing where it is refused anyway; None where the other gives up."""
 
 Wait = Callable[[Turn, Callable[[], bool]], Mapping[str, str]]
 """Waits until a run would be fair, while the other says that it may; facts on how that went."""
@@ -150,9 +150,7 @@ class ExperimentSession:
         self._end = self._ended(spec)
         if self._end is not None:
             return None
-        # What is refused needs no devices to say so.
-        refused = bool(check(spec, self._machine))
-        lease = Lease() if refused else self._lend(spec, lambda seconds: self._gives_up(spec, seconds))
+        lease = self._lend(spec, lambda seconds: self._gives_up(spec, seconds))
         if lease is None:
             self._end = self._end or self._ended(spec)
             return None

@@ -239,9 +239,14 @@ def _peak_flops_per_s(store: Store, spec: RunSpec, devices: Sequence[str]) -> fl
 def lease_for(
     spec: RunSpec, services: RunServices, *, told: Callable[[str], None], stopped: Callable[[float], bool]
 ) -> Lease | None:
-    """The devices a run needs, once they are free; `told` why it waits if it does. See `Leases.wait` for `stopped`."""
-    count = int(spec.variant["gpus"])
-    candidates = gpu_candidates(spec, services.feed.wait_inventory()) if count else [CPU]
+    """The devices a run needs, once they are free; `told` why it waits if it does. See `Leases.wait` for `stopped`.
+
+    None of them where the run is refused here: a GPU that was lost meanwhile would be waited for in vain.
+    """
+    inventory, count = services.feed.wait_inventory(), int(spec.variant["gpus"])
+    if check(spec, inventory.machine):
+        return Lease()
+    candidates = gpu_candidates(spec, inventory) if count else [CPU]
     return services.leases.wait(candidates, count or 1, told=lambda: told(_WAITING), stopped=stopped)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from app.facts import BESIDE
-from app.records import RunEvent, StoredRun
+from app.records import Outcome, RunEvent, StoredRun
 from app.runs.experiment import Experiment, ExperimentSession, Turn
 from app.runs.going import RunsGoing
 from app.runs.schedule import Plan
@@ -19,6 +19,7 @@ from tests.fakes.nvml_cards import Driver
 from tests.fakes.sessions import dummy, feed_of, is_measured, services
 from workloads.protocol import Block, RunSpec
 
+UUIDS = [card.uuid for card in TWO_H200]
 NAMES = [f"NVIDIA H200 ({card.uuid})" for card in TWO_H200]
 
 
@@ -109,6 +110,20 @@ def test_a_stop_ends_all_that_go_on_and_stores_them_so(tmp_path: Path, feed: Tel
     found = making.run()
     outcomes = [run.row.outcome.name for run in found.runs if run.row.outcome]
     assert (found.state, outcomes) == ("stopped", ["stopped", "stopped"])
+
+
+def test_what_this_machine_refuses_leases_nothing(tmp_path: Path, feed: TelemetryFeed) -> None:
+    used = services(tmp_path, feed)
+    both = used.leases.take(UUIDS, 2)
+    assert both is not None, "so that a wait would not end"
+    three = dummy(feed.wait_inventory(), gpus=3)
+    lease = lease_for(three, used, told=lambda _: None, stopped=lambda _: True)
+    assert lease is not None
+    assert lease.devices == ()
+    assert RunsGoing(used).make(three, [], lease=lease).row.outcome == Outcome(
+        name="refused", reason="3 GPUs asked for, but this machine has 2."
+    )
+    both.release()
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from app.runs.experiment import ExperimentSession, Turn
 from app.runs.leases import Lease
 from app.runs.schedule import Carried, Plan
 from tests.fakes.experiments import result
-from workloads.catalog import Machine, complete
+from workloads.catalog import Machine, check, complete
 from workloads.protocol import OutcomeName, RunSpec
 
 CPU = Machine(cpu_count=4)
@@ -41,8 +41,12 @@ class Maker:
         return result(len(self.asked), spec, 1000.0 * self._luck[len(self.asked) % len(self._luck)], outcome=outcome)
 
 
-session = functools.partial(ExperimentSession, lend=lambda *_: Lease(("cpu",)))
-"""One whose devices are always free."""
+def lend(spec: RunSpec, _stopped: Callable[[float], bool]) -> Lease:
+    """Devices that are always free; none for what cannot run."""
+    return Lease() if check(spec, CPU) else Lease(("cpu",))
+
+
+session = functools.partial(ExperimentSession, lend=lend)
 
 
 def test_it_makes_every_run_in_its_order() -> None:
