@@ -17,14 +17,13 @@ def chosen_workload(chosen: Namespace) -> Workload:
     return workload_called(chosen.workload, chosen.db or default_database(), say)
 
 
-def one_variant(workload: str | Workload, settings: Sequence[str], machine: Machine) -> RunSpec:
+def one_variant(workload: Workload, settings: Sequence[str], machine: Machine) -> RunSpec:
     """The variant that the words describe; raises `UsageError`."""
-    known = catalog.workload(workload) if isinstance(workload, str) else workload
-    given = {name: catalog.parse(known.parameter(name), text) for name, text in _pairs(settings).items()}
-    return catalog.complete_of(known, given, machine)
+    given = {name: catalog.parse(workload.parameter(name), text) for name, text in _pairs(settings).items()}
+    return catalog.complete_of(workload, given, machine)
 
 
-def several_variants(workload: str | Workload, settings: Sequence[str], machine: Machine) -> list[RunSpec]:
+def several_variants(workload: Workload, settings: Sequence[str], machine: Machine) -> list[RunSpec]:
     """Every combination of the values given, separated by commas, the last parameter varying fastest."""
     pairs = _pairs(settings)
     choices = [[(name, value) for value in _values(name, text)] for name, text in pairs.items()]

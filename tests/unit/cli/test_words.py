@@ -18,13 +18,13 @@ CNN10 = workload("cnn10")
 
 
 def test_a_setting_is_read_as_its_parameter_s_kind() -> None:
-    variant = one_variant("lstm", ["units=32", "xla=on", "seconds=1.5", "precision=bfloat16"], CPU).variant
+    variant = one_variant(workload("lstm"), ["units=32", "xla=on", "seconds=1.5", "precision=bfloat16"], CPU).variant
     assert (variant["units"], variant["xla"], variant["seconds"], variant["precision"]) == (32, True, 1.5, "bfloat16")
     assert (variant["gpus"], variant["implementation"]) == (0, "standard"), "the CPU's defaults"
 
 
 def test_several_values_make_every_combination_the_last_fastest() -> None:
-    found = several_variants("cnn10", ["layout=NHWC,NCHW", "batch_size=8,16"], CPU)
+    found = several_variants(workload("cnn10"), ["layout=NHWC,NCHW", "batch_size=8,16"], CPU)
     assert [(spec.variant["layout"], spec.variant["batch_size"]) for spec in found] == [
         ("NHWC", 8),
         ("NHWC", 16),
@@ -34,7 +34,7 @@ def test_several_values_make_every_combination_the_last_fastest() -> None:
 
 
 def test_devices_is_one_value_with_commas_in_it() -> None:
-    (spec,) = several_variants("cnn10", ["devices=0,1", "gpus=2"], CPU)
+    (spec,) = several_variants(workload("cnn10"), ["devices=0,1", "gpus=2"], CPU)
     assert spec.variant["devices"] == "0,1"
 
 
@@ -54,12 +54,12 @@ def test_devices_is_one_value_with_commas_in_it() -> None:
 )
 def test_a_wrong_setting_is_one_sentence(settings: list[str], sentence: str) -> None:
     with pytest.raises(UsageError) as caught:
-        several_variants("cnn10", settings, CPU)
+        several_variants(workload("cnn10"), settings, CPU)
     assert str(caught.value).startswith(sentence)
 
 
 def test_the_baseline_comes_first() -> None:
-    variants = several_variants("cnn10", ["batch_size=8,16,32"], CPU)
+    variants = several_variants(workload("cnn10"), ["batch_size=8,16,32"], CPU)
     ordered = _baseline_first(variants, "batch_size=16", CNN10)
     assert [spec.variant["batch_size"] for spec in ordered] == [16, 8, 32]
     assert _baseline_first(variants, None, CNN10) == variants
