@@ -6,7 +6,7 @@ from app.queries import Ahead
 from app.records import Inventory, RunRow
 from app.runs.counted import NO_OWN, Own, counted_here, made_alike, surroundings_here
 from app.runs.repeated import Repeated
-from app.runs.schedule import Plan, done, left, room_of, together_s
+from app.runs.schedule import Plan, done, lasted, left, room_of, together_s
 from app.storage.store import Store
 from workloads.catalog import check
 from workloads.protocol import RunSpec
@@ -46,6 +46,6 @@ def look_ahead(
 
 def learnt_from(specs: Sequence[RunSpec], runs: Sequence[RunRow]) -> int:
     """How many runs tell how long these take: those of their workloads, else all."""
-    ended = [row for row in runs if row.outcome is not None and row.outcome.name in ("completed", "out_of_memory")]
+    ended = lasted(runs)
     workloads = {spec.workload for spec in specs}
     return len([row for row in ended if row.spec.workload in workloads] or ended)

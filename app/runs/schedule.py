@@ -168,7 +168,7 @@ class _Lasting:
     """How long runs take, by those that ended."""
 
     def __init__(self, runs: Sequence[RunRow], of_several: Callable[[list[float]], float]) -> None:
-        ended = [row for row in runs if row.outcome is not None and row.outcome.name in ("completed", "out_of_memory")]
+        ended = lasted(runs)
         self._of_several = of_several
         self._made = ByVariant(ended)
         beside: dict[str, list[float]] = {}
@@ -182,6 +182,11 @@ class _Lasting:
         if own := self._made.of(spec):
             return self._of_several([_lasted_s(row) for row in own])
         return asked_s(spec) + self._beside.get(spec.workload, self._beside_any)
+
+
+def lasted(runs: Sequence[RunRow]) -> list[RunRow]:
+    """Those of which one learns how long a run takes: nobody ended them."""
+    return [row for row in runs if row.outcome is not None and row.outcome.name in ("completed", "out_of_memory")]
 
 
 def asked_s(spec: RunSpec) -> float:
