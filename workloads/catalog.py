@@ -162,5 +162,5 @@ def _in_range(parameter: Parameter, value: Value) -> Value:
         raise UsageError(f"{parameter.name} takes {'a whole number' if whole else 'a number'}, not {value!r}.")
     low, high = parameter.minimum, parameter.maximum
     if not math.isfinite(value) or (low is not None and value < low) or (high is not None and value > high):
-        raise UsageError(f"{parameter.name} must be from {low:g} to {high:g}, not {value:g}.")
+        raise UsageError(f"{parameter.name} must be from {low:,.10g} to {high:,.10g}, not {value:,.10g}.")
     return int(value) if whole else float(value)

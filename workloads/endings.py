@@ -4,7 +4,7 @@ import time
 import traceback
 
 from workloads.errors import OutOfMemoryError, OwnWorkloadError, RefusedError, TrainingError
-from workloads.own.blame import file_name, place_of
+from workloads.own.blame import file_name, place_of, words_of
 from workloads.protocol import Finished, Source, Variant
 
 _MEMORY_WORDS = (
@@ -72,11 +72,4 @@ def _memory_sentence(variant: Variant, peak_bytes: int | None) -> str:
 def _told(error: Exception, source: Source | None) -> str:
     if isinstance(error, OwnWorkloadError):
         return str(error)
-    return f"{place_of(error, source)}: {_first_line(error)}" if source else _first_line(error)
-
-
-def _first_line(error: Exception) -> str:
-    # Its own words alone: file and line are told before them.
-    words = error.msg if isinstance(error, SyntaxError) else str(error)
-    lines = words.strip().splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+    return f"{place_of(error, source)}: {words_of(error)}" if source else words_of(error)

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from workloads.errors import OwnWorkloadError
 from workloads.optimizers import Adam
-from workloads.own.blame import file_name, place_of, place_of_function
+from workloads.own.blame import file_name, place_of, place_of_function, words_of
 from workloads.own.loading import function_called, load
 from workloads.own.menu import SOURCE
 from workloads.protocol import RunSpec, Source
@@ -48,6 +48,7 @@ class _Own:
         self._variant = spec.variant
         self._source = source
         self._made: _Made | None = None
+        self._shapes: list[tf.TensorShape] = []
 
     def model(self) -> "KerasModel":
         """The user's model with its weights, whether they made them at once or wait for inputs."""
@@ -69,16 +70,23 @@ class _Own:
             if not isinstance(given, tuple) or len(given) != 2:
                 raise TypeError(f"batch gives inputs and targets, (x, y), not {type(given).__name__}")
             inputs, targets = tf.nest.map_structure(_tensor, given)
-            for one in tf.nest.flatten((inputs, targets)):
-                self._check(one)
+            self._check(tf.nest.flatten((inputs, targets)), index)
         return inputs, tf.nest.map_structure(lambda one: _cast(one, "float32"), targets)
 
-    def _check(self, one: tf.Tensor) -> None:
+    def _check(self, tensors: Sequence[tf.Tensor], index: int) -> None:
         size = int(self._variant["batch_size"])
-        if one.shape.rank == 0 or one.shape[0] != size:
-            raise ValueError(f"batch gives an array of shape {tuple(one.shape)} where batch_size is {size}")
-        if not (one.dtype.is_floating or one.dtype.is_integer or one.dtype.is_bool):
-            raise TypeError(f"batch gives {one.dtype.name} values, and a model takes numbers")
+        for one in tensors:
+            if one.shape.rank == 0:
+                raise TypeError("batch gives single values; make arrays of its lists, by numpy.array(...)")
+            if one.shape[0] != size:
+                raise ValueError(f"batch gives an array of shape {tuple(one.shape)} where batch_size is {size}")
+            if not (one.dtype.is_floating or one.dtype.is_integer or one.dtype.is_bool):
+                raise TypeError(f"batch gives {one.dtype.name} values, and a model takes numbers")
+        shapes = [one.shape for one in tensors]
+        self._shapes = self._shapes or shapes
+        if shapes != self._shapes:
+            words = [", ".join(str(tuple(shape)) for shape in each) for each in (shapes, self._shapes)]
+            raise ValueError(f"batch gives {words[0]} at step {index} and gave {words[1]} before; all must be alike")
 
     @contextlib.contextmanager
     def _blaming(self) -> Iterator[None]:
@@ -90,9 +98,7 @@ class _Own:
         except Exception as error:
             if ":" in place_of(error, self._source):
                 raise
-            words = (str(error).strip().splitlines() or [""])[0]
-            place = place_of_function(self._function)
-            raise OwnWorkloadError(f"{place}: {type(error).__name__}: {words}") from error
+            raise OwnWorkloadError(f"{place_of_function(self._function)}: {words_of(error)}") from error
 
 
 class KerasModel:

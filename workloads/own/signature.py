@@ -6,7 +6,7 @@ from types import FunctionType
 from typing import Any, Literal, get_args, get_origin
 
 from workloads.errors import OwnWorkloadError
-from workloads.own.blame import file_name, place_of_function
+from workloads.own.blame import file_name, place_of_function, words_of
 from workloads.own.loading import function_called, functions, load
 from workloads.own.menu import taken_names
 from workloads.protocol import Described, OwnKind, OwnParameter, OwnWorkload, Source, Value
@@ -63,7 +63,10 @@ def _is_size(value: object) -> bool:
 
 
 def _parameters(function: FunctionType) -> dict[str, inspect.Parameter]:
-    return dict(inspect.signature(function, eval_str=True).parameters)
+    try:
+        return dict(inspect.signature(function, eval_str=True).parameters)
+    except Exception as error:
+        raise OwnWorkloadError(f"{place_of_function(function)}: {words_of(error)}") from error
 
 
 def _parameter(parameter: inspect.Parameter, docstring: str, place: str) -> OwnParameter:

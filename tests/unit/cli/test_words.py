@@ -46,9 +46,9 @@ def test_devices_is_one_value_with_commas_in_it() -> None:
         (["layout=NHWC", "layout=NCHW"], "layout is given twice."),
         (["layot=NHWC"], "There is no parameter of cnn10 called 'layot'. Did you mean layout?"),
         (["layout="], "There is no value of layout called ''."),
-        (["batch_size=0"], "batch_size must be from 1 to 1.04858e+06, not 0."),
+        (["batch_size=0"], "batch_size must be from 1 to 1,048,576, not 0."),
         (["batch_size=1e9"], "batch_size takes a whole number, not '1e9'."),
-        (["seconds=nan"], "seconds must be from 0.1 to 86400, not nan."),
+        (["seconds=nan"], "seconds must be from 0.1 to 86,400, not nan."),
         (["xla=maybe"], "xla is on or off (true or false), not 'maybe'."),
     ],
 )

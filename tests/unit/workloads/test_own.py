@@ -143,6 +143,7 @@ def test_defaults_alone_say_the_kind_and_annotations_may_be_texts() -> None:
         ("def f(batch_size=4, units: int = 1.5): ...", "mine.py:1: units: int = 1.5 is none that can be set"),
         ("def f(batch_size=4, sizes=(1, 2)): ...", r"mine.py:1: sizes=\(1, 2\) is none that can be set"),
         ("def f(batch_size=4, on: bool = 1): ...", "mine.py:1: on: bool = 1 is none that can be set"),
+        ("x = 1\ndef f(batch_size: 'Whole' = 4): ...", "mine.py:2: NameError: name 'Whole' is not defined"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_told_with_its_line(text: str, sentence: str) -> None:
@@ -223,6 +224,7 @@ def test_a_model_that_waits_for_its_inputs_is_built_by_them(one: Replicas) -> No
         ),
         ("return x, x", "raise SystemExit #", "mine.py:12: the file ends the program"),
         ("return x, x", "return x.astype(str), x", "mine.py:5: TypeError: batch gives string values"),
+        ("return x, x", "return x.tolist(), x", "mine.py:5: TypeError: batch gives single values; make arrays"),
         ("(batch_size, 4)", "(batch_size, 5)", "mine.py:5: ValueError: Input"),
     ],
 )
@@ -234,6 +236,44 @@ def test_what_a_function_gives_is_looked_at_before_it_is_trained(
     given = source(text.replace(old, new))
     told = reason_of(given, lambda: trained(given, spec_of(given, "dense"), one, 1))
     assert re.match(sentence, told), told
+
+
+def test_batches_of_several_shapes_are_told_with_both(one: Replicas) -> None:
+    text = textwrap.dedent(DENSE).replace("(4,)", "(None, 4)").replace("(batch_size, 4)", "(batch_size, 2 + step, 4)")
+    given = source(text)
+    told = reason_of(given, lambda: trained(given, spec_of(given, "dense"), one, 1))
+    assert told.startswith(
+        "mine.py:5: ValueError: batch gives (8, 3, 4), (8, 1, 4) at step 1 and gave (8, 2, 4), (8, 1"
+    )
+
+
+GRAPH_ERROR = """Graph execution error:
+
+Detected at node Cast defined at (most recent call last):
+  File "/lib/a.py", line 3, in call
+
+  File "/mine/mine.py", line 12, in batch
+
+  File "/lib/b.py", line 4, in cast
+
+A label of 7 is too large.
+\t [[{{node Cast}}]] [Op:step]
+"""
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        (GRAPH_ERROR, "mine.py:12: ValueError: A label of 7 is too large."),
+        ("Graph execution error:\n\nDetected at node A\n<stack traces unavailable>\nToo big", "ValueError: Too big"),
+        ("Exception encountered when calling A.call().\n\n\x1b[1mFour are due.\x1b[0m\n", "ValueError: Four are due."),
+        ("{{function_node Pack}} Shapes differ.", "ValueError: Shapes differ."),
+        ("Graph execution error:", "ValueError: Graph execution error:"),
+    ],
+)
+def test_of_a_library_s_words_those_are_told_that_say_what_is_wrong(message: str, told: str) -> None:
+    ending = ending_of(ValueError(message), {}, None, source(""))
+    assert (ending.reason or "").removeprefix("mine.py: ") == told
 
 
 def test_a_loss_that_is_lost_names_the_file() -> None:
