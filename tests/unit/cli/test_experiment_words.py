@@ -13,7 +13,8 @@ from app.runs.experiment import Experiment
 from app.runs.schedule import Plan
 from app.viewmodels.ahead import never_beside_words
 from tests.fakes.experiments import result
-from workloads.catalog import Gpu, Machine, complete
+from tests.unit.viewmodels.events import GPU_INVENTORY
+from workloads.catalog import Machine, complete
 from workloads.protocol import RunSpec
 
 CPU = Machine(cpu_count=4)
@@ -96,8 +97,8 @@ def test_presets_are_listed_with_their_runs_time_and_question(
 
 
 def test_where_runs_never_go_on_beside_each_other_the_reason_is_said() -> None:
-    gpus = tuple(Gpu(index=i, uuid=f"GPU-{i}", name="NVIDIA H200", compute_capability=(9, 0)) for i in (0, 1))
-    two, one = Machine(gpus=gpus, cpu_count=4), Machine(gpus=gpus[:1], cpu_count=4)
+    two = GPU_INVENTORY.machine
+    one = Machine(gpus=two.gpus[:1], cpu_count=two.cpu_count)
     on_one, on_both = (
         replace(PLAN, variants=(complete("cnn10", {"gpus": count, "batch_size": 16}, two),)) for count in (1, 2)
     )

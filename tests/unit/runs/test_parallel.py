@@ -12,13 +12,13 @@ from app.runs.experiment import ExperimentSession, Lend, RunOne, Turn
 from app.runs.leases import CPU, Lease, Leases
 from app.runs.schedule import Plan
 from tests.fakes.experiments import result
-from workloads.catalog import Gpu, Machine, complete
+from tests.unit.viewmodels.events import GPU_INVENTORY
+from workloads.catalog import complete
 from workloads.protocol import OutcomeName, RunSpec
 
 LIMIT_S = 20.0
-GPUS = tuple(Gpu(index=i, uuid=f"GPU-{i}", name="NVIDIA H200", compute_capability=(9, 0)) for i in (0, 1))
-UUIDS = [gpu.uuid for gpu in GPUS]
-MACHINE = Machine(gpus=GPUS, cpu_count=8)
+MACHINE = GPU_INVENTORY.machine
+UUIDS = [gpu.uuid for gpu in MACHINE.gpus]
 SMALL, LARGE, LARGEST = (complete("cnn10", {"gpus": 1, "batch_size": n, "seconds": 10}, MACHINE) for n in (8, 16, 32))
 ON_BOTH, ON_CPU = (complete("cnn10", {"gpus": gpus, "batch_size": 8, "seconds": 10}, MACHINE) for gpus in (2, 0))
 

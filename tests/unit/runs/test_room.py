@@ -31,7 +31,7 @@ def on(gpus: int) -> RunSpec:
     ],
 )
 def test_each_run_has_its_own_gpus_and_one_on_the_cpu_is_alone(count: int, going: tuple[int, ...], may: bool) -> None:
-    spec, *others = (complete("dummy", {"gpus": gpus}, CPU) for gpus in (count, *going))
+    spec, *others = map(on, (count, *going))
     assert TWO.takes(spec, others) is may
 
 

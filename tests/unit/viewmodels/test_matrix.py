@@ -14,17 +14,12 @@ from app.viewmodels.ahead import ahead_sentences
 from app.viewmodels.form import VariantForm
 from app.viewmodels.matrix import MOST_VARIANTS, MatrixForm
 from app.viewmodels.matrix_state import MatrixRow
+from tests.unit.viewmodels.events import GPU_INVENTORY
 from workloads import catalog
-from workloads.catalog import Gpu, Machine, OwnFile, Parameter
+from workloads.catalog import Machine, OwnFile, Parameter
 from workloads.protocol import RunSpec
 
-TWO_GPUS = Machine(
-    gpus=tuple(
-        Gpu(index=n, uuid=f"GPU-{n}", name="NVIDIA H200", memory_total_bytes=150 * 10**9, compute_capability=(9, 0))
-        for n in range(2)
-    ),
-    cpu_count=16,
-)
+TWO_GPUS = GPU_INVENTORY.machine
 ONE_GPU = Machine(gpus=TWO_GPUS.gpus[:1], cpu_count=16)
 NO_GPU = Machine(cpu_count=2)
 MOST = 20
@@ -278,3 +273,17 @@ def test_parameters_of_a_users_own_workload_are_in_sight_and_forgotten_when_its_
     form.offer_own(file, [own_workload("b" * 64, "depth")])
     assert len(matrix.state().variants) == 1
     assert "width" not in matrix.command()
+
+
+def test_a_file_that_is_read_or_no_good_keeps_only_its_own_workloads_from_starting() -> None:
+    file, form = Path("/mine/mine.py"), form_on(Machine(cpu_count=2))
+    form.offer_own(file, [own_workload("a" * 64, "width")])
+    form.choose("mine.py:mine")
+    matrix = MatrixForm(form, MOST_REPEATS)
+    matrix.type_list("width", "8, 16")
+    form.read_failed(Path("/mine/other.py"), "other.py:1: SyntaxError")
+    assert matrix.state().problem == ""
+    form.read_begins(file, "Reading mine.py …")
+    assert matrix.state().problem == "mine.py has to be read first."
+    form.read_failed(file, "mine.py:3: NameError")
+    assert matrix.state().problem == "mine.py has to be put right first."
