@@ -273,17 +273,3 @@ def test_parameters_of_a_users_own_workload_are_in_sight_and_forgotten_when_its_
     form.offer_own(file, [own_workload("b" * 64, "depth")])
     assert len(matrix.state().variants) == 1
     assert "width" not in matrix.command()
-
-
-def test_a_file_that_is_read_or_no_good_keeps_only_its_own_workloads_from_starting() -> None:
-    file, form = Path("/mine/mine.py"), form_on(Machine(cpu_count=2))
-    form.offer_own(file, [own_workload("a" * 64, "width")])
-    form.choose("mine.py:mine")
-    matrix = MatrixForm(form, MOST_REPEATS)
-    matrix.type_list("width", "8, 16")
-    form.read_failed(Path("/mine/other.py"), "other.py:1: SyntaxError")
-    assert matrix.state().problem == ""
-    form.read_begins(file, "Reading mine.py …")
-    assert matrix.state().problem == "mine.py has to be read first."
-    form.read_failed(file, "mine.py:3: NameError")
-    assert matrix.state().problem == "mine.py has to be put right first."
