@@ -49,6 +49,7 @@ class FormState:
     """The whole form as values; `refusals` says why the variant cannot run here, empty when it can.
 
     `own_words` is how it stands with a file of the user's that is read, or was to be; `own_wrong`: it is no good.
+    `unread` says why the chosen workload's own file keeps it from running, "" where it does not.
     """
 
     workload: str
@@ -60,6 +61,7 @@ class FormState:
     known_machine: bool
     own_words: str = ""
     own_wrong: bool = False
+    unread: str = ""
 
 
 _WIDEST: Mapping[str, float] = {"integer": 2_000_000_000, "number": 1e9}
@@ -154,17 +156,18 @@ class VariantForm:
         chosen, spec = self.workload, self.spec()
         refusals = catalog.check(spec, self.machine) if self._machine is not None else ()
         words, wrong = self._files.words(chosen)
-        unread = [self._files.refusal(chosen)] if self._files.refusal(chosen) else []
+        unread = self._files.refusal(chosen)
         return FormState(
             workload=self._workload,
             workloads=tuple((known.name, known.title) for known in self._known.values()),
             help=chosen.help,
             fields=tuple(self._field(parameter, spec) for parameter in chosen.parameters),
-            refusals=(*unread, *(refusal.reason for refusal in refusals)),
+            refusals=(*filter(None, [unread]), *(refusal.reason for refusal in refusals)),
             command=self.command(),
             known_machine=self._machine is not None,
             own_words=words,
             own_wrong=wrong,
+            unread=unread,
         )
 
     def command(self) -> str:

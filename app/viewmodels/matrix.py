@@ -108,9 +108,7 @@ class MatrixForm:
         """Everything the matrix shows."""
         form, found, extent = self._form.state(), self._found(), self._extent
         listed = self._listed(found)
-        problem = self._problem(found) if form.known_machine else "Looking for GPUs …"
-        if self._known.own is not None and form.own_wrong:
-            problem = form.own_words
+        problem = form.unread or self._problem(found) if form.known_machine else "Looking for GPUs …"
         runs = len(found.kept) * self._repeats
         most = "" if extent.until_pct is None else "at most "
         return MatrixState(

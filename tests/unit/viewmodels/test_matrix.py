@@ -268,8 +268,20 @@ def test_parameters_of_a_users_own_workload_are_in_sight_and_forgotten_when_its_
     matrix.type_list("width", "8, 16")
     assert [spec.variant["width"] for spec in matrix.asked().variants] == [8, 16]
     assert "experiment /mine/mine.py:mine -s width=8,16" in matrix.command()
-    form.read_failed(file, "mine.py, line 3: a name is missing.")
-    assert matrix.state().problem == "mine.py, line 3: a name is missing."
     form.offer_own(file, [own_workload("b" * 64, "depth")])
     assert len(matrix.state().variants) == 1
     assert "width" not in matrix.command()
+
+
+def test_a_file_that_is_read_or_no_good_keeps_only_its_own_workloads_from_starting() -> None:
+    matrix, form = matrix_on(NO_GPU)
+    file = Path("/mine/mine.py")
+    form.offer_own(file, [own_workload("a" * 64, "width")])
+    form.choose("mine.py:mine")
+    matrix.type_list("width", "8, 16")
+    form.read_failed(Path("/mine/other.py"), "other.py:1: SyntaxError")
+    assert matrix.state().problem == ""
+    form.read_begins(file, "Reading mine.py …")
+    assert matrix.state().problem == "mine.py has to be read first."
+    form.read_failed(file, "mine.py:3: NameError")
+    assert matrix.state().problem == "mine.py has to be put right first."
