@@ -15,19 +15,16 @@ def takes_words(left_s: float, learnt_from: int) -> str:
     return f"at least {units.duration(left_s)}" if left_s else "time not known yet"
 
 
-def ahead_sentences(
-    ahead: Ahead, *, at_most: bool = False, side_by_side: bool = False, budget_s: float | None = None
-) -> list[str]:
+def ahead_sentences(ahead: Ahead, *, at_most: bool = False, budget_s: float | None = None) -> list[str]:
     """What is stored already and what is left, from how much that is known, and what does not count and why.
 
-    `at_most`: it may end before its last repeat; `side_by_side`: some runs go on at the same time; `budget_s`: it ends
-    when that is spent, and can go on later.
+    `at_most`: it may end before its last repeat; `budget_s`: it ends when that is spent, and can go on later.
     """
     left = ahead.planned - ahead.done
     if not left:
         said = [f"All {ahead.planned:,} are stored already: nothing is left to run."]
     else:
-        said = [_left_words(ahead, left, "at most " if at_most else "", " one after another" if side_by_side else "")]
+        said = [_left_words(ahead, left, "at most " if at_most else "")]
     if budget_s is not None and budget_s < ahead.left_s:
         said.append(f"It stops within {units.duration(budget_s)} and can go on later.")
     if ahead.uncounted:
@@ -49,13 +46,13 @@ def never_beside_words(specs: Sequence[RunSpec], machine: Machine) -> str:
     return ""
 
 
-def _left_words(ahead: Ahead, left: int, most: str, how: str) -> str:
+def _left_words(ahead: Ahead, left: int, most: str) -> str:
     stored = f"{ahead.done:,} of {ahead.planned:,} are stored already" if ahead.done else ""
     if not ahead.learnt_from:
         least = f"at least {units.duration(ahead.left_s)}" if ahead.left_s else "a time not known yet"
         they = f"all {left:,}" if most else "they"
-        return f"No run like these is stored yet: {they} take {least}{how}."
+        return f"No run like these is stored yet: {they} take {least}."
     rest = f"{stored}; the other {left:,} take" if stored else "They take"
     judged = f"{ahead.learnt_from:,} stored {units.plural('run', ahead.learnt_from)}"
     others = " of other workloads" if ahead.of_others else ""
-    return f"{rest} {most}about {units.duration(ahead.left_s)}{how}, judged by {judged}{others}."
+    return f"{rest} {most}about {units.duration(ahead.left_s)}, judged by {judged}{others}."

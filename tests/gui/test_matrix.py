@@ -208,8 +208,9 @@ def test_runs_on_different_gpus_at_once_are_a_choice_where_there_are_two(screen_
     screen.open()
     box = screen.matrix.foot.side_by_side
     screen.tick("layout", "NHWC")
+    screen.wait_words("they take at least 1:00.")
     QTest.mouseClick(box, Qt.MouseButton.LeftButton, pos=QPoint(8, box.height() // 2))
-    screen.wait_words("one after another")
+    screen.wait_words("they take at least 0:30.")
     screen.tick("gpus", "2")
     screen.tick("gpus", "1")
     screen.wait_words("no two of them fit on the 2 GPUs of this machine.")

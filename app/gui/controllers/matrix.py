@@ -101,12 +101,7 @@ class MatrixController(QObject):
             return self._problem or _LOOKING
         asked = self._wanted
         never = never_beside_words(asked.variants, self._form.machine) if asked.parallel > 1 else ""
-        said = ahead_sentences(
-            self._ahead,
-            at_most=asked.until_pct is not None,
-            side_by_side=asked.parallel > 1 and not never,
-            budget_s=asked.budget_s,
-        )
+        said = ahead_sentences(self._ahead, at_most=asked.until_pct is not None, budget_s=asked.budget_s)
         return " ".join([*said, never])
 
     def _look(self, asked: AskedMatrix) -> None:
@@ -188,7 +183,7 @@ def _plan(asked: AskedMatrix) -> Plan:
 
 def _ahead(database: Path, asked: AskedMatrix, inventory: Inventory) -> Ahead:
     with Store.open(database) as store:
-        return look_ahead(store, _plan(asked), inventory, Own(alone=asked.again))
+        return look_ahead(store, _plan(asked), inventory, Own(alone=asked.again), parallel=asked.parallel)
 
 
 def _preset_plan(key: str, machine: Machine) -> Plan:

@@ -241,8 +241,8 @@ def test_an_early_end_makes_the_least_time_that_of_all_runs() -> None:
 
 def test_an_early_end_and_a_limit_are_said_and_what_does_not_count() -> None:
     ahead = Ahead(planned=12, done=0, left_s=90.0, learnt_from=7, uncounted=3, because=("driver", "card"))
-    assert ahead_sentences(ahead, at_most=True, side_by_side=True, budget_s=60.0) == [
-        "They take at most about 1:30 one after another, judged by 7 stored runs.",
+    assert ahead_sentences(ahead, at_most=True, budget_s=60.0) == [
+        "They take at most about 1:30, judged by 7 stored runs.",
         "It stops within 1:00 and can go on later.",
         "Not counted: 3 stored runs of these variants with another driver, another card.",
     ]
