@@ -19,18 +19,20 @@ def look_ahead(
     own: Own = NO_OWN,
     repeated: Repeated | None = None,
     parallel: int = 1,
+    stored: Sequence[RunRow] | None = None,
 ) -> Ahead:
     """What is stored and left of a plan on this machine; what this machine refuses takes no time.
 
     `own` are the runs that it has made itself, `repeated` judges which were throttled too long to count, `parallel` is
-    how many may go on at once.
+    how many may go on at once. `stored` are all runs of the store, for who looks at many plans.
     """
-    machine = inventory.machine
-    counted = counted_here(store, plan, surroundings_here(inventory), machine, repeated, own, fields=())
+    machine, stored = inventory.machine, store.list_runs() if stored is None else stored
+    here = surroundings_here(inventory)
+    counted = counted_here(store, plan, here, machine, repeated, own, fields=(), stored=stored)
     rows = [run.row for run in counted.runs]
     to_make, made = left(plan, rows, machine), done(plan, rows)
     possible = [spec for spec in to_make if not check(spec, machine)]
-    alike = made_alike(store, machine)
+    alike = made_alike(stored, machine)
     return Ahead(
         planned=made + len(to_make),
         done=made,

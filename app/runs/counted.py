@@ -117,13 +117,13 @@ class Here:
         return replace(self.own, tensorflow=self.tensorflow[interpreter]) if known else self.own
 
 
-def results_of(store: Store, plan: Plan) -> list[RunRow]:
-    """Every stored run of the plan's variants that ended in a result, oldest first."""
+def results_of(stored: Sequence[RunRow], plan: Plan) -> list[RunRow]:
+    """Of stored runs, newest first, every one of the plan's variants that ended in a result, oldest first."""
     wanted = [with_defaults(spec) for spec in plan.specs]
     workloads = {spec.workload for spec in wanted}
     return [
         row
-        for row in reversed(store.list_runs())
+        for row in reversed(stored)
         if row.spec.workload in workloads
         and row.purpose is None
         and is_result(row)
@@ -131,10 +131,10 @@ def results_of(store: Store, plan: Plan) -> list[RunRow]:
     ]
 
 
-def made_alike(store: Store, machine: Machine) -> list[RunRow]:
-    """Every stored run on the CPU or on cards of a kind that is here: how long runs take."""
+def made_alike(stored: Sequence[RunRow], machine: Machine) -> list[RunRow]:
+    """Of stored runs every one on the CPU or on cards of a kind that is here: how long runs take."""
     names = {gpu.name for gpu in machine.gpus}
-    return [row for row in store.list_runs() if set(row.gpu_names) <= names]
+    return [row for row in stored if set(row.gpu_names) <= names]
 
 
 def counted_here(
@@ -145,13 +145,16 @@ def counted_here(
     repeated: Repeated | None = None,
     own: Own = NO_OWN,
     fields: Collection[str] | None = None,
+    stored: Sequence[RunRow] | None = None,
 ) -> Counted:
     """The stored runs that need not be made again; what was refused elsewhere counts only if it is refused here too.
 
     Reference runs never do: whoever asks for an experiment wants to know of the own machine. `repeated` judges which
     runs were throttled too long to count, and then knows of them. With `fields`, no more of their samples is loaded.
+    `stored` are all runs of the store, where they were read already.
     """
-    rows = [row for row in _without_reference(results_of(store, plan)) if not own.alone or row.run in own.runs]
+    results = results_of(store.list_runs() if stored is None else stored, plan)
+    rows = [row for row in _without_reference(results) if not own.alone or row.run in own.runs]
     runs = [store.load(row.run, fields) for row in rows]
     named = {_interpreter(spec) for spec in plan.specs} - {""}
     here_of = Here(here, {interpreter: installed_tensorflow(interpreter) for interpreter in named})
@@ -162,7 +165,7 @@ def counted_here(
 
 def counted_as_newest(store: Store, plan: Plan, repeated: Repeated | None = None) -> Counted:
     """The stored runs made in the surroundings of the newest of them; reference runs where there are no others."""
-    found = results_of(store, plan)
+    found = results_of(store.list_runs(), plan)
     runs = [store.load(row.run) for row in _without_reference(found) or found]
     measured = [run for run in runs if run.row.outcome is not None and run.row.outcome.name == "completed"]
     if not runs:

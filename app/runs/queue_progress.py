@@ -22,7 +22,8 @@ from workloads.protocol import RunSpec
 
 def standings(store: Store, inventory: Inventory) -> list[QueueProgress]:
     """How far every entry is, in their order; one that another version wrote has nothing planned, and words on it."""
-    return [_standing(store, entry, inventory) for entry in store.queue.entries()]
+    stored = store.list_runs()
+    return [_standing(store, entry, inventory, stored) for entry in store.queue.entries()]
 
 
 def left_s(begun: Begun, runs: Sequence[RunRow], alike: Sequence[RunRow]) -> float | None:
@@ -43,13 +44,13 @@ def brought_words(brought: int, brought_with: Sequence[str]) -> str:
     return f"{runs} made{elsewhere} with another {', another '.join(brought_with)}: {they} all the same."
 
 
-def _standing(store: Store, entry: QueueEntry, inventory: Inventory) -> QueueProgress:
+def _standing(store: Store, entry: QueueEntry, inventory: Inventory, stored: Sequence[RunRow]) -> QueueProgress:
     try:
         asked = asked_of(entry)
     except UserError as error:
         return QueueProgress(entry=entry.entry, name=entry.name, state=entry.state, done=0, planned=0, words=str(error))
     repeated = Repeated(asked.max_throttled_pct)
-    ahead = look_ahead(store, asked.plan, inventory, own_runs(store, entry, asked), repeated, asked.parallel)
+    ahead = look_ahead(store, asked.plan, inventory, own_runs(store, entry, asked), repeated, asked.parallel, stored)
     is_known = ahead.learnt_from or ahead.done == ahead.planned
     return QueueProgress(
         entry=entry.entry,

@@ -152,6 +152,10 @@ class QueueBoard:
         # What ended and is in the queue still, as with its time spent, is shown as that and not twice.
         self._ended = tuple(ended for ended in self._ended if ended.entry not in left)
 
+    def arrange(self, order: Sequence[int]) -> None:
+        """Put the entries in this order before the database has them so: the eye follows the hand."""
+        self._entries = tuple(sorted(self._entries, key=lambda entry: order.index(entry.entry)))
+
     def is_going_on(self, entry: int) -> bool:
         """Whether a run of this entry goes on in this window."""
         return self._now is not None and self._now.entry == entry

@@ -54,6 +54,9 @@ class QueueEdits:
         others = [each for each in order if each != entry]
         place = max(0, order.index(entry) + by)
         before = others[place] if place < len(others) else None
+        others.insert(place, entry)
+        self._board.arrange(others)
+        self._shown()
         self._change(lambda store: store.queue.move(entry, before))
 
     def set_state(self, entry: int, state: Literal["waiting", "paused"], then: Then | None = None) -> None:

@@ -144,3 +144,10 @@ def test_several_unfinished_experiments_are_one_offer() -> None:
     assert [label for _, label in offer.acts] == ["Go on", "Not now", "Show them"]
     queue.begin()
     assert queue.state(0.0).offer is None
+
+
+def test_entries_stand_in_their_new_order_at_once() -> None:
+    queue = board(FIRST, SECOND)
+    queue.arrange((2, 1))
+    state = queue.state(0.0)
+    assert [(row.name, row.can_rise) for row in state.rows] == [("second", False), ("first", True)]
