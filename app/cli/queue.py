@@ -28,6 +28,8 @@ def queue(chosen: Namespace) -> int:
         raise UsageError("--first and --before go with `queue move ENTRY`.")
     if chosen.action == "go-on":
         return _go_on(chosen)
+    if chosen.action == "list" and chosen.entries:
+        raise UsageError("queue list shows all there is; numbers go with go-on, move, pause, resume and remove.")
     if chosen.action != "list":
         if not chosen.entries:
             raise UsageError(f"queue {chosen.action} needs the number of an entry, as `python -m app queue` shows it.")
@@ -54,10 +56,11 @@ _CHANGES: Mapping[str, Callable[[Queue, int, Namespace], None]] = {
 
 def _show(chosen: Namespace) -> int:
     with opened_store(chosen.db) as store:
-        entries = store.queue.entries()
-        found = standings(store, take_inventory()) if entries else []
+        entries = {entry.entry: entry for entry in store.queue.entries()}
+        # Another program may add or remove some meanwhile.
+        found = [each for each in standings(store, take_inventory()) if each.entry in entries] if entries else []
     if chosen.json:
-        print_json({"queue": [_document(*pair) for pair in zip(entries, found, strict=True)]})
+        print_json({"queue": [_document(entries[each.entry], each) for each in found]})
     elif found:
         print_table(("entry", "name", "state", "runs", "left"), [_row(each) for each in found], right=frozenset({0, 3}))
         for words in dict.fromkeys(each.words for each in found if each.words):
@@ -105,8 +108,7 @@ def _go_on(chosen: Namespace) -> int:
             store.queue.set_state(entry.entry, "waiting")
         entries = store.queue.entries()
     if not any(entry.state == "waiting" for entry in entries):
-        print(_nothing_waits(entries))
-        return 0
+        return _nothing_waits(entries, as_json=chosen.json)
     with run_services(chosen.db, chosen.sample_ms, standby=chosen.standby) as services:
         all_ended = make_entries(services, [entry.entry for entry in named] or None)
     documents = [_tell(ended, as_json=chosen.json) for ended in all_ended]
@@ -115,10 +117,13 @@ def _go_on(chosen: Namespace) -> int:
     return exit_status(all_ended)
 
 
-def _nothing_waits(entries: Sequence[QueueEntry]) -> str:
+def _nothing_waits(entries: Sequence[QueueEntry], *, as_json: bool) -> int:
     paused = " ".join(str(entry.entry) for entry in entries if entry.state == "paused")
     how = f" What is paused goes on when it is named: `python -m app queue go-on {paused}`." if paused else ""
-    return f"Nothing waits in the queue.{how}"
+    say(f"Nothing waits in the queue.{how}")
+    if as_json:
+        print_json({"experiments": []})
+    return 0
 
 
 def _tell(ended: Ended, *, as_json: bool) -> dict[str, Any]:

@@ -103,6 +103,7 @@ class EntrySession:
         repeated = Repeated(self._asked.max_throttled_pct)
         begun = self._look(repeated)
         self._keep(run.row.run for run in begun.before.runs)
+        self._drop_uncounted(begun)
         self._listener.began(replace(begun, entry=self.entry))
         with contextlib.closing(Gate(self._services.feed, _limits(self._asked.gate_s))) as gate:
             self._session = session = ExperimentSession(
@@ -133,7 +134,7 @@ class EntrySession:
         with Store.open(self._services.database) as store:
             own = own_runs(store, self.entry, self._asked)
             counted = counted_here(store, plan, surroundings_here(inventory), machine, repeated, own)
-            alike = tuple(made_alike(store.list_runs(), machine))
+            alike = tuple(made_alike(store, machine))
         stored = of_use(plan, counted.runs, self._services.database)
         before = Experiment.of(plan, "stopped", stored, machine)
         return Begun(entry=self.entry, asked=self._asked, before=before, counted=counted, alike=alike, machine=machine)
@@ -162,9 +163,16 @@ class EntrySession:
         counts = repeated.counts(made)
         if not counts:
             with Store.open(self._services.database) as store:
-                store.queue.drop(self.entry.entry, made.row.run)
+                store.queue.drop(self.entry.entry, [made.row.run])
         self._listener.made(made, counts=counts)
         return counts
+
+    def _drop_uncounted(self, begun: Begun) -> None:
+        """Takes out what was cut off before, and made again now: it says nothing of the variants."""
+        counted = {run.row.run for run in begun.counted.runs}
+        with Store.open(self._services.database) as store:
+            own = own_runs(store, self.entry, self._asked).runs
+            store.queue.drop(self.entry.entry, sorted(own - counted))
 
     def _keep(self, runs: Iterable[int]) -> None:
         with Store.open(self._services.database) as store:

@@ -119,13 +119,13 @@ class Queue:
         self._db.execute("UPDATE queue SET experiment = ? WHERE entry = ?", (experiment, entry))
         return experiment
 
-    def drop(self, entry: int, run: int) -> None:
-        """Takes a run that does not count out of the entry's experiment again."""
+    def drop(self, entry: int, runs: Sequence[int]) -> None:
+        """Takes runs that do not count out of the entry's experiment again; they stay in the history."""
         with transaction(self._db, self.path):
-            self._db.execute(
+            self._db.conn.executemany(
                 "DELETE FROM experiment_runs WHERE run = ?"
                 " AND experiment = (SELECT experiment FROM queue WHERE entry = ?)",
-                (run, entry),
+                ((run, entry) for run in runs),
             )
 
     def _owner(self, entry: int) -> Owner | None:

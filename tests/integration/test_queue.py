@@ -142,6 +142,8 @@ def test_stopped_it_stays_and_another_runner_goes_on_with_nothing_run_twice(used
     assert in_queue(used) == [("a", "waiting", "2/4"), ("b", "waiting", "0/4")]
     assert Told(used).run().ends == [("a", "complete", 4), ("b", "complete", 4)]
     assert outcomes(used) == ["completed"] * 2 + ["stopped"] + ["completed"] * 6
+    with Store.open(used.database) as store:
+        assert store.library.runs_of_experiment(1) == (1, 2, 4, 5), "what was cut off is no part of the verdict"
 
 
 def test_one_whose_time_is_spent_is_paused_and_not_begun_again(used: RunServices) -> None:

@@ -74,9 +74,10 @@ def test_entries_are_added_ordered_and_made(say: Say) -> None:
     made = json.loads(say("queue", "go-on", "--no-standby", "--json").out)["experiments"]
     assert [(each["state"], each["done"]) for each in made] == [("complete", 2)], "what is paused rests"
     assert queue(say("queue", "--json")) == [(1, "paused", 2, 2)], "its runs are stored meanwhile"
-    assert say("queue", "go-on").out == (
-        "Nothing waits in the queue. What is paused goes on when it is named: `python -m app queue go-on 1`.\n"
-    )
+    nothing = say("queue", "go-on", "--json")
+    assert json.loads(nothing.out) == {"experiments": []}
+    sentence = "Nothing waits in the queue. What is paused goes on when it is named: `python -m app queue go-on 1`.\n"
+    assert nothing.err == sentence
     named = say("queue", "go-on", "1", "--no-standby")
     assert (named.status, named.out.splitlines()[0]) == (
         0,
@@ -90,6 +91,7 @@ def test_entries_are_added_ordered_and_made(say: Say) -> None:
     [
         (("queue", "move"), "queue move needs the number of an entry"),
         (("queue", "pause", "7"), "The queue has no entry 7;"),
+        (("queue", "list", "7"), "queue list shows all there is;"),
         (("queue", "--first"), "--first and --before go with"),
         (("queue", "go-on", "7"), "The queue has no entry 7;"),
         (("export", "-o", "x.db"), "export needs the numbers of runs, or --queue"),

@@ -88,7 +88,7 @@ def test_its_runs_make_up_one_experiment_which_outlives_it(store: Store) -> None
     assert store.library.experiments()[0].runs == (first, second)
     store.queue.change(a, '{"variants": [], "repeats": 5}')
     assert store.library.experiments()[0].plan == store.queue.entry(a).plan == '{"variants": [], "repeats": 5}'
-    store.queue.drop(a, first)
+    store.queue.drop(a, [first])
     store.queue.remove(a)
     assert store.library.experiments()[0].runs == (second,)
     assert store.queue.keep(a, [first]) is None
