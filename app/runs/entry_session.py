@@ -134,7 +134,7 @@ class EntrySession:
         with Store.open(self._services.database) as store:
             own = own_runs(store, self.entry, self._asked)
             counted = counted_here(store, plan, surroundings_here(inventory), machine, repeated, own)
-            alike = tuple(made_alike(store, machine))
+            alike = tuple(made_alike(store.list_runs(), machine))
         stored = of_use(plan, counted.runs, self._services.database)
         before = Experiment.of(plan, "stopped", stored, machine)
         return Begun(entry=self.entry, asked=self._asked, before=before, counted=counted, alike=alike, machine=machine)
