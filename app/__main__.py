@@ -15,8 +15,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--sample-ms", nargs="?")
     given, rest = parser.parse_known_args(words)
     if rest or (words and given.db is None and given.sample_ms is None):
-        from app.cli.main import main as command_line
-
+        try:
+            from app.cli.main import main as command_line
+        except KeyboardInterrupt:
+            return 130
         return command_line(words, {"bench": _bench, "replay": _replay})
     return _window(given.db, _sample_ms(given.sample_ms))
 

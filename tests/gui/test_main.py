@@ -3,7 +3,11 @@
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
+import pytest
+
+from app.__main__ import main
 from app.storage.store import Store
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,3 +50,12 @@ def test_a_wrong_word_is_wrong_use(tmp_path: Path) -> None:
     assert start("--sample-ms").returncode == 2
     wrong = start("--sample-ms", "5")
     assert (wrong.returncode, wrong.stderr) == (2, "--sample-ms must be from 10 to 1000 milliseconds, not '5'.\n")
+
+
+def test_ctrl_c_ends_a_command_quietly_while_it_is_still_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    class CutOff(ModuleType):
+        def __getattr__(self, name: str) -> object:
+            raise KeyboardInterrupt
+
+    monkeypatch.setitem(sys.modules, "app.cli.main", CutOff("app.cli.main"))
+    assert main(["list"]) == 130
