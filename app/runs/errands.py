@@ -2,21 +2,19 @@
 
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
 from app.errors import UserError
 from app.runs.launcher import checkout_environment
-from app.runs.leases import Leases
+from app.runs.leases import Leases, never_stopped
 from app.runs.outcome import fatal_words
 from workloads.protocol import Answer, Declined, Errand, ProtocolError, decode_answer, encode
 
 Kind = TypeVar("Kind", bound=Answer)
 Told = Callable[[str], None]
 """Takes a sentence for the user while an errand goes on."""
-
 
 _LOOK_S = 0.2
 
@@ -29,17 +27,12 @@ class ErrandError(UserError):
 def leased(leases: Leases, candidates: Sequence[str], told: Told) -> Iterator[str]:
     """One of these devices, held so that no run measures on it meanwhile."""
     waiting = "A run uses this device; waiting until it is free."
-    lease = leases.wait(candidates, 1, told=lambda: told(waiting), stopped=_never_stopped)
+    lease = leases.wait(candidates, 1, told=lambda: told(waiting), stopped=never_stopped)
     assert lease is not None, "only an exception ends the waiting"
     try:
         yield lease.devices[0]
     finally:
         lease.release()
-
-
-def _never_stopped(seconds: float) -> bool:
-    time.sleep(seconds)
-    return False
 
 
 def ask(errand: Errand, kind: type[Kind], over: Callable[[], bool] | None = None) -> Kind:

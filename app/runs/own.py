@@ -13,7 +13,7 @@ import msgspec
 
 from app.errors import UserError
 from app.runs.errands import ErrandError, Told, ask
-from app.runs.leases import CPU, Leases
+from app.runs.leases import CPU, Leases, never_stopped
 from app.storage.settings import keep_in, kept_in
 from workloads import catalog
 from workloads.catalog import OwnFile, UsageError, Workload
@@ -28,11 +28,6 @@ def _untold(_words: str) -> None:
     return None
 
 
-def _sleep(seconds: float) -> bool:
-    time.sleep(seconds)
-    return False
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
     """How a file is read: for so long at most, the import of TensorFlow included, and while no run is on the processor.
@@ -42,7 +37,7 @@ class Reading:
 
     limit_s: float = 60.0
     told: Told = _untold
-    stopped: Callable[[float], bool] = _sleep
+    stopped: Callable[[float], bool] = never_stopped
     leases: Leases = field(default_factory=Leases)
 
 
