@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QLabel, QLineEdit, QSpinBox
+from PySide6.QtWidgets import QFileDialog, QLabel, QLineEdit, QSpinBox
 from pytestqt.qtbot import QtBot
 
 from app.facts import GATE
-from app.gui.application import Workbench
+from app.gui.application import HISTORY, Workbench
 from app.gui.theme import Theme
 from app.gui.views.compare import CompareView
 from app.gui.views.queue import QueueView
@@ -286,4 +286,22 @@ def test_what_another_program_runs_is_shown_as_that_until_it_has_ended(qtbot: Qt
         assert not view.hold_all.isVisible()
         qtbot.waitUntil(lambda: not view.isVisible(), timeout=RUN_LIMIT_MS)
     assert other.returncode == 0
+    assert not workbench.queue.goes_on
+
+
+def test_what_an_import_brings_is_offered_and_nothing_begins(
+    qtbot: QtBot, workbench: Workbench, tmp_path: Path
+) -> None:
+    with Store.open(tmp_path / "elsewhere.db") as store:
+        add_asked(store, asked("begun elsewhere"))
+    workbench.window.show_page(HISTORY)
+    history = workbench.stored.history
+    assert history is not None
+    history.import_requested.emit()
+    dialog = workbench.window.findChild(QFileDialog)
+    assert isinstance(dialog, QFileDialog)
+    dialog.fileSelected.emit(str(tmp_path / "elsewhere.db"))
+    dialog.close()
+    qtbot.waitUntil(lambda: bool(view_of(workbench).offer.words), timeout=READ_LIMIT_MS)
+    assert view_of(workbench).offer.words == "“begun elsewhere” is unfinished: 0 of 2 runs made."
     assert not workbench.queue.goes_on
