@@ -77,7 +77,7 @@ class MainWindow(QMainWindow):
         self._machine = text_label("Looking for GPUs …", "muted")
         self._dot = text_label("●", "muted")
         self.notify = button(
-            "Notify", "When a run or an experiment of over a minute ends and another window is in front", flat=True
+            "Notify", "When a run or experiment of over a minute ends and another window is in front", flat=True
         )
         self.notify.setProperty("menu", "true")
         self._help = button("?", "Keyboard shortcuts (F1)", flat=True)
