@@ -1,4 +1,4 @@
-"""What the window asks in a box of its own: whether to close while runs go on, and for files."""
+"""What the window asks in a box of its own: whether something may be lost, and for files."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -10,16 +10,22 @@ from app.errors import UserError
 from app.gui.theme import Theme
 
 
-def ask_to_close(window: QMainWindow, theme: Theme, what_follows: str, leave: Callable[[], None]) -> None:
-    """Ask whether to stop the run that goes on; `what_follows` says what becomes of it, and of those after it."""
-    box = _box(window, theme, QMessageBox.Icon.Question, "A run is going", "A run is going. Stop it and close?")
+def ask(parent: QWidget, theme: Theme, title: str, question: str, what_follows: str, yes: str, no: str) -> QMessageBox:
+    """Ask before something is lost: `no` is what Enter means. `accepted` and `rejected` of the box tell the answer."""
+    box = _box(parent, theme, QMessageBox.Icon.Question, title, question)
     box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
     box.setInformativeText(what_follows)
-    stop = box.addButton("&Stop and close", QMessageBox.ButtonRole.AcceptRole)
-    keep = box.addButton("&Keep running", QMessageBox.ButtonRole.RejectRole)
-    box.setDefaultButton(keep)
-    stop.clicked.connect(leave)
+    box.addButton(yes, QMessageBox.ButtonRole.AcceptRole)
+    box.setDefaultButton(box.addButton(no, QMessageBox.ButtonRole.RejectRole))
     box.open()
+    return box
+
+
+def ask_to_close(window: QMainWindow, theme: Theme, what_follows: str, leave: Callable[[], None]) -> None:
+    """Ask whether to stop the run that goes on; `what_follows` says what becomes of it, and of those after it."""
+    question = "A run is going. Stop it and close?"
+    box = ask(window, theme, "A run is going", question, what_follows, "&Stop and close", "&Keep running")
+    box.accepted.connect(leave)
 
 
 def ask_for_another_database(
@@ -42,9 +48,9 @@ def ask_for_file(parent: QWidget, title: str, folder: Path, endings: str, chosen
     dialog.open()
 
 
-def _box(window: QMainWindow, theme: Theme, icon: QMessageBox.Icon, title: str, words: str) -> QMessageBox:
+def _box(parent: QWidget, theme: Theme, icon: QMessageBox.Icon, title: str, words: str) -> QMessageBox:
     box = QMessageBox(icon, title, words)
-    box.setParent(window, box.windowFlags())
+    box.setParent(parent, box.windowFlags())
     theme.dress(box)
     return box
 

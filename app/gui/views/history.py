@@ -4,6 +4,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeySequence, QShortcut, QShowEvent
 from PySide6.QtWidgets import QMessageBox, QStackedWidget, QVBoxLayout, QWidget
 
+from app.gui.questions import ask
 from app.gui.theme import GRID, Theme
 from app.gui.views.history_dialogs import NoteDialog, TagDialog
 from app.gui.views.history_list import HistoryList
@@ -26,6 +27,7 @@ class HistoryView(QWidget):
 
     def __init__(self, theme: Theme) -> None:
         super().__init__()
+        self._theme = theme
         self.setProperty("role", "surface")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self._problem = text_label("", "bad", wrap=True)
@@ -113,14 +115,7 @@ class HistoryView(QWidget):
 
     def _ask(self, title: str, question: str, consequence: str) -> QMessageBox:
         """A question before something is deleted; its `accepted` and `rejected` tell the answer."""
-        box = QMessageBox(QMessageBox.Icon.Question, title, question)
-        box.setParent(self, box.windowFlags())
-        box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        box.setInformativeText(consequence)
-        box.addButton("&Delete", QMessageBox.ButtonRole.AcceptRole)
-        box.setDefaultButton(box.addButton("&Keep them", QMessageBox.ButtonRole.RejectRole))
-        box.open()
-        return box
+        return ask(self, self._theme, title, question, consequence, "&Delete", "&Keep them")
 
     def _find(self) -> None:
         if self.shows_run:
