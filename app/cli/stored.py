@@ -23,7 +23,7 @@ def show(chosen: Namespace) -> int:
         stored = store.load(chosen.run)
         pruned_utc_ns = retention.pruned_utc_ns(store.path, chosen.run)
     if chosen.source:
-        return _print_source(stored)
+        return _print_source(stored, as_json=chosen.json)
     if chosen.json:
         print_json(run_document(stored, pruned_utc_ns=pruned_utc_ns))
         return 0
@@ -40,10 +40,14 @@ def show(chosen: Namespace) -> int:
     return 0
 
 
-def _print_source(stored: StoredRun) -> int:
+def _print_source(stored: StoredRun, *, as_json: bool) -> int:
     if OWN_SOURCE not in stored.environment:
         raise UserError(f"Run {stored.row.run} is of {stored.row.spec.workload}, and no file of yours.")
-    print(stored.environment[OWN_SOURCE], end="")
+    text = stored.environment[OWN_SOURCE]
+    if as_json:
+        print_json({"run": stored.row.run, OWN_SOURCE: text})
+    else:
+        print(text, end="")
     return 0
 
 

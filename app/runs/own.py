@@ -112,8 +112,9 @@ def source_of(spec: RunSpec, database: Path) -> Source | None:
     if (kept := _kept(database, str(spec.variant.get(catalog.SOURCE)))) is not None:
         return kept.source
     raise UserError(
-        f"The file of {spec.workload} was never opened here as it was then: `python -m app show RUN --source` prints "
-        f"it as a stored run has it; read it, save it, and run it once as `python -m app run path/to/{spec.workload}`."
+        f"The file of {spec.workload} was never opened here as it was then: bring it here, or save what "
+        "`python -m app show RUN --source` prints of a stored run; "
+        f"read it, and run it once as `python -m app run path/to/{spec.workload}`."
     )
 
 

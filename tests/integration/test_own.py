@@ -51,6 +51,7 @@ def test_the_example_is_run_stored_with_its_source_and_taken_elsewhere(command: 
     assert found["loss"]["last"] < found["loss"]["first"]
     assert found["environment"]["own_path"] == str(EXAMPLE)
     assert command("show", "1", "--source").stdout == EXAMPLE.read_text(encoding="utf-8")
+    assert command.json("show", "1", "--source") == {"run": 1, "own_source": EXAMPLE.read_text(encoding="utf-8")}
     assert "own_source" not in command("show", "1").stdout
     listed = json.loads(command("list", "--json").stdout)["runs"]
     assert [run["workload"] for run in listed] == ["mlp.py:mlp"]
