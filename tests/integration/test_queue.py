@@ -147,7 +147,7 @@ def test_stopped_it_stays_and_another_runner_goes_on_with_nothing_run_twice(used
 
 
 def test_one_whose_time_is_spent_is_paused_and_not_begun_again(used: RunServices) -> None:
-    add(used, "a", steps=0, seconds=0.3, repeats=2, how={"budget_s": 0.4})
+    add(used, "a", steps=0, seconds=1.0, repeats=2, how={"budget_s": 1.9})
     assert Told(used).run().ends == [("a", "out of budget", 1)]
     assert in_queue(used) == [("a", "paused", "1/4")]
     assert Told(used).run().ends == []

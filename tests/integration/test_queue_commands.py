@@ -142,8 +142,8 @@ def test_cut_off_on_one_machine_it_goes_on_on_another(say: Say, tmp_path: Path) 
 
 
 def test_the_same_command_goes_on_with_an_unfinished_experiment(say: Say) -> None:
-    words = (*EXPERIMENT, *dummy_words(steps=0, seconds=0.5, step_ms="1,2"), "--again")
-    assert say(*words, "--budget", "1s").status == 1
+    words = (*EXPERIMENT, *dummy_words(steps=0, seconds=1, step_ms="1,2"), "--again")
+    assert say(*words, "--budget", "1.9s").status == 1
     assert queue(say("queue", "--json")) == [(1, "paused", 1, 2)], "its time is spent"
     second = say(*words)
     assert second.status == 0
