@@ -74,7 +74,7 @@ class MatrixForm:
         try:
             self._chosen.lists[name] = parse_values(parameter, text)
         except UsageError as error:
-            self._chosen.wrong[name] = text, sentence(str(error))
+            self._chosen.wrong[name] = text, sentence(str(error).replace(name, parameter.label, 1))
 
     def choose_baseline(self, index: int) -> None:
         """Hold all against this one of the state's variants."""
@@ -219,8 +219,8 @@ class MatrixForm:
         return sorted(found.kept, key=lambda spec: [lists[name].index(spec.variant[name]) for name in varied])
 
     def _problem(self, found: _Found) -> str:
-        if self._chosen.wrong:
-            return "A list of values is to be mended first: the reason stands under it."
+        if wrong := next(iter(self._chosen.wrong.values()), None):
+            return wrong[1]
         if found.count > MOST_VARIANTS:
             return f"{found.count:,} combinations are too many: choose fewer values, {MOST_VARIANTS} at most."
         if found.count < 2:

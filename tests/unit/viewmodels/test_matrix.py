@@ -176,8 +176,8 @@ def test_a_word_that_is_no_value_stays_with_what_is_wrong() -> None:
     matrix.type_list("batch_size", "16, many")
     found = row(matrix, "batch_size")
     assert found.text == "16, many"
-    assert "takes a whole number, not 'many'" in found.problem
-    assert matrix.state().problem
+    assert found.problem == "Batch size takes a whole number, not 'many'."
+    assert matrix.state().problem == found.problem
     matrix.type_list("batch_size", "")
     assert row(matrix, "batch_size").text == "32"
 
