@@ -130,11 +130,13 @@ def duration(seconds: float | None) -> str:
 
 
 def sentence(words: str) -> str:
-    """The words as a sentence: a capital first, a full stop last. A name such as cuDNN keeps its own capitals."""
+    """The words as a sentence: a capital first, a full stop last. Names such as cuDNN or mine.py:3 stay as they are."""
     text = words.strip()
     if not text:
         return ""
-    first = text[0].upper() if text.split()[0].islower() else text[0]
+    word = text.split()[0]
+    is_name = not word.islower() or "." in word.rstrip(".")
+    first = text[0] if is_name else text[0].upper()
     return first + text[1:] + ("" if text[-1] in ".!?…" else ".")
 
 

@@ -30,6 +30,8 @@ NBSP = "\N{NO-BREAK SPACE}"
         (units.utc_time(1_772_373_909_999_999_999), "2026-03-01 14:05:09 UTC"),
         (units.sentence("no driver is installed"), "No driver is installed."),
         (units.sentence("cuDNN needs a GPU."), "cuDNN needs a GPU."),
+        (units.sentence("mine.py:9: a name is missing"), "mine.py:9: a name is missing."),
+        (units.sentence("stopped."), "Stopped."),
         (units.sentence(""), ""),
     ],
 )
