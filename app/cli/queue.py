@@ -77,10 +77,17 @@ def _row(progress: QueueProgress) -> tuple[str, ...]:
 
 
 def _together(found: Sequence[QueueProgress]) -> str:
-    known = [each.left_s for each in found if each.left_s is not None]
-    least = "about" if len(known) == len(found) else "at least"
     done, planned = sum(each.done for each in found), sum(each.planned for each in found)
-    return f"{done} of {planned} runs done, {least} {units.duration(sum(known))} left; `queue go-on` makes them."
+    all_paused = all(each.state == "paused" for each in found)
+    command = " ".join(["python -m app queue go-on", *(str(each.entry) for each in found if all_paused)])
+    return f"{done} of {planned} runs done, {_left_words(found)}; `{command}` makes them."
+
+
+def _left_words(found: Sequence[QueueProgress]) -> str:
+    known = [each.left_s for each in found if each.left_s is not None]
+    if not sum(known) and len(known) < len(found):
+        return "time left not known yet"
+    return f"{'about' if len(known) == len(found) else 'at least'} {units.duration(sum(known))} left"
 
 
 def _document(entry: QueueEntry, progress: QueueProgress) -> dict[str, Any]:

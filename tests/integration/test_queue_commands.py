@@ -70,10 +70,11 @@ def test_entries_are_added_ordered_and_made(say: Say) -> None:
         assert [number for number, *_ in queue(say("queue", *words, "--json"))] == order
     shown = say("queue")
     assert [line.split()[-4:-2] for line in shown.out.splitlines()[1:]] == [["0/2", "not"], ["0/2", "not"]]
-    assert shown.err.startswith("0 of 4 runs done")
+    assert shown.err == "0 of 4 runs done, time left not known yet; `python -m app queue go-on` makes them.\n"
     made = json.loads(say("queue", "go-on", "--no-standby", "--json").out)["experiments"]
     assert [(each["state"], each["done"]) for each in made] == [("complete", 2)], "what is paused rests"
     assert queue(say("queue", "--json")) == [(1, "paused", 2, 2)], "its runs are stored meanwhile"
+    assert "`python -m app queue go-on 1` makes them." in say("queue").err
     nothing = say("queue", "go-on", "--json")
     assert json.loads(nothing.out) == {"experiments": []}
     sentence = "Nothing waits in the queue. What is paused goes on when it is named: `python -m app queue go-on 1`.\n"
