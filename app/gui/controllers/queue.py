@@ -107,7 +107,7 @@ class QueueController(QObject):
         self._show()
 
     def stop(self) -> None:
-        """End the run that goes on; the queue is paused. the news tell when it has ended."""
+        """End the run that goes on; the queue is paused. The news tell when it has ended."""
         if self._runner is not None:
             self._stopping = True
             self._runner.stop()

@@ -4,8 +4,9 @@ import textwrap
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeySequence, QShortcut
-from PySide6.QtWidgets import QHBoxLayout, QMessageBox, QProgressBar, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QProgressBar, QPushButton, QVBoxLayout, QWidget
 
+from app.gui.questions import ask
 from app.gui.theme import GRID, Theme, figures
 from app.gui.views.cell_table import plain_tooltip
 from app.gui.views.parts import ElidedLabel, button, rule, set_role, text_label
@@ -191,14 +192,10 @@ class QueueView(QWidget):
 
     def _ask_to_cancel_all(self) -> None:
         count = sum(row.in_queue for row in self._state.rows)
-        box = QMessageBox(QMessageBox.Icon.Question, "Cancel all", f"Cancel all {count} experiments of the queue?")
-        box.setParent(self, box.windowFlags())
-        self._theme.dress(box)
-        box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        box.setInformativeText("The run that goes on is stopped. Runs that were made stay in the history.")
-        box.addButton("&Cancel all", QMessageBox.ButtonRole.AcceptRole).clicked.connect(self.cancel_all_asked)
-        box.setDefaultButton(box.addButton("&Keep them", QMessageBox.ButtonRole.RejectRole))
-        box.open()
+        question = f"Cancel all {count} experiments of the queue?"
+        loss = "The run that goes on is stopped. Runs that were made stay in the history."
+        box = ask(self, self._theme, "Cancel all", question, loss, "&Cancel all", "&Keep them")
+        box.accepted.connect(self.cancel_all_asked)
 
     def _connect(self) -> None:
         self.offer.answered.connect(self.offer_answered)
