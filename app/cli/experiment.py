@@ -19,7 +19,7 @@ from app.runs.counted import counted_as_newest
 from app.runs.early import MOST_REPEATS
 from app.runs.experiment import Experiment
 from app.runs.presets import NamedPreset, preset
-from app.runs.queued import Asked, add_asked, encode, unfinished
+from app.runs.queued import Asked, enter
 from app.runs.repeated import Repeated
 from app.runs.schedule import Plan
 from app.storage.store import Store
@@ -104,14 +104,10 @@ def _asked(plan: Plan, machine: Machine, chosen: Namespace) -> Asked:
 
 def _entered(asked: Asked, store: Store, preset: str | None) -> QueueEntry:
     """The entry of this experiment: the unfinished one where there is one, as it is asked for now."""
-    found = unfinished(store, asked)
-    if found is None:
-        return store.queue.entry(add_asked(store, asked, preset))
-    if not found.owned:
-        store.queue.change(found.entry, encode(asked))
-        store.queue.set_state(found.entry, "waiting")
-        say(f"This experiment is in the queue already, unfinished, as entry {found.entry}.")
-    return store.queue.entry(found.entry)
+    entry, is_new = enter(store, asked, preset)
+    if not is_new and not entry.owned:
+        say(f"This experiment is in the queue already, unfinished, as entry {entry.entry}.")
+    return entry
 
 
 def _stored(named: NamedPreset, chosen: Namespace) -> Experiment:

@@ -109,7 +109,21 @@ def add_asked(store: Store, asked: Asked, preset: str | None = None) -> int:
     return store.queue.add(name=asked.name, preset=preset, plan=encode(asked))
 
 
-def unfinished(store: Store, asked: Asked) -> QueueEntry | None:
+def enter(store: Store, asked: Asked, preset: str | None = None) -> tuple[QueueEntry, bool]:
+    """The entry of an experiment, and whether it is new: an unfinished one waits again, as it is asked for now.
+
+    One that a living program makes stays as it is: a second entry would make its runs twice.
+    """
+    found = _unfinished(store, asked)
+    if found is None:
+        return store.queue.entry(add_asked(store, asked, preset)), True
+    if not found.owned:
+        store.queue.change(found.entry, encode(asked))
+        store.queue.set_state(found.entry, "waiting")
+    return store.queue.entry(found.entry), False
+
+
+def _unfinished(store: Store, asked: Asked) -> QueueEntry | None:
     """The entry of this very experiment, the first of several; what another version wrote is none."""
     for entry in store.queue.entries():
         try:

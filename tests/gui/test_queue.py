@@ -19,7 +19,7 @@ from app.gui.views.queue import QueueView
 from app.queries import QueueEntry
 from app.records import RunRow
 from app.runs import gate
-from app.runs.queued import Asked, add_asked
+from app.runs.queued import Asked, add_asked, asked_of
 from app.runs.schedule import Plan
 from app.storage.store import Store
 from tests.gui.windows import READ_LIMIT_MS, RUN_LIMIT_MS, choose, press, window_on
@@ -106,6 +106,22 @@ def test_from_the_form_over_the_matrix_to_the_verdict(qtbot: QtBot, workbench: W
     compare = workbench.window.findChild(CompareView)
     assert isinstance(compare, CompareView)
     assert verdict in [label.text() for label in compare.findChildren(QLabel) if label.isVisible()]
+
+
+def test_an_experiment_asked_for_again_goes_on_and_a_single_run_is_made_each_time(
+    qtbot: QtBot, workbench: Workbench
+) -> None:
+    queue, same = workbench.queue.controller(), asked("the same", seconds=600.0, steps=0)
+    queue.add(same)
+    qtbot.waitUntil(lambda: bool(runs_of(workbench)), timeout=RUN_LIMIT_MS)
+    queue.add(same)
+    spec = complete("dummy", {"gpus": 0, "steps": 20}, Machine())
+    queue.add_run(spec)
+    queue.add_run(spec)
+    queue.add(asked("the same", repeats=2, seconds=600.0, steps=0))
+    qtbot.waitUntil(lambda: len(entries_of(workbench)) >= 4, timeout=READ_LIMIT_MS)
+    planned = [(len(each.variants), each.repeats) for each in map(asked_of, entries_of(workbench))]
+    assert planned == [(2, 1), (1, 1), (1, 1), (2, 2)]
 
 
 def chosen_words(view: QueueView) -> list[str]:

@@ -9,7 +9,7 @@ from app.gui.background import Background
 from app.queries import QueueProgress
 from app.records import Inventory
 from app.runs.queue_progress import standings
-from app.runs.queued import Asked, add_asked
+from app.runs.queued import Asked, add_asked, asked_of, enter
 from app.storage.store import Store
 from app.viewmodels.queue import QueueBoard
 
@@ -41,12 +41,8 @@ class QueueEdits:
         self._change(lambda _: None, then)
 
     def add(self, asked: Asked, preset: str | None, then: Then) -> None:
-        """Put an experiment at the end."""
-
-        def change(store: Store) -> None:
-            add_asked(store, asked, preset)
-
-        self._change(change, then)
+        """Put an experiment at the end, or have the one that is there, unfinished, go on."""
+        self._change(lambda store: _add(store, asked, preset), then)
 
     def move(self, entry: int, by: int) -> None:
         """Move an entry by so many places, up where that is negative."""
@@ -99,3 +95,12 @@ def _changed(database: Path, change: Callable[[Store], None], inventory: Invento
 def _set_all(store: Store, state: Literal["waiting", "paused"]) -> None:
     for entry in store.queue.entries():
         store.queue.set_state(entry.entry, state)
+
+
+def _add(store: Store, asked: Asked, preset: str | None) -> None:
+    """A single run may be wanted twice, and more of an experiment that goes on; the same one would be made twice."""
+    if len(asked.variants) > 1:
+        entry, is_new = enter(store, asked, preset)
+        if is_new or not entry.owned or asked_of(entry) == asked:
+            return
+    add_asked(store, asked, preset)
