@@ -268,8 +268,18 @@ def _bench(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     command.add_argument("--times", type=_positive, metavar="N", help="with quick: make it so often (default 10)")
 
 
+def _number(word: str) -> float:
+    try:
+        return float(word)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"takes a number, not {word!r}") from None
+
+
 def _positive(word: str) -> int:
-    value = int(word)
+    try:
+        value = int(word)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"takes a whole number, not {word!r}") from None
     if value < 1:
         raise argparse.ArgumentTypeError("must be at least 1")
     return value
@@ -285,14 +295,14 @@ def _until_pct(word: str) -> float:
 
 def _share_pct(word: str) -> float:
     """Percent of a whole."""
-    value = float(word.removesuffix("%"))
+    value = _number(word.removesuffix("%"))
     if not 0 <= value <= 100:
         raise argparse.ArgumentTypeError("must be from 0% to 100%")
     return value
 
 
 def _seconds(word: str) -> float:
-    value = float(word)
+    value = _number(word)
     if not 0.01 <= value <= 3600:
         raise argparse.ArgumentTypeError("must be from 0.01 to 3600 seconds")
     return value
@@ -310,7 +320,7 @@ def _sampled(command: argparse.ArgumentParser) -> None:
 
 def sample_ms(word: str) -> float:
     """Milliseconds between two telemetry readings."""
-    value = float(word)
+    value = _number(word)
     if not 10 <= value <= 1000:
         raise argparse.ArgumentTypeError("must be from 10 to 1000 milliseconds")
     return value
@@ -321,7 +331,7 @@ def _recording(word: str) -> int | Path:
 
 
 def _speed(word: str) -> float:
-    value = float(word)
+    value = _number(word)
     if not 0.01 <= value <= 10_000:
         raise argparse.ArgumentTypeError("must be from 0.01 to 10000")
     return value
@@ -330,7 +340,7 @@ def _speed(word: str) -> float:
 def _days(word: str) -> float:
     """Days from `30d`, `12h`, `2w` or a bare number of days."""
     number, unit = (word[:-1], word[-1]) if word[-1:] in _DAYS else (word, "d")
-    value = float(number) * _DAYS[unit]
+    value = _number(number) * _DAYS[unit]
     if not 0 <= value <= 36_500:
         raise argparse.ArgumentTypeError("must be from 0 to 36500 days, such as 30d")
     return value
@@ -346,7 +356,7 @@ def budget_s(word: str) -> float:
 
 
 def _duration(word: str) -> float:
-    value = float(word)
+    value = _number(word)
     if not 0 < value < math.inf:
         raise argparse.ArgumentTypeError("must be a number of seconds above 0")
     return value

@@ -44,7 +44,7 @@ _ENDS: dict[EntryState, str] = {
     "complete": "is complete",
     "settled": "is settled, every speed-up known as narrowly as was asked",
     "out of budget": "has spent its time; going on gives it as much again",
-    "failed": "is over, but some runs gave no result",
+    "failed": "is over, but not every run gave a result",
 }
 
 

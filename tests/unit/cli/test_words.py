@@ -177,3 +177,19 @@ def test_no_device_is_shown_more_often_than_asked() -> None:
     assert [sample.t_ns / 1e9 for sample in host if due(sample)] == [0.0, 5.0, 10.0, 15.0]
     assert all(due(sample) for sample in gpu)
     assert due(SlowSample(t_ns=1, device=HOST)), "slow ones have a pace of their own"
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["experiment", "--repeats", "x"], "argument --repeats: takes a whole number, not 'x'"),
+        (["experiment", "--max-throttled", "most"], "argument --max-throttled: takes a number, not 'most'"),
+        (["watch", "--every", "soon"], "argument --every: takes a number, not 'soon'"),
+    ],
+)
+def test_a_word_in_place_of_a_number_is_told_without_names_of_the_program_s_own(
+    words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        parser().parse_args(words)
+    assert sentence in capsys.readouterr().err

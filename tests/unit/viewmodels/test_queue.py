@@ -94,7 +94,7 @@ def test_runs_without_a_result_are_told_and_the_count_can_still_reach_its_end() 
     state = queue.state(0.0)
     assert state.ended is not None
     assert (state.ended.words, state.ended.tone) == (
-        "“first” is over, but some runs gave no result: 5 of 6 runs made.",
+        "“first” is over, but not every run gave a result: 5 of 6 runs made.",
         "bad",
     )
     assert state.count == "5/9"
