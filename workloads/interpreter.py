@@ -1,6 +1,5 @@
 """Another virtual environment's Python for a run: where it is, and the libraries that it must have."""
 
-import importlib.metadata
 import importlib.util
 import os
 import re
@@ -27,6 +26,8 @@ def installed_tensorflow(path: str) -> str | None:
     python = python_of(path)
     if python is None or not (python.parents[1] / "pyvenv.cfg").exists():
         return None
+    import importlib.metadata
+
     folders = [str(folder) for folder in python.parents[1].glob("lib/python*/site-packages")]
     found = (each for name in _TENSORFLOW for each in importlib.metadata.distributions(name=name, path=folders))
     return next((each.version for each in found), None)
@@ -57,6 +58,8 @@ def is_older(version: str, name: str) -> bool:
 
 
 def _wrong(name: str) -> str | None:
+    import importlib.metadata
+
     if importlib.util.find_spec(name) is None:
         return f"{name} is missing"
     try:

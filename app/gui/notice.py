@@ -12,7 +12,6 @@ from app.errors import UserError
 from app.gui.background import Background
 from app.gui.main_window import MainWindow
 from app.records import RunEnded, RunStarted
-from app.storage.settings import keep_in, kept_in
 from app.viewmodels import units
 from app.viewmodels.naming import short_name
 
@@ -48,6 +47,8 @@ class Notice:
 
     def start(self) -> None:
         """Read from the database what was chosen."""
+        from app.storage.settings import kept_in
+
         self._background.run(lambda: kept_in(self._database, _SETTING), self._show, self._failed)
 
     def handle(self, event: object) -> None:
@@ -87,4 +88,6 @@ class Notice:
             action.setChecked(action.data() == (kept if kept in WAYS else "message"))
 
     def _keep(self, way: str) -> None:
+        from app.storage.settings import keep_in
+
         self._background.run(lambda: keep_in(self._database, _SETTING, way), lambda _: None, self._failed)

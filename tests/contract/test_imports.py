@@ -103,6 +103,10 @@ def test_window_loads_no_tensorflow_and_no_scipy() -> None:
     assert "PySide6.QtWidgets" in loaded
 
 
+def test_window_opens_before_the_database_is_imported() -> None:
+    assert not loaded_after("import app.gui.application") & {"sqlite_utils", "importlib.metadata"}
+
+
 def test_everything_headless_imports_without_qt_and_tensorflow() -> None:
     headless = [name for name in MODULES if name.startswith("app") and not name.startswith(("app.gui", "app.__main__"))]
     headless = [name for name in headless if not name.startswith("app.bench")]
