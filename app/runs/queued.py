@@ -109,26 +109,18 @@ def add_asked(store: Store, asked: Asked, preset: str | None = None) -> int:
     return store.queue.add(name=asked.name, preset=preset, plan=encode(asked))
 
 
-def enter(store: Store, asked: Asked, preset: str | None = None) -> tuple[QueueEntry, bool]:
+def enter(store: Store, asked: Asked, preset: str | None = None, *, beside: bool = False) -> tuple[QueueEntry, bool]:
     """The entry of an experiment, and whether it is new: an unfinished one waits again, as it is asked for now.
 
-    One that a living program makes stays as it is: a second entry would make its runs twice.
+    One that a living program makes stays as it is: a second entry would make its runs twice. `beside` it more of the
+    same experiment, or less, is an entry of its own. However many programs ask at once, they get the same one.
     """
-    found = _unfinished(store, asked)
-    if found is None:
-        return store.queue.entry(add_asked(store, asked, preset)), True
-    if not found.owned:
-        store.queue.change(found.entry, encode(asked))
-        store.queue.set_state(found.entry, "waiting")
-    return store.queue.entry(found.entry), False
 
-
-def _unfinished(store: Store, asked: Asked) -> QueueEntry | None:
-    """The entry of this very experiment, the first of several; what another version wrote is none."""
-    for entry in store.queue.entries():
+    def is_same(entry: QueueEntry) -> bool:
         try:
-            if asked_of(entry).is_same(asked):
-                return entry
-        except UserError:
-            continue
-    return None
+            other = asked_of(entry)
+        except UserError:  # what another version wrote is none of ours
+            return False
+        return other.is_same(asked) and not (beside and entry.owned and other != asked)
+
+    return store.queue.enter(name=asked.name, preset=preset, plan=encode(asked), is_same=is_same)

@@ -2,7 +2,7 @@
 
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -44,22 +44,28 @@ class Queue:
     def add(self, *, name: str, preset: str | None, plan: str) -> int:
         """Adds an experiment at the end and returns its number; `plan` is JSON with `variants`."""
         with transaction(self._db, self.path):
-            added = self._db.execute(
-                "INSERT INTO queue (uid, name, preset, plan, added_utc_ns, place)"
-                " VALUES (?, ?, ?, ?, ?, (SELECT coalesce(max(place), 0) + 1 FROM queue))",
-                (uuid.uuid4().hex, name, preset, plan, time.time_ns()),
-            )
-        assert added.lastrowid is not None, "SQLite names the row it inserted"
-        return added.lastrowid
+            return self._add(name, preset, plan)
+
+    def enter(
+        self, *, name: str, preset: str | None, plan: str, is_same: Callable[[QueueEntry], bool]
+    ) -> tuple[QueueEntry, bool]:
+        """The first entry that `is_same`, else one that is added, and whether it is new.
+
+        One that was there waits again with this plan, unless a living process makes it: then it stays as it is.
+        """
+        with transaction(self._db, self.path):
+            found = next(filter(is_same, self.entries()), None)
+            if found is None:
+                return self.entry(self._add(name, preset, plan)), True
+            if not found.owned:
+                self._change(found.entry, plan)
+                self._set_state(found.entry, "waiting")
+            return self.entry(found.entry), False
 
     def change(self, entry: int, plan: str) -> None:
         """Keeps another plan of the same experiment, with more repeats for instance."""
         with transaction(self._db, self.path):
-            self._db.execute("UPDATE queue SET plan = ? WHERE entry = ?", (plan, entry))
-            self._db.execute(
-                "UPDATE experiments SET plan = ? WHERE experiment = (SELECT experiment FROM queue WHERE entry = ?)",
-                (plan, entry),
-            )
+            self._change(entry, plan)
 
     def move(self, entry: int, before: int | None) -> None:
         """Puts an entry before another one, or at the end; raises `UserError` where one of them is not there."""
@@ -75,7 +81,7 @@ class Queue:
     def set_state(self, entry: int, state: Literal["waiting", "paused"]) -> None:
         """Pauses an entry or has it wait for its turn again; a run of it that goes on is let end."""
         with transaction(self._db, self.path):
-            self._db.execute("UPDATE queue SET state = ? WHERE entry = ?", (state, entry))
+            self._set_state(entry, state)
 
     def take(self, entry: int) -> bool:
         """Makes this process the owner of an entry; False where it is gone, or a living process has it."""
@@ -127,6 +133,25 @@ class Queue:
                 " AND experiment = (SELECT experiment FROM queue WHERE entry = ?)",
                 ((run, entry) for run in runs),
             )
+
+    def _add(self, name: str, preset: str | None, plan: str) -> int:
+        added = self._db.execute(
+            "INSERT INTO queue (uid, name, preset, plan, added_utc_ns, place)"
+            " VALUES (?, ?, ?, ?, ?, (SELECT coalesce(max(place), 0) + 1 FROM queue))",
+            (uuid.uuid4().hex, name, preset, plan, time.time_ns()),
+        )
+        assert added.lastrowid is not None, "SQLite names the row it inserted"
+        return added.lastrowid
+
+    def _change(self, entry: int, plan: str) -> None:
+        self._db.execute("UPDATE queue SET plan = ? WHERE entry = ?", (plan, entry))
+        self._db.execute(
+            "UPDATE experiments SET plan = ? WHERE experiment = (SELECT experiment FROM queue WHERE entry = ?)",
+            (plan, entry),
+        )
+
+    def _set_state(self, entry: int, state: Literal["waiting", "paused"]) -> None:
+        self._db.execute("UPDATE queue SET state = ? WHERE entry = ?", (state, entry))
 
     def _owner(self, entry: int) -> Owner | None:
         found = self._db.execute(f"SELECT {', '.join(_OWNER)} FROM queue WHERE entry = ?", (entry,)).fetchone()

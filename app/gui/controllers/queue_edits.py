@@ -9,7 +9,7 @@ from app.gui.background import Background
 from app.queries import QueueProgress
 from app.records import Inventory
 from app.runs.queue_progress import standings
-from app.runs.queued import Asked, add_asked, asked_of, enter
+from app.runs.queued import Asked, add_asked, enter
 from app.storage.store import Store
 from app.viewmodels.queue import QueueBoard
 
@@ -100,7 +100,6 @@ def _set_all(store: Store, state: Literal["waiting", "paused"]) -> None:
 def _add(store: Store, asked: Asked, preset: str | None) -> None:
     """A single run may be wanted twice, and more of an experiment that goes on; the same one would be made twice."""
     if len(asked.variants) > 1:
-        entry, is_new = enter(store, asked, preset)
-        if is_new or not entry.owned or asked_of(entry) == asked:
-            return
-    add_asked(store, asked, preset)
+        enter(store, asked, preset, beside=True)
+    else:
+        add_asked(store, asked, preset)
