@@ -12,6 +12,7 @@ from workloads.protocol import RunSpec, Value
 
 _UUID_SHOWN = len("GPU-0f9e5287")
 _HASH_SHOWN = 8
+_NAMES = ("Python",)
 _TELLING = ("implementation", "layout", "gpus", "batch_size", "precision")
 
 
@@ -26,11 +27,11 @@ def differing(specs: Sequence[RunSpec]) -> list[str]:
     return ["workload", *found] if len({spec.workload for spec in specs}) > 1 else found
 
 
-def variant_names(specs: Sequence[RunSpec]) -> list[str]:
+def variant_names(specs: Sequence[RunSpec], *, in_sentence: bool = False) -> list[str]:
     """For each variant what tells it from the others, `NCHW · Batch size 64`; its short name where nothing does.
 
     Of three or more, a switch or way to exchange gradients at its default is named only where some variant has no
-    other name.
+    other name. With `in_sentence` parameters are written as within a sentence.
     """
     names = _telling(specs)
     specs = [catalog.with_defaults(spec) for spec in specs]
@@ -39,7 +40,7 @@ def variant_names(specs: Sequence[RunSpec]) -> list[str]:
         [name for name in own if not _goes_without_saying(spec, name)] for spec, own in zip(specs, told, strict=True)
     ]
     return [
-        " · ".join(setting(spec, name) for name in own) or naming.short_name(spec)
+        " · ".join(setting(spec, name, in_sentence=in_sentence) for name in own) or naming.short_name(spec)
         for spec, own in zip(specs, brief if len(specs) > 2 and all(brief) else told, strict=True)
     ]
 
@@ -72,13 +73,16 @@ def shared_settings(specs: Sequence[RunSpec]) -> str:
     return " · ".join([first.workload, *(setting(first, name) for name in alike)])
 
 
-def setting(spec: RunSpec, name: str) -> str:
-    """One parameter with its value in a few words: `NCHW`, `2 GPUs`, `Batch size 64`, `XLA on`."""
+def setting(spec: RunSpec, name: str, *, in_sentence: bool = False) -> str:
+    """One parameter with its value in a few words: `NCHW`, `2 GPUs`, `Batch size 64`, `XLA on`.
+
+    With `in_sentence` it is `batch size 64`; what is a name, as `XLA`, stays as it is.
+    """
     if name == "workload":
         return spec.workload
     value = spec.variant[name]
     parameter = _parameter(spec, name)
-    label = parameter.label if parameter else name
+    label = _label(parameter.label if parameter else name, in_sentence=in_sentence)
     if name == "gpus":
         return "CPU" if value == 0 else f"{value} {plural('GPU', int(value))}"
     if name == catalog.SOURCE:
@@ -105,6 +109,11 @@ def run_command(run: StoredRun) -> str:
 def own_word(path: str, workload: str) -> str:
     """A workload as the command line names it: one of the user's own with the path of its file, if that is known."""
     return f"{path}:{workload.rpartition(':')[2]}" if path else workload
+
+
+def _label(label: str, *, in_sentence: bool) -> str:
+    is_name = label in _NAMES or label[1:2].isupper()
+    return label if is_name or not in_sentence else label[:1].lower() + label[1:]
 
 
 def _with_unit(parameter: catalog.Parameter | None, value: Value) -> str:

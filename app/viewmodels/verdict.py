@@ -2,8 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from app.analysis.intervals import LEVEL, Estimate
+from app.analysis.repeats import Outlook
 from app.analysis.verdict import Decision, VariantResult, judge
 from app.records import RunRow
 from app.viewmodels import units
@@ -18,6 +20,13 @@ NO_METHOD = "No interval: it takes two or more runs of each variant"
 ONE_RUN = "A variant with one run has no interval: repeat each to know whether a difference is more than chance."
 _TIMES = 2.0
 """From this ratio on "2.50× as fast" says more than a percentage."""
+
+
+class _Name(NamedTuple):
+    """What tells a variant from the others, at the beginning of a sentence and within one."""
+
+    first: str
+    within: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +79,7 @@ def overall(results: Sequence[VariantResult]) -> str:
 
 def verdict_text(results: Sequence[VariantResult]) -> str:
     """One sentence a variant against the baseline; of many variants the best, the worst, and how many lie between."""
-    names = result_names(results)
+    names = _names(results)
     baseline, base_name = next((r, name) for r, name in zip(results, names, strict=True) if r.is_baseline)
     others = [(result, name) for result, name in zip(results, names, strict=True) if not result.is_baseline]
     if not others:
@@ -83,7 +92,12 @@ def verdict_text(results: Sequence[VariantResult]) -> str:
     return " ".join([*told, *([ONE_RUN] if one_run else [])])
 
 
-def _of_many(others: Sequence[tuple[VariantResult, str]], baseline: VariantResult, base_name: str) -> list[str]:
+def _names(results: Sequence[VariantResult]) -> list[_Name]:
+    within = variant_names([result.runs[0].spec for result in results], in_sentence=True)
+    return [_Name(shown[:1] + name[1:], name) for shown, name in zip(result_names(results), within, strict=True)]
+
+
+def _of_many(others: Sequence[tuple[VariantResult, _Name]], baseline: VariantResult, base_name: _Name) -> list[str]:
     ranked = sorted(
         (
             (other.speedup.value, _sentence(other, name, baseline, base_name), other.decision)
@@ -97,7 +111,7 @@ def _of_many(others: Sequence[tuple[VariantResult, str]], baseline: VariantResul
     return [
         *_ends(ranked),
         *([_tally(between)] if between else []),
-        *([f"{without} cannot be compared with {base_name}; the table says why."] if without else []),
+        *([f"{without} cannot be compared with {base_name.within}; the table says why."] if without else []),
     ]
 
 
@@ -123,38 +137,46 @@ def _tally(decisions: Sequence[Decision]) -> str:
     return f"Between them, in the table: {', '.join(told)}."
 
 
-def _sentence(other: VariantResult, name: str, baseline: VariantResult, base_name: str) -> str:
+def _sentence(other: VariantResult, name: _Name, baseline: VariantResult, base_name: _Name) -> str:
     if other.decision == "different workloads":
         workloads = " and ".join(result.runs[0].spec.workload for result in (other, baseline))
         return f"{workloads} are different workloads: a ratio between them would mean nothing."
     if other.speedup is None:
         without, its_name = (other, name) if other.throughput is None else (baseline, base_name)
-        return f"{name} and {base_name} cannot be compared: no run of {its_name} measured anything{_why(without)}."
+        both = f"{name.first} and {base_name.within}"
+        return f"{both} cannot be compared: no run of {its_name.within} measured anything{_why(without)}."
     if other.decision == "one run each":
-        return f"{name} ran {_change(other.speedup.value)} {base_name}{_and(_energy(other, 'it'))}."
+        return f"{name.first} ran {_change(other.speedup.value)} {base_name.within}{_and(_energy(other, 'it'))}."
     if other.decision == "no difference seen":
         return _no_difference(other, name, baseline, base_name)
     told = f"{_interval(other.speedup)}, {_counts(other, baseline)}"
-    return f"{name} is {_change(other.speedup.value)} {base_name} ({told}){_and(_energy(other, 'it'))}."
+    change = f"{_change(other.speedup.value)} {base_name.within}"
+    return f"{name.first} is {change} ({told}){_and(_energy(other, 'it'))}."
 
 
-def _no_difference(other: VariantResult, name: str, baseline: VariantResult, base_name: str) -> str:
+def _no_difference(other: VariantResult, name: _Name, baseline: VariantResult, base_name: _Name) -> str:
     assert other.speedup is not None
     assert other.speedup.interval is not None
     low, high = other.speedup.interval
-    more = ""
-    if other.outlook is not None:
-        repeats = units.plural("repeat", other.outlook.repeats)
-        more = f"; {other.outlook.repeats} more {repeats} of each would settle {100 * other.outlook.within:g} %"
     counts = _counts(other, baseline)
+    its_name, base = name.within, base_name.within
     told = (
-        f"{name} and {base_name} are not told apart: {name} may be {_times(low)} to {_times(high)} as fast "
+        f"{name.first} and {base} are not told apart: {its_name} may be {_times(low)} to {_times(high)} as fast "
         f"({100 * LEVEL:.0f} % interval, {counts})"
         if _far_from_one(low) or _far_from_one(high)
-        else f"No difference between {name} and {base_name} larger than {_percent(max(1 - low, high - 1))} % "
+        else f"No difference between {its_name} and {base} larger than {_percent(max(1 - low, high - 1))} % "
         f"at this sample size ({counts})"
     )
-    return f"{told}{more}{_and(_energy(other, name))}."
+    return f"{told}{_and(_outlook_words(other.outlook))}{_and(_energy(other, its_name))}."
+
+
+def _outlook_words(found: Outlook | None) -> str:
+    """How narrowly more repeats would tell the speed-up; from ± 100 % on that is a factor, up or down."""
+    if found is None:
+        return ""
+    known = f"± {100 * found.within:g} %" if found.within < 1 else f"a factor of {1 + found.within:g}"
+    more = f"{found.repeats} more {units.plural('repeat', found.repeats)} of each"
+    return f"with about {more} the speed-up would be known to {known}"
 
 
 def _why(result: VariantResult) -> str:

@@ -57,7 +57,8 @@ def test_no_difference_says_how_large_one_could_be_and_what_would_tell_a_smaller
     found = said(NHWC, variant(6, [(1000.0, 20.0), (1012.0, 20.1), (990.0, 19.9), (1003.0, 20.0), (998.0, 20.0)]))
     assert found.text == (
         "No difference between NCHW and NHWC larger than 1.1 % at this sample size (5 runs each); "
-        "8 more repeats of each would settle 0.5 %; no difference in energy an image is seen."
+        "with about 8 more repeats of each the speed-up would be known to ± 0.5 %; "
+        "no difference in energy an image is seen."
     )
     assert found.decision == "no difference seen"
 
@@ -78,7 +79,7 @@ def test_runs_too_unlike_each_other_to_tell_anything_are_said_not_to_be_told_apa
 def test_even_the_slowest_may_be_faster_than_the_baseline_and_even_the_fastest_slower() -> None:
     rates = [(n, [1000.0 * n]) for n in range(2, 8)]
     faster = said(ONE, *(variant(n, rate, batch_size=2**n, layout="NHWC") for n, rate in rates))
-    assert " Even the slowest: Batch size 4 ran 2.00× as fast as Batch size 1024." in faster.text
+    assert " Even the slowest: Batch size 4 ran 2.00× as fast as batch size 1024." in faster.text
     slower = said(
         variant(1, [9000.0], layout="NHWC"), *(variant(n, r, batch_size=2**n, layout="NHWC") for n, r in rates)
     )
@@ -92,6 +93,22 @@ def test_far_apart_it_is_times_not_percent() -> None:
     assert found.text.endswith("×, 3 against 5 runs); it uses 0.150× the energy an image.")
     slow = said(NHWC, variant(6, [300.0, 301.0, 299.0]))
     assert slow.text.startswith("NCHW is 0.300× as fast as NHWC (95 % interval 0.29")
+
+
+def test_what_more_repeats_would_tell_is_a_factor_where_a_percentage_would_mean_nothing() -> None:
+    found = said(variant(1, [1000.0, 3000.0, 1400.0], layout="NHWC"), variant(6, [1500.0, 4000.0, 1200.0]))
+    assert found.text.endswith("; with about 1 more repeat of each the speed-up would be known to a factor of 3.")
+
+
+def test_within_a_sentence_a_parameter_has_no_capital_and_a_name_keeps_its_own() -> None:
+    gpus = variant(1, [1000.0, 1001.0, 999.0], gpus=2, batch_size=8, layout="NHWC")
+    found = said(gpus, variant(6, [5840.0, 5841.0, 5839.0], gpus=1, batch_size=128, layout="NHWC"))
+    assert found.text.startswith("1 GPU · batch size 128 is 5.84× as fast as 2 GPUs · batch size 8 (")
+    assert found.names == ("2 GPUs · Batch size 8", "1 GPU · Batch size 128")
+    alike = said(gpus, variant(6, [1000.0, 1000.5, 999.5], gpus=2, batch_size=16, layout="NHWC"))
+    assert alike.text.startswith("No difference between batch size 16 and batch size 8 larger than ")
+    compiled = said(gpus, variant(6, [300.0, 301.0, 299.0], gpus=2, batch_size=8, layout="NHWC", xla=True))
+    assert compiled.text.startswith("XLA on is 0.300× as fast as XLA off (")
 
 
 def test_one_run_has_no_interval_and_is_called_so_once() -> None:
@@ -138,21 +155,21 @@ def test_of_five_and_more_others_the_best_the_worst_and_how_many_lie_between() -
         for n, rate in enumerate(rates, 1)
     ]
     found = said(NHWC, *others, ended(60, "out_of_memory", batch_size=64, layout="NHWC"))
-    best, worst = "Batch size 4 is 30.0 % faster than Batch size 1024", "Batch size 8 is 10.0 % slower than"
+    best, worst = "Batch size 4 is 30.0 % faster than batch size 1024", "Batch size 8 is 10.0 % slower than"
     assert found.text.startswith(f"The fastest of 4 others: {best} (95 % interval 2")
-    assert f"The slowest: {worst} Batch size 1024 (" in found.text
+    assert f"The slowest: {worst} batch size 1024 (" in found.text
     assert found.text.endswith(
         "Between them, in the table: 1 faster, 1 not told apart. "
-        "1 cannot be compared with Batch size 1024; the table says why."
+        "1 cannot be compared with batch size 1024; the table says why."
     )
     assert found.decision == "several variants"
     alone = said(NHWC, others[0], *(ended(60 + n, "failed", batch_size=2**n, layout="NHWC") for n in range(6, 11)))
-    assert alone.text.startswith("Batch size 2 is 10.0 % faster than Batch size 1024 (")
+    assert alone.text.startswith("Batch size 2 is 10.0 % faster than batch size 1024 (")
 
 
 def test_of_many_with_one_run_each_only_how_many_lie_between_is_said() -> None:
     found = said(ONE, *(variant(n, [1000.0 * n], batch_size=2**n, layout="NHWC") for n in range(2, 8)))
-    assert found.text.startswith("The fastest of 6 others: Batch size 128 ran 7.00× as fast as Batch size 1024.")
+    assert found.text.startswith("The fastest of 6 others: Batch size 128 ran 7.00× as fast as batch size 1024.")
     assert found.text.endswith(f" 4 lie between them. {ONE_RUN}")
     assert method_words(found.results) == NO_METHOD
 
