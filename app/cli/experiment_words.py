@@ -89,7 +89,7 @@ def _far_words(found: Experiment, goes_on: str, *, shown: bool) -> str:
     if shown:
         return f"{far}." if found.state == "complete" else f"{far}. {_SHOWN}"
     if found.state == "failed":
-        return f"{far}: the others gave no result. The same command makes them again."
+        return f"Failed: {far}, the others gave no result. The same command makes them again."
     return f"Complete: {far}." if found.state == "complete" else f"Stopped: {far}. {goes_on}"
 
 

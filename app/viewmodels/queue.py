@@ -18,23 +18,22 @@ Act = Literal["go on", "not now", "remove", "show", "dismiss", "unfold"]
 
 
 class _Look(NamedTuple):
-    """How a state is shown: never by colour alone."""
+    """How a state is shown: never by colour alone, always with its word, which is the state itself."""
 
     symbol: str
-    word: str
     tone: Tone
 
 
 _LOOKS: dict[EntryState, _Look] = {
-    "running": _Look("▶", "running", "busy"),
-    "waiting": _Look("○", "waits", "quiet"),
-    "paused": _Look("‖", "paused", "quiet"),
-    "complete": _Look("✔", "complete", "good"),
-    "settled": _Look("✔", "settled", "good"),
-    "stopped": _Look("■", "stopped", "quiet"),
-    "out of budget": _Look("◔", "out of time", "warning"),
-    "failed": _Look("✖", "not all made", "bad"),
-    "removed": _Look("■", "removed", "quiet"),
+    "running": _Look("▶", "busy"),
+    "waiting": _Look("○", "quiet"),
+    "paused": _Look("‖", "quiet"),
+    "complete": _Look("✔", "good"),
+    "settled": _Look("✔", "good"),
+    "stopped": _Look("■", "quiet"),
+    "out of budget": _Look("◔", "warning"),
+    "failed": _Look("✖", "bad"),
+    "removed": _Look("■", "quiet"),
 }
 ENDED: tuple[EntryState, ...] = ("complete", "settled", "out of budget", "failed")
 """States in which an entry has come as far as it will without being asked once more."""
@@ -43,8 +42,8 @@ _IN_QUEUE: tuple[EntryState, ...] = ("waiting", "running", "paused")
 _ENDS: dict[EntryState, str] = {
     "complete": "is complete",
     "settled": "is settled, every speed-up known as narrowly as was asked",
-    "out of budget": "has spent its time; going on gives it as much again",
-    "failed": "is over, but not every run gave a result",
+    "out of budget": "is out of budget; going on gives it as much again",
+    "failed": "failed, as not every run gave a result",
 }
 
 
@@ -240,7 +239,7 @@ class QueueBoard:
             return ""
         if self._now is not None:
             spec = "" if self._now.spec is None else short_name(self._now.spec)
-            return f"Waits: {self._now.waiting_for}" if self._now.waiting_for else spec or self._now.name
+            return f"Waiting: {self._now.waiting_for}" if self._now.waiting_for else spec or self._now.name
         if self.runs_elsewhere:
             return "Another program makes these runs"
         if self.goes_on:
@@ -272,13 +271,13 @@ def _row(progress: QueueProgress, *, going_on: bool = False) -> QueueRow:
     look = _LOOKS[progress.state]
     left = "" if progress.left_s is None or progress.state not in _IN_QUEUE else units.duration(progress.left_s)
     spec = "" if progress.spec is None else short_name(progress.spec)
-    state = "runs elsewhere" if elsewhere else "its last run" if going_on and progress.state == "paused" else look.word
+    is_last = going_on and progress.state == "paused"
     in_queue = progress.state in _IN_QUEUE
     return QueueRow(
         entry=progress.entry,
         name=progress.name,
         symbol=look.symbol,
-        state=state,
+        state="running elsewhere" if elsewhere else "its last run" if is_last else progress.state,
         tone=look.tone,
         done=f"{progress.done}/{progress.planned}",
         fraction=progress.done / progress.planned if progress.planned else 0.0,

@@ -142,14 +142,14 @@ def test_experiments_are_added_reordered_paused_resumed_and_cancelled_while_runs
     assert view.table.hasFocus()
     qtbot.waitUntil(lambda: len(entries_of(workbench)) == 3, timeout=READ_LIMIT_MS)
     qtbot.waitUntil(
-        lambda: chosen_words(view) == ["long: running", "second: waits", "third: waits"], timeout=READ_LIMIT_MS
+        lambda: chosen_words(view) == ["long: running", "second: waiting", "third: waiting"], timeout=READ_LIMIT_MS
     )
     assert "0/6" in view.words()
     assert "dummy train" in view.words()
     view.table.choose(3)
     QTest.keyClick(view.table, Qt.Key.Key_Up, Qt.KeyboardModifier.AltModifier)
     qtbot.waitUntil(
-        lambda: chosen_words(view) == ["long: running", "third: waits", "second: waits"], timeout=READ_LIMIT_MS
+        lambda: chosen_words(view) == ["long: running", "third: waiting", "second: waiting"], timeout=READ_LIMIT_MS
     )
     QTest.keyClick(view.table, Qt.Key.Key_Space)
     qtbot.waitUntil(lambda: chosen_words(view)[1] == "third: paused", timeout=READ_LIMIT_MS)
@@ -240,7 +240,7 @@ def test_all_are_cancelled_after_a_question(qtbot: QtBot, workbench: Workbench) 
     for name in ("long", "longer"):
         queue.add(asked(name, seconds=600.0, steps=0))
     view.unfold()
-    qtbot.waitUntil(lambda: chosen_words(view) == ["long: running", "longer: waits"], timeout=RUN_LIMIT_MS)
+    qtbot.waitUntil(lambda: chosen_words(view) == ["long: running", "longer: waiting"], timeout=RUN_LIMIT_MS)
     view.cancel_all.click()
     press(workbench, "&Cancel all")
     qtbot.waitUntil(lambda: not queue.goes_on, timeout=RUN_LIMIT_MS)
@@ -255,7 +255,7 @@ def test_a_wait_for_a_fair_machine_is_shown_and_can_be_skipped(
     queue, view = workbench.queue.controller(), view_of(workbench)
     queue.add(asked("waits"))
     qtbot.waitUntil(lambda: "the processors at" in view.words(), timeout=RUN_LIMIT_MS)
-    assert "Waits: " in view.words()
+    assert "Waiting: " in view.words()
     qtbot.waitUntil(lambda: "first run is to begin" in workbench.run_view.live.words(), timeout=READ_LIMIT_MS)
     view.skip.click()
     qtbot.waitUntil(lambda: bool(runs_of(workbench)), timeout=READ_LIMIT_MS)

@@ -31,7 +31,7 @@ def test_one_line_counts_the_runs_of_all_entries_and_names_the_one_that_goes_on(
     assert (state.count, state.fraction) == ("2/10", 0.2)
     assert state.now == "dummy train · CPU · batch 8"
     assert state.left == "1:50 left"
-    assert [row.state for row in state.rows] == ["running", "waits"]
+    assert [row.state for row in state.rows] == ["running", "waiting"]
     assert [(row.can_rise, row.can_sink) for row in state.rows] == [(False, True), (True, False)]
     assert state.hold == "pause"
     assert not state.skip
@@ -41,7 +41,7 @@ def test_while_the_machine_is_waited_for_that_is_said_and_can_be_skipped_and_no_
     queue = board(FIRST)
     queue.tell(replace(GOING, waiting_for="GPU 0 at 61 °C"), now_s=0.0)
     state = queue.state(30.0)
-    assert state.now == "Waits: GPU 0 at 61 °C"
+    assert state.now == "Waiting: GPU 0 at 61 °C"
     assert state.skip
     assert state.left == "1:40 left"
 
@@ -66,7 +66,7 @@ def test_an_entry_that_another_program_makes_is_said_to_be_and_not_to_be_paused_
     queue.read((replace(FIRST, state="running"),))
     state = queue.state(0.0)
     assert (state.now, state.hold) == ("Another program makes these runs", "")
-    assert (state.rows[0].state, state.rows[0].pause) == ("runs elsewhere", "")
+    assert (state.rows[0].state, state.rows[0].pause) == ("running elsewhere", "")
 
 
 def test_what_ended_is_told_with_its_verdict_counted_and_listed_until_it_is_dismissed() -> None:
@@ -77,7 +77,7 @@ def test_what_ended_is_told_with_its_verdict_counted_and_listed_until_it_is_dism
     state = queue.state(0.0)
     assert state.count == "6/10"
     assert [(row.name, row.state, row.in_queue) for row in state.rows] == [
-        ("second", "waits", True),
+        ("second", "waiting", True),
         ("first", "complete", False),
     ]
     assert state.ended is not None
@@ -94,7 +94,7 @@ def test_runs_without_a_result_are_told_and_the_count_can_still_reach_its_end() 
     state = queue.state(0.0)
     assert state.ended is not None
     assert (state.ended.words, state.ended.tone) == (
-        "“first” is over, but not every run gave a result: 5 of 6 runs made.",
+        "“first” failed, as not every run gave a result: 5 of 6 runs made.",
         "bad",
     )
     assert state.count == "5/9"
@@ -108,7 +108,7 @@ def test_one_with_its_time_spent_is_told_of_and_in_the_queue_once() -> None:
     state = queue.state(0.0)
     assert [row.state for row in state.rows] == ["paused"]
     assert state.ended is not None
-    assert "spent its time" in state.ended.words
+    assert "is out of budget" in state.ended.words
 
 
 def test_one_that_was_stopped_or_removed_is_not_told_of() -> None:
