@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from app.gui.background import Background
 from app.gui.controllers.run import RunController
 from app.gui.queue_news import QueueNews
+from app.gui.queue_watch import Places, QueueWatch
 from app.gui.views.run import RunView
 from app.records import Inventory
 
@@ -37,6 +38,7 @@ class Queueing:
         self._reads = reads
         self._background = background
         self._made: QueueController | None = None
+        self._watch: QueueWatch | None = None
         self._over = False
 
     def start(self) -> None:
@@ -74,9 +76,11 @@ class Queueing:
         self._reads.run(lambda: _has_entries(self._database), self._offer, self._run.show_error)
 
     def refresh(self) -> None:
-        """Let the time left pass."""
+        """Let the time left pass, and at rest see now and then what other programs put into the queue."""
         if self._made is not None:
             self._made.refresh()
+        if self._watch is not None and not (self._run.running or self.goes_on or self._over):
+            self._watch.look()
 
     def stop(self) -> None:
         """End the run that goes on, and pause the queue; the news tell when it has ended."""
@@ -91,6 +95,13 @@ class Queueing:
     def _offer(self, has_entries: bool) -> None:
         if has_entries:
             self.controller().offer()
+        if self._watch is None:
+            self._watch = QueueWatch(
+                self._database, self._reads, self._places, lambda more: self.controller().show_changed(more=more)
+            )
+
+    def _places(self) -> Places:
+        return () if self._made is None else self._made.places
 
     def _begin(self) -> None:
         if self._made is not None:

@@ -146,7 +146,7 @@ class QueueBoard:
     def read(self, entries: Sequence[QueueProgress]) -> None:
         """Take the entries as they stand in the database."""
         self._entries = tuple(entries)
-        self._offered = self._offered and bool(entries)
+        self._offered = self._offered and bool(entries) and all(entry.state != "running" for entry in entries)
         left = {entry.entry for entry in entries}
         # What ended and is in the queue still, as with its time spent, is shown as that and not twice.
         self._ended = tuple(ended for ended in self._ended if ended.entry not in left)

@@ -12,7 +12,9 @@ from PySide6.QtWidgets import QFileDialog, QLabel, QLineEdit, QSpinBox
 from pytestqt.qtbot import QtBot
 
 from app.facts import GATE
+from app.gui import queue_watch
 from app.gui.application import HISTORY, Workbench
+from app.gui.queue_watch import Places
 from app.gui.theme import Theme
 from app.gui.views.compare import CompareView
 from app.gui.views.queue import QueueView
@@ -21,6 +23,7 @@ from app.records import RunRow
 from app.runs import gate
 from app.runs.queued import Asked, add_asked, asked_of
 from app.runs.schedule import Plan
+from app.storage.stamp import Stamp
 from app.storage.store import Store
 from tests.gui.windows import READ_LIMIT_MS, RUN_LIMIT_MS, choose, press, window_on
 from workloads.catalog import Machine, complete
@@ -294,13 +297,15 @@ def test_what_another_version_queued_is_said_and_the_others_go_on(qtbot: QtBot, 
     assert any(words.startswith("What entry 1 of the queue asks for is not known here") for words in said)
 
 
-def test_what_another_program_runs_is_shown_as_that_until_it_has_ended(qtbot: QtBot, workbench: Workbench) -> None:
+def test_what_another_program_runs_is_shown_as_that_until_it_has_ended(
+    qtbot: QtBot, workbench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue_watch, "_LOOK_S", 0.1)
     command = (sys.executable, "-m", "app", "experiment", "dummy", "--db", str(workbench.database))
     settings = ("-s", "batch_size=8,16", "-s", "gpus=0", "-s", "seconds=1", "--repeats", "1", "--no-gate")
     with subprocess.Popen([*command, *settings], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as other:
         qtbot.waitUntil(lambda: any(entry.owned for entry in entries_of(workbench)), timeout=RUN_LIMIT_MS)
         view = view_of(workbench)
-        workbench.queue.look()
         qtbot.waitUntil(lambda: "Another program makes these runs" in view.words(), timeout=READ_LIMIT_MS)
         assert not view.offer.isVisible()
         assert not view.hold_all.isVisible()
@@ -325,3 +330,48 @@ def test_what_an_import_brings_is_offered_and_nothing_begins(
     qtbot.waitUntil(lambda: bool(view_of(workbench).offer.words), timeout=READ_LIMIT_MS)
     assert view_of(workbench).offer.words == "“begun elsewhere” is unfinished: 0 of 2 runs made."
     assert not workbench.queue.goes_on
+
+
+def test_what_another_program_adds_pauses_or_takes_out_is_seen_at_rest_and_nothing_begins(
+    qtbot: QtBot, workbench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue_watch, "_LOOK_S", 0.1)
+    view = view_of(workbench)
+    with Store.open(workbench.database) as other:
+        entry = add_asked(other, asked("from a terminal"))
+        qtbot.waitUntil(view.offer.isVisible, timeout=READ_LIMIT_MS)
+        assert view.offer.words == "“from a terminal” is unfinished: 0 of 2 runs made."
+        assert [each.state for each in other.queue.entries()] == ["waiting"], "it is the terminal's to go on with it"
+        view.offer.button("not now").click()
+        view.unfold()
+        qtbot.waitUntil(lambda: chosen_words(view) == ["from a terminal: paused"], timeout=READ_LIMIT_MS)
+        other.queue.set_state(entry, "waiting")
+        qtbot.waitUntil(lambda: chosen_words(view) == ["from a terminal: waiting"], timeout=READ_LIMIT_MS)
+        assert not view.offer.isVisible(), "what was answered is not asked again"
+        choose(workbench, seconds=0.1)
+        with qtbot.waitSignal(workbench.run.ended, timeout=RUN_LIMIT_MS):
+            workbench.run.run()
+        assert not workbench.queue.goes_on, "only what this window was asked for follows a run of its own"
+        other.queue.remove(entry)
+        qtbot.waitUntil(lambda: not view.isVisible(), timeout=READ_LIMIT_MS)
+    assert len(runs_of(workbench)) == 1
+
+
+def test_at_rest_the_queue_is_read_only_where_something_was_written(
+    qtbot: QtBot, workbench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[Places | None] = []
+    seen = queue_watch._seen
+
+    def counted(database: Path, before: Stamp | None) -> tuple[Stamp, Places | None]:
+        stamp, found = seen(database, before)
+        looks.append(found)
+        return stamp, found
+
+    monkeypatch.setattr(queue_watch, "_LOOK_S", 0.05)
+    monkeypatch.setattr(queue_watch, "_seen", counted)
+    qtbot.waitUntil(lambda: looks[-5:] == [None] * 5, timeout=READ_LIMIT_MS)
+    with Store.open(workbench.database) as other:
+        add_asked(other, asked("new"))
+    qtbot.waitUntil(view_of(workbench).offer.isVisible, timeout=READ_LIMIT_MS)
+    qtbot.waitUntil(lambda: looks[-5:] == [None] * 5, timeout=READ_LIMIT_MS)

@@ -73,7 +73,7 @@ class QueueController(QObject):
         self._stopping = False
         self._shown_s = 0
         self._course: tuple[int, int, RunSpec | None] | None = None
-        self._again = False
+        self._wanted = False
         self._begun_with: frozenset[int] = frozenset()
         self._connect()
 
@@ -81,6 +81,15 @@ class QueueController(QObject):
     def goes_on(self) -> bool:
         """Whether this window makes the queue's runs."""
         return self._runner is not None
+
+    @property
+    def places(self) -> tuple[tuple[int, str], ...]:
+        """Every entry that is shown with its state, in their order."""
+        return tuple((entry.entry, entry.state) for entry in self._board.entries)
+
+    def show_changed(self, *, more: bool) -> None:
+        """Show what another program changed; where it put more in, offer to go on."""
+        self._edits.read(self._offer if more else None)
 
     def offer(self) -> None:
         """Offer to go on with what an earlier window, or a program that is gone, left unfinished."""
@@ -95,11 +104,13 @@ class QueueController(QObject):
         self.add(Asked.of(Plan(name=short_name(spec), variants=(spec,), repeats=1), again=True))
 
     def begin(self) -> None:
-        """Have made what waits, unless something goes on; nothing happens where nothing waits."""
-        waiting = self._waiting()
-        if self.goes_on or not waiting or not self._may_begin():
+        """Have made what waits, if this window was asked to and nothing goes on; what only others want is left."""
+        if not self._wanted or self.goes_on or not self._may_begin():
             return
-        self._begun_with = waiting
+        self._wanted = False
+        self._begun_with = self._waiting()
+        if not self._begun_with:
+            return
         self._runner = self._make_runner(self._told.emit)
         self._board.begin()
         self._sessions.run(self._runner.run, lambda _: self._rest(), self._fail)
@@ -122,33 +133,34 @@ class QueueController(QObject):
             self._edits.read()
 
     def _offer(self) -> None:
-        if all(entry.state == "paused" for entry in self._board.entries):
+        if all(entry.state != "running" for entry in self._board.entries):
             self._board.offer()
 
     def _go_on(self) -> None:
         """Begin, or have the runner that may just be ending looked after once more."""
-        self._again = self.goes_on
+        self._wanted = True
         self.begin()
 
     def _rest(self) -> None:
-        self._end_walk(self.begin if self._again else None)
+        self._end_walk(self.begin)
 
     def _fail(self, error: UserError) -> None:
         """Say it; the entry that could not be made is paused, and the others go on."""
         before = self._begun_with
 
         def go_past() -> None:
-            if before - self._waiting():
-                self.begin()
+            self._wanted = bool(before - self._waiting())
+            self.begin()
 
         self._end_walk(go_past)
         self._show_error(error)
 
-    def _end_walk(self, then: Callable[[], None] | None) -> None:
+    def _end_walk(self, then: Callable[[], None]) -> None:
         stopped = self._stopping
-        self._runner, self._stopping, self._again = None, False, False
+        self._runner, self._stopping = None, False
         self._board.rest()
         if stopped:
+            self._wanted = False
             self._edits.set_all("paused")
         else:
             self._edits.read(then)
@@ -220,6 +232,8 @@ class QueueController(QObject):
         self._board.withdraw()
         if act == "go on":
             self._edits.set_all("waiting", self._go_on)
+        elif act == "not now":
+            self._edits.pause_unowned(lambda: None)
         elif act == "remove":
             self._cancel_all()
         elif act == "unfold":

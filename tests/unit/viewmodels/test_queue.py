@@ -134,6 +134,15 @@ def test_unfinished_experiments_are_offered_and_the_line_waits_for_the_answer() 
     assert (state.offer, state.count, state.now, state.hold) == (None, "12/40", "Paused", "go on")
 
 
+def test_what_another_program_begins_is_no_longer_offered() -> None:
+    queue = QueueBoard()
+    queue.read((FIRST,))
+    queue.offer()
+    queue.read((replace(FIRST, state="running"),))
+    state = queue.state(0.0)
+    assert (state.offer, state.now) == (None, "Another program makes these runs")
+
+
 def test_several_unfinished_experiments_are_one_offer() -> None:
     queue = QueueBoard()
     queue.read((FIRST, replace(SECOND, words="3 of its runs come from another machine.")))
