@@ -51,7 +51,7 @@ class Queue:
     ) -> tuple[QueueEntry, bool]:
         """The first entry that `is_same`, else one that is added, and whether it is new.
 
-        One that was there waits again with this plan, unless a living process makes it: then it stays as it is.
+        One that was there waits again with this plan, of more repeats for instance, unless a living process makes it: then it stays as it is.
         """
         with transaction(self._db, self.path):
             found = next(filter(is_same, self.entries()), None)
@@ -61,11 +61,6 @@ class Queue:
                 self._change(found.entry, plan)
                 self._set_state(found.entry, "waiting")
             return self.entry(found.entry), False
-
-    def change(self, entry: int, plan: str) -> None:
-        """Keeps another plan of the same experiment, with more repeats for instance."""
-        with transaction(self._db, self.path):
-            self._change(entry, plan)
 
     def move(self, entry: int, before: int | None) -> None:
         """Puts an entry before another one, or at the end; raises `UserError` where one of them is not there."""

@@ -86,8 +86,10 @@ def test_its_runs_make_up_one_experiment_which_outlives_it(store: Store) -> None
     experiment = store.queue.keep(a, [first])
     assert store.queue.keep(a, [first, second]) == experiment == store.queue.entry(a).experiment
     assert store.library.experiments()[0].runs == (first, second)
-    store.queue.change(a, '{"variants": [], "repeats": 5}')
-    assert store.library.experiments()[0].plan == store.queue.entry(a).plan == '{"variants": [], "repeats": 5}'
+    plan = '{"variants": [], "repeats": 5}'
+    again = store.queue.enter(name="a", preset=None, plan=plan, is_same=lambda entry: entry.name == "a")
+    assert again == (store.queue.entry(a), False)
+    assert store.library.experiments()[0].plan == store.queue.entry(a).plan == plan
     store.queue.drop(a, [first])
     store.queue.remove(a)
     assert store.library.experiments()[0].runs == (second,)
