@@ -51,7 +51,8 @@ class Queue:
     ) -> tuple[QueueEntry, bool]:
         """The first entry that `is_same`, else one that is added, and whether it is new.
 
-        One that was there waits again with this plan, of more repeats for instance, unless a living process makes it: then it stays as it is.
+        One that was there waits again with this plan, of more repeats for instance, unless a living process makes it:
+        then it stays as it is.
         """
         with transaction(self._db, self.path):
             found = next(filter(is_same, self.entries()), None)
