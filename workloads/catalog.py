@@ -6,7 +6,7 @@ run on a machine (a refusal, no error). Both are pure, but that a path is made a
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from workloads.interpreter import installed_tensorflow, python_of
 from workloads.kinds import Choice, Gpu, Machine, OwnFile, Parameter, Refusal, UsageError, Workload, unknown
@@ -114,6 +114,11 @@ def with_defaults(spec: RunSpec) -> RunSpec:
     on_cpu = spec.variant.get("gpus", 0) == 0
     defaults = {p.name: default_value(p, on_cpu=on_cpu) for p in known.parameters}
     return RunSpec(workload=spec.workload, variant={**defaults, **spec.variant})
+
+
+def runnable(specs: Iterable[RunSpec], machine: Machine) -> list[RunSpec]:
+    """Those of these variants that can run on this machine."""
+    return [spec for spec in specs if not check(spec, machine)]
 
 
 def check(spec: RunSpec, machine: Machine) -> tuple[Refusal, ...]:

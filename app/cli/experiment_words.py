@@ -23,7 +23,7 @@ from app.viewmodels.ahead import takes_words
 from app.viewmodels.compare import compared
 from app.viewmodels.environment import environment_differences
 from app.viewmodels.variants import variant_names
-from workloads.catalog import Machine, check
+from workloads.catalog import Machine, check, runnable
 
 _SHOWN = "Without --show the same command goes on from here."
 
@@ -62,7 +62,7 @@ def ahead_words(
         return [f"{ending_words(before)} Nothing is left to run; --again makes every run anew."]
     if not to_make:
         return [f"All {before.planned} runs are stored: nothing is left to run. --again makes them anew."]
-    possible = [spec for spec in to_make if not check(spec, machine)]
+    possible = runnable(to_make, machine)
     most = "" if plan.until_pct is None else " at most"
     takes = takes_words(together_s(possible, alike, room_of(plan, machine, parallel)), learnt_from(possible, alike))
     within = "" if budget_s is None else f", within {units.duration(budget_s)}"

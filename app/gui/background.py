@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from PySide6.QtCore import QObject, Qt, Signal
 
 from app.errors import UserError
+from workloads.catalog import UsageError
 
 Result = TypeVar("Result")
 
@@ -30,7 +31,8 @@ class Background(QObject):
     ) -> None:
         """Call `work` on the worker thread, then `done(result)` or `failed(error)` on the GUI thread.
 
-        Any error but `UserError` is a bug and is raised on the GUI thread. Nothing is begun once it is closed.
+        `UserError` and `UsageError` are told to `failed`, any other error is a bug and is raised on the GUI thread.
+        Nothing is begun once it is closed.
         """
         if self._closed:
             return
@@ -46,8 +48,8 @@ class Background(QObject):
         if self._closed:
             return
         error = ended.exception()
-        if isinstance(error, UserError):
-            failed(error)
+        if isinstance(error, UserError | UsageError):
+            failed(error if isinstance(error, UserError) else UserError(str(error)))
         elif error is not None:
             raise error
         else:

@@ -8,7 +8,7 @@ from app.runs.counted import NO_OWN, Own, counted_here, made_alike, surroundings
 from app.runs.repeated import Repeated
 from app.runs.schedule import Plan, done, lasted, left, room_of, together_s
 from app.storage.store import Store
-from workloads.catalog import check
+from workloads.catalog import runnable
 from workloads.protocol import RunSpec
 
 
@@ -31,7 +31,7 @@ def look_ahead(
     counted = counted_here(store, plan, here, machine, repeated, own, fields=(), stored=stored)
     rows = [run.row for run in counted.runs]
     to_make, made = left(plan, rows, machine), done(plan, rows)
-    possible = [spec for spec in to_make if not check(spec, machine)]
+    possible = runnable(to_make, machine)
     alike = made_alike(stored, machine)
     return Ahead(
         planned=made + len(to_make),

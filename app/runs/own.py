@@ -14,7 +14,7 @@ import msgspec
 from app.errors import UserError
 from app.runs.errands import ErrandError, Told, ask
 from app.runs.leases import CPU, Leases, never_stopped
-from app.storage.settings import keep_in, kept_in
+from app.storage.settings import keep_in, keep_words_in, kept_in, words_kept_in
 from workloads import catalog
 from workloads.catalog import OwnFile, UsageError, Workload
 from workloads.protocol import Describe, Described, OwnWorkload, RunSpec, Source
@@ -120,14 +120,12 @@ def source_of(spec: RunSpec, database: Path) -> Source | None:
 
 def chosen_before(database: Path) -> list[Path]:
     """The files whose workloads were chosen in a window on this database, as far as they are still there."""
-    words = kept_in(database, _CHOSEN)
-    paths = map(Path, msgspec.json.decode(words, type=list[str])) if words else []
-    return [path for path in paths if path.exists()]
+    return [path for path in map(Path, words_kept_in(database, _CHOSEN)) if path.exists()]
 
 
 def keep_chosen(database: Path, paths: Iterable[Path]) -> None:
     """Remembers these files for the next window on this database."""
-    keep_in(database, _CHOSEN, msgspec.json.encode([str(path) for path in paths]).decode())
+    keep_words_in(database, _CHOSEN, map(str, paths))
 
 
 def _kept(database: Path, sha256: str) -> _Kept | None:

@@ -16,7 +16,7 @@ from app.runs.repeated import Repeated
 from app.runs.schedule import Plan, done, left, room_of, together_s
 from app.runs.sinks import Sink
 from app.storage.store import Store
-from workloads.catalog import check
+from workloads.catalog import runnable
 from workloads.protocol import RunSpec
 
 
@@ -29,7 +29,7 @@ def standings(store: Store, inventory: Inventory) -> list[QueueProgress]:
 def left_s(begun: Begun, runs: Sequence[RunRow], alike: Sequence[RunRow]) -> float | None:
     """How long what is left after `runs` takes, learnt from runs `alike`; None where there is nothing to learn from."""
     plan, machine = begun.before.plan, begun.machine
-    possible = [spec for spec in left(plan, runs, machine) if not check(spec, machine)]
+    possible = runnable(left(plan, runs, machine), machine)
     if possible and not learnt_from(possible, alike):
         return None
     return together_s(possible, alike, room_of(plan, machine, begun.asked.parallel))

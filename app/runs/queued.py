@@ -1,5 +1,6 @@
 """What an entry of the queue asks for: a plan, and how it is to be made; kept as JSON."""
 
+from dataclasses import replace
 from typing import Self
 
 import msgspec
@@ -45,13 +46,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
         max_throttled_pct: float = MOST_THROTTLED_PCT,
     ) -> Self:
         """What is asked for with this plan."""
-        return cls(
-            name=plan.name,
-            variants=plan.variants,
-            repeats=plan.repeats,
-            until_pct=plan.until_pct,
-            carried=plan.carried,
-            notes=plan.notes,
+        return msgspec.structs.replace(
+            msgspec.convert(plan, cls, from_attributes=True),
             budget_s=budget_s,
             parallel=parallel,
             again=again,
@@ -62,14 +58,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def plan(self) -> Plan:
         """The plan itself; what an older version did not name has its default."""
-        return Plan(
-            name=self.name,
-            variants=tuple(map(with_defaults, self.variants)),
-            repeats=self.repeats,
-            until_pct=self.until_pct,
-            carried=self.carried,
-            notes=self.notes,
-        )
+        plan = msgspec.convert(self, Plan, from_attributes=True)
+        return replace(plan, variants=tuple(map(with_defaults, plan.variants)))
 
     def is_same(self, other: "Asked") -> bool:
         """Whether it is the same experiment; more or fewer repeats, another width or budget make no other one."""

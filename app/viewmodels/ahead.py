@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from app.queries import Ahead
 from app.viewmodels import units
-from workloads.catalog import Machine, check
+from workloads.catalog import Machine, runnable
 from workloads.protocol import RunSpec
 
 
@@ -35,8 +35,7 @@ def ahead_sentences(ahead: Ahead, *, at_most: bool = False, budget_s: float | No
 
 def never_beside_words(specs: Sequence[RunSpec], machine: Machine) -> str:
     """Why none of these runs can go on beside another, whatever is asked for; "" where some can."""
-    possible = [spec for spec in specs if not check(spec, machine)]
-    counts = [int(spec.variant["gpus"]) for spec in possible]
+    counts = [int(spec.variant["gpus"]) for spec in runnable(specs, machine)]
     on_gpus = sorted(count for count in counts if count)
     if not on_gpus:
         return "One run after another: they are on the CPU, which only one at a time can measure."

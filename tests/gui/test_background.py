@@ -6,6 +6,7 @@ from pytestqt.qtbot import QtBot
 
 from app.errors import UserError
 from app.gui.background import Background
+from workloads.catalog import UsageError
 
 LIMIT_MS = 5000
 
@@ -41,6 +42,13 @@ def test_an_error_of_the_users_world_is_handed_over(qtbot: QtBot, background: Ba
     background.run(lambda: fail_with(UserError("The disk is full.")), unexpected, errors.append)
     qtbot.waitUntil(lambda: bool(errors), timeout=LIMIT_MS)
     assert str(errors[0]) == "The disk is full."
+
+
+def test_so_is_wrong_use(qtbot: QtBot, background: Background) -> None:
+    errors: list[UserError] = []
+    background.run(lambda: fail_with(UsageError("There is no preset called 'x'.")), unexpected, errors.append)
+    qtbot.waitUntil(lambda: bool(errors), timeout=LIMIT_MS)
+    assert [(type(error), str(error)) for error in errors] == [(UserError, "There is no preset called 'x'.")]
 
 
 def test_a_bug_is_raised_on_the_gui_thread(qtbot: QtBot, background: Background) -> None:

@@ -90,7 +90,7 @@ class Experiments(QObject):
     def _ask_quick(self) -> None:
         self._view.live.show_offer("")
         machine = self._form.machine
-        self._reads.run(lambda: _quick(machine), lambda asked: self.asked.emit(asked, asked.name), self._ignore)
+        self._reads.run(lambda: _quick(machine), lambda asked: self.asked.emit(asked, asked.name), self._run.show_error)
 
     def _ignore(self, error: UserError) -> None:
         """An offer that cannot be made is none."""

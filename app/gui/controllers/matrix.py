@@ -17,14 +17,14 @@ from app.runs.early import MOST_REPEATS
 from app.runs.presets import QUICK, preset, preset_names
 from app.runs.queued import Asked
 from app.runs.schedule import Plan
-from app.storage.settings import keep_in, kept_in
+from app.storage.settings import keep_words_in, words_kept_in
 from app.storage.store import Store
 from app.viewmodels.ahead import ahead_sentences, never_beside_words
 from app.viewmodels.form import VariantForm
 from app.viewmodels.matrix import MatrixForm
 from app.viewmodels.matrix_state import AskedMatrix
 from app.viewmodels.presets import PresetLine, preset_line, refused_notes
-from workloads.catalog import Machine, UsageError
+from workloads.catalog import UsageError
 from workloads.protocol import Value
 
 _LOOKING = "Looking at what is stored …"
@@ -149,7 +149,7 @@ class MatrixController(QObject):
 
     def _ask_preset(self, key: str) -> None:
         machine = self._form.machine
-        self._reads.run(lambda: _preset_plan(key, machine), self._begin_preset, self._preset_failed)
+        self._reads.run(lambda: preset(key).plan(machine), self._begin_preset, self._preset_failed)
 
     def _begin_preset(self, plan: Plan) -> None:
         self.asked.emit(Asked.of(plan), plan.name)
@@ -162,9 +162,8 @@ class MatrixController(QObject):
         machine = self._form.machine
 
         def work() -> tuple[PresetLine, ...]:
-            _preset_plan(file, machine)
-            files = dict.fromkeys([*_files(self._database), file])
-            keep_in(self._database, _FILES, "\n".join(files))
+            preset(file).plan(machine)
+            keep_words_in(self._database, _FILES, dict.fromkeys([*words_kept_in(self._database, _FILES), file]))
             return _preset_lines(self._database, self._inventory())
 
         self._view.presets.show_problem("")
@@ -186,18 +185,6 @@ def _ahead(database: Path, asked: AskedMatrix, inventory: Inventory) -> Ahead:
         return look_ahead(store, _plan(asked), inventory, Own(alone=asked.again), parallel=asked.parallel)
 
 
-def _preset_plan(key: str, machine: Machine) -> Plan:
-    """The plan of a preset; raises `UserError`."""
-    try:
-        return preset(key).plan(machine)
-    except UsageError as error:
-        raise UserError(str(error)) from error
-
-
-def _files(database: Path) -> list[str]:
-    return [file for file in (kept_in(database, _FILES) or "").split("\n") if file]
-
-
 def _preset_lines(database: Path, inventory: Inventory) -> tuple[PresetLine, ...]:
     with Store.open(database) as store:
         return tuple(_preset_line(key, store, inventory) for key in _in_order(database))
@@ -205,15 +192,15 @@ def _preset_lines(database: Path, inventory: Inventory) -> tuple[PresetLine, ...
 
 def _in_order(database: Path) -> list[str]:
     """The quick one first, then the others in the box, then the user's files."""
-    return sorted(preset_names(), key=lambda name: name != QUICK) + _files(database)
+    return sorted(preset_names(), key=lambda name: name != QUICK) + words_kept_in(database, _FILES)
 
 
 def _preset_line(key: str, store: Store, inventory: Inventory) -> PresetLine:
     machine = inventory.machine
     try:
-        plan = _preset_plan(key, machine)
-        question = preset(key).form(machine).question
-    except UserError as error:
+        named = preset(key)
+        plan, question = named.plan(machine), named.form(machine).question
+    except (UserError, UsageError) as error:
         return PresetLine(key=key, name=Path(key).stem, problem=str(error))
     notes = (*plan.notes, *refused_notes(plan.variants, machine))
     return preset_line(key, plan.name, question, plan.variants, notes, look_ahead(store, plan, inventory))

@@ -11,7 +11,7 @@ from app.gui.background import Background
 from app.gui.questions import ask_for_file
 from app.gui.views.form import FormView
 from app.viewmodels.form import VariantForm
-from workloads.catalog import UsageError, Workload
+from workloads.catalog import Workload
 
 _SETTLED_MS = 300
 """Editors write a file in several goes."""
@@ -84,10 +84,7 @@ class OwnWorkloads(QObject):
         from app.runs.own import Reading, own_workloads
 
         reading = Reading(told=lambda words: self._told.emit(str(path), words), stopped=self._closed.wait)
-        try:
-            return own_workloads(path, "", self._database, reading)
-        except UsageError as error:
-            raise UserError(str(error)) from error
+        return own_workloads(path, "", self._database, reading)
 
     def _offer(self, path: Path, workloads: tuple[Workload, ...], *, chosen: bool) -> None:
         self._form.offer_own(path, workloads)
