@@ -13,6 +13,7 @@ import tensorflow as tf
 from workloads.errors import OwnWorkloadError
 from workloads.optimizers import Adam
 from workloads.own.blame import file_name, place_of, place_of_function, words_of
+from workloads.own.compilable import prepare_for_xla
 from workloads.own.loading import function_called, load
 from workloads.own.menu import SOURCE
 from workloads.protocol import RunSpec, Source
@@ -55,11 +56,14 @@ class _Own:
         arguments = {name: self._variant[name] for name in inspect.signature(self._function).parameters}
         with self._blaming():
             given = self._function(**arguments)
-        self._made = _checked(given, place_of_function(self._function))
+        place = place_of_function(self._function)
+        self._made = _checked(given, place)
         if not self._made.model.built:
             dtype = compute_dtype(str(self._variant["precision"]))
             inputs, _ = self.batch(0)
             self._made.model(tf.nest.map_structure(lambda one: _cast(one[:1], dtype), inputs))
+        if self._variant["xla"]:
+            prepare_for_xla(self._made.model, place)
         return KerasModel(self._made.model, self._made.loss, self._blaming)
 
     def batch(self, index: int) -> Batch:

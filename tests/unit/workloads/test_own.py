@@ -183,6 +183,29 @@ def test_the_example_s_texts_are_learnt(one: Replicas, given: dict[str, Value]) 
     assert losses[-1] < 0.5 * losses[0]
 
 
+def test_xla_gets_no_layer_that_would_choose_cudnn_and_a_word_says_so(
+    one: Replicas, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given: dict[str, Value] = {"batch_size": 4, "length": 3, "bidirectional": True}
+    compiled, _ = trained(example(), spec_of(example(), "words", xla=True, **given), one, 1)
+    assert [layer.use_cudnn for layer in _lstms(compiled)] == [False, False]
+    assert re.search(r"so (\w+_lstm\w* \(LSTM\)(, | )){2}ran with use_cudnn=False", capsys.readouterr().out)
+    plain, _ = trained(example(), spec_of(example(), "words", **given), one, 1)
+    assert [layer.use_cudnn for layer in _lstms(plain)] == ["auto", "auto"]
+    assert not capsys.readouterr().out
+
+
+def _lstms(model: Any) -> list[Any]:
+    (bidirectional,) = [layer for layer in model._model.layers if hasattr(layer, "forward_layer")]
+    return [bidirectional.forward_layer, bidirectional.backward_layer]
+
+
+def test_layers_that_xla_cannot_compile_are_named_before_it_tries(one: Replicas) -> None:
+    given = source(DENSE.replace("def batch", "model.layers[-1].supports_jit = False\n        def batch"))
+    told = reason_of(given, lambda: trained(given, spec_of(given, "dense", xla=True), one, 1))
+    assert re.match(r"mine.py:5: XLA cannot compile dense\w* \(Dense\); choose xla=false", told), told
+
+
 def test_two_replicas_make_the_step_of_one_and_regularizers_count(one: Replicas, pair: Replicas) -> None:
     text = textwrap.dedent(DENSE).replace("keras.layers.BatchNormalization()(inputs)", "inputs")
     spec = spec_of(source(text), "dense")
