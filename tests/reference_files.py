@@ -1,36 +1,40 @@
 """Makes the reference runs in resources/reference out of databases that were measured.
 
-    python -m tests.reference_files docs/measurements/2026-11-21-lstm.db "LSTM" resources/reference/lstm.db
-    python -m tests.reference_files docs/measurements/2026-11-21-cnn.db "image networks" resources/reference/cnn.db
+    python -m tests.reference_files resources/reference/lstm.db "LSTM" docs/measurements/2026-11-21-lstm.db \\
+        docs/measurements/2026-11-21-experiments.db
+    python -m tests.reference_files resources/reference/cnn.db "image networks" docs/measurements/2026-11-21-cnn.db
 
-The third word is what the experiment is called in which History groups them. The database is copied first; the file
-is written by the program's own export, in place of the one there.
+The second word is what the experiment is called in which History groups them. Of several databases the later ones have
+the say: a variant that one of them has too is left out of those before it. The databases are copied first; the file is
+written by the program's own export, in place of the one there.
 """
 
 import shutil
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from app.records import StoredRun
 from app.storage.reference import TAG
 from app.storage.store import Store
-from app.storage.transfer import export_database
+from app.storage.transfer import export_database, import_runs
 from app.viewmodels.environment import fact_name
 from app.viewmodels.units import utc_time
+from workloads.catalog import with_defaults
+from workloads.protocol import RunSpec
 
 _TOLD = ("tensorflow", "keras", "cudnn_loaded", "driver")
 _EVERY = 2
 """Readings of a GPU that stay: one in so many. Its power is new every 100 ms, and was read every 50 ms."""
 
 
-def make(measured: Path, what: str, target: Path) -> int:
-    """Writes the completed runs of a database to `target`, marked as reference; returns how many."""
+def make(target: Path, what: str, measured: Sequence[Path]) -> int:
+    """Writes the completed runs of databases to `target`, marked as reference; returns how many."""
     with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder) / "measured.db"
-        shutil.copyfile(measured, copy)
+        copy = _together(measured, Path(folder))
         with Store.open(copy) as store:
-            runs = [store.load(row.run) for row in reversed(store.list_runs()) if row.outcome is not None]
+            runs = [store.load(row.run) for row in reversed(store.list_runs())]
             numbers = [run.row.run for run in runs]
             store.library.add_tag(numbers, TAG)
             for run in runs:
@@ -53,6 +57,28 @@ def make(measured: Path, what: str, target: Path) -> int:
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(exported, target)
     return len(runs)
+
+
+def _together(measured: Sequence[Path], folder: Path) -> Path:
+    """One database of the completed runs of all; of a variant those of the last database that has it."""
+    together, asked = folder / "measured.db", set[str]()
+    for place, path in enumerate(reversed(measured)):
+        copy = folder / f"{place}.db"
+        shutil.copyfile(path, copy)
+        with Store.open(copy) as store:
+            specs = {row.run: _asked(row.spec) for row in store.list_runs() if row.outcome is not None}
+        numbers = [run for run, spec in sorted(specs.items()) if spec not in asked]
+        asked |= set(specs.values())
+        part = folder / f"part{place}.db"
+        export_database(copy, numbers, part)
+        import_runs(together, part)
+    return together
+
+
+def _asked(spec: RunSpec) -> str:
+    """What was asked for, on whichever of the cards."""
+    whole = with_defaults(spec)
+    return repr((whole.workload, sorted({**whole.variant, "devices": ""}.items())))
 
 
 def _note(run: StoredRun) -> str:
@@ -81,4 +107,5 @@ def _settle(path: Path) -> None:
 
 
 if __name__ == "__main__":
-    print(make(Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3])), "runs")
+    target, what, *measured = sys.argv[1:]
+    print(make(Path(target), what, [Path(path) for path in measured]), "runs")
