@@ -104,8 +104,9 @@ class QueueEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueProgress:
-    """How far an entry of the queue is: `done` of `planned` runs have a result, the `place`th goes on with `spec`.
+    """How far an entry of the queue is: `done` of `planned` runs have a result, the `place`th began last.
 
+    `specs` are the variants whose runs go on, in the order they began, more than one where runs go on at once.
     `left_s` is how long the others are expected to take, None where nothing like them was run; `waiting_for` what the
     next run waits for, in words; `experiment` its number once it has runs; `words` a sentence on how it ended or on
     runs that came from elsewhere.
@@ -118,7 +119,7 @@ class QueueProgress:
     planned: int
     place: int = 0
     left_s: float | None = None
-    spec: RunSpec | None = None
+    specs: tuple[RunSpec, ...] = ()
     waiting_for: str = ""
     experiment: int | None = None
     words: str = ""

@@ -236,8 +236,8 @@ class Workbench(QObject):
         if not self.replay.playing:
             self.run.run()
 
-    def _handle(self, event: object) -> None:
-        self.run.handle(event)  # type: ignore[arg-type]
+    def _handle(self, event: object, run: int | None) -> None:
+        self.run.handle(event, run)  # type: ignore[arg-type]
         self.monitor.handle(event)  # type: ignore[arg-type]
         self._notice.handle(event)
         if isinstance(event, Inventory):

@@ -5,22 +5,25 @@ import time
 
 from PySide6.QtCore import QObject, Qt, QTimer, Signal
 
-from app.records import DeviceLost, FieldsSeen, Inventory, Processes, RunEvent, Sample, SlowSample
+from app.records import DeviceLost, FieldsSeen, Inventory, Processes, RunEvent, RunStarted, Sample, SlowSample
 
 _PERIOD_MS = 33
 _BUDGET_S = 0.008
 
 
 class Bridge(QObject):
-    """`post` may come from any thread. On the GUI thread `arrived` tells each event, then `drained` once a tick."""
+    """`post` may come from any thread. On the GUI thread `arrived` tells each event, then `drained` once a tick.
 
-    arrived = Signal(object)
+    With an event comes the number of the run it is of, None where that has none yet or it is of the machine.
+    """
+
+    arrived = Signal(object, object)
     drained = Signal()
     _woken = Signal()
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self._queue: queue.SimpleQueue[RunEvent | Inventory | Processes] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[tuple[RunEvent | Inventory | Processes, int | None]] = queue.SimpleQueue()
         self._awake = False
         self._closed = False
         self._timer = QTimer(self)
@@ -28,9 +31,9 @@ class Bridge(QObject):
         self._timer.timeout.connect(self._tick)
         self._woken.connect(self._wake, Qt.ConnectionType.QueuedConnection)
 
-    def post(self, event: RunEvent | Inventory | Processes) -> None:
+    def post(self, event: RunEvent | Inventory | Processes, run: int | None = None) -> None:
         """Queue an event; the timer runs only while something arrives."""
-        self._queue.put(event)
+        self._queue.put((event, run))
         if not self._awake:
             self._awake = True
             self._woken.emit()
@@ -65,21 +68,24 @@ class Bridge(QObject):
         count = 0
         while time.monotonic() < deadline_s:
             try:
-                event = self._queue.get_nowait()
+                event, run = self._queue.get_nowait()
             except queue.Empty:
                 break
-            self.arrived.emit(event)
+            self.arrived.emit(event, run)
             count += 1
         return count
 
 
 class BridgeSink:
-    """A run's sink that hands events to the window. Samples come there from the feed already, run or no run."""
+    """A run's sink that hands its events to the window. Samples come there from the feed already, run or no run."""
 
     def __init__(self, bridge: Bridge) -> None:
         self._bridge = bridge
+        self._run: int | None = None
 
     def handle(self, event: RunEvent) -> None:
         """Queue the event."""
+        if isinstance(event, RunStarted):
+            self._run = event.run
         if not isinstance(event, Sample | SlowSample | DeviceLost | FieldsSeen):
-            self._bridge.post(event)
+            self._bridge.post(event, self._run)

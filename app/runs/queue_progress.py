@@ -67,8 +67,7 @@ def _standing(store: Store, entry: QueueEntry, inventory: Inventory, stored: Seq
 class ProgressTeller:
     """Tells how far the entry that goes on is, whenever that changes; a listener of `QueueRunner`.
 
-    `told` is called on the threads that make runs; `sinks` are asked for anew at each run. Of several runs at once one
-    is told of, which the sinks hear; when it has ended, the next that begins.
+    `told` is called on the threads that make runs; `sinks` are asked for anew at each run.
     """
 
     def __init__(self, told: Callable[[QueueProgress], None], sinks: Callable[[], Sequence[Sink]]) -> None:
@@ -77,13 +76,13 @@ class ProgressTeller:
         self._begun: Begun | None = None
         self._made: list[RunRow] = []
         self._now: QueueProgress | None = None
-        self._shown: RunSpec | None = None
+        self._going: list[RunSpec] = []
         self._waits: dict[int, str] = {}
         self._turn = threading.Lock()
 
     def began(self, begun: Begun) -> None:
         """An entry is begun."""
-        self._begun, self._made, self._shown, self._waits = begun, [], None, {}
+        self._begun, self._made, self._going, self._waits = begun, [], [], {}
         self._now = QueueProgress(
             entry=begun.entry.entry,
             name=begun.entry.name,
@@ -98,11 +97,8 @@ class ProgressTeller:
 
     def sinks(self, turn: Turn) -> Sequence[Sink]:
         """A run begins."""
-        with self._turn:
-            if self._shown is not None:
-                return ()
-            self._shown = turn.spec
-        self._change(lambda now: replace(now, place=turn.place, spec=turn.spec))
+        self._going.append(turn.spec)
+        self._change(lambda now: replace(now, place=turn.place, specs=tuple(self._going)))
         return self._sinks()
 
     def waits(self, turn: Turn, held: Held) -> bool:
@@ -120,10 +116,9 @@ class ProgressTeller:
         """A run has ended."""
         if counts:
             self._made.append(run.row)
-        if self._shown == run.row.spec:
-            self._shown = None
+        self._going.remove(run.row.spec)
         plan, rows = self._plan_and_rows()
-        self._change(lambda now: replace(now, spec=self._shown, done=done(plan, rows), left_s=self._left_s()))
+        self._change(lambda now: replace(now, specs=tuple(self._going), done=done(plan, rows), left_s=self._left_s()))
 
     def says(self, sentence: str) -> None:
         """A sentence of the entry."""
@@ -132,7 +127,7 @@ class ProgressTeller:
     def ended(self, entry: QueueEntry, found: Experiment, how: EntryState) -> None:
         """An entry goes on no longer."""
         experiment, made = entry.experiment, found.done
-        self._change(lambda now: replace(now, state=how, spec=None, waiting_for="", done=made, experiment=experiment))
+        self._change(lambda now: replace(now, state=how, specs=(), waiting_for="", done=made, experiment=experiment))
 
     def _waiting_for(self) -> str:
         return "; ".join(self._waits.copy().values())

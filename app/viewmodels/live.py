@@ -1,44 +1,35 @@
 """What the Run screen shows: the run's events folded into curves, phases, progress and the outcome in words."""
 
-import math
-from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from app.records import (
     Device,
     DeviceLost,
     Inventory,
-    LogLine,
     Outcome,
     Processes,
     RunEnded,
     RunEvent,
     RunStarted,
     Sample,
-    Waiting,
 )
 from app.telemetry.recording import TraceStarted
 from app.viewmodels import units
-from app.viewmodels.cells import example_word
-from app.viewmodels.evidence import EvidenceView, evidence_view
+from app.viewmodels.beside import RunTab, run_tabs
+from app.viewmodels.course import FIELDS, Course
+from app.viewmodels.course_panels import training_panels, with_allocator
+from app.viewmodels.evidence import EvidenceView
 from app.viewmodels.naming import short_name
-from app.viewmodels.panels import Curve, Panel, device_panels, gpus_of, with_throttles
+from app.viewmodels.panels import Panel, device_panels, gpus_of, with_throttles
 from app.viewmodels.plotted import Band, Moment
-from app.viewmodels.progress import Phases, Throughput, outcome_words
+from app.viewmodels.progress import outcome_words
 from app.viewmodels.run_facts import summary_line
-from app.viewmodels.series import Series
 from app.viewmodels.throttling import Throttling
 from app.viewmodels.time_view import Frame, TimeView, WindowName
 from app.viewmodels.tracks import Tracks, device_label
-from workloads.protocol import Block, Epoch, Evidence, PhaseStarted, Progress, RunSpec
+from workloads.protocol import RunSpec
 
 _IDLE_S = 60.0
-_FIELDS = ("power_mw", "load_pct", "memory_bytes", "worker_load_pct", "worker_memory_bytes")
-_LOG_LINES = 5000
-_OUT_OF_MEMORY = ("oom", "out of memory", "resource_exhausted")
-"""What TensorFlow writes into its log when a device's memory is full."""
-_THROUGHPUT_COLOUR, _LOSS_COLOUR, _ACCURACY_COLOUR, _ALLOCATOR_COLOUR = 2, 3, 4, 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,9 +51,12 @@ class LiveState:
 
     `held` names a view that stands still and is empty for one that follows; `growing` is false once a run has ended;
     `apart` is a panel for each GPU, which is no choice with fewer than two of them (`several`). `evidence` is what an
-    ended run left.
+    ended run left. `runs` are those that go on at the same time, empty where there is only one, and `run` is the
+    number of the one shown.
     """
 
+    runs: tuple[RunTab, ...]
+    run: int | None
     origin_s: float
     window_s: tuple[float, float]
     window: WindowName
@@ -102,45 +96,10 @@ _READY = Status(
 _COMING = Status(title="The first run is to begin", detail="The queue below says what it waits for.")
 
 
-class _Course:
-    """What one run has told so far; before the first run there is none to tell."""
-
-    def __init__(self, started: RunStarted | TraceStarted | None = None, requested: RunSpec | None = None) -> None:
-        self.started = started
-        self.requested = requested
-        self.ended: RunEnded | None = None
-        self.tracks = Tracks()
-        self.phases = Phases()
-        self.throughput = Throughput()
-        self.loss = Series(steady=False)
-        self.accuracy_pct = Series(steady=False)
-        self.allocator = Series(steady=False)
-        self.throttling = Throttling()
-        self.waiting = ""
-        self.lost: list[str] = []
-        self.losses: list[tuple[str, float]] = []
-        self.memory_full_s: float | None = None
-        self.log: deque[str] = deque(maxlen=_LOG_LINES)
-        self.evidence: Evidence | None = None
-        self.evidence_view: EvidenceView | None = None
-
-    @property
-    def spec(self) -> RunSpec | None:
-        """What runs, or was asked for and has not begun; a trace has none."""
-        return self.started.spec if isinstance(self.started, RunStarted) else self.requested
-
-    def end(self, event: RunEnded) -> None:
-        """The run is over, and what it left as evidence is all there will be."""
-        self.phases.end(event.t_ns)
-        self.ended = event
-        if self.evidence is not None and self.spec is not None:
-            self.evidence_view = evidence_view(self.spec, self.evidence, event.outcome)
-
-
 class LiveModel:
     """Folds events in their order. Before a run it shows the last minute of telemetry, after one it keeps that run.
 
-    `coming` says that the queue makes runs, for which nobody presses Run.
+    Of several runs at once it shows one, the newest once that has ended, and keeps what the others tell.
     """
 
     def __init__(self) -> None:
@@ -149,28 +108,47 @@ class LiveModel:
         self._idle_throttling = Throttling()
         self._view = TimeView()
         self._apart = False
-        self.coming = False
-        self._course = _Course()
+        self._coming = False
+        self._course = Course()
+        self._courses = [self._course]
+        self._tabs: tuple[RunTab, ...] = ()
+        self._chosen = False
 
     def request(self, spec: RunSpec) -> None:
         """A run was asked for: until its first event the screen says that it starts."""
-        self._course = _Course(requested=spec)
+        self._show_alone(Course(requested=spec))
 
     def withdraw(self) -> None:
         """The run asked for could not even begin."""
-        self._course = _Course()
+        self._show_alone(Course())
+
+    def expect(self, coming: bool) -> None:
+        """Whether the queue makes runs now, for which nobody presses Run; what it made before no longer stays beside.
+
+        When it makes none any more, none goes on.
+        """
+        self._coming = coming
+        for course in self._courses:
+            course.beside = course.beside and not coming
+        if not coming and self._course.running:
+            self.withdraw()
 
     @property
     def log(self) -> str:
         """The traceback and the worker's own words, for reading."""
-        ended = self._course.ended
-        detail = (ended.outcome.detail or "") if ended else ""
-        return "\n".join(part for part in (detail, "\n".join(self._course.log)) if part)
+        return self._course.log
 
     @property
     def running(self) -> bool:
-        """Whether a run, or a trace, has begun and not ended."""
-        return self._course.started is not None and self._course.ended is None
+        """Whether the run shown, or a trace, has begun and not ended."""
+        return self._course.running
+
+    def show_run(self, run: int) -> None:
+        """Show another one of the runs that go on, or that went on beside them."""
+        course = self._of(run)
+        if course is not None:
+            self._show(course)
+            self._chosen = True
 
     def follow(self, window: WindowName | None = None) -> None:
         """Follow what is new, in the same window or another one."""
@@ -195,41 +173,29 @@ class LiveModel:
         """A panel for each GPU, or one for all of them."""
         self._apart = apart
 
-    def handle(self, event: RunEvent | Inventory | TraceStarted | Processes) -> None:
-        """Take one event."""
+    def handle(self, event: RunEvent | Inventory | TraceStarted | Processes, run: int | None = None) -> None:
+        """Take one event: that of a run is of the one with that number, without one of the only run there is."""
         match event:
             case Inventory():
                 self._inventory = event
             case Sample():
                 self._take_sample(event)
-            case RunStarted() | TraceStarted():
-                self._course = _Course(event)
-                self._view.follow()
-            case Waiting():
-                self._course.waiting = event.reason
             case DeviceLost():
                 self._take_loss_of_device(event)
-            case PhaseStarted():
-                self._course.waiting = ""
-                self._course.phases.begin(event)
-            case Progress():
-                self._course.phases.advance(event)
-            case Block():
-                self._take_block(event)
-            case Epoch():
-                self._course.accuracy_pct.append(event.end_ns / 1e9, 100 * event.accuracy)
-            case LogLine():
-                self._take_line(event)
-            case Evidence():
-                self._course.evidence = event
-            case RunEnded():
-                self._course.end(event)
+            case RunStarted() | TraceStarted():
+                self._begin(Course(event), alone=run is None)
+            case Processes():
+                pass
+            case _:
+                self._take(event, run)
 
     def state(self) -> LiveState:
         """Everything to show now."""
         frame = self._frame()
-        number, spread = self._headline()
+        number, spread = self._course.headline
         return LiveState(
+            runs=self._tabs,
+            run=self._course.number,
             origin_s=frame.origin_s,
             window_s=(frame.start, frame.end),
             window=self._view.window,
@@ -239,56 +205,66 @@ class LiveModel:
             apart=self._apart,
             panels=self._panels(frame),
             bands=self._course.phases.bands(frame.origin_s, self._now_s),
-            moments=tuple(Moment(words, t_s - frame.origin_s) for words, t_s in self._moments()),
+            moments=tuple(Moment(words, t_s - frame.origin_s) for words, t_s in self._course.moments),
             status=self._status(),
             number=number,
-            unit=units.rate_unit(self._example) if self._spec else "",
+            unit=units.rate_unit(self._course.example) if self._course.spec else "",
             spread=spread,
-            facts=summary_line(self._course.ended.summary, self._example) if self._course.ended else "",
+            facts=summary_line(self._course.ended.summary, self._course.example) if self._course.ended else "",
             evidence=self._course.evidence_view,
         )
 
     def _take_sample(self, sample: Sample) -> None:
-        self._idle.add(sample, _FIELDS)
+        self._idle.add(sample, FIELDS)
         self._idle_throttling.add(sample)
-        if self.running:
-            self._course.tracks.add(sample, _FIELDS)
-            self._course.throttling.add(sample)
+        for course in self._courses:
+            course.take(sample)
 
     def _take_loss_of_device(self, event: DeviceLost) -> None:
         devices = self._inventory.devices if self._inventory else ()
         name = next((device_label(d) for d in devices if d.device == event.device), event.device)
-        self._course.lost.append(units.sentence(f"{name} stopped answering: {event.reason}"))
-        self._course.losses.append((f"{name} lost", event.t_ns / 1e9))
+        for course in self._courses:
+            course.lose(name, event)
 
-    def _take_line(self, line: LogLine) -> None:
-        self._course.log.append(line.text)
-        if any(words in line.text.lower() for words in _OUT_OF_MEMORY):
-            self._course.memory_full_s = line.t_ns / 1e9
+    def _take(self, event: RunEvent, run: int | None) -> None:
+        course = self._of(run)
+        if course is None:
+            return
+        course.take(event)
+        if isinstance(event, RunEnded):
+            self._tabs = run_tabs(self._courses)
+            going = [other for other in self._courses if other.running]
+            if course is self._course and going and not self._view.held:
+                self._show(max(going, key=lambda other: other.begun_s))
 
-    def _take_block(self, block: Block) -> None:
-        if block.phase != "compile":
-            self._course.throughput.add(block)
-        if block.loss is not None:
-            self._course.loss.append(block.end_ns / 1e9, block.loss if math.isfinite(block.loss) else None)
-        if block.allocator_bytes is not None:
-            self._course.allocator.append(block.end_ns / 1e9, block.allocator_bytes)
+    def _begin(self, new: Course, *, alone: bool) -> None:
+        """A run begins; those that go on beside it are kept, and the one shown stays where someone looks at it."""
+        kept = [] if alone else [course for course in self._courses if course.stays_beside(new)]
+        going = [course for course in kept if course.running]
+        for course in (*going, *([new] if going else [])):
+            course.beside = True
+        self._courses = sorted((*kept, new), key=lambda course: course.place)
+        self._tabs = run_tabs(self._courses)
+        if self._course not in going and not (self._course in kept and (self._chosen or self._view.held)):
+            self._show(new)
 
-    @property
-    def _spec(self) -> RunSpec | None:
-        return self._course.spec
+    def _of(self, run: int | None) -> Course | None:
+        """The run of that number, where it is still known."""
+        if run is None:
+            return self._course
+        return next((course for course in self._courses if course.number == run), None)
 
-    @property
-    def _example(self) -> str:
-        return example_word(self._spec) if self._spec else "example"
+    def _show(self, course: Course) -> None:
+        self._course, self._chosen = course, False
+        self._view.follow()
+
+    def _show_alone(self, course: Course) -> None:
+        self._courses, self._tabs = [course], ()
+        self._show(course)
 
     @property
     def _now_s(self) -> float:
-        if self._course.started is None:
-            return self._idle.now_s or 0.0
-        if self._course.ended is not None:
-            return self._course.ended.t_ns / 1e9
-        return max(self._course.started.t_ns / 1e9, self._course.phases.now_s, self._course.tracks.now_s or 0.0)
+        return (self._idle.now_s or 0.0) if self._course.started is None else self._course.now_s
 
     @property
     def _devices(self) -> tuple[Device, ...]:
@@ -302,14 +278,6 @@ class LiveModel:
             return self._view.recent(self._now_s, _IDLE_S)
         return self._view.of_run(course.started.t_ns / 1e9, self._now_s, ended=course.ended is not None)
 
-    def _moments(self) -> list[tuple[str, float]]:
-        """Losses of devices, and when memory ran out: the last word of it in the log, or else the run's end."""
-        course = self._course
-        if course.ended is None or course.ended.outcome.name != "out_of_memory":
-            return course.losses
-        full_s = course.ended.t_ns / 1e9 if course.memory_full_s is None else course.memory_full_s
-        return [*course.losses, ("out of memory", full_s)]
-
     def _panels(self, frame: Frame) -> tuple[Panel, ...]:
         course = self._course
         tracks, throttling = (
@@ -320,58 +288,15 @@ class LiveModel:
         held_back = throttling.between(frame.origin_s + frame.start, frame.origin_s + frame.end)
         devices = {device.device: device for device in self._devices}
         throttles = [(each, devices[each.device]) for each in held_back if each.device in devices]
-        training = self._training_panels() if self._spec else ()
-        shown = (self._with_allocator(with_throttles(panel, throttles)) for panel in panels)
-        return (*shown, *training)
-
-    def _with_allocator(self, panel: Panel) -> Panel:
-        """The memory of the first GPU with what TensorFlow's allocator holds there beside it."""
-        first = next(iter(gpus_of(self._devices)), None)
-        if first is None or not len(self._course.allocator) or panel.key not in ("memory", f"memory {first.device}"):
-            return panel
-        curve = Curve(
-            key="allocator",
-            label="TensorFlow",
-            colour=_ALLOCATOR_COLOUR,
-            series=self._course.allocator,
-            value=units.byte_size(self._course.allocator.last),
-            scale=panel.curves[0].scale,
-            words=units.byte_size,
-        )
-        return replace(panel, curves=(*panel.curves, curve))
-
-    def _training_panels(self) -> tuple[Panel, ...]:
-        rate, loss, accuracy = self._course.throughput.series, self._course.loss, self._course.accuracy_pct
-        example = self._example
-        unit = units.rate_unit(example)
-        learnt = _run_curve("After an epoch", _ACCURACY_COLOUR, accuracy, lambda value: units.percent(value, 1))
-        return (
-            Panel(
-                key="throughput",
-                title="Throughput",
-                unit=unit,
-                curves=(_run_curve("Block", _THROUGHPUT_COLOUR, rate, lambda value: units.rate(value, example)),),
-            ),
-            Panel(
-                key="loss",
-                title="Loss",
-                unit="",
-                curves=(_run_curve("Last step", _LOSS_COLOUR, loss, units.number),),
-            ),
-            *((Panel(key="accuracy", title="Accuracy", unit="%", curves=(learnt,)),) if len(accuracy) else ()),
-        )
-
-    def _headline(self) -> tuple[str, str]:
-        if self._course.ended is not None and self._course.ended.summary.throughput is not None:
-            return units.number(self._course.ended.summary.throughput), self._course.throughput.spread_words
-        return units.number(self._course.throughput.mean) if self._spec else "", self._course.throughput.spread_words
+        shown = (with_allocator(with_throttles(panel, throttles), course) for panel in panels)
+        return (*shown, *training_panels(course))
 
     def _status(self) -> Status:
         if isinstance(self._course.started, TraceStarted):
             return Status(title="Recorded telemetry", detail=" ".join(self._course.lost))
-        if self._spec is None:
-            return _COMING if self.coming else _READY
-        name = short_name(self._spec)
+        if self._course.spec is None:
+            return _COMING if self._coming else _READY
+        name = short_name(self._course.spec)
         if self._course.ended is not None:
             return self._final_status(self._course.ended.outcome, name)
         phase = self._course.phases
@@ -380,14 +305,10 @@ class LiveModel:
             detail=" ".join([self._course.waiting, *self._course.lost]).strip(),
             name=name,
             fraction=phase.fraction,
-            left=phase.left_words(self._spec),
+            left=phase.left_words(self._course.spec),
         )
 
     def _final_status(self, outcome: Outcome, name: str) -> Status:
         title, tone = outcome_words(outcome)
         detail = " ".join([outcome.reason or "", *self._course.lost]).strip()
         return Status(title=title, tone=tone, detail=detail, name=name, has_log=bool(self.log))
-
-
-def _run_curve(label: str, colour: int, series: Series, words: Callable[[float | None], str]) -> Curve:
-    return Curve(key="run", label=label, colour=colour, series=series, value=words(series.last), words=words)

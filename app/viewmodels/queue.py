@@ -10,6 +10,7 @@ from app.viewmodels import units
 from app.viewmodels.cells import Tone
 from app.viewmodels.compare import usual_baseline
 from app.viewmodels.naming import short_name
+from app.viewmodels.variants import variant_names
 from app.viewmodels.verdict import verdict_of
 from workloads.catalog import with_defaults
 
@@ -238,8 +239,9 @@ class QueueBoard:
         if self._offered or not self._entries:
             return ""
         if self._now is not None:
-            spec = "" if self._now.spec is None else short_name(self._now.spec)
-            return f"Waiting: {self._now.waiting_for}" if self._now.waiting_for else spec or self._now.name
+            if self._now.waiting_for:
+                return f"Waiting: {self._now.waiting_for}"
+            return _names(self._now) or self._now.name
         if self.runs_elsewhere:
             return "Another program makes these runs"
         if self.goes_on:
@@ -270,7 +272,6 @@ def _row(progress: QueueProgress, *, going_on: bool = False) -> QueueRow:
     elsewhere = progress.state == "running" and not going_on
     look = _LOOKS[progress.state]
     left = "" if progress.left_s is None or progress.state not in _IN_QUEUE else units.duration(progress.left_s)
-    spec = "" if progress.spec is None else short_name(progress.spec)
     is_last = going_on and progress.state == "paused"
     in_queue = progress.state in _IN_QUEUE
     return QueueRow(
@@ -282,11 +283,18 @@ def _row(progress: QueueProgress, *, going_on: bool = False) -> QueueRow:
         done=f"{progress.done}/{progress.planned}",
         fraction=progress.done / progress.planned if progress.planned else 0.0,
         left=left,
-        tooltip="\n".join(filter(None, (progress.name, spec, progress.words))),
+        tooltip="\n".join(filter(None, (progress.name, _names(progress), progress.words))),
         pause=("resume" if progress.state == "paused" else "pause") if in_queue and not elsewhere else "",
         in_queue=in_queue,
         experiment=progress.experiment,
     )
+
+
+def _names(progress: QueueProgress) -> str:
+    """What goes on: one run by its name, several by their count and what tells them apart."""
+    if len(progress.specs) < 2:
+        return "".join(map(short_name, progress.specs))
+    return f"{len(progress.specs)} at once: {'; '.join(dict.fromkeys(variant_names(progress.specs)))}"
 
 
 def _runs_made(done: int, planned: int) -> str:

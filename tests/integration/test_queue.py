@@ -43,7 +43,7 @@ class Told:
         self._at_run = at_run
 
     def _hear(self, now: QueueProgress) -> None:
-        begins = now.spec is not None and (not self.all or self.all[-1].spec is None)
+        begins = bool(now.specs) and (not self.all or not self.all[-1].specs)
         self.all.append(now)
         if begins:
             self._at_run(self)

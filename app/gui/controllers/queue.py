@@ -72,7 +72,7 @@ class QueueController(QObject):
         self._runner: Runner | None = None
         self._stopping = False
         self._shown_s = 0
-        self._course: tuple[int, int, RunSpec | None] | None = None
+        self._course: tuple[int, int, tuple[RunSpec, ...]] | None = None
         self._wanted = False
         self._begun_with: frozenset[int] = frozenset()
         self._connect()
@@ -171,7 +171,7 @@ class QueueController(QObject):
 
     def _take(self, progress: QueueProgress) -> None:
         self._board.tell(progress, time.monotonic())
-        course = (progress.entry, progress.done, progress.spec)
+        course = (progress.entry, progress.done, progress.specs)
         if course != self._course:
             self._course = course
             self._news.run_made.emit()

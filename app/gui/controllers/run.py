@@ -89,6 +89,7 @@ class RunController(QObject):
         form.copy_asked.connect(self._copy_command)
         form.largest_batch_asked.connect(self.find_largest_batch)
         live.log_asked.connect(lambda: self._view.show_log(self._live.log))
+        live.run_chosen.connect(self._show_run)
         connect_time(live, self._live, self.refresh)
         self.show_form()
         self.refresh()
@@ -98,9 +99,9 @@ class RunController(QObject):
         """Whether a run is under way, its end not yet stored."""
         return self._session is not None
 
-    def handle(self, event: RunEvent | Inventory) -> None:
-        """Take one event of a run or of telemetry."""
-        self._live.handle(event)
+    def handle(self, event: RunEvent | Inventory, run: int | None = None) -> None:
+        """Take one event of a run, by its number, or of telemetry."""
+        self._live.handle(event, run)
         if isinstance(event, RunStarted) and self._notice:
             self._notice = trying_words(event.spec)
             self.show_form()
@@ -138,7 +139,7 @@ class RunController(QObject):
     def show_queue(self, *, goes_on: bool) -> None:
         """Whether the queue makes runs now: what the form asks for is then queued too."""
         self._queue_goes_on = goes_on
-        self._live.coming = goes_on
+        self._live.expect(goes_on)
         self._stopping = self._stopping and self._busy
         self.show_form()
 
@@ -197,6 +198,10 @@ class RunController(QObject):
         """Say above the Run button what may go wrong; "" is nothing."""
         self._warning = words
         self.show_form()
+
+    def _show_run(self, run: int) -> None:
+        self._live.show_run(run)
+        self.refresh()
 
     def _edit(self, name: str, value: Value) -> None:
         self._change(lambda: self._form.edit(name, value))

@@ -16,6 +16,7 @@ from app.gui.panels import PanelStack
 from app.gui.theme import GRID, Theme, figures
 from app.gui.views.evidence import BadgeLine, EvidencePanel
 from app.gui.views.parts import ElidedLabel, button, set_role, text_label
+from app.gui.views.run_tabs import RunTabs
 from app.gui.views.time_bar import TimeBar
 from app.viewmodels.evidence import EvidenceView
 from app.viewmodels.live import LiveState, Status
@@ -29,11 +30,15 @@ class LiveView(QWidget):
 
     log_asked = Signal()
     offer_taken = Signal()
+    run_chosen = Signal(int)
+    """Another one of the runs that go on at the same time."""
 
     def __init__(self, theme: Theme) -> None:
         super().__init__()
         self.setProperty("role", "surface")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        self._runs = RunTabs(theme)
+        self._runs.chosen.connect(self.run_chosen)
         self._number = text_label("–", "big")
         self._number.setFont(figures(_BIG_PX, bold=True))
         self._number.setAccessibleName("Throughput")
@@ -81,6 +86,11 @@ class LiveView(QWidget):
         return self._offer
 
     @property
+    def runs(self) -> RunTabs:
+        """What chooses among runs that go on at the same time."""
+        return self._runs
+
+    @property
     def stack(self) -> PanelStack:
         """The plots."""
         return self._stack
@@ -116,6 +126,7 @@ class LiveView(QWidget):
 
     def show_model(self, state: LiveState) -> None:
         """Show this state; plots draw only what changed."""
+        self._runs.show_runs(state.runs, state.run)
         self._ready.setText("" if state.number else state.status.title)
         self._ready.setVisible(not state.number)
         self._number.setText(state.number)
@@ -167,6 +178,7 @@ class LiveView(QWidget):
         layout = QVBoxLayout(self)
         layout.setContentsMargins(2 * GRID, 2 * GRID, 2 * GRID, GRID)
         layout.setSpacing(GRID)
+        layout.addWidget(self._runs)
         layout.addLayout(self._head())
         layout.addWidget(self._detail)
         layout.addLayout(self._offered())

@@ -9,7 +9,7 @@ from workloads.catalog import Machine, complete
 SPEC = complete("dummy", {"gpus": 0}, Machine())
 FIRST = QueueProgress(entry=1, name="first", state="waiting", done=2, planned=6, left_s=100.0)
 SECOND = QueueProgress(entry=2, name="second", state="waiting", done=0, planned=4, left_s=40.0)
-GOING = replace(FIRST, state="running", place=3, spec=SPEC)
+GOING = replace(FIRST, state="running", place=3, specs=(SPEC,))
 
 
 def board(*entries: QueueProgress) -> QueueBoard:

@@ -1,0 +1,62 @@
+"""One tab for each run that goes on at the same time, above what is shown of the one chosen."""
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import QSignalBlocker, QSize, Qt, Signal
+from PySide6.QtGui import QIcon, QPixmap
+from PySide6.QtWidgets import QTabBar
+
+from app.gui.theme import GRID, Theme, figures
+from app.viewmodels.beside import RunTab
+
+
+class RunTabs(QTabBar):
+    """Seen where there is something to choose; every run wears the colour of its GPU's curves.
+
+    `chosen` tells the number of the run that the user turns to.
+    """
+
+    chosen = Signal(int)
+
+    def __init__(self, theme: Theme) -> None:
+        super().__init__()
+        self._theme = theme
+        self._shown: tuple[RunTab, ...] = ()
+        self.setProperty("role", "runs")
+        self.setDrawBase(False)
+        self.setExpanding(False)
+        self.setElideMode(Qt.TextElideMode.ElideRight)
+        self.setIconSize(QSize(GRID, GRID))
+        self.setFont(figures())
+        self.setAccessibleName("Runs at the same time")
+        self.currentChanged.connect(lambda index: self.chosen.emit(self.tabData(index)))
+        theme.changed.connect(self._colour)
+        self.hide()
+
+    def show_runs(self, runs: Sequence[RunTab], shown: int | None) -> None:
+        """Show these runs, `shown` being the number of the chosen one."""
+        with QSignalBlocker(self):
+            if self._shown != tuple(runs):
+                self._show(tuple(runs))
+            numbers = [run.run for run in runs]
+            if shown in numbers:
+                self.setCurrentIndex(numbers.index(shown))
+
+    def _show(self, runs: tuple[RunTab, ...]) -> None:
+        self._shown = runs
+        while self.count() > len(runs):
+            self.removeTab(self.count() - 1)
+        while self.count() < len(runs):
+            self.addTab("")
+        for index, run in enumerate(runs):
+            self.setTabText(index, run.words)
+            self.setTabToolTip(index, run.help)
+            self.setTabData(index, run.run)
+        self._colour()
+        self.setVisible(bool(runs))
+
+    def _colour(self) -> None:
+        for index, run in enumerate(self._shown):
+            icon = QPixmap(self.iconSize())
+            icon.fill(Qt.GlobalColor.transparent if run.colour is None else self._theme.curve_colour(run.colour))
+            self.setTabIcon(index, QIcon(icon))

@@ -1,0 +1,43 @@
+"""Runs that go on at the same time, as the tabs that choose which of them is shown."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from app.viewmodels.cells import OUTCOMES
+from app.viewmodels.course import Course
+from app.viewmodels.naming import short_name
+from app.viewmodels.tracks import device_colour
+from app.viewmodels.variants import differing, variant_names
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunTab:
+    """One run: its number, where it runs and what tells it from the others; `colour` is its first GPU's."""
+
+    run: int
+    words: str
+    help: str
+    colour: int | None
+
+
+def run_tabs(courses: Sequence[Course]) -> tuple[RunTab, ...]:
+    """A tab for each of the runs; none where there is nothing to choose."""
+    specs = [course.spec for course in courses if course.spec is not None]
+    if len(courses) < 2 or len(specs) < len(courses):
+        return ()
+    names = variant_names(specs) if differing(specs) else [""] * len(specs)
+    return tuple(_tab(course, name) for course, name in zip(courses, names, strict=True))
+
+
+def _tab(course: Course, name: str) -> RunTab:
+    assert course.number is not None, "only runs that have begun stand beside each other"
+    assert course.spec is not None
+    state = OUTCOMES[course.ended.outcome.name if course.ended else "running"]
+    where = f"GPU {', '.join(str(gpu.index) for gpu in course.gpus)}" if course.gpus else "CPU"
+    run = f"run {course.number}"
+    return RunTab(
+        run=course.number,
+        words=" · ".join(filter(None, (f"{state.symbol} {where}", run, name))),
+        help=f"{run.capitalize()}, {state.word}: {short_name(course.spec)}",
+        colour=device_colour(course.gpus[0]) if course.gpus else None,
+    )
