@@ -86,6 +86,11 @@ class LiveView(QWidget):
         return self._offer
 
     @property
+    def name(self) -> str:
+        """The variant of the run shown."""
+        return self._name.text()
+
+    @property
     def runs(self) -> RunTabs:
         """What chooses among runs that go on at the same time."""
         return self._runs
