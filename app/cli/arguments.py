@@ -9,7 +9,7 @@ from typing import get_args
 
 from app.analysis.fairness import MOST_THROTTLED_PCT
 from app.cli.export_arguments import add_transfers
-from app.cli.queue_arguments import add_queue
+from app.cli.queue_arguments import NOTIFY_HELP, add_queue
 from app.queries import RunOrder
 from app.runs.early import width_pct
 from workloads import catalog
@@ -114,9 +114,7 @@ def _experiment(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     command.add_argument(
         "--queue", action="store_true", help="only add it to the queue; `queue go-on` makes it, or the window"
     )
-    command.add_argument(
-        "--notify", action="store_true", help="tell of the end: notify-send where that works, else the terminal's bell"
-    )
+    command.add_argument("--notify", action="store_true", help=NOTIFY_HELP)
     command.add_argument(
         "--no-standby", dest="standby", action="store_false", help="never import TensorFlow ahead for the next run"
     )

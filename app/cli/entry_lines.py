@@ -36,10 +36,10 @@ class Ended:
 
 
 class EntryLines:
-    """A listener of `QueueRunner` that says everything on stderr; `all_ended` are its entries in their order."""
+    """A listener of `QueueRunner` that says everything on stderr."""
 
     def __init__(self) -> None:
-        self.all_ended: list[Ended] = []
+        self._ended: dict[int, Ended] = {}
         self._line = StatusLine()
         self._waits: dict[int, GateLine] = {}
 
@@ -74,8 +74,14 @@ class EntryLines:
         self._line.say(sentence)
 
     def ended(self, entry: QueueEntry, found: Experiment, how: EntryState) -> None:
-        """Keeps what was found."""
-        self.all_ended.append(Ended(entry, found, how))
+        """Keeps what was found; an entry that another went before, or of which more was asked, ends more than once."""
+        self._ended.pop(entry.entry, None)
+        self._ended[entry.entry] = Ended(entry, found, how)
+
+    @property
+    def all_ended(self) -> list[Ended]:
+        """The entries as they ended last, in that order."""
+        return list(self._ended.values())
 
 
 def make_entries(services: RunServices, only: Sequence[int] | None = None) -> list[Ended]:

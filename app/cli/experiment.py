@@ -19,10 +19,11 @@ from app.runs.counted import counted_as_newest
 from app.runs.early import MOST_REPEATS
 from app.runs.experiment import Experiment
 from app.runs.presets import NamedPreset, preset
-from app.runs.queued import Asked, enter
+from app.runs.queued import Asked, asked_of, enter
 from app.runs.repeated import Repeated
 from app.runs.schedule import Plan
 from app.storage.store import Store
+from app.viewmodels import units
 from app.viewmodels.ahead import never_beside_words
 from workloads import catalog
 from workloads.catalog import Machine, UsageError, Workload
@@ -51,10 +52,7 @@ def experiment(chosen: Namespace) -> int:
             return _tell_added(entry, as_json=chosen.json)
         all_ended = make_entries(services, [entry.entry])
     if not all_ended:
-        raise UserError(
-            f"Another program makes this very experiment at this moment, as entry {entry.entry} of the queue:"
-            " `python -m app queue` shows how far it is."
-        )
+        raise UserError(_made_elsewhere(entry))
     _tell(all_ended[-1].found, article, chosen, all_ended[-1].stays)
     return exit_status(all_ended)
 
@@ -62,6 +60,8 @@ def experiment(chosen: Namespace) -> int:
 def _tell_added(entry: QueueEntry, *, as_json: bool) -> int:
     if as_json:
         print_json({"entry": entry.entry})
+    elif entry.owned:
+        print(_made_elsewhere(entry))
     else:
         print(f"Entry {entry.entry} of the queue: `python -m app queue go-on {entry.entry}` makes it.")
     return 0
@@ -110,6 +110,16 @@ def _entered(asked: Asked, store: Store, preset: str | None) -> QueueEntry:
     return entry
 
 
+def _made_elsewhere(entry: QueueEntry) -> str:
+    """That there is nothing to be made here, and how many repeats are made there; what was asked for here counts."""
+    asked = asked_of(entry)
+    most = "" if asked.until_pct is None else "at most "
+    return (
+        f"Another program makes this very experiment at this moment, as entry {entry.entry} of the queue, with"
+        f" {most}{asked.repeats} {units.plural('repeat', asked.repeats)}: `python -m app queue` shows how far it is."
+    )
+
+
 def _stored(named: NamedPreset, chosen: Namespace) -> Experiment:
     """The experiment as it is stored, on whatever machine its newest runs were made."""
     plans = named.every_plan(chosen.repeats, chosen.until)
@@ -125,13 +135,13 @@ def _stored(named: NamedPreset, chosen: Namespace) -> Experiment:
 
 def _tell(found: Experiment, article: Article | None, chosen: Namespace, entry: int | None = None) -> None:
     document = experiment_document(found, article)
-    if chosen.report is not None:
-        write_found(found, document["article"], chosen.report)
     if chosen.json:
         print_json(document)
     else:
         print_experiment(found, document)
     say(ending_words(found, shown=chosen.show, entry=entry))
+    if chosen.report is not None:
+        write_found(found, document["article"], chosen.report)
 
 
 def _matrix(chosen: Namespace, machine: Machine) -> Plan:

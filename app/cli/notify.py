@@ -20,16 +20,21 @@ def notifying(command: Callable[[Namespace], int]) -> Callable[[Namespace], int]
     def told(chosen: Namespace) -> int:
         if not chosen.notify:
             return command(chosen)
-        began_s, words = time.monotonic(), "It ended early"
-        try:
-            status = command(chosen)
-            words = "Every planned run has a result" if status == 0 else "Not every planned run has a result"
-            return status
-        finally:
-            name = chosen.preset or chosen.workload or "without a name"
-            say(tell(f"Experiment {name} has ended", f"{words}, after {units.duration(time.monotonic() - began_s)}."))
+        name = chosen.preset or chosen.workload or "without a name"
+        return with_notice(f"Experiment {name} has ended", lambda: command(chosen))
 
     return told
+
+
+def with_notice(title: str, make: Callable[[], int]) -> int:
+    """Makes runs, tells of the end under this title whatever comes of it, and returns the exit status."""
+    began_s, words = time.monotonic(), "It ended early"
+    try:
+        status = make()
+        words = "Every planned run has a result" if status == 0 else "Not every planned run has a result"
+        return status
+    finally:
+        say(tell(title, f"{words}, after {units.duration(time.monotonic() - began_s)}."))
 
 
 def tell(title: str, words: str) -> str:

@@ -3,16 +3,19 @@
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from app.cli.entry_lines import Ended, exit_status, make_entries
-from app.cli.experiment_words import ending_words, print_experiment
+from app.cli.experiment_words import ending_words, print_experiment, write_found
+from app.cli.notify import with_notice
 from app.cli.services import opened_store, run_services
 from app.cli.terminal import print_json, print_table, say
 from app.errors import UserError
 from app.queries import QueueEntry, QueueProgress
 from app.report.documents import iso_utc
 from app.report.experiment import experiment_document
+from app.report.files import check_ending
 from app.runs.article import Article
 from app.runs.presets import preset
 from app.runs.queue_progress import standings
@@ -26,6 +29,8 @@ def queue(chosen: Namespace) -> int:
     """Does what was asked for with the queue, and shows it then."""
     if (chosen.first or chosen.before is not None) and chosen.action != "move":
         raise UsageError("--first and --before go with `queue move ENTRY`.")
+    if (chosen.notify or chosen.report is not None) and chosen.action != "go-on":
+        raise UsageError("--notify and --report go with `queue go-on`.")
     if chosen.action == "go-on":
         return _go_on(chosen)
     if chosen.action == "list" and chosen.entries:
@@ -107,6 +112,8 @@ def _document(entry: QueueEntry, progress: QueueProgress) -> dict[str, Any]:
 
 def _go_on(chosen: Namespace) -> int:
     """Makes entries, those named even where they are paused; with none named, all that wait."""
+    if chosen.report is not None:
+        check_ending(chosen.report)
     with opened_store(chosen.db) as store:
         named = [store.queue.entry(entry) for entry in chosen.entries]
         for entry in named:
@@ -116,12 +123,39 @@ def _go_on(chosen: Namespace) -> int:
         entries = store.queue.entries()
     if not any(entry.state == "waiting" for entry in entries):
         return _nothing_waits(entries, as_json=chosen.json)
+    if not chosen.notify:
+        return _make(chosen, named)
+    title = f"Experiment {named[0].name}" if len(named) == 1 else "The queue"
+    return with_notice(f"{title} has ended", lambda: _make(chosen, named))
+
+
+def _make(chosen: Namespace, named: Sequence[QueueEntry]) -> int:
     with run_services(chosen.db, chosen.sample_ms, standby=chosen.standby) as services:
         all_ended = make_entries(services, [entry.entry for entry in named] or None)
     documents = [_tell(ended, as_json=chosen.json) for ended in all_ended]
     if chosen.json:
         print_json({"experiments": documents})
-    return exit_status(all_ended)
+    if chosen.report is None:
+        return exit_status(all_ended)
+    are_written = [
+        _is_written(ended, document["article"], chosen.report if len(named) == 1 else _own_file(chosen.report, ended))
+        for ended, document in zip(all_ended, documents, strict=True)
+    ]
+    return exit_status(all_ended) if all(are_written) else 1
+
+
+def _own_file(report: Path, ended: Ended) -> Path:
+    return report.with_stem(f"{report.stem}-{ended.entry.entry}")
+
+
+def _is_written(ended: Ended, tables: Sequence[Mapping[str, Any]], report: Path) -> bool:
+    """Writes the report of one; what stands in its way is said, and that of the next is written all the same."""
+    try:
+        write_found(ended.found, tables, report)
+    except UserError as error:
+        say(str(error))
+        return False
+    return True
 
 
 def _nothing_waits(entries: Sequence[QueueEntry], *, as_json: bool) -> int:

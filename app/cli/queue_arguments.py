@@ -2,9 +2,11 @@
 
 import argparse
 from collections.abc import Callable
+from pathlib import Path
 
 from app.cli.export_arguments import New
 
+NOTIFY_HELP = "tell of the end: notify-send where that works, else the terminal's bell"
 ACTIONS = ("list", "go-on", "move", "pause", "resume", "remove")
 
 
@@ -28,5 +30,13 @@ def add_queue(new: New, sampled: Callable[[argparse.ArgumentParser], None]) -> N
         dest="standby",
         action="store_false",
         help="with go-on: never import TensorFlow ahead for the next run",
+    )
+    queue.add_argument("--notify", action="store_true", help=f"with go-on: {NOTIFY_HELP}")
+    queue.add_argument(
+        "--report",
+        type=Path,
+        metavar="FILE",
+        help="with go-on: write a report too, .html or .md; where not exactly one ENTRY is named, a file for each, its"
+        " number before the ending (FILE-3.html)",
     )
     sampled(queue)

@@ -15,7 +15,8 @@ from app.storage.store import Store
 class QueueRunner:
     """One walk through the queue. `run` blocks its thread, once; the others may come from any thread, at any time.
 
-    Whoever adds, moves, pauses or removes an entry, in this program or another, does so from the next run on.
+    Whoever adds, moves, pauses or removes an entry or asks for more of it, in this program or another, does so from the
+    next run on.
     """
 
     def __init__(self, services: RunServices, listener: Listener) -> None:
@@ -72,12 +73,12 @@ class QueueRunner:
 
     def _make(self, entry: QueueEntry, only: Sequence[int] | None) -> None:
         try:
-            session = EntrySession(entry, self._services, self._listener, lambda: self._is_next(entry.entry, only))
+            session = EntrySession(entry, self._services, self._listener, lambda: self._is_next(entry, only))
             self._current = (entry.entry, session)
             if self._stopped.is_set() or entry.entry in self._cancelled:
                 session.stop()
             found = session.run()
-            how = self._settle(entry.entry, found, is_over=session.is_over)
+            how = self._settle(entry, found, is_over=session.is_over)
         except UserError:
             # Waiting, it would stand in the way of all others each time.
             with Store.open(self._services.database) as store:
@@ -89,21 +90,26 @@ class QueueRunner:
                 store.queue.release(entry.entry)
         self._listener.ended(session.entry, found, how)
 
-    def _is_next(self, entry: int, only: Sequence[int] | None) -> bool:
-        """Whether the next run is still one of this entry."""
+    def _is_next(self, entry: QueueEntry, only: Sequence[int] | None) -> bool:
+        """Whether the next run is still one of this entry, and of the plan it was begun with."""
         with Store.open(self._services.database) as store:
-            waiting = self._waiting(store, only, entry)
-        return bool(waiting) and waiting[0].entry == entry
+            first = next(iter(self._waiting(store, only, entry.entry)), None)
+        return first is not None and (first.entry, first.plan) == (entry.entry, entry.plan)
 
-    def _settle(self, entry: int, found: Experiment, *, is_over: bool) -> EntryState:
+    def _settle(self, entry: QueueEntry, found: Experiment, *, is_over: bool) -> EntryState:
         """Takes an entry out that is over, pauses one whose time is spent; how it stands now."""
+        number = entry.entry
         with Store.open(self._services.database) as store:
-            if is_over or entry in self._cancelled:
-                store.queue.remove(entry)
+            if is_over and store.queue.finish(number, entry.plan):
+                return found.state
+            if number in self._cancelled:
+                store.queue.remove(number)
             elif found.state == "out of budget":
                 # Waiting, it would be given the same time again at once.
-                store.queue.set_state(entry, "paused")
-            state = next((each.state for each in store.queue.entries() if each.entry == entry), None)
-        if is_over or found.state == "out of budget" or self._stopped.is_set():
+                store.queue.set_state(number, "paused")
+            state = next((each.state for each in store.queue.entries() if each.entry == number), None)
+        if found.state == "out of budget":
             return found.state
+        if self._stopped.is_set():
+            return "stopped"
         return "removed" if state is None else "waiting" if state == "running" else state

@@ -67,6 +67,12 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
         return mine == others
 
 
+def _with_more(mine: Asked, other: Asked) -> Asked:
+    """The one with the repeats and the width of whichever asks for more runs."""
+    more = max(mine, other, key=lambda each: (each.repeats, -(each.until_pct or 0.0)))
+    return msgspec.structs.replace(mine, repeats=more.repeats, until_pct=more.until_pct)
+
+
 def encode(asked: Asked) -> str:
     """The JSON that is kept."""
     return msgspec.json.encode(asked).decode()
@@ -99,11 +105,11 @@ def add_asked(store: Store, asked: Asked, preset: str | None = None) -> int:
     return store.queue.add(name=asked.name, preset=preset, plan=encode(asked))
 
 
-def enter(store: Store, asked: Asked, preset: str | None = None, *, beside: bool = False) -> tuple[QueueEntry, bool]:
+def enter(store: Store, asked: Asked, preset: str | None = None) -> tuple[QueueEntry, bool]:
     """The entry of an experiment, and whether it is new: an unfinished one waits again, as it is asked for now.
 
-    One that a living program makes stays as it is: a second entry would make its runs twice. `beside` it more of the
-    same experiment, or less, is an entry of its own. However many programs ask at once, they get the same one.
+    One that a living program makes is only asked for more repeats where it had fewer: a second entry would make runs
+    twice. However many programs ask at once, they get the same one.
     """
 
     def is_same(entry: QueueEntry) -> bool:
@@ -111,6 +117,9 @@ def enter(store: Store, asked: Asked, preset: str | None = None, *, beside: bool
             other = asked_of(entry)
         except UserError:  # what another version wrote is none of ours
             return False
-        return other.is_same(asked) and not (beside and entry.owned and other != asked)
+        return other.is_same(asked)
 
-    return store.queue.enter(name=asked.name, preset=preset, plan=encode(asked), is_same=is_same)
+    def more(entry: QueueEntry) -> str:
+        return encode(_with_more(asked_of(entry), asked))
+
+    return store.queue.enter(name=asked.name, preset=preset, plan=encode(asked), is_same=is_same, more=more)

@@ -47,19 +47,25 @@ class Queue:
             return self._add(name, preset, plan)
 
     def enter(
-        self, *, name: str, preset: str | None, plan: str, is_same: Callable[[QueueEntry], bool]
+        self,
+        *,
+        name: str,
+        preset: str | None,
+        plan: str,
+        is_same: Callable[[QueueEntry], bool],
+        more: Callable[[QueueEntry], str],
     ) -> tuple[QueueEntry, bool]:
         """The first entry that `is_same`, else one that is added, and whether it is new.
 
-        One that was there waits again with this plan, of more repeats for instance, unless a living process makes it:
-        then it stays as it is.
+        One that was there waits again with this plan, of more repeats for instance. One that a living process makes
+        has the plan that `more` says, and its state.
         """
         with transaction(self._db, self.path):
             found = next(filter(is_same, self.entries()), None)
             if found is None:
                 return self.entry(self._add(name, preset, plan)), True
+            self._change(found.entry, more(found) if found.owned else plan)
             if not found.owned:
-                self._change(found.entry, plan)
                 self._set_state(found.entry, "waiting")
             return self.entry(found.entry), False
 
@@ -97,6 +103,12 @@ class Queue:
         """Takes an entry out of the queue; its runs and the experiment that they make up stay."""
         with transaction(self._db, self.path):
             self._db.execute("DELETE FROM queue WHERE entry = ?", (entry,))
+
+    def finish(self, entry: int, plan: str) -> bool:
+        """Takes an entry out of which all of this plan was made; False where more was asked of it meanwhile."""
+        with transaction(self._db, self.path):
+            self._db.execute("DELETE FROM queue WHERE entry = ? AND plan = ?", (entry, plan))
+            return not self._db.execute("SELECT 1 FROM queue WHERE entry = ?", (entry,)).fetchall()
 
     def keep(self, entry: int, runs: Sequence[int]) -> int | None:
         """Makes runs part of the entry's experiment, and returns that one's number; None where there is neither."""

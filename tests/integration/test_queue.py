@@ -14,7 +14,7 @@ from app.queries import QueueProgress
 from app.records import StoredRun
 from app.runs.queue_progress import ProgressTeller, standings
 from app.runs.queue_runner import QueueRunner
-from app.runs.queued import Asked, add_asked
+from app.runs.queued import Asked, add_asked, asked_of, enter
 from app.runs.schedule import Plan
 from app.runs.session import RunServices
 from app.storage.store import Store
@@ -116,6 +116,23 @@ def test_what_is_added_moved_paused_or_removed_meanwhile_takes_effect_at_the_nex
     assert told.ends == [("a", "waiting", 1), ("c", "complete", 2), ("a", "complete", 2), ("e", "complete", 2)]
     assert in_queue(used) == [("b", "paused", "0/2")]
     assert outcomes(used) == ["completed"] * 6, "what goes on is never disturbed"
+
+
+def test_more_repeats_asked_for_while_it_goes_on_join_it_with_nothing_run_twice(used: RunServices) -> None:
+    (a,) = add(used, "a")
+
+    def ask(told: Told) -> None:
+        repeats = {1: 2, 4: 3}.get(told.now.place, 1)  # as its first run goes on, and as the last one does
+        with Store.open(used.database) as store:
+            wanted = msgspec.structs.replace(asked_of(store.queue.entry(a)), repeats=repeats)
+            enter(store, wanted)
+
+    told = Told(used, ask).run()
+    assert told.ends == [("a", "waiting", 1), ("a", "waiting", 4), ("a", "complete", 6)]
+    assert in_queue(used) == []
+    with Store.open(used.database) as store:
+        assert [row.spec.variant["batch_size"] for row in reversed(store.list_runs())] == [1, 2, 2, 1, 1, 2]
+        assert [found.runs for found in store.library.experiments()] == [(1, 2, 3, 4, 5, 6)]
 
 
 def test_one_that_is_cancelled_stops_and_leaves_and_the_others_go_on(used: RunServices) -> None:

@@ -95,6 +95,9 @@ def test_entries_are_added_ordered_and_made(say: Say) -> None:
         (("queue", "list", "7"), "queue list shows all there is;"),
         (("queue", "--first"), "--first and --before go with"),
         (("queue", "go-on", "7"), "The queue has no entry 7;"),
+        (("queue", "--notify"), "--notify and --report go with `queue go-on`."),
+        (("queue", "pause", "7", "--report", "x.html"), "--notify and --report go with `queue go-on`."),
+        (("queue", "go-on", "--report", "x.txt"), "--report takes a file that ends in .html or .md."),
         (("export", "-o", "x.db"), "export needs the numbers of runs, or --queue"),
         (("export", "--queue", "-o", "x.db"), "The queue is empty"),
         (("export", "--queue", "--format", "csv"), "--queue goes with -o FILE.db"),
@@ -140,6 +143,43 @@ def test_cut_off_on_one_machine_it_goes_on_on_another(say: Say, tmp_path: Path) 
     going.kill()
     going.communicate(timeout=LIMIT_S)
     assert queue(say("queue", "--json", database=there)) == [(1, "waiting", 1, 2)], "killed, it waits for the next"
+
+
+def test_more_repeats_that_a_second_program_asks_for_are_made_by_the_first(say: Say, tmp_path: Path) -> None:
+    words = (*EXPERIMENT, *dummy_words(steps=0, seconds=1, step_ms="1,2"))
+    first = CommandLine(tmp_path).start(*words)
+    assert first.stderr is not None
+    while first.stderr.readline() != "[1/2] measure\n":
+        assert first.poll() is None
+    sentence = "Another program makes this very experiment at this moment, as entry 1 of the queue, with 2 repeats: "
+    assert sentence in say(*words, "--repeats", "2", "--queue").out
+    assert sentence in say(*words).err, "fewer are no reason to make fewer"
+    out, err = first.communicate(timeout=LIMIT_S)
+    assert (first.returncode, out.count("Step time")) == (0, 1)
+    assert err.endswith("Complete: 4 of 4 runs done.\n")
+    assert len(json.loads(say("list", "--json").out)["runs"]) == 4
+
+
+def test_at_the_end_reports_are_written_and_somebody_is_told(
+    say: Say, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))  # where no notify-send is
+    end = ("--no-standby", "--notify")
+    say(*SHORT, "--queue")
+    one = say("queue", "go-on", "1", *end, "--report", str(tmp_path / "one.html"))
+    assert one.status == 0
+    assert f"Written to {tmp_path / 'one.html'}.\nNobody was notified: " in one.err
+    assert "batch_size" in (tmp_path / "one.html").read_text()
+    for baseline in (1, 2):
+        say(*SHORT, "--baseline", f"batch_size={baseline}", "--queue")
+    (tmp_path / "all-2.md").mkdir()
+    both = say("queue", "go-on", *end, "--report", str(tmp_path / "all.md"))
+    assert f"{tmp_path / 'all-2.md'} cannot be written: Is a directory.\n" in both.err
+    assert f"Written to {tmp_path / 'all-3.md'}.\n" in both.err, "what is wrong with one file is not with the next"
+    assert both.status == 1
+    nothing = say("queue", "go-on", *end)
+    assert "Nothing waits in the queue." in nothing.err
+    assert "Nobody was notified" not in nothing.err
 
 
 def test_the_same_command_goes_on_with_an_unfinished_experiment(say: Say) -> None:

@@ -98,8 +98,8 @@ def _set_all(store: Store, state: Literal["waiting", "paused"]) -> None:
 
 
 def _add(store: Store, asked: Asked, preset: str | None) -> None:
-    """A single run may be wanted twice, and more of an experiment that goes on; the same one would be made twice."""
+    """A single run may be wanted twice; an experiment is one entry, however often it is asked for."""
     if len(asked.variants) > 1:
-        enter(store, asked, preset, beside=True)
+        enter(store, asked, preset)
     else:
         add_asked(store, asked, preset)

@@ -5,7 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-from app.runs.queued import Asked, enter
+import pytest
+
+from app.runs.queued import Asked, asked_of, enter
 from app.runs.schedule import Plan
 from app.storage.store import Store
 from workloads.catalog import Machine, complete
@@ -47,13 +49,28 @@ def test_an_unfinished_one_waits_again_as_it_is_asked_for_now(store: Store) -> N
     assert '"repeats":5' in again.plan
 
 
-def test_one_that_is_made_at_this_moment_stays_as_it_is_and_more_of_it_goes_beside_it_once(store: Store) -> None:
-    first, _ = enter(store, Asked.of(PLAN))
+@pytest.mark.parametrize(
+    ("wanted", "made"),
+    [
+        ({"repeats": 5}, {"repeats": 5}),
+        ({"repeats": 1}, {}),
+        ({"repeats": 1, "until_pct": 0.5}, {}),
+        ({"repeats": 5, "until_pct": 0.5}, {"repeats": 5, "until_pct": 0.5}),
+    ],
+)
+def test_one_that_is_made_at_this_moment_is_asked_for_more_but_never_for_less(
+    store: Store, wanted: dict[str, float], made: dict[str, float]
+) -> None:
+    first, _ = enter(store, Asked.of(PLAN, budget_s=60.0))
     store.queue.take(first.entry)
-    more = Asked.of(replace(PLAN, repeats=5))
-    assert enter(store, more) == (store.queue.entry(first.entry), False)
-    assert '"repeats":2' in store.queue.entry(first.entry).plan
-    assert enter(store, Asked.of(PLAN), beside=True) == (store.queue.entry(first.entry), False)
-    second, is_new = enter(store, more, beside=True)
-    assert is_new
-    assert enter(store, more, beside=True) == (store.queue.entry(second.entry), False)
+    entry, is_new = enter(store, Asked.of(replace(PLAN, **wanted)))  # type: ignore[arg-type]
+    assert (entry.entry, entry.state, is_new) == (first.entry, "running", False)
+    assert asked_of(entry) == Asked.of(replace(PLAN, **made), budget_s=60.0)  # type: ignore[arg-type]
+
+
+def test_of_as_many_repeats_the_narrower_width_is_made(store: Store) -> None:
+    narrow, wide = (Asked.of(replace(PLAN, until_pct=width)) for width in (0.5, 2.0))
+    first, _ = enter(store, wide)
+    store.queue.take(first.entry)
+    for asked, width in ((narrow, 0.5), (wide, 0.5), (Asked.of(PLAN), None)):
+        assert asked_of(enter(store, asked)[0]).until_pct == width

@@ -87,13 +87,27 @@ def test_its_runs_make_up_one_experiment_which_outlives_it(store: Store) -> None
     assert store.queue.keep(a, [first, second]) == experiment == store.queue.entry(a).experiment
     assert store.library.experiments()[0].runs == (first, second)
     plan = '{"variants": [], "repeats": 5}'
-    again = store.queue.enter(name="a", preset=None, plan=plan, is_same=lambda entry: entry.name == "a")
+    again = store.queue.enter(
+        name="a", preset=None, plan=plan, is_same=lambda entry: entry.name == "a", more=lambda entry: entry.plan
+    )
     assert again == (store.queue.entry(a), False)
     assert store.library.experiments()[0].plan == store.queue.entry(a).plan == plan
     store.queue.drop(a, [first])
     store.queue.remove(a)
     assert store.library.experiments()[0].runs == (second,)
     assert store.queue.keep(a, [first]) is None
+
+
+def test_one_of_which_more_is_asked_meanwhile_is_not_finished(store: Store) -> None:
+    (a,) = add(store, "a")
+    assert store.queue.take(a)
+    made, more = store.queue.entry(a).plan, '{"variants": [], "repeats": 5}'
+    store.queue.enter(name="a", preset=None, plan="{}", is_same=lambda _: True, more=lambda _: more)
+    assert not store.queue.finish(a, made)
+    assert (store.queue.entry(a).plan, store.queue.entry(a).state) == (more, "running")
+    assert store.queue.finish(a, more)
+    assert store.queue.entries() == ()
+    assert store.queue.finish(a, more), "whoever took it out meanwhile"
 
 
 def test_an_experiment_of_which_every_run_is_purged_leaves_the_entry(store: Store) -> None:
