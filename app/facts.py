@@ -3,6 +3,9 @@
 OTHERS_ON_GPU = "others_on_gpu"
 """The fact in a run's environment that says who else used its GPUs; absent where nobody was seen."""
 
+GPUS_USED = "gpus_used"
+"""The fact that names the GPUs that a run used."""
+
 BESIDE = "beside"
 """The fact that names the other GPUs on which runs of the same experiment went on meanwhile; absent where none did."""
 

@@ -8,7 +8,8 @@ import numpy as np
 from app.analysis.clock_events import ClockEvent
 from app.analysis.intervals import Estimate, pooled_ratio
 from app.analysis.measured import measured_window, while_measuring, within
-from app.analysis.verdict import throughputs
+from app.analysis.verdict import group_by_variant, throughputs
+from app.analysis.work import alternatives
 from app.facts import OF_ONE_RUN
 from app.records import Floats, RunRow, SampleColumns, StoredRun
 from workloads.catalog import with_defaults
@@ -73,6 +74,26 @@ def drift(runs: Sequence[StoredRun], older: Sequence[StoredRun]) -> Estimate | N
     before = [run for run in older if run.row.uid not in shown and _same_environment(run, newest[-1])]
     alike = [run for run in newest if _same_environment(run, newest[-1])]
     return pooled_ratio(throughputs([run.row for run in alike]), throughputs([run.row for run in before]))
+
+
+def cards_of(run: StoredRun) -> frozenset[str]:
+    """The UUIDs of the GPUs that the run used."""
+    return frozenset(each.device.device for each in run.samples if each.device.kind == "gpu")
+
+
+def only_on(runs: Sequence[StoredRun]) -> dict[frozenset[str], list[RunRow]]:
+    """By cards one run of each variant that measured on these alone, where some alternative to it shares none of them.
+
+    What differs between two such variants may differ between their cards. {} where all that are compared share one.
+    """
+    cards = {run.row.run: cards_of(run) for run in runs if cards_of(run) and throughputs([run.row])}
+    groups = group_by_variant([run.row for run in runs if run.row.run in cards])
+    of_groups = [(group, frozenset[str]().union(*(cards[row.run] for row in group))) for group in groups]
+    found: dict[frozenset[str], list[RunRow]] = {}
+    for group, own in of_groups:
+        if any(own.isdisjoint(others) and alternatives(group, other) for other, others in of_groups):
+            found.setdefault(own, []).append(group[0])
+    return found
 
 
 def _same_variant(one: RunRow, other: RunRow) -> bool:

@@ -2,7 +2,7 @@
 
 import time
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from app.analysis.scaling import differ_in_gpus
@@ -24,6 +24,8 @@ _HEADER = (
     *("variant", "runs", "throughput", "95 % interval", "ratio", "95 % interval"),
     *("energy", "ratio", "step p50", "outcome", "as asked"),
 )
+_NAMED = 12
+"""So many runs a command is shown with."""
 
 
 def compare(chosen: Namespace) -> int:
@@ -82,14 +84,17 @@ def print_comparison(document: dict[str, Any], runs: Sequence[StoredRun]) -> Non
     print()
     print_table(_HEADER, [_row(row) for row in document["rows"]], right=frozenset(range(1, 9)))
     # What runs that are not what they say they are mean for the verdict, the verdict itself has said.
-    warnings = [warning for warning in document["warnings"] if warning["key"] != EVIDENCE]
-    if warnings:
-        print()
-    for warning in warnings:
-        print(f"{'Note' if warning['severity'] == 'note' else 'Warning'}: {warning['text']}")
+    lines = doubt_lines([warning for warning in document["warnings"] if warning["key"] != EVIDENCE])
     if differ_in_gpus(runs):
-        numbers = " ".join(str(run.row.run) for run in runs)
-        print(f"\nHow well these scale to more GPUs, and why not better: `python -m app scaling {numbers}`")
+        numbers = " ".join(str(run.row.run) for run in runs) if len(runs) <= _NAMED else "RUN RUN ..."
+        lines.append(f"How well these scale to more GPUs, and why not better: `python -m app scaling {numbers}`")
+    if lines:
+        print("", *lines, sep="\n")
+
+
+def doubt_lines(warnings: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The warnings of a `compare` document, a line each."""
+    return [f"{'Note' if each['severity'] == 'note' else 'Warning'}: {each['text']}" for each in warnings]
 
 
 def _row(row: dict[str, Any]) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from app.analysis.fairness import throttled_pct
-from app.cli.compare import print_comparison
+from app.cli.compare import doubt_lines, print_comparison
 from app.cli.terminal import print_table, say
 from app.errors import UserError
 from app.records import RunRow, StoredRun
@@ -21,7 +21,6 @@ from app.runs.schedule import Plan, left, room_of, rounds, together_s
 from app.viewmodels import units
 from app.viewmodels.ahead import takes_words
 from app.viewmodels.compare import compared
-from app.viewmodels.environment import environment_differences
 from app.viewmodels.variants import variant_names
 from workloads.catalog import Machine, check, runnable
 
@@ -107,7 +106,8 @@ def print_experiment(found: Experiment, document: Mapping[str, Any]) -> None:
     if document["article"]:
         for section in article_sections(document["article"]):
             _print_section(section)
-        _print_doubts(in_order(found))
+        for line in doubt_lines(document["warnings"]):
+            print(line)
     elif found.runs:
         print_comparison(dict(document), in_order(found))
 
@@ -121,14 +121,6 @@ def _print_section(section: Section) -> None:
     for line in section.lines:
         print(line)
     print()
-
-
-def _print_doubts(runs: Sequence[StoredRun]) -> None:
-    """Why some runs did not run as asked, and the facts of the environment that were not the same for all."""
-    for reason in sorted({run.row.mismatch_reason for run in runs if run.row.mismatch_reason}):
-        print(f"✘ not as asked: {reason}")
-    if different := environment_differences(runs):
-        print(different)
 
 
 def write_found(found: Experiment, tables: Sequence[Mapping[str, Any]], path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from app.storage.reference import TAG
 from app.storage.transfer import Exported, Imported
 from app.viewmodels import units
+from app.viewmodels.run_numbers import runs_words
 
 _NAMED = 8
 """Runs that a sentence names one by one."""
@@ -58,7 +59,7 @@ def imported_words(done: Imported) -> list[str]:
 
 def added_words(runs: Sequence[int]) -> str:
     """What adding the reference runs came to."""
-    return f"The {_count(len(runs))} of the reference are here, as {_numbers(runs)}, tagged {TAG}."
+    return f"The {_count(len(runs))} of the reference are here, as {runs_words(runs)}, tagged {TAG}."
 
 
 def removed_words(runs: Sequence[int]) -> str:
@@ -71,23 +72,23 @@ def _imported(done: Imported) -> Iterator[str]:
         numbers = " ".join(map(str, done.entries))
         yield f"{_unfinished(len(done.entries))} came into the queue: `python -m app queue go-on {numbers}` goes on."
     if done.runs:
-        yield f"Imported {_count(len(done.runs))} as {_numbers(done.runs)}."
+        yield f"Imported {_count(len(done.runs))} as {runs_words(done.runs)}."
     elif not done.entries:
         yield "Imported nothing: the file has no run that is new here."
     if done.already:
         was = "it was" if len(done.already) == 1 else "they were"
-        yield f"Here already, and left as {was}: {_numbers([known.run for known in done.already])}."
+        yield f"Here already, and left as {was}: {runs_words([known.run for known in done.already])}."
     for name, words in (("note", "another note"), ("tags", "other tags")):
         if differ := [known.run for known in done.already if name in known.differs]:
-            yield f"The file has {words} for {_numbers(differ)}; what is here stays."
+            yield f"The file has {words} for {runs_words(differ)}; what is here stays."
     if deleted := [known.run for known in done.already if known.in_trash]:
         more = ["…"] if len(deleted) > _NAMED else []
         numbers, them = " ".join([*map(str, deleted[:_NAMED]), *more]), "it" if len(deleted) == 1 else "them"
-        yield f"In the trash here: {_numbers(deleted)}; `python -m app restore {numbers}` takes {them} out."
+        yield f"In the trash here: {runs_words(deleted)}; `python -m app restore {numbers}` takes {them} out."
     if done.unfinished:
-        yield f"Left out, not ended there: {_numbers(done.unfinished)} of the file."
+        yield f"Left out, not ended there: {runs_words(done.unfinished)} of the file."
     if done.in_trash:
-        yield f"Left out, in the trash there: {_numbers(done.in_trash)} of the file."
+        yield f"Left out, in the trash there: {runs_words(done.in_trash)} of the file."
 
 
 def _count(runs: int) -> str:
@@ -96,14 +97,3 @@ def _count(runs: int) -> str:
 
 def _unfinished(entries: int) -> str:
     return f"{entries:,} unfinished {units.plural('experiment', entries)}"
-
-
-def _numbers(runs: Sequence[int]) -> str:
-    """Numbers of runs in words: `run 4`, `runs 4 to 9`, `runs 1, 4 and 7`, and only the first of very many."""
-    if len(runs) == 1:
-        return f"run {runs[0]}"
-    if len(runs) > 2 and list(runs) == list(range(runs[0], runs[-1] + 1)):
-        return f"runs {runs[0]} to {runs[-1]}"
-    if len(runs) > _NAMED:
-        return f"runs {', '.join(map(str, runs[:_NAMED]))} and {len(runs) - _NAMED:,} more"
-    return f"runs {', '.join(map(str, runs[:-1]))} and {runs[-1]}"

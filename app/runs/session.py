@@ -10,7 +10,7 @@ from pathlib import Path
 from app.analysis.fairness import throttled_facts
 from app.analysis.summary import phases_with_energy, summarise
 from app.errors import DatabaseError
-from app.facts import OWN_PATH, OWN_SOURCE
+from app.facts import GPUS_USED, OWN_PATH, OWN_SOURCE
 from app.records import HOST, Device, Inventory, Outcome, Phase, RunEnded, RunEvent, RunStarted, Summary, Waiting
 from app.runs.environment import describe
 from app.runs.launcher import Launcher, LocalLauncher, Worker
@@ -264,4 +264,4 @@ def _own(source: Source | None) -> dict[str, str]:
 
 def _gpus_used(devices: Sequence[Device]) -> dict[str, str]:
     used = ", ".join(f"{device.name} ({device.device})" for device in devices if device.kind == "gpu")
-    return {"gpus_used": used} if used else {}
+    return {GPUS_USED: used} if used else {}

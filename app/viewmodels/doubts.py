@@ -1,17 +1,21 @@
 """Why a comparison of runs may not mean what it seems to, each reason in one plain sentence."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from app.analysis import comparability
 from app.analysis.comparability import HELD_SHARE, Hold
-from app.facts import BESIDE, OTHERS_ON_GPU
-from app.records import StoredRun
+from app.analysis.verdict import group_by_variant
+from app.facts import BESIDE, GPUS_USED, OTHERS_ON_GPU
+from app.records import RunRow, StoredRun
 from app.viewmodels import units
 from app.viewmodels.cells import example_word
-from app.viewmodels.environment import comparable_facts, differing_facts, fact_name, told_by_run
+from app.viewmodels.environment import differing_facts, fact_name, in_short, told_by_run
 from app.viewmodels.evidence import mislabelled
+from app.viewmodels.run_numbers import listed, runs_words
+from app.viewmodels.variants import differing, variant_names
 from workloads.catalog import with_defaults
 from workloads.protocol import Value
 
@@ -25,10 +29,10 @@ EVIDENCE = "evidence"
 """The key of the doubt that some runs did not run what was asked."""
 
 _ONE_BY_ONE = 4
-"""So many runs are told each with its own figure."""
+"""So many runs, cards or variants are told each by itself."""
 _SELDOM_MATTER = ("os", "kernel", "python", "numpy", "memory_total_bytes", "gpus_present")
 _LIBRARIES = ("tensorflow", "keras", "cuda_built", "cudnn_built", "cuda_loaded", "cudnn_loaded", "nccl_loaded")
-_SEVERAL = ("gpus_present", "gpus_used", "cpu_count")
+_SEVERAL = ("gpus_present", "cpu_count")
 """Facts whose names are of several things."""
 _HELD: Mapping[Hold, str] = {
     "heat": "because of heat",
@@ -57,6 +61,7 @@ def doubts(runs: Sequence[StoredRun], older: Sequence[StoredRun] = ()) -> tuple[
         *_held_back(runs),
         *_shared_gpu(runs),
         *_beside(runs),
+        *_cards(runs),
         *_settings(runs),
         *_environment(runs),
         *_drifted(runs, older),
@@ -95,7 +100,7 @@ def _for_how_long(held: Mapping[int, float]) -> str:
     if len(held) <= _ONE_BY_ONE:
         return ", ".join(f"run {run} for {100 * share:.0f} %" for run, share in held.items())
     ends = dict.fromkeys(f"{100 * share:.0f}" for share in (min(held.values()), max(held.values())))
-    return f"runs {', '.join(map(str, held))} for {' to '.join(ends)} %"
+    return f"{runs_words(held)} for {' to '.join(ends)} %"
 
 
 def _shared_gpu(runs: Sequence[StoredRun]) -> list[Doubt]:
@@ -109,26 +114,77 @@ def _beside(runs: Sequence[StoredRun]) -> list[Doubt]:
     """That some runs had the machine's other GPUs quiet beside them and others not."""
     measured = [run for run in runs if run.row.summary.throughput is not None]
     values = {run.row.run: run.environment.get(BESIDE, "") for run in measured}
-    told = [run for run, others in values.items() if others]
-    if not 0 < len(told) < len(values):
+    beside, alone = ([run for run, others in values.items() if bool(others) is told] for told in (True, False))
+    if not beside or not alone:
         return []
-    named = f"{units.plural('run', len(told)).capitalize()} {', '.join(map(str, told))}"
-    sentence = f"{named} went on beside other runs on other GPUs of the machine, the others of this comparison alone."
+    sentence = (
+        f"{runs_words(beside).capitalize()} went on beside runs on other GPUs of the machine, the others alone."
+        if len(beside) <= len(alone)
+        else f"{runs_words(alone).capitalize()} went on alone, the others beside runs on other GPUs of the machine."
+    )
     return [Doubt(key=BESIDE, sentence=sentence, values=values)]
 
 
+def _cards(runs: Sequence[StoredRun]) -> list[Doubt]:
+    """Which cards were used where nobody asked for them, and whether variants and cards can be told apart."""
+    kinds = {run.row.run: ", ".join(sorted(set(run.row.gpu_names))) for run in runs if run.row.gpu_names}
+    if len(set(kinds.values())) > 1:
+        return [_differing("card", "The kind of GPU", kinds)]
+    asked = differing([run.row.spec for run in runs])
+    used = {run.row.run: cards for run in runs if (cards := comparability.cards_of(run))}
+    if "devices" in asked or len(set(used.values())) < 2:
+        return []
+    only = comparability.only_on(runs)
+    if "gpus" in asked and not only:
+        return []
+    values = {run: ", ".join(sorted(cards)) for run, cards in used.items()}
+    kind = next(iter(kinds.values()), "GPUs")
+    sentence = _only_words(only, runs) if only else _used_words(list(used.values()))
+    return [
+        Doubt(
+            key=GPUS_USED,
+            sentence=f"{len(frozenset().union(*used.values()))} {kind} were used{sentence}.",
+            values=values,
+            severity="warning" if only else "note",
+        )
+    ]
+
+
+def _used_words(used: Sequence[frozenset[str]]) -> str:
+    """By how many runs each card was used: `: GPU-0f9e5287 by 23 runs, GPU-3b1c9d44 by 25`."""
+    counts = Counter(in_short(card) for cards in used for card in cards).most_common()
+    (first, most), *others = counts
+    if len(counts) > _ONE_BY_ONE:
+        return f", each by {counts[-1][1]} to {most} runs"
+    told = [f"{first} by {most} {units.plural('run', most)}", *(f"{card} by {count}" for card, count in others)]
+    return f": {', '.join(told)}"
+
+
+def _only_words(only: Mapping[frozenset[str], Sequence[RunRow]], runs: Sequence[StoredRun]) -> str:
+    """Which variants ran on which cards alone."""
+    groups = group_by_variant([run.row for run in runs])
+    names = variant_names([group[0].spec for group in groups], in_sentence=True)
+    by_run = {row.run: name for group, name in zip(groups, names, strict=True) for row in group}
+    told = [
+        f"only {listed(sorted(map(in_short, cards)))} ran {_some([by_run[row.run] for row in rows])}"
+        for cards, rows in only.items()
+    ]
+    return f", and some variants share no card, so that what differs between them may be the card: {'; '.join(told)}"
+
+
+def _some(variants: Sequence[str]) -> str:
+    """A few by their names, of many only how many."""
+    return listed(variants) if len(variants) <= _ONE_BY_ONE else f"{len(variants)} variants"
+
+
 def _settings(runs: Sequence[StoredRun]) -> list[Doubt]:
-    """Settings of the cards that telemetry saw, and the cards themselves where the environment does not tell them."""
+    """Settings of the cards that telemetry saw."""
     limits = {run.row.run: units.with_unit(watts, "W") for run in runs if (watts := comparability.power_limit_w(run))}
     by_hand = {run.row.run: comparability.clocks_set(run) for run in runs}
     clocks = {run: "set by hand" if set_ else "automatic" for run, set_ in by_hand.items() if set_ is not None}
-    # Where the runs did not ask for GPUs of their own, the environment tells which each had.
-    named = {} if "gpus_used" in comparable_facts(runs) else {run.row.run: set(run.row.gpu_names) for run in runs}
-    cards = {run: ", ".join(sorted(names)) for run, names in named.items() if names}
     told = (
         ("power_limit", "The GPUs' power limit", limits),
         ("clocks", "How the GPUs' clocks are set", clocks),
-        ("card", "The kind of GPU", cards),
     )
     return [_differing(key, name, values) for key, name, values in told if len(set(values.values())) > 1]
 
@@ -137,6 +193,7 @@ def _environment(runs: Sequence[StoredRun]) -> list[Doubt]:
     return [
         _differing(key, fact_name(key), values, "note" if key in _SELDOM_MATTER or _asked_for(runs, key) else "warning")
         for key, values in differing_facts(runs).items()
+        if key != GPUS_USED
     ]
 
 

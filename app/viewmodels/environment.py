@@ -1,12 +1,27 @@
 """The environment of runs in words: every fact by its name, and what was not the same for all runs."""
 
+import re
 from collections.abc import Mapping, Sequence
 
-from app.facts import BESIDE, GATE, HOST_LOAD_PCT, OF_ONE_RUN, OTHERS_ON_GPU, OWN_PATH, OWN_SOURCE, THROTTLED_PCT
+from app.facts import (
+    BESIDE,
+    GATE,
+    GPUS_USED,
+    HOST_LOAD_PCT,
+    OF_ONE_RUN,
+    OTHERS_ON_GPU,
+    OWN_PATH,
+    OWN_SOURCE,
+    THROTTLED_PCT,
+)
 from app.records import StoredRun
+from app.viewmodels.run_numbers import runs_words
 from app.viewmodels.units import byte_size, plural
 from app.viewmodels.variants import differing
 
+_MOST_VALUES = 4
+"""So many values of a fact are told with their runs."""
+_UUID = re.compile(r"(GPU-[0-9a-f]{8})-[0-9a-f-]{27}")
 _FOLLOW_FROM_GPUS = {"tensorflow_devices", "env CUDA_VISIBLE_DEVICES"}
 _NAMES: Mapping[str, str] = {
     "tensorflow": "TensorFlow",
@@ -22,7 +37,7 @@ _NAMES: Mapping[str, str] = {
     "nccl_loaded": "NCCL loaded",
     "tensorflow_devices": "TensorFlow sees",
     "gpus_present": "GPUs present",
-    "gpus_used": "GPUs used",
+    GPUS_USED: "GPUs used",
     OTHERS_ON_GPU: "Others on the GPU",
     BESIDE: "Other runs meanwhile on",
     GATE: "Waited before the run",
@@ -60,17 +75,8 @@ def comparable_facts(runs: Sequence[StoredRun]) -> list[str]:
     of them follows from it.
     """
     asked = {"gpus", "devices"} & set(differing([run.row.spec for run in runs]))
-    follows = _FOLLOW_FROM_GPUS | OF_ONE_RUN | ({"gpus_used"} if asked else set())
+    follows = _FOLLOW_FROM_GPUS | OF_ONE_RUN | ({GPUS_USED} if asked else set())
     return [key for key in dict.fromkeys(key for run in runs for key in run.environment) if key not in follows]
-
-
-def environment_differences(runs: Sequence[StoredRun]) -> str:
-    """One sentence naming only the facts that are not the same for all runs, with the runs of each value; "" if none.
-
-    A run that lacks a fact (it never started) says nothing about it.
-    """
-    found = [f"{fact_name(key)} {told_by_run(values)}" for key, values in differing_facts(runs).items()]
-    return f"Environments differ: {'; '.join(found)}." if found else ""
 
 
 def differing_facts(runs: Sequence[StoredRun]) -> dict[str, dict[int, str]]:
@@ -83,16 +89,27 @@ def differing_facts(runs: Sequence[StoredRun]) -> dict[str, dict[int, str]]:
 
 
 def told_by_run(values: Mapping[int, str]) -> str:
-    """Values with their runs, `575 (run 2), else 580`: rare ones first; what most runs share needs no list of runs."""
+    """Values with their runs, `575 (run 2), else 580`: rare ones first; what most runs share needs no list of runs.
+
+    Of many values only a few are told. Cards are named by the beginning of their UUID.
+    """
     holders: dict[str, list[int]] = {}
     for run, value in values.items():
-        holders.setdefault(value, []).append(run)
-    rare_first = sorted(holders.items(), key=lambda item: len(item[1]))
-    *rare, (usual, most) = rare_first
-    if len(most) == len(rare[-1][1]):
-        return ", ".join(f"{value} ({_runs(numbers)})" for value, numbers in holders.items())
-    return ", ".join([*(f"{value} ({_runs(numbers)})" for value, numbers in rare), f"else {usual}"])
+        holders.setdefault(in_short(value), []).append(run)
+    *rare, (usual, most) = sorted(holders.items(), key=lambda item: len(item[1]))
+    if rare and len(most) == len(rare[-1][1]):
+        return _few([f"{value} ({runs_words(numbers)})" for value, numbers in holders.items()])
+    return _few([*(f"{value} ({runs_words(numbers)})" for value, numbers in rare), f"else {usual}"])
 
 
-def _runs(numbers: Sequence[int]) -> str:
-    return f"{plural('run', len(numbers))} {', '.join(map(str, numbers))}"
+def in_short(value: str) -> str:
+    """A fact with the UUIDs of cards cut to what tells them apart: `NVIDIA H200 (GPU-0f9e5287)`."""
+    return _UUID.sub(r"\1", value)
+
+
+def _few(told: Sequence[str]) -> str:
+    if len(told) <= _MOST_VALUES:
+        return ", ".join(told)
+    *first, last = [*told[: _MOST_VALUES - 2], told[-1]]
+    left_out = len(told) - len(first) - 1
+    return ", ".join([*first, f"{left_out} other {plural('value', left_out)}", last])

@@ -10,6 +10,7 @@ from app.viewmodels import kernels, naming, units
 from app.viewmodels.cells import AS_ASKED, Tone
 from app.viewmodels.device_rows import DeviceRow, device_rows, imbalance_words
 from app.viewmodels.kernels import ClassShare, KernelRow
+from app.viewmodels.run_numbers import runs_words
 from workloads.protocol import Evidence, RunSpec
 
 _TITLES = {True: "Ran as asked", False: "Did not run as asked", None: "Not known whether it ran as asked"}
@@ -117,10 +118,10 @@ def mislabelled(rows: Iterable[RunRow]) -> str:
 
 
 def _told_of(kind: str, rows: Sequence[RunRow]) -> str:
-    runs = ", ".join(str(row.run) for row in rows)
     reasons = {row.mismatch_reason or "" for row in rows}
     reason = reasons.pop() if len(reasons) == 1 else kind
-    return f"{units.plural('Run', len(rows))} {runs} did not run what was asked. {units.sentence(reason)}"
+    runs = runs_words([row.run for row in rows])
+    return f"{runs.capitalize()} did not run what was asked. {units.sentence(reason)}"
 
 
 def _kind(reason: str) -> str:

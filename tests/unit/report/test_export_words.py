@@ -23,9 +23,9 @@ def imported(
     [
         (imported((4,)), ["Imported 1 run as run 4."]),
         (imported((4, 5)), ["Imported 2 runs as runs 4 and 5."]),
-        (imported((4, 5, 6)), ["Imported 3 runs as runs 4 to 6."]),
+        (imported((4, 5, 6)), ["Imported 3 runs as runs 4–6."]),
         (imported((1, 3, 5)), ["Imported 3 runs as runs 1, 3 and 5."]),
-        (imported(tuple(range(0, 40, 2))), ["Imported 20 runs as runs 0, 2, 4, 6, 8, 10, 12, 14 and 12 more."]),
+        (imported(tuple(range(0, 40, 2))), ["Imported 20 runs as runs 0, 2, 4, 6, 8 and 15 more."]),
         (
             imported(already=(Known(2, ("note", "tags")), Known(7, ("note",)), Known(9, in_trash=True))),
             [
@@ -54,7 +54,7 @@ def test_an_import_says_what_came_and_why_the_rest_did_not(done: Imported, words
 def test_the_hint_on_many_runs_in_the_trash_does_not_claim_to_name_them_all() -> None:
     found = imported_words(imported(already=tuple(Known(n, in_trash=True) for n in range(10, 20))))
     assert found[-1] == (
-        "In the trash here: runs 10 to 19; `python -m app restore 10 11 12 13 14 15 16 17 …` takes them out."
+        "In the trash here: runs 10–19; `python -m app restore 10 11 12 13 14 15 16 17 …` takes them out."
     )
 
 

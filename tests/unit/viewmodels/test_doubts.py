@@ -2,13 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
+import msgspec
 import pytest
 
 from app.facts import BESIDE, GATE, HOST_LOAD_PCT, OTHERS_ON_GPU, THROTTLED_PCT
 from app.records import Sample, SlowSample, StoredRun
 from app.storage.store import Store
 from app.viewmodels.doubts import Doubt, doubts
+from app.viewmodels.environment import told_by_run
 from tests.fakes.evidence import AS_ASKED, MISLABELLED
 from tests.unit.viewmodels.stored import GPUS, S, keep, run_row, stored_run
 from workloads.protocol import Evidence, RunSpec, Value
@@ -204,9 +207,7 @@ def test_runs_beside_others_are_told_only_where_some_were_alone(store: Store) ->
     first, second, alone = kept(store, 1, environment=beside), kept(store, 2, environment=beside), kept(store, 3)
     assert doubts([first, second]) == (), "both alike"
     doubt = only(doubts([first, second, alone]))
-    assert doubt.sentence == (
-        "Runs 1, 2 went on beside other runs on other GPUs of the machine, the others of this comparison alone."
-    )
+    assert doubt.sentence == ("Run 3 went on alone, the others beside runs on other GPUs of the machine.")
     assert (doubt.severity, doubt.values[1], doubt.values[3]) == ("warning", "NVIDIA H200 (GPU-1)", "")
 
 
@@ -218,6 +219,62 @@ def test_many_runs_that_were_held_back_share_their_figures(store: Store) -> None
     more = sampled(store, kept(store, 60), share=0.95, throttle_reasons=0x20)
     numbers = [run.row.run for run in (*held, more)]
     assert only(doubts([*held, more, free])).sentence == (
-        f"GPUs were held back because of heat in some runs only: runs {', '.join(map(str, numbers))} for 60 to 95 % "
-        "of the measured part."
+        f"GPUs were held back because of heat in some runs only: runs {numbers[0]}–{numbers[-2]} and {numbers[-1]} "
+        "for 60 to 95 % of the measured part."
     )
+
+
+A, B = (f"GPU-{n}0f9e528-442d-8f26-7fb6-6a98c6af317d" for n in (1, 2))
+
+
+def on_cards(store: Store, number: int, *cards: str, flops: int | None = None, **variant: Any) -> StoredRun:
+    """A run that used these cards of one kind, chosen by the program."""
+    row = run_row(number, workload="cnn10", gpu_names=("NVIDIA H200",) * len(cards), **variant)
+    run = store.load(keep(store, stored_run(row)))
+    gpu = next(each for each in run.samples if each.device.kind == "gpu")
+    samples = tuple(replace(gpu, device=msgspec.structs.replace(gpu.device, device=card)) for card in cards)
+    return replace(run, samples=samples, row=replace(row, summary=replace(row.summary, flops_per_step=flops)))
+
+
+def test_two_cards_that_every_variant_ran_on_are_a_remark(store: Store) -> None:
+    turns = ((A, "NCHW"), (B, "NHWC"), (B, "NCHW"), (A, "NHWC"), (A, "NHWC"))
+    runs = [on_cards(store, n, card, layout=layout) for n, (card, layout) in enumerate(turns, 1)]
+    doubt = only(doubts(runs))
+    assert doubt.sentence == "2 NVIDIA H200 were used: GPU-10f9e528 by 3 runs, GPU-20f9e528 by 2."
+    assert (doubt.severity, doubt.values[2]) == ("note", B)
+    assert doubts([run for run, (card, _) in zip(runs, turns, strict=True) if card == A]) == (), "one card"
+
+
+def test_variants_that_share_no_card_are_named_with_theirs(store: Store) -> None:
+    turns = ((A, "NCHW", 64), (B, "NHWC", 64), (A, "NCHW", 64), (A, "NCHW", 128), (B, "NCHW", 128))
+    runs = [on_cards(store, n, card, layout=layout, batch_size=b) for n, (card, layout, b) in enumerate(turns, 1)]
+    doubt = only(doubts(runs))
+    assert doubt.sentence == (
+        "2 NVIDIA H200 were used, and some variants share no card, so that what differs between them may be the card: "
+        "only GPU-10f9e528 ran NCHW · batch size 64; only GPU-20f9e528 ran NHWC · batch size 64."
+    )
+    assert doubt.severity == "warning"
+
+
+def test_many_variants_of_a_card_are_counted(store: Store) -> None:
+    runs = [on_cards(store, n, A, batch_size=2**n) for n in range(1, 6)]
+    found = only(doubts([*runs, on_cards(store, 9, B, batch_size=512)])).sentence
+    assert found.endswith("only GPU-10f9e528 ran 5 variants; only GPU-20f9e528 ran batch size 512.")
+
+
+def test_variants_that_do_other_work_need_no_card_in_common(store: Store) -> None:
+    small = on_cards(store, 1, A, flops=1000, batch_size=64)
+    large = on_cards(store, 2, B, flops=9000, batch_size=64, depth=4)
+    assert only(doubts([small, large])).severity == "note"
+
+
+def test_one_card_and_two_differ_as_asked(store: Store) -> None:
+    runs = [on_cards(store, 1, A, gpus=1), on_cards(store, 2, A, B, gpus=2)]
+    assert doubts(runs) == ()
+    assert only(doubts([*runs, on_cards(store, 3, B, gpus=1, layout="NHWC")])).severity == "warning"
+
+
+def test_of_a_fact_with_many_values_a_few_are_told() -> None:
+    assert told_by_run({n: f"v{min(n, 7)}" for n in range(1, 12)}) == "v1 (run 1), v2 (run 2), 4 other values, else v7"
+    cards = {1: f"NVIDIA H200 ({A})", 2: f"NVIDIA H200 ({B})", 3: f"NVIDIA H200 ({B})"}
+    assert told_by_run(cards) == "NVIDIA H200 (GPU-10f9e528) (run 1), else NVIDIA H200 (GPU-20f9e528)"

@@ -145,7 +145,7 @@ def test_weights_tried_elsewhere_say_how_far_off_they_were() -> None:
 def test_runs_with_the_same_wrong_label_are_told_together() -> None:
     wrong, other = MISLABELLED, msgspec.structs.replace(MISLABELLED, reason="the mask is not right-padded")
     rows = [run_row(1, found=AS_ASKED), run_row(2, found=wrong), run_row(3, found=wrong), run_row(4)]
-    assert mislabelled(rows) == (f"Runs 2, 3 did not run what was asked. {MISLABELLED.reason}")
+    assert mislabelled(rows) == (f"Runs 2 and 3 did not run what was asked. {MISLABELLED.reason}")
     assert mislabelled([*rows, run_row(5, found=other)]).endswith(
         "Run 5 did not run what was asked. The mask is not right-padded."
     )
@@ -160,7 +160,7 @@ def test_wrong_labels_that_differ_in_counts_and_names_alone_are_told_together() 
         run_row(n, found=msgspec.structs.replace(MISLABELLED, reason=reason)) for n, reason in enumerate(reasons, 1)
     ]
     assert mislabelled(rows) == (
-        "Runs 1, 2 did not run what was asked. Operations on images ran in NHWC: XLA chooses the layout."
+        "Runs 1 and 2 did not run what was asked. Operations on images ran in NHWC: XLA chooses the layout."
     )
     assert mislabelled(rows[:1]).endswith(reasons[0]), "one alone keeps its counts"
 

@@ -1,0 +1,26 @@
+"""How much a variant computes for one example: another that computes more or less is no alternative to it."""
+
+import math
+from collections.abc import Sequence
+
+from app.records import RunRow
+
+
+def operations(runs: Sequence[RunRow]) -> float | None:
+    """Operations of one example by formula (docs/utilisation.md), of one variant's runs; None where none knows them.
+
+    They are the same for every implementation, layout, precision, batch size and number of GPUs.
+    """
+    known = ((row.summary.flops_per_step, row.spec.variant.get("batch_size")) for row in runs)
+    return next((of_step / int(batch) for of_step, batch in known if of_step and batch), None)
+
+
+def other_work(runs: Sequence[RunRow], baseline: Sequence[RunRow]) -> float | None:
+    """How many times the baseline's operations an example of this variant takes; None where as many, or not known."""
+    own, base = operations(runs), operations(baseline)
+    return None if not own or not base or math.isclose(own, base) else own / base
+
+
+def alternatives(runs: Sequence[RunRow], others: Sequence[RunRow]) -> bool:
+    """Whether two variants do the same for an example, as far as that is known."""
+    return runs[0].spec.workload == others[0].spec.workload and other_work(runs, others) is None
