@@ -108,8 +108,8 @@ def test_stored_runs_are_shown_on_a_machine_without_a_gpu(
     wrong = "did not run what was asked. TensorFlow's layout optimizer turned NHWC into NCHW."
     assert wrong in out.splitlines()[-1]
     assert err.splitlines() == [
-        f"Written to {report}.",
         "11 of 116 runs done. Without --show the same command goes on from here.",
+        f"Written to {report}.",
     ]
     text = report.read_text(encoding="utf-8")
     assert text.count("| batch |") == 4
