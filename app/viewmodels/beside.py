@@ -6,18 +6,21 @@ from dataclasses import dataclass
 from app.viewmodels.cells import OUTCOMES
 from app.viewmodels.course import Course
 from app.viewmodels.naming import short_name
-from app.viewmodels.tracks import device_colour
+from app.viewmodels.tracks import HOST_COLOUR, device_colour
 from app.viewmodels.variants import differing, variant_names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunTab:
-    """One run: its number, where it runs and what tells it from the others; `colour` is its first GPU's."""
+    """One run: where it runs, its number and what tells it from the others, before them how it ended if it has.
+
+    `colour` is that of its first GPU, or of the host.
+    """
 
     run: int
     words: str
     help: str
-    colour: int | None
+    colour: int
 
 
 def run_tabs(courses: Sequence[Course]) -> tuple[RunTab, ...]:
@@ -33,11 +36,12 @@ def _tab(course: Course, name: str) -> RunTab:
     assert course.number is not None, "only runs that have begun stand beside each other"
     assert course.spec is not None
     state = OUTCOMES[course.ended.outcome.name if course.ended else "running"]
+    mark = f"{state.symbol} " if course.ended else ""
     where = f"GPU {', '.join(str(gpu.index) for gpu in course.gpus)}" if course.gpus else "CPU"
     run = f"run {course.number}"
     return RunTab(
         run=course.number,
-        words=" · ".join(filter(None, (f"{state.symbol} {where}", run, name))),
+        words=" · ".join(filter(None, (mark + where, run, name))),
         help=f"{run.capitalize()}, {state.word}: {short_name(course.spec)}",
-        colour=device_colour(course.gpus[0]) if course.gpus else None,
+        colour=device_colour(course.gpus[0]) if course.gpus else HOST_COLOUR,
     )

@@ -291,10 +291,11 @@ def _row(progress: QueueProgress, *, going_on: bool = False) -> QueueRow:
 
 
 def _names(progress: QueueProgress) -> str:
-    """What goes on: one run by its name, several by their count and what tells them apart."""
+    """What goes on: one run by its name, several by their count, and two by what tells them apart."""
     if len(progress.specs) < 2:
         return "".join(map(short_name, progress.specs))
-    return f"{len(progress.specs)} at once: {'; '.join(dict.fromkeys(variant_names(progress.specs)))}"
+    apart = dict.fromkeys(variant_names(progress.specs)) if len(progress.specs) == 2 else ()
+    return ": ".join(filter(None, (f"{len(progress.specs)} runs at once", "; ".join(apart))))
 
 
 def _runs_made(done: int, planned: int) -> str:

@@ -60,7 +60,7 @@ def test_each_of_two_runs_at_once_has_a_tab_and_keeps_what_it_tells_while_hidden
     live = two_gpus.run_view.live
     two_gpus.queue.controller().add(at_once(600.0, 600.0))
     qtbot.waitUntil(lambda: len(tabs_of(live)) == 2, timeout=RUN_LIMIT_MS)
-    assert sorted(words.partition(" · run ")[0] for words in tabs_of(live)) == ["▶ GPU 0", "▶ GPU 1"]
+    assert sorted(words.partition(" · run ")[0] for words in tabs_of(live)) == ["GPU 0", "GPU 1"]
     shown = live.runs.currentIndex()
     batches = [int(words.rpartition(" ")[2]) for words in tabs_of(live)]
     qtbot.waitUntil(lambda: is_measured(live, UUIDS[shown], batches[shown]), timeout=RUN_LIMIT_MS)
@@ -72,7 +72,7 @@ def test_each_of_two_runs_at_once_has_a_tab_and_keeps_what_it_tells_while_hidden
     QTest.keyClick(live.runs, Qt.Key.Key_Left if shown == 0 else Qt.Key.Key_Right)
     assert is_measured(live, UUIDS[shown], batches[shown])
     assert losses(live) > before, "it went on out of sight"
-    assert "2 at once: Batch size 8; Batch size 16" in two_gpus.run_view.queue_view().words()
+    assert "2 runs at once: Batch size 8; Batch size 16" in two_gpus.run_view.queue_view().words()
     two_gpus.run.stop()
     qtbot.waitUntil(lambda: not two_gpus.queue.goes_on, timeout=RUN_LIMIT_MS)
     assert [words[0] for words in tabs_of(live)] == ["■", "■"], "both ends can be looked at"
@@ -81,7 +81,7 @@ def test_each_of_two_runs_at_once_has_a_tab_and_keeps_what_it_tells_while_hidden
 def test_when_the_run_shown_ends_the_newest_that_goes_on_is_shown(qtbot: QtBot, two_gpus: Workbench) -> None:
     live = two_gpus.run_view.live
     two_gpus.queue.controller().add(at_once(0.5, 600.0))
-    qtbot.waitUntil(lambda: [words[0] for words in tabs_of(live)] == ["✔", "▶"], timeout=RUN_LIMIT_MS)
+    qtbot.waitUntil(lambda: [words[0] for words in tabs_of(live)] == ["✔", "G"], timeout=RUN_LIMIT_MS)
     assert live.runs.currentIndex() == 1
     qtbot.waitUntil(lambda: is_measured(live, UUIDS[1], 16), timeout=RUN_LIMIT_MS)
     live.runs.setCurrentIndex(0)

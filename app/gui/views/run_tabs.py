@@ -3,15 +3,16 @@
 from collections.abc import Sequence
 
 from PySide6.QtCore import QSignalBlocker, QSize, Qt, Signal
-from PySide6.QtGui import QIcon, QPixmap
+from PySide6.QtGui import QIcon, QPainter, QPixmap
 from PySide6.QtWidgets import QTabBar
 
+from app.gui.legend import SWATCH, paint_swatch
 from app.gui.theme import GRID, Theme, figures
 from app.viewmodels.beside import RunTab
 
 
 class RunTabs(QTabBar):
-    """Seen where there is something to choose; every run wears the colour of its GPU's curves.
+    """Seen where there is something to choose; every run has the colour of its GPU's curves.
 
     `chosen` tells the number of the run that the user turns to.
     """
@@ -26,7 +27,7 @@ class RunTabs(QTabBar):
         self.setDrawBase(False)
         self.setExpanding(False)
         self.setElideMode(Qt.TextElideMode.ElideRight)
-        self.setIconSize(QSize(GRID, GRID))
+        self.setIconSize(QSize(SWATCH, GRID))
         self.setFont(figures())
         self.setAccessibleName("Runs at the same time")
         self.currentChanged.connect(lambda index: self.chosen.emit(self.tabData(index)))
@@ -57,6 +58,12 @@ class RunTabs(QTabBar):
 
     def _colour(self) -> None:
         for index, run in enumerate(self._shown):
-            icon = QPixmap(self.iconSize())
-            icon.fill(Qt.GlobalColor.transparent if run.colour is None else self._theme.curve_colour(run.colour))
-            self.setTabIcon(index, QIcon(icon))
+            self.setTabIcon(index, QIcon(self._swatch(run.colour)))
+
+    def _swatch(self, look: int) -> QPixmap:
+        drawn = QPixmap(self.iconSize())
+        drawn.fill(Qt.GlobalColor.transparent)
+        painter = QPainter(drawn)
+        paint_swatch(painter, 0, drawn.height() // 2, self._theme.curve_colour(look), look)
+        painter.end()
+        return drawn
