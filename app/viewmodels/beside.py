@@ -14,11 +14,12 @@ from app.viewmodels.variants import differing, variant_names
 class RunTab:
     """One run: where it runs, its number and what tells it from the others, before them how it ended if it has.
 
-    `colour` is that of its first GPU, or of the host.
+    `words` say that in full, and then ever shorter, for where there is less room. `colour` is that of its first GPU, or
+    of the host.
     """
 
     run: int
-    words: str
+    words: tuple[str, ...]
     help: str
     colour: int
 
@@ -36,12 +37,13 @@ def _tab(course: Course, name: str) -> RunTab:
     assert course.number is not None, "only runs that have begun stand beside each other"
     assert course.spec is not None
     state = OUTCOMES[course.ended.outcome.name if course.ended else "running"]
-    mark = f"{state.symbol} " if course.ended else ""
     where = f"GPU {', '.join(str(gpu.index) for gpu in course.gpus)}" if course.gpus else "CPU"
+    short = f"{state.symbol} {where}" if course.ended else where
     run = f"run {course.number}"
+    brief = f"{short} · {run}"
     return RunTab(
         run=course.number,
-        words=" · ".join(filter(None, (mark + where, run, name))),
+        words=(f"{brief} · {name}" if name else brief, brief, short),
         help=f"{run.capitalize()}, {state.word}: {short_name(course.spec)}",
         colour=device_colour(course.gpus[0]) if course.gpus else HOST_COLOUR,
     )

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from PySide6.QtCore import QSignalBlocker, QSize, Qt, Signal
-from PySide6.QtGui import QIcon, QPainter, QPixmap
+from PySide6.QtGui import QIcon, QPainter, QPixmap, QResizeEvent
 from PySide6.QtWidgets import QTabBar
 
 from app.gui.legend import SWATCH, paint_swatch
@@ -43,6 +43,11 @@ class RunTabs(QTabBar):
             if shown in numbers:
                 self.setCurrentIndex(numbers.index(shown))
 
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """More room says more."""
+        super().resizeEvent(event)
+        self._name()
+
     def _show(self, runs: tuple[RunTab, ...]) -> None:
         self._shown = runs
         while self.count() > len(runs):
@@ -50,11 +55,19 @@ class RunTabs(QTabBar):
         while self.count() < len(runs):
             self.addTab("")
         for index, run in enumerate(runs):
-            self.setTabText(index, run.words)
             self.setTabToolTip(index, run.help)
             self.setTabData(index, run.run)
         self._colour()
+        self._name()
         self.setVisible(bool(runs))
+
+    def _name(self) -> None:
+        """Name all in the longest way that fits."""
+        for words in zip(*(run.words for run in self._shown), strict=True):
+            for index, text in enumerate(words):
+                self.setTabText(index, text)
+            if sum(self.tabSizeHint(index).width() for index in range(self.count())) <= self.width():
+                return
 
     def _colour(self) -> None:
         for index, run in enumerate(self._shown):
