@@ -16,11 +16,20 @@ def operations(runs: Sequence[RunRow]) -> float | None:
 
 
 def other_work(runs: Sequence[RunRow], baseline: Sequence[RunRow]) -> float | None:
-    """How many times the baseline's operations an example of this variant takes; None where as many, or not known."""
+    """How many times the baseline's operations an example of this variant takes; None where as many, or not known.
+
+    Between workloads an example is another thing, and nothing is known.
+    """
     own, base = operations(runs), operations(baseline)
-    return None if not own or not base or math.isclose(own, base) else own / base
+    if not own or not base or math.isclose(own, base) or not _same_workload(runs, baseline):
+        return None
+    return own / base
 
 
 def alternatives(runs: Sequence[RunRow], others: Sequence[RunRow]) -> bool:
     """Whether two variants do the same for an example, as far as that is known."""
-    return runs[0].spec.workload == others[0].spec.workload and other_work(runs, others) is None
+    return _same_workload(runs, others) and other_work(runs, others) is None
+
+
+def _same_workload(runs: Sequence[RunRow], others: Sequence[RunRow]) -> bool:
+    return runs[0].spec.workload == others[0].spec.workload

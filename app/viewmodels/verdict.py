@@ -2,31 +2,19 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
-from app.analysis.intervals import LEVEL, Estimate
-from app.analysis.repeats import Outlook
 from app.analysis.verdict import Decision, VariantResult, judge
+from app.analysis.work import other_work
 from app.records import RunRow
-from app.viewmodels import units
-from app.viewmodels.cells import OUTCOMES, example_word
 from app.viewmodels.evidence import mislabelled
 from app.viewmodels.variants import variant_names
+from app.viewmodels.verdict_sentences import Named, an_example, sentence, times
 
 METHOD = "Welch's t on the logarithm of each process's throughput"
 MOST_SENTENCES = 4
 """Variants that get a sentence each; of more only the best, the worst and how many lie between are told."""
 NO_METHOD = "No interval: it takes two or more runs of each variant"
 ONE_RUN = "A variant with one run has no interval: repeat each to know whether a difference is more than chance."
-_TIMES = 2.0
-"""From this ratio on "2.50× as fast" says more than a percentage."""
-
-
-class _Name(NamedTuple):
-    """What tells a variant from the others, at the beginning of a sentence and within one."""
-
-    first: str
-    within: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,54 +66,104 @@ def overall(results: Sequence[VariantResult]) -> str:
 
 
 def verdict_text(results: Sequence[VariantResult]) -> str:
-    """One sentence a variant against the baseline; of many variants the best, the worst, and how many lie between."""
-    names = _names(results)
-    baseline, base_name = next((r, name) for r, name in zip(results, names, strict=True) if r.is_baseline)
-    others = [(result, name) for result, name in zip(results, names, strict=True) if not result.is_baseline]
+    """One sentence a variant against the baseline; of many variants the best, the worst, and how many lie between.
+
+    Where variants do other work for an example than the baseline and others do the same, the first are only counted.
+    """
+    baseline = next(result for result in results if result.is_baseline)
+    others = [result for result in results if not result.is_baseline]
     if not others:
         return "All chosen runs are of one variant: there is nothing to compare it with."
-    if len(others) <= MOST_SENTENCES:
-        told = list(dict.fromkeys(_sentence(other, name, baseline, base_name) for other, name in others))
-    else:
-        told = _of_many(others, baseline, base_name)
-    one_run = any(other.decision == "one run each" for other, _ in others)
-    return " ".join([*told, *([ONE_RUN] if one_run else [])])
+    work = [other_work(other.runs, baseline.runs) for other in others]
+    alternatives = [other for other, times_more in zip(others, work, strict=True) if times_more is None]
+    base, *told = _named([baseline, *(alternatives or others)])
+    other_times = [times_more for times_more in work if times_more is not None]
+    one_run = any(other.result.decision == "one run each" for other in told)
+    return " ".join(
+        [
+            *(_one_by_one(told, base) if len(told) <= MOST_SENTENCES else _of_many(told, base, len(other_times))),
+            *([_other_work_words(other_times, base.result, len(alternatives))] if other_times else []),
+            *([ONE_RUN] if one_run else []),
+        ]
+    )
 
 
-def _names(results: Sequence[VariantResult]) -> list[_Name]:
-    within = variant_names([result.runs[0].spec for result in results], in_sentence=True)
-    return [_Name(shown[:1] + name[1:], name) for shown, name in zip(result_names(results), within, strict=True)]
+def _named(results: Sequence[VariantResult]) -> list[Named]:
+    """What tells those of the first one's workload apart, in their order, then the others by their workloads alone."""
+    workload = results[0].runs[0].spec.workload
+    own = [result for result in results if result.runs[0].spec.workload == workload]
+    within = variant_names([result.runs[0].spec for result in own], in_sentence=True)
+    names = zip(own, result_names(own), within, strict=True)
+    others = [result for result in results if result not in own]
+    return [
+        *(Named(result, shown[:1] + name[1:], name) for result, shown, name in names),
+        *(Named(result, result.runs[0].spec.workload, result.runs[0].spec.workload) for result in others),
+    ]
 
 
-def _of_many(others: Sequence[tuple[VariantResult, _Name]], baseline: VariantResult, base_name: _Name) -> list[str]:
+def _one_by_one(others: Sequence[Named], base: Named) -> list[str]:
+    return list(dict.fromkeys(sentence(other, base) for other in others))
+
+
+def _of_many(others: Sequence[Named], base: Named, other_work: int) -> list[str]:
     ranked = sorted(
-        (
-            (other.speedup.value, _sentence(other, name, baseline, base_name), other.decision)
-            for other, name in others
-            if other.speedup
-        ),
+        (other for other in others if other.result.speedup),
+        key=lambda other: other.result.speedup.value if other.result.speedup else 0.0,
         reverse=True,
     )
-    without = len(others) - len(ranked)
-    between = [decision for _, _, decision in ranked[1:-1]]
+    between = [other.result.decision for other in ranked[1:-1]]
     return [
-        *_ends(ranked),
+        *_ends(ranked, base, " that do the same work" if other_work else ""),
         *([_tally(between)] if between else []),
-        *([f"{without} cannot be compared with {base_name.within}; the table says why."] if without else []),
+        *_without([other.result for other in others if not other.result.speedup], base),
     ]
 
 
-def _ends(ranked: Sequence[tuple[float, str, Decision]]) -> list[str]:
+def _ends(ranked: Sequence[Named], base: Named, like: str) -> list[str]:
     """The fastest and the slowest, each in its sentence; the slowest of all may still be faster than the baseline."""
     if len(ranked) < 2:
-        return [sentence for _, sentence, _ in ranked]
-    (most, fastest, of_fastest), (least, slowest, of_slowest) = ranked[0], ranked[-1]
-    all_slower = most < 1 and of_fastest != "no difference seen"
-    all_faster = least > 1 and of_slowest != "no difference seen"
+        return _one_by_one(ranked, base)
+    fastest, slowest = ranked[0], ranked[-1]
+    all_slower, all_faster = _differs(fastest, faster=False), _differs(slowest, faster=True)
+    again = base._replace(within="the baseline")
     return [
-        f"{'Even the' if all_slower else 'The'} fastest of {len(ranked)} others: {fastest}",
-        f"{'Even the' if all_faster else 'The'} slowest: {slowest}",
+        f"{'Even the' if all_slower else 'The'} fastest of {len(ranked)} others{like}: {sentence(fastest, base)}",
+        f"{'Even the' if all_faster else 'The'} slowest: {sentence(slowest, again)}",
     ]
+
+
+def _differs(shown: Named, *, faster: bool) -> bool:
+    """Whether its runs differ from the baseline's that way, with an interval or without one."""
+    speedup = shown.result.speedup
+    if speedup is None or shown.result.decision == "no difference seen":
+        return False
+    return speedup.value > 1 if faster else speedup.value < 1
+
+
+def _without(others: Sequence[VariantResult], base: Named) -> list[str]:
+    """How many have no ratio, and why."""
+    elsewhere = [other.runs[0].spec.workload for other in others if other.decision == "different workloads"]
+    told = []
+    if elsewhere:
+        names = ", ".join(dict.fromkeys(elsewhere))
+        told.append(
+            f"{len(elsewhere)} of another workload ({names}) {'has' if len(elsewhere) == 1 else 'have'} no ratio: "
+            "it would mean nothing."
+        )
+    if rest := len(others) - len(elsewhere):
+        told.append(f"{rest} cannot be compared with {base.within}; the table says why.")
+    return told
+
+
+def _other_work_words(found: Sequence[float], baseline: VariantResult, alternatives: int) -> str:
+    """Which are no alternatives to the baseline, by how much their work differs."""
+    ends = " to ".join(dict.fromkeys(times(end) for end in (min(found), max(found))))
+    one = len(found) == 1
+    work = f"{'it does' if one else 'they do'} other work, {ends} the operations {an_example(baseline.runs[0].spec)}"
+    if not alternatives:
+        return f"{'It is no alternative' if one else 'None is an alternative'}, though: {work}."
+    are, ratios = ("is no alternative", "its ratio") if one else ("are no alternatives", "their ratios")
+    return f"{len(found)} more {are}: {work}; the table has {ratios}."
 
 
 def _tally(decisions: Sequence[Decision]) -> str:
@@ -135,105 +173,3 @@ def _tally(decisions: Sequence[Decision]) -> str:
     words = {"no difference seen": "not told apart", "one run each": "with one run only"}
     told = (f"{decisions.count(each)} {words.get(each, each)}" for each in dict.fromkeys(decisions))
     return f"Between them, in the table: {', '.join(told)}."
-
-
-def _sentence(other: VariantResult, name: _Name, baseline: VariantResult, base_name: _Name) -> str:
-    if other.decision == "different workloads":
-        workloads = " and ".join(result.runs[0].spec.workload for result in (other, baseline))
-        return f"{workloads} are different workloads: a ratio between them would mean nothing."
-    if other.speedup is None:
-        without, its_name = (other, name) if other.throughput is None else (baseline, base_name)
-        both = f"{name.first} and {base_name.within}"
-        return f"{both} cannot be compared: no run of {its_name.within} measured anything{_why(without)}."
-    if other.decision == "one run each":
-        return f"{name.first} ran {_change(other.speedup.value)} {base_name.within}{_and(_energy(other, 'it'))}."
-    if other.decision == "no difference seen":
-        return _no_difference(other, name, baseline, base_name)
-    told = f"{_interval(other.speedup)}, {_counts(other, baseline)}"
-    change = f"{_change(other.speedup.value)} {base_name.within}"
-    return f"{name.first} is {change} ({told}){_and(_energy(other, 'it'))}."
-
-
-def _no_difference(other: VariantResult, name: _Name, baseline: VariantResult, base_name: _Name) -> str:
-    assert other.speedup is not None
-    assert other.speedup.interval is not None
-    low, high = other.speedup.interval
-    counts = _counts(other, baseline)
-    its_name, base = name.within, base_name.within
-    told = (
-        f"{name.first} and {base} are not told apart: {its_name} may be {_times(low)} to {_times(high)} as fast "
-        f"({100 * LEVEL:.0f} % interval, {counts})"
-        if _far_from_one(low) or _far_from_one(high)
-        else f"No difference between {its_name} and {base} larger than {_percent(max(1 - low, high - 1))} % "
-        f"at this sample size ({counts})"
-    )
-    return f"{told}{_and(_outlook_words(other.outlook))}{_and(_energy(other, its_name))}."
-
-
-def _outlook_words(found: Outlook | None) -> str:
-    """How narrowly more repeats would tell the speed-up; from ± 100 % on that is a factor, up or down."""
-    if found is None:
-        return ""
-    known = f"± {100 * found.within:g} %" if found.within < 1 else f"a factor of {1 + found.within:g}"
-    more = f"{found.repeats} more {units.plural('repeat', found.repeats)} of each"
-    return f"with about {more} the speed-up would be known to {known}"
-
-
-def _why(result: VariantResult) -> str:
-    """How its runs ended, where one of them says: ` (out of memory)`."""
-    ended = dict.fromkeys(OUTCOMES[row.outcome.name].word for row in result.runs if row.outcome is not None)
-    return f" ({', '.join(ended)})" if ended else ""
-
-
-def _change(ratio: float) -> str:
-    """A ratio of throughput as `6.4 % faster than`, or `2.50× as fast as` where it is far from one."""
-    if _far_from_one(ratio):
-        return f"{_times(ratio)} as fast as"
-    return f"{_percent(abs(ratio - 1))} % {'faster' if ratio >= 1 else 'slower'} than"
-
-
-def _interval(estimate: Estimate) -> str:
-    assert estimate.interval is not None
-    low, high = estimate.interval
-    if _far_from_one(estimate.value):
-        return f"{100 * LEVEL:.0f} % interval {_times(low)} to {_times(high)}"
-    low, high = sorted((abs(low - 1), abs(high - 1)))
-    return f"{100 * LEVEL:.0f} % interval {_percent(low)} to {_percent(high)} %"
-
-
-def _energy(other: VariantResult, subject: str) -> str:
-    """What is known of its energy an example, as `it uses 4.1 % less energy an image`; "" where nothing is."""
-    found = other.energy_ratio
-    if found is None:
-        return ""
-    example = example_word(other.runs[0].spec)
-    of_one = f"energy {'an' if example[0] in 'aeiou' else 'a'} {example}"
-    if found.interval is not None and found.interval[0] <= 1 <= found.interval[1]:
-        return f"no difference in {of_one} is seen"
-    change = f"{_percent(abs(found.value - 1))} % {'less' if found.value < 1 else 'more'}"
-    if _far_from_one(found.value):
-        change = f"{_times(found.value)} the"
-    return f"{subject} {'used' if found.interval is None else 'uses'} {change} {of_one}"
-
-
-def _and(words: str) -> str:
-    return f"; {words}" if words else ""
-
-
-def _far_from_one(ratio: float) -> bool:
-    return ratio >= _TIMES or ratio <= 1 / _TIMES
-
-
-def _times(ratio: float) -> str:
-    return f"{units.number(ratio, 3)}×"
-
-
-def _percent(share: float) -> str:
-    """A share in percent with one decimal, or with two digits where it is smaller than that shows."""
-    return f"{100 * share:.1f}" if share >= 0.001 else units.number(100 * share, 1)
-
-
-def _counts(other: VariantResult, baseline: VariantResult) -> str:
-    a = other.throughput.n if other.throughput else 0
-    b = baseline.throughput.n if baseline.throughput else 0
-    return f"{a} {units.plural('run', a)} each" if a == b else f"{a} against {b} runs"

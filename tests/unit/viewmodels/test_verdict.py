@@ -79,7 +79,7 @@ def test_runs_too_unlike_each_other_to_tell_anything_are_said_not_to_be_told_apa
 def test_even_the_slowest_may_be_faster_than_the_baseline_and_even_the_fastest_slower() -> None:
     rates = [(n, [1000.0 * n]) for n in range(2, 8)]
     faster = said(ONE, *(variant(n, rate, batch_size=2**n, layout="NHWC") for n, rate in rates))
-    assert " Even the slowest: Batch size 4 ran 2.00× as fast as batch size 1024." in faster.text
+    assert " Even the slowest: Batch size 4 ran 2.00× as fast as the baseline." in faster.text
     slower = said(
         variant(1, [9000.0], layout="NHWC"), *(variant(n, r, batch_size=2**n, layout="NHWC") for n, r in rates)
     )
@@ -157,7 +157,7 @@ def test_of_five_and_more_others_the_best_the_worst_and_how_many_lie_between() -
     found = said(NHWC, *others, ended(60, "out_of_memory", batch_size=64, layout="NHWC"))
     best, worst = "Batch size 4 is 30.0 % faster than batch size 1024", "Batch size 8 is 10.0 % slower than"
     assert found.text.startswith(f"The fastest of 4 others: {best} (95 % interval 2")
-    assert f"The slowest: {worst} batch size 1024 (" in found.text
+    assert f"The slowest: {worst} the baseline (" in found.text
     assert found.text.endswith(
         "Between them, in the table: 1 faster, 1 not told apart. "
         "1 cannot be compared with batch size 1024; the table says why."
@@ -165,6 +165,50 @@ def test_of_five_and_more_others_the_best_the_worst_and_how_many_lie_between() -
     assert found.decision == "several variants"
     alone = said(NHWC, others[0], *(ended(60 + n, "failed", batch_size=2**n, layout="NHWC") for n in range(6, 11)))
     assert alone.text.startswith("Batch size 2 is 10.0 % faster than batch size 1024 (")
+
+
+def working(rows: list[RunRow], flops: int) -> list[RunRow]:
+    """The same runs, each of whose examples takes so many operations."""
+    return [
+        replace(row, summary=replace(row.summary, flops_per_step=flops * int(row.spec.variant["batch_size"])))
+        for row in rows
+    ]
+
+
+def test_what_does_other_work_is_no_alternative_and_only_counted_beside_those_that_are() -> None:
+    base = working(NHWC, 1000)
+    nchw = working(variant(6, [1100.0, 1101.0, 1099.0], batch_size=64), 1000)
+    deeper = [working(variant(n, [9000.0 / n], layout="NHWC", depth=n), 1000 * n) for n in range(10, 60, 10)]
+    found = said(base, *deeper, nchw)
+    assert found.text.startswith("NCHW · batch size 64 is 10.0 % faster than NHWC · batch size 1024 (")
+    assert found.text.endswith(
+        "). 5 more are no alternatives: they do other work, 10.0× to 50.0× the operations an image; "
+        "the table has their ratios."
+    )
+    assert len(found.results) == len(found.names) == 7
+    many = [working(variant(100 + n, [1000.0 + n], layout="NHWC", batch_size=2**n), 1000) for n in range(6)]
+    assert said(base, *many, deeper[0]).text.startswith("The fastest of 6 others that do the same work: Batch size 32")
+    assert said(base, nchw, deeper[0]).text.endswith(
+        "1 more is no alternative: it does other work, 10.0× the operations an image; the table has its ratio."
+    )
+
+
+def test_where_nothing_does_the_same_work_the_ratios_are_told_with_what_they_are_not() -> None:
+    base, deeper = (working(variant(n, [1000.0 / n], depth=n), 1000 * n) for n in (1, 2))
+    assert said(base, deeper).text == (
+        "depth 2 ran 0.500× as fast as depth 1. "
+        f"It is no alternative, though: it does other work, 2.00× the operations an image. {ONE_RUN}"
+    )
+    assert "an alternative" not in said(base, variant(2, [500.0], depth=2)).text, "its work is not known"
+    both = said(base, deeper, working(variant(3, [100.0], depth=3), 500)).text
+    assert "None is an alternative, though: they do other work, 0.500× to 2.00× the operations an image." in both
+
+
+def test_variants_of_other_workloads_are_counted_among_many_and_stay_out_of_names() -> None:
+    others = [variant(n, [1000.0 * n], batch_size=2**n, layout="NHWC") for n in range(2, 7)]
+    found = said(ONE, *others, [run_row(9, workload="lstm")])
+    assert found.text.startswith("The fastest of 5 others: Batch size 64 ran 6.00× as fast as batch size 1024.")
+    assert "1 of another workload (lstm) has no ratio: it would mean nothing." in found.text
 
 
 def test_of_many_with_one_run_each_only_how_many_lie_between_is_said() -> None:
