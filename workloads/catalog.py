@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterable, Mapping
 
 from workloads.interpreter import installed_tensorflow, python_of
-from workloads.kinds import Choice, Gpu, Machine, OwnFile, Parameter, Refusal, UsageError, Workload, unknown
+from workloads.kinds import Choice, Gpu, Machine, OwnFile, Parameter, Refusal, UsageError, Workload, label_of, unknown
 from workloads.menu import WORKLOADS
 from workloads.own.menu import SOURCE, is_own, own_workload, undescribed
 from workloads.protocol import RunSpec, Value
@@ -34,6 +34,7 @@ __all__ = [
     "find_workload",
     "installed_tensorflow",
     "is_own",
+    "label_of",
     "own_workload",
     "parse",
     "python_of",

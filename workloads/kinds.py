@@ -45,7 +45,10 @@ class Choice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameter:
-    """One parameter of a workload: its form, limits and help. `cpu_default` replaces `default` where `gpus` is 0."""
+    """One parameter of a workload: its form, limits and help. `cpu_default` replaces `default` where `gpus` is 0.
+
+    `unset` says what its least number, or no text at all, stands for where that is no value like the others.
+    """
 
     name: str
     kind: Kind
@@ -57,6 +60,7 @@ class Parameter:
     minimum: float | None = None
     maximum: float | None = None
     unit: str = ""
+    unset: str = ""
     advanced: bool = False
 
 
@@ -111,6 +115,12 @@ class Refusal:
 
     parameters: tuple[str, ...]
     reason: str
+
+
+def label_of(name: str) -> str:
+    """A name that has no label as one: of `hidden_units` it is Hidden units."""
+    words = name.replace("_", " ").strip()
+    return words[:1].upper() + words[1:] or name
 
 
 def unknown(what: str, word: str, known: Iterable[str]) -> str:

@@ -130,6 +130,7 @@ IMAGE_DATA: tuple[Parameter, ...] = (
         label="Data folder",
         help="Where CIFAR-10 lies; empty looks where VARIANTSCOPE_DATA says, else in the user's cache folder.",
         default="",
+        unset="usual place",
         advanced=True,
     ),
     integer(
@@ -140,6 +141,7 @@ IMAGE_DATA: tuple[Parameter, ...] = (
         0,
         0,
         10_000,
+        unset="off",
     ),
 )
 
@@ -161,6 +163,7 @@ _HOW_LONG: tuple[Parameter, ...] = (
         0,
         0,
         100_000_000,
+        unset="off",
         advanced=True,
     ),
     integer(
@@ -189,6 +192,7 @@ _HOW_LONG: tuple[Parameter, ...] = (
         0,
         0,
         1024,
+        unset="automatic",
         advanced=True,
     ),
     Parameter(
@@ -198,6 +202,7 @@ _HOW_LONG: tuple[Parameter, ...] = (
         help="A virtual environment's folder, or its Python, with other versions of the libraries; TensorFlow, numpy "
         "and msgspec are needed there. Empty is this program's own.",
         default="",
+        unset="this program's own",
         advanced=True,
     ),
 )
@@ -217,6 +222,7 @@ def common(
             label="Devices",
             help="Which GPUs, by index or UUID, separated by commas; empty takes the first free ones.",
             default="",
+            unset="first free ones",
         ),
         integer(
             "batch_size",

@@ -26,7 +26,10 @@ class Option:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """One parameter as the form shows it. `note` is the line under it; `problem`: the value itself fails."""
+    """One parameter as the form shows it. `note` is the line under it; `problem`: the value itself fails.
+
+    `unset` is what the least number, or no text, stands for where it is no value like the others.
+    """
 
     name: str
     label: str
@@ -34,6 +37,7 @@ class Field:
     value: Value
     help: str
     unit: str = ""
+    unset: str = ""
     minimum: float = 0
     maximum: float = 0
     decimals: int = 2
@@ -217,6 +221,7 @@ class VariantForm:
             value=value,
             help=parameter.help,
             unit=parameter.unit,
+            unset=parameter.unset,
             minimum=-widest if parameter.minimum is None else parameter.minimum,
             maximum=widest if parameter.maximum is None else parameter.maximum,
             decimals=_NUMBER_DECIMALS if parameter.maximum is None else 2,

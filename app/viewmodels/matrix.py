@@ -10,7 +10,7 @@ from app.analysis.repeats import FIRST_LOOK, REPEATS
 from app.viewmodels.form import Field, Option, VariantForm
 from app.viewmodels.matrix_refused import refused_groups
 from app.viewmodels.matrix_state import AskedMatrix, Extent, MatrixRow, MatrixState
-from app.viewmodels.matrix_values import parse_values, values_text, written
+from app.viewmodels.matrix_values import parse_values, values_text, where_empty, written
 from app.viewmodels.units import plural, sentence
 from app.viewmodels.variants import variant_names
 from workloads import catalog
@@ -244,6 +244,7 @@ class MatrixForm:
             chosen=values,
             text="" if options else text,
             unit=field.unit,
+            where_empty=where_empty(parameter),
             folded=quiet,
             problem=problem,
         )

@@ -25,7 +25,8 @@ class Extent:
 class MatrixRow:
     """One parameter: values to tick (`options`), or else a list to type (`text`); `chosen` are those compared.
 
-    `folded` ones are shown only when asked for. `problem` is what is wrong with the text.
+    `where_empty` stands in the list while nothing else does. `folded` ones are shown only when asked for. `problem` is
+    what is wrong with the text.
     """
 
     name: str
@@ -35,6 +36,7 @@ class MatrixRow:
     chosen: tuple[Value, ...]
     text: str = ""
     unit: str = ""
+    where_empty: str = ""
     folded: bool = False
     problem: str = ""
 

@@ -25,6 +25,12 @@ def written(parameter: Parameter, values: Sequence[Value]) -> str:
     return _between(parameter).strip().join(map(value_text, values))
 
 
+def where_empty(parameter: Parameter) -> str:
+    """What no value stands for, and how several are typed where no comma is between them."""
+    several = "" if _between(parameter) == ", " else "; several as 0; 1"
+    return parameter.unset + several
+
+
 def _words(parameter: Parameter, text: str) -> list[str]:
     if parameter.kind in ("integer", "number"):
         return [word for word in _NUMBERS.split(text) if word]

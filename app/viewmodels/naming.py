@@ -30,9 +30,9 @@ def short_name(spec: RunSpec, *, devices: bool = True) -> str:
 
 
 def parameter_label(spec: RunSpec, name: str) -> str:
-    """The label of a parameter of the spec's workload; the bare name where the catalog does not know it."""
+    """The label of a parameter of the spec's workload; made of its name where the catalog does not know it."""
     parameter = _parameters(spec).get(name)
-    return parameter.label if parameter else name
+    return parameter.label if parameter else catalog.label_of(name)
 
 
 def value_text(value: Value) -> str:
@@ -79,5 +79,5 @@ def _unusual(spec: RunSpec) -> list[str]:
 
 def _in_words(spec: RunSpec, parameter: catalog.Parameter | None, name: str, value: Value) -> str:
     said = choice_label(spec, name, value)
-    label = (parameter.label if parameter else name).lower()
+    label = parameter_label(spec, name).lower()
     return f"{label} {said if parameter and parameter.kind == 'path' else said.lower()}"

@@ -1,6 +1,7 @@
 """Several variants told apart: what differs between them, and what they share."""
 
 import shlex
+from collections import Counter
 from collections.abc import Sequence
 
 from app.facts import OWN_PATH
@@ -13,6 +14,8 @@ from workloads.protocol import RunSpec, Value
 _UUID_SHOWN = len("GPU-0f9e5287")
 _HASH_SHOWN = 8
 _NAMES = ("Python",)
+_NO_STEP = ("devices", *naming.BESIDE)
+"""On which card and how long is measured: nothing that makes a step another one."""
 _TELLING = ("implementation", "layout", "gpus", "batch_size", "precision")
 
 
@@ -30,12 +33,20 @@ def differing(specs: Sequence[RunSpec]) -> list[str]:
 def variant_names(specs: Sequence[RunSpec], *, in_sentence: bool = False) -> list[str]:
     """For each variant what tells it from the others, `NCHW · Batch size 64`; its short name where nothing does.
 
-    Of three or more, a switch or way to exchange gradients at its default is named only where some variant has no
-    other name. With `in_sentence` parameters are written as within a sentence.
+    Which cards and how long was measured is named only of those that nothing else tells apart. Of three or more, a
+    switch or way to exchange gradients at its default is named only where some variant has no other name. With `in_sentence` parameters are written as within a sentence.
     """
-    names = _telling(specs)
+    names = differing(specs)
     specs = [catalog.with_defaults(spec) for spec in specs]
-    told = [[name for name in names if name == "workload" or name in spec.variant] for spec in specs]
+    alike = Counter(_step(spec) for spec in specs)
+    told = [
+        [
+            name
+            for name in names
+            if name == "workload" or (name in spec.variant and (name not in _NO_STEP or alike[_step(spec)] > 1))
+        ]
+        for spec in specs
+    ]
     brief = [
         [name for name in own if not _goes_without_saying(spec, name)] for spec, own in zip(specs, told, strict=True)
     ]
@@ -45,22 +56,9 @@ def variant_names(specs: Sequence[RunSpec], *, in_sentence: bool = False) -> lis
     ]
 
 
-def _telling(specs: Sequence[RunSpec]) -> list[str]:
-    """What differs; which cards and how long was measured only where nothing else tells the variants apart."""
-    steps = [_step(spec) for spec in specs]
-    apart = len({_settings(spec) for spec in steps}) == len({_settings(catalog.with_defaults(s)) for s in specs})
-    return differing(steps if apart else specs)
-
-
-def _step(spec: RunSpec) -> RunSpec:
+def _step(spec: RunSpec) -> tuple[object, ...]:
     """What makes a step of the variant what it is, on whatever card and however long it is measured."""
-    full = catalog.with_defaults(spec)
-    same: dict[str, Value] = {name: "" for name in ("devices", *naming.BESIDE) if name in full.variant}
-    return RunSpec(workload=full.workload, variant={**full.variant, **same})
-
-
-def _settings(spec: RunSpec) -> tuple[object, ...]:
-    return (spec.workload, *sorted(spec.variant.items()))
+    return (spec.workload, *sorted(setting for setting in spec.variant.items() if setting[0] not in _NO_STEP))
 
 
 def shared_settings(specs: Sequence[RunSpec]) -> str:
@@ -82,7 +80,7 @@ def setting(spec: RunSpec, name: str, *, in_sentence: bool = False) -> str:
         return spec.workload
     value = spec.variant[name]
     parameter = _parameter(spec, name)
-    label = _label(parameter.label if parameter else name, in_sentence=in_sentence)
+    label = _label(naming.parameter_label(spec, name), in_sentence=in_sentence)
     if name == "gpus":
         return "CPU" if value == 0 else f"{value} {plural('GPU', int(value))}"
     if name == catalog.SOURCE:

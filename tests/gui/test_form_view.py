@@ -96,7 +96,7 @@ def test_none_of_what_is_counted_says_what_ends_the_run_instead(qtbot: QtBot, th
     show(view, VariantForm("cnn10"), CPU_INVENTORY.machine)
     epochs = control(view, "epochs")
     assert isinstance(epochs, QSpinBox)
-    assert epochs.text() == "none: by time"
+    assert epochs.text() == "off"
     told: list[tuple[str, object]] = []
     view.edited.connect(lambda name, value: told.append((name, value)))
     epochs.setFocus()

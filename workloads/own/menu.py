@@ -2,7 +2,7 @@
 
 from pathlib import PurePath
 
-from workloads.kinds import Choice, OwnFile, Parameter, Workload
+from workloads.kinds import Choice, OwnFile, Parameter, Workload, label_of
 from workloads.parameters import common
 from workloads.protocol import OwnParameter, OwnWorkload
 
@@ -53,7 +53,7 @@ def _parameter(own: OwnParameter) -> Parameter:
     return Parameter(
         name=own.name,
         kind=own.kind,
-        label=own.name,
+        label=label_of(own.name),
         help=own.help,
         default=own.default,
         choices=tuple(Choice(value=word, label=word) for word in own.choices),

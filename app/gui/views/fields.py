@@ -16,9 +16,6 @@ Edited = Callable[[str, Value], None]
 _SPIN_MARGINS = (6, 0, 0, 0)
 """The style sheet's padding does not reach the text of a spin box."""
 _MOST_OPTIONS = 16
-_AT_ZERO = {"epochs": "none: by time", "steps": "none: by time", "cpu_threads": "automatic"}
-"""What the least value means, where it is no number of what the label says."""
-_WHERE_EMPTY = {"devices": "first free ones", "interpreter": "this program's own"}
 
 
 class Control(Protocol):
@@ -122,7 +119,7 @@ class IntegerControl:
         with QSignalBlocker(self.widget):
             self.widget.setRange(int(field.minimum), int(field.maximum))
             self.widget.setSuffix(f" {field.unit}" if field.unit else "")
-            self.widget.setSpecialValueText(_AT_ZERO.get(field.name, ""))
+            self.widget.setSpecialValueText(field.unset)
             self.widget.setValue(int(field.value))
 
 
@@ -155,7 +152,7 @@ class TextControl:
         """Set the text."""
         self.widget.setText(str(field.value))
         self.widget.setModified(False)
-        self.widget.setPlaceholderText(_WHERE_EMPTY.get(field.name, ""))
+        self.widget.setPlaceholderText(field.unset)
 
     def _tell(self, name: str, edited: Edited) -> None:
         if self.widget.isModified():

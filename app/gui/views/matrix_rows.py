@@ -12,7 +12,6 @@ from workloads.protocol import Value
 _LABEL_WIDTH = 17 * GRID
 _LIST_WIDTH = 34 * GRID
 _LIST_HEIGHT = 3 * GRID + GRID // 2
-_WHERE_EMPTY = {"devices": "first free ones; several as 0; 1", "interpreter": "this program's own"}
 
 
 class MatrixRows(QScrollArea):
@@ -132,7 +131,7 @@ class _Row:
         made.setFixedWidth(_LIST_WIDTH)
         made.setAccessibleName(row.label)
         made.setToolTip(f"{row.help}\nSeveral values with commas between.")
-        made.setPlaceholderText(_WHERE_EMPTY.get(row.name, ""))
+        made.setPlaceholderText(row.where_empty)
 
         def tell() -> None:
             if made.isModified():

@@ -1,6 +1,6 @@
 from dataclasses import replace
 
-from app.viewmodels.naming import short_name
+from app.viewmodels.naming import parameter_label, short_name
 from app.viewmodels.variants import differing, run_command, shared_settings, variant_names
 from tests.unit.viewmodels.stored import run_row, stored_run
 from workloads.catalog import Gpu, Machine, complete
@@ -70,3 +70,9 @@ def test_the_command_of_a_stored_run_names_the_file_of_one_s_own_workload() -> N
     spec = RunSpec(workload="mlp.py:mlp", variant={"gpus": 0, "units": 8, "source": "ab" * 32})
     run = stored_run(replace(run_row(1), spec=spec), environment={"own_path": "/mine/mlp.py"})
     assert run_command(run) == "python -m app run /mine/mlp.py:mlp -s gpus=0 -s units=8"
+
+
+def test_a_parameter_without_a_label_has_one_made_of_its_name() -> None:
+    spec = RunSpec(workload="no_longer_known", variant={"hidden_units": 64, "_": 1})
+    assert parameter_label(spec, "hidden_units") == "Hidden units"
+    assert parameter_label(spec, "_") == "_"

@@ -196,7 +196,7 @@ def test_what_does_other_work_is_no_alternative_and_only_counted_beside_those_th
 def test_where_nothing_does_the_same_work_the_ratios_are_told_with_what_they_are_not() -> None:
     base, deeper = (working(variant(n, [1000.0 / n], depth=n), 1000 * n) for n in (1, 2))
     assert said(base, deeper).text == (
-        "depth 2 ran 0.500× as fast as depth 1. "
+        "Depth 2 ran 0.500× as fast as depth 1. "
         f"It is no alternative, though: it does other work, 2.00× the operations an image. {ONE_RUN}"
     )
     assert "an alternative" not in said(base, variant(2, [500.0], depth=2)).text, "its work is not known"
