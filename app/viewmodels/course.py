@@ -105,10 +105,10 @@ class Course:
 
     @property
     def headline(self) -> tuple[str, str]:
-        """The throughput and its spread, in words; both are empty where there is nothing to measure."""
-        if self.ended is not None and self.ended.summary.throughput is not None:
-            return units.number(self.ended.summary.throughput), self.throughput.spread_words
-        return units.number(self.throughput.mean) if self.spec else "", self.throughput.spread_words
+        """The throughput and its spread, in words; both are empty where nothing was measured yet."""
+        ended = self.ended.summary.throughput if self.ended else None
+        throughput = self.throughput.mean if ended is None else ended
+        return "" if throughput is None else units.number(throughput), self.throughput.spread_words
 
     def stays_beside(self, new: "Course") -> bool:
         """Whether it is kept when `new` begins: as long as it goes on, and then as the newest run of its GPUs."""

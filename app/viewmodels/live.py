@@ -208,7 +208,7 @@ class LiveModel:
             moments=tuple(Moment(words, t_s - frame.origin_s) for words, t_s in self._course.moments),
             status=self._status(),
             number=number,
-            unit=units.rate_unit(self._course.example) if self._course.spec else "",
+            unit=units.rate_unit(self._course.example) if number else "",
             spread=spread,
             facts=summary_line(self._course.ended.summary, self._course.example) if self._course.ended else "",
             evidence=self._course.evidence_view,

@@ -39,6 +39,20 @@ def test_the_live_view_fills_from_events(qtbot: QtBot, theme: Theme) -> None:
     assert "Stopped Stopped by the user." in view.words()
 
 
+def test_where_a_run_stands_is_said_in_place_of_a_number_while_there_is_none(qtbot: QtBot, theme: Theme) -> None:
+    model, view = LiveModel(), LiveView(theme)
+    qtbot.addWidget(view)
+    tell(model, (GPU_INVENTORY, started(GPU_INVENTORY)))
+    view.show_model(model.state())
+    assert view.words() == "Starting"
+    tell(model, (*training(),))
+    view.show_model(model.state())
+    assert view.words().startswith("Measuring 1,000 images/s")
+    tell(model, (started(GPU_INVENTORY), ended(Outcome(name="failed", reason="It failed."), throughput=None)))
+    view.show_model(model.state())
+    assert view.words().startswith("Failed It failed. step")
+
+
 def test_a_second_run_replaces_the_first_in_the_plots(qtbot: QtBot, theme: Theme) -> None:
     model, view = LiveModel(), LiveView(theme)
     qtbot.addWidget(view)

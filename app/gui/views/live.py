@@ -43,7 +43,8 @@ class LiveView(QWidget):
         self._number.setFont(figures(_BIG_PX, bold=True))
         self._number.setAccessibleName("Throughput")
         self._unit = text_label("", "unit")
-        self._ready = text_label("", "title")
+        self._instead = text_label("", "title")
+        self._instead.setAlignment(Qt.AlignmentFlag.AlignBottom)
         self._spread = text_label("", "caption")
         self._name = ElidedLabel("muted")
         self._title = text_label("", "heading")
@@ -118,7 +119,7 @@ class LiveView(QWidget):
     def words(self) -> str:
         """Everything the head says, as one text."""
         labels = (
-            self._ready,
+            self._instead,
             self._title,
             self._detail,
             self._number,
@@ -132,15 +133,13 @@ class LiveView(QWidget):
     def show_model(self, state: LiveState) -> None:
         """Show this state; plots draw only what changed."""
         self._runs.show_runs(state.runs, state.run)
-        self._ready.setText("" if state.number else state.status.title)
-        self._ready.setVisible(not state.number)
         self._number.setText(state.number)
         self._number.setVisible(bool(state.number))
         self._unit.setText(state.unit)
         self._spread.setText(state.spread)
         self._facts.setText(state.facts)
         self._facts.setVisible(bool(state.facts))
-        self._show_status(state.status)
+        self._show_status(state.status, state.number)
         self._show_evidence(state.evidence)
         self._state = state
         self._bar_of_time.show_model(state)
@@ -166,10 +165,15 @@ class LiveView(QWidget):
     def _show_reading(self, time: float | None) -> None:
         self._bar_of_time.show_reading("" if time is None or self._state is None else self._state.reading(time))
 
-    def _show_status(self, status: Status) -> None:
-        idle = not status.name
-        self._title.setText("" if idle else status.title)
+    def _show_status(self, status: Status, number: str) -> None:
+        """Where the run stands: beside its number, or in its place while there is none."""
+        title, other = (self._title, self._instead) if number else (self._instead, self._title)
+        title.setText(status.title)
         set_role(self._title, status.tone)
+        set_role(self._instead, f"title {status.tone}")
+        title.show()
+        other.clear()
+        other.hide()
         self._name.setText(status.name)
         self._name.setToolTip(status.name)
         self._left.setText(status.left)
@@ -225,7 +229,8 @@ class LiveView(QWidget):
         unit.addWidget(self._unit)
         unit.addWidget(self._spread)
         unit.addSpacing(GRID // 2)
-        figure.addWidget(self._ready, 0, bottom)
+        self._instead.setMinimumHeight(self._number.sizeHint().height())
+        figure.addWidget(self._instead, 0, bottom)
         figure.addWidget(self._number, 0, bottom)
         figure.addLayout(unit)
         words = QVBoxLayout()
