@@ -12,7 +12,7 @@ def operations(runs: Sequence[RunRow]) -> float | None:
     They are the same for every implementation, layout, precision, batch size and number of GPUs.
     """
     known = ((row.summary.flops_per_step, row.spec.variant.get("batch_size")) for row in runs)
-    return next((of_step / int(batch) for of_step, batch in known if of_step and batch), None)
+    return next((of_step / batch for of_step, batch in known if of_step and isinstance(batch, int) and batch > 0), None)
 
 
 def other_work(runs: Sequence[RunRow], baseline: Sequence[RunRow]) -> float | None:

@@ -1,6 +1,6 @@
 """What a report of a comparison holds, as values: the same for HTML and Markdown, the numbers those of the window."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from app.records import RunRow, StoredRun
@@ -14,13 +14,20 @@ from app.viewmodels.evidence import of_stored
 from app.viewmodels.looks import dash_of
 from app.viewmodels.pictures.curves import CurvePlot, stored_plot
 from app.viewmodels.pictures.gallery import Gallery
+from app.viewmodels.run_numbers import listed
 from app.viewmodels.scaling import ScalingView, worst_of_each
 from app.viewmodels.variants import run_command
 
 _CURVES = ("throughput", "gpu power_mw", "cpu load_pct", "loss")
-ALL_PAIRS = "Above is the pair of each variant that scales worst. All pairs that differ in their GPUs alone:"
-_COLUMNS = 7
+ALL_PAIRS = "All pairs that differ in their GPUs alone; drawn below are some that scale worst, one of a variant."
+_COLUMNS = 6
 """Figures beside a variant's name that fit on paper; more go into another table below."""
+
+_USUAL: Mapping[str, tuple[Callable[[RunRow], bool], str]] = {
+    "outcome": (lambda row: row.outcome is not None and row.outcome.name == "completed", "completed"),
+    "as_asked": (lambda row: row.match is True, "ran as asked"),
+}
+"""Columns that are not worth their room where this holds for every run, and how that is said."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +96,8 @@ def report_contents(
     comparison = compare(found, baseline, older)
     names = _names(comparison.table)
     firsts = [run for run in found.runs if run.row.run in {variant[0] for variant in names}]
-    count, variants = len(found.runs), len(names)
+    rows = [run.row for run in found.runs]
+    count, variants = len(rows), len(names)
     traced = [view for view in comparison.scaling if any(bar.parts for bar in view.bars)]
     drawn = worst_of_each(traced)
     return Contents(
@@ -99,8 +107,8 @@ def report_contents(
         verdict=comparison.statement,
         method=comparison.method,
         doubts=comparison.doubts,
-        notes=comparison.notes,
-        figures=_figures(comparison.table),
+        notes=(*_said_of_all(rows), *comparison.notes),
+        figures=_figures(comparison.table, _of_all(rows)),
         gallery=comparison.gallery,
         scaling=tuple(drawn),
         pairs=_pairs(traced if len(drawn) < len(traced) else ()),
@@ -109,7 +117,7 @@ def report_contents(
         common=_common(found.runs),
         differing=_differing(found.runs),
         repeats=tuple(Repeat(names[_variant_of(run, names)], run_command(run)) for run in firsts),
-        runs=_runs([run.row for run in found.runs]),
+        runs=_runs(rows),
         article=article,
     )
 
@@ -127,11 +135,23 @@ def _variant_of(run: StoredRun, names: Names) -> tuple[int, ...]:
     return next(numbers for numbers in names if run.row.run in numbers)
 
 
-def _figures(table: CompareTable) -> tuple[Table, ...]:
-    """The window's table, a row a variant, in pieces that fit on paper, without columns that say nothing."""
+def _of_all(rows: Sequence[RunRow]) -> list[str]:
+    """The columns that say the usual of every run."""
+    return [column for column, (usual, _) in _USUAL.items() if all(map(usual, rows))]
+
+
+def _said_of_all(rows: Sequence[RunRow]) -> list[str]:
+    """The same in a sentence."""
+    words = listed(_USUAL[column][1] for column in _of_all(rows)) if _of_all(rows) else ""
+    return [f"All {len(rows)} runs {words}."] if words and len(rows) > 1 else []
+
+
+def _figures(table: CompareTable, usual: Collection[str]) -> tuple[Table, ...]:
+    """The window's table, a row a variant, in pieces that fit on paper, without columns that say nothing new."""
     rows = Arrangement().rows(table)
     name = table.keys.index(VARIANT)
-    shown = [n for n, key in enumerate(table.keys) if key not in (BASE, RUN, VARIANT) and key not in table.empty]
+    left_out = {BASE, RUN, VARIANT, *table.empty, *usual}
+    shown = [n for n, key in enumerate(table.keys) if key not in left_out]
     pieces = [shown[first : first + _COLUMNS] for first in range(0, len(shown), _COLUMNS)]
     return tuple(
         Table(

@@ -44,10 +44,10 @@ def _parts(contents: Contents, pictures: Mapping[str, str], scaling: Sequence[st
     yield from (f"No picture “{literal(each.title)}”: {literal(each.why)}" for each in contents.gallery.silences)
     if contents.scaling:
         yield "## Where scaling is lost"
+        if contents.pairs.rows:
+            yield ALL_PAIRS
+            yield _table(contents.pairs)
         yield from map(scaling_markdown, contents.scaling, scaling)
-    if contents.pairs.rows:
-        yield ALL_PAIRS
-        yield _table(contents.pairs)
     yield "## What ran"
     yield _table(contents.evidence)
     yield "## Environment"

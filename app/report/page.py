@@ -22,11 +22,13 @@ overflow-wrap:normal}th{font-weight:normal;color:var(--muted)}.number{text-align
 td:first-child{min-width:15em}.long{overflow-wrap:anywhere;max-width:26em}
 .swatch{display:inline-block;width:.8em;height:.8em;margin-right:.5em;print-color-adjust:exact;
 -webkit-print-color-adjust:exact}
+summary{color:var(--muted);cursor:pointer}
 figure{margin:1.5em 0}svg{max-width:100%%;height:auto}
 pre{white-space:pre-wrap;border:1px solid var(--line);border-radius:4px;padding:.6em .8em;font-size:.87em}
 @page{margin:14mm}
 @media print{body{max-width:none;margin:0;padding:0;font-size:11px}.wide{overflow:visible}
-h2,h3{break-after:avoid}figure,tr,pre,li{break-inside:avoid}thead{display:table-header-group}}
+h2,h3{break-after:avoid}figure,tr,pre,li{break-inside:avoid}thead{display:table-header-group}
+summary{list-style:none}details::details-content{content-visibility:visible;height:auto}}
 """
 
 

@@ -73,13 +73,14 @@ def scaling_views(runs: Sequence[StoredRun]) -> list[ScalingView]:
 
 
 def worst_of_each(views: Sequence[ScalingView]) -> list[ScalingView]:
-    """A few pairs are all of them; of more, for each variant the one that scales worst."""
+    """A few pairs are all of them; of more, a few of those that scale worst, one of a variant."""
     if len(views) <= _FEW:
         return list(views)
     worst: dict[str, ScalingView] = {}
     for view in sorted(views, key=lambda view: view.share):
         worst.setdefault(view.variant, view)
-    return [view for view in views if worst[view.variant] is view]
+    few = list(worst.values())[:_FEW]
+    return [view for view in views if any(view is each for each in few)]
 
 
 def _alone(pair: Scaling) -> RunSpec:

@@ -34,7 +34,8 @@ def variant_names(specs: Sequence[RunSpec], *, in_sentence: bool = False) -> lis
     """For each variant what tells it from the others, `NCHW · Batch size 64`; its short name where nothing does.
 
     Which cards and how long was measured is named only of those that nothing else tells apart. Of three or more, a
-    switch or way to exchange gradients at its default is named only where some variant has no other name. With `in_sentence` parameters are written as within a sentence.
+    switch or way to exchange gradients at its default is named only where some variant has no other name. With
+    `in_sentence` parameters are written as within a sentence.
     """
     names = differing(specs)
     specs = [catalog.with_defaults(spec) for spec in specs]

@@ -5,7 +5,7 @@ from app.report.pictures.drawing import Sheet
 from app.viewmodels.pictures.values import Bar, BarPicture
 
 _ROW, _THICK = 26.0, 12.0
-_MOST_NAME, _GAP = 0.42, 12.0
+_MOST_NAME, _GAP = 0.46, 12.0
 _LEFT = 4.0
 
 

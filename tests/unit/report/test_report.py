@@ -18,10 +18,11 @@ from app.report.markdown import markdown_report
 from app.report.marked import literal
 from app.storage.store import Store
 from app.viewmodels.compare import compare, compared
+from app.viewmodels.scaling import scaling_views
 from tests.fakes.pictures import grid, with_memory_traffic
 from tests.fakes.scaling import ONE, TALKING, run_of
 from tests.unit.viewmodels.stored import UTC_NS, keep
-from workloads.protocol import RunSpec
+from workloads.protocol import RunSpec, Value
 
 HOSTILE = (
     "</td></svg><script src=\"//evil.example/x.js\">alert(1)</script><img src=x onerror='y'>&amp;`|*_[a](b)\x1b\x00"
@@ -197,7 +198,7 @@ def test_markdown_has_its_pictures_beside_it(runs: list[StoredRun]) -> None:
     heads = [
         line for line in written.text.splitlines() if line.startswith("| Variant | ") and " | Asked | " not in line
     ]
-    assert heads[0].count("|") == 9, "seven figures beside a name fit on paper"
+    assert heads[0].count("|") == 8, "six figures beside a name fit on paper"
     assert len(heads) > 1
 
 
@@ -252,6 +253,51 @@ def test_of_many_pairs_the_worst_of_each_variant_is_drawn_and_all_have_a_row() -
     assert html_report(contents).count("All pairs that differ in their GPUs alone") == 1
     few = report_contents(compared([*ONE, *TALKING]), ONE[0].row.run, UTC_NS)
     assert (len(few.scaling), few.pairs.rows) == (1, ())
+
+
+def _with(run: StoredRun, **settings: Value) -> StoredRun:
+    spec = run.row.spec
+    variant = {**spec.variant, **settings}
+    return replace(run, row=replace(run.row, spec=RunSpec(workload=spec.workload, variant=variant)))
+
+
+def test_of_many_pairs_no_more_than_a_few_are_drawn() -> None:
+    pairs = [
+        (n, run_of(10 * n + gpus, gpus=gpus, batch=64, compute_ms=(9.0 / gpus,) * gpus, communication_ms=n * gpus))
+        for n in range(1, 7)
+        for gpus in (1, 2)
+    ]
+    runs = [_with(run, weight_decay=n) for n, run in pairs]
+    found = report_contents(compared(runs), 11, UTC_NS)
+    assert len(found.pairs.rows) == 6
+    shares = [view.share for view in found.scaling]
+    assert len(shares) == 4
+    assert shares == sorted(shares, reverse=True), "in the order of the table"
+    assert min(shares) == min(view.share for view in scaling_views(runs))
+    text = html_report(found)
+    assert text.index("All pairs that differ") < text.index("<h3>"), "the table before the pictures"
+
+
+def test_long_tables_are_folded_up_and_short_ones_are_not(runs: list[StoredRun]) -> None:
+    many = html_report(contents(runs))
+    assert many.count("<details>") == many.count("</details>")
+    variants = len(contents(runs).repeats)
+    for title in (
+        *(f"The commands of {variants} variants", f"The table of {variants} variants"),
+        f"The table of {len(runs)} runs",
+    ):
+        assert f"<details><summary>{title}</summary>" in many
+    assert "<details>" not in html_report(contents(runs[:3]))
+
+
+def test_what_is_as_usual_of_every_run_has_a_sentence_in_place_of_a_column(runs: list[StoredRun]) -> None:
+    alike = [replace(run, row=replace(run.row, match=True)) for run in runs[:3]]
+    found = contents(alike)
+    assert found.notes[0] == "All 3 runs completed and ran as asked."
+    assert found.figures[0].head[:2] == ("Variant", "Images/s")
+    other = contents([*alike[:2], replace(alike[2], row=replace(alike[2].row, match=None))])
+    assert other.notes[0] == "All 3 runs completed."
+    assert other.figures[0].head[:3] == ("Variant", "As asked", "Images/s")
 
 
 def test_wrong_use_is_said(database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -53,6 +53,14 @@ def test_two_cards_are_told_apart_by_the_beginning_of_their_uuids() -> None:
         RunSpec(workload="lstm", variant={"implementation": "cudnn", "gpus": 1, "devices": card}) for card in cards
     ]
     assert variant_names(specs) == ["on GPU-0f9e5287", "on GPU-aecba51d"]
+
+
+def test_how_long_is_measured_is_named_only_of_those_that_nothing_else_tells_apart() -> None:
+    variants = (("NHWC", 10), ("NHWC", 20), ("NCHW", 20))
+    specs = [
+        complete("cnn10", {"gpus": 0, "layout": layout, "warmup_steps": steps}, Machine()) for layout, steps in variants
+    ]
+    assert variant_names(specs) == ["NHWC · Warm-up steps 10", "NHWC · Warm-up steps 20", "NCHW"]
     assert short_name(specs[0]) == short_name(specs[1])
 
 
