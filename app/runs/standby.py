@@ -22,7 +22,7 @@ from app.runs.launcher import (
     WorkerEvent,
     interpreter_of,
 )
-from app.runs.leases import CPU, Leases
+from app.runs.leases import CPU, Lease, Leases
 from workloads.protocol import STANDBY, Hello, Start
 
 _IMPORT_S = 120.0
@@ -33,74 +33,132 @@ _GONE_S = 5.0
 
 
 class StandbyLauncher:
-    """Starts workers as `LocalLauncher` does, or takes the one that stands by, and then begins the next.
+    """Starts workers as `LocalLauncher` does, or takes one that stands by, and then begins the next.
 
-    There is one at most, and only where `wanted` says so. It serves only a run whose own process would be started in
-    the very same way; where it does not fit, or died, the run starts cold. The workers end with `close` at the latest.
-    The next one is of the Python that the last run named, so that of runs by two all have an import beside them alike.
+    There are as many as runs go on at once, at least one, and only where `wanted` says so. They serve only a run whose
+    own process would be started in the very same way; where none fits, or it died, the run starts cold. The workers end
+    with `close` at the latest. The next one is of the Python that the last run named, so that of runs by two all have
+    an import beside them alike.
     """
 
     def __init__(self, leases: Leases, wanted: Callable[[], bool], command: tuple[str, ...] = WORKER) -> None:
-        self._leases = leases
+        self._importing = _Importing(leases)
         self._wanted = wanted
         self._command = (*command, STANDBY)
         self._cold = LocalLauncher(command)
         # A worker dies with the thread that started it (Linux), so this one lasts.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="standby")
         self._turn = threading.Lock()
-        self._standby: _Standby | None = None
+        self._standbys: list[_Standby] = []
+        self._going = 0
         self._interpreter = ""
 
     def launch(self, start: Start, post: Post) -> Worker:
-        """Gives the order to the worker that stands by, even if it is still importing, else to a cold one."""
-        standby, interpreter = self._take(), interpreter_of(start)
+        """Gives the order to the worker that stands by longest, even if it is still importing, else to a cold one."""
+        interpreter = interpreter_of(start)
+        standby = self._take(Birth.now(self._command, interpreter))
+        heard = self._begun(post)
+        served = standby.serve(start, heard) if standby is not None else None
+        try:
+            worker = served or self._cold.launch(start, heard)
+        except OSError:
+            self._ended()
+            raise
         self._interpreter = interpreter
-        served = standby.serve(start, post) if standby is not None and self._fits(standby, interpreter) else None
-        worker = served or self._cold.launch(start, post)
         self.prepare()
         return worker
 
     def prepare(self) -> None:
-        """Begins a standby where there is none, it is wanted, and no run on the CPU goes on; returns at once."""
+        """Begins what is missing, if it is wanted and no run on the CPU goes on; returns at once."""
         self._thread.submit(self._begin).add_done_callback(Future.result)
 
     def wait_ready(self) -> bool:
-        """Waits until what `prepare` began has imported or ended; whether a worker stands by then."""
+        """Waits until all that `prepare` began have imported or ended; whether one stands by then."""
         self._thread.submit(lambda: None).result()
         with self._turn:
-            standby = self._standby
-        return standby is not None and standby.wait_ready()
+            standbys = list(self._standbys)
+        lives = [standby.wait_ready() for standby in standbys]
+        return any(lives)
 
     def close(self) -> None:
-        """Ends the worker that stands by, if there is one, and begins no other."""
-        if (standby := self._thread.submit(self._take).result()) is not None:
+        """Ends the workers that stand by, if there are any, and begins no other."""
+        for standby in self._thread.submit(self._clear).result():
             standby.end()
         self._thread.shutdown()
+
+    def _begun(self, post: Post) -> Post:
+        """Counts a run that begins; the post that counts its end."""
+
+        def heard(event: WorkerEvent) -> None:
+            if isinstance(event, Exited):
+                self._ended()
+            post(event)
+
+        with self._turn:
+            self._going += 1
+        return heard
+
+    def _ended(self) -> None:
+        with self._turn:
+            self._going -= 1
 
     def _begin(self) -> None:
         if not self._wanted():
             return
         with self._turn:
-            if self._standby is not None and self._standby.lives:
-                return
-            if (lease := self._leases.take([CPU], 1)) is None:
-                return
-            try:
-                self._standby = _Standby(Birth.now(self._command, self._interpreter), lease.release)
-            except OSError:
-                # The next run's own start will meet it, and say so.
-                lease.release()
+            self._standbys = [standby for standby in self._standbys if standby.lives]
+            while len(self._standbys) < max(1, self._going):
+                if not self._importing.begin():
+                    return
+                try:
+                    self._standbys.append(_Standby(Birth.now(self._command, self._interpreter), self._importing.end))
+                except OSError:
+                    # The next run's own start will meet it, and say so.
+                    self._importing.end()
+                    return
 
-    def _take(self) -> "_Standby | None":
+    def _clear(self) -> "list[_Standby]":
         with self._turn:
-            standby, self._standby = self._standby, None
-            return standby
+            standbys, self._standbys = self._standbys, []
+            return standbys
 
-    def _fits(self, standby: "_Standby", interpreter: str) -> bool:
-        if standby.birth == Birth.now(self._command, interpreter):
+    def _take(self, birth: Birth) -> "_Standby | None":
+        """The one that stands by longest; those of other surroundings end."""
+        with self._turn:
+            fitting = [standby for standby in self._standbys if standby.birth == birth]
+            others = [standby for standby in self._standbys if standby.birth != birth]
+            self._standbys = fitting[1:]
+        for other in others:
+            other.end()
+        return fitting[0] if fitting else None
+
+
+class _Importing:
+    """The processor's lease, held once for all imports of one program that go on."""
+
+    def __init__(self, leases: Leases) -> None:
+        self._leases = leases
+        self._turn = threading.Lock()
+        self._count = 0
+        self._lease: Lease | None = None
+
+    def begin(self) -> bool:
+        """Whether an import may begin; each that does must `end`."""
+        with self._turn:
+            if self._count == 0:
+                self._lease = self._leases.take([CPU], 1)
+            if self._lease is None:
+                return False
+            self._count += 1
             return True
-        standby.end()
-        return False
+
+    def end(self) -> None:
+        """One import is done; the lease goes back with the last."""
+        with self._turn:
+            self._count -= 1
+            if self._count == 0 and self._lease is not None:
+                self._lease.release()
+                self._lease = None
 
 
 class _Standby:

@@ -94,10 +94,13 @@ def told(recorder: Recorder) -> list[object]:
     return [event.phase if isinstance(event, PhaseStarted) else dict(event.facts) for event in events]
 
 
-def test_runs_beside_each_other_leave_one_standby_behind(served: RunServices, launcher: StandbyLauncher) -> None:
+def test_runs_beside_each_other_have_a_standby_each_for_the_next(
+    served: RunServices, launcher: StandbyLauncher, tmp_path: Path
+) -> None:
     spec = dummy(served.feed.wait_inventory(), gpus=1, steps=0, seconds=600.0)
     launcher.prepare()
     assert launcher.wait_ready()
+    assert len(standing_by()) == 1
     with going(spec, served) as one, going(spec, served) as other:
         for run in (one, other):
             run.recorder.wait(Block)
@@ -107,7 +110,12 @@ def test_runs_beside_each_other_leave_one_standby_behind(served: RunServices, la
         assert [run.result().name for run in (one, other)] == ["stopped", "stopped"]
     assert "yes" in served_one
     assert launcher.wait_ready()
-    assert len(standing_by()) == 1
+    assert len(standing_by()) == 2
+    lease = Leases(tmp_path).take([CPU], 1)
+    assert lease is not None, "no import holds the processor any more"
+    lease.release()
+    with going(spec, served) as one, going(spec, served) as other:
+        assert [run.recorder.wait(Facts).facts.get("standby") for run in (one, other)] == ["yes", "yes"]
 
 
 def test_a_standby_tells_what_a_cold_worker_tells(served: RunServices, launcher: StandbyLauncher) -> None:
@@ -125,7 +133,7 @@ def test_a_standby_tells_what_a_cold_worker_tells(served: RunServices, launcher:
     assert len(standing_by()) == 1
 
 
-def test_there_is_one_at_most_and_none_after_the_end(launcher: StandbyLauncher) -> None:
+def test_there_is_one_where_no_two_runs_go_on_and_none_after_the_end(launcher: StandbyLauncher) -> None:
     for _ in range(2):
         launcher.prepare()
         assert launcher.wait_ready()
