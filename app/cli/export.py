@@ -8,11 +8,9 @@ from app.cli.export_model import export_models
 from app.cli.export_progress import watched
 from app.cli.services import opened_store
 from app.cli.terminal import print_json
-from app.errors import UserError
-from app.queries import QueueEntry
 from app.report.export import export_files
 from app.report.export_words import exported_document, exported_words
-from app.storage.store import Store
+from app.runs.queue_export import to_take_away
 from app.storage.transfer import export_database
 from workloads.catalog import UsageError
 
@@ -40,11 +38,11 @@ def export(chosen: Namespace) -> int:
         raise UsageError("--queue goes with -o FILE.db: only a database holds experiments that can go on.")
     with opened_store(chosen.db) as store:
         path = store.path
-        entries = _entries(store) if chosen.queue else []
-        runs = list(dict.fromkeys([*runs, *_runs_of(entries, store)]))
+        entries, made = to_take_away(store) if chosen.queue else ([], [])
+        runs = list(dict.fromkeys([*runs, *made]))
     with watched("Exporting") as watch:
         if is_database:
-            done = export_database(path, runs, target, watch, [entry.entry for entry in entries])
+            done = export_database(path, runs, target, watch, entries)
         else:
             done = export_files(path, runs, target, chosen.format, watch)
     if chosen.json:
@@ -52,23 +50,6 @@ def export(chosen: Namespace) -> int:
     else:
         print("\n".join(exported_words(done, target)))
     return 0
-
-
-def _entries(store: Store) -> Sequence[QueueEntry]:
-    """All of the queue; raises `UserError` where there is nothing, or one of it is being made."""
-    found = store.queue.entries()
-    if not found:
-        raise UserError("The queue is empty: no experiment is unfinished.")
-    for entry in found:
-        if entry.owned:
-            raise UserError(f"Entry {entry.entry} of the queue is being made: stop it first.")
-    return found
-
-
-def _runs_of(entries: Sequence[QueueEntry], store: Store) -> list[int]:
-    """The runs that were made of them so far."""
-    numbers = [entry.experiment for entry in entries if entry.experiment is not None]
-    return [run for experiment in numbers for run in store.library.runs_of_experiment(experiment)]
 
 
 def _folder(runs: Sequence[int]) -> str:

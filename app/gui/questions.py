@@ -48,6 +48,21 @@ def ask_for_file(parent: QWidget, title: str, folder: Path, endings: str, chosen
     dialog.open()
 
 
+def ask_for_new_file(parent: QWidget, title: str, at: Path, endings: str, chosen: Callable[[str], object]) -> None:
+    """Ask where to write, `at` unless told otherwise, whose ending every name gets; `chosen` gets the path.
+
+    What is there already is never written over: whoever writes says so.
+    """
+    dialog = QFileDialog(parent, title, str(at.parent), endings)
+    dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+    dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
+    dialog.setOption(QFileDialog.Option.DontConfirmOverwrite)
+    dialog.setDefaultSuffix(at.suffix.removeprefix("."))
+    dialog.selectFile(at.name)
+    dialog.fileSelected.connect(chosen)
+    dialog.open()
+
+
 def _box(parent: QWidget, theme: Theme, icon: QMessageBox.Icon, title: str, words: str) -> QMessageBox:
     box = QMessageBox(icon, title, words)
     box.setParent(parent, box.windowFlags())

@@ -1,51 +1,20 @@
-"""The queue as values: one line for all of it, one row an entry, and what is told or offered above them."""
+"""The queue as values: one line for all of it, and one row an entry."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from app.queries import EntryState, QueueProgress
-from app.records import RunRow
 from app.viewmodels import units
 from app.viewmodels.cells import Tone
-from app.viewmodels.compare import usual_baseline
 from app.viewmodels.naming import short_name
+from app.viewmodels.queue_told import LOOKS, Telling, ending, ending_words, offer
 from app.viewmodels.variants import variant_names
-from app.viewmodels.verdict import verdict_of
-from workloads.catalog import with_defaults
 
-Act = Literal["go on", "not now", "remove", "show", "dismiss", "unfold"]
-"""What the line above the queue can be answered with."""
-
-
-class _Look(NamedTuple):
-    """How a state is shown: never by colour alone, always with its word, which is the state itself."""
-
-    symbol: str
-    tone: Tone
-
-
-_LOOKS: dict[EntryState, _Look] = {
-    "running": _Look("▶", "busy"),
-    "waiting": _Look("○", "quiet"),
-    "paused": _Look("‖", "quiet"),
-    "complete": _Look("✔", "good"),
-    "settled": _Look("✔", "good"),
-    "stopped": _Look("■", "quiet"),
-    "out of budget": _Look("◔", "warning"),
-    "failed": _Look("✖", "bad"),
-    "removed": _Look("■", "quiet"),
-}
 ENDED: tuple[EntryState, ...] = ("complete", "settled", "out of budget", "failed")
 """States in which an entry has come as far as it will without being asked once more."""
 
 _IN_QUEUE: tuple[EntryState, ...] = ("waiting", "running", "paused")
-_ENDS: dict[EntryState, str] = {
-    "complete": "is complete",
-    "settled": "is settled, every speed-up known as narrowly as was asked",
-    "out of budget": "is out of budget; going on gives it as much again",
-    "failed": "failed, as not every run gave a result",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,22 +39,11 @@ class QueueRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Telling:
-    """A sentence above the queue with the answers it can be given, the first the one to be expected."""
-
-    words: str
-    symbol: str
-    tone: Tone
-    acts: tuple[tuple[Act, str], ...]
-    progress: QueueProgress | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class QueueState:
     """Everything the window shows of the queue; without rows and tellings nothing is shown.
 
     `count` is how many runs of all are done, `now` what goes on; both are empty where what is told says it already.
-    `skip` says whether a wait goes on that can be skipped.
+    `skip` says whether a wait goes on that can be skipped, `may_export` whether all of it rests and can be taken away.
     """
 
     rows: tuple[QueueRow, ...] = ()
@@ -95,6 +53,7 @@ class QueueState:
     left: str = ""
     skip: bool = False
     hold: Literal["pause", "go on", ""] = ""
+    may_export: bool = False
     offer: Telling | None = None
     ended: Telling | None = None
 
@@ -181,7 +140,7 @@ class QueueBoard:
         if progress.state != "removed":
             self._ended = (*self._ended, progress)
             self._counted |= {progress.entry}
-            self._telling = _ending(progress)
+            self._telling = ending(progress)
 
     def tell_verdict(self, entry: int, verdict: str) -> None:
         """Say the verdict of an entry that ended, if that is what is told."""
@@ -213,7 +172,8 @@ class QueueBoard:
             left=self._left_words(now_s),
             skip=self._now is not None and bool(self._now.waiting_for),
             hold=self._hold(),
-            offer=_offer(self._entries) if self._offered else None,
+            may_export=bool(self._entries) and not self.goes_on and not self.runs_elsewhere,
+            offer=offer(self._entries) if self._offered else None,
             ended=self._telling,
         )
 
@@ -270,7 +230,7 @@ def _with_pause(told: QueueProgress, known: QueueProgress) -> QueueProgress:
 
 def _row(progress: QueueProgress, *, going_on: bool = False) -> QueueRow:
     elsewhere = progress.state == "running" and not going_on
-    look = _LOOKS[progress.state]
+    look = LOOKS[progress.state]
     left = "" if progress.left_s is None or progress.state not in _IN_QUEUE else units.duration(progress.left_s)
     is_last = going_on and progress.state == "paused"
     in_queue = progress.state in _IN_QUEUE
@@ -296,50 +256,3 @@ def _names(progress: QueueProgress) -> str:
         return "".join(map(short_name, progress.specs))
     apart = dict.fromkeys(variant_names(progress.specs)) if len(progress.specs) == 2 else ()
     return ": ".join(filter(None, (f"{len(progress.specs)} runs at once", "; ".join(apart))))
-
-
-def _runs_made(done: int, planned: int) -> str:
-    return f"{done} of {planned} {units.plural('run', planned)} made"
-
-
-def _offer(entries: Sequence[QueueProgress]) -> Telling:
-    done, planned = sum(entry.done for entry in entries), sum(entry.planned for entry in entries)
-    if len(entries) == 1:
-        words = f"“{entries[0].name}” is unfinished: {_runs_made(done, planned)}."
-        rest: tuple[tuple[Act, str], ...] = (("remove", "Remove"),)
-    else:
-        words = f"{len(entries)} experiments are unfinished: {_runs_made(done, planned)}."
-        rest = (("unfold", "Show them"),)
-    sentences = dict.fromkeys(entry.words for entry in entries if entry.words)
-    return Telling(
-        words=" ".join([words, *sentences]),
-        symbol=_LOOKS["paused"].symbol,
-        tone="busy",
-        acts=(("go on", "Go on"), ("not now", "Not now"), *rest),
-    )
-
-
-def ending_words(progress: QueueProgress, verdict: str = "") -> str:
-    """How an entry ended, and its verdict where it is known."""
-    words = f"“{progress.name}” {_ENDS[progress.state]}: {_runs_made(progress.done, progress.planned)}."
-    return " ".join(filter(None, (words, verdict or progress.words)))
-
-
-def experiment_verdict(rows: Sequence[RunRow]) -> str:
-    """What the runs of an experiment say, as Compare does; "" where they are all of one variant."""
-    specs = [with_defaults(row.spec) for row in rows]
-    if all(spec == specs[0] for spec in specs):
-        return ""
-    return verdict_of(rows, usual_baseline(rows)).text
-
-
-def _ending(progress: QueueProgress) -> Telling:
-    look = _LOOKS[progress.state]
-    show: tuple[tuple[Act, str], ...] = (("show", "Show the run" if progress.planned == 1 else "Show verdict"),)
-    return Telling(
-        words=ending_words(progress),
-        symbol=look.symbol,
-        tone=look.tone,
-        acts=(*(show if progress.experiment is not None else ()), ("dismiss", "Dismiss")),
-        progress=progress,
-    )

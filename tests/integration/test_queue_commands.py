@@ -118,7 +118,7 @@ def test_cut_off_on_one_machine_it_goes_on_on_another(say: Say, tmp_path: Path) 
     assert queue(say("queue", "--json")) == [(1, "running", 1, 2)]
     assert "Another program makes this very experiment at this moment, as entry 1" in say(*LONGER).err
     assert "Another program makes entry 1 of the queue" in say("queue", "go-on", "1").err
-    assert "Entry 1 of the queue is being made: stop it first." in say("export", "--queue", "-o", "x.db").err
+    assert "”, is being made: stop it first." in say("export", "--queue", "-o", "x.db").err
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=LIMIT_S)
     assert "or `python -m app queue go-on 1`." in err

@@ -10,6 +10,7 @@ from PySide6.QtCore import QObject, Qt, Signal
 from app.errors import UserError
 from app.gui.background import Background
 from app.gui.controllers.queue_edits import QueueEdits
+from app.gui.controllers.queue_export import QueueExport
 from app.gui.queue_news import QueueNews
 from app.gui.views.queue import QueueView
 from app.queries import QueueProgress
@@ -18,7 +19,8 @@ from app.runs.queued import Asked
 from app.runs.schedule import Plan
 from app.storage.store import Store
 from app.viewmodels.naming import short_name
-from app.viewmodels.queue import ENDED, Act, QueueBoard, ending_words, experiment_verdict
+from app.viewmodels.queue import ENDED, QueueBoard
+from app.viewmodels.queue_told import Act, ending_words, experiment_verdict
 from workloads.protocol import RunSpec
 
 _LOOK_S = 2
@@ -69,6 +71,7 @@ class QueueController(QObject):
         self._show_error = show_error
         self._board = QueueBoard()
         self._edits = QueueEdits(self._board, database, inventory, reads, self._show, show_error)
+        self._export = QueueExport(view, database, reads)
         self._runner: Runner | None = None
         self._stopping = False
         self._shown_s = 0

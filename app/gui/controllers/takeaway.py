@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Literal
 
 from PySide6.QtCore import QObject, Qt, Signal
-from PySide6.QtWidgets import QFileDialog
 
 from app.errors import UserError
 from app.gui.background import Background
-from app.gui.questions import ask_for_file
+from app.gui.questions import ask_for_file, ask_for_new_file
 from app.gui.views.history import HistoryView
 from app.storage.transfer_watch import StoppedError, Watch
 from app.viewmodels.history import run_count
@@ -48,15 +47,14 @@ class Takeaway(QObject):
         name = f"run-{runs[0]}" if len(runs) == 1 else f"{len(runs)}-runs"
         is_database = kind == "db"
         title = f"Export {run_count(len(runs))} to a {'database' if is_database else f'new folder of {kind} files'}"
-        dialog = QFileDialog(self._view, title, str(self._folder), _ENDINGS if is_database else "")
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
-        # What is there already is never written over: the export itself says so.
-        dialog.setOption(QFileDialog.Option.DontConfirmOverwrite)
-        dialog.setDefaultSuffix("db" if is_database else "")
-        dialog.selectFile(f"{name}.db" if is_database else name)
-        dialog.fileSelected.connect(lambda file: self._export(tuple(runs), kind, Path(file)))
-        dialog.open()
+        at = self._folder / (f"{name}.db" if is_database else name)
+        ask_for_new_file(
+            self._view,
+            title,
+            at,
+            _ENDINGS if is_database else "",
+            lambda file: self._export(tuple(runs), kind, Path(file)),
+        )
 
     def import_runs(self) -> None:
         """Ask for a database, then add its runs to this one."""

@@ -12,12 +12,13 @@ from app.gui.views.cell_table import plain_tooltip
 from app.gui.views.parts import ElidedLabel, button, rule, set_role, text_label
 from app.gui.views.queue_list import QueueTable
 from app.viewmodels.cells import Tone
-from app.viewmodels.queue import Act, QueueState, Telling
+from app.viewmodels.queue import QueueState
+from app.viewmodels.queue_told import Act, Telling
 
 _STEPS = 1000
 _MOST_TOLD = 280
 """Characters of a sentence; the verdict on many variants is for Compare."""
-_BAR_WIDTH = 20 * GRID
+_BAR_WIDTH = 12 * GRID
 _ROLES: dict[Tone, str] = {"good": "good", "warning": "warning", "bad": "bad", "quiet": "muted", "busy": "heading"}
 
 
@@ -87,13 +88,15 @@ class QueueView(QWidget):
     skip_asked = Signal()
     offer_answered = Signal(str)
     ending_answered = Signal(str)
+    export_asked = Signal()
+    export_answered = Signal(str)
 
     def __init__(self, theme: Theme) -> None:
         super().__init__()
         self._theme = theme
         self.setProperty("role", "surface")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
-        self.offer, self.ending = TellingLine(), TellingLine()
+        self.offer, self.ending, self.export = TellingLine(), TellingLine(), TellingLine()
         self._head, self._acts = QWidget(), QWidget()
         self.fold = button("Queue  ▸", "The experiments that are to be made, one after another (Ctrl+J)", flat=True)
         self.fold.setCheckable(True)
@@ -104,16 +107,18 @@ class QueueView(QWidget):
         self.skip = button("S&kip the wait", "Begin the next run now, whatever the machine does")
         self.hold_all = button("Pause all", "After the run that goes on")
         self.table = QueueTable(theme)
-        self.up = button("Move up", "Alt+↑")
-        self.down = button("Move down", "Alt+↓")
+        self.up = button("Move up", "Alt+↑, or drag it")
+        self.down = button("Move down", "Alt+↓, or drag it")
         self.hold = button("Pause", "Space")
         self.remove = button("Remove", "Delete: the runs that were made stay in the history")
         self.show_verdict = button("Show verdict", "Enter: compare the runs made so far")
+        self.take_away = button("Export …", "Into a database with which it goes on elsewhere; at rest only")
         self.cancel_all = button("Cancel all …", "Stop the run that goes on and empty the queue")
         self._state = QueueState()
         self._connect()
         self._build()
         self._unfold(False)
+        self.export.hide()
         self.hide()
 
     def words(self) -> str:
@@ -127,6 +132,7 @@ class QueueView(QWidget):
             return
         self._state = state
         self.setVisible(not state.is_empty)
+        self._show_fold()
         self.offer.show_telling(state.offer)
         self.ending.show_telling(state.ended)
         self.count.setText(state.count)
@@ -147,12 +153,20 @@ class QueueView(QWidget):
         self.fold.setChecked(True)
 
     def _unfold(self, shown: bool) -> None:
-        self.fold.setText("Queue  ▾" if shown else "Queue  ▸")
+        self._show_fold()
         self._head.setVisible(shown or bool(self._state.count))
         self.table.setVisible(shown)
         self._acts.setVisible(shown)
         if shown:
             self.table.show_rows(self._state.rows)
+
+    def _show_fold(self) -> None:
+        count = self._entries()
+        self.fold.setText(f"Queue{f' ({count})' if count > 1 else ''}  {'▾' if self.fold.isChecked() else '▸'}")
+
+    def _entries(self) -> int:
+        """How many are in the queue, without those that ended."""
+        return sum(row.in_queue for row in self._state.rows)
 
     def _turn_to_entries(self) -> None:
         """Unfold them for the keyboard; once more folds them."""
@@ -168,7 +182,8 @@ class QueueView(QWidget):
         self.remove.setEnabled(row is not None and row.in_queue)
         self.remove.setText("Cancel" if row is not None and row.is_going_on else "Remove")
         self.show_verdict.setEnabled(row is not None and row.experiment is not None)
-        self.cancel_all.setVisible(sum(row.in_queue for row in self._state.rows) > 1)
+        self.take_away.setEnabled(self._state.may_export)
+        self.cancel_all.setVisible(self._entries() > 1)
 
     def _ask_move(self, by: int) -> None:
         row = self.table.chosen
@@ -191,8 +206,7 @@ class QueueView(QWidget):
             self.show_asked.emit(row.entry)
 
     def _ask_to_cancel_all(self) -> None:
-        count = sum(row.in_queue for row in self._state.rows)
-        question = f"Cancel all {count} experiments of the queue?"
+        question = f"Cancel all {self._entries()} experiments of the queue?"
         loss = "The run that goes on is stopped. Runs that were made stay in the history."
         box = ask(self, self._theme, "Cancel all", question, loss, "&Cancel all", "&Keep them")
         box.accepted.connect(self.cancel_all_asked)
@@ -200,12 +214,15 @@ class QueueView(QWidget):
     def _connect(self) -> None:
         self.offer.answered.connect(self.offer_answered)
         self.ending.answered.connect(self.ending_answered)
+        self.export.answered.connect(self.export_answered)
+        self.take_away.clicked.connect(self.export_asked)
         self.fold.toggled.connect(self._unfold)
         QShortcut(QKeySequence("Ctrl+J"), self).activated.connect(self._turn_to_entries)
         self.skip.clicked.connect(self.skip_asked)
         self.hold_all.clicked.connect(lambda: self.hold_all_asked.emit(self._state.hold))
         self.cancel_all.clicked.connect(self._ask_to_cancel_all)
         self.table.chosen_changed.connect(self._show_acts)
+        self.table.place_asked.connect(self.move_asked)
         for asked, act, way in (
             (self.table.rise_asked, self.up, lambda: self._ask_move(-1)),
             (self.table.sink_asked, self.down, lambda: self._ask_move(1)),
@@ -232,6 +249,7 @@ class QueueView(QWidget):
         inside.setSpacing(GRID)
         inside.addWidget(self.offer)
         inside.addWidget(self.ending)
+        inside.addWidget(self.export)
         inside.addWidget(self._head)
         inside.addWidget(self.table)
         inside.addWidget(self._acts)
@@ -256,9 +274,8 @@ class QueueView(QWidget):
         line = QHBoxLayout(self._acts)
         line.setContentsMargins(0, 0, 0, 0)
         line.setSpacing(GRID // 2)
-        for act in (self.up, self.down, self.hold, self.remove, self.show_verdict):
+        for act in (self.up, self.down, self.hold, self.remove, self.show_verdict, self.take_away, self.cancel_all):
             act.setProperty("small", "true")
             line.addWidget(act)
-        line.addStretch(1)
-        self.cancel_all.setProperty("small", "true")
-        line.addWidget(self.cancel_all)
+        # What is about one entry stands apart from what is about all.
+        line.insertStretch(line.indexOf(self.take_away), 1)

@@ -2,8 +2,17 @@
 
 from collections.abc import Sequence
 
-from PySide6.QtCore import QRectF, Qt, Signal
-from PySide6.QtGui import QColor, QKeyEvent, QPainter
+from PySide6.QtCore import QMimeData, QModelIndex, QPoint, QRectF, Qt, Signal
+from PySide6.QtGui import (
+    QColor,
+    QDragEnterEvent,
+    QDragLeaveEvent,
+    QDragMoveEvent,
+    QDropEvent,
+    QKeyEvent,
+    QPainter,
+    QPaintEvent,
+)
 from PySide6.QtWidgets import QAbstractItemView, QStyleOptionViewItem
 
 from app.gui.theme import GRID, Theme
@@ -15,6 +24,8 @@ from app.viewmodels.queue import QueueRow
 _MOST_ROWS = 6
 """Rows in view at most; the plots above keep their room."""
 _NAME_MOST = 60 * GRID
+_ENTRY = "application/x-variantscope-queue-entry"
+"""What is dragged: the number of an entry."""
 _FRACTION_ROLE = Qt.ItemDataRole.UserRole + 1
 _COLUMNS = (
     Column("Experiment", "What is compared", numeric=False),
@@ -27,7 +38,7 @@ _NAME, _STATE, _BAR, _RUNS, _LEFT = range(len(_COLUMNS))
 _WIDEST = (
     Cell(text=""),
     Cell(text="running elsewhere"),
-    Cell(text="▮" * 12),
+    Cell(text="▮" * 8),
     Cell(text="000/000"),
     Cell(text="10:00:00"),
 )
@@ -62,6 +73,18 @@ class QueueRows(CellModel):
         if role == Qt.ItemDataRole.AccessibleTextRole and index.column() == _BAR:
             return self.rows[index.row()].done
         return super().data(index, role)
+
+    def flags(self, index: AnyIndex) -> Qt.ItemFlag:
+        """What is in the queue can be dragged."""
+        found = super().flags(index)
+        dragged = index.isValid() and self.rows[index.row()].in_queue
+        return found | Qt.ItemFlag.ItemIsDragEnabled if dragged else found
+
+    def mimeData(self, indexes: Sequence[QModelIndex]) -> QMimeData:
+        """The number of the entry that is dragged."""
+        data = QMimeData()
+        data.setData(_ENTRY, str(self.rows[indexes[0].row()].entry).encode())
+        return data
 
     def show_rows(self, rows: tuple[QueueRow, ...]) -> None:
         """Show these; only other entries or another order are a new table."""
@@ -98,8 +121,10 @@ class _BarDelegate(CellDelegate):
 
 
 class QueueTable(CellTable):
-    """Keeps the chosen entry while the entries change; tells the keys that act on it."""
+    """Keeps the chosen entry while the entries change; tells the keys that act on it, and where one is dragged to."""
 
+    place_asked = Signal(int, int)
+    """An entry, and by how many places it was dragged: less than 0 is up."""
     chosen_changed = Signal()
     rise_asked = Signal()
     sink_asked = Signal()
@@ -109,9 +134,12 @@ class QueueTable(CellTable):
 
     def __init__(self, theme: Theme) -> None:
         self._rows = QueueRows()
+        self._theme = theme
         super().__init__(self._rows, _BarDelegate(theme), elastic=_NAME, elastic_most=_NAME_MOST)
         self.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
         self.setAccessibleName("Queue")
+        self.setDragDropMode(QAbstractItemView.DragDropMode.InternalMove)
+        self._gap: int | None = None
         self.horizontalHeader().hide()
         self.fit(_WIDEST)
         self.selectionModel().selectionChanged.connect(lambda *_: self.chosen_changed.emit())
@@ -154,3 +182,52 @@ class QueueTable(CellTable):
             super().keyPressEvent(event)
         else:
             asked.emit()
+
+    def dragEnterEvent(self, event: QDragEnterEvent) -> None:
+        """Take entries of this list."""
+        event.setAccepted(event.mimeData().hasFormat(_ENTRY))
+
+    def dragMoveEvent(self, event: QDragMoveEvent) -> None:
+        """Show where it would come to."""
+        super().dragMoveEvent(event)  # which scrolls near the edges
+        event.setAccepted(event.mimeData().hasFormat(_ENTRY))
+        self._show_gap(self._gap_at(event.position().toPoint()))
+
+    def dragLeaveEvent(self, event: QDragLeaveEvent) -> None:
+        """Show it no longer."""
+        super().dragLeaveEvent(event)
+        self._show_gap(None)
+
+    def dropEvent(self, event: QDropEvent) -> None:
+        """Ask that the entry be moved; the list follows the queue, and no row is moved by itself."""
+        entry, gap = int(event.mimeData().data(_ENTRY).data()), self._gap_at(event.position().toPoint())
+        self._show_gap(None)
+        event.setDropAction(Qt.DropAction.IgnoreAction)
+        event.accept()
+        places = [row.entry for row in self._rows.rows if row.in_queue]
+        if entry in places:  # it may have ended meanwhile
+            place = places.index(entry)
+            by = gap - place - (gap > place)
+            if by:
+                self.place_asked.emit(entry, by)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """The rows, and a line where what is dragged would come to."""
+        super().paintEvent(event)
+        if self._gap is None:
+            return
+        painter = QPainter(self.viewport())
+        top = self.rowViewportPosition(0) + self._gap * ROW_HEIGHT
+        painter.fillRect(0, max(0, top - 1), self.viewport().width(), 2, QColor(self._theme.colours.accent))
+        painter.end()
+
+    def _gap_at(self, where: QPoint) -> int:
+        """Which gap between entries is next to a place: 0 is above the first."""
+        entries = sum(row.in_queue for row in self._rows.rows)
+        gap = round((where.y() - self.rowViewportPosition(0)) / ROW_HEIGHT)
+        return min(max(gap, 0), entries)
+
+    def _show_gap(self, gap: int | None) -> None:
+        if gap != self._gap:
+            self._gap = gap
+            self.viewport().update()

@@ -160,3 +160,28 @@ def test_entries_stand_in_their_new_order_at_once() -> None:
     queue.arrange((2, 1))
     state = queue.state(0.0)
     assert [(row.name, row.can_rise) for row in state.rows] == [("second", False), ("first", True)]
+
+
+def test_a_long_name_is_told_by_its_first_words() -> None:
+    matrix = "cnn10 layout=NCHW,NHWC gpus=1,2 batch_size=128,256,512,1024,2048 precision=float32,bfloat16"
+    for name, told in (
+        (matrix, "cnn10 layout=NCHW,NHWC gpus=1,2 …"),
+        ("a" * 70, f"{'a' * 60} …"),
+        ("a" * 60, "a" * 60),
+    ):
+        found = board(replace(FIRST, name=name))
+        found.offer()
+        offer = found.state(0.0).offer
+        assert offer is not None
+        assert offer.words == f"“{told}” is unfinished: 2 of 6 runs made."
+
+
+def test_only_a_queue_at_rest_can_be_exported() -> None:
+    found = board(FIRST, SECOND)
+    assert not found.state(0.0).may_export, "this window makes it"
+    found.rest()
+    assert found.state(0.0).may_export
+    found.read([replace(FIRST, state="running"), SECOND])
+    assert not found.state(0.0).may_export, "another program makes it"
+    found.read([])
+    assert not found.state(0.0).may_export
