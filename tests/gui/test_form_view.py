@@ -7,6 +7,7 @@ from pytestqt.qtbot import QtBot
 
 from app.gui.theme import Theme
 from app.gui.views.form import FormView
+from app.gui.views.parts import BreakingLabel, text_label
 from app.viewmodels.form import VariantForm
 from tests.unit.viewmodels.events import CPU_INVENTORY, GPU_INVENTORY
 from workloads.catalog import Machine
@@ -178,3 +179,14 @@ def test_a_warning_stands_above_the_run_button_and_holds_nothing_up(view: FormVi
     assert view.run_button.isEnabled()
     view.show_model(form.state())
     assert "Only 150 MB" not in visible_words(view)
+
+
+def test_a_long_name_breaks_within_it_and_is_given_back_whole(qtbot: QtBot, theme: Theme) -> None:
+    path = "/home/someone/experiments_of_november/my_transformer_attention_variants_version_2.py"
+    narrow, plain = BreakingLabel("caption"), text_label(path, "caption", wrap=True)
+    qtbot.addWidget(narrow)
+    qtbot.addWidget(plain)
+    narrow.setText(path)
+    assert narrow.text() == path
+    assert narrow.minimumSizeHint().width() < plain.minimumSizeHint().width() / 3
+    assert narrow.heightForWidth(150) >= 3 * narrow.fontMetrics().height()

@@ -3,7 +3,6 @@
 from PySide6.QtCore import QSignalBlocker, Qt, Signal
 from PySide6.QtGui import QKeySequence, QShortcut
 from PySide6.QtWidgets import (
-    QComboBox,
     QGridLayout,
     QHBoxLayout,
     QPushButton,
@@ -16,7 +15,7 @@ from PySide6.QtWidgets import (
 from app.gui.theme import GRID, Theme
 from app.gui.views.fields import Control, control_for
 from app.gui.views.largest_batch import LimitDialog
-from app.gui.views.parts import button, rule, set_role, text_label
+from app.gui.views.parts import BreakingLabel, ElidedChoice, button, rule, set_role, text_label
 from app.viewmodels.form import Field, FormState
 
 _WIDTH = 43 * GRID
@@ -30,10 +29,10 @@ class FieldRow:
 
     def __init__(self, control: Control, field: Field) -> None:
         self.control = control
-        self.label = text_label(field.label, "muted")
+        self.label = text_label(field.label, "muted", wrap=True)
         self.label.setBuddy(control.widget)
         self.label.setFixedWidth(_LABEL_WIDTH)
-        self.note = text_label("", "caption", wrap=True)
+        self.note = BreakingLabel("caption")
         control.widget.setAccessibleName(field.label)
         control.widget.setObjectName(f"field.{field.name}")
         control.widget.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
@@ -77,17 +76,17 @@ class FormView(QWidget):
         self._rows: dict[str, FieldRow] = {}
         self._state: FormState | None = None
         self._busy = False
-        self._workload = QComboBox()
+        self._workload = ElidedChoice()
         self._workload.setAccessibleName("Workload")
         self._workload.activated.connect(self._choose_workload)
-        self._help = text_label("", "caption", wrap=True)
-        self._own = text_label("", "caption", wrap=True)
+        self._help = BreakingLabel("caption")
+        self._own = BreakingLabel("caption")
         self._fields = QGridLayout()
         self._advanced = button("&Advanced", "Parameters that seldom change", flat=True)
         self._advanced.setCheckable(True)
         self._advanced_fields = QGridLayout()
-        self._refusal = text_label("", "problem", wrap=True)
-        self._warning = text_label("", "caution", wrap=True)
+        self._refusal = BreakingLabel("problem")
+        self._warning = BreakingLabel("caution")
         self._run = button("&Run", "Run this variant (Ctrl+R)", primary=True)
         self._queue = button("Add to queue", "Run this variant when what goes on has ended (Ctrl+R)")
         self._compare = button("&Compare values …", "Several values of any parameter as one experiment (Ctrl+E)")
@@ -168,6 +167,7 @@ class FormView(QWidget):
                 for name, title in offered:
                     self._workload.addItem(title, name)
             self._workload.setCurrentIndex(self._workload.findData(state.workload))
+            self._workload.setToolTip(self._workload.currentText())
 
     def _choose_workload(self, index: int) -> None:
         name = self._workload.itemData(index)

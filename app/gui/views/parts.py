@@ -4,11 +4,28 @@ Every view keeps to one convention: it is built with the `Theme`, shows what `sh
 what the user wants by Qt signals. It starts no thread, opens no file and knows no controller.
 """
 
+import re
+
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QPainter, QPaintEvent
-from PySide6.QtWidgets import QFrame, QLabel, QPushButton, QSizePolicy, QSplitter, QVBoxLayout, QWidget
+from PySide6.QtWidgets import (
+    QComboBox,
+    QFrame,
+    QLabel,
+    QPushButton,
+    QSizePolicy,
+    QSplitter,
+    QStyle,
+    QStyleOptionComboBox,
+    QStylePainter,
+    QVBoxLayout,
+    QWidget,
+)
 
 from app.gui.theme import GRID
+
+_MAY_BREAK = "\N{ZERO WIDTH SPACE}"
+_WITHIN_NAMES = re.compile(r"[_./:=](?=\w)")
 
 
 def text_label(text: str, role: str = "", *, wrap: bool = False) -> QLabel:
@@ -38,6 +55,27 @@ def button(text: str, help: str = "", *, primary: bool = False, flat: bool = Fal
     return made
 
 
+class BreakingLabel(QLabel):
+    """Several lines that fit any width: a name or path too long for a line goes on in the next one.
+
+    Without that such a word is cut, and Qt gives the lines too little height.
+    """
+
+    def __init__(self, role: str) -> None:
+        super().__init__()
+        self.setTextFormat(Qt.TextFormat.PlainText)
+        self.setProperty("role", role)
+        self.setWordWrap(True)
+
+    def setText(self, text: str) -> None:
+        """Show these words, with invisible places to break a line in."""
+        super().setText(_WITHIN_NAMES.sub(rf"\g<0>{_MAY_BREAK}", text))
+
+    def text(self) -> str:
+        """The words without them."""
+        return super().text().replace(_MAY_BREAK, "")
+
+
 class ElidedLabel(QLabel):
     """One line that gives way: what does not fit is left out of its middle."""
 
@@ -54,6 +92,22 @@ class ElidedLabel(QLabel):
         painter.setPen(self.palette().color(self.foregroundRole()))
         words = self.fontMetrics().elidedText(self.text(), Qt.TextElideMode.ElideMiddle, self.width())
         painter.drawText(self.rect(), self.alignment(), words)
+        painter.end()
+
+
+class ElidedChoice(QComboBox):
+    """A drop-down list whose chosen word gives way in its middle where it does not fit."""
+
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        """Draw what fits."""
+        option = QStyleOptionComboBox()
+        self.initStyleOption(option)
+        part = QStyle.SubControl.SC_ComboBoxEditField
+        room = self.style().subControlRect(QStyle.ComplexControl.CC_ComboBox, option, part, self).width()
+        option.currentText = self.fontMetrics().elidedText(self.currentText(), Qt.TextElideMode.ElideMiddle, room)
+        painter = QStylePainter(self)
+        painter.drawComplexControl(QStyle.ComplexControl.CC_ComboBox, option)
+        painter.drawControl(QStyle.ControlElement.CE_ComboBoxLabel, option)
         painter.end()
 
 
