@@ -8,7 +8,7 @@ from typing import Any
 from app.analysis.scaling import differ_in_gpus
 from app.cli.listing import asked
 from app.cli.services import opened_store
-from app.cli.terminal import print_json, print_table, say
+from app.cli.terminal import print_json, print_table, print_words, say
 from app.records import StoredRun
 from app.report.comparison import compare_document
 from app.report.files import check_ending
@@ -18,12 +18,13 @@ from app.viewmodels import cells, units
 from app.viewmodels.compare import compared, usual_baseline
 from app.viewmodels.doubts import EARLIER, EVIDENCE
 from app.viewmodels.looks import MOST_COMPARED
+from app.viewmodels.usual import usual_columns, usual_words
+from app.viewmodels.variants import shared_settings
 from workloads.catalog import UsageError
 
-_HEADER = (
-    *("variant", "runs", "throughput", "95 % interval", "ratio", "95 % interval"),
-    *("energy", "ratio", "step p50", "outcome", "as asked"),
-)
+_HEADER = ("95 % interval", "ratio", "95 % interval", "energy", "ratio", "step p50")
+_LAST = {"outcome": "outcome", "as_asked": "as asked"}
+"""Columns that are left out where they say the usual of all runs."""
 _NAMED = 12
 """So many runs a command is shown with."""
 
@@ -80,16 +81,25 @@ def _check(numbers: Sequence[int], baseline: int | None) -> None:
 
 def print_comparison(document: dict[str, Any], runs: Sequence[StoredRun]) -> None:
     """Prints a `compare` document of these runs: the verdict, a table, and every reason to doubt it."""
-    print(document["verdict"]["text"])
+    print_words(document["verdict"]["text"])
     print()
-    print_table(_HEADER, [_row(row) for row in document["rows"]], right=frozenset(range(1, 9)))
+    rows = [run.row for run in runs]
+    for words in filter(None, (shared_settings([row.spec for row in rows]), usual_words(rows))):
+        print_words(words)
+    found_units = {row["throughput"]["unit"] for row in document["rows"]}
+    unit = found_units.pop() if len(found_units) == 1 else "examples/s"
+    last = [column for column in _LAST if column not in usual_columns(rows)]
+    header = ("variant", "runs", unit, *_HEADER, *(_LAST[column] for column in last))
+    print_table(header, [_row(row, last) for row in document["rows"]], right=frozenset(range(1, 9)))
     # What runs that are not what they say they are mean for the verdict, the verdict itself has said.
     lines = doubt_lines([warning for warning in document["warnings"] if warning["key"] != EVIDENCE])
     if differ_in_gpus(runs):
         numbers = " ".join(str(run.row.run) for run in runs) if len(runs) <= _NAMED else "RUN RUN ..."
         lines.append(f"How well these scale to more GPUs, and why not better: `python -m app scaling {numbers}`")
     if lines:
-        print("", *lines, sep="\n")
+        print()
+    for line in lines:
+        print_words(line)
 
 
 def doubt_lines(warnings: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -97,24 +107,23 @@ def doubt_lines(warnings: Iterable[Mapping[str, Any]]) -> list[str]:
     return [f"{'Note' if each['severity'] == 'note' else 'Warning'}: {each['text']}" for each in warnings]
 
 
-def _row(row: dict[str, Any]) -> tuple[str, ...]:
+def _row(row: dict[str, Any], last: Sequence[str]) -> tuple[str, ...]:
     throughput, speedup, energy_mj = row["throughput"], row["speedup"], row["energy_mj_per_example"]["value"]
-    outcomes = ", ".join(dict.fromkeys(outcome.replace("_", " ") for outcome in row["outcomes"]))
-    value = (
-        units.ABSENT if throughput["value"] is None else f"{units.number(throughput['value'], 4)} {throughput['unit']}"
-    )
+    words = {
+        "outcome": ", ".join(dict.fromkeys(outcome.replace("_", " ") for outcome in row["outcomes"])),
+        "as_asked": {True: "✔", False: "✘", None: ""}[row["match"]],
+    }
     return (
-        row["name"],
+        row["label"],
         str(len(row["runs"])),
-        value,
+        units.number(throughput["value"], 4),
         _interval(throughput["interval"], 4),
         cells.ratio(speedup["ratio"]).text,
         _interval(speedup["interval"], 3),
         units.ABSENT if energy_mj is None else f"{units.number(energy_mj)} mJ",
         cells.ratio(row["energy_ratio"]).text,
         units.milliseconds(row["step_ms"]["p50"]),
-        outcomes,
-        {True: "✔", False: "✘", None: ""}[row["match"]],
+        *(words[column] for column in last),
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from app.analysis.fairness import throttled_pct
 from app.cli.compare import doubt_lines, print_comparison
-from app.cli.terminal import print_table, say
+from app.cli.terminal import print_table, print_words, say
 from app.errors import UserError
 from app.records import RunRow, StoredRun
 from app.report.article import article_sections
@@ -107,7 +107,7 @@ def print_experiment(found: Experiment, document: Mapping[str, Any]) -> None:
         for section in article_sections(document["article"]):
             _print_section(section)
         for line in doubt_lines(document["warnings"]):
-            print(line)
+            print_words(line)
     elif found.runs:
         print_comparison(dict(document), in_order(found))
 
@@ -115,11 +115,12 @@ def print_experiment(found: Experiment, document: Mapping[str, Any]) -> None:
 def _print_section(section: Section) -> None:
     print(section.title)
     for caption, shown in section.tables:
-        print(f"\n{caption}:")
+        print()
+        print_words(f"{caption}:")
         print_table(shown.head, shown.rows, right=shown.numeric)
     print()
     for line in section.lines:
-        print(line)
+        print_words(line)
     print()
 
 

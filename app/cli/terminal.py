@@ -3,6 +3,7 @@
 import json
 import shutil
 import sys
+import textwrap
 import threading
 import time
 from collections.abc import Sequence
@@ -16,6 +17,9 @@ from workloads.protocol import Block, PhaseStarted, Progress
 _REPAINT_S = 0.1
 _CLEAR = "\r\x1b[K"
 _BETWEEN = "  │  "
+_GAP = "  "
+_PARTS = 3
+"""The widest column of a table that is too wide for a terminal has at least one of so many parts of it."""
 
 
 def print_json(document: dict[str, Any], *, compact: bool = False) -> None:
@@ -25,17 +29,76 @@ def print_json(document: dict[str, Any], *, compact: bool = False) -> None:
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, right: frozenset[int] = frozenset()) -> None:
-    """Prints aligned columns, with a header unless it is empty; the columns in `right` are numbers."""
+    """Prints aligned columns, with a header unless it is empty; the columns in `right` are numbers.
+
+    Where a terminal has no room for all, the words of the widest column are broken into lines, and the columns that
+    are too many stand below, with the first one again.
+    """
     lines = [*([list(header)] if any(header) else []), *map(list, rows)]
     if not lines:
         return
-    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
-    for line in lines:
-        cells = (
-            cell.rjust(width) if column in right else cell.ljust(width)
-            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
-        )
-        print("  ".join(cells).rstrip())
+    room = _room()
+    if room is not None:
+        lines = _narrowed(lines, room, [column for column in range(len(header)) if column not in right])
+    widths = _widths(lines)
+    for number, piece in enumerate(_pieces(widths, room)):
+        if number:
+            print()
+        for line in lines:
+            cells = (
+                line[column].rjust(widths[column]) if column in right else line[column].ljust(widths[column])
+                for column in piece
+            )
+            if text := _GAP.join(cells).rstrip():
+                print(text)
+
+
+def print_words(words: str) -> None:
+    """Prints sentences, on a terminal broken between words where its line ends."""
+    room = _room()
+    print(*([words] if room is None else _wrapped(words, room)), sep="\n")
+
+
+def _wrapped(words: str, room: int, indent: str = "") -> list[str]:
+    return textwrap.wrap(words, room, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
+def _room() -> int | None:
+    """How many characters a line of the terminal has; None where results go elsewhere."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def _widths(lines: Sequence[Sequence[str]]) -> list[int]:
+    return [max(map(len, column)) for column in zip(*lines, strict=True)]
+
+
+def _narrowed(lines: list[list[str]], room: int, words: Sequence[int]) -> list[list[str]]:
+    """The lines of a table with its widest column of `words` broken into what the others leave of the room."""
+    widths = _widths(lines)
+    over = sum(widths) + len(_GAP) * (len(widths) - 1) - room
+    if over <= 0 or not words:
+        return lines
+    widest = max(words, key=lambda column: widths[column])
+    most = max(widths[widest] - over, room // _PARTS)
+    return [part for line in lines for part in _broken(line, widest, most)]
+
+
+def _broken(line: Sequence[str], widest: int, most: int) -> list[list[str]]:
+    """A line of a table as several ones, so that its widest cell is no wider."""
+    first, *others = _wrapped(line[widest], most, _GAP) or [""]
+    below = ([other if column == widest else "" for column in range(len(line))] for other in others)
+    return [[*line[:widest], first, *line[widest + 1 :]], *below]
+
+
+def _pieces(widths: Sequence[int], room: int | None) -> list[list[int]]:
+    """Columns that fit beside each other, the first in each piece."""
+    pieces = [[0]]
+    for column in range(1, len(widths)):
+        wide = sum(widths[each] + len(_GAP) for each in pieces[-1]) + widths[column]
+        if room is not None and wide > room and len(pieces[-1]) > 1:
+            pieces.append([0])
+        pieces[-1].append(column)
+    return pieces
 
 
 def say(sentence: str) -> None:

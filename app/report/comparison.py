@@ -5,6 +5,7 @@ from typing import Any
 
 from app.analysis.intervals import LEVEL, Estimate
 from app.analysis.verdict import VariantResult
+from app.analysis.work import operations
 from app.records import StoredRun
 from app.report.evidence import match_of
 from app.report.scaling import scaling_document
@@ -20,8 +21,9 @@ def compare_document(runs: Sequence[StoredRun], baseline_run: int, older: Sequen
     """The `compare` document: rows by variant, the verdict in words, and every reason to doubt it.
 
     `older` are earlier runs of the baseline's variant, to see whether it has drifted. Of power, memory and the like a
-    row has what the window's table shows: the median of its runs, of peaks the highest. `scaling` has every pair of
-    runs that differ in their GPUs alone.
+    row has what the window's table shows: the median of its runs, of peaks the highest; its `label` is what tells it
+    from the others, `operations_per_example` is by formula. `scaling` has every pair of runs that differ in their GPUs
+    alone.
     """
     verdict = verdict_of([run.row for run in runs], baseline_run)
     figures = {run.row.run: run_figures(run) for run in runs}
@@ -29,7 +31,10 @@ def compare_document(runs: Sequence[StoredRun], baseline_run: int, older: Sequen
         "baseline": baseline_run,
         "method": method_words(verdict.results),
         "level": LEVEL,
-        "rows": [_row(result, [figures[row.run] for row in result.runs]) for result in verdict.results],
+        "rows": [
+            _row(result, name, [figures[row.run] for row in result.runs])
+            for result, name in zip(verdict.results, verdict.names, strict=True)
+        ],
         "verdict": {"decision": verdict.decision, "text": verdict.text},
         "warnings": [_warning(doubt) for doubt in doubts(runs, older)],
         "scaling": scaling_document(runs)["scaling"],
@@ -41,15 +46,17 @@ def _warning(doubt: Doubt) -> dict[str, Any]:
     return {"key": doubt.key, "text": doubt.sentence, "severity": doubt.severity, "values": values}
 
 
-def _row(result: VariantResult, runs: Sequence[RunFigures]) -> dict[str, Any]:
+def _row(result: VariantResult, name: str, runs: Sequence[RunFigures]) -> dict[str, Any]:
     spec = result.runs[0].spec
     amounts = {figure.key: figure.amount(runs) for figure in FIGURES}
     return {
         "variant": {"workload": spec.workload, **spec.variant},
         "name": short_name(spec),
+        "label": name,
         "runs": [row.run for row in result.runs],
         "n": result.throughput.n if result.throughput else 0,
         "outcomes": [row.outcome.name if row.outcome else "running" for row in result.runs],
+        "operations_per_example": operations(result.runs),
         "throughput": {**_estimate(result.throughput), "unit": units.rate_unit(example_word(result.runs[0].spec))},
         "speedup": {"ratio": result.speedup.value if result.speedup else None, "interval": _interval(result.speedup)},
         "energy_mj_per_example": _estimate(result.energy),

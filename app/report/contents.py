@@ -1,6 +1,6 @@
 """What a report of a comparison holds, as values: the same for HTML and Markdown, the numbers those of the window."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from app.records import RunRow, StoredRun
@@ -14,20 +14,14 @@ from app.viewmodels.evidence import of_stored
 from app.viewmodels.looks import dash_of
 from app.viewmodels.pictures.curves import CurvePlot, stored_plot
 from app.viewmodels.pictures.gallery import Gallery
-from app.viewmodels.run_numbers import listed
 from app.viewmodels.scaling import ScalingView, worst_of_each
+from app.viewmodels.usual import usual_columns, usual_words
 from app.viewmodels.variants import run_command
 
 _CURVES = ("throughput", "gpu power_mw", "cpu load_pct", "loss")
 ALL_PAIRS = "All pairs that differ in their GPUs alone; drawn below are some that scale worst, one of a variant."
 _COLUMNS = 6
 """Figures beside a variant's name that fit on paper; more go into another table below."""
-
-_USUAL: Mapping[str, tuple[Callable[[RunRow], bool], str]] = {
-    "outcome": (lambda row: row.outcome is not None and row.outcome.name == "completed", "completed"),
-    "as_asked": (lambda row: row.match is True, "ran as asked"),
-}
-"""Columns that are not worth their room where this holds for every run, and how that is said."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,8 +101,8 @@ def report_contents(
         verdict=comparison.statement,
         method=comparison.method,
         doubts=comparison.doubts,
-        notes=(*_said_of_all(rows), *comparison.notes),
-        figures=_figures(comparison.table, _of_all(rows)),
+        notes=tuple(filter(None, (usual_words(rows), *comparison.notes))),
+        figures=_figures(comparison.table, usual_columns(rows)),
         gallery=comparison.gallery,
         scaling=tuple(drawn),
         pairs=_pairs(traced if len(drawn) < len(traced) else ()),
@@ -133,17 +127,6 @@ def _names(table: CompareTable) -> Names:
 
 def _variant_of(run: StoredRun, names: Names) -> tuple[int, ...]:
     return next(numbers for numbers in names if run.row.run in numbers)
-
-
-def _of_all(rows: Sequence[RunRow]) -> list[str]:
-    """The columns that say the usual of every run."""
-    return [column for column, (usual, _) in _USUAL.items() if all(map(usual, rows))]
-
-
-def _said_of_all(rows: Sequence[RunRow]) -> list[str]:
-    """The same in a sentence."""
-    words = listed(_USUAL[column][1] for column in _of_all(rows)) if _of_all(rows) else ""
-    return [f"All {len(rows)} runs {words}."] if words and len(rows) > 1 else []
 
 
 def _figures(table: CompareTable, usual: Collection[str]) -> tuple[Table, ...]:

@@ -38,11 +38,13 @@ def test_the_verdict_comes_first_and_the_doubts_last(database: Path, capsys: pyt
     lines = told(database, capsys, "4", "5", "6", "7", "8", "9").splitlines()
     assert lines[0].startswith("NCHW is 12.0 % faster than NHWC (95 % interval 11.")
     assert lines[0].endswith("3 runs each); no difference in energy an image is seen.")
-    table = lines[2:5]
-    assert table[0].split()[:4] == ["variant", "runs", "throughput", "95"]
+    assert lines[2] == "cnn10 · Native · 1 GPU · Batch size 1024 · float32"
+    table = lines[4:7]
+    assert table[0].split()[:4] == ["variant", "runs", "images/s", "95"]
+    assert [line.split()[:2] for line in table[1:]] == [["NHWC", "3"], ["NCHW", "3"]]
     assert ["1.120×" in line for line in table] == [False, False, True]
     drifted = "its runs here ran 5.0 % slower than older runs of the same variant in the same environment."
-    assert lines[6:] == [
+    assert lines[8:] == [
         "Warning: NVIDIA driver differs: 590 (run 9), else 580.",
         f"Warning: The baseline has drifted: {drifted}",
     ]

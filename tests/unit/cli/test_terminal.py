@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from app.cli.terminal import ProgressSink, StatusLine, print_json, print_table
+from app.cli.terminal import ProgressSink, StatusLine, print_json, print_table, print_words
 from app.records import Outcome, RunEnded, RunEvent, RunStarted, Summary, Waiting
 from tests.fakes.runs import SPEC
 from workloads.protocol import Block, PhaseStarted, Progress
@@ -36,6 +36,44 @@ def test_columns_are_aligned(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == "name    value\na           1\nlonger  1,000\n"
     print_table(("", ""), [("a", "b")])
     assert capsys.readouterr().out == "a  b\n", "no empty header"
+
+
+WIDE = [("a variant with a long name", "1,000", "12.5 ms"), ("another", "2", "0.3 ms")]
+
+
+def test_what_a_terminal_has_no_room_for_stands_below(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "27")
+    print_table(("name", "value", "step"), WIDE, right=frozenset({1, 2}))
+    assert capsys.readouterr().out.splitlines() == [
+        *("name         value     step", "a variant    1,000  12.5 ms"),
+        *("  with a", "  long name", "another          2   0.3 ms"),
+    ]
+    monkeypatch.setenv("COLUMNS", "18")
+    print_table(("name", "value", "step"), WIDE[1:], right=frozenset({1, 2}))
+    assert capsys.readouterr().out.splitlines() == [
+        *("name     value", "another      2", ""),
+        *("name       step", "another  0.3 ms"),
+    ]
+    monkeypatch.setenv("COLUMNS", "44")
+    print_table(("name", "value", "step"), WIDE, right=frozenset({1, 2}))
+    assert capsys.readouterr().out.splitlines()[1] == "a variant with a long name  1,000  12.5 ms"
+
+
+def test_where_results_go_elsewhere_nothing_is_broken(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    print_table(("name", "value", "step"), WIDE)
+    print_words("One sentence. And another one.")
+    out = capsys.readouterr().out
+    assert "a variant with a long name  1,000" in out
+    assert out.endswith("One sentence. And another one.\n")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    print_words("One sentence. And another one.")
+    assert capsys.readouterr().out == "One sentence. And\nanother one.\n"
 
 
 def test_progress_is_a_line_a_phase_where_nobody_looks(capsys: pytest.CaptureFixture[str]) -> None:
