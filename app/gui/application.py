@@ -26,7 +26,7 @@ from app.gui.stored_screens import StoredScreens
 from app.gui.theme import Theme
 from app.gui.views.monitor import MonitorView
 from app.gui.views.run import RunView
-from app.records import Inventory
+from app.records import HOST, DeviceLost, Inventory
 from app.storage.space import room_for
 from app.telemetry.feed import TelemetryFeed
 from app.viewmodels.form import VariantForm
@@ -242,6 +242,9 @@ class Workbench(QObject):
         self._notice.handle(event)
         if isinstance(event, Inventory):
             self.window.show_machine(machine_words(event), "good", event.no_gpu_reason or "Telemetry is running.")
+        if isinstance(event, DeviceLost) and event.device == HOST:
+            # The host itself stays: it is its sampler that has ended.
+            self.window.show_machine("No telemetry", "bad", event.reason)
 
     def _refresh(self) -> None:
         self.run.refresh()

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +20,7 @@ Listener = Callable[[SamplerMessage], None]
 
 _ROOT = Path(__file__).resolve().parents[2]
 _EXIT_S = 2.0
+_NO_ANSWER = "The telemetry process does not answer; start the program again."
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 """The sampler computes nothing with numpy: its threads would only take processors from what is measured."""
 
@@ -33,6 +35,7 @@ class TelemetryFeed:
         self._listeners: list[Listener] = []
         self._inventory: Inventory | None = None
         self._ended = False
+        self._closing = False
         self._followed: list[int] = []
         self._changed = threading.Condition()
 
@@ -84,23 +87,24 @@ class TelemetryFeed:
             process.stdin.write(msgspec.json.encode(order) + b"\n")
             process.stdin.flush()
         except (BrokenPipeError, ValueError):
-            pass  # the sampler has ended: its listeners know
+            pass  # the sampler has ended: its listeners are told where that is read
 
     def wait_inventory(self, timeout_s: float = 20.0) -> Inventory:
         """What is here now; a GPU that was lost is listed, but none to run on.
 
-        Raises `TelemetryError` when the sampler ends or says nothing for that long.
+        Raises `TelemetryError` when the sampler has ended by itself, or says nothing for that long.
         """
         with self._changed:
             self._changed.wait_for(lambda: self._inventory is not None or self._ended, timeout_s)
-            if self._inventory is None:
-                raise TelemetryError("The telemetry process does not answer; start the program again.")
+            if self._inventory is None or (self._ended and not self._closing):
+                raise TelemetryError(_NO_ANSWER)
             return self._inventory
 
     def close(self) -> None:
         """Ends the sampler and its reader."""
         if self._process is None or self._reader is None or self._process.stdin is None:
             return
+        self._closing = True
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()  # hands on what a sampler that has ended did not take
         try:
@@ -120,6 +124,9 @@ class TelemetryFeed:
         with self._changed:
             self._ended = True
             self._changed.notify_all()
+            devices = self._inventory.devices if self._inventory is not None and not self._closing else ()
+        for device in devices:
+            self._hand_out(DeviceLost(t_ns=time.monotonic_ns(), device=device.device, reason=_NO_ANSWER))
 
     def _hand_out(self, message: SamplerMessage) -> None:
         with self._changed:

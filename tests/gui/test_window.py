@@ -2,10 +2,11 @@
 
 from pathlib import Path
 
+import psutil
 from PySide6.QtCore import QEvent, QObject, Qt
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QMessageBox, QWidget
+from PySide6.QtWidgets import QLabel, QMessageBox, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.gui.application import HISTORY, MONITOR, RUN, Workbench
@@ -172,3 +173,20 @@ def test_a_switch_to_dark_restyles_the_page_in_sight_once_and_the_others_when_th
     window.show_page(RUN)
     assert min(hidden.counts.values()) > 0
     assert run.styleSheet() == monitor.styleSheet()
+
+
+def test_when_the_sampler_is_killed_the_window_says_so_and_runs_nothing(qtbot: QtBot, workbench: Workbench) -> None:
+    choose(workbench)
+    (sampler,) = (one for one in psutil.Process().children() if "app.telemetry.sampler" in one.cmdline())
+    sampler.kill()
+    words = "The telemetry process does not answer; start the program again."
+
+    def said() -> dict[str, str]:
+        return {label.text(): label.toolTip() for label in workbench.window.findChildren(QLabel)}
+
+    qtbot.waitUntil(lambda: said().get("No telemetry") == words, timeout=READ_LIMIT_MS)
+    assert words not in said()
+    click_run(workbench.run_view.form)
+    qtbot.waitUntil(lambda: words in said(), timeout=READ_LIMIT_MS)
+    with Store.open(workbench.database) as store:
+        assert store.list_runs() == []

@@ -18,7 +18,7 @@ from app.records import HOST, DeviceLost, Inventory, Sample
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.source import SamplerMessage
 from tests.fakes.nvml import TWO_H200, Card, Driver, environment
-from tests.fakes.sessions import started_feed
+from tests.fakes.sessions import feed_of, started_feed
 
 LIMIT_S = 20.0
 ROOT = Path(__file__).parents[3]
@@ -134,6 +134,22 @@ def test_a_sampler_that_dies_is_an_error_in_words() -> None:
     feed = TelemetryFeed(0.0)
     with pytest.raises(TelemetryError, match="telemetry process does not answer"):
         _start_and_wait(feed)
+
+
+def test_when_the_sampler_is_killed_every_listener_is_told_and_nothing_is_measured_without_it() -> None:
+    others = set(psutil.Process().children())
+    with feed_of(*TWO_H200) as feed:
+        messages: Messages = queue.SimpleQueue()
+        feed.subscribe(messages.put)
+        devices = [device.device for device in feed.wait_inventory().devices]
+        (sampler,) = set(psutil.Process().children()) - others
+        sampler.kill()
+        losses = (
+            message for message in iter(lambda: messages.get(timeout=LIMIT_S), None) if isinstance(message, DeviceLost)
+        )
+        assert [loss.device for loss in itertools.islice(losses, len(devices))] == devices
+        with pytest.raises(TelemetryError, match="telemetry process does not answer"):
+            feed.wait_inventory()
 
 
 def _start_and_wait(feed: TelemetryFeed) -> None:
