@@ -11,8 +11,9 @@ GPUs" (arXiv 1604.01946); for counting model operations, not executed ones, and 
 al. 2022, "PaLM" (arXiv 2204.02311), appendix B.
 """
 
+from collections.abc import Callable
+
 from workloads.cnn.nets import Conv, Dense, leaves, net_of
-from workloads.own.menu import is_own
 from workloads.protocol import RunSpec, Variant
 
 _TRAINING = 3
@@ -20,11 +21,11 @@ _GATES = 4
 
 
 def flops_per_step(spec: RunSpec) -> int | None:
-    """Operations of one step over all replicas; None for a workload that computes nothing, and for a user's own."""
-    if spec.workload == "dummy" or is_own(spec.workload):
+    """Operations of one step over all replicas; None for a workload without a formula here, as a user's own."""
+    of_one = _FORWARD.get(spec.workload)
+    if of_one is None:
         return None
-    one = lstm_forward(spec.variant) if spec.workload == "lstm" else cnn_forward(spec)
-    forward = int(spec.variant["batch_size"]) * one
+    forward = int(spec.variant["batch_size"]) * of_one(spec)
     return _TRAINING * forward if spec.variant["mode"] == "train" else forward
 
 
@@ -48,3 +49,11 @@ def cnn_forward(spec: RunSpec) -> int:
         if isinstance(layer, Dense):
             total += 2 * layer.channels_in * layer.channels
     return total
+
+
+_FORWARD: dict[str, Callable[[RunSpec], int]] = {
+    "lstm": lambda spec: lstm_forward(spec.variant),
+    "cnn10": cnn_forward,
+    "wrn28-10": cnn_forward,
+}
+"""Operations of one example's forward pass, by workload."""

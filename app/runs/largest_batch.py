@@ -22,7 +22,8 @@ class LargestBatchSession:
         self._search = Search(bounds)
         self._services = services
         self._sinks_of = sinks_of
-        self._lock = threading.Lock()
+        # A signal's handler calls `stop` on a thread that may be inside already.
+        self._lock = threading.RLock()
         self._stopped = False
         self._session: RunSession | None = None
 

@@ -31,7 +31,7 @@ RUN_FIELDS = {
     "environment": set(),
     "devices": set(),
 }
-"""What design.md promises the `run` document holds."""
+"""What the `run` document always holds."""
 
 
 @pytest.fixture
