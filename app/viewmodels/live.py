@@ -123,14 +123,15 @@ class LiveModel:
         self._show_alone(Course())
 
     def expect(self, coming: bool) -> None:
-        """Whether the queue makes runs now, for which nobody presses Run; what it made before no longer stays beside.
-
-        When it makes none any more, none goes on.
-        """
+        """Whether the queue makes runs now, for which nobody presses Run; when it makes none any more, none goes on."""
         self._coming = coming
-        for course in self._courses:
-            course.beside = course.beside and not coming
-        if not coming and self._course.running:
+        if coming:
+            for course in self._courses:
+                course.beside = False
+            return
+        self._courses = [course for course in self._courses if not course.running]
+        self._tabs = run_tabs(self._courses)
+        if self._course.running:
             self.withdraw()
 
     @property

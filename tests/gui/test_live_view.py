@@ -8,7 +8,9 @@ from app.gui.theme import Theme
 from app.gui.views.live import LiveView
 from app.gui.views.monitor import MonitorView
 from app.gui.views.run import LogDialog, RunView
+from app.gui.views.run_tabs import RunTabs
 from app.records import Outcome
+from app.viewmodels.beside import RunTab
 from app.viewmodels.live import LiveModel
 from app.viewmodels.monitor import MonitorModel
 from tests.unit.viewmodels.events import GPU_INVENTORY, ended, samples, started, tell, training
@@ -51,6 +53,25 @@ def test_where_a_run_stands_is_said_in_place_of_a_number_while_there_is_none(qtb
     tell(model, (started(GPU_INVENTORY), ended(Outcome(name="failed", reason="It failed."), throughput=None)))
     view.show_model(model.state())
     assert view.words().startswith("Failed It failed. step")
+
+
+def test_tabs_of_runs_say_less_where_there_is_less_room(qtbot: QtBot, theme: Theme) -> None:
+    view = RunTabs(theme)
+    qtbot.addWidget(view)
+    runs = [
+        RunTab(
+            run=n, words=(f"GPU {n} · run {n} · Batch size {n}", f"GPU {n} · run {n}", f"GPU {n}"), help="", colour=n
+        )
+        for n in range(8)
+    ]
+    view.show_runs(runs, 3)
+    assert view.currentIndex() == 3
+    for width, words in ((3000, "GPU 3 · run 3 · Batch size 3"), (1400, "GPU 3 · run 3"), (700, "GPU 3")):
+        view.resize(width, 40)
+        assert view.tabText(3) == words
+    with qtbot.waitSignal(view.chosen) as chosen:
+        view.setCurrentIndex(5)
+    assert chosen.args == [5]
 
 
 def test_a_second_run_replaces_the_first_in_the_plots(qtbot: QtBot, theme: Theme) -> None:

@@ -25,7 +25,8 @@ from PySide6.QtWidgets import (
 from app.gui.theme import GRID
 
 _MAY_BREAK = "\N{ZERO WIDTH SPACE}"
-_WITHIN_NAMES = re.compile(r"[_./:=](?=\w)")
+_LONG_WORD = re.compile(r"\S{24,}")
+_WITHIN_NAMES = re.compile(r"[_./:](?=\w)")
 
 
 def text_label(text: str, role: str = "", *, wrap: bool = False) -> QLabel:
@@ -69,7 +70,7 @@ class BreakingLabel(QLabel):
 
     def setText(self, text: str) -> None:
         """Show these words, with invisible places to break a line in."""
-        super().setText(_WITHIN_NAMES.sub(rf"\g<0>{_MAY_BREAK}", text))
+        super().setText(_LONG_WORD.sub(lambda word: _WITHIN_NAMES.sub(rf"\g<0>{_MAY_BREAK}", word[0]), text))
 
     def text(self) -> str:
         """The words without them."""
