@@ -61,10 +61,11 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
         plan = msgspec.convert(self, Plan, from_attributes=True)
         return replace(plan, variants=tuple(map(with_defaults, plan.variants)))
 
-    def is_same(self, other: "Asked") -> bool:
-        """Whether it is the same experiment; more or fewer repeats, another width or budget make no other one."""
-        mine, others = ((each.name, each.plan.variants, each.carried, each.again) for each in (self, other))
-        return mine == others
+
+def _identity(asked: Asked) -> tuple[object, ...]:
+    """What makes it this experiment: its variants with the baseline among them; how often and in what words does not."""
+    baseline, *others = (msgspec.json.encode(spec, order="sorted") for spec in asked.plan.variants)
+    return baseline, sorted(others), asked.carried, asked.again
 
 
 def _with_more(mine: Asked, other: Asked) -> Asked:
@@ -117,7 +118,7 @@ def enter(store: Store, asked: Asked, preset: str | None = None) -> tuple[QueueE
             other = asked_of(entry)
         except UserError:  # what another version wrote is none of ours
             return False
-        return other.is_same(asked)
+        return entry.preset == preset and _identity(other) == _identity(asked)
 
     def more(entry: QueueEntry) -> str:
         return encode(_with_more(asked_of(entry), asked))

@@ -242,8 +242,8 @@ def test_stop_ends_the_run_and_pauses_the_queue(qtbot: QtBot, workbench: Workben
 
 def test_all_are_cancelled_after_a_question(qtbot: QtBot, workbench: Workbench) -> None:
     queue, view = workbench.queue.controller(), view_of(workbench)
-    for name in ("long", "longer"):
-        queue.add(asked(name, seconds=600.0, steps=0))
+    for name, seconds in (("long", 600.0), ("longer", 601.0)):
+        queue.add(asked(name, seconds=seconds, steps=0))
     view.unfold()
     qtbot.waitUntil(lambda: chosen_words(view) == ["long: running", "longer: waiting"], timeout=RUN_LIMIT_MS)
     view.cancel_all.click()

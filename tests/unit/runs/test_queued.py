@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from app.runs.queued import Asked, asked_of, enter
@@ -29,7 +30,8 @@ def test_programs_that_ask_for_the_same_at_the_same_instant_get_one_entry(databa
         with Store.open(database_path) as store:
             for number in range(_ROUNDS):
                 together.wait()
-                entry, is_new = enter(store, Asked.of(replace(PLAN, name=f"experiment {number}")))
+                variants = (PLAN.variants[0], complete("dummy", {"gpus": 0, "batch_size": number + 20}, Machine()))
+                entry, is_new = enter(store, Asked.of(replace(PLAN, variants=variants)))
                 found.append((entry.entry, is_new))
         return found
 
@@ -47,6 +49,17 @@ def test_an_unfinished_one_waits_again_as_it_is_asked_for_now(store: Store) -> N
     again, is_new = enter(store, Asked.of(replace(PLAN, repeats=5)))
     assert (again.entry, again.state, is_new) == (first.entry, "waiting", False)
     assert '"repeats":5' in again.plan
+
+
+def test_it_is_the_same_whatever_it_is_called_and_in_whatever_order_but_not_of_another_baseline(store: Store) -> None:
+    a, b = PLAN.variants
+    c = complete("dummy", {"gpus": 0, "batch_size": 64}, Machine())
+    first, _ = enter(store, Asked.of(replace(PLAN, variants=(a, b, c))))
+    other_words = Asked.of(replace(PLAN, name="typed the other way round", variants=(a, c, b)))
+    assert enter(store, other_words)[0].entry == first.entry
+    for other, preset in (((b, a, c), None), ((a, b), None), ((a, b, c), "quick")):
+        assert enter(store, Asked.of(replace(PLAN, variants=other)), preset)[1]
+    assert enter(store, msgspec.structs.replace(other_words, again=True))[1]
 
 
 @pytest.mark.parametrize(
