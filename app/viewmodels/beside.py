@@ -14,7 +14,7 @@ from app.viewmodels.variants import differing, variant_names
 class RunTab:
     """One run: where it runs, its number and what tells it from the others, before them how it ended if it has.
 
-    `words` say that in full, and then ever shorter, for where there is less room. `colour` is that of its first GPU, or
+    A run that was refused has no GPU. `words` say all that in full, and then ever shorter, for where there is less room. `colour` is that of its first GPU, or
     of the host.
     """
 
@@ -37,7 +37,7 @@ def _tab(course: Course, name: str) -> RunTab:
     assert course.number is not None, "only runs that have begun stand beside each other"
     assert course.spec is not None
     state = OUTCOMES[course.ended.outcome.name if course.ended else "running"]
-    where = f"GPU {', '.join(str(gpu.index) for gpu in course.gpus)}" if course.gpus else "CPU"
+    where = f"GPU {', '.join(str(gpu.index) for gpu in course.gpus)}" if course.gpus else "No GPU"
     short = f"{state.symbol} {where}" if course.ended else where
     run = f"run {course.number}"
     brief = f"{short} · {run}"

@@ -74,7 +74,7 @@ class Course:
 
     @property
     def place(self) -> int:
-        """Where it stands among runs at the same time: they are in the order of their GPUs, the CPU before them."""
+        """Where it stands among runs at the same time: they are in the order of their GPUs."""
         return min((gpu.index for gpu in self.gpus), default=-1)
 
     @property
