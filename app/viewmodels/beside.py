@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from app.records import RunStarted
 from app.viewmodels.cells import OUTCOMES
 from app.viewmodels.course import Course
 from app.viewmodels.naming import short_name
@@ -14,8 +15,8 @@ from app.viewmodels.variants import differing, variant_names
 class RunTab:
     """One run: where it runs, its number and what tells it from the others, before them how it ended if it has.
 
-    A run that was refused has no GPU. `words` say all that in full, and then ever shorter, for where there is less room. `colour` is that of its first GPU, or
-    of the host.
+    A run that was refused has no GPU. `words` say all that in full, and then ever shorter, for where there is less room.
+    `colour` is that of its first GPU, or of the host.
     """
 
     run: int
@@ -25,25 +26,23 @@ class RunTab:
 
 
 def run_tabs(courses: Sequence[Course]) -> tuple[RunTab, ...]:
-    """A tab for each of the runs; none where there is nothing to choose."""
-    specs = [course.spec for course in courses if course.spec is not None]
-    if len(courses) < 2 or len(specs) < len(courses):
+    """A tab for each run that has begun; none where there is nothing to choose."""
+    begun = [(course, course.started) for course in courses if isinstance(course.started, RunStarted)]
+    if len(begun) < 2:
         return ()
+    specs = [started.spec for _, started in begun]
     names = variant_names(specs) if differing(specs) else [""] * len(specs)
-    return tuple(_tab(course, name) for course, name in zip(courses, names, strict=True))
+    return tuple(_tab(course, started, name) for (course, started), name in zip(begun, names, strict=True))
 
 
-def _tab(course: Course, name: str) -> RunTab:
-    assert course.number is not None, "only runs that have begun stand beside each other"
-    assert course.spec is not None
+def _tab(course: Course, started: RunStarted, name: str) -> RunTab:
     state = OUTCOMES[course.ended.outcome.name if course.ended else "running"]
     where = f"GPU {', '.join(str(gpu.index) for gpu in course.gpus)}" if course.gpus else "No GPU"
     short = f"{state.symbol} {where}" if course.ended else where
-    run = f"run {course.number}"
-    brief = f"{short} · {run}"
+    brief = f"{short} · run {started.run}"
     return RunTab(
-        run=course.number,
+        run=started.run,
         words=(f"{brief} · {name}" if name else brief, brief, short),
-        help=f"{run.capitalize()}, {state.word}: {short_name(course.spec)}",
+        help=f"Run {started.run}, {state.word}: {short_name(started.spec)}",
         colour=device_colour(course.gpus[0]) if course.gpus else HOST_COLOUR,
     )
