@@ -15,7 +15,7 @@ from app.viewmodels.variants import differing, variant_names
 class RunTab:
     """One run: where it runs, its number and what tells it from the others, before them how it ended if it has.
 
-    A run that was refused has no GPU. `words` say all that in full, and then ever shorter, for where there is less room.
+    A run that was refused has no GPU. `words` say all that in full, and then ever shorter, for where room is scarce.
     `colour` is that of its first GPU, or of the host.
     """
 
