@@ -12,6 +12,7 @@ from app.viewmodels.compare_table import CompareTable, compare_table
 from app.viewmodels.doubts import Doubt, doubts
 from app.viewmodels.looks import MOST_COMPARED, MOST_DRAWN, drawn_first, looks
 from app.viewmodels.pictures.gallery import Gallery, gallery
+from app.viewmodels.run_numbers import runs_words
 from app.viewmodels.scaling import ScalingView, scaling_views
 from app.viewmodels.stored_curves import GPU_QUANTITIES, GPU_STATE, HOST_QUANTITIES
 from app.viewmodels.variants import shared_settings
@@ -137,11 +138,16 @@ def _not_drawn(found: Compared) -> list[str]:
 def _not_measured(found: Compared) -> list[str]:
     """Which runs never measured, and why; where the curves of one of them begin."""
     without = [run.row for run in found.runs if run.measure_start_ns is None]
-    sentences = []
+    alike: dict[tuple[str, str], list[int]] = {}
     for row in without:
         word = cells.OUTCOMES[row.outcome.name if row.outcome else "running"].word
         reason = units.sentence((row.outcome.reason if row.outcome else None) or "")
-        sentences.append(f"Run {row.run} ({word}) never reached its measured part. {reason}".rstrip())
+        alike.setdefault((word, reason), []).append(row.run)
+    sentences = [
+        f"{runs_words(runs).capitalize()} ({word}) never reached {'its' if len(runs) == 1 else 'their'} measured part. "
+        f"{reason}".rstrip()
+        for (word, reason), runs in alike.items()
+    ]
     if any(row.run in found.drawn for row in without):
         sentences.append("Without a measured part, time zero is the start of the run.")
     return sentences

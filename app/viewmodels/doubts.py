@@ -1,21 +1,20 @@
 """Why a comparison of runs may not mean what it seems to, each reason in one plain sentence."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from app.analysis import comparability
 from app.analysis.comparability import HELD_SHARE, Hold
-from app.analysis.verdict import group_by_variant
 from app.facts import BESIDE, GPUS_USED, OTHERS_ON_GPU
-from app.records import RunRow, StoredRun
+from app.records import StoredRun
 from app.viewmodels import units
+from app.viewmodels.card_words import cards_words
 from app.viewmodels.cells import example_word
-from app.viewmodels.environment import differing_facts, fact_name, in_short, told_by_run
+from app.viewmodels.environment import by_value, differing_facts, fact_name, told_by_run
 from app.viewmodels.evidence import mislabelled
-from app.viewmodels.run_numbers import listed, runs_words
-from app.viewmodels.variants import differing, variant_names
+from app.viewmodels.run_numbers import runs_words
+from app.viewmodels.variants import differing
 from workloads.catalog import with_defaults
 from workloads.protocol import Value
 
@@ -29,7 +28,7 @@ EVIDENCE = "evidence"
 """The key of the doubt that some runs did not run what was asked."""
 
 _ONE_BY_ONE = 4
-"""So many runs, cards or variants are told each by itself."""
+"""So many runs are told each by itself."""
 _SELDOM_MATTER = ("os", "kernel", "python", "numpy", "memory_total_bytes", "gpus_present")
 _LIBRARIES = ("tensorflow", "keras", "cuda_built", "cudnn_built", "cuda_loaded", "cudnn_loaded", "nccl_loaded")
 _SEVERAL = ("gpus_present", "cpu_count")
@@ -105,8 +104,10 @@ def _for_how_long(held: Mapping[int, float]) -> str:
 
 def _shared_gpu(runs: Sequence[StoredRun]) -> list[Doubt]:
     values = {run.row.run: others for run in runs if (others := run.environment.get(OTHERS_ON_GPU))}
-    told = "; ".join(f"run {run}: {others}" for run, others in values.items())
-    sentence = f"Other processes used the GPU during a run, which makes it slower ({told})."
+    told = [f"{runs_words(shared)}: {others}" for others, shared in by_value(values).items()]
+    left_out = f"; and {len(told) - _ONE_BY_ONE} more" if len(told) > _ONE_BY_ONE else ""
+    others = f"{'; '.join(told[:_ONE_BY_ONE])}{left_out}"
+    sentence = f"Other processes used the GPU during a run, which makes it slower ({others})."
     return [Doubt(key=OTHERS_ON_GPU, sentence=sentence, values=values)] if values else []
 
 
@@ -126,7 +127,10 @@ def _beside(runs: Sequence[StoredRun]) -> list[Doubt]:
 
 
 def _cards(runs: Sequence[StoredRun]) -> list[Doubt]:
-    """Which cards were used where nobody asked for them, and whether variants and cards can be told apart."""
+    """That the kind of card differs, or which cards of one kind were used where nobody asked for them.
+
+    That matters where variants that are compared share none of them.
+    """
     kinds = {run.row.run: ", ".join(sorted(set(run.row.gpu_names))) for run in runs if run.row.gpu_names}
     if len(set(kinds.values())) > 1:
         return [_differing("card", "The kind of GPU", kinds)]
@@ -137,44 +141,10 @@ def _cards(runs: Sequence[StoredRun]) -> list[Doubt]:
     only = comparability.only_on(runs)
     if "gpus" in asked and not only:
         return []
-    values = {run: ", ".join(sorted(cards)) for run, cards in used.items()}
     kind = next(iter(kinds.values()), "GPUs")
-    sentence = _only_words(only, runs) if only else _used_words(list(used.values()))
-    return [
-        Doubt(
-            key=GPUS_USED,
-            sentence=f"{len(frozenset().union(*used.values()))} {kind} were used{sentence}.",
-            values=values,
-            severity="warning" if only else "note",
-        )
-    ]
-
-
-def _used_words(used: Sequence[frozenset[str]]) -> str:
-    """By how many runs each card was used: `: GPU-0f9e5287 by 23 runs, GPU-3b1c9d44 by 25`."""
-    counts = Counter(in_short(card) for cards in used for card in cards).most_common()
-    (first, most), *others = counts
-    if len(counts) > _ONE_BY_ONE:
-        return f", each by {counts[-1][1]} to {most} runs"
-    told = [f"{first} by {most} {units.plural('run', most)}", *(f"{card} by {count}" for card, count in others)]
-    return f": {', '.join(told)}"
-
-
-def _only_words(only: Mapping[frozenset[str], Sequence[RunRow]], runs: Sequence[StoredRun]) -> str:
-    """Which variants ran on which cards alone."""
-    groups = group_by_variant([run.row for run in runs])
-    names = variant_names([group[0].spec for group in groups], in_sentence=True)
-    by_run = {row.run: name for group, name in zip(groups, names, strict=True) for row in group}
-    told = [
-        f"only {listed(sorted(map(in_short, cards)))} ran {_some([by_run[row.run] for row in rows])}"
-        for cards, rows in only.items()
-    ]
-    return f", and some variants share no card, so that what differs between them may be the card: {'; '.join(told)}"
-
-
-def _some(variants: Sequence[str]) -> str:
-    """A few by their names, of many only how many."""
-    return listed(variants) if len(variants) <= _ONE_BY_ONE else f"{len(variants)} variants"
+    sentence = cards_words(kind, list(used.values()), only, [run.row for run in runs])
+    values = {run: ", ".join(sorted(cards)) for run, cards in used.items()}
+    return [Doubt(key=GPUS_USED, sentence=sentence, values=values, severity="warning" if only else "note")]
 
 
 def _settings(runs: Sequence[StoredRun]) -> list[Doubt]:

@@ -93,13 +93,19 @@ def told_by_run(values: Mapping[int, str]) -> str:
 
     Of many values only a few are told. Cards are named by the beginning of their UUID.
     """
-    holders: dict[str, list[int]] = {}
-    for run, value in values.items():
-        holders.setdefault(in_short(value), []).append(run)
+    holders = by_value({run: in_short(value) for run, value in values.items()})
     *rare, (usual, most) = sorted(holders.items(), key=lambda item: len(item[1]))
     if rare and len(most) == len(rare[-1][1]):
         return _few([f"{value} ({runs_words(numbers)})" for value, numbers in holders.items()])
     return _few([*(f"{value} ({runs_words(numbers)})" for value, numbers in rare), f"else {usual}"])
+
+
+def by_value(values: Mapping[int, str]) -> dict[str, list[int]]:
+    """The runs that have each value."""
+    holders: dict[str, list[int]] = {}
+    for run, value in values.items():
+        holders.setdefault(value, []).append(run)
+    return holders
 
 
 def in_short(value: str) -> str:

@@ -242,6 +242,10 @@ def test_a_run_that_never_measured_is_named_with_the_reason_and_starts_at_its_st
     failed = stored_run(run_row(9, outcome="failed", reason="out of luck", throughput=None), measured=False)
     found = compared([stored_run(run_row(1, units=128)), failed])
     assert "Run 9 (failed) never reached its measured part. Out of luck." in compare(found, 1).notes
+    again = replace(failed, row=replace(failed.row, run=10))
+    assert compare(compared([*found.runs, again]), 1).notes[0] == (
+        "Runs 9 and 10 (failed) never reached their measured part. Out of luck."
+    )
     load = next(panel for panel in curves_of(found, "time").panels if panel.key == "cpu load_pct")
     assert load.curves[1].x[0] == pytest.approx(0.0)
 

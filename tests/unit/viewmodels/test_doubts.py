@@ -274,6 +274,17 @@ def test_one_card_and_two_differ_as_asked(store: Store) -> None:
     assert only(doubts([*runs, on_cards(store, 3, B, gpus=1, layout="NHWC")])).severity == "warning"
 
 
+def test_of_many_cards_only_how_often_they_were_used(store: Store) -> None:
+    cards = [A.replace("GPU-1", f"GPU-{n}") for n in range(1, 6)]
+    runs = [on_cards(store, n, card) for n, card in enumerate([*cards, cards[0]], 1)]
+    assert only(doubts(runs)).sentence == "5 NVIDIA H200 were used, each by 1 to 2 runs."
+
+
+def test_who_shared_the_gpus_of_many_runs_is_said_once(store: Store) -> None:
+    runs = [kept(store, n, environment={**ENVIRONMENT, OTHERS_ON_GPU: f"p{max(1, n - 4)}"}) for n in range(1, 11)]
+    assert only(doubts(runs)).sentence.endswith("(runs 1–5: p1; run 6: p2; run 7: p3; run 8: p4; and 2 more).")
+
+
 def test_of_a_fact_with_many_values_a_few_are_told() -> None:
     assert told_by_run({n: f"v{min(n, 7)}" for n in range(1, 12)}) == "v1 (run 1), v2 (run 2), 4 other values, else v7"
     cards = {1: f"NVIDIA H200 ({A})", 2: f"NVIDIA H200 ({B})", 3: f"NVIDIA H200 ({B})"}
