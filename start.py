@@ -258,7 +258,7 @@ def bring_to(folder: Path, host: Host, wanted: Stamp) -> None:
     step = next_step(old, wanted)
     (folder / STAMP).unlink(missing_ok=True)
     if step == "make":
-        size = "several GB, CUDA with it," if "cuda" in wanted.extras else "about 1 GB"
+        size = "several GB, CUDA with it," if "cuda" in wanted.extras else "about 800 MB"
         print(f"Setting VariantScope up in {folder / '.venv'}, once: {size} to fetch, some minutes.", file=sys.stderr)
         make_environment(folder, host)
     elif old:

@@ -12,9 +12,9 @@ from workloads.protocol import Calibration, Evidence
 def insert_evidence(db: Database, run: int, evidence: Evidence) -> None:
     """Adds a run's evidence, its kernels, the one that took longest first, and each device's time."""
     _insert(db, "evidence", ("run", *rows.EVIDENCE_COLUMNS), [(run, *rows.evidence_values(evidence))])
-    ranked = ((run, rank, *rows.kernel_values(kernel)) for rank, kernel in enumerate(evidence.kernels))
+    ranked = ((run, rank, *rows.values(kernel, rows.KERNEL_COLUMNS)) for rank, kernel in enumerate(evidence.kernels))
     _insert(db, "kernels", ("run", "rank", *rows.KERNEL_COLUMNS), ranked)
-    times = ((run, *rows.device_time_values(time)) for time in evidence.devices)
+    times = ((run, *rows.values(time, rows.DEVICE_TIME_COLUMNS)) for time in evidence.devices)
     _insert(db, "device_times", ("run", *rows.DEVICE_TIME_COLUMNS), times)
 
 
@@ -29,19 +29,20 @@ def evidence_of(db: Database, run: int) -> Evidence | None:
 
 def insert_portability(db: Database, run: int, checks: Iterable[Portability]) -> None:
     """Adds portability checks of a run's saved weights."""
-    _insert(db, "portability", ("run", *rows.PORTABILITY_COLUMNS), ((run, *rows.portability_values(c)) for c in checks))
+    found = ((run, *rows.values(check, rows.PORTABILITY_COLUMNS)) for check in checks)
+    _insert(db, "portability", ("run", *rows.PORTABILITY_COLUMNS), found)
 
 
 def portability_of(db: Database, run: int) -> tuple[Portability, ...]:
     """The portability checks of a run, in the order they were made."""
     columns = ", ".join(rows.PORTABILITY_COLUMNS)
     found = db.execute(f"SELECT {columns} FROM portability WHERE run = ? ORDER BY utc_ns", (run,))
-    return tuple(map(rows.portability, found))
+    return tuple(rows.record(Portability, rows.PORTABILITY_COLUMNS, row) for row in found)
 
 
 def keep_calibration(db: Database, calibration: Calibration, utc_ns: int) -> None:
     """Keeps a device's calibration in place of an older one in the same precision."""
-    values = (*rows.calibration_values(calibration), utc_ns)
+    values = (*rows.values(calibration, rows.CALIBRATION_COLUMNS), utc_ns)
     _insert(db, "calibrations", (*rows.CALIBRATION_COLUMNS, "utc_ns"), [values], verb="INSERT OR REPLACE")
 
 
@@ -51,7 +52,7 @@ def calibration_of(db: Database, device: str, precision: str) -> Calibration | N
         f"SELECT {', '.join(rows.CALIBRATION_COLUMNS)} FROM calibrations WHERE device = ? AND precision = ?",
         (device, precision),
     ).fetchone()
-    return rows.calibration(found) if found else None
+    return rows.record(Calibration, rows.CALIBRATION_COLUMNS, found) if found else None
 
 
 def _insert(db: Database, table: str, columns: Sequence[str], values: Iterable[rows.Row], verb: str = "INSERT") -> None:

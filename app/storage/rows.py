@@ -1,9 +1,9 @@
 """How records become rows of the database and rows become records again."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
 import numpy as np
@@ -20,9 +20,10 @@ from app.records import (
     SlowSample,
     Summary,
 )
-from workloads.protocol import Block, Calibration, DeviceTime, Epoch, Evidence, Kernel, PhaseName, RunSpec
+from workloads.protocol import DeviceTime, Epoch, Evidence, Kernel, PhaseName, RunSpec
 
 Row = tuple[Any, ...]
+Record = TypeVar("Record")
 
 SUMMARY_COLUMNS: tuple[str, ...] = tuple(field.name for field in fields(Summary))
 OUTCOME_COLUMNS = ("outcome", "reason", "detail", "exit_code", "ended_by")
@@ -51,6 +52,16 @@ RUN_COLUMNS = (
     "note",
     "deleted_utc_ns",
 )
+
+
+def values(found: object, columns: Sequence[str]) -> Row:
+    """A record's values in the order of these columns, which are its own names."""
+    return tuple(getattr(found, name) for name in columns)
+
+
+def record(kind: Callable[..., Record], columns: Sequence[str], row: Sequence[Any]) -> Record:
+    """The record of a row of these columns."""
+    return kind(**dict(zip(columns, row, strict=True)))
 
 
 def run_row(
@@ -107,43 +118,13 @@ def evidence(
         span_ns=values["span_ns"],
         busy_ns=values["busy_ns"],
         kernels=tuple(map(_kernel, kernels)),
-        devices=tuple(DeviceTime(**dict(zip(DEVICE_TIME_COLUMNS, time, strict=True))) for time in device_times),
+        devices=tuple(record(DeviceTime, DEVICE_TIME_COLUMNS, time) for time in device_times),
     )
-
-
-def device_time_values(time: DeviceTime) -> Row:
-    """A device's time as its `DEVICE_TIME_COLUMNS`."""
-    return tuple(getattr(time, name) for name in DEVICE_TIME_COLUMNS)
-
-
-def kernel_values(kernel: Kernel) -> Row:
-    """A kernel as its `KERNEL_COLUMNS`."""
-    return tuple(getattr(kernel, name) for name in KERNEL_COLUMNS)
 
 
 def _kernel(row: Sequence[Any]) -> Kernel:
     name, kind, count, time_ns, tensor_cores = row
     return Kernel(name=name, kind=kind, count=count, time_ns=time_ns, tensor_cores=_truth(tensor_cores))
-
-
-def portability_values(found: Portability) -> Row:
-    """A portability check as its `PORTABILITY_COLUMNS`."""
-    return tuple(getattr(found, name) for name in PORTABILITY_COLUMNS)
-
-
-def portability(row: Sequence[Any]) -> Portability:
-    """The portability check of a row of `PORTABILITY_COLUMNS`."""
-    return Portability(**dict(zip(PORTABILITY_COLUMNS, row, strict=True)))
-
-
-def calibration_values(calibration: Calibration) -> Row:
-    """A calibration as its `CALIBRATION_COLUMNS`."""
-    return tuple(getattr(calibration, name) for name in CALIBRATION_COLUMNS)
-
-
-def calibration(row: Sequence[Any]) -> Calibration:
-    """The calibration of a row of `CALIBRATION_COLUMNS`."""
-    return Calibration(**dict(zip(CALIBRATION_COLUMNS, row, strict=True)))
 
 
 def _outcome(values: Mapping[str, Any]) -> Outcome | None:
@@ -157,29 +138,9 @@ def outcome_values(outcome: Outcome) -> Row:
     return (outcome.name, outcome.reason, outcome.detail, outcome.exit_code, outcome.ended_by)
 
 
-def summary_values(summary: Summary) -> Row:
-    """The summary as its `SUMMARY_COLUMNS`."""
-    return tuple(getattr(summary, name) for name in SUMMARY_COLUMNS)
-
-
-def block_values(block: Block) -> Row:
-    """A block as its `BLOCK_COLUMNS`."""
-    return tuple(getattr(block, name) for name in BLOCK_COLUMNS)
-
-
-def epoch_values(epoch: Epoch) -> Row:
-    """An epoch as its `EPOCH_COLUMNS`."""
-    return tuple(getattr(epoch, name) for name in EPOCH_COLUMNS)
-
-
-def epoch(row: Sequence[Any]) -> Epoch:
-    """The epoch of a row of `EPOCH_COLUMNS`."""
-    return Epoch(**dict(zip(EPOCH_COLUMNS, row, strict=True)))
-
-
 def sample_values(sample: Sample | SlowSample, names: Sequence[str]) -> Row:
     """A sample's time and the fields of these names, without its device."""
-    return (sample.t_ns, *(getattr(sample, name) for name in names))
+    return (sample.t_ns, *values(sample, names))
 
 
 def device_values(device: Device) -> Row:

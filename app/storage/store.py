@@ -117,8 +117,8 @@ class Store:
         with transaction(self._db, self.path):
             for phase in kinds.get(PhaseStarted, ()):
                 self._begin_phase(run, phase)
-            self._insert("blocks", rows.BLOCK_COLUMNS, run, map(rows.block_values, kinds.get(Block, ())))
-            self._insert("epochs", rows.EPOCH_COLUMNS, run, map(rows.epoch_values, kinds.get(Epoch, ())))
+            for table, columns, kind in (("blocks", rows.BLOCK_COLUMNS, Block), ("epochs", rows.EPOCH_COLUMNS, Epoch)):
+                self._insert(table, columns, run, (rows.values(event, columns) for event in kinds.get(kind, ())))
             self._insert_samples("samples", SAMPLE_FIELDS, run, kinds.get(Sample, ()))
             self._insert_samples("slow_samples", SLOW_FIELDS, run, kinds.get(SlowSample, ()))
             lines = enumerate(kinds.get(LogLine, ()), first_log_line)
@@ -148,7 +148,7 @@ class Store:
     ) -> None:
         """Stores how a run ended, its figures and the energy of its phases, and ends its last phase."""
         columns = (*rows.OUTCOME_COLUMNS, *rows.SUMMARY_COLUMNS, "ended_utc_ns")
-        values = (*rows.outcome_values(outcome), *rows.summary_values(summary), utc_ns)
+        values = (*rows.outcome_values(outcome), *rows.values(summary, rows.SUMMARY_COLUMNS), utc_ns)
         with transaction(self._db, self.path):
             self._db.execute(
                 f"UPDATE runs SET {', '.join(f'{name} = ?' for name in columns)} WHERE run = ?", (*values, run)
@@ -212,7 +212,10 @@ class Store:
                 ),
                 environment=json.loads(environment),
                 evidence=findings.evidence_of(self._db, run),
-                epochs=tuple(map(rows.epoch, self._of_run("epochs", rows.EPOCH_COLUMNS, run, "epoch"))),
+                epochs=tuple(
+                    rows.record(Epoch, rows.EPOCH_COLUMNS, row)
+                    for row in self._of_run("epochs", rows.EPOCH_COLUMNS, run, "epoch")
+                ),
                 portability=findings.portability_of(self._db, run),
                 log=self._log(run) if fields is None else (),
             )
