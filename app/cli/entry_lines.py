@@ -1,12 +1,13 @@
 """What the command line says while it makes entries of the queue: what is ahead, each run's progress, each wait."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from app.cli.experiment_words import ahead_words, counted_words, refused_words, throttled_words
 from app.cli.gate import GateLine
 from app.cli.services import interrupts
 from app.cli.terminal import ProgressSink, StatusLine, say
+from app.errors import UserError
 from app.queries import EntryState, QueueEntry
 from app.records import StoredRun
 from app.runs.carried import untried
@@ -84,12 +85,17 @@ class EntryLines:
         return list(self._ended.values())
 
 
-def make_entries(services: RunServices, only: Sequence[int] | None = None) -> list[Ended]:
-    """Makes entries of the queue with their progress on stderr, and returns those that ended; Ctrl-C ends it."""
+def make_entries(
+    services: RunServices, only: Sequence[int] | None = None, failed: Callable[[UserError], object] | None = None
+) -> list[Ended]:
+    """Makes entries of the queue with their progress on stderr, and returns those that ended; Ctrl-C ends it.
+
+    `failed` hears of one that cannot be made, and the others go on; without it `UserError` is raised.
+    """
     lines = EntryLines()
     runner = QueueRunner(services, lines)
     with interrupts(runner.stop):
-        runner.run(only)
+        runner.run(only, failed)
     return lines.all_ended
 
 

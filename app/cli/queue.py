@@ -3,21 +3,13 @@
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from app.cli.entry_lines import Ended, exit_status, make_entries
-from app.cli.experiment_words import ending_words, print_experiment, write_found
-from app.cli.notify import with_notice
-from app.cli.services import opened_store, run_services
+from app.cli.queue_go_on import go_on
+from app.cli.services import opened_store
 from app.cli.terminal import print_json, print_table, say
-from app.errors import UserError
 from app.queries import QueueEntry, QueueProgress
 from app.report.documents import iso_utc
-from app.report.experiment import experiment_document
-from app.report.files import check_ending
-from app.runs.article import Article
-from app.runs.presets import preset
 from app.runs.queue_progress import standings
 from app.storage.queue import Queue
 from app.telemetry.inventory import take_inventory
@@ -32,7 +24,7 @@ def queue(chosen: Namespace) -> int:
     if (chosen.notify or chosen.report is not None) and chosen.action != "go-on":
         raise UsageError("--notify and --report go with `queue go-on`.")
     if chosen.action == "go-on":
-        return _go_on(chosen)
+        return go_on(chosen)
     if chosen.action == "list" and chosen.entries:
         raise UsageError("queue list shows all there is; numbers go with go-on, move, pause, resume and remove.")
     if chosen.action != "list":
@@ -108,79 +100,3 @@ def _document(entry: QueueEntry, progress: QueueProgress) -> dict[str, Any]:
         "experiment": entry.experiment,
         "added_utc": iso_utc(entry.added_utc_ns),
     }
-
-
-def _go_on(chosen: Namespace) -> int:
-    """Makes entries, those named even where they are paused; with none named, all that wait."""
-    if chosen.report is not None:
-        check_ending(chosen.report)
-    with opened_store(chosen.db) as store:
-        named = [store.queue.entry(entry) for entry in chosen.entries]
-        for entry in named:
-            if entry.owned:
-                raise UserError(f"Another program makes entry {entry.entry} of the queue at this moment.")
-            store.queue.set_state(entry.entry, "waiting")
-        entries = store.queue.entries()
-    if not any(entry.state == "waiting" for entry in entries):
-        return _nothing_waits(entries, as_json=chosen.json)
-    if not chosen.notify:
-        return _make(chosen, named)
-    title = f"Experiment {named[0].name}" if len(named) == 1 else "The queue"
-    return with_notice(f"{title} has ended", lambda: _make(chosen, named))
-
-
-def _make(chosen: Namespace, named: Sequence[QueueEntry]) -> int:
-    with run_services(chosen.db, chosen.sample_ms, standby=chosen.standby) as services:
-        all_ended = make_entries(services, [entry.entry for entry in named] or None)
-    documents = [_tell(ended, as_json=chosen.json) for ended in all_ended]
-    if chosen.json:
-        print_json({"experiments": documents})
-    if chosen.report is None:
-        return exit_status(all_ended)
-    are_written = [
-        _is_written(ended, document["article"], chosen.report if len(named) == 1 else _own_file(chosen.report, ended))
-        for ended, document in zip(all_ended, documents, strict=True)
-    ]
-    return exit_status(all_ended) if all(are_written) else 1
-
-
-def _own_file(report: Path, ended: Ended) -> Path:
-    return report.with_stem(f"{report.stem}-{ended.entry.entry}")
-
-
-def _is_written(ended: Ended, tables: Sequence[Mapping[str, Any]], report: Path) -> bool:
-    """Writes the report of one; what stands in its way is said, and that of the next is written all the same."""
-    try:
-        write_found(ended.found, tables, report)
-    except UserError as error:
-        say(str(error))
-        return False
-    return True
-
-
-def _nothing_waits(entries: Sequence[QueueEntry], *, as_json: bool) -> int:
-    paused = " ".join(str(entry.entry) for entry in entries if entry.state == "paused")
-    how = f" What is paused goes on when it is named: `python -m app queue go-on {paused}`." if paused else ""
-    say(f"Nothing waits in the queue.{how}")
-    if as_json:
-        print_json({"experiments": []})
-    return 0
-
-
-def _tell(ended: Ended, *, as_json: bool) -> dict[str, Any]:
-    document = experiment_document(ended.found, _article(ended.entry))
-    if not as_json:
-        print(f"{ended.entry.name}:")
-        print_experiment(ended.found, document)
-        say(ending_words(ended.found, entry=ended.stays))
-    return document
-
-
-def _article(entry: QueueEntry) -> Article | None:
-    """That of the preset it was made of, if that is in the box."""
-    if entry.preset is None:
-        return None
-    try:
-        return preset(entry.preset).preset.article
-    except UsageError:
-        return None

@@ -1,7 +1,7 @@
 """Goes through the queue: entry after entry in its order, looking at it anew before each run."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from app.errors import UserError
 from app.queries import EntryState, QueueEntry
@@ -26,13 +26,19 @@ class QueueRunner:
         self._cancelled: set[int] = set()
         self._current: tuple[int, EntrySession] | None = None
 
-    def run(self, only: Sequence[int] | None = None) -> None:
+    def run(self, only: Sequence[int] | None = None, failed: Callable[[UserError], object] | None = None) -> None:
         """Makes the entries, or only these, until none waits or it is stopped.
 
-        Raises `UserError` for an entry that cannot be made, as on a full disk; it is paused then.
+        One that cannot be made, as on a full disk, is paused: `failed` hears why and the others go on; without it
+        `UserError` is raised.
         """
         while (entry := self._take_next(only)) is not None:
-            self._make(entry, only)
+            try:
+                self._make(entry, only)
+            except UserError as error:
+                if failed is None:
+                    raise
+                failed(error)
 
     def stop(self) -> None:
         """Stops the run that goes on and begins no other; its entry stays. Returns at once."""

@@ -63,7 +63,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _identity(asked: Asked) -> tuple[object, ...]:
-    """What makes it this experiment: its variants with the baseline among them; how often and in what words does not."""
+    """What makes it this experiment: its variants and its baseline, not how often it is asked for or in what words."""
     baseline, *others = (msgspec.json.encode(spec, order="sorted") for spec in asked.plan.variants)
     return baseline, sorted(others), asked.carried, asked.again
 

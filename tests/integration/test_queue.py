@@ -182,7 +182,14 @@ def test_one_that_cannot_be_made_is_told_and_does_not_stand_in_the_way(used: Run
     add(used, "a")
     with pytest.raises(UserError, match="What entry 1 of the queue asks for is not known here"):
         Told(used).run()
-    assert Told(used).run().ends == [("a", "complete", 2)]
+    assert in_queue(used)[0] == ("newer", "paused", "0/0")
+    with Store.open(used.database) as store:
+        store.queue.set_state(1, "waiting")
+    wrong: list[UserError] = []
+    told = Told(used)
+    told.runner.run(failed=wrong.append)
+    assert told.ends == [("a", "complete", 2)]
+    assert len(wrong) == 1
     with Store.open(used.database) as store:
         assert [(entry.name, entry.state) for entry in store.queue.entries()] == [("newer", "paused")]
 

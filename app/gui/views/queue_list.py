@@ -80,6 +80,10 @@ class QueueRows(CellModel):
         dragged = index.isValid() and self.rows[index.row()].in_queue
         return found | Qt.ItemFlag.ItemIsDragEnabled if dragged else found
 
+    def supportedDropActions(self) -> Qt.DropAction:
+        """It is moved, never copied."""
+        return Qt.DropAction.MoveAction
+
     def mimeData(self, indexes: Sequence[QModelIndex]) -> QMimeData:
         """The number of the entry that is dragged."""
         data = QMimeData()
