@@ -16,6 +16,6 @@ def test_an_own_run_is_compared_with_one_of_an_h200_and_it_is_said_what_differs(
     assert set(warnings["kernel"]) == {str(mine), str(theirs)}
     shown = line("experiment", "--preset", "article-b", "--show")
     assert "2.5× to 3×" in shown.stdout
-    assert "9.96×" in shown.stdout
+    assert "10.53×" in shown.stdout
     removed = line("reference", "--remove")
     assert (removed.returncode, removed.stdout) == (0, f"Removed {len(added['runs'])} runs of the reference.\n")
