@@ -14,6 +14,7 @@ REPEATS = 3
 BATCHES, GPUS, LAYOUTS = (256, 512, 1024), (1, 2, 4), ("NHWC", "NCHW")
 _LUCK = (0.99, 1.0, 1.01)
 FLOPS_A_STEP, PEAK, MEMORY_PCT = 10**12, 4e14, 20.0
+"""Operations are those of a step of the smallest batch."""
 
 
 def spec_of(layout: str, gpus: int, batch: int, workload: str = "cnn10") -> RunSpec:
@@ -48,7 +49,7 @@ def _run(number: int, spec: RunSpec, luck: float) -> StoredRun:
     summary = replace(
         run.row.summary,
         energy_mj_per_example=4e5 * gpus / rate,
-        flops_per_step=FLOPS_A_STEP,
+        flops_per_step=FLOPS_A_STEP * batch // min(BATCHES),
         measured_steps=1000,
         measured_s=10.0,
         peak_flops_per_s=PEAK * gpus,

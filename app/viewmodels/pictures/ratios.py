@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from app.analysis.intervals import LEVEL, Estimate
+from app.analysis.work import other_work
 from app.viewmodels import cells, ticks, units
 from app.viewmodels.pictures.subjects import Subject, drawable, estimate_words
 from app.viewmodels.pictures.values import Axis, Bar, BarPicture, Silence
@@ -14,6 +15,8 @@ _LEAST_REACH = math.log(1.02)
 """An axis reaches at least 2 % to both sides, so that noise does not look like news."""
 
 Ratio = Callable[[Subject], Estimate | None]
+Known = tuple[Subject, Estimate]
+"""A variant with its ratio."""
 
 
 def speedup_picture(found: Sequence[Subject]) -> BarPicture | Silence:
@@ -50,8 +53,9 @@ def _picture(
     if not told:
         return Silence(key=key, title=title, why=f"No other variant has a ratio to {full_name}.")
     told.sort(key=lambda pair: pair[1].value, reverse=fastest_first)
+    alike, apart = _by_work(told, base)
     without = [one for one in found if one is not base and ratio(one) is None]
-    bars = [_baseline(base), *(_bar(one, known) for one, known in told), *map(_silent, without)]
+    bars = [_baseline(base), *map(_bar, alike), *map(_silent, without), *map(_bar, apart)]
     if all(known.interval is None for _, known in told):
         how = "one run a variant has no interval"
     else:
@@ -59,7 +63,7 @@ def _picture(
     return BarPicture(
         key=key,
         title=f"{title} against {full_name}",
-        caption=f"Ratio to the baseline on a logarithmic axis; {meaning}; {how}.{elsewhere}",
+        caption=f"Ratio to the baseline on a logarithmic axis; {meaning}; {how}.{_other_work(apart)}{elsewhere}",
         bars=tuple(bars),
         axis=_axis([known for _, known in told]),
         start=1.0,
@@ -77,6 +81,19 @@ def _of_workload(found: Sequence[Subject], workload: str) -> tuple[list[Subject]
     return [replace(one, name=name) for one, name in zip(kept, names, strict=True)], words if others else ""
 
 
+def _by_work(told: Sequence[Known], base: Subject) -> tuple[list[Known], list[Known]]:
+    """Those that do the baseline's work for an example, and those that do other work; where none does, all as one."""
+    alike = [each for each in told if other_work(each[0].result.runs, base.result.runs) is None]
+    return (alike, [each for each in told if each not in alike]) if alike else (list(told), [])
+
+
+def _other_work(apart: Sequence[Known]) -> str:
+    if not apart:
+        return ""
+    last = "The last one does" if len(apart) == 1 else f"The last {len(apart)} do"
+    return f" {last} other work for an example than the baseline."
+
+
 def _axis(estimates: Sequence[Estimate]) -> Axis:
     ends = [abs(math.log(end)) for each in estimates for end in (each.value, *(each.interval or ()))]
     logs = [math.log(end) for each in estimates for end in (each.value, *(each.interval or ()))]
@@ -91,7 +108,8 @@ def _baseline(base: Subject) -> Bar:
     return Bar(runs=base.numbers, label=base.name, words=words, value=None, text="baseline", colour=base.colour)
 
 
-def _bar(one: Subject, ratio: Estimate) -> Bar:
+def _bar(known: Known) -> Bar:
+    one, ratio = known
     text = cells.ratio(ratio.value).text
     if ratio.interval is not None:
         text += f"  ({' to '.join(f'{end:.3f}' for end in ratio.interval)})"

@@ -78,6 +78,19 @@ def test_no_bar_is_drawn_against_another_workload() -> None:
     assert shown.caption.endswith("1 variant of other workloads has no ratio.")
 
 
+def test_bars_of_other_work_stand_last() -> None:
+    def working(number: int, rate: float, depth: int, layout: str = "NHWC") -> StoredRun:
+        spec = spec_of(layout, 1, 256)
+        run = result(number, RunSpec(workload=spec.workload, variant={**spec.variant, "depth": depth}), rate)
+        return replace(run, row=replace(run.row, summary=replace(run.row.summary, flops_per_step=depth * 10**9)))
+
+    base, deep, nchw, flat = working(1, 100.0, 2), working(2, 90.0, 4), working(3, 110.0, 2, "NCHW"), working(4, 300, 1)
+    shown = bars(gallery([base, deep, nchw, flat], 1), "speed-up")
+    assert [bar.runs for bar in shown.bars] == [(1,), (3,), (4,), (2,)]
+    assert shown.caption.endswith("The last 2 do other work for an example than the baseline.")
+    assert "other work" not in bars(gallery([base, deep], 1), "speed-up").caption, "nothing to tell it from"
+
+
 def test_a_narrow_axis_does_not_make_noise_look_like_news() -> None:
     runs = [result(n, spec_of(LAYOUTS[n % 2], 1, 256), 1000.0 + n % 3) for n in range(1, 7)]
     axis = bars(gallery(runs, 1), "speed-up").axis
@@ -165,7 +178,8 @@ def test_the_roofline_needs_no_bytes(found: Gallery) -> None:
 def test_without_memory_traffic_only_the_share_of_the_peak_is_drawn() -> None:
     shown = bars(gallery(grid(), 1), "roofline")
     assert shown.title == "Achieved share of the measured peak"
-    assert shown.bars[0].value == pytest.approx(100 * FLOPS_A_STEP * 100 / PEAK)
+    largest_that_fits = FLOPS_A_STEP * BATCHES[1] // BATCHES[0]
+    assert shown.bars[0].value == pytest.approx(100 * largest_that_fits * 100 / PEAK)
     assert "no roofline" in shown.caption
 
 
