@@ -16,6 +16,7 @@ from workloads.protocol import RunSpec, Value
 from workloads.validity import RULES, find_gpu
 
 __all__ = [
+    "AROUND_THE_STEP",
     "SOURCE",
     "WORKLOADS",
     "Choice",
@@ -38,10 +39,14 @@ __all__ = [
     "own_workload",
     "parse",
     "python_of",
+    "runnable",
     "why_not",
     "with_defaults",
     "workload",
 ]
+
+AROUND_THE_STEP = frozenset({"seconds", "steps", "warmup_steps", "seed", "evidence", "save_weights", "data_folder"})
+"""Parameters that say how long is measured, what is kept of it and where data lie: a step is the same in any of them."""
 
 
 def workload(name: str) -> Workload:

@@ -16,7 +16,7 @@ from app.analysis.measured import measured_means
 from app.analysis.step_parts import Parts, behind_share, imbalance, mean_parts, parts_of
 from app.analysis.verdict import throughputs
 from app.records import StoredRun
-from workloads.catalog import with_defaults
+from workloads.catalog import AROUND_THE_STEP, with_defaults
 from workloads.protocol import Kernel
 
 Kind = Literal["strong", "weak"]
@@ -31,10 +31,7 @@ MOSTLY = 0.5
 IMBALANCED = 0.05
 """Devices that compute this much longer than others differ by more than clocks of equal cards do from run to run."""
 
-BESIDE = frozenset(
-    {"gpus", "devices", "batch_size", "all_reduce"}
-    | {"seconds", "steps", "warmup_steps", "seed", "evidence", "save_weights"}
-)
+MAY_DIFFER = frozenset({"gpus", "devices", "batch_size", "all_reduce"}) | AROUND_THE_STEP
 """What may differ between runs that are compared by their GPUs; the all-reduce is looked at on its own."""
 
 
@@ -120,7 +117,7 @@ def _counts(value: object) -> bool:
 def _rest(run: StoredRun) -> tuple[object, ...]:
     """What has to be the same: the rest of the variant, and the kind of card."""
     full = with_defaults(run.row.spec)
-    rest = (setting for setting in sorted(full.variant.items()) if setting[0] not in BESIDE)
+    rest = (setting for setting in sorted(full.variant.items()) if setting[0] not in MAY_DIFFER)
     return (full.workload, frozenset(run.row.gpu_names), *rest)
 
 

@@ -6,9 +6,7 @@ from workloads import catalog
 from workloads.protocol import RunSpec, Value
 
 _ALWAYS = ("implementation", "layout", "behaviour")
-BESIDE = ("seconds", "steps", "warmup_steps", "seed", "evidence", "save_weights", "data_folder")
-"""How long is measured, what is kept of it, where data lie: nothing that makes a step another one."""
-_SILENT = ("gpus", "devices", "batch_size", "precision", "xla", catalog.SOURCE, *BESIDE, *_ALWAYS)
+_SILENT = ("gpus", "devices", "batch_size", "precision", "xla", catalog.SOURCE, *catalog.AROUND_THE_STEP, *_ALWAYS)
 
 
 def short_name(spec: RunSpec, *, devices: bool = True) -> str:

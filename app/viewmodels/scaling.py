@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from app.analysis.intervals import LEVEL, Estimate
-from app.analysis.scaling import BESIDE, Scaling, Side, scalings
+from app.analysis.scaling import MAY_DIFFER, Scaling, Side, scalings
 from app.analysis.step_parts import Parts
 from app.records import StoredRun
 from app.viewmodels import units
@@ -86,7 +86,7 @@ def worst_of_each(views: Sequence[ScalingView]) -> list[ScalingView]:
 def _alone(pair: Scaling) -> RunSpec:
     """What a pair's variant is, GPUs and batches apart; how gradients are exchanged is that of the many."""
     spec = with_defaults(pair.many.runs[0].row.spec)
-    same: dict[str, Value] = dict.fromkeys(BESIDE - {"all_reduce"}, "")
+    same: dict[str, Value] = dict.fromkeys(MAY_DIFFER - {"all_reduce"}, "")
     return RunSpec(workload=spec.workload, variant={**spec.variant, **same})
 
 

@@ -14,7 +14,7 @@ from workloads.protocol import RunSpec, Value
 _UUID_SHOWN = len("GPU-0f9e5287")
 _HASH_SHOWN = 8
 _NAMES = ("Python",)
-_NO_STEP = ("devices", *naming.BESIDE)
+_NO_STEP = frozenset({"devices"}) | catalog.AROUND_THE_STEP
 """On which card and how long is measured: nothing that makes a step another one."""
 _TELLING = ("implementation", "layout", "gpus", "batch_size", "precision")
 
