@@ -30,8 +30,8 @@ _LOOK_S = 2
 class Runner(Protocol):
     """Makes the runs of the queue; see `app.runs.queue_runner`. All but `run` return at once, on any thread."""
 
-    def run(self) -> None:
-        """Make what waits, until nothing does; blocks its thread."""
+    def run(self, *, failed: Callable[[UserError], object]) -> None:
+        """Make what waits, until nothing does; blocks its thread. `failed` hears of an entry that cannot be made."""
 
     def stop(self) -> None:
         """End the run that goes on and make no other."""
@@ -47,6 +47,7 @@ class QueueController(QObject):
     """Has the queue's runs made one after another while `may_begin` says so, and tells of it by `news`."""
 
     _told = Signal(object)
+    _failed = Signal(object)
 
     def __init__(
         self,
@@ -77,7 +78,6 @@ class QueueController(QObject):
         self._shown_s = 0
         self._course: tuple[int, int, tuple[RunSpec, ...]] | None = None
         self._wanted = False
-        self._begun_with: frozenset[int] = frozenset()
         self._connect()
 
     @property
@@ -111,12 +111,11 @@ class QueueController(QObject):
         if not self._wanted or self.goes_on or not self._may_begin():
             return
         self._wanted = False
-        self._begun_with = self._waiting()
-        if not self._begun_with:
+        if not any(entry.state == "waiting" for entry in self._board.entries):
             return
-        self._runner = self._make_runner(self._told.emit)
+        self._runner = runner = self._make_runner(self._told.emit)
         self._board.begin()
-        self._sessions.run(self._runner.run, lambda _: self._rest(), self._fail)
+        self._sessions.run(lambda: runner.run(failed=self._failed.emit), lambda _: self._rest(), self._fail)
         self._news.changed.emit(True)
         self._show()
 
@@ -144,21 +143,16 @@ class QueueController(QObject):
         self._wanted = True
         self.begin()
 
-    def _rest(self) -> None:
-        self._end_walk(self.begin)
-
     def _fail(self, error: UserError) -> None:
-        """Say it; the entry that could not be made is paused, and the others go on."""
-        before = self._begun_with
-
-        def go_past() -> None:
-            self._wanted = bool(before - self._waiting())
-            self.begin()
-
-        self._end_walk(go_past)
+        self._rest()
         self._show_error(error)
 
-    def _end_walk(self, then: Callable[[], None]) -> None:
+    def _go_past(self, error: UserError) -> None:
+        """Say it; the entry that could not be made is paused, and the others go on."""
+        self._edits.read()
+        self._show_error(error)
+
+    def _rest(self) -> None:
         stopped = self._stopping
         self._runner, self._stopping = None, False
         self._board.rest()
@@ -166,11 +160,8 @@ class QueueController(QObject):
             self._wanted = False
             self._edits.set_all("paused")
         else:
-            self._edits.read(then)
+            self._edits.read(self.begin)
         self._news.changed.emit(False)
-
-    def _waiting(self) -> frozenset[int]:
-        return frozenset(entry.entry for entry in self._board.entries if entry.state == "waiting")
 
     def _take(self, progress: QueueProgress) -> None:
         self._board.tell(progress, time.monotonic())
@@ -264,6 +255,7 @@ class QueueController(QObject):
 
     def _connect(self) -> None:
         self._told.connect(self._take, Qt.ConnectionType.QueuedConnection)
+        self._failed.connect(self._go_past, Qt.ConnectionType.QueuedConnection)
         view = self._view
         view.move_asked.connect(self._edits.move)
         view.hold_asked.connect(self._hold)
