@@ -87,7 +87,7 @@ def layouts_section(table: Mapping[str, Any]) -> Section:
     return Section(
         title=table["title"],
         tables=(
-            (f"{rate}; gains and ratios with their 95 % interval", _table(_throughput_rows(table))),
+            (f"{rate}; gains and ratios each with a 95 % interval of its own", _table(_throughput_rows(table))),
             (epoch, _table(_epoch_rows(table))),
         ),
         lines=says_lines(table),

@@ -85,7 +85,7 @@ def _speeds(figure: Figure, runs: Sequence[RunRow]) -> list[float]:
 
 def ratios_section(table: Mapping[str, Any]) -> Section:
     """The same in words, in pieces of a few columns that fit on paper."""
-    caption = "Ratios of speed with their 95 % interval"
+    caption = "Ratios of speed, each with a 95 % interval of its own"
     firsts = range(0, len(table["columns"]), _COLUMNS)
     captions = (caption if first == 0 else f"{caption}, continued" for first in firsts)
     pieces = (_piece(table, slice(first, first + _COLUMNS)) for first in firsts)

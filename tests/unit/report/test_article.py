@@ -104,7 +104,7 @@ def test_stored_runs_are_shown_on_a_machine_without_a_gpu(
     shown = ["experiment", "--preset", "article-c", "--show", "--db", str(database_path)]
     assert main([*shown, "--report", str(report)], {}) == 0
     out, err = capsys.readouterr()
-    assert "Images/s; gains and ratios with their 95 % interval:" in out
+    assert "Images/s; gains and ratios each with a 95 % interval of its own:" in out
     wrong = "did not run what was asked. TensorFlow's layout optimizer turned NHWC into NCHW."
     assert wrong in out.splitlines()[-1]
     assert err.splitlines() == [
