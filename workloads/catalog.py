@@ -46,7 +46,7 @@ __all__ = [
 ]
 
 AROUND_THE_STEP = frozenset({"seconds", "steps", "warmup_steps", "seed", "evidence", "save_weights", "data_folder"})
-"""Parameters that say how long is measured, what is kept of it and where data lie: a step is the same in any of them."""
+"""Parameters of how long is measured, what is kept of it and where data lie: they leave a step the same."""
 
 
 def workload(name: str) -> Workload:
