@@ -98,7 +98,7 @@ class QueueView(QWidget):
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.offer, self.ending, self.export = TellingLine(), TellingLine(), TellingLine()
         self._head, self._acts = QWidget(), QWidget()
-        self.fold = button("Queue  ▸", "The experiments that are to be made, one after another (Ctrl+J)", flat=True)
+        self.fold = button("Queue", "The experiments that are to be made, one after another (Ctrl+J)", flat=True)
         self.fold.setCheckable(True)
         self.count = text_label("", "heading")
         self._bar = QProgressBar()
