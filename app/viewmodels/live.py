@@ -139,11 +139,6 @@ class LiveModel:
         """The traceback and the worker's own words, for reading."""
         return self._course.log
 
-    @property
-    def running(self) -> bool:
-        """Whether the run shown, or a trace, has begun and not ended."""
-        return self._course.running
-
     def show_run(self, run: int) -> None:
         """Show another one of the runs that go on, or that went on beside them."""
         course = self._of(run)

@@ -88,7 +88,7 @@ def test_every_outcome_is_said_in_words(outcome: Outcome, title: str, tone: str)
     model.handle(ended(outcome))
     status = model.state().status
     assert (status.title, status.tone, status.detail) == (title, tone, outcome.reason or "")
-    assert not model.running
+    assert not model.state().growing
 
 
 def test_a_failure_shows_its_traceback_before_the_log() -> None:

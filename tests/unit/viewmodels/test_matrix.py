@@ -55,6 +55,8 @@ def test_one_variant_is_no_experiment_yet_and_says_what_to_do() -> None:
     assert "two values or more" in state.problem
     assert state.headline == ""
     assert row(matrix, "xla").chosen == (False,)
+    assert row(matrix, "devices").where_empty == "first free ones; several as 0; 1"
+    assert row(matrix, "interpreter").where_empty == "this program's own"
 
 
 def test_every_combination_is_a_variant_and_what_cannot_run_is_left_out_with_one_line_a_reason() -> None:
