@@ -27,7 +27,7 @@ from app.storage.retention import size_bytes
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.inventory import take_inventory
-from app.telemetry.source import SamplerMessage
+from app.telemetry.messages import SamplerMessage
 from workloads import catalog
 
 _HZ = 20.0

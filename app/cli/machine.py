@@ -12,7 +12,7 @@ from app.errors import TelemetryError
 from app.records import SAMPLE_FIELDS, SLOW_FIELDS, Device, DeviceLost, Inventory, Sample, SlowSample
 from app.report.documents import gpus_document
 from app.telemetry.feed import TelemetryFeed
-from app.telemetry.source import SamplerMessage
+from app.telemetry.messages import SamplerMessage
 from app.viewmodels import run_facts, units
 from app.viewmodels.fields import field_text, fields_of
 

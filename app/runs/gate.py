@@ -9,7 +9,7 @@ from app.analysis.fairness import QUIET_PCT, STEADY_S, is_cool, is_throttled, lo
 from app.facts import GATE, HOST_LOAD_PCT
 from app.records import HOST, Device, Processes, Sample
 from app.telemetry.feed import TelemetryFeed
-from app.telemetry.source import SamplerMessage
+from app.telemetry.messages import SamplerMessage
 
 LIMIT_S = 60.0
 """How long a run waits at most."""

@@ -9,7 +9,7 @@ from app.records import HOST, Device, DeviceLost, FieldsSeen, Processes, RunEven
 from app.runs.neighbours import Neighbours
 from app.runs.supervisor import Inbox
 from app.telemetry.feed import TelemetryFeed
-from app.telemetry.source import SamplerMessage
+from app.telemetry.messages import SamplerMessage
 from workloads.protocol import Facts, PhaseStarted
 
 _SETTLE_S = 0.5

@@ -13,8 +13,8 @@ import msgspec
 
 from app.errors import TelemetryError
 from app.records import DeviceLost, FieldsSeen, Inventory
+from app.telemetry.messages import Follow, Order, ReadEnergy, SamplerMessage
 from app.telemetry.news import with_news
-from app.telemetry.source import Follow, Order, ReadEnergy, SamplerMessage
 
 Listener = Callable[[SamplerMessage], None]
 

@@ -11,8 +11,8 @@ import pynvml
 
 from app.errors import TelemetryError
 from app.records import Device, DeviceLost, FieldsSeen, GpuProcess, Processes, SlowSample
+from app.telemetry.messages import Reading
 from app.telemetry.nvml_card import GONE, Card
-from app.telemetry.source import Reading
 from workloads.catalog import Gpu
 
 T = TypeVar("T")

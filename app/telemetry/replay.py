@@ -1,4 +1,4 @@
-"""A recording as a source: what happened then comes again, at its own spacing or faster."""
+"""A recording played: what happened then comes again, at its own spacing or faster."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -10,7 +10,7 @@ from app.telemetry.recording import Event, Recording
 class Replay:
     """Plays a recording. `read` gives all that is due; `clock` gives seconds and only ever rises.
 
-    It has the verb and the devices of a `TelemetrySource`; its events are those of the recording.
+    Its events are those of the recording.
     """
 
     def __init__(

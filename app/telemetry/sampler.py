@@ -20,7 +20,7 @@ from typing import BinaryIO
 import msgspec
 
 from app.telemetry.inventory import Sources, open_sources
-from app.telemetry.source import Follow, Order, ReadEnergy, SamplerMessage
+from app.telemetry.messages import Follow, Order, ReadEnergy, SamplerMessage
 
 _HOST_ALONE_EVERY_NS = 200_000_000
 _SLOW_TICK_S = 0.25

@@ -122,7 +122,7 @@ def test_protocol_catalog_and_worker_import_without_the_program_and_without_tens
 
 
 def test_the_program_side_of_telemetry_loads_no_pynvml() -> None:
-    loaded = loaded_after("import app.telemetry.source, app.telemetry.feed, app.telemetry.host")
+    loaded = loaded_after("import app.telemetry.messages, app.telemetry.feed, app.telemetry.host")
     assert "pynvml" not in loaded
 
 

@@ -10,7 +10,7 @@ from app.facts import GATE, HOST_LOAD_PCT
 from app.records import HOST, Device, GpuProcess, Inventory, Processes, Sample
 from app.runs.gate import Gate, GateLimits, Held
 from app.telemetry.feed import TelemetryFeed
-from app.telemetry.source import SamplerMessage
+from app.telemetry.messages import SamplerMessage
 from workloads.catalog import Gpu, Machine
 
 GPUS = tuple(Gpu(index=i, uuid=f"GPU-{i}", name="NVIDIA H200", compute_capability=(9, 0)) for i in (0, 1))

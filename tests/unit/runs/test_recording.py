@@ -13,7 +13,7 @@ from app.records import HOST, Device, DeviceLost, Processes, RunEvent, Sample, S
 from app.runs.recording import Recording
 from app.runs.supervisor import Inbox
 from app.telemetry.feed import TelemetryFeed
-from app.telemetry.source import SamplerMessage
+from app.telemetry.messages import SamplerMessage
 from tests.fakes.nvml_cards import ENERGY, LAPTOP, TWO_H200, Card, Flaw
 from tests.fakes.sessions import feed_of
 from workloads.protocol import Facts, PhaseStarted

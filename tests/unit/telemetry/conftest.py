@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from app.telemetry.feed import TelemetryFeed
-from app.telemetry.source import SamplerMessage
+from app.telemetry.messages import SamplerMessage
 from tests.fakes.sessions import started_feed
 from tests.unit.telemetry.clock import Clock
 

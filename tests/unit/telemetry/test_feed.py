@@ -16,7 +16,7 @@ import pytest
 from app.errors import TelemetryError
 from app.records import HOST, DeviceLost, Inventory, Sample
 from app.telemetry.feed import TelemetryFeed
-from app.telemetry.source import SamplerMessage
+from app.telemetry.messages import SamplerMessage
 from tests.fakes.nvml import TWO_H200, Card, Driver, environment
 from tests.fakes.sessions import feed_of, started_feed
 

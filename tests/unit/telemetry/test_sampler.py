@@ -21,7 +21,7 @@ import pytest
 
 from app.records import HOST, DeviceLost, FieldsSeen, Inventory, Sample, SlowSample
 from app.telemetry.feed import TelemetryFeed
-from app.telemetry.source import SamplerMessage
+from app.telemetry.messages import SamplerMessage
 from tests.fakes.nvml import environment
 from tests.fakes.nvml_cards import ENERGY, SLOW_ENERGY, TWO_H200, Card, Driver
 from tests.fakes.sessions import started_feed

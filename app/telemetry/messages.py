@@ -1,0 +1,23 @@
+"""What the sampler's process says, and the orders that it takes."""
+
+import msgspec
+
+from app.records import DeviceLost, FieldsSeen, Inventory, Processes, Sample, SlowSample
+
+Reading = Sample | DeviceLost
+
+SamplerMessage = Inventory | Sample | SlowSample | Processes | DeviceLost | FieldsSeen
+"""What the sampler writes: one inventory, then readings and what they teach."""
+
+
+class Follow(msgspec.Struct, frozen=True, tag="follow", tag_field="type"):
+    """An order to the sampler: watch this process's own load and memory too; None watches none."""
+
+    pid: int | None
+
+
+class ReadEnergy(msgspec.Struct, frozen=True, tag="read_energy", tag_field="type"):
+    """An order to the sampler: read the energy counters now, because a phase begins or ends."""
+
+
+Order = Follow | ReadEnergy
