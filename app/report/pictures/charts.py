@@ -16,6 +16,7 @@ _BETWEEN = 24.0
 _SMALL_PX = 11.0
 _RADIUS = 4.0
 _REACH = 9.0
+_WHISKER = 3.0
 _BESIDE = 26.0
 """Room at the right of a frame for half of its last number."""
 _POINT_NAME, _NAME_SHARE = 300.0, 0.35
@@ -130,15 +131,31 @@ def _draw_series(series: Series, frame: Frame, sheet: Sheet) -> None:
 
 
 def _whiskers(point: Point, x: float, y: float, frame: Frame, colour: str) -> str:
-    marks = ""
+    upright, across = _ends(point, frame)
+    marks = svg.whisker(upright, x, colour, upright=True) if upright else ""
+    return marks + (svg.whisker(across, y, colour, upright=False) if across else "")
+
+
+def _ends(point: Point, frame: Frame) -> tuple[tuple[float, float] | None, tuple[float, float] | None]:
+    """Where its whiskers end, the upright one and the one across; an interval from two runs may reach beyond any axis.
+
+    The lower end of a value is the larger height.
+    """
+    upright = across = None
     if point.low is not None and point.high is not None:
-        low = max(point.low, frame.y.low)  # an interval from two runs may reach below any axis
-        high = min(point.high, frame.y.high)
-        marks += svg.whisker((frame.at_y(low), frame.at_y(high)), x, colour, upright=True)
+        upright = frame.at_y(max(point.low, frame.y.low)), frame.at_y(min(point.high, frame.y.high))
     if point.x_low is not None and point.x_high is not None:
-        left, right = max(point.x_low, frame.x.low), min(point.x_high, frame.x.high)
-        marks += svg.whisker((frame.at_x(left), frame.at_x(right)), y, colour, upright=False)
-    return marks
+        across = frame.at_x(max(point.x_low, frame.x.low)), frame.at_x(min(point.x_high, frame.x.high))
+    return upright, across
+
+
+def _whisker_boxes(point: Point, x: float, y: float, frame: Frame) -> Iterator[labels.Box]:
+    """What its whiskers cover, so that no name stands there."""
+    upright, across = _ends(point, frame)
+    if upright:
+        yield x - _WHISKER, upright[1], 2 * _WHISKER, upright[0] - upright[1]
+    if across:
+        yield across[0], y - _WHISKER, across[1] - across[0], 2 * _WHISKER
 
 
 def _around(x: float, y: float, across: float = _REACH) -> tuple[float, float, float, float]:
@@ -165,7 +182,11 @@ def _name_points(chart: Chart, taken: Sequence[labels.Box], frame: Frame, sheet:
     places = [(frame.at_x(point.x), frame.at_y(y)) for _, point, y in free]
     names = [svg.elided(point.label, longest, _SMALL_PX) for _, point, _ in free]
     inside = (frame.left, frame.top - 6, frame.right - frame.left + _BESIDE, frame.bottom - frame.top + 6)
-    boxes = labels.beside(places, names, _SMALL_PX, inside, [point.mark == "full" for _, point, _ in free], taken)
+    whiskers = [
+        box for (_, point, _), place in zip(free, places, strict=True) for box in _whisker_boxes(point, *place, frame)
+    ]
+    important = [point.mark == "full" for _, point, _ in free]
+    boxes = labels.beside(places, names, _SMALL_PX, inside, important, taken, whiskers)
     for (series, _, _), name, box in zip(free, names, boxes, strict=True):
         if box is not None:
             sheet.parts.append(svg.text(box[0], box[1] + 11, name, sheet.ink.curve(series.colour), size=_SMALL_PX))

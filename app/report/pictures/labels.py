@@ -31,17 +31,21 @@ def beside(
     inside: Box,
     important: Sequence[bool],
     taken: Sequence[Box] = (),
+    thin: Sequence[Box] = (),
 ) -> list[Box | None]:
     """A box for the name of each point that covers no point, no other name and nothing `taken`; None without room.
 
-    Names are in letters of `size` pixels; important ones choose first.
+    Names are in letters of `size` pixels; important ones choose first. They cover what is `thin` where there is no
+    other room, the rest never do.
     """
     full: list[Box] = [*taken, *((x - 5, y - 5, 10, 10) for x, y in points)]
     found: list[Box | None] = [None] * len(points)
     for index in sorted(range(len(points)), key=lambda index: not important[index]):
         x, y = points[index]
         boxes = _around(x, y, svg.text_width(names[index], size))
-        free = next((box for box in boxes if _within(box, inside) and not any(_meet(box, t) for t in full)), None)
+        open_boxes = [box for box in boxes if _within(box, inside) and not any(_meet(box, t) for t in full)]
+        clear = [box for box in open_boxes if not any(_meet(box, t) for t in thin)]
+        free = next(iter(clear or (open_boxes if important[index] else ())), None)
         if free is not None:
             found[index] = free
             full.append(free)

@@ -181,6 +181,17 @@ def test_names_stand_beside_their_points_and_cover_none() -> None:
         assert not [p for p in points if box[0] < p[0] < box[0] + box[2] and box[1] < p[1] < box[1] + box[3]]
 
 
+def test_names_cover_thin_lines_only_where_they_matter_and_have_no_other_room() -> None:
+    inside, line = (0.0, 0.0, 200.0, 100.0), (0.0, 0.0, 200.0, 100.0)
+    for important in (True, False):
+        (box,) = labels.beside([(50.0, 50.0)], ["a name"], 11.0, inside, [important], thin=[line])
+        assert (box is not None) is important
+    beside = (55.0, 40.0, 145.0, 20.0)
+    (moved,) = labels.beside([(50.0, 50.0)], ["a name"], 11.0, inside, [True], thin=[beside])
+    assert moved is not None
+    assert moved[0] + moved[2] <= beside[0] or moved[1] >= 60.0 or moved[1] + moved[3] <= 40.0
+
+
 def test_long_words_lose_their_middle() -> None:
     words = svg.elided("a very long name that ends well", 90.0)
     assert words.startswith("a very")
