@@ -182,7 +182,7 @@ def test_a_warning_stands_above_the_run_button_and_holds_nothing_up(view: FormVi
 
 
 def test_a_long_name_breaks_within_it_and_is_given_back_whole(qtbot: QtBot, theme: Theme) -> None:
-    path = "/home/someone/experiments_of_november/my_transformer_attention_variants_version_2.py"
+    path = "/data/experiments_of_november/my_transformer_attention_variants_version_2.py"
     narrow, plain = BreakingLabel("caption"), text_label(path, "caption", wrap=True)
     qtbot.addWidget(narrow)
     qtbot.addWidget(plain)
