@@ -1,6 +1,7 @@
 """`python -m app`: the window; with a word after it, the command line."""
 
 import argparse
+import importlib.util
 import os
 import sys
 from collections.abc import Sequence
@@ -10,6 +11,11 @@ from pathlib import Path
 def main(argv: Sequence[str] | None = None) -> int:
     """Open the window or hand a command on; returns the exit status."""
     words = list(sys.argv[1:] if argv is None else argv)
+    if importlib.util.find_spec("msgspec") is None:
+        sys.stderr.write(_OUTSIDE)
+        return 1
+    if words[:1] == ["--db"] and len(words) > 2:
+        words = [*words[2:], *words[:2]]
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--db", nargs="?", type=Path)
     parser.add_argument("--sample-ms", nargs="?")
@@ -57,6 +63,9 @@ def _window(database: Path | None, sample_ms: float, replay: tuple[int | Path, f
     """The window; `replay` is a stored run or a trace to play in it, and how fast."""
     from app.storage.location import default_database
 
+    if not _has_display():
+        sys.stderr.write(_NO_DISPLAY)
+        return 1
     try:
         from app.gui.application import main as window
     except ImportError as error:
@@ -67,6 +76,14 @@ def _window(database: Path | None, sample_ms: float, replay: tuple[int | Path, f
     return window(database or default_database(), sample_ms=sample_ms, replay=replay)
 
 
+_OUTSIDE = (
+    "This Python lacks what VariantScope needs: use `python3 start.py` with the same words, which sets it up, "
+    "or the Python in .venv.\n"
+)
+_NO_DISPLAY = (
+    "There is no display here to open the window on: use a command, such as `python -m app experiment --preset quick` "
+    "(`python -m app --help` lists them), or set DISPLAY.\n"
+)
 _NO_QT = (
     "The window needs Qt, which cannot be loaded here ({error}). "
     "Install it with `pip install 'variantscope[gui]'`, or use a command such as `python -m app run`.\n"

@@ -12,6 +12,7 @@ from app.cli.export_arguments import add_transfers
 from app.cli.queue_arguments import NOTIFY_HELP, add_queue
 from app.queries import RunOrder
 from app.runs.early import width_pct
+from app.runs.environment import program_version
 from workloads import catalog
 
 SAMPLE_MS = 50.0
@@ -30,6 +31,7 @@ def parser() -> argparse.ArgumentParser:
         description="Which training variant is faster on this machine, by how much, at what energy? "
         "Without a command the window opens.",
     )
+    top.add_argument("--version", action="version", version=f"VariantScope {program_version()}")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _run(commands)
     _experiment(commands)

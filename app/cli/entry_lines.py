@@ -100,9 +100,9 @@ def make_entries(
 
 
 def exit_status(all_ended: Sequence[Ended]) -> int:
-    """0 where every planned run has a result and every trial was made."""
+    """0 where every planned run has a result, at least one of them figures, and every trial was made."""
     return 0 if all(map(_is_whole, all_ended)) else 1
 
 
 def _is_whole(ended: Ended) -> bool:
-    return ended.found.state in FINISHED and not untried(ended.found.plan, ended.found.runs)
+    return ended.found.measured and ended.found.state in FINISHED and not untried(ended.found.plan, ended.found.runs)

@@ -85,6 +85,8 @@ def _far_words(found: Experiment, goes_on: str, *, shown: bool) -> str:
         return f"Settled after {repeats} repeats: {found.done} runs done."
     if found.state == "out of budget" and found.next_s is not None:
         return f"Out of budget: {far}, and the next one takes about {units.duration(found.next_s)}. {goes_on}"
+    if found.state == "complete" and not found.measured:
+        return f"Nothing was measured: none of {found.planned} runs completed."
     if shown:
         return f"{far}." if found.state == "complete" else f"{far}. {_SHOWN}"
     if found.state == "failed":

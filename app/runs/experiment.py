@@ -59,6 +59,11 @@ class Experiment:
     done: int
     next_s: float | None = None
 
+    @property
+    def measured(self) -> bool:
+        """Whether any of its runs completed; refused ones and those without enough memory have a result too."""
+        return any(run.row.outcome is not None and run.row.outcome.name == "completed" for run in self.runs)
+
     @classmethod
     def of(cls, plan: Plan, state: State, runs: Sequence[StoredRun], machine: Machine | None = None) -> "Experiment":
         """The experiment with these runs; without a machine nothing is known to be refused before it is tried."""

@@ -37,6 +37,8 @@ def never_beside_words(specs: Sequence[RunSpec], machine: Machine) -> str:
     """Why none of these runs can go on beside another, whatever is asked for; "" where some can."""
     counts = [int(spec.variant["gpus"]) for spec in runnable(specs, machine)]
     on_gpus = sorted(count for count in counts if count)
+    if not counts:
+        return ""
     if not on_gpus:
         return "One run after another: they are on the CPU, which only one at a time can measure."
     if on_gpus[0] + on_gpus[min(1, len(on_gpus) - 1)] > len(machine.gpus):

@@ -52,6 +52,28 @@ def test_a_wrong_word_is_wrong_use(tmp_path: Path) -> None:
     assert (wrong.returncode, wrong.stderr) == (2, "--sample-ms must be from 10 to 1000 milliseconds, not '5'.\n")
 
 
+def test_a_python_without_the_packages_is_told_what_to_use() -> None:
+    command = [sys.executable, "-S", "-m", "app", "list"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("This Python lacks what VariantScope needs: use `python3 start.py`")
+
+
+def test_the_window_without_a_display_is_refused_in_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM"):
+        monkeypatch.delenv(name, raising=False)
+    assert main([]) == 1
+    assert capsys.readouterr().err.startswith("There is no display here to open the window on: use a command")
+
+
+def test_the_database_may_stand_before_the_command(tmp_path: Path) -> None:
+    Store.open(tmp_path / "a.db").close()
+    done = start("--db", str(tmp_path / "a.db"), "list", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_ctrl_c_ends_a_command_quietly_while_it_is_still_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     class CutOff(ModuleType):
         def __getattr__(self, name: str) -> object:

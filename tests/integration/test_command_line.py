@@ -404,3 +404,11 @@ def test_a_run_on_a_fake_gpu_leases_it_by_uuid(tmp_path: Path) -> None:
     assert document["energy"]["source"] == "energy counter"
     assert document["devices"][0]["mean"]["power_mw"] == 671_000
     assert (tmp_path / "variantscope-GPU-bbbb.lock").exists()
+
+
+def test_an_experiment_of_which_nothing_can_run_measured_nothing(command_line: CommandLine) -> None:
+    words = dummy_words(gpus=1, seed="1,2")
+    done = command_line("experiment", *words, "--repeats", "1", "--parallel", "2")
+    assert done.returncode == 1
+    assert "Nothing was measured: none of 2 runs completed." in done.stderr + done.stdout
+    assert "on the CPU" not in done.stderr
