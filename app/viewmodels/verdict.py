@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
 from app.analysis.verdict import Decision, VariantResult, judge
 from app.analysis.work import other_work
@@ -75,14 +76,16 @@ def verdict_text(results: Sequence[VariantResult]) -> str:
     if not others:
         return "All chosen runs are of one variant: there is nothing to compare it with."
     work = [other_work(other.runs, baseline.runs) for other in others]
-    alternatives = [other for other, times_more in zip(others, work, strict=True) if times_more is None]
-    base, *told = _named([baseline, *(alternatives or others)])
-    other_times = [times_more for times_more in work if times_more is not None]
+    apart = [times_more for times_more in work if times_more is not None]
+    alike = [other for other, times_more in zip(others, work, strict=True) if times_more is None]
+    among_alike = any(other.speedup for other in alike)
+    base, *told = _named([baseline, *(alike if among_alike else others)])
+    like = " that do the same work" if apart and among_alike else ""
     one_run = any(other.result.decision == "one run each" for other in told)
     return " ".join(
         [
-            *(_one_by_one(told, base) if len(told) <= MOST_SENTENCES else _of_many(told, base, len(other_times))),
-            *([_other_work_words(other_times, base.result, len(alternatives))] if other_times else []),
+            *(_one_by_one(told, base) if len(told) <= MOST_SENTENCES else _of_many(told, base, like)),
+            *([_other_work_words(apart, baseline, among_alike=among_alike)] if apart else []),
             *([ONE_RUN] if one_run else []),
         ]
     )
@@ -94,10 +97,10 @@ def _named(results: Sequence[VariantResult]) -> list[Named]:
     own = [result for result in results if result.runs[0].spec.workload == workload]
     within = variant_names([result.runs[0].spec for result in own], in_sentence=True)
     names = zip(own, result_names(own), within, strict=True)
-    others = [result for result in results if result not in own]
+    elsewhere = [(result, other) for result in results if (other := result.runs[0].spec.workload) != workload]
     return [
         *(Named(result, shown[:1] + name[1:], name) for result, shown, name in names),
-        *(Named(result, result.runs[0].spec.workload, result.runs[0].spec.workload) for result in others),
+        *(Named(result, other, other) for result, other in elsewhere),
     ]
 
 
@@ -105,15 +108,13 @@ def _one_by_one(others: Sequence[Named], base: Named) -> list[str]:
     return list(dict.fromkeys(sentence(other, base) for other in others))
 
 
-def _of_many(others: Sequence[Named], base: Named, other_work: int) -> list[str]:
-    ranked = sorted(
-        (other for other in others if other.result.speedup),
-        key=lambda other: other.result.speedup.value if other.result.speedup else 0.0,
-        reverse=True,
-    )
+def _of_many(others: Sequence[Named], base: Named, like: str) -> list[str]:
+    """Of others that are `like` the baseline, in words, the fastest, the slowest, how many lie between or are left."""
+    speeds = [(other.result.speedup.value, other) for other in others if other.result.speedup]
+    ranked = [other for _, other in sorted(speeds, key=itemgetter(0), reverse=True)]
     between = [other.result.decision for other in ranked[1:-1]]
     return [
-        *_ends(ranked, base, " that do the same work" if other_work else ""),
+        *_ends(ranked, base, like),
         *([_tally(between)] if between else []),
         *_without([other.result for other in others if not other.result.speedup], base),
     ]
@@ -155,12 +156,15 @@ def _without(others: Sequence[VariantResult], base: Named) -> list[str]:
     return told
 
 
-def _other_work_words(found: Sequence[float], baseline: VariantResult, alternatives: int) -> str:
-    """Which are no alternatives to the baseline, by how much their work differs."""
+def _other_work_words(found: Sequence[float], baseline: VariantResult, *, among_alike: bool) -> str:
+    """How many are no alternatives to the baseline, and how many times its work they do.
+
+    They were left out so far where there are others that are alike.
+    """
     ends = " to ".join(dict.fromkeys(times(end) for end in (min(found), max(found))))
     one = len(found) == 1
     work = f"{'it does' if one else 'they do'} other work, {ends} the operations {an_example(baseline.runs[0].spec)}"
-    if not alternatives:
+    if not among_alike:
         return f"{'It is no alternative' if one else 'None is an alternative'}, though: {work}."
     are, ratios = ("is no alternative", "its ratio") if one else ("are no alternatives", "their ratios")
     return f"{len(found)} more {are}: {work}; the table has {ratios}."

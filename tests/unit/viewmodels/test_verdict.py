@@ -204,6 +204,15 @@ def test_where_nothing_does_the_same_work_the_ratios_are_told_with_what_they_are
     assert "None is an alternative, though: they do other work, 0.500× to 2.00× the operations an image." in both
 
 
+def test_what_has_no_ratio_does_not_hide_those_that_have_one() -> None:
+    base, deeper = (working(variant(n, [1000.0 / n], depth=n), 1000 * n) for n in (1, 2))
+    found = said(base, deeper, [run_row(3, workload="lstm")], ended(4, "refused", depth=3))
+    assert found.text.startswith("Depth 2 ran 0.500× as fast as depth 1. ")
+    assert "no run of depth 3 measured anything (refused). " in found.text
+    assert "lstm and cnn10 are different workloads" in found.text
+    assert "It is no alternative, though: it does other work, 2.00× the operations an image." in found.text
+
+
 def test_variants_of_other_workloads_are_counted_among_many_and_stay_out_of_names() -> None:
     others = [variant(n, [1000.0 * n], batch_size=2**n, layout="NHWC") for n in range(2, 7)]
     found = said(ONE, *others, [run_row(9, workload="lstm")])
