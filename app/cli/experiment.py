@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from app.analysis.repeats import FIRST_LOOK, REPEATS
 from app.cli.entry_lines import exit_status, make_entries
 from app.cli.experiment_presets import list_presets
-from app.cli.experiment_words import counted_words, ending_words, print_experiment, write_found
+from app.cli.experiment_words import counted_words, ending_words, print_experiment, reference_words, write_found
 from app.cli.services import opened_store, run_services
 from app.cli.settings import chosen_workload, several_variants
 from app.cli.terminal import print_json, say
@@ -128,7 +128,7 @@ def _stored(named: NamedPreset, chosen: Namespace) -> Experiment:
     plan, newest = max(found, key=lambda pair: max((run.anchor_utc_ns for run in pair[1].runs), default=0))
     if not newest.runs:
         raise UserError(f"No run of {named.name} is stored; without --show it makes them.")
-    for sentence in counted_words(newest):
+    for sentence in [*reference_words(newest.runs), *counted_words(newest)]:
         say(sentence)
     return Experiment.of(plan, "stopped", newest.runs)
 

@@ -18,6 +18,7 @@ from app.runs.ahead import learnt_from
 from app.runs.counted import Counted
 from app.runs.experiment import Experiment
 from app.runs.schedule import Plan, left, room_of, rounds, together_s
+from app.storage.reference import TAG
 from app.viewmodels import units
 from app.viewmodels.ahead import takes_words
 from app.viewmodels.compare import compared
@@ -33,6 +34,14 @@ def counted_words(counted: Counted) -> list[str]:
         return []
     runs = f"{counted.elsewhere} stored {units.plural('run', counted.elsewhere)}"
     return [f"Not counted: {runs} of these variants with another {', another '.join(counted.because)}."]
+
+
+def reference_words(runs: Sequence[StoredRun]) -> list[str]:
+    """That these are no runs of this machine's, where all are of the reference."""
+    if not all(TAG in run.row.tags for run in runs):
+        return []
+    cards = ", ".join(sorted({name for run in runs for name in run.row.gpu_names}))
+    return [f"No run of your own is stored: these are the reference runs that come with the program, on {cards}."]
 
 
 def refused_words(plan: Plan, machine: Machine) -> list[str]:
@@ -88,7 +97,8 @@ def _far_words(found: Experiment, goes_on: str, *, shown: bool) -> str:
     if found.state == "complete" and not found.measured:
         return f"Nothing was measured: none of {found.planned} runs completed."
     if shown:
-        return f"{far}." if found.state == "complete" else f"{far}. {_SHOWN}"
+        of_reference = bool(reference_words(found.runs))
+        return f"{far}." if found.state == "complete" or of_reference else f"{far}. {_SHOWN}"
     if found.state == "failed":
         return f"Failed: {far}, the others gave no result. The same command makes them again."
     return f"Complete: {far}." if found.state == "complete" else f"Stopped: {far}. {goes_on}"

@@ -11,6 +11,7 @@ from typing import Any
 
 from app.records import RunEnded, RunEvent, RunStarted, Waiting
 from app.viewmodels import units
+from app.viewmodels.cells import example_word
 from app.viewmodels.naming import short_name
 from workloads.protocol import Block, PhaseStarted, Progress
 
@@ -150,19 +151,24 @@ class StatusLine:
 
 
 class ProgressSink:
-    """Shows a run's progress on stderr: a part of the status line on a terminal, a line a phase elsewhere."""
+    """Shows a run's progress on stderr: a part of the status line on a terminal, elsewhere a line a phase.
+
+    With a `prefix` it is one run of several: of their phases only the measured one is told, and how each ended.
+    """
 
     def __init__(self, prefix: str = "", line: StatusLine | None = None) -> None:
         self._prefix = prefix
         self._line = line or StatusLine()
         self._phase = ""
         self._rate = ""
+        self._example = ""
         self._painted_s = 0.0
 
     def handle(self, event: RunEvent) -> None:
         """Shows what changed."""
         match event:
             case RunStarted():
+                self._example = example_word(event.spec)
                 self._say(f"run {event.run}: {short_name(event.spec)}")
             case Waiting():
                 self._say(event.reason)
@@ -170,15 +176,23 @@ class ProgressSink:
                 self._phase, self._rate = event.phase, ""
                 if self._line.live:
                     self._paint("")
-                else:
+                elif not self._prefix or event.phase == "measure":
                     self._say(event.phase)
             case Block() if event.phase == "measure":
                 seconds = (event.end_ns - event.start_ns) / 1e9
-                self._rate = f"{units.number(event.examples / seconds)} examples/s"
+                self._rate = units.rate(event.examples / seconds, self._example)
             case Progress() if self._line.live and time.monotonic() - self._painted_s > _REPAINT_S:
                 self._paint(f"{100 * event.fraction:3.0f} %  {self._rate}")
             case RunEnded():
                 self._line.clear(self)
+                if self._prefix:
+                    self._say(self._ended(event))
+
+    def _ended(self, event: RunEnded) -> str:
+        name = event.outcome.name.replace("_", " ")
+        throughput = event.summary.throughput
+        told = name if throughput is None else f"{units.rate(throughput, self._example)}, {name}"
+        return f"{told}. {event.outcome.reason}" if event.outcome.reason else told
 
     def _say(self, text: str) -> None:
         self._line.say(f"{self._prefix}{text}")

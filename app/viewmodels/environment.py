@@ -57,7 +57,7 @@ _NAMES: Mapping[str, str] = {
 
 def fact_name(key: str) -> str:
     """The name of a fact as a reader knows it; one that is not known here keeps its own."""
-    return _NAMES.get(key) or key.replace("_", " ")
+    return _NAMES.get(key) or (key.removeprefix("env ") if key.startswith("env ") else key.replace("_", " "))
 
 
 def fact_value(key: str, value: str) -> str:

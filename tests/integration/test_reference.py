@@ -17,5 +17,7 @@ def test_an_own_run_is_compared_with_one_of_an_h200_and_it_is_said_what_differs(
     shown = line("experiment", "--preset", "article-b", "--show")
     assert "2.5× to 3×" in shown.stdout
     assert "10.53×" in shown.stdout
+    assert "No run of your own is stored: these are the reference runs" in shown.stderr
+    assert "goes on from here" not in shown.stderr
     removed = line("reference", "--remove")
     assert (removed.returncode, removed.stdout) == (0, f"Removed {len(added['runs'])} runs of the reference.\n")

@@ -82,10 +82,10 @@ def test_progress_is_a_line_a_phase_where_nobody_looks(capsys: pytest.CaptureFix
         sink.handle(event)
     out, err = capsys.readouterr()
     assert out == ""
-    first, second, third = err.splitlines()
+    first, second, third, fourth = err.splitlines()
     assert first == "[1/2] Another run uses this device."
     assert second.startswith("[1/2] run 7: cnn10 Native NCHW")
-    assert third == "[1/2] measure"
+    assert (third, fourth) == ("[1/2] measure", "[1/2] completed"), "of several runs the other phases are left out"
 
 
 def test_progress_is_painted_over_on_a_terminal(
@@ -113,5 +113,6 @@ def test_several_runs_share_one_line_and_what_is_said_stands_above_it(
     one.handle(EVENTS[-1])
     both, clear = "[1/2] import  │  [2/2] build ", "\r\x1b[K"
     painted = capsys.readouterr().err.split(clear)[1:]
-    assert painted == ["[1/2] import   ", both, "Something else.\n", both, "[2/2] build    "]
+    rest = "[2/2] build    "
+    assert painted == ["[1/2] import   ", both, "Something else.\n", both, rest, "[1/2] completed\n", rest]
     assert all(len(text) < 30 for text in painted), "a line that wraps cannot be painted over"
