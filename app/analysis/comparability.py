@@ -10,12 +10,15 @@ from app.analysis.intervals import Estimate, pooled_ratio
 from app.analysis.measured import measured_window, while_measuring, within
 from app.analysis.verdict import group_by_variant, throughputs
 from app.analysis.work import alternatives
-from app.facts import OF_ONE_RUN
+from app.facts import BESIDE, OF_ONE_RUN
 from app.records import Floats, RunRow, SampleColumns, StoredRun
 from workloads.catalog import with_defaults
 
 Hold = Literal["heat", "power limit", "hardware slowdown"]
 """What held a GPU's clocks back."""
+
+BUSY_PCT = 20.0
+"""Other programs that use more than this of all processors take time from a run that computes on them."""
 
 HELD_SHARE = 0.05
 """A run held back for less of its measured part than this has lost too little to matter."""
@@ -74,6 +77,38 @@ def drift(runs: Sequence[StoredRun], older: Sequence[StoredRun]) -> Estimate | N
     before = [run for run in older if run.row.uid not in shown and _same_environment(run, newest[-1])]
     alike = [run for run in newest if _same_environment(run, newest[-1])]
     return pooled_ratio(throughputs([run.row for run in alike]), throughputs([run.row for run in before]))
+
+
+def others_load_pct(run: StoredRun) -> float | None:
+    """Percent of all processors that others used while the run measured, of a run on the processor alone.
+
+    None where nobody recorded its worker's own load, as beside other runs.
+    """
+    host, window = next((each for each in run.samples if each.device.kind == "host"), None), measured_window(run)
+    processors = int(run.environment.get("cpu_count", 0))
+    if host is None or window is None or not processors or cards_of(run):
+        return None
+    own = host.fields.get("worker_load_pct", np.array([]))
+    if own.size != host.t_ns.size:
+        return None
+    others = within(host.t_ns, host.fields["load_pct"] - own / processors, *window)
+    return max(0.0, float(others.mean())) if others.size else None
+
+
+def had_company(run: StoredRun, runs: Sequence[StoredRun]) -> bool:
+    """Whether other GPUs of its machine worked meanwhile: as the run says, or as the times of these runs show.
+
+    Runs made before that was kept say nothing.
+    """
+    return bool(run.environment.get(BESIDE)) or any(_overlap(run, other) for other in runs)
+
+
+def _overlap(one: StoredRun, other: StoredRun) -> bool:
+    """Whether two runs on different cards went on at the same time."""
+    if not cards_of(one) or not cards_of(other) or not cards_of(one).isdisjoint(cards_of(other)):
+        return False
+    ends = [run.row.ended_utc_ns or run.row.started_utc_ns for run in (one, other)]
+    return max(one.row.started_utc_ns, other.row.started_utc_ns) < min(ends)
 
 
 def cards_of(run: StoredRun) -> frozenset[str]:

@@ -22,7 +22,7 @@ SAMPLED = tuple(
     dict.fromkeys(
         (
             *(quantity.field for quantity in (*GPU_QUANTITIES, *GPU_STATE, *HOST_QUANTITIES)),
-            *("power_limit_mw", "throttle_reasons"),
+            *("power_limit_mw", "throttle_reasons", "load_pct", "worker_load_pct"),
             *("throttled_power_ns", "throttled_thermal_ns", "throttled_brake_ns"),
             *("dram_active_pct", "nvlink_tx_bytes_per_s", "pcie_tx_bytes_per_s"),
         )

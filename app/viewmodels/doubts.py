@@ -59,6 +59,7 @@ def doubts(runs: Sequence[StoredRun], older: Sequence[StoredRun] = ()) -> tuple[
         *_mislabelled(runs),
         *_held_back(runs),
         *_shared_gpu(runs),
+        *_shared_host(runs),
         *_beside(runs),
         *_cards(runs),
         *_settings(runs),
@@ -82,7 +83,7 @@ def _held_back(runs: Sequence[StoredRun]) -> list[Doubt]:
         known = {run: of_run[hold] for run, of_run in shares.items() if hold in of_run}
         held = {run: share for run, share in known.items() if share >= HELD_SHARE}
         if held and len(held) < len(known):
-            told = _for_how_long(held)
+            told = _each(held, "for")
             found.append(
                 Doubt(
                     key=f"throttled {hold}",
@@ -94,12 +95,12 @@ def _held_back(runs: Sequence[StoredRun]) -> list[Doubt]:
     return found
 
 
-def _for_how_long(held: Mapping[int, float]) -> str:
+def _each(shares: Mapping[int, float], between: str) -> str:
     """Which runs for which share each, of many from which to which."""
-    if len(held) <= _ONE_BY_ONE:
-        return ", ".join(f"run {run} for {100 * share:.0f} %" for run, share in held.items())
-    ends = dict.fromkeys(f"{100 * share:.0f}" for share in (min(held.values()), max(held.values())))
-    return f"{runs_words(held)} for {' to '.join(ends)} %"
+    if len(shares) <= _ONE_BY_ONE:
+        return ", ".join(f"run {run} {between} {100 * share:.0f} %" for run, share in shares.items())
+    ends = dict.fromkeys(f"{100 * share:.0f}" for share in (min(shares.values()), max(shares.values())))
+    return f"{runs_words(shares)} {between} {' to '.join(ends)} %"
 
 
 def _shared_gpu(runs: Sequence[StoredRun]) -> list[Doubt]:
@@ -111,10 +112,31 @@ def _shared_gpu(runs: Sequence[StoredRun]) -> list[Doubt]:
     return [Doubt(key=OTHERS_ON_GPU, sentence=sentence, values=values)] if values else []
 
 
+def _shared_host(runs: Sequence[StoredRun]) -> list[Doubt]:
+    """Runs on the processor beside which other programs were busy."""
+    shares = {run.row.run: share for run in runs if (share := comparability.others_load_pct(run)) is not None}
+    busy = {run: share / 100 for run, share in shares.items() if share > comparability.BUSY_PCT}
+    if not busy:
+        return []
+    sentence = (
+        f"Other programs kept the processors busy while a run measured, which makes it slower: {_each(busy, 'by')}."
+    )
+    return [
+        Doubt(
+            key="others_on_host",
+            sentence=sentence,
+            values={run: units.percent(share) for run, share in shares.items()},
+        )
+    ]
+
+
 def _beside(runs: Sequence[StoredRun]) -> list[Doubt]:
     """That some runs had the machine's other GPUs quiet beside them and others not."""
     measured = [run for run in runs if run.row.summary.throughput is not None]
-    values = {run.row.run: run.environment.get(BESIDE, "") for run in measured}
+    values = {
+        run.row.run: run.environment.get(BESIDE) or ("other runs" if comparability.had_company(run, runs) else "")
+        for run in measured
+    }
     beside, alone = ([run for run, others in values.items() if bool(others) is told] for told in (True, False))
     if not beside or not alone:
         return []

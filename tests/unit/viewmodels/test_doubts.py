@@ -13,7 +13,7 @@ from app.storage.store import Store
 from app.viewmodels.doubts import Doubt, doubts
 from app.viewmodels.environment import told_by_run
 from tests.fakes.evidence import AS_ASKED, MISLABELLED
-from tests.unit.viewmodels.stored import GPUS, S, keep, run_row, stored_run
+from tests.unit.viewmodels.stored import GPUS, UTC_NS, S, keep, run_row, stored_run
 from workloads.protocol import Evidence, RunSpec, Value
 
 ENVIRONMENT = {"driver": "580.1", "tensorflow": "2.21.0", "kernel": "6.8", "gpus_used": "NVIDIA H200 (GPU-0)"}
@@ -200,6 +200,36 @@ def test_how_long_each_run_was_waited_for_is_no_other_environment(store: Store) 
         kept(store, n, throughput=950.0, layout=x, environment=facts(n)) for n, x in ((4, "NHWC"), (5, "NCHW"))
     )
     assert [doubt.key for doubt in doubts([newest, other], earlier(store, newest, newest, other))] == ["drift"]
+
+
+def test_a_processor_that_others_used_is_told_with_how_much_of_it(store: Store) -> None:
+    """The made-up host is at 90 %, with a worker that uses one and a half processors."""
+    of_two, of_four = ({**ENVIRONMENT, "cpu_count": count} for count in ("2", "4"))
+    quiet, busy = (kept(store, n, environment=of, gpus=0) for n, of in ((1, of_two), (2, of_four)))
+    assert "others_on_host" not in {doubt.key for doubt in doubts([quiet])}
+    doubt = next(doubt for doubt in doubts([quiet, busy]) if doubt.key == "others_on_host")
+    assert doubt.sentence.endswith("while a run measured, which makes it slower: run 2 by 52 %.")
+    assert (doubt.values[1], doubt.severity) == ("15\N{NO-BREAK SPACE}%", "warning")
+    on_gpu = kept(store, 3, environment=of_four)
+    assert "others_on_host" not in {doubt.key for doubt in doubts([on_gpu])}, "a GPU computes there"
+
+
+def on_card(store: Store, number: int, card: int, started_s: int, **facts: str) -> StoredRun:
+    started_ns = UTC_NS + started_s * S
+    row = run_row(number, workload="cnn10", found=AS_ASKED)
+    row = replace(row, started_utc_ns=started_ns, ended_utc_ns=started_ns + 12 * S)
+    run = stored_run(row, environment={**ENVIRONMENT, **facts}, evidence=AS_ASKED)
+    host, gpu = run.samples
+    return store.load(keep(store, replace(run, samples=(host, replace(gpu, device=GPUS[card])))))
+
+
+def test_runs_that_went_on_at_the_same_time_had_company_also_where_they_do_not_say_so(store: Store) -> None:
+    old = [on_card(store, 1, 0, 0), on_card(store, 2, 1, 5)]
+    new = on_card(store, 3, 0, 100, **{BESIDE: "NVIDIA H200 (GPU-1)"})
+    assert BESIDE not in {doubt.key for doubt in doubts([*old, new])}
+    alone = on_card(store, 4, 1, 200)
+    doubt = next(doubt for doubt in doubts([*old, new, alone]) if doubt.key == BESIDE)
+    assert doubt.sentence.startswith("Run 4 went on alone")
 
 
 def test_runs_beside_others_are_told_only_where_some_were_alone(store: Store) -> None:
