@@ -10,7 +10,7 @@ from app.viewmodels.cells import OUTCOMES, example_word
 from workloads.protocol import RunSpec
 
 _TIMES = 2.0
-"""From this ratio on "2.50× as fast" says more than a percentage."""
+"""From this ratio on "2.50× as fast" says more than a percentage, and "2.50× as long" more than "0.400× as fast"."""
 
 
 class Named(NamedTuple):
@@ -35,10 +35,11 @@ def sentence(other: Named, base: Named) -> str:
         )
     if found.decision == "no difference seen":
         return _no_difference(other, base)
-    change, energy = f"{_change(found.speedup.value)} {base.within}", _and(_energy(found, "it"))
-    if found.decision == "one run each":
-        return f"{other.first} ran {change}{energy}."
-    return f"{other.first} is {change} ({_interval(found.speedup)}, {_counts(other, base)}){energy}."
+    one_run, energy = found.decision == "one run each", _and(_energy(found, "it"))
+    change = f"{_change(found.speedup.value, past=one_run)} {base.within}"
+    if one_run:
+        return f"{other.first} {change}{energy}."
+    return f"{other.first} {change} ({_interval(found.speedup)}, {_counts(other, base)}){energy}."
 
 
 def times(ratio: float) -> str:
@@ -83,17 +84,21 @@ def _why(result: VariantResult) -> str:
     return f" ({', '.join(ended)})" if ended else ""
 
 
-def _change(ratio: float) -> str:
-    """A ratio of throughput as `6.4 % faster than`, or `2.50× as fast as` where it is far from one."""
+def _change(ratio: float, *, past: bool) -> str:
+    """A ratio of throughput as `is 6.4 % faster than`; far from one `is 2.50× as fast as`, `takes 2.50× as long as`."""
+    if _far_from_one(ratio) and ratio < 1:
+        return f"{'took' if past else 'takes'} {times(1 / ratio)} as long as"
+    verb = "ran" if past else "is"
     if _far_from_one(ratio):
-        return f"{times(ratio)} as fast as"
-    return f"{_percent(abs(ratio - 1))} % {'faster' if ratio >= 1 else 'slower'} than"
+        return f"{verb} {times(ratio)} as fast as"
+    return f"{verb} {_percent(abs(ratio - 1))} % {'faster' if ratio >= 1 else 'slower'} than"
 
 
 def _interval(estimate: Estimate) -> str:
     assert estimate.interval is not None
     low, high = estimate.interval
     if _far_from_one(estimate.value):
+        low, high = (low, high) if estimate.value > 1 else (1 / high, 1 / low)
         return f"{100 * LEVEL:.0f} % interval {times(low)} to {times(high)}"
     low, high = sorted((abs(low - 1), abs(high - 1)))
     return f"{100 * LEVEL:.0f} % interval {_percent(low)} to {_percent(high)} %"

@@ -84,7 +84,7 @@ def test_even_the_slowest_may_be_faster_than_the_baseline_and_even_the_fastest_s
         variant(1, [9000.0], layout="NHWC"), *(variant(n, r, batch_size=2**n, layout="NHWC") for n, r in rates)
     )
     assert slower.text.startswith("Even the fastest of 6 others: Batch size 128 ran 22.2 % slower than")
-    assert " The slowest: Batch size 4 ran 0.222× as fast" in slower.text
+    assert " The slowest: Batch size 4 took 4.50× as long" in slower.text
 
 
 def test_far_apart_it_is_times_not_percent() -> None:
@@ -92,7 +92,7 @@ def test_far_apart_it_is_times_not_percent() -> None:
     assert found.text.startswith("NCHW is 9.96× as fast as NHWC (95 % interval 9.9")
     assert found.text.endswith("×, 3 against 5 runs); it uses 0.150× the energy an image.")
     slow = said(NHWC, variant(6, [300.0, 301.0, 299.0]))
-    assert slow.text.startswith("NCHW is 0.300× as fast as NHWC (95 % interval 0.29")
+    assert slow.text.startswith("NCHW takes 3.33× as long as NHWC (95 % interval 3.")
 
 
 def test_what_more_repeats_would_tell_is_a_factor_where_a_percentage_would_mean_nothing() -> None:
@@ -108,14 +108,14 @@ def test_within_a_sentence_a_parameter_has_no_capital_and_a_name_keeps_its_own()
     alike = said(gpus, variant(6, [1000.0, 1000.5, 999.5], gpus=2, batch_size=16, layout="NHWC"))
     assert alike.text.startswith("No difference between batch size 16 and batch size 8 larger than ")
     compiled = said(gpus, variant(6, [300.0, 301.0, 299.0], gpus=2, batch_size=8, layout="NHWC", xla=True))
-    assert compiled.text.startswith("XLA on is 0.300× as fast as XLA off (")
+    assert compiled.text.startswith("XLA on takes 3.33× as long as XLA off (")
 
 
 def test_one_run_has_no_interval_and_is_called_so_once() -> None:
     found = said(ONE, variant(6, [(1064.0, 19.0)]), variant(7, [(500.0, 40.0)], xla=True))
     assert found.text == (
         "NCHW ran 6.4 % faster than NHWC; it used 5.0 % less energy an image. "
-        "NCHW · XLA on ran 0.500× as fast as NHWC; it used 2.00× the energy an image. " + ONE_RUN
+        "NCHW · XLA on took 2.00× as long as NHWC; it used 2.00× the energy an image. " + ONE_RUN
     )
     assert found.decision == "several variants"
 
@@ -196,7 +196,7 @@ def test_what_does_other_work_is_no_alternative_and_only_counted_beside_those_th
 def test_where_nothing_does_the_same_work_the_ratios_are_told_with_what_they_are_not() -> None:
     base, deeper = (working(variant(n, [1000.0 / n], depth=n), 1000 * n) for n in (1, 2))
     assert said(base, deeper).text == (
-        "Depth 2 ran 0.500× as fast as depth 1. "
+        "Depth 2 took 2.00× as long as depth 1. "
         f"It is no alternative, though: it does other work, 2.00× the operations an image. {ONE_RUN}"
     )
     assert "an alternative" not in said(base, variant(2, [500.0], depth=2)).text, "its work is not known"
@@ -207,7 +207,7 @@ def test_where_nothing_does_the_same_work_the_ratios_are_told_with_what_they_are
 def test_what_has_no_ratio_does_not_hide_those_that_have_one() -> None:
     base, deeper = (working(variant(n, [1000.0 / n], depth=n), 1000 * n) for n in (1, 2))
     found = said(base, deeper, [run_row(3, workload="lstm")], ended(4, "refused", depth=3))
-    assert found.text.startswith("Depth 2 ran 0.500× as fast as depth 1. ")
+    assert found.text.startswith("Depth 2 took 2.00× as long as depth 1. ")
     assert "no run of depth 3 measured anything (refused). " in found.text
     assert "lstm and cnn10 are different workloads" in found.text
     assert "It is no alternative, though: it does other work, 2.00× the operations an image." in found.text
