@@ -25,7 +25,7 @@ def _parts(contents: Contents) -> Iterator[str]:
     yield _quiet(contents.shared) + _quiet(contents.made)
     yield f'<p class="verdict">{escaped(contents.verdict)}</p>' + _quiet(f"{contents.method}.")
     yield _doubts(contents)
-    yield from map(_section, contents.article)
+    yield from map(section_html, contents.article)
     first, *more = contents.figures
     yield "<h2>Figures</h2>" + _table(first) + _quiet(" ".join(contents.notes))
     yield from (_folded(", ".join(piece.head[1:]), _table(piece), len(piece.rows)) for piece in more)
@@ -45,7 +45,8 @@ def _parts(contents: Contents) -> Iterator[str]:
     yield "<h2>Runs</h2>" + _long(contents.runs, "runs")
 
 
-def _section(section: Section) -> str:
+def section_html(section: Section) -> str:
+    """Its tables, each with its caption above, and what the article says below them."""
     tables = "".join(_quiet(f"{caption}:") + _table(shown) for caption, shown in section.tables)
     return f"<h2>{escaped(section.title)}</h2>{tables}" + "".join(map(_quiet, section.lines))
 

@@ -8,7 +8,7 @@ from app.records import HOST, Inventory, RunRow, StoredRun
 from app.runs.environment import program_version
 from app.runs.repeated import Repeated
 from app.runs.schedule import Plan, counts_as, is_result
-from app.storage.reference import TAG
+from app.storage.reference import is_reference
 from app.storage.store import Store
 from workloads.catalog import Machine, check, installed_tensorflow, with_defaults
 from workloads.protocol import RunSpec
@@ -175,7 +175,7 @@ def counted_as_newest(store: Store, plan: Plan, repeated: Repeated | None = None
 
 
 def _without_reference(rows: Sequence[RunRow]) -> list[RunRow]:
-    return [row for row in rows if TAG not in row.tags]
+    return [row for row in rows if not is_reference(row)]
 
 
 def _refused_but_possible(row: RunRow, machine: Machine) -> bool:

@@ -11,12 +11,14 @@ from app.errors import UserError
 from app.runs.article import Article
 from app.runs.early import MOST_REPEATS, width_pct
 from app.runs.schedule import Carried, Plan
+from app.storage.settings import keep_words_in, words_kept_in
 from workloads.catalog import Machine, UsageError, check, complete
 from workloads.protocol import RunSpec, Value
 
 FOLDER = Path(__file__).resolve().parents[2] / "resources" / "presets"
 QUICK = "quick"
 """The one that a newcomer is offered: any machine makes it within minutes."""
+_OWN_FILES = "preset_files"
 
 
 class Matrix(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -61,6 +63,7 @@ class Preset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     gpu: Form
     cpu: Form
+    title: str = ""
     article: Article | None = None
 
 
@@ -70,6 +73,12 @@ class NamedPreset:
 
     name: str
     preset: Preset
+
+    @property
+    def title(self) -> str:
+        """What a reader knows it by: its own title, else its article's, else its name."""
+        article = self.preset.article
+        return self.preset.title or (article.title if article else self.name)
 
     def form(self, machine: Machine) -> Form:
         """The one for this machine."""
@@ -112,6 +121,16 @@ class NamedPreset:
 def preset_names() -> list[str]:
     """Names of the presets in the box."""
     return sorted(path.stem for path in FOLDER.glob("*.toml"))
+
+
+def own_files(database: Path) -> list[str]:
+    """The paths of the presets that the user has added to a database."""
+    return words_kept_in(database, _OWN_FILES)
+
+
+def keep_own_file(database: Path, file: str) -> None:
+    """Add one to them."""
+    keep_words_in(database, _OWN_FILES, dict.fromkeys([*own_files(database), file]))
 
 
 def preset(name: str) -> NamedPreset:

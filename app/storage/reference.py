@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from app.records import HOST
+from app.records import HOST, RunRow
 from app.storage.store import Store
 from app.storage.transfer import import_runs
 from app.storage.transfer_watch import QUIET, Watch
@@ -42,6 +42,11 @@ class ReferenceFile:
 def reference_files(folder: Path = FOLDER) -> list[ReferenceFile]:
     """The files in the box, by name."""
     return [_described(path) for path in sorted(folder.glob("*.db"))]
+
+
+def is_reference(row: RunRow) -> bool:
+    """Whether a run is of the reference, or is said to be by its tag."""
+    return TAG in row.tags
 
 
 def reference_runs(store: Store, folder: Path = FOLDER) -> list[int]:

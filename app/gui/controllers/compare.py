@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from PySide6.QtCore import QObject, Signal
 
@@ -21,6 +21,9 @@ from app.viewmodels.history import run_count
 from app.viewmodels.looks import MOST_COMPARED, MOST_DRAWN
 from workloads.protocol import RunSpec
 
+if TYPE_CHECKING:
+    from app.runs.article_runs import ArticleRuns
+
 Result = TypeVar("Result")
 
 
@@ -32,6 +35,7 @@ class _Answer:
     comparison: Comparison
     curves: CompareCurves
     hidden_columns: frozenset[str]
+    articles: tuple["ArticleRuns", ...]
 
 
 class CompareController(QObject):
@@ -52,26 +56,33 @@ class CompareController(QObject):
         self._background = background
         self._asked = 0
         self._found = Compared()
+        self._articles: tuple[ArticleRuns, ...] = ()
         self._baseline = 0
         self._align: Alignment = "time"
         view.baseline_asked.connect(self.make_baseline)
         view.open_asked.connect(self.open_asked)
         view.again_asked.connect(self._run_again)
         view.parts.curves.align_asked.connect(self.align)
+        view.parts.article_wanted.connect(self._tell_articles)
         view.report_asked.connect(self.save_report)
         view.experiments_wanted.connect(self._offer_experiments)
         view.experiment_asked.connect(self.show_experiment)
         view.table.columns_changed.connect(self._keep_columns)
 
-    def show_runs(self, runs: Sequence[int]) -> None:
-        """Compare these runs, in this order. The baseline stays if it is among them."""
+    def show_runs(self, runs: Sequence[int], *, article: bool = False) -> None:
+        """Compare these runs, in this order. The baseline stays if it is among them.
+
+        `article`: what is looked at first is the article that they repeat, if they repeat one.
+        """
         chosen = tuple(dict.fromkeys(runs))
         baseline = self._baseline if self._baseline in chosen else None
         self._asked += 1
         align = self._align
         if len(chosen) > MOST_DRAWN:
             self._view.show_busy(f"Reading {run_count(min(len(chosen), MOST_COMPARED))} …")
-        self._of_these(lambda: _read(self._database, chosen, baseline, align), self._show)
+        self._of_these(
+            lambda: _read(self._database, chosen, baseline, align), lambda answer: self._show(answer, article=article)
+        )
 
     def refresh(self) -> None:
         """Read the runs again where one of them was going on."""
@@ -97,8 +108,12 @@ class CompareController(QObject):
 
     def save_report(self, path: Path) -> None:
         """Write what is compared to a file, `.html` or `.md`."""
-        found, baseline = self._found, self._baseline
-        self._of_these(lambda: _write(self._database, found, baseline, path), self._view.show_written)
+        found, baseline, articles = self._found, self._baseline, self._articles
+        self._of_these(lambda: _write(self._database, found, baseline, articles, path), self._view.show_written)
+
+    def _tell_articles(self) -> None:
+        articles = self._articles
+        self._of_these(lambda: _articles_html(articles), self._view.parts.show_article)
 
     def _of_these(self, work: Callable[[], Result], show: Callable[[Result], None]) -> None:
         """Show what comes of the work, unless other runs have been chosen meanwhile."""
@@ -110,11 +125,15 @@ class CompareController(QObject):
 
         self._background.run(work, done, self._fail)
 
-    def _show(self, answer: _Answer) -> None:
+    def _show(self, answer: _Answer, *, article: bool) -> None:
         self._found, self._baseline = answer.found, answer.comparison.baseline
+        self._articles = answer.articles
         self._view.table.hide_columns(answer.hidden_columns)
+        self._view.parts.offer_article(bool(answer.articles))
         self._view.show_model(answer.comparison)
         self._view.show_curves(answer.curves)
+        if article:
+            self._view.parts.open_article()
         self._view.table.setFocus()
 
     def _run_again(self, run: int) -> None:
@@ -131,22 +150,39 @@ class CompareController(QObject):
 
 
 def _read(database: Path, runs: Sequence[int], baseline: int | None, align: Alignment) -> _Answer:
+    from app.runs.article_runs import repeated_articles
+    from app.runs.presets import own_files
+
     with Store.open(database) as store:
         found = compared([store.load(run, SAMPLED) for run in runs[:MOST_COMPARED]], max(0, len(runs) - MOST_COMPARED))
         hidden = store.library.hidden_figures()
     baseline = baseline or usual_baseline([run.row for run in found.runs])
-    return _Answer(found, _judge(database, found, baseline), curves_of(found, align), hidden)
+    return _Answer(
+        found,
+        _judge(database, found, baseline),
+        curves_of(found, align),
+        hidden,
+        repeated_articles(found.runs, own_files(database)),
+    )
 
 
 def _judge(database: Path, found: Compared, baseline: int) -> Comparison:
     return compare(found, baseline, _earlier(database, found, baseline))
 
 
-def _write(database: Path, found: Compared, baseline: int, path: Path) -> Path:
+def _write(database: Path, found: Compared, baseline: int, articles: Sequence["ArticleRuns"], path: Path) -> Path:
+    from app.report.article_page import repeated_sections
     from app.report.written import write_report
 
-    write_report(path, found, baseline, time.time_ns(), _earlier(database, found, baseline))
+    older = _earlier(database, found, baseline)
+    write_report(path, found, baseline, time.time_ns(), older, repeated_sections(articles))
     return path
+
+
+def _articles_html(articles: Sequence["ArticleRuns"]) -> str:
+    from app.report.article_page import articles_html
+
+    return articles_html(articles)
 
 
 def _earlier(database: Path, found: Compared, baseline: int) -> list[StoredRun]:

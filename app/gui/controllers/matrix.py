@@ -14,10 +14,9 @@ from app.records import Inventory
 from app.runs.ahead import look_ahead
 from app.runs.counted import Own
 from app.runs.early import MOST_REPEATS
-from app.runs.presets import QUICK, preset, preset_names
+from app.runs.presets import QUICK, keep_own_file, own_files, preset, preset_names
 from app.runs.queued import Asked
 from app.runs.schedule import Plan
-from app.storage.settings import keep_words_in, words_kept_in
 from app.storage.store import Store
 from app.viewmodels.ahead import ahead_sentences, never_beside_words
 from app.viewmodels.form import VariantForm
@@ -28,7 +27,6 @@ from workloads.catalog import UsageError
 from workloads.protocol import Value
 
 _LOOKING = "Looking at what is stored …"
-_FILES = "preset_files"
 
 
 class MatrixController(QObject):
@@ -163,7 +161,7 @@ class MatrixController(QObject):
 
         def work() -> tuple[PresetLine, ...]:
             preset(file).plan(machine)
-            keep_words_in(self._database, _FILES, dict.fromkeys([*words_kept_in(self._database, _FILES), file]))
+            keep_own_file(self._database, file)
             return _preset_lines(self._database, self._inventory())
 
         self._view.presets.show_problem("")
@@ -192,7 +190,7 @@ def _preset_lines(database: Path, inventory: Inventory) -> tuple[PresetLine, ...
 
 def _in_order(database: Path) -> list[str]:
     """The quick one first, then the others in the box, then the user's files."""
-    return sorted(preset_names(), key=lambda name: name != QUICK) + words_kept_in(database, _FILES)
+    return sorted(preset_names(), key=lambda name: name != QUICK) + own_files(database)
 
 
 def _preset_line(key: str, store: Store, inventory: Inventory) -> PresetLine:

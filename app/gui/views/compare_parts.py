@@ -1,6 +1,7 @@
-"""The lower half of the Compare screen: curves, and a tab for each picture that has something to say."""
+"""The lower half of the Compare screen: curves, a tab for an article that the runs repeat, and one for each picture."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QScrollArea, QStackedWidget, QTabBar, QVBoxLayout, QWidget
@@ -13,9 +14,13 @@ from app.gui.views.scaling import ScalingPanel
 from app.viewmodels.pictures.gallery import Gallery
 from app.viewmodels.scaling import ScalingView
 
-_CURVES, _GPUS = "curves", "gpus"
+if TYPE_CHECKING:
+    from app.gui.views.article import ArticleView
+
+_CURVES, _ARTICLE, _GPUS = "curves", "article", "gpus"
 _TITLES = {
     _CURVES: "Curves",
+    _ARTICLE: "Article",
     "speed-up": "Speed-up",
     "energy-ratio": "Energy",
     "batch": "Batch size",
@@ -26,13 +31,21 @@ _TITLES = {
 
 
 class CompareParts(QWidget):
-    """A picture is drawn when its tab is opened. How steps scale, and why not better, stands under its picture."""
+    """A picture is drawn when its tab is opened. How steps scale, and why not better, stands under its picture.
+
+    `article_wanted` comes when the tab of an article is first opened for the runs it was offered for.
+    """
 
     open_asked = Signal(int)
     again_asked = Signal(int)
+    article_wanted = Signal()
 
     def __init__(self, theme: Theme) -> None:
         super().__init__()
+        self._theme = theme
+        self.article: ArticleView | None = None
+        self._article_offered = False
+        self._article_asked = False
         self.curves = CurvesView(theme)
         self.pictures = PicturesView(theme)
         self._gallery = Gallery()
@@ -54,11 +67,25 @@ class CompareParts(QWidget):
         """Turn to a tab."""
         self._tabs.setCurrentIndex(self.titles.index(title))
 
+    def offer_article(self, offered: bool) -> None:
+        """Whether the runs of the next gallery repeat an article; its tables are wanted when it is opened."""
+        self._article_offered, self._article_asked = offered, False
+
+    def open_article(self) -> None:
+        """Turn to the article, where one is offered."""
+        if self._article_offered:
+            self.open_tab(_TITLES[_ARTICLE])
+
+    def show_article(self, html: str) -> None:
+        """Show what was asked for."""
+        self._article_view().show_html(html)
+
     def show_gallery(self, gallery: Gallery, scaling: Sequence[ScalingView]) -> None:
         """Offer these pictures; the tab that was open stays open if it is still there."""
         self._gallery, self._views = gallery, tuple(scaling)
         before = self._tabs.tabData(self._tabs.currentIndex())
-        keys = [_CURVES, *(picture.key for picture in gallery.pictures)]
+        article = [_ARTICLE] if self._article_offered else []
+        keys = [_CURVES, *article, *(picture.key for picture in gallery.pictures)]
         self._tabs.blockSignals(True)
         while self._tabs.count():
             self._tabs.removeTab(0)
@@ -72,7 +99,24 @@ class CompareParts(QWidget):
         key = self._tabs.tabData(self._tabs.currentIndex())
         self.pictures.show_pictures([picture for picture in self._gallery.pictures if picture.key == key])
         self._scaling.show_views(self._views if key == _GPUS else ())
-        self._stack.setCurrentIndex(0 if key == _CURVES else 1)
+        if key == _ARTICLE:
+            self._stack.setCurrentWidget(self._article_view())
+            self._ask_article()
+        else:
+            self._stack.setCurrentIndex(0 if key == _CURVES else 1)
+
+    def _ask_article(self) -> None:
+        if not self._article_asked:
+            self._article_asked = True
+            self.article_wanted.emit()
+
+    def _article_view(self) -> "ArticleView":
+        from app.gui.views.article import ArticleView
+
+        if self.article is None:
+            self.article = ArticleView(self._theme)
+            self._stack.addWidget(self.article)
+        return self.article
 
     def _build(self) -> None:
         self._tabs.setDrawBase(False)

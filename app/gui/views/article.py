@@ -1,0 +1,50 @@
+"""Articles that compared runs repeat: their figures beside those measured, as text to read, select and copy."""
+
+from string import Template
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QTextBrowser
+
+from app.gui.theme import GRID, Theme, figures
+
+_STYLE = Template("""
+h1 { font-size: large; margin-top: 16px; margin-bottom: 4px; }
+h2 { font-size: medium; margin-top: 16px; margin-bottom: 4px; }
+p { margin-top: 0px; margin-bottom: 4px; }
+p.quiet { color: $muted; }
+table { margin-top: 4px; margin-bottom: 12px; border-collapse: collapse; }
+th, td { padding: 4px 24px 4px 0px; border-bottom: 1px solid $line; text-align: left; white-space: nowrap; }
+th { color: $muted; font-weight: normal; white-space: normal; }
+.number { text-align: right; }
+""")
+
+
+class ArticleView(QTextBrowser):
+    """Shows HTML that is made elsewhere in the theme's colours; its tables keep their width and are scrolled to."""
+
+    def __init__(self, theme: Theme) -> None:
+        super().__init__()
+        self._theme = theme
+        self._html = ""
+        self.setFrameShape(QTextBrowser.Shape.NoFrame)
+        self.setFont(figures())
+        self.document().setDocumentMargin(2 * GRID)
+        self.setAccessibleName("The article beside what was measured")
+        self.setTextInteractionFlags(
+            Qt.TextInteractionFlag.TextSelectableByMouse | Qt.TextInteractionFlag.TextSelectableByKeyboard
+        )
+        theme.changed.connect(self._restyle)
+
+    def show_html(self, html: str) -> None:
+        """Show this from its top, unless it is what is shown."""
+        if html != self._html:
+            self._html = html
+            self._restyle()
+            self.verticalScrollBar().setValue(0)
+
+    def _restyle(self) -> None:
+        colours = self._theme.colours
+        place = self.verticalScrollBar().value()
+        self.document().setDefaultStyleSheet(_STYLE.substitute(muted=colours.muted, line=colours.line))
+        self.setHtml(self._html)
+        self.verticalScrollBar().setValue(place)
