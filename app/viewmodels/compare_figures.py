@@ -97,13 +97,13 @@ FIGURES: tuple[Figure, ...] = (
     ),
     Figure(
         key="step_p95",
-        column=Column("p95", f"19 of 20 steps were faster{_MEDIAN}"),
+        column=Column("p95", f"19 of 20 steps were faster, by the mean step of their block{_MEDIAN}"),
         value=_summary("step_ms_p95"),
         words=cells.step_ms,
     ),
     Figure(
         key="step_p99",
-        column=Column("p99", f"99 of 100 steps were faster{_MEDIAN}"),
+        column=Column("p99", f"99 of 100 steps were faster, by the mean step of their block{_MEDIAN}"),
         value=_summary("step_ms_p99"),
         words=cells.step_ms,
     ),

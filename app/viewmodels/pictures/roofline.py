@@ -9,17 +9,17 @@ is that share at 100 %.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 
 import numpy as np
 
-from app.analysis.intervals import mean
 from app.analysis.measured import measured_means
 from app.analysis.verdict import throughputs
 from app.viewmodels import ticks, units
 from app.viewmodels.flops import flops_per_s
 from app.viewmodels.naming import choice_label
 from app.viewmodels.pictures import axes
-from app.viewmodels.pictures.subjects import Subject, drawable
+from app.viewmodels.pictures.subjects import Subject
 from app.viewmodels.pictures.values import (
     Axis,
     Bar,
@@ -71,17 +71,17 @@ def roofline_picture(found: Sequence[Subject]) -> ChartPicture | BarPicture | Si
 
 
 def _speed(one: Subject) -> _Speed | None:
-    """The means over those of its runs that measured."""
+    """The medians of those of its runs that measured, as in the table; of the memory's load the mean."""
     runs = [run for run in one.runs if throughputs([run.row])]
-    rate = drawable(mean([rate for run in runs if (rate := flops_per_s(run.row.summary)) and rate > 0]))
-    peak = drawable(mean([peak for run in runs if (peak := run.row.summary.peak_flops_per_s) and peak > 0]))
-    if rate is None or peak is None:
+    rates = [rate for run in runs if (rate := flops_per_s(run.row.summary)) and rate > 0]
+    peaks = [peak for run in runs if (peak := run.row.summary.peak_flops_per_s) and peak > 0]
+    if not rates or not peaks:
         return None
     busy = [share for run in runs for share in measured_means(run, _DRAM) if share > 0]
     return _Speed(
         one=one,
-        rate=rate.value,
-        peak=peak.value,
+        rate=median(rates),
+        peak=median(peaks),
         memory_share=float(np.mean(busy)) / 100 if busy else None,
     )
 

@@ -183,6 +183,16 @@ def test_without_memory_traffic_only_the_share_of_the_peak_is_drawn() -> None:
     assert "no roofline" in shown.caption
 
 
+def test_one_run_that_was_held_up_moves_the_share_no_more_than_the_table_s() -> None:
+    first, *others = grid()
+    held_up = replace(first, row=replace(first.row, summary=replace(first.row.summary, measured_s=40.0)))
+    told = [
+        {bar.label: bar.value for bar in bars(gallery(runs, 1), "roofline").bars}
+        for runs in ([first, *others], [held_up, *others])
+    ]
+    assert told[0] == told[1]
+
+
 def test_a_picture_with_nothing_to_say_says_why() -> None:
     runs = [result(n, spec_of("NHWC", 1, 256), 1000.0) for n in (1, 2)]
     found = gallery(runs, 1)
