@@ -94,7 +94,8 @@ def _computed(summary: Summary) -> str:
     """Operations a second by formula, and what share of the measured peak that is."""
     share = flops.utilisation_pct(summary)
     known = (units.gflops(flops.flops_per_s(summary)), f"{units.percent(share, 1)} of the measured peak")
-    return ", ".join(known if share is not None else known[:1])
+    doubt = flops.peak_doubt(summary)
+    return ", ".join(known if share is not None else known[:1]) + (f" ({doubt})" if doubt else "")
 
 
 def _energy(summary: Summary, example: str) -> str:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from app.errors import UserError
 from app.runs.errands import Told, ask, leased
@@ -13,7 +14,14 @@ from workloads.catalog import Machine
 from workloads.protocol import Calibrate, Calibration, RunSpec
 
 
-def calibrate(services: RunServices, store: Store, precisions: Sequence[str], told: Told) -> Iterator[Calibration]:
+class Calibrated(NamedTuple):
+    """A device's rate as it is now, and as it was stored before; None where it was not."""
+
+    found: Calibration
+    before: Calibration | None
+
+
+def calibrate(services: RunServices, store: Store, precisions: Sequence[str], told: Told) -> Iterator[Calibrated]:
     """Every GPU, or the processor where there is none, in these precisions (none: all it has), each kept as it comes.
 
     Raises `UserError` for a precision that it does not have.
@@ -24,8 +32,9 @@ def calibrate(services: RunServices, store: Store, precisions: Sequence[str], to
             told(f"{device} in {spec.variant['precision']} …")
             with leased(services.leases, [device], told):
                 found = ask(Calibrate(spec=spec, gpu_uuids=(device,) if machine.gpus else ()), Calibration)
+            before = store.calibration(found.device, found.precision)
             store.keep_calibration(found, time.time_ns())
-            yield found
+            yield Calibrated(found, before)
 
 
 def _specs(machine: Machine, precisions: Sequence[str]) -> list[RunSpec]:

@@ -188,7 +188,9 @@ def utilisation(row: RunRow) -> Cell:
     """Model FLOP utilisation; what it is a share of in the tooltip."""
     peak = units.gflops(row.summary.peak_flops_per_s)
     value = flops.utilisation_pct(row.summary)
-    return quantity(units.percent(value, 1), value, f"Of {peak}, measured with a large matrix product")
+    told = f"Of {peak}, measured with a large matrix product"
+    doubt = flops.peak_doubt(row.summary)
+    return quantity(units.percent(value, 1), value, f"{told}; {doubt}" if doubt else told)
 
 
 def duration(row: RunRow) -> Cell:

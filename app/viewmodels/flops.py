@@ -20,6 +20,12 @@ def utilisation(summary: Summary) -> float | None:
     return rate / summary.peak_flops_per_s if rate is not None and summary.peak_flops_per_s else None
 
 
+def peak_doubt(summary: Summary) -> str:
+    """What to do about a share above one, which says that the peak was measured on a busy machine; "" below."""
+    share = utilisation(summary)
+    return "the peak was measured too low: `calibrate` on a quiet machine measures it anew" if (share or 0) > 1 else ""
+
+
 def utilisation_pct(summary: Summary) -> float | None:
     """The same in percent."""
     share = utilisation(summary)

@@ -188,4 +188,8 @@ def test_gflops_and_utilisation_follow_from_formula_time_and_calibration() -> No
     assert (cells.gflops(row).text, cells.gflops(row).unit) == ("13,375", "GFLOPS")
     assert (cells.utilisation(row).text, cells.utilisation(row).unit) == ("3.3", "%")
     assert cells.utilisation(row).tooltip == f"Of 400,000{NBSP}GFLOPS, measured with a large matrix product"
+    low = replace(row, summary=replace(row.summary, peak_flops_per_s=1e9))
+    assert cells.utilisation(low).tooltip.endswith(
+        "; the peak was measured too low: `calibrate` on a quiet machine measures it anew"
+    )
     assert cells.gflops(run_row(2)).text == "–"
