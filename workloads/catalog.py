@@ -4,9 +4,10 @@
 run on a machine (a refusal, no error). Both are pure, but that a path is made absolute and is looked for.
 """
 
+import itertools
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from workloads.interpreter import installed_tensorflow, python_of
 from workloads.kinds import Choice, Gpu, Machine, OwnFile, Parameter, Refusal, UsageError, Workload, label_of, unknown
@@ -17,6 +18,7 @@ from workloads.validity import RULES, find_gpu
 
 __all__ = [
     "AROUND_THE_STEP",
+    "MOST_VARIANTS",
     "SOURCE",
     "WORKLOADS",
     "Choice",
@@ -28,9 +30,11 @@ __all__ = [
     "UsageError",
     "Workload",
     "check",
+    "combinations",
     "complete",
     "complete_of",
     "default_value",
+    "distinct",
     "find_gpu",
     "find_workload",
     "installed_tensorflow",
@@ -47,6 +51,9 @@ __all__ = [
 
 AROUND_THE_STEP = frozenset({"seconds", "steps", "warmup_steps", "seed", "evidence", "save_weights", "data_folder"})
 """Parameters of how long is measured, what is kept of it and where data lie: they leave a step the same."""
+
+MOST_VARIANTS = 500
+"""In one experiment; more are a slip of the hand: of the quickest runs they would take hours."""
 
 
 def workload(name: str) -> Workload:
@@ -102,6 +109,23 @@ def complete_of(chosen: Workload, given: Mapping[str, Value], machine: Machine) 
     if chosen.own is not None:
         variant[SOURCE] = chosen.own.sha256
     return RunSpec(workload=chosen.name, variant=variant)
+
+
+def combinations(chosen: Workload, lists: Mapping[str, Sequence[Value]], machine: Machine) -> list[RunSpec]:
+    """Every combination of these values as a full variant, each once, the last parameter varying fastest.
+
+    Raises `UsageError` as `complete` does, and where there are more than `MOST_VARIANTS`.
+    """
+    count = math.prod(map(len, lists.values()))
+    if count > MOST_VARIANTS:
+        raise UsageError(f"{count:,} combinations are too many: choose fewer values, {MOST_VARIANTS} at most.")
+    found = itertools.product(*lists.values())
+    return distinct(complete_of(chosen, dict(zip(lists, values, strict=True)), machine) for values in found)
+
+
+def distinct(specs: Iterable[RunSpec]) -> list[RunSpec]:
+    """The variants in their order, each once: made twice in one experiment, one run would count as two."""
+    return list({(spec.workload, frozenset(spec.variant.items())): spec for spec in specs}.values())
 
 
 def default_value(parameter: Parameter, *, on_cpu: bool) -> Value:

@@ -1,15 +1,15 @@
 """`-s name=value` words turned into variants."""
 
-import itertools
 from argparse import Namespace
 from collections.abc import Sequence
 
 from app.cli.terminal import say
 from app.runs.own import workload_called
 from app.storage.location import default_database
+from app.viewmodels.matrix_values import parse_values
 from workloads import catalog
-from workloads.catalog import Machine, UsageError, Workload
-from workloads.protocol import RunSpec
+from workloads.catalog import Machine, Parameter, UsageError, Workload
+from workloads.protocol import RunSpec, Value
 
 
 def chosen_workload(chosen: Namespace) -> Workload:
@@ -24,18 +24,14 @@ def one_variant(workload: Workload, settings: Sequence[str], machine: Machine) -
 
 
 def several_variants(workload: Workload, settings: Sequence[str], machine: Machine) -> list[RunSpec]:
-    """Every combination of the values given, separated by commas, the last parameter varying fastest."""
-    pairs = _pairs(settings)
-    choices = [[(name, value) for value in _values(name, text)] for name, text in pairs.items()]
-    combinations = itertools.product(*choices)
-    return [one_variant(workload, [f"{name}={value}" for name, value in combo], machine) for combo in combinations]
+    """Every combination of the values given, as the matrix takes them, each once; raises `UsageError`."""
+    lists = {name: _values(workload.parameter(name), text) for name, text in _pairs(settings).items()}
+    return catalog.combinations(workload, lists, machine)
 
 
-def _values(name: str, text: str) -> list[str]:
-    """The values of one setting; `devices` is itself a list with commas, and no `interpreter` is the program's own."""
-    if name == "devices":
-        return text.split(";")
-    return [value for value in text.split(",") if value or name == "interpreter"] or [""]
+def _values(parameter: Parameter, text: str) -> tuple[Value, ...]:
+    # No value at all is no list but a wrong value.
+    return parse_values(parameter, text) or (catalog.parse(parameter, text),)
 
 
 def _pairs(settings: Sequence[str]) -> dict[str, str]:

@@ -1,6 +1,5 @@
 """Prepared experiments: plain data files, fitted to the machine they run on."""
 
-import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +11,7 @@ from app.runs.article import Article
 from app.runs.early import MOST_REPEATS, width_pct
 from app.runs.schedule import Carried, Plan
 from app.storage.settings import keep_words_in, words_kept_in
-from workloads.catalog import Machine, UsageError, check, complete
+from workloads.catalog import Machine, UsageError, check, combinations, complete, distinct, workload
 from workloads.protocol import RunSpec, Value
 
 FOLDER = Path(__file__).resolve().parents[2] / "resources" / "presets"
@@ -95,9 +94,9 @@ class NamedPreset:
         # Where nothing fits, the runs themselves say why they are refused.
         kept = fitting or specs
         notes = (form.note, _fewer_gpus(machine, len(specs) - len(kept)), *_replaced(_variants(form), specs))
-        if self.preset.article is not None:
-            self.preset.article.check(kept)
         plan = self._plan(form, kept, repeats, until_pct)
+        if self.preset.article is not None:
+            self.preset.article.check(plan.variants)
         return replace(plan, notes=tuple(filter(None, notes)))
 
     def every_plan(self, repeats: int | None = None, until_pct: float | None = None) -> list[Plan]:
@@ -111,7 +110,7 @@ class NamedPreset:
         own_pct = width_pct(form.until) if form.until else None
         return Plan(
             name=self.name,
-            variants=tuple(specs),
+            variants=tuple(distinct(specs)),
             repeats=repeats or (form.repeats if until_pct is None else max(form.repeats, MOST_REPEATS)),
             until_pct=own_pct if until_pct is None else until_pct,
             carried=tuple(map(_carried, form.portability)),
@@ -152,13 +151,9 @@ def _variants(form: Form) -> list[RunSpec]:
 
 
 def _combinations(matrix: Matrix) -> list[RunSpec]:
-    lists = [value if isinstance(value, list) else [value] for value in matrix.settings.values()]
+    lists = {name: value if isinstance(value, list) else [value] for name, value in matrix.settings.items()}
     # A preset names its GPUs: no machine's defaults decide.
-    nothing = Machine()
-    return [
-        complete(matrix.workload, dict(zip(matrix.settings, values, strict=True)), nothing)
-        for values in itertools.product(*lists)
-    ]
+    return combinations(workload(matrix.workload), lists, Machine())
 
 
 def _carried(portability: Portability) -> Carried:

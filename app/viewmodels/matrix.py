@@ -1,9 +1,7 @@
 """An experiment as it is built: several values of any parameter, and what all their combinations amount to."""
 
-import itertools
 import math
 import shlex
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from app.analysis.repeats import FIRST_LOOK, REPEATS
@@ -14,17 +12,12 @@ from app.viewmodels.matrix_values import parse_values, values_text, where_empty,
 from app.viewmodels.units import plural, sentence
 from app.viewmodels.variants import variant_names
 from workloads import catalog
-from workloads.catalog import Refusal, UsageError
+from workloads.catalog import MOST_VARIANTS, Refusal, UsageError
 from workloads.protocol import RunSpec, Value
-
-MOST_VARIANTS = 500
-"""More are a slip of the hand: of the quickest runs they would take hours."""
 
 _COMMON = ("implementation", "layout", "layers", "units", "gpus", "batch_size", "precision", "xla")
 _SHARED = frozenset.intersection(*(frozenset(p.name for p in known.parameters) for known in catalog.WORKLOADS))
 _SWITCH = (Option(value=False, label="Off"), Option(value=True, label="On"))
-
-Lists = Mapping[str, tuple[Value, ...]]
 
 
 @dataclass(slots=True)
@@ -204,7 +197,8 @@ class MatrixForm:
         count = math.prod(map(len, lists.values()))
         if count > MOST_VARIANTS:
             return _Found((), (), count)
-        specs = _combined(self._known, self._given(), lists, self._form.machine)
+        alone = {name: (value,) for name, value in self._given().items()}
+        specs = catalog.combinations(self._known, {**alone, **lists}, self._form.machine)
         checked = [(spec, catalog.check(spec, self._form.machine)) for spec in specs]
         return _Found(
             kept=tuple(spec for spec, refusals in checked if not refusals),
@@ -263,17 +257,6 @@ class MatrixForm:
             if len(values) > 1 or any(values[0] != value for value in default):
                 told.append(f"{name}={written(parameter, values)}")
         return told
-
-
-def _combined(
-    workload: catalog.Workload, given: Mapping[str, Value], lists: Lists, machine: catalog.Machine
-) -> list[RunSpec]:
-    """Every combination of the listed values over what is given, the last parameter varying fastest."""
-    combinations = itertools.product(*lists.values())
-    return [
-        catalog.complete_of(workload, {**given, **dict(zip(lists, values, strict=True))}, machine)
-        for values in combinations
-    ]
 
 
 def _options(field: Field) -> tuple[Option, ...]:

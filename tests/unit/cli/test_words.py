@@ -38,6 +38,16 @@ def test_devices_is_one_value_with_commas_in_it() -> None:
     assert spec.variant["devices"] == "0,1"
 
 
+@pytest.mark.parametrize("setting", ["seconds=5,5.0,05,", "xla=true,1,yes", "interpreter=,", "batch_size=8, 8 8"])
+def test_a_value_given_twice_in_whatever_spelling_is_one_variant(setting: str) -> None:
+    assert len(several_variants(CNN10, [setting], CPU)) == 1
+
+
+def test_no_interpreter_is_a_value_beside_another() -> None:
+    found = several_variants(CNN10, ["interpreter=,/usr/bin/python3"], CPU)
+    assert [spec.variant["interpreter"] for spec in found] == ["", "/usr/bin/python3"]
+
+
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [

@@ -112,6 +112,13 @@ def test_a_file_may_say_itself_how_narrow_is_enough(tmp_path: Path) -> None:
     assert preset(path).plan(MACHINES[3], until_pct=0.5).until_pct == 0.5, "the user's goes before"
 
 
+def test_a_variant_that_is_listed_twice_is_one(tmp_path: Path) -> None:
+    twice = "xla = [true, false, true] } }, { workload = 'lstm', settings = { gpus = 0, xla = true"
+    named = preset(own(tmp_path, ("gpus = 0, xla = [false, true]", f"gpus = 0, {twice}")))
+    assert [spec.variant["xla"] for spec in named.plan(MACHINES[3]).variants] == [True, False]
+    assert all(len(plan.variants) == 2 for plan in named.every_plan())
+
+
 def test_a_width_that_is_none_is_told_with_the_file(tmp_path: Path) -> None:
     path = own(tmp_path, ("repeats = 8", 'repeats = 8\n        until = "narrow"'))
     with pytest.raises(UserError, match=r"own\.toml is no preset: 'narrow' is no width such as 0\.5%"):
@@ -157,3 +164,15 @@ def test_a_file_that_is_none_is_one_sentence(tmp_path: Path, text: str | None, s
 def test_an_unknown_name_says_which_there_are() -> None:
     with pytest.raises(UsageError, match="There are: article-a, article-b, article-c, quick, or a file's path"):
         preset("article-d")
+
+
+def test_a_preset_is_titled_by_itself_its_article_or_its_file(tmp_path: Path) -> None:
+    form = 'question = "?"\nrepeats = 1\nmatrix = [{workload = "dummy", settings = {gpus = 0}}]'
+    plain = f"[gpu]\n{form}\n[cpu]\n{form}\n"
+    article = f'{plain}[article]\ntitle = "An article (2019)"\ntables = []\n'
+    titles = []
+    for number, text in enumerate((plain, article, f'title = "My own"\n{article}')):
+        file = tmp_path / f"mine{number}.toml"
+        file.write_text(text, encoding="utf-8")
+        titles.append(preset(str(file)).title)
+    assert titles == ["mine0", "An article (2019)", "My own"]

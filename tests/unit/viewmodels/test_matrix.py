@@ -12,11 +12,11 @@ from app.cli.settings import several_variants
 from app.queries import Ahead
 from app.viewmodels.ahead import ahead_sentences
 from app.viewmodels.form import VariantForm
-from app.viewmodels.matrix import MOST_VARIANTS, MatrixForm
+from app.viewmodels.matrix import MatrixForm
 from app.viewmodels.matrix_state import MatrixRow
 from tests.unit.viewmodels.events import GPU_INVENTORY
 from workloads import catalog
-from workloads.catalog import Machine, OwnFile, Parameter
+from workloads.catalog import MOST_VARIANTS, Machine, OwnFile, Parameter
 from workloads.protocol import RunSpec
 
 TWO_GPUS = GPU_INVENTORY.machine
