@@ -183,11 +183,16 @@ FIGURES: tuple[Figure, ...] = (
 )
 
 
+_WIDE = 0.25
+"""From this half-width on an interval lies so unevenly about its value that one percentage would mislead."""
+
+
 def with_spread(estimate: Estimate | None) -> Cell:
-    """A value with half its interval's width in percent of it; both ends in the tooltip."""
+    """A value with half its interval's width in percent of it, of a wide one with its ends."""
     if estimate is None:
         return Cell(text=units.ABSENT)
-    spread = units.spread(estimate.half_width)
+    wide = estimate.interval is not None and (estimate.half_width or 0) > _WIDE
+    spread = "–".join(map(units.number, estimate.interval or ())) if wide else units.spread(estimate.half_width)
     return Cell(text=units.number(estimate.value), unit=spread, key=estimate.value, tooltip=_interval_words(estimate))
 
 

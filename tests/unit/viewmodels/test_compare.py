@@ -4,9 +4,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from app.analysis.intervals import Estimate
 from app.records import RunRow, StoredRun
 from app.viewmodels.compare import Comparison, compare, compared, curves_of
 from app.viewmodels.compare_curves import CompareCurves, multiples, position_words
+from app.viewmodels.compare_figures import with_spread
 from app.viewmodels.compare_table import Arrangement, TableRow, as_text
 from app.viewmodels.looks import HUES, MOST_COMPARED, MOST_DRAWN, dash_of
 from app.viewmodels.plotted import panned, zoomed
@@ -350,3 +352,11 @@ def test_a_variant_with_one_run_is_that_run_and_unfolds_to_nothing() -> None:
         "member",
         "member",
     ]
+
+
+def test_a_wide_interval_is_told_by_its_ends_and_a_narrow_one_in_percent() -> None:
+    told = [
+        with_spread(Estimate(1000.0, low, high, 3)).unit
+        for low, high in ((900.0, 1110.0), (500.0, 2000.0), (None, None))
+    ]
+    assert told == ["±\N{NO-BREAK SPACE}10.5\N{NO-BREAK SPACE}%", "500–2,000", ""]
