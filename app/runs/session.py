@@ -9,7 +9,7 @@ from pathlib import Path
 
 from app.analysis.fairness import throttled_facts
 from app.analysis.summary import phases_with_energy, summarise
-from app.errors import DatabaseError
+from app.errors import DatabaseError, UserError
 from app.facts import GPUS_USED, OWN_PATH, OWN_SOURCE
 from app.records import HOST, Device, Inventory, Outcome, Phase, RunEnded, RunEvent, RunStarted, Summary, Waiting
 from app.runs.environment import describe
@@ -75,14 +75,18 @@ class RunSession:
         self._inbox.put(StopAsked())
 
     def run(self) -> Outcome:
-        """Runs to the end and returns the outcome, stored by then. Raises `UserError` where that cannot be done."""
+        """Runs to the end and returns the outcome, stored by then. Raises `UserError` where that cannot be done.
+
+        So it is without room on the disk: that says nothing of the variant, and would be stored as an answer.
+        """
+        if refusal := room_for(self._services.database).refusal:
+            raise UserError(refusal)
         inventory = self._services.feed.wait_inventory()
         self._source = source_of(self._spec, self._services.database)
         with Store.open(self._services.database) as store:
-            refusals = [refusal.reason for refusal in check(self._spec, inventory.machine)]
-            if reason := room_for(self._services.database).refusal or next(iter(refusals), ""):
+            if refusals := check(self._spec, inventory.machine):
                 self._begin(store, inventory, ())
-                return self._end_unstarted(store, Outcome(name="refused", reason=reason))
+                return self._end_unstarted(store, Outcome(name="refused", reason=refusals[0].reason))
             lease = self._lent or self._lease()
             if lease is None:
                 reason = "Stopped by the user while it waited for a free device."

@@ -1,10 +1,18 @@
-"""A disk with little room, foreseen: a warning before a run, a refusal where nothing can be stored."""
+"""A disk with little room, foreseen: a warning before a run, and none begun where it cannot be stored."""
 
 from pathlib import Path
 
 import pytest
 
+from app.cli.entry_lines import EntryLines
 from app.cli.services import run_services
+from app.errors import UserError
+from app.records import StoredRun
+from app.runs.queue_progress import standings
+from app.runs.queue_runner import QueueRunner
+from app.runs.queued import Asked, add_asked
+from app.runs.schedule import Plan
+from app.storage.store import Store
 from tests.fakes.sessions import dummy, run_through, services, started_feed
 
 
@@ -12,15 +20,43 @@ def with_free(monkeypatch: pytest.MonkeyPatch, free_bytes: int) -> None:
     monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": free_bytes}))
 
 
-def test_next_to_no_room_refuses_the_run_in_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_next_to_no_room_begins_no_run_and_says_so_in_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with_free(monkeypatch, 5_000_000)
-    with started_feed() as feed:
-        outcome, _, stored = run_through(dummy(feed.wait_inventory()), services(tmp_path, feed))
-    assert outcome.name == "refused"
-    assert outcome.reason == (
+    with started_feed() as feed, pytest.raises(UserError) as raised:
+        run_through(dummy(feed.wait_inventory()), services(tmp_path, feed))
+    assert str(raised.value) == (
         f"The disk that holds {tmp_path / 'profiles.db'} has only 5 MB free; free some space, then run again."
     )
-    assert stored.row.outcome == outcome, "said in the history too"
+
+
+class Filling(EntryLines):
+    """Fills the disk when three runs are made."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__()
+        self._monkeypatch = monkeypatch
+
+    def made(self, run: StoredRun, *, counts: bool) -> None:
+        super().made(run, counts=counts)
+        if run.row.run == 3:
+            with_free(self._monkeypatch, 10_000_000)
+
+
+def test_a_disk_that_fills_up_pauses_the_experiment_and_answers_for_no_variant(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with started_feed() as feed:
+        used = services(tmp_path, feed)
+        variants = tuple(dummy(feed.wait_inventory(), batch_size=size, steps=5) for size in (1, 2))
+        with Store.open(used.database) as store:
+            entry = add_asked(store, Asked.of(Plan(name="filling", variants=variants, repeats=3), gate_s=0.0))
+        with pytest.raises(UserError, match="has only 10 MB free; free some space"):
+            QueueRunner(used, Filling(monkeypatch)).run([entry])
+        with Store.open(used.database) as store:
+            (progress,) = standings(store, feed.wait_inventory())
+    assert (progress.state, progress.done, progress.planned) == ("paused", 3, 6)
 
 
 @pytest.mark.parametrize(("free_bytes", "warned"), [(150_000_000, True), (10**12, False)])
