@@ -128,6 +128,7 @@ class Workbench(QObject):
         self.bridge.drained.connect(self._refresh)
         self.run.ended.connect(self._run_ended)
         self.experiments.asked.connect(lambda asked, preset: self.queue.controller().add(asked, preset))
+        self.experiments.compare_asked.connect(lambda runs: self.stored.compare_runs(runs, article=True))
         self._connect_queue()
         self.experiments.start()
         self.run.start()

@@ -87,11 +87,11 @@ class StoredScreens(QObject):
         if self.history is not None:
             self.history.open_run(run)
 
-    def compare_runs(self, runs: Sequence[int]) -> None:
-        """Show these runs side by side."""
+    def compare_runs(self, runs: Sequence[int], *, article: bool = False) -> None:
+        """Show these runs side by side; `article`: the one that they repeat, if they repeat one, is looked at first."""
         self._turn_to_compare()
         if self.compare is not None:
-            self.compare.show_runs(runs)
+            self.compare.show_runs(runs, article=article)
 
     def refresh_history(self) -> None:
         """Runs were stored."""

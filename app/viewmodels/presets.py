@@ -1,10 +1,12 @@
 """Prepared experiments as the window lists them: what each asks, how it fits this machine, how long it takes."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from app.queries import Ahead
+from app.records import RunRow
 from app.viewmodels.ahead import ahead_sentences
+from app.viewmodels.cards import short_name
 from app.viewmodels.matrix_refused import refused_groups
 from app.viewmodels.units import plural
 from app.viewmodels.variants import differing
@@ -14,15 +16,22 @@ from workloads.protocol import RunSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PresetLine:
-    """One prepared experiment; `key` is its name or the path of its file; `problem`: the file cannot be used."""
+    """One prepared experiment; `key` is its name or the path of its file; `problem`: the file cannot be used.
+
+    `notes` say how it was made to fit the machine, `is_made` that nothing is left to run, `reference` what the
+    reference runs of it that are stored are called, if any are.
+    """
 
     key: str
     name: str
+    title: str
     question: str = ""
     size: str = ""
     time: str = ""
     notes: tuple[str, ...] = ()
     problem: str = ""
+    is_made: bool = False
+    reference: str = ""
 
 
 def refused_notes(variants: Sequence[RunSpec], machine: Machine) -> tuple[str, ...]:
@@ -32,16 +41,18 @@ def refused_notes(variants: Sequence[RunSpec], machine: Machine) -> tuple[str, .
     return tuple(f"{group.count} {plural('variant', group.count)} cannot run here. {group.words}" for group in groups)
 
 
-def preset_line(
-    key: str, name: str, question: str, variants: Sequence[RunSpec], notes: Sequence[str], ahead: Ahead
-) -> PresetLine:
-    """A preset on this machine; `notes` say how it was made to fit."""
+def reference_words(runs: Sequence[RunRow]) -> str:
+    """What these reference runs are called, `H200 reference`; "" where there is none."""
+    cards = dict.fromkeys(short_name(name) for row in runs for name in row.gpu_names)
+    return f"{', '.join(cards) or 'The'} reference" if runs else ""
+
+
+def preset_line(known: PresetLine, variants: Sequence[RunSpec], ahead: Ahead) -> PresetLine:
+    """What is known of a preset, with its size and what it has before it on this machine."""
     runs = f"{ahead.planned:,} {plural('run', ahead.planned)}"
-    return PresetLine(
-        key=key,
-        name=name,
-        question=question,
+    return replace(
+        known,
         size=f"{len(variants):,} {plural('variant', len(variants))}, {runs}",
         time=" ".join(ahead_sentences(ahead)),
-        notes=tuple(notes),
+        is_made=ahead.done == ahead.planned,
     )

@@ -10,6 +10,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QTabBar
 from pytestqt.qtbot import QtBot
 
+from app.gui.application import Workbench
 from app.gui.background import Background
 from app.gui.controllers.compare import CompareController
 from app.gui.theme import DARK, LIGHT, Theme
@@ -142,3 +143,15 @@ def test_reference_runs_are_told_from_the_users(screen: ArticlePage, database: P
     own, reference = screen.article_words().split("Reference: ")
     assert ("+10.0 %" in own, "+50.0 %" in own) == (True, False)
     assert ("+10.0 %" in reference, "+50.0 %" in reference) == (False, True)
+
+
+def test_from_the_list_of_presets_the_window_opens_on_the_article(
+    qtbot: QtBot, workbench: Workbench, database: Path
+) -> None:
+    workbench.experiments.compare_asked.emit([1, 2])
+    page = workbench.window.findChild(CompareView)
+    assert isinstance(page, CompareView)
+    parts = page.parts
+    qtbot.waitUntil(lambda: parts.article is not None and TITLE in parts.article.toPlainText(), timeout=LIMIT_MS)
+    assert parts.article is not None
+    assert parts.article.isVisible()

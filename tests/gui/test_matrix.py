@@ -10,7 +10,7 @@ import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QCheckBox, QLineEdit
+from PySide6.QtWidgets import QCheckBox, QLineEdit, QPushButton
 from pytestqt.qtbot import QtBot
 
 from app.gui.background import Background
@@ -25,7 +25,7 @@ from app.runs.presets import preset
 from app.runs.queued import Asked
 from app.storage.store import Store
 from app.viewmodels.form import VariantForm
-from tests.fakes.experiments import environment_here
+from tests.fakes.experiments import environment_here, result
 from tests.gui.screens import Screen
 from tests.unit.viewmodels.events import CPU_INVENTORY, GPU_INVENTORY
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
@@ -258,6 +258,51 @@ def test_presets_are_listed_for_this_machine_and_start_with_one_click(screen_on:
         QTest.mouseClick(screen.matrix.presets.start_button("article-c"), Qt.MouseButton.LeftButton)
     asked, name = screen.asked[-1]
     assert (name, len(asked.variants), asked.repeats) == ("article-c", 40, 3)
+
+
+def test_a_preset_with_nothing_left_to_run_shows_its_verdict(screen_on: Open, database_path: Path) -> None:
+    variants = preset("quick").plan(CPU_INVENTORY.machine).variants
+    with Store.open(database_path) as store:
+        for number, spec in enumerate(variants * 3, 1):
+            keep(store, result(number, spec, environment=environment_here(CPU_INVENTORY)))
+    screen = screen_on(CPU_INVENTORY)
+    screen.open()
+    screen.matrix.show_page(1)
+    screen.wait_words("All 6 are stored already")
+    shows = screen.matrix.presets.start_button("quick")
+    assert (shows.text(), screen.matrix.presets.start_button("article-a").text()) == ("Show verdict", "Start")
+    with screen.qtbot.waitSignal(screen.experiments.compare_asked, timeout=LIMIT_MS) as asked:
+        QTest.mouseClick(shows, Qt.MouseButton.LeftButton)
+    assert asked.args == [[1, 3, 5, 2, 4, 6]], "the runs of the baseline come first"
+    assert screen.asked == [], "nothing is run"
+
+
+def test_the_reference_runs_of_a_preset_are_one_click_away(screen_on: Open, database_path: Path) -> None:
+    variants = preset("article-c").every_plan()[0].variants[:2]
+    with Store.open(database_path) as store:
+        for number, spec in enumerate((*variants, *variants[::-1]), 1):
+            store.library.add_tag([keep(store, result(number, spec))], "reference")
+        keep(store, result(5, preset("article-a").every_plan()[0].variants[0]))
+    screen = screen_on(CPU_INVENTORY)
+    screen.open()
+    screen.matrix.show_page(1)
+    screen.wait_words("channels_first makes GPU training a little faster (2019)")
+    buttons = [button.text() for button in screen.matrix.presets.findChildren(QPushButton)]
+    assert buttons.count("H200 reference") == 1, "of article C alone"
+    with screen.qtbot.waitSignal(screen.experiments.compare_asked, timeout=LIMIT_MS) as asked:
+        QTest.mouseClick(screen.matrix.presets.reference_button("article-c"), Qt.MouseButton.LeftButton)
+    assert asked.args == [[1, 4, 2, 3]]
+
+
+def test_the_list_of_presets_fits_a_small_window(screen_on: Open) -> None:
+    screen = screen_on(CPU_INVENTORY)
+    screen.view.resize(1024, 660)
+    screen.open()
+    screen.matrix.show_page(1)
+    screen.wait_words("No GPU here, so smaller")
+    presets = screen.matrix.presets
+    start = presets.start_button("article-a")
+    assert start.mapTo(presets, start.rect().bottomRight()).x() < presets.viewport().width()
 
 
 def test_how_a_preset_is_made_smaller_is_said(screen_on: Open) -> None:

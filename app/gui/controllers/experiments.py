@@ -20,9 +20,13 @@ if TYPE_CHECKING:
 
 
 class Experiments(QObject):
-    """What builds experiments is made when it is first wanted. `asked` has an `Asked` and a preset's name or None."""
+    """What builds experiments is made when it is first wanted. `asked` has an `Asked` and a preset's name or None.
+
+    `compare_asked` has the stored runs of a preset.
+    """
 
     asked = Signal(object, object)
+    compare_asked = Signal(object)
 
     def __init__(
         self,
@@ -78,6 +82,7 @@ class Experiments(QObject):
         view = self._view.matrix_view()
         made = MatrixController(view, self._form, self._database, self._reads, self._inventory)
         made.asked.connect(self._ask)
+        made.compare_asked.connect(self.compare_asked)
         view.close_asked.connect(self._view.show_live)
         made.start()
         return made
@@ -113,4 +118,5 @@ def _offer(database: Path, machine: "Machine") -> str:
         return ""
     from app.runs.presets import QUICK, preset
 
-    return preset(QUICK).form(machine).question
+    quick = preset(QUICK)
+    return f"{quick.title}, within minutes. {quick.form(machine).question}"

@@ -8,13 +8,14 @@ from PySide6.QtGui import QGuiApplication
 
 from app.errors import UserError
 from app.gui.background import Background
+from app.gui.controllers.presets import own_runs, preset_lines, reference_runs_of
 from app.gui.views.matrix import MatrixView
 from app.queries import Ahead
 from app.records import Inventory
 from app.runs.ahead import look_ahead
 from app.runs.counted import Own
 from app.runs.early import MOST_REPEATS
-from app.runs.presets import QUICK, keep_own_file, own_files, preset, preset_names
+from app.runs.presets import keep_own_file, preset
 from app.runs.queued import Asked
 from app.runs.schedule import Plan
 from app.storage.store import Store
@@ -22,17 +23,20 @@ from app.viewmodels.ahead import ahead_sentences, never_beside_words
 from app.viewmodels.form import VariantForm
 from app.viewmodels.matrix import MatrixForm
 from app.viewmodels.matrix_state import AskedMatrix
-from app.viewmodels.presets import PresetLine, preset_line, refused_notes
-from workloads.catalog import UsageError
+from app.viewmodels.presets import PresetLine
 from workloads.protocol import Value
 
 _LOOKING = "Looking at what is stored …"
 
 
 class MatrixController(QObject):
-    """Brings form, matrix and database together; `asked` has an `Asked` and a preset's name or None."""
+    """Brings form, matrix and database together; `asked` has an `Asked` and a preset's name or None.
+
+    `compare_asked` has the stored runs of a preset.
+    """
 
     asked = Signal(object, object)
+    compare_asked = Signal(object)
 
     def __init__(
         self,
@@ -60,6 +64,7 @@ class MatrixController(QObject):
     def start(self) -> None:
         """Listen to the view."""
         rows, foot, presets = self._view.rows, self._view.foot, self._view.presets
+        database, inventory = self._database, self._inventory
         rows.ticked.connect(lambda name, value, on: self._change(lambda: self._matrix.tick(name, value, on=on)))
         rows.listed.connect(lambda name, text: self._change(lambda: self._matrix.type_list(name, text)))
         foot.baseline_chosen.connect(lambda index: self._change(lambda: self._matrix.choose_baseline(index)))
@@ -68,6 +73,8 @@ class MatrixController(QObject):
         foot.copy_asked.connect(self._copy_command)
         foot.start_asked.connect(self._ask)
         presets.start_asked.connect(self._ask_preset)
+        presets.verdict_asked.connect(lambda key: self._compare(lambda: own_runs(database, key, inventory())))
+        presets.reference_asked.connect(lambda key: self._compare(lambda: reference_runs_of(database, key)))
         presets.file_chosen.connect(self._add_file)
         self._view.presets_shown.connect(self._look_at_presets)
 
@@ -138,7 +145,7 @@ class MatrixController(QObject):
 
     def _look_at_presets(self) -> None:
         self._reads.run(
-            lambda: _preset_lines(self._database, self._inventory()), self._show_presets, self._preset_failed
+            lambda: preset_lines(self._database, self._inventory()), self._show_presets, self._preset_failed
         )
 
     def _show_presets(self, lines: tuple[PresetLine, ...]) -> None:
@@ -152,6 +159,9 @@ class MatrixController(QObject):
     def _begin_preset(self, plan: Plan) -> None:
         self.asked.emit(Asked.of(plan), plan.name)
 
+    def _compare(self, read: Callable[[], list[int]]) -> None:
+        self._reads.run(read, self.compare_asked.emit, self._preset_failed)
+
     def _preset_failed(self, error: UserError) -> None:
         self._view.presets.show_problem(str(error))
 
@@ -162,7 +172,7 @@ class MatrixController(QObject):
         def work() -> tuple[PresetLine, ...]:
             preset(file).plan(machine)
             keep_own_file(self._database, file)
-            return _preset_lines(self._database, self._inventory())
+            return preset_lines(self._database, self._inventory())
 
         self._view.presets.show_problem("")
         self._reads.run(work, self._show_presets, self._preset_failed)
@@ -181,24 +191,3 @@ def _plan(asked: AskedMatrix) -> Plan:
 def _ahead(database: Path, asked: AskedMatrix, inventory: Inventory) -> Ahead:
     with Store.open(database) as store:
         return look_ahead(store, _plan(asked), inventory, Own(alone=asked.again), parallel=asked.parallel)
-
-
-def _preset_lines(database: Path, inventory: Inventory) -> tuple[PresetLine, ...]:
-    with Store.open(database) as store:
-        return tuple(_preset_line(key, store, inventory) for key in _in_order(database))
-
-
-def _in_order(database: Path) -> list[str]:
-    """The quick one first, then the others in the box, then the user's files."""
-    return sorted(preset_names(), key=lambda name: name != QUICK) + own_files(database)
-
-
-def _preset_line(key: str, store: Store, inventory: Inventory) -> PresetLine:
-    machine = inventory.machine
-    try:
-        named = preset(key)
-        plan, question = named.plan(machine), named.form(machine).question
-    except (UserError, UsageError) as error:
-        return PresetLine(key=key, name=Path(key).stem, problem=str(error))
-    notes = (*plan.notes, *refused_notes(plan.variants, machine))
-    return preset_line(key, plan.name, question, plan.variants, notes, look_ahead(store, plan, inventory))

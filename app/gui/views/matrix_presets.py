@@ -11,12 +11,16 @@ from app.gui.theme import GRID
 from app.gui.views.parts import button, rule, text_label
 from app.viewmodels.presets import PresetLine
 
+_BUTTON_WIDTH = 16 * GRID
+
 
 class PresetList(QScrollArea):
     """Shows `PresetLine`s; the user's own come from files."""
 
     start_asked = Signal(str)
-    """With the key of a preset."""
+    """With the key of a preset, as the next two."""
+    verdict_asked = Signal(str)
+    reference_asked = Signal(str)
     file_chosen = Signal(str)
 
     def __init__(self) -> None:
@@ -24,6 +28,7 @@ class PresetList(QScrollArea):
         self._lines: tuple[PresetLine, ...] = ()
         self._busy = False
         self._starts: dict[str, QPushButton] = {}
+        self._references: dict[str, QPushButton] = {}
         self._problem = text_label("", "problem", wrap=True)
         self._open = button("Open a &file …", "A prepared experiment of your own", flat=True)
         self._open.clicked.connect(self._choose_file)
@@ -31,16 +36,21 @@ class PresetList(QScrollArea):
         self._build()
 
     def start_button(self, key: str) -> QPushButton:
-        """Starts that preset."""
+        """Starts that preset, or shows its verdict where nothing is left to run."""
         return self._starts[key]
+
+    def reference_button(self, key: str) -> QPushButton:
+        """Shows the reference runs of that preset."""
+        return self._references[key]
 
     def show_presets(self, lines: Sequence[PresetLine], *, busy: bool) -> None:
         """Show these, made anew only where they are others than before."""
         if tuple(lines) != self._lines:
             self._lines = tuple(lines)
             self._remake()
-        for made in self._starts.values():
-            made.setText("Add to queue" if busy else "Start")
+        for line in lines:
+            if not line.is_made:
+                self._starts[line.key].setText("Add to queue" if busy else "Start")
 
     def show_problem(self, words: str) -> None:
         """Say why a file cannot be used; "" is nothing."""
@@ -55,7 +65,7 @@ class PresetList(QScrollArea):
             if (old := item.widget()) is not None:
                 old.hide()
                 old.deleteLater()
-        self._starts = {}
+        self._starts, self._references = {}, {}
         for place, line in enumerate(self._lines):
             if place:
                 self._list.addWidget(rule())
@@ -64,29 +74,33 @@ class PresetList(QScrollArea):
     def _card(self, line: PresetLine) -> QWidget:
         card = QWidget()
         card.setObjectName(f"preset.{line.name}")
-        words = QVBoxLayout()
-        words.setSpacing(GRID // 2)
-        head = QHBoxLayout()
-        head.setSpacing(GRID + GRID // 2)
-        head.addWidget(text_label(line.name, "heading"))
-        head.addWidget(text_label(line.size, "muted"))
-        head.addStretch(1)
-        words.addLayout(head)
-        told = ((line.question, ""), (line.time, "muted"), (" ".join(line.notes), "caption"), (line.problem, "problem"))
-        for text, role in told:
-            if text:
-                words.addWidget(text_label(text, role, wrap=True))
-        start = button("Start", f"Start {line.name}")
-        start.setAccessibleName(f"Start {line.name}")
-        start.setEnabled(not line.problem)
-        start.clicked.connect(lambda _=False, key=line.key: self.start_asked.emit(key))
-        self._starts[line.key] = start
         whole = QHBoxLayout(card)
         whole.setContentsMargins(0, GRID + GRID // 2, 0, GRID + GRID // 2)
         whole.setSpacing(3 * GRID)
-        whole.addLayout(words, 1)
-        whole.addWidget(start, 0, Qt.AlignmentFlag.AlignTop)
+        whole.addLayout(_words(line), 1)
+        whole.addLayout(self._buttons(line))
         return card
+
+    def _buttons(self, line: PresetLine) -> QVBoxLayout:
+        start, asked = button("Start", f"Start {line.title}"), self.start_asked
+        if line.is_made:
+            start, asked = button("Show verdict", f"Compare the stored runs of {line.title}"), self.verdict_asked
+        start.setAccessibleName(start.toolTip())
+        start.setMinimumWidth(_BUTTON_WIDTH)
+        start.setEnabled(not line.problem)
+        start.clicked.connect(lambda: asked.emit(line.key))
+        self._starts[line.key] = start
+        column = QVBoxLayout()
+        column.setSpacing(GRID // 2)
+        column.addWidget(start)
+        if line.reference:
+            reference = button(line.reference, f"Compare the reference runs of {line.title}", flat=True)
+            reference.setAccessibleName(reference.toolTip())
+            reference.clicked.connect(lambda: self.reference_asked.emit(line.key))
+            self._references[line.key] = reference
+            column.addWidget(reference, 0, Qt.AlignmentFlag.AlignRight)
+        column.addStretch(1)
+        return column
 
     def _build(self) -> None:
         content = QWidget()
@@ -104,3 +118,22 @@ class PresetList(QScrollArea):
         self.setWidgetResizable(True)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+
+
+def _words(line: PresetLine) -> QVBoxLayout:
+    named = () if line.title == line.name else (line.name,)
+    size = " · ".join(filter(None, (*named, line.size)))
+    told = (
+        (line.title, "heading"),
+        (line.question, ""),
+        (". ".join(filter(None, (size, line.time))), "muted"),
+        (" ".join(line.notes), "caption"),
+        (line.problem, "problem"),
+    )
+    words = QVBoxLayout()
+    words.setSpacing(GRID // 2)
+    for text, role in told:
+        if text:
+            words.addWidget(text_label(text, role, wrap=True))
+    words.addStretch(1)
+    return words
