@@ -3,17 +3,18 @@
 from argparse import Namespace
 from collections.abc import Sequence
 
-from app.analysis.repeats import FIRST_LOOK, REPEATS
+from app.analysis.repeats import REPEATS
 from app.cli.entry_lines import exit_status, make_entries
+from app.cli.experiment_check import check_words
 from app.cli.experiment_presets import list_presets
 from app.cli.experiment_words import counted_words, ending_words, print_experiment, reference_words, write_found
+from app.cli.notify import with_notice
 from app.cli.services import opened_store, run_services
 from app.cli.settings import chosen_workload, several_variants
 from app.cli.terminal import print_json, say
 from app.errors import UserError
 from app.queries import QueueEntry
 from app.report.experiment import experiment_document
-from app.report.files import check_ending
 from app.runs.article import Article
 from app.runs.counted import counted_as_newest
 from app.runs.early import MOST_REPEATS
@@ -35,11 +36,17 @@ def experiment(chosen: Namespace) -> int:
 
     Running out of memory and being refused are results too.
     """
+    check_words(chosen)
     if chosen.presets:
         return list_presets(chosen)
+    if chosen.notify:
+        return with_notice(f"Experiment {chosen.preset or chosen.workload} has ended", lambda: _make(chosen))
+    return _make(chosen)
+
+
+def _make(chosen: Namespace) -> int:
     named = preset(chosen.preset) if chosen.preset else None
     article = named.preset.article if named else None
-    _check_words(chosen, named)
     if named and chosen.show:
         _tell(_stored(named, chosen), article, chosen)
         return 0
@@ -65,19 +72,6 @@ def _tell_added(entry: QueueEntry, *, as_json: bool) -> int:
     else:
         print(f"Entry {entry.entry} of the queue: `python -m app queue go-on {entry.entry}` makes it.")
     return 0
-
-
-def _check_words(chosen: Namespace, named: NamedPreset | None) -> None:
-    if chosen.show and named is None:
-        raise UsageError("--show goes with --preset; `python -m app compare` shows any stored runs.")
-    if chosen.report is not None:
-        check_ending(chosen.report)
-    if chosen.until is not None and chosen.repeats is not None and chosen.repeats <= FIRST_LOOK:
-        raise UsageError(
-            f"--until looks twice, first after {FIRST_LOOK} repeats: give --repeats {FIRST_LOOK + 1} or more."
-        )
-    if named is None and chosen.workload is None:
-        raise UsageError("experiment needs a workload with some -s name=a,b, or --preset quick; --presets lists them.")
 
 
 def _announced(named: NamedPreset, machine: Machine, chosen: Namespace) -> Plan:

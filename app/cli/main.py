@@ -26,7 +26,6 @@ from app.cli import (
     watch,
 )
 from app.cli.arguments import parser
-from app.cli.notify import notifying
 from app.errors import UserError
 from workloads.catalog import UsageError
 
@@ -34,7 +33,7 @@ Command = Callable[[Namespace], int]
 
 COMMANDS: Mapping[str, Command] = {
     "run": run.run,
-    "experiment": notifying(experiment.experiment),
+    "experiment": experiment.experiment,
     "queue": queue.queue,
     "list": listing.list_runs,
     "show": stored.show,

@@ -4,7 +4,6 @@ import shutil
 import subprocess
 import sys
 import time
-from argparse import Namespace
 from collections.abc import Callable
 
 from app.cli.terminal import say
@@ -12,18 +11,6 @@ from app.viewmodels import units
 
 _SENDER = "notify-send"
 _PATIENCE_S = 10.0
-
-
-def notifying(command: Callable[[Namespace], int]) -> Callable[[Namespace], int]:
-    """The command, which tells of its end where that is asked for; also where it ended with an error."""
-
-    def told(chosen: Namespace) -> int:
-        if not chosen.notify:
-            return command(chosen)
-        name = chosen.preset or chosen.workload or "without a name"
-        return with_notice(f"Experiment {name} has ended", lambda: command(chosen))
-
-    return told
 
 
 def with_notice(title: str, make: Callable[[], int]) -> int:

@@ -3,14 +3,13 @@
 import os
 import pty
 import sys
-from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from app.cli.main import main
-from app.cli.notify import notifying, tell
+from app.cli.notify import tell, with_notice
 
 Sender = Callable[[int], Path]
 
@@ -43,13 +42,18 @@ def test_an_experiment_notifies_when_it_is_asked_to(
     assert "Notified through notify-send." in capsys.readouterr().err
 
 
+def test_wrong_use_ends_nothing_that_one_could_be_told_of(sender: Sender, database_path: Path) -> None:
+    told = sender(0)
+    assert main(["experiment", "--preset", "quick", "--queue", "--notify", "--db", str(database_path)], {}) == 2
+    assert not told.exists()
+
+
 @pytest.mark.parametrize(
     ("status", "text"), [(0, "Every planned run has a result"), (1, "Not every planned run has a result")]
 )
 def test_the_status_becomes_words(sender: Sender, status: int, text: str) -> None:
     told = sender(0)
-    chosen = Namespace(notify=True, preset=None, workload="lstm")
-    assert notifying(lambda _: status)(chosen) == status
+    assert with_notice("Experiment lstm has ended", lambda: status) == status
     assert told.read_text().splitlines()[1:] == ["Experiment lstm has ended", f"{text}, after 0:00."]
 
 

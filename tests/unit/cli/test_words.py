@@ -96,6 +96,22 @@ def test_the_baseline_comes_first() -> None:
             ["experiment", "--preset", "quick", "--report", "page.pdf"],
             "--report takes a file that ends in .html or .md.",
         ),
+        (
+            ["experiment", "--preset", "quick", "dummy", "-s", "seconds=1", "--baseline", "seconds=1"],
+            "--preset has a workload, settings and a baseline of its own: leave out WORKLOAD, -s, --baseline.",
+        ),
+        (
+            ["experiment", "--presets", "--report", "x.html", "--budget", "0"],
+            "--presets lists them and makes nothing: leave out --budget, --report.",
+        ),
+        (
+            ["experiment", "--preset", "quick", "--queue", "--report", "x.html"],
+            "--queue makes nothing yet, but `queue go-on` takes these words: leave out --report.",
+        ),
+        (
+            ["experiment", "--preset", "quick", "--show", "--parallel"],
+            "--show makes nothing: leave out --parallel.",
+        ),
         (["watch", "--json", "--csv"], "watch prints JSON or CSV, not both: give --json or --csv."),
         (
             ["compare", "1", "2", "--tag", "paper"],
