@@ -142,6 +142,8 @@ def preset(name: str) -> NamedPreset:
         return NamedPreset(path.stem, msgspec.toml.decode(path.read_bytes(), type=Preset))
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is no preset: it is not written in UTF-8.") from error
     except msgspec.DecodeError as error:
         raise UserError(f"{path} is no preset: {error}.") from error
 

@@ -148,15 +148,17 @@ def test_a_user_s_own_file_is_a_preset(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("[gpu", "is no preset"),
-        ("[gpu]\nquestion = 1\n", "is no preset"),
+        (b"[gpu", "is no preset"),
+        (b"[gpu]\nquestion = 1\n", "is no preset"),
+        (b'[gpu]\nquestion = "gr\xf6\xdfer?"\n', "is no preset: it is not written in UTF-8."),
+        (b"\x00\xff\xfe", "is no preset"),
         (None, "cannot be read: No such file or directory."),
     ],
 )
-def test_a_file_that_is_none_is_one_sentence(tmp_path: Path, text: str | None, sentence: str) -> None:
+def test_a_file_that_is_none_is_one_sentence(tmp_path: Path, text: bytes | None, sentence: str) -> None:
     path = tmp_path / "mine.toml"
     if text is not None:
-        path.write_text(text, encoding="utf-8")
+        path.write_bytes(text)
     with pytest.raises(UserError, match=sentence):
         preset(str(path))
 
