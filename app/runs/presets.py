@@ -1,17 +1,20 @@
 """Prepared experiments: plain data files, fitted to the machine they run on."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
+from app.analysis.repeats import REPEATS_LIMIT
 from app.errors import UserError
 from app.runs.article import Article
 from app.runs.early import MOST_REPEATS, width_pct
 from app.runs.schedule import Carried, Plan
 from app.storage.settings import keep_words_in, words_kept_in
-from workloads.catalog import Machine, UsageError, check, combinations, complete, distinct, workload
+from workloads.catalog import MOST_VARIANTS, Machine, UsageError, check, combinations, complete, distinct, workload
 from workloads.protocol import RunSpec, Value
 
 FOLDER = Path(__file__).resolve().parents[2] / "resources" / "presets"
@@ -20,11 +23,20 @@ QUICK = "quick"
 _OWN_FILES = "preset_files"
 
 
+Values = Annotated[list[Value], msgspec.Meta(min_length=1)]
+"""Several values of one setting."""
+
+
 class Matrix(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One workload and its settings: every combination of those that list several values, the last varying fastest."""
 
     workload: str
-    settings: dict[str, Value | list[Value]]
+    settings: dict[str, Value | Values]
+
+    @property
+    def lists(self) -> dict[str, list[Value]]:
+        """The values of each setting."""
+        return {name: value if isinstance(value, list) else [value] for name, value in self.settings.items()}
 
 
 class Portability(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -44,8 +56,8 @@ class Form(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     question: str
-    repeats: int
-    matrix: tuple[Matrix, ...]
+    repeats: Annotated[int, msgspec.Meta(ge=1, le=REPEATS_LIMIT)]
+    matrix: Annotated[tuple[Matrix, ...], msgspec.Meta(min_length=1)]
     until: str = ""
     portability: tuple[Portability, ...] = ()
     instead: dict[str, Value] = {}
@@ -55,6 +67,8 @@ class Form(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Raises `ValueError`, which becomes a `msgspec.ValidationError`."""
         if self.until:
             width_pct(self.until)
+        if (count := sum(math.prod(map(len, matrix.lists.values())) for matrix in self.matrix)) > MOST_VARIANTS:
+            raise ValueError(f"{count:,} combinations are too many: {MOST_VARIANTS} at most")
 
 
 class Preset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -153,9 +167,8 @@ def _variants(form: Form) -> list[RunSpec]:
 
 
 def _combinations(matrix: Matrix) -> list[RunSpec]:
-    lists = {name: value if isinstance(value, list) else [value] for name, value in matrix.settings.items()}
     # A preset names its GPUs: no machine's defaults decide.
-    return combinations(workload(matrix.workload), lists, Machine())
+    return combinations(workload(matrix.workload), matrix.lists, Machine())
 
 
 def _carried(portability: Portability) -> Carried:

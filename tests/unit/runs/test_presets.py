@@ -1,5 +1,6 @@
 """Presets: every one of the box can run wherever it says, and a file that is none is told in one sentence."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -123,6 +124,25 @@ def test_a_width_that_is_none_is_told_with_the_file(tmp_path: Path) -> None:
     path = own(tmp_path, ("repeats = 8", 'repeats = 8\n        until = "narrow"'))
     with pytest.raises(UserError, match=r"own\.toml is no preset: 'narrow' is no width such as 0\.5%"):
         preset(path)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "why"),
+    [
+        ("repeats = 8", "repeats = -1", "Expected `int` >= 1 - at `$.gpu.repeats`"),
+        ("repeats = 8", "repeats = 1000", "Expected `int` <= 999 - at `$.gpu.repeats`"),
+        ("[false, true]", "[]", "Expected `array` of length >= 1"),
+        (
+            '[{ workload = "lstm", settings = { gpus = 0, xla = [false, true] } }]',
+            "[]",
+            "Expected `array` of length >= 1",
+        ),
+        ("gpus = 0", f"gpus = 0, seed = {[*range(251)]}", "502 combinations are too many: 500 at most"),
+    ],
+)
+def test_numbers_that_nobody_can_mean_are_told_with_the_file(tmp_path: Path, before: str, after: str, why: str) -> None:
+    with pytest.raises(UserError, match=rf"own\.toml is no preset: {re.escape(why)}"):
+        preset(own(tmp_path, (before, after)))
 
 
 def test_a_cell_that_several_variants_fit_is_told_before_anything_runs(tmp_path: Path) -> None:
