@@ -131,8 +131,8 @@ def _shared_host(runs: Sequence[StoredRun]) -> list[Doubt]:
 
 
 def _beside(runs: Sequence[StoredRun]) -> list[Doubt]:
-    """That some runs had the machine's other GPUs quiet beside them and others not."""
-    measured = [run for run in runs if run.row.summary.throughput is not None]
+    """That some runs on GPUs had the machine's other ones quiet beside them and others not."""
+    measured = [run for run in runs if run.row.summary.throughput is not None and comparability.cards_of(run)]
     values = {
         run.row.run: run.environment.get(BESIDE) or ("other runs" if comparability.had_company(run, runs) else "")
         for run in measured

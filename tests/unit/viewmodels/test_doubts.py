@@ -230,6 +230,8 @@ def test_runs_that_went_on_at_the_same_time_had_company_also_where_they_do_not_s
     alone = on_card(store, 4, 1, 200)
     doubt = next(doubt for doubt in doubts([*old, new, alone]) if doubt.key == BESIDE)
     assert doubt.sentence.startswith("Run 4 went on alone")
+    on_cpu = kept(store, 5, gpus=0)
+    assert BESIDE not in {doubt.key for doubt in doubts([new, on_cpu])}, "it has no card to be alone on"
 
 
 def test_runs_beside_others_are_told_only_where_some_were_alone(store: Store) -> None:
