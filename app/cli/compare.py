@@ -25,6 +25,10 @@ from workloads.catalog import UsageError
 _HEADER = ("95 % interval", "ratio", "95 % interval", "energy", "ratio", "step p50")
 _LAST = {"outcome": "outcome", "as_asked": "as asked"}
 """Columns that are left out where they say the usual of all runs."""
+_OF_RESULTS = ("completed", "stopped", "running")
+"""Outcomes that need no reason."""
+_MOST_LABELS = 6
+"""So many variants are named for which one reason holds."""
 _NAMED = 12
 """So many runs a command is shown with."""
 
@@ -80,7 +84,7 @@ def _check(numbers: Sequence[int], baseline: int | None) -> None:
 
 
 def print_comparison(document: dict[str, Any], runs: Sequence[StoredRun]) -> None:
-    """Prints a `compare` document of these runs: the verdict, a table, and every reason to doubt it."""
+    """Prints a `compare` document of these runs: the verdict, a table, why runs failed, and every doubt."""
     print_words(document["verdict"]["text"])
     print()
     rows = [run.row for run in runs]
@@ -92,7 +96,8 @@ def print_comparison(document: dict[str, Any], runs: Sequence[StoredRun]) -> Non
     header = ("variant", "runs", unit, *_HEADER, *(_LAST[column] for column in last))
     print_table(header, [_row(row, last) for row in document["rows"]], right=frozenset(range(1, 9)))
     # What runs that are not what they say they are mean for the verdict, the verdict itself has said.
-    lines = doubt_lines([warning for warning in document["warnings"] if warning["key"] != EVIDENCE])
+    doubted = doubt_lines([warning for warning in document["warnings"] if warning["key"] != EVIDENCE])
+    lines = [*reason_lines(document["rows"]), *doubted]
     if differ_in_gpus(runs):
         numbers = " ".join(str(run.row.run) for run in runs) if len(runs) <= _NAMED else "RUN RUN ..."
         lines.append(f"How well these scale to more GPUs, and why not better: `python -m app scaling {numbers}`")
@@ -100,6 +105,24 @@ def print_comparison(document: dict[str, Any], runs: Sequence[StoredRun]) -> Non
         print()
     for line in lines:
         print_words(line)
+
+
+def reason_lines(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Why runs of a `compare` document's rows have no result: a line a reason, with the variants it is about."""
+    told: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        for outcome, reason in zip(row["outcomes"], row["reasons"], strict=True):
+            if outcome not in _OF_RESULTS:
+                told.setdefault((outcome.replace("_", " "), reason or ""), []).append(row["label"])
+    return [
+        f"{outcome.capitalize()}: {_some(list(dict.fromkeys(labels)))}. {units.sentence(reason)}".rstrip()
+        for (outcome, reason), labels in told.items()
+    ]
+
+
+def _some(labels: Sequence[str]) -> str:
+    more = len(labels) - _MOST_LABELS
+    return ", ".join(labels) if more < 2 else f"{', '.join(labels[:_MOST_LABELS])} and {more} more"
 
 
 def doubt_lines(warnings: Iterable[Mapping[str, Any]]) -> list[str]:

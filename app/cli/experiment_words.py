@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from app.analysis.fairness import throttled_pct
-from app.cli.compare import doubt_lines, print_comparison
+from app.cli.compare import doubt_lines, print_comparison, reason_lines
 from app.cli.terminal import print_table, print_words, say
 from app.errors import UserError
 from app.records import RunRow, StoredRun
@@ -118,7 +118,7 @@ def print_experiment(found: Experiment, document: Mapping[str, Any]) -> None:
     if document["article"]:
         for section in article_sections(document["article"]):
             _print_section(section)
-        for line in doubt_lines(document["warnings"]):
+        for line in (*reason_lines(document["rows"]), *doubt_lines(document["warnings"])):
             print_words(line)
     elif found.runs:
         print_comparison(dict(document), in_order(found))

@@ -22,8 +22,8 @@ def compare_document(runs: Sequence[StoredRun], baseline_run: int, older: Sequen
 
     `older` are earlier runs of the baseline's variant, to see whether it has drifted. Of power, memory and the like a
     row has what the window's table shows: the median of its runs, of peaks the highest; its `label` is what tells it
-    from the others, `operations_per_example` is by formula. `scaling` has every pair of runs that differ in their GPUs
-    alone.
+    from the others, `operations_per_example` is by formula, `outcomes` and `reasons` have one for each run. `scaling`
+    has every pair of runs that differ in their GPUs alone.
     """
     verdict = verdict_of([run.row for run in runs], baseline_run)
     figures = {run.row.run: run_figures(run) for run in runs}
@@ -56,6 +56,7 @@ def _row(result: VariantResult, name: str, runs: Sequence[RunFigures]) -> dict[s
         "runs": [row.run for row in result.runs],
         "n": result.throughput.n if result.throughput else 0,
         "outcomes": [row.outcome.name if row.outcome else "running" for row in result.runs],
+        "reasons": [row.outcome.reason if row.outcome else None for row in result.runs],
         "operations_per_example": operations(result.runs),
         "throughput": {**_estimate(result.throughput), "unit": units.rate_unit(example_word(result.runs[0].spec))},
         "speedup": {"ratio": result.speedup.value if result.speedup else None, "interval": _interval(result.speedup)},

@@ -5,11 +5,12 @@ from dataclasses import dataclass, field
 
 from app.analysis.verdict import group_by_variant, throughputs
 from app.records import RunRow, StoredRun
-from app.viewmodels import cells, units
+from app.viewmodels import units
 from app.viewmodels.compare_curves import Alignment, CompareCurves, compare_curves
 from app.viewmodels.compare_figures import RunFigures, run_figures
 from app.viewmodels.compare_table import CompareTable, compare_table
 from app.viewmodels.doubts import Doubt, doubts
+from app.viewmodels.endings import by_ending
 from app.viewmodels.looks import MOST_COMPARED, MOST_DRAWN, drawn_first, looks
 from app.viewmodels.pictures.gallery import Gallery, gallery
 from app.viewmodels.run_numbers import runs_words
@@ -136,18 +137,23 @@ def _not_drawn(found: Compared) -> list[str]:
 
 
 def _not_measured(found: Compared) -> list[str]:
-    """Which runs never measured, and why; where the curves of one of them begin."""
+    """Which runs never measured, or not to an end, and why; where the curves of one of them begin."""
     without = [run.row for run in found.runs if run.measure_start_ns is None]
-    alike: dict[tuple[str, str], list[int]] = {}
-    for row in without:
-        word = cells.OUTCOMES[row.outcome.name if row.outcome else "running"].word
-        reason = units.sentence((row.outcome.reason if row.outcome else None) or "")
-        alike.setdefault((word, reason), []).append(row.run)
-    sentences = [
-        f"{runs_words(runs).capitalize()} ({word}) never reached {'its' if len(runs) == 1 else 'their'} measured part. "
-        f"{reason}".rstrip()
-        for (word, reason), runs in alike.items()
-    ]
+    cut_off = [run.row for run in found.runs if run.measure_start_ns is not None and _has_no_result(run.row)]
+    sentences = [*_ended(without, "never reached"), *_ended(cut_off, "did not get through")]
     if any(row.run in found.drawn for row in without):
         sentences.append("Without a measured part, time zero is the start of the run.")
     return sentences
+
+
+def _has_no_result(row: RunRow) -> bool:
+    return row.outcome is not None and row.outcome.name not in ("completed", "stopped")
+
+
+def _ended(rows: Sequence[RunRow], how_far: str) -> list[str]:
+    """A sentence for those that ended alike."""
+    return [
+        f"{runs_words([row.run for row in alike]).capitalize()} ({word}) {how_far}"
+        f" {'its' if len(alike) == 1 else 'their'} measured part. {reason}".rstrip()
+        for (word, reason), alike in by_ending(rows).items()
+    ]

@@ -234,7 +234,8 @@ def _outcomes(runs: Sequence[RunRow]) -> Cell:
     there = [name for name in _WORST_FIRST if name in names]
     told = ", ".join(f"{names.count(name)} {cells.OUTCOMES[name].word}" for name in there)
     worst = cells.outcome(next(row.outcome for row, name in zip(runs, names, strict=True) if name == there[0]))
-    return replace(worst, text=told if len(there) > 1 else worst.text)
+    why = dict.fromkeys(filter(None, (cells.outcome(row.outcome).tooltip for row in runs)))
+    return replace(worst, text=told if len(there) > 1 else worst.text, tooltip="\n".join(why))
 
 
 def _as_asked(runs: Sequence[RunRow]) -> Cell:

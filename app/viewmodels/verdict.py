@@ -7,6 +7,7 @@ from operator import itemgetter
 from app.analysis.verdict import Decision, VariantResult, judge
 from app.analysis.work import other_work
 from app.records import RunRow
+from app.viewmodels.endings import ended_words_of_many
 from app.viewmodels.evidence import mislabelled
 from app.viewmodels.variants import variant_names
 from app.viewmodels.verdict_sentences import Named, an_example, sentence, times
@@ -151,8 +152,10 @@ def _without(others: Sequence[VariantResult], base: Named) -> list[str]:
             f"{len(elsewhere)} of another workload ({names}) {'has' if len(elsewhere) == 1 else 'have'} no ratio: "
             "it would mean nothing."
         )
-    if rest := len(others) - len(elsewhere):
-        told.append(f"{rest} cannot be compared with {base.within}; the table says why.")
+    if rest := [other.runs for other in others if other.decision != "different workloads"]:
+        of_base = base.result.throughput is None
+        why = f": no run of it measured anything{ended_words_of_many([base.result.runs])}" if of_base else ""
+        told.append(f"{len(rest)} cannot be compared with {base.within}{why or ended_words_of_many(rest)}.")
     return told
 
 

@@ -6,7 +6,8 @@ from app.analysis.intervals import LEVEL, Estimate
 from app.analysis.repeats import Outlook
 from app.analysis.verdict import VariantResult
 from app.viewmodels import units
-from app.viewmodels.cells import OUTCOMES, example_word
+from app.viewmodels.cells import example_word
+from app.viewmodels.endings import ended_words
 from workloads.protocol import RunSpec
 
 _TIMES = 2.0
@@ -31,7 +32,7 @@ def sentence(other: Named, base: Named) -> str:
         without = other if found.throughput is None else base
         return (
             f"{other.first} and {base.within} cannot be compared: "
-            f"no run of {without.within} measured anything{_why(without.result)}."
+            f"no run of {without.within} measured anything ({ended_words(without.result.runs)})."
         )
     if found.decision == "no difference seen":
         return _no_difference(other, base)
@@ -76,12 +77,6 @@ def _outlook_words(found: Outlook | None) -> str:
     known = f"± {100 * found.within:g} %" if found.within < 1 else f"a factor of {1 + found.within:g}"
     more = f"{found.repeats} more {units.plural('repeat', found.repeats)} of each"
     return f"with about {more} the speed-up would be known to {known}"
-
-
-def _why(result: VariantResult) -> str:
-    """How its runs ended, where one of them says: ` (out of memory)`."""
-    ended = dict.fromkeys(OUTCOMES[row.outcome.name].word for row in result.runs if row.outcome is not None)
-    return f" ({', '.join(ended)})" if ended else ""
 
 
 def _change(ratio: float, *, past: bool) -> str:

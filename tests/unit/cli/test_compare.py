@@ -50,6 +50,22 @@ def test_the_verdict_comes_first_and_the_doubts_last(database: Path, capsys: pyt
     ]
 
 
+def test_why_runs_failed_is_said_below_the_table_once_a_reason(
+    database: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Store.open(database) as store:
+        causes = [("bfloat16", "no such layer")] * 2 + [("tf32", "no such layer"), ("tf32", "No.")]
+        for number, (precision, reason) in enumerate(causes, 20):
+            failed = run_row(number, workload="cnn10", outcome="failed", reason=reason, throughput=None)
+            variant = {**failed.spec.variant, "precision": precision}
+            keep(store, stored_run(replace(failed, spec=RunSpec(workload="cnn10", variant=variant)), measured=False))
+    lines = told(database, capsys, "1", "10", "11", "12", "13").splitlines()
+    assert lines[-2:] == [
+        "Failed: NCHW · bfloat16, NCHW · TF32. No such layer.",
+        "Failed: NCHW · TF32. No.",
+    ]
+
+
 def test_the_document_has_the_same_numbers_and_every_doubt(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
     document = json.loads(told(database, capsys, "7", "8", "9", "1", "2", "3", "--baseline", "1", "--json"))
     assert (document["baseline"], document["verdict"]["decision"], document["level"]) == (1, "faster", 0.95)

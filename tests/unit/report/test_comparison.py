@@ -75,10 +75,11 @@ def test_a_refused_variant_keeps_its_row_and_is_named() -> None:
     )
     document = compare_document([*runs(1, 100.0, precision="float32"), stored_run(refused, measured=False)], 1)
     row = document["rows"][1]
-    assert (row["runs"], row["n"], row["outcomes"]) == ([4], 0, ["refused"])
+    assert (row["runs"], row["n"], row["outcomes"], row["reasons"]) == ([4], 0, ["refused"], ["Not here."])
+    assert document["rows"][0]["reasons"] == [None]
     assert row["throughput"] == {"value": None, "interval": None, "unit": "images/s"}
     assert row["speedup"] == {"ratio": None, "interval": None}
-    assert document["verdict"]["text"].endswith("no run of TF32 measured anything (refused).")
+    assert document["verdict"]["text"].endswith("no run of TF32 measured anything (refused: Not here).")
     assert document["verdict"]["decision"] == "nothing to compare"
 
 

@@ -248,6 +248,10 @@ def test_a_run_that_never_measured_is_named_with_the_reason_and_starts_at_its_st
     assert compare(compared([*found.runs, again]), 1).notes[0] == (
         "Runs 9 and 10 (failed) never reached their measured part. Out of luck."
     )
+    late = stored_run(replace(failed.row, run=11))
+    assert compare(compared([*found.runs, late]), 1).notes[1] == (
+        "Run 11 (failed) did not get through its measured part. Out of luck."
+    )
     load = next(panel for panel in curves_of(found, "time").panels if panel.key == "cpu load_pct")
     assert load.curves[1].x[0] == pytest.approx(0.0)
 

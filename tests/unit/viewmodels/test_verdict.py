@@ -29,8 +29,9 @@ def said(*groups: list[RunRow]) -> Verdict:
     return verdict_of([row for group in groups for row in group], 1)
 
 
-def ended(first: int, outcome: OutcomeName, **settings: Value) -> list[RunRow]:
-    return [with_settings(run_row(first, workload="cnn10", outcome=outcome, throughput=None), settings)]
+def ended(first: int, outcome: OutcomeName, reason: str | None = None, **settings: Value) -> list[RunRow]:
+    row = run_row(first, workload="cnn10", outcome=outcome, reason=reason, throughput=None)
+    return [with_settings(row, settings)]
 
 
 NHWC = variant(1, [(1000.0, 20.0), (1001.0, 20.1), (999.0, 19.9), (1000.5, 20.0), (999.5, 20.0)], layout="NHWC")
@@ -132,6 +133,31 @@ def test_what_never_measured_is_told_with_how_it_ended(outcome: OutcomeName, why
     assert base.text == f"NHWC and NCHW cannot be compared: no run of NCHW measured anything ({why})."
 
 
+def test_why_runs_have_no_result_is_told_once_for_all_that_have_one_reason() -> None:
+    twice = [*ended(6, "failed", "mlp.py:3: no such layer"), *ended(7, "failed", "mlp.py:3: no such layer")]
+    other = ended(8, "crashed", "The worker died of SIGSEGV.")
+    found = said(NHWC, [*twice, *other])
+    assert found.text.endswith(" (failed: mlp.py:3: no such layer; crashed: The worker died of SIGSEGV).")
+
+    def failed(first: int, count: int, reason: str) -> list[list[RunRow]]:
+        return [ended(n, "failed", reason, batch_size=n, layout="NHWC") for n in range(first, first + count)]
+
+    assert said(NHWC, *failed(10, 22, "No.")).text == "22 cannot be compared with batch size 1024 (failed: No)."
+    several = [*failed(10, 5, "No."), *failed(20, 1, "Never."), *failed(30, 2, "Not now."), *failed(40, 1, "Why?")]
+    assert said(NHWC, *several).text == (
+        "9 cannot be compared with batch size 1024: 5 (failed: No), 2 (failed: Not now), 1 (failed: Never) and "
+        "1 for other reasons."
+    )
+    base = ended(1, "failed", "No.", layout="NHWC")
+    rates = [variant(n, [1000.0], batch_size=n, layout="NHWC") for n in range(10, 16)]
+    assert said(base, *rates).text == (
+        "6 cannot be compared with batch size 1024: no run of it measured anything (failed: No)."
+    )
+    long = said(NHWC, ended(6, "failed", "many words " * 100)).text
+    assert long.endswith(" words …).")
+    assert len(long) < 300
+
+
 def test_other_workloads_have_no_ratio() -> None:
     found = said(NHWC, [run_row(6, workload="lstm")])
     assert found.text == "lstm and cnn10 are different workloads: a ratio between them would mean nothing."
@@ -160,7 +186,7 @@ def test_of_five_and_more_others_the_best_the_worst_and_how_many_lie_between() -
     assert f"The slowest: {worst} the baseline (" in found.text
     assert found.text.endswith(
         "Between them, in the table: 1 faster, 1 not told apart. "
-        "1 cannot be compared with batch size 1024; the table says why."
+        "1 cannot be compared with batch size 1024 (out of memory)."
     )
     assert found.decision == "several variants"
     alone = said(NHWC, others[0], *(ended(60 + n, "failed", batch_size=2**n, layout="NHWC") for n in range(6, 11)))
