@@ -87,11 +87,17 @@ class StoredScreens(QObject):
         if self.history is not None:
             self.history.open_run(run)
 
-    def compare_runs(self, runs: Sequence[int], *, article: bool = False) -> None:
-        """Show these runs side by side; `article`: the one that they repeat, if they repeat one, is looked at first."""
+    def compare_runs(self, runs: Sequence[int]) -> None:
+        """Show these runs side by side."""
         self._turn_to_compare()
         if self.compare is not None:
-            self.compare.show_runs(runs, article=article)
+            self.compare.show_runs(runs)
+
+    def compare_experiment(self, runs: Sequence[int]) -> None:
+        """Show these runs of an experiment; the article that they repeat, if they repeat one, is looked at first."""
+        self._turn_to_compare()
+        if self.compare is not None:
+            self.compare.show_runs(runs, article=True)
 
     def refresh_history(self) -> None:
         """Runs were stored."""

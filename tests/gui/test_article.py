@@ -145,10 +145,12 @@ def test_reference_runs_are_told_from_the_users(screen: ArticlePage, database: P
     assert ("+10.0 %" in reference, "+50.0 %" in reference) == (False, True)
 
 
-def test_from_the_list_of_presets_the_window_opens_on_the_article(
-    qtbot: QtBot, workbench: Workbench, database: Path
+@pytest.mark.parametrize("asked_by", ["presets", "queue"])
+def test_an_experiment_of_an_article_opens_on_it(
+    qtbot: QtBot, workbench: Workbench, database: Path, asked_by: str
 ) -> None:
-    workbench.experiments.compare_asked.emit([1, 2])
+    asked = {"presets": workbench.experiments.compare_asked, "queue": workbench.queue.news.compare_asked}
+    asked[asked_by].emit([1, 2])
     page = workbench.window.findChild(CompareView)
     assert isinstance(page, CompareView)
     parts = page.parts

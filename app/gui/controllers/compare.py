@@ -90,8 +90,10 @@ class CompareController(QObject):
             self.show_runs([run.row.run for run in self._found.runs])
 
     def show_experiment(self, experiment: int) -> None:
-        """Compare the runs of an experiment."""
-        self._background.run(lambda: _runs_of(self._database, experiment), self.show_runs, self._fail)
+        """Compare the runs of an experiment; the article that it repeats, if any, is looked at first."""
+        self._background.run(
+            lambda: _runs_of(self._database, experiment), lambda runs: self.show_runs(runs, article=True), self._fail
+        )
 
     def _offer_experiments(self) -> None:
         self._background.run(lambda: _experiments(self._database), self._view.offer_experiments, self._fail)
