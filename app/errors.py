@@ -1,6 +1,12 @@
 """Errors of the user's world: shown in one sentence with what to do. Everything else is a bug and crashes."""
 
 
+def bug_words(error: BaseException) -> str:
+    """What a user is told of a bug, where more than a traceback is needed."""
+    said = f"{type(error).__name__}: {error}".removesuffix(": ")
+    return f"VariantScope itself made a mistake ({said}); what is stored is kept. Please report it."
+
+
 class UserError(Exception):
     """Something in the user's world is wrong (a file, a disk, a device): one sentence with what to do."""
 

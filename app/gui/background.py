@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from PySide6.QtCore import QObject, Qt, Signal
 
-from app.errors import UserError
+from app.errors import UserError, bug_words
 from workloads.catalog import UsageError
 
 Result = TypeVar("Result")
@@ -31,8 +31,8 @@ class Background(QObject):
     ) -> None:
         """Call `work` on the worker thread, then `done(result)` or `failed(error)` on the GUI thread.
 
-        `UserError` and `UsageError` are told to `failed`, any other error is a bug and is raised on the GUI thread.
-        Nothing is begun once it is closed.
+        `UserError` and `UsageError` are told to `failed`. So is a bug, that nothing waits for what will not come, and
+        then it is raised on the GUI thread. Nothing is begun once it is closed.
         """
         if self._closed:
             return
@@ -48,9 +48,16 @@ class Background(QObject):
         if self._closed:
             return
         error = ended.exception()
-        if isinstance(error, UserError | UsageError):
-            failed(error if isinstance(error, UserError) else UserError(str(error)))
-        elif error is not None:
-            raise error
-        else:
+        if error is None:
             done(ended.result())
+            return
+        failed(_told(error))
+        if not isinstance(error, UserError | UsageError):
+            raise error
+
+
+def _told(error: BaseException) -> UserError:
+    """What the user is told of it."""
+    if isinstance(error, UserError):
+        return error
+    return UserError(str(error) if isinstance(error, UsageError) else bug_words(error))

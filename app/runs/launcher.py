@@ -164,17 +164,20 @@ class LocalWorker:
 
     def order(self, start: Start) -> None:
         """Sends the worker its order."""
-        stdin = self._process.stdin
+        stdin, line = self._process.stdin, encode(start)
         assert stdin is not None, "started with three pipes"
-        # A worker that died before it read its order: Exited follows.
-        with contextlib.suppress(BrokenPipeError):
-            stdin.write(encode(start))
+        # It may have died before it reads: the pipe is broken then, or closed by `_watch` already. Exited follows.
+        with contextlib.suppress(BrokenPipeError, ValueError):
+            stdin.write(line)
             stdin.flush()
 
     def ask_to_stop(self) -> None:
         """Closes its stdin."""
-        if self._process.stdin is not None:
-            self._process.stdin.close()
+        stdin = self._process.stdin
+        assert stdin is not None, "started with three pipes"
+        # Closing flushes; an order that a dead worker never read cannot be flushed.
+        with contextlib.suppress(BrokenPipeError):
+            stdin.close()
 
     def terminate(self) -> None:
         """Sends SIGTERM."""
@@ -205,8 +208,5 @@ class LocalWorker:
         self.kill()
         for reader in readers:
             reader.join()
-        if self._process.stdin is not None:
-            # Closing flushes; an order that the worker never read cannot be flushed.
-            with contextlib.suppress(BrokenPipeError):
-                self._process.stdin.close()
+        self.ask_to_stop()
         self._post(Exited(exit_code))

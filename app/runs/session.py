@@ -9,7 +9,7 @@ from pathlib import Path
 
 from app.analysis.fairness import throttled_facts
 from app.analysis.summary import phases_with_energy, summarise
-from app.errors import DatabaseError, UserError
+from app.errors import DatabaseError, UserError, bug_words
 from app.facts import GPUS_USED, OWN_PATH, OWN_SOURCE
 from app.records import HOST, Device, Inventory, Outcome, Phase, RunEnded, RunEvent, RunStarted, Summary, Waiting
 from app.runs.environment import describe
@@ -68,6 +68,7 @@ class RunSession:
         self._uid = uuid.uuid4().hex
         self._step = StepSink()
         self._source: Source | None = None
+        self._is_over = False
         self.number: int | None = None
 
     def stop(self) -> None:
@@ -128,6 +129,12 @@ class RunSession:
             recording.follow(worker.pid)
             ending = self._watch(worker, emit)
             return self._finish(store, store_sink, ending, lease.devices, lambda: recording.settle(emit))
+        except Exception as error:
+            # Nobody else would end it before this program does.
+            if not self._is_over:
+                reason = str(error) if isinstance(error, UserError) else bug_words(error)
+                self._end_unstarted(store, Outcome(name="failed", reason=reason))
+            raise
         finally:
             recording.stop()
 
@@ -195,12 +202,13 @@ class RunSession:
         return outcome
 
     def _end_unstarted(self, store: Store, outcome: Outcome) -> Outcome:
-        """Ends a run that never had a worker."""
+        """Ends a run that never had a worker, or not to its end."""
         self._store_end(store, outcome, Summary())
         self._emit(RunEnded(run=self._number(), t_ns=time.monotonic_ns(), outcome=outcome, summary=Summary()))
         return outcome
 
     def _store_end(self, store: Store, outcome: Outcome, summary: Summary, phases: Sequence[Phase] = ()) -> None:
+        self._is_over = True
         t_ns, utc_ns = time.monotonic_ns(), time.time_ns()
         store.finish(self._number(), outcome=outcome, summary=summary, t_ns=t_ns, utc_ns=utc_ns, phases=phases)
 

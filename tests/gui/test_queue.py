@@ -23,6 +23,7 @@ from app.records import RunRow
 from app.runs import gate
 from app.runs.queued import Asked, add_asked, asked_of
 from app.runs.schedule import Plan
+from app.runs.standby import StandbyLauncher
 from app.storage.stamp import Stamp
 from app.storage.store import Store
 from tests.gui.windows import READ_LIMIT_MS, RUN_LIMIT_MS, choose, press, window_on
@@ -58,6 +59,12 @@ def entries_of(workbench: Workbench) -> Sequence[QueueEntry]:
 
 def view_of(workbench: Workbench) -> QueueView:
     return workbench.run_view.queue_view()
+
+
+def said_beside(workbench: Workbench) -> str:
+    """What stands beside the form."""
+    labels = workbench.run_view.form.findChildren(QLabel)
+    return " ".join(label.text() for label in labels if label.isVisible())
 
 
 def rows_compared(workbench: Workbench) -> int:
@@ -108,7 +115,8 @@ def test_from_the_form_over_the_matrix_to_the_verdict(qtbot: QtBot, workbench: W
     qtbot.waitUntil(lambda: rows_compared(workbench) == 2, timeout=READ_LIMIT_MS)
     compare = workbench.window.findChild(CompareView)
     assert isinstance(compare, CompareView)
-    assert verdict in [label.text() for label in compare.findChildren(QLabel) if label.isVisible()]
+    shown = [label.text() for label in compare.findChildren(QLabel) if label.isVisible()]
+    assert verdict in [text.replace("\N{NO-BREAK SPACE}", " ") for text in shown]
 
 
 def test_an_experiment_asked_for_again_is_one_and_a_single_run_is_made_each_time(
@@ -240,6 +248,30 @@ def test_stop_ends_the_run_and_pauses_the_queue(qtbot: QtBot, workbench: Workben
     assert [entry.state for entry in entries_of(workbench)] == ["paused"]
 
 
+def test_a_mistake_of_the_program_s_own_ends_what_goes_on_and_is_told(
+    qtbot: QtBot, workbench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(StandbyLauncher, "launch", fail)
+    queue, view = workbench.queue.controller(), view_of(workbench)
+    with qtbot.capture_exceptions() as raised:
+        queue.add(asked("meets it"))
+        qtbot.waitUntil(lambda: "Paused" in view.words(), timeout=RUN_LIMIT_MS)
+        assert not queue.goes_on
+        assert "made a mistake (ZeroDivisionError: a bug)" in said_beside(workbench)
+        choose(workbench)
+        workbench.run.run()
+        qtbot.waitUntil(lambda: not workbench.run.running, timeout=RUN_LIMIT_MS)
+        assert "made a mistake (ZeroDivisionError: a bug)" in said_beside(workbench)
+    assert [kind for kind, *_ in raised] == [ZeroDivisionError] * 2
+    assert [entry.state for entry in entries_of(workbench)] == ["paused"]
+    assert outcomes_of(workbench) == ["failed"] * 2
+    workbench.window.close()
+    assert not workbench.window.isVisible()
+
+
 def test_all_are_cancelled_after_a_question(qtbot: QtBot, workbench: Workbench) -> None:
     queue, view = workbench.queue.controller(), view_of(workbench)
     for name, seconds in (("long", 600.0), ("longer", 601.0)):
@@ -295,8 +327,7 @@ def test_what_another_version_queued_is_said_and_the_others_go_on(qtbot: QtBot, 
         queue.add(asked("known"))
     assert ended.args[0] == "known"
     qtbot.waitUntil(lambda: chosen_words(view) == ["newer: paused", "known: complete"], timeout=READ_LIMIT_MS)
-    said = [label.text() for label in workbench.run_view.form.findChildren(QLabel) if label.isVisible()]
-    assert any(words.startswith("What entry 1 of the queue asks for is not known here") for words in said)
+    assert "What entry 1 of the queue asks for is not known here" in said_beside(workbench)
 
 
 def test_what_another_program_runs_is_shown_as_that_until_it_has_ended(

@@ -144,6 +144,8 @@ class QueueController(QObject):
         self.begin()
 
     def _fail(self, error: UserError) -> None:
+        """The queue is paused: begun anew by itself, it would meet the same again."""
+        self._stopping = True
         self._rest()
         self._show_error(error)
 

@@ -1,0 +1,51 @@
+"""The edges of a worker's life: processes that are no workers, that are gone before anyone speaks to them."""
+
+import subprocess
+import sys
+import threading
+
+from app.runs.launcher import Exited, LocalWorker, WorkerEvent
+from tests.fakes.sessions import LIMIT_S
+from workloads.catalog import Machine, complete
+from workloads.protocol import PROTOCOL_VERSION, Start
+
+START = Start(protocol=PROTOCOL_VERSION, spec=complete("dummy", {"gpus": 0}, Machine()), gpu_uuids=())
+
+
+class Heard:
+    """What a worker posts, until it is gone."""
+
+    def __init__(self) -> None:
+        self.events: list[WorkerEvent] = []
+        self.gone = threading.Event()
+
+    def __call__(self, event: WorkerEvent) -> None:
+        self.events.append(event)
+        if isinstance(event, Exited):
+            self.gone.set()
+
+
+def started(code: str) -> "subprocess.Popen[bytes]":
+    pipe = subprocess.PIPE
+    command = [sys.executable, "-S", "-c", code]
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True)
+
+
+def test_an_order_for_a_worker_that_is_gone_and_was_heard_is_no_error() -> None:
+    heard = Heard()
+    worker = LocalWorker(started(""), heard)
+    worker.listen()
+    assert heard.gone.wait(LIMIT_S)
+    worker.order(START)
+    worker.ask_to_stop()
+    assert heard.events == [Exited(0)]
+
+
+def test_nor_is_it_to_ask_one_to_stop_that_never_read_its_order() -> None:
+    heard, process = Heard(), started("")
+    process.wait(LIMIT_S)
+    worker = LocalWorker(process, heard)
+    worker.order(START)
+    worker.ask_to_stop()
+    worker.listen()
+    assert heard.gone.wait(LIMIT_S)
