@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import get_args
 
 from app.analysis.fairness import MOST_THROTTLED_PCT
+from app.analysis.repeats import REPEATS_LIMIT
 from app.cli.export_arguments import add_transfers
 from app.cli.queue_arguments import NOTIFY_HELP, add_queue
 from app.queries import RunOrder
@@ -86,7 +87,7 @@ def _experiment(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     )
     command.add_argument(
         "--repeats",
-        type=_positive,
+        type=_repeats,
         default=None,
         metavar="N",
         help="runs of each variant (default 3; with --until at most so many, default 20)",
@@ -282,6 +283,13 @@ def _positive(word: str) -> int:
         raise argparse.ArgumentTypeError(f"takes a whole number, not {word!r}") from None
     if value < 1:
         raise argparse.ArgumentTypeError("must be at least 1")
+    return value
+
+
+def _repeats(word: str) -> int:
+    value = _positive(word)
+    if value > REPEATS_LIMIT:
+        raise argparse.ArgumentTypeError(f"must be at most {REPEATS_LIMIT}")
     return value
 
 

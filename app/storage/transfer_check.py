@@ -9,6 +9,7 @@ from typing import Annotated, Any, get_args
 
 import msgspec
 
+from app.analysis.repeats import REPEATS_LIMIT
 from app.errors import DatabaseError, UserError
 from app.records import FieldFacts
 from app.storage.library import checked_note, checked_tag
@@ -70,8 +71,8 @@ class _Carried(msgspec.Struct):
 class _Planned(msgspec.Struct):
     """Of what an entry of the queue asks for, the part that decides what would be run."""
 
-    variants: Annotated[tuple[RunSpec, ...], msgspec.Meta(min_length=1, max_length=10_000)]
-    repeats: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
+    variants: Annotated[tuple[RunSpec, ...], msgspec.Meta(min_length=1, max_length=catalog.MOST_VARIANTS)]
+    repeats: Annotated[int, msgspec.Meta(ge=1, le=REPEATS_LIMIT)]
     carried: tuple[_Carried, ...] = ()
 
 

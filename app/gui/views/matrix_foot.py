@@ -15,6 +15,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app.analysis.repeats import REPEATS_LIMIT
 from app.gui.theme import GRID, figures
 from app.gui.views.parts import button, rule, text_label
 from app.viewmodels.matrix_refused import RefusedGroup
@@ -114,7 +115,7 @@ class MatrixFoot(QWidget):
 
     def _show_extent(self, state: MatrixState) -> None:
         with QSignalBlocker(self._repeats), QSignalBlocker(self._until), QSignalBlocker(self._budget):
-            self._repeats.setRange(state.least_repeats, 999)
+            self._repeats.setRange(state.least_repeats, REPEATS_LIMIT)
             self._repeats.setValue(state.repeats)
             self._repeats.setPrefix("" if state.until_pct is None else "at most ")
             self._until.setValue(state.until_pct or 0.0)

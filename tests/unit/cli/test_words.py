@@ -59,6 +59,7 @@ def test_no_interpreter_is_a_value_beside_another() -> None:
         (["batch_size=0"], "batch_size must be from 1 to 1,048,576, not 0."),
         (["batch_size=1e9"], "batch_size takes a whole number, not '1e9'."),
         (["seconds=nan"], "seconds must be from 0.1 to 86,400, not nan."),
+        (["seed=" + ",".join(map(str, range(501)))], "501 combinations are too many: choose fewer values, 500 at"),
         (["xla=maybe"], "xla is on or off (true or false), not 'maybe'."),
     ],
 )
@@ -208,6 +209,7 @@ def test_no_device_is_shown_more_often_than_asked() -> None:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
+        (["experiment", "--repeats", "1000"], "argument --repeats: must be at most 999"),
         (["experiment", "--repeats", "x"], "argument --repeats: takes a whole number, not 'x'"),
         (["experiment", "--max-throttled", "most"], "argument --max-throttled: takes a number, not 'most'"),
         (["watch", "--every", "soon"], "argument --every: takes a number, not 'soon'"),

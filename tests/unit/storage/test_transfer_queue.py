@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from app.analysis.repeats import REPEATS_LIMIT
 from app.errors import DatabaseError, UserError
 from app.queries import QueueEntry
 from app.runs.queued import Asked, asked_of, encode
@@ -15,7 +16,7 @@ from app.storage.store import Store
 from app.storage.transfer import export_database, import_runs
 from tests.fakes.runs import SPEC, keep
 from tests.unit.storage.contents import changed, contents
-from workloads.catalog import with_defaults
+from workloads.catalog import MOST_VARIANTS, Machine, combinations, with_defaults, workload
 
 ASKED = Asked.of(Plan(name="two", variants=(with_defaults(SPEC),), repeats=2), budget_s=60.0)
 
@@ -108,6 +109,23 @@ def test_what_asks_for_something_that_nobody_can_ask_for_is_refused(
     with pytest.raises(DatabaseError, match=f"holds what VariantScope does not write .{where} is "):
         import_runs(database_path, theirs)
     assert entries(database_path) == ()
+
+
+@pytest.mark.parametrize(("variants", "repeats"), [(1, 0), (0, 1)])
+def test_the_most_that_can_be_asked_for_anywhere_moves_and_no_more(
+    tmp_path: Path, database_path: Path, variants: int, repeats: int
+) -> None:
+    most = combinations(workload("lstm"), {"gpus": [0], "seed": range(MOST_VARIANTS)}, Machine())
+    asked = Asked.of(Plan(name="most", variants=tuple(most), repeats=REPEATS_LIMIT))
+    beyond = msgspec.structs.replace(
+        asked, variants=(*asked.variants, *asked.variants[:variants]), repeats=REPEATS_LIMIT + repeats
+    )
+    for name, each in (("most", asked), ("beyond", beyond)):
+        with Store.open(tmp_path / f"{name}.db") as store:
+            store.queue.add(name=name, preset=None, plan=encode(each))
+    assert import_runs(database_path, tmp_path / "most.db").entries == (1,)
+    with pytest.raises(DatabaseError, match=r"queue\.plan is"):
+        import_runs(database_path, tmp_path / "beyond.db")
 
 
 @pytest.mark.parametrize("change", ["uid = '../x'", "name = char(27)", "place = -5"])
