@@ -126,7 +126,7 @@ def test_compare_names_rows_verdict_and_warnings(trained: CommandLine) -> None:
     assert [row["runs"] for row in document["rows"]] == [[1], [2], [3]]
     assert document["rows"][1]["speedup"]["ratio"] < 1
     assert document["rows"][2]["speedup"] == {"ratio": None, "interval": None}
-    assert document["warnings"] == []
+    assert {found["key"] for found in document["warnings"]} <= {"others_on_host"}, "this machine may be busy"
     other = trained.json("compare", "1", "2", "--baseline", "2")
     assert other["rows"][0]["speedup"]["ratio"] > 1
     assert "one run has no interval" in trained("compare", "1", "2").stdout

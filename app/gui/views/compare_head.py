@@ -39,7 +39,9 @@ class CompareHead(QWidget):
 
     def show_model(self, comparison: Comparison) -> None:
         """Show what these runs come to."""
-        first, *rest = _SENTENCE_END.split(comparison.statement, maxsplit=1)
+        # A line that ends between a number and its percent sign reads as another number.
+        statement = comparison.statement.replace(" %", "\N{NO-BREAK SPACE}%")
+        first, *rest = _SENTENCE_END.split(statement, maxsplit=1)
         self._verdict.setText(first)
         self._verdict.setToolTip(comparison.method)
         self._rest.setText("".join(rest))
@@ -50,7 +52,8 @@ class CompareHead(QWidget):
 
     def words(self) -> str:
         """The verdict, the doubts and the notes, a line each."""
-        return "\n".join([self._verdict.text(), self._rest.text(), *(label.text() for label in self._told)])
+        shown = "\n".join([self._verdict.text(), self._rest.text(), *(label.text() for label in self._told)])
+        return shown.replace("\N{NO-BREAK SPACE}", " ")
 
     def copy(self) -> None:
         """Put the verdict and the doubts on the clipboard."""
