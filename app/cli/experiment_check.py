@@ -4,7 +4,7 @@ from argparse import Namespace
 from collections.abc import Mapping
 
 from app.analysis.repeats import FIRST_LOOK
-from app.report.files import check_ending
+from app.report.files import check_place
 from workloads.catalog import UsageError
 
 _BUILT = ("workload", "settings", "baseline")
@@ -28,7 +28,7 @@ def check_words(chosen: Namespace) -> None:
         if _is_given(chosen, word) and vain:
             raise UsageError(f"{why}: leave out {', '.join(vain)}.")
     if chosen.report is not None:
-        check_ending(chosen.report)
+        check_place(chosen.report)
     if chosen.until is not None and chosen.repeats is not None and chosen.repeats <= FIRST_LOOK:
         raise UsageError(
             f"--until looks twice, first after {FIRST_LOOK} repeats: give --repeats {FIRST_LOOK + 1} or more."

@@ -13,7 +13,7 @@ from app.cli.terminal import print_json, say
 from app.errors import UserError
 from app.queries import QueueEntry
 from app.report.experiment import experiment_document
-from app.report.files import check_ending
+from app.report.files import check_place
 from app.runs.article import Article
 from app.runs.presets import preset
 from workloads.catalog import UsageError
@@ -26,7 +26,7 @@ def go_on(chosen: Namespace) -> int:
     result.
     """
     if chosen.report is not None:
-        check_ending(chosen.report)
+        check_place(chosen.report)
     with opened_store(chosen.db) as store:
         named = [store.queue.entry(entry) for entry in dict.fromkeys(chosen.entries)]
         for entry in named:

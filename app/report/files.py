@@ -1,5 +1,6 @@
 """Writing reports to files: what a name's ending asks for, and what lies beside it."""
 
+import os
 from pathlib import Path
 
 from app.errors import UserError
@@ -13,6 +14,15 @@ def check_ending(path: Path) -> None:
     """Raises `UsageError` for a file that no report is written to."""
     if path.suffix not in ENDINGS:
         raise UsageError(f"--report takes a file that ends in {' or '.join(ENDINGS)}.")
+
+
+def check_place(path: Path) -> None:
+    """Raises `UsageError` for a file that no report could be written to, for who writes it only after long runs."""
+    check_ending(path)
+    if not path.parent.is_dir():
+        raise UsageError(f"--report takes a file in a folder that is there; {path.parent} is none.")
+    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise UsageError(f"--report takes a file that can be written; {path} cannot.")
 
 
 def write_page(path: Path, written: Marked) -> None:

@@ -113,6 +113,14 @@ def test_the_baseline_comes_first() -> None:
             ["experiment", "--preset", "quick", "--show", "--parallel"],
             "--show makes nothing: leave out --parallel.",
         ),
+        (
+            ["experiment", "dummy", "-s", "seconds=1,2", "--report", "/nowhere/x.html"],
+            "--report takes a file in a folder that is there; /nowhere is none.",
+        ),
+        (
+            ["queue", "go-on", "--report", "/nowhere/x.html"],
+            "--report takes a file in a folder that is there; /nowhere is none.",
+        ),
         (["watch", "--json", "--csv"], "watch prints JSON or CSV, not both: give --json or --csv."),
         (
             ["compare", "1", "2", "--tag", "paper"],
@@ -128,6 +136,15 @@ def test_wrong_use_is_one_sentence(
     assert main([*words, "--db", str(database_path)], {}) == 2
     assert capsys.readouterr() == ("", f"{sentence}\n")
     assert not database_path.exists(), "wrong use makes no database"
+
+
+def test_a_report_takes_no_folder_s_name(
+    tmp_path: Path, database_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "x.html").mkdir()
+    words = ["experiment", "--preset", "quick", "--report", str(tmp_path / "x.html"), "--db", str(database_path)]
+    assert main(words, {}) == 2
+    assert capsys.readouterr().err.endswith("x.html cannot.\n")
 
 
 @pytest.mark.parametrize(
