@@ -59,8 +59,12 @@ def between(ends: Sequence[str]) -> str:
     return f" ({' to '.join(ends)})" if ends else ""
 
 
-def says_lines(table: Mapping[str, Any]) -> tuple[str, ...]:
-    """What the article says, one line a figure, and what it measured on."""
-    says = (f"The article, {claim['about']}: {claim['says']}." for claim in table["article_says"])
+def claim_lines(table: Mapping[str, Any]) -> tuple[str, ...]:
+    """What the article says, one line a figure."""
+    return tuple(f"The article, {claim['about']}: {claim['says']}." for claim in table["article_says"])
+
+
+def source_line(table: Mapping[str, Any]) -> str:
+    """Which article it is, and what it measured on."""
     where = f" It measured on {table['article_machine']}." if table["article_machine"] else ""
-    return (*says, f"The article: {table['article']}.{where}")
+    return f"The article: {table['article']}.{where}"

@@ -6,7 +6,15 @@ from typing import Any
 from app.analysis.intervals import mean, ratio
 from app.analysis.verdict import throughputs
 from app.records import RunRow
-from app.report.article_cells import between, estimate_document, figure_words, runs_document, says_lines, times_words
+from app.report.article_cells import (
+    between,
+    claim_lines,
+    estimate_document,
+    figure_words,
+    runs_document,
+    source_line,
+    times_words,
+)
 from app.report.contents import Section, Table
 from app.runs.article import LayoutTable
 from app.runs.schedule import of_variant
@@ -90,7 +98,8 @@ def layouts_section(table: Mapping[str, Any]) -> Section:
             (f"{rate}; gains and ratios each with a 95 % interval of its own", _table(_throughput_rows(table))),
             (epoch, _table(_epoch_rows(table))),
         ),
-        lines=says_lines(table),
+        claims=claim_lines(table),
+        source=source_line(table),
     )
 
 

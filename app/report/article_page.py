@@ -1,6 +1,7 @@
 """The articles that some runs repeat, as a piece of HTML: for each its title, on what was measured, and its tables."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from app.records import StoredRun
 from app.report.article import article_document, article_sections
@@ -16,8 +17,12 @@ _VERSIONS = ("driver", "tensorflow", "program_version")
 
 
 def repeated_sections(repeated: Sequence[ArticleRuns]) -> tuple[Section, ...]:
-    """The tables of all these articles."""
-    return tuple(section for each in repeated for section in _sections(each))
+    """The tables of all these articles; their sources say on what was measured here too."""
+    return tuple(
+        replace(section, source=f"{section.source} {where_words(each.runs)}.")
+        for each in repeated
+        for section in _sections(each)
+    )
 
 
 def articles_html(repeated: Sequence[ArticleRuns]) -> str:
@@ -26,8 +31,11 @@ def articles_html(repeated: Sequence[ArticleRuns]) -> str:
 
 
 def _parts(repeated: ArticleRuns) -> Iterator[str]:
-    yield f'<h1>{escaped(repeated.article.title)}</h1><p class="quiet">{escaped(where_words(repeated.runs))}</p>'
-    yield from map(section_html, _sections(repeated))
+    article = repeated.article
+    theirs = [f"The article measured on {article.machine}."] if article.machine else []
+    yield f"<h1>{escaped(article.title)}</h1>"
+    yield from (f'<p class="quiet">{escaped(words)}</p>' for words in (*theirs, where_words(repeated.runs)))
+    yield from (section_html(replace(section, source="")) for section in _sections(repeated))
 
 
 def _sections(repeated: ArticleRuns) -> tuple[Section, ...]:
@@ -40,7 +48,7 @@ def where_words(runs: Sequence[StoredRun]) -> str:
     cpus = dict.fromkeys(run.environment["cpu"] for run in runs if "cpu" in run.environment)
     days = sorted({units.utc_time(run.row.started_utc_ns)[:10] for run in runs})
     told = [
-        f"{'Reference: ' if is_reference(runs[0].row) else ''}{', '.join(cards or cpus)}",
+        f"{'Reference, measured' if is_reference(runs[0].row) else 'Measured'} on {', '.join(cards or cpus)}",
         *_versions(runs),
         " to ".join(dict.fromkeys((days[0], days[-1]))),
         f"{len(runs)} {units.plural('run', len(runs))}",

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from app.records import StoredRun
-from app.report.article_cells import says_lines
+from app.report.article_cells import claim_lines, source_line
 from app.report.contents import Section, Table
 from app.runs.carried import run_of, trial_of
 from app.runs.schedule import Carried
@@ -53,4 +53,6 @@ def portability_section(table: Mapping[str, Any]) -> Section:
     )
     shown = Table(head=head, rows=rows, numeric=frozenset({3, 4}))
     caption = "How much answers to the same sequences differ from those of the trained model itself"
-    return Section(title=table["title"], tables=((caption, shown),), lines=says_lines(table))
+    return Section(
+        title=table["title"], tables=((caption, shown),), claims=claim_lines(table), source=source_line(table)
+    )

@@ -6,7 +6,14 @@ from typing import Any
 from app.analysis.intervals import Estimate, mean, ratio
 from app.analysis.verdict import throughputs
 from app.records import RunRow
-from app.report.article_cells import estimate_document, figure_words, runs_document, says_lines, times_words
+from app.report.article_cells import (
+    claim_lines,
+    estimate_document,
+    figure_words,
+    runs_document,
+    source_line,
+    times_words,
+)
 from app.report.contents import Section, Table
 from app.runs.article import Column, Figure, Line, RatioTable
 from app.runs.schedule import of_variant
@@ -89,7 +96,12 @@ def ratios_section(table: Mapping[str, Any]) -> Section:
     firsts = range(0, len(table["columns"]), _COLUMNS)
     captions = (caption if first == 0 else f"{caption}, continued" for first in firsts)
     pieces = (_piece(table, slice(first, first + _COLUMNS)) for first in firsts)
-    return Section(title=table["title"], tables=tuple(zip(captions, pieces, strict=True)), lines=says_lines(table))
+    return Section(
+        title=table["title"],
+        tables=tuple(zip(captions, pieces, strict=True)),
+        claims=claim_lines(table),
+        source=source_line(table),
+    )
 
 
 def _piece(table: Mapping[str, Any], columns: slice) -> Table:

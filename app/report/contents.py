@@ -36,11 +36,17 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """Tables of an article, each with its caption, and what the article says of them."""
+    """Tables of an article, each with its caption; `claims` are what it says of them, `source` which article it is."""
 
     title: str
     tables: tuple[tuple[str, Table], ...]
-    lines: tuple[str, ...]
+    claims: tuple[str, ...] = ()
+    source: str = ""
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """What stands below the tables."""
+        return (*self.claims, *([self.source] if self.source else []))
 
 
 @dataclass(frozen=True, slots=True)

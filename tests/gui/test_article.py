@@ -91,10 +91,11 @@ def test_its_tables_are_made_when_it_is_opened_and_can_be_copied(screen: Article
     screen.open_tab("Article")
     article = screen.wait_article(TITLE)
     words = screen.article_words()
-    assert "NVIDIA H200 · NVIDIA driver 580.1 · TensorFlow 2.21.0" in words
+    assert "Measured on NVIDIA H200 · NVIDIA driver 580.1 · TensorFlow 2.21.0" in words
     assert "+10.0 %" in words, "the gain of NCHW"
     assert "just under 10 % faster, on one GPU and on two" in words, "what the article says"
-    assert "2x RTX 2080 Ti" in words
+    assert words.count("The article measured on 2x RTX 2080 Ti.") == 1
+    assert words.count(TITLE) == 1, "told once, not below each table"
     article.setFocus()
     QTest.keySequence(article, QKeySequence(QKeySequence.StandardKey.SelectAll))
     QTest.keySequence(article, QKeySequence(QKeySequence.StandardKey.Copy))
@@ -130,7 +131,9 @@ def test_a_report_of_such_runs_has_the_tables_too(screen: ArticlePage, tmp_path:
     file = tmp_path / "report.html"
     screen.controller.save_report(file)
     screen.qtbot.waitUntil(lambda: str(file) in screen.visible_words(), timeout=LIMIT_MS)
-    assert "just under 10 % faster" in file.read_text(encoding="utf-8")
+    words = file.read_text(encoding="utf-8")
+    assert "just under 10 % faster" in words
+    assert "It measured on 2x RTX 2080 Ti. Measured on NVIDIA H200 · NVIDIA driver 580.1" in words
 
 
 def test_reference_runs_are_told_from_the_users(screen: ArticlePage, database: Path) -> None:
@@ -139,8 +142,8 @@ def test_reference_runs_are_told_from_the_users(screen: ArticlePage, database: P
         for number, (spec, throughput) in enumerate(((nhwc, 2000.0), (nchw, 3000.0)), 7):
             store.library.add_tag([keep(store, result(number, spec, throughput))], "reference")
     screen.compare(1, 2, 7, 8, article=True)
-    screen.wait_article("Reference: NVIDIA H200")
-    own, reference = screen.article_words().split("Reference: ")
+    screen.wait_article("Reference, measured on NVIDIA H200")
+    own, reference = screen.article_words().split("Reference, ")
     assert ("+10.0 %" in own, "+50.0 %" in own) == (True, False)
     assert ("+10.0 %" in reference, "+50.0 %" in reference) == (False, True)
 

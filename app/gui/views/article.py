@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QTextBrowser
 from app.gui.theme import GRID, Theme, figures
 
 _STYLE = Template("""
-h1 { font-size: large; margin-top: 16px; margin-bottom: 4px; }
+h1 { font-size: large; margin-top: 32px; margin-bottom: 4px; }
 h2 { font-size: medium; margin-top: 16px; margin-bottom: 4px; }
 p { margin-top: 0px; margin-bottom: 4px; }
 p.quiet { color: $muted; }
