@@ -7,17 +7,27 @@ from app.analysis.repeats import REPEATS
 from app.cli.entry_lines import exit_status, make_entries
 from app.cli.experiment_check import check_words
 from app.cli.experiment_presets import list_presets
-from app.cli.experiment_words import counted_words, ending_words, print_experiment, reference_words, write_found
+from app.cli.experiment_words import (
+    counted_words,
+    ending_words,
+    print_experiment,
+    reference_words,
+    refused_words,
+    write_found,
+)
 from app.cli.notify import with_notice
 from app.cli.services import opened_store, run_services
 from app.cli.settings import chosen_workload, several_variants
 from app.cli.terminal import print_json, say
 from app.errors import UserError
 from app.queries import QueueEntry
+from app.records import Inventory
 from app.report.experiment import experiment_document
+from app.runs.ahead import look_ahead
 from app.runs.article import Article
 from app.runs.counted import counted_as_newest
 from app.runs.early import MOST_REPEATS
+from app.runs.entry_session import own_runs
 from app.runs.experiment import Experiment
 from app.runs.presets import NamedPreset, preset
 from app.runs.queued import Asked, asked_of, enter
@@ -25,7 +35,7 @@ from app.runs.repeated import Repeated
 from app.runs.schedule import Plan
 from app.storage.store import Store
 from app.viewmodels import units
-from app.viewmodels.ahead import never_beside_words
+from app.viewmodels.ahead import ahead_sentences, never_beside_words
 from workloads import catalog
 from workloads.catalog import Machine, UsageError, Workload
 from workloads.protocol import RunSpec
@@ -51,10 +61,13 @@ def _make(chosen: Namespace) -> int:
         _tell(_stored(named, chosen), article, chosen)
         return 0
     with run_services(chosen.db, chosen.sample_ms, standby=chosen.standby and not chosen.queue) as services:
-        machine = services.feed.wait_inventory().machine
+        inventory = services.feed.wait_inventory()
+        machine = inventory.machine
         plan = _announced(named, machine, chosen) if named else _matrix(chosen, machine)
         with Store.open(services.database) as store:
             entry = _entered(_asked(plan, machine, chosen), store, plan.name if named else None)
+            if chosen.queue and not entry.owned:
+                _say_ahead(store, entry, inventory)
         if chosen.queue:
             return _tell_added(entry, as_json=chosen.json)
         all_ended = make_entries(services, [entry.entry])
@@ -62,6 +75,17 @@ def _make(chosen: Namespace) -> int:
         raise UserError(_made_elsewhere(entry))
     _tell(all_ended[-1].found, article, chosen, all_ended[-1].stays)
     return exit_status(all_ended)
+
+
+def _say_ahead(store: Store, entry: QueueEntry, inventory: Inventory) -> None:
+    """Says of an entry that is only added what of it cannot run, how many runs it has, and how long they take."""
+    asked = asked_of(entry)
+    repeated, own = Repeated(asked.max_throttled_pct), own_runs(store, entry, asked)
+    ahead = look_ahead(store, asked.plan, inventory, own, repeated, asked.parallel)
+    planned = f"{ahead.planned:,} {units.plural('run', ahead.planned)} planned."
+    takes = ahead_sentences(ahead, at_most=asked.until_pct is not None, budget_s=asked.budget_s)
+    for sentence in (*refused_words(asked.plan, inventory.machine), planned, *takes):
+        say(sentence)
 
 
 def _tell_added(entry: QueueEntry, *, as_json: bool) -> int:

@@ -50,6 +50,16 @@ def queue(said: Said) -> list[tuple[int, str, int, int]]:
     return [(each["entry"], each["state"], each["done"], each["planned"]) for each in found]
 
 
+def test_what_is_only_added_says_what_of_it_cannot_run_and_what_the_rest_takes(say: Say) -> None:
+    added = say(
+        *EXPERIMENT, "lstm", "-s", "implementation=cudnn,standard", "-s", "gpus=0", "-s", "seconds=3", "--queue"
+    )
+    refused, planned, takes = added.err.splitlines()
+    assert refused.startswith("Cannot run here: cuDNN. ")
+    assert planned == "2 runs planned."
+    assert takes == "No run like these is stored yet: they take at least 0:03."
+
+
 def test_entries_are_added_ordered_and_made(say: Say) -> None:
     assert "The queue is empty: no experiment is unfinished." in say("queue").out
     for words in (SHORT, (*SHORT, "--again"), (*SHORT, "--baseline", "batch_size=2")):
