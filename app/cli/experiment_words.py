@@ -100,7 +100,7 @@ def _far_words(found: Experiment, goes_on: str, *, shown: bool) -> str:
         of_reference = bool(reference_words(found.runs))
         return f"{far}." if found.state == "complete" or of_reference else f"{far}. {_SHOWN}"
     if found.state == "failed":
-        return f"Failed: {far}, the others gave no result. The same command makes them again."
+        return f"Failed: {far}; some gave no result. The same command makes those again."
     return f"Complete: {far}." if found.state == "complete" else f"Stopped: {far}. {goes_on}"
 
 

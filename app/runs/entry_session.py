@@ -120,6 +120,8 @@ class EntrySession:
             if self._ended.is_set():
                 session.stop()
             found = session.run()
+        if words := found.given_up_words():
+            self._listener.says(words)
         may_stay = found.state in ("stopped", "out of budget")
         if not may_stay and found.plan.carried:
             found = self._with_trials(found, session.may_go_on)

@@ -9,7 +9,18 @@ from typing import Literal
 
 from app.records import RunRow, StoredRun
 from app.runs.leases import Lease
-from app.runs.schedule import SETTLED, Plan, done, expected_s, is_settled, left, of_variant, room_of
+from app.runs.schedule import (
+    SETTLED,
+    Plan,
+    done,
+    expected_s,
+    given_up,
+    is_given_up,
+    is_settled,
+    left,
+    of_variant,
+    room_of,
+)
 from workloads.catalog import Machine
 from workloads.protocol import RunSpec
 
@@ -64,6 +75,15 @@ class Experiment:
         """Whether any of its runs completed; refused ones and those without enough memory have a result too."""
         return any(run.row.outcome is not None and run.row.outcome.name == "completed" for run in self.runs)
 
+    def given_up_words(self) -> str:
+        """That no more runs were made of variants that failed twice; "" where all had their turns."""
+        rows = [run.row for run in self.runs]
+        count = sum(len(of_variant(spec, rows)) < self.plan.repeats for spec in given_up(self.plan, rows))
+        if not count:
+            return ""
+        variants, its = ("1 variant was", "its runs") if count == 1 else (f"{count} variants were", "the runs of each")
+        return f"{variants} given up for now: two of {its} in a row failed for the same reason."
+
     @classmethod
     def of(cls, plan: Plan, state: State, runs: Sequence[StoredRun], machine: Machine | None = None) -> "Experiment":
         """The experiment with these runs; without a machine nothing is known to be refused before it is tried."""
@@ -86,7 +106,8 @@ class ExperimentSession:
 
     With `budget_s`, no run is started that is not expected to end within so many seconds of `run`'s beginning.
     `wait` is called before each run that this machine can make, its devices leased. A run of which `counts` says no is
-    made once more. With `parallel`, so many runs at most go on at once, begun in their order, each on GPUs of its own.
+    made once more. A variant of which two runs in a row failed for one reason gets no third. With `parallel`, so many
+    runs at most go on at once, begun in their order, each on GPUs of its own.
     """
 
     def __init__(
@@ -215,11 +236,16 @@ class ExperimentSession:
         return [run.row for run in self._runs]
 
     def _needs_no_more(self, spec: RunSpec) -> bool:
-        """Whether a run has answered for this variant, or all variants together are known well enough."""
-        outcomes = (row.outcome for row in of_variant(spec, self._rows()))
-        if any(outcome is not None and outcome.name in SETTLED for outcome in outcomes):
+        """Whether a run has answered for this variant, it is given up, or the others are known well enough."""
+        rows = self._rows()
+        own = of_variant(spec, rows)
+        if is_given_up(own) or any(row.outcome is not None and row.outcome.name in SETTLED for row in own):
             return True
-        return spec in self._plan.variants and is_settled(self._plan, self._rows())
+        if self._plan.until_pct is None or spec not in self._plan.variants:
+            return False
+        lost = given_up(self._plan, rows)
+        others = tuple(variant for variant in self._plan.variants if variant not in lost)
+        return is_settled(replace(self._plan, variants=others), rows)
 
     def _too_long(self, spec: RunSpec, spent_s: float, budget_s: float) -> bool:
         return spent_s + expected_s(spec, self._rows()) > budget_s

@@ -15,6 +15,8 @@ SETTLED = ("out_of_memory", "refused")
 RESULTS = ("completed", *SETTLED)
 """Outcomes that answer something; a run that ended otherwise is made again."""
 
+_FAILED = ("failed", "crashed")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Carried:
@@ -122,6 +124,18 @@ def _is_answered(runs: Sequence[RunRow]) -> bool:
 def is_result(row: RunRow) -> bool:
     """Whether it answers something, so that it need not be made again."""
     return row.outcome is not None and row.outcome.name in RESULTS
+
+
+def is_given_up(runs: Sequence[RunRow]) -> bool:
+    """Whether the last two of a variant's runs failed for one reason: a third would hardly do better now."""
+    last = [row.outcome for row in runs[-2:] if row.outcome is not None]
+    return len(last) == 2 and last[0].name in _FAILED and len({(each.name, each.reason) for each in last}) == 1
+
+
+def given_up(plan: Plan, runs: Sequence[RunRow]) -> list[RunSpec]:
+    """The variants compared that are given up."""
+    made = ByVariant(runs)
+    return [spec for spec in plan.variants if is_given_up(made.of(spec))]
 
 
 def rounds(plan: Plan, runs: Sequence[RunRow]) -> Rounds:

@@ -80,9 +80,9 @@ def offer(entries: Sequence[QueueProgress]) -> Telling:
 
 
 def ending_words(progress: QueueProgress, verdict: str = "") -> str:
-    """How an entry ended, and its verdict where it is known."""
+    """How an entry ended, its verdict where it is known, and what else there is to say."""
     words = f"{_called(progress.name)} {_ENDS[progress.state]}: {_runs_made(progress.done, progress.planned)}."
-    return " ".join(filter(None, (words, verdict or progress.words)))
+    return " ".join(filter(None, (words, verdict, progress.words)))
 
 
 def experiment_verdict(rows: Sequence[RunRow]) -> str:

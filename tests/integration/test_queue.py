@@ -19,6 +19,7 @@ from app.runs.schedule import Plan
 from app.runs.session import RunServices
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
+from app.viewmodels.queue_told import ending_words
 from tests.fakes.sessions import dummy, run_through, services, started_feed
 from workloads.protocol import Value
 
@@ -99,6 +100,14 @@ def test_entries_are_made_in_their_order_and_leave(used: RunServices) -> None:
     left = [now.left_s for now in told.all if now.name == "b" and now.left_s is not None]
     assert left == sorted(left, reverse=True)
     assert left[0] > left[-1] == 0, "how long it takes is learnt from the runs of a"
+
+
+def test_an_entry_whose_variants_fail_again_and_again_is_given_up_and_says_so(used: RunServices) -> None:
+    add(used, "a", repeats=4, behaviour="fail")
+    told = Told(used).run()
+    assert (told.ends, outcomes(used)) == ([("a", "failed", 0)], ["failed"] * 4)
+    words = "2 variants were given up for now: two of the runs of each in a row failed for the same reason."
+    assert ending_words(told.now, "No verdict.").endswith(f": 0 of 8 runs made. No verdict. {words}")
 
 
 def test_what_is_added_moved_paused_or_removed_meanwhile_takes_effect_at_the_next_run(used: RunServices) -> None:

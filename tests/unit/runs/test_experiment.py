@@ -77,6 +77,43 @@ def test_what_failed_is_not_made_again_at_once() -> None:
     assert (found.state, found.planned, found.done) == ("failed", 4, 2)
 
 
+def test_a_variant_that_fails_twice_for_one_reason_is_given_up_until_it_is_asked_for_again() -> None:
+    five = replace(PLAN, repeats=5)
+    maker = Maker("failed")
+    found = session(five, (), CPU, maker).run()
+    assert [spec for spec, *_ in maker.asked] == [SMALL, LARGE, LARGE, SMALL, SMALL, SMALL, SMALL]
+    assert (found.state, found.planned, found.done) == ("failed", 10, 5)
+    assert found.given_up_words() == (
+        "1 variant was given up for now: two of its runs in a row failed for the same reason."
+    )
+    results = [run for run in found.runs if run.row.spec == SMALL]
+    again = session(five, results, CPU, Maker()).run()
+    assert (again.state, again.done, again.given_up_words()) == ("complete", 10, "")
+
+
+def test_a_variant_that_fails_for_another_reason_each_time_has_all_its_turns() -> None:
+    maker = Maker("failed")
+
+    def unlucky(turn: Turn) -> StoredRun:
+        made = maker(turn)
+        outcome = made.row.outcome
+        assert outcome is not None
+        return replace(made, row=replace(made.row, outcome=replace(outcome, reason=f"Out of luck {made.row.run}.")))
+
+    found = session(replace(PLAN, repeats=4), (), CPU, unlucky).run()
+    assert ([spec for spec, *_ in maker.asked].count(LARGE), found.given_up_words()) == (4, "")
+    assert session(PLAN, (), CPU, Maker("failed")).run().given_up_words() == "", "both turns were had"
+
+
+def test_an_experiment_ends_early_without_the_variant_that_was_given_up_and_has_failed_then() -> None:
+    middle = complete("cnn10", {"gpus": 0, "batch_size": 12, "seconds": 10}, CPU)
+    maker = Maker("failed")
+    found = session(replace(PLAN, variants=(SMALL, middle, LARGE), repeats=20, until_pct=0.5), (), CPU, maker).run()
+    made = [spec for spec, *_ in maker.asked]
+    assert (made.count(LARGE), found.state) == (2, "failed")
+    assert 4 <= made.count(SMALL) == made.count(middle) < 10
+
+
 def test_a_stop_between_two_runs_starts_no_other() -> None:
     maker = Maker()
     making = session(PLAN, (), CPU, maker)
