@@ -2,7 +2,7 @@
 
 from string import Template
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QMimeData, Qt
 from PySide6.QtWidgets import QTextBrowser
 
 from app.gui.theme import GRID, Theme, figures
@@ -20,7 +20,7 @@ th { color: $muted; font-weight: normal; white-space: normal; }
 
 
 class ArticleView(QTextBrowser):
-    """Shows HTML that is made elsewhere in the theme's colours; its tables keep their width and are scrolled to."""
+    """Shows HTML that is made elsewhere in the theme's colours; what is copied is HTML, and as plain text Markdown."""
 
     def __init__(self, theme: Theme) -> None:
         super().__init__()
@@ -41,6 +41,15 @@ class ArticleView(QTextBrowser):
             self._html = html
             self._restyle()
             self.verticalScrollBar().setValue(0)
+
+    def createMimeDataFromSelection(self) -> QMimeData:
+        """What Ctrl+C takes: plain text would have a line for each cell."""
+        selected = self.textCursor().selection()
+        data = QMimeData()
+        data.setHtml(selected.toHtml())
+        # Qt takes cells that are not to be broken for code.
+        data.setText(selected.toMarkdown().replace("```\n", ""))
+        return data
 
     def _restyle(self) -> None:
         colours = self._theme.colours
