@@ -65,7 +65,7 @@ def _make(chosen: Namespace) -> int:
         machine = inventory.machine
         plan = _announced(named, machine, chosen) if named else _matrix(chosen, machine)
         with Store.open(services.database) as store:
-            entry = _entered(_asked(plan, machine, chosen), store, plan.name if named else None)
+            entry = _entered(_asked(plan, machine, chosen), store, named.key if named else None)
             if chosen.queue and not entry.owned:
                 _say_ahead(store, entry, inventory)
         if chosen.queue:

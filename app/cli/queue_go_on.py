@@ -78,7 +78,7 @@ def _nothing_waits(entries: Sequence[QueueEntry], *, as_json: bool) -> int:
 
 
 def _tell(ended: Ended, *, as_json: bool) -> dict[str, Any]:
-    document = experiment_document(ended.found, _article(ended.entry))
+    document = experiment_document(ended.found, _article(ended))
     if not as_json:
         print(f"{ended.entry.name}:")
         print_experiment(ended.found, document)
@@ -86,11 +86,14 @@ def _tell(ended: Ended, *, as_json: bool) -> dict[str, Any]:
     return document
 
 
-def _article(entry: QueueEntry) -> Article | None:
-    """That of the preset it was made of, if that is in the box."""
-    if entry.preset is None:
+def _article(ended: Ended) -> Article | None:
+    """That of the preset it was made of, where its file is here and its tables are of this experiment."""
+    if ended.entry.preset is None:
         return None
     try:
-        return preset(entry.preset).preset.article
-    except UsageError:
+        article = preset(ended.entry.preset).preset.article
+        if article is not None:
+            article.check(ended.found.plan.variants)
+    except (UsageError, UserError):  # it may have been queued elsewhere, or been changed since
         return None
+    return article

@@ -82,8 +82,12 @@ class Preset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class NamedPreset:
-    """A preset with the name it was asked for by."""
+    """A preset with its name, and with the `key` that finds it again: the name in the box, else its file's whole path.
 
+    A file of the user's may have the name of one in the box.
+    """
+
+    key: str
     name: str
     preset: Preset
 
@@ -152,8 +156,9 @@ def preset(name: str) -> NamedPreset:
     if name not in known and not name.endswith(".toml"):
         raise UsageError(f"There is no preset called {name!r}. There are: {', '.join(known)}, or a file's path.")
     path = FOLDER / f"{name}.toml" if name in known else Path(name)
+    key = name if name in known else str(path.absolute())
     try:
-        return NamedPreset(path.stem, msgspec.toml.decode(path.read_bytes(), type=Preset))
+        return NamedPreset(key, path.stem, msgspec.toml.decode(path.read_bytes(), type=Preset))
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}.") from error
     except UnicodeDecodeError as error:

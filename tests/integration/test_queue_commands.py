@@ -208,3 +208,41 @@ def test_the_same_command_goes_on_with_an_unfinished_experiment(say: Say) -> Non
     assert "This experiment is in the queue already, unfinished, as entry 1." in second.err
     assert queue(say("queue", "--json")) == []
     assert len(json.loads(say("list", "--json").out)["runs"]) == 2, "made anew once, not twice"
+
+
+OWN = """
+    [gpu]
+    question = "?"
+    repeats = 1
+    matrix = [{ workload = "dummy", settings = { gpus = 0, steps = 5, step_ms = 1.0, batch_size = [1, 2] } }]
+    [cpu]
+    question = "?"
+    repeats = 1
+    matrix = [{ workload = "dummy", settings = { gpus = 0, steps = 5, step_ms = 1.0, batch_size = [1, 2] } }]
+    [article]
+    title = "An article of one's own"
+    [[article.tables]]
+    kind = "ratios"
+    title = "Batches of our own"
+    workload = "dummy"
+    figure = "step_ms"
+    head = "batch"
+    baseline = { batch_size = 1 }
+    columns = [{ settings = {} }]
+    rows = [{ label = "two", settings = { batch_size = 2 }, article_ratio = 2 }]
+"""
+
+
+def test_a_preset_of_one_s_own_ends_in_its_tables_from_the_queue_too(say: Say, tmp_path: Path) -> None:
+    file = tmp_path / "quick.toml"
+    file.write_text(OWN, encoding="utf-8")
+    words = ("experiment", "--no-gate", "--again", "--preset", str(file), "--queue")
+    end = ("queue", "go-on", "--no-standby")
+    say(*words)
+    assert json.loads(say("queue", "--json").out)["queue"][0]["preset"] == str(file), "not the one in the box"
+    assert "Batches of our own" in say(*end).out
+    say(*words)
+    file.write_text(OWN.replace("{ batch_size = 2 }", "{}"), encoding="utf-8")
+    changed = say(*end)
+    assert (changed.status, changed.out.splitlines()[0]) == (0, "quick:")
+    assert "Batches of our own" not in changed.out, "a table that no longer fits is none"

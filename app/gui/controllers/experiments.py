@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Experiments(QObject):
-    """What builds experiments is made when it is first wanted. `asked` has an `Asked` and a preset's name or None.
+    """What builds experiments is made when it is first wanted. `asked` has an `Asked` and a preset's key or None.
 
     `compare_asked` has the stored runs of a preset.
     """

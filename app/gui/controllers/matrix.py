@@ -24,13 +24,14 @@ from app.viewmodels.form import VariantForm
 from app.viewmodels.matrix import MatrixForm
 from app.viewmodels.matrix_state import AskedMatrix
 from app.viewmodels.presets import PresetLine
+from workloads.catalog import Machine
 from workloads.protocol import Value
 
 _LOOKING = "Looking at what is stored …"
 
 
 class MatrixController(QObject):
-    """Brings form, matrix and database together; `asked` has an `Asked` and a preset's name or None.
+    """Brings form, matrix and database together; `asked` has an `Asked` and a preset's key or None.
 
     `compare_asked` has the stored runs of a preset.
     """
@@ -154,10 +155,10 @@ class MatrixController(QObject):
 
     def _ask_preset(self, key: str) -> None:
         machine = self._form.machine
-        self._reads.run(lambda: preset(key).plan(machine), self._begin_preset, self._preset_failed)
+        self._reads.run(lambda: _of_preset(key, machine), self._begin_preset, self._preset_failed)
 
-    def _begin_preset(self, plan: Plan) -> None:
-        self.asked.emit(Asked.of(plan), plan.name)
+    def _begin_preset(self, found: tuple[Asked, str]) -> None:
+        self.asked.emit(*found)
 
     def _compare(self, read: Callable[[], list[int]]) -> None:
         self._reads.run(read, self.compare_asked.emit, self._preset_failed)
@@ -176,6 +177,11 @@ class MatrixController(QObject):
 
         self._view.presets.show_problem("")
         self._reads.run(work, self._show_presets, self._preset_failed)
+
+
+def _of_preset(key: str, machine: Machine) -> tuple[Asked, str]:
+    named = preset(key)
+    return Asked.of(named.plan(machine)), named.key
 
 
 def _plan(asked: AskedMatrix) -> Plan:
