@@ -2,13 +2,14 @@
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
 from app.errors import UserError
-from app.runs.launcher import checkout_environment
+from app.runs.launcher import Birth
 from app.runs.leases import Leases, never_stopped
+from app.runs.leftovers import end_group, end_writers, pipe_name
 from app.runs.outcome import fatal_words
 from workloads.protocol import Answer, Declined, Errand, ProtocolError, decode_answer, encode
 
@@ -16,6 +17,7 @@ Kind = TypeVar("Kind", bound=Answer)
 Told = Callable[[str], None]
 """Takes a sentence for the user while an errand goes on."""
 
+_ERRANDS = (sys.executable, "-m", "workloads.errands")
 _LOOK_S = 0.2
 
 
@@ -40,9 +42,7 @@ def ask(errand: Errand, kind: type[Kind], over: Callable[[], bool] | None = None
 
     Raises `TimeoutError` once it is `over`, the process is gone then.
     """
-    command = (sys.executable, "-m", "workloads.errands")
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=checkout_environment()) as process:
+    with Birth.now(_ERRANDS).start() as process:
         said, noise = _communicated(process, encode(errand), over)
     log = noise.decode(errors="replace")
     try:
@@ -62,18 +62,30 @@ def _communicated(
     process: "subprocess.Popen[bytes]", told: bytes, over: Callable[[], bool] | None
 ) -> tuple[bytes, bytes]:
     """What a process says on its two pipes until it ends, asking now and then whether it is over."""
+    pipes = [pipe_name(pipe) for pipe in (process.stdout, process.stderr) if pipe is not None]
     left: bytes | None = told
-    while True:
-        try:
-            return process.communicate(left, None if over is None else _LOOK_S)
-        except subprocess.TimeoutExpired:
-            left = None
-            if over is not None and over():
-                process.kill()
-                raise TimeoutError from None
-        except BaseException:
-            process.kill()
-            raise
+    gone = False
+    try:
+        while True:
+            try:
+                return process.communicate(left, _LOOK_S)
+            except subprocess.TimeoutExpired as late:
+                left = None
+                if gone:
+                    return late.output or b"", late.stderr or b""
+                gone = process.poll() is not None
+                if gone:
+                    # What it left behind holds its pipes open.
+                    _end_leftovers(process.pid, pipes)
+                elif over is not None and over():
+                    raise TimeoutError from None
+    finally:
+        _end_leftovers(process.pid, pipes)
+
+
+def _end_leftovers(leader: int, pipes: Collection[str]) -> None:
+    end_group(leader)
+    end_writers(pipes)
 
 
 def _last_words(log: str) -> str:

@@ -2,22 +2,24 @@
 
 import contextlib
 import os
-import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from app.records import LogLine
+from app.runs.leftovers import end_group, end_writers, pipe_name
 from workloads.catalog import python_of
 from workloads.protocol import Message, ProtocolError, Start, decode_message, encode
 
 _ROOT = Path(__file__).resolve().parents[2]
 _LONGEST_LINE = 4_000
+_LEFT_TO_READ_S = 1.0
+"""Once a worker is gone, its pipes hold 64 KiB at most: what takes longer is held open by a process it left behind."""
 
 WORKER = (sys.executable, "-m", "workloads.worker")
 """The command of a worker of this machine."""
@@ -32,7 +34,7 @@ class BrokenMessage:
 
 @dataclass(frozen=True, slots=True)
 class Exited:
-    """The worker's process is gone and its pipes are read to their end; a negative code is the signal that ended it."""
+    """The worker's process is gone and what it said is read; a negative code is the signal that ended it."""
 
     exit_code: int
 
@@ -154,13 +156,14 @@ class LocalWorker:
         stdout, stderr = self._process.stdout, self._process.stderr
         assert stdout is not None, "started with three pipes"
         assert stderr is not None, "started with three pipes"
+        pipes = (pipe_name(stdout), pipe_name(stderr))
         readers = (
             threading.Thread(target=self._read_messages, args=(stdout,), name="worker messages", daemon=True),
             threading.Thread(target=self._read_log, args=(stderr,), name="worker log", daemon=True),
         )
         for reader in readers:
             reader.start()
-        threading.Thread(target=self._watch, args=(readers,), name="worker end", daemon=True).start()
+        threading.Thread(target=self._watch, args=(readers, pipes), name="worker end", daemon=True).start()
 
     def order(self, start: Start) -> None:
         """Sends the worker its order."""
@@ -185,8 +188,7 @@ class LocalWorker:
 
     def kill(self) -> None:
         """Sends SIGKILL to its whole process group."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        end_group(self._process.pid)
 
     def _read_messages(self, pipe: BinaryIO) -> None:
         with pipe:
@@ -202,11 +204,21 @@ class LocalWorker:
                 text = line.decode("utf-8", errors="replace").rstrip()
                 self._post(LogLine(time.monotonic_ns(), text[:_LONGEST_LINE]))
 
-    def _watch(self, readers: tuple[threading.Thread, ...]) -> None:
+    def _watch(self, readers: tuple[threading.Thread, ...], pipes: Collection[str]) -> None:
         exit_code = self._process.wait()
         # Whatever it left behind would hold the pipes open.
         self.kill()
-        for reader in readers:
-            reader.join()
+        _join(readers)
+        if any(reader.is_alive() for reader in readers) and (ended := end_writers(pipes)):
+            words = f"(ended what this run left behind: process {', '.join(map(str, ended))})"
+            self._post(LogLine(time.monotonic_ns(), words))
+            _join(readers)
         self.ask_to_stop()
         self._post(Exited(exit_code))
+
+
+def _join(readers: tuple[threading.Thread, ...]) -> None:
+    """Waits a moment until they have read their pipes to the end."""
+    end_s = time.monotonic() + _LEFT_TO_READ_S
+    for reader in readers:
+        reader.join(max(0.0, end_s - time.monotonic()))

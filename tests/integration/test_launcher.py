@@ -4,11 +4,14 @@ import subprocess
 import sys
 import threading
 
+from app.records import LogLine
 from app.runs.launcher import Exited, LocalWorker, WorkerEvent
+from tests.fakes.processes import has_ended
 from tests.fakes.sessions import LIMIT_S
 from workloads.catalog import Machine, complete
 from workloads.protocol import PROTOCOL_VERSION, Start
 
+LEAVES_ONE_BEHIND = "pid = subprocess.Popen(['sleep', '600'], start_new_session=True).pid"
 START = Start(protocol=PROTOCOL_VERSION, spec=complete("dummy", {"gpus": 0}, Machine()), gpu_uuids=())
 
 
@@ -49,3 +52,16 @@ def test_nor_is_it_to_ask_one_to_stop_that_never_read_its_order() -> None:
     worker.ask_to_stop()
     worker.listen()
     assert heard.gone.wait(LIMIT_S)
+
+
+def test_a_child_that_left_for_a_session_of_its_own_neither_hangs_the_run_nor_outlives_it() -> None:
+    heard = Heard()
+    worker = LocalWorker(started(f"import subprocess, sys\n{LEAVES_ONE_BEHIND}\nprint(pid, file=sys.stderr)"), heard)
+    worker.listen()
+    assert heard.gone.wait(LIMIT_S)
+    told, said, last = heard.events
+    assert isinstance(told, LogLine)
+    assert isinstance(said, LogLine)
+    assert said.text == f"(ended what this run left behind: process {told.text})"
+    assert last == Exited(0)
+    assert has_ended(int(told.text))

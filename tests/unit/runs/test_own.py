@@ -14,6 +14,7 @@ from app.runs.own import Reading, chosen_before, keep_chosen, own_workloads, sou
 from app.runs.session import RunSession
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
+from tests.fakes.processes import has_ended
 from tests.fakes.sessions import services, started_feed
 from workloads.catalog import Machine, UsageError, Workload, complete_of
 
@@ -128,6 +129,13 @@ def test_a_file_that_never_ends_is_given_up(file: Path, database_path: Path, tmp
     with pytest.raises(UserError, match=r"mine.py was not read within 1 s; what it computes when it is imported"):
         own_workloads(file, "", database_path, Reading(limit_s=1.0, leases=Leases(tmp_path)))
     assert time.monotonic() - start_s < 10
+
+
+def test_what_a_file_starts_ends_when_it_was_read(file: Path, database_path: Path, reading: Reading) -> None:
+    leaves = "subprocess.Popen(['sleep', '600'], start_new_session=True).pid"
+    file.write_text(f"import subprocess\nwith open(__file__ + '.pid', 'w') as told: told.write(str({leaves}))\n{TEXT}")
+    assert names(own_workloads(file, "", database_path, reading)) == ["mine.py:small", "mine.py:other"]
+    assert has_ended(int(file.with_name("mine.py.pid").read_text()))
 
 
 def test_no_file_is_read_while_a_run_measures_on_the_processor(file: Path, database_path: Path, tmp_path: Path) -> None:
