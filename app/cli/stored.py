@@ -55,7 +55,7 @@ def print_run(stored: StoredRun) -> None:
     """Prints a run's result in a few lines."""
     row, summary = stored.row, stored.row.summary
     example = cells.example_word(row.spec)
-    outcome = row.outcome.name.replace("_", " ") if row.outcome else "running"
+    outcome = cells.OUTCOMES[row.outcome.name if row.outcome else "running"].word
     print(f"run {row.run}  {short_name(row.spec)}")
     if row.purpose:
         print(units.sentence(row.purpose))

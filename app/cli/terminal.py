@@ -11,7 +11,7 @@ from typing import Any
 
 from app.records import RunEnded, RunEvent, RunStarted, Waiting
 from app.viewmodels import units
-from app.viewmodels.cells import example_word
+from app.viewmodels.cells import OUTCOMES, example_word
 from app.viewmodels.naming import short_name
 from workloads.protocol import Block, PhaseStarted, Progress
 
@@ -189,7 +189,7 @@ class ProgressSink:
                     self._say(self._ended(event))
 
     def _ended(self, event: RunEnded) -> str:
-        name = event.outcome.name.replace("_", " ")
+        name = OUTCOMES[event.outcome.name].word
         throughput = event.summary.throughput
         told = name if throughput is None else f"{units.rate(throughput, self._example)}, {name}"
         return f"{told}. {event.outcome.reason}" if event.outcome.reason else told

@@ -8,7 +8,7 @@ from app.records import RunRow
 from app.report.evidence import match_of
 from app.runs.article import Article, Claim
 from app.viewmodels import units
-from app.viewmodels.progress import outcome_title
+from app.viewmodels.cells import OUTCOMES
 from workloads.protocol import OutcomeName
 
 
@@ -45,7 +45,7 @@ def estimate_document(found: Estimate | None) -> dict[str, Any]:
 def figure_words(cell: Mapping[str, Any], value: float | None, digits: int) -> str:
     """The number, or how the runs ended that gave none; ✘ where one did not run as asked."""
     if value is None:
-        return outcome_title(cell["outcome"]).lower() if cell["outcome"] else units.ABSENT
+        return OUTCOMES[cell["outcome"]].word if cell["outcome"] else units.ABSENT
     return units.number(value, digits) + (" ✘" if cell["match"] is False else "")
 
 

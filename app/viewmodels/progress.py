@@ -4,9 +4,10 @@ import math
 
 from app.records import Outcome
 from app.viewmodels import units
+from app.viewmodels.cells import OUTCOMES
 from app.viewmodels.plotted import Band
 from app.viewmodels.series import Series
-from workloads.protocol import Block, OutcomeName, PhaseName, PhaseStarted, Progress, RunSpec
+from workloads.protocol import Block, PhaseName, PhaseStarted, Progress, RunSpec
 
 _PHASE_WORDS: dict[str, str] = {
     "import": "Importing TensorFlow",
@@ -17,26 +18,14 @@ _PHASE_WORDS: dict[str, str] = {
     "evidence": "Checking what ran",
     "finish": "Finishing",
 }
-_OUTCOME_WORDS: dict[str, tuple[str, str]] = {
-    "completed": ("Completed", "good"),
-    "stopped": ("Stopped", "warning"),
-    "out_of_memory": ("Out of memory", "bad"),
-    "failed": ("Failed", "bad"),
-    "crashed": ("Crashed", "bad"),
-    "refused": ("Cannot run here", "warning"),
-}
 _BEFORE_MEASURE = ("import", "build", "compile", "warmup")
 _LEAST_FRACTION = 0.02
 
 
 def outcome_words(outcome: Outcome) -> tuple[str, str]:
     """An outcome's title and the style's role for it."""
-    return _OUTCOME_WORDS[outcome.name]
-
-
-def outcome_title(name: OutcomeName) -> str:
-    """An outcome in words."""
-    return _OUTCOME_WORDS[name][0]
+    shown = OUTCOMES[outcome.name]
+    return shown.word.capitalize(), "muted" if shown.tone == "quiet" else shown.tone
 
 
 class Phases:

@@ -82,8 +82,8 @@ def test_words_stand_where_there_is_no_figure(tables: list[dict[str, Any]]) -> N
     assert first[3].startswith("+10.0 % (+9")
     assert (first[4], first[5]) == ("1,600 ✘", "1,980")
     assert first[7].startswith("0.80× (0.")
-    assert last == ("2,048", "out of memory", "–", "–", "cannot run here", "4,900", "–", "–", "–")
-    assert words(tables[0], 1)[-1] == ("2,048", "out of memory", "–", "cannot run here", "10.2")
+    assert last == ("2,048", "out of memory", "–", "–", "refused", "4,900", "–", "–", "–")
+    assert words(tables[0], 1)[-1] == ("2,048", "out of memory", "–", "refused", "10.2")
 
 
 def test_beside_it_stands_what_the_article_says(tables: list[dict[str, Any]]) -> None:
@@ -113,7 +113,7 @@ def test_stored_runs_are_shown_on_a_machine_without_a_gpu(
     ]
     text = report.read_text(encoding="utf-8")
     assert text.count("| batch |") == 4
-    assert "| 2,048 | out of memory | – | – | cannot run here | 4,900 | – | – | – |" in text
+    assert "| 2,048 | out of memory | – | – | refused | 4,900 | – | – | – |" in text
     page = tmp_path / "page.html"
     assert main([*shown, "--report", str(page)], {}) == 0
     text = page.read_text(encoding="utf-8")

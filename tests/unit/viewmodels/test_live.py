@@ -76,11 +76,11 @@ def test_the_headline_is_all_examples_over_all_time_with_the_spread_of_blocks() 
     ("outcome", "title", "tone"),
     [
         (Outcome(name="completed"), "Completed", "good"),
-        (Outcome(name="stopped", reason="Stopped by the user."), "Stopped", "warning"),
-        (Outcome(name="out_of_memory", reason="GPU 0 ran out of memory."), "Out of memory", "bad"),
+        (Outcome(name="stopped", reason="Stopped by the user."), "Stopped", "muted"),
+        (Outcome(name="out_of_memory", reason="GPU 0 ran out of memory."), "Out of memory", "warning"),
         (Outcome(name="failed", reason="The loss is not finite."), "Failed", "bad"),
         (Outcome(name="crashed", reason="The worker was killed."), "Crashed", "bad"),
-        (Outcome(name="refused", reason="No GPU."), "Cannot run here", "warning"),
+        (Outcome(name="refused", reason="No GPU."), "Refused", "muted"),
     ],
 )
 def test_every_outcome_is_said_in_words(outcome: Outcome, title: str, tone: str) -> None:
