@@ -58,7 +58,9 @@ def imported_words(done: Imported) -> list[str]:
 
 
 def added_words(runs: Sequence[int]) -> str:
-    """What adding the reference runs came to."""
+    """What adding the reference runs came to; none are added to a database that all of them were measured with."""
+    if not runs:
+        return "No run of the reference was added: all of them are here as runs of your own."
     return f"The {_count(len(runs))} of the reference are here, as {runs_words(runs)}, tagged {TAG}."
 
 

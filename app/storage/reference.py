@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 
+from app.queries import RunQuery
 from app.records import HOST, RunRow
 from app.storage.store import Store
 from app.storage.transfer import import_runs
@@ -50,30 +51,39 @@ def is_reference(row: RunRow) -> bool:
 
 
 def reference_runs(store: Store, folder: Path = FOLDER) -> list[int]:
-    """The numbers of the reference runs that are in this database, without those in the trash."""
-    return store.library.known(_uids(folder), deleted=False)
+    """The numbers of the copies of reference runs in this database, without those in the trash."""
+    return _copies(store, folder, deleted=False)
 
 
 def add_reference(database: Path, watch: Watch = QUIET, folder: Path = FOLDER) -> list[int]:
-    """Adds the reference runs to a database and returns their numbers; those in its trash come out of it.
+    """Adds the reference runs to a database and returns their numbers; copies in its trash come out of it.
 
-    Raises `DatabaseError` and `StoppedError` as `import_runs` does; each file is added as a whole or not at all.
+    A database that they were measured with has some already, which stay as they are. Raises `DatabaseError` and
+    `StoppedError` as `import_runs` does; each file is added as a whole or not at all.
     """
     paths = sorted(folder.glob("*.db"))
     for done, path in enumerate(paths):
         import_runs(database, path, _part(watch, done, len(paths)))
     with Store.open(database) as store:
-        store.library.restore(store.library.known(_uids(folder), deleted=True))
+        store.library.restore(_copies(store, folder, deleted=True))
         return reference_runs(store, folder)
 
 
 def remove_reference(database: Path, folder: Path = FOLDER) -> list[int]:
-    """Deletes the copies of the reference runs for good, whatever tags they have by now, and returns their numbers."""
+    """Deletes the copies of the reference runs for good and returns their numbers.
+
+    Those without the tag that copies come with are somebody's own: measured here, or kept by taking the tag off.
+    """
     with Store.open(database) as store:
         here = reference_runs(store, folder)
         store.library.delete(here)
-        store.library.purge(store.library.known(_uids(folder), deleted=True))
+        store.library.purge(_copies(store, folder, deleted=True))
     return here
+
+
+def _copies(store: Store, folder: Path, *, deleted: bool) -> list[int]:
+    tagged = set(store.library.find(RunQuery(tag=TAG, deleted=deleted)))
+    return [run for run in store.library.known(_uids(folder), deleted=deleted) if run in tagged]
 
 
 def _part(watch: Watch, done: int, of: int) -> Watch:

@@ -94,6 +94,24 @@ def test_removing_leaves_the_users_own_runs(tmp_path: Path) -> None:
     assert remove_reference(database) == []
 
 
+def test_removing_leaves_runs_that_were_measured_here_and_later_went_into_the_box(tmp_path: Path) -> None:
+    database = tmp_path / "profiles.db"
+    first, second, *rest = (uid for file in reference_files() for uid in file.uids)
+    with Store.open(database) as store:
+        mine, in_trash = keep(store, uid=first), keep(store, uid=second)
+        store.library.delete([in_trash])
+    added = add_reference(database)
+    assert len(added) == len(rest)
+    assert not {mine, in_trash} & set(added)
+    with Store.open(database) as store:
+        store.library.remove_tag(added[:1], TAG)
+        store.library.delete(added[1:3])
+    assert set(remove_reference(database)) == set(added[3:])
+    with Store.open(database) as store:
+        assert {row.run for row in store.list_runs()} == {mine, added[0]}
+        assert store.library.facets(deleted=True).total == 1, "what was in the trash is there still"
+
+
 def test_a_comparison_with_an_own_run_says_that_cards_and_versions_differ(tmp_path: Path) -> None:
     database = tmp_path / "profiles.db"
     with Store.open(database) as store:
