@@ -104,6 +104,9 @@ def test_its_tables_are_made_when_it_is_opened_and_can_be_copied(screen: Article
     assert figures[2:4] == ["1,001", "1,101"], "plain text has a row a line"
     assert "`" not in QGuiApplication.clipboard().text()
     assert "<table" in QGuiApplication.clipboard().mimeData().html(), "a spreadsheet gets cells"
+    article.setTextCursor(article.document().find("NCHW gain"))
+    QTest.keySequence(article, QKeySequence(QKeySequence.StandardKey.Copy))
+    assert QGuiApplication.clipboard().text() == "NCHW gain"
 
 
 def test_other_runs_have_other_tables_and_the_tab_stays_open(screen: ArticlePage, database: Path) -> None:

@@ -43,12 +43,15 @@ class ArticleView(QTextBrowser):
             self.verticalScrollBar().setValue(0)
 
     def createMimeDataFromSelection(self) -> QMimeData:
-        """What Ctrl+C takes: plain text would have a line for each cell."""
-        selected = self.textCursor().selection()
+        """What Ctrl+C takes: of several cells plain text would have a line for each."""
+        cursor = self.textCursor()
+        selected = cursor.selection()
+        ends = [self.document().findBlock(place) for place in (cursor.selectionStart(), cursor.selectionEnd())]
         data = QMimeData()
         data.setHtml(selected.toHtml())
         # Qt takes cells that are not to be broken for code.
-        data.setText(selected.toMarkdown().replace("```\n", ""))
+        rows = selected.toMarkdown().replace("```\n", "").strip() + "\n"
+        data.setText(selected.toPlainText() if ends[0] == ends[1] else rows)
         return data
 
     def _restyle(self) -> None:
