@@ -6,7 +6,7 @@ from app.cli.export_progress import watched
 from app.cli.services import opened_store
 from app.cli.terminal import print_json
 from app.report.export_words import imported_document, imported_words
-from app.storage.transfer import import_runs
+from app.runs.queue_import import import_with_queue
 
 
 def import_database(chosen: Namespace) -> int:
@@ -14,7 +14,7 @@ def import_database(chosen: Namespace) -> int:
     with opened_store(chosen.db, may_be_new=True) as store:
         path = store.path
     with watched("Importing") as watch:
-        done = import_runs(path, chosen.file, watch)
+        done = import_with_queue(path, chosen.file, watch)
     if chosen.json:
         print_json(imported_document(done))
     else:

@@ -62,7 +62,8 @@ def _show(chosen: Namespace) -> int:
         print_table(("entry", "name", "state", "runs", "left"), [_row(each) for each in found], right=frozenset({0, 3}))
         for words in dict.fromkeys(each.words for each in found if each.words):
             say(words)
-        print(_together(found), file=sys.stderr)
+        if known := [each for each in found if each.planned]:
+            print(_together(known), file=sys.stderr)
     else:
         print("The queue is empty: no experiment is unfinished. `python -m app experiment … --queue` adds one.")
     return 0
@@ -77,6 +78,8 @@ def _together(found: Sequence[QueueProgress]) -> str:
     done, planned = sum(each.done for each in found), sum(each.planned for each in found)
     all_paused = all(each.state == "paused" for each in found)
     command = " ".join(["python -m app queue go-on", *(str(each.entry) for each in found if all_paused)])
+    if done == planned:
+        return f"{done} of {planned} runs done; `{command}` says what came of them."
     return f"{done} of {planned} runs done, {_left_words(found)}; `{command}` makes them."
 
 

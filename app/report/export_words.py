@@ -35,6 +35,7 @@ def imported_document(done: Imported) -> dict[str, Any]:
         "unfinished": list(done.unfinished),
         "in_trash": list(done.in_trash),
         "queue": list(done.entries),
+        "complete": list(done.complete),
         "seconds": done.seconds,
     }
 
@@ -73,6 +74,9 @@ def _imported(done: Imported) -> Iterator[str]:
     if done.entries:
         numbers = " ".join(map(str, done.entries))
         yield f"{_unfinished(len(done.entries))} came into the queue: `python -m app queue go-on {numbers}` goes on."
+    if done.complete:
+        experiments = f"{len(done.complete):,} {units.plural('experiment', len(done.complete))}"
+        yield f"Complete with these runs, and out of the queue: {experiments}."
     if done.runs:
         yield f"Imported {_count(len(done.runs))} as {runs_words(done.runs)}."
     elif not done.entries:

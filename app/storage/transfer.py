@@ -52,7 +52,8 @@ class Known:
 class Imported:
     """What an import did: `runs` are the new numbers here; `unfinished` and `in_trash` numbers there, left out.
 
-    `entries` are the numbers here of unfinished experiments that came into the queue.
+    `entries` are the numbers here of unfinished experiments that came into the queue, `complete` those that these runs
+    completed, so that they left it.
     """
 
     runs: tuple[int, ...]
@@ -61,6 +62,7 @@ class Imported:
     in_trash: tuple[int, ...]
     seconds: float
     entries: tuple[int, ...] = ()
+    complete: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -84,7 +84,7 @@ def test_entries_are_added_ordered_and_made(say: Say) -> None:
     made = json.loads(say("queue", "go-on", "--no-standby", "--json").out)["experiments"]
     assert [(each["state"], each["done"]) for each in made] == [("complete", 2)], "what is paused rests"
     assert queue(say("queue", "--json")) == [(1, "paused", 2, 2)], "its runs are stored meanwhile"
-    assert "`python -m app queue go-on 1` makes them." in say("queue").err
+    assert say("queue").err == "2 of 2 runs done; `python -m app queue go-on 1` says what came of them.\n"
     nothing = say("queue", "go-on", "--json")
     assert json.loads(nothing.out) == {"experiments": []}
     sentence = "Nothing waits in the queue. What is paused goes on when it is named: `python -m app queue go-on 1`.\n"
@@ -189,6 +189,7 @@ def test_at_the_end_reports_are_written_and_somebody_is_told(
     assert both.status == 1
     with Store.open(tmp_path / "profiles.db") as store:
         store.queue.add(name="newer", preset=None, plan='{"variants": []}')
+    assert "runs done" not in say("queue").err, "nobody knows how many it asks for"
     say(*SHORT, "--queue")
     past = say("queue", "go-on", *end)
     assert "What entry 4 of the queue asks for is not known here" in past.err
@@ -208,6 +209,22 @@ def test_the_same_command_goes_on_with_an_unfinished_experiment(say: Say) -> Non
     assert "This experiment is in the queue already, unfinished, as entry 1." in second.err
     assert queue(say("queue", "--json")) == []
     assert len(json.loads(say("list", "--json").out)["runs"]) == 2, "made anew once, not twice"
+
+
+def test_what_was_completed_meanwhile_on_either_machine_is_unfinished_on_none(say: Say, tmp_path: Path) -> None:
+    file, back, there = tmp_path / "queue.db", tmp_path / "back.db", tmp_path / "there" / "profiles.db"
+    say(*EXPERIMENT, *dummy_words(steps=5, batch_size="1,2"), "--queue")
+    say("queue", "pause", "1")
+    say("export", "--queue", "-o", str(file))
+    say("import", str(file), database=there)
+    say("queue", "go-on", "1", "--no-standby", database=there)
+    say("export", "1", "2", "-o", str(back), database=there)
+    again = say("import", str(file), database=there)
+    assert again.out == "Imported nothing: the file has no run that is new here.\n"
+    assert queue(say("queue", "--json", database=there)) == []
+    home = say("import", str(back))
+    assert home.out.startswith("Complete with these runs, and out of the queue: 1 experiment.\nImported 2 runs")
+    assert queue(say("queue", "--json")) == []
 
 
 OWN = """

@@ -123,9 +123,9 @@ def _export(database: Path, runs: tuple[int, ...], kind: ExportKind, target: Pat
 
 def _import(database: Path, file: Path, watch: Watch) -> list[str]:
     from app.report.export_words import imported_words
-    from app.storage.transfer import import_runs
+    from app.runs.queue_import import import_with_queue
 
-    return imported_words(import_runs(database, file, watch))
+    return imported_words(import_with_queue(database, file, watch))
 
 
 def _reference(database: Path, watch: Watch, *, shown: bool) -> list[str]:
