@@ -118,5 +118,4 @@ def _offer(database: Path, machine: "Machine") -> str:
         return ""
     from app.runs.presets import QUICK, preset
 
-    quick = preset(QUICK)
-    return f"{quick.title}, within minutes. {quick.form(machine).question}"
+    return f"{preset(QUICK).form(machine).question} Answered within minutes."
