@@ -26,6 +26,9 @@ RunOrder = Literal[
 WORD_ORDERS: frozenset[RunOrder] = frozenset(("workload", "variant", "tags", "devices", "outcome", "as_asked"))
 """Those that go from A to Z by nature; the others from the highest down."""
 
+REPEATS_LIMIT = 999
+"""Runs of each variant that an experiment may ask for; more are a slip of the hand."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunQuery:

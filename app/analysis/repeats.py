@@ -13,8 +13,6 @@ REPEATS = 3
 """Processes a variant where nothing else is asked."""
 FIRST_LOOK = 3
 """Processes a variant before the interval is first looked at: two are so few that a lucky pair ends it too often."""
-REPEATS_LIMIT = 999
-"""Processes a variant that may be asked for; more are a slip of the hand."""
 _FINEST = 0.001
 _MOST = 1_000_000
 _FINER = 0.75

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import get_args
 
 from app.analysis.fairness import MOST_THROTTLED_PCT
-from app.analysis.repeats import REPEATS_LIMIT
 from app.cli.export_arguments import add_transfers
 from app.cli.queue_arguments import NOTIFY_HELP, add_queue
-from app.queries import RunOrder
+from app.queries import REPEATS_LIMIT, RunOrder
 from app.runs.early import width_pct
 from app.runs.environment import program_version
 from workloads import catalog

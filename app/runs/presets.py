@@ -8,8 +8,8 @@ from typing import Annotated
 
 import msgspec
 
-from app.analysis.repeats import REPEATS_LIMIT
 from app.errors import UserError
+from app.queries import REPEATS_LIMIT
 from app.runs.article import Article
 from app.runs.early import MOST_REPEATS, width_pct
 from app.runs.schedule import Carried, Plan

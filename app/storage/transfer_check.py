@@ -9,8 +9,8 @@ from typing import Annotated, Any, get_args
 
 import msgspec
 
-from app.analysis.repeats import REPEATS_LIMIT
 from app.errors import DatabaseError, UserError
+from app.queries import REPEATS_LIMIT
 from app.records import FieldFacts
 from app.storage.library import checked_note, checked_tag
 from app.storage.transfer_source import GivenFile

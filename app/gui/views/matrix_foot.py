@@ -15,9 +15,9 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.analysis.repeats import REPEATS_LIMIT
 from app.gui.theme import GRID, figures
 from app.gui.views.parts import button, rule, text_label
+from app.queries import REPEATS_LIMIT
 from app.viewmodels.matrix_refused import RefusedGroup
 from app.viewmodels.matrix_state import MatrixState
 

@@ -65,6 +65,7 @@ def test_the_document_of_an_import() -> None:
         "unfinished": [8],
         "in_trash": [9],
         "queue": [],
+        "complete": [],
         "seconds": 1.5,
     }
 

@@ -7,9 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from app.analysis.repeats import REPEATS_LIMIT
 from app.errors import DatabaseError, UserError
-from app.queries import QueueEntry
+from app.queries import REPEATS_LIMIT, QueueEntry
 from app.runs.queued import Asked, asked_of, encode
 from app.runs.schedule import Plan
 from app.storage.store import Store
