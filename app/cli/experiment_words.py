@@ -69,12 +69,14 @@ def ahead_words(
     if before.state == "settled":
         return [f"{ending_words(before)} Nothing is left to run; --again makes every run anew."]
     if not to_make:
-        return [f"All {before.planned} runs are stored: nothing is left to run. --again makes them anew."]
+        all_are, them = ("The only run is", "it") if before.planned == 1 else (f"All {before.planned} runs are", "them")
+        return [f"{all_are} stored: nothing is left to run. --again makes {them} anew."]
     possible = runnable(to_make, machine)
     most = "" if plan.until_pct is None else " at most"
     takes = takes_words(together_s(possible, alike, room_of(plan, machine, parallel)), learnt_from(possible, alike))
     within = "" if budget_s is None else f", within {units.duration(budget_s)}"
-    return [f"{before.planned} runs planned{most}, {before.done} done, {len(to_make)} left ({takes}){within}."]
+    planned = f"{before.planned} {units.plural('run', before.planned)} planned{most}"
+    return [f"{planned}, {before.done} done, {len(to_make)} left ({takes}){within}."]
 
 
 def ending_words(found: Experiment, *, shown: bool = False, entry: int | None = None) -> str:
@@ -88,11 +90,13 @@ def ending_words(found: Experiment, *, shown: bool = False, entry: int | None = 
 
 
 def _far_words(found: Experiment, goes_on: str, *, shown: bool) -> str:
-    far = f"{found.done} of {found.planned} runs done"
+    far = f"{found.done} of {found.planned} {units.plural('run', found.planned)} done"
     if found.state == "settled":
         repeats = rounds(found.plan, [run.row for run in found.runs]).repeats
         return f"Settled after {repeats} repeats: {found.done} runs done."
     if found.state == "out of budget" and found.next_s is not None:
+        if found.budget_s is not None and found.next_s > found.budget_s:
+            goes_on = f"No run fits into {units.duration(found.budget_s)}: give --budget more."
         return f"Out of budget: {far}, and the next one takes about {units.duration(found.next_s)}. {goes_on}"
     if found.state == "complete" and not found.measured:
         return f"Nothing was measured: none of {found.planned} runs completed."

@@ -1,5 +1,6 @@
 """An experiment as a JSON document: the comparison of its runs, how far it is, and the article it repeats."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +10,8 @@ from app.report.article import article_document
 from app.report.comparison import compare_document
 from app.runs.article import Article
 from app.runs.experiment import Experiment
-from app.runs.schedule import of_variant, rounds
+from app.runs.schedule import Plan, of_variant, rounds
+from app.viewmodels.variants import variant_names
 from app.viewmodels.verdict import METHOD
 
 _NOTHING: dict[str, Any] = {
@@ -30,6 +32,9 @@ def experiment_document(found: Experiment, article: Article | None) -> dict[str,
     """
     runs = in_order(found)
     made = rounds(found.plan, [run.row for run in found.runs])
+    compared = compare_document(runs, runs[0].row.run) if runs else _NOTHING
+    if words := _alone_words(found.plan, runs):
+        compared = {**compared, "verdict": {**compared["verdict"], "text": words}}
     return {
         "experiment": found.plan.name,
         "state": found.state,
@@ -39,8 +44,17 @@ def experiment_document(found: Experiment, article: Article | None) -> dict[str,
         "until_pct": found.plan.until_pct,
         "half_widths_pct": made.half_widths_pct(),
         "article": article_document(article, found.plan, found.runs) if article else [],
-        **(compare_document(runs, runs[0].row.run) if runs else _NOTHING),
+        **compared,
     }
+
+
+def _alone_words(plan: Plan, runs: Sequence[StoredRun]) -> str:
+    """That one variant has runs and the others have none yet; "" where it is otherwise."""
+    tried = [run.row.spec for run in runs]
+    names = [name for name, spec in zip(variant_names(plan.variants), plan.variants, strict=True) if spec in tried]
+    if len(names) != 1 or len(plan.variants) < 2:
+        return ""
+    return f"Only {names[0]} has runs yet: there is nothing to compare it with so far."
 
 
 def in_order(found: Experiment) -> list[StoredRun]:

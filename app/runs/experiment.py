@@ -60,7 +60,8 @@ Wait = Callable[[Turn, Callable[[], bool]], Mapping[str, str]]
 class Experiment:
     """An experiment as far as it is: `done` runs of `planned` have a result, `runs` are all of them and the others.
 
-    `next_s` is how long the next run is expected to take; None where none is left.
+    `next_s` is how long the next run is expected to take; None where none is left. `budget_s` is what one sitting may
+    take, None where that is not limited.
     """
 
     plan: Plan
@@ -69,6 +70,7 @@ class Experiment:
     planned: int
     done: int
     next_s: float | None = None
+    budget_s: float | None = None
 
     @property
     def measured(self) -> bool:
@@ -149,7 +151,8 @@ class ExperimentSession:
 
     def run(self) -> Experiment:
         """Makes the runs. Raises `UserError` where one cannot be stored."""
-        return Experiment.of(self._plan, self._make(), self._runs, self._machine)
+        state = self._make()
+        return replace(Experiment.of(self._plan, state, self._runs, self._machine), budget_s=self._budget_s)
 
     def _make(self) -> State:
         self._began_s = time.monotonic()

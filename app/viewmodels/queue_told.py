@@ -42,7 +42,6 @@ _ENDS: dict[EntryState, str] = {
     "complete": "is complete",
     "settled": "is settled, every speed-up known as narrowly as was asked",
     "out of budget": "is out of budget; going on gives it as much again",
-    "failed": "failed, as not every run gave a result",
 }
 
 
@@ -81,7 +80,11 @@ def offer(entries: Sequence[QueueProgress]) -> Telling:
 
 def ending_words(progress: QueueProgress, verdict: str = "") -> str:
     """How an entry ended, its verdict where it is known, and what else there is to say."""
-    words = f"{_called(progress.name)} {_ENDS[progress.state]}: {_runs_made(progress.done, progress.planned)}."
+    if progress.state == "failed":
+        runs = units.plural("run", progress.planned)
+        words = f"{_called(progress.name)} has ended: {progress.done} of {progress.planned} {runs} gave a result."
+    else:
+        words = f"{_called(progress.name)} {_ENDS[progress.state]}: {_runs_made(progress.done, progress.planned)}."
     return " ".join(filter(None, (words, verdict, progress.words)))
 
 

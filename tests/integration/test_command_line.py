@@ -240,8 +240,7 @@ def test_an_experiment_without_time_for_a_run_says_so(command_line: CommandLine)
     ahead, ending = done.stderr.splitlines()
     assert ahead == "6 runs planned, 0 done, 6 left (at least 0:30), within 0:01."
     assert ending == (
-        "Out of budget: 0 of 6 runs done, and the next one takes about 0:05. The same command goes on from here,"
-        " or `python -m app queue go-on 1`."
+        "Out of budget: 0 of 6 runs done, and the next one takes about 0:05. No run fits into 0:01: give --budget more."
     )
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from app.cli.experiment_words import ahead_words, ending_words, refused_words
 from app.cli.main import main
+from app.report.experiment import experiment_document
 from app.runs.experiment import Experiment
 from app.runs.schedule import Plan
 from app.viewmodels.ahead import never_beside_words
@@ -79,6 +80,35 @@ def test_the_end_says_after_how_many_repeats_and_how_narrowly() -> None:
     )
     begun = Experiment.of(replace(PLAN, until_pct=0.01), "stopped", STEADY[:1], CPU)
     assert ending_words(begun) == "Stopped: 1 of 6 runs done. The same command goes on from here."
+
+
+def test_out_of_budget_it_is_said_how_it_goes_on_where_it_can() -> None:
+    begun = Experiment.of(PLAN, "out of budget", [result(1, SMALL, seconds=21.0)], CPU)
+    far = "Out of budget: 1 of 6 runs done, and the next one takes about 0:21."
+    assert ending_words(replace(begun, budget_s=30.0)) == f"{far} The same command goes on from here."
+    assert ending_words(replace(begun, budget_s=0.0)) == f"{far} No run fits into 0:00: give --budget more."
+
+
+def test_of_one_run_is_not_spoken_as_of_many() -> None:
+    one = replace(PLAN, variants=(SMALL,), repeats=1)
+    assert ahead_words(Experiment.of(one, "stopped", (), CPU), (), CPU, None) == [
+        "1 run planned, 0 done, 1 left (at least 0:10)."
+    ]
+    made = Experiment.of(one, "stopped", [result(1, SMALL)], CPU)
+    assert ahead_words(made, (), CPU, None) == [
+        "The only run is stored: nothing is left to run. --again makes it anew."
+    ]
+    assert ending_words(made) == "Complete: 1 of 1 run done."
+
+
+def test_where_one_variant_alone_has_runs_the_others_are_not_forgotten() -> None:
+    begun = Experiment.of(PLAN, "stopped", STEADY[:2], CPU)
+    assert experiment_document(begun, None)["verdict"] == {
+        "decision": "nothing to compare",
+        "text": "Only Batch size 8 has runs yet: there is nothing to compare it with so far.",
+    }
+    both = Experiment.of(PLAN, "stopped", STEADY, CPU)
+    assert experiment_document(both, None)["verdict"]["text"].startswith("No difference between batch size 16")
 
 
 def test_presets_are_listed_with_their_runs_time_and_question(

@@ -94,7 +94,7 @@ def test_runs_without_a_result_are_told_and_the_count_can_still_reach_its_end() 
     state = queue.state(0.0)
     assert state.ended is not None
     assert (state.ended.words, state.ended.tone) == (
-        "“first” failed, as not every run gave a result: 5 of 6 runs made.",
+        "“first” has ended: 5 of 6 runs gave a result.",
         "bad",
     )
     assert state.count == "5/9"
