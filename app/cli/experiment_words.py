@@ -95,9 +95,10 @@ def _far_words(found: Experiment, goes_on: str, *, shown: bool) -> str:
         repeats = rounds(found.plan, [run.row for run in found.runs]).repeats
         return f"Settled after {repeats} repeats: {found.done} runs done."
     if found.state == "out of budget" and found.next_s is not None:
-        if found.budget_s is not None and found.next_s > found.budget_s:
+        if found.budget_s is not None and found.next_s >= found.budget_s:
             goes_on = f"No run fits into {units.duration(found.budget_s)}: give --budget more."
-        return f"Out of budget: {far}, and the next one takes about {units.duration(found.next_s)}. {goes_on}"
+        takes = f", and the next one takes about {units.duration(found.next_s)}" if found.next_s else ""
+        return f"Out of budget: {far}{takes}. {goes_on}"
     if found.state == "complete" and not found.measured:
         return f"Nothing was measured: none of {found.planned} runs completed."
     if shown:

@@ -86,6 +86,8 @@ def test_out_of_budget_it_is_said_how_it_goes_on_where_it_can() -> None:
     begun = Experiment.of(PLAN, "out of budget", [result(1, SMALL, seconds=21.0)], CPU)
     far = "Out of budget: 1 of 6 runs done, and the next one takes about 0:21."
     assert ending_words(replace(begun, budget_s=30.0)) == f"{far} The same command goes on from here."
+    unknown = replace(begun, budget_s=0.0, next_s=0.0)
+    assert ending_words(unknown) == "Out of budget: 1 of 6 runs done. No run fits into 0:00: give --budget more."
     assert ending_words(replace(begun, budget_s=0.0)) == f"{far} No run fits into 0:00: give --budget more."
 
 
