@@ -9,8 +9,14 @@ from pathlib import Path
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Open the window or hand a command on; returns the exit status."""
-    words = list(sys.argv[1:] if argv is None else argv)
+    """Open the window or hand a command on; returns the exit status, 130 where Ctrl-C ended it."""
+    try:
+        return _main(list(sys.argv[1:] if argv is None else argv))
+    except KeyboardInterrupt:
+        return 130
+
+
+def _main(words: list[str]) -> int:
     if importlib.util.find_spec("msgspec") is None:
         sys.stderr.write(_OUTSIDE)
         return 1
@@ -21,10 +27,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--sample-ms", nargs="?")
     given, rest = parser.parse_known_args(words)
     if rest or (words and given.db is None and given.sample_ms is None):
-        try:
-            from app.cli.main import main as command_line
-        except KeyboardInterrupt:
-            return 130
+        from app.cli.main import main as command_line
+
         return command_line(words, {"bench": _bench, "replay": _replay})
     return _window(given.db, _sample_ms(given.sample_ms))
 

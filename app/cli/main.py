@@ -84,8 +84,6 @@ def main(words: Sequence[str], more: Mapping[str, Command]) -> int:
             "The result cannot be written: the disk is full. Free some space; what is stored is kept.", file=sys.stderr
         )
         return 1
-    except KeyboardInterrupt:
-        return 130
 
 
 def _drop_output() -> None:

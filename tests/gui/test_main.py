@@ -81,3 +81,11 @@ def test_ctrl_c_ends_a_command_quietly_while_it_is_still_imported(monkeypatch: p
 
     monkeypatch.setitem(sys.modules, "app.cli.main", CutOff("app.cli.main"))
     assert main(["list"]) == 130
+
+
+def test_and_while_its_words_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("app.cli.main.parser", interrupted)
+    assert main(["list"]) == 130
