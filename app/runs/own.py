@@ -118,6 +118,15 @@ def source_of(spec: RunSpec, database: Path) -> Source | None:
     )
 
 
+def is_changed(spec: RunSpec, database: Path) -> bool:
+    """Whether a variant is of a user's file as it was when it was read, which is another text now."""
+    try:
+        source = source_of(spec, database)
+        return source is not None and read_source(Path(source.path)).sha256 != source.sha256
+    except (UserError, UsageError):  # never read here, or gone: no newer text is known
+        return False
+
+
 def chosen_before(database: Path) -> list[Path]:
     """The files whose workloads were chosen in a window on this database, as far as they are still there."""
     return [path for path in map(Path, words_kept_in(database, _CHOSEN)) if path.exists()]

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from app.errors import UserError
 from app.queries import EntryState, QueueEntry, QueueProgress
@@ -11,6 +12,7 @@ from app.runs.ahead import learnt_from, look_ahead
 from app.runs.entry_session import Begun, own_runs
 from app.runs.experiment import Experiment, Turn
 from app.runs.gate import Held
+from app.runs.own import is_changed
 from app.runs.queued import asked_of
 from app.runs.repeated import Repeated
 from app.runs.schedule import Plan, done, left, room_of, together_s
@@ -52,6 +54,7 @@ def _standing(store: Store, entry: QueueEntry, inventory: Inventory, stored: Seq
     repeated = Repeated(asked.max_throttled_pct)
     ahead = look_ahead(store, asked.plan, inventory, own_runs(store, entry, asked), repeated, asked.parallel, stored)
     is_known = ahead.learnt_from or ahead.done == ahead.planned
+    brought = brought_words(ahead.brought, ahead.brought_with)
     return QueueProgress(
         entry=entry.entry,
         name=entry.name,
@@ -60,8 +63,16 @@ def _standing(store: Store, entry: QueueEntry, inventory: Inventory, stored: Seq
         planned=ahead.planned,
         left_s=ahead.left_s if is_known else None,
         experiment=entry.experiment,
-        words=brought_words(ahead.brought, ahead.brought_with),
+        words=" ".join(filter(None, (brought, _changed_words(entry, asked.plan, store.path)))),
     )
+
+
+def _changed_words(entry: QueueEntry, plan: Plan, database: Path) -> str:
+    """That an entry is of an older text of the user's file, by which it is told from one of the same name."""
+    # All variants are of one text.
+    if not is_changed(plan.variants[0], database):
+        return ""
+    return f"Entry {entry.entry} is made with the workload's file as it was then; the file has changed since."
 
 
 class ProgressTeller:

@@ -11,11 +11,15 @@ import pytest
 from app.errors import UserError
 from app.runs.leases import CPU, Leases
 from app.runs.own import Reading, chosen_before, keep_chosen, own_workloads, source_of, workload_called
+from app.runs.queue_progress import standings
+from app.runs.queued import Asked, enter
+from app.runs.schedule import Plan
 from app.runs.session import RunSession
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
 from tests.fakes.processes import has_ended
 from tests.fakes.sessions import services, started_feed
+from tests.unit.viewmodels.events import CPU_INVENTORY
 from workloads.catalog import Machine, UsageError, Workload, complete_of
 
 TEXT = """
@@ -82,6 +86,22 @@ def test_a_changed_file_is_another_one_and_the_old_text_stays(
         source = source_of(spec, database_path)
         assert source is not None
         assert (source.path, source.text) == (str(file), text)
+
+
+def test_entries_of_one_name_are_told_apart_by_the_text_they_are_of(
+    file: Path, database_path: Path, reading: Reading
+) -> None:
+    with Store.open(database_path) as store:
+        for text in (TEXT, TEXT + "\n# changed\n"):
+            file.write_text(text)
+            (small,) = own_workloads(file, "small", database_path, reading)
+            variants = [complete_of(small, {"gpus": 0, "batch_size": size}, Machine()) for size in (1, 2)]
+            enter(store, Asked.of(Plan(name="the same", variants=tuple(variants), repeats=1)))
+        old, new = standings(store, CPU_INVENTORY)
+        assert old.words == "Entry 1 is made with the workload's file as it was then; the file has changed since."
+        assert new.words == ""
+        file.unlink()
+        assert [each.words for each in standings(store, CPU_INVENTORY)] == ["", ""], "no newer text is there"
 
 
 def test_a_file_that_moved_is_the_same_workload_at_its_new_place(
