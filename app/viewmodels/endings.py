@@ -50,4 +50,5 @@ def ended_words_of_many(groups: Sequence[Sequence[RunRow]]) -> str:
 
 
 def _short(reason: str) -> str:
-    return textwrap.shorten(reason, _LONGEST, placeholder=" …").removesuffix(".")
+    """Its first sentence, without the full stop."""
+    return textwrap.shorten(reason.partition(". ")[0], _LONGEST, placeholder=" …").removesuffix(".")

@@ -79,13 +79,13 @@ def offer(entries: Sequence[QueueProgress]) -> Telling:
 
 
 def ending_words(progress: QueueProgress, verdict: str = "") -> str:
-    """How an entry ended, its verdict where it is known, and what else there is to say."""
+    """How an entry ended, what else there is to say, and its verdict where it is known."""
     if progress.state == "failed":
         runs = units.plural("run", progress.planned)
         words = f"{_called(progress.name)} has ended: {progress.done} of {progress.planned} {runs} gave a result."
     else:
         words = f"{_called(progress.name)} {_ENDS[progress.state]}: {_runs_made(progress.done, progress.planned)}."
-    return " ".join(filter(None, (words, verdict, progress.words)))
+    return " ".join(filter(None, (words, progress.words, verdict)))
 
 
 def experiment_verdict(rows: Sequence[RunRow]) -> str:

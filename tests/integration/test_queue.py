@@ -107,7 +107,7 @@ def test_an_entry_whose_variants_fail_again_and_again_is_given_up_and_says_so(us
     told = Told(used).run()
     assert (told.ends, outcomes(used)) == ([("a", "failed", 0)], ["failed"] * 4)
     words = "2 variants were given up for now: two of the runs of each in a row failed for the same reason."
-    assert ending_words(told.now, "No verdict.").endswith(f": 0 of 8 runs made. No verdict. {words}")
+    assert ending_words(told.now, "No verdict.").endswith(f": 0 of 8 runs gave a result. {words} No verdict.")
 
 
 def test_what_is_added_moved_paused_or_removed_meanwhile_takes_effect_at_the_next_run(used: RunServices) -> None:

@@ -153,6 +153,8 @@ def test_why_runs_have_no_result_is_told_once_for_all_that_have_one_reason() -> 
     assert said(base, *rates).text == (
         "6 cannot be compared with batch size 1024: no run of it measured anything (failed: No)."
     )
+    first = said(NHWC, ended(6, "out_of_memory", "Memory ran out. NVIDIA H200 has 139.8 GiB.")).text
+    assert first.endswith(" (out of memory: Memory ran out).")
     long = said(NHWC, ended(6, "failed", "many words " * 100)).text
     assert long.endswith(" words …).")
     assert len(long) < 300
