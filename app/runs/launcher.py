@@ -30,6 +30,7 @@ class BrokenMessage:
     """A line of the message pipe that is no message."""
 
     reason: str
+    line: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,16 +104,26 @@ class Birth:
         return cls(command, str(Path.cwd()), checkout_environment())
 
     def start(self) -> "subprocess.Popen[bytes]":
-        """The process, with three pipes and a session of its own: Ctrl-C in a terminal reaches only the program."""
-        return subprocess.Popen(
-            self.command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            cwd=self.folder,
-            env=self.environment,
-            start_new_session=True,
-        )
+        """The process, with three pipes and a session of its own: Ctrl-C in a terminal reaches only the program.
+
+        Raises `OSError` with a sentence's end for the user where it cannot be started.
+        """
+        try:
+            return subprocess.Popen(
+                self.command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                cwd=self.folder,
+                env=self.environment,
+                start_new_session=True,
+            )
+        except OSError as error:
+            program, why = self.command[0], error.strerror
+            if isinstance(error, FileNotFoundError) and Path(program).exists():
+                # execve(2): the same error for a file that is there.
+                why = "the program that its first line names, or its loader, is missing"
+            raise OSError(f"{program} cannot be run ({why})") from error
 
 
 def interpreter_of(start: Start) -> str:
@@ -196,13 +207,12 @@ class LocalWorker:
                 try:
                     self._post(decode_message(line))
                 except ProtocolError as error:
-                    self._post(BrokenMessage(str(error)))
+                    self._post(BrokenMessage(str(error), _shown(line)))
 
     def _read_log(self, pipe: BinaryIO) -> None:
         with pipe:
             for line in pipe:
-                text = line.decode("utf-8", errors="replace").rstrip()
-                self._post(LogLine(time.monotonic_ns(), text[:_LONGEST_LINE]))
+                self._post(LogLine(time.monotonic_ns(), _shown(line)))
 
     def _watch(self, readers: tuple[threading.Thread, ...], pipes: Collection[str]) -> None:
         exit_code = self._process.wait()
@@ -215,6 +225,10 @@ class LocalWorker:
             _join(readers)
         self.ask_to_stop()
         self._post(Exited(exit_code))
+
+
+def _shown(line: bytes) -> str:
+    return line.decode("utf-8", errors="replace").rstrip()[:_LONGEST_LINE]
 
 
 def _join(readers: tuple[threading.Thread, ...]) -> None:

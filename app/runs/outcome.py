@@ -11,6 +11,8 @@ from workloads.protocol import Finished
 
 _FATAL = re.compile(r"F\d{4} .*?\] (.+)")
 _LONGEST_WORDS = 300
+NO_PYTHON = "The Python of this run is none that can make runs, or is broken:"
+"""What is said of a process that never said hello."""
 
 Rung = Literal["itself", "closed stdin", "terminated", "killed"]
 
@@ -19,13 +21,14 @@ Rung = Literal["itself", "closed stdin", "terminated", "killed"]
 class Ending:
     """What is known when the worker's process is gone.
 
-    `stop_asked`: the user asked; `fault`: why the program itself ended the worker (no progress, broken protocol, a
-    full disk); `lost`: the GPU that stopped answering meanwhile, as a sentence; `last_words`: the fatal line of the
-    log, if it has one; `ended_by`: the last rung of the ladder that was needed.
+    `began`: it said hello; `stop_asked`: the user asked; `fault`: why the program itself ended the worker (no progress,
+    broken protocol, a full disk); `lost`: the GPU that stopped answering meanwhile, as a sentence; `last_words`: the
+    fatal line of the log, if it has one; `ended_by`: the last rung of the ladder that was needed.
     """
 
     finished: Finished | None
     exit_code: int
+    began: bool
     stop_asked: bool
     fault: str | None
     lost: str | None
@@ -67,7 +70,7 @@ def _outcome_of(ending: Ending) -> Outcome:
         )
     if ending.stop_asked:
         return _outcome(ending, "stopped", "Stopped by the user.")
-    return _outcome(ending, "crashed", _how_it_crashed(ending.exit_code, ending.last_words))
+    return _outcome(ending, "crashed", _how_it_crashed(ending))
 
 
 def _outcome(ending: Ending, name: Literal["failed", "stopped", "crashed"], reason: str) -> Outcome:
@@ -80,13 +83,16 @@ def fatal_words(line: str) -> str | None:
     return found.group(1)[:_LONGEST_WORDS] if found else None
 
 
-def _how_it_crashed(exit_code: int, last_words: str | None) -> str:
-    if last_words is not None:
-        return f"TensorFlow gave up: {last_words}"
+def _how_it_crashed(ending: Ending) -> str:
+    exit_code = ending.exit_code
+    if ending.last_words is not None:
+        return f"TensorFlow gave up: {ending.last_words}"
     if exit_code == -signal.SIGKILL:
         return "The worker was killed (SIGKILL), often for want of memory in the machine; its log has the last lines."
     if exit_code < 0:
         return f"The worker died of {_signal_name(-exit_code)}; its log has the last lines."
+    if not ending.began:
+        return f"{NO_PYTHON} it ended with exit status {exit_code} before the run began; its log has the last lines."
     return f"The worker ended with exit status {exit_code} without saying how the run went; its log has the last lines."
 
 

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from app.errors import UserError
 from app.records import DeviceLost, FieldsSeen, LogLine, RunEvent, Sample, SlowSample
 from app.runs.launcher import BrokenMessage, Exited, Worker, WorkerEvent
-from app.runs.outcome import Ending, Rung, fatal_words
+from app.runs.outcome import NO_PYTHON, Ending, Rung, fatal_words
 from workloads.protocol import PROTOCOL_VERSION, Finished, Hello
 
 _RUNGS: tuple[Rung, ...] = ("itself", "closed stdin", "terminated", "killed")
+_LONGEST_WORDS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +26,12 @@ Inbox = queue.SimpleQueue[InboxItem]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How long a worker may take, in seconds: between two messages, and on each rung of the ladder."""
+    """How long a worker may take, in seconds: to say hello, between two messages, and on each rung of the ladder.
 
+    One that stands by may still import when it is given its order, and says hello after that.
+    """
+
+    hello_s: float = 120.0
     silence_s: float = 300.0
     closed_stdin_s: float = 5.0
     terminated_s: float = 3.0
@@ -50,7 +55,8 @@ class Supervisor:
         self._fault: str | None = None
         self._lost: str | None = None
         self._last_words: str | None = None
-        self._deadline_s = time.monotonic() + limits.silence_s
+        self._began = False
+        self._deadline_s = time.monotonic() + limits.hello_s
 
     def watch(self) -> Ending:
         """Reads until the worker's process is gone."""
@@ -64,6 +70,7 @@ class Supervisor:
                 return Ending(
                     finished=self._finished,
                     exit_code=item.exit_code,
+                    began=self._began,
                     stop_asked=self._stop_asked,
                     fault=self._fault,
                     lost=self._lost,
@@ -77,7 +84,9 @@ class Supervisor:
             case StopAsked():
                 self._stop_asked = True
                 self._climb_to("closed stdin")
-            case BrokenMessage(reason):
+            case BrokenMessage(line=line) if not self._began:
+                self._give_up(f"{NO_PYTHON} instead of beginning the run it said “{line[:_LONGEST_WORDS]}”.")
+            case BrokenMessage(reason=reason):
                 self._give_up(f"The worker broke the protocol: {reason}")
             case Hello(protocol=protocol) if protocol != PROTOCOL_VERSION:
                 self._give_up(f"The worker speaks protocol {protocol}, this program {PROTOCOL_VERSION}.")
@@ -94,12 +103,13 @@ class Supervisor:
                 self._heard()
                 self._hand_on(item)
             case _:
+                self._began = self._began or isinstance(item, Hello)
                 self._heard()
                 if not isinstance(item, Hello | Exited):
                     self._hand_on(item)
 
     def _heard(self) -> None:
-        if self._rung == "itself" and self._finished is None:
+        if self._began and self._rung == "itself" and self._finished is None:
             self._deadline_s = time.monotonic() + self._limits.silence_s
 
     def _hand_on(self, event: RunEvent) -> None:
@@ -115,10 +125,12 @@ class Supervisor:
             self._climb_to("terminated")
 
     def _too_late(self) -> None:
-        if self._rung == "itself" and self._finished is None:
+        if self._rung != "itself" or self._finished is not None:
+            self._climb_to(_RUNGS[min(_RUNGS.index(self._rung) + 1, len(_RUNGS) - 1)])
+        elif self._began:
             self._give_up(f"The worker said nothing for {self._limits.silence_s:.0f} s and was ended; see its log.")
         else:
-            self._climb_to(_RUNGS[min(_RUNGS.index(self._rung) + 1, len(_RUNGS) - 1)])
+            self._give_up(f"{NO_PYTHON} it did not begin the run within {self._limits.hello_s:.0f} s; see its log.")
 
     def _climb_to(self, rung: Rung) -> None:
         if _RUNGS.index(rung) <= _RUNGS.index(self._rung) and rung != "killed":

@@ -11,6 +11,7 @@ import pytest
 
 from app.records import Outcome, StoredRun
 from app.runs.leases import Leases
+from app.runs.outcome import NO_PYTHON
 from app.runs.standby import StandbyLauncher
 from app.telemetry.feed import TelemetryFeed
 from tests.fakes.environments import VirtualEnvironment
@@ -100,6 +101,25 @@ def test_a_path_without_a_python_is_refused_before_the_run(tmp_path: Path) -> No
         (refusal,) = check(complete("dummy", {"interpreter": str(place)}, Machine()), Machine())
         assert refusal.parameters == ("interpreter",)
         assert refusal.reason.startswith(f"{place} is neither")
+
+
+@pytest.mark.parametrize(
+    ("script", "name", "words"),
+    [
+        ("#!/bin/sh\necho hello, world", "failed", f"{NO_PYTHON} instead of beginning the run it said “hello, world”."),
+        ("#!/bin/sh", "crashed", f"{NO_PYTHON} it ended with exit status 0 before the run began;"),
+        ("#!/nowhere/python", "failed", "No worker could be started: {python} cannot be run (the program that its "),
+    ],
+)
+def test_what_is_no_python_is_said_to_be_none(
+    tmp_path: Path, feed: TelemetryFeed, script: str, name: str, words: str
+) -> None:
+    python = tmp_path / "python"
+    python.write_text(script + "\n")
+    python.chmod(0o755)
+    outcome, _ = run_by(python, tmp_path, feed)
+    assert outcome.name == name
+    assert (outcome.reason or "").startswith(words.format(python=python))
 
 
 @pytest.mark.tensorflow

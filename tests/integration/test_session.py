@@ -22,6 +22,7 @@ from app.records import (
     SlowSample,
     Waiting,
 )
+from app.runs.outcome import NO_PYTHON
 from app.runs.recovery import recover
 from app.runs.session import RunSession
 from app.runs.supervisor import Limits
@@ -41,6 +42,7 @@ HELLO = (
     "done = Finished(outcome='completed', t_ns=time.monotonic_ns())\n"
 )
 """The start of a worker of another making."""
+GREETS = "say(Hello(protocol=PROTOCOL_VERSION, **hello)); "
 
 
 @pytest.fixture(scope="module")
@@ -198,9 +200,11 @@ def test_a_worker_that_says_nothing_is_ended_as_failed(tmp_path: Path, feed: Tel
 @pytest.mark.parametrize(
     ("code", "name", "reason"),
     [
-        ("print('this is no message', flush=True); sys.stdin.read()", "failed", "The worker broke the protocol:"),
+        (GREETS + "print('no message', flush=True); sys.stdin.read()", "failed", "The worker broke the protocol:"),
+        ("print('no message', flush=True); sys.stdin.read()", "failed", f"{NO_PYTHON} instead of beginning the run it"),
         ("say(Hello(protocol=99, **hello)); sys.stdin.read()", "failed", "The worker speaks protocol 99, this program"),
-        ("sys.exit(3)", "crashed", "The worker ended with exit status 3 without saying how the run went;"),
+        (GREETS + "sys.exit(3)", "crashed", "The worker ended with exit status 3 without saying how the run went;"),
+        ("sys.exit(3)", "crashed", f"{NO_PYTHON} it ended with exit status 3 before the run began;"),
         ("os.abort()", "crashed", "The worker died of SIGABRT; its log has the last lines."),
     ],
 )

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from app.records import Device, Outcome
-from app.runs.outcome import Ending, Rung, fatal_words, form_outcome, with_memory_size
+from app.runs.outcome import NO_PYTHON, Ending, Rung, fatal_words, form_outcome, with_memory_size
 from workloads.protocol import Finished, WorkerOutcome
 
 LOST = "NVIDIA H200 stopped answering (GPU is lost)."
@@ -20,13 +20,20 @@ def ending(
     finished: Finished | None = None,
     exit_code: int = 0,
     *,
+    began: bool = True,
     stop_asked: bool = False,
     fault: str | None = None,
     lost: str | None = None,
     ended_by: Rung = "itself",
 ) -> Ending:
     return Ending(
-        finished=finished, exit_code=exit_code, stop_asked=stop_asked, fault=fault, lost=lost, ended_by=ended_by
+        finished=finished,
+        exit_code=exit_code,
+        began=began,
+        stop_asked=stop_asked,
+        fault=fault,
+        lost=lost,
+        ended_by=ended_by,
     )
 
 
@@ -45,6 +52,11 @@ def ending(
         (ending(word("failed", "It broke."), lost=LOST), "failed", f"{LOST} It broke."),
         (ending(None, 3), "crashed", STATUS_3),
         (ending(None, 0), "crashed", STATUS_3.replace("3", "0")),
+        (
+            ending(None, 3, began=False),
+            "crashed",
+            f"{NO_PYTHON} it ended with exit status 3 before the run began; its log has the last lines.",
+        ),
         (ending(None, 3, lost=LOST), "crashed", f"{LOST} {STATUS_3}"),
         (ending(None, -11), "crashed", "The worker died of SIGSEGV; its log has the last lines."),
         (ending(None, -15, fault="The disk is full."), "failed", "The disk is full."),

@@ -12,7 +12,7 @@ from app.runs.outcome import Ending
 from app.runs.supervisor import Inbox, InboxItem, Limits, StopAsked, Supervisor
 from workloads.protocol import PROTOCOL_VERSION, Facts, Finished, Hello, PhaseStarted
 
-AT_ONCE = Limits(silence_s=0.0, closed_stdin_s=0.0, terminated_s=0.0, finished_s=0.0)
+AT_ONCE = Limits(hello_s=0.0, silence_s=0.0, closed_stdin_s=0.0, terminated_s=0.0, finished_s=0.0)
 HELLO = Hello(protocol=PROTOCOL_VERSION, pid=1, t_ns=1, utc_ns=1)
 PHASE = PhaseStarted(phase="import", t_ns=2)
 DONE = Finished(outcome="completed", t_ns=3)
@@ -84,9 +84,18 @@ def test_asking_twice_is_asking_once() -> None:
 
 
 def test_silence_ends_the_worker_with_a_reason() -> None:
-    ending, asked, _ = watch(obeys="killed", limits=AT_ONCE)
+    ending, asked, _ = watch(HELLO, obeys="killed", limits=replace(AT_ONCE, hello_s=60.0))
     assert asked == ["terminated", "killed"]
     assert ending.fault == "The worker said nothing for 0 s and was ended; see its log."
+
+
+def test_what_never_says_hello_is_no_python_for_runs() -> None:
+    no_python = "The Python of this run is none that can make runs, or is broken:"
+    ending, asked, _ = watch(LogLine(1, "noise"), obeys="terminated", limits=replace(AT_ONCE, silence_s=60.0))
+    assert (asked, ending.began) == (["terminated"], False)
+    assert ending.fault == f"{no_python} it did not begin the run within 0 s; see its log."
+    ending, *_ = watch(BrokenMessage("malformed", "x" * 900), obeys="terminated")
+    assert ending.fault == f"{no_python} instead of beginning the run it said “{'x' * 200}”."
 
 
 def test_a_worker_that_stays_after_its_last_word_climbs_too() -> None:
@@ -98,7 +107,7 @@ def test_a_worker_that_stays_after_its_last_word_climbs_too() -> None:
 @pytest.mark.parametrize(
     ("item", "fault"),
     [
-        (BrokenMessage("nonsense"), "The worker broke the protocol: nonsense"),
+        (BrokenMessage("nonsense", "x"), "The worker broke the protocol: nonsense"),
         (
             Hello(protocol=99, pid=1, t_ns=1, utc_ns=1),
             f"The worker speaks protocol 99, this program {PROTOCOL_VERSION}.",
@@ -106,7 +115,8 @@ def test_a_worker_that_stays_after_its_last_word_climbs_too() -> None:
     ],
 )
 def test_a_broken_protocol_terminates(item: InboxItem, fault: str) -> None:
-    ending, asked, events = watch(item, BrokenMessage("more"), obeys="terminated")
+    first = () if isinstance(item, Hello) else (HELLO,)
+    ending, asked, events = watch(*first, item, BrokenMessage("more", "y"), obeys="terminated")
     assert (ending.fault, asked, events) == (fault, ["terminated"], [])
 
 
