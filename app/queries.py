@@ -2,8 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
+import msgspec
+
+from workloads.catalog import MOST_VARIANTS
 from workloads.protocol import RunSpec
 
 RunOrder = Literal[
@@ -28,6 +31,10 @@ WORD_ORDERS: frozenset[RunOrder] = frozenset(("workload", "variant", "tags", "de
 
 REPEATS_LIMIT = 999
 """Runs of each variant that an experiment may ask for; more are a slip of the hand."""
+Repeats = Annotated[int, msgspec.Meta(ge=1, le=REPEATS_LIMIT)]
+"""How often each variant runs, where it is read from a file."""
+Variants = Annotated[tuple[RunSpec, ...], msgspec.Meta(min_length=1, max_length=MOST_VARIANTS)]
+"""The variants of an experiment, where they are read from a file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

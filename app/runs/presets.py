@@ -9,7 +9,7 @@ from typing import Annotated
 import msgspec
 
 from app.errors import UserError
-from app.queries import REPEATS_LIMIT
+from app.queries import Repeats
 from app.runs.article import Article
 from app.runs.early import MOST_REPEATS, width_pct
 from app.runs.schedule import Carried, Plan
@@ -56,7 +56,7 @@ class Form(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     question: str
-    repeats: Annotated[int, msgspec.Meta(ge=1, le=REPEATS_LIMIT)]
+    repeats: Repeats
     matrix: Annotated[tuple[Matrix, ...], msgspec.Meta(min_length=1)]
     until: str = ""
     portability: tuple[Portability, ...] = ()

@@ -7,11 +7,10 @@ import msgspec
 
 from app.analysis.fairness import MOST_THROTTLED_PCT
 from app.errors import UserError
-from app.queries import QueueEntry
+from app.queries import QueueEntry, Repeats, Variants
 from app.runs.schedule import Carried, Plan
 from app.storage.store import Store
 from workloads.catalog import find_workload, with_defaults
-from workloads.protocol import RunSpec
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,8 +22,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     name: str
-    variants: tuple[RunSpec, ...]
-    repeats: int
+    variants: Variants
+    repeats: Repeats
     until_pct: float | None = None
     carried: tuple[Carried, ...] = ()
     notes: tuple[str, ...] = ()

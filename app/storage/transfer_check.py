@@ -5,12 +5,12 @@ Types, references and uniqueness are held by the private database itself, whose 
 
 import sqlite3
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, get_args
+from typing import Any, get_args
 
 import msgspec
 
 from app.errors import DatabaseError, UserError
-from app.queries import REPEATS_LIMIT
+from app.queries import Repeats, Variants
 from app.records import FieldFacts
 from app.storage.library import checked_note, checked_tag
 from app.storage.transfer_source import GivenFile
@@ -71,8 +71,8 @@ class _Carried(msgspec.Struct):
 class _Planned(msgspec.Struct):
     """Of what an entry of the queue asks for, the part that decides what would be run."""
 
-    variants: Annotated[tuple[RunSpec, ...], msgspec.Meta(min_length=1, max_length=catalog.MOST_VARIANTS)]
-    repeats: Annotated[int, msgspec.Meta(ge=1, le=REPEATS_LIMIT)]
+    variants: Variants
+    repeats: Repeats
     carried: tuple[_Carried, ...] = ()
 
 

@@ -138,7 +138,8 @@ def test_an_entry_of_another_version_is_told_when_it_is_to_be_made(database_path
     newer = msgspec.json.decode(encode(ASKED))
     newer["variants"][0]["workload"] = "transformer"
     with Store.open(database_path) as store:
-        for plan in (msgspec.json.encode(newer).decode(), '{"variants": []}'):
+        none, endless = (msgspec.structs.replace(ASKED, **change) for change in ({"variants": ()}, {"repeats": 10**8}))
+        for plan in (msgspec.json.encode(newer).decode(), '{"variants": []}', encode(none), encode(endless)):
             number = store.queue.add(name="newer", preset=None, plan=plan)
             with pytest.raises(UserError, match=rf"entry {number} of the queue asks for is not known here .*update"):
                 asked_of(store.queue.entry(number))
