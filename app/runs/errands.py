@@ -25,6 +25,10 @@ class ErrandError(UserError):
     """An errand could not be done: one sentence, and a traceback after it where the reason is not known."""
 
 
+class ErrandCutOffError(ErrandError):
+    """The errand's process ended without an answer."""
+
+
 @contextmanager
 def leased(leases: Leases, candidates: Sequence[str], told: Told) -> Iterator[str]:
     """One of these devices, held so that no run measures on it meanwhile."""
@@ -48,7 +52,7 @@ def ask(errand: Errand, kind: type[Kind], over: Callable[[], bool] | None = None
     try:
         answer = decode_answer(said)
     except ProtocolError:
-        raise ErrandError(
+        raise ErrandCutOffError(
             f"The process that did this ended with exit status {process.returncode}: {_last_words(log)}"
         ) from None
     if isinstance(answer, Declined):

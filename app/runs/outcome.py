@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from app.records import Device, Outcome
+from workloads.catalog import is_own
 from workloads.protocol import Finished
 
 _FATAL = re.compile(r"F\d{4} .*?\] (.+)")
@@ -54,6 +55,13 @@ def with_memory_size(outcome: Outcome, devices: Sequence[Device]) -> Outcome:
         return outcome
     name = gpus[0].name if gpus else "This machine"
     return replace(outcome, reason=f"{outcome.reason or ''} {name} has {min(sizes) / 2**30:.1f} GiB.".strip())
+
+
+def with_file_name(outcome: Outcome, workload: str) -> Outcome:
+    """A crash that names the user's own file, where the run was of one: what is in it may have ended the worker."""
+    if outcome.name != "crashed" or not is_own(workload):
+        return outcome
+    return replace(outcome, reason=f"{workload.partition(':')[0]}: {outcome.reason}")
 
 
 def _outcome_of(ending: Ending) -> Outcome:

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from app.errors import UserError
-from app.runs.errands import ErrandError, Told, ask
+from app.runs.errands import ErrandCutOffError, ErrandError, Told, ask
 from app.runs.leases import CPU, Leases, never_stopped
 from app.storage.settings import keep_in, keep_words_in, kept_in, words_kept_in
 from workloads import catalog
@@ -164,6 +164,8 @@ def _asked(errand: Describe, reading: Reading) -> tuple[OwnWorkload, ...]:
             f"{file} was not read within {reading.limit_s:.0f} s; "
             "what it computes when it is imported belongs into its functions."
         ) from None
+    except ErrandCutOffError as error:
+        raise UserError(f"{file} was not read to its end. {error}") from error
     except ErrandError as error:
         # The sentence names file and line; the traceback that may follow it is of this program.
         raise UserError(str(error).partition("\n")[0]) from error

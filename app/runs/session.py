@@ -15,7 +15,7 @@ from app.records import HOST, Device, Inventory, Outcome, Phase, RunEnded, RunEv
 from app.runs.environment import describe
 from app.runs.launcher import Launcher, LocalLauncher, Worker
 from app.runs.leases import CPU, Lease, Leases
-from app.runs.outcome import Ending, form_outcome, with_memory_size
+from app.runs.outcome import Ending, form_outcome, with_file_name, with_memory_size
 from app.runs.own import source_of
 from app.runs.recording import Recording
 from app.runs.sinks import Sink, StepSink, StoreSink
@@ -179,7 +179,7 @@ class RunSession:
         devices: Sequence[str],
         settle: Callable[[], None],
     ) -> Outcome:
-        run, outcome = self._number(), form_outcome(ending)
+        run, outcome = self._number(), with_file_name(form_outcome(ending), self._spec.workload)
         peak = ending.finished.allocator_peak_bytes if ending.finished else None
         try:
             settle()

@@ -13,6 +13,7 @@ _WHERE = re.compile(
     r'\s*(Exception encountered when calling |Graph execution error:|Detected at node |<stack traces |File ")'
 )
 """Lines in which Keras and TensorFlow say where something went wrong, before what did."""
+_LONGEST_WORDS = 300
 
 
 def file_name(source: Source) -> str:
@@ -36,9 +37,11 @@ def place_of_function(function: FunctionType) -> str:
 
 
 def words_of(error: BaseException) -> str:
-    """The error's kind and the first line of its message that says what is wrong, not where."""
+    """The error's kind, and the first line of its message that says what is wrong, not where: its start if it is long."""
     # Of a syntax error its own words alone: file and line are told before them.
     words = error.msg if isinstance(error, SyntaxError) else str(error)
     lines = [line.strip() for line in _PAINT.sub("", words).splitlines() if line.strip()]
     said = next((line for line in lines if not _WHERE.match(line)), "".join(lines[:1]))
+    if len(said) > _LONGEST_WORDS:
+        said = f"{said[:_LONGEST_WORDS]} …"
     return f"{type(error).__name__}: {said}" if said else type(error).__name__

@@ -38,16 +38,26 @@ def describe(source: Source, name: str = "") -> Described:
 def described(function: FunctionType) -> OwnWorkload:
     """One function as a workload; raises `OwnWorkloadError`."""
     place, parameters = place_of_function(function), _parameters(function)
-    if not _is_workload(function) or not _is_size(parameters[_BATCH_SIZE].default):
+    if not _is_plain(function):
+        raise OwnWorkloadError(
+            f"{place}: {function.__name__} has async or yield in it; a workload is a plain function that returns "
+            "(model, loss, batch)."
+        )
+    if not _is_workload(function):
         raise OwnWorkloadError(
             f"{place}: {function.__name__} needs a parameter such as batch_size: int = 32, "
             "how many examples its batch function gives."
+        )
+    size = parameters[_BATCH_SIZE].default
+    if not _is_size(size):
+        raise OwnWorkloadError(
+            f"{place}: batch_size of {function.__name__} is {size!r}, and has to be a whole number from 1."
         )
     words = inspect.getdoc(function) or ""
     return OwnWorkload(
         name=function.__name__,
         help=words.partition("\n")[0],
-        batch_size=parameters[_BATCH_SIZE].default,
+        batch_size=size,
         parameters=tuple(_parameter(p, words, place) for p in parameters.values() if p.name not in _PROGRAMS),
     )
 
@@ -56,6 +66,11 @@ def _is_workload(function: FunctionType) -> bool:
     """Whether it means to be one; its `batch_size` need not be a number for that."""
     asked = _parameters(function).get(_BATCH_SIZE)
     return asked is not None and asked.default is not inspect.Parameter.empty
+
+
+def _is_plain(function: FunctionType) -> bool:
+    others = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
+    return not any(is_other(function) for is_other in others)
 
 
 def _is_size(value: object) -> bool:

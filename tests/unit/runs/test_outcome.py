@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from app.records import Device, Outcome
-from app.runs.outcome import NO_PYTHON, Ending, Rung, fatal_words, form_outcome, with_memory_size
+from app.runs.outcome import NO_PYTHON, Ending, Rung, fatal_words, form_outcome, with_file_name, with_memory_size
 from workloads.protocol import Finished, WorkerOutcome
 
 LOST = "NVIDIA H200 stopped answering (GPU is lost)."
@@ -91,6 +91,14 @@ def test_the_last_words_of_a_library_are_the_reason() -> None:
     assert fatal_words("W0000 00:00:1 77 cuda_dnn.cc:123] Check failed") is None
     crashed = form_outcome(replace(ending(None, -6), last_words=fatal_words(line)))
     assert (crashed.name, crashed.reason) == ("crashed", "TensorFlow gave up: Check failed: no descriptor")
+
+
+def test_a_crash_names_the_file_of_the_user_s_that_ran() -> None:
+    crashed = form_outcome(ending(None, 3))
+    assert with_file_name(crashed, "mine.py:small").reason == f"mine.py: {STATUS_3}"
+    assert with_file_name(crashed, "lstm") == crashed
+    completed = form_outcome(ending(word("completed")))
+    assert with_file_name(completed, "mine.py:small") == completed
 
 
 def test_out_of_memory_says_how_much_there_is() -> None:

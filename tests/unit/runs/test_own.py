@@ -132,7 +132,10 @@ def test_a_word_names_a_workload_of_the_program_or_of_a_file(file: Path, databas
     [
         ("def f(batch_size=4):\n    return (\n", r"^mine.py:2: SyntaxError: '\(' was never closed$"),
         ("x = 1\nimport nothing_such\n", r"^mine.py:2: ModuleNotFoundError: No module named 'nothing_such'$"),
-        ("import os\nos._exit(3)\n", "ended with exit status 3"),
+        (
+            "import os\nos._exit(3)\n",
+            "^mine.py was not read to its end. The .* exit status 3: it said nothing.$",
+        ),
     ],
 )
 def test_a_bad_file_is_told_in_one_sentence(
@@ -194,3 +197,11 @@ def test_a_variant_whose_file_was_never_opened_here_is_not_run(
         RunSession(spec, services(tmp_path, feed)).run()
     with Store.open(database_path) as store:
         assert store.list_runs() == []
+
+
+def test_a_run_that_crashes_names_the_file(file: Path, tmp_path: Path, feed: TelemetryFeed) -> None:
+    ends = services(tmp_path, feed, command=(sys.executable, "-c", ""))
+    (small,) = own_workloads(file, "small", ends.database, Reading(leases=ends.leases))
+    outcome = RunSession(complete_of(small, {"gpus": 0}, Machine()), ends).run()
+    assert outcome.name == "crashed"
+    assert (outcome.reason or "").startswith("mine.py: ")
