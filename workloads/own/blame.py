@@ -37,7 +37,7 @@ def place_of_function(function: FunctionType) -> str:
 
 
 def words_of(error: BaseException) -> str:
-    """The error's kind, and the first line of its message that says what is wrong, not where: its start if it is long."""
+    """The error's kind, and the first line of its message that says what is wrong, not where; shortened if long."""
     # Of a syntax error its own words alone: file and line are told before them.
     words = error.msg if isinstance(error, SyntaxError) else str(error)
     lines = [line.strip() for line in _PAINT.sub("", words).splitlines() if line.strip()]
