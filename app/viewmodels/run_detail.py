@@ -10,7 +10,7 @@ from app.viewmodels import cells, epochs, naming, run_facts, stored_curves, unit
 from app.viewmodels.cells import Cell
 from app.viewmodels.environment import fact_name, fact_value
 from app.viewmodels.evidence import EvidenceView, of_stored
-from app.viewmodels.plotted import Band
+from app.viewmodels.plotted import Band, Span
 from app.viewmodels.stored_curves import Panel
 from app.viewmodels.variants import run_command
 
@@ -18,6 +18,8 @@ LOG_TAIL = 2000
 """More lines than this are left in the database: the end is what tells why a run ended."""
 
 _MEASURED = "measure"
+_AROUND = 0.1
+"""How much is in view on each side of the measured part, of its length."""
 
 
 class Fact(NamedTuple):
@@ -40,7 +42,8 @@ class FactGroup(NamedTuple):
 class RunDetail:
     """`reason` and `traceback` are "" where the run needs none; `log` is the log's last `LOG_TAIL` lines.
 
-    `notes` are sentences a reader must know before trusting a number or missing a plot.
+    `notes` are sentences a reader must know before trusting a number or missing a plot. The plots show the stretch
+    `measured` of `whole` first, in seconds; without a measured part both are one.
     """
 
     run: int
@@ -55,7 +58,8 @@ class RunDetail:
     groups: tuple[FactGroup, ...]
     panels: tuple[Panel, ...]
     bands: tuple[Band, ...]
-    end_s: float
+    measured: Span
+    whole: Span
     log: str
     log_title: str
     command: str
@@ -71,6 +75,7 @@ def run_detail(run: StoredRun, zone: tzinfo | None, *, pruned_utc_ns: int | None
     row = run.row
     panels = stored_curves.run_panels(run, units.rate_unit(cells.example_word(row.spec)))
     end_s = _end_s(run, panels)
+    bands = _bands(run, end_s)
     begun = cells.started(row, zone)
     return RunDetail(
         run=row.run,
@@ -89,8 +94,9 @@ def run_detail(run: StoredRun, zone: tzinfo | None, *, pruned_utc_ns: int | None
         evidence=of_stored(run),
         groups=tuple(group for group in _groups(run) if group.facts or group.rows),
         panels=panels,
-        bands=_bands(run, end_s),
-        end_s=end_s,
+        bands=bands,
+        measured=_measured(bands, end_s),
+        whole=(0.0, end_s),
         log="\n".join(f"{(line.t_ns - run.anchor_t_ns) / 1e9:9.3f}  {line.text}" for line in run.log[-LOG_TAIL:]),
         log_title=_log_title(len(run.log)),
         command=run_command(run),
@@ -255,6 +261,15 @@ def _end_s(run: StoredRun, panels: Sequence[Panel]) -> float:
     ends = [float(curve.x[-1]) for panel in panels for curve in panel.curves]
     ends += [(phase.end_ns - run.anchor_t_ns) / 1e9 for phase in run.phases if phase.end_ns is not None]
     return max(ends, default=1.0)
+
+
+def _measured(bands: Sequence[Band], end_s: float) -> Span:
+    """The measured part with a little around it."""
+    of_phase = next((band for band in bands if band.name == _MEASURED), None)
+    if of_phase is None:
+        return (0.0, end_s)
+    around = _AROUND * (of_phase.end - of_phase.start)
+    return (max(of_phase.start - around, 0.0), min(of_phase.end + around, end_s))
 
 
 def _bands(run: StoredRun, end_s: float) -> tuple[Band, ...]:

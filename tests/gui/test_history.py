@@ -260,3 +260,14 @@ class Counter:
 
     def _one_more(self) -> None:
         self.count += 1
+
+
+
+def test_the_page_of_a_run_shows_its_measured_part_first_and_the_whole_by_a_click(screen: HistoryPage) -> None:
+    screen.open(1)
+    detail = screen.view.detail
+    assert detail.panels.span == pytest.approx((3.2, 12.5), abs=0.1)
+    assert detail.stretches.measured_button.isChecked()
+    detail.stretches.whole_button.click()
+    assert detail.panels.span == pytest.approx((0.0, 12.5), abs=0.1)
+    assert not detail.stretches.measured_button.isChecked()

@@ -7,8 +7,9 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QButtonGroup, QHBoxLayout, QPushButton, QScrollArea, QVBoxLayout, QWidget
 
 from app.gui.theme import GRID, Theme, figures
-from app.gui.views.parts import ElidedLabel, button
+from app.gui.views.parts import ElidedLabel
 from app.gui.views.run_detail_panels import StoredPanels
+from app.gui.views.stretches import Stretches, small_switch
 from app.viewmodels.compare_curves import ALIGNMENTS, Alignment, CompareCurves, multiples, position_words
 from app.viewmodels.plotted import Span
 from app.viewmodels.stored_curves import Panel
@@ -18,7 +19,6 @@ _HELP = {
     "steps": "Steps since the start of the measured part",
     "examples": "Examples since the start of the measured part",
 }
-_ZOOM = "Ctrl and the wheel zoom, dragging moves; or click here and use +, −, Shift and the arrows"
 _COLUMN_WIDTH = 50 * GRID
 _MOST_NAMED = 3
 
@@ -35,10 +35,9 @@ class CurvesView(QWidget):
         self._runs: tuple[int, ...] = ()
         self._hidden: frozenset[int] = frozenset()
         self.panels = StoredPanels(theme)
-        self._aligns = {name: _small(f"By {name}", _HELP[name]) for name in ALIGNMENTS}
-        self._apart = _small("Run by run", "A row of small panels for each run, all on the same scales")
-        self._measured = _small("Measured", "Show the measured part")
-        self._whole = _small("Whole", f"Show the runs from beginning to end. {_ZOOM}")
+        self._aligns = {name: small_switch(f"By {name}", _HELP[name]) for name in ALIGNMENTS}
+        self._apart = small_switch("Run by run", "A row of small panels for each run, all on the same scales")
+        self._stretches = Stretches()
         self._reading = ElidedLabel("muted")
         self._reading.setFont(figures())
         self._connect()
@@ -56,12 +55,13 @@ class CurvesView(QWidget):
     @property
     def whole_button(self) -> QPushButton:
         """Shows the runs from beginning to end."""
-        return self._whole
+        return self._stretches.whole_button
 
     def show_curves(self, curves: CompareCurves, runs: tuple[int, ...], hidden: frozenset[int]) -> None:
         """Show these curves of these runs but the hidden ones, the measured part first."""
         self._curves, self._runs, self._hidden = curves, runs, hidden
         self._aligns[curves.align].setChecked(True)
+        self._stretches.show_spans(curves.measured, curves.whole)
         self._show(curves.measured)
 
     def hide_runs(self, hidden: frozenset[int]) -> None:
@@ -109,9 +109,7 @@ class CurvesView(QWidget):
         return max(1, min(self.width() // _COLUMN_WIDTH, len(self._curves.panels)))
 
     def _show_span(self) -> None:
-        """Which of the two stretches is in view; after zooming it may be neither."""
-        self._measured.setChecked(self.panels.span == self._curves.measured)
-        self._whole.setChecked(self.panels.span == self._curves.whole)
+        self._stretches.show_seen(self.panels.span)
 
     def _read(self, at: float | None) -> None:
         self._reading.setText("" if at is None else position_words(self._curves.align, at))
@@ -120,8 +118,7 @@ class CurvesView(QWidget):
         for name, made in self._aligns.items():
             made.clicked.connect(lambda _=False, name=name: self.align_asked.emit(name))
         self._apart.toggled.connect(lambda _: self._show(self.panels.span))
-        self._measured.clicked.connect(lambda: self._turn_to(self._curves.measured))
-        self._whole.clicked.connect(lambda: self._turn_to(self._curves.whole))
+        self._stretches.asked.connect(self._turn_to)
         self.panels.moved.connect(self._show_span)
         self.panels.read.connect(self._read)
         self.panels.toggled.connect(lambda key: self.toggled.emit(int(key)))
@@ -135,8 +132,7 @@ class CurvesView(QWidget):
             group.addButton(made)
             bar.addWidget(made)
         bar.addSpacing(2 * GRID)
-        bar.addWidget(self._measured)
-        bar.addWidget(self._whole)
+        bar.addWidget(self._stretches)
         bar.addWidget(self._reading, 1)
         bar.addWidget(self._apart)
         inside = QWidget()
@@ -157,10 +153,3 @@ class CurvesView(QWidget):
 def _numbered(panel: Panel) -> Panel:
     """The panel with only the numbers of runs in its legend."""
     return replace(panel, curves=tuple(replace(curve, label=curve.key) for curve in panel.curves))
-
-
-def _small(words: str, help: str) -> QPushButton:
-    made = button(words, help)
-    made.setCheckable(True)
-    made.setProperty("small", "true")
-    return made

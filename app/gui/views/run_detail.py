@@ -22,6 +22,7 @@ from app.gui.views.run_detail_facts import facts_html
 from app.gui.views.run_detail_log import LogView
 from app.gui.views.run_detail_panels import StoredPanels
 from app.gui.views.run_own_words import RunOwnWords
+from app.gui.views.stretches import Stretches
 from app.viewmodels.cells import Cell
 from app.viewmodels.run_detail import RunDetail
 
@@ -53,6 +54,7 @@ class RunDetailView(QWidget):
         self._figures = QHBoxLayout()
         self._traceback = QPlainTextEdit()
         self._panels = StoredPanels(theme)
+        self._stretches = Stretches()
         self._no_plots = text_label("This run has no measurements: it ended before any were taken.", "muted")
         self._own_words = RunOwnWords()
         self._facts = QTextBrowser()
@@ -64,6 +66,8 @@ class RunDetailView(QWidget):
         self._back.clicked.connect(self.back_asked)
         self._replay.clicked.connect(self._ask_replay)
         self._copy.clicked.connect(self._copy_command)
+        self._stretches.asked.connect(self._panels.show_range)
+        self._panels.moved.connect(lambda: self._stretches.show_seen(self._panels.span))
         theme.changed.connect(self._restyle)
         self._build()
 
@@ -76,6 +80,11 @@ class RunDetailView(QWidget):
     def panels(self) -> StoredPanels:
         """The plots."""
         return self._panels
+
+    @property
+    def stretches(self) -> Stretches:
+        """Which stretch of the run the plots show."""
+        return self._stretches
 
     @property
     def own_words(self) -> RunOwnWords:
@@ -118,7 +127,10 @@ class RunDetailView(QWidget):
         self._traceback.setFixedHeight(lines * self._traceback.fontMetrics().lineSpacing())
         self._show_figures(detail.figures)
         self._no_plots.setVisible(not detail.panels)
-        self._panels.show_panels(detail.panels, (0.0, detail.end_s), detail.bands)
+        self._stretches.setVisible(bool(detail.panels))
+        self._stretches.show_spans(detail.measured, detail.whole)
+        self._panels.show_panels(detail.panels, detail.measured, detail.bands, whole=detail.whole)
+        self._stretches.show_seen(self._panels.span)
         self._log.show_log(detail.log_title, detail.log)
         self._restyle()
         self._facts.moveCursor(self._facts.textCursor().MoveOperation.Start)
@@ -204,6 +216,7 @@ class RunDetailView(QWidget):
         column.setSpacing(GRID)
         column.addWidget(self._traceback)
         column.addWidget(self._no_plots)
+        column.addWidget(self._stretches, 0, Qt.AlignmentFlag.AlignLeft)
         column.addWidget(self._panels, 1)
         column.addStretch(0)
         scroll = QScrollArea()

@@ -219,7 +219,8 @@ def test_a_run_on_the_cpu_shows_the_host() -> None:
     assert [panel.title for panel in detail.panels] == ["CPU load", "Memory", "Throughput", "Loss"]
     assert detail.panels[2].curves[0].y[0] == pytest.approx(1600.0)
     assert [band.name for band in detail.bands if band.strong] == ["measure"]
-    assert detail.end_s == pytest.approx(12.0)
+    assert detail.whole == pytest.approx((0.0, 12.0))
+    assert detail.measured == pytest.approx((3.2, 12.0))
 
 
 def test_a_try_of_a_search_says_that_it_is_one() -> None:
