@@ -262,7 +262,6 @@ class Counter:
         self.count += 1
 
 
-
 def test_the_page_of_a_run_shows_its_measured_part_first_and_the_whole_by_a_click(screen: HistoryPage) -> None:
     screen.open(1)
     detail = screen.view.detail
