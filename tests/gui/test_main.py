@@ -1,5 +1,6 @@
 """`python -m app`: which words open the window and which are commands, in fresh processes."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -54,7 +55,8 @@ def test_a_wrong_word_is_wrong_use(tmp_path: Path) -> None:
 
 def test_a_python_without_the_packages_is_told_what_to_use() -> None:
     command = [sys.executable, "-S", "-m", "app", "list"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    paths = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=ROOT, env=paths, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("This Python lacks what VariantScope needs: use `python3 start.py`")
 

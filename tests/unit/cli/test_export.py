@@ -92,7 +92,14 @@ def test_an_import_as_a_document(stored: Path, tmp_path: Path, capsys: pytest.Ca
     assert main(["import", str(stored), "--json", "--db", str(tmp_path / "there.db")], {}) == 0
     document = json.loads(capsys.readouterr().out)
     assert document.pop("seconds") > 0
-    assert document == {"imported": [1, 2], "already": [], "unfinished": [], "in_trash": [], "queue": []}
+    assert document == {
+        "imported": [1, 2],
+        "already": [],
+        "unfinished": [],
+        "in_trash": [],
+        "queue": [],
+        "complete": [],
+    }
 
 
 def test_a_refused_file_is_one_sentence_and_status_1(
