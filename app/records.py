@@ -284,8 +284,7 @@ class RunRow:
     """One stored run as a list shows it. `outcome` is None while it runs; `uid` is the same in every database.
 
     `match` is the evidence's: whether what ran is what was asked, None where not known, `mismatch_reason` why it is not
-    true, `has_evidence` whether it was looked for. `purpose` is what a run was made for if not for its own sake.
-    `experiments` are numbers; `deleted_utc_ns` is when the run went into the trash.
+    true, `has_evidence` whether it was looked for. `purpose` is what it was made for if not for its own sake.
     """
 
     run: int
@@ -304,6 +303,11 @@ class RunRow:
     tags: tuple[str, ...] = ()
     experiments: tuple[int, ...] = ()
     deleted_utc_ns: int | None = None
+
+    @property
+    def completed(self) -> bool:
+        """Whether it ended as it was meant to."""
+        return self.outcome is not None and self.outcome.name == "completed"
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,7 +113,7 @@ def reason_lines(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     for row in rows:
         for outcome, reason in zip(row["outcomes"], row["reasons"], strict=True):
             if outcome not in _OF_RESULTS:
-                told.setdefault((outcome.replace("_", " "), reason or ""), []).append(row["label"])
+                told.setdefault((cells.OUTCOMES[outcome].word, reason or ""), []).append(row["label"])
     return [
         f"{outcome.capitalize()}: {_some(list(dict.fromkeys(labels)))}. {units.sentence(reason)}".rstrip()
         for (outcome, reason), labels in told.items()
@@ -133,7 +133,7 @@ def doubt_lines(warnings: Iterable[Mapping[str, Any]]) -> list[str]:
 def _row(row: dict[str, Any], last: Sequence[str]) -> tuple[str, ...]:
     throughput, speedup, energy_mj = row["throughput"], row["speedup"], row["energy_mj_per_example"]["value"]
     words = {
-        "outcome": ", ".join(dict.fromkeys(outcome.replace("_", " ") for outcome in row["outcomes"])),
+        "outcome": ", ".join(dict.fromkeys(cells.OUTCOMES[outcome].word for outcome in row["outcomes"])),
         "as_asked": {True: "✔", False: "✘", None: ""}[row["match"]],
     }
     return (

@@ -18,7 +18,7 @@ from app.runs.ahead import learnt_from
 from app.runs.counted import Counted
 from app.runs.experiment import Experiment
 from app.runs.schedule import Plan, left, room_of, rounds, together_s
-from app.storage.reference import TAG
+from app.storage.reference import is_reference
 from app.viewmodels import units
 from app.viewmodels.ahead import takes_words
 from app.viewmodels.compare import compared
@@ -38,7 +38,7 @@ def counted_words(counted: Counted) -> list[str]:
 
 def reference_words(runs: Sequence[StoredRun]) -> list[str]:
     """That these are no runs of this machine's, where all are of the reference."""
-    if not all(TAG in run.row.tags for run in runs):
+    if not all(is_reference(run.row) for run in runs):
         return []
     cards = ", ".join(sorted({name for run in runs for name in run.row.gpu_names}))
     return [f"No run of your own is stored: these are the reference runs that come with the program, on {cards}."]

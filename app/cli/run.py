@@ -35,7 +35,7 @@ def run(chosen: Namespace) -> int:
         print_json(run_document(stored))
     else:
         print_run(stored)
-    return 0 if stored.row.outcome is not None and stored.row.outcome.name == "completed" else 1
+    return 0 if stored.row.completed else 1
 
 
 def run_once(spec: RunSpec, services: RunServices) -> StoredRun:

@@ -15,7 +15,7 @@ from app.storage.store import Store
 
 def run_of(carried: Carried, runs: Sequence[StoredRun]) -> StoredRun | None:
     """The newest completed run whose weights are to be tried."""
-    made = [run.row.run for run in runs if run.row.outcome is not None and run.row.outcome.name == "completed"]
+    made = [run.row.run for run in runs if run.row.completed]
     own = [row.run for row in of_variant(carried.spec, [run.row for run in runs]) if row.run in made]
     return next((run for run in reversed(runs) if run.row.run in own), None)
 

@@ -167,7 +167,7 @@ def counted_as_newest(store: Store, plan: Plan, repeated: Repeated | None = None
     """The stored runs made in the surroundings of the newest of them; reference runs where there are no others."""
     found = results_of(store.list_runs(), plan)
     runs = [store.load(row.run) for row in _without_reference(found) or found]
-    measured = [run for run in runs if run.row.outcome is not None and run.row.outcome.name == "completed"]
+    measured = [run for run in runs if run.row.completed]
     if not runs:
         return Counted(runs=())
     tensorflow = {_interpreter(run.row.spec): run.environment.get("tensorflow") for run in measured or runs}

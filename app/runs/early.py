@@ -36,7 +36,7 @@ class Rounds:
     @classmethod
     def of(cls, variants: Sequence[Sequence[RunRow]]) -> "Rounds":
         """The rounds that all of these variants have run; what a next round has begun with does not count yet."""
-        measured = [throughputs([row for row in rows if _is_complete(row)]) for rows in variants]
+        measured = [throughputs([row for row in rows if row.completed]) for rows in variants]
         repeats = min(map(len, measured), default=0)
         names = [rows[0].spec.workload for rows in variants] if repeats else []
         return cls(
@@ -63,7 +63,3 @@ class Rounds:
         for base, *others in self.by_workload:
             for values in others:
                 yield values, base, together(LEVEL, len(others))
-
-
-def _is_complete(row: RunRow) -> bool:
-    return row.outcome is not None and row.outcome.name == "completed"

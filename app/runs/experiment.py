@@ -75,7 +75,7 @@ class Experiment:
     @property
     def measured(self) -> bool:
         """Whether any of its runs completed; refused ones and those without enough memory have a result too."""
-        return any(run.row.outcome is not None and run.row.outcome.name == "completed" for run in self.runs)
+        return any(run.row.completed for run in self.runs)
 
     def given_up_words(self) -> str:
         """That no more runs were made of variants that failed twice; "" where all had their turns."""

@@ -50,7 +50,7 @@ def weights_of(run: RunRow, database: Path, given: Path | None) -> Path:
         return given
     if not run.spec.variant.get("save_weights", False):
         raise UserError(f"Run {run.run} did not save its weights: {_AGAIN}.")
-    if run.outcome is None or run.outcome.name != "completed":
+    if not run.completed:
         how = run.outcome.name.replace("_", " ") if run.outcome else "still running"
         raise UserError(f"Run {run.run} is {how}, and weights are saved when a run completes: {_AGAIN}.")
     return weights_path(database, run.uid)

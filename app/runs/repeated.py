@@ -15,7 +15,7 @@ class Repeated:
 
     def counts(self, run: StoredRun) -> bool:
         """Whether this run counts: not if it was throttled for too long, unless it repeats one that was."""
-        if run.row.outcome is None or run.row.outcome.name != "completed":
+        if not run.row.completed:
             return True
         variant = with_defaults(run.row.spec)
         if variant in self._owed:

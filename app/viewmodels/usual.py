@@ -6,7 +6,7 @@ from app.records import RunRow
 from app.viewmodels.run_numbers import listed
 
 _USUAL: Mapping[str, tuple[Callable[[RunRow], bool], str]] = {
-    "outcome": (lambda row: row.outcome is not None and row.outcome.name == "completed", "completed"),
+    "outcome": (lambda row: row.completed, "completed"),
     "as_asked": (lambda row: row.match is True, "ran as asked"),
 }
 """By column what is usual, and how it is said."""
