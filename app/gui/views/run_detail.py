@@ -127,7 +127,7 @@ class RunDetailView(QWidget):
         self._traceback.setFixedHeight(lines * self._traceback.fontMetrics().lineSpacing())
         self._show_figures(detail.figures)
         self._no_plots.setVisible(not detail.panels)
-        self._stretches.setVisible(bool(detail.panels))
+        self._stretches.setVisible(detail.measured != detail.whole)
         self._stretches.show_spans(detail.measured, detail.whole)
         self._panels.show_panels(detail.panels, detail.measured, detail.bands, whole=detail.whole)
         self._stretches.show_seen(self._panels.span)
