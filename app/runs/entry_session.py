@@ -141,11 +141,11 @@ class EntrySession:
         before = Experiment.of(plan, "stopped", stored, machine)
         return Begun(entry=self.entry, asked=self._asked, before=before, counted=counted, alike=alike, machine=machine)
 
-    def _lend(self, spec: RunSpec, gives_up: Callable[[float], bool]) -> Lease | None:
+    def _lend(self, spec: RunSpec, devices: Sequence[str], gives_up: Callable[[float], bool]) -> Lease | None:
         if not self._may_begin():
             self.end()
             return None
-        return lease_for(spec, self._services, told=self._listener.says, stopped=gives_up)
+        return lease_for(spec, self._services, told=self._listener.says, stopped=gives_up, devices=devices)
 
     def _wait(self, gate: Gate, turn: Turn, may_go_on: Callable[[], bool]) -> Mapping[str, str]:
         skipped = self._skipped

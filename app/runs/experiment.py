@@ -7,7 +7,9 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from app.analysis.comparability import cards_of
 from app.records import RunRow, StoredRun
+from app.runs.cards import Spread
 from app.runs.leases import Lease
 from app.runs.schedule import (
     SETTLED,
@@ -20,6 +22,7 @@ from app.runs.schedule import (
     left,
     of_variant,
     room_of,
+    rounds_left,
 )
 from workloads.catalog import Machine
 from workloads.protocol import RunSpec
@@ -49,8 +52,9 @@ class Turn:
 RunOne = Callable[[Turn], StoredRun]
 """Makes one run and gives it back as it is stored; called on a thread of its own, several at once where asked for."""
 
-Lend = Callable[[RunSpec, Callable[[float], bool]], Lease | None]
-"""Leases what a variant needs, once it is free: nothing where it is refused anyway; None where the other gives up."""
+Lend = Callable[[RunSpec, Sequence[str], Callable[[float], bool]], Lease | None]
+"""Leases what a variant needs of these devices, the first of those free, once they are: nothing where it is refused
+anyway; None where the last gives up."""
 
 Wait = Callable[[Turn, Callable[[], bool]], Mapping[str, str]]
 """Waits until a run would be fair, while the other says that it may; facts on how that went."""
@@ -109,7 +113,8 @@ class ExperimentSession:
     With `budget_s`, no run is started that is not expected to end within so many seconds of `run`'s beginning.
     `wait` is called before each run that this machine can make, its devices leased. A run of which `counts` says no is
     made once more. A variant of which two runs in a row failed for one reason gets no third. With `parallel`, so many
-    runs at most go on at once, begun in their order, each on GPUs of its own.
+    runs at most go on at once, each on GPUs of its own, begun round by round; the one of a round that has least been on
+    a free GPU goes on there.
     """
 
     def __init__(
@@ -134,9 +139,12 @@ class ExperimentSession:
         self._wait = wait
         self._counts = counts
         self._room = room_of(plan, machine, parallel)
+        self._spread = Spread(len(plan.variants), machine)
+        for run in stored:
+            self._spread.add(run.row.spec, cards_of(run))
         self._stopped = False
         self._judging = threading.Lock()
-        self._going: dict[Future[State | None], RunSpec] = {}
+        self._going: dict[Future[State | None], Turn] = {}
         self._end: State | None = None
         self._began_s = time.monotonic()
 
@@ -156,34 +164,47 @@ class ExperimentSession:
 
     def _make(self) -> State:
         self._began_s = time.monotonic()
-        to_make = left(self._plan, self._rows(), self._machine)
-        before = done(self._plan, self._rows())
+        rounds = rounds_left(self._plan, self._rows(), self._machine)
+        before, to_make = done(self._plan, self._rows()), sum(map(len, rounds))
         # A worker dies with the thread that started it: these last until every run has ended.
         with ThreadPoolExecutor(self._room.parallel, thread_name_prefix="experiment") as threads:
-            for place, spec in enumerate(to_make, before + 1):
-                turn = self._next_turn(spec, place, before + len(to_make))
+            for place, waiting in enumerate((each for each in rounds for _ in tuple(each)), before + 1):
+                turn = self._next_turn(waiting, place, before + to_make)
                 if self._end is not None:
                     break
                 if turn is not None:
-                    self._going[threads.submit(self._make_turn, turn)] = spec
+                    self._spread.add(turn.spec, turn.lease.devices)
+                    self._going[threads.submit(self._make_turn, turn)] = turn
             while self._going:
                 self._let_one_end()
         return self._end or "failed"
 
-    def _next_turn(self, spec: RunSpec, place: int, planned: int) -> Turn | None:
-        """The turn of a run, once it may begin; None where it is not needed or the experiment ends."""
-        while not self._room.takes(spec, list(self._going.values())):
+    def _next_turn(self, waiting: list[RunSpec], place: int, planned: int) -> Turn | None:
+        """The turn of one of a round's runs, once it may begin; None where it is not needed or the experiment ends."""
+        while not self._room.takes(waiting[0], self._going_specs()):
             self._let_one_end()
+        waiting.remove(spec := self._first_of(waiting))
         if self._end is not None or self._needs_no_more(spec):
             return None
         self._end = self._ended(spec)
         if self._end is not None:
             return None
-        lease = self._lend(spec, lambda seconds: self._gives_up(spec, seconds))
+        lease = self._lend(spec, self._spread.best_first(spec), lambda seconds: self._gives_up(spec, seconds))
         if lease is None:
             self._end = self._end or self._ended(spec)
             return None
         return Turn(spec=spec, place=place, planned=planned, lease=lease)
+
+    def _first_of(self, waiting: Sequence[RunSpec]) -> RunSpec:
+        """The run of a round that begins: its first, or beside others the one that a free card lacks most."""
+        if not self._going:
+            return waiting[0]
+        gpus, going = waiting[0].variant["gpus"], self._going_specs()
+        like = [spec for spec in waiting if spec.variant["gpus"] == gpus and self._room.takes(spec, going)]
+        return self._spread.first(like, {device for turn in self._going.values() for device in turn.lease.devices})
+
+    def _going_specs(self) -> list[RunSpec]:
+        return [turn.spec for turn in self._going.values()]
 
     def _let_one_end(self, timeout_s: float | None = None) -> None:
         ended, _ = wait(self._going, timeout_s, FIRST_COMPLETED)

@@ -78,12 +78,22 @@ class ByVariant:
     def __init__(self, runs: Sequence[RunRow]) -> None:
         self._runs: dict[Hashable, list[RunRow]] = {}
         for row in runs:
-            for key in set(map(_key, counts_as(row.spec))):
+            for key in keys_counted(row.spec):
                 self._runs.setdefault(key, []).append(row)
 
     def of(self, spec: RunSpec) -> list[RunRow]:
         """The runs of this variant, in the order given."""
-        return self._runs.get(_key(with_defaults(spec)), [])
+        return self._runs.get(key_of(spec), [])
+
+
+def key_of(spec: RunSpec) -> Hashable:
+    """What a variant is found by, and no other."""
+    return _key(with_defaults(spec))
+
+
+def keys_counted(made: RunSpec) -> set[Hashable]:
+    """Those of the variants that a run made so is one of."""
+    return set(map(_key, counts_as(made)))
 
 
 def _key(spec: RunSpec) -> Hashable:
@@ -92,17 +102,25 @@ def _key(spec: RunSpec) -> Hashable:
 
 def left(plan: Plan, runs: Sequence[RunRow], machine: Machine | None = None) -> list[RunSpec]:
     """The runs still to be made, in their order, after `runs`; a variant that `machine` refuses runs once."""
-    return [*_compared(plan, runs, machine), *_carried(plan, runs)]
+    return [spec for one_round in rounds_left(plan, runs, machine) for spec in one_round]
 
 
-def _compared(plan: Plan, runs: Sequence[RunRow], machine: Machine | None) -> list[RunSpec]:
+def rounds_left(plan: Plan, runs: Sequence[RunRow], machine: Machine | None = None) -> list[list[RunSpec]]:
+    """The same by rounds, in each of which a variant has one turn at most; a carried run is a round of its own."""
+    return [*_compared(plan, runs, machine), *([spec] for spec in _carried(plan, runs))]
+
+
+def _compared(plan: Plan, runs: Sequence[RunRow], machine: Machine | None) -> list[list[RunSpec]]:
     if is_settled(plan, runs):
         return []
-    made = ByVariant(runs)
+    made, count = ByVariant(runs), len(plan.variants)
     wanted = [_wanted(spec, made.of(spec), plan.repeats, machine) for spec in plan.variants]
-    # Every variant has its first turn before any has its second.
-    turns = enumerate(interleaved(len(plan.variants), plan.repeats))
-    return [plan.variants[index] for place, index in turns if place // len(plan.variants) in wanted[index]]
+    order = interleaved(count, plan.repeats)
+    turns = (order[repeat * count : (repeat + 1) * count] for repeat in range(plan.repeats))
+    return [
+        [plan.variants[index] for index in one_round if repeat in wanted[index]]
+        for repeat, one_round in enumerate(turns)
+    ]
 
 
 def _carried(plan: Plan, runs: Sequence[RunRow]) -> list[RunSpec]:

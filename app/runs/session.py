@@ -12,6 +12,7 @@ from app.analysis.summary import phases_with_energy, summarise
 from app.errors import DatabaseError, UserError, bug_words
 from app.facts import GPUS_USED, OWN_PATH, OWN_SOURCE
 from app.records import HOST, Device, Inventory, Outcome, Phase, RunEnded, RunEvent, RunStarted, Summary, Waiting
+from app.runs.cards import candidates
 from app.runs.environment import describe
 from app.runs.launcher import Launcher, LocalLauncher, Worker
 from app.runs.leases import CPU, Lease, Leases
@@ -25,7 +26,7 @@ from app.storage.owner import this_process
 from app.storage.space import room_for
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
-from workloads.catalog import check, find_gpu
+from workloads.catalog import check
 from workloads.protocol import PROTOCOL_VERSION, RunSpec, Source, Start
 
 _WAITING = "Another run, or the import for one, uses this device; this run starts when it is free."
@@ -249,25 +250,23 @@ def _peak_flops_per_s(store: Store, spec: RunSpec, devices: Sequence[str]) -> fl
 
 
 def lease_for(
-    spec: RunSpec, services: RunServices, *, told: Callable[[str], None], stopped: Callable[[float], bool]
+    spec: RunSpec,
+    services: RunServices,
+    *,
+    told: Callable[[str], None],
+    stopped: Callable[[float], bool],
+    devices: Sequence[str] = (),
 ) -> Lease | None:
     """The devices a run needs, once they are free; `told` why it waits if it does. See `Leases.wait` for `stopped`.
 
-    None of them where the run is refused here: a GPU that was lost meanwhile would be waited for in vain.
+    Of those free the first of `devices`, or of all it may have. None of them where the run is refused here: a GPU that
+    was lost meanwhile would be waited for in vain.
     """
-    inventory, count = services.feed.wait_inventory(), int(spec.variant["gpus"])
-    if check(spec, inventory.machine):
+    machine, count = services.feed.wait_inventory().machine, int(spec.variant["gpus"])
+    if check(spec, machine):
         return Lease()
-    candidates = gpu_candidates(spec, inventory) if count else [CPU]
-    return services.leases.wait(candidates, count or 1, told=lambda: told(_WAITING), stopped=stopped)
-
-
-def gpu_candidates(spec: RunSpec, inventory: Inventory) -> list[str]:
-    """The UUIDs of the GPUs a run may lease: those it names, else all."""
-    machine = inventory.machine
-    words = [word.strip() for word in str(spec.variant["devices"]).split(",") if word.strip()]
-    named = [gpu.uuid for word in words if (gpu := find_gpu(machine, word)) is not None]
-    return named or [gpu.uuid for gpu in machine.gpus]
+    wanted = devices or candidates(spec, machine)
+    return services.leases.wait(wanted, count or 1, told=lambda: told(_WAITING), stopped=stopped)
 
 
 def _own(source: Source | None) -> dict[str, str]:

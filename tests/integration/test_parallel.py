@@ -1,6 +1,7 @@
 """Runs of one experiment beside each other: real workers, and a real sampler on a fake driver with two H200s."""
 
 import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from app.telemetry.feed import TelemetryFeed
 from tests.fakes.command_line import CommandLine, dummy_words
 from tests.fakes.nvml import TWO_H200, environment
 from tests.fakes.nvml_cards import Driver
-from tests.fakes.sessions import dummy, feed_of, is_measured, services
+from tests.fakes.sessions import LIMIT_S, dummy, feed_of, is_measured, services
 from workloads.protocol import Block, RunSpec
 
 UUIDS = [card.uuid for card in TWO_H200]
@@ -32,15 +33,19 @@ def feed() -> Iterator[TelemetryFeed]:
 class Making:
     """An experiment of these variants, two runs at once; `measured` is called as each begins to measure."""
 
-    def __init__(self, variants: Sequence[RunSpec], running: RunServices, measured: Callable[[], None]) -> None:
+    def __init__(
+        self, variants: Sequence[RunSpec], running: RunServices, measured: Callable[[Turn], None], repeats: int = 1
+    ) -> None:
         self._measured = measured
         self._going = RunsGoing(running)
         self._session = ExperimentSession(
-            Plan(name="some", variants=tuple(variants), repeats=1),
+            Plan(name="some", variants=tuple(variants), repeats=repeats),
             (),
             running.feed.wait_inventory().machine,
             self._run_one,
-            lend=lambda spec, stopped: lease_for(spec, running, told=lambda _: None, stopped=stopped),
+            lend=lambda spec, devices, stopped: lease_for(
+                spec, running, told=lambda _: None, stopped=stopped, devices=devices
+            ),
             parallel=2,
         )
 
@@ -52,7 +57,9 @@ class Making:
         self._going.stop()
 
     def _run_one(self, turn: Turn) -> StoredRun:
-        return self._going.make(turn.spec, [_Measured(self._measured)], facts=turn.facts, lease=turn.lease)
+        return self._going.make(
+            turn.spec, [_Measured(lambda: self._measured(turn))], facts=turn.facts, lease=turn.lease
+        )
 
 
 class _Measured:
@@ -82,7 +89,7 @@ def overlap(one: StoredRun, other: StoredRun) -> bool:
 
 
 def test_two_runs_overlap_on_different_gpus_and_a_third_follows(tmp_path: Path, feed: TelemetryFeed) -> None:
-    making = Making(variants(feed, steps=40), services(tmp_path, feed), measured=lambda: None)
+    making = Making(variants(feed, steps=40), services(tmp_path, feed), measured=lambda _: None)
     found = making.run()
     assert (found.state, found.done) == ("complete", 3)
     first, second, third = sorted(found.runs, key=lambda run: run.row.started_utc_ns)
@@ -98,10 +105,25 @@ def test_two_runs_overlap_on_different_gpus_and_a_third_follows(tmp_path: Path, 
     ]
 
 
+def test_both_variants_of_a_pair_run_on_both_gpus(tmp_path: Path, feed: TelemetryFeed) -> None:
+    begun = {place: threading.Event() for place in (1, 2, 3, 4)}
+    outlasted = {1: 3, 3: 4}
+
+    def measured(turn: Turn) -> None:
+        begun[turn.place].set()
+        if other := outlasted.get(turn.place):
+            assert begun[other].wait(LIMIT_S), "the second run, which ends first, is not followed"
+
+    found = Making(variants(feed, steps=40)[:2], services(tmp_path, feed), measured, repeats=2).run()
+    assert (found.state, found.done) == ("complete", 4)
+    used = sorted((run.row.spec.variant["step_ms"], run.environment["gpus_used"]) for run in found.runs)
+    assert used == [(ms, name) for ms in (1.0, 2.0) for name in NAMES]
+
+
 def test_a_stop_ends_all_that_go_on_and_stores_them_so(tmp_path: Path, feed: TelemetryFeed) -> None:
     seen: list[None] = []
 
-    def measured() -> None:
+    def measured(_: Turn) -> None:
         seen.append(None)
         if len(seen) == 2:
             making.stop()

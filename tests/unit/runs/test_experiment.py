@@ -1,7 +1,7 @@
 """An experiment going on, with runs made up at once: which it makes, and with what it ends."""
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from app.records import StoredRun
@@ -41,7 +41,7 @@ class Maker:
         return result(len(self.asked), spec, 1000.0 * self._luck[len(self.asked) % len(self._luck)], outcome=outcome)
 
 
-def lend(spec: RunSpec, _stopped: Callable[[float], bool]) -> Lease:
+def lend(spec: RunSpec, _devices: Sequence[str], _stopped: Callable[[float], bool]) -> Lease:
     """Devices that are always free; none for what cannot run."""
     return Lease() if check(spec, CPU) else Lease(("cpu",))
 

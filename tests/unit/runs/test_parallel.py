@@ -2,14 +2,16 @@
 
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from app.errors import UserError
 from app.records import StoredRun
 from app.runs.experiment import ExperimentSession, Lend, RunOne, Turn
-from app.runs.leases import CPU, Lease, Leases
+from app.runs.leases import Lease, Leases
 from app.runs.schedule import Plan
 from tests.fakes.experiments import result
 from tests.unit.viewmodels.events import GPU_INVENTORY
@@ -50,10 +52,39 @@ class Maker:
         return result(number, turn.spec, outcome=self._outcome)
 
 
+class InTurn(Maker):
+    """Makes runs two at once, of which the one of `quick` ends first, of two of one variant the older."""
+
+    def __init__(self, quick: RunSpec, planned: int) -> None:
+        super().__init__()
+        self._quick = quick
+        self._planned = planned
+        self._on: list[tuple[RunSpec, str]] = []
+        self._begun = threading.Condition()
+
+    def __call__(self, turn: Turn) -> StoredRun:
+        (card,) = turn.lease.devices
+        own = (turn.spec, card)
+        with self._begun:
+            self.specs.append(turn.spec)
+            self.devices.append((card,))
+            self._on.append(own)
+            number = len(self.specs)
+            self._begun.notify_all()
+            assert self._begun.wait_for(lambda: self._ends_next(own), LIMIT_S), "no other run began"
+            self._on.remove(own)
+            self._begun.notify_all()
+        return result(number, turn.spec)
+
+    def _ends_next(self, own: tuple[RunSpec, str]) -> bool:
+        if len(self._on) < 2 and len(self.specs) < self._planned:
+            return False
+        return own == next((each for each in self._on if each[0] == self._quick), self._on[0])
+
+
 def lender(leases: Leases, told: Callable[[], None] = lambda: None) -> Lend:
-    def lend(spec: RunSpec, stopped: Callable[[float], bool]) -> Lease | None:
-        count = int(spec.variant["gpus"])
-        return leases.wait(UUIDS if count else [CPU], count or 1, told=told, stopped=stopped)
+    def lend(spec: RunSpec, devices: Sequence[str], stopped: Callable[[float], bool]) -> Lease | None:
+        return leases.wait(devices, int(spec.variant["gpus"]) or 1, told=told, stopped=stopped)
 
     return lend
 
@@ -86,6 +117,43 @@ def test_a_run_on_all_gpus_or_on_the_cpu_is_alone(leases: Leases, between: RunSp
     assert maker.specs == [SMALL, between, LARGE]
     assert maker.at_once == [1, 1, 1]
     assert found.state == "complete"
+
+
+@pytest.mark.parametrize("quick", [SMALL, LARGE])
+def test_every_variant_meets_every_card_whichever_is_quicker(leases: Leases, quick: RunSpec) -> None:
+    maker = InTurn(quick, planned=6)
+    plan = Plan(name="some", variants=(SMALL, LARGE), repeats=3)
+    found = ExperimentSession(plan, (), MACHINE, maker, lend=lender(leases), parallel=2).run()
+    assert (found.state, found.done) == ("complete", 6)
+    assert cards_met(maker) == {(spec, (card,)) for spec in ("8", "16") for card in UUIDS}
+    rounds = [maker.specs[n : n + 2] for n in (0, 2, 4)]
+    assert all(SMALL in each and LARGE in each for each in rounds), "none overtakes another round's"
+
+
+def cards_met(maker: Maker) -> set[tuple[str, tuple[str, ...]]]:
+    pairs = zip(maker.specs, maker.devices, strict=True)
+    return {(str(spec.variant["batch_size"]), devices) for spec, devices in pairs}
+
+
+@pytest.mark.parametrize("earlier", [("GPU-0", "GPU-1"), ("GPU-1", "GPU-0")])
+def test_an_experiment_that_goes_on_knows_on_which_cards_its_runs_were(
+    leases: Leases, earlier: tuple[str, str]
+) -> None:
+    stored = [ran_on(card, result(1, spec)) for spec, card in zip((SMALL, LARGE), earlier, strict=True)]
+    maker = Maker(together=2)
+    plan = Plan(name="some", variants=(SMALL, LARGE), repeats=2)
+    ExperimentSession(plan, stored, MACHINE, maker, lend=lender(leases), parallel=2).run()
+    then = {("8", (earlier[1],)), ("16", (earlier[0],))}
+    assert cards_met(maker) == then
+
+
+def ran_on(card: str, run: StoredRun) -> StoredRun:
+    """The run as it would be stored of that card."""
+    samples = (
+        replace(each, device=structs.replace(each.device, device=card)) if each.device.kind == "gpu" else each
+        for each in run.samples
+    )
+    return replace(run, samples=tuple(samples))
 
 
 def test_a_gpu_that_another_program_holds_is_left_to_it(leases: Leases) -> None:
