@@ -1,6 +1,6 @@
 """What was found out about runs and devices: evidence with its kernels, portability checks, calibrations."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from sqlite_utils import Database
 
@@ -11,11 +11,11 @@ from workloads.protocol import Calibration, Evidence
 
 def insert_evidence(db: Database, run: int, evidence: Evidence) -> None:
     """Adds a run's evidence, its kernels, the one that took longest first, and each device's time."""
-    _insert(db, "evidence", ("run", *rows.EVIDENCE_COLUMNS), [(run, *rows.evidence_values(evidence))])
+    rows.insert(db.conn, "evidence", ("run", *rows.EVIDENCE_COLUMNS), [(run, *rows.evidence_values(evidence))])
     ranked = ((run, rank, *rows.values(kernel, rows.KERNEL_COLUMNS)) for rank, kernel in enumerate(evidence.kernels))
-    _insert(db, "kernels", ("run", "rank", *rows.KERNEL_COLUMNS), ranked)
+    rows.insert(db.conn, "kernels", ("run", "rank", *rows.KERNEL_COLUMNS), ranked)
     times = ((run, *rows.values(time, rows.DEVICE_TIME_COLUMNS)) for time in evidence.devices)
-    _insert(db, "device_times", ("run", *rows.DEVICE_TIME_COLUMNS), times)
+    rows.insert(db.conn, "device_times", ("run", *rows.DEVICE_TIME_COLUMNS), times)
 
 
 def evidence_of(db: Database, run: int) -> Evidence | None:
@@ -30,7 +30,7 @@ def evidence_of(db: Database, run: int) -> Evidence | None:
 def insert_portability(db: Database, run: int, checks: Iterable[Portability]) -> None:
     """Adds portability checks of a run's saved weights."""
     found = ((run, *rows.values(check, rows.PORTABILITY_COLUMNS)) for check in checks)
-    _insert(db, "portability", ("run", *rows.PORTABILITY_COLUMNS), found)
+    rows.insert(db.conn, "portability", ("run", *rows.PORTABILITY_COLUMNS), found)
 
 
 def portability_of(db: Database, run: int) -> tuple[Portability, ...]:
@@ -43,7 +43,7 @@ def portability_of(db: Database, run: int) -> tuple[Portability, ...]:
 def keep_calibration(db: Database, calibration: Calibration, utc_ns: int) -> None:
     """Keeps a device's calibration in place of an older one in the same precision."""
     values = (*rows.values(calibration, rows.CALIBRATION_COLUMNS), utc_ns)
-    _insert(db, "calibrations", (*rows.CALIBRATION_COLUMNS, "utc_ns"), [values], verb="INSERT OR REPLACE")
+    rows.insert(db.conn, "calibrations", (*rows.CALIBRATION_COLUMNS, "utc_ns"), [values], verb="INSERT OR REPLACE")
 
 
 def calibration_of(db: Database, device: str, precision: str) -> Calibration | None:
@@ -53,8 +53,3 @@ def calibration_of(db: Database, device: str, precision: str) -> Calibration | N
         (device, precision),
     ).fetchone()
     return rows.record(Calibration, rows.CALIBRATION_COLUMNS, found) if found else None
-
-
-def _insert(db: Database, table: str, columns: Sequence[str], values: Iterable[rows.Row], verb: str = "INSERT") -> None:
-    marks = ", ".join("?" * len(columns))
-    db.conn.executemany(f"{verb} INTO {table} ({', '.join(columns)}) VALUES ({marks})", values)

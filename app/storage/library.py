@@ -4,7 +4,7 @@ import json
 import time
 import unicodedata
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import get_args
 
@@ -17,7 +17,7 @@ from app.records import RunRow
 from app.storage import experiments, listing
 from app.storage.location import weights_path
 from app.storage.opening import told_plainly, transaction
-from app.storage.owner import Owner
+from app.storage.owner import unfinished
 from app.storage.settings import keep_setting, setting
 
 NOTE_LENGTH = 10_000
@@ -206,12 +206,9 @@ class Library:
             if self._db.execute("SELECT 1 FROM runs WHERE run = ?", (run,)).fetchone() is None:
                 raise listing.no_such_run(run, self.path)
 
-    def _forbid_running(self, runs: Iterable[int]) -> None:
-        for run in runs:
-            owner = self._db.execute(
-                "SELECT owner_pid, owner_started_s, owner_boot_id FROM runs WHERE run = ? AND outcome IS NULL", (run,)
-            ).fetchone()
-            if owner is not None and Owner(*owner).is_alive():
+    def _forbid_running(self, runs: Collection[int]) -> None:
+        for run, owner in unfinished(self._db.conn):
+            if run in runs and owner.is_alive():
                 raise UserError(f"Run {run} is going on; stop it first, or delete it when it has ended.")
 
     def _move(self, runs: Iterable[int], where_from: str, utc_ns: int | None) -> list[int]:

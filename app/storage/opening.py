@@ -81,7 +81,8 @@ def open_database(path: Path, busy_s: float = BUSY_S) -> Database:
             db = Database(connection, execute_plugins=False)
             if _is_behind(db, path):
                 _switch_to_wal(db, busy_s)
-                _migrate(db)
+                with transaction(db, path):
+                    migrations.apply(db)
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.execute("PRAGMA foreign_keys = ON")
         except BaseException:
@@ -130,15 +131,3 @@ def known_migrations() -> tuple[str, ...]:
     """The names of all migrations of this version in their order: on an empty database each one is pending."""
     with contextlib.closing(Database(memory=True, execute_plugins=False)) as empty:
         return tuple(migration.name for migration in migrations.pending(empty))
-
-
-def _migrate(db: Database) -> None:
-    """Applies what is pending, inside one immediate transaction: two programs must not migrate one file at once."""
-    connection = db.conn
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        migrations.apply(db)
-    except BaseException:
-        connection.rollback()
-        raise
-    connection.commit()

@@ -1,6 +1,7 @@
 """Who owns a run: a process that can be told from every later one with the same number."""
 
 import os
+import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,6 +32,12 @@ def this_process() -> Owner:
     started_s = _started_s(pid)
     assert started_s is not None, "this very process runs"
     return Owner(pid, started_s, boot_id())
+
+
+def unfinished(connection: sqlite3.Connection) -> list[tuple[int, Owner]]:
+    """The runs of a database that have no outcome, and the process each belongs to."""
+    found = connection.execute("SELECT run, owner_pid, owner_started_s, owner_boot_id FROM runs WHERE outcome IS NULL")
+    return [(run, Owner(pid, started_s, boot)) for run, pid, started_s, boot in found]
 
 
 def boot_id() -> str:

@@ -40,9 +40,9 @@ class ReferenceFile:
     versions: dict[str, tuple[str, ...]]
 
 
-def reference_files(folder: Path = FOLDER) -> list[ReferenceFile]:
+def reference_files() -> list[ReferenceFile]:
     """The files in the box, by name."""
-    return [_described(path) for path in sorted(folder.glob("*.db"))]
+    return [_described(path) for path in sorted(FOLDER.glob("*.db"))]
 
 
 def is_reference(row: RunRow) -> bool:
@@ -69,15 +69,15 @@ def add_reference(database: Path, watch: Watch = QUIET, folder: Path = FOLDER) -
         return reference_runs(store, folder)
 
 
-def remove_reference(database: Path, folder: Path = FOLDER) -> list[int]:
+def remove_reference(database: Path) -> list[int]:
     """Deletes the copies of the reference runs for good and returns their numbers.
 
     Those without the tag that copies come with are somebody's own: measured here, or kept by taking the tag off.
     """
     with Store.open(database) as store:
-        here = reference_runs(store, folder)
+        here = reference_runs(store)
         store.library.delete(here)
-        store.library.purge(_copies(store, folder, deleted=True))
+        store.library.purge(_copies(store, FOLDER, deleted=True))
     return here
 
 

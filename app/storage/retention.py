@@ -12,7 +12,7 @@ from pathlib import Path
 
 from app.errors import DatabaseError
 from app.storage.opening import open_database, told_plainly
-from app.storage.owner import Owner
+from app.storage.owner import unfinished
 from app.storage.settings import keep_setting, setting
 from app.storage.space import room_for
 
@@ -133,8 +133,7 @@ def _count(connection: sqlite3.Connection, run: int) -> int:
 
 def _running(connection: sqlite3.Connection) -> int | None:
     """A run without an end whose owner lives."""
-    found = connection.execute("SELECT run, owner_pid, owner_started_s, owner_boot_id FROM runs WHERE outcome IS NULL")
-    return next((run for run, pid, started_s, boot in found if Owner(pid, started_s, boot).is_alive()), None)
+    return next((run for run, owner in unfinished(connection) if owner.is_alive()), None)
 
 
 def _forbid_while_running(connection: sqlite3.Connection, path: Path) -> None:

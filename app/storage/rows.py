@@ -1,6 +1,7 @@
 """How records become rows of the database and rows become records again."""
 
 import json
+import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, TypeVar, cast
@@ -62,6 +63,14 @@ def values(found: object, columns: Sequence[str]) -> Row:
 def record(kind: Callable[..., Record], columns: Sequence[str], row: Sequence[Any]) -> Record:
     """The record of a row of these columns."""
     return kind(**dict(zip(columns, row, strict=True)))
+
+
+def insert(
+    connection: sqlite3.Connection, table: str, columns: Sequence[str], found: Iterable[Row], verb: str = "INSERT"
+) -> None:
+    """Adds rows of these columns to a table, in the caller's transaction."""
+    marks = ", ".join("?" * len(columns))
+    connection.executemany(f"{verb} INTO {table} ({', '.join(columns)}) VALUES ({marks})", found)
 
 
 def run_row(

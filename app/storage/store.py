@@ -26,7 +26,7 @@ from app.records import (
 from app.storage import curves, findings, listing, rows
 from app.storage.library import Library
 from app.storage.opening import BUSY_S, open_database, told_plainly, transaction
-from app.storage.owner import Owner
+from app.storage.owner import Owner, unfinished
 from app.storage.queue import Queue
 from workloads.protocol import Block, Calibration, Epoch, Evidence, PhaseStarted, RunSpec
 
@@ -101,12 +101,7 @@ class Store:
             )
             run = cursor.lastrowid
             assert run is not None, "SQLite names the row it inserted"
-            self._insert(
-                "devices",
-                rows.DEVICE_COLUMNS,
-                run,
-                map(rows.device_values, devices),
-            )
+            self._insert("devices", rows.DEVICE_COLUMNS, run, map(rows.device_values, devices))
         return run
 
     def write(self, run: int, events: Iterable[StoredEvent], *, first_log_line: int = 0) -> None:
@@ -177,10 +172,7 @@ class Store:
     def unfinished(self) -> list[tuple[int, Owner]]:
         """Runs without an outcome and the process each belongs to."""
         with told_plainly(self.path):
-            found = self._db.execute(
-                "SELECT run, owner_pid, owner_started_s, owner_boot_id FROM runs WHERE outcome IS NULL"
-            )
-            return [(run, Owner(pid, started_s, boot)) for run, pid, started_s, boot in found]
+            return unfinished(self._db.conn)
 
     def list_runs(self) -> list[RunRow]:
         """All runs but those in the trash, newest first."""
@@ -238,15 +230,9 @@ class Store:
         if not samples:
             return
         ids = dict(self._db.execute("SELECT device, device_id FROM devices WHERE run = ?", (run,)).fetchall())
-        marks = ", ".join("?" * (2 + len(names)))
+        found = ((ids[sample.device], *rows.sample_values(sample, names)) for sample in samples)
         # Two readings within one clock tick are one sample: the first stands.
-        self._db.conn.executemany(
-            f"INSERT OR IGNORE INTO {table} (device_id, t_ns, {', '.join(names)}) VALUES ({marks})",
-            ((ids[sample.device], *rows.sample_values(sample, names)) for sample in samples),
-        )
+        rows.insert(self._db.conn, table, ("device_id", "t_ns", *names), found, verb="INSERT OR IGNORE")
 
     def _insert(self, table: str, columns: Sequence[str], run: int, values: Iterable[rows.Row]) -> None:
-        marks = ", ".join("?" * (1 + len(columns)))
-        self._db.conn.executemany(
-            f"INSERT INTO {table} (run, {', '.join(columns)}) VALUES ({marks})", ((run, *row) for row in values)
-        )
+        rows.insert(self._db.conn, table, ("run", *columns), ((run, *row) for row in values))

@@ -48,15 +48,15 @@ class Column:
     made: bool = False
 
 
-def columns(connection: sqlite3.Connection, table: str, schema: str = "main") -> tuple[Column, ...]:
-    """The columns of one of our own tables, () where this version of the schema has no such table.
+def columns(connection: sqlite3.Connection, table: str) -> tuple[Column, ...]:
+    """The columns of one of our own tables in `main`, () where this version of the schema has no such table.
 
     Hidden columns of kind 2 and 3 are generated: https://www.sqlite.org/pragma.html#pragma_table_xinfo
     """
-    found = connection.execute("SELECT name, type, hidden FROM pragma_table_xinfo(?, ?)", (table, schema))
+    found = connection.execute("SELECT name, type, hidden FROM pragma_table_xinfo(?, 'main')", (table,))
     return tuple(Column(name, kind, hidden in (2, 3)) for name, kind, hidden in found)
 
 
-def kept_names(connection: sqlite3.Connection, table: str, schema: str = "main") -> tuple[str, ...]:
+def kept_names(connection: sqlite3.Connection, table: str) -> tuple[str, ...]:
     """The names of the columns that hold something; those that SQLite computes are left out."""
-    return tuple(column.name for column in columns(connection, table, schema) if not column.made)
+    return tuple(column.name for column in columns(connection, table) if not column.made)
