@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from app.queries import Ahead
 from app.viewmodels import units
+from app.viewmodels.naming import gpus_words
 from workloads.catalog import Machine, runnable
 from workloads.protocol import RunSpec
 
@@ -42,8 +43,7 @@ def never_beside_words(specs: Sequence[RunSpec], machine: Machine) -> str:
     if not on_gpus:
         return "One run after another: they are on the CPU, which only one at a time can measure."
     if on_gpus[0] + on_gpus[min(1, len(on_gpus) - 1)] > len(machine.gpus):
-        gpus = units.plural("GPU", len(machine.gpus))
-        return f"One run after another: no two of them fit on the {len(machine.gpus)} {gpus} of this machine."
+        return f"One run after another: no two of them fit on the {gpus_words(len(machine.gpus))} of this machine."
     return ""
 
 

@@ -74,7 +74,7 @@ def words(text: str, tooltip: str = "") -> Cell:
 def quantity(text: str, key: float | None, tooltip: str = "") -> Cell:
     """A number formatted by `units`, split into figures and unit so that the figures line up."""
     figures, _, unit = text.partition("\N{NO-BREAK SPACE}")
-    return Cell(text=figures, unit=unit, key=None if units.is_absent(key) else key, tooltip=tooltip)
+    return Cell(text=figures, unit=unit, key=key if units.is_known(key) else None, tooltip=tooltip)
 
 
 def run_number(row: RunRow) -> Cell:
@@ -124,7 +124,7 @@ def devices(row: RunRow) -> Cell:
         short = " + ".join(_times(row.gpu_names.count(name), short_name(name)) for name in names)
         return words(short, "\n".join(row.gpu_names))
     gpus = int(row.spec.variant.get("gpus", 0))
-    return words("CPU" if gpus == 0 else f"{gpus} {units.plural('GPU', gpus)}")
+    return words(naming.gpus_words(gpus))
 
 
 def outcome(ended: Outcome | None) -> Cell:
@@ -170,10 +170,8 @@ def power(power_mw: float | None) -> Cell:
 def energy(row: RunRow) -> Cell:
     """Energy for one example, always in millijoules so that a column compares."""
     value = row.summary.energy_mj_per_example
-    unit = f"mJ/{example_word(row.spec)}"
-    text = units.ABSENT if units.is_absent(value) else f"{units.number(value)}\N{NO-BREAK SPACE}{unit}"
     source = row.summary.energy_source
-    return quantity(text, value, f"Source: {source}" if source else "")
+    return quantity(units.amount(value, f"mJ/{example_word(row.spec)}"), value, f"Source: {source}" if source else "")
 
 
 def gflops(row: RunRow) -> Cell:
@@ -203,7 +201,7 @@ def duration(row: RunRow) -> Cell:
 
 def seconds(value: float | None) -> Cell:
     """A length of time in seconds."""
-    return quantity(units.ABSENT if units.is_absent(value) else f"{units.number(value)}\N{NO-BREAK SPACE}s", value)
+    return quantity(units.amount(value, "s"), value)
 
 
 def byte_count(value: float | None) -> Cell:
@@ -213,7 +211,7 @@ def byte_count(value: float | None) -> Cell:
 
 def ratio(value: float | None) -> Cell:
     """A ratio to the baseline with three decimals."""
-    return quantity(units.ABSENT if value is None or units.is_absent(value) else f"{value:.3f}×", value)
+    return quantity(f"{value:.3f}×" if units.is_known(value) else units.ABSENT, value)
 
 
 def in_words(cell: Cell) -> str:

@@ -143,7 +143,7 @@ def _ran_words(spec: RunSpec, evidence: Evidence) -> str:
         words["precision"] += " on tensor cores"
     where = ran.get("device", "")
     if where == "GPU" and "replicas" in ran:
-        where = f"{ran['replicas']} {units.plural('GPU', int(ran['replicas']))}"
+        where = naming.gpus_words(int(ran["replicas"]))
     return " · ".join(filter(None, (*words.values(), where)))
 
 

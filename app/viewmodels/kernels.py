@@ -82,7 +82,7 @@ def rest_words(kernels: Sequence[Kernel], noun: str) -> str:
 
 def _row(kernel: Kernel, total_ns: int) -> KernelRow:
     kind, colour = _CLASSES[kernel.kind]
-    mean_us = units.number(kernel.time_ns / kernel.count / 1e3) if kernel.count else units.ABSENT
+    mean = units.amount(kernel.time_ns / kernel.count / 1e3 if kernel.count else None, "µs")
     return KernelRow(
         name=kernel.name,
         kind=kind,
@@ -90,7 +90,7 @@ def _row(kernel: Kernel, total_ns: int) -> KernelRow:
         share=kernel.time_ns / total_ns if total_ns else 0.0,
         count=kernel.count,
         tensor_cores={True: "yes", False: "no", None: ""}[kernel.tensor_cores],
-        help=f"{kernel.name}\n{kernel.count:,} times, {mean_us}\N{NO-BREAK SPACE}µs each on average",
+        help=f"{kernel.name}\n{kernel.count:,} times, {mean} each on average",
     )
 
 

@@ -17,7 +17,7 @@ def short_name(spec: RunSpec, *, devices: bool = True) -> str:
     spec = catalog.with_defaults(spec)
     variant = spec.variant
     head = " ".join([spec.workload, *(choice_label(spec, name, variant[name]) for name in _ALWAYS if name in variant)])
-    words = [head, *([_device_words(variant.get("gpus", 0))] if devices else [])]
+    words = [head, *([gpus_words(variant.get("gpus", 0))] if devices else [])]
     if "batch_size" in variant:
         words.append(f"batch {variant['batch_size']}")
     if variant.get("precision", "float32") != "float32":
@@ -29,8 +29,19 @@ def short_name(spec: RunSpec, *, devices: bool = True) -> str:
 
 def parameter_label(spec: RunSpec, name: str) -> str:
     """The label of a parameter of the spec's workload; made of its name where the catalog does not know it."""
-    parameter = _parameters(spec).get(name)
+    parameter = parameters_of(spec).get(name)
     return parameter.label if parameter else catalog.label_of(name)
+
+
+def workload_title(name: str) -> str:
+    """The title of a workload; its name where the catalog does not know it."""
+    known = catalog.find_workload(name)
+    return known.title if known else name
+
+
+def gpus_words(count: Value) -> str:
+    """What so many GPUs are called: `CPU` for none, `1 GPU`, `2 GPUs`."""
+    return "CPU" if count == 0 else f"{count} GPU" if count == 1 else f"{count} GPUs"
 
 
 def value_text(value: Value) -> str:
@@ -40,7 +51,7 @@ def value_text(value: Value) -> str:
 
 def choice_label(spec: RunSpec, name: str, value: Value) -> str:
     """A value as a reader knows it: a choice's label, a path in short, else as the command line takes it."""
-    parameter = _parameters(spec).get(name)
+    parameter = parameters_of(spec).get(name)
     if parameter is not None and parameter.kind == "path":
         return path_name(str(value))
     choices = parameter.choices if parameter else ()
@@ -56,26 +67,25 @@ def path_name(path: str) -> str:
     return f"{place.parent.name}/{place.name}" if alike else place.name
 
 
-def _parameters(spec: RunSpec) -> dict[str, catalog.Parameter]:
+def parameters_of(spec: RunSpec) -> dict[str, catalog.Parameter]:
+    """The parameters of the spec's workload by name; none where the catalog does not know it."""
     known = catalog.find_workload(spec.workload)
     return {p.name: p for p in known.parameters} if known else {}
 
 
-def _device_words(gpus: Value) -> str:
-    return "CPU" if gpus == 0 else f"{gpus} GPU" if gpus == 1 else f"{gpus} GPUs"
+def is_unusual(spec: RunSpec, name: str, parameter: catalog.Parameter | None) -> bool:
+    """Whether the spec's value of a parameter is not its default; None is a parameter that is not known."""
+    on_cpu = spec.variant.get("gpus", 0) == 0
+    return parameter is None or spec.variant[name] != catalog.default_value(parameter, on_cpu=on_cpu)
 
 
 def _unusual(spec: RunSpec) -> list[str]:
-    on_cpu = spec.variant.get("gpus", 0) == 0
-    known = _parameters(spec)
-    return [
-        _in_words(spec, known.get(name), name, value)
-        for name, value in spec.variant.items()
-        if name not in _SILENT and (name not in known or value != catalog.default_value(known[name], on_cpu=on_cpu))
-    ]
+    known = parameters_of(spec)
+    names = (name for name in spec.variant if name not in _SILENT and is_unusual(spec, name, known.get(name)))
+    return [_in_words(spec, name, known.get(name)) for name in names]
 
 
-def _in_words(spec: RunSpec, parameter: catalog.Parameter | None, name: str, value: Value) -> str:
-    said = choice_label(spec, name, value)
+def _in_words(spec: RunSpec, name: str, parameter: catalog.Parameter | None) -> str:
+    said = choice_label(spec, name, spec.variant[name])
     label = parameter_label(spec, name).lower()
     return f"{label} {said if parameter and parameter.kind == 'path' else said.lower()}"

@@ -185,7 +185,7 @@ def _energy(run: StoredRun) -> tuple[Fact, ...]:
     shown = (
         ("Mean power", units.watts(s.mean_power_mw)),
         (f"Per {cells.example_word(run.row.spec)}", _joined(cells.energy(run.row)).partition("/")[0]),
-        ("Per step", units.ABSENT if per_step is None else f"{units.number(per_step)}\N{NO-BREAK SPACE}mJ"),
+        ("Per step", units.amount(per_step, "mJ")),
         ("Taken from", s.energy_source or units.ABSENT),
         ("Error at most", run_facts.energy_error_words(s) or units.ABSENT),
     )

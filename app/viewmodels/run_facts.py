@@ -109,12 +109,12 @@ def field_costs(device: Device) -> tuple[FieldCost, ...]:
 
 def period(period_ms: float | None) -> str:
     """How often a value is renewed."""
-    return units.ABSENT if period_ms is None else units.with_unit(period_ms, "ms")
+    return units.with_unit(period_ms, "ms")
 
 
 def cost(cost_us: float | None) -> str:
     """What one read costs."""
-    return units.ABSENT if cost_us is None else f"{units.number(cost_us)}\N{NO-BREAK SPACE}µs"
+    return units.amount(cost_us, "µs")
 
 
 def pruned_note(pruned_utc_ns: int | None) -> str:

@@ -9,6 +9,7 @@ from app.analysis.step_parts import Parts
 from app.records import StoredRun
 from app.viewmodels import units
 from app.viewmodels.cells import example_word
+from app.viewmodels.naming import gpus_words
 from app.viewmodels.variants import variant_names
 from workloads.catalog import with_defaults
 from workloads.protocol import RunSpec, Value
@@ -93,7 +94,7 @@ def _alone(pair: Scaling) -> RunSpec:
 def _view(found: Scaling, variant: str, among_others: bool) -> ScalingView:
     few, many = found.few, found.many
     of = f"{variant}, " if among_others else ""
-    names = tuple(f"{side.gpus} {units.plural('GPU', side.gpus)}, batch {side.batch_size:,}" for side in (few, many))
+    names = tuple(f"{gpus_words(side.gpus)}, batch {side.batch_size:,}" for side in (few, many))
     base = few.throughput.value
     return ScalingView(
         title=f"{of}{few.gpus} to {many.gpus} GPUs, {_KINDS[found.kind]} ({found.kind} scaling)",
@@ -141,10 +142,10 @@ def cause_words(found: Scaling) -> str:
             exposed = units.milliseconds(lost.communication_ms)
             return f"Most likely communication: {exposed} {of} are exchanging gradients while nothing is computed."
         case "launching":
-            gap, count = units.number(many.gap_us, 2), f"{many.kernels or 0:,.0f}"
+            gap, count = _micro(many.gap_us), f"{many.kernels or 0:,.0f}"
             return (
                 f"Most likely launching: {units.milliseconds(lost.idle_ms)} {of} are between kernels ({count} a step, "
-                f"{gap}\N{NO-BREAK SPACE}µs apart), while GPUs wait for the host; a larger batch or XLA gives it time."
+                f"{gap} apart), while GPUs wait for the host; a larger batch or XLA gives it time."
             )
         case "imbalance":
             behind, longer = units.milliseconds(many.behind_ms), units.percent(100 * (many.imbalance or 0.0), 1)
@@ -186,4 +187,4 @@ def _share(value: float | None) -> str:
 
 
 def _micro(value: float | None) -> str:
-    return units.ABSENT if value is None else f"{units.number(value, 2)}\N{NO-BREAK SPACE}µs"
+    return units.amount(value, "µs", 2)

@@ -2,20 +2,21 @@
 
 import math
 from datetime import UTC, datetime
+from typing import TypeGuard
 
 ABSENT = "–"
 _SPACE = "\N{NO-BREAK SPACE}"
 _BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
-def is_absent(value: float | None) -> bool:
-    """Whether there is no number to show."""
-    return value is None or not math.isfinite(value)
+def is_known(value: float | None) -> TypeGuard[float]:
+    """Whether there is a number to show."""
+    return value is not None and math.isfinite(value)
 
 
 def number(value: float | None, digits: int = 3) -> str:
     """The value with about `digits` significant digits, never fewer than its whole part: 68,899, 12.3, 0.0421."""
-    if value is None or not math.isfinite(value):
+    if not is_known(value):
         return ABSENT
     if value == 0:
         return "0"
@@ -25,9 +26,12 @@ def number(value: float | None, digits: int = 3) -> str:
 
 def with_unit(value: float | None, unit: str, decimals: int = 0) -> str:
     """The value with fixed decimals and its unit."""
-    if value is None or not math.isfinite(value):
-        return ABSENT
-    return f"{value:,.{decimals}f}{_SPACE}{unit}"
+    return f"{value:,.{decimals}f}{_SPACE}{unit}" if is_known(value) else ABSENT
+
+
+def amount(value: float | None, unit: str, digits: int = 3) -> str:
+    """The value with about `digits` significant digits and its unit."""
+    return f"{number(value, digits)}{_SPACE}{unit}" if is_known(value) else ABSENT
 
 
 def watts(power_mw: float | None) -> str:
@@ -37,7 +41,7 @@ def watts(power_mw: float | None) -> str:
 
 def gflops(flops_per_s: float | None) -> str:
     """A rate of floating-point operations, always in billions a second so that a column compares: `13,375 GFLOPS`."""
-    return ABSENT if flops_per_s is None or is_absent(flops_per_s) else f"{number(flops_per_s / 1e9)}{_SPACE}GFLOPS"
+    return ABSENT if flops_per_s is None else amount(flops_per_s / 1e9, "GFLOPS")
 
 
 def percent(value: float | None, decimals: int = 0) -> str:
@@ -57,27 +61,25 @@ def megahertz(value: float | None) -> str:
 
 def milliseconds(value: float | None) -> str:
     """A short time, as `5.02 ms`."""
-    return ABSENT if is_absent(value) else f"{number(value)}{_SPACE}ms"
+    return amount(value, "ms")
 
 
 def seconds(value: float | None) -> str:
     """A length of time that matters to its fractions, as `4.21 s` or `5.18 ms`."""
-    if value is None or not math.isfinite(value):
-        return ABSENT
-    return f"{number(value)}{_SPACE}s" if value >= 1 else milliseconds(value * 1000)
+    return milliseconds(value * 1000) if value is not None and value < 1 else amount(value, "s")
 
 
 def bytes_unit(value: float | None) -> tuple[float, str]:
     """The power of 1024 that suits a number of bytes, and its name."""
     power = 0
-    if value is not None and math.isfinite(value) and value >= 1:
+    if is_known(value) and value >= 1:
         power = min(int(math.log2(value) // 10), len(_BYTE_UNITS) - 1)
     return 1024.0**power, _BYTE_UNITS[power]
 
 
 def byte_size(value: float | None) -> str:
     """Bytes in powers of 1024, as `3.1 GiB`."""
-    if value is None or not math.isfinite(value):
+    if not is_known(value):
         return ABSENT
     scale, unit = bytes_unit(value)
     scaled = value / scale
@@ -86,7 +88,7 @@ def byte_size(value: float | None) -> str:
 
 def bytes_of(value: float | None, total: float | None) -> str:
     """Bytes of a total in the total's unit, as `4.0 of 140 GiB`."""
-    if value is None or total is None or not math.isfinite(value):
+    if total is None or not is_known(value):
         return byte_size(value)
     scale, unit = bytes_unit(total)
     whole = total / scale
@@ -105,24 +107,22 @@ def rate_unit(example: str) -> str:
 
 def rate(per_second: float | None, example: str) -> str:
     """Throughput, as `68,899 images/s`."""
-    return ABSENT if is_absent(per_second) else f"{number(per_second)}{_SPACE}{rate_unit(example)}"
+    return amount(per_second, rate_unit(example))
 
 
 def spread(relative: float | None) -> str:
     """A relative half-width (0.004) as `± 0.4 %`; an absent one is empty."""
-    if relative is None or not math.isfinite(relative):
-        return ""
-    return f"±{_SPACE}{relative * 100:.1f}{_SPACE}%"
+    return f"±{_SPACE}{relative * 100:.1f}{_SPACE}%" if is_known(relative) else ""
 
 
 def ratio(value: float | None) -> str:
     """A speed-up, as `1.56×`."""
-    return ABSENT if value is None or not math.isfinite(value) else f"{value:.2f}×"
+    return f"{value:.2f}×" if is_known(value) else ABSENT
 
 
 def duration(seconds: float | None) -> str:
     """A length of time as minutes and seconds, `2:10`, or with hours, `1:02:10`."""
-    if seconds is None or not math.isfinite(seconds):
+    if not is_known(seconds):
         return ABSENT
     whole = max(0, round(seconds))
     hours, minutes, rest = whole // 3600, whole // 60 % 60, whole % 60

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from app.facts import OWN_PATH
 from app.records import StoredRun
 from app.viewmodels import naming
-from app.viewmodels.units import ABSENT, plural
+from app.viewmodels.units import ABSENT
 from workloads import catalog
 from workloads.protocol import RunSpec, Value
 
@@ -68,7 +68,12 @@ def shared_settings(specs: Sequence[RunSpec]) -> str:
     if not names or "workload" in names:
         return ""
     first = catalog.with_defaults(specs[0])
-    alike = [name for name in first.variant if name not in names and (name in _TELLING or _unusual(first, name))]
+    known = naming.parameters_of(first)
+    alike = [
+        name
+        for name in first.variant
+        if name not in names and (name in _TELLING or naming.is_unusual(first, name, known.get(name)))
+    ]
     return " · ".join([first.workload, *(setting(first, name) for name in alike)])
 
 
@@ -80,10 +85,10 @@ def setting(spec: RunSpec, name: str, *, in_sentence: bool = False) -> str:
     if name == "workload":
         return spec.workload
     value = spec.variant[name]
-    parameter = _parameter(spec, name)
+    parameter = naming.parameters_of(spec).get(name)
     label = _label(naming.parameter_label(spec, name), in_sentence=in_sentence)
     if name == "gpus":
-        return "CPU" if value == 0 else f"{value} {plural('GPU', int(value))}"
+        return naming.gpus_words(value)
     if name == catalog.SOURCE:
         return f"source {str(value)[:_HASH_SHOWN]}"
     if name == "devices" and value:
@@ -121,17 +126,6 @@ def _with_unit(parameter: catalog.Parameter | None, value: Value) -> str:
 
 
 def _goes_without_saying(spec: RunSpec, name: str) -> bool:
-    parameter = _parameter(spec, name)
+    parameter = naming.parameters_of(spec).get(name)
     seldom = name == "all_reduce" or (parameter is not None and parameter.kind == "switch")
-    return seldom and not _unusual(spec, name)
-
-
-def _unusual(spec: RunSpec, name: str) -> bool:
-    parameter = _parameter(spec, name)
-    on_cpu = spec.variant.get("gpus") == 0
-    return parameter is None or spec.variant[name] != catalog.default_value(parameter, on_cpu=on_cpu)
-
-
-def _parameter(spec: RunSpec, name: str) -> catalog.Parameter | None:
-    known = catalog.find_workload(spec.workload)
-    return next((p for p in known.parameters if p.name == name), None) if known else None
+    return seldom and not naming.is_unusual(spec, name, parameter)

@@ -4,12 +4,13 @@ from collections.abc import Mapping, Sequence
 
 from app.viewmodels import units
 from app.viewmodels.cells import example_word
+from app.viewmodels.naming import workload_title
 from app.viewmodels.palette import ON_LIGHT
 from app.viewmodels.pictures import axes
 from app.viewmodels.pictures.subjects import Subject, apart, estimate_words
 from app.viewmodels.pictures.values import Chart, ChartPicture, Point, Series, Silence
 from app.viewmodels.variants import setting, variant_names
-from workloads.catalog import find_workload, with_defaults
+from workloads.catalog import with_defaults
 from workloads.protocol import RunSpec
 
 _KEY, _TITLE = "batch", "Throughput against batch size"
@@ -70,11 +71,10 @@ def _colours(of_workloads: Sequence[Sequence[Family]], names: Sequence[Sequence[
 
 def _chart(families: Sequence[Family], names: Sequence[str], colours: Mapping[str, int]) -> Chart:
     first = families[0][0]
-    known = find_workload(first.spec.workload)
     series = tuple(_series(family, name, colours[name]) for family, name in zip(families, names, strict=True))
     points = [point for each in series for point in each.points]
     return Chart(
-        title=known.title if known else first.spec.workload,
+        title=workload_title(first.spec.workload),
         x=axes.doubling([int(point.x) for point in points], f"batch size, {units.plural(example_word(first.spec))}"),
         y=axes.fitting([end for point in points for end in (point.low, point.y, point.high)], first.rate_unit),
         series=series,

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 from app.analysis.intervals import Estimate
 from app.viewmodels.cells import example_word
+from app.viewmodels.naming import workload_title
 from app.viewmodels.pictures import axes
 from app.viewmodels.pictures.subjects import Subject, estimate_words
 from app.viewmodels.pictures.values import Chart, ChartPicture, Guide, Point, Series, Silence
 from app.viewmodels.variants import variant_names
-from workloads.catalog import find_workload
 
 _KEY, _TITLE = "frontier", "Speed against energy"
 _MJ_PER_J = 1000.0
@@ -61,11 +61,10 @@ def _chart(group: Sequence[Subject]) -> Chart:
         Series(label="", colour=one.colour, points=(point,), joined=False)
         for one, point in zip(group, points, strict=True)
     )
-    known = find_workload(group[0].spec.workload)
     x = [end for point in points for end in (point.x_low, point.x, point.x_high)]
     y = [end for point in points for end in (point.low, point.y, point.high)]
     return Chart(
-        title=known.title if known else group[0].spec.workload,
+        title=workload_title(group[0].spec.workload),
         x=axes.logarithmic(x, group[0].rate_unit, most=_ACROSS),
         y=axes.logarithmic(y, f"{unit}/{example}"),
         series=tuple(series),

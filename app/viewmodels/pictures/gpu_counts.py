@@ -11,12 +11,13 @@ from app.analysis.scaling import Kind, Scaling, Side, scalings
 from app.records import StoredRun
 from app.viewmodels import ticks, units
 from app.viewmodels.cells import example_word
+from app.viewmodels.naming import gpus_words, workload_title
 from app.viewmodels.palette import ON_LIGHT
 from app.viewmodels.pictures import axes
 from app.viewmodels.pictures.subjects import apart, estimate_words
 from app.viewmodels.pictures.values import Axis, Chart, ChartPicture, Guide, Point, Series, Silence
 from app.viewmodels.variants import differing, variant_names
-from workloads.catalog import find_workload, with_defaults
+from workloads.catalog import with_defaults
 from workloads.protocol import RunSpec, Value
 
 _KEY, _TITLE = "gpus", "Scaling to more GPUs"
@@ -66,8 +67,7 @@ def _families(runs: Sequence[StoredRun]) -> list[_Family]:
 def _charts(families: Sequence[_Family]) -> tuple[Chart, Chart]:
     spec = families[0].few.runs[0].row.spec
     unit = units.rate_unit(example_word(spec))
-    known = find_workload(spec.workload)
-    title = f"{known.title if known else spec.workload}, {_KINDS[families[0].kind]}"
+    title = f"{workload_title(spec.workload)}, {_KINDS[families[0].kind]}"
     names = _names(families)
     colours = apart(range(len(families)), len(ON_LIGHT))
     counts = sorted({side.gpus for family in families for side in _sides(family)})
@@ -124,7 +124,7 @@ def _times(found: Estimate, factor: float) -> Estimate:
 
 
 def _point(side: Side, name: str, estimate: Estimate, figures: str) -> Point:
-    label = f"{side.gpus} {units.plural('GPU', side.gpus)}"
+    label = gpus_words(side.gpus)
     return Point(
         runs=tuple(run.row.run for run in side.runs),
         label=label,

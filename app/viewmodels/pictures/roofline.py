@@ -17,7 +17,7 @@ from app.analysis.measured import measured_means
 from app.analysis.verdict import throughputs
 from app.viewmodels import ticks, units
 from app.viewmodels.flops import flops_per_s
-from app.viewmodels.naming import choice_label
+from app.viewmodels.naming import choice_label, gpus_words
 from app.viewmodels.pictures import axes
 from app.viewmodels.pictures.subjects import Subject
 from app.viewmodels.pictures.values import (
@@ -55,8 +55,7 @@ class _Speed:
     def name(self) -> str:
         """Of the ceiling: precision and devices."""
         variant = self.one.spec.variant
-        gpus = int(variant.get("gpus", 0))
-        where = f"{gpus} {units.plural('GPU', gpus)}" if gpus else "CPU"
+        where = gpus_words(variant.get("gpus", 0))
         return f"{choice_label(self.one.spec, 'precision', variant.get('precision', 'float32'))}, {where}"
 
 
