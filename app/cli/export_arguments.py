@@ -7,6 +7,9 @@ from typing import get_args
 
 from app.report.export_tables import Format
 
+TRACE = "trace"
+"""The format that is one timeline and no tables."""
+
 New = Callable[[str, str], argparse.ArgumentParser]
 """Makes a command of a name and a help text."""
 
@@ -20,13 +23,18 @@ def add_transfers(new: New) -> None:
         action="store_true",
         help="with -o FILE.db: the experiments that are not finished with their runs, to go on elsewhere",
     )
-    export.add_argument("--format", choices=get_args(Format), help="tables in this format, a file each, in a folder")
+    export.add_argument(
+        "--format",
+        choices=(*get_args(Format), TRACE),
+        help="tables in this format, a file each, in a folder; or trace: one timeline that ui.perfetto.dev opens",
+    )
     export.add_argument(
         "-o",
         dest="output",
         type=Path,
         metavar="PATH",
-        help="the folder to make (default: runs-NUMBERS), or FILE.db for a database that `import` reads",
+        help="the folder to make (default: runs-NUMBERS), FILE.json for a timeline (runs-NUMBERS.trace.json),"
+        " or FILE.db for a database that `import` reads",
     )
     export.add_argument(
         "--model",

@@ -7,7 +7,7 @@ everything as it was; `StoppedError` where the watch says so. How to read a file
 import contextlib
 import tempfile
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -121,6 +121,12 @@ def import_runs(database: Path, file: Path, watch: Watch = QUIET) -> Imported:
         seconds=time.monotonic() - started_s,
         entries=entries,
     )
+
+
+def check_takeable(database: Path, runs: Iterable[int]) -> None:
+    """Raises `UserError` for a run that cannot be taken away: no run at all, one going on, or one in the trash."""
+    with contextlib.closing(open_database(database)) as db, told_plainly(database):
+        checked_runs(db.conn, runs, database)
 
 
 def export_database(

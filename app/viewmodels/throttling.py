@@ -16,7 +16,7 @@ _WORDS = {
 }
 _SILENCE_NS = 2_000_000_000
 _MOST = 256
-"""Stretches kept of each GPU. When there are more, neighbours of the older half are joined."""
+"""Stretches kept of each GPU while it is watched. When there are more, neighbours of the older half are joined."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +50,13 @@ def throttle_words(reasons: int) -> str:
 
 
 class Throttling:
-    """The stretches in which each GPU was held back; old ones that come thick and fast are told as one."""
+    """The stretches in which each GPU was held back; old ones that come thick and fast are told as one.
 
-    def __init__(self) -> None:
+    `most` of each GPU are kept apart; None is all.
+    """
+
+    def __init__(self, most: int | None = _MOST) -> None:
+        self._most = most
         self._stretches: dict[str, list[_Stretch]] = {}
         self._newest: dict[str, _Stretch] = {}
 
@@ -83,10 +87,10 @@ class Throttling:
             return
         stretches = self._stretches.setdefault(device, [])
         stretches.append(stretch)
-        if len(stretches) > _MOST:
-            older = stretches[: _MOST // 2]
+        if self._most is not None and len(stretches) > self._most:
+            older = stretches[: self._most // 2]
             joined = [
                 _Stretch(first.reasons | second.reasons, first.start_ns, second.end_ns)
                 for first, second in zip(older[0::2], older[1::2], strict=True)
             ]
-            stretches[: _MOST // 2] = joined
+            stretches[: self._most // 2] = joined

@@ -1,5 +1,6 @@
 """Runs taken away from the window and brought in, with the real export and import."""
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -67,6 +68,17 @@ def test_tables_go_into_a_new_folder(screen: HistoryPage, takeaway: Takeaway, tm
     pick(screen, tmp_path / "tables")
     screen.qtbot.waitUntil(lambda: told(screen, "Wrote 2 runs"), timeout=LIMIT_MS)
     assert "runs.csv" in {path.name for path in (tmp_path / "tables").iterdir()}
+
+
+def test_a_timeline_is_one_file(screen: HistoryPage, takeaway: Takeaway, tmp_path: Path) -> None:
+    screen.controller.export_requested.emit([1, 2], "trace")
+    dialog = screen.dialog(QFileDialog)
+    assert dialog.windowTitle() == "Export 2 runs to a timeline"
+    assert [Path(file).name for file in dialog.selectedFiles()] == ["2-runs.trace.json"]
+    pick(screen, tmp_path / "two.json")
+    screen.qtbot.waitUntil(lambda: told(screen, "Wrote 2 runs to"), timeout=LIMIT_MS)
+    events = json.loads((tmp_path / "two.json").read_text(encoding="utf-8"))["traceEvents"]
+    assert {event["pid"] for event in events} == {1, 2}
 
 
 def test_what_is_there_already_is_left_and_said(screen: HistoryPage, takeaway: Takeaway, tmp_path: Path) -> None:

@@ -14,9 +14,14 @@ from app.gui.views.history import HistoryView
 from app.storage.transfer_watch import StoppedError, Watch
 from app.viewmodels.history import run_count
 
-ExportKind = Literal["db", "csv", "json", "parquet"]
+ExportKind = Literal["db", "csv", "json", "parquet", "trace"]
 
 _ENDINGS = "Databases (*.db);;All files (*)"
+_FILES = {
+    "db": ("database", ".db", _ENDINGS),
+    "trace": ("timeline", ".trace.json", "Timelines (*.json);;All files (*)"),
+}
+"""What is one file: its word, how its name ends, and what a dialog offers. Of anything else a folder is made."""
 
 
 class Takeaway(QObject):
@@ -43,16 +48,14 @@ class Takeaway(QObject):
         self._background.close()
 
     def export(self, runs: Sequence[int], kind: ExportKind) -> None:
-        """Ask for a place, then write the runs: one database, or a folder of tables."""
+        """Ask for a place, then write the runs: one file, or a folder of tables."""
         name = f"run-{runs[0]}" if len(runs) == 1 else f"{len(runs)}-runs"
-        is_database = kind == "db"
-        title = f"Export {run_count(len(runs))} to a {'database' if is_database else f'new folder of {kind} files'}"
-        at = self._folder / (f"{name}.db" if is_database else name)
+        word, ending, endings = _FILES.get(kind, (f"new folder of {kind} files", "", ""))
         ask_for_new_file(
             self._view,
-            title,
-            at,
-            _ENDINGS if is_database else "",
+            f"Export {run_count(len(runs))} to a {word}",
+            self._folder / f"{name}{ending}",
+            endings,
             lambda file: self._export(tuple(runs), kind, Path(file)),
         )
 
@@ -113,11 +116,14 @@ class Takeaway(QObject):
 
 def _export(database: Path, runs: tuple[int, ...], kind: ExportKind, target: Path, watch: Watch) -> list[str]:
     from app.report.export import export_files
+    from app.report.export_trace import export_trace
     from app.report.export_words import exported_words
     from app.storage.transfer import export_database
 
     if kind == "db":
         return exported_words(export_database(database, runs, target, watch), target)
+    if kind == "trace":
+        return exported_words(export_trace(database, runs, target, watch), target)
     return exported_words(export_files(database, runs, target, kind, watch), target)
 
 

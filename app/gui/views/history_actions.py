@@ -12,6 +12,7 @@ EXPORTS = {
     "csv": "&CSV tables …",
     "json": "&JSON tables …",
     "parquet": "&Parquet tables …",
+    "trace": "&Timeline (Perfetto) …",
 }
 """The kinds of file that runs are exported to, and their words in the menu."""
 

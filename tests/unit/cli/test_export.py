@@ -26,14 +26,18 @@ def stored(database_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["1"], "export takes --format csv, json or parquet, or -o FILE.db for a database, or --model FILE."),
+        (["1"], "export takes --format csv, json, parquet or trace, or -o FILE.db for a database, or --model FILE."),
         (
             ["1", "-o", "x.csv"],
-            "export takes --format csv, json or parquet, or -o FILE.db for a database, or --model FILE.",
+            "export takes --format csv, json, parquet or trace, or -o FILE.db for a database, or --model FILE.",
         ),
         (
             ["1", "--format", "csv", "-o", "x.db"],
             "-o x.db makes a database, --format a folder of tables: give one of them at a time.",
+        ),
+        (
+            ["1", "--format", "trace", "-o", "x.db"],
+            "--format trace writes one file: -o takes a name that ends in .json.",
         ),
         (["1", "2", "--model", "m.keras"], "--model makes a model of one run; name that run alone."),
         (
@@ -78,6 +82,13 @@ def test_tables_go_into_a_folder_named_after_their_runs(stored: Path, capsys: py
     document = json.loads(capsys.readouterr().out)
     assert sorted(document["files"]) == sorted(str(path) for path in Path("out").iterdir())
     assert document["runs"] == 1
+
+
+def test_a_timeline_is_one_file_named_after_its_runs(stored: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["export", "2", "1", "--format", "trace", "--db", str(stored)], {}) == 0
+    assert capsys.readouterr().out.startswith("Wrote 2 runs to runs-2-1.trace.json, ")
+    events = json.loads(Path("runs-2-1.trace.json").read_text(encoding="utf-8"))["traceEvents"]
+    assert {event["pid"] for event in events} == {1, 2}
 
 
 def test_a_folder_of_many_runs_says_of_how_many(stored: Path, capsys: pytest.CaptureFixture[str]) -> None:
