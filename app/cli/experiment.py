@@ -17,7 +17,7 @@ from app.cli.experiment_words import (
 )
 from app.cli.notify import with_notice
 from app.cli.services import opened_store, run_services
-from app.cli.settings import chosen_workload, several_variants
+from app.cli.settings import chosen_workload, several_variants, workload_finder
 from app.cli.terminal import print_json, say
 from app.errors import UserError
 from app.queries import QueueEntry
@@ -55,7 +55,7 @@ def experiment(chosen: Namespace) -> int:
 
 
 def _make(chosen: Namespace) -> int:
-    named = preset(chosen.preset) if chosen.preset else None
+    named = preset(chosen.preset, workload_finder(chosen)) if chosen.preset else None
     article = named.preset.article if named else None
     if named and chosen.show:
         _tell(_stored(named, chosen), article, chosen)

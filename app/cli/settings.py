@@ -1,10 +1,10 @@
 """`-s name=value` words turned into variants."""
 
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from app.cli.terminal import say
-from app.runs.own import workload_called
+from app.runs.own import Reading, workload_called
 from app.storage.location import default_database
 from app.viewmodels.matrix_values import parse_values
 from workloads import catalog
@@ -14,7 +14,13 @@ from workloads.protocol import RunSpec, Value
 
 def chosen_workload(chosen: Namespace) -> Workload:
     """The workload that the command names, of the program or in the user's own file; raises `UsageError`."""
-    return workload_called(chosen.workload, chosen.db or default_database(), say)
+    return workload_finder(chosen)(chosen.workload)
+
+
+def workload_finder(chosen: Namespace) -> Callable[[str], Workload]:
+    """Finds the program's workload of a name, or the user's in a file; a file is read where it was not before."""
+    database = chosen.db or default_database()
+    return lambda word: workload_called(word, database, Reading(told=say))
 
 
 def one_variant(workload: Workload, settings: Sequence[str], machine: Machine) -> RunSpec:

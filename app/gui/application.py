@@ -174,6 +174,7 @@ class Workbench(QObject):
             self.replay.stop()
         self.stored.close()
         self.own.close()
+        self.experiments.close()
         self.feed.close()
         self.bridge.close()
         self.queue.end()

@@ -7,10 +7,10 @@ from app.errors import UserError
 from app.records import StoredRun
 from app.runs.article import Article
 from app.runs.counted import surroundings_of
-from app.runs.presets import NamedPreset, preset, preset_names
+from app.runs.presets import Find, NamedPreset, preset, preset_names
 from app.runs.schedule import ByVariant, Plan
 from app.storage.reference import is_reference
-from workloads.catalog import UsageError
+from workloads.catalog import UsageError, workload
 
 _FEWEST = 2
 """So many variants make a comparison."""
@@ -30,20 +30,22 @@ class ArticleRuns:
         return frozenset(run.row.run for run in self.runs)
 
 
-def repeated_articles(runs: Sequence[StoredRun], files: Iterable[str] = ()) -> tuple[ArticleRuns, ...]:
+def repeated_articles(
+    runs: Sequence[StoredRun], files: Iterable[str] = (), find: Find = workload
+) -> tuple[ArticleRuns, ...]:
     """The articles of which these runs repeat two variants or more, by presets in the box and in the user's `files`.
 
     Runs of different surroundings are told apart, and reference runs from others. Presets have variants in common: one
-    is left out where another has all of its runs and more.
+    is left out where another has all of its runs and more. `find` finds workloads of the user's own, too.
     """
-    found = [each for named in _readable([*preset_names(), *files]) for each in _repeated(named, runs)]
+    found = [each for named in _readable([*preset_names(), *files], find) for each in _repeated(named, runs)]
     return tuple(each for each in found if not any(each.numbers < other.numbers for other in found))
 
 
-def _readable(keys: Iterable[str]) -> Iterator[NamedPreset]:
+def _readable(keys: Iterable[str], find: Find) -> Iterator[NamedPreset]:
     for key in keys:
         try:
-            yield preset(key)
+            yield preset(key, find)
         except (UserError, UsageError):  # the list of presets says what is wrong with it
             continue
 

@@ -41,6 +41,10 @@ class Reading:
     leases: Leases = field(default_factory=Leases)
 
 
+class UnreadError(UserError):
+    """A file of the user's that was not read as it is now, where none is to be read."""
+
+
 class _Kept(msgspec.Struct, frozen=True):
     """A file's text, and those of its workloads that were described."""
 
@@ -57,22 +61,26 @@ def named_file(word: str) -> tuple[Path, str] | None:
     return (Path(word), "") if word.endswith(".py") else None
 
 
-def workload_called(word: str, database: Path, told: Told = _untold) -> Workload:
-    """The program's workload of that name, or the user's in `file.py:name`; raises `UsageError` and `UserError`."""
+def workload_called(word: str, database: Path, reading: Reading | None) -> Workload:
+    """The program's workload of that name, or the user's in `file.py:name`.
+
+    Raises `UsageError` and `UserError`, without a `reading` `UnreadError` where the file was not read before.
+    """
     named = named_file(word)
     if named is None:
         return catalog.workload(word)
-    found = own_workloads(*named, database, Reading(told=told))
+    found = own_workloads(*named, database, reading)
     if len(found) > 1:
         words = ", ".join(f"{named[0]}:{each.name.rpartition(':')[2]}" for each in found)
         raise UsageError(f"There are several workloads in {named[0]}; name one: {words}.")
     return found[0]
 
 
-def own_workloads(path: Path, name: str, database: Path, reading: Reading) -> tuple[Workload, ...]:
+def own_workloads(path: Path, name: str, database: Path, reading: Reading | None) -> tuple[Workload, ...]:
     """The workload of that name in a file, all of them where `name` is empty; a text that is known is not read again.
 
-    Raises `UsageError` where there is no such file, `UserError` for what is wrong in it.
+    Raises `UsageError` where there is no such file, `UserError` for what is wrong in it, without a `reading`
+    `UnreadError` for a text that is not known.
     """
     source = read_source(path)
     kept = _kept(database, source.sha256) or _Kept(source)
@@ -80,6 +88,8 @@ def own_workloads(path: Path, name: str, database: Path, reading: Reading) -> tu
     # The same text at another place is the same workload, with other data beside it.
     now = _Kept(source, kept.workloads, kept.whole)
     if not known:
+        if reading is None:
+            raise UnreadError(f"{path.name} has not been read yet.")
         known = [*_described(source, name, reading)]
         others = [each for each in kept.workloads if each.name not in {new.name for new in known}]
         now = _Kept(source, (*others, *known), whole=kept.whole or not name)

@@ -1,8 +1,9 @@
 """Prepared experiments: plain data files, fitted to the machine they run on."""
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -12,9 +13,20 @@ from app.errors import UserError
 from app.queries import Repeats
 from app.runs.article import Article
 from app.runs.early import MOST_REPEATS, width_pct
+from app.runs.own import named_file
 from app.runs.schedule import Carried, Plan
 from app.storage.settings import keep_words_in, words_kept_in
-from workloads.catalog import MOST_VARIANTS, Machine, UsageError, check, combinations, complete, distinct, workload
+from workloads.catalog import (
+    MOST_VARIANTS,
+    Machine,
+    UsageError,
+    Workload,
+    check,
+    combinations,
+    complete,
+    distinct,
+    workload,
+)
 from workloads.protocol import RunSpec, Value
 
 FOLDER = Path(__file__).resolve().parents[2] / "resources" / "presets"
@@ -22,13 +34,18 @@ QUICK = "quick"
 """The one that a newcomer is offered: any machine makes it within minutes."""
 _OWN_FILES = "preset_files"
 
+Find = Callable[[str], Workload]
+"""Finds a workload by its name, or by `path/to/file.py:name`; raises `UsageError` or `UserError`."""
 
 Values = Annotated[list[Value], msgspec.Meta(min_length=1)]
 """Several values of one setting."""
 
 
 class Matrix(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One workload and its settings: every combination of those that list several values, the last varying fastest."""
+    """One workload and its settings: every combination of those that list several values, the last varying fastest.
+
+    The workload is one of the program's, or one of the user's own by the path of its file, as seen from the preset's.
+    """
 
     workload: str
     settings: dict[str, Value | Values]
@@ -84,12 +101,14 @@ class Preset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class NamedPreset:
     """A preset with its name, and with the `key` that finds it again: the name in the box, else its file's whole path.
 
-    A file of the user's may have the name of one in the box.
+    A file of the user's may have the name of one in the box. `own` are the user's workloads that it names, by its words
+    for them; they are known where they were looked for.
     """
 
     key: str
     name: str
     preset: Preset
+    own: Mapping[str, Workload] = field(default_factory=dict)
 
     @property
     def title(self) -> str:
@@ -107,11 +126,12 @@ class NamedPreset:
         `repeats` and `until_pct` are the user's, in place of the file's.
         """
         form = self.form(machine)
-        specs = [_mended(spec, form.instead, machine) for spec in _variants(form)]
+        asked = self._variants(form)
+        specs = [_mended(spec, form.instead, machine) for spec in asked]
         fitting = [spec for spec in specs if int(spec.variant["gpus"]) <= len(machine.gpus)]
         # Where nothing fits, the runs themselves say why they are refused.
         kept = fitting or specs
-        notes = (form.note, _fewer_gpus(machine, len(specs) - len(kept)), *_replaced(_variants(form), specs))
+        notes = (form.note, _fewer_gpus(machine, len(specs) - len(kept)), *_replaced(asked, specs))
         plan = self._plan(form, kept, repeats, until_pct)
         if self.preset.article is not None:
             self.preset.article.check(plan.variants)
@@ -120,9 +140,20 @@ class NamedPreset:
     def every_plan(self, repeats: int | None = None, until_pct: float | None = None) -> list[Plan]:
         """The experiment as any machine may have made it, for what is stored."""
         gpu, cpu = self.preset.gpu, self.preset.cpu
-        older = [RunSpec(workload=s.workload, variant={**s.variant, **gpu.instead}) for s in _variants(gpu)]
-        forms = [(gpu, _variants(gpu)), (gpu, older), (cpu, _variants(cpu))]
+        newer = self._variants(gpu)
+        older = [RunSpec(workload=s.workload, variant={**s.variant, **gpu.instead}) for s in newer]
+        forms = [(gpu, newer), (gpu, older), (cpu, self._variants(cpu))]
         return [self._plan(form, specs, repeats, until_pct) for form, specs in forms]
+
+    def _variants(self, form: Form) -> list[RunSpec]:
+        # A preset names its GPUs: no machine's defaults decide.
+        return [
+            spec
+            for matrix in form.matrix
+            for spec in combinations(
+                self.own.get(matrix.workload) or workload(matrix.workload), matrix.lists, Machine()
+            )
+        ]
 
     def _plan(self, form: Form, specs: Sequence[RunSpec], repeats: int | None, until_pct: float | None) -> Plan:
         own_pct = width_pct(form.until) if form.until else None
@@ -150,15 +181,23 @@ def keep_own_file(database: Path, file: str) -> None:
     keep_words_in(database, _OWN_FILES, dict.fromkeys([*own_files(database), file]))
 
 
-def preset(name: str) -> NamedPreset:
-    """The preset of that name, or in the file of that path; raises `UsageError` or `UserError`."""
+def preset(name: str, find: Find | None = None) -> NamedPreset:
+    """The preset of that name, or in the file of that path; raises `UsageError` or `UserError`.
+
+    Workloads of the user's own that it names are looked for by `find`: without, it has no plan.
+    """
     known = preset_names()
     if name not in known and not name.endswith(".toml"):
         raise UsageError(f"There is no preset called {name!r}. There are: {', '.join(known)}, or a file's path.")
     path = FOLDER / f"{name}.toml" if name in known else Path(name)
     key = name if name in known else str(path.absolute())
+    found = _read(path)
+    return NamedPreset(key, path.stem, found, {} if find is None else _own(found, path, find))
+
+
+def _read(path: Path) -> Preset:
     try:
-        return NamedPreset(key, path.stem, msgspec.toml.decode(path.read_bytes(), type=Preset))
+        return msgspec.toml.decode(path.read_bytes(), type=Preset)
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}.") from error
     except UnicodeDecodeError as error:
@@ -167,13 +206,18 @@ def preset(name: str) -> NamedPreset:
         raise UserError(f"{path} is no preset: {error}.") from error
 
 
-def _variants(form: Form) -> list[RunSpec]:
-    return [spec for matrix in form.matrix for spec in _combinations(matrix)]
+def _own(preset: Preset, path: Path, find: Find) -> dict[str, Workload]:
+    """The user's own workloads that the preset in this file names, by its words for them."""
+    words = dict.fromkeys(matrix.workload for form in (preset.gpu, preset.cpu) for matrix in form.matrix)
+    try:
+        return {word: find(_seen_from(path.parent, *named)) for word in words if (named := named_file(word))}
+    except UsageError as error:
+        raise UsageError(f"{path.name} names a workload that cannot be had. {error}") from error
 
 
-def _combinations(matrix: Matrix) -> list[RunSpec]:
-    # A preset names its GPUs: no machine's defaults decide.
-    return combinations(workload(matrix.workload), matrix.lists, Machine())
+def _seen_from(folder: Path, file: Path, name: str) -> str:
+    path = os.path.normpath(folder.absolute() / file.expanduser())
+    return f"{path}:{name}" if name else path
 
 
 def _carried(portability: Portability) -> Carried:

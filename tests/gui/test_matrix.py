@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from app.gui.theme import Theme
 from app.gui.views.matrix import MatrixView
 from app.gui.views.run import RunView
 from app.records import Inventory
+from app.runs.leases import CPU, Leases
 from app.runs.presets import preset
 from app.runs.queued import Asked
 from app.storage.store import Store
@@ -83,6 +85,7 @@ class RunScreen(Screen[RunView]):
         return self.asked[-1][0]
 
     def destroy(self) -> None:
+        self.experiments.close()
         self.reads.close()
         super().destroy()
 
@@ -331,6 +334,68 @@ def test_the_users_own_presets_are_kept_and_a_broken_one_is_said(screen_on: Open
     later.matrix.show_page(1)
     later.wait_words("Is it mine?")
     assert "2 variants, 4 runs" in later.visible_words()
+
+
+OWN = "def mine(batch_size: int = 4, units: int = 8): ...\n"
+
+
+@pytest.fixture
+def preset_of_mine(tmp_path: Path) -> Path:
+    """A preset whose workload lies beside it."""
+    (tmp_path / "mine.py").write_text(OWN)
+    form = """question = "Is it mine?"
+        repeats = 2
+        matrix = [{ workload = "mine.py:mine", settings = { gpus = 0, units = [1, 2] } }]"""
+    path = tmp_path / "ours.toml"
+    path.write_text(f"[gpu]\n{form}\n[cpu]\n{form}\n", encoding="utf-8")
+    return path
+
+
+def test_a_preset_of_the_users_own_workload_is_read_when_it_starts_and_when_its_file_has_changed(
+    screen_on: Open, preset_of_mine: Path
+) -> None:
+    screen = screen_on(CPU_INVENTORY)
+    screen.open()
+    screen.matrix.show_page(1)
+    presets = screen.matrix.presets
+    presets.file_chosen.emit(str(preset_of_mine))
+    screen.wait_words("2 variants, 4 runs")
+    preset_of_mine.with_name("mine.py").write_text(OWN.replace("units", "units: int = 1, depth"))
+    screen.matrix.show_page(0)
+    screen.matrix.show_page(1)
+    screen.wait_words("mine.py has not been read yet. Start reads it.")
+    assert "2 variants, 4 runs" not in screen.visible_words()
+    with screen.qtbot.waitSignal(screen.experiments.asked, timeout=LIMIT_MS):
+        QTest.mouseClick(presets.start_button(str(preset_of_mine)), Qt.MouseButton.LeftButton)
+    asked, key = screen.asked[-1]
+    assert key == str(preset_of_mine)
+    made = [(spec.workload, spec.variant["units"], spec.variant["depth"]) for spec in asked.plan.variants]
+    assert made == [("mine.py:mine", 1, 8), ("mine.py:mine", 2, 8)]
+
+
+def test_a_preset_waits_in_sight_for_the_run_that_uses_the_processor_and_no_longer_than_the_window(
+    screen_on: Open, preset_of_mine: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    lease = Leases().take([CPU], 1)
+    assert lease is not None
+    screen = screen_on(CPU_INVENTORY)
+    screen.open()
+    screen.matrix.show_page(1)
+    screen.matrix.presets.file_chosen.emit(str(preset_of_mine))
+    screen.wait_words("Reading mine.py waits for the run that uses the processor …")
+    screen.experiments.close()
+    lease.release()
+
+
+def test_a_preset_whose_workload_is_gone_says_so(screen_on: Open, preset_of_mine: Path) -> None:
+    preset_of_mine.with_name("mine.py").unlink()
+    screen = screen_on(CPU_INVENTORY)
+    screen.open()
+    screen.matrix.show_page(1)
+    screen.matrix.presets.file_chosen.emit(str(preset_of_mine))
+    screen.wait_words("ours.toml names a workload that cannot be had.")
+    assert "mine.py cannot be read (No such file or directory)." in screen.visible_words()
 
 
 def test_a_newcomer_is_offered_the_quick_comparison(screen_on: Open) -> None:

@@ -152,6 +152,7 @@ class CompareController(QObject):
 
 
 def _read(database: Path, runs: Sequence[int], baseline: int | None, align: Alignment) -> _Answer:
+    from app.gui.controllers.presets import known_workloads
     from app.runs.article_runs import repeated_articles
     from app.runs.presets import own_files
 
@@ -164,7 +165,7 @@ def _read(database: Path, runs: Sequence[int], baseline: int | None, align: Alig
         _judge(database, found, baseline),
         curves_of(found, align),
         hidden,
-        repeated_articles(found.runs, own_files(database)),
+        repeated_articles(found.runs, own_files(database), known_workloads(database)),
     )
 
 

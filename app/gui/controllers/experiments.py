@@ -62,6 +62,11 @@ class Experiments(QObject):
         self._matrix.show(busy=self._busy)
         self._view.matrix_view().setFocus()
 
+    def close(self) -> None:
+        """Give up what is being read."""
+        if self._matrix is not None:
+            self._matrix.close()
+
     def _refresh(self, busy: bool) -> None:
         self._busy = busy
         if self._matrix is not None and self._view.matrix is not None and self._view.matrix.isVisible():

@@ -3,11 +3,12 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtGui import QGuiApplication
 
 from app.errors import UserError
 from app.gui.background import Background
+from app.gui.controllers.preset_files import PresetFiles
 from app.gui.controllers.presets import own_runs, preset_lines, reference_runs_of
 from app.gui.views.matrix import MatrixView
 from app.queries import Ahead
@@ -15,7 +16,7 @@ from app.records import Inventory
 from app.runs.ahead import look_ahead
 from app.runs.counted import Own
 from app.runs.early import MOST_REPEATS
-from app.runs.presets import keep_own_file, preset
+from app.runs.presets import Find, keep_own_file, preset
 from app.runs.queued import Asked
 from app.runs.schedule import Plan
 from app.storage.store import Store
@@ -61,6 +62,7 @@ class MatrixController(QObject):
         self._wanted: AskedMatrix | None = None
         self._looking = False
         self._presets: tuple[PresetLine, ...] = ()
+        self._files = PresetFiles(database, self)
 
     def start(self) -> None:
         """Listen to the view."""
@@ -77,7 +79,12 @@ class MatrixController(QObject):
         presets.verdict_asked.connect(lambda key: self._compare(lambda: own_runs(database, key, inventory())))
         presets.reference_asked.connect(lambda key: self._compare(lambda: reference_runs_of(database, key)))
         presets.file_chosen.connect(self._add_file)
+        self._files.told.connect(presets.show_reading, Qt.ConnectionType.QueuedConnection)
         self._view.presets_shown.connect(self._look_at_presets)
+
+    def close(self) -> None:
+        """Give up what is being read."""
+        self._files.close()
 
     def show(self, *, busy: bool) -> None:
         """Show the form's variant and what is stored as they are now; while the window is `busy` all is only queued."""
@@ -155,7 +162,8 @@ class MatrixController(QObject):
 
     def _ask_preset(self, key: str) -> None:
         machine = self._form.machine
-        self._reads.run(lambda: _of_preset(key, machine), self._begin_preset, self._preset_failed)
+        self._view.presets.show_problem("")
+        self._files.run(lambda find: _of_preset(key, find, machine), self._begin_preset, self._preset_failed)
 
     def _begin_preset(self, found: tuple[Asked, str]) -> None:
         self.asked.emit(*found)
@@ -170,17 +178,17 @@ class MatrixController(QObject):
         """List one of the user's too, from now on."""
         machine = self._form.machine
 
-        def work() -> tuple[PresetLine, ...]:
-            preset(file).plan(machine)
+        def work(find: Find) -> tuple[PresetLine, ...]:
+            preset(file, find).plan(machine)
             keep_own_file(self._database, file)
             return preset_lines(self._database, self._inventory())
 
         self._view.presets.show_problem("")
-        self._reads.run(work, self._show_presets, self._preset_failed)
+        self._files.run(work, self._show_presets, self._preset_failed)
 
 
-def _of_preset(key: str, machine: Machine) -> tuple[Asked, str]:
-    named = preset(key)
+def _of_preset(key: str, find: Find, machine: Machine) -> tuple[Asked, str]:
+    named = preset(key, find)
     return Asked.of(named.plan(machine)), named.key
 
 

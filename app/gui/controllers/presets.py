@@ -7,7 +7,8 @@ from app.errors import UserError
 from app.records import Inventory, RunRow
 from app.runs.ahead import look_ahead
 from app.runs.counted import counted_here, results_of, surroundings_here
-from app.runs.presets import QUICK, NamedPreset, own_files, preset, preset_names
+from app.runs.own import UnreadError, workload_called
+from app.runs.presets import QUICK, Find, NamedPreset, own_files, preset, preset_names
 from app.runs.schedule import ByVariant, Plan
 from app.storage.reference import is_reference
 from app.storage.store import Store
@@ -20,14 +21,23 @@ def preset_lines(database: Path, inventory: Inventory) -> tuple[PresetLine, ...]
     keys = sorted(preset_names(), key=lambda name: name != QUICK) + own_files(database)
     with Store.open(database) as store:
         stored = store.list_runs()
-        return tuple(_line(key, store, inventory, stored) for key in keys)
+        return tuple(_line(key, store, inventory, stored, known_workloads(database)) for key in keys)
 
 
-def _line(key: str, store: Store, inventory: Inventory, stored: Sequence[RunRow]) -> PresetLine:
+def known_workloads(database: Path) -> Find:
+    """Finds workloads of the user's own in files that were read before, and reads none."""
+    return lambda word: workload_called(word, database, None)
+
+
+def _line(key: str, store: Store, inventory: Inventory, stored: Sequence[RunRow], find: Find) -> PresetLine:
     machine = inventory.machine
     try:
-        named = preset(key)
+        named = preset(key, find)
         plan, question = named.plan(machine), named.form(machine).question
+    except UnreadError as error:
+        named = preset(key)
+        question, notes = named.form(machine).question, (f"{error} Start reads it.",)
+        return PresetLine(key=key, name=named.name, title=named.title, question=question, notes=notes)
     except (UserError, UsageError) as error:
         return PresetLine(key=key, name=Path(key).stem, title=Path(key).stem, problem=str(error))
     return preset_line(
@@ -46,7 +56,7 @@ def _line(key: str, store: Store, inventory: Inventory, stored: Sequence[RunRow]
 
 def own_runs(database: Path, key: str, inventory: Inventory) -> list[int]:
     """The stored runs that count for a preset on this machine, those of its baseline first."""
-    plan = preset(key).plan(inventory.machine)
+    plan = preset(key, known_workloads(database)).plan(inventory.machine)
     with Store.open(database) as store:
         counted = counted_here(store, plan, surroundings_here(inventory), inventory.machine, fields=())
     return [row.run for row in _in_order(plan, [run.row for run in counted.runs])]
@@ -55,7 +65,7 @@ def own_runs(database: Path, key: str, inventory: Inventory) -> list[int]:
 def reference_runs_of(database: Path, key: str) -> list[int]:
     """The reference runs of a preset that are in the database, those of its baseline first."""
     with Store.open(database) as store:
-        return [row.run for row in _reference(preset(key), store.list_runs())]
+        return [row.run for row in _reference(preset(key, known_workloads(database)), store.list_runs())]
 
 
 def _reference(named: NamedPreset, stored: Sequence[RunRow]) -> list[RunRow]:

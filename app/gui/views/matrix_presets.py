@@ -30,6 +30,7 @@ class PresetList(QScrollArea):
         self._starts: dict[str, QPushButton] = {}
         self._references: dict[str, QPushButton] = {}
         self._problem = text_label("", "problem", wrap=True)
+        self._reading = text_label("", "muted", wrap=True)
         self._open = button("Open a &file …", "A prepared experiment of your own", flat=True)
         self._open.clicked.connect(self._choose_file)
         self._list = QVBoxLayout()
@@ -56,6 +57,11 @@ class PresetList(QScrollArea):
         """Say why a file cannot be used; "" is nothing."""
         self._problem.setText(words)
         self._problem.setVisible(bool(words))
+
+    def show_reading(self, words: str) -> None:
+        """Say which file is being read; "" is none."""
+        self._reading.setText(words)
+        self._reading.setVisible(bool(words))
 
     def _choose_file(self) -> None:
         ask_for_file(self, "Open a prepared experiment", Path.home(), "Presets (*.toml)", self.file_chosen.emit)
@@ -111,9 +117,11 @@ class PresetList(QScrollArea):
         column.addLayout(self._list)
         column.addWidget(rule())
         column.addWidget(self._open, 0, Qt.AlignmentFlag.AlignLeft)
+        column.addWidget(self._reading)
         column.addWidget(self._problem)
         column.addStretch(1)
         self._problem.hide()
+        self._reading.hide()
         self.setWidget(content)
         self.setWidgetResizable(True)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)

@@ -116,15 +116,15 @@ def test_a_file_that_moved_is_the_same_workload_at_its_new_place(
     assert len(readers(moved)) == 1
 
 
-def test_a_word_names_a_workload_of_the_program_or_of_a_file(file: Path, database_path: Path) -> None:
-    assert workload_called("lstm", database_path).name == "lstm"
-    assert workload_called(f"{file}:other", database_path).title == "other · mine.py"
+def test_a_word_names_a_workload_of_the_program_or_of_a_file(file: Path, database_path: Path, reading: Reading) -> None:
+    assert workload_called("lstm", database_path, None).name == "lstm"
+    assert workload_called(f"{file}:other", database_path, reading).title == "other · mine.py"
     with pytest.raises(UsageError, match=rf"several workloads in .*; name one: {file}:small, {file}:other"):
-        workload_called(str(file), database_path)
+        workload_called(str(file), database_path, reading)
     with pytest.raises(UserError, match=r"^mine.py: There is no function smal in it. It has small, other.$"):
-        workload_called(f"{file}:smal", database_path)
+        workload_called(f"{file}:smal", database_path, reading)
     with pytest.raises(UsageError, match="cannot be read"):
-        workload_called(f"{file.parent}/nothing.py:small", database_path)
+        workload_called(f"{file.parent}/nothing.py:small", database_path, reading)
 
 
 @pytest.mark.parametrize(

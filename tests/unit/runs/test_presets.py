@@ -7,9 +7,13 @@ import pytest
 
 from app.errors import UserError
 from app.runs.article import Article, RatioTable
+from app.runs.article_runs import repeated_articles
+from app.runs.leases import Leases
+from app.runs.own import Reading, UnreadError, source_of, workload_called
 from app.runs.portability import targets
 from app.runs.presets import FOLDER, preset
-from workloads.catalog import Gpu, Machine, UsageError, check
+from tests.fakes.experiments import result
+from workloads.catalog import Gpu, Machine, UsageError, Workload, check
 
 H200 = [Gpu(index=n, uuid=f"GPU-{n}", name="NVIDIA H200", compute_capability=(9, 0)) for n in range(2)]
 OLD = [Gpu(index=n, uuid=f"GPU-{n}", name="RTX 2080 Ti", compute_capability=(7, 5)) for n in range(2)]
@@ -118,6 +122,50 @@ def test_a_variant_that_is_listed_twice_is_one(tmp_path: Path) -> None:
     named = preset(own(tmp_path, ("gpus = 0, xla = [false, true]", f"gpus = 0, {twice}")))
     assert [spec.variant["xla"] for spec in named.plan(MACHINES[3]).variants] == [True, False]
     assert all(len(plan.variants) == 2 for plan in named.every_plan())
+
+
+def of_mine(folder: Path, word: str = "work/mine.py:mine") -> str:
+    """A preset of a workload in a file, which is not made."""
+    lstm = ('workload = "lstm", settings = { gpus = 0, xla', f'workload = "{word}", settings = {{ gpus = 0, xla')
+    return own(folder, lstm, ('workload = "lstm"\n', f'workload = "{Path(word).name}"\n'))
+
+
+def test_a_workload_of_the_users_own_is_named_by_its_place_as_seen_from_the_presets_file(
+    tmp_path: Path, database_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def find(word: str) -> Workload:
+        return workload_called(word, database_path, Reading(leases=Leases(tmp_path)))
+
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "mine.py").write_text("def mine(batch_size: int = 4, units: int = 8): ...\n")
+    monkeypatch.chdir(tmp_path)
+    named = preset(Path(of_mine(tmp_path)).name, find)
+    plan = named.plan(MACHINES[3])
+    assert [(spec.workload, spec.variant["units"]) for spec in plan.variants] == [("mine.py:mine", 8)] * 2
+    assert plan in named.every_plan()
+    source = source_of(plan.variants[0], database_path)
+    assert source is not None
+    assert source.path == str(tmp_path / "work" / "mine.py")
+    whole = preset(of_mine(tmp_path, f"{tmp_path}/work/mine.py:mine"), find)
+    assert whole.plan(MACHINES[3]).variants == plan.variants
+    runs = [result(number, spec) for number, spec in enumerate(plan.variants, 1)]
+    (repeated,) = repeated_articles(runs, [whole.key], find)
+    assert repeated.numbers == {1, 2}
+    assert repeated_articles(runs, [whole.key]) == (), "where nobody looks for the file, its runs are of no preset"
+
+
+def test_a_workload_that_cannot_be_had_is_told_with_the_presets_file(tmp_path: Path, database_path: Path) -> None:
+    def find(word: str) -> Workload:
+        return workload_called(word, database_path, Reading(leases=Leases(tmp_path)))
+
+    with pytest.raises(UsageError, match=r"^own.toml names a workload .*work/mine.py cannot be read \(No such file"):
+        preset(of_mine(tmp_path), find)
+    (tmp_path / "mine.py").write_text("def mine(batch_size=4:\n")
+    broken = of_mine(tmp_path, "mine.py:mine")
+    with pytest.raises(UserError, match=r"^mine.py:1: SyntaxError"):
+        preset(broken, find)
+    with pytest.raises(UnreadError, match=r"^mine.py has not been read yet.$"):
+        preset(broken, lambda word: workload_called(word, database_path, None))
 
 
 def test_a_width_that_is_none_is_told_with_the_file(tmp_path: Path) -> None:
