@@ -21,6 +21,8 @@ _BETWEEN = "  │  "
 _GAP = "  "
 _PARTS = 3
 """The widest column of a table that is too wide for a terminal has at least one of so many parts of it."""
+_HEAD = 10
+"""Characters that a line of a broken head may have, however narrow the numbers below it are."""
 
 
 def print_json(document: dict[str, Any], *, compact: bool = False) -> None:
@@ -32,14 +34,16 @@ def print_json(document: dict[str, Any], *, compact: bool = False) -> None:
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, right: frozenset[int] = frozenset()) -> None:
     """Prints aligned columns, with a header unless it is empty; the columns in `right` are numbers.
 
-    Where a terminal has no room for all, the words of the widest column are broken into lines, and the columns that
-    are too many stand below, with the first one again.
+    Where a terminal has no room for all, long heads of numbers and the words of the widest column are broken into
+    lines, and the columns that are too many stand below, with the first one again.
     """
     lines = [*([list(header)] if any(header) else []), *map(list, rows)]
     if not lines:
         return
     room = _room()
     if room is not None:
+        if any(header) and _over(_widths(lines), room) > 0:
+            lines = [*_high_head(header, rows, right), *map(list, rows)]
         lines = _narrowed(lines, room, [column for column in range(len(header)) if column not in right])
     widths = _widths(lines)
     for number, piece in enumerate(_pieces(widths, room)):
@@ -73,10 +77,25 @@ def _widths(lines: Sequence[Sequence[str]]) -> list[int]:
     return [max(map(len, column)) for column in zip(*lines, strict=True)]
 
 
+def _over(widths: Sequence[int], room: int) -> int:
+    """By how much columns of these widths are too wide together."""
+    return sum(widths) + len(_GAP) * (len(widths) - 1) - room
+
+
+def _high_head(header: Sequence[str], rows: Sequence[Sequence[str]], numbers: frozenset[int]) -> list[list[str]]:
+    """The header in several lines, of which every head of numbers has as many as make it about as wide as they are."""
+    parts = [
+        _wrapped(head, max([_HEAD, *(len(row[column]) for row in rows)])) if column in numbers else [head]
+        for column, head in enumerate(header)
+    ]
+    height = max(map(len, parts))
+    return [list(line) for line in zip(*([""] * (height - len(part)) + part for part in parts), strict=True)]
+
+
 def _narrowed(lines: list[list[str]], room: int, words: Sequence[int]) -> list[list[str]]:
     """The lines of a table with its widest column of `words` broken into what the others leave of the room."""
     widths = _widths(lines)
-    over = sum(widths) + len(_GAP) * (len(widths) - 1) - room
+    over = _over(widths, room)
     if over <= 0 or not words:
         return lines
     widest = max(words, key=lambda column: widths[column])

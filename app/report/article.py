@@ -41,6 +41,11 @@ def _head(article: Article, table: Table) -> dict[str, Any]:
     return head_document(article, str(table.__struct_config__.tag), title, table.claims)
 
 
+def is_measured(table: Mapping[str, Any]) -> bool:
+    """Whether a run stands behind anything in the table."""
+    return any(row.get("run") or any(cell["runs"] for cell in row.get("cells", ())) for row in table["rows"])
+
+
 def article_sections(tables: Sequence[Mapping[str, Any]]) -> tuple[Section, ...]:
     """The same in words, for terminal and report alike."""
     return tuple(_SECTIONS[table["kind"]](table) for table in tables)

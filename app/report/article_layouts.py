@@ -23,6 +23,7 @@ from workloads import catalog
 from workloads.protocol import RunSpec
 
 LAYOUTS = ("NHWC", "NCHW")
+_BATCH = "Batch size"
 
 
 def layouts_document(table: LayoutTable, variants: Sequence[RunSpec], runs: Sequence[RunRow]) -> dict[str, Any] | None:
@@ -90,12 +91,14 @@ def _cell(runs: Sequence[RunRow], epoch_examples: int) -> dict[str, Any]:
 
 def layouts_section(table: Mapping[str, Any]) -> Section:
     """The same in words: a table of throughput, and one of seconds an epoch."""
-    rate = units.rate_unit(table["example"]).capitalize()
-    epoch = f"Seconds an epoch of {table['epoch_examples']:,} {units.plural(table['example'])} takes at this rate"
+    rate = f"Measured {units.rate_unit(table['example'])}; gains and ratios each with a 95 % interval of its own"
+    epoch = (
+        f"Seconds an epoch of {table['epoch_examples']:,} {units.plural(table['example'])} takes at the measured rate"
+    )
     return Section(
         title=table["title"],
         tables=(
-            (f"{rate}; gains and ratios each with a 95 % interval of its own", _table(_throughput_rows(table))),
+            (rate, _table(_throughput_rows(table))),
             (epoch, _table(_epoch_rows(table))),
         ),
         claims=claim_lines(table),
@@ -109,11 +112,13 @@ def _table(rows: Sequence[tuple[str, ...]]) -> Table:
 
 def _throughput_rows(table: Mapping[str, Any]) -> list[tuple[str, ...]]:
     """A header, and one row a batch size: throughput of both layouts, the gain, and several GPUs over one."""
-    header = ["batch"]
+    header = [_BATCH]
     for gpus in table["gpus"]:
-        header += [*(f"{_place_words(gpus)} {layout}" for layout in LAYOUTS), "NCHW gain"]
+        header += [*_heads(gpus, units.rate_unit(table["example"])), f"{_place_words(gpus)}: NCHW gain"]
     scaled = table["rows"][0]["scaling"]
-    header += [f"{ratio['gpus']} over {ratio['over']} GPU {ratio['layout']}" for ratio in scaled]
+    header += [
+        f"{ratio['layout']}: {_place_words(ratio['gpus'])} over {ratio['over'] or 'the CPU'}" for ratio in scaled
+    ]
     return [tuple(header), *(_throughput_row(row, table["gpus"]) for row in table["rows"])]
 
 
@@ -127,12 +132,16 @@ def _throughput_row(row: Mapping[str, Any], gpus: Sequence[int]) -> tuple[str, .
 
 def _epoch_rows(table: Mapping[str, Any]) -> list[tuple[str, ...]]:
     """A header, and one row a batch size: seconds an epoch would take at the measured rate."""
-    header = ("batch", *(f"{_place_words(gpus)} {layout}" for gpus in table["gpus"] for layout in LAYOUTS))
+    header = (_BATCH, *(head for gpus in table["gpus"] for head in _heads(gpus, "s an epoch")))
     rows = (
         (f"{row['batch_size']:,}", *(figure_words(cell, cell["epoch_s"], 3) for cell in row["cells"]))
         for row in table["rows"]
     )
     return [header, *rows]
+
+
+def _heads(gpus: int, unit: str) -> list[str]:
+    return [f"{_place_words(gpus)} {layout}: {unit}" for layout in LAYOUTS]
 
 
 def _place_words(gpus: int) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from app.records import StoredRun
-from app.report.article import article_document, article_sections
+from app.report.article import article_document, article_sections, is_measured
 from app.report.contents import Section
 from app.report.html import section_html
 from app.report.markup import escaped
@@ -39,7 +39,9 @@ def _parts(repeated: ArticleRuns) -> Iterator[str]:
 
 
 def _sections(repeated: ArticleRuns) -> tuple[Section, ...]:
-    return article_sections(article_document(repeated.article, repeated.plan, repeated.runs))
+    """Without the tables of which nothing is among the runs: only some of an article's may have been chosen."""
+    tables = article_document(repeated.article, repeated.plan, repeated.runs)
+    return article_sections([table for table in tables if is_measured(table)])
 
 
 def where_words(runs: Sequence[StoredRun]) -> str:

@@ -40,7 +40,7 @@ def _rows(carried: Carried, run: StoredRun | None) -> list[dict[str, Any]]:
 
 def portability_section(table: Mapping[str, Any]) -> Section:
     """The same in words."""
-    head = ("trained", "weights tried in", "on", "largest difference", "largest output")
+    head = ("Trained", "Weights tried in", "On", "Largest difference of an answer", "Largest answer")
     rows = tuple(
         (
             row["trained"],

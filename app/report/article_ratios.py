@@ -19,6 +19,7 @@ from app.runs.article import Column, Figure, Line, RatioTable
 from app.runs.schedule import of_variant
 from app.viewmodels import units
 from app.viewmodels.flops import flops_per_s
+from app.viewmodels.naming import value_text
 from workloads.protocol import RunSpec
 
 _UNITS: Mapping[Figure, str] = {"gflops": "GFLOPS", "step_ms": "ms a step"}
@@ -30,7 +31,7 @@ def ratios_document(table: RatioTable, variants: Sequence[RunSpec], runs: Sequen
     """Rows as the file has them, of the columns that the experiment has a variant of; None where it has none at all.
 
     Of a row, `article` is what the article gives, its `ratio` from one number to another; `cells` are what was
-    measured, one a column: `figure` in the table's unit, `ratio` of speed to the baseline's.
+    measured, one a column: `figure` in the table's unit, `ratio` of speed to the baseline's, which `baseline` names.
     """
     columns = [each for each in table.columns if any(table.variant(line, each, variants) for line in table.rows)]
     if not columns:
@@ -40,6 +41,7 @@ def ratios_document(table: RatioTable, variants: Sequence[RunSpec], runs: Sequen
         "figure": table.figure,
         "unit": _UNITS[table.figure],
         "head": table.head,
+        "baseline": _baseline_words(table),
         "columns": [column.label for column in columns],
         "rows": [
             {
@@ -50,6 +52,13 @@ def ratios_document(table: RatioTable, variants: Sequence[RunSpec], runs: Sequen
             for line in table.rows
         ],
     }
+
+
+def _baseline_words(table: RatioTable) -> str:
+    """What the ratios are to: a row's label, or the settings where no row is of it."""
+    named = (line.label for line in table.rows if line.settings.items() <= table.baseline.items())
+    settings = ", ".join(f"{name}={value_text(value)}" for name, value in table.baseline.items())
+    return next(named, settings)
 
 
 def _range(ratio: float | tuple[float, float] | None) -> list[float] | None:
@@ -92,7 +101,7 @@ def _speeds(figure: Figure, runs: Sequence[RunRow]) -> list[float]:
 
 def ratios_section(table: Mapping[str, Any]) -> Section:
     """The same in words, in pieces of a few columns that fit on paper."""
-    caption = "Ratios of speed, each with a 95 % interval of its own"
+    caption = f"Speed-ups are over “{table['baseline']}”, those measured each with a 95 % interval of its own"
     firsts = range(0, len(table["columns"]), _COLUMNS)
     captions = (caption if first == 0 else f"{caption}, continued" for first in firsts)
     pieces = (_piece(table, slice(first, first + _COLUMNS)) for first in firsts)
@@ -107,10 +116,11 @@ def ratios_section(table: Mapping[str, Any]) -> Section:
 def _piece(table: Mapping[str, Any], columns: slice) -> Table:
     rows = table["rows"]
     given = [name for name in ("value", "ratio") if any(row["article"][name] is not None for row in rows)]
-    names = {"value": f"article, {table['unit']}", "ratio": "article, ratio"}
-    head = [table["head"], *(names[name] for name in given)]
+    figures = {"value": table["unit"], "ratio": "speed-up"}
+    head = [table["head"], *(f"Article: {figures[name]}" for name in given)]
     for column in table["columns"][columns]:
-        head += [": ".join(filter(None, (column, words))) for words in (table["unit"], "ratio")]
+        measured = ", ".join(filter(None, ("Measured", column)))
+        head += [f"{measured}: {words}" for words in figures.values()]
     return Table(
         head=tuple(head),
         rows=tuple(

@@ -62,6 +62,22 @@ def test_what_a_terminal_has_no_room_for_stands_below(
     assert capsys.readouterr().out.splitlines()[1] == "a variant with a long name  1,000  12.5 ms"
 
 
+def test_long_heads_of_numbers_are_broken_where_there_is_no_room(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    table = ("Batch size", "1 GPU NHWC: images/s", "gain"), [("128", "31,510", "+4.7 %"), ("256", "35,526", "+7.8 %")]
+    monkeypatch.setenv("COLUMNS", "32")
+    print_table(*table, right=frozenset({0, 1, 2}))
+    assert capsys.readouterr().out.splitlines() == [
+        *("               1 GPU", "               NHWC:", "Batch size  images/s    gain"),
+        *("       128    31,510  +4.7 %", "       256    35,526  +7.8 %"),
+    ]
+    monkeypatch.setenv("COLUMNS", "40")
+    print_table(*table, right=frozenset({0, 1, 2}))
+    assert capsys.readouterr().out.splitlines()[0] == "Batch size  1 GPU NHWC: images/s    gain"
+
+
 def test_where_results_go_elsewhere_nothing_is_broken(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -73,10 +73,10 @@ def test_gain_scaling_and_epoch_are_of_the_throughput(tables: list[dict[str, Any
 def test_words_stand_where_there_is_no_figure(tables: list[dict[str, Any]]) -> None:
     header, first, *_, last = words(tables[0], 0)
     assert header == (
-        "batch",
-        *("1 GPU NHWC", "1 GPU NCHW", "NCHW gain"),
-        *("2 GPUs NHWC", "2 GPUs NCHW", "NCHW gain"),
-        *("2 over 1 GPU NHWC", "2 over 1 GPU NCHW"),
+        "Batch size",
+        *("1 GPU NHWC: images/s", "1 GPU NCHW: images/s", "1 GPU: NCHW gain"),
+        *("2 GPUs NHWC: images/s", "2 GPUs NCHW: images/s", "2 GPUs: NCHW gain"),
+        *("NHWC: 2 GPUs over 1", "NCHW: 2 GPUs over 1"),
     )
     assert first[:3] == ("128", "2,000", "2,200")
     assert first[3].startswith("+10.0 % (+9")
@@ -104,7 +104,7 @@ def test_stored_runs_are_shown_on_a_machine_without_a_gpu(
     shown = ["experiment", "--preset", "article-c", "--show", "--db", str(database_path)]
     assert main([*shown, "--report", str(report)], {}) == 0
     out, err = capsys.readouterr()
-    assert "Images/s; gains and ratios each with a 95 % interval of its own:" in out
+    assert "Measured images/s; gains and ratios each with a 95 % interval of its own:" in out
     wrong = "did not run what was asked. TensorFlow's layout optimizer turned NHWC into NCHW."
     assert wrong in out.splitlines()[-1]
     assert err.splitlines() == [
@@ -112,12 +112,12 @@ def test_stored_runs_are_shown_on_a_machine_without_a_gpu(
         f"Written to {report}.",
     ]
     text = report.read_text(encoding="utf-8")
-    assert text.count("| batch |") == 4
+    assert text.count("| Batch size |") == 4
     assert "| 2,048 | out of memory | – | – | refused | 4,900 | – | – | – |" in text
     page = tmp_path / "page.html"
     assert main([*shown, "--report", str(page)], {}) == 0
     text = page.read_text(encoding="utf-8")
-    assert text.count(">batch</th>") == 4
+    assert text.count(">Batch size</th>") == 4
     assert "It measured on 2x RTX 2080 Ti." in text
     assert "Throughput against batch size" in text, "the pictures of every comparison too"
 

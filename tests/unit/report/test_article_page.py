@@ -43,6 +43,15 @@ def test_what_the_article_gives_stands_beside_what_was_measured_and_no_word_is_m
     assert page.index("2.50×") < page.index("The article, XLA: worth it.")
 
 
+def test_a_table_of_which_nothing_was_chosen_is_left_out() -> None:
+    plan = preset("article-a").every_plan()[0]
+    layers = [spec for spec in plan.variants if spec.variant["implementation"] in ("standard", "cudnn")]
+    runs = [result(number, spec, 100.0 * number) for number, spec in enumerate(layers, 1)]
+    page = articles_html(repeated_articles(runs))
+    assert "cuDNN as a drop-in layer" in page
+    assert "The ladder" not in page
+
+
 def test_the_machine_is_its_cards_or_else_its_processor() -> None:
     on_gpu = stored_run(run_row(1, gpu_names=("NVIDIA H200",)), environment=ENVIRONMENT)
     on_cpu = stored_run(run_row(2), environment={"cpu": "A processor"})

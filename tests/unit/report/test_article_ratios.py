@@ -77,8 +77,14 @@ def test_a_rung_stands_beside_the_article_s_figure_and_ratio(ladder: dict[str, A
 
 def test_it_says_so_in_words(ladder: dict[str, Any]) -> None:
     (section,) = article_sections([ladder])
-    ((_, shown),) = section.tables
-    assert shown.head == ("rung", "article, GFLOPS", "article, ratio", "GFLOPS", "ratio", "XLA: GFLOPS", "XLA: ratio")
+    ((caption, shown),) = section.tables
+    assert caption.startswith("Speed-ups are over “8 products a step”, those measured each with a 95 % interval")
+    assert shown.head == (
+        "Rung",
+        *("Article: GFLOPS", "Article: speed-up"),
+        *("Measured: GFLOPS", "Measured: speed-up"),
+        *("Measured, XLA: GFLOPS", "Measured, XLA: speed-up"),
+    )
     assert shown.rows[0] == ("8 products a step", "349", "1×", "800.0", "1.00×", "–", "–")
     assert shown.rows[3] == ("fused gates", "1,942", "5.5×", "–", "–", "out of memory", "–")
     assert shown.rows[6][1:] == ("3,898", "11.1×", "–", "–", "40,000", "50.00×")
@@ -124,7 +130,7 @@ def test_each_column_has_its_own_baseline(training: list[dict[str, Any]]) -> Non
     (caption, near), (continued, far) = section.tables
     assert continued == f"{caption}, continued"
     assert [row[1] for row in near.rows] == [row[1] for row in far.rows] == ["1×", "6× to 8×", "–", "2.5× to 3×"]
-    assert far.head[4:] == ("4 layers, both directions: ms a step", "4 layers, both directions: ratio")
+    assert far.head[4:] == tuple(f"Measured, 4 layers, both directions: {what}" for what in ("ms a step", "speed-up"))
     assert far.rows[1][4:] == ("8.000", "8.00×")
 
 
