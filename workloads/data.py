@@ -7,8 +7,9 @@ from typing import Any
 
 import tensorflow as tf
 
-CLASSES = 10
-IMAGE_SIZE = 32
+from workloads.cnn.nets import CLASSES, COLOURS, IMAGE_SIZE
+from workloads.lstm.padding import valid_steps
+
 _NOISE = 0.01
 
 
@@ -36,8 +37,7 @@ def adding_problem(
     targets = tf.reduce_sum(values * marks, axis=1, keepdims=True)
     if padding == "fixed":
         return inputs, targets
-    places = tf.range(timesteps, dtype=tf.int64) - starts[:, tf.newaxis]
-    valid = (places >= 0) & (places < lengths[:, tf.newaxis])
+    valid = valid_steps(lengths, timesteps, left=padding == "left_padded")
     return (tf.where(valid[..., tf.newaxis], inputs, 0.0), lengths), targets
 
 
@@ -60,11 +60,11 @@ def made_images(seed: int, index: int, batch: int, layout: str) -> tuple[tf.Tens
     Classes are int64, since TensorFlow keeps int32 tensors in host memory, to be copied at every step.
     """
     keys = _keys(seed, index, 2)
-    coarse = tf.random.stateless_normal([CLASSES, 4, 4, 3], [seed, -1])
+    coarse = tf.random.stateless_normal([CLASSES, 4, 4, COLOURS], [seed, -1])
     patterns = tf.image.resize(coarse, [IMAGE_SIZE, IMAGE_SIZE], "bilinear")
     classes = tf.random.stateless_uniform([batch], keys[0], 0, CLASSES, tf.int64)
     images = tf.gather(patterns, classes)
-    images += tf.random.stateless_normal([batch, IMAGE_SIZE, IMAGE_SIZE, 3], keys[1])
+    images += tf.random.stateless_normal([batch, IMAGE_SIZE, IMAGE_SIZE, COLOURS], keys[1])
     return (tf.transpose(images, [0, 3, 1, 2]) if layout == "NCHW" else images), classes
 
 

@@ -14,10 +14,10 @@ al. 2022, "PaLM" (arXiv 2204.02311), appendix B.
 from collections.abc import Callable
 
 from workloads.cnn.nets import Conv, Dense, leaves, net_of
+from workloads.lstm.layout import GATES
 from workloads.protocol import RunSpec, Variant
 
 _TRAINING = 3
-_GATES = 4
 
 
 def flops_per_step(spec: RunSpec) -> int | None:
@@ -36,7 +36,7 @@ def lstm_forward(variant: Variant) -> int:
     """
     units, directions = int(variant["units"]), 2 if variant["bidirectional"] else 1
     inputs = [int(variant["features"])] + [units * directions] * (int(variant["layers"]) - 1)
-    a_step = sum(directions * 2 * _GATES * units * (width + units) for width in inputs)
+    a_step = sum(directions * 2 * GATES * units * (width + units) for width in inputs)
     return int(variant["timesteps"]) * a_step + 2 * units * directions
 
 

@@ -12,7 +12,7 @@ Batch = tuple[Any, tf.Tensor]
 """Inputs, a tensor or a nest of them, and targets; the batch axis comes first."""
 
 
-class Source(Protocol):
+class Batches(Protocol):
     """Where batches come from."""
 
     def take(self) -> Any:

@@ -8,6 +8,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from workloads import weights
+from workloads.compiled import compiled
 from workloads.data import adding_problem
 from workloads.lstm.config import config_of
 from workloads.lstm.layout import shapes
@@ -54,5 +55,5 @@ def answers(model: Model, sequences: Any, lengths: Any, variant: Variant, replic
     """A model's outputs [examples, 1] in inference, computed on its first device in its variant's precision."""
     with tf.device(replicas.devices[0]):
         inputs = tf.cast(tf.constant(sequences), compute_dtype(str(variant["precision"])))
-        forward = tf.function(model.outputs, jit_compile=bool(variant["xla"]))
+        forward = compiled(model.outputs, xla=bool(variant["xla"]))
         return forward(inputs if lengths is None else (inputs, tf.constant(lengths))).numpy()  # type: ignore[no-any-return]

@@ -13,7 +13,7 @@ from workloads.optimizers import LossScale, Optimizer
 from workloads.packing import packed, unpacked
 from workloads.pool import Pool
 from workloads.protocol import Variant
-from workloads.recipe import Model, Recipe, Source
+from workloads.recipe import Batches, Model, Recipe
 from workloads.replicated import per_replica
 from workloads.runtime import Replicas
 from workloads.saving import save
@@ -30,10 +30,10 @@ def build_task(recipe: Recipe, variant: Variant, replicas: Replicas, stored: Cif
         model = recipe.model()
         optimizer = _optimizer(recipe, model, variant) if trains else None
     feed = training_feed(stored, variant, replicas) if stored else None
-    source = feed or Pool(recipe, variant, replicas)
+    batches = feed or Pool(recipe, variant, replicas)
     xla = bool(variant["xla"])
     with replicas.strategy.scope():
-        one = _Step(model, optimizer, source, replicas.count, xla=xla)
+        one = _Step(model, optimizer, batches, replicas.count, xla=xla)
 
     def on_replicas(taken: Any) -> None:
         replicas.strategy.run(one.train if trains else one.infer, (taken,))
@@ -41,7 +41,7 @@ def build_task(recipe: Recipe, variant: Variant, replicas: Replicas, stored: Cif
     run = compiled(on_replicas, xla=xla and replicas.count == 1)
 
     def step() -> tf.Variable:
-        run(source.take())
+        run(batches.take())
         return one.result
 
     def fetch(result: tf.Variable) -> float:
@@ -80,10 +80,12 @@ class _Step:
     instead of preparing the next one.
     """
 
-    def __init__(self, model: Model, optimizer: Optimizer | None, source: Source, replicas: int, *, xla: bool) -> None:
+    def __init__(
+        self, model: Model, optimizer: Optimizer | None, batches: Batches, replicas: int, *, xla: bool
+    ) -> None:
         self._model = model
         self._optimizer = optimizer
-        self._source = source
+        self._batches = batches
         self._replicas = replicas
         inner = xla and replicas > 1
         self._differentiate = compiled(self._gradients) if inner else self._gradients
@@ -93,7 +95,7 @@ class _Step:
 
     def train(self, taken: Any) -> None:
         """Forward, backward, update; the result is the loss before the update."""
-        loss, gradients = self._differentiate(*self._source.batch(taken))
+        loss, gradients = self._differentiate(*self._batches.batch(taken))
         if self._replicas > 1:
             gradients = tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.MEAN, gradients)
         self._update(gradients)
@@ -101,7 +103,7 @@ class _Step:
 
     def infer(self, taken: Any) -> None:
         """Forward; the result is the mean of all outputs."""
-        inputs, _ = self._source.batch(taken)
+        inputs, _ = self._batches.batch(taken)
         self.result.assign(self._answer(inputs), read_value=False)
 
     def _gradients(self, inputs: Any, targets: tf.Tensor) -> tuple[tf.Tensor, Any]:

@@ -211,6 +211,8 @@ _LSTM: tuple[Rule, ...] = (
     ),
 )
 
+_OF_IMAGES = ("cnn10", "wrn28-10")
+
 _CNN: tuple[Rule, ...] = (
     Rule(
         parameters=("precision", "layout", "xla", "gpus"),
@@ -219,19 +221,19 @@ _CNN: tuple[Rule, ...] = (
         ),
         reason="TensorFlow cannot train or pool float16 NCHW images on the CPU; use layout=NHWC, precision=float32 or "
         "xla=true.",
-        workloads=("cnn10", "wrn28-10"),
+        workloads=_OF_IMAGES,
     ),
     Rule(
         parameters=("epochs", "data"),
         broken=lambda v, _: bool(v["epochs"]) and v["data"] == "synthetic",
         reason="Synthetic images have no end to pass over; use data=cifar10, or epochs=0.",
-        workloads=("cnn10", "wrn28-10"),
+        workloads=_OF_IMAGES,
     ),
     Rule(
         parameters=("epochs", "mode"),
         broken=lambda v, _: bool(v["epochs"]) and v["mode"] == "inference",
         reason="Inference learns nothing, so there is no accuracy by epoch; use mode=train, or epochs=0.",
-        workloads=("cnn10", "wrn28-10"),
+        workloads=_OF_IMAGES,
     ),
     Rule(
         parameters=("depth",),

@@ -5,6 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from workloads.compiled import compiled
 from workloads.lstm.layout import GATES
 from workloads.lstm.loop import State
 
@@ -34,10 +35,10 @@ def one_kernel(function: Callable[..., State]) -> Callable[..., State]:
             outputs = function(*inputs)
         return tape.gradient(outputs, inputs, gradients)
 
-    forward, backward = (tf.function(part, jit_compile=True, autograph=False) for part in (function, gradient))
+    forward, backward = compiled(function), compiled(gradient)
 
     def both(*inputs: tf.Tensor) -> tuple[State, Callable[..., Any]]:
         return forward(*inputs), lambda *gradients: backward(inputs, gradients)
 
-    compiled: Callable[..., State] = tf.custom_gradient(both)
-    return compiled
+    whole: Callable[..., State] = tf.custom_gradient(both)
+    return whole
