@@ -31,7 +31,7 @@ class Call:
 class SlowCall:
     """A call of the slow schedule: the ways to make it, best first, and the seconds between two readings.
 
-    A `counter` counts up in `units`: its field is the difference to the reading before, a second.
+    A `counter` counts up: its field is the difference to the reading before, a second.
     """
 
     ways: tuple[Call, ...]

@@ -136,7 +136,7 @@ def _events(run: StoredRun) -> Iterator[Timed]:
         streams += [
             _samples(Sample, columns.device.device, columns.t_ns, columns.fields),
             _samples(SlowSample, columns.device.device, columns.slow_t_ns, columns.slow),
-            _loss(columns),
+            _lost(columns),
         ]
     merged = heapq.merge(*streams, key=lambda timed: timed.t_ns)
     return itertools.chain((Timed(run.anchor_t_ns, begin),), merged, _end(run))
@@ -156,7 +156,7 @@ def _samples(kind: type[T], device: str, t_ns: Ints, fields: Mapping[str, Floats
         yield Timed(at_ns, kind(t_ns=at_ns, device=device, **told))
 
 
-def _loss(columns: SampleColumns) -> Iterator[Timed]:
+def _lost(columns: SampleColumns) -> Iterator[Timed]:
     if columns.lost_t_ns is not None:
         lost = DeviceLost(t_ns=columns.lost_t_ns, device=columns.device.device, reason="it was lost during this run")
         yield Timed(lost.t_ns, lost)

@@ -2,7 +2,7 @@
 
     python -m app.telemetry.sampler HZ [cheap]
 
-writes one JSON object a line on stdout: an `Inventory`, then the other messages of `source.py`; reads orders on stdin
+writes one JSON object a line on stdout: an `Inventory`, then the other messages of `messages.py`; reads orders on stdin
 and ends when stdin closes. Cheap fields of the GPUs are read at every tick on the main thread, dear ones by a second
 thread on their own schedule: a slow answer of the driver never delays a tick. The host takes longer to read than two
 GPUs; it belongs to the second thread too, unless there is nothing else. The word `cheap` leaves that thread out.
