@@ -7,7 +7,7 @@ import numpy as np
 
 from app.analysis.clock_events import ClockEvent
 from app.analysis.intervals import Estimate, pooled_ratio
-from app.analysis.measured import measured_window, while_measuring, within
+from app.analysis.measured import gpu_columns, measured_window, while_measuring, within
 from app.analysis.verdict import group_by_variant, throughputs
 from app.analysis.work import alternatives
 from app.facts import BESIDE, OF_ONE_RUN
@@ -38,13 +38,14 @@ def held_back(run: StoredRun) -> dict[Hold, float]:
     The larger of two readings: the share of samples that say so, and the driver's own counter, which misses nothing.
     """
     window = measured_window(run)
-    gpus = [columns for columns in run.samples if columns.device.kind == "gpu"]
     if window is None:
         return {}
     found: dict[Hold, float] = {}
     for hold, (bits, counter) in HOLDS.items():
         shares = [
-            share for gpu in gpus for share in (_by_samples(gpu, bits, window), _by_counter(gpu, counter, window))
+            share
+            for gpu in gpu_columns(run)
+            for share in (_by_samples(gpu, bits, window), _by_counter(gpu, counter, window))
         ]
         known = [share for share in shares if share is not None]
         if known:
@@ -113,7 +114,7 @@ def _overlap(one: StoredRun, other: StoredRun) -> bool:
 
 def cards_of(run: StoredRun) -> frozenset[str]:
     """The UUIDs of the GPUs that the run used."""
-    return frozenset(each.device.device for each in run.samples if each.device.kind == "gpu")
+    return frozenset(gpu.device.device for gpu in gpu_columns(run))
 
 
 def only_on(runs: Sequence[StoredRun]) -> dict[frozenset[str], list[RunRow]]:

@@ -4,7 +4,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from app.records import Floats, Ints, StoredRun
+from app.records import Floats, Ints, SampleColumns, StoredRun
+
+
+def gpu_columns(run: StoredRun) -> list[SampleColumns]:
+    """The samples of the GPUs that the run used."""
+    return [columns for columns in run.samples if columns.device.kind == "gpu"]
 
 
 def measured_window(run: StoredRun) -> tuple[int, int] | None:
@@ -22,7 +27,7 @@ def while_measuring(run: StoredRun, field: str) -> list[Floats]:
     window = measured_window(run)
     if window is None:
         return []
-    gpus = [columns for columns in run.samples if columns.device.kind == "gpu"]
+    gpus = gpu_columns(run)
     quick = [(gpu.t_ns, gpu.fields[field]) for gpu in gpus if field in gpu.fields]
     slow = [(gpu.slow_t_ns, gpu.slow[field]) for gpu in gpus if field in gpu.slow]
     found = (within(t_ns, values, *window) for t_ns, values in (*quick, *slow))

@@ -6,6 +6,7 @@ import numpy as np
 
 from app.analysis import energy
 from app.analysis.audit import audit
+from app.analysis.measured import gpu_columns
 from app.analysis.warmup import blocks_to_cut
 from app.records import BlockColumns, Floats, Ints, Phase, SampleColumns, StoredRun, Summary
 
@@ -27,7 +28,7 @@ def summarise(
     cut = blocks_to_cut(blocks.throughput[blocks.measured])
     measured = _only(blocks, np.flatnonzero(blocks.measured)[cut:])
     window = _window(measured)
-    used = energy.of_gpus(_gpus(run), *window) if window else None
+    used = energy.of_gpus(gpu_columns(run), *window) if window else None
     telemetry = audit(run.samples)
     examples, steps = int(measured.examples.sum()), int(measured.steps.sum())
     seconds = float((measured.end_ns - measured.start_ns).sum()) / 1e9
@@ -72,16 +73,12 @@ def waiting_pct(ready_step_ms: float | None, steps: int, seconds: float) -> floa
 
 def phases_with_energy(run: StoredRun) -> list[Phase]:
     """The run's ended phases, each with the energy its GPUs used in it."""
-    return [_with_energy(phase, _gpus(run)) for phase in run.phases if phase.end_ns is not None]
+    return [_with_energy(phase, gpu_columns(run)) for phase in run.phases if phase.end_ns is not None]
 
 
 def _with_energy(phase: Phase, gpus: list[SampleColumns]) -> Phase:
     used = energy.of_gpus(gpus, phase.start_ns, phase.end_ns) if phase.end_ns is not None else None
     return replace(phase, energy_mj=used.energy_mj, energy_error_mj=used.error_mj) if used else phase
-
-
-def _gpus(run: StoredRun) -> list[SampleColumns]:
-    return [columns for columns in run.samples if columns.device.kind == "gpu"]
 
 
 def step_ms(blocks: BlockColumns) -> Floats:
@@ -131,7 +128,7 @@ def _peak_bytes(run: StoredRun) -> int | None:
     """
     after = (phase.start_ns for phase in run.phases if phase.name in ("evidence", "finish"))
     end_ns = min(after, default=None)
-    kind, name = ("gpu", "memory_bytes") if _gpus(run) else ("host", "worker_memory_bytes")
+    kind, name = ("gpu", "memory_bytes") if gpu_columns(run) else ("host", "worker_memory_bytes")
     values = [
         _before(columns.t_ns, columns.fields[name], end_ns) for columns in run.samples if columns.device.kind == kind
     ]

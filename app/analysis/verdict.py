@@ -7,6 +7,7 @@ from typing import Literal
 
 from app.analysis.intervals import LEVEL, Estimate, mean, ratio, together
 from app.analysis.repeats import Outlook, outlook
+from app.analysis.work import same_workload
 from app.records import RunRow
 from workloads.catalog import with_defaults
 from workloads.protocol import RunSpec
@@ -65,7 +66,7 @@ def judge(runs: Sequence[RunRow], baseline_run: int) -> list[VariantResult]:
 
 def _level(groups: Sequence[Sequence[RunRow]], baseline: Sequence[RunRow], figures: Figures) -> float:
     """The level of each interval, so that those of all variants with two runs or more hold together."""
-    others = [group for group in groups if group is not baseline and _same_workload(group, baseline)]
+    others = [group for group in groups if group is not baseline and same_workload(group, baseline)]
     return together(LEVEL, sum(min(len(figures(group)), len(figures(baseline))) > 1 for group in others))
 
 
@@ -73,7 +74,7 @@ def _result(
     group: tuple[RunRow, ...], baseline: tuple[RunRow, ...], speed_level: float, energy_level: float
 ) -> VariantResult:
     speedup = _against(group, baseline, throughputs, speed_level)
-    decision: Decision = _decide(speedup) if _same_workload(group, baseline) else "different workloads"
+    decision: Decision = _decide(speedup) if same_workload(group, baseline) else "different workloads"
     unsettled = decision == "no difference seen"
     return VariantResult(
         runs=group,
@@ -89,7 +90,7 @@ def _result(
 
 def _against(group: Sequence[RunRow], baseline: Sequence[RunRow], figures: Figures, level: float) -> Estimate | None:
     """The ratio of a figure to the baseline's; the baseline's own is 1 and has no interval."""
-    if not _same_workload(group, baseline):
+    if not same_workload(group, baseline):
         return None
     found = ratio(figures(group), figures(baseline), level)
     return Estimate(1.0, None, None, found.n) if found and group is baseline else found
@@ -108,10 +109,6 @@ def energies(group: Sequence[RunRow]) -> list[float]:
 def _positive(values: Iterable[float | None]) -> list[float]:
     """Those that have a logarithm; a database from elsewhere may hold anything."""
     return [value for value in values if value is not None and 0 < value < math.inf]
-
-
-def _same_workload(group: Sequence[RunRow], baseline: Sequence[RunRow]) -> bool:
-    return group[0].spec.workload == baseline[0].spec.workload
 
 
 def _counted(group: Sequence[RunRow]) -> list[RunRow]:

@@ -21,15 +21,16 @@ def other_work(runs: Sequence[RunRow], baseline: Sequence[RunRow]) -> float | No
     Between workloads an example is another thing, and nothing is known.
     """
     own, base = operations(runs), operations(baseline)
-    if not own or not base or math.isclose(own, base) or not _same_workload(runs, baseline):
+    if not own or not base or math.isclose(own, base) or not same_workload(runs, baseline):
         return None
     return own / base
 
 
 def alternatives(runs: Sequence[RunRow], others: Sequence[RunRow]) -> bool:
     """Whether two variants do the same for an example, as far as that is known."""
-    return _same_workload(runs, others) and other_work(runs, others) is None
+    return same_workload(runs, others) and other_work(runs, others) is None
 
 
-def _same_workload(runs: Sequence[RunRow], others: Sequence[RunRow]) -> bool:
+def same_workload(runs: Sequence[RunRow], others: Sequence[RunRow]) -> bool:
+    """Whether two variants are of one workload: between two an example is another thing."""
     return runs[0].spec.workload == others[0].spec.workload

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from app.analysis.measured import gpu_columns
 from app.records import Device, Phase, StoredRun, Summary
 from app.viewmodels import flops, units
 from app.viewmodels.fields import field_words, fields_of
@@ -70,7 +71,7 @@ def energy_error_words(summary: Summary) -> str:
 
 def memory_total_bytes(run: StoredRun) -> int | None:
     """The memory of the run's largest GPU; None on the CPU."""
-    totals = [columns.device.memory_total_bytes for columns in run.samples if columns.device.kind == "gpu"]
+    totals = [gpu.device.memory_total_bytes for gpu in gpu_columns(run)]
     return max((total for total in totals if total is not None), default=None)
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from app.analysis.align import Series, decimate, seconds_since, with_gaps
+from app.analysis.measured import gpu_columns
 from app.records import Floats, SampleColumns, StoredRun
 from app.viewmodels.plotted import Line, Plot
 from app.viewmodels.tracks import HOST_COLOUR, WORKER_COLOUR, device_colour, device_label
@@ -75,7 +76,7 @@ def gpus_of(run: StoredRun) -> list[SampleColumns]:
     """The GPUs the run used, in their order; none for a run on the CPU, whatever else the machine has."""
     if run.row.spec.variant.get("gpus") == 0:
         return []
-    return sorted((s for s in run.samples if s.device.kind == "gpu"), key=lambda s: s.device.index)
+    return sorted(gpu_columns(run), key=lambda gpu: gpu.device.index)
 
 
 def hosts_of(run: StoredRun) -> list[SampleColumns]:
