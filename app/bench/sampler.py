@@ -58,7 +58,7 @@ def measure() -> Sequence[Result]:
     # Beside a training on the GPUs; on a machine without any, training would fight for the same processors.
     with training(seconds=_COST_S) if has_gpus else nullcontext():
         costs = _costs(has_gpus=has_gpus)
-    return [*costs, _jitter(), *_effect_on_training(), _bytes_a_sample()]
+    return [*costs, _jitter(has_gpus=has_gpus), *_effect_on_training(has_gpus=has_gpus), _bytes_a_sample()]
 
 
 def _costs(*, has_gpus: bool) -> Sequence[Result]:
@@ -112,20 +112,16 @@ def _nvitop_cpu_pct() -> float | None:
     return _cpu_pct((sys.executable, "-c", _NVITOP))
 
 
-def _jitter() -> Result:
+def _jitter(*, has_gpus: bool) -> Result:
     """The 99th percentile of how far readings are from their time while a window repaints and loads runs flat out."""
     has_qt = importlib.util.find_spec("PySide6") is not None
     with _busy_window() if has_qt else nullcontext(), _sampled() as times_ns:
         time.sleep(_SECONDS)
     between_ms = np.diff(np.array(times_ns)) / 1e6
-    usual_ms = 1e3 / _HZ if _read_at_every_tick() else float(np.median(between_ms))
+    usual_ms = 1e3 / _HZ if has_gpus else float(np.median(between_ms))
     p99 = float(np.percentile(np.abs(between_ms - usual_ms), 99))
     beside = "beside a busy window" if has_qt else "with no window (Qt is not installed)"
     return Result(name=f"jitter p99 {beside}", value=p99, unit="ms", limit=5.0)
-
-
-def _read_at_every_tick() -> bool:
-    return bool(take_inventory().machine.gpus)
 
 
 @contextmanager
@@ -165,7 +161,7 @@ def _busy_window() -> Iterator[None]:
         process.communicate()
 
 
-def _effect_on_training() -> Sequence[Result]:
+def _effect_on_training(*, has_gpus: bool) -> Sequence[Result]:
     """Throughput with the sampler on over throughput with it off, switched in turn within one training process."""
     on, off = list[float](), list[float]()
     with training(seconds=_SWITCHES * _SWITCH_S + 60) as blocks, _process(_SAMPLER) as sampler:
@@ -182,7 +178,7 @@ def _effect_on_training() -> Sequence[Result]:
         raise RuntimeError("the benchmark's training measured nothing")
     worst = max(abs(found.low - 1), abs(found.high - 1))
     # Processors that the training itself needs are too noisy for so narrow a limit.
-    limit = 0.5 if take_inventory().machine.gpus else None
+    limit = 0.5 if has_gpus else None
     return [
         Result(name="throughput, sampler on against off", value=found.value, unit="ratio"),
         Result(name="its 95 % interval is within", value=100 * worst, unit="% of 1", limit=limit),

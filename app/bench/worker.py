@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -115,7 +115,7 @@ class _StopAtFirstBlock:
     """Stops its session as soon as a measured block arrives, and notes when."""
 
     session: RunSession | None = None
-    asked_s: float = field(default=0.0)
+    asked_s: float = 0.0
 
     def handle(self, event: RunEvent) -> None:
         if isinstance(event, Block) and event.phase == "measure" and not self.asked_s and self.session is not None:

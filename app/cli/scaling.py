@@ -11,7 +11,7 @@ from app.records import StoredRun
 from app.report.files import check_ending, write_page
 from app.report.marked import Marked
 from app.report.scaling import scaling_document
-from app.report.scaling_pages import scaling_html_page, scaling_markdown_page
+from app.report.scaling_pages import headline, scaling_html_page, scaling_markdown_page
 from app.viewmodels.scaling import NOTHING, ScalingView, scaling_views
 from workloads.catalog import UsageError
 
@@ -45,7 +45,7 @@ def _written(path: Path, runs: Sequence[StoredRun]) -> Marked:
 
 def _print(view: ScalingView) -> None:
     print(view.title)
-    print(f"Efficiency {view.efficiency} ({view.interval}), {view.speedup} as fast.")
+    print(headline(view))
     print(view.cause)
     print()
     print_table(("", *view.sides), [(f"  {label}", *figures) for label, *figures in view.rows], right=frozenset({1, 2}))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 
+from app.cli.arguments import SAMPLE_MS
 from app.errors import UserError
 from app.runs.leases import Leases
 from app.runs.recovery import recover
@@ -35,7 +36,9 @@ def opened_store(database: Path | None, *, may_be_new: bool = False) -> Iterator
 
 
 @contextlib.contextmanager
-def run_services(database: Path | None, sample_ms: float = 50.0, *, standby: bool = False) -> Iterator[RunServices]:
+def run_services(
+    database: Path | None, sample_ms: float = SAMPLE_MS, *, standby: bool = False
+) -> Iterator[RunServices]:
     """What runs need, with telemetry going on; little room on the disk is said on stderr.
 
     With `standby` (where several runs will come) a worker stands by for the next, where one is wanted.
@@ -53,7 +56,7 @@ def run_services(database: Path | None, sample_ms: float = 50.0, *, standby: boo
 
 
 @contextlib.contextmanager
-def telemetry(sample_ms: float = 50.0) -> Iterator[TelemetryFeed]:
+def telemetry(sample_ms: float) -> Iterator[TelemetryFeed]:
     """A telemetry feed with a reading every so many milliseconds, started, and closed at the end."""
     feed = TelemetryFeed(1000 / sample_ms)
     feed.start()
