@@ -312,3 +312,38 @@ def test_a_file_that_changed_since_is_not_trained(one: Replicas) -> None:
     changed = source(DENSE + "\n    # a word more\n")
     with pytest.raises(OwnWorkloadError, match="not the one this run is of"):
         trained(changed, spec, one, 1)
+
+
+EXAMPLES = sorted(EXAMPLE.parent.glob("*.py"))
+
+
+def read(path: Path) -> Source:
+    return Source(path=str(path), text=path.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_every_example_explains_its_parameters_and_names_none_that_is_not_there(path: Path) -> None:
+    given = read(path)
+    known: dict[str, set[str]] = {}
+    for described in describe(given).workloads:
+        assert all([described.help, *(parameter.help for parameter in described.parameters)])
+        workload = own_workload(described, OwnFile(path=given.path, sha256=given.sha256))
+        known[described.name] = {parameter.name for parameter in workload.parameters}
+    commands = re.findall(rf"examples/{path.name}:(\w+)(.*)", given.text)
+    assert len(commands) >= 2
+    for name, words in commands:
+        assert set(re.findall(r"(\w+)=", words)) <= known[name]
+
+
+def test_the_transformer_learns_on_two_replicas_with_dropout(pair: Replicas) -> None:
+    given = read(EXAMPLE.with_name("transformer.py"))
+    sizes: dict[str, Value] = {"batch_size": 4, "layers": 1, "heads": 2, "width": 16, "length": 8, "vocabulary": 20}
+    _, losses = trained(given, spec_of(given, "transformer", dropout=0.1, **sizes), pair, 30)
+    assert np.mean(losses[-5:]) < 0.85 * losses[0]
+
+
+def test_resnet_50_has_the_weights_that_keras_documents(one: Replicas) -> None:
+    given = read(EXAMPLE.with_name("resnet50.py"))
+    model, losses = trained(given, spec_of(given, "resnet50", batch_size=2, image_size=32), one, 1)
+    assert sum(weight.shape.num_elements() for weight in model.weights) == 25_583_592
+    assert losses[0] == pytest.approx(np.log(1000), rel=0.5)
