@@ -121,6 +121,7 @@ class Workbench(QObject):
         self.replay.changed.connect(window.show_chip)
         self.stored.replay_asked.connect(self.play)
         self.stored.again_asked.connect(self._fill_form)
+        self.stored.build_asked.connect(self._build_experiment)
         window.stop_asked.connect(self.run.stop)
         window.close_asked.connect(self._ask_to_close)
         window.page_shown.connect(self._page_shown)
@@ -261,6 +262,10 @@ class Workbench(QObject):
         """Put a variant into the form, to be run again."""
         self.window.show_page(RUN)
         self.run.fill(spec)
+
+    def _build_experiment(self) -> None:
+        self.window.show_page(RUN)
+        self.experiments.open_prepared()
 
     def _open_trace(self) -> None:
         name, _ = QFileDialog.getOpenFileName(

@@ -20,12 +20,13 @@ if TYPE_CHECKING:
 class StoredScreens(QObject):
     """The two screens on stored runs. `replay_asked` tells which run is to be played, `again_asked` what to run again.
 
-    `imported` tells that runs came from another database, and with them what is unfinished there.
-    `turn_to_history` and `turn_to_compare` show the pages, which makes them.
+    `build_asked` wants an experiment to be built. `imported` tells that runs came from another database, and with them
+    what is unfinished there. `turn_to_history` and `turn_to_compare` show the pages, which makes them.
     """
 
     replay_asked = Signal(int)
     again_asked = Signal(object)
+    build_asked = Signal()
     imported = Signal()
 
     def __init__(
@@ -79,6 +80,8 @@ class StoredScreens(QObject):
         self.compare = CompareController(view, self._database, self._reads)
         self.compare.open_asked.connect(self.open_run)
         self.compare.again_asked.connect(self.again_asked)
+        self.compare.offers.build_asked.connect(self.build_asked)
+        self.compare.offers.runs_added.connect(self.refresh_history)
         return view
 
     def open_run(self, run: int) -> None:

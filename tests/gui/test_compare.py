@@ -401,7 +401,7 @@ def test_an_experiment_without_runs_is_a_sentence(screen: ComparePage) -> None:
 def test_an_empty_screen_offers_the_experiments(screen: ComparePage, database: Path) -> None:
     with Store.open(database) as store:
         store.library.keep_experiment([2, 1], name="units & more", preset=None, plan='{"variants": []}')
-    next(b for b in screen.view.findChildren(QPushButton) if b.text() == "Choose an &experiment …").click()
+    next(b for b in screen.view.findChildren(QPushButton) if b.text() == "Another &experiment …").click()
     screen.qtbot.waitUntil(lambda: bool(screen.view.findChildren(QMenu)), timeout=LIMIT_MS)
     (menu,) = screen.view.findChildren(QMenu)
     (entry,) = menu.actions()

@@ -10,6 +10,7 @@ from PySide6.QtCore import QObject, Signal
 
 from app.errors import UserError
 from app.gui.background import Background
+from app.gui.controllers.compare_offers import CompareOffers
 from app.gui.views.compare import CompareView
 from app.queries import StoredExperiment
 from app.records import StoredRun
@@ -41,7 +42,8 @@ class _Answer:
 class CompareController(QObject):
     """Shows chosen runs side by side; only the last choice asked for is shown.
 
-    `open_asked` tells a run whose page is wanted, `again_asked` a variant that is wanted in the form.
+    `open_asked` tells a run whose page is wanted, `again_asked` a variant that is wanted in the form; what is told of
+    `offers` too.
     """
 
     open_asked = Signal(int)
@@ -59,6 +61,8 @@ class CompareController(QObject):
         self._articles: tuple[ArticleRuns, ...] = ()
         self._baseline = 0
         self._align: Alignment = "time"
+        self.offers = CompareOffers(view.empty, database, background, self._fail, self)
+        self.offers.compare_asked.connect(lambda runs, article: self.show_runs(runs, article=article))
         view.baseline_asked.connect(self.make_baseline)
         view.open_asked.connect(self.open_asked)
         view.again_asked.connect(self._run_again)
@@ -85,8 +89,10 @@ class CompareController(QObject):
         )
 
     def refresh(self) -> None:
-        """Read the runs again where one of them was going on."""
-        if any(run.row.outcome is None for run in self._found.runs):
+        """Read the runs again where one of them was going on; where there are none look for what could be compared."""
+        if not self._found.runs:
+            self.offers.look()
+        elif any(run.row.outcome is None for run in self._found.runs):
             self.show_runs([run.row.run for run in self._found.runs])
 
     def show_experiment(self, experiment: int) -> None:

@@ -67,6 +67,11 @@ class Experiments(QObject):
         if self._matrix is not None:
             self._matrix.close()
 
+    def open_prepared(self) -> None:
+        """Show the prepared ones."""
+        self.open()
+        self._view.matrix_view().show_page(1)
+
     def _refresh(self, busy: bool) -> None:
         self._busy = busy
         if self._matrix is not None and self._view.matrix is not None and self._view.matrix.isVisible():

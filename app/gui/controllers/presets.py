@@ -68,6 +68,13 @@ def reference_runs_of(database: Path, key: str) -> list[int]:
         return [row.run for row in _reference(preset(key, known_workloads(database)), store.list_runs())]
 
 
+def reference_articles(rows: Sequence[RunRow]) -> list[tuple[str, list[RunRow]]]:
+    """The titles of the prepared experiments that repeat an article, with the reference runs among these, if any."""
+    repeating = (named for named in map(preset, preset_names()) if named.preset.article)
+    found = ((named.title, _reference(named, rows)) for named in repeating)
+    return [(title, reference) for title, reference in found if reference]
+
+
 def _reference(named: NamedPreset, stored: Sequence[RunRow]) -> list[RunRow]:
     """Of the form for any machine, the first that there are some of."""
     rows = [row for row in stored if is_reference(row)]

@@ -16,20 +16,17 @@ from PySide6.QtWidgets import (
 )
 
 from app.gui.theme import GRID, Theme
+from app.gui.views.compare_empty import CompareEmpty
 from app.gui.views.compare_halves import CompareHalves
 from app.gui.views.compare_head import CompareHead
 from app.gui.views.compare_parts import CompareParts
 from app.gui.views.compare_table import CompareTableView
-from app.gui.views.parts import ElidedLabel, EmptyState, button, text_label
+from app.gui.views.parts import ElidedLabel, button, text_label
 from app.queries import StoredExperiment
 from app.viewmodels.compare import Comparison
 from app.viewmodels.compare_curves import CompareCurves
 from app.viewmodels.history import run_count
 
-_EMPTY = (
-    "Nothing to compare yet",
-    "Choose two runs or more in History (Ctrl+3) and press Compare (Ctrl+Shift+C), or take an experiment.",
-)
 _NO_EXPERIMENT = "No experiment is stored here yet"
 _MOST_OFFERED = 25
 
@@ -66,11 +63,10 @@ class CompareView(QWidget):
         self._copy = _small("Copy table", "Copy the table tab-separated (Ctrl+C in it); as Markdown from its menu")
         self._report = _small("Save &report …", "Write all of this as one HTML file, or as Markdown with its pictures")
         self._experiments = _small("&Experiments …", "Compare the runs of an experiment")
-        self._first = button("Choose an &experiment …", "Compare the runs of an experiment")
         self._shared = ElidedLabel("caption", Qt.AlignmentFlag.AlignLeft)
         self._pages = QStackedWidget()
         self._page = QWidget()
-        self._empty = EmptyState(*_EMPTY, self._first)
+        self.empty = CompareEmpty()
         self._connect()
         self._build()
 
@@ -93,7 +89,7 @@ class CompareView(QWidget):
         self._shared.setToolTip(comparison.shared)
         self.table.show_table(comparison.table)
         self.parts.show_gallery(comparison.gallery, comparison.scaling)
-        self._pages.setCurrentWidget(self._page if comparison.runs else self._empty)
+        self._pages.setCurrentWidget(self._page if comparison.runs else self.empty)
 
     def show_curves(self, curves: CompareCurves) -> None:
         """Show the curves of the runs; those hidden stay hidden."""
@@ -113,7 +109,7 @@ class CompareView(QWidget):
         if not experiments:
             menu.addAction(_NO_EXPERIMENT).setEnabled(False)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        beside = self._experiments if self._comparison.runs else self._first
+        beside = self._experiments if self._comparison.runs else self.empty.experiments_button
         menu.popup(beside.mapToGlobal(QPoint(0, beside.height())))
 
     def show_busy(self, words: str) -> None:
@@ -150,8 +146,8 @@ class CompareView(QWidget):
         self._columns.clicked.connect(self._choose_columns)
         self._copy.clicked.connect(self.table.copy)
         self._report.clicked.connect(self._ask_report)
-        for asked in (self._experiments, self._first):
-            asked.clicked.connect(self.experiments_wanted)
+        self._experiments.clicked.connect(self.experiments_wanted)
+        self.empty.experiments_wanted.connect(self.experiments_wanted)
 
     def _build(self) -> None:
         group = QButtonGroup(self)
@@ -178,7 +174,7 @@ class CompareView(QWidget):
         column.addWidget(self.head)
         column.addLayout(bar)
         column.addWidget(CompareHalves(self.table, self.parts), 1)
-        self._pages.addWidget(self._empty)
+        self._pages.addWidget(self.empty)
         self._pages.addWidget(self._page)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)

@@ -1,0 +1,92 @@
+"""What could be compared next, by what is stored: offered where nothing is compared yet."""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from app.analysis.verdict import group_by_variant, throughputs
+from app.queries import StoredExperiment
+from app.records import RunRow
+from app.viewmodels.cells import local_time
+from app.viewmodels.history import run_count
+from app.viewmodels.presets import reference_words
+from app.viewmodels.variants import variant_names
+
+Act = Literal["compare", "article", "add", "build"]
+"""Compare runs, the same with the article they repeat first, add the reference runs, or build an experiment."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """One thing to do next; `runs` are those to compare, in their order."""
+
+    act: Act
+    title: str
+    detail: str
+    runs: tuple[int, ...] = ()
+
+
+def compare_offers(
+    latest: Sequence[RunRow],
+    experiments: Sequence[StoredExperiment],
+    reference: Collection[int],
+    articles: Sequence[tuple[str, Sequence[RunRow]]],
+) -> tuple[Offer, ...]:
+    """Of the user's own runs first, then of the reference, whose run numbers are `reference`.
+
+    `latest` are own runs and `experiments` all experiments, both the newest first; `articles` are titles with the
+    reference runs that repeat them.
+    """
+    own = [*_last_variants(latest), *_last_experiment(experiments, reference)]
+    return (*own, *_of_reference(articles), *(() if own else (_BUILD,)), *(() if reference else (_ADD,)))
+
+
+_BUILD = Offer(
+    act="build",
+    title="An experiment of your own",
+    detail="A prepared one, fitted to this machine, or every combination of values",
+)
+_ADD = Offer(
+    act="add",
+    title="Runs measured on real GPUs",
+    detail="The articles' tables on NVIDIA H200; copies beside your own, marked as reference",
+)
+
+
+def _last_variants(latest: Sequence[RunRow]) -> Iterator[Offer]:
+    """The two variants of one workload that ran last, each by its last run that measured."""
+    measured = [row for row in latest if throughputs([row])]
+    for workload in dict.fromkeys(row.spec.workload for row in measured):
+        groups = group_by_variant([row for row in measured if row.spec.workload == workload])
+        if len(groups) > 1:
+            later, earlier = groups[0][0], groups[1][0]
+            one, other = variant_names([earlier.spec, later.spec])
+            yield Offer(
+                act="compare",
+                title="The last two variants",
+                detail=f"{workload} · {one} (run {earlier.run}) and {other} (run {later.run})",
+                runs=(earlier.run, later.run),
+            )
+            return
+
+
+def _last_experiment(experiments: Sequence[StoredExperiment], reference: Collection[int]) -> Iterator[Offer]:
+    own = (found for found in experiments if len(found.runs) > 1 and found.runs[0] not in reference)
+    for found in own:
+        yield Offer(
+            act="article",
+            title="The last experiment",
+            detail=f"{found.name} · {run_count(len(found.runs))} · {local_time(found.created_utc_ns, None)}",
+            runs=found.runs,
+        )
+        return
+
+
+def _of_reference(articles: Sequence[tuple[str, Sequence[RunRow]]]) -> Iterator[Offer]:
+    for title, rows in articles:
+        yield Offer(
+            act="article",
+            title=title,
+            detail=f"{reference_words(rows)} · {run_count(len(rows))}",
+            runs=tuple(row.run for row in rows),
+        )
