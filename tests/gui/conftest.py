@@ -46,9 +46,16 @@ def workbench(qtbot: QtBot, theme: Theme, database_path: Path) -> Iterator[Workb
 
 
 @pytest.fixture
-def history_on(qtbot: QtBot) -> Iterator[Callable[[Path], HistoryPage]]:
+def background(qtbot: QtBot) -> Iterator[Background]:
+    """Threads that end with the test."""
+    made = Background()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def history_on(qtbot: QtBot, background: Background) -> Iterator[Callable[[Path], HistoryPage]]:
     """Opens the History screen on a database."""
-    background = Background()
     made: list[HistoryPage] = []
 
     def open_screen(path: Path) -> HistoryPage:
@@ -58,4 +65,3 @@ def history_on(qtbot: QtBot) -> Iterator[Callable[[Path], HistoryPage]]:
     yield open_screen
     for screen in made:
         screen.destroy()
-    background.close()

@@ -1,7 +1,5 @@
 import threading
-from collections.abc import Iterator
 
-import pytest
 from pytestqt.qtbot import QtBot
 
 from app.errors import UserError
@@ -9,13 +7,6 @@ from app.gui.background import Background
 from workloads.catalog import UsageError
 
 LIMIT_MS = 5000
-
-
-@pytest.fixture
-def background(qtbot: QtBot) -> Iterator[Background]:
-    made = Background()
-    yield made
-    made.close()
 
 
 def fail_with(error: Exception) -> None:

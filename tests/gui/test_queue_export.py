@@ -1,7 +1,6 @@
 """The queue taken away from the window: the database that goes on elsewhere, and what is said of it."""
 
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,13 +16,6 @@ from app.storage.store import Store
 from app.viewmodels.queue import QueueBoard
 from tests.fakes.runs import keep
 from tests.gui.windows import READ_LIMIT_MS
-
-
-@pytest.fixture
-def background() -> Iterator[Background]:
-    made = Background()
-    yield made
-    made.close()
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import ast
 import site
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -15,20 +14,12 @@ from app.runs.outcome import NO_PYTHON
 from app.runs.standby import StandbyLauncher
 from app.telemetry.feed import TelemetryFeed
 from tests.fakes.environments import VirtualEnvironment
-from tests.fakes.nvml import TWO_H200
-from tests.fakes.sessions import dummy, feed_of, run_through, services
+from tests.fakes.sessions import dummy, run_through, services
 from tests.fakes.standby import standing_by
 from workloads.catalog import Machine, check, complete
 from workloads.protocol import Value
 
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(scope="module")
-def feed() -> Iterator[TelemetryFeed]:
-    """Telemetry of a machine with two GPUs, so that a worker may stand by."""
-    with feed_of(*TWO_H200) as feed:
-        yield feed
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -17,17 +17,11 @@ from app.telemetry.feed import TelemetryFeed
 from tests.fakes.command_line import CommandLine, dummy_words
 from tests.fakes.nvml import TWO_H200, environment
 from tests.fakes.nvml_cards import Driver
-from tests.fakes.sessions import LIMIT_S, dummy, feed_of, is_measured, services
+from tests.fakes.sessions import LIMIT_S, dummy, is_measured, services
 from workloads.protocol import Block, RunSpec
 
 UUIDS = [card.uuid for card in TWO_H200]
 NAMES = [f"NVIDIA H200 ({card.uuid})" for card in TWO_H200]
-
-
-@pytest.fixture(scope="module")
-def feed() -> Iterator[TelemetryFeed]:
-    with feed_of(*TWO_H200) as feed:
-        yield feed
 
 
 class Making:

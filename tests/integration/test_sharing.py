@@ -1,7 +1,6 @@
 """Runs that share GPUs: real workers, real leases, and a real sampler on a fake driver with two H200s."""
 
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -16,12 +15,6 @@ from tests.fakes.sessions import dummy, feed_of, going, is_measured, run_through
 from workloads.protocol import Block, RunSpec
 
 GPU_A, GPU_B = (card.uuid for card in TWO_H200)
-
-
-@pytest.fixture(scope="module")
-def feed() -> Iterator[TelemetryFeed]:
-    with feed_of(*TWO_H200) as feed:
-        yield feed
 
 
 def gpus_of(started: RunStarted) -> list[str]:

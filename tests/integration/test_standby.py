@@ -24,7 +24,7 @@ from app.runs.standby_setting import VARIABLE
 from app.telemetry.feed import TelemetryFeed
 from tests.fakes.command_line import CommandLine, dummy_words
 from tests.fakes.nvml import TWO_H200, Driver, environment
-from tests.fakes.sessions import LIMIT_S, Recorder, dummy, feed_of, going, run_through, services
+from tests.fakes.sessions import LIMIT_S, Recorder, dummy, going, run_through, services
 from tests.fakes.standby import empty_libraries, standing_by
 from workloads.catalog import Machine, complete
 from workloads.kinds import Gpu
@@ -44,13 +44,6 @@ int cuGetErrorName(int error, const char **name) { *name = "CUDA_ERROR_NO_DEVICE
 int cuGetErrorString(int error, const char **words) { *words = "no device"; return 0; }
 """
 """A CUDA driver without devices: it writes down which GPUs it was told to show when it is first used."""
-
-
-@pytest.fixture(scope="module")
-def feed() -> Iterator[TelemetryFeed]:
-    """Telemetry of a machine with two GPUs, so that runs need not lease the processor."""
-    with feed_of(*TWO_H200) as feed:
-        yield feed
 
 
 @pytest.fixture

@@ -136,7 +136,7 @@ def test_migrations_are_applied_once(database_path: Path) -> None:
     with Store.open(database_path) as store:
         assert len(store.list_runs()) == 1
     assert _applied(database_path) == before
-    assert [name for name, _ in before] == _all_migrations()
+    assert [name for name, _ in before] == list(opening.known_migrations())
 
 
 def _applied(path: Path) -> list[tuple[str, str]]:
@@ -144,11 +144,6 @@ def _applied(path: Path) -> list[tuple[str, str]]:
     found = connection.execute("SELECT name, applied_at FROM _sqlite_migrations ORDER BY id").fetchall()
     connection.close()
     return found
-
-
-def _all_migrations() -> list[str]:
-    with Database(memory=True) as empty:
-        return [migration.name for migration in migrations.pending(empty)]
 
 
 @pytest.mark.parametrize("is_new", [True, False])
@@ -179,7 +174,7 @@ def test_many_open_one_new_file_at_once(tmp_path: Path) -> None:
         path = tmp_path / f"{number}.db"
         faults = _open_together(path, 8)
         assert faults == []
-        assert len(_applied(path)) == len(_all_migrations())
+        assert len(_applied(path)) == len(opening.known_migrations())
 
 
 def _open_together(path: Path, count: int) -> list[BaseException]:
