@@ -16,7 +16,7 @@ New = Callable[[str, str], argparse.ArgumentParser]
 
 def add_transfers(new: New) -> None:
     """Adds these commands."""
-    export = new("export", "take runs away: as tables, as a small database, or as a Keras model")
+    export = new("export", "take runs away: as tables, a timeline, a small database, or a Keras model")
     export.add_argument("runs", type=int, nargs="*", metavar="RUN", help="their numbers in `list`")
     export.add_argument(
         "--queue",

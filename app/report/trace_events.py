@@ -88,9 +88,12 @@ def _blocks(run: StoredRun, track: Track) -> Iterator[Event]:
         counted = {name: int(getattr(blocks, name)[i]) for name in ("first_step", "steps", "examples")}
         told = {rate: throughput, "loss": loss, "measured": bool(blocks.measured[i])}
         yield track.slice("block", "block", start_ns, end_ns, {**counted, **told})
-        yield track.count("Throughput", rate, track.us(start_ns), throughput)
-        if np.isfinite(loss):
-            yield track.count("Loss", "of the last step", track.us(end_ns), loss)
+        for counter, unit, t_ns, value in (
+            ("Throughput", rate, start_ns, throughput),
+            ("Loss", "of the last step", end_ns, loss),
+        ):
+            if math.isfinite(value):
+                yield track.count(counter, unit, track.us(t_ns), value)
 
 
 def _epochs(run: StoredRun, track: Track) -> Iterator[Event]:
