@@ -20,6 +20,8 @@ _ROOT = Path(__file__).resolve().parents[2]
 _LONGEST_LINE = 4_000
 _LEFT_TO_READ_S = 1.0
 """Once a worker is gone, its pipes hold 64 KiB at most: what takes longer is held open by a process it left behind."""
+_BUSY_S = 10.0
+"""Where it left none behind, the machine is too busy for the readers; their last messages must not come too late."""
 
 WORKER = (sys.executable, "-m", "workloads.worker")
 """The command of a worker of this machine."""
@@ -160,7 +162,12 @@ class LocalWorker:
     @property
     def ended(self) -> bool:
         """Whether its process is over, its last words perhaps not read yet."""
-        return self._process.poll() is not None
+        # Popen.poll() says no as long as another thread waits for the process and has not come to hear of its end.
+        flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        try:
+            return os.waitid(os.P_PID, self._process.pid, flags) is not None
+        except ChildProcessError:
+            return True
 
     def listen(self) -> None:
         """Begins to read what the worker says, and to wait for its end."""
@@ -218,11 +225,12 @@ class LocalWorker:
         exit_code = self._process.wait()
         # Whatever it left behind would hold the pipes open.
         self.kill()
-        _join(readers)
-        if any(reader.is_alive() for reader in readers) and (ended := end_writers(pipes)):
-            words = f"(ended what this run left behind: process {', '.join(map(str, ended))})"
-            self._post(LogLine(time.monotonic_ns(), words))
-            _join(readers)
+        _join(readers, _LEFT_TO_READ_S)
+        if any(reader.is_alive() for reader in readers):
+            if ended := end_writers(pipes):
+                words = f"(ended what this run left behind: process {', '.join(map(str, ended))})"
+                self._post(LogLine(time.monotonic_ns(), words))
+            _join(readers, _BUSY_S)
         self.ask_to_stop()
         self._post(Exited(exit_code))
 
@@ -231,8 +239,8 @@ def _shown(line: bytes) -> str:
     return line.decode("utf-8", errors="replace").rstrip()[:_LONGEST_LINE]
 
 
-def _join(readers: tuple[threading.Thread, ...]) -> None:
-    """Waits a moment until they have read their pipes to the end."""
-    end_s = time.monotonic() + _LEFT_TO_READ_S
+def _join(readers: tuple[threading.Thread, ...], limit_s: float) -> None:
+    """Waits until they have read their pipes to the end, so long at most."""
+    end_s = time.monotonic() + limit_s
     for reader in readers:
         reader.join(max(0.0, end_s - time.monotonic()))

@@ -28,6 +28,8 @@ class Lease:
     def release(self) -> None:
         """Gives the devices back."""
         for file in self._files:
+            # A child that another thread is just starting holds a copy of the file until it executes its program.
+            fcntl.flock(file, fcntl.LOCK_UN)
             os.close(file)
 
 

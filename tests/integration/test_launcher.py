@@ -1,11 +1,15 @@
 """The edges of a worker's life: processes that are no workers, that are gone before anyone speaks to them."""
 
+import os
 import subprocess
 import sys
 import threading
 
+import pytest
+
 from app.records import LogLine
-from app.runs.launcher import Exited, LocalWorker, WorkerEvent
+from app.runs import launcher
+from app.runs.launcher import BrokenMessage, Exited, LocalWorker, WorkerEvent
 from tests.fakes.processes import has_ended
 from tests.fakes.sessions import LIMIT_S
 from workloads.catalog import Machine, complete
@@ -65,3 +69,34 @@ def test_a_child_that_left_for_a_session_of_its_own_neither_hangs_the_run_nor_ou
     assert said.text == f"(ended what this run left behind: process {told.text})"
     assert last == Exited(0)
     assert has_ended(int(told.text))
+
+
+def test_one_that_is_over_is_known_to_be_while_another_thread_has_yet_to_hear_of_it() -> None:
+    process = started("")
+    worker = LocalWorker(process, Heard())
+    with process._waitpid_lock:  # type: ignore[attr-defined] # as the thread holds it that waits for the process
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        assert worker.ended
+    worker.listen()
+    process.wait(LIMIT_S)
+    assert worker.ended
+
+
+def test_readers_that_a_busy_machine_holds_up_have_told_everything_before_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given_up, heard = threading.Event(), Heard()
+
+    def no_writer(_: object) -> list[int]:
+        given_up.set()
+        return []
+
+    def slowly(event: WorkerEvent) -> None:
+        assert isinstance(event, Exited) or given_up.wait(LIMIT_S)
+        heard(event)
+
+    monkeypatch.setattr(launcher, "_LEFT_TO_READ_S", 0.0)
+    monkeypatch.setattr(launcher, "end_writers", no_writer)
+    LocalWorker(started("for n in range(1000): print(n)"), slowly).listen()
+    assert heard.gone.wait(LIMIT_S)
+    assert [type(event) for event in heard.events] == [BrokenMessage] * 1000 + [Exited]

@@ -1,5 +1,6 @@
 """Leases hold between threads, between processes, and no longer than their process."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -105,3 +106,17 @@ def test_a_child_started_meanwhile_does_not_keep_the_lease(leases: Leases) -> No
     assert again is not None
     again.release()
     child.communicate(b"\n")
+
+
+def test_nor_does_one_that_is_only_just_forked(leases: Leases) -> None:
+    """Until it executes its program it has a copy of every file."""
+    lease = leases.take(["GPU-a"], 1)
+    assert lease is not None
+    copies = [os.dup(file) for file in lease._files]
+    lease.release()
+    again = leases.take(["GPU-a"], 1)
+    assert taken(again) == ("GPU-a",)
+    assert again is not None
+    again.release()
+    for copy in copies:
+        os.close(copy)
