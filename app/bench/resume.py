@@ -28,8 +28,8 @@ VARIANTS, REPEATS = 3, 4
 _SEED = 20_261_121
 _LOOKS = 3
 """How often it is looked how long an experiment takes; the quickest counts, lest a busy moment leaves most unkilled."""
-_GONE_S = 5.0
-"""How long a worker may take to notice that its program is gone."""
+_GONE_S = 20.0
+"""How long a worker or sampler may take to notice that its program is gone, on a busy machine too."""
 
 
 @dataclass(slots=True)

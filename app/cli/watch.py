@@ -31,12 +31,12 @@ def watch(chosen: Namespace) -> int:
     if chosen.json and chosen.csv:
         raise UsageError("watch prints JSON or CSV, not both: give --json or --csv.")
     inbox: queue.SimpleQueue[SamplerMessage | None] = queue.SimpleQueue()
-    end_s = time.monotonic() + chosen.seconds if chosen.seconds is not None else float("inf")
     with telemetry(1000 * chosen.every) as feed, interrupts(lambda: inbox.put(None)):
+        feed.subscribe(inbox.put)
         begin_ns = time.monotonic_ns()
         show = printer(chosen, feed.wait_inventory(), "live", begin_ns, time.time_ns() - begin_ns)
         due = Due(chosen.every)
-        feed.subscribe(inbox.put)
+        end_s = time.monotonic() + chosen.seconds if chosen.seconds is not None else float("inf")
         while (left_s := end_s - time.monotonic()) > 0:
             try:
                 message = inbox.get(timeout=min(left_s, 3600))

@@ -89,7 +89,7 @@ class TelemetryFeed:
         except (BrokenPipeError, ValueError):
             pass  # the sampler has ended: its listeners are told where that is read
 
-    def wait_inventory(self, timeout_s: float = 20.0) -> Inventory:
+    def wait_inventory(self, timeout_s: float = 60.0) -> Inventory:
         """What is here now; a GPU that was lost is listed, but none to run on.
 
         Raises `TelemetryError` when the sampler has ended by itself, or says nothing for that long.

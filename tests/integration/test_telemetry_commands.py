@@ -2,16 +2,19 @@
 
 import csv
 import io
+import itertools
 import json
 import os
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import psutil
 import pytest
 
 from app.storage.store import Store
-from tests.fakes.command_line import CommandLine, dummy_words
+from tests.fakes.command_line import LIMIT_S, CommandLine, dummy_words
 from tests.fakes.nvml import TWO_H200, Driver, environment
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
 
@@ -42,7 +45,9 @@ def test_watch_writes_a_log_of_the_gpus(tmp_path: Path) -> None:
     assert all(float(gpu[name]) > 0 for name in GPU_COLUMNS)
     host = next(row for row in rows if row["device"] == "host")
     assert host["temperature_c"] == "", "absent is empty"
-    assert 5 <= sum(row["device"] == "GPU 0" for row in rows) <= 11
+    times = [datetime.fromisoformat(row["utc"]) for row in rows if row["device"] == "GPU 0"]
+    assert len(times) > 2
+    assert min(later - earlier for earlier, later in itertools.pairwise(times)) > timedelta(seconds=0.18)
 
 
 def test_a_row_is_written_at_once(line: CommandLine) -> None:
@@ -51,7 +56,7 @@ def test_a_row_is_written_at_once(line: CommandLine) -> None:
     assert process.stdout.readline().startswith("utc,device,name,uuid,power_mw")
     assert ",host," in process.stdout.readline()
     process.terminate()
-    assert process.communicate(timeout=20)[1] == ""
+    assert process.communicate(timeout=LIMIT_S)[1] == ""
 
 
 def test_a_replay_prints_what_was_stored_as_watch_does(stored: CommandLine) -> None:
@@ -140,7 +145,11 @@ def test_list_says_how_large_the_database_is(stored: CommandLine) -> None:
 def test_a_run_is_sampled_as_often_as_asked(tmp_path: Path) -> None:
     line = CommandLine(tmp_path, environment(Driver(cards=TWO_H200)))
     document = line.json("run", *dummy_words(gpus=1, steps=0, seconds=1.0), "--sample-ms", "20")
-    assert 30 < document["telemetry"]["sample_hz"] <= 51
+    with Store.open(line.database) as store:
+        gpu = store.load(1).samples[0]
+    between_ms = np.diff(gpu.t_ns) / 1e6
+    assert between_ms.min() < 25, "some of them a busy machine leaves on time"
+    assert document["telemetry"]["sample_hz"] == pytest.approx(1e3 / between_ms.mean())
     measure = next(phase for phase in document["phases"] if phase["phase"] == "measure")
     assert measure["energy_mj"] > 0
     assert document["energy"]["source"] == "energy counter"
