@@ -21,7 +21,7 @@ os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 os.environ.setdefault("VARIANTSCOPE_STANDBY", "off")
 
 HAS_GPU = Path("/proc/driver/nvidia/version").exists() or shutil.which("nvidia-smi") is not None
-LEAVING_S = 5.0
+LEAVING_S = 60.0
 """How long a process or thread that was told to end may take to be gone."""
 
 

@@ -11,7 +11,7 @@ class VirtualEnvironment:
 
     def __init__(self, folder: Path) -> None:
         command = [sys.executable, "-m", "venv", "--without-pip", str(folder)]
-        subprocess.run(command, check=True, timeout=60.0)
+        subprocess.run(command, check=True, timeout=240.0)
         self.folder = folder
         self.python = folder / "bin" / "python"
         (self.packages,) = folder.glob("lib/python*/site-packages")

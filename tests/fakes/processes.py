@@ -4,7 +4,7 @@ import os
 import select
 
 
-def has_ended(pid: int, limit_s: float = 10.0) -> bool:
+def has_ended(pid: int, limit_s: float = 120.0) -> bool:
     """Waits until a process has ended; false where it goes on."""
     try:
         handle = os.pidfd_open(pid)

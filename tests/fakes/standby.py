@@ -16,5 +16,12 @@ def empty_libraries(folder: Path) -> Path:
 
 def standing_by() -> list[psutil.Process]:
     """Our children that stand by or did and have a run; not those that ended but were not waited for yet."""
-    children = psutil.Process().children()
-    return [child for child in children if child.status() != "zombie" and child.cmdline()[-1:] == ["standby"]]
+    return [child for child in psutil.Process().children() if _command(child)[-1:] == ["standby"]]
+
+
+def _command(process: psutil.Process) -> list[str]:
+    """Nothing of one that ends at this moment."""
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []

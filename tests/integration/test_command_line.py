@@ -41,10 +41,10 @@ def command_line(tmp_path: Path) -> CommandLine:
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
-    """A database with three short runs of the dummy: 1 ms a step, 4 ms a step, and one that fails."""
+    """A database with three short runs of the dummy: 1 ms a step, 50 ms a step, and one that fails."""
     line = CommandLine(tmp_path_factory.mktemp("trained"))
     line.json("run", *dummy_words())
-    line.json("run", *dummy_words(step_ms=4.0))
+    line.json("run", *dummy_words(step_ms=50.0))
     line.json("run", *dummy_words(behaviour="fail"), status=1)
     return line
 
@@ -90,11 +90,11 @@ def test_training_with_tensorflow_gives_one_whole_document(
 
 
 def test_a_completed_run_without_json_says_its_throughput(command_line: CommandLine) -> None:
-    done = command_line("run", *dummy_words())
+    done = command_line("run", *dummy_words(steps=7))
     assert done.returncode == 0
     assert done.stdout.startswith("run 1  dummy train · CPU · batch 8")
     assert "completed\n" in done.stdout
-    assert "steps/s, 20 steps in" in done.stdout
+    assert "steps/s, 7 steps in" in done.stdout, "of so few blocks none is cut as a warm-up"
     assert [line for line in done.stderr.splitlines() if line == "measure"], "progress is on stderr"
 
 
@@ -134,13 +134,13 @@ def test_compare_names_rows_verdict_and_warnings(trained: CommandLine) -> None:
 
 def test_an_experiment_repeats_and_ends_in_a_verdict(command_line: CommandLine) -> None:
     document = command_line.json(
-        "experiment", "--no-gate", *dummy_words(step_ms="1,6"), "--repeats", "2", "--baseline", "step_ms=6"
+        "experiment", "--no-gate", *dummy_words(step_ms="1,60"), "--repeats", "2", "--baseline", "step_ms=60"
     )
-    assert [(row["variant"]["step_ms"], row["n"]) for row in document["rows"]] == [(6.0, 2), (1.0, 2)]
+    assert [(row["variant"]["step_ms"], row["n"]) for row in document["rows"]] == [(60.0, 2), (1.0, 2)]
     assert document["rows"][1]["speedup"]["ratio"] > 2
     assert document["verdict"]["decision"] in ("faster", "no difference seen"), "two runs each: the interval is wide"
     order = [run["variant"]["step_ms"] for run in reversed(command_line.json("list")["runs"])]
-    assert order == [6.0, 1.0, 1.0, 6.0], "interleaved"
+    assert order == [60.0, 1.0, 1.0, 60.0], "interleaved"
 
 
 def test_a_refused_variant_is_run_once_and_keeps_its_row(command_line: CommandLine) -> None:
@@ -183,9 +183,9 @@ def test_ctrl_c_ends_an_experiment_with_the_runs_made_so_far(command_line: Comma
 
 
 def test_an_experiment_keeps_to_its_budget_and_goes_on_from_what_is_stored(command_line: CommandLine) -> None:
-    # A run of one second takes longer than that, so that a second one never ends within two.
-    words = ["experiment", "--no-gate", *dummy_words(steps=0, seconds=1.0, step_ms="1,2"), "--repeats", "1"]
-    first = command_line.json(*words, "--budget", "2s", status=1)
+    # A run of two seconds takes longer than that, so that a second one never ends within four.
+    words = ["experiment", "--no-gate", *dummy_words(steps=0, seconds=2.0, step_ms="1,2"), "--repeats", "1"]
+    first = command_line.json(*words, "--budget", "4s", status=1)
     assert (first["state"], first["planned"], first["done"]) == ("out of budget", 2, 1)
     rest = command_line.json(*words)
     assert (rest["state"], rest["done"], [row["runs"] for row in rest["rows"]]) == ("complete", 2, [[1], [2]])
@@ -197,15 +197,16 @@ def test_an_experiment_keeps_to_its_budget_and_goes_on_from_what_is_stored(comma
 
 
 def test_an_experiment_ends_early_once_its_speed_ups_are_known(command_line: CommandLine) -> None:
-    words = ["experiment", "--no-gate", *dummy_words(step_ms="2,20"), "--until", "99%", "--repeats", "9"]
+    steps = dummy_words(step_ms="20,40", steps=10)
+    words = ["experiment", "--no-gate", *steps, "--until", "99%", "--repeats", "20"]
     done = command_line(*words, "--json")
     document = json.loads(done.stdout)
     assert (done.returncode, document["state"], document["until_pct"]) == (0, "settled", 99.0)
     assert [row["n"] for row in document["rows"]] == [document["repeats"]] * 2
-    assert 4 <= document["repeats"] < 9, "the first look is after three processes, and two in a row have to be narrow"
+    assert 4 <= document["repeats"] < 20, "the first look is after three processes, and two in a row have to be narrow"
     assert max(document["half_widths_pct"]) <= 99
     first, *_, last = done.stderr.splitlines()
-    assert first == "18 runs planned at most, 0 done, 18 left (time not known yet)."
+    assert first == "40 runs planned at most, 0 done, 40 left (time not known yet)."
     assert last.startswith(f"Settled after {document['repeats']} repeats: {document['done']} runs done. Speed-ups are")
     again = command_line(*words, "--json")
     assert json.loads(again.stdout) == document, "nothing is run twice"
@@ -213,7 +214,7 @@ def test_an_experiment_ends_early_once_its_speed_ups_are_known(command_line: Com
 
 
 def test_an_experiment_whose_program_was_killed_goes_on(command_line: CommandLine) -> None:
-    words = ["experiment", "--no-gate", *dummy_words(steps=0, seconds=1.0, step_ms="1,2"), "--repeats", "1"]
+    words = ["experiment", "--no-gate", *dummy_words(steps=0, seconds="0.1,5"), "--repeats", "1"]
     process = command_line.start(*words)
     assert process.stderr is not None
     while process.stderr.readline() != "[2/2] measure\n":
@@ -316,7 +317,7 @@ def test_gpus_shows_cards_fields_and_reasons(tmp_path: Path) -> None:
     energy = first["fields"]["energy_mj"]
     assert (energy["supported"], energy["unit"]) == (True, "mJ")
     assert energy["value"] > 0, "slow values are waited for"
-    assert energy["period_ms"] == pytest.approx(100, abs=30), "watched until it changed"
+    assert energy["period_ms"] == pytest.approx(100, abs=40), "watched until it changed"
     assert document["host"]["fields"]["memory_bytes"]["value"] > 0
     text = line("gpus").stdout
     assert "driver 580.65.06, CUDA up to 13.0" in text
@@ -368,8 +369,8 @@ def test_a_result_that_cannot_be_written_is_said_in_words(trained: CommandLine) 
 def test_a_disk_that_is_full_during_a_run_is_said_and_keeps_what_is_stored(command_line: CommandLine) -> None:
     """No file may outgrow the database as it is: the write-ahead log meets that limit while the run goes on."""
     Store.open(command_line.database).close()
-    kib = command_line.database.stat().st_size // 1024 + 20
-    done = command_line("run", *dummy_words(steps=0, seconds=60.0), limit_kib=kib)
+    kib = command_line.database.stat().st_size // 1024 + 100
+    done = command_line("run", *dummy_words(steps=0, seconds=600.0), limit_kib=kib)
     assert done.returncode == 1
     assert done.stdout == ""
     sentence = done.stderr.splitlines()[-1]

@@ -29,7 +29,7 @@ def test_a_run_begins_when_its_gpu_has_cooled_down_and_says_so(tmp_path: Path, m
 
     with started_feed(20.0) as feed:
         spec = dummy(feed.wait_inventory(), gpus=1)
-        gate = Gate(feed, GateLimits(steady_s=0.5))
+        gate = Gate(feed, GateLimits(steady_s=1.0))
         facts = gate.wait(["GPU-cool"], go_on)
         gate.close()
         running = services(tmp_path, feed)
@@ -50,7 +50,14 @@ def hot(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
 
 
 def test_a_throttled_run_is_made_once_more_and_counted_once(hot: CommandLine) -> None:
-    words = ["experiment", *dummy_words(gpus=1, steps=200, step_ms="1,2"), "--repeats", "1", "--gate-limit", "0.3s"]
+    words = [
+        "experiment",
+        *dummy_words(gpus=1, steps=0, seconds=1, step_ms="1,2"),
+        "--repeats",
+        "1",
+        "--gate-limit",
+        "0.3s",
+    ]
     done = hot(*words, "--json")
     assert done.returncode == 0, done.stderr
     assert "Run 1 was throttled for 100\u00a0% of its measured part: it does not count" in done.stderr

@@ -4,7 +4,7 @@ import signal
 from pathlib import Path
 
 from app.storage.store import Store
-from tests.fakes.command_line import CommandLine
+from tests.fakes.command_line import LIMIT_S, CommandLine
 from tests.fakes.runs import S, keep
 
 MANY = 600_000
@@ -25,7 +25,7 @@ def test_ctrl_c_in_the_middle_leaves_nothing(tmp_path: Path) -> None:
     assert process.stderr is not None
     first = process.stderr.readline()
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=LIMIT_S)
     assert first.startswith("Importing … ")
     assert (process.returncode, out) == (1, "")
     assert err.splitlines()[-1] == "Stopped; nothing was written."

@@ -12,7 +12,7 @@ from app.runs.largest_batch import PURPOSE, LargestBatchSession
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
 from tests.fakes.command_line import CommandLine, dummy_words
-from tests.fakes.sessions import Recorder, dummy, services, started_feed
+from tests.fakes.sessions import LIMIT_S, Recorder, dummy, services, started_feed
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def test_it_can_be_stopped_in_a_try(tmp_path: Path, feed: TelemetryFeed) -> None
     thread.start()
     recorder.wait(RunStarted)
     session.stop()
-    thread.join(30)
+    thread.join(LIMIT_S)
     assert (found[0].ending, found[0].fits, len(found[0].tries)) == ("stopped", None, 1)
 
 

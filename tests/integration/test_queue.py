@@ -145,7 +145,7 @@ def test_more_repeats_asked_for_while_it_goes_on_join_it_with_nothing_run_twice(
 
 
 def test_one_that_is_cancelled_stops_and_leaves_and_the_others_go_on(used: RunServices) -> None:
-    (a,) = add(used, "a", steps=0, seconds=60.0)
+    (a,) = add(used, "a", steps=0, seconds=600.0)
     add(used, "b")
 
     def cancel(told: Told) -> None:
@@ -173,7 +173,7 @@ def test_stopped_it_stays_and_another_runner_goes_on_with_nothing_run_twice(used
 
 
 def test_one_whose_time_is_spent_is_paused_and_not_begun_again(used: RunServices) -> None:
-    add(used, "a", steps=0, seconds=1.0, repeats=2, how={"budget_s": 1.9})
+    add(used, "a", steps=0, seconds=2.0, repeats=2, how={"budget_s": 3.9})
     assert Told(used).run().ends == [("a", "out of budget", 1)]
     assert in_queue(used) == [("a", "paused", "1/4")]
     assert Told(used).run().ends == []

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from app.cli.main import main
+from app.runs.leases import CPU, Leases
 from app.storage.store import Store
 from tests.fakes.command_line import LIMIT_S, CommandLine, dummy_words
 
@@ -156,14 +157,16 @@ def test_cut_off_on_one_machine_it_goes_on_on_another(say: Say, tmp_path: Path) 
 
 
 def test_more_repeats_that_a_second_program_asks_for_are_made_by_the_first(say: Say, tmp_path: Path) -> None:
-    words = (*EXPERIMENT, *dummy_words(steps=0, seconds=1, step_ms="1,2"))
+    words = (*EXPERIMENT, *dummy_words(steps=5, step_ms="1,2"))
+    processor = Leases(tmp_path).take([CPU], 1)
+    assert processor is not None, "its first run waits for it until all is asked"
     first = CommandLine(tmp_path).start(*words)
-    assert first.stderr is not None
-    while first.stderr.readline() != "[1/2] measure\n":
+    while [state for _, state, *_ in queue(say("queue", "--json"))] != ["running"]:
         assert first.poll() is None
     sentence = "Another program makes this very experiment at this moment, as entry 1 of the queue, with 2 repeats: "
     assert sentence in say(*words, "--repeats", "2", "--queue").out
     assert sentence in say(*words).err, "fewer are no reason to make fewer"
+    processor.release()
     _, err = first.communicate(timeout=LIMIT_S)
     assert first.returncode == 0
     assert err.endswith("Complete: 4 of 4 runs done.\n")
@@ -201,8 +204,8 @@ def test_at_the_end_reports_are_written_and_somebody_is_told(
 
 
 def test_the_same_command_goes_on_with_an_unfinished_experiment(say: Say) -> None:
-    words = (*EXPERIMENT, *dummy_words(steps=0, seconds=1, step_ms="1,2"), "--again")
-    assert say(*words, "--budget", "1.9s").status == 1
+    words = (*EXPERIMENT, *dummy_words(steps=0, seconds=2, step_ms="1,2"), "--again")
+    assert say(*words, "--budget", "3.9s").status == 1
     assert queue(say("queue", "--json")) == [(1, "paused", 1, 2)], "its time is spent"
     second = say(*words)
     assert second.status == 0

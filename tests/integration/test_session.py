@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -28,11 +29,12 @@ from app.runs.session import RunSession
 from app.runs.supervisor import Limits
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
-from tests.fakes.sessions import LIMIT_S, dummy, going, is_measured, run_through, services, started_feed
+from tests.fakes.sessions import LIMIT_S, PATIENT, dummy, going, is_measured, run_through, services, started_feed
 from workloads.protocol import Block, PhaseStarted, Progress, RunSpec, Value
 
 ROOT = Path(__file__).parents[2]
-IMPATIENT = Limits(silence_s=3.0, closed_stdin_s=0.3, terminated_s=0.3, finished_s=0.3)
+IMPATIENT = replace(PATIENT, silence_s=3.0, closed_stdin_s=0.3, finished_s=0.3)
+"""For workers that obey a SIGTERM, and no word before it."""
 PHASES = ["import", "build", "compile", "warmup", "measure", "finish"]
 HELLO = (
     "import os, sys, time\n"
@@ -154,25 +156,29 @@ def test_what_cannot_run_here_is_refused_and_stored(tmp_path: Path, feed: Teleme
 
 
 def test_garbage_goes_to_the_log_and_the_run_completes(tmp_path: Path, feed: TelemetryFeed) -> None:
-    outcome, recorder, stored = run_through(dummy(feed.wait_inventory(), "print_garbage"), services(tmp_path, feed))
+    spec = dummy(feed.wait_inventory(), "print_garbage", steps=7)
+    outcome, recorder, stored = run_through(spec, services(tmp_path, feed))
     assert outcome.name == "completed"
     texts = [line.text for line in stored.log]
     assert texts[0] == "garbage from Python"
     assert texts[1].startswith('{"type":"finished"')
     assert texts[2].endswith("garbage below Python")
     assert [line.text for line in recorder.of(LogLine)] == texts
-    assert stored.row.summary.measured_steps == 40
+    assert stored.row.summary.measured_steps == 7, "of so few blocks none is cut as a warm-up"
 
 
 @pytest.mark.parametrize(
-    ("behaviour", "ended_by", "exit_code"),
-    [("train", "closed stdin", 0), ("hang", "terminated", -signal.SIGTERM), ("ignore_stop", "killed", -signal.SIGKILL)],
+    ("behaviour", "limits", "ended_by", "exit_code"),
+    [
+        ("train", PATIENT, "closed stdin", 0),
+        ("hang", replace(PATIENT, closed_stdin_s=0.3), "terminated", -signal.SIGTERM),
+        ("ignore_stop", replace(PATIENT, closed_stdin_s=0.3, terminated_s=0.3), "killed", -signal.SIGKILL),
+    ],
 )
 def test_stop_climbs_the_ladder_as_far_as_needed(
-    tmp_path: Path, feed: TelemetryFeed, behaviour: str, ended_by: str, exit_code: int
+    tmp_path: Path, feed: TelemetryFeed, behaviour: str, limits: Limits, ended_by: str, exit_code: int
 ) -> None:
     spec = dummy(feed.wait_inventory(), behaviour, steps=1_000_000, warmup_steps=0)
-    limits = Limits() if behaviour == "train" else IMPATIENT
     with going(spec, services(tmp_path, feed, limits=limits)) as run:
         run.recorder.wait(Block, is_measured)
         run.session.stop()
