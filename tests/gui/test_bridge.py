@@ -21,7 +21,7 @@ def test_events_of_other_threads_arrive_in_order_on_the_gui_thread(qtbot: QtBot)
 
     sender = threading.Thread(target=send)
     sender.start()
-    qtbot.waitUntil(lambda: len(seen) == len(lines), timeout=20_000)
+    qtbot.waitUntil(lambda: len(seen) == len(lines))
     sender.join()
     assert [event for event, _ in seen] == lines
     assert all(on_gui_thread for _, on_gui_thread in seen)

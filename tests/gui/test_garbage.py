@@ -41,7 +41,7 @@ def test_another_threads_allocations_collect_nothing_and_the_timer_does(qtbot: Q
     other.start()
     other.join()
     assert deaths == []
-    qtbot.waitUntil(lambda: deaths == [threading.get_ident()], timeout=10_000)
+    qtbot.waitUntil(lambda: deaths == [threading.get_ident()])
 
 
 def test_stopping_hands_collection_back(qtbot: QtBot) -> None:

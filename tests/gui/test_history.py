@@ -87,7 +87,7 @@ def test_filters_narrow_and_escape_clears_them(screen: HistoryPage) -> None:
 def test_ctrl_f_goes_to_the_search(screen: HistoryPage) -> None:
     screen.view.table.setFocus()
     screen.key(Qt.Key.Key_F, Qt.KeyboardModifier.ControlModifier)
-    screen.qtbot.waitUntil(lambda: isinstance(screen.view.focusWidget(), QLineEdit), timeout=5_000)
+    screen.qtbot.waitUntil(lambda: isinstance(screen.view.focusWidget(), QLineEdit))
 
 
 def test_compare_wants_two_runs_and_sends_the_oldest_first(screen: HistoryPage) -> None:
@@ -96,7 +96,7 @@ def test_compare_wants_two_runs_and_sends_the_oldest_first(screen: HistoryPage) 
     assert not compare.isEnabled()
     screen.choose(2, 1)
     assert (compare.isEnabled(), compare.text()) == (True, "Compare 2 runs")
-    with screen.qtbot.waitSignal(screen.controller.compare_requested, timeout=5_000) as asked:
+    with screen.qtbot.waitSignal(screen.controller.compare_requested) as asked:
         screen.key(Qt.Key.Key_C, Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.ShiftModifier)
     assert asked.args == [[1, 2]]
 
@@ -122,7 +122,7 @@ def test_refreshes_asked_for_while_reading_are_one_more_reading(screen: HistoryP
     resets = Counter(screen.model.modelReset)
     for _ in range(5):
         screen.controller.refresh()
-    screen.qtbot.waitUntil(lambda: resets.count == 2, timeout=10_000)
+    screen.qtbot.waitUntil(lambda: resets.count == 2)
 
 
 def test_enter_opens_the_run_with_its_plots_and_escape_goes_back_to_the_choice(screen: HistoryPage) -> None:
@@ -162,11 +162,11 @@ def test_axes_that_grow_are_painted_as_if_they_had_always_been_that_long(qtbot: 
         with qtbot.waitExposed(view):
             view.show()
     views[0].show_model(run_detail(stored_run(run_row(1, gpus=1)), UTC))
-    qtbot.waitUntil(lambda: not views[0].panels.busy, timeout=10_000)
+    qtbot.waitUntil(lambda: not views[0].panels.busy)
     views[0].grab()
     for view in views:
         view.show_model(few)
-    qtbot.waitUntil(lambda: axes_of(views[0]) == axes_of(views[1]), timeout=10_000)
+    qtbot.waitUntil(lambda: axes_of(views[0]) == axes_of(views[1]))
 
 
 def axes_of(view: RunDetailView) -> QImage:
@@ -179,7 +179,7 @@ def test_a_problem_stands_on_the_screen_and_goes_when_it_is_solved(
     database_path.write_text("this is no database", encoding="utf-8")
     screen = history_on(database_path)
     screen.controller.refresh()
-    qtbot.waitUntil(lambda: "is not an SQLite database" in screen.visible_words(), timeout=10_000)
+    qtbot.waitUntil(lambda: "is not an SQLite database" in screen.visible_words())
     database_path.unlink()
     screen.refresh()
     assert "is not an SQLite database" not in screen.visible_words()
@@ -217,7 +217,7 @@ def test_scrolling_to_the_end_shows_the_first_run_ever_made(many: HistoryPage) -
     workload = many.model.index(2_999, TITLES.index("Workload"))
     assert (many.model.rowCount(), workload.data()) == (3_000, "")
     many.view.table.scrollToBottom()
-    many.qtbot.waitUntil(lambda: workload.data() == "lstm", timeout=10_000)
+    many.qtbot.waitUntil(lambda: workload.data() == "lstm")
     assert many.model.index(2_999, TITLES.index("Run")).data() == "1"
     assert many.model.index(1_500, TITLES.index("Workload")).data() == ""
 
@@ -225,7 +225,7 @@ def test_scrolling_to_the_end_shows_the_first_run_ever_made(many: HistoryPage) -
 def test_a_refresh_leaves_the_view_where_it_was(many: HistoryPage) -> None:
     table = many.view.table
     table.verticalScrollBar().setValue(1_000)
-    many.qtbot.waitUntil(lambda: many.model.index(1_000, TITLES.index("Workload")).data() == "lstm", timeout=10_000)
+    many.qtbot.waitUntil(lambda: many.model.index(1_000, TITLES.index("Workload")).data() == "lstm")
     with many.store() as store:
         keep(store, stored_run(run_row(3_001, outcome=None, throughput=None), measured=False))
     many.refresh()
@@ -237,7 +237,7 @@ def test_all_runs_found_can_be_chosen_at_once(many: HistoryPage) -> None:
     many.view.table.selectAll()
     assert len(many.view.table.chosen()) == 3_000
     many.search("299")
-    many.qtbot.waitUntil(lambda: many.model.rowCount() < 3_000, timeout=10_000)
+    many.qtbot.waitUntil(lambda: many.model.rowCount() < 3_000)
     assert many.view.table.chosen() == [299]
 
 

@@ -42,10 +42,11 @@ def fail(error: UserError) -> None:
 
 
 def end_of_a_run(notice: Notice, lasted_s: float) -> None:
-    began_ns = time.monotonic_ns() - int(lasted_s * 1e9)
+    ended_ns = time.monotonic_ns()
+    began_ns = ended_ns - int(lasted_s * 1e9)
     spec = complete("dummy", {"gpus": 0}, Machine())
     notice.handle(RunStarted(run=7, spec=spec, t_ns=began_ns, utc_ns=0, devices=()))
-    notice.handle(RunEnded(run=7, t_ns=time.monotonic_ns(), outcome=Outcome(name="out_of_memory"), summary=Summary()))
+    notice.handle(RunEnded(run=7, t_ns=ended_ns, outcome=Outcome(name="out_of_memory"), summary=Summary()))
     notice.tell()
 
 

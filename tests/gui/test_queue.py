@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -21,11 +21,13 @@ from app.gui.views.queue import QueueView
 from app.queries import QueueEntry
 from app.records import RunRow
 from app.runs import gate
+from app.runs.leases import CPU, Leases
 from app.runs.queued import Asked, add_asked, asked_of
 from app.runs.schedule import Plan
 from app.runs.standby import StandbyLauncher
 from app.storage.stamp import Stamp
 from app.storage.store import Store
+from tests.fakes.nvml import Card, Driver, environment
 from tests.gui.windows import READ_LIMIT_MS, RUN_LIMIT_MS, choose, press, window_on
 from workloads.catalog import Machine, complete
 
@@ -101,16 +103,16 @@ def test_from_the_form_over_the_matrix_to_the_verdict(qtbot: QtBot, workbench: W
     batches = matrix.rows.control("batch_size").findChild(QLineEdit)
     assert isinstance(batches, QLineEdit)
     batches.selectAll()
-    QTest.keyClicks(batches, "8, 64\r")
+    QTest.keyClicks(batches, "8, 65536\r")
     repeats = matrix.foot.findChild(QSpinBox)
     assert isinstance(repeats, QSpinBox)
     repeats.setValue(2)
     with qtbot.waitSignal(workbench.queue.news.entry_ended, timeout=RUN_LIMIT_MS) as ended:
         QTest.mouseClick(matrix.foot.start_button, Qt.MouseButton.LeftButton)
     assert workbench.run_view.live.isVisible()
-    assert [row.spec.variant["batch_size"] for row in runs_of(workbench)] == [8, 64, 64, 8]
+    assert [row.spec.variant["batch_size"] for row in runs_of(workbench)] == [8, 65536, 65536, 8]
     _, _, verdict = ended.args[1].partition("4 of 4 runs made. ")
-    assert verdict.startswith("Batch size 64 is ")
+    assert verdict.startswith("Batch size 65536 is ")
     view_of(workbench).ending.button("show").click()
     qtbot.waitUntil(lambda: rows_compared(workbench) == 2, timeout=READ_LIMIT_MS)
     compare = workbench.window.findChild(CompareView)
@@ -182,7 +184,7 @@ def test_a_closed_window_offers_what_is_left_and_runs_nothing_twice(
     qtbot: QtBot, theme: Theme, database_path: Path
 ) -> None:
     with window_on(qtbot, database_path, theme) as first:
-        first.queue.controller().add(asked("four runs", repeats=2, steps=0, seconds=0.5))
+        first.queue.controller().add(asked("four runs", repeats=2, steps=0, seconds=1.0))
         qtbot.waitUntil(lambda: "2/4" in view_of(first).words(), timeout=RUN_LIMIT_MS)
         first.window.close()
         press(first, "&Stop and close")
@@ -285,13 +287,20 @@ def test_all_are_cancelled_after_a_question(qtbot: QtBot, workbench: Workbench) 
     assert entries_of(workbench) == ()
 
 
-def test_a_wait_for_a_fair_machine_is_shown_and_can_be_skipped(
-    qtbot: QtBot, workbench: Workbench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(gate, "QUIET_PCT", -1.0)  # no host is as quiet as that
+@pytest.fixture
+def hot(qtbot: QtBot, theme: Theme, database_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workbench]:
+    """A window on a machine whose one GPU is too hot for a fair run, and stays so."""
+    for name, value in environment(Driver(cards=(Card(uuid="GPU-hot", throttle_reasons=0x40),))).items():
+        monkeypatch.setenv(name, value)
+    with window_on(qtbot, database_path, theme) as made:
+        yield made
+
+
+def test_a_wait_for_a_fair_machine_is_shown_and_can_be_skipped(qtbot: QtBot, hot: Workbench) -> None:
+    workbench = hot
     queue, view = workbench.queue.controller(), view_of(workbench)
-    queue.add(asked("waits"))
-    qtbot.waitUntil(lambda: "the processors at" in view.words(), timeout=RUN_LIMIT_MS)
+    queue.add(asked("waits", gpus=1))
+    qtbot.waitUntil(lambda: "GPU 0 throttled" in view.words(), timeout=RUN_LIMIT_MS)
     assert "Waiting: " in view.words()
     qtbot.waitUntil(lambda: "first run is to begin" in workbench.run_view.live.words(), timeout=READ_LIMIT_MS)
     view.skip.click()
@@ -335,13 +344,16 @@ def test_what_another_program_runs_is_shown_as_that_until_it_has_ended(
 ) -> None:
     monkeypatch.setattr(queue_watch, "_LOOK_S", 0.1)
     command = (sys.executable, "-m", "app", "experiment", "dummy", "--db", str(workbench.database))
-    settings = ("-s", "batch_size=8,16", "-s", "gpus=0", "-s", "seconds=1", "--repeats", "1", "--no-gate")
+    settings = ("-s", "batch_size=8,16", "-s", "gpus=0", "-s", "seconds=0.1", "--repeats", "1", "--no-gate")
+    processor = Leases().take([CPU], 1)
+    assert processor is not None, "its first run waits for it until it was seen"
     with subprocess.Popen([*command, *settings], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as other:
         qtbot.waitUntil(lambda: any(entry.owned for entry in entries_of(workbench)), timeout=RUN_LIMIT_MS)
         view = view_of(workbench)
         qtbot.waitUntil(lambda: "Another program makes these runs" in view.words(), timeout=READ_LIMIT_MS)
         assert not view.offer.isVisible()
         assert not view.hold_all.isVisible()
+        processor.release()
         qtbot.waitUntil(lambda: not view.isVisible(), timeout=RUN_LIMIT_MS)
     assert other.returncode == 0
     assert not workbench.queue.goes_on

@@ -19,7 +19,7 @@ from app.storage.store import Store
 from tests.fakes.runs import begin
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
 
-LIMIT_MS = 10_000
+LIMIT_MS = 60_000
 
 
 @pytest.fixture

@@ -58,7 +58,7 @@ def test_chosen_runs_are_written_to_a_database_that_another_one_imports(
     brought.import_runs()
     pick(other, taken)
     other.wait_for("Run", "1")
-    assert told(other, "Imported 1 run as run 1.")
+    other.qtbot.waitUntil(lambda: told(other, "Imported 1 run as run 1."))
     brought.close()
 
 
@@ -129,15 +129,15 @@ def test_a_newcomer_sees_the_reference_runs_by_one_click_and_is_rid_of_them_by_o
     show.click()
     count = sum(len(file.uids) for file in reference_files())
     page.qtbot.waitUntil(lambda: len(page.view.overview.listing.runs) == count, timeout=LIMIT_MS)
-    assert told(page, "of the reference are here")
+    page.qtbot.waitUntil(lambda: told(page, "of the reference are here"))
     assert not show.isVisible()
-    assert page.view.table.hasFocus()
+    page.qtbot.waitUntil(page.view.table.hasFocus)
     assert page.entry("View", "Reference runs").isChecked()
-    assert set(page.column("Devices")[:40]) <= {"H200", "2× H200"}
+    page.qtbot.waitUntil(lambda: set(page.column("Devices")[:40]) <= {"H200", "2× H200"})
     assert all(words.startswith("reference") for words in page.column("Tags, note")[:40])
     page.menu_entry("View", "Reference runs")
     page.wait_for_words("No runs yet")
-    assert told(page, f"Removed {count} runs of the reference.")
+    page.qtbot.waitUntil(lambda: told(page, f"Removed {count} runs of the reference."))
     takeaway.close()
 
 

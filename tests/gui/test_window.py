@@ -122,7 +122,7 @@ def test_a_file_that_is_no_database_is_said_in_a_dialog(qtbot: QtBot, theme: The
     workbench = Workbench(path, theme)
     qtbot.addWidget(workbench.window)
     workbench.start()
-    qtbot.waitUntil(lambda: workbench.window.findChild(QMessageBox) is not None, timeout=20_000)
+    qtbot.waitUntil(lambda: workbench.window.findChild(QMessageBox) is not None)
     box = workbench.window.findChild(QMessageBox)
     assert isinstance(box, QMessageBox)
     assert "notes.db" in box.text()
