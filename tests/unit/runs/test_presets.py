@@ -146,7 +146,7 @@ def test_a_workload_of_the_users_own_is_named_by_its_place_as_seen_from_the_pres
     source = source_of(plan.variants[0], database_path)
     assert source is not None
     assert source.path == str(tmp_path / "work" / "mine.py")
-    whole = preset(of_mine(tmp_path, f"{tmp_path}/work/mine.py:mine"), find)
+    whole = preset(of_mine(tmp_path, f"{tmp_path / 'work' / 'mine.py'}:mine"), find)
     assert whole.plan(MACHINES[3]).variants == plan.variants
     runs = [result(number, spec) for number, spec in enumerate(plan.variants, 1)]
     (repeated,) = repeated_articles(runs, [whole.key], find)
