@@ -1,4 +1,4 @@
-"""A user's own workload as a recipe: its Keras model, its loss and its batches, trained with Adam."""
+"""A user's own workload as a recipe: its Keras model, its loss, its batches and, where it gives one, its optimizer."""
 
 import contextlib
 import inspect
@@ -11,11 +11,12 @@ import keras
 import tensorflow as tf
 
 from workloads.errors import OwnWorkloadError
-from workloads.optimizers import Adam
+from workloads.optimizers import Adam, Optimizer
 from workloads.own.blame import file_name, place_of, place_of_function, words_of
 from workloads.own.compilable import prepare_for_xla
 from workloads.own.loading import function_called, load
 from workloads.own.menu import SOURCE
+from workloads.own.optimizer import KerasOptimizer
 from workloads.protocol import RunSpec, Source
 from workloads.recipe import Batch, Recipe
 from workloads.runtime import compute_dtype
@@ -29,7 +30,7 @@ def recipe(spec: RunSpec, source: Source) -> Recipe:
         raise OwnWorkloadError(f"{file_name(source)}: The file is not the one this run is of.")
     function = function_called(spec.workload.rpartition(":")[2], load(source), source)
     own = _Own(function, spec, source)
-    return Recipe(model=own.model, optimizer=lambda weights: Adam(weights, _RATE), batch=own.batch)
+    return Recipe(model=own.model, optimizer=own.optimizer, batch=own.batch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,7 @@ class _Made:
     model: keras.Model
     loss: Callable[[Any, Any], Any]
     batch: Callable[[int], Any]
+    optimizer: keras.Optimizer | None
 
 
 class _Own:
@@ -65,6 +67,14 @@ class _Own:
         if self._variant["xla"]:
             prepare_for_xla(self._made.model, place)
         return KerasModel(self._made.model, self._made.loss, self._blaming)
+
+    def optimizer(self, weights: Sequence[tf.Variable]) -> Optimizer:
+        """The user's on these weights, or Adam where they gave none."""
+        assert self._made is not None, "the model is made first"
+        if self._made.optimizer is None:
+            return Adam(weights, _RATE)
+        with self._blaming():
+            return KerasOptimizer(self._made.optimizer, weights, may_skip=self._variant["precision"] == "float16")
 
     def batch(self, index: int) -> Batch:
         """One batch as tensors, its size looked at."""
@@ -139,11 +149,12 @@ class KerasModel:
 
 
 def _checked(given: Any, place: str) -> _Made:
-    if not isinstance(given, tuple) or len(given) != 3:
+    if not isinstance(given, tuple) or len(given) not in (3, 4):
         raise OwnWorkloadError(
-            f"{place}: the function gives {type(given).__name__}, and should give (model, loss, batch)."
+            f"{place}: the function gives {type(given).__name__}, and should give (model, loss, batch), "
+            "or (model, loss, batch, optimizer)."
         )
-    model, loss, batch = given
+    model, loss, batch, *more = given
     if not isinstance(model, keras.Model):
         raise OwnWorkloadError(
             f"{place}: the first of what the function gives is {type(model).__name__}, no Keras model."
@@ -159,7 +170,17 @@ def _checked(given: Any, place: str) -> _Made:
         known.reduction = "none"
     if known is None:
         raise OwnWorkloadError(f"{place}: the second of what the function gives is no loss.")
-    return _Made(model, known, batch)
+    return _Made(model, known, batch, _optimizer(more[0], place) if more else None)
+
+
+def _optimizer(given: Any, place: str) -> keras.Optimizer:
+    try:
+        known = keras.optimizers.get(given)
+    except (TypeError, ValueError) as error:
+        raise OwnWorkloadError(f"{place}: {given!r} is no optimizer that Keras knows.") from error
+    if isinstance(known, keras.optimizers.LossScaleOptimizer) or known.loss_scale_factor is not None:
+        raise OwnWorkloadError(f"{place}: with float16 the program scales the loss; give an optimizer that does not.")
+    return known
 
 
 def _tensor(given: Any) -> tf.Tensor:

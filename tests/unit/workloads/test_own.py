@@ -59,7 +59,10 @@ def spec_of(given: Source, name: str, **values: Value) -> RunSpec:
     return complete_of(workload, {"gpus": 0, **values}, Machine(cpu_count=2))
 
 
-def trained(given: Source, spec: RunSpec, replicas: Replicas, steps: int) -> tuple[Any, list[float]]:
+def trained(
+    given: Source, spec: RunSpec, replicas: Replicas, steps: int, optimizer: Callable[..., Any] | None = None
+) -> tuple[Any, list[float]]:
+    """The user's workload trained so many steps, or with another optimizer: its model, and each step's loss."""
     import keras
 
     from workloads.own.recipe import recipe
@@ -74,7 +77,9 @@ def trained(given: Source, spec: RunSpec, replicas: Replicas, steps: int) -> tup
         models.append(made.model())
         return models[0]
 
-    task = build_task(Recipe(model=keep, optimizer=made.optimizer, batch=made.batch), spec.variant, replicas)
+    task = build_task(
+        Recipe(model=keep, optimizer=optimizer or made.optimizer, batch=made.batch), spec.variant, replicas
+    )
     return models[0], [task.fetch(task.step()) for _ in range(steps)]
 
 
@@ -227,6 +232,74 @@ def test_layers_with_a_state_of_their_own_train_on_two_replicas(pair: Replicas) 
     assert np.isfinite(losses).all()
 
 
+def with_optimizer(words: str) -> Source:
+    """The dense workload without layers that have a state, trained by this optimizer."""
+    text = textwrap.dedent(DENSE).replace("keras.layers.BatchNormalization()(inputs)", "inputs")
+    return source(text.replace('"mse", batch', f'"mse", batch, {words}'))
+
+
+@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize("given", [{}, {"xla": True}, {"precision": "float16"}])
+def test_an_optimizer_of_keras_makes_the_steps_of_the_programs_own(
+    one: Replicas, pair: Replicas, given: dict[str, Value], several: bool
+) -> None:
+    import keras
+
+    from workloads.optimizers import Momentum
+
+    mine = with_optimizer("keras.optimizers.SGD(0.05, momentum=0.9)")
+    spec, replicas = spec_of(mine, "dense", **given), pair if several else one
+    keras.config.set_dtype_policy("mixed_float16" if given.get("precision") else "float32")
+    try:
+        keras_s, losses = trained(mine, spec, replicas, 4)
+        ours, expected = trained(mine, spec, replicas, 4, optimizer=lambda weights: Momentum(weights, 0.05))
+    finally:
+        keras.config.set_dtype_policy("float32")
+    assert losses == pytest.approx(expected, rel=1e-5)
+    for a, b in zip(keras_s.weights, ours.weights, strict=True):
+        np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_a_step_that_float16_skips_leaves_weights_and_the_optimizers_state(
+    one: Replicas, pair: Replicas, several: bool
+) -> None:
+    import keras
+    import tensorflow as tf
+
+    from workloads.compiled import compiled
+    from workloads.optimizers import LossScale
+    from workloads.own.optimizer import KerasOptimizer
+
+    replicas = pair if several else one
+    with replicas.strategy.scope():
+        weight = tf.Variable([1.0, 2.0])
+        scaled = LossScale(KerasOptimizer(keras.optimizers.Adam(0.1), [weight], may_skip=True), initial=4.0)
+
+    def step(gradient: tf.Tensor) -> None:
+        replicas.strategy.run(lambda: scaled.apply([gradient], tf.constant(1.0)))
+
+    run = compiled(step, xla=False)
+    run(tf.constant([float("inf"), 4.0]))
+    np.testing.assert_array_equal(weight.numpy(), [1.0, 2.0])
+    run(tf.constant([2.0, 2.0]))
+    # The first step that counts: Adam without a bias of its averages moves by its rate.
+    np.testing.assert_allclose(weight.numpy(), [0.9, 1.9], rtol=1e-4)
+
+
+def test_an_optimizer_may_be_named_and_have_a_schedule_and_a_state_of_its_own(one: Replicas) -> None:
+    named, sgd = with_optimizer('"sgd"'), with_optimizer("keras.optimizers.SGD(0.01)")
+    _, losses = trained(named, spec_of(named, "dense"), one, 3)
+    assert losses == pytest.approx(trained(sgd, spec_of(sgd, "dense"), one, 3)[1])
+    falling = "keras.optimizers.schedules.PiecewiseConstantDecay([1], [0.1, 0.0])"
+    more = with_optimizer(f"keras.optimizers.AdamW({falling}, weight_decay=0.1, clipnorm=1.0, use_ema=True)")
+    model, losses = trained(more, spec_of(more, "dense"), one, 3)
+    again, _ = trained(more, spec_of(more, "dense"), one, 6)
+    assert losses[1] != losses[0]
+    # Its rate is 0 from the third step on.
+    np.testing.assert_array_equal(model.weights[0].numpy(), again.weights[0].numpy())
+
+
 def test_a_model_that_waits_for_its_inputs_is_built_by_them(one: Replicas) -> None:
     text = textwrap.dedent(DENSE).replace("keras.Model(inputs,", "keras.Sequential([").replace("(normal))", "])")
     spec = spec_of(source(text), "dense", mode="inference")
@@ -241,6 +314,19 @@ def test_a_model_that_waits_for_its_inputs_is_built_by_them(one: Replicas) -> No
         ('return model, "mse", batch', "return 1, 2, 3", "mine.py:5: the first of what the function gives is int"),
         ('"mse"', '"msee"', "mine.py:5: 'msee' is no loss that Keras knows"),
         ('"mse", batch', '"mse", 3', "mine.py:5: the third of what the function gives is no function"),
+        ('"mse", batch', '"mse", batch, 3', "mine.py:5: 3 is no optimizer that Keras knows"),
+        ('"mse", batch', '"mse", batch, "sgdd"', "mine.py:5: 'sgdd' is no optimizer that Keras knows"),
+        ('"mse", batch', '"mse", batch, "adam", 5', "mine.py:5: the function gives tuple, and should give"),
+        (
+            '"mse", batch',
+            '"mse", batch, keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD())',
+            "mine.py:5: with float16 the program scales the loss",
+        ),
+        (
+            '"mse", batch',
+            '"mse", batch, type("Mine", (keras.optimizers.SGD,), {"get_config": lambda self: {"mine": 1}})()',
+            "mine.py:5: ValueError: .*mine",
+        ),
         ("return x, x.sum", "return x + nothing, x.sum", "mine.py:12: NameError: name 'nothing' is not defined"),
         ("return x, x.sum(axis=1, keepdims=True)", "return x", "mine.py:5: TypeError: batch gives inputs and targets"),
         (
