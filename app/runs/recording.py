@@ -12,7 +12,7 @@ from app.telemetry.feed import TelemetryFeed
 from app.telemetry.messages import SamplerMessage
 from workloads.protocol import Facts, PhaseStarted
 
-_SETTLE_S = 0.5
+_SETTLE_S = 2.0
 
 
 class Recording:
@@ -47,7 +47,7 @@ class Recording:
             self._with_energy.discard(event.device)
 
     def settle(self, emit: Callable[[RunEvent], None]) -> None:
-        """Hands on what is still on its way, until the energy counters were read once more (half a second at most).
+        """Hands on what is still on its way, until the energy counters were read once more (two seconds at most).
 
         Last comes who else used the run's GPUs, if anybody was seen.
         """

