@@ -2,6 +2,7 @@
 
 import gc
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from app.gui.application import Workbench
 from app.gui.background import Background
 from app.gui.theme import Theme
 from tests.gui.history_page import HistoryPage
-from tests.gui.windows import window_on
+from tests.gui.windows import READ_LIMIT_MS, window_on
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -29,6 +30,14 @@ def garbage_on_this_thread() -> Iterator[None]:
     yield
     gc.enable()
     gc.collect()
+
+
+@pytest.fixture
+def qtbot(qtbot: QtBot) -> QtBot:
+    """Waits as long as a busy machine may need, unless a test says how long: a wait that succeeds costs nothing."""
+    for wait in (qtbot.waitUntil, qtbot.waitSignal, qtbot.waitActive, qtbot.waitExposed):
+        setattr(qtbot, wait.__name__, partial(wait, timeout=READ_LIMIT_MS))
+    return qtbot
 
 
 @pytest.fixture

@@ -83,8 +83,13 @@ def overlap(one: StoredRun, other: StoredRun) -> bool:
 
 
 def test_two_runs_overlap_on_different_gpus_and_a_third_follows(tmp_path: Path, feed: TelemetryFeed) -> None:
-    making = Making(variants(feed, steps=40), services(tmp_path, feed), measured=lambda _: None)
-    found = making.run()
+    begun = {place: threading.Event() for place in (1, 2, 3)}
+
+    def measured(turn: Turn) -> None:
+        begun[turn.place].set()
+        assert all(begun[place].wait(LIMIT_S) for place in (1, 2)), "the first two do not go on at once"
+
+    found = Making(variants(feed, steps=40), services(tmp_path, feed), measured).run()
     assert (found.state, found.done) == ("complete", 3)
     first, second, third = sorted(found.runs, key=lambda run: run.row.started_utc_ns)
     assert overlap(first, second)
@@ -150,7 +155,7 @@ def two_cards(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
 def test_the_command_line_makes_as_many_at_once_as_there_are_gpus(two_cards: CommandLine) -> None:
     words = [
         "experiment",
-        *dummy_words(gpus=1, step_ms="1,2"),
+        *dummy_words(gpus=1, step_ms="1,2", steps=0, seconds=1.5),
         "--repeats",
         "2",
         "--no-gate",

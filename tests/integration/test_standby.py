@@ -2,7 +2,6 @@
 
 import os
 import queue
-import select
 import shutil
 import signal
 import subprocess
@@ -24,13 +23,13 @@ from app.runs.standby_setting import VARIABLE
 from app.telemetry.feed import TelemetryFeed
 from tests.fakes.command_line import CommandLine, dummy_words
 from tests.fakes.nvml import TWO_H200, Driver, environment
+from tests.fakes.processes import has_ended
 from tests.fakes.sessions import LIMIT_S, Recorder, dummy, going, run_through, services
 from tests.fakes.standby import empty_libraries, standing_by
 from workloads.catalog import Machine, complete
 from workloads.kinds import Gpu
 from workloads.protocol import PROTOCOL_VERSION, Block, Facts, Finished, PhaseStarted, Start
 
-GONE_S = 10.0
 DRIVER = """
 #include <stdio.h>
 #include <stdlib.h>
@@ -74,13 +73,6 @@ def open_gate(libraries: Path) -> Callable[[], None]:
     return lambda: gate.open("w").close()
 
 
-def wait_gone(pid: int) -> None:
-    watched = os.pidfd_open(pid)
-    ready, _, _ = select.select([watched], [], [], GONE_S)
-    os.close(watched)
-    assert ready, "the process stays"
-
-
 def told(recorder: Recorder) -> list[object]:
     """Facts, and phases by name: what does not depend on telemetry or the clock."""
     events = recorder.of_now(PhaseStarted) + recorder.of_now(Facts)
@@ -97,7 +89,8 @@ def test_runs_beside_each_other_have_a_standby_each_for_the_next(
     with going(spec, served) as one, going(spec, served) as other:
         for run in (one, other):
             run.recorder.wait(Block)
-        served_one = [run.recorder.of(Facts)[0].facts.get("standby") for run in (one, other)]
+        served_one = [fact.facts.get("standby") for run in (one, other) for fact in run.recorder.of(Facts)]
+        assert launcher.wait_ready(), "they are begun while both go on"
         for run in (one, other):
             run.session.stop()
         assert [run.result().name for run in (one, other)] == ["stopped", "stopped"]
@@ -190,7 +183,7 @@ def test_one_that_was_killed_is_seen_in_the_log_alone(served: RunServices, launc
     assert launcher.wait_ready()
     (process,) = standing_by()
     process.kill()
-    wait_gone(process.pid)
+    assert has_ended(process.pid)
     outcome, recorder, run = run_through(dummy(served.feed.wait_inventory(), gpus=1), served)
     assert (outcome.name, run.environment.get("standby")) == ("completed", None)
     words = "(the worker that stood by ended with exit status -9: this run started cold)"
@@ -216,7 +209,7 @@ def test_one_that_nobody_takes_goes_quietly(
     open_gate()
     launcher.wait_ready()
     for process in standing_by():
-        wait_gone(process.pid)
+        assert has_ended(process.pid)
     outcome, recorder, _ = run_through(dummy(served.feed.wait_inventory(), gpus=1), served)
     assert (outcome.name, recorder.of(LogLine)) == ("completed", [])
 
@@ -267,7 +260,7 @@ def test_it_dies_with_a_program_that_is_killed(tmp_path: Path, libraries: Path, 
         assert len(workers) == 1 + taken
         program.send_signal(signal.SIGKILL)
         program.wait(LIMIT_S)
-        _, alive = psutil.wait_procs(workers, GONE_S)
+        _, alive = psutil.wait_procs(workers, LIMIT_S)
         assert alive == []
 
 
