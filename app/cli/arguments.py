@@ -4,6 +4,7 @@ import argparse
 import functools
 import math
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import get_args
 
@@ -20,8 +21,26 @@ SAMPLE_MS = 50.0
 
 _DAYS = {"h": 1 / 24, "d": 1.0, "w": 7.0}
 _TIME = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?")
+_BELOW_0 = re.compile(r"(?!-\d*\.?\d+$)-\.?\d.*")
+"""What begins like a number below 0 and is none that argparse knows, as -1%."""
 _NUMBER = "its number in `list`"
 _SETTINGS = "a parameter of the workload, as name=value; may be repeated"
+
+
+def parse(words: Sequence[str]) -> argparse.Namespace:
+    """What the words say; where they are wrong, says so and ends the program with status 2."""
+    return parser().parse_args(_joined(words))
+
+
+def _joined(words: Sequence[str]) -> list[str]:
+    """The words with `--until -1%` as one: argparse would take its value for another option."""
+    joined: list[str] = []
+    for word in words:
+        if joined and joined[-1].startswith("--") and "=" not in joined[-1] and _BELOW_0.fullmatch(word):
+            joined[-1] += f"={word}"
+        else:
+            joined.append(word)
+    return joined
 
 
 def parser() -> argparse.ArgumentParser:

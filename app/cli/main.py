@@ -25,7 +25,7 @@ from app.cli import (
     stored,
     watch,
 )
-from app.cli.arguments import parser
+from app.cli.arguments import parse
 from app.errors import UserError
 from workloads.catalog import UsageError
 
@@ -60,7 +60,7 @@ def main(words: Sequence[str], more: Mapping[str, Command]) -> int:
 
     `more` are commands of the layers above (`bench`, and `replay` where it has a window).
     """
-    chosen = parser().parse_args(words)
+    chosen = parse(words)
     try:
         status = {**COMMANDS, **more}[chosen.command](chosen)
         # What is still buffered meets a closed pipe or a full disk here, where it can be said, not at exit.

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.arguments import parser
+from app.cli.arguments import parse, parser
 from app.cli.experiment import _baseline_first
 from app.cli.main import main
 from app.cli.settings import one_variant, several_variants
@@ -230,11 +230,23 @@ def test_no_device_is_shown_more_often_than_asked() -> None:
         (["experiment", "--repeats", "x"], "argument --repeats: takes a whole number, not 'x'"),
         (["experiment", "--max-throttled", "most"], "argument --max-throttled: takes a number, not 'most'"),
         (["watch", "--every", "soon"], "argument --every: takes a number, not 'soon'"),
+        (["experiment", "--until", "-1%"], "argument --until: '-1%' is no width such as 0.5%, above 0"),
+        (["experiment", "--budget", "-8m"], "argument --budget: must be a time such as 8m"),
+        (["experiment", "--max-throttled", "-.5%"], "argument --max-throttled: must be from 0% to 100%"),
+        (["experiment", "--parallel", "-2"], "argument --parallel: must be at least 1"),
+        (["prune", "--older-than", "-30d"], "argument --older-than: must be from 0 to 36500 days"),
+        (["watch", "--seconds", "-1e3"], "argument --seconds: must be a number of seconds above 0"),
+        (["experiment", "--until", "--again"], "argument --until: expected one argument"),
     ],
 )
 def test_a_word_in_place_of_a_number_is_told_without_names_of_the_program_s_own(
     words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):
-        parser().parse_args(words)
+        parse(words)
     assert sentence in capsys.readouterr().err
+
+
+def test_a_number_below_0_is_a_word_of_its_own_where_no_option_takes_it() -> None:
+    assert parse(["show", "--json", "-1"]).run == -1
+    assert parse(["list", "--search", "-5x", "--limit", "2"]).search == "-5x"
