@@ -64,4 +64,4 @@ def test_a_window_that_closes_gives_up_what_it_reads(qtbot: QtBot, workbench: Wo
     qtbot.waitUntil(begun.exists, timeout=LIMIT_MS)
     start_s = time.monotonic()
     workbench.own.close()
-    assert time.monotonic() - start_s < 5
+    assert time.monotonic() - start_s < 50, "it would be read for a minute"

@@ -186,7 +186,7 @@ def started(checkout: Path, where: Path, *words: str) -> subprocess.CompletedPro
     environment = {name: value for name, value in os.environ.items() if name not in ("DISPLAY", "WAYLAND_DISPLAY")}
     environment["PATH"] = os.defpath  # without a uv of this machine
     command = [sys.executable, str(checkout / "start.py"), *words]
-    return subprocess.run(command, check=False, capture_output=True, text=True, cwd=where, env=environment, timeout=120)
+    return subprocess.run(command, check=False, capture_output=True, text=True, cwd=where, env=environment, timeout=240)
 
 
 def test_first_start_sets_up_and_later_ones_pass_on_at_once(checkout: Path, tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """The wait before a run: readings are handed to the real feed by hand, so that time is the test's own."""
 
 import re
-import time
 from collections.abc import Collection, Mapping, Sequence
 
 import pytest
@@ -24,10 +23,32 @@ PATIENT = GateLimits(host_s=60.0, steady_s=1.0)
 BRIEF = GateLimits(wait_s=0.2, host_s=0.2, steady_s=1.0)
 
 
-class Machinery:
-    """A gate on a feed that says what the test hands it; each look of the gate hands out the next of `to_come`."""
+class Clock:
+    """Stands in for the module `time` in the gate; a test moves it."""
 
-    def __init__(self, limits: GateLimits = PATIENT) -> None:
+    def __init__(self) -> None:
+        self._now_ns = 10**15
+
+    def monotonic_ns(self) -> int:
+        return self._now_ns
+
+    def move(self, seconds: float) -> None:
+        self._now_ns += round(seconds * 1e9)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr("app.runs.gate.time", made)
+    monkeypatch.setattr("app.runs.gate._LOOK_S", 0.0)
+    return made
+
+
+class Machinery:
+    """A gate on a feed that says what the test hands it; each look, a tenth of a second, hands out the next to come."""
+
+    def __init__(self, clock: Clock, limits: GateLimits = PATIENT) -> None:
+        self.clock = clock
         self._feed = TelemetryFeed()
         self.hand([Inventory(machine=MACHINE, devices=DEVICES)])
         self.gate = Gate(self._feed, limits)
@@ -42,6 +63,7 @@ class Machinery:
         def go_on(held: Held) -> bool:
             self.told.append(held.words)
             self.hand(next(coming, []))
+            self.clock.move(0.1)
             return not skip
 
         self.facts = self.gate.wait(devices, go_on)
@@ -65,25 +87,25 @@ class Machinery:
         sample = Sample(t_ns=t_ns, device="GPU-0", temperature_c=temperature_c, throttle_reasons=reasons)
         return [sample, Sample(t_ns=t_ns, device=HOST, load_pct=load_pct)]
 
+    def listed(self, *pids: int, later_s: float = 3600.0, device: str = "GPU-0") -> list[SamplerMessage]:
+        """Who uses a GPU, so much later."""
+        processes = tuple(GpuProcess(pid=pid, name="python3") for pid in pids)
+        return [Processes(t_ns=self.clock.monotonic_ns() + int(later_s * 1e9), device=device, processes=processes)]
+
 
 def host(load_pct: float) -> list[SamplerMessage]:
     return [Sample(t_ns=1, device=HOST, load_pct=load_pct)]
 
 
-def listed(*pids: int, later_s: float = 3600.0, device: str = "GPU-0") -> list[SamplerMessage]:
-    processes = tuple(GpuProcess(pid=pid, name="python3") for pid in pids)
-    return [Processes(t_ns=time.monotonic_ns() + int(later_s * 1e9), device=device, processes=processes)]
-
-
-def test_on_the_cpu_a_quiet_host_is_enough_whatever_the_gpus_do() -> None:
-    machine = Machinery()
+def test_on_the_cpu_a_quiet_host_is_enough_whatever_the_gpus_do(clock: Clock) -> None:
+    machine = Machinery(clock)
     assert machine.wait(ON_CPU, [*host(55), *machine.gpu(90, load_pct=55)], host(9.6)) == "N s"
     assert machine.told == ["the host tells nothing yet", "the processors at 55 %"]
     assert machine.facts[HOST_LOAD_PCT] == "10"
 
 
-def test_a_host_that_stays_busy_is_waited_for_once() -> None:
-    machine = Machinery(BRIEF)
+def test_a_host_that_stays_busy_is_waited_for_once(clock: Clock) -> None:
+    machine = Machinery(clock, BRIEF)
     assert machine.wait(ON_CPU, host(80)) == "gave up after N s: the processors at 80 %"
     machine.told.clear()
     assert machine.wait(ON_CPU, host(70)) == "N s"
@@ -91,57 +113,57 @@ def test_a_host_that_stays_busy_is_waited_for_once() -> None:
     assert machine.facts[HOST_LOAD_PCT] == "70"
 
 
-def test_before_the_first_run_a_gpu_is_waited_for_until_it_falls_no_more_and_later_until_its_band() -> None:
-    machine = Machinery(GateLimits())
+def test_before_the_first_run_a_gpu_is_waited_for_until_it_falls_no_more_and_later_until_its_band(clock: Clock) -> None:
+    machine = Machinery(clock, GateLimits())
     cooling = [machine.gpu(c) for c in (50, 45, 42, *[41] * 11)]
     assert machine.wait(ON_GPU, *cooling) == "N s, GPU 0 at 41 °C"
     assert machine.told[:2] == ["GPU 0 tells nothing yet, the host tells nothing yet", "GPU 0 at 50 °C"]
     assert machine.wait(ON_GPU, *(machine.gpu(c) for c in (70, 60, 46))) == "N s, GPU 0 at 46 °C"
 
 
-def test_a_gpu_that_is_throttled_by_heat_is_not_at_rest_however_cool() -> None:
-    hot = Machinery(BRIEF).rest()
+def test_a_gpu_that_is_throttled_by_heat_is_not_at_rest_however_cool(clock: Clock) -> None:
+    hot = Machinery(clock, BRIEF).rest()
     assert hot.wait(ON_GPU, hot.gpu(40, reasons=0x40)) == "gave up after N s: GPU 0 throttled"
-    machine = Machinery().rest()
+    machine = Machinery(clock).rest()
     assert machine.wait(ON_GPU, machine.gpu(40, reasons=0x40), machine.gpu(40, reasons=0x4)) == "N s, GPU 0 at 40 °C"
 
 
-def test_a_run_waits_until_nobody_else_uses_its_gpu_by_a_list_newer_than_the_run_before() -> None:
-    machine = Machinery().rest()
-    old, new = listed(4242, later_s=-1.0), listed(77)
-    assert machine.wait(ON_GPU, [*machine.gpu(40), *old], new, listed()) == "N s, GPU 0 at 40 °C"
+def test_a_run_waits_until_nobody_else_uses_its_gpu_by_a_list_newer_than_the_run_before(clock: Clock) -> None:
+    machine = Machinery(clock).rest()
+    old, new = machine.listed(4242, later_s=-1.0), machine.listed(77)
+    assert machine.wait(ON_GPU, [*machine.gpu(40), *old], new, machine.listed()) == "N s, GPU 0 at 40 °C"
     assert machine.told[1:] == ["who uses GPU 0", "python3 (77) on GPU 0"]
 
 
-def test_a_process_that_stays_is_waited_for_once_and_another_again() -> None:
-    machine = Machinery(BRIEF).rest()
+def test_a_process_that_stays_is_waited_for_once_and_another_again(clock: Clock) -> None:
+    machine = Machinery(clock, BRIEF).rest()
     words = "gave up after N s: python3 (77) on GPU 0"
-    assert machine.wait(ON_GPU, [*machine.gpu(40), *listed(77)]) == words
-    assert machine.wait(ON_GPU, [*machine.gpu(40), *listed(77)]) == "N s, GPU 0 at 40 °C"
-    assert machine.wait(ON_GPU, [*machine.gpu(40), *listed(77, 78)]) == words.replace("77", "78")
+    assert machine.wait(ON_GPU, [*machine.gpu(40), *machine.listed(77)]) == words
+    assert machine.wait(ON_GPU, [*machine.gpu(40), *machine.listed(77)]) == "N s, GPU 0 at 40 °C"
+    assert machine.wait(ON_GPU, [*machine.gpu(40), *machine.listed(77, 78)]) == words.replace("77", "78")
 
 
-def test_a_wait_may_be_skipped_and_the_next_is_one_again() -> None:
-    machine = Machinery(BRIEF).rest()
+def test_a_wait_may_be_skipped_and_the_next_is_one_again(clock: Clock) -> None:
+    machine = Machinery(clock, BRIEF).rest()
     assert machine.wait(ON_GPU, machine.gpu(60), skip=True).startswith("skipped after N s: GPU 0 tells nothing yet")
     assert machine.wait(ON_GPU, machine.gpu(60)) == "gave up after N s: GPU 0 at 60 °C"
 
 
 @pytest.mark.parametrize("devices", [ON_CPU, ON_GPU])
-def test_no_gate_waits_for_nothing(devices: tuple[str, ...]) -> None:
-    machine = Machinery(GateLimits(wait_s=0.0))
+def test_no_gate_waits_for_nothing(clock: Clock, devices: tuple[str, ...]) -> None:
+    machine = Machinery(clock, GateLimits(wait_s=0.0))
     assert machine.wait(devices) == "off"
     assert machine.told == []
 
 
-def test_a_closed_gate_listens_no_longer() -> None:
-    machine = Machinery(BRIEF)
+def test_a_closed_gate_listens_no_longer(clock: Clock) -> None:
+    machine = Machinery(clock, BRIEF)
     machine.gate.close()
     assert machine.wait(ON_CPU, host(1.0)) == "gave up after N s: the host tells nothing yet"
 
 
-def test_two_runs_wait_at_once_each_for_its_own_gpu() -> None:
-    machine = Machinery().rest()
+def test_two_runs_wait_at_once_each_for_its_own_gpu(clock: Clock) -> None:
+    machine = Machinery(clock).rest()
     warm = Sample(t_ns=1, device="GPU-1", temperature_c=80)
     cooled = [Sample(t_ns=second * 10**9, device="GPU-1", temperature_c=60) for second in (2, 13)]
     told: list[str] = []
@@ -152,9 +174,9 @@ def test_two_runs_wait_at_once_each_for_its_own_gpu() -> None:
         if len(told) == 1:
             machine.hand([warm, *host(1.0)])
         elif len(told) == 2:
-            machine.hand(listed(77, device="GPU-1"))
+            machine.hand(machine.listed(77, device="GPU-1"))
             assert machine.wait(ON_GPU, machine.gpu(40)) == "N s, GPU 0 at 40 °C"
-            machine.hand([*cooled, *listed(device="GPU-1")])
+            machine.hand([*cooled, *machine.listed(device="GPU-1")])
         return True
 
     machine.gate.wait(["GPU-1"], other)

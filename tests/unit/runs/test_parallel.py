@@ -18,7 +18,7 @@ from tests.unit.viewmodels.events import GPU_INVENTORY
 from workloads.catalog import complete
 from workloads.protocol import OutcomeName, RunSpec
 
-LIMIT_S = 20.0
+LIMIT_S = 120.0
 MACHINE = GPU_INVENTORY.machine
 UUIDS = [gpu.uuid for gpu in MACHINE.gpus]
 SMALL, LARGE, LARGEST = (complete("cnn10", {"gpus": 1, "batch_size": n, "seconds": 10}, MACHINE) for n in (8, 16, 32))

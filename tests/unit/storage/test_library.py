@@ -422,7 +422,7 @@ def test_two_programs_keep_words_at_once(database_path: Path) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(120)
     assert faults == []
     with Store.open(database_path) as store:
         assert len(store.library.run_rows([run])[0].tags) == 40

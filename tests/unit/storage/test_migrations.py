@@ -79,4 +79,4 @@ def test_two_programs_migrate_one_older_database_at_once(older: Path) -> None:
     command = [sys.executable, "-c", code, str(older)]
     pipe = subprocess.PIPE
     both = [subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, cwd=ROOT, text=True) for _ in range(2)]
-    assert [process.communicate("go\n", timeout=60) for process in both] == [("31\n", "")] * 2
+    assert [process.communicate("go\n", timeout=240) for process in both] == [("31\n", "")] * 2

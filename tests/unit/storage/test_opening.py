@@ -182,7 +182,7 @@ def _open_together(path: Path, count: int) -> list[BaseException]:
     faults: list[BaseException] = []
 
     def open_one() -> None:
-        gate.wait(10)
+        gate.wait(120)
         try:
             Store.open(path).close()
         except (DatabaseError, sqlite3.Error) as error:
@@ -192,7 +192,7 @@ def _open_together(path: Path, count: int) -> list[BaseException]:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(120)
     return faults
 
 
@@ -204,7 +204,7 @@ def test_two_processes_open_one_new_file(database_path: Path) -> None:
     command = [sys.executable, "-c", code, str(database_path)]
     pipe = subprocess.PIPE
     both = [subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, cwd=ROOT, text=True) for _ in range(2)]
-    assert [process.communicate("go\n", timeout=60) for process in both] == [("opened\n", "")] * 2
+    assert [process.communicate("go\n", timeout=240) for process in both] == [("opened\n", "")] * 2
 
 
 def test_the_file_says_whose_it_is(database_path: Path) -> None:
