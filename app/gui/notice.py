@@ -12,13 +12,13 @@ from app.errors import UserError
 from app.gui.background import Background
 from app.gui.main_window import MainWindow
 from app.records import RunEnded, RunStarted
+from app.storage.known_settings import NOTICE
 from app.viewmodels import units
 from app.viewmodels.naming import short_name
 
 WAYS = {"off": "Say &nothing", "message": "Show a &message", "sound": "Show a message, and s&ound"}
 LONG_S = 60.0
 """A shorter run's end is seen by who started it."""
-_SETTING = "notice"
 
 
 class Notice:
@@ -49,7 +49,7 @@ class Notice:
         """Read from the database what was chosen."""
         from app.storage.settings import kept_in
 
-        self._background.run(lambda: kept_in(self._database, _SETTING), self._show, self._failed)
+        self._background.run(lambda: kept_in(self._database, NOTICE), self._show, self._failed)
 
     def handle(self, event: object) -> None:
         """Take one event of a run; other events say nothing here."""
@@ -90,4 +90,4 @@ class Notice:
     def _keep(self, way: str) -> None:
         from app.storage.settings import keep_in
 
-        self._background.run(lambda: keep_in(self._database, _SETTING, way), lambda _: None, self._failed)
+        self._background.run(lambda: keep_in(self._database, NOTICE, way), lambda _: None, self._failed)

@@ -14,14 +14,13 @@ import msgspec
 from app.errors import UserError
 from app.runs.errands import ErrandCutOffError, ErrandError, Told, ask
 from app.runs.leases import CPU, Leases, never_stopped
-from app.storage.settings import keep_in, keep_words_in, kept_in, words_kept_in
+from app.storage.known_settings import OWN_WORKLOADS, own_source
+from app.storage.settings import keep_in, kept_in
 from workloads import catalog
 from workloads.catalog import OwnFile, UsageError, Workload
 from workloads.protocol import Describe, Described, OwnWorkload, RunSpec, Source
 
 _MOST_BYTES = 500_000
-_KEPT = "own source "
-_CHOSEN = "own workloads"
 
 
 def _untold(_words: str) -> None:
@@ -94,7 +93,7 @@ def own_workloads(path: Path, name: str, database: Path, reading: Reading | None
         others = [each for each in kept.workloads if each.name not in {new.name for new in known}]
         now = _Kept(source, (*others, *known), whole=kept.whole or not name)
     if now != kept:
-        keep_in(database, _KEPT + source.sha256, msgspec.json.encode(now).decode())
+        keep_in(database, own_source(source.sha256), msgspec.json.encode(now).decode())
     file = OwnFile(path=source.path, sha256=source.sha256)
     return tuple(catalog.own_workload(each, file) for each in known)
 
@@ -139,16 +138,17 @@ def is_changed(spec: RunSpec, database: Path) -> bool:
 
 def chosen_before(database: Path) -> list[Path]:
     """The files whose workloads were chosen in a window on this database, as far as they are still there."""
-    return [path for path in map(Path, words_kept_in(database, _CHOSEN)) if path.exists()]
+    kept = kept_in(database, OWN_WORKLOADS)
+    return [path for path in map(Path, kept or ()) if path.exists()]
 
 
 def keep_chosen(database: Path, paths: Iterable[Path]) -> None:
     """Remembers these files for the next window on this database."""
-    keep_words_in(database, _CHOSEN, map(str, paths))
+    keep_in(database, OWN_WORKLOADS, [str(path) for path in paths])
 
 
 def _kept(database: Path, sha256: str) -> _Kept | None:
-    words = kept_in(database, _KEPT + sha256)
+    words = kept_in(database, own_source(sha256))
     return msgspec.json.decode(words, type=_Kept) if words else None
 
 

@@ -15,7 +15,8 @@ from app.runs.article import Article
 from app.runs.early import MOST_REPEATS, width_pct
 from app.runs.own import named_file
 from app.runs.schedule import Carried, Plan
-from app.storage.settings import keep_words_in, words_kept_in
+from app.storage.known_settings import PRESET_FILES
+from app.storage.settings import keep_in, kept_in
 from workloads.catalog import (
     MOST_VARIANTS,
     Machine,
@@ -32,7 +33,6 @@ from workloads.protocol import RunSpec, Value
 FOLDER = Path(__file__).resolve().parents[2] / "resources" / "presets"
 QUICK = "quick"
 """The one that a newcomer is offered: any machine makes it within minutes."""
-_OWN_FILES = "preset_files"
 
 Find = Callable[[str], Workload]
 """Finds a workload by its name, or by `path/to/file.py:name`; raises `UsageError` or `UserError`."""
@@ -173,12 +173,13 @@ def preset_names() -> list[str]:
 
 def own_files(database: Path) -> list[str]:
     """The paths of the presets that the user has added to a database."""
-    return words_kept_in(database, _OWN_FILES)
+    kept = kept_in(database, PRESET_FILES)
+    return list(kept or ())
 
 
 def keep_own_file(database: Path, file: str) -> None:
     """Add one to them."""
-    keep_words_in(database, _OWN_FILES, dict.fromkeys([*own_files(database), file]))
+    keep_in(database, PRESET_FILES, list(dict.fromkeys([*own_files(database), file])))
 
 
 def preset(name: str, find: Find | None = None) -> NamedPreset:

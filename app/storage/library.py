@@ -15,6 +15,7 @@ from app.errors import UserError
 from app.queries import Facets, RunOrder, RunQuery, StoredExperiment
 from app.records import RunRow
 from app.storage import experiments, listing
+from app.storage.known_settings import HIDDEN_FIGURES, SHOWN_COLUMNS
 from app.storage.location import weights_path
 from app.storage.opening import told_plainly, transaction
 from app.storage.owner import unfinished
@@ -23,9 +24,6 @@ from app.storage.settings import keep_setting, setting
 NOTE_LENGTH = 10_000
 TAG_LENGTH = 60
 FILTER_LENGTH = 60
-
-_SHOWN_COLUMNS = "shown_columns"
-_HIDDEN_FIGURES = "hidden_figures"
 
 
 class Library:
@@ -145,23 +143,23 @@ class Library:
     def shown_columns(self) -> tuple[RunOrder, ...] | None:
         """The columns of the list of runs that are shown, by what orders by them; None where none was ever chosen."""
         with told_plainly(self.path):
-            kept = setting(self._db.conn, _SHOWN_COLUMNS)
-        return None if kept is None else tuple(name for name in get_args(RunOrder) if name in kept.split())
+            kept = setting(self._db.conn, SHOWN_COLUMNS)
+        return None if kept is None else tuple(name for name in get_args(RunOrder) if name in kept)
 
     def show_columns(self, columns: Sequence[RunOrder]) -> None:
         """Keeps which columns of the list of runs are shown."""
         with transaction(self._db, self.path):
-            keep_setting(self._db.conn, _SHOWN_COLUMNS, " ".join(columns))
+            keep_setting(self._db.conn, SHOWN_COLUMNS, columns)
 
     def hidden_figures(self) -> frozenset[str]:
         """The names of the columns that a reader left out of comparisons."""
         with told_plainly(self.path):
-            return frozenset((setting(self._db.conn, _HIDDEN_FIGURES) or "").split())
+            return setting(self._db.conn, HIDDEN_FIGURES) or frozenset()
 
     def hide_figures(self, names: Iterable[str]) -> None:
         """Keeps which columns are left out of comparisons."""
         with transaction(self._db, self.path):
-            keep_setting(self._db.conn, _HIDDEN_FIGURES, " ".join(sorted(names)))
+            keep_setting(self._db.conn, HIDDEN_FIGURES, frozenset(names))
 
     def earlier_runs(self, run: int, but: Sequence[int], most: int) -> list[int]:
         """The newest `most` runs of the variant of `run` that ended well, started before it and are not among `but`."""

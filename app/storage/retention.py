@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.errors import DatabaseError
+from app.storage.known_settings import KEEP_SAMPLES_DAYS
 from app.storage.opening import open_database, told_plainly
 from app.storage.owner import unfinished
 from app.storage.settings import keep_setting, setting
 from app.storage.space import room_for
 
 DAY_NS = 86_400 * 1_000_000_000
-_KEEP_DAYS = "keep_samples_days"
 _LARGE = {
     "samples": "device_id IN (SELECT device_id FROM devices WHERE run = ?)",
     "slow_samples": "device_id IN (SELECT device_id FROM devices WHERE run = ?)",
@@ -79,14 +79,13 @@ def pruned_utc_ns(path: Path, run: int) -> int | None:
 def keep_days(path: Path) -> int | None:
     """How many days samples are kept in this database; None is for ever, as at first."""
     with _opened(path) as connection:
-        found = setting(connection, _KEEP_DAYS)
-    return None if found is None else int(found)
+        return setting(connection, KEEP_SAMPLES_DAYS)
 
 
 def set_keep_days(path: Path, days: int | None) -> None:
     """Sets how many days samples are kept; nothing is deleted by that alone."""
     with _opened(path) as connection, connection:
-        keep_setting(connection, _KEEP_DAYS, None if days is None else str(days))
+        keep_setting(connection, KEEP_SAMPLES_DAYS, days)
 
 
 def apply_setting(path: Path) -> Pruned | None:

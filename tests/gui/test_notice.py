@@ -15,6 +15,7 @@ from app.gui.main_window import MainWindow
 from app.gui.notice import Notice
 from app.gui.theme import Theme
 from app.records import Outcome, RunEnded, RunStarted, Summary
+from app.storage.known_settings import NOTICE
 from app.storage.settings import kept_in
 from tests.gui.windows import RUN_LIMIT_MS, choose, click_run
 from workloads.catalog import Machine, complete
@@ -109,6 +110,6 @@ def test_the_choice_is_kept_in_the_database(qtbot: QtBot, theme: Theme, database
     actions = windows[1].notify.menu().actions()
     qtbot.waitUntil(lambda: [action.isChecked() for action in actions] == [True, False, False])
     background.close()
-    assert kept_in(database_path, "notice") == "off"
+    assert kept_in(database_path, NOTICE) == "off"
     for window in windows:
         window.allow_close()
