@@ -61,6 +61,8 @@ _HIDDEN_AT_FIRST = ("step_ms_p50", "mean_power", "duration")
 SHOWN_AT_FIRST: tuple[RunOrder, ...] = tuple(order for order in ORDERS if order not in _HIDDEN_AT_FIRST)
 """More columns would leave no room for the variant in a window of usual width."""
 
+_CHIP_ROOM = " " * 5
+
 VARIANT_COLUMN, WORDS_COLUMN, DEVICES_COLUMN, OUTCOME_COLUMN = 3, 4, 5, 6
 
 
@@ -155,9 +157,12 @@ def narrows(query: RunQuery) -> bool:
 def widest(rows: Iterable[HistoryRow], before: Sequence[Cell] = ()) -> tuple[Cell, ...]:
     """For each column a cell as wide as it needs: for what is expected, for these rows and for those before."""
     shown = [*(row.cells for row in rows), [listed.expected for listed in _LISTED], *([before] if before else [])]
-    found = [cells.widest([row[n] for row in shown]) for n in range(len(COLUMNS))]
-    found[WORDS_COLUMN] = _LISTED[WORDS_COLUMN].expected
-    return tuple(found)
+    return tuple(cells.widest([_chips_as_text(row[n]) for row in shown]) for n in range(len(COLUMNS)))
+
+
+def _chips_as_text(cell: Cell) -> Cell:
+    """The cell with words in place of its chips, and with room for what is around them."""
+    return replace(cell, text=_CHIP_ROOM.join((*cell.chips, cell.text)), chips=()) if cell.chips else cell
 
 
 def compare_label(chosen: int) -> str:

@@ -57,6 +57,7 @@ class CompareEmpty(QScrollArea):
         for offer in offers:
             self._cards.addWidget(rule())
             self._cards.addWidget(self._card(offer))
+        self._cards.addWidget(rule())
 
     def show_adding(self) -> None:
         """Say that runs are being added, until the next offers."""
@@ -100,7 +101,6 @@ class CompareEmpty(QScrollArea):
         column.addSpacing(GRID)
         self._cards.setSpacing(0)
         column.addLayout(self._cards)
-        column.addWidget(rule())
         column.addWidget(self._experiments, 0, Qt.AlignmentFlag.AlignLeft)
         column.addStretch(1)
         content = QWidget()

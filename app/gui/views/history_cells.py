@@ -1,7 +1,7 @@
 """How a cell of a table of runs is painted: figures in line, their unit beside, an outcome with its symbol."""
 
 from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QRect, QSize, Qt
-from PySide6.QtGui import QColor, QFont, QPainter
+from PySide6.QtGui import QColor, QFont, QFontMetrics, QPainter
 from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem
 
 from app.gui.theme import GRID, Theme
@@ -10,6 +10,7 @@ from app.viewmodels.cells import Cell, Tone
 CELL_ROLE = Qt.ItemDataRole.UserRole
 ROW_HEIGHT = 28
 SYMBOL_WIDTH = 18
+_BETWEEN = " · "
 
 _SELECTED_ALPHA = 46
 _LEFT = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
@@ -75,8 +76,17 @@ class CellDelegate(QStyledItemDelegate):
         if cell.symbol:
             painter.drawText(area, _LEFT, cell.symbol)
             area = area.adjusted(SYMBOL_WIDTH, 0, 0, 0)
-        words = painter.fontMetrics().elidedText(cell.text, Qt.TextElideMode.ElideRight, area.width())
-        painter.drawText(area, _LEFT, words)
+        painter.drawText(area, _LEFT, elided_words(cell.text, painter.fontMetrics(), area.width()))
+
+
+def elided_words(words: str, metrics: QFontMetrics, room: int) -> str:
+    """What fits into so many pixels: of a name in parts the first ones and the last, else its beginning and end."""
+    if metrics.horizontalAdvance(words) <= room:
+        return words
+    parts = words.split(_BETWEEN)
+    shorter = (_BETWEEN.join([*parts[:kept], "…", parts[-1]]) for kept in range(len(parts) - 2, 0, -1))
+    fitting = (shown for shown in shorter if metrics.horizontalAdvance(shown) <= room)
+    return next(fitting, None) or metrics.elidedText(words, Qt.TextElideMode.ElideMiddle, room)
 
 
 def tone_colour(theme: Theme, tone: Tone) -> str:

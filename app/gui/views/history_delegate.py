@@ -1,19 +1,21 @@
 """How the table of runs paints what other tables have not: the line of a group, and tags before a note."""
 
 from PySide6.QtCore import QPointF, QRect, QRectF, Qt
-from PySide6.QtGui import QColor, QFont, QPainter, QPen, QPolygonF
+from PySide6.QtGui import QColor, QFont, QFontMetrics, QPainter, QPen, QPolygonF
 from PySide6.QtWidgets import QStyleOptionViewItem
 
 from app.gui.theme import GRID
 from app.gui.views.history_cells import CELL_ROLE, AnyIndex, CellDelegate, tabular
 from app.gui.views.history_model import FOLDED_ROLE
 from app.viewmodels.cells import Cell
+from app.viewmodels.history import WORDS_COLUMN
 
 FOLD_WIDTH = 3 * GRID
 """Where a click folds a group, from its left."""
 
 _CHIP_HEIGHT = 18
 _CHIP_PX = 12
+_FEWEST_LETTERS = 10
 _LEFT = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
 
 
@@ -24,7 +26,7 @@ class HistoryDelegate(CellDelegate):
         """A group's line, a cell with chips, or a cell as everywhere."""
         folded = index.data(FOLDED_ROLE) if index.column() == 0 else None
         cell = index.data(CELL_ROLE)
-        if folded is None and not cell.chips:
+        if folded is None and index.column() != WORDS_COLUMN:
             self.paint_cell(painter, option, index, cell)
             return
         painter.save()
@@ -71,10 +73,8 @@ class HistoryDelegate(CellDelegate):
             left = self._paint_chip(painter, area, left, chip, most)
         painter.setFont(tabular(option.font))
         painter.setPen(QColor(colours.muted))
-        area.setLeft(left + GRID // 2)
-        painter.drawText(
-            area, _LEFT, painter.fontMetrics().elidedText(cell.text, Qt.TextElideMode.ElideRight, area.width())
-        )
+        area.setLeft(left + (GRID // 2 if cell.chips else 0))
+        painter.drawText(area, _LEFT, elided_note(cell.text, painter.fontMetrics(), area.width()))
 
     def _paint_chip(self, painter: QPainter, area: QRect, left: int, words: str, most: int = 10_000) -> int:
         """Paint one chip and return where the next begins."""
@@ -89,6 +89,14 @@ class HistoryDelegate(CellDelegate):
         shown = painter.fontMetrics().elidedText(words, Qt.TextElideMode.ElideRight, within.width())
         painter.drawText(within, Qt.AlignmentFlag.AlignCenter, shown)
         return left + width + GRID // 2
+
+
+def elided_note(note: str, metrics: QFontMetrics, room: int) -> str:
+    """What of a note fits into so many pixels; a few letters of a longer one would say nothing."""
+    if metrics.horizontalAdvance(note) <= room:
+        return note
+    shown = metrics.elidedText(note, Qt.TextElideMode.ElideRight, room)
+    return shown if len(shown) >= _FEWEST_LETTERS else "…"
 
 
 def _chip_width(painter: QPainter, words: str) -> int:

@@ -27,6 +27,9 @@ from app.viewmodels.history import (
 from app.viewmodels.history_lines import Group, Line
 
 _VARIANT_MOST = 24 * GRID
+_WORDS_LEAST = 17 * GRID
+_FIRST = 40 * GRID
+"""Of the room to spare variants get so much before the notes get any, and these as much before variants get more."""
 _DEVICES_MOST = 24 * GRID
 _ENTER = (Qt.Key.Key_Return, Qt.Key.Key_Enter)
 _NEAR, _PAGE = 0.5, 2.0
@@ -159,13 +162,18 @@ class HistoryTable(CellTable):
         return min(row, len(self._lines.lines) - 1) if at is None else at
 
     def _stretch(self) -> None:
-        """What the variants need not, the notes take."""
-        self.setColumnWidth(WORDS_COLUMN, self._wanted_widths[WORDS_COLUMN])
+        """Variants and notes share what the other columns leave; notes have all that no variant needs."""
+        wanted, words = self._wanted_widths[VARIANT_COLUMN], self._wanted_widths[WORDS_COLUMN]
+        least = min(words, _WORDS_LEAST)
+        self.setColumnWidth(WORDS_COLUMN, least)
         super()._stretch()
-        spare = self.columnWidth(VARIANT_COLUMN) - self._wanted_widths[VARIANT_COLUMN]
+        variant, first = self.columnWidth(VARIANT_COLUMN), min(wanted, _FIRST)
+        spare = variant - first
         if spare > 0 and not self.isColumnHidden(WORDS_COLUMN):
-            self.setColumnWidth(VARIANT_COLUMN, self._wanted_widths[VARIANT_COLUMN])
-            self.setColumnWidth(WORDS_COLUMN, self._wanted_widths[WORDS_COLUMN] + spare)
+            notes = min(spare, min(words, _FIRST) - least)
+            notes += max(0, spare - notes - (wanted - first))
+            self.setColumnWidth(VARIANT_COLUMN, variant - notes)
+            self.setColumnWidth(WORDS_COLUMN, least + notes)
 
     def _folds(self, key: int, line: Line | None) -> bool:
         """Whether this key folds or unfolds, or goes from a run to its group; done here if so."""

@@ -72,10 +72,9 @@ class PresetList(QScrollArea):
                 old.hide()
                 old.deleteLater()
         self._starts, self._references = {}, {}
-        for place, line in enumerate(self._lines):
-            if place:
-                self._list.addWidget(rule())
+        for line in self._lines:
             self._list.addWidget(self._card(line))
+            self._list.addWidget(rule())
 
     def _card(self, line: PresetLine) -> QWidget:
         card = QWidget()
@@ -115,7 +114,6 @@ class PresetList(QScrollArea):
         column.setSpacing(GRID)
         self._list.setSpacing(0)
         column.addLayout(self._list)
-        column.addWidget(rule())
         column.addWidget(self._open, 0, Qt.AlignmentFlag.AlignLeft)
         column.addWidget(self._reading)
         column.addWidget(self._problem)
