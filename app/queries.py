@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 import msgspec
 
@@ -87,10 +87,29 @@ class Facets:
     tags: Mapping[str, int]
 
 
-EntryState = Literal[
-    "waiting", "running", "paused", "complete", "settled", "stopped", "out of budget", "failed", "removed"
-]
-"""Where an entry of the queue stands: the first three are in the queue, the others say how it ended just now."""
+Choice = Literal["waiting", "paused"]
+"""What anybody may make of an entry of the queue."""
+
+InQueue = Literal[Choice, "running"]
+"""Where an entry stands that is in the queue."""
+
+ExperimentState = Literal["complete", "settled", "stopped", "out of budget", "failed"]
+"""How far an experiment came.
+
+`settled` is where every speed-up is known as narrowly as was asked, `complete` where every repeat was made; `failed`
+where every run was made and some gave no result: they are made again the next time.
+"""
+
+EntryState = Literal[InQueue, ExperimentState, "removed"]
+"""Where an entry of the queue stands, or how it ended just now."""
+
+IN_QUEUE: tuple[EntryState, ...] = get_args(InQueue)
+
+FINISHED: tuple[ExperimentState, ...] = ("complete", "settled")
+"""States in which nothing is left to run."""
+
+CUT_OFF: tuple[ExperimentState, ...] = ("stopped", "out of budget")
+"""States in which some runs were not made yet, so that its entry stays in the queue."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +125,7 @@ class QueueEntry:
     name: str
     preset: str | None
     plan: str
-    state: Literal["waiting", "running", "paused"]
+    state: InQueue
     added_utc_ns: int
     experiment: int | None
     owned: bool

@@ -8,18 +8,16 @@ from app.cli.gate import GateLine
 from app.cli.services import interrupts
 from app.cli.terminal import ProgressSink, StatusLine, say
 from app.errors import UserError
-from app.queries import EntryState, QueueEntry
+from app.queries import CUT_OFF, FINISHED, IN_QUEUE, EntryState, QueueEntry
 from app.records import StoredRun
 from app.runs.carried import untried
 from app.runs.entry_session import Begun
-from app.runs.experiment import FINISHED, Experiment, Turn
+from app.runs.experiment import Experiment, Turn
 from app.runs.gate import Held
 from app.runs.queue_progress import brought_words
 from app.runs.queue_runner import QueueRunner
 from app.runs.session import RunServices
 from app.runs.sinks import Sink
-
-_STAYS: tuple[EntryState, ...] = ("stopped", "out of budget", "waiting", "paused")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +31,7 @@ class Ended:
     @property
     def stays(self) -> int | None:
         """The number under which it stays in the queue, None where it is out of it."""
-        return self.entry.entry if self.how in _STAYS else None
+        return self.entry.entry if self.how in (*IN_QUEUE, *CUT_OFF) else None
 
 
 class EntryLines:

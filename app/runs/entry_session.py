@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from app.errors import UserError
-from app.queries import EntryState, QueueEntry
+from app.queries import CUT_OFF, EntryState, QueueEntry
 from app.records import RunEvent, RunRow, RunStarted, StoredRun
 from app.runs.carried import of_use, try_carried, untried
 from app.runs.counted import Counted, Own, counted_here, made_alike, surroundings_here
@@ -122,7 +122,7 @@ class EntrySession:
             found = session.run()
         if words := found.given_up_words():
             self._listener.says(words)
-        may_stay = found.state in ("stopped", "out of budget")
+        may_stay = found.state in CUT_OFF
         if not may_stay and found.plan.carried:
             found = self._with_trials(found, session.may_go_on)
             may_stay = bool(untried(found.plan, found.runs)) and not session.may_go_on()

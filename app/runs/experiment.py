@@ -5,9 +5,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 from app.analysis.comparability import cards_of
+from app.queries import ExperimentState
 from app.records import RunRow, StoredRun
 from app.runs.cards import Spread
 from app.runs.leases import Lease
@@ -26,16 +26,6 @@ from app.runs.schedule import (
 )
 from workloads.catalog import Machine
 from workloads.protocol import RunSpec
-
-State = Literal["complete", "settled", "stopped", "out of budget", "failed"]
-"""How far it came.
-
-`settled` is where every speed-up is known as narrowly as was asked, `complete` where every repeat was made; `failed`
-where every run was made and some gave no result: they are made again the next time.
-"""
-
-FINISHED: tuple[State, ...] = ("complete", "settled")
-"""States in which nothing is left to run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +59,7 @@ class Experiment:
     """
 
     plan: Plan
-    state: State
+    state: ExperimentState
     runs: tuple[StoredRun, ...]
     planned: int
     done: int
@@ -91,12 +81,14 @@ class Experiment:
         return f"{variants} given up for now: two of {its} in a row failed for the same reason."
 
     @classmethod
-    def of(cls, plan: Plan, state: State, runs: Sequence[StoredRun], machine: Machine | None = None) -> "Experiment":
+    def of(
+        cls, plan: Plan, state: ExperimentState, runs: Sequence[StoredRun], machine: Machine | None = None
+    ) -> "Experiment":
         """The experiment with these runs; without a machine nothing is known to be refused before it is tried."""
         rows = [run.row for run in runs]
         rest = left(plan, rows, machine)
         made = done(plan, rows)
-        ended: State = "settled" if is_settled(plan, rows) else "complete"
+        ended: ExperimentState = "settled" if is_settled(plan, rows) else "complete"
         return cls(
             plan=plan,
             state=state if rest else ended,
@@ -144,8 +136,8 @@ class ExperimentSession:
             self._spread.add(run.row.spec, cards_of(run))
         self._stopped = False
         self._judging = threading.Lock()
-        self._going: dict[Future[State | None], Turn] = {}
-        self._end: State | None = None
+        self._going: dict[Future[ExperimentState | None], Turn] = {}
+        self._end: ExperimentState | None = None
         self._began_s = time.monotonic()
 
     def may_go_on(self) -> bool:
@@ -162,7 +154,7 @@ class ExperimentSession:
         state = self._make()
         return replace(Experiment.of(self._plan, state, self._runs, self._machine), budget_s=self._budget_s)
 
-    def _make(self) -> State:
+    def _make(self) -> ExperimentState:
         self._began_s = time.monotonic()
         rounds = rounds_left(self._plan, self._rows(), self._machine)
         before, to_make = done(self._plan, self._rows()), sum(map(len, rounds))
@@ -221,7 +213,7 @@ class ExperimentSession:
         self._end = self._end or self._ended(spec)
         return self._end is not None or self._needs_no_more(spec)
 
-    def _make_turn(self, turn: Turn) -> State | None:
+    def _make_turn(self, turn: Turn) -> ExperimentState | None:
         """Makes a run, and once more where it does not count; why none is made after it, None where one may be."""
         try:
             while isinstance(ready := self._waited(turn), Turn):
@@ -235,7 +227,7 @@ class ExperimentSession:
         finally:
             turn.lease.release()
 
-    def _waited(self, turn: Turn) -> Turn | State:
+    def _waited(self, turn: Turn) -> Turn | ExperimentState:
         """The turn once the machine was waited for, or why its run is not begun."""
         if (ended := self._ended(turn.spec)) is not None or not turn.lease.devices:
             return ended or turn
@@ -248,7 +240,7 @@ class ExperimentSession:
                 self._runs.append(made)
             return counts
 
-    def _ended(self, spec: RunSpec) -> State | None:
+    def _ended(self, spec: RunSpec) -> ExperimentState | None:
         """Why this run is not begun; None where it may be."""
         if self._stopped:
             return "stopped"

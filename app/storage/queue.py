@@ -4,12 +4,12 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from sqlite_utils import Database
 
 from app.errors import UserError
-from app.queries import QueueEntry
+from app.queries import Choice, QueueEntry
 from app.storage import experiments
 from app.storage.opening import told_plainly, transaction
 from app.storage.owner import Owner, this_process
@@ -80,7 +80,7 @@ class Queue:
             others.insert(place, entry)
             self._db.conn.executemany("UPDATE queue SET place = ? WHERE entry = ?", enumerate(others, 1))
 
-    def set_state(self, entry: int, state: Literal["waiting", "paused"]) -> None:
+    def set_state(self, entry: int, state: Choice) -> None:
         """Pauses an entry or has it wait for its turn again; a run of it that goes on is let end."""
         with transaction(self._db, self.path):
             self._set_state(entry, state)
@@ -158,7 +158,7 @@ class Queue:
             (plan, entry),
         )
 
-    def _set_state(self, entry: int, state: Literal["waiting", "paused"]) -> None:
+    def _set_state(self, entry: int, state: Choice) -> None:
         self._db.execute("UPDATE queue SET state = ? WHERE entry = ?", (state, entry))
 
     def _owner(self, entry: int) -> Owner | None:

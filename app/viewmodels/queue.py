@@ -4,17 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from app.queries import EntryState, QueueProgress
+from app.queries import IN_QUEUE, QueueProgress
 from app.viewmodels import units
 from app.viewmodels.cells import Tone
 from app.viewmodels.naming import short_name
 from app.viewmodels.queue_told import LOOKS, Telling, ending, ending_words, offer
 from app.viewmodels.variants import variant_names
-
-ENDED: tuple[EntryState, ...] = ("complete", "settled", "out of budget", "failed")
-"""States in which an entry has come as far as it will without being asked once more."""
-
-_IN_QUEUE: tuple[EntryState, ...] = ("waiting", "running", "paused")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +123,7 @@ class QueueBoard:
         """Take what the runner tells, at `now_s` seconds of any clock."""
         self._told_s = now_s
         others = tuple(entry for entry in self._entries if entry.entry != progress.entry)
-        if progress.state in _IN_QUEUE:
+        if progress.state in IN_QUEUE:
             self._now = progress if progress.state == "running" else None
             told = (_with_pause(progress, entry) if entry.entry == progress.entry else entry for entry in self._entries)
             self._entries = tuple(told) if len(others) < len(self._entries) else (*others, progress)
@@ -231,9 +226,9 @@ def _with_pause(told: QueueProgress, known: QueueProgress) -> QueueProgress:
 def _row(progress: QueueProgress, *, going_on: bool = False) -> QueueRow:
     elsewhere = progress.state == "running" and not going_on
     look = LOOKS[progress.state]
-    left = "" if progress.left_s is None or progress.state not in _IN_QUEUE else units.duration(progress.left_s)
+    left = "" if progress.left_s is None or progress.state not in IN_QUEUE else units.duration(progress.left_s)
     is_last = going_on and progress.state == "paused"
-    in_queue = progress.state in _IN_QUEUE
+    in_queue = progress.state in IN_QUEUE
     return QueueRow(
         entry=progress.entry,
         name=progress.name,

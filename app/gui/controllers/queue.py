@@ -13,13 +13,13 @@ from app.gui.controllers.queue_edits import QueueEdits
 from app.gui.controllers.queue_export import QueueExport
 from app.gui.queue_news import QueueNews
 from app.gui.views.queue import QueueView
-from app.queries import QueueProgress
+from app.queries import IN_QUEUE, QueueProgress
 from app.records import Inventory
 from app.runs.queued import Asked
 from app.runs.schedule import Plan
 from app.storage.store import Store
 from app.viewmodels.naming import short_name
-from app.viewmodels.queue import ENDED, QueueBoard
+from app.viewmodels.queue import QueueBoard
 from app.viewmodels.queue_told import Act, ending_words, experiment_verdict
 from workloads.protocol import RunSpec
 
@@ -171,11 +171,11 @@ class QueueController(QObject):
         if course != self._course:
             self._course = course
             self._news.run_made.emit()
-        if progress.state in ENDED:
+        if progress.state in ("stopped", "removed"):
+            self._news.entry_left.emit()
+        elif progress.state not in IN_QUEUE:
             self._edits.read()
             self._tell_ended(progress)
-        elif progress.state in ("stopped", "removed"):
-            self._news.entry_left.emit()
         self._show()
 
     def _tell_ended(self, progress: QueueProgress) -> None:

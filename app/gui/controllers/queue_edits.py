@@ -2,11 +2,10 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal
 
 from app.errors import UserError
 from app.gui.background import Background
-from app.queries import QueueProgress
+from app.queries import Choice, QueueProgress
 from app.records import Inventory
 from app.runs.queue_progress import standings
 from app.runs.queued import Asked, add_asked, enter
@@ -55,11 +54,11 @@ class QueueEdits:
         self._shown()
         self._change(lambda store: store.queue.move(entry, before))
 
-    def set_state(self, entry: int, state: Literal["waiting", "paused"], then: Then | None = None) -> None:
+    def set_state(self, entry: int, state: Choice, then: Then | None = None) -> None:
         """Pause an entry, or have it wait for its turn."""
         self._change(lambda store: store.queue.set_state(entry, state), then)
 
-    def set_all(self, state: Literal["waiting", "paused"], then: Then | None = None) -> None:
+    def set_all(self, state: Choice, then: Then | None = None) -> None:
         """The same with all of them."""
         self._change(lambda store: _set_all(store, state), then)
 
@@ -92,7 +91,7 @@ def _changed(database: Path, change: Callable[[Store], None], inventory: Invento
         return standings(store, inventory)
 
 
-def _set_all(store: Store, state: Literal["waiting", "paused"]) -> None:
+def _set_all(store: Store, state: Choice) -> None:
     for entry in store.queue.entries():
         store.queue.set_state(entry.entry, state)
 
