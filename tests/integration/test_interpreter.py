@@ -14,6 +14,7 @@ from app.runs.outcome import NO_PYTHON
 from app.runs.standby import StandbyLauncher
 from app.telemetry.feed import TelemetryFeed
 from tests.fakes.environments import VirtualEnvironment
+from tests.fakes.processes import has_ended
 from tests.fakes.sessions import dummy, run_through, services
 from tests.fakes.standby import standing_by
 from workloads.catalog import Machine, check, complete
@@ -146,5 +147,5 @@ def test_a_worker_stands_by_for_the_python_of_the_last_run(
         (process,) = standing_by()
         assert process.cmdline()[0] == str(elsewhere.python)
         _, _, own = run_through(dummy(inventory, gpus=1, behaviour="fail"), served)
-        assert not process.is_running(), "it does not fit a run by the program's own Python"
+        assert has_ended(process.pid), "it does not fit a run by the program's own Python"
     assert [run.environment.get("standby") for run in (*runs, own)] == [None, "yes", None]
