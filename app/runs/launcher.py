@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
+import psutil
+
 from app.records import LogLine
 from app.runs.leftovers import end_group, end_writers, pipe_name
 from workloads.catalog import python_of
@@ -163,10 +165,9 @@ class LocalWorker:
     def ended(self) -> bool:
         """Whether its process is over, its last words perhaps not read yet."""
         # Popen.poll() says no as long as another thread waits for the process and has not come to hear of its end.
-        flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
         try:
-            return os.waitid(os.P_PID, self._process.pid, flags) is not None
-        except ChildProcessError:
+            return psutil.Process(self._process.pid).status() == psutil.STATUS_ZOMBIE
+        except psutil.NoSuchProcess:
             return True
 
     def listen(self) -> None:
