@@ -63,7 +63,10 @@ def bounds_of(spec: RunSpec, limit: int | None = None, step: int | None = None) 
     most = int(known.parameter("batch_size").maximum or start)
     top = min(most, limit or most) // unit * unit
     if top < start:
-        raise catalog.UsageError(f"The limit, {top:,}, is below the batch size to begin with, {start:,}.")
+        raise catalog.UsageError(
+            f"The limit, {top:,}, is below the batch size to begin with, {start:,}: "
+            "give a higher limit, or begin with a smaller batch."
+        )
     rounded = max(unit, (step or start // _FRACTION) // unit * unit)
     return Bounds(start=start, limit=top, step=rounded)
 

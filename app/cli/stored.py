@@ -53,8 +53,22 @@ def _print_source(stored: StoredRun, *, as_json: bool) -> int:
 
 def print_run(stored: StoredRun) -> None:
     """Prints a run's result in a few lines."""
-    row, summary = stored.row, stored.row.summary
-    example = cells.example_word(row.spec)
+    _print_head(stored)
+    summary = stored.row.summary
+    if summary.throughput is None:
+        return
+    example = cells.example_word(stored.row.spec)
+    measured = f"{summary.measured_steps:,} steps in {units.with_unit(summary.measured_s, 's', 1)}"
+    print(f"{units.rate(summary.throughput, example)}, {measured} ({cells.blocks_words(summary)})")
+    figures = [(f"  {name}", text) for name, text in _figures(stored, example) if not text.startswith(units.ABSENT)]
+    print_table(("", ""), figures)
+    for words in filter(None, (epochs.total_words(stored), run_facts.memory_note(stored))):
+        print(words)
+
+
+def _print_head(stored: StoredRun) -> None:
+    """What the run is, what its user says of it, how it ended and what really ran."""
+    row = stored.row
     outcome = cells.OUTCOMES[row.outcome.name if row.outcome else "running"].word
     print(f"run {row.run}  {short_name(row.spec)}")
     if row.purpose:
@@ -68,11 +82,12 @@ def print_run(stored: StoredRun) -> None:
     print(f"{outcome}{'. ' + row.outcome.reason if row.outcome and row.outcome.reason else ''}")
     if stored.evidence is not None:
         print(badge_line(of_stored(stored).badge))
-    if summary.throughput is None:
-        return
-    measured = f"{summary.measured_steps:,} steps in {units.with_unit(summary.measured_s, 's', 1)}"
-    print(f"{units.rate(summary.throughput, example)}, {measured} ({cells.blocks_words(summary)})")
-    figures = [
+
+
+def _figures(stored: StoredRun, example: str) -> tuple[tuple[str, str], ...]:
+    """The figures of a measured run by name, each with its unit, absent ones too; `example` is what a batch holds."""
+    summary = stored.row.summary
+    return (
         ("step", f"{units.milliseconds(summary.step_ms_p50)} p50, {units.milliseconds(summary.step_ms_p99)} p99"),
         ("compile", units.with_unit(summary.compile_s, "s", 1)),
         ("loss", f"{units.number(summary.loss_first)} to {units.number(summary.loss_last)}"),
@@ -82,12 +97,7 @@ def print_run(stored: StoredRun) -> None:
         ("energy", _energy(summary, example)),
         ("peak memory", units.bytes_of(summary.device_peak_bytes, run_facts.memory_total_bytes(stored))),
         ("TensorFlow's peak", units.byte_size(summary.allocator_peak_bytes)),
-    ]
-    print_table(("", ""), [(f"  {name}", text) for name, text in figures if not text.startswith(units.ABSENT)])
-    if words := epochs.total_words(stored):
-        print(words)
-    if note := run_facts.memory_note(stored):
-        print(note)
+    )
 
 
 def _computed(summary: Summary) -> str:

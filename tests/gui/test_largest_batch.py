@@ -55,7 +55,7 @@ def test_a_limit_below_the_batch_is_said(workbench: Workbench) -> None:
     choose(workbench, batch_size=100)
     workbench.run_view.form.largest_batch_asked.emit(64)
     assert not workbench.run.running
-    assert "The limit, 64, is below the batch size to begin with, 100." in words(workbench.run_view.form)
+    assert "The limit, 64, is below the batch size to begin with, 100: " in words(workbench.run_view.form)
 
 
 def test_the_button_asks_how_far_to_go(qtbot: QtBot, theme: Theme) -> None:
