@@ -11,6 +11,7 @@ from app.cli.experiment_words import ahead_words, ending_words, refused_words
 from app.cli.main import main
 from app.report.experiment import experiment_document
 from app.runs.experiment import Experiment
+from app.runs.presets import keep_own_file
 from app.runs.schedule import Plan
 from app.viewmodels.ahead import never_beside_words
 from tests.fakes.experiments import result
@@ -126,6 +127,21 @@ def test_presets_are_listed_with_their_runs_time_and_question(
     assert head.split() == ["preset", "runs", "done", "the", "rest", "takes", "question"]
     assert len(rows) == 4
     assert "at least" in rows[0]
+
+
+def test_presets_that_the_window_was_given_are_listed_by_their_files(
+    database_path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own, gone = tmp_path / "mine.toml", tmp_path / "gone.toml"
+    form = 'question = "?"\nrepeats = 2\nmatrix = [{workload = "dummy", settings = {gpus = 0, step_ms = [1, 2]}}]'
+    own.write_text(f"[gpu]\n{form}\n[cpu]\n{form}\n")
+    for file in (gone, own):
+        keep_own_file(database_path, str(file))
+    assert main(["experiment", "--presets", "--json", "--db", str(database_path)], {}) == 0
+    out, err = capsys.readouterr()
+    *_, last = json.loads(out)["presets"]
+    assert (last["preset"], last["runs"]) == (str(own), 4)
+    assert err == f"{gone} cannot be read: No such file or directory.\n"
 
 
 def test_where_runs_never_go_on_beside_each_other_the_reason_is_said() -> None:
