@@ -210,8 +210,8 @@ def byte_count(value: float | None) -> Cell:
 
 
 def ratio(value: float | None) -> Cell:
-    """A ratio to the baseline with three decimals."""
-    return quantity(f"{value:.3f}×" if units.is_known(value) else units.ABSENT, value)
+    """A ratio to the baseline."""
+    return quantity(f"{units.ratio_figures(value)}×" if units.is_known(value) else units.ABSENT, value)
 
 
 def in_words(cell: Cell) -> str:

@@ -46,7 +46,7 @@ def compare_curves(runs: Sequence[StoredRun], looks: Mapping[int, int], align: A
     return CompareCurves(
         align=align,
         panels=panels,
-        bands=tuple(band for band in bands if band.start < band.end),
+        bands=tuple(band for band in bands if length and band.start < band.end),
         measured=(max(-_BEFORE * length, whole[0]), min((1 + _AFTER) * length, whole[1])) if length else whole,
         whole=whole,
     )

@@ -120,6 +120,11 @@ def ratio(value: float | None) -> str:
     return f"{value:.2f}×" if is_known(value) else ABSENT
 
 
+def ratio_figures(value: float) -> str:
+    """A ratio without its sign: three decimals near one, where a thousandth may matter, three digits far from it."""
+    return f"{value:.3f}" if 0.5 < value < 2 else number(value)
+
+
 def duration(seconds: float | None) -> str:
     """A length of time as minutes and seconds, `2:10`, or with hours, `1:02:10`."""
     if not is_known(seconds):

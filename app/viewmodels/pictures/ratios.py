@@ -112,7 +112,7 @@ def _bar(known: Known) -> Bar:
     one, ratio = known
     text = cells.ratio(ratio.value).text
     if ratio.interval is not None:
-        text += f"  ({' to '.join(f'{end:.3f}' for end in ratio.interval)})"
+        text += f"  ({' to '.join(map(units.ratio_figures, ratio.interval))})"
     rate = one.throughput
     figures = "" if rate is None else f"\n{estimate_words(rate, one.rate_unit)}"
     return Bar(

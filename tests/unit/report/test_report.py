@@ -17,6 +17,7 @@ from app.report.html import html_report
 from app.report.markdown import markdown_report
 from app.report.marked import literal
 from app.storage.store import Store
+from app.viewmodels import units
 from app.viewmodels.compare import compare, compared
 from app.viewmodels.scaling import scaling_views
 from tests.fakes.pictures import grid, with_memory_traffic
@@ -87,7 +88,8 @@ def test_it_says_what_compare_says(runs: list[StoredRun], page: Page) -> None:
         if row["speedup"]["ratio"] is None or row["decision"] == "baseline":
             continue
         low, high = row["speedup"]["interval"]
-        assert f"{row['speedup']['ratio']:.3f}×  ({low:.3f} to {high:.3f})" in page.text
+        ratio, low, high = map(units.ratio_figures, (row["speedup"]["ratio"], low, high))
+        assert f"{ratio}×  ({low} to {high})" in page.text
         assert f"{row['throughput']['value']:.0f}" in shown
 
 

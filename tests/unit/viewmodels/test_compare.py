@@ -176,6 +176,13 @@ def test_epochs_have_columns_and_a_panel() -> None:
     assert accuracy.y == pytest.approx([80, 85])
 
 
+def test_nothing_is_before_or_after_a_measured_part_that_there_is_not() -> None:
+    runs = [stored_run(run_row(n, outcome="failed", throughput=None), measured=False) for n in (1, 2)]
+    curves = laid_out(runs)
+    assert curves.panels
+    assert curves.bands == ()
+
+
 def test_curves_start_at_the_measured_part_whenever_the_run_was() -> None:
     curves = laid_out([stored_run(run_row(1)), stored_run(run_row(2, units=128), begin_s=5000.0)])
     throughput = next(panel for panel in curves.panels if panel.key == "throughput")
