@@ -214,10 +214,10 @@ def test_an_experiment_ends_early_once_its_speed_ups_are_known(command_line: Com
 
 
 def test_an_experiment_whose_program_was_killed_goes_on(command_line: CommandLine) -> None:
-    words = ["experiment", "--no-gate", *dummy_words(steps=0, seconds="0.1,5"), "--repeats", "1"]
+    words = ["experiment", "--no-gate", *dummy_words(steps=0, seconds="0.1,3"), "--repeats", "1"]
     process = command_line.start(*words)
     assert process.stderr is not None
-    while process.stderr.readline() != "[2/2] measure\n":
+    while not process.stderr.readline().startswith("[2/2] run 2"):
         assert process.poll() is None
     process.kill()
     process.communicate(timeout=LIMIT_S)
@@ -369,7 +369,7 @@ def test_a_result_that_cannot_be_written_is_said_in_words(trained: CommandLine) 
 def test_a_disk_that_is_full_during_a_run_is_said_and_keeps_what_is_stored(command_line: CommandLine) -> None:
     """No file may outgrow the database as it is: the write-ahead log meets that limit while the run goes on."""
     Store.open(command_line.database).close()
-    kib = command_line.database.stat().st_size // 1024 + 100
+    kib = command_line.database.stat().st_size // 1024 + 60
     done = command_line("run", *dummy_words(steps=0, seconds=600.0), limit_kib=kib)
     assert done.returncode == 1
     assert done.stdout == ""
