@@ -55,9 +55,6 @@ class HistoryPage(Screen[HistoryView]):
         """Until a column says just this: what is asked for is read on another thread."""
         self.qtbot.waitUntil(lambda: self.column(title) == list(words), timeout=LIMIT_MS)
 
-    def wait_for_words(self, words: str) -> None:
-        self.qtbot.waitUntil(lambda: words in self.visible_words(), timeout=LIMIT_MS)
-
     def sort(self, title: str) -> None:
         with self.qtbot.waitSignal(self.model.modelReset, timeout=LIMIT_MS):
             self.view.table.horizontalHeader().sectionClicked.emit(TITLES.index(title))

@@ -27,4 +27,13 @@ class Screen(Generic[View]):
 
     def visible_words(self) -> str:
         """All labels one can see."""
-        return "\n".join(label.text() for label in self.view.findChildren(QLabel) if label.isVisible())
+        return visible_words(self.view)
+
+    def wait_for_words(self, words: str) -> None:
+        """Until a label says so: what is asked for is read on another thread."""
+        self.qtbot.waitUntil(lambda: words in self.visible_words())
+
+
+def visible_words(shown: QWidget) -> str:
+    """All labels in a widget that one can see, a line each."""
+    return "\n".join(label.text() for label in shown.findChildren(QLabel) if label.isVisible())

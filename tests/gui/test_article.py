@@ -136,7 +136,7 @@ def test_a_report_of_such_runs_has_the_tables_too(screen: ArticlePage, tmp_path:
     screen.compare(1, 2, 3, 4)
     file = tmp_path / "report.html"
     screen.controller.save_report(file)
-    screen.qtbot.waitUntil(lambda: str(file) in screen.visible_words(), timeout=LIMIT_MS)
+    screen.wait_for_words(str(file))
     words = file.read_text(encoding="utf-8")
     assert "just under 10 % faster" in words
     assert "It measured on 2x RTX 2080 Ti. Measured on NVIDIA H200 · NVIDIA driver 580.1" in words

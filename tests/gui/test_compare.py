@@ -394,7 +394,7 @@ def test_an_experiment_opens_with_its_runs(screen: ComparePage, database: Path) 
 
 def test_an_experiment_without_runs_is_a_sentence(screen: ComparePage) -> None:
     screen.controller.show_experiment(7)
-    screen.qtbot.waitUntil(lambda: "has no runs any more" in screen.visible_words(), timeout=LIMIT_MS)
+    screen.wait_for_words("has no runs any more")
 
 
 @pytest.mark.qt_log_ignore("propagateSizeHints", "does not support", extend=True)
@@ -453,6 +453,6 @@ def test_where_legends_have_no_room_the_values_stand_beside_the_pointer(screen: 
 
 def test_a_run_that_is_gone_is_a_sentence_on_the_screen(screen: ComparePage) -> None:
     screen.controller.show_runs([1, 99])
-    screen.qtbot.waitUntil(lambda: "There is no run 99" in screen.visible_words(), timeout=LIMIT_MS)
+    screen.wait_for_words("There is no run 99")
     screen.compare(1, 2)
     assert "There is no run 99" not in screen.visible_words()

@@ -9,6 +9,7 @@ from app.gui.theme import Theme
 from app.gui.views.form import FormView
 from app.gui.views.parts import BreakingLabel, text_label
 from app.viewmodels.form import VariantForm
+from tests.gui.screens import visible_words
 from tests.unit.viewmodels.events import CPU_INVENTORY, GPU_INVENTORY
 from workloads.catalog import Machine
 
@@ -36,10 +37,6 @@ def control(view: FormView, name: str) -> QWidget:
     found = view.findChild(QWidget, f"field.{name}")
     assert isinstance(found, QWidget)
     return found
-
-
-def visible_words(view: FormView) -> str:
-    return "\n".join(label.text() for label in view.findChildren(QLabel) if label.isVisible())
 
 
 def test_every_parameter_has_a_named_control_with_help(view: FormView, form: VariantForm) -> None:

@@ -179,7 +179,7 @@ def test_a_problem_stands_on_the_screen_and_goes_when_it_is_solved(
     database_path.write_text("this is no database", encoding="utf-8")
     screen = history_on(database_path)
     screen.controller.refresh()
-    qtbot.waitUntil(lambda: "is not an SQLite database" in screen.visible_words())
+    screen.wait_for_words("is not an SQLite database")
     database_path.unlink()
     screen.refresh()
     assert "is not an SQLite database" not in screen.visible_words()

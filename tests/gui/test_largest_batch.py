@@ -2,7 +2,7 @@
 
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QLabel, QPushButton
+from PySide6.QtWidgets import QPushButton
 from pytestqt.qtbot import QtBot
 
 from app.gui.application import Workbench
@@ -11,6 +11,7 @@ from app.gui.views.form import FormView
 from app.gui.views.largest_batch import LimitDialog
 from app.storage.store import Store
 from app.viewmodels.form import VariantForm
+from tests.gui.screens import visible_words
 from tests.unit.viewmodels.events import CPU_INVENTORY, GPU_INVENTORY
 
 LIMIT_MS = 60_000
@@ -23,39 +24,35 @@ def choose(workbench: Workbench, **values: bool | float | str) -> None:
         form.edited.emit(name, value)
 
 
-def words(form: FormView) -> str:
-    return "\n".join(label.text() for label in form.findChildren(QLabel) if label.isVisible())
-
-
 def test_the_answer_stands_above_the_run_button(qtbot: QtBot, workbench: Workbench) -> None:
     form = workbench.run_view.form
     choose(workbench, behaviour="out_of_memory", batch_size=8, fitting_batch_size=13)
     with qtbot.waitSignal(workbench.run.ended, timeout=LIMIT_MS):
         form.largest_batch_asked.emit(64)
         assert form.run_button.text() == "&Stop"
-        qtbot.waitUntil(lambda: "trying 16 …" in words(form), timeout=LIMIT_MS)
-    assert "The largest batch that fits is 13; 14 does not fit (5 tries)." in words(form)
+        qtbot.waitUntil(lambda: "trying 16 …" in visible_words(form), timeout=LIMIT_MS)
+    assert "The largest batch that fits is 13; 14 does not fit (5 tries)." in visible_words(form)
     with Store.open(workbench.database) as store:
         assert {row.purpose for row in store.list_runs()} == {"a try for the largest batch"}
     form.edited.emit("batch_size", 13)
-    assert "The largest batch" not in words(form), "what it was about has changed"
+    assert "The largest batch" not in visible_words(form), "what it was about has changed"
 
 
 def test_stop_ends_the_search(qtbot: QtBot, workbench: Workbench) -> None:
     form = workbench.run_view.form
     choose(workbench, step_ms=60_000)
     form.largest_batch_asked.emit(64)
-    qtbot.waitUntil(lambda: "trying 8 …" in words(form), timeout=LIMIT_MS)
+    qtbot.waitUntil(lambda: "trying 8 …" in visible_words(form), timeout=LIMIT_MS)
     with qtbot.waitSignal(workbench.run.ended, timeout=LIMIT_MS):
         QTest.mouseClick(form.run_button, Qt.MouseButton.LeftButton)
-    assert "The search was stopped." in words(form)
+    assert "The search was stopped." in visible_words(form)
 
 
 def test_a_limit_below_the_batch_is_said(workbench: Workbench) -> None:
     choose(workbench, batch_size=100)
     workbench.run_view.form.largest_batch_asked.emit(64)
     assert not workbench.run.running
-    assert "The limit, 64, is below the batch size to begin with, 100: " in words(workbench.run_view.form)
+    assert "The limit, 64, is below the batch size to begin with, 100: " in visible_words(workbench.run_view.form)
 
 
 def test_the_button_asks_how_far_to_go(qtbot: QtBot, theme: Theme) -> None:

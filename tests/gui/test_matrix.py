@@ -77,9 +77,6 @@ class RunScreen(Screen[RunView]):
         QTest.keyClicks(edit, text)
         QTest.keyClick(edit, Qt.Key.Key_Return)
 
-    def wait_words(self, words: str) -> None:
-        self.qtbot.waitUntil(lambda: words in self.visible_words(), timeout=LIMIT_MS)
-
     def start(self) -> Asked:
         QTest.mouseClick(self.matrix.foot.start_button, Qt.MouseButton.LeftButton)
         return self.asked[-1][0]
@@ -136,7 +133,7 @@ def test_values_are_ticked_and_typed_and_the_experiment_is_asked_for(screen_on: 
     assert not screen.matrix.foot.start_button.isEnabled()
     screen.tick("layout", "NHWC")
     screen.type("batch_size", "128, 256")
-    screen.wait_words("No run like these is stored yet: they take at least 2:00.")
+    screen.wait_for_words("No run like these is stored yet: they take at least 2:00.")
     assert "12 runs" in screen.visible_words()
     asked = screen.start()
     assert varied(asked, "layout", "batch_size") == [("NCHW", 128), ("NCHW", 256), ("NHWC", 128), ("NHWC", 256)]
@@ -187,7 +184,7 @@ def test_the_time_and_what_is_stored_come_from_stored_runs(screen_on: Open, meas
     screen.open()
     screen.tick("layout", "NHWC")
     screen.type("batch_size", "128, 256, 4096")
-    screen.wait_words("4 of 18 are stored already; the other 14 take about")
+    screen.wait_for_words("4 of 18 are stored already; the other 14 take about")
     assert "judged by 30 stored runs." in screen.visible_words()
 
 
@@ -202,7 +199,7 @@ def test_stored_runs_can_be_made_again(screen_on: Open, measured: Path) -> None:
     screen.qtbot.waitUntil(again.isEnabled, timeout=LIMIT_MS)
     assert "2 of 6 are stored already" in screen.visible_words()
     QTest.mouseClick(again, Qt.MouseButton.LeftButton, pos=QPoint(8, again.height() // 2))
-    screen.wait_words("They take about")
+    screen.wait_for_words("They take about")
     assert screen.start().again
 
 
@@ -211,12 +208,12 @@ def test_runs_on_different_gpus_at_once_are_a_choice_where_there_are_two(screen_
     screen.open()
     box = screen.matrix.foot.side_by_side
     screen.tick("layout", "NHWC")
-    screen.wait_words("they take at least 1:00.")
+    screen.wait_for_words("they take at least 1:00.")
     QTest.mouseClick(box, Qt.MouseButton.LeftButton, pos=QPoint(8, box.height() // 2))
-    screen.wait_words("they take at least 0:30.")
+    screen.wait_for_words("they take at least 0:30.")
     screen.tick("gpus", "2")
     screen.tick("gpus", "1")
-    screen.wait_words("no two of them fit on the 2 GPUs of this machine.")
+    screen.wait_for_words("no two of them fit on the 2 GPUs of this machine.")
     assert screen.start().parallel == 2
     without = screen_on(CPU_INVENTORY)
     without.open()
@@ -253,7 +250,7 @@ def test_presets_are_listed_for_this_machine_and_start_with_one_click(screen_on:
     screen = screen_on()
     screen.open()
     QTest.mouseClick(screen.matrix.tab(1), Qt.MouseButton.LeftButton)
-    screen.wait_words("40 variants, 120 runs")
+    screen.wait_for_words("40 variants, 120 runs")
     words = screen.visible_words()
     assert "44 of 120 are stored already; the other 76 take about" in words
     assert preset("quick").form(GPU_INVENTORY.machine).question in words
@@ -271,7 +268,7 @@ def test_a_preset_with_nothing_left_to_run_shows_its_verdict(screen_on: Open, da
     screen = screen_on(CPU_INVENTORY)
     screen.open()
     screen.matrix.show_page(1)
-    screen.wait_words("All 6 are stored already")
+    screen.wait_for_words("All 6 are stored already")
     shows = screen.matrix.presets.start_button("quick")
     assert (shows.text(), screen.matrix.presets.start_button("article-a").text()) == ("Show verdict", "Start")
     with screen.qtbot.waitSignal(screen.experiments.compare_asked, timeout=LIMIT_MS) as asked:
@@ -289,7 +286,7 @@ def test_the_reference_runs_of_a_preset_are_one_click_away(screen_on: Open, data
     screen = screen_on(CPU_INVENTORY)
     screen.open()
     screen.matrix.show_page(1)
-    screen.wait_words("channels_first makes GPU training a little faster (2019)")
+    screen.wait_for_words("channels_first makes GPU training a little faster (2019)")
     buttons = [button.text() for button in screen.matrix.presets.findChildren(QPushButton)]
     assert buttons.count("H200 reference") == 1, "of article C alone"
     with screen.qtbot.waitSignal(screen.experiments.compare_asked, timeout=LIMIT_MS) as asked:
@@ -302,7 +299,7 @@ def test_the_list_of_presets_fits_a_small_window(screen_on: Open) -> None:
     screen.view.resize(1024, 660)
     screen.open()
     screen.matrix.show_page(1)
-    screen.wait_words("No GPU here, so smaller")
+    screen.wait_for_words("No GPU here, so smaller")
     presets = screen.matrix.presets
     start = presets.start_button("article-a")
     assert start.mapTo(presets, start.rect().bottomRight()).x() < presets.viewport().width()
@@ -312,7 +309,7 @@ def test_how_a_preset_is_made_smaller_is_said(screen_on: Open) -> None:
     screen = screen_on(CPU_INVENTORY)
     screen.open()
     screen.matrix.show_page(1)
-    screen.wait_words("No GPU here, so smaller")
+    screen.wait_for_words("No GPU here, so smaller")
 
 
 def test_the_users_own_presets_are_kept_and_a_broken_one_is_said(screen_on: Open, tmp_path: Path) -> None:
@@ -325,14 +322,14 @@ def test_the_users_own_presets_are_kept_and_a_broken_one_is_said(screen_on: Open
     first.open()
     first.matrix.show_page(1)
     first.matrix.presets.file_chosen.emit(str(broken))
-    first.wait_words("is no preset")
+    first.wait_for_words("is no preset")
     first.matrix.presets.file_chosen.emit(str(own))
-    first.wait_words("Is it mine?")
+    first.wait_for_words("Is it mine?")
     assert "is no preset" not in first.visible_words()
     later = screen_on(CPU_INVENTORY)
     later.open()
     later.matrix.show_page(1)
-    later.wait_words("Is it mine?")
+    later.wait_for_words("Is it mine?")
     assert "2 variants, 4 runs" in later.visible_words()
 
 
@@ -359,11 +356,11 @@ def test_a_preset_of_the_users_own_workload_is_read_when_it_starts_and_when_its_
     screen.matrix.show_page(1)
     presets = screen.matrix.presets
     presets.file_chosen.emit(str(preset_of_mine))
-    screen.wait_words("2 variants, 4 runs")
+    screen.wait_for_words("2 variants, 4 runs")
     preset_of_mine.with_name("mine.py").write_text(OWN.replace("units", "units: int = 1, depth"))
     screen.matrix.show_page(0)
     screen.matrix.show_page(1)
-    screen.wait_words("mine.py has not been read yet. Start reads it.")
+    screen.wait_for_words("mine.py has not been read yet. Start reads it.")
     assert "2 variants, 4 runs" not in screen.visible_words()
     with screen.qtbot.waitSignal(screen.experiments.asked, timeout=LIMIT_MS):
         QTest.mouseClick(presets.start_button(str(preset_of_mine)), Qt.MouseButton.LeftButton)
@@ -383,7 +380,7 @@ def test_a_preset_waits_in_sight_for_the_run_that_uses_the_processor_and_no_long
     screen.open()
     screen.matrix.show_page(1)
     screen.matrix.presets.file_chosen.emit(str(preset_of_mine))
-    screen.wait_words("Reading mine.py waits for the run that uses the processor …")
+    screen.wait_for_words("Reading mine.py waits for the run that uses the processor …")
     screen.experiments.close()
     lease.release()
 
@@ -394,14 +391,14 @@ def test_a_preset_whose_workload_is_gone_says_so(screen_on: Open, preset_of_mine
     screen.open()
     screen.matrix.show_page(1)
     screen.matrix.presets.file_chosen.emit(str(preset_of_mine))
-    screen.wait_words("ours.toml names a workload that cannot be had.")
+    screen.wait_for_words("ours.toml names a workload that cannot be had.")
     assert "mine.py cannot be read (No such file or directory)." in screen.visible_words()
 
 
 def test_a_newcomer_is_offered_the_quick_comparison(screen_on: Open) -> None:
     screen = screen_on(CPU_INVENTORY)
     quick = preset("quick")
-    screen.wait_words(quick.form(CPU_INVENTORY.machine).question)
+    screen.wait_for_words(quick.form(CPU_INVENTORY.machine).question)
     with screen.qtbot.waitSignal(screen.experiments.asked, timeout=LIMIT_MS):
         QTest.mouseClick(screen.view.live.offer_button, Qt.MouseButton.LeftButton)
     asked, name = screen.asked[-1]

@@ -45,7 +45,7 @@ def test_the_report_says_what_the_screen_says(
     screen: Screen[CompareView], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save(screen, monkeypatch, str(tmp_path / "found.html"))
-    screen.qtbot.waitUntil(lambda: "Written to" in screen.visible_words())
+    screen.wait_for_words("Written to")
     text = (tmp_path / "found.html").read_text(encoding="utf-8")
     verdict = screen.view.head.words().splitlines()[0]
     assert "58.5 % faster" in verdict
@@ -56,7 +56,7 @@ def test_a_name_without_an_ending_has_that_of_the_kind(
     screen: Screen[CompareView], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save(screen, monkeypatch, str(tmp_path / "found"), "Markdown (*.md)")
-    screen.qtbot.waitUntil(lambda: "Written to" in screen.visible_words())
+    screen.wait_for_words("Written to")
     assert (tmp_path / "found.md").exists()
     assert (tmp_path / "found-speed-up.svg").exists()
 
@@ -65,5 +65,5 @@ def test_a_report_that_cannot_be_written_is_said(
     screen: Screen[CompareView], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save(screen, monkeypatch, str(tmp_path / "nowhere" / "found.html"))
-    screen.qtbot.waitUntil(lambda: "cannot be written" in screen.visible_words())
+    screen.wait_for_words("cannot be written")
     save(screen, monkeypatch, "")

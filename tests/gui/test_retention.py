@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import QCoreApplication, QEvent, Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QComboBox, QLabel, QMessageBox, QPushButton
+from PySide6.QtWidgets import QComboBox, QMessageBox, QPushButton
 from pytestqt.qtbot import QtBot
 
 from app.gui.application import Workbench
@@ -17,6 +17,7 @@ from app.gui.views.history import HistoryView
 from app.storage import retention
 from app.storage.store import Store
 from tests.fakes.runs import begin
+from tests.gui.screens import visible_words
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
 
 LIMIT_MS = 60_000
@@ -43,10 +44,6 @@ def combo(view: HistoryView) -> QComboBox:
     return next(c for c in view.findChildren(QComboBox) if c.accessibleName() == "How long samples are kept")
 
 
-def words(view: HistoryView) -> str:
-    return "\n".join(label.text() for label in view.findChildren(QLabel) if label.isVisible())
-
-
 def choose(view: HistoryView, days: int | None) -> None:
     """As a user does: with the keyboard, entry by entry."""
     box = combo(view)
@@ -67,8 +64,8 @@ def answer(qtbot: QtBot, view: HistoryView, button: str) -> str:
 
 
 def test_the_size_is_told_and_everything_is_kept_at_first(view: HistoryView) -> None:
-    assert "profiles.db · " in words(view)
-    assert "free on its disk" in words(view)
+    assert "profiles.db · " in visible_words(view)
+    assert "free on its disk" in visible_words(view)
     assert combo(view).currentText() == "Keep all samples"
 
 
@@ -84,7 +81,7 @@ def test_nothing_is_deleted_before_the_user_agrees(qtbot: QtBot, view: HistoryVi
 def test_agreed_samples_are_deleted_and_the_setting_stays(qtbot: QtBot, view: HistoryView, database_path: Path) -> None:
     choose(view, 7)
     answer(qtbot, view, "&Delete")
-    qtbot.waitUntil(lambda: "given back in" in words(view), timeout=LIMIT_MS)
+    qtbot.waitUntil(lambda: "given back in" in visible_words(view), timeout=LIMIT_MS)
     assert retention.keep_days(database_path) == 7
     assert retention.pruned_utc_ns(database_path, 1) is not None
     assert combo(view).currentText() == "Keep samples of the last 7 days"
@@ -99,7 +96,7 @@ def test_while_a_run_goes_on_it_is_said_and_nothing_is_deleted(
         begin(store, uid="uid-2")
     choose(view, 7)
     answer(qtbot, view, "&Delete")
-    qtbot.waitUntil(lambda: "Run 2 is going on" in words(view), timeout=LIMIT_MS)
+    qtbot.waitUntil(lambda: "Run 2 is going on" in visible_words(view), timeout=LIMIT_MS)
     qtbot.waitUntil(lambda: combo(view).currentText() == "Keep all samples", timeout=LIMIT_MS)
     assert retention.pruned_utc_ns(database_path, 1) is None
 
