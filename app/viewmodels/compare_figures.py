@@ -200,7 +200,7 @@ def with_ends(estimate: Estimate | None) -> Cell:
     """A ratio with both ends of its interval."""
     if estimate is None:
         return Cell(text=units.ABSENT)
-    ends = "" if estimate.interval is None else "–".join(map(units.ratio_figures, estimate.interval))
+    ends = "–".join(units.ratio_ends(estimate.interval, estimate.value))
     return replace(cells.ratio(estimate.value), unit=ends, tooltip=_interval_words(estimate))
 
 

@@ -120,9 +120,17 @@ def ratio(value: float | None) -> str:
     return f"{value:.2f}×" if is_known(value) else ABSENT
 
 
-def ratio_figures(value: float) -> str:
-    """A ratio without its sign: three decimals near one, where a thousandth may matter, three digits far from it."""
-    return f"{value:.3f}" if 0.5 < value < 2 else number(value)
+def ratio_figures(value: float, of: float | None = None) -> str:
+    """A ratio without its sign: three decimals near one, where a thousandth may matter, three digits far from it.
+
+    An end of an interval is written as the ratio that it is `of`.
+    """
+    return f"{value:.3f}" if 0.5 < (of or value) < 2 else number(value)
+
+
+def ratio_ends(interval: tuple[float, float] | None, of: float) -> tuple[str, ...]:
+    """Both ends of the interval of a ratio, written as that is; none where there is none."""
+    return tuple(ratio_figures(end, of) for end in interval or ())
 
 
 def duration(seconds: float | None) -> str:

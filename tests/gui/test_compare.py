@@ -194,6 +194,19 @@ def test_the_table_leaves_room_below_and_the_line_between_can_be_moved(screen: C
     assert view.table.height() == before + view.table.rowHeight(0), "what a reader chose stays"
 
 
+def test_a_wide_window_has_room_for_long_names(screen: ComparePage, database: Path) -> None:
+    with Store.open(database) as store:
+        mine = run_row(60, implementation="a_rather_long_name_of_an_implementation_of_my_own", units=128)
+        run = keep(store, stored_run(mine))
+    screen.compare(1, run)
+    variant = screen.titles().index("Variant")
+    narrow = screen.view.table.columnWidth(variant)
+    screen.view.resize(2000, 800)
+    assert screen.view.table.columnWidth(variant) > narrow
+    screen.view.resize(1300, 800)
+    assert screen.view.table.columnWidth(variant) == narrow
+
+
 def test_heads_order_the_rows(screen: ComparePage) -> None:
     screen.compare(1, 2, 3)
     heads = screen.view.table.horizontalHeader()

@@ -88,7 +88,7 @@ class CellTable(QTableView):
                 self._delegate.unit_widths[n] = _unit_width(metrics, cell.unit)
             width = self.width_for(n, _content_width(metrics, f"{column.title}{beside_title}", cell))
             if n == self._elastic:
-                self._elastic_wants = min(width, self._elastic_most)
+                self._elastic_wants = width
             else:
                 self.setColumnWidth(n, width)
         self._stretch()
@@ -106,7 +106,8 @@ class CellTable(QTableView):
         """Where the others leave less than the elastic column wants, the table scrolls sideways."""
         heads = self.horizontalHeader()
         others = sum(heads.sectionSize(n) for n in range(heads.count()) if n != self._elastic)
-        self.setColumnWidth(self._elastic, max(self._elastic_wants, self.viewport().width() - others))
+        wanted = min(self._elastic_wants, self._elastic_most)
+        self.setColumnWidth(self._elastic, max(wanted, self.viewport().width() - others))
 
     def _dress(self) -> None:
         self.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)

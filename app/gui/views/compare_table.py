@@ -14,7 +14,8 @@ from app.gui.views.history_cells import ROW_HEIGHT
 from app.viewmodels.compare_table import BASE, RUN, VARIANT, Arrangement, CompareTable, TableRow, as_text
 
 _MOST_ROWS_SHOWN, _FEWEST_ROWS_SHOWN = 8, 2
-_VARIANT_MOST = 36 * GRID
+_VARIANT_MOST, _VARIANT_PCT = 36 * GRID, 32
+"""Pixels that names may take in any window, and percent of its width in a wide one."""
 _BASE_WIDTH = 6 * GRID
 _ALWAYS = (RUN, BASE, VARIANT)
 
@@ -141,7 +142,7 @@ class CompareTableView(CellTable):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """A wide window has room for long names."""
-        self._elastic_most = max(_VARIANT_MOST, self.width() // 4)
+        self._elastic_most = max(_VARIANT_MOST, self.width() * _VARIANT_PCT // 100)
         super().resizeEvent(event)
 
     def width_for(self, column: int, content: int) -> int:

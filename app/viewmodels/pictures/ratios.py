@@ -111,8 +111,8 @@ def _baseline(base: Subject) -> Bar:
 def _bar(known: Known) -> Bar:
     one, ratio = known
     text = cells.ratio(ratio.value).text
-    if ratio.interval is not None:
-        text += f"  ({' to '.join(map(units.ratio_figures, ratio.interval))})"
+    if ends := units.ratio_ends(ratio.interval, ratio.value):
+        text += f"  ({' to '.join(ends)})"
     rate = one.throughput
     figures = "" if rate is None else f"\n{estimate_words(rate, one.rate_unit)}"
     return Bar(

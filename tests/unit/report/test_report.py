@@ -88,8 +88,9 @@ def test_it_says_what_compare_says(runs: list[StoredRun], page: Page) -> None:
         if row["speedup"]["ratio"] is None or row["decision"] == "baseline":
             continue
         low, high = row["speedup"]["interval"]
-        ratio, low, high = map(units.ratio_figures, (row["speedup"]["ratio"], low, high))
-        assert f"{ratio}×  ({low} to {high})" in page.text
+        ratio = row["speedup"]["ratio"]
+        low, high = units.ratio_ends((low, high), ratio)
+        assert f"{units.ratio_figures(ratio)}×  ({low} to {high})" in page.text
         assert f"{row['throughput']['value']:.0f}" in shown
 
 

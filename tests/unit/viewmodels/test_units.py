@@ -28,6 +28,8 @@ NBSP = "\N{NO-BREAK SPACE}"
         (units.ratio_figures(1.0643), "1.064"),
         (units.ratio_figures(10.526), "10.5"),
         (units.ratio_figures(0.0198), "0.0198"),
+        ("–".join(units.ratio_ends((1.244, 3.0801), 1.959)), "1.244–3.080"),
+        ("–".join(units.ratio_ends((1.2901, 3.41), 2.1)), "1.29–3.41"),
         (units.duration(130), "2:10"),
         (units.duration(3730), "1:02:10"),
         (units.duration(0.2), "0:00"),
