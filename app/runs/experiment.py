@@ -160,6 +160,7 @@ class ExperimentSession:
         before, to_make = done(self._plan, self._rows()), sum(map(len, rounds))
         # A worker dies with the thread that started it: these last until every run has ended.
         with ThreadPoolExecutor(self._room.parallel, thread_name_prefix="experiment") as threads:
+            # One run is taken out of its round at a time, as often as that had runs.
             for place, waiting in enumerate((each for each in rounds for _ in tuple(each)), before + 1):
                 turn = self._next_turn(waiting, place, before + to_make)
                 if self._end is not None:

@@ -22,6 +22,8 @@ from workloads.recipe import Batch, Recipe
 from workloads.runtime import compute_dtype
 
 _RATE = 0.001
+_OLDEST_KERAS = (3, 4)
+"""Older ones give an optimizer no state for weights that Keras did not wrap itself."""
 
 
 def recipe(spec: RunSpec, source: Source) -> Recipe:
@@ -174,6 +176,9 @@ def _checked(given: Any, place: str) -> _Made:
 
 
 def _optimizer(given: Any, place: str) -> keras.Optimizer:
+    if tuple(map(int, keras.__version__.split(".")[:2])) < _OLDEST_KERAS:
+        needed = ".".join(map(str, _OLDEST_KERAS))
+        raise OwnWorkloadError(f"{place}: an optimizer needs Keras {needed} or newer; this is {keras.__version__}.")
     try:
         known = keras.optimizers.get(given)
     except (TypeError, ValueError) as error:

@@ -300,6 +300,15 @@ def test_an_optimizer_may_be_named_and_have_a_schedule_and_a_state_of_its_own(on
     np.testing.assert_array_equal(model.weights[0].numpy(), again.weights[0].numpy())
 
 
+def test_an_optimizer_is_refused_by_a_keras_that_is_too_old(one: Replicas, monkeypatch: pytest.MonkeyPatch) -> None:
+    import keras
+
+    monkeypatch.setattr(keras, "__version__", "3.3.3")
+    given = with_optimizer('"sgd"')
+    told = reason_of(given, lambda: trained(given, spec_of(given, "dense"), one, 1))
+    assert told == "mine.py:5: an optimizer needs Keras 3.4 or newer; this is 3.3.3."
+
+
 def test_a_model_that_waits_for_its_inputs_is_built_by_them(one: Replicas) -> None:
     text = textwrap.dedent(DENSE).replace("keras.Model(inputs,", "keras.Sequential([").replace("(normal))", "])")
     spec = spec_of(source(text), "dense", mode="inference")
