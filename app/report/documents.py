@@ -10,9 +10,10 @@ import numpy as np
 from app.records import Device, FieldFacts, Floats, Inventory, Phase, RunRow, StoredRun
 from app.report.epochs import data_document, epochs_document, training_document
 from app.report.evidence import evidence_document, flops_document, portability_document
+from app.telemetry.field_units import field_unit
 from app.viewmodels import run_facts, units
 from app.viewmodels.cells import example_word
-from app.viewmodels.fields import field_unit, fields_of
+from app.viewmodels.fields import fields_of
 from app.viewmodels.run_facts import PhaseEnergy
 
 _COUNTERS = ("energy_mj", "throttled_power_ns", "throttled_thermal_ns", "throttled_brake_ns", "sampler_cpu_s")

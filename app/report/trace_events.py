@@ -10,8 +10,9 @@ from app.facts import OWN_SOURCE
 from app.records import Floats, Ints, Sample, SampleColumns, StoredRun
 from app.report.documents import list_document
 from app.report.trace_track import Event, Track
+from app.telemetry.field_units import field_unit
 from app.viewmodels.cells import example_word
-from app.viewmodels.fields import field_unit, field_words
+from app.viewmodels.fields import field_words
 from app.viewmodels.naming import short_name
 from app.viewmodels.run_facts import phase_energies
 from app.viewmodels.throttling import Throttling

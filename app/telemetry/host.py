@@ -8,9 +8,10 @@ from pathlib import Path
 import psutil
 
 from app.records import HOST, Device, FieldFacts, Sample, SlowSample
+from app.telemetry.field_units import field_unit
 from app.telemetry.rapl import RaplPower
 
-_UNITS = {"load_pct": "%", "memory_bytes": "bytes", "worker_load_pct": "%", "worker_memory_bytes": "bytes"}
+_ALWAYS = ("load_pct", "memory_bytes", "worker_load_pct", "worker_memory_bytes")
 
 
 class HostSource:
@@ -24,7 +25,7 @@ class HostSource:
     def start(self) -> None:
         """Finds out what the host can tell and what asking costs."""
         no_power = self._rapl.why_absent()
-        units = _UNITS if no_power else {**_UNITS, "power_mw": "mW"}
+        given = _ALWAYS if no_power else (*_ALWAYS, "power_mw")
         cost_us = self._cost_us()
         host = Device(
             device=HOST,
@@ -32,7 +33,7 @@ class HostSource:
             index=-1,
             name=cpu_name(),
             memory_total_bytes=psutil.virtual_memory().total,
-            fields={name: FieldFacts(unit=unit, cost_us=cost_us) for name, unit in units.items()},
+            fields={name: FieldFacts(unit=field_unit(name), cost_us=cost_us) for name in given},
             absent={"power_mw": no_power} if no_power else {},
         )
         self._devices = (host,)

@@ -1,4 +1,4 @@
-"""Every NVML call that telemetry makes, as data: which fields it gives, in which unit, and what to try instead.
+"""Every NVML call that telemetry makes, as data: which fields it gives, and what to try instead.
 
 Cheap calls are read at every tick; slow ones on a schedule of their own, because they are dear (on an H200 the energy
 counter takes 2 to 19 ms, the thermal counters 2.5 ms) or change slowly. `nvmlDeviceGetPcieThroughput` is never called:
@@ -137,37 +137,3 @@ PCIE_COUNTERS = SlowCall(
     counter=True,
 )
 """PCIe bytes where there is no GPM. The counters have 32 bits: read four times a second they tell up to 17 GB/s."""
-
-UNITS: dict[str, str] = {
-    "power_mw": "mW",
-    "power_average_mw": "mW",
-    "power_limit_mw": "mW",
-    "load_pct": "%",
-    "memory_load_pct": "%",
-    "memory_bytes": "bytes",
-    "memory_reserved_bytes": "bytes",
-    "temperature_c": "°C",
-    "memory_temperature_c": "°C",
-    "sm_clock_mhz": "MHz",
-    "memory_clock_mhz": "MHz",
-    "throttle_reasons": "bits",
-    "energy_mj": "mJ",
-    "fan_pct": "%",
-    "throttled_power_ns": "ns",
-    "throttled_thermal_ns": "ns",
-    "throttled_brake_ns": "ns",
-    "pcie_tx_bytes_per_s": "bytes/s",
-    "pcie_rx_bytes_per_s": "bytes/s",
-    "nvlink_tx_bytes_per_s": "bytes/s",
-    "nvlink_rx_bytes_per_s": "bytes/s",
-    "sm_active_pct": "%",
-    "sm_occupancy_pct": "%",
-    "tensor_active_pct": "%",
-    "fp32_active_pct": "%",
-    "fp16_active_pct": "%",
-    "dram_active_pct": "%",
-    "worker_load_pct": "%",
-    "worker_memory_bytes": "bytes",
-    "sampler_cpu_s": "s",
-}
-"""The unit of every field of `Sample` and `SlowSample`."""

@@ -10,7 +10,8 @@ import pynvml
 
 from app.records import Device, FieldFacts, Sample, SlowSample
 from app.telemetry import nvml_gpm
-from app.telemetry.nvml_calls import CHEAP, ENERGY, PCIE_COUNTERS, SLOW, UNITS, Call, SlowCall
+from app.telemetry.field_units import field_unit
+from app.telemetry.nvml_calls import CHEAP, ENERGY, PCIE_COUNTERS, SLOW, Call, SlowCall
 from app.telemetry.nvml_gpm import Gpm
 from app.telemetry.nvml_prepared import Number, Read
 from app.telemetry.periods import PeriodWatch
@@ -212,7 +213,7 @@ class Card:
                 _raise_if_lost(error)
                 reasons.update({name: why(error) for name in call.fields})
                 continue
-            self.fields.update({name: FieldFacts(unit=UNITS[name], cost_us=cost_us) for name in call.fields})
+            self.fields.update({name: FieldFacts(unit=field_unit(name), cost_us=cost_us) for name in call.fields})
             self.absent.update({name: reason for name, reason in reasons.items() if name not in call.fields})
             return _Ready(call.fields, read)
         self.absent.update(reasons)
@@ -230,7 +231,7 @@ class Card:
             self.absent.update({name: why(error) for name in nvml_gpm.FIELDS})
             return
         self._gpm = gpm
-        self.fields.update({name: FieldFacts(unit=UNITS[name], cost_us=cost_us) for name in given})
+        self.fields.update({name: FieldFacts(unit=field_unit(name), cost_us=cost_us) for name in given})
         self.absent.update({name: "not supported" for name in nvml_gpm.FIELDS if name not in given})
 
 

@@ -1,9 +1,10 @@
-"""The fields of telemetry in words: what each is called, its unit, its value as a reader wants it."""
+"""The fields of telemetry in words: what each is called, its value as a reader wants it."""
 
 from collections.abc import Mapping
 
 from app.analysis.clock_events import ClockEvent
 from app.records import HOST, SAMPLE_FIELDS, SLOW_FIELDS
+from app.telemetry.field_units import field_unit
 from app.viewmodels import units
 from app.viewmodels.throttling import throttle_words
 
@@ -39,17 +40,6 @@ _WORDS: Mapping[str, str] = {
     "worker_memory_bytes": "Worker's memory",
     "sampler_cpu_s": "Sampler's processor time",
 }
-_UNITS = (
-    ("_bytes_per_s", "bytes/s"),
-    ("_bytes", "bytes"),
-    ("_mw", "mW"),
-    ("_mj", "mJ"),
-    ("_pct", "%"),
-    ("_mhz", "MHz"),
-    ("_ns", "ns"),
-    ("_c", "°C"),
-    ("_s", "s"),
-)
 _NOT_HELD_BACK = ((ClockEvent.IDLE, "idle"), (ClockEvent.CLOCKS_SET, "clocks set by the user"))
 """Clock event reasons that hold nothing back; the others are in `throttling`."""
 _HOST_ONLY = ("worker_load_pct", "worker_memory_bytes", "sampler_cpu_s")
@@ -67,11 +57,6 @@ def fields_of(device: str) -> tuple[str, ...]:
 def field_words(name: str) -> str:
     """What a field is called."""
     return _WORDS[name]
-
-
-def field_unit(name: str) -> str:
-    """The unit a field's name carries; bits for a mask."""
-    return next((unit for suffix, unit in _UNITS if name.endswith(suffix)), "bits")
 
 
 def field_text(name: str, value: float | None) -> str:

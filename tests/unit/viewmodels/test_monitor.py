@@ -2,7 +2,8 @@ import msgspec
 import pytest
 
 from app.records import DeviceLost, FieldFacts, GpuProcess, Processes, SlowSample
-from app.viewmodels.fields import field_text, field_unit, field_words, fields_of, reason_words
+from app.telemetry.field_units import field_unit
+from app.viewmodels.fields import field_text, field_words, fields_of, reason_words
 from app.viewmodels.monitor import DeviceRow, MonitorModel
 from app.viewmodels.monitor_figures import untold
 from tests.unit.viewmodels.events import CPU_INVENTORY, DEVICES, GPU_INVENTORY, ns, samples, tell
