@@ -21,7 +21,7 @@ from tests.fakes.nvml import Card, Driver, environment
 from workloads.catalog import complete
 from workloads.protocol import Block, RunSpec, Value
 
-LIMIT_S = 120.0
+LIMIT_S = 240.0
 PATIENT = Limits(closed_stdin_s=LIMIT_S, terminated_s=LIMIT_S, finished_s=LIMIT_S)
 """On a busy machine too, a worker gets the time to obey; a rung of the ladder that it obeys costs none."""
 Event = TypeVar("Event")

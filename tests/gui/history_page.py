@@ -17,7 +17,7 @@ from app.storage.store import Store
 from app.viewmodels.history import COLUMNS
 from tests.gui.screens import Screen
 
-LIMIT_MS = 60_000
+LIMIT_MS = 120_000
 TITLES = [column.title for column in COLUMNS]
 
 Dialog = TypeVar("Dialog", bound=QDialog)

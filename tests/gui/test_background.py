@@ -6,7 +6,7 @@ from app.errors import UserError
 from app.gui.background import Background
 from workloads.catalog import UsageError
 
-LIMIT_MS = 60_000
+LIMIT_MS = 120_000
 
 
 def fail_with(error: Exception) -> None:

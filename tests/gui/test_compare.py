@@ -23,7 +23,7 @@ from tests.gui.screens import Screen
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
 from workloads.protocol import RunSpec
 
-LIMIT_MS = 60_000
+LIMIT_MS = 120_000
 
 
 class ComparePage(Screen[CompareView]):

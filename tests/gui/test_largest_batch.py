@@ -14,7 +14,7 @@ from app.viewmodels.form import VariantForm
 from tests.gui.screens import visible_words
 from tests.unit.viewmodels.events import CPU_INVENTORY, GPU_INVENTORY
 
-LIMIT_MS = 60_000
+LIMIT_MS = 120_000
 
 
 def choose(workbench: Workbench, **values: bool | float | str) -> None:

@@ -13,7 +13,7 @@ from app.gui.theme import Theme
 from app.viewmodels.form import FormState
 from tests.gui.windows import window_on
 
-LIMIT_MS = 60_000
+LIMIT_MS = 120_000
 TEXT = "def small(batch_size: int = 4, units: int = 8):\n    'A small one.'\n"
 
 

@@ -20,7 +20,7 @@ from app.telemetry.recording import RunRecording
 from tests.unit.telemetry.test_trace import INVENTORY, TELEMETRY, by_watch
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
 
-LIMIT_MS = 60_000
+LIMIT_MS = 120_000
 RUN_ON_GPUS = stored_run(run_row(1, workload="cnn10", gpus=2, gpu_names=("NVIDIA H200", "NVIDIA H200")))
 
 

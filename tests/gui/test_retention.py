@@ -20,7 +20,7 @@ from tests.fakes.runs import begin
 from tests.gui.screens import visible_words
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
 
-LIMIT_MS = 60_000
+LIMIT_MS = 120_000
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from app.gui.application import Workbench
 from app.gui.theme import Theme
 from app.gui.views.form import FormView
 
-RUN_LIMIT_MS = 120_000
-READ_LIMIT_MS = 60_000
+RUN_LIMIT_MS = 240_000
+READ_LIMIT_MS = 120_000
 
 
 @contextmanager
