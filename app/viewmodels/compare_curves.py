@@ -19,7 +19,7 @@ _COMBINED: Mapping[str, Together] = {"load_pct": "mean", "sm_clock_mhz": "mean",
 _NAMES: Mapping[Together, str] = {"sum": "sum", "mean": "mean", "max": "highest"}
 _MOST_POINTS = 50_000
 """Of a longer curve only this many points are kept: more than any screen shows, zoomed in too."""
-_CROWDED = 12
+_CROWDED = 13
 """More characters than this above a small panel leave no room beside them."""
 _BEFORE, _AFTER = 0.06, 0.02
 """How much is in view around the measured part, of its length."""
@@ -57,12 +57,12 @@ def multiples(panels: Sequence[Panel], runs: Sequence[int], span: Span) -> tuple
 
     Every column is on one scale, that of the values within `span`.
     """
-    scaled = [replace(panel, y_range=panel.y_range or (0.0, _highest(panel, span))) for panel in panels]
+    scaled = [replace(_short(panel), y_range=panel.y_range or (0.0, _highest(panel, span))) for panel in panels]
     return tuple(
         replace(
             panel,
             key=f"{panel.key} {run}",
-            title=_short_title(panel) if row == 0 else "",
+            title=panel.title if row == 0 else "",
             unit=panel.unit if row == 0 else "",
             curves=tuple(curve for curve in panel.curves if curve.key == str(run)),
         )
@@ -71,10 +71,11 @@ def multiples(panels: Sequence[Panel], runs: Sequence[int], span: Span) -> tuple
     )
 
 
-def _short_title(panel: Panel) -> str:
-    """The title for a small panel: one that would crowd out the run's number gives way to the unit, which tells all."""
+def _short(panel: Panel) -> Panel:
+    """The panel with a title for a small one; one that would crowd out the run's number gives way to the unit."""
     title = panel.title.partition(",")[0]
-    return "" if panel.unit and len(title) + len(panel.unit) > _CROWDED else title
+    crowded = panel.unit and len(title) + len(panel.unit) > _CROWDED
+    return replace(panel, title=panel.unit, unit="") if crowded else replace(panel, title=title)
 
 
 def position_words(align: Alignment, x: float) -> str:
