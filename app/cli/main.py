@@ -1,10 +1,12 @@
 """The command line: `python -m app COMMAND …`. Exit status 0 completed, 1 any other outcome, 2 wrong use."""
 
 import errno
+import io
 import os
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 from app.cli import (
     calibrate,
@@ -60,6 +62,7 @@ def main(words: Sequence[str], more: Mapping[str, Command]) -> int:
 
     `more` are commands of the layers above (`bench`, and `replay` where it has a window).
     """
+    _prepare_output()
     chosen = parse(words)
     try:
         status = {**COMMANDS, **more}[chosen.command](chosen)
@@ -84,6 +87,19 @@ def main(words: Sequence[str], more: Mapping[str, Command]) -> int:
             "The result cannot be written: the disk is full. Free some space; what is stored is kept.", file=sys.stderr
         )
         return 1
+
+
+def _prepare_output() -> None:
+    """Lets what is said go nowhere where nobody listens, and say `?` for what the listener's encoding has no sign for.
+
+    A stream is None where the program was started with it closed (https://docs.python.org/3/library/sys.html#sys.stdout).
+    """
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("r" if name == "stdin" else "w", encoding="utf-8"))
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 def _drop_output() -> None:

@@ -76,7 +76,8 @@ def open_database(path: Path, busy_s: float = BUSY_S) -> Database:
     """
     _make_folder(path)
     with told_plainly(path):
-        connection = sqlite3.connect(path, timeout=busy_s)
+        # Not as it was typed: SQLite may take `file:name` for an address.
+        connection = sqlite3.connect(path.absolute(), timeout=busy_s)
         try:
             db = Database(connection, execute_plugins=False)
             if _is_behind(db, path):

@@ -1,6 +1,7 @@
 """Numbers as a reader wants them: few digits, thousands apart, the unit beside; absent is a dash, never 0."""
 
 import math
+import re
 from datetime import UTC, datetime
 from typing import TypeGuard
 
@@ -142,13 +143,17 @@ def duration(seconds: float | None) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
+_PLACE = re.compile(r"[^:]+\.py:\d+: ")
+"""How a sentence begins that names a line of a file, whose name may hold spaces."""
+
+
 def sentence(words: str) -> str:
     """The words as a sentence: a capital first, a full stop last. Names such as cuDNN or mine.py:3 stay as they are."""
     text = words.strip()
     if not text:
         return ""
     word = text.split()[0]
-    is_name = not word.islower() or "." in word.rstrip(".")
+    is_name = not word.islower() or "." in word.rstrip(".") or _PLACE.match(text) is not None
     first = text[0] if is_name else text[0].upper()
     return first + text[1:] + ("" if text[-1] in ".!?…" else ".")
 

@@ -28,10 +28,12 @@ class CommandLine:
         database: Path | None = None,
         stdout: IO[str] | None = None,
         limit_kib: int | None = None,
+        redirect: str = "",
     ) -> Process:
         command = [sys.executable, "-m", "app", *words, "--db", str(database or self.database)]
-        if limit_kib is not None:
-            command = ["bash", "-c", f'ulimit -f {limit_kib}; exec "$@"', "bash", *command]
+        if limit_kib is not None or redirect:
+            limit = "unlimited" if limit_kib is None else limit_kib
+            command = ["bash", "-c", f'ulimit -f {limit}; exec "$@" {redirect}', "bash", *command]
         pipe = subprocess.PIPE
         return subprocess.Popen(
             command,
@@ -44,10 +46,10 @@ class CommandLine:
         )
 
     def __call__(
-        self, *words: str, database: Path | None = None, limit_kib: int | None = None
+        self, *words: str, database: Path | None = None, limit_kib: int | None = None, redirect: str = ""
     ) -> "subprocess.CompletedProcess[str]":
-        """Runs to the end; `limit_kib` is how large a file may become, as a full disk has it."""
-        process = self.start(*words, database=database, limit_kib=limit_kib)
+        """Runs to the end; `limit_kib` is how large a file may become, `redirect` what a shell does to the streams."""
+        process = self.start(*words, database=database, limit_kib=limit_kib, redirect=redirect)
         out, err = process.communicate(timeout=LIMIT_S)
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 

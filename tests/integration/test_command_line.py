@@ -412,3 +412,20 @@ def test_an_experiment_of_which_nothing_can_run_measured_nothing(command_line: C
     assert done.returncode == 1
     assert "Nothing was measured: none of 2 runs completed." in done.stderr + done.stdout
     assert "on the CPU" not in done.stderr
+
+
+def test_a_terminal_without_signs_for_all_words_gets_the_verdict(tmp_path: Path, trained: CommandLine) -> None:
+    """`×` is in Latin-1, `…` and `µ`s of other alphabets are not; ASCII has none of them."""
+    poor = CommandLine(tmp_path, {"PYTHONIOENCODING": "ascii"})
+    done = poor("compare", "1", "2", database=trained.database)
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
+    assert "?" in done.stdout
+
+
+@pytest.mark.parametrize("closed", ["2>&-", ">&-", "<&- >&- 2>&-"])
+def test_a_run_that_nobody_listens_to_is_made_and_stored(tmp_path: Path, closed: str) -> None:
+    line = CommandLine(tmp_path)
+    done = line("experiment", *dummy_words(step_ms="1.0,2.0"), "--repeats", "1", redirect=closed)
+    assert done.returncode == 0, done.stderr
+    with Store.open(line.database) as store:
+        assert [row.outcome.name for row in store.list_runs() if row.outcome] == ["completed"] * 2

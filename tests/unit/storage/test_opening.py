@@ -38,6 +38,12 @@ def test_a_new_database_is_made_with_its_folder(tmp_path: Path) -> None:
     assert path.is_file()
 
 
+def test_a_name_like_an_address_is_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Store.open(Path("file:new.db")).close()
+    assert [path.name for path in tmp_path.glob("*.db")] == ["file:new.db"]
+
+
 def test_a_text_file_is_no_database(tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("These are notes, long enough to be taken for a header of a database. " * 10)

@@ -37,6 +37,7 @@ NBSP = "\N{NO-BREAK SPACE}"
         (units.sentence("no driver is installed"), "No driver is installed."),
         (units.sentence("cuDNN needs a GPU."), "cuDNN needs a GPU."),
         (units.sentence("mine.py:9: a name is missing"), "mine.py:9: a name is missing."),
+        (units.sentence("a b.py:2: a name is missing"), "a b.py:2: a name is missing."),
         (units.sentence("stopped."), "Stopped."),
         (units.sentence(""), ""),
     ],
