@@ -2,8 +2,6 @@
 
 import shutil
 import sqlite3
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +12,7 @@ from app.storage.migrations import migrations
 from app.storage.opening import known_migrations
 from app.storage.store import Store
 from tests.fakes.runs import SPEC, UTC_NS
+from tests.unit.storage.at_once import twice_at_once
 
 ROOT = Path(__file__).parents[3]
 OLDER = ROOT / "docs" / "measurements" / "2026-11-21-lstm.db"
@@ -72,11 +71,5 @@ def test_every_older_version_opens(database_path: Path, name: str) -> None:
 
 
 def test_two_programs_migrate_one_older_database_at_once(older: Path) -> None:
-    code = (
-        "import sys; from pathlib import Path; from app.storage.store import Store\n"
-        "sys.stdin.readline(); store = Store.open(Path(sys.argv[1])); print(len(store.list_runs())); store.close()"
-    )
-    command = [sys.executable, "-c", code, str(older)]
-    pipe = subprocess.PIPE
-    both = [subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, cwd=ROOT, text=True) for _ in range(2)]
-    assert [process.communicate("go\n", timeout=240) for process in both] == [("31\n", "")] * 2
+    code = "with Store.open(path, busy_s=120) as store: print(len(store.list_runs()))"
+    assert twice_at_once(code, older) == [("31\n", "")] * 2

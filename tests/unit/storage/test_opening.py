@@ -3,8 +3,6 @@
 import hashlib
 import os
 import sqlite3
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
@@ -16,8 +14,7 @@ from app.storage import opening
 from app.storage.migrations import APPLICATION_ID, migrations
 from app.storage.store import Store
 from tests.fakes.runs import begin, keep
-
-ROOT = Path(__file__).parents[3]
+from tests.unit.storage.at_once import twice_at_once
 
 
 def refusal(path: Path) -> str:
@@ -203,14 +200,8 @@ def _open_together(path: Path, count: int) -> list[BaseException]:
 
 
 def test_two_processes_open_one_new_file(database_path: Path) -> None:
-    code = (
-        "import sys; from pathlib import Path; from app.storage.store import Store\n"
-        "sys.stdin.readline(); Store.open(Path(sys.argv[1])).close(); print('opened')"
-    )
-    command = [sys.executable, "-c", code, str(database_path)]
-    pipe = subprocess.PIPE
-    both = [subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, cwd=ROOT, text=True) for _ in range(2)]
-    assert [process.communicate("go\n", timeout=240) for process in both] == [("opened\n", "")] * 2
+    code = "Store.open(path, busy_s=120).close(); print('opened')"
+    assert twice_at_once(code, database_path) == [("opened\n", "")] * 2
 
 
 def test_the_file_says_whose_it_is(database_path: Path) -> None:
