@@ -136,9 +136,7 @@ def _experiment(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
         "--queue", action="store_true", help="only add it to the queue; `queue go-on` makes it, or the window"
     )
     command.add_argument("--notify", action="store_true", help=NOTIFY_HELP)
-    command.add_argument(
-        "--no-standby", dest="standby", action="store_false", help="never import TensorFlow ahead for the next run"
-    )
+    command.add_argument("--no-standby", action="store_true", help="never import TensorFlow ahead for the next run")
     _gated(command)
     command.add_argument("--show", action="store_true", help="with --preset: show what is stored of it and run nothing")
     command.add_argument(

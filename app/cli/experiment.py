@@ -60,7 +60,7 @@ def _make(chosen: Namespace) -> int:
     if named and chosen.show:
         _tell(_stored(named, chosen), article, chosen)
         return 0
-    with run_services(chosen.db, chosen.sample_ms, standby=chosen.standby and not chosen.queue) as services:
+    with run_services(chosen.db, chosen.sample_ms, standby=not (chosen.no_standby or chosen.queue)) as services:
         inventory = services.feed.wait_inventory()
         machine = inventory.machine
         plan = _announced(named, machine, chosen) if named else _matrix(chosen, machine)

@@ -13,10 +13,10 @@ _IN_VAIN: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "presets": ("--presets lists them and makes nothing", (*_BUILT, "preset", *_MADE, "queue", "report", "notify")),
     "preset": ("--preset has a workload, settings and a baseline of its own", _BUILT),
     "show": ("--show makes nothing", ("budget", "again", "parallel", "queue")),
-    "queue": ("--queue makes nothing yet, but `queue go-on` takes these words", ("report", "notify")),
+    "queue": ("--queue makes nothing yet, but `queue go-on` takes these words", ("report", "notify", "no_standby")),
 }
 """Words that would change nothing beside another one, and why."""
-_WRITTEN = {"workload": "WORKLOAD", "settings": "-s"}
+_WRITTEN = {"workload": "WORKLOAD", "settings": "-s", "no_standby": "--no-standby"}
 
 
 def check_words(chosen: Namespace) -> None:

@@ -14,9 +14,10 @@ from app.runs.leases import CPU, Leases
 from app.storage.store import Store
 from tests.fakes.command_line import LIMIT_S, CommandLine, dummy_words
 
-EXPERIMENT = ("experiment", "--no-gate", "--no-standby", "--repeats", "1")
+EXPERIMENT = ("experiment", "--no-gate", "--repeats", "1")
+AT_ONCE = (*EXPERIMENT, "--no-standby")
 SHORT = (*EXPERIMENT, *dummy_words(steps=5, batch_size="1,2"))
-LONGER = (*EXPERIMENT, *dummy_words(steps=0, seconds="0.1,600"))
+LONGER = (*AT_ONCE, *dummy_words(steps=0, seconds="0.1,600"))
 
 
 @dataclass(frozen=True)
@@ -160,12 +161,12 @@ def test_more_repeats_that_a_second_program_asks_for_are_made_by_the_first(say: 
     words = (*EXPERIMENT, *dummy_words(steps=5, step_ms="1,2"))
     processor = Leases(tmp_path).take([CPU], 1)
     assert processor is not None, "its first run waits for it until all is asked"
-    first = CommandLine(tmp_path).start(*words)
+    first = CommandLine(tmp_path).start(*words, "--no-standby")
     while [state for _, state, *_ in queue(say("queue", "--json"))] != ["running"]:
         assert first.poll() is None
     sentence = "Another program makes this very experiment at this moment, as entry 1 of the queue, with 2 repeats: "
     assert sentence in say(*words, "--repeats", "2", "--queue").out
-    assert sentence in say(*words).err, "fewer are no reason to make fewer"
+    assert sentence in say(*words, "--no-standby").err, "fewer are no reason to make fewer"
     processor.release()
     _, err = first.communicate(timeout=LIMIT_S)
     assert first.returncode == 0
@@ -204,7 +205,7 @@ def test_at_the_end_reports_are_written_and_somebody_is_told(
 
 
 def test_the_same_command_goes_on_with_an_unfinished_experiment(say: Say) -> None:
-    words = (*EXPERIMENT, *dummy_words(steps=0, seconds=2, step_ms="1,2"), "--again")
+    words = (*AT_ONCE, *dummy_words(steps=0, seconds=2, step_ms="1,2"), "--again")
     assert say(*words, "--budget", "3.9s").status == 1
     assert queue(say("queue", "--json")) == [(1, "paused", 1, 2)], "its time is spent"
     second = say(*words)

@@ -106,8 +106,8 @@ def test_the_baseline_comes_first() -> None:
             "--presets lists them and makes nothing: leave out --budget, --report.",
         ),
         (
-            ["experiment", "--preset", "quick", "--queue", "--report", "x.html"],
-            "--queue makes nothing yet, but `queue go-on` takes these words: leave out --report.",
+            ["experiment", "--preset", "quick", "--queue", "--report", "x.html", "--no-standby"],
+            "--queue makes nothing yet, but `queue go-on` takes these words: leave out --report, --no-standby.",
         ),
         (
             ["experiment", "--preset", "quick", "--show", "--parallel"],
