@@ -18,7 +18,7 @@ h1{font-size:1.6em;margin:0}h2{font-size:1.2em;margin:2em 0 .5em}h3{font-size:1e
 border-left:4px solid var(--curve0)}.warning{color:var(--warning)}
 .wide{overflow-x:auto}table{border-collapse:collapse;margin:.5em 0 1em;font-size:.87em}
 th,td{text-align:left;vertical-align:top;padding:.25em 1em .25em 0;border-bottom:1px solid var(--line);
-overflow-wrap:normal}th{font-weight:normal;color:var(--muted)}.number{text-align:right}
+overflow-wrap:normal}th{font-weight:normal;color:var(--muted);vertical-align:bottom}.number{text-align:right}
 td.number{white-space:nowrap}
 td:first-child{min-width:15em}.long{overflow-wrap:anywhere;max-width:26em}
 .swatch{display:inline-block;width:.8em;height:.8em;margin-right:.5em;print-color-adjust:exact;

@@ -132,6 +132,23 @@ def test_it_takes_the_colours_of_the_scheme(screen: ArticlePage, theme: Theme) -
     assert TITLE in article.toPlainText()
 
 
+def test_no_word_of_a_narrow_head_is_broken(qtbot: QtBot, theme: Theme) -> None:
+    view = ArticleView(theme)
+    qtbot.addWidget(view)
+    view.resize(500, 300)
+    heads = "".join(f"<th>Measured, XLA: {what}</th>" for what in ("GFLOPS", "speed-up", "ms a step") * 2)
+    view.show_html(f"<table><tr>{heads}</tr></table>")
+    with qtbot.waitExposed(view):
+        view.show()
+    block, ends = view.document().begin(), set()
+    while block.isValid():
+        lines = [block.layout().lineAt(n) for n in range(block.layout().lineCount())]
+        ends |= {block.text()[line.textStart() + line.textLength() - 1] for line in lines[:-1]}
+        block = block.next()
+    assert ends
+    assert ends <= {" ", "-"}
+
+
 def test_a_report_of_such_runs_has_the_tables_too(screen: ArticlePage, tmp_path: Path) -> None:
     screen.compare(1, 2, 3, 4)
     file = tmp_path / "report.html"

@@ -3,6 +3,7 @@
 from string import Template
 
 from PySide6.QtCore import QMimeData, Qt
+from PySide6.QtGui import QTextOption
 from PySide6.QtWidgets import QTextBrowser
 
 from app.gui.theme import GRID, Theme, figures
@@ -13,8 +14,8 @@ h2 { font-size: medium; margin-top: 16px; margin-bottom: 4px; }
 p { margin-top: 0px; margin-bottom: 4px; }
 p.quiet { color: $muted; }
 table { margin-top: 4px; margin-bottom: 12px; border-collapse: collapse; }
-th, td { padding: 4px 24px 4px 0px; border-bottom: 1px solid $line; text-align: left; white-space: nowrap; }
-th { color: $muted; font-weight: normal; white-space: normal; }
+th, td { padding: 4px 16px 4px 0px; border-bottom: 1px solid $line; text-align: left; white-space: nowrap; }
+th { color: $muted; font-weight: normal; white-space: normal; vertical-align: bottom; }
 .number { text-align: right; }
 """)
 
@@ -29,6 +30,8 @@ class ArticleView(QTextBrowser):
         self.setFrameShape(QTextBrowser.Shape.NoFrame)
         self.setFont(figures())
         self.document().setDocumentMargin(2 * GRID)
+        # Otherwise Qt breaks the words of narrow heads in their middle.
+        self.setWordWrapMode(QTextOption.WrapMode.WordWrap)
         self.setAccessibleName("The article beside what was measured")
         self.setTextInteractionFlags(
             Qt.TextInteractionFlag.TextSelectableByMouse | Qt.TextInteractionFlag.TextSelectableByKeyboard
