@@ -27,6 +27,8 @@ def check_words(chosen: Namespace) -> None:
         vain = [_WRITTEN.get(other, f"--{other}") for other in others if _is_given(chosen, other)]
         if _is_given(chosen, word) and vain:
             raise UsageError(f"{why}: leave out {', '.join(vain)}.")
+    if chosen.budget == 0:
+        raise UsageError("No run fits into a budget of no time: give --budget more, such as 8m or 90s.")
     if chosen.report is not None:
         check_place(chosen.report)
     if chosen.until is not None and chosen.repeats is not None and chosen.repeats <= FIRST_LOOK:

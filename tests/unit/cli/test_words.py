@@ -110,6 +110,10 @@ def test_the_baseline_comes_first() -> None:
             "--queue makes nothing yet, but `queue go-on` takes these words: leave out --report, --no-standby.",
         ),
         (
+            ["experiment", "--preset", "quick", "--queue", "--budget", "0s"],
+            "No run fits into a budget of no time: give --budget more, such as 8m or 90s.",
+        ),
+        (
             ["experiment", "--preset", "quick", "--show", "--parallel"],
             "--show makes nothing: leave out --parallel.",
         ),
