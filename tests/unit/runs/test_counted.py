@@ -17,7 +17,6 @@ from workloads.catalog import Gpu, Machine, complete
 from workloads.protocol import RunSpec
 
 ONE = Machine(gpus=(Gpu(index=0, uuid="GPU-0", name="NVIDIA H200", compute_capability=(9, 0)),))
-NONE = Machine(cpu_count=2)
 HERE = Surroundings(
     driver="580.1",
     cards=frozenset({"NVIDIA H200"}),

@@ -13,7 +13,6 @@ from app.storage.transfer_tables import CARRIED, kept_names
 
 Rows = dict[str, list[tuple[Any, ...]]]
 
-_NUMBERS = ("run", "device_id", "experiment")
 _WHOSE = {
     "run": "(SELECT uid FROM runs WHERE runs.run = t.run)",
     "device_id": "(SELECT uid || device FROM devices JOIN runs USING (run) WHERE devices.device_id = t.device_id)",

@@ -249,9 +249,6 @@ def test_a_schema_that_is_no_schema_is_refused(ours: Path, theirs: Path, stateme
     assert "damaged or only half copied" in refused(ours, changed(theirs, statement))
 
 
-TYPES = "UPDATE sqlite_schema SET sql = replace(replace(sql, ') STRICT', ')'), 'CHECK', 'DEFAULT')"
-
-
 @pytest.mark.parametrize(
     ("change", "where"),
     [
