@@ -70,13 +70,13 @@ def ahead_words(
         return [f"{ending_words(before)} Nothing is left to run; --again makes every run anew."]
     if not to_make:
         all_are, them = ("The only run is", "it") if before.planned == 1 else (f"All {before.planned} runs are", "them")
-        return [f"{all_are} stored: nothing is left to run. --again makes {them} anew."]
+        return [f"{all_are} stored{_beyond_words(before)}: nothing is left to run. --again makes {them} anew."]
     possible = runnable(to_make, machine)
     most = "" if plan.until_pct is None else " at most"
     takes = takes_words(together_s(possible, alike, room_of(plan, machine, parallel)), learnt_from(possible, alike))
     within = "" if budget_s is None else f", within {units.duration(budget_s)}"
     planned = f"{before.planned} {units.plural('run', before.planned)} planned{most}"
-    return [f"{planned}, {before.done} done, {len(to_make)} left ({takes}){within}."]
+    return [f"{planned}, {before.done} done{_beyond_words(before)}, {len(to_make)} left ({takes}){within}."]
 
 
 def ending_words(found: Experiment, *, shown: bool = False, entry: int | None = None) -> str:
@@ -90,10 +90,10 @@ def ending_words(found: Experiment, *, shown: bool = False, entry: int | None = 
 
 
 def _far_words(found: Experiment, goes_on: str, *, shown: bool) -> str:
-    far = f"{found.done} of {found.planned} {units.plural('run', found.planned)} done"
+    far = f"{found.done} of {found.planned} {units.plural('run', found.planned)} done{_beyond_words(found)}"
     if found.state == "settled":
         repeats = rounds(found.plan, [run.row for run in found.runs]).repeats
-        return f"Settled after {repeats} repeats: {found.done} runs done."
+        return f"Settled after {repeats} repeats: {found.done} runs done{_beyond_words(found)}."
     if found.state == "out of budget" and found.next_s is not None:
         if found.budget_s is not None and found.next_s >= found.budget_s:
             goes_on = f"No run fits into {units.duration(found.budget_s)}: give --budget more."
@@ -107,6 +107,14 @@ def _far_words(found: Experiment, goes_on: str, *, shown: bool) -> str:
     if found.state == "failed":
         return f"Failed: {far}; some gave no result. The same command makes those again."
     return f"Complete: {far}." if found.state == "complete" else f"Stopped: {far}. {goes_on}"
+
+
+def _beyond_words(found: Experiment) -> str:
+    """How many more stored runs the verdict counts than are planned; "" where there are none."""
+    if not found.beyond:
+        return ""
+    counts = "counts" if found.beyond == 1 else "count"
+    return f" ({found.beyond} more stored {units.plural('run', found.beyond)} {counts} too)"
 
 
 def _known_words(found: Experiment) -> str:

@@ -14,6 +14,7 @@ from app.runs.leases import Lease
 from app.runs.schedule import (
     SETTLED,
     Plan,
+    beyond,
     done,
     expected_s,
     given_up,
@@ -70,6 +71,11 @@ class Experiment:
     def measured(self) -> bool:
         """Whether any of its runs completed; refused ones and those without enough memory have a result too."""
         return any(run.row.completed for run in self.runs)
+
+    @property
+    def beyond(self) -> int:
+        """How many runs have a result beside those planned: more repeats are stored than are asked for now."""
+        return beyond(self.plan, [run.row for run in self.runs])
 
     def given_up_words(self) -> str:
         """That no more runs were made of variants that failed twice; "" where all had their turns."""

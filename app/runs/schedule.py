@@ -175,6 +175,12 @@ def done(plan: Plan, runs: Sequence[RunRow]) -> int:
     return carried + sum(min(plan.repeats, len(ended.of(spec))) for spec in plan.variants)
 
 
+def beyond(plan: Plan, runs: Sequence[RunRow]) -> int:
+    """How many runs of the variants compared have a result beside those planned: they count for the verdict too."""
+    ended = ByVariant([row for row in runs if is_result(row)])
+    return sum(max(0, len(ended.of(spec)) - plan.repeats) for spec in plan.variants)
+
+
 def expected_s(spec: RunSpec, runs: Sequence[RunRow], of_several: Callable[[list[float]], float] = max) -> float:
     """How long a run of this variant takes, from its worker's start to its end: by the longest of those made.
 

@@ -9,7 +9,7 @@ import pytest
 
 from app.cli.experiment_words import ahead_words, ending_words, refused_words
 from app.cli.main import main
-from app.report.experiment import experiment_document
+from app.report.experiment import experiment_document, in_order
 from app.runs.experiment import Experiment
 from app.runs.presets import keep_own_file
 from app.runs.schedule import Plan
@@ -102,6 +102,18 @@ def test_of_one_run_is_not_spoken_as_of_many() -> None:
         "The only run is stored: nothing is left to run. --again makes it anew."
     ]
     assert ending_words(made) == "Complete: 1 of 1 run done."
+
+
+def test_more_stored_runs_than_are_planned_are_told_of_as_the_table_counts_them() -> None:
+    found = Experiment.of(PLAN, "stopped", STEADY, CPU)
+    assert len(in_order(found)) == 8
+    assert ahead_words(found, (), CPU, None) == [
+        "All 6 runs are stored (2 more stored runs count too): nothing is left to run. --again makes them anew."
+    ]
+    assert ending_words(found) == "Complete: 6 of 6 runs done (2 more stored runs count too)."
+    begun = Experiment.of(PLAN, "stopped", STEADY[:4], CPU)
+    assert ahead_words(begun, (), CPU, None)[0].startswith("6 runs planned, 3 done (1 more stored run counts too), ")
+    assert ending_words(begun).startswith("Stopped: 3 of 6 runs done (1 more stored run counts too). ")
 
 
 def test_where_one_variant_alone_has_runs_the_others_are_not_forgotten() -> None:
