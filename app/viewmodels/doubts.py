@@ -76,23 +76,33 @@ def _mislabelled(runs: Sequence[StoredRun]) -> list[Doubt]:
 
 
 def _held_back(runs: Sequence[StoredRun]) -> list[Doubt]:
-    """Causes that held back some of the runs and not others, as far as their telemetry tells."""
+    """Causes that held back some of the runs, as far as their telemetry tells; or all, where that is not as usual.
+
+    A card at full load is at its power limit. One that heat or a slowdown holds back is slower than its kind.
+    """
     shares = {run.row.run: comparability.held_back(run) for run in runs}
     found = []
     for hold, words in _HELD.items():
         known = {run: of_run[hold] for run, of_run in shares.items() if hold in of_run}
         held = {run: share for run, share in known.items() if share >= HELD_SHARE}
-        if held and len(held) < len(known):
-            told = _each(held, "for")
+        is_usual = hold == "power limit"
+        if held and not (is_usual and len(held) == len(known)):
+            which, told = _which(held, known, runs), _each(held, "for")
             found.append(
                 Doubt(
                     key=f"throttled {hold}",
-                    sentence=f"GPUs were held back {words} in some runs only: {told} of the measured part.",
+                    sentence=f"GPUs were held back {words} in {which}: {told} of the measured part.",
                     values={run: units.percent(100 * share) for run, share in known.items()},
-                    severity="note" if hold == "power limit" else "warning",
+                    severity="note" if is_usual else "warning",
                 )
             )
     return found
+
+
+def _which(held: Mapping[int, float], known: Mapping[int, float], runs: Sequence[StoredRun]) -> str:
+    if len(held) < len(known):
+        return "some runs only"
+    return "all runs" if len(held) == len(runs) else "all runs that tell"
 
 
 def _each(shares: Mapping[int, float], between: str) -> str:

@@ -66,6 +66,8 @@ def test_a_throttled_run_is_made_once_more_and_counted_once(hot: CommandLine) ->
     assert (document["planned"], document["done"]) == (2, 2)
     assert [run["run"] for run in hot.json("list")["runs"]] == [4, 3, 2, 1], "nothing was made by the second call"
     assert [row["runs"] for row in document["rows"]] == [[2], [4]]
+    (warning,) = (each for each in document["warnings"] if each["key"] == "throttled heat")
+    assert warning["text"].startswith("GPUs were held back because of heat in all runs: run 2 for 100")
     facts = hot.json("show", "2")["environment"]
     assert facts[GATE].startswith("gave up after")
     assert facts[THROTTLED_PCT] == "100.0"

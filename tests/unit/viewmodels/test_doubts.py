@@ -106,8 +106,17 @@ def test_one_run_held_back_and_another_not(store: Store, reasons: int, words: st
     doubt = only(doubts([hot, free]))
     assert doubt.sentence == f"GPUs were held back {words} in some runs only: run 1 for 50 % of the measured part."
     assert doubt.severity == severity
-    assert doubts([hot, hot]) == (), "both alike"
     assert doubts([sampled(store, kept(store, 3), share=0.03, throttle_reasons=reasons), free]) == (), "a moment"
+
+
+@pytest.mark.parametrize("reasons", [0x20, 0x40, 0x80])
+def test_all_runs_held_back_are_told_of_but_for_the_power_limit(store: Store, reasons: int) -> None:
+    hot = [sampled(store, kept(store, n), throttle_reasons=reasons | 0x4) for n in (1, 2)]
+    doubt = only(doubts(hot))
+    assert doubt.sentence.endswith(" in all runs: run 1 for 100 %, run 2 for 100 % of the measured part.")
+    assert (doubt.severity, doubt.values) == ("warning", dict.fromkeys((1, 2), "100\N{NO-BREAK SPACE}%"))
+    untold = only(doubts([*hot, kept(store, 3)])).sentence
+    assert " in all runs that tell: run 1" in untold
 
 
 def test_the_drivers_counter_sees_what_samples_miss(store: Store) -> None:
