@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -202,6 +203,25 @@ def test_a_closed_window_offers_what_is_left_and_runs_nothing_twice(
         outcomes = outcomes_of(again)
         assert outcomes.count("completed") == 4
         assert outcomes.count("stopped") == len(outcomes) - 4 <= 1, "the run that went on, if one had begun"
+
+
+def test_what_is_asked_for_before_the_window_has_looked_into_the_queue_begins_all_the_same(
+    qtbot: QtBot, workbench: Workbench
+) -> None:
+    runs_held, queue, looked = threading.Event(), workbench.queue.controller(), list[None]()
+    workbench.sessions.run(runs_held.wait, lambda _: None, lambda _: None)
+    queue.add(asked("early"))
+    workbench.queue.look()
+    workbench.reads.run(lambda: None, looked.append, lambda _: None)
+    qtbot.waitUntil(lambda: len(looked) == 1)
+    workbench.reads.run(lambda: None, looked.append, lambda _: None)
+    qtbot.waitUntil(lambda: len(looked) == 2)  # what was made of what it found is done too
+    states = [entry.state for entry in entries_of(workbench)]
+    runs_held.set()
+    assert states == ["waiting"]
+    with qtbot.waitSignal(workbench.queue.news.entry_ended, timeout=RUN_LIMIT_MS):
+        pass
+    assert outcomes_of(workbench) == ["completed"] * 2
 
 
 def test_an_offer_can_be_left_for_later_and_removed(qtbot: QtBot, workbench: Workbench) -> None:

@@ -95,11 +95,18 @@ class QueueController(QObject):
         self._edits.read(self._offer if more else None)
 
     def offer(self) -> None:
-        """Offer to go on with what an earlier window, or a program that is gone, left unfinished."""
-        self._edits.pause_unowned(self._offer)
+        """Offer to go on with what an earlier window, or a program that is gone, left unfinished.
+
+        Where this window was asked for something meanwhile, that begins: then nothing is paused.
+        """
+        if self._wanted or self.goes_on:
+            self._edits.read()
+        else:
+            self._edits.pause_unowned(self._offer)
 
     def add(self, asked: Asked, preset: str | None = None) -> None:
         """Put an experiment at the end of the queue; it begins at once where nothing goes on."""
+        self._wanted = True
         self._edits.add(asked, preset, self._go_on)
 
     def add_run(self, spec: RunSpec) -> None:
