@@ -18,10 +18,12 @@ from app.gui.controllers.own import OwnWorkloads
 from app.gui.controllers.replay import ReplayController
 from app.gui.controllers.run import BatchSearch, RunController, Session
 from app.gui.garbage import GuiCollector
+from app.gui.kept_choice import Keeping
 from app.gui.main_window import MainWindow, Page
 from app.gui.notice import Notice
 from app.gui.questions import ask_for_another_database, ask_to_close
 from app.gui.queueing import Queueing
+from app.gui.standby_choice import StandbyChoice
 from app.gui.stored_screens import StoredScreens
 from app.gui.theme import Theme
 from app.gui.views.monitor import MonitorView
@@ -108,7 +110,9 @@ class Workbench(QObject):
             Page("Compare", self.stored.make_compare),
         )
         self.window = MainWindow(pages, theme)
-        self._notice = Notice(self.window, database, self.reads, self.run.show_error)
+        keeping = Keeping(database, self.reads, self.run.show_error)
+        self._notice = Notice(self.window, keeping)
+        self._standby = StandbyChoice(self.window.settings_menu, keeping, lambda: self._started().prepare())
         self.run_view = run_view
 
     def start(self) -> None:
@@ -121,7 +125,8 @@ class Workbench(QObject):
         self.replay.changed.connect(window.show_chip)
         self.stored.replay_asked.connect(self.play)
         self.stored.again_asked.connect(self._fill_form)
-        self.stored.build_asked.connect(self._build_experiment)
+        self.stored.build_asked.connect(lambda: window.show_page(RUN))
+        self.stored.build_asked.connect(self.experiments.open_prepared)
         window.stop_asked.connect(self.run.stop)
         window.close_asked.connect(self._ask_to_close)
         window.page_shown.connect(self._page_shown)
@@ -228,6 +233,7 @@ class Workbench(QObject):
 
     def _prepared(self) -> None:
         self._notice.start()
+        self._standby.start()
         self.own.restore()
         self._look_for_room()
 
@@ -243,6 +249,7 @@ class Workbench(QObject):
         self.run.handle(event, run)  # type: ignore[arg-type]
         self.monitor.handle(event)  # type: ignore[arg-type]
         self._notice.handle(event)
+        self._standby.handle(event)
         if isinstance(event, Inventory):
             self.window.show_machine(machine_words(event), "good", event.no_gpu_reason or "Telemetry is running.")
         if isinstance(event, DeviceLost) and event.device == HOST:
@@ -262,10 +269,6 @@ class Workbench(QObject):
         """Put a variant into the form, to be run again."""
         self.window.show_page(RUN)
         self.run.fill(spec)
-
-    def _build_experiment(self) -> None:
-        self.window.show_page(RUN)
-        self.experiments.open_prepared()
 
     def _open_trace(self) -> None:
         name, _ = QFileDialog.getOpenFileName(

@@ -5,7 +5,16 @@ from dataclasses import dataclass
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QCloseEvent, QIcon, QKeySequence, QPaintEvent, QShortcut
-from PySide6.QtWidgets import QHBoxLayout, QMainWindow, QMessageBox, QStackedWidget, QTabBar, QVBoxLayout, QWidget
+from PySide6.QtWidgets import (
+    QHBoxLayout,
+    QMainWindow,
+    QMenu,
+    QMessageBox,
+    QStackedWidget,
+    QTabBar,
+    QVBoxLayout,
+    QWidget,
+)
 
 from app.gui.theme import GRID, RESOURCES, Theme
 from app.gui.views.parts import button, rule, set_role, text_label
@@ -76,10 +85,10 @@ class MainWindow(QMainWindow):
         self._chip = text_label("", "chip")
         self._machine = text_label("Looking for GPUs …", "muted")
         self._dot = text_label("●", "muted")
-        self.notify = button(
-            "Notify", "When a run or experiment of over a minute ends and another window is in front", flat=True
-        )
-        self.notify.setProperty("menu", "true")
+        self._settings = button("Settings", "What is kept for every window on this database", flat=True)
+        self._settings.setProperty("menu", "true")
+        self.settings_menu = QMenu(self._settings)
+        self._settings.setMenu(self.settings_menu)
         self._help = button("?", "Keyboard shortcuts (F1)", flat=True)
         self._build()
         self._connect()
@@ -184,7 +193,7 @@ class MainWindow(QMainWindow):
         line.addStretch(1)
         self._chip.hide()
         line.addWidget(self._chip, 0, Qt.AlignmentFlag.AlignVCenter)
-        for widget in (self._machine, self._dot, self.notify, self._help):
+        for widget in (self._machine, self._dot, self._settings, self._help):
             line.addWidget(widget)
         head = _column(self._head)
         head.addLayout(line)

@@ -13,6 +13,8 @@ from app.runs.queue_runner import QueueRunner
 from app.runs.session import RunServices, RunSession
 from app.runs.standby import StandbyLauncher
 from app.runs.standby_setting import wanted
+from app.storage.known_settings import STANDBY
+from app.storage.settings import kept_in
 from app.telemetry.feed import TelemetryFeed
 from workloads.protocol import RunSpec
 
@@ -22,11 +24,11 @@ class Sessions:
 
     def __init__(self, database: Path, feed: TelemetryFeed, bridge: Bridge) -> None:
         self._bridge = bridge
-        self._launcher = StandbyLauncher(Leases(), lambda: wanted(feed))
+        self._launcher = StandbyLauncher(Leases(), lambda: wanted(feed, lambda: kept_in(database, STANDBY)))
         self._services = RunServices(database=database, feed=feed, launcher=self._launcher)
 
     def prepare(self) -> None:
-        """Has a worker stand by, where one is wanted; returns at once."""
+        """Has a worker stand by where one is wanted, and none where not; returns at once."""
         self._launcher.prepare()
 
     def one(self, spec: RunSpec) -> RunSession:

@@ -69,7 +69,7 @@ class StandbyLauncher:
         return worker
 
     def prepare(self) -> None:
-        """Begins what is missing, if it is wanted and no run on the CPU goes on; returns at once."""
+        """Begins what is missing if it is wanted and no run on the CPU goes on, ends what is not; returns at once."""
         self._thread.submit(self._begin).add_done_callback(Future.result)
 
     def wait_ready(self) -> bool:
@@ -82,8 +82,7 @@ class StandbyLauncher:
 
     def close(self) -> None:
         """Ends the workers that stand by, if there are any, and begins no other."""
-        for standby in self._thread.submit(self._clear).result():
-            standby.end()
+        self._thread.submit(self._clear).result()
         self._thread.shutdown()
 
     def _begun(self, post: Post) -> Post:
@@ -104,6 +103,7 @@ class StandbyLauncher:
 
     def _begin(self) -> None:
         if not self._wanted():
+            self._clear()
             return
         with self._turn:
             self._standbys = [standby for standby in self._standbys if standby.lives]
@@ -117,10 +117,11 @@ class StandbyLauncher:
                     self._importing.end()
                     return
 
-    def _clear(self) -> "list[_Standby]":
+    def _clear(self) -> None:
         with self._turn:
             standbys, self._standbys = self._standbys, []
-            return standbys
+        for standby in standbys:
+            standby.end()
 
     def _take(self, birth: Birth) -> "_Standby | None":
         """The one that stands by longest; those of other surroundings end."""

@@ -11,6 +11,7 @@ from app.errors import UserError
 from app.gui import notice
 from app.gui.application import Workbench
 from app.gui.background import Background
+from app.gui.kept_choice import Keeping
 from app.gui.main_window import MainWindow
 from app.gui.notice import Notice
 from app.gui.theme import Theme
@@ -35,7 +36,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def pick(window: MainWindow, words: str) -> None:
-    next(action for action in window.notify.menu().actions() if action.text() == words).trigger()
+    next(action for action in window.settings_menu.actions() if action.text() == words).trigger()
 
 
 def fail(error: UserError) -> None:
@@ -103,11 +104,11 @@ def test_the_choice_is_kept_in_the_database(qtbot: QtBot, theme: Theme, database
     windows = [MainWindow((), theme) for _ in range(2)]
     for window in windows:
         qtbot.addWidget(window)
-    first, second = (Notice(window, database_path, background, fail) for window in windows)
+    first, second = (Notice(window, Keeping(database_path, background, fail)) for window in windows)
     first.start()
     pick(windows[0], "Say &nothing")
     second.start()
-    actions = windows[1].notify.menu().actions()
+    _, *actions = windows[1].settings_menu.actions()
     qtbot.waitUntil(lambda: [action.isChecked() for action in actions] == [True, False, False])
     background.close()
     assert kept_in(database_path, NOTICE) == "off"

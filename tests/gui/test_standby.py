@@ -4,11 +4,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from PySide6.QtGui import QAction
 from pytestqt.qtbot import QtBot
 
 from app.gui.application import Workbench
 from app.gui.theme import Theme
 from app.runs.standby_setting import VARIABLE
+from app.storage.known_settings import STANDBY
+from app.storage.settings import kept_in
 from app.storage.store import Store
 from tests.fakes.standby import empty_libraries, standing_by
 from tests.gui.windows import RUN_LIMIT_MS, choose, click_run, window_on
@@ -36,3 +39,32 @@ def test_one_stands_by_from_the_start_and_after_every_run(qtbot: QtBot, window_w
         qtbot.waitUntil(lambda: len(standing_by()) == 1, timeout=RUN_LIMIT_MS)
     with Store.open(workbench.database) as store:
         assert store.load(2).environment["standby"] == "yes"
+
+
+def standby_choices(workbench: Workbench) -> list[QAction]:
+    """The heading of the setting, then what can be chosen."""
+    return workbench.window.settings_menu.actions()[-4:]
+
+
+def test_switching_it_on_and_off_takes_effect_at_once_and_is_kept(
+    qtbot: QtBot, theme: Theme, database_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(empty_libraries(tmp_path)))
+    monkeypatch.delenv(VARIABLE)
+    with window_on(qtbot, database_path, theme) as workbench:
+        _, automatic, on, off = standby_choices(workbench)
+        assert automatic.text().startswith(("&Automatic: on here", "&Automatic: off here, "))
+        on.trigger()
+        qtbot.waitUntil(lambda: len(standing_by()) == 1, timeout=RUN_LIMIT_MS)
+        off.trigger()
+        qtbot.waitUntil(lambda: standing_by() == [], timeout=RUN_LIMIT_MS)
+        assert kept_in(database_path, STANDBY) == "off"
+    with window_on(qtbot, database_path, theme) as workbench:
+        _, _, _, off = standby_choices(workbench)
+        qtbot.waitUntil(off.isChecked, timeout=RUN_LIMIT_MS)
+
+
+def test_the_variable_decides_and_the_menu_says_so(window_with_standby: Workbench) -> None:
+    heading, *ways = standby_choices(window_with_standby)
+    assert heading.text() == "Standby: on, as VARIANTSCOPE_STANDBY says"
+    assert [(way.isEnabled(), way.isChecked()) for way in ways] == [(False, False), (False, True), (False, False)]

@@ -139,6 +139,15 @@ def test_closing_ends_one_that_imports(tmp_path: Path, open_gate: Callable[[], N
     lease.release()
 
 
+def test_it_ends_when_none_is_wanted_any_more(tmp_path: Path, libraries: Path) -> None:
+    wishes = [True, False, True]
+    with closing(StandbyLauncher(Leases(tmp_path), lambda: wishes.pop(0))) as launcher:
+        for expected in (1, 0, 1):
+            launcher.prepare()
+            assert launcher.wait_ready() == bool(expected)
+            assert len(standing_by()) == expected
+
+
 def test_an_order_may_come_while_it_imports(tmp_path: Path, feed: TelemetryFeed, open_gate: Callable[[], None]) -> None:
     wishes = [True]
     with closing(StandbyLauncher(Leases(tmp_path), lambda: bool(wishes) and wishes.pop())) as launcher:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from app.errors import DatabaseError
 from app.runs.standby_setting import ENOUGH_PROCESSORS, VARIABLE, has_room, wanted
 from app.telemetry.feed import TelemetryFeed
 from workloads.catalog import Machine
@@ -14,6 +15,22 @@ GPUS = (Gpu(index=0, uuid="GPU-1", name="a card"),)
 def test_the_user_has_the_last_word(monkeypatch: pytest.MonkeyPatch, chosen: str, expected: bool) -> None:
     monkeypatch.setenv(VARIABLE, chosen)
     assert wanted(TelemetryFeed()) is expected
+
+
+@pytest.mark.parametrize(("said", "chosen", "expected"), [("", "on", True), ("on", "off", True), ("off", "on", False)])
+def test_what_was_chosen_holds_where_the_variable_says_nothing(
+    monkeypatch: pytest.MonkeyPatch, said: str, chosen: str, expected: bool
+) -> None:
+    monkeypatch.setenv(VARIABLE, said)
+    assert wanted(TelemetryFeed(), lambda: chosen) is expected
+
+
+def test_none_is_wanted_where_the_database_does_not_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+    def chosen() -> str:
+        raise DatabaseError("a.db is no database.")
+
+    monkeypatch.delenv(VARIABLE)
+    assert not wanted(TelemetryFeed(), chosen)
 
 
 @pytest.mark.parametrize("chosen", ["", "1"])
