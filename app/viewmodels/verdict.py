@@ -7,8 +7,9 @@ from operator import itemgetter
 from app.analysis.verdict import Decision, VariantResult, judge
 from app.analysis.work import other_work
 from app.records import RunRow
-from app.viewmodels.endings import ended_words_of_many
+from app.viewmodels.endings import ended_words, ended_words_of_many
 from app.viewmodels.evidence import mislabelled
+from app.viewmodels.run_numbers import listed
 from app.viewmodels.variants import variant_names
 from app.viewmodels.verdict_sentences import Named, an_example, sentence, times
 
@@ -106,7 +107,23 @@ def _named(results: Sequence[VariantResult]) -> list[Named]:
 
 
 def _one_by_one(others: Sequence[Named], base: Named) -> list[str]:
-    return list(dict.fromkeys(sentence(other, base) for other in others))
+    """A sentence each, but one for several of which nothing was measured."""
+    without = [other for other in others if _is_without(other, base)]
+    if len(without) < 2:
+        return list(dict.fromkeys(sentence(other, base) for other in others))
+    told = dict.fromkeys(sentence(other, base) for other in others if other not in without)
+    endings = [ended_words(other.result.runs) for other in without]
+    if len(set(endings)) == 1:
+        names = f"{listed([other.within for other in without])} ({endings[0]})"
+    else:
+        names = listed([f"{other.within} ({ended})" for other, ended in zip(without, endings, strict=True)])
+    return [*told, f"Nothing was measured of {names}."]
+
+
+def _is_without(other: Named, base: Named) -> bool:
+    """Whether it is for its own runs that it cannot be compared."""
+    alike = other.result.decision != "different workloads"
+    return alike and other.result.throughput is None and base.result.throughput is not None
 
 
 def _of_many(others: Sequence[Named], base: Named, like: str) -> list[str]:

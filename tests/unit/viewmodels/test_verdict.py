@@ -133,6 +133,22 @@ def test_what_never_measured_is_told_with_how_it_ended(outcome: OutcomeName, why
     assert base.text == f"NHWC and NCHW cannot be compared: no run of NCHW measured anything ({why})."
 
 
+def test_a_few_variants_of_which_nothing_was_measured_share_a_sentence() -> None:
+    faster = variant(6, [1064.0, 1065.0, 1063.0])
+    large = ended(10, "out_of_memory", "Memory ran out.", batch_size=64, layout="NHWC")
+    wrong = ended(11, "failed", "No such layer.", batch_size=32, layout="NHWC")
+    text = said(NHWC, faster, large, wrong).text
+    assert text.startswith("NCHW · batch size 1024 is 6.")
+    assert text.endswith(
+        " Nothing was measured of NHWC · batch size 64 (out of memory: Memory ran out) and "
+        "NHWC · batch size 32 (failed: No such layer)."
+    )
+    also = ended(12, "out_of_memory", "Memory ran out.", batch_size=32, layout="NHWC")
+    assert said(NHWC, large, also).text == (
+        "Nothing was measured of batch size 64 and batch size 32 (out of memory: Memory ran out)."
+    )
+
+
 def test_why_runs_have_no_result_is_told_once_for_all_that_have_one_reason() -> None:
     twice = [*ended(6, "failed", "mlp.py:3: no such layer"), *ended(7, "failed", "mlp.py:3: no such layer")]
     other = ended(8, "crashed", "The worker died of SIGSEGV.")
