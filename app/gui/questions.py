@@ -1,6 +1,6 @@
 """What the window asks in a box of its own: whether something may be lost, and for files."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from PySide6.QtCore import Qt
@@ -61,6 +61,27 @@ def ask_for_new_file(parent: QWidget, title: str, at: Path, endings: str, chosen
     dialog.selectFile(at.name)
     dialog.fileSelected.connect(chosen)
     dialog.open()
+
+
+def ask_where_to_save(parent: QWidget, title: str, at: Path, kinds: Mapping[str, str]) -> Path | None:
+    """Ask where to write, `at` unless told otherwise, a file of these kinds (words and ending); None where nowhere.
+
+    A name without one of the endings gets that of the kind chosen. Qt would ask about the name as it was typed, so
+    whether what is there may be written over is asked here, about the whole one.
+    """
+    name, chosen = QFileDialog.getSaveFileName(
+        parent, title, str(at), ";;".join(kinds), options=QFileDialog.Option.DontConfirmOverwrite
+    )
+    if not name:
+        return None
+    path = Path(name)
+    if path.suffix.lower() not in kinds.values():
+        path = path.with_name(path.name + kinds.get(chosen, at.suffix))
+    if not path.exists():
+        return path
+    yes, no = QMessageBox.StandardButton.Yes, QMessageBox.StandardButton.No
+    question = f"{path.name} is there already. Write over it?"
+    return path if QMessageBox.question(parent, title, question, yes | no, no) == yes else None
 
 
 def _box(parent: QWidget, theme: Theme, icon: QMessageBox.Icon, title: str, words: str) -> QMessageBox:

@@ -8,13 +8,14 @@ from typing import Protocol
 from PySide6.QtCore import QBuffer, QByteArray, QPoint, Qt
 from PySide6.QtGui import QAction, QImage, QPainter
 from PySide6.QtSvg import QSvgRenderer
-from PySide6.QtWidgets import QFileDialog, QMenu, QMessageBox, QWidget
+from PySide6.QtWidgets import QMenu, QMessageBox, QWidget
 
 from app.errors import UserError
+from app.gui.questions import ask_where_to_save
 from app.report.pictures.drawing import Drawing
 
 _PIXELS = 2
-_FILTERS = {"PNG (*.png)": ".png", "SVG (*.svg)": ".svg"}
+_KINDS = {"PNG (*.png)": ".png", "SVG (*.svg)": ".svg"}
 
 
 class Drawable(Protocol):
@@ -30,14 +31,9 @@ class Drawable(Protocol):
 def save_picture(parent: QWidget, shown: Drawable) -> None:
     """Ask where to, and write the picture there; what goes wrong is said in one sentence."""
     drawn = shown.drawing()
-    name, chosen = QFileDialog.getSaveFileName(
-        parent, "Save picture", str(Path.cwd() / f"{file_name(drawn.name)}.png"), ";;".join(_FILTERS)
-    )
-    if not name:
+    path = ask_where_to_save(parent, "Save picture", Path.cwd() / f"{file_name(drawn.name)}.png", _KINDS)
+    if path is None:
         return
-    path = Path(name)
-    if path.suffix.lower() not in _FILTERS.values():
-        path = path.with_name(path.name + _FILTERS.get(chosen, ".png"))
     try:
         write_picture(path, drawn.svg(shown.paper()))
     except UserError as error:

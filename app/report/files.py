@@ -12,7 +12,7 @@ ENDINGS = (".html", ".md")
 
 def check_ending(path: Path) -> None:
     """Raises `UsageError` for a file that no report is written to."""
-    if path.suffix not in ENDINGS:
+    if path.suffix.lower() not in ENDINGS:
         raise UsageError(f"--report takes a file that ends in {' or '.join(ENDINGS)}.")
 
 

@@ -22,7 +22,7 @@ def write_report(
 ) -> None:
     """Write a report of a comparison, with an article's tables first; raises `UserError` where it cannot be written."""
     contents = report_contents(found, baseline, made_utc_ns, older, article)
-    if path.suffix == ".md":
+    if path.suffix.lower() == ".md":
         write_page(path, markdown_report(contents, path.stem))
     else:
         write_page(path, Marked(html_report(contents)))

@@ -63,7 +63,7 @@ def trigger(menu: QMenu, words: str) -> None:
 
 
 def save_as(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
-    monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: (str(path), "PNG (*.png)"))
+    monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_, **_options: (str(path), "PNG (*.png)"))
 
 
 @OFF_SCREEN
@@ -141,7 +141,7 @@ def test_what_cannot_be_written_is_said(batch: PictureWidget, tmp_path: Path, mo
     save_picture(batch, batch)
     assert "cannot be written" in said[0]
     save_as(monkeypatch, Path())
-    monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: ("", ""))
+    monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_, **_options: ("", ""))
     save_picture(batch, batch)
     assert len(said) == 1
 

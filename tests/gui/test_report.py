@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QFileDialog, QPushButton
+from PySide6.QtWidgets import QFileDialog, QMessageBox, QPushButton
 from pytestqt.qtbot import QtBot
 
 from app.gui.background import Background
@@ -36,7 +36,7 @@ def screen(qtbot: QtBot, theme: Theme, database_path: Path) -> Iterator[Screen[C
 
 
 def save(screen: Screen[CompareView], monkeypatch: pytest.MonkeyPatch, name: str, chosen: str = "") -> None:
-    monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: (name, chosen))
+    monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_, **_options: (name, chosen))
     button = next(each for each in screen.view.findChildren(QPushButton) if "report" in each.text())
     QTest.mouseClick(button, Qt.MouseButton.LeftButton)
 
@@ -59,6 +59,30 @@ def test_a_name_without_an_ending_has_that_of_the_kind(
     screen.wait_for_words("Written to")
     assert (tmp_path / "found.md").exists()
     assert (tmp_path / "found-speed-up.svg").exists()
+
+
+@pytest.mark.parametrize("answer", [QMessageBox.StandardButton.Yes, QMessageBox.StandardButton.No])
+def test_what_is_there_is_written_over_only_when_asked(
+    screen: Screen[CompareView],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    answer: QMessageBox.StandardButton,
+) -> None:
+    """Also where the ending was left out: the dialog would have asked about a name that is not there."""
+    there = tmp_path / "found.html"
+    there.write_text("mine", encoding="utf-8")
+    asked: list[str] = []
+
+    def question(_parent: object, _title: str, words: str, *_more: object) -> QMessageBox.StandardButton:
+        asked.append(words)
+        return answer
+
+    monkeypatch.setattr(QMessageBox, "question", question)
+    save(screen, monkeypatch, str(tmp_path / "found"), "HTML (*.html)")
+    assert asked == ["found.html is there already. Write over it?"]
+    if answer == QMessageBox.StandardButton.Yes:
+        screen.wait_for_words("Written to")
+    assert (there.read_text(encoding="utf-8") == "mine") == (answer == QMessageBox.StandardButton.No)
 
 
 def test_a_report_that_cannot_be_written_is_said(

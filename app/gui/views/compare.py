@@ -6,7 +6,6 @@ from pathlib import Path
 from PySide6.QtCore import QPoint, Qt, QTimer, Signal
 from PySide6.QtWidgets import (
     QButtonGroup,
-    QFileDialog,
     QHBoxLayout,
     QMenu,
     QPushButton,
@@ -15,6 +14,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app.gui.questions import ask_where_to_save
 from app.gui.theme import GRID, Theme
 from app.gui.views.compare_empty import CompareEmpty
 from app.gui.views.compare_halves import CompareHalves
@@ -123,12 +123,9 @@ class CompareView(QWidget):
         self._problem.setVisible(bool(sentence))
 
     def _ask_report(self) -> None:
-        suggested = str(Path.cwd() / "comparison.html")
-        name, chosen = QFileDialog.getSaveFileName(self, "Save report", suggested, ";;".join(_REPORTS))
-        if name:
-            path = Path(name)
-            known = path.suffix in _REPORTS.values()
-            self.report_asked.emit(path if known else path.with_name(path.name + _REPORTS.get(chosen, ".html")))
+        path = ask_where_to_save(self, "Save report", Path.cwd() / "comparison.html", _REPORTS)
+        if path is not None:
+            self.report_asked.emit(path)
 
     def _choose_columns(self) -> None:
         self.table.columns_menu().popup(self._columns.mapToGlobal(QPoint(0, self._columns.height())))
