@@ -82,8 +82,9 @@ class StandbyLauncher:
 
     def close(self) -> None:
         """Ends the workers that stand by, if there are any, and begins no other."""
-        self._thread.submit(self._clear).result()
+        # Nothing is given to the thread for it: one that starts only now is never woken again where Ctrl-C comes then.
         self._thread.shutdown()
+        self._clear()
 
     def _begun(self, post: Post) -> Post:
         """Counts a run that begins; the post that counts its end."""

@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -137,6 +138,17 @@ def test_closing_ends_one_that_imports(tmp_path: Path, open_gate: Callable[[], N
     lease = Leases(tmp_path).take([CPU], 1)
     assert lease is not None, "it gave the processor back"
     lease.release()
+
+
+def test_closing_one_that_was_never_used_starts_no_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second Ctrl-C while it starts would leave it asleep, and the program waiting for it at its exit."""
+
+    def start(thread: threading.Thread) -> None:
+        pytest.fail(f"{thread.name} was started")
+
+    launcher = StandbyLauncher(Leases(tmp_path), lambda: True)
+    monkeypatch.setattr(threading.Thread, "start", start)
+    launcher.close()
 
 
 def test_it_ends_when_none_is_wanted_any_more(tmp_path: Path, libraries: Path) -> None:
