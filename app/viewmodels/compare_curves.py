@@ -23,6 +23,8 @@ _CROWDED = 13
 """More characters than this above a small panel leave no room beside them."""
 _BEFORE, _AFTER = 0.06, 0.02
 """How much is in view around the measured part, of its length."""
+_AROUND_ONE = 0.5
+"""How much is in view around a single point: as much as that is of a second, a step or an example."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,8 +41,7 @@ class CompareCurves:
 def compare_curves(runs: Sequence[StoredRun], looks: Mapping[int, int], align: Alignment) -> CompareCurves:
     """Curves of these runs; `looks` by run number. Slow enough to belong off the GUI thread."""
     panels = tuple(_panels(runs, _Placing(align, looks)))
-    ends = [(float(curve.x[0]), float(curve.x[-1])) for panel in panels for curve in panel.curves]
-    whole = min((start for start, _ in ends), default=0.0), max((end for _, end in ends), default=1.0)
+    whole = _whole(panels)
     length = max((_measured(run, align) for run in runs), default=0.0)
     bands = (Band("before", whole[0], 0.0), Band("measure", 0.0, length, strong=True), Band("after", length, whole[1]))
     return CompareCurves(
@@ -50,6 +51,13 @@ def compare_curves(runs: Sequence[StoredRun], looks: Mapping[int, int], align: A
         measured=(max(-_BEFORE * length, whole[0]), min((1 + _AFTER) * length, whole[1])) if length else whole,
         whole=whole,
     )
+
+
+def _whole(panels: Sequence[Panel]) -> Span:
+    """From the first point to the last; a single one stands in the middle of a stretch."""
+    start = min((float(curve.x[0]) for panel in panels for curve in panel.curves), default=0.0)
+    end = max((float(curve.x[-1]) for panel in panels for curve in panel.curves), default=1.0)
+    return (start, end) if start < end else (start - _AROUND_ONE, end + _AROUND_ONE)
 
 
 def multiples(panels: Sequence[Panel], runs: Sequence[int], span: Span) -> tuple[Panel, ...]:

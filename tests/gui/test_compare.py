@@ -13,6 +13,7 @@ from app.gui.background import Background
 from app.gui.canvas import Canvas
 from app.gui.controllers.compare import CompareController
 from app.gui.plots import TimePanel
+from app.gui.saving_shown import picture_meant
 from app.gui.theme import Theme
 from app.gui.views.compare import CompareView
 from app.gui.views.run_detail_panels import StoredPanels
@@ -20,7 +21,7 @@ from app.records import Outcome, Summary
 from app.storage.store import Store
 from app.viewmodels.compare_table import TableRow
 from tests.gui.screens import Screen
-from tests.unit.viewmodels.stored import keep, run_row, stored_run
+from tests.unit.viewmodels.stored import keep, run_row, stopped_after_one_reading, stored_run
 from workloads.protocol import RunSpec
 
 LIMIT_MS = 120_000
@@ -432,6 +433,16 @@ def test_runs_without_any_curve_are_a_table_and_a_verdict(screen: ComparePage, d
     screen.compare(*bare)
     assert screen.column("Outcome") == ["failed"]
     assert screen.panels.shown == []
+
+
+def test_a_single_reading_is_seen_and_saved_as_a_picture(screen: ComparePage, database: Path) -> None:
+    with Store.open(database) as store:
+        bare = keep(store, stopped_after_one_reading(40))
+    screen.compare(bare)
+    assert screen.drawn() == {str(bare)}
+    meant = picture_meant(screen.view, screen.panel("CPU load"), Theme())
+    assert meant is not None
+    assert "<circle" in meant.drawing().svg(meant.paper())
 
 
 def test_a_baseline_that_drifted_from_its_older_runs_is_doubted(screen: ComparePage, database: Path) -> None:

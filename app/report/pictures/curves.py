@@ -14,6 +14,7 @@ from app.viewmodels.pictures.curves import CurvePlot, DrawnCurve
 _HEIGHT, _HEAD, _FOOT = 110.0, 26.0, 22.0
 _KEY_LINE, _DASH = 18.0, 16.0
 _SMALL_PX = 11.0
+_LINE, _DOT = 1.2, 0.5
 _SHADE, _STRONG_SHADE = 0.04, 0.08
 
 
@@ -31,8 +32,7 @@ def draw_curves(plots: Sequence[CurvePlot], ink: Ink, width: float, name: str) -
         _draw_bands(plot, frame, sheet)
         draw_frame(frame, sheet)
         for curve in plot.curves:
-            dash = " ".join(map(str, curve.dash))
-            sheet.parts += [svg.polyline(piece, ink.curve(curve.colour), 1.2, dash) for piece in _pieces(curve, frame)]
+            sheet.parts += [_stroke(piece, curve, ink) for piece in _pieces(curve, frame)]
         sheet.height = frame.bottom + _FOOT
     return sheet.finished(name)
 
@@ -73,6 +73,13 @@ def _draw_bands(plot: CurvePlot, frame: Frame, sheet: Sheet) -> None:
         sheet.parts.append(svg.rectangle(left, frame.top, right - left, frame.bottom - frame.top, colour, shade))
         if svg.text_width(band.name, 10) + 6 < right - left:
             sheet.parts.append(svg.text(left + 4, frame.top + 11, band.name, sheet.ink.muted, size=10))
+
+
+def _stroke(piece: Sequence[tuple[float, float]], curve: DrawnCurve, ink: Ink) -> str:
+    """A line, or a dot where there is a single point: a line through it alone is not seen."""
+    if len(piece) == 1:
+        return svg.circle(*piece[0], _DOT, ink.curve(curve.colour), ink.curve(curve.colour))
+    return svg.polyline(piece, ink.curve(curve.colour), _LINE, " ".join(map(str, curve.dash)))
 
 
 def _pieces(curve: DrawnCurve, frame: Frame) -> Iterator[list[tuple[float, float]]]:

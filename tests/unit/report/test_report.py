@@ -16,13 +16,14 @@ from app.report.contents import Contents, report_contents
 from app.report.html import html_report
 from app.report.markdown import markdown_report
 from app.report.marked import literal
+from app.report.written import write_report
 from app.storage.store import Store
 from app.viewmodels import units
 from app.viewmodels.compare import compare, compared
 from app.viewmodels.scaling import scaling_views
 from tests.fakes.pictures import grid, with_memory_traffic
 from tests.fakes.scaling import ONE, TALKING, run_of
-from tests.unit.viewmodels.stored import UTC_NS, keep
+from tests.unit.viewmodels.stored import UTC_NS, keep, stopped_after_one_reading
 from workloads.protocol import RunSpec, Value
 
 HOSTILE = (
@@ -215,6 +216,15 @@ def test_runs_with_nothing_measured_have_a_report_too() -> None:
     assert "out of memory" in shown.text
     assert "No picture “Speed-up”" in shown.text
     assert "Over time" in shown.text or "No picture" in shown.text
+
+
+@pytest.mark.parametrize("ending", ["html", "md"])
+def test_a_single_reading_of_a_run_that_was_stopped_is_a_dot(tmp_path: Path, ending: str) -> None:
+    file = tmp_path / f"found.{ending}"
+    write_report(file, compared([stopped_after_one_reading(1)]), 1, UTC_NS)
+    (plots,) = (text for path in tmp_path.rglob("*") if path.is_file() and "CPU load" in (text := path.read_text()))
+    assert "<circle" in plots
+    assert "<polyline" not in plots
 
 
 @pytest.fixture

@@ -1,5 +1,7 @@
 """Stored runs made up for tests of the screens that show them."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from app.records import (
@@ -139,6 +141,14 @@ def _samples(device: Device, t_ns: np.ndarray[tuple[int], np.dtype[np.int64]]) -
             "worker_load_pct": absent if on_gpu else full * 150,
         },
     )
+
+
+def stopped_after_one_reading(number: int) -> StoredRun:
+    """A run that was stopped before it measured, its host read a single time."""
+    run = stored_run(run_row(number, outcome="stopped", throughput=None), measured=False)
+    (host,) = run.samples
+    once = {name: values[:1] for name, values in host.fields.items()}
+    return replace(run, samples=(replace(host, t_ns=host.t_ns[:1], fields=once),))
 
 
 def keep(store: Store, run: StoredRun) -> int:
