@@ -1,7 +1,7 @@
 """What the command line says while it makes entries of the queue: what is ahead, each run's progress, each wait."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from app.cli.experiment_words import ahead_words, counted_words, refused_words, throttled_words
 from app.cli.gate import GateLine
@@ -11,13 +11,14 @@ from app.errors import UserError
 from app.queries import CUT_OFF, FINISHED, IN_QUEUE, EntryState, QueueEntry
 from app.records import StoredRun
 from app.runs.carried import untried
-from app.runs.entry_session import Begun
+from app.runs.entry_session import Begun, stored_so_far
 from app.runs.experiment import Experiment, Turn
 from app.runs.gate import Held
 from app.runs.queue_progress import brought_words
 from app.runs.queue_runner import QueueRunner
 from app.runs.session import RunServices
 from app.runs.sinks import Sink
+from app.storage.store import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,11 @@ class Ended:
     def stays(self) -> int | None:
         """The number under which it stays in the queue, None where it is out of it."""
         return self.entry.entry if self.how in (*IN_QUEUE, *CUT_OFF) else None
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether another program goes on with it."""
+        return self.how == "running"
 
 
 class EntryLines:
@@ -88,18 +94,39 @@ def make_entries(
 ) -> list[Ended]:
     """Makes entries of the queue with their progress on stderr, and returns those that ended; Ctrl-C ends it.
 
+    One that was left before its end, for another that came first, is returned as it is when all is over.
     `failed` hears of one that cannot be made, and the others go on; without it `UserError` is raised.
     """
     lines = EntryLines()
     runner = QueueRunner(services, lines)
     with interrupts(runner.stop):
         runner.run(only, failed)
-    return lines.all_ended
+    return [_seen_anew(ended, services) for ended in lines.all_ended]
+
+
+def _seen_anew(ended: Ended, services: RunServices) -> Ended:
+    """The same, or what another program made of it since it was left: it may go on with it, or be done."""
+    if ended.stays is None:
+        return ended
+    with Store.open(services.database) as store:
+        now = next((entry for entry in store.queue.entries() if entry.entry == ended.stays), None)
+    if now is not None:
+        return replace(ended, how="running") if now.owned else ended
+    found = stored_so_far(ended.entry, services).before
+    return replace(ended, found=found, how=found.state if found.state in FINISHED else "removed")
+
+
+def made_elsewhere_words(entry: QueueEntry) -> str:
+    """That another program has it."""
+    return f"Another program makes entry {entry.entry} of the queue at this moment."
 
 
 def exit_status(all_ended: Sequence[Ended]) -> int:
-    """0 where every planned run has a result, at least one of them figures, and every trial was made."""
-    return 0 if all(map(_is_whole, all_ended)) else 1
+    """0 where every planned run has a result, at least one of them figures, and every trial was made.
+
+    What another program goes on with is left to that one.
+    """
+    return 0 if all(ended.is_elsewhere or _is_whole(ended) for ended in all_ended) else 1
 
 
 def _is_whole(ended: Ended) -> bool:

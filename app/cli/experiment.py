@@ -71,7 +71,7 @@ def _make(chosen: Namespace) -> int:
         if chosen.queue:
             return _tell_added(entry, as_json=chosen.json)
         all_ended = make_entries(services, [entry.entry])
-    if not all_ended:
+    if not all_ended or all_ended[-1].is_elsewhere:
         raise UserError(_made_elsewhere(entry))
     _tell(all_ended[-1].found, article, chosen, all_ended[-1].stays)
     return exit_status(all_ended)

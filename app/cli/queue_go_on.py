@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from app.cli.entry_lines import Ended, exit_status, make_entries
+from app.cli.entry_lines import Ended, exit_status, made_elsewhere_words, make_entries
 from app.cli.experiment_words import ending_words, print_experiment, write_found
 from app.cli.notify import with_notice
 from app.cli.services import opened_store, run_services
@@ -31,7 +31,7 @@ def go_on(chosen: Namespace) -> int:
         named = [store.queue.entry(entry) for entry in dict.fromkeys(chosen.entries)]
         for entry in named:
             if entry.owned:
-                raise UserError(f"Another program makes entry {entry.entry} of the queue at this moment.")
+                raise UserError(made_elsewhere_words(entry))
             store.queue.set_state(entry.entry, "waiting")
         entries = store.queue.entries()
     if not any(entry.state == "waiting" for entry in entries):
@@ -82,7 +82,7 @@ def _tell(ended: Ended, *, as_json: bool) -> dict[str, Any]:
     if not as_json:
         print(f"{ended.entry.name}:")
         print_experiment(ended.found, document)
-        say(ending_words(ended.found, entry=ended.stays))
+        say(made_elsewhere_words(ended.entry) if ended.is_elsewhere else ending_words(ended.found, entry=ended.stays))
     return document
 
 

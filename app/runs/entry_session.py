@@ -101,7 +101,7 @@ class EntrySession:
     def run(self) -> Experiment:
         """Makes the runs and the trials. Raises `UserError` where a run cannot be stored."""
         repeated = Repeated(self._asked.max_throttled_pct)
-        begun = self._look(repeated)
+        begun = stored_so_far(self.entry, self._services, repeated)
         self._keep(run.row.run for run in begun.before.runs)
         self._drop_uncounted(begun)
         self._listener.began(replace(begun, entry=self.entry))
@@ -128,18 +128,6 @@ class EntrySession:
             may_stay = bool(untried(found.plan, found.runs)) and not session.may_go_on()
         self.is_over = not may_stay
         return found
-
-    def _look(self, repeated: Repeated) -> Begun:
-        """What of the entry is made: its own runs, wherever that was, and others of its variants that count here."""
-        inventory, plan = self._services.feed.wait_inventory(), self._asked.plan
-        machine = inventory.machine
-        with Store.open(self._services.database) as store:
-            own = own_runs(store, self.entry, self._asked)
-            counted = counted_here(store, plan, surroundings_here(inventory), machine, repeated, own)
-            alike = tuple(made_alike(store.list_runs(), machine))
-        stored = of_use(plan, counted.runs, self._services.database)
-        before = Experiment.of(plan, "stopped", stored, machine)
-        return Begun(entry=self.entry, asked=self._asked, before=before, counted=counted, alike=alike, machine=machine)
 
     def _lend(self, spec: RunSpec, devices: Sequence[str], gives_up: Callable[[float], bool]) -> Lease | None:
         if not self._may_begin():
@@ -203,6 +191,23 @@ class _Member:
     def handle(self, event: RunEvent) -> None:
         if isinstance(event, RunStarted):
             self.keep([event.run])
+
+
+def stored_so_far(entry: QueueEntry, services: RunServices, repeated: Repeated | None = None) -> Begun:
+    """What of an entry is made: its own runs, wherever that was, and others of its variants that count here.
+
+    `repeated` judges which were throttled too long to count, and then knows of them.
+    """
+    inventory, asked = services.feed.wait_inventory(), asked_of(entry)
+    plan, machine = asked.plan, inventory.machine
+    repeated = repeated or Repeated(asked.max_throttled_pct)
+    with Store.open(services.database) as store:
+        own = own_runs(store, entry, asked)
+        counted = counted_here(store, plan, surroundings_here(inventory), machine, repeated, own)
+        alike = tuple(made_alike(store.list_runs(), machine))
+    stored = of_use(plan, counted.runs, services.database)
+    before = Experiment.of(plan, "stopped", stored, machine)
+    return Begun(entry=entry, asked=asked, before=before, counted=counted, alike=alike, machine=machine)
 
 
 def own_runs(store: Store, entry: QueueEntry, asked: Asked) -> Own:

@@ -5,14 +5,18 @@ import signal
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from app.cli.main import main
+from app.runs.launcher import LocalLauncher, Post, Worker
 from app.runs.leases import CPU, Leases
+from app.storage.queue import Queue
 from app.storage.store import Store
 from tests.fakes.command_line import LIMIT_S, CommandLine, dummy_words
+from workloads.protocol import Start
 
 EXPERIMENT = ("experiment", "--no-gate", "--repeats", "1")
 AT_ONCE = (*EXPERIMENT, "--no-standby")
@@ -229,6 +233,60 @@ def test_what_was_completed_meanwhile_on_either_machine_is_unfinished_on_none(sa
     home = say("import", str(back))
     assert home.out.startswith("Complete with these runs, and out of the queue: 1 experiment.\nImported 2 runs")
     assert queue(say("queue", "--json")) == []
+
+
+def at_launches(monkeypatch: pytest.MonkeyPatch, *moments: Callable[[], object]) -> None:
+    """Has one of these happen as each worker is started, in turn."""
+    launch, left = LocalLauncher.launch, iter(moments)
+
+    def launch_then(launcher: LocalLauncher, start: Start, post: Post) -> Worker:
+        next(left, int)()
+        return launch(launcher, start, post)
+
+    monkeypatch.setattr(LocalLauncher, "launch", launch_then)
+
+
+def test_what_another_program_completed_after_it_was_left_is_complete_at_the_end(
+    say: Say, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database, other = tmp_path / "profiles.db", CommandLine(tmp_path / "leases")
+    (tmp_path / "leases").mkdir()
+    words = (*EXPERIMENT, *dummy_words(steps=5, batch_size="1,2"), "--again")
+    say(*words, "--queue")
+    say(*SHORT, "--queue")
+    others: list[str] = []
+
+    def put_second_first() -> None:
+        with Store.open(database) as store:
+            store.queue.move(2, 1)
+
+    def have_the_first_made() -> None:
+        others.append(other(*words, "--no-standby", database=database).stderr)
+
+    at_launches(monkeypatch, put_second_first, have_the_first_made)
+    made = say("queue", "go-on", "--no-standby")
+    assert others[0].endswith("Complete: 2 of 2 runs done.\n")
+    assert (made.status, made.err.count("Complete: 2 of 2 runs done")) == (0, 2)
+    assert "go-on 1" not in made.err
+    assert queue(say("queue", "--json")) == []
+
+
+def test_what_another_program_goes_on_with_at_the_end_is_said_to_be_that_one_s(
+    say: Say, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    say(*EXPERIMENT, *dummy_words(steps=5, batch_size="1,2"), "--again", "--queue")
+    say(*SHORT, "--queue")
+
+    def leave_and_lose(change: Callable[[Queue], object]) -> None:
+        with Store.open(tmp_path / "profiles.db") as store:
+            change(store.queue)
+
+    moments = (lambda queue: queue.move(2, 1), lambda queue: queue.take(1))
+    at_launches(monkeypatch, *(partial(leave_and_lose, moment) for moment in moments))
+    made = say("queue", "go-on", "--no-standby")
+    assert "Another program makes entry 1 of the queue at this moment.\n" in made.err
+    assert "Stopped" not in made.err
+    assert made.status == 0
 
 
 OWN = """
