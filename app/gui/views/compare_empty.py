@@ -7,7 +7,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QScrollArea, QVBoxLayout, QWidget
 
 from app.gui.theme import GRID
-from app.gui.views.parts import button, rule, text_label
+from app.gui.views.parts import button, clear, rule, text_label
 
 if TYPE_CHECKING:
     from app.viewmodels.compare_offers import Act, Offer
@@ -49,10 +49,7 @@ class CompareEmpty(QScrollArea):
         if tuple(offers) == self._offers:
             return
         self._offers = tuple(offers)
-        while (item := self._cards.takeAt(0)) is not None:
-            if (old := item.widget()) is not None:
-                old.hide()
-                old.deleteLater()
+        clear(self._cards)
         self._buttons = {}
         for offer in offers:
             self._cards.addWidget(rule())

@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QHBoxLayout, QPushButton, QScrollArea, QVBoxLayout
 
 from app.gui.questions import ask_for_file
 from app.gui.theme import GRID
-from app.gui.views.parts import button, rule, text_label
+from app.gui.views.parts import button, clear, rule, text_label
 from app.viewmodels.presets import PresetLine
 
 _BUTTON_WIDTH = 16 * GRID
@@ -67,10 +67,7 @@ class PresetList(QScrollArea):
         ask_for_file(self, "Open a prepared experiment", Path.home(), "Presets (*.toml)", self.file_chosen.emit)
 
     def _remake(self) -> None:
-        while (item := self._list.takeAt(0)) is not None:
-            if (old := item.widget()) is not None:
-                old.hide()
-                old.deleteLater()
+        clear(self._list)
         self._starts, self._references = {}, {}
         for line in self._lines:
             self._list.addWidget(self._card(line))

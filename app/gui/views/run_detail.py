@@ -17,7 +17,7 @@ from PySide6.QtWidgets import (
 from app.gui.theme import GRID, Theme, figures
 from app.gui.views.evidence import BadgeLine, EvidencePanel
 from app.gui.views.history_cells import tone_colour
-from app.gui.views.parts import button, rule, splitter, text_label
+from app.gui.views.parts import button, clear, rule, splitter, text_label
 from app.gui.views.run_detail_facts import facts_html
 from app.gui.views.run_detail_log import LogView
 from app.gui.views.run_detail_panels import StoredPanels
@@ -140,9 +140,7 @@ class RunDetailView(QWidget):
         self._log.focus_search()
 
     def _show_figures(self, shown: tuple[tuple[str, Cell], ...]) -> None:
-        while (item := self._figures.takeAt(0)) is not None:
-            if (widget := item.widget()) is not None:
-                widget.deleteLater()
+        clear(self._figures)
         for name, cell in shown:
             self._figures.addWidget(_figure(name, cell))
 
