@@ -122,6 +122,7 @@ class Workbench(QObject):
         window.run_asked.connect(self._run)
         window.open_asked.connect(self._open_trace)
         self._monitor_view.trace_asked.connect(self._open_trace)
+        self._monitor_view.no_gpu.reference_asked.connect(self.stored.show_reference)
         self.replay.changed.connect(window.show_chip)
         self.stored.replay_asked.connect(self.play)
         self.stored.again_asked.connect(self._fill_form)

@@ -90,6 +90,12 @@ class StoredScreens(QObject):
         if self.history is not None:
             self.history.open_run(run)
 
+    def show_reference(self) -> None:
+        """Show the history with the reference runs in it."""
+        self._turn_to_history()
+        if self._takeaway is not None:
+            self._takeaway.show_reference(True)
+
     def compare_runs(self, runs: Sequence[int]) -> None:
         """Show these runs side by side."""
         self._turn_to_compare()

@@ -23,6 +23,12 @@ from app.viewmodels.tracks import Tracks, device_colour, device_label, why_absen
 _WINDOW_S = 60.0
 _FIELDS = ("power_mw", "load_pct", "memory_bytes")
 _MOST_PROCESSES = 8
+_WITH_GPU = (
+    "With an NVIDIA GPU each card has a row here: curves of its power, load and memory, its temperature and clocks, "
+    "what holds it back, and which programs use it.\n\n"
+    "Runs measured on two H200s come with the program. Put them into the history; "
+    "Replay on a run's page plays what their cards did."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,12 +47,13 @@ class DeviceRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MonitorState:
-    """Everything the monitor shows; `note` says why there is no GPU, if so."""
+    """Everything the monitor shows; where there is no GPU, `note` says why, and `with_gpu` what there would be."""
 
     rows: tuple[DeviceRow, ...]
     origin_s: float
     window_s: tuple[float, float]
     note: str = ""
+    with_gpu: str = ""
 
 
 class MonitorModel:
@@ -90,6 +97,7 @@ class MonitorModel:
             origin_s=self._tracks.now_s or 0.0,
             window_s=(-_WINDOW_S, 0.0),
             note=units.sentence(inventory.no_gpu_reason or "") if inventory else "",
+            with_gpu=_WITH_GPU if inventory and inventory.no_gpu_reason else "",
         )
 
     def _row(self, device: Device) -> DeviceRow:
@@ -97,7 +105,7 @@ class MonitorModel:
         lost = self._lost.get(device.device, "")
         return DeviceRow(
             device=device.device,
-            label="Host" if device.device == HOST else device_label(device),
+            label=device_label(device),
             name=device.name,
             figures=figures_of(device, values, self._first.get(device.device, {})),
             processes="" if lost else _process_words(self._processes.get(device.device)),

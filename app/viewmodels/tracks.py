@@ -39,7 +39,7 @@ class Tracks:
 
 def device_label(device: Device) -> str:
     """A device in one word: `GPU 0`, or the host."""
-    return "CPU" if device.device == HOST else f"GPU {device.index}"
+    return "Host" if device.device == HOST else f"GPU {device.index}"
 
 
 def device_colour(device: Device) -> int:

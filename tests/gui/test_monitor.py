@@ -35,15 +35,25 @@ def shown(qtbot: QtBot, view: MonitorView, model: MonitorModel) -> None:
     qtbot.waitUntil(lambda: all(row.isVisible() and row.width() > 1000 for row in view.findChildren(DeviceRowView)))
 
 
-def test_facts_and_plots_of_the_host_begin_at_one_height(qtbot: QtBot, view: MonitorView) -> None:
+def test_a_host_without_a_gpu_has_the_page_and_says_what_one_would_show(qtbot: QtBot, view: MonitorView) -> None:
     model = MonitorModel()
     tell(model, (CPU_INVENTORY, *samples(0, 5, gpus=0)))
     shown(qtbot, view, model)
     row = view.row("host")
-    top = row.plot("load_pct").mapTo(view, row.plot("load_pct").rect().topLeft()).y()
-    assert abs(top - row.mapTo(view, row.rect().topLeft()).y()) <= 24
-    assert row.plot("load_pct").height() == row.plot("memory_bytes").height() >= 200
-    assert "No NVIDIA driver is installed." in [label.text() for label in view.findChildren(type(view._note))]
+    plots = [row.plot(key) for key in ("power_mw", "load_pct", "memory_bytes")]
+    qtbot.waitUntil(lambda: sum(plot.height() for plot in plots) > 0.8 * view.height())
+    assert plots[0].y() <= 24
+    assert [plot.x() for plot in plots] == [plots[0].x()] * 3
+    assert view.no_gpu.isVisible()
+    assert "No NVIDIA driver is installed." in view.no_gpu.words()
+    assert "With an NVIDIA GPU" in view.no_gpu.words()
+
+
+def test_with_a_gpu_nothing_is_said_of_one(qtbot: QtBot, view: MonitorView) -> None:
+    model = MonitorModel()
+    tell(model, (many(1), *samples(0, 5)))
+    shown(qtbot, view, model)
+    assert not view.no_gpu.isVisible()
 
 
 def test_a_lost_card_keeps_its_place_with_the_reason(qtbot: QtBot, view: MonitorView) -> None:

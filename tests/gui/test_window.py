@@ -105,6 +105,14 @@ def test_closing_during_a_run_asks_and_stops_it_first(qtbot: QtBot, workbench: W
     assert row.outcome.name == "stopped"
 
 
+def test_the_monitor_of_a_host_alone_offers_the_reference_runs(qtbot: QtBot, workbench: Workbench) -> None:
+    workbench._monitor_view.no_gpu.reference_button.click()
+    history = workbench.window.findChild(HistoryView)
+    assert isinstance(history, HistoryView)
+    assert history.isVisible()
+    qtbot.waitUntil(lambda: history.table.model().rowCount() > 100, timeout=RUN_LIMIT_MS)
+
+
 def test_closing_without_a_run_does_not_ask(workbench: Workbench) -> None:
     workbench.window.close()
     assert not workbench.window.isVisible()

@@ -1,7 +1,16 @@
 """The Monitor screen: a row for every device, its numbers, who uses it, and its last minute."""
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QPushButton, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtWidgets import (
+    QGridLayout,
+    QHBoxLayout,
+    QLabel,
+    QPushButton,
+    QScrollArea,
+    QSizePolicy,
+    QVBoxLayout,
+    QWidget,
+)
 
 from app.gui.plots import TimePanel
 from app.gui.theme import GRID, Theme, figures
@@ -12,12 +21,15 @@ from app.viewmodels.monitor_figures import Figure
 _ONE_COLUMN, _TWO_COLUMNS = 34 * GRID, 60 * GRID
 _FIGURES_A_COLUMN = 7
 _PLOT_HEIGHT = 20 * GRID
-_LONE_PLOT_HEIGHT = 40 * GRID
+_LONE_FIGURE_PX = 20
 _HEAD_HEIGHT, _LINE_HEIGHT = 7 * GRID, 18
 
 
 class DeviceRowView(QWidget):
-    """One device: figures at the left, its last minute at the right. Nothing is done while it is out of sight."""
+    """One device: figures at the left, its last minute at the right. Nothing is done while it is out of sight.
+
+    One that is `alone` has the whole page: large figures, and plots below each other.
+    """
 
     def __init__(self, row: DeviceRow, theme: Theme, *, alone: bool) -> None:
         super().__init__()
@@ -30,7 +42,8 @@ class DeviceRowView(QWidget):
         self._left = QWidget()
         self._values: dict[str, QLabel] = {}
         self._plots = {panel.key: TimePanel(panel.title, panel.unit, theme) for panel in row.panels}
-        self._least_height = _LONE_PLOT_HEIGHT if alone else _PLOT_HEIGHT
+        self._alone = alone
+        self._words = QVBoxLayout(self._left)
         self._build()
         self._fill(row.figures)
 
@@ -43,6 +56,10 @@ class DeviceRowView(QWidget):
     def plot(self, key: str) -> TimePanel:
         """One of its plots."""
         return self._plots[key]
+
+    def put_below(self, widget: QWidget) -> None:
+        """Place something below the words."""
+        self._words.insertWidget(self._words.count() - 1, widget)
 
     def show_row(self, row: DeviceRow, origin_s: float, window_s: tuple[float, float]) -> None:
         """Show the numbers now."""
@@ -69,7 +86,7 @@ class DeviceRowView(QWidget):
         layout = QHBoxLayout(self)
         layout.setContentsMargins(0, 2 * GRID, 0, 2 * GRID)
         layout.setSpacing(3 * GRID)
-        words = QVBoxLayout(self._left)
+        words = self._words
         words.setContentsMargins(0, 0, 0, 0)
         words.setSpacing(GRID // 2)
         for widget in (self._label, self._name, self._lost):
@@ -85,8 +102,15 @@ class DeviceRowView(QWidget):
         self._processes.setFont(figures())
         self._processes.setAccessibleName("Processes")
         layout.addWidget(self._left)
+        plots = QVBoxLayout() if self._alone else QHBoxLayout()
+        plots.setSpacing(3 * GRID)
         for plot in self._plots.values():
-            layout.addWidget(plot, 1, Qt.AlignmentFlag.AlignTop)
+            if self._alone:
+                plot.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Ignored)
+                plots.addWidget(plot, 1)
+            else:
+                plots.addWidget(plot, 1, Qt.AlignmentFlag.AlignTop)
+        layout.addLayout(plots, 1)
 
     def _fill(self, shown: tuple[Figure, ...]) -> None:
         """Lay the figures out anew: in one column, or in two where there are many."""
@@ -99,17 +123,56 @@ class DeviceRowView(QWidget):
         lines = -(-len(shown) // 2) if two else len(shown)
         self._left.setFixedWidth(_TWO_COLUMNS if two else _ONE_COLUMN)
         for plot in self._plots.values():
-            plot.setFixedHeight(max(self._least_height, _HEAD_HEIGHT + lines * _LINE_HEIGHT))
+            least = max(_PLOT_HEIGHT, _HEAD_HEIGHT + lines * _LINE_HEIGHT)
+            if self._alone:
+                plot.setMinimumHeight(least)
+            else:
+                plot.setFixedHeight(least)
         for place, figure in enumerate(shown):
             column, line = divmod(place, lines)
             value = self._values[figure.label] = text_label(figure.value)
-            value.setFont(figures())
+            value.setFont(figures(_LONE_FIGURE_PX if self._alone else None))
             value.setAccessibleName(figure.label)
             self._grid.addWidget(text_label(figure.label, "muted"), line, 3 * column)
             self._grid.addWidget(value, line, 3 * column + 1, Qt.AlignmentFlag.AlignRight)
         for column in (1, 4):
             self._grid.setColumnStretch(column, 1 if two or column == 1 else 0)
         self._grid.setColumnMinimumWidth(2, 2 * GRID if two else 0)
+
+
+class NoGpuView(QWidget):
+    """Why there is no GPU, what there would be with one, and the way to runs that had some."""
+
+    reference_asked = Signal()
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.hide()
+        self._why = text_label("", "heading", wrap=True)
+        self._with_gpu = text_label("", "muted", wrap=True)
+        self._reference = button("Show re&ference runs", "Copies of runs measured on real GPUs, in the history")
+        self._reference.clicked.connect(self.reference_asked)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 3 * GRID, 0, 0)
+        layout.setSpacing(GRID)
+        layout.addWidget(self._why)
+        layout.addWidget(self._with_gpu)
+        layout.addWidget(self._reference, 0, Qt.AlignmentFlag.AlignLeft)
+
+    def show_words(self, why: str, with_gpu: str) -> None:
+        """Say it; nothing is shown where there is nothing to say."""
+        self._why.setText(why)
+        self._with_gpu.setText(with_gpu)
+        self.setVisible(bool(why))
+
+    def words(self) -> str:
+        """What it says."""
+        return f"{self._why.text()}\n{self._with_gpu.text()}"
+
+    @property
+    def reference_button(self) -> QPushButton:
+        """Asks for the reference runs."""
+        return self._reference
 
 
 class MonitorView(QWidget):
@@ -124,7 +187,7 @@ class MonitorView(QWidget):
         self._theme = theme
         self._rows: dict[str, DeviceRowView] = {}
         self._empty = EmptyState("Looking for devices …", "Their power, load and memory appear here.")
-        self._note = text_label("", "muted", wrap=True)
+        self.no_gpu = NoGpuView(self)
         self._trace = button("Replay a &trace …", "Telemetry that `watch --json` wrote into a file (Ctrl+O)", flat=True)
         self._trace.clicked.connect(self.trace_asked)
         self._column = QVBoxLayout()
@@ -147,11 +210,10 @@ class MonitorView(QWidget):
         """
         self._empty.setVisible(not state.rows)
         self._scroll.setVisible(bool(state.rows))
-        self._note.setText(state.note)
-        self._note.setVisible(bool(state.note))
         missing = [row for row in state.rows if row.device not in self._rows]
         if missing:
             self._add(missing[0], alone=len(state.rows) == 1)
+        self.no_gpu.show_words(state.note, state.with_gpu)
         for row in state.rows:
             view = self._rows.get(row.device)
             if view is not None and (row in missing or not view.visibleRegion().isEmpty()):
@@ -163,7 +225,10 @@ class MonitorView(QWidget):
         if len(self._rows) > 1:
             self._column.insertWidget(last, rule())
             last += 1
-        self._column.insertWidget(last, view)
+        self._column.insertWidget(last, view, int(alone))
+        self._column.setStretch(last + 1, int(not alone))
+        if alone:
+            view.put_below(self.no_gpu)
 
     def _build(self) -> None:
         content = QWidget()
@@ -176,8 +241,6 @@ class MonitorView(QWidget):
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(0)
-        self._note.setContentsMargins(2 * GRID, 2 * GRID, 2 * GRID, 0)
-        layout.addWidget(self._note)
         layout.addWidget(self._empty, 1)
         layout.addWidget(self._scroll, 4)
         layout.addWidget(rule())

@@ -124,7 +124,7 @@ def test_the_run_s_slice_says_what_ran_on_what_and_how_it_ended(stored: Path, tm
         run = store.load(2)
     (told,) = (event["args"] for event in named(events_of(stored, [2], tmp_path / "one.json"), "run 2", "X"))
     assert (told["variant"], told["outcome"], told["reason"]) == (run.row.spec.variant, "failed", "It failed.")
-    assert told["devices"] == {"GPU 0": GPU.name, "CPU": HOST_DEVICE.name}
+    assert told["devices"] == {"GPU 0": GPU.name, "Host": HOST_DEVICE.name}
     assert told["environment"] == {"tensorflow": "2.21.0", "cpu": "A processor", "keras": "3.15.1"}
     assert (told["uid"], told["match"]) == ("uid-2", False)
 
@@ -151,9 +151,9 @@ def test_fields_are_counters_by_device_in_a_reader_s_units_and_what_is_absent_is
         "GPU 0 · Memory used": [(2_500_000, {"bytes": 4e9})],
         "GPU 0 · Energy counter": [(3_500_000, {"J": 7.5})],
         "GPU 0 · Tensor cores": [(3_500_000, {"%": 93.5})],
-        "CPU · Load": [(2_500_000, {"%": 12.5})],
-        "CPU · Worker's load": [(2_500_000, {"%": 100.0})],
-        "CPU · Worker's memory": [(2_500_000, {"bytes": 1000.0})],
+        "Host · Load": [(2_500_000, {"%": 12.5})],
+        "Host · Worker's load": [(2_500_000, {"%": 100.0})],
+        "Host · Worker's memory": [(2_500_000, {"bytes": 1000.0})],
     }
 
 

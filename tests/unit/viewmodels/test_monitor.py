@@ -49,6 +49,13 @@ def test_without_a_gpu_the_host_is_there_and_the_reason_is_said() -> None:
     state = model.state()
     assert [row.label for row in state.rows] == ["Host"]
     assert state.note == "No NVIDIA driver is installed."
+    assert "Runs measured on two H200s" in state.with_gpu
+
+
+def test_with_a_gpu_nobody_is_told_what_one_would_show() -> None:
+    model = MonitorModel()
+    model.handle(GPU_INVENTORY)
+    assert (model.state().note, model.state().with_gpu) == ("", "")
 
 
 def figures(model: MonitorModel, device: int = 0) -> dict[str, str]:
