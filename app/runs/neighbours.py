@@ -1,5 +1,7 @@
 """Who else used a run's GPUs while it ran."""
 
+from collections.abc import Collection
+
 from app.records import GpuProcess, Processes
 
 
@@ -7,11 +9,13 @@ class Neighbours:
     """Processes other than the run's own worker on its GPUs, as the driver lists them every few seconds.
 
     Inside some containers the driver names processes by numbers of the host. A worker that is never listed is therefore
-    taken to be one of those listed, and only what is beside it counts.
+    taken to be one of those listed, and only what is beside it counts. It is none of those that were listed `before` it
+    was started.
     """
 
-    def __init__(self, worker_pid: int) -> None:
+    def __init__(self, worker_pid: int, before: Collection[int] = ()) -> None:
         self._worker_pid = worker_pid
+        self._before = frozenset(before)
         self._worker_listed = False
         self._seen: dict[int, GpuProcess] = {}
         self._most_at_once = 0
@@ -21,12 +25,13 @@ class Neighbours:
         others = {each.pid: each for each in listed.processes if each.pid != self._worker_pid}
         self._worker_listed |= len(others) < len(listed.processes)
         self._seen = self._seen | others
-        self._most_at_once = max(self._most_at_once, len(others))
+        self._most_at_once = max(self._most_at_once, len(others.keys() - self._before))
 
     @property
     def words(self) -> str:
         """The others, as `python3 (4242), ffmpeg (77)`, or how many where their numbers say nothing; "" if none."""
-        if self._worker_listed:
-            return ", ".join(f"{other.name} ({other.pid})" for other in self._seen.values())
-        others = self._most_at_once - 1
-        return f"{others} other {'process' if others == 1 else 'processes'}" if others > 0 else ""
+        told = self._seen.keys() if self._worker_listed else self._seen.keys() & self._before
+        named = [f"{other.name} ({pid})" for pid, other in self._seen.items() if pid in told]
+        more = 0 if self._worker_listed else self._most_at_once - 1
+        counted = [f"{more} other {'process' if more == 1 else 'processes'}"] if more > 0 else []
+        return ", ".join([*named, *counted])

@@ -25,17 +25,23 @@ class Recording:
         self._with_energy = {gpu.device for gpu in gpus if "energy_mj" in gpu.fields}
         self._worker_pid: int | None = None
         self._neighbours: Neighbours | None = None
+        self._before: frozenset[int] = frozenset()
+        self._began_ns = 0
         self._unsubscribe: Callable[[], None] = lambda: None
 
     def start(self) -> None:
-        """Begins to record, with the energy counters as they are before the first phase."""
+        """Begins to record, with the energy counters as they are before the first phase.
+
+        Who is on the GPUs by now is not this run's worker, which is started later.
+        """
+        self._before, self._began_ns = self._feed.users(self._recorded), time.monotonic_ns()
         self._unsubscribe = self._feed.subscribe(self._note)
         if self._with_energy:
             self._feed.read_energy()
 
     def follow(self, pid: int) -> None:
         """Records this worker's own load and memory too, and who else uses its GPUs from now on."""
-        self._neighbours = Neighbours(pid)
+        self._neighbours = Neighbours(pid, self._before)
         self._worker_pid = pid
         self._feed.follow(pid)
 
@@ -81,5 +87,10 @@ class Recording:
     def _note(self, message: SamplerMessage) -> None:
         if isinstance(message, Sample | SlowSample | DeviceLost | FieldsSeen) and message.device in self._recorded:
             self._inbox.put(message)
-        elif isinstance(message, Processes) and message.device in self._recorded and self._neighbours is not None:
-            self._neighbours.note(message)
+        elif isinstance(message, Processes) and message.device in self._recorded:
+            self._note_users(message)
+
+    def _note_users(self, listed: Processes) -> None:
+        # An older list may still name the worker of the run before.
+        if self._neighbours is not None and listed.t_ns >= self._began_ns:
+            self._neighbours.note(listed)

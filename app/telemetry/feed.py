@@ -6,13 +6,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import msgspec
 
 from app.errors import TelemetryError
-from app.records import DeviceLost, FieldsSeen, Inventory
+from app.records import DeviceLost, FieldsSeen, Inventory, Processes
 from app.telemetry.messages import Follow, Order, ReadEnergy, SamplerMessage
 from app.telemetry.news import with_news
 
@@ -37,6 +37,7 @@ class TelemetryFeed:
         self._ended = False
         self._closing = False
         self._followed: list[int] = []
+        self._listed: dict[str, Processes] = {}
         self._changed = threading.Condition()
 
     def start(self) -> None:
@@ -74,6 +75,12 @@ class TelemetryFeed:
     def _follow(self, pids: list[int]) -> None:
         self._followed = pids
         self._order(Follow(pids[0] if len(pids) == 1 else None))
+
+    def users(self, devices: Collection[str]) -> frozenset[int]:
+        """The numbers of the processes on these GPUs as the driver listed them last, at most some seconds ago."""
+        with self._changed:
+            lists = [listed for device, listed in self._listed.items() if device in devices]
+        return frozenset(each.pid for listed in lists for each in listed.processes)
 
     def read_energy(self) -> None:
         """Has the energy counters read now, because a phase begins or ends."""
@@ -133,6 +140,8 @@ class TelemetryFeed:
             if isinstance(message, Inventory):
                 self._inventory = message
                 self._changed.notify_all()
+            elif isinstance(message, Processes):
+                self._listed[message.device] = message
             elif isinstance(message, DeviceLost | FieldsSeen) and self._inventory is not None:
                 self._inventory = with_news(self._inventory, message)
             listeners = self._listeners

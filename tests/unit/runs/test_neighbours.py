@@ -32,3 +32,20 @@ def test_only_processes_beside_the_worker_are_told(lists: list[Processes], words
     for each in lists:
         neighbours.note(each)
     assert neighbours.words == words
+
+
+@pytest.mark.parametrize(
+    ("lists", "words"),
+    [
+        ([listed(7)], "p7 (7)"),
+        ([listed(7, 55)], "p7 (7)"),
+        ([listed(7, 55, 56)], "p7 (7), 1 other process"),
+        ([listed(55)], ""),
+        ([listed(7, WORKER, 8)], "p7 (7), p8 (8)"),
+    ],
+)
+def test_who_was_there_before_the_worker_is_not_taken_for_it(lists: list[Processes], words: str) -> None:
+    neighbours = Neighbours(WORKER, before=[7, 9])
+    for each in lists:
+        neighbours.note(each)
+    assert neighbours.words == words
