@@ -151,5 +151,9 @@ def _place_words(gpus: int) -> str:
 def _gain(gain: Mapping[str, Any]) -> str:
     if gain["value"] is None:
         return units.ABSENT
-    ends = [f"{100 * (end - 1):+.1f}" for end in gain["interval"] or ()]
-    return f"{100 * (gain['value'] - 1):+.1f} %{between(ends)}"
+    return f"{_signed(gain['value'])} %{between([_signed(end) for end in gain['interval'] or ()])}"
+
+
+def _signed(ratio: float) -> str:
+    """By how many percent a ratio is above one or below it."""
+    return f"{100 * (ratio - 1):+.1f}".replace("-", "\N{MINUS SIGN}")

@@ -86,6 +86,15 @@ def test_words_stand_where_there_is_no_figure(tables: list[dict[str, Any]]) -> N
     assert words(tables[0], 1)[-1] == ("2,048", "out of memory", "–", "refused", "10.2")
 
 
+def test_a_loss_has_a_minus_of_the_width_of_a_plus() -> None:
+    slower = [
+        result(n, spec("cnn10", 128, 1, layout), rate) for n, layout, rate in ((1, "NHWC", 1e3), (2, "NCHW", 979.0))
+    ]
+    assert NAMED.preset.article is not None
+    table, *_ = article_document(NAMED.preset.article, PLAN, slower)
+    assert words(table, 0)[1][3] == "\N{MINUS SIGN}2.1 %"
+
+
 def test_beside_it_stands_what_the_article_says(tables: list[dict[str, Any]]) -> None:
     small, wide = (section.lines for section in article_sections(tables))
     assert "The article, NCHW gain: just under 10 % faster, on one GPU and on two." in small
