@@ -36,6 +36,7 @@ _SHORTCUTS = (
     ("F, End", "Follow what is new"),
     ("←, →", "Move the crosshair; with Shift the view"),
     ("+, −", "Zoom in and out, like the wheel"),
+    ("M", "In a replay: to where the measured part begins"),
     ("G", "A panel for each GPU, or one for all"),
     ("B, Space", "In a comparison: make a row the baseline; show or hide its curves"),
     ("Ctrl+C", "In a comparison: copy the table"),

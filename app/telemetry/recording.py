@@ -85,6 +85,10 @@ class Recording(Protocol):
     def utc_ns(self) -> int:
         """`start_ns` on the wall clock."""
 
+    @property
+    def measure_ns(self) -> int | None:
+        """When its measured part begins; None where it has none."""
+
     def events(self) -> Iterator[Timed]:
         """Everything that happened, in its order, made one by one."""
 
@@ -100,6 +104,7 @@ class RunRecording:
         self.start_ns = run.anchor_t_ns
         self.utc_ns = run.anchor_utc_ns
         self.end_ns = _end_ns(run)
+        self.measure_ns = next((phase.start_ns for phase in run.phases if phase.name == "measure"), None)
 
     def events(self) -> Iterator[Timed]:
         """The run's events in the order of its clock: an 8 h run takes no more memory than a short one.

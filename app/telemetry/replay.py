@@ -89,6 +89,13 @@ class Replay:
         self._events = self._recording.events()
         self._next = next(self._events, None)
 
+    def jump(self, position_s: float) -> None:
+        """Plays on from there; what happened before is due at once, from the beginning where it lies behind."""
+        if position_s < self.position_s:
+            self.restart()
+        self._played_s = position_s
+        self.resume()
+
     def close(self) -> None:
         """Nothing more is due."""
         self._next = None

@@ -71,6 +71,11 @@ class Trace:
         """The names of its GPUs."""
         return tuple(device.name for device in self.inventory.devices if device.kind == "gpu")
 
+    @property
+    def measure_ns(self) -> None:
+        """Telemetry without a run has no measured part."""
+        return None
+
     def events(self) -> Iterator[Timed]:
         """The telemetry in the order of the file, after a `TraceStarted`."""
         yield Timed(self.start_ns, TraceStarted(t_ns=self.start_ns, devices=self.inventory.devices))

@@ -54,6 +54,16 @@ def test_a_replay_is_marked_and_shows_the_cards_of_then(qtbot: QtBot, workbench:
     assert len(played.live.stack.panel("throughput").points("run")[0]) == 40
 
 
+@pytest.mark.parametrize("by_key", [True, False])
+def test_a_key_and_a_button_jump_to_the_measured_part(played: ReplayView, by_key: bool) -> None:
+    click(played.pause_button)
+    if by_key:
+        QTest.keyClick(played.live.stack, Qt.Key.Key_M)
+    else:
+        click(played.measured_button)
+    assert "Measuring" in played.live.words()
+
+
 def test_a_trace_is_opened_from_the_monitor_and_played_without_a_run(
     qtbot: QtBot, workbench: Workbench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -72,6 +82,7 @@ def test_a_trace_is_opened_from_the_monitor_and_played_without_a_run(
     qtbot.waitUntil(lambda: not played.pause_button.isEnabled(), timeout=LIMIT_MS)
     assert "Recorded telemetry" in played.live.words()
     assert "GPU 0 stopped answering" in played.live.words()
+    assert not played.measured_button.isVisible(), "there is no run in it"
     assert played.live.stack.panel("power").points("GPU-a")[1][0] == 600.0
     assert not workbench.run_view.form.isEnabled()
 

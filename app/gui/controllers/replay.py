@@ -25,6 +25,7 @@ class ReplayController(QObject):
         self._replay: Replay | None = None
         self._words = ""
         self._end_s = 0.0
+        self._measure_s: float | None = None
         self._connected = False
         self._timer = QTimer(self)
         self._timer.setInterval(_TICK_MS)
@@ -41,6 +42,9 @@ class ReplayController(QObject):
         if not self._connected:
             self._connect(view)
         self._words, self._end_s = replay_words(recording), (recording.end_ns - recording.start_ns) / 1e9
+        measure_ns = recording.measure_ns
+        self._measure_s = None if measure_ns is None else (measure_ns - recording.start_ns) / 1e9
+        view.offer_measured(offered=measure_ns is not None)
         self._model.handle(recording.inventory)
         self._replay = Replay(recording, speed=speed)
         self._timer.start()
@@ -59,6 +63,7 @@ class ReplayController(QObject):
         view.pause_asked.connect(self._pause_or_resume)
         view.speed_asked.connect(self._set_speed)
         view.restart_asked.connect(self._restart)
+        view.measured_asked.connect(self._jump_to_measured)
         view.stop_asked.connect(self.stop)
         view.live.log_asked.connect(lambda: self._view.show_log(self._model.log))
         connect_time(view.live, self._model, self._show)
@@ -96,5 +101,11 @@ class ReplayController(QObject):
     def _restart(self) -> None:
         if self._replay is not None:
             self._replay.restart()
+            self._timer.start()
+        self._tick()
+
+    def _jump_to_measured(self) -> None:
+        if self._replay is not None and self._measure_s is not None:
+            self._replay.jump(self._measure_s)
             self._timer.start()
         self._tick()

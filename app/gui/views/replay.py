@@ -1,6 +1,7 @@
 """A recording played again: a bar that says so, and the live view below it."""
 
 from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QKeySequence, QShortcut
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
 from app.gui.theme import GRID, Theme, figures
@@ -15,6 +16,7 @@ class ReplayView(QWidget):
     pause_asked = Signal()
     speed_asked = Signal(float)
     restart_asked = Signal()
+    measured_asked = Signal()
     stop_asked = Signal()
 
     def __init__(self, theme: Theme) -> None:
@@ -29,6 +31,8 @@ class ReplayView(QWidget):
         self._pause = button("&Pause replay", "Let time stand still, or go on")
         self._speeds = {speed: button(f"×{speed:g}", f"{speed:g} times as fast as it was") for speed in SPEEDS}
         self._restart = button("Res&tart", "Play from the beginning")
+        self._measured = button("&Measured", "Jump to where the measured part begins (M)")
+        self._measured_key = QShortcut(QKeySequence("M"), self, context=Qt.ShortcutContext.WidgetWithChildrenShortcut)
         self._stop = button("&Back to live", "End the replay; the screen shows this machine again")
         self._connect()
         self._build()
@@ -44,6 +48,11 @@ class ReplayView(QWidget):
         return self._pause
 
     @property
+    def measured_button(self) -> QPushButton:
+        """Jumps to the measured part."""
+        return self._measured
+
+    @property
     def stop_button(self) -> QPushButton:
         """Ends the replay."""
         return self._stop
@@ -51,6 +60,11 @@ class ReplayView(QWidget):
     def speed_button(self, speed: float) -> QPushButton:
         """Plays at that speed."""
         return self._speeds[speed]
+
+    def offer_measured(self, *, offered: bool) -> None:
+        """Whether there is a measured part to jump to."""
+        self._measured.setVisible(offered)
+        self._measured_key.setEnabled(offered)
 
     def show_bar(self, chip: str, position: str, *, paused: bool, ended: bool, speed: float) -> None:
         """Show where the replay stands."""
@@ -64,6 +78,8 @@ class ReplayView(QWidget):
     def _connect(self) -> None:
         self._pause.clicked.connect(self.pause_asked)
         self._restart.clicked.connect(self.restart_asked)
+        self._measured.clicked.connect(self.measured_asked)
+        self._measured_key.activated.connect(self.measured_asked)
         self._stop.clicked.connect(self.stop_asked)
         for speed, made in self._speeds.items():
             made.clicked.connect(lambda _=False, speed=speed: self.speed_asked.emit(speed))
@@ -75,7 +91,7 @@ class ReplayView(QWidget):
         bar.addWidget(self._chip)
         bar.addWidget(self._position)
         bar.addStretch(1)
-        for made in (self._pause, *self._speeds.values(), self._restart, self._stop):
+        for made in (self._pause, *self._speeds.values(), self._restart, self._measured, self._stop):
             made.setProperty("small", "true")
             bar.addWidget(made)
         for made in self._speeds.values():

@@ -119,6 +119,22 @@ def test_restart_plays_all_of_it_again() -> None:
     assert isinstance(first[-1], RunEnded)
 
 
+def test_a_jump_makes_what_was_before_due_at_once_and_lies_behind_what_was_read_too() -> None:
+    clock = Clock()
+    recording = RunRecording(RUN)
+    assert recording.measure_ns is not None
+    measure_s = (recording.measure_ns - recording.start_ns) / 1e9
+    replay = Replay(recording, clock=clock)
+    replay.pause()
+    for later_s in (0.0, 100.0):
+        clock.now_s += later_s
+        replay.jump(measure_s)
+        found = [event for event in replay.read() if isinstance(event, PhaseStarted)]
+        assert [event.phase for event in found] == ["import", "compile", "measure"]
+        assert replay.position_s == pytest.approx(measure_s)
+        assert not replay.paused
+
+
 def test_a_flood_is_read_in_parts() -> None:
     clock = Clock()
     replay = Replay(RunRecording(RUN), speed=1000.0, clock=clock)
