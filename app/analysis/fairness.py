@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from app.analysis.comparability import HELD_SHARE, HOLDS, Hold, held_back
-from app.facts import THROTTLED_PCT
+from app.facts import GATE, THROTTLED_PCT
 from app.records import Sample, StoredRun
 
 MOST_THROTTLED_PCT = 100 * HELD_SHARE
@@ -17,6 +17,9 @@ BAND_C = 5
 
 STEADY_S = 10.0
 """A GPU that has not become cooler for so long (NVML tells whole degrees) is as cool as it gets."""
+
+GAVE_UP = "gave up after"
+"""How the fact on a wait begins that ended with its time and not with what it waited for."""
 
 _THROTTLED: tuple[Hold, ...] = ("heat", "hardware slowdown")
 """Being at the power limit is no such thing: for a card at full load it is normal, and a repeat would be the same."""
@@ -32,6 +35,12 @@ def throttled_facts(run: StoredRun) -> Mapping[str, str]:
 def throttled_pct(run: StoredRun) -> float:
     """What a stored run says of that; 0 where it says nothing."""
     return float(run.environment.get(THROTTLED_PCT, 0.0))
+
+
+def gave_up_on(facts: Mapping[str, str]) -> str:
+    """What was still in the way when the wait before a run gave up, by the run's facts; "" where it did not."""
+    how, _, words = facts.get(GATE, "").partition(": ")
+    return words if how.startswith(GAVE_UP) else ""
 
 
 def lowest_c(samples: Iterable[Sample]) -> int | None:

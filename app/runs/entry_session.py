@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from app.analysis.fairness import gave_up_on
 from app.errors import UserError
+from app.facts import GATE
 from app.queries import CUT_OFF, EntryState, QueueEntry
 from app.records import RunEvent, RunRow, RunStarted, StoredRun
 from app.runs.carried import of_use, try_carried, untried
@@ -143,6 +145,8 @@ class EntrySession:
 
         facts = gate.wait(turn.lease.devices, go_on)
         self._listener.waited(turn)
+        if gave_up_on(facts):
+            self._listener.says(f"The wait before a run {facts[GATE]}.")
         return facts
 
     def _make(self, turn: Turn) -> StoredRun:

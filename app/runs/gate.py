@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from app.analysis.fairness import QUIET_PCT, STEADY_S, is_cool, is_throttled, lowest_c
+from app.analysis.fairness import GAVE_UP, QUIET_PCT, STEADY_S, is_cool, is_throttled, lowest_c
 from app.facts import GATE, HOST_LOAD_PCT
 from app.records import HOST, Device, Processes, Sample
 from app.telemetry.feed import TelemetryFeed
@@ -103,7 +103,7 @@ class Gate:
             if held.waited_s >= limit_s:
                 with self._changed:
                     self._lasting |= self._others(watch).keys()
-                return _ended("gave up after", held)
+                return _ended(GAVE_UP, held)
             if not go_on(held):
                 return _ended("skipped after", held)
             with self._changed:

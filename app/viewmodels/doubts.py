@@ -6,7 +6,8 @@ from typing import Literal
 
 from app.analysis import comparability
 from app.analysis.comparability import HELD_SHARE, Hold
-from app.facts import BESIDE, GPUS_USED, OTHERS_ON_GPU
+from app.analysis.fairness import gave_up_on
+from app.facts import BESIDE, GATE, GPUS_USED, OTHERS_ON_GPU
 from app.records import StoredRun
 from app.viewmodels import units
 from app.viewmodels.card_words import cards_words
@@ -58,6 +59,7 @@ def doubts(runs: Sequence[StoredRun], older: Sequence[StoredRun] = ()) -> tuple[
     found = [
         *_mislabelled(runs),
         *_held_back(runs),
+        *_begun_unfairly(runs),
         *_shared_gpu(runs),
         *_shared_host(runs),
         *_beside(runs),
@@ -113,13 +115,25 @@ def _each(shares: Mapping[int, float], between: str) -> str:
     return f"{runs_words(shares)} {between} {' to '.join(ends)} %"
 
 
+def _begun_unfairly(runs: Sequence[StoredRun]) -> list[Doubt]:
+    """Runs on GPUs that began although these were hot or in use; how busy a host was while a run measured is known."""
+    values = {run.row.run: gave_up_on(run.environment) for run in runs if comparability.cards_of(run)}
+    values = {run: words for run, words in values.items() if words}
+    sentence = f"The wait for cool GPUs that nobody uses gave up before a run ({_by_what(values)})."
+    return [Doubt(key=GATE, sentence=sentence, values=values)] if values else []
+
+
 def _shared_gpu(runs: Sequence[StoredRun]) -> list[Doubt]:
     values = {run.row.run: others for run in runs if (others := run.environment.get(OTHERS_ON_GPU))}
-    told = [f"{runs_words(shared)}: {others}" for others, shared in by_value(values).items()]
-    left_out = f"; and {len(told) - _ONE_BY_ONE} more" if len(told) > _ONE_BY_ONE else ""
-    others = f"{'; '.join(told[:_ONE_BY_ONE])}{left_out}"
-    sentence = f"Other processes used the GPU during a run, which makes it slower ({others})."
+    sentence = f"Other processes used the GPU during a run, which makes it slower ({_by_what(values)})."
     return [Doubt(key=OTHERS_ON_GPU, sentence=sentence, values=values)] if values else []
+
+
+def _by_what(values: Mapping[int, str]) -> str:
+    """Which runs say what, of much of it only the first."""
+    told = [f"{runs_words(alike)}: {words}" for words, alike in by_value(values).items()]
+    left_out = f"; and {len(told) - _ONE_BY_ONE} more" if len(told) > _ONE_BY_ONE else ""
+    return f"{'; '.join(told[:_ONE_BY_ONE])}{left_out}"
 
 
 def _shared_host(runs: Sequence[StoredRun]) -> list[Doubt]:

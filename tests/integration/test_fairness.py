@@ -1,5 +1,6 @@
 """The gate before real runs on fake cards, and throttled runs of an experiment from the command line."""
 
+import json
 import signal
 from pathlib import Path
 
@@ -15,6 +16,9 @@ from tests.fakes.nvml_cards import Card, Driver
 from tests.fakes.sessions import dummy, services, started_feed
 
 COOLING = Card(uuid="GPU-cool", throttle_reasons=0, temperature_c=41, cooling_c=tuple(range(70, 41, -1)))
+STRANGER = 4_194_304 + 2
+"""A number that no process has."""
+SHARED = Card(uuid="GPU-shared", throttle_reasons=0, processes=((STRANGER, 1_000_000_000),))
 HOT = Card(uuid="GPU-hot", throttle_reasons=0x40)
 
 
@@ -42,6 +46,19 @@ def test_a_run_begins_when_its_gpu_has_cooled_down_and_says_so(tmp_path: Path, m
     assert stored.environment[GATE].endswith(" s, GPU 0 at 41 °C")
     assert stored.environment[HOST_LOAD_PCT].isdecimal()
     assert THROTTLED_PCT not in stored.environment
+
+
+def test_a_wait_that_gives_up_says_on_whom_and_the_verdict_doubts_its_run(tmp_path: Path) -> None:
+    shared = CommandLine(tmp_path, environment(Driver(cards=(SHARED,))))
+    words = ["experiment", *dummy_words(gpus=1, step_ms="1,2"), "--repeats", "1", "--gate-limit", "5s"]
+    made = shared(*words, "--json")
+    assert made.returncode == 0, made.stderr
+    stranger = f"unknown ({STRANGER}) on GPU 0"
+    said = next(line for line in made.stderr.splitlines() if line.startswith("The wait before a run gave up after "))
+    assert stranger in said
+    (warning,) = (each for each in json.loads(made.stdout)["warnings"] if each["key"] == GATE)
+    assert stranger in warning["values"]["1"]
+    assert stranger in warning["text"]
 
 
 @pytest.fixture(scope="module")

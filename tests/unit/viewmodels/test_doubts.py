@@ -162,6 +162,21 @@ def test_somebody_else_on_the_gpu(store: Store) -> None:
     assert (doubt.key, doubt.values) == (OTHERS_ON_GPU, {1: "python3 (4242)"})
 
 
+def test_a_run_that_began_on_a_gpu_that_was_not_at_rest(store: Store) -> None:
+    def after(number: int, wait: str, **variant: Any) -> StoredRun:
+        return kept(store, number, environment={**ENVIRONMENT, GATE: wait}, **variant)
+
+    gave_up = [after(n, f"gave up after {60 + n} s: init (1) on GPU 0") for n in (1, 2)]
+    fair = [after(3, "12 s, GPU 0 at 41 °C"), after(4, "skipped after 2 s: GPU 0 at 70 °C"), after(5, "off")]
+    doubt = only(doubts([*gave_up, *fair]))
+    assert doubt.sentence == (
+        "The wait for cool GPUs that nobody uses gave up before a run (runs 1 and 2: init (1) on GPU 0)."
+    )
+    assert (doubt.severity, doubt.values) == ("warning", dict.fromkeys((1, 2), "init (1) on GPU 0"))
+    host = [after(n, "gave up after 3 s: the processors at 34 %", gpus=0) for n in (6, 7)]
+    assert GATE not in [doubt.key for doubt in doubts(host)], "how busy it was while they measured is told"
+
+
 def earlier(store: Store, run: StoredRun, *shown: StoredRun) -> list[StoredRun]:
     library = store.library
     return [store.load(n, ()) for n in library.earlier_runs(run.row.run, [each.row.run for each in shown], 10)]
