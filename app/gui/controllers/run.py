@@ -102,7 +102,7 @@ class RunController(QObject):
     def handle(self, event: RunEvent | Inventory, run: int | None = None) -> None:
         """Take one event of a run, by its number, or of telemetry."""
         self._live.handle(event, run)
-        if isinstance(event, RunStarted) and self._notice:
+        if isinstance(event, RunStarted) and self._notice and self.running:
             self._notice = trying_words(event.spec)
             self.show_form()
         if isinstance(event, Inventory):
