@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QPoint, Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QFileDialog
+from PySide6.QtWidgets import QFileDialog, QLabel
 from pytestqt.qtbot import QtBot
 
 from app.gui.application import HISTORY, MONITOR, RUN, Workbench
@@ -62,6 +62,20 @@ def test_a_key_and_a_button_jump_to_the_measured_part(played: ReplayView, by_key
     else:
         click(played.measured_button)
     assert "Measuring" in played.live.words()
+
+
+def test_the_bar_breaks_its_line_where_the_window_is_narrow(
+    qtbot: QtBot, workbench: Workbench, played: ReplayView
+) -> None:
+    def below_the_chip() -> bool:
+        words = played.findChildren(QLabel)
+        chip = next(label for label in words if label.accessibleName() == "What is played")
+        return played.pause_button.mapToGlobal(QPoint()).y() > chip.mapToGlobal(QPoint(0, chip.height())).y() - 1
+
+    workbench.window.resize(2400, 700)
+    qtbot.waitUntil(lambda: not below_the_chip())
+    workbench.window.resize(workbench.window.minimumSizeHint())
+    qtbot.waitUntil(below_the_chip)
 
 
 def test_a_trace_is_opened_from_the_monitor_and_played_without_a_run(

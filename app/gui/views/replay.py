@@ -5,6 +5,7 @@ from PySide6.QtGui import QKeySequence, QShortcut
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
 from app.gui.theme import GRID, Theme, figures
+from app.gui.views.flow import FlowLayout
 from app.gui.views.live import LiveView
 from app.gui.views.parts import button, rule, text_label
 from app.viewmodels.replay import SPEEDS
@@ -85,20 +86,31 @@ class ReplayView(QWidget):
             made.clicked.connect(lambda _=False, speed=speed: self.speed_asked.emit(speed))
 
     def _build(self) -> None:
-        bar = QHBoxLayout()
-        bar.setContentsMargins(2 * GRID, GRID, 2 * GRID, GRID)
-        bar.setSpacing(GRID)
-        bar.addWidget(self._chip)
-        bar.addWidget(self._position)
-        bar.addStretch(1)
-        for made in (self._pause, *self._speeds.values(), self._restart, self._measured, self._stop):
+        buttons = (self._pause, *self._speeds.values(), self._restart, self._measured, self._stop)
+        for made in buttons:
             made.setProperty("small", "true")
-            bar.addWidget(made)
         for made in self._speeds.values():
             made.setCheckable(True)
+        bar = QWidget()
+        flow = FlowLayout(bar, 2 * GRID, GRID // 2)
+        flow.addWidget(_row(self._chip, self._position))
+        flow.addWidget(_row(*buttons))
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(0)
-        layout.addLayout(bar)
+        around = QVBoxLayout()
+        around.setContentsMargins(2 * GRID, GRID, 2 * GRID, GRID)
+        around.addWidget(bar)
+        layout.addLayout(around)
         layout.addWidget(rule())
         layout.addWidget(self.live, 1)
+
+
+def _row(*widgets: QWidget) -> QWidget:
+    made = QWidget()
+    row = QHBoxLayout(made)
+    row.setContentsMargins(0, 0, 0, 0)
+    row.setSpacing(GRID)
+    for widget in widgets:
+        row.addWidget(widget)
+    return made
