@@ -1,6 +1,8 @@
 """Runs of real workers for tests: a sink that can be waited on, a session on a thread, services with a database."""
 
+import queue
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -9,7 +11,7 @@ from typing import TypeVar
 
 import pytest
 
-from app.records import Inventory, Outcome, RunEvent, StoredRun
+from app.records import Inventory, Outcome, Processes, RunEvent, StoredRun
 from app.runs.launcher import Launcher, LocalLauncher
 from app.runs.leases import Leases
 from app.runs.session import RunServices, RunSession
@@ -17,6 +19,7 @@ from app.runs.sinks import Sink
 from app.runs.supervisor import Limits
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
+from app.telemetry.messages import SamplerMessage
 from tests.fakes.nvml import Card, Driver, environment
 from workloads.catalog import complete
 from workloads.protocol import Block, RunSpec, Value
@@ -117,6 +120,16 @@ def feed_of(*cards: Card, missing: tuple[str, ...] = (), hz: float = 10.0) -> It
         with started_feed(hz) as feed:
             feed.wait_inventory(LIMIT_S)
             yield feed
+
+
+def wait_listed(feed: TelemetryFeed, uuid: str) -> None:
+    """Waits until the driver has listed the processes of a card anew."""
+    asked_ns = time.monotonic_ns()
+    said: queue.SimpleQueue[SamplerMessage] = queue.SimpleQueue()
+    unsubscribe = feed.subscribe(said.put)
+    while not (isinstance(one := said.get(timeout=LIMIT_S), Processes) and one.device == uuid and one.t_ns > asked_ns):
+        pass
+    unsubscribe()
 
 
 def services(

@@ -9,13 +9,13 @@ import pynvml
 import pytest
 
 from app.facts import OTHERS_ON_GPU
-from app.records import HOST, Device, DeviceLost, Processes, RunEvent, Sample, SlowSample
+from app.records import HOST, Device, DeviceLost, RunEvent, Sample, SlowSample
 from app.runs.recording import Recording
 from app.runs.supervisor import Inbox
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.messages import SamplerMessage
 from tests.fakes.nvml_cards import ENERGY, LAPTOP, TWO_H200, Card, Flaw
-from tests.fakes.sessions import feed_of
+from tests.fakes.sessions import feed_of, wait_listed
 from workloads.protocol import Facts, PhaseStarted
 
 LIMIT_S = 120.0
@@ -154,26 +154,16 @@ def test_another_process_on_the_run_s_gpu_is_told_at_the_end_and_one_elsewhere_i
 def test_one_that_was_there_before_the_worker_is_told_though_the_worker_is_never_listed() -> None:
     """As in a container, where the driver has other numbers for its processes."""
     with feed_of(Card(uuid="GPU-shared", processes=((STRANGER, 1_000_000_000),)), hz=20.0) as feed:
-        next_list(feed, "GPU-shared")
+        wait_listed(feed, "GPU-shared")
         (facts,) = told_others(feed, "GPU-shared")
     assert facts.facts == {OTHERS_ON_GPU: f"unknown ({STRANGER})"}
-
-
-def next_list(feed: TelemetryFeed, uuid: str) -> None:
-    """Waits until the driver has listed the processes of a card anew."""
-    asked_ns = time.monotonic_ns()
-    said: queue.SimpleQueue[SamplerMessage] = queue.SimpleQueue()
-    unsubscribe = feed.subscribe(said.put)
-    while not (isinstance(one := said.get(timeout=LIMIT_S), Processes) and one.device == uuid and one.t_ns > asked_ns):
-        pass
-    unsubscribe()
 
 
 def told_others(feed: TelemetryFeed, uuid: str) -> list[Facts]:
     """What a run on this card tells at its end, after the driver listed its processes."""
     with recorded(feed, uuid) as (recording, _):
         recording.follow(WORKER)
-        next_list(feed, uuid)
+        wait_listed(feed, uuid)
         return [event for event in settled(recording)[0] if isinstance(event, Facts)]
 
 
