@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from app.records import HOST, SampleColumns
+from app.records import SampleColumns
+from app.samples import HOST
 
 
 @dataclass(frozen=True, slots=True)

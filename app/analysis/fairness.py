@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from app.analysis.comparability import HELD_SHARE, HOLDS, Hold, held_back
 from app.facts import GATE, THROTTLED_PCT
-from app.records import Sample, StoredRun
+from app.records import StoredRun
+from app.samples import Sample
 
 MOST_THROTTLED_PCT = 100 * HELD_SHARE
 """Percent of its measured part that a run may be throttled and still count at once."""

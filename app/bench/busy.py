@@ -13,7 +13,8 @@ from PySide6.QtWidgets import QApplication
 
 from app.gui.application import COMPARE, Workbench
 from app.gui.theme import Theme
-from app.records import HOST, Device, Outcome, Sample, Summary
+from app.records import Outcome, Summary
+from app.samples import HOST, Device, Sample
 from app.storage.owner import this_process
 from app.storage.store import Store
 from workloads import catalog

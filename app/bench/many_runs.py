@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from app.records import HOST, Device, FieldFacts, Outcome, Summary
+from app.records import Outcome, Summary
+from app.samples import HOST, Device, FieldFacts
 from app.storage.opening import open_database
 from app.storage.owner import this_process
 from app.storage.store import Store

@@ -20,8 +20,8 @@ import psutil
 from app.analysis import intervals
 from app.bench.result import Result
 from app.bench.training import training
-from app.records import Device, Sample
 from app.runs.launcher import checkout_environment
+from app.samples import Device, Sample
 from app.storage.owner import this_process
 from app.storage.retention import size_bytes
 from app.storage.store import Store

@@ -21,7 +21,6 @@ from app.cli.settings import chosen_workload, several_variants, workload_finder
 from app.cli.terminal import print_json, say
 from app.errors import UserError
 from app.queries import QueueEntry
-from app.records import Inventory
 from app.report.experiment import experiment_document
 from app.runs.ahead import look_ahead
 from app.runs.article import Article
@@ -33,6 +32,7 @@ from app.runs.presets import NamedPreset, preset
 from app.runs.queued import Asked, asked_of, enter
 from app.runs.repeated import Repeated
 from app.runs.schedule import Plan
+from app.samples import Inventory
 from app.storage.store import Store
 from app.viewmodels import units
 from app.viewmodels.ahead import ahead_sentences, never_beside_words

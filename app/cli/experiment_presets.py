@@ -7,9 +7,9 @@ from app.cli.services import run_services
 from app.cli.settings import workload_finder
 from app.cli.terminal import print_json, print_table, say
 from app.errors import UserError
-from app.records import Inventory
 from app.runs.ahead import look_ahead
 from app.runs.presets import own_files, preset, preset_names
+from app.samples import Inventory
 from app.storage.store import Store
 from app.viewmodels.ahead import takes_words
 from workloads.catalog import UsageError

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from app.cli.services import telemetry
 from app.cli.terminal import print_json, print_table
 from app.errors import TelemetryError
-from app.records import SAMPLE_FIELDS, SLOW_FIELDS, Device, DeviceLost, Inventory, Sample, SlowSample
 from app.report.documents import gpus_document
+from app.samples import SAMPLE_FIELDS, SLOW_FIELDS, Device, DeviceLost, Inventory, Sample, SlowSample
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.messages import SamplerMessage
 from app.viewmodels import run_facts, units

@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 
 from app.cli.services import interrupts, telemetry
 from app.cli.terminal import print_json
-from app.records import HOST, SAMPLE_FIELDS, Device, DeviceLost, Inventory, Sample
 from app.report.documents import iso_utc
 from app.report.watch import Told, device_lines, telemetry_line
+from app.samples import HOST, SAMPLE_FIELDS, Device, DeviceLost, Inventory, Sample
 from app.telemetry.messages import SamplerMessage
 from app.viewmodels import units
 from app.viewmodels.fields import field_text

@@ -28,7 +28,7 @@ from app.gui.stored_screens import StoredScreens
 from app.gui.theme import Theme
 from app.gui.views.monitor import MonitorView
 from app.gui.views.run import RunView
-from app.records import HOST, DeviceLost, Inventory
+from app.samples import HOST, DeviceLost, Inventory
 from app.storage.space import room_for
 from app.telemetry.feed import TelemetryFeed
 from app.viewmodels.form import VariantForm

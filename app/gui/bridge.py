@@ -5,7 +5,8 @@ import time
 
 from PySide6.QtCore import QObject, Qt, QTimer, Signal
 
-from app.records import DeviceLost, FieldsSeen, Inventory, Processes, RunEvent, RunStarted, Sample, SlowSample
+from app.records import RunEvent, RunStarted
+from app.samples import DeviceLost, FieldsSeen, Inventory, Processes, Sample, SlowSample
 
 _PERIOD_MS = 33
 _BUDGET_S = 0.008

@@ -9,7 +9,7 @@ from app.gui.controllers.run import RunController
 from app.gui.queue_news import QueueNews
 from app.gui.queue_watch import Places, QueueWatch
 from app.gui.views.run import RunView
-from app.records import Inventory
+from app.samples import Inventory
 
 if TYPE_CHECKING:
     from app.gui.controllers.queue import QueueController

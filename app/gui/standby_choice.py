@@ -5,8 +5,8 @@ from collections.abc import Callable
 from PySide6.QtWidgets import QMenu
 
 from app.gui.kept_choice import Keeping, KeptChoice
-from app.records import Inventory
 from app.runs.standby_setting import AUTOMATIC, OFF, ON, VARIABLE, said, why_none
+from app.samples import Inventory
 from app.storage.known_settings import STANDBY
 
 _HEADING = "Standby: import TensorFlow ahead of the next run"

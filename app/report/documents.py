@@ -7,9 +7,10 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from app.records import Device, FieldFacts, Floats, Inventory, Phase, RunRow, StoredRun
+from app.records import Floats, Phase, RunRow, StoredRun
 from app.report.epochs import data_document, epochs_document, training_document
 from app.report.evidence import evidence_document, flops_document, portability_document
+from app.samples import Device, FieldFacts, Inventory
 from app.telemetry.field_units import field_unit
 from app.viewmodels import run_facts, units
 from app.viewmodels.cells import example_word

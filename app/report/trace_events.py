@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from app.facts import OWN_SOURCE
-from app.records import Floats, Ints, Sample, SampleColumns, StoredRun
+from app.records import Floats, Ints, SampleColumns, StoredRun
 from app.report.documents import list_document
 from app.report.trace_track import Event, Track
+from app.samples import Sample
 from app.telemetry.field_units import field_unit
 from app.viewmodels.cells import example_word
 from app.viewmodels.fields import field_words

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from app.records import HOST, Device, DeviceLost, Inventory, Processes, Sample, SlowSample
+from app.samples import HOST, Device, DeviceLost, Inventory, Processes, Sample, SlowSample
 
 Told = Sample | SlowSample | Processes | DeviceLost
 

@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 
 from app.queries import Ahead
-from app.records import Inventory, RunRow
+from app.records import RunRow
 from app.runs.counted import NO_OWN, Own, counted_here, made_alike, surroundings_here
 from app.runs.repeated import Repeated
 from app.runs.schedule import Plan, done, lasted, left, room_of, together_s
+from app.samples import Inventory
 from app.storage.store import Store
 from workloads.catalog import runnable
 from workloads.protocol import RunSpec

@@ -4,10 +4,11 @@ import importlib.metadata
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from app.records import HOST, Inventory, RunRow, StoredRun
+from app.records import RunRow, StoredRun
 from app.runs.environment import program_version
 from app.runs.repeated import Repeated
 from app.runs.schedule import Plan, counts_as, is_result
+from app.samples import HOST, Inventory
 from app.storage.reference import is_reference
 from app.storage.store import Store
 from workloads.catalog import Machine, check, installed_tensorflow, with_defaults

@@ -6,7 +6,7 @@ import platform
 import subprocess
 from pathlib import Path
 
-from app.records import HOST, Inventory
+from app.samples import HOST, Inventory
 
 _ROOT = Path(__file__).resolve().parents[2]
 _GIT_S = 5.0

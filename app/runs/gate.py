@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from app.analysis.fairness import GAVE_UP, QUIET_PCT, STEADY_S, is_cool, is_throttled, lowest_c
 from app.facts import GATE, HOST_LOAD_PCT
-from app.records import HOST, Device, Processes, Sample
+from app.samples import HOST, Device, Processes, Sample
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.messages import SamplerMessage
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from app.records import GpuProcess, Processes
+from app.samples import GpuProcess, Processes
 
 
 class Neighbours:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from app.records import Device, Outcome
+from app.records import Outcome
+from app.samples import Device
 from workloads.catalog import is_own
 from workloads.protocol import Finished
 

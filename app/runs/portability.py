@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.errors import UserError
-from app.records import HOST, Portability, RunRow
+from app.records import Portability, RunRow
 from app.runs.errands import Told, ask, leased
 from app.runs.leases import CPU, Leases
 from app.runs.session import RunServices
+from app.samples import HOST
 from app.storage.location import weights_path
 from workloads import catalog
 from workloads.catalog import Machine

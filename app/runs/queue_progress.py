@@ -7,7 +7,7 @@ from pathlib import Path
 
 from app.errors import UserError
 from app.queries import EntryState, QueueEntry, QueueProgress
-from app.records import Inventory, RunRow, StoredRun
+from app.records import RunRow, StoredRun
 from app.runs.ahead import learnt_from, look_ahead
 from app.runs.entry_session import Begun, own_runs
 from app.runs.experiment import Experiment, Turn
@@ -17,6 +17,7 @@ from app.runs.queued import asked_of
 from app.runs.repeated import Repeated
 from app.runs.schedule import Plan, done, left, room_of, together_s
 from app.runs.sinks import Sink
+from app.samples import Inventory
 from app.storage.store import Store
 from workloads.catalog import runnable
 from workloads.protocol import RunSpec

@@ -5,9 +5,10 @@ import time
 from collections.abc import Callable, Sequence
 
 from app.facts import OTHERS_ON_GPU
-from app.records import HOST, Device, DeviceLost, FieldsSeen, Processes, RunEvent, Sample, SlowSample
+from app.records import RunEvent
 from app.runs.neighbours import Neighbours
 from app.runs.supervisor import Inbox
+from app.samples import HOST, Device, DeviceLost, FieldsSeen, Processes, Sample, SlowSample
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.messages import SamplerMessage
 from workloads.protocol import Facts, PhaseStarted

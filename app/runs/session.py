@@ -11,7 +11,7 @@ from app.analysis.fairness import throttled_facts
 from app.analysis.summary import phases_with_energy, summarise
 from app.errors import DatabaseError, UserError, bug_words
 from app.facts import GPUS_USED, OWN_PATH, OWN_SOURCE
-from app.records import HOST, Device, Inventory, Outcome, Phase, RunEnded, RunEvent, RunStarted, Summary, Waiting
+from app.records import Outcome, Phase, RunEnded, RunEvent, RunStarted, Summary, Waiting
 from app.runs.cards import candidates
 from app.runs.environment import describe
 from app.runs.launcher import Launcher, LocalLauncher, Worker
@@ -21,6 +21,7 @@ from app.runs.own import source_of
 from app.runs.recording import Recording
 from app.runs.sinks import Sink, StepSink, StoreSink
 from app.runs.supervisor import Inbox, InboxItem, Limits, StopAsked, Supervisor
+from app.samples import HOST, Device, Inventory
 from app.storage.location import weights_path
 from app.storage.owner import this_process
 from app.storage.space import room_for

@@ -3,7 +3,8 @@
 import time
 from typing import Protocol
 
-from app.records import DeviceLost, FieldsSeen, LogLine, RunEvent, Sample, SlowSample
+from app.records import LogLine, RunEvent
+from app.samples import DeviceLost, FieldsSeen, Sample, SlowSample
 from app.storage.store import Store, StoredEvent
 from workloads.protocol import Block, Calibration, DataReady, Epoch, Evidence, Facts, Flops, PhaseStarted
 

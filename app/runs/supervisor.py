@@ -6,9 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from app.errors import UserError
-from app.records import DeviceLost, FieldsSeen, LogLine, RunEvent, Sample, SlowSample
+from app.records import LogLine, RunEvent
 from app.runs.launcher import BrokenMessage, Exited, Worker, WorkerEvent
 from app.runs.outcome import NO_PYTHON, Ending, Rung, fatal_words
+from app.samples import DeviceLost, FieldsSeen, Sample, SlowSample
 from workloads.protocol import PROTOCOL_VERSION, Finished, Hello
 
 _RUNGS: tuple[Rung, ...] = ("itself", "closed stdin", "terminated", "killed")

@@ -5,7 +5,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 import numpy as np
 from sqlite_utils import Database
 
-from app.records import SAMPLE_FIELDS, SLOW_FIELDS, Device, Floats, Ints, RunRow, SampleColumns
+from app.records import Floats, Ints, RunRow, SampleColumns
+from app.samples import SAMPLE_FIELDS, SLOW_FIELDS, Device
 from app.storage import rows
 
 _ALL = (*SAMPLE_FIELDS, *SLOW_FIELDS)

@@ -15,7 +15,8 @@ from pathlib import Path
 import msgspec
 
 from app.queries import RunQuery
-from app.records import HOST, RunRow
+from app.records import RunRow
+from app.samples import HOST
 from app.storage.store import Store
 from app.storage.transfer import import_runs
 from app.storage.transfer_watch import QUIET, Watch

@@ -9,18 +9,8 @@ from typing import Any, TypeVar, cast
 import msgspec
 import numpy as np
 
-from app.records import (
-    BlockColumns,
-    Device,
-    FieldFacts,
-    Outcome,
-    Phase,
-    Portability,
-    RunRow,
-    Sample,
-    SlowSample,
-    Summary,
-)
+from app.records import BlockColumns, Outcome, Phase, Portability, RunRow, Summary
+from app.samples import Device, FieldFacts, Sample, SlowSample
 from workloads.protocol import DeviceTime, Epoch, Evidence, Kernel, PhaseName, RunSpec
 
 Row = tuple[Any, ...]

@@ -7,22 +7,8 @@ from typing import Any, Self
 
 from sqlite_utils import Database
 
-from app.records import (
-    SAMPLE_FIELDS,
-    SLOW_FIELDS,
-    Device,
-    DeviceLost,
-    FieldsSeen,
-    LogLine,
-    Outcome,
-    Phase,
-    Portability,
-    RunRow,
-    Sample,
-    SlowSample,
-    StoredRun,
-    Summary,
-)
+from app.records import LogLine, Outcome, Phase, Portability, RunRow, StoredRun, Summary
+from app.samples import SAMPLE_FIELDS, SLOW_FIELDS, Device, DeviceLost, FieldsSeen, Sample, SlowSample
 from app.storage import curves, findings, listing, rows
 from app.storage.library import Library
 from app.storage.opening import BUSY_S, open_database, told_plainly, transaction

@@ -11,7 +11,7 @@ import msgspec
 
 from app.errors import DatabaseError, UserError
 from app.queries import Repeats, Variants
-from app.records import FieldFacts
+from app.samples import FieldFacts
 from app.storage.library import checked_note, checked_tag
 from app.storage.transfer_source import GivenFile
 from app.storage.transfer_tables import CARRIED, Column, columns

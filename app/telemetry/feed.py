@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from app.errors import TelemetryError
-from app.records import DeviceLost, FieldsSeen, Inventory, Processes
+from app.samples import DeviceLost, FieldsSeen, Inventory, Processes
 from app.telemetry.messages import Follow, Order, ReadEnergy, SamplerMessage
 from app.telemetry.news import with_news
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import psutil
 
-from app.records import HOST, Device, FieldFacts, Sample, SlowSample
+from app.samples import HOST, Device, FieldFacts, Sample, SlowSample
 from app.telemetry.field_units import field_unit
 from app.telemetry.rapl import RaplPower
 

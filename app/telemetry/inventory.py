@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import psutil
 
 from app.errors import TelemetryError
-from app.records import Inventory
+from app.samples import Inventory
 from app.telemetry.host import HostSource
 from app.telemetry.nvml import NvmlSource
 from workloads.catalog import Machine

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from app.records import DeviceLost, FieldsSeen, Inventory, Processes, Sample, SlowSample
+from app.samples import DeviceLost, FieldsSeen, Inventory, Processes, Sample, SlowSample
 
 Reading = Sample | DeviceLost
 

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from app.records import Device, DeviceLost, FieldsSeen, Inventory
+from app.samples import Device, DeviceLost, FieldsSeen, Inventory
 
 
 def with_news(inventory: Inventory, news: DeviceLost | FieldsSeen) -> Inventory:

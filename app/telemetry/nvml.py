@@ -10,7 +10,7 @@ import psutil
 import pynvml
 
 from app.errors import TelemetryError
-from app.records import Device, DeviceLost, FieldsSeen, GpuProcess, Processes, SlowSample
+from app.samples import Device, DeviceLost, FieldsSeen, GpuProcess, Processes, SlowSample
 from app.telemetry.messages import Reading
 from app.telemetry.nvml_card import GONE, Card
 from workloads.catalog import Gpu

@@ -8,7 +8,7 @@ from typing import Any
 
 import pynvml
 
-from app.records import Device, FieldFacts, Sample, SlowSample
+from app.samples import Device, FieldFacts, Sample, SlowSample
 from app.telemetry import nvml_gpm
 from app.telemetry.field_units import field_unit
 from app.telemetry.nvml_calls import CHEAP, ENERGY, PCIE_COUNTERS, SLOW, Call, SlowCall

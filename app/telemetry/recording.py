@@ -10,21 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from app.records import (
-    Device,
-    DeviceLost,
-    Floats,
-    Ints,
-    Inventory,
-    Processes,
-    RunEnded,
-    RunEvent,
-    RunStarted,
-    Sample,
-    SampleColumns,
-    SlowSample,
-    StoredRun,
-)
+from app.records import Floats, Ints, RunEnded, RunEvent, RunStarted, SampleColumns, StoredRun
+from app.samples import Device, DeviceLost, Inventory, Processes, Sample, SlowSample
 from workloads.catalog import Machine
 from workloads.protocol import Block, PhaseStarted, Progress, TimedPhase
 

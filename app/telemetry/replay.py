@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 
-from app.records import Device
+from app.samples import Device
 from app.telemetry.recording import Event, Recording
 
 

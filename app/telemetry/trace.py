@@ -10,7 +10,7 @@ from typing import Annotated, NamedTuple
 import msgspec
 
 from app.errors import UserError
-from app.records import HOST, Device, DeviceLost, Inventory, Processes, Sample, SlowSample
+from app.samples import HOST, Device, DeviceLost, Inventory, Processes, Sample, SlowSample
 from app.telemetry.recording import Timed, TraceStarted
 from workloads.catalog import Machine
 

@@ -3,7 +3,8 @@
 import math
 from collections import deque
 
-from app.records import Device, DeviceLost, LogLine, RunEnded, RunEvent, RunStarted, Sample, Waiting
+from app.records import LogLine, RunEnded, RunEvent, RunStarted, Waiting
+from app.samples import Device, DeviceLost, Sample
 from app.telemetry.recording import TraceStarted
 from app.viewmodels import units
 from app.viewmodels.cells import example_word

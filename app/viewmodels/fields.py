@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from app.analysis.clock_events import ClockEvent
-from app.records import HOST, SAMPLE_FIELDS, SLOW_FIELDS
+from app.samples import HOST, SAMPLE_FIELDS, SLOW_FIELDS
 from app.telemetry.field_units import field_unit
 from app.viewmodels import units
 from app.viewmodels.throttling import throttle_words

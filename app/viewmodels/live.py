@@ -2,17 +2,8 @@
 
 from dataclasses import dataclass
 
-from app.records import (
-    Device,
-    DeviceLost,
-    Inventory,
-    Outcome,
-    Processes,
-    RunEnded,
-    RunEvent,
-    RunStarted,
-    Sample,
-)
+from app.records import Outcome, RunEnded, RunEvent, RunStarted
+from app.samples import Device, DeviceLost, Inventory, Processes, Sample
 from app.telemetry.recording import TraceStarted
 from app.viewmodels import units
 from app.viewmodels.beside import RunTab, run_tabs

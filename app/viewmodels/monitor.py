@@ -3,18 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from app.records import (
-    HOST,
-    SAMPLE_FIELDS,
-    SLOW_FIELDS,
-    Device,
-    DeviceLost,
-    Inventory,
-    Processes,
-    RunEvent,
-    Sample,
-    SlowSample,
-)
+from app.records import RunEvent
+from app.samples import HOST, SAMPLE_FIELDS, SLOW_FIELDS, Device, DeviceLost, Inventory, Processes, Sample, SlowSample
 from app.viewmodels import units
 from app.viewmodels.monitor_figures import Figure, figures_of, untold
 from app.viewmodels.panels import Curve, Panel

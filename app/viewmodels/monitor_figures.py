@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from app.records import HOST, Device
+from app.samples import HOST, Device
 from app.viewmodels import units
 from app.viewmodels.fields import field_text, field_words
 

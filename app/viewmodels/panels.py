@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from app.records import HOST, Device, Floats
+from app.records import Floats
+from app.samples import HOST, Device
 from app.viewmodels import units
 from app.viewmodels.plotted import Line, Plot
 from app.viewmodels.series import Series, Shifted

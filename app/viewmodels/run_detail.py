@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from datetime import tzinfo
 from typing import NamedTuple
 
-from app.records import HOST, StoredRun
+from app.records import StoredRun
+from app.samples import HOST
 from app.viewmodels import cells, epochs, naming, run_facts, stored_curves, units
 from app.viewmodels.cells import Cell
 from app.viewmodels.environment import fact_name, fact_value

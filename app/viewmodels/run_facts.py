@@ -3,7 +3,8 @@
 from typing import NamedTuple
 
 from app.analysis.measured import gpu_columns
-from app.records import Device, Phase, StoredRun, Summary
+from app.records import Phase, StoredRun, Summary
+from app.samples import Device
 from app.viewmodels import flops, units
 from app.viewmodels.fields import field_words, fields_of
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from app.analysis.clock_events import ClockEvent
-from app.records import Sample
+from app.samples import Sample
 
 _WORDS = {
     ClockEvent.POWER_CAP: "power cap",

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from app.analysis.pyramid import LEVELS
-from app.records import HOST, Device, Inventory, Sample
+from app.samples import HOST, Device, Inventory, Sample
 from app.viewmodels.cards import short_name
 from app.viewmodels.series import BRIEF, Series
 

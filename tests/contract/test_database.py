@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.records import SAMPLE_FIELDS
+from app.samples import SAMPLE_FIELDS
 from app.storage.migrations import APPLICATION_ID
 from app.storage.store import Store
 from tests.fakes.runs import keep

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from importlib import metadata
 
-from app.records import Inventory, StoredRun
+from app.records import StoredRun
 from app.runs.environment import program_version
+from app.samples import Inventory
 from tests.unit.viewmodels.stored import run_row, stored_run
 from workloads.protocol import Evidence, OutcomeName, RunSpec
 

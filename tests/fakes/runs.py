@@ -1,6 +1,7 @@
 """A made-up run with every kind of value in it, for tests of what stores and shows runs."""
 
-from app.records import HOST, Device, DeviceLost, LogLine, Outcome, Portability, Sample, Summary
+from app.records import LogLine, Outcome, Portability, Summary
+from app.samples import HOST, Device, DeviceLost, Sample
 from app.storage.owner import Owner, this_process
 from app.storage.store import Store
 from workloads.protocol import Block, DeviceTime, Epoch, Evidence, Kernel, PhaseStarted, RunSpec

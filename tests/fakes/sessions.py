@@ -11,12 +11,13 @@ from typing import TypeVar
 
 import pytest
 
-from app.records import Inventory, Outcome, Processes, RunEvent, StoredRun
+from app.records import Outcome, RunEvent, StoredRun
 from app.runs.launcher import Launcher, LocalLauncher
 from app.runs.leases import Leases
 from app.runs.session import RunServices, RunSession
 from app.runs.sinks import Sink
 from app.runs.supervisor import Limits
+from app.samples import Inventory, Processes
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.messages import SamplerMessage

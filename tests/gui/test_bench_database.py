@@ -6,7 +6,7 @@ from typing import get_args
 from app.bench.database import DRAWN, TYPED, measure, prefixes
 from app.bench.many_runs import Size, fill
 from app.queries import RunOrder, RunQuery
-from app.records import SAMPLE_FIELDS
+from app.samples import SAMPLE_FIELDS
 from app.storage.store import Store
 
 SMALL = Size(runs=400, samples=20_000, long_runs=2, long_samples=1_000)

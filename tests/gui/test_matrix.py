@@ -21,10 +21,10 @@ from app.gui.controllers.run import BatchSearch, RunController, Session
 from app.gui.theme import Theme
 from app.gui.views.matrix import MatrixView
 from app.gui.views.run import RunView
-from app.records import Inventory
 from app.runs.leases import CPU, Leases
 from app.runs.presets import preset
 from app.runs.queued import Asked
+from app.samples import Inventory
 from app.storage.store import Store
 from app.viewmodels.form import VariantForm
 from tests.fakes.experiments import environment_here, result

@@ -7,7 +7,7 @@ from pytestqt.qtbot import QtBot
 
 from app.gui.theme import Theme
 from app.gui.views.monitor import DeviceRowView, MonitorView
-from app.records import DeviceLost, GpuProcess, Inventory, Processes, SlowSample
+from app.samples import DeviceLost, GpuProcess, Inventory, Processes, SlowSample
 from app.viewmodels.monitor import MonitorModel
 from tests.unit.viewmodels.events import CPU_INVENTORY, DEVICES, GPU_INVENTORY, HOST_DEVICE, ns, samples, tell
 

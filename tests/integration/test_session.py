@@ -12,21 +12,12 @@ import psutil
 import pytest
 
 from app.errors import DatabaseError
-from app.records import (
-    FieldsSeen,
-    LogLine,
-    Outcome,
-    RunEnded,
-    RunEvent,
-    RunStarted,
-    Sample,
-    SlowSample,
-    Waiting,
-)
+from app.records import LogLine, Outcome, RunEnded, RunEvent, RunStarted, Waiting
 from app.runs.outcome import NO_PYTHON
 from app.runs.recovery import recover
 from app.runs.session import RunSession
 from app.runs.supervisor import Limits
+from app.samples import FieldsSeen, Sample, SlowSample
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
 from tests.fakes.sessions import LIMIT_S, PATIENT, dummy, going, is_measured, run_through, services, started_feed

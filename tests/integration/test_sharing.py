@@ -7,7 +7,8 @@ import numpy as np
 import psutil
 import pytest
 
-from app.records import HOST, DeviceLost, Outcome, RunStarted, Sample, StoredRun, Waiting
+from app.records import Outcome, RunStarted, StoredRun, Waiting
+from app.samples import HOST, DeviceLost, Sample
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
 from tests.fakes.nvml import TWO_H200, Card

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from app.facts import OTHERS_ON_GPU
-from app.records import HOST, DeviceLost, Floats, RunStarted, SampleColumns, StoredRun
+from app.records import Floats, RunStarted, SampleColumns, StoredRun
+from app.samples import HOST, DeviceLost
 from app.telemetry.feed import TelemetryFeed
 from app.viewmodels.doubts import doubts
 from tests.fakes.nvml_cards import LAPTOP, MIG, OLD_DRIVER, RTX_2080_TI, TWO_H200, Card

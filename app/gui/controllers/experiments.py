@@ -10,7 +10,7 @@ from app.errors import UserError
 from app.gui.background import Background
 from app.gui.controllers.run import RunController
 from app.gui.views.run import RunView
-from app.records import Inventory
+from app.samples import Inventory
 from app.viewmodels.form import VariantForm
 
 if TYPE_CHECKING:

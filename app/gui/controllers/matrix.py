@@ -12,13 +12,13 @@ from app.gui.controllers.preset_files import PresetFiles
 from app.gui.controllers.presets import own_runs, preset_lines, reference_runs_of
 from app.gui.views.matrix import MatrixView
 from app.queries import Ahead
-from app.records import Inventory
 from app.runs.ahead import look_ahead
 from app.runs.counted import Own
 from app.runs.early import MOST_REPEATS
 from app.runs.presets import Find, keep_own_file, preset
 from app.runs.queued import Asked
 from app.runs.schedule import Plan
+from app.samples import Inventory
 from app.storage.store import Store
 from app.viewmodels.ahead import ahead_sentences, never_beside_words
 from app.viewmodels.form import VariantForm

@@ -5,7 +5,8 @@ import time
 from PySide6.QtCore import QObject
 
 from app.gui.views.monitor import MonitorView
-from app.records import Inventory, Processes, RunEvent
+from app.records import RunEvent
+from app.samples import Inventory, Processes
 from app.viewmodels.monitor import MonitorModel
 
 _BETWEEN_S = 0.09

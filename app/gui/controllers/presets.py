@@ -4,12 +4,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from app.errors import UserError
-from app.records import Inventory, RunRow
+from app.records import RunRow
 from app.runs.ahead import look_ahead
 from app.runs.counted import counted_here, results_of, surroundings_here
 from app.runs.own import UnreadError, workload_called
 from app.runs.presets import QUICK, Find, NamedPreset, own_files, preset, preset_names
 from app.runs.schedule import ByVariant, Plan
+from app.samples import Inventory
 from app.storage.reference import is_reference
 from app.storage.store import Store
 from app.viewmodels.presets import PresetLine, preset_line, reference_words, refused_notes

@@ -14,9 +14,9 @@ from app.gui.controllers.queue_export import QueueExport
 from app.gui.queue_news import QueueNews
 from app.gui.views.queue import QueueView
 from app.queries import IN_QUEUE, QueueProgress
-from app.records import Inventory
 from app.runs.queued import Asked
 from app.runs.schedule import Plan
+from app.samples import Inventory
 from app.storage.store import Store
 from app.viewmodels.naming import short_name
 from app.viewmodels.queue import QueueBoard

@@ -6,9 +6,9 @@ from pathlib import Path
 from app.errors import UserError
 from app.gui.background import Background
 from app.queries import Choice, QueueProgress
-from app.records import Inventory
 from app.runs.queue_progress import standings
 from app.runs.queued import Asked, add_asked, enter
+from app.samples import Inventory
 from app.storage.store import Store
 from app.viewmodels.queue import QueueBoard
 

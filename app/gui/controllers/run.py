@@ -12,7 +12,8 @@ from app.gui.background import Background
 from app.gui.bridge import Bridge
 from app.gui.controllers.time import connect_time
 from app.gui.views.run import RunView
-from app.records import Inventory, Outcome, RunEvent, RunStarted
+from app.records import Outcome, RunEvent, RunStarted
+from app.samples import Inventory
 from app.viewmodels.form import VariantForm
 from app.viewmodels.largest_batch import largest_batch_words, trying_words
 from app.viewmodels.live import LiveModel

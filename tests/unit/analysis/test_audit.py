@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from app.analysis.audit import Audit, audit
-from app.records import HOST, Device, Floats, SampleColumns
+from app.records import Floats, SampleColumns
+from app.samples import HOST, Device
 
 BIG = 10**15
 

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.analysis.energy import COUNTER, INTEGRAL, of_gpu, of_gpus
-from app.records import Device, FieldFacts, Floats, SampleColumns
+from app.records import Floats, SampleColumns
+from app.samples import Device, FieldFacts
 
 S = 1_000_000_000
 BIG = 10**15

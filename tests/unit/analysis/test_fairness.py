@@ -8,7 +8,8 @@ import pytest
 from app.analysis.comparability import HOLDS, Hold
 from app.analysis.fairness import is_cool, is_throttled, lowest_c, throttled_facts, throttled_pct
 from app.facts import THROTTLED_PCT
-from app.records import Sample, StoredRun
+from app.records import StoredRun
+from app.samples import Sample
 from tests.fakes.experiments import result
 from workloads.catalog import Gpu, Machine, complete
 

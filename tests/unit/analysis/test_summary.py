@@ -8,19 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.analysis.summary import step_ms, summarise
-from app.records import (
-    HOST,
-    SAMPLE_FIELDS,
-    BlockColumns,
-    Device,
-    Floats,
-    Outcome,
-    Phase,
-    RunRow,
-    SampleColumns,
-    StoredRun,
-    Summary,
-)
+from app.records import BlockColumns, Floats, Outcome, Phase, RunRow, SampleColumns, StoredRun, Summary
+from app.samples import HOST, SAMPLE_FIELDS, Device
 from workloads.protocol import RunSpec
 
 S = 1_000_000_000

@@ -9,7 +9,7 @@ from app.cli.experiment import _baseline_first
 from app.cli.main import main
 from app.cli.settings import one_variant, several_variants
 from app.cli.watch import Due
-from app.records import HOST, Sample, SlowSample
+from app.samples import HOST, Sample, SlowSample
 from app.storage.store import Store
 from workloads.catalog import Machine, UsageError, workload
 

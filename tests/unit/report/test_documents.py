@@ -7,18 +7,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from app.records import (
-    HOST,
-    SAMPLE_FIELDS,
-    SLOW_FIELDS,
-    Device,
-    FieldFacts,
-    Inventory,
-    Phase,
-    Sample,
-    Summary,
-)
+from app.records import Phase, Summary
 from app.report.documents import gpus_document, iso_utc, list_document, run_document
+from app.samples import HOST, SAMPLE_FIELDS, SLOW_FIELDS, Device, FieldFacts, Inventory, Sample
 from app.storage.store import Store
 from tests.fakes.nvml import LAPTOP, Driver, installed
 from tests.fakes.runs import ENVIRONMENT, EVIDENCE, OUTCOME, SPEC, UTC_NS, S, begin, keep

@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from app.errors import UserError
-from app.records import SlowSample
 from app.report.documents import run_document
 from app.report.export import export_files
 from app.report.export_tables import FILES, Format, utc_text
+from app.samples import SlowSample
 from app.storage.library import Library
 from app.storage.store import Store
 from app.storage.transfer_flat import FlatTable, opened_tables

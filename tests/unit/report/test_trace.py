@@ -12,8 +12,9 @@ import pytest
 
 from app.analysis.clock_events import ClockEvent
 from app.errors import UserError
-from app.records import LogLine, Outcome, Sample, SlowSample, Summary
+from app.records import LogLine, Outcome, Summary
 from app.report.export_trace import export_trace
+from app.samples import Sample, SlowSample
 from app.storage.reference import reference_files
 from app.storage.store import Store
 from app.storage.transfer_watch import StoppedError, Watch

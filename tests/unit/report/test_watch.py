@@ -1,7 +1,7 @@
 """The lines of `watch --json`."""
 
-from app.records import HOST, Device, DeviceLost, GpuProcess, Inventory, Processes, Sample, SlowSample
 from app.report.watch import Told, device_lines, telemetry_line
+from app.samples import HOST, Device, DeviceLost, GpuProcess, Inventory, Processes, Sample, SlowSample
 from workloads.catalog import Machine
 
 UTC = "2026-03-01T14:05:09.120Z"

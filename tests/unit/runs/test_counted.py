@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from app.records import HOST, Device, Inventory, SampleColumns, StoredRun
+from app.records import SampleColumns, StoredRun
 from app.runs.counted import Counted, Surroundings, counted_as_newest, counted_here, surroundings_here
 from app.runs.schedule import Plan
+from app.samples import HOST, Device, Inventory
 from app.storage.store import Store
 from tests.fakes.experiments import ENVIRONMENT, result
 from tests.unit.viewmodels.stored import keep

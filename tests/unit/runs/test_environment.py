@@ -4,8 +4,8 @@ import platform
 import re
 from pathlib import Path
 
-from app.records import HOST, Device, Inventory
 from app.runs.environment import describe, program_version
+from app.samples import HOST, Device, Inventory
 from workloads.catalog import Gpu, Machine
 
 HOST_DEVICE = Device(device=HOST, kind="host", index=-1, name="A processor", memory_total_bytes=1024)

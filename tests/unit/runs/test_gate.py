@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 import pytest
 
 from app.facts import GATE, HOST_LOAD_PCT
-from app.records import HOST, Device, GpuProcess, Inventory, Processes, Sample
 from app.runs.gate import Gate, GateLimits, Held
+from app.samples import HOST, Device, GpuProcess, Inventory, Processes, Sample
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.messages import SamplerMessage
 from workloads.catalog import Gpu, Machine

@@ -2,8 +2,8 @@
 
 import pytest
 
-from app.records import GpuProcess, Processes
 from app.runs.neighbours import Neighbours
+from app.samples import GpuProcess, Processes
 
 WORKER = 100
 

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from app.records import Device, Outcome
+from app.records import Outcome
 from app.runs.outcome import NO_PYTHON, Ending, Rung, fatal_words, form_outcome, with_file_name, with_memory_size
+from app.samples import Device
 from workloads.protocol import Finished, WorkerOutcome
 
 LOST = "NVIDIA H200 stopped answering (GPU is lost)."

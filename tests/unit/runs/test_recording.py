@@ -9,9 +9,10 @@ import pynvml
 import pytest
 
 from app.facts import OTHERS_ON_GPU
-from app.records import HOST, Device, DeviceLost, RunEvent, Sample, SlowSample
+from app.records import RunEvent
 from app.runs.recording import Recording
 from app.runs.supervisor import Inbox
+from app.samples import HOST, Device, DeviceLost, Sample, SlowSample
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.messages import SamplerMessage
 from tests.fakes.nvml_cards import ENERGY, LAPTOP, TWO_H200, Card, Flaw

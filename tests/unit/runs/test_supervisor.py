@@ -6,10 +6,11 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from app.errors import DatabaseError
-from app.records import HOST, DeviceLost, LogLine, RunEvent, Sample
+from app.records import LogLine, RunEvent
 from app.runs.launcher import BrokenMessage, Exited
 from app.runs.outcome import Ending
 from app.runs.supervisor import Inbox, InboxItem, Limits, StopAsked, Supervisor
+from app.samples import HOST, DeviceLost, Sample
 from workloads.protocol import PROTOCOL_VERSION, Facts, Finished, Hello, PhaseStarted
 
 AT_ONCE = Limits(hello_s=0.0, silence_s=0.0, closed_stdin_s=0.0, terminated_s=0.0, finished_s=0.0)

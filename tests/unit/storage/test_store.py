@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from app.errors import DatabaseError, UserError
-from app.records import HOST, FieldFacts, LogLine, Outcome, Phase, Sample, Summary
+from app.records import LogLine, Outcome, Phase, Summary
+from app.samples import HOST, FieldFacts, Sample
 from app.storage.owner import this_process
 from app.storage.store import Store
 from tests.fakes.runs import (

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from app.records import Device, Sample, SlowSample
+from app.samples import Device, Sample, SlowSample
 from app.telemetry.nvml import NvmlSource
 from tests.fakes.nvml import FakeNvml, installed
 from tests.fakes.nvml_cards import Card, Driver

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import msgspec
 
-from app.records import DeviceLost, Processes, Sample
+from app.samples import DeviceLost, Processes, Sample
 from app.telemetry.inventory import take_inventory
 from tests.fakes.nvml import installed
 from tests.fakes.nvml_cards import MIG, TWO_H200, Card, Driver

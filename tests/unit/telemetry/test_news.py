@@ -2,7 +2,7 @@
 
 import msgspec
 
-from app.records import DeviceLost, FieldFacts, FieldsSeen, Inventory
+from app.samples import DeviceLost, FieldFacts, FieldsSeen, Inventory
 from app.telemetry.inventory import take_inventory
 from app.telemetry.news import with_news
 from tests.fakes.nvml import installed

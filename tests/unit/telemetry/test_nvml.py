@@ -7,7 +7,7 @@ import pynvml
 import pytest
 
 from app.errors import TelemetryError
-from app.records import DeviceLost, Sample
+from app.samples import DeviceLost, Sample
 from app.telemetry.inventory import take_inventory
 from app.telemetry.nvml import NvmlSource
 from tests.fakes.nvml import LAPTOP, NO_PERMISSION, RTX_2080_TI, TWO_H200, Card, Driver, installed

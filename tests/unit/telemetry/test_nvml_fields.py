@@ -4,7 +4,7 @@ import msgspec
 import pynvml
 import pytest
 
-from app.records import SAMPLE_FIELDS, SLOW_FIELDS, Device, Sample
+from app.samples import SAMPLE_FIELDS, SLOW_FIELDS, Device, Sample
 from app.telemetry.nvml_calls import CHEAP
 from app.telemetry.nvml_gpm import FIELDS as GPM_FIELDS
 from tests.fakes.nvml import FakeNvml

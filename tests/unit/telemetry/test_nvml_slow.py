@@ -7,7 +7,7 @@ import time
 import pynvml
 import pytest
 
-from app.records import DeviceLost, FieldsSeen, Processes, Sample, SlowSample
+from app.samples import DeviceLost, FieldsSeen, Processes, Sample, SlowSample
 from app.telemetry import nvml_gpm
 from app.telemetry.nvml import NvmlSource
 from tests.fakes.nvml import FakeNvml

@@ -5,16 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from app.records import (
-    HOST,
-    SLOW_FIELDS,
-    DeviceLost,
-    RunEnded,
-    RunStarted,
-    Sample,
-    SlowSample,
-    StoredRun,
-)
+from app.records import RunEnded, RunStarted, StoredRun
+from app.samples import HOST, SLOW_FIELDS, DeviceLost, Sample, SlowSample
 from app.telemetry.recording import Event, RunRecording
 from app.telemetry.replay import Replay
 from tests.fakes.evidence import AS_ASKED

@@ -19,7 +19,7 @@ import numpy as np
 import psutil
 import pytest
 
-from app.records import HOST, DeviceLost, FieldsSeen, Inventory, Sample, SlowSample
+from app.samples import HOST, DeviceLost, FieldsSeen, Inventory, Sample, SlowSample
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.messages import SamplerMessage
 from tests.fakes.nvml import environment

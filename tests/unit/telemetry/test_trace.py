@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from app.errors import UserError
-from app.records import HOST, Device, DeviceLost, GpuProcess, Inventory, Processes, Sample, SlowSample
 from app.report.documents import iso_utc
 from app.report.watch import Told, device_lines, telemetry_line
+from app.samples import HOST, Device, DeviceLost, GpuProcess, Inventory, Processes, Sample, SlowSample
 from app.telemetry.recording import TraceStarted
 from app.telemetry.replay import Replay
 from app.telemetry.trace import read_trace

@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from app.records import HOST, Device, Inventory, Outcome, RunEnded, RunEvent, RunStarted, Sample, Summary
+from app.records import Outcome, RunEnded, RunEvent, RunStarted, Summary
+from app.samples import HOST, Device, Inventory, Sample
 from workloads.catalog import Gpu, Machine, complete
 from workloads.protocol import Block, PhaseName, PhaseStarted, Progress
 

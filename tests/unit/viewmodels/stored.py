@@ -4,21 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from app.records import (
-    HOST,
-    SAMPLE_FIELDS,
-    BlockColumns,
-    Device,
-    LogLine,
-    Outcome,
-    Phase,
-    Portability,
-    RunRow,
-    Sample,
-    SampleColumns,
-    StoredRun,
-    Summary,
-)
+from app.records import BlockColumns, LogLine, Outcome, Phase, Portability, RunRow, SampleColumns, StoredRun, Summary
+from app.samples import HOST, SAMPLE_FIELDS, Device, Sample
 from app.storage.owner import this_process
 from app.storage.store import Store
 from workloads.protocol import Block, Evidence, OutcomeName, PhaseStarted, RunSpec, Value

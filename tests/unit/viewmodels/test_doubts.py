@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from app.facts import BESIDE, GATE, HOST_LOAD_PCT, OTHERS_ON_GPU, THROTTLED_PCT
-from app.records import Sample, SlowSample, StoredRun
+from app.records import StoredRun
+from app.samples import Sample, SlowSample
 from app.storage.store import Store
 from app.viewmodels.doubts import Doubt, doubts
 from app.viewmodels.environment import told_by_run

@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from app.records import DeviceLost, LogLine, Outcome, Sample, Waiting
+from app.records import LogLine, Outcome, Waiting
+from app.samples import DeviceLost, Sample
 from app.viewmodels.live import LiveModel, LiveState
 from app.viewmodels.panels import Panel
 from tests.fakes.runs import EPOCHS

@@ -1,7 +1,7 @@
 import msgspec
 import pytest
 
-from app.records import DeviceLost, FieldFacts, GpuProcess, Processes, SlowSample
+from app.samples import DeviceLost, FieldFacts, GpuProcess, Processes, SlowSample
 from app.telemetry.field_units import field_unit
 from app.viewmodels.fields import field_text, field_words, fields_of, reason_words
 from app.viewmodels.monitor import DeviceRow, MonitorModel

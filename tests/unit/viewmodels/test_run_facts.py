@@ -6,7 +6,8 @@ from datetime import UTC
 import numpy as np
 import pytest
 
-from app.records import SLOW_FIELDS, Device, FieldFacts, Phase, StoredRun
+from app.records import Phase, StoredRun
+from app.samples import SLOW_FIELDS, Device, FieldFacts
 from app.telemetry.recording import RunRecording
 from app.viewmodels import run_facts
 from app.viewmodels.replay import position_words, replay_words

@@ -1,6 +1,6 @@
 import pytest
 
-from app.records import Sample
+from app.samples import Sample
 from app.viewmodels.throttling import Throttling, throttle_words
 
 
