@@ -8,7 +8,7 @@ from app.gui.plots import TimePanel
 from app.gui.saving import Drawable, save_picture
 from app.gui.theme import Theme
 from app.gui.views.pictures import PictureWidget
-from app.gui.views.scaling import Picture as ScalingPicture
+from app.gui.views.scaling import ScalingPicture
 
 _NOTHING = "There is no plot here to save."
 

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from app.records import Outcome, RunRow, Summary
 from app.viewmodels import flops, naming, units
-from app.viewmodels.cards import short_name
+from app.viewmodels.cards import counted_cards
 from workloads import catalog
 from workloads.protocol import RunSpec
 
@@ -120,8 +120,7 @@ def variant(spec: RunSpec, purpose: str | None = None) -> Cell:
 def devices(row: RunRow) -> Cell:
     """What the run ran on: short GPU names with their count, the whole names in the tooltip, or the CPU."""
     if row.gpu_names:
-        names = sorted(set(row.gpu_names))
-        short = " + ".join(_times(row.gpu_names.count(name), short_name(name)) for name in names)
+        short = counted_cards(sorted(row.gpu_names), between=" + ", one="")
         return words(short, "\n".join(row.gpu_names))
     gpus = int(row.spec.variant.get("gpus", 0))
     return words(naming.gpus_words(gpus))
@@ -232,7 +231,3 @@ def example_word(spec: RunSpec) -> str:
     """What one item of the workload's training data is called; "example" for a workload unknown here."""
     known = catalog.find_workload(spec.workload)
     return known.example if known else "example"
-
-
-def _times(count: int, name: str) -> str:
-    return name if count == 1 else f"{count}× {name}"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from app.queries import Ahead
 from app.records import RunRow
 from app.viewmodels.ahead import ahead_sentences
-from app.viewmodels.cards import short_name
+from app.viewmodels.cards import card_name
 from app.viewmodels.matrix_refused import refused_groups
 from app.viewmodels.units import plural
 from app.viewmodels.variants import differing
@@ -43,7 +43,7 @@ def refused_notes(variants: Sequence[RunSpec], machine: Machine) -> tuple[str, .
 
 def reference_words(runs: Sequence[RunRow]) -> str:
     """What these reference runs are called, `H200 reference`; "" where there is none."""
-    cards = dict.fromkeys(short_name(name) for row in runs for name in row.gpu_names)
+    cards = dict.fromkeys(card_name(name) for row in runs for name in row.gpu_names)
     return f"{', '.join(cards) or 'The'} reference" if runs else ""
 
 

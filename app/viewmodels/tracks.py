@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from app.analysis.pyramid import LEVELS
 from app.samples import HOST, Device, Inventory, Sample
-from app.viewmodels.cards import short_name
+from app.viewmodels.cards import counted_cards
 from app.viewmodels.series import BRIEF, Series
 
 HOST_COLOUR = 7
@@ -56,8 +56,8 @@ def machine_words(inventory: Inventory | None) -> str:
     """What the machine is, in a few words: `2× H200 · driver 580`, or `CPU only · no NVIDIA driver`."""
     if inventory is None:
         return "Looking for GPUs …"
-    names = [short_name(gpu.name) for gpu in inventory.machine.gpus]
-    if not names:
+    gpus = inventory.machine.gpus
+    if not gpus:
         return "CPU only · no NVIDIA driver" if inventory.driver is None else "CPU only · no NVIDIA GPU"
-    counted = ", ".join(f"{names.count(name)}× {name}" for name in dict.fromkeys(names))
+    counted = counted_cards(gpu.name for gpu in gpus)
     return f"{counted} · driver {inventory.driver.split('.')[0]}" if inventory.driver else counted

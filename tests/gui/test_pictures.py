@@ -16,7 +16,7 @@ from app.gui.saving import file_name, save_picture
 from app.gui.saving_shown import picture_meant, save_shown
 from app.gui.theme import DARK, LIGHT, Theme
 from app.gui.views.pictures import PicturesView, PictureWidget
-from app.gui.views.scaling import Picture as ScalingPicture
+from app.gui.views.scaling import ScalingPicture
 from app.report.pictures.drawing import Spot
 from app.viewmodels.pictures.gallery import gallery
 from app.viewmodels.pictures.values import Picture

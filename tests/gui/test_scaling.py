@@ -8,7 +8,7 @@ from pytestqt.qtbot import QtBot
 from app.gui.theme import DARK, LIGHT, Theme
 from app.gui.views.compare import CompareView
 from app.gui.views.evidence import EvidencePanel
-from app.gui.views.scaling import Picture, ScalingPanel
+from app.gui.views.scaling import ScalingPanel, ScalingPicture
 from app.records import StoredRun
 from app.viewmodels.compare import compare, compared
 from app.viewmodels.evidence import of_stored
@@ -53,7 +53,7 @@ def test_the_picture_has_the_colours_of_the_scheme(screen: CompareView, theme: T
     show(screen, *ONE, *TALKING)
 
     def communication() -> str:
-        return screen.findChildren(Picture)[-1].grab().toImage().pixelColor(400, 110).name()
+        return screen.findChildren(ScalingPicture)[-1].grab().toImage().pixelColor(400, 110).name()
 
     light = communication()
     theme.apply(Qt.ColorScheme.Dark)

@@ -18,7 +18,7 @@ from app.viewmodels.scaling import ScalingView
 _FIGURE_PX = 22
 
 
-class Picture(QWidget):
+class ScalingPicture(QWidget):
     """The picture of one pair in the theme's colours, as it is in a report."""
 
     def __init__(self, theme: Theme, view: ScalingView) -> None:
@@ -96,7 +96,7 @@ def _pair(theme: Theme, view: ScalingView) -> QWidget:
     column.addWidget(text_label(view.title, "heading"))
     column.addLayout(head)
     column.addWidget(text_label(view.cause, "", wrap=True))
-    column.addWidget(Picture(theme, view))
+    column.addWidget(ScalingPicture(theme, view))
     column.addLayout(_table(view))
     return made
 
