@@ -12,7 +12,8 @@ from PySide6.QtWidgets import QApplication, QLabel, QVBoxLayout, QWidget
 
 from app.bench.frame import LONG, SHORT
 from app.gui.plots import TimePanel
-from app.gui.theme import GRID, RESOURCES, Theme
+from app.gui.theme import GRID, Theme
+from app.places import RESOURCES
 from app.records import Floats
 from app.viewmodels.series import Series, Shifted
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from app.places import RESOURCES
 from app.records import Outcome, Summary
 from app.samples import HOST, Device, FieldFacts
 from app.storage.opening import open_database
@@ -19,7 +20,7 @@ from app.storage.store import Store
 from workloads.catalog import Machine, complete
 from workloads.protocol import Block, Evidence, PhaseStarted, RunSpec, Value
 
-_TRACE = Path(__file__).resolve().parents[2] / "resources" / "traces" / "h200_samples.npz"
+_TRACE = RESOURCES / "traces" / "h200_samples.npz"
 _S = 1_000_000_000
 _PERIOD_NS = 50_000_000
 _FIRST_UTC_NS = 1_760_000_000 * _S

@@ -16,8 +16,9 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.gui.theme import GRID, RESOURCES, Theme
+from app.gui.theme import GRID, Theme
 from app.gui.views.parts import button, rule, set_role, text_label
+from app.places import RESOURCES
 
 _SHORTCUTS = (
     ("Ctrl+R", "Run the variant in the form"),

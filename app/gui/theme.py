@@ -1,21 +1,23 @@
 """Colours, fonts and distances of the window; light or dark after the system, through Qt itself."""
 
 from dataclasses import dataclass
-from pathlib import Path
 from string import Template
 
 from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtGui import QColor, QFont, QGuiApplication, QPalette, QPen
 from PySide6.QtWidgets import QApplication, QWidget
 
+from app.places import RESOURCES
 from app.viewmodels import palette
+from app.viewmodels.cells import Tone
 
 GRID = 8
 """Every distance is a multiple of this many pixels, or half of it."""
 
-_FONT_PX = 13
+LEFT = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
+RIGHT = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
 
-RESOURCES = Path(__file__).resolve().parents[2] / "resources"
+_FONT_PX = 13
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +118,17 @@ class Theme(QObject):
         """
         if widget.styleSheet() != self._sheet:
             widget.setStyleSheet(self._sheet)
+
+    def tone_colour(self, tone: Tone) -> str:
+        """The colour of a tone in the scheme in force."""
+        colours = self.colours
+        return {
+            "good": colours.good,
+            "warning": colours.warning,
+            "bad": colours.bad,
+            "quiet": colours.muted,
+            "busy": colours.accent,
+        }[tone]
 
     def curve_colour(self, index: int) -> QColor:
         """The colour of the curve of a GPU or a run; the same index has the same hue on every screen."""

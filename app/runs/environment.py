@@ -4,11 +4,10 @@ import importlib.metadata
 import os
 import platform
 import subprocess
-from pathlib import Path
 
+from app.places import ROOT
 from app.samples import HOST, Inventory
 
-_ROOT = Path(__file__).resolve().parents[2]
 _GIT_S = 5.0
 
 
@@ -41,7 +40,7 @@ def program_version() -> str:
 def _version_in_checkout() -> str:
     import tomllib
 
-    with (_ROOT / "pyproject.toml").open("rb") as file:
+    with (ROOT / "pyproject.toml").open("rb") as file:
         return str(tomllib.load(file)["project"]["version"])
 
 
@@ -54,10 +53,10 @@ def _os_name() -> str:
 
 def _git_commit() -> str | None:
     """The checkout's commit, with `+changes` where tracked files differ; None outside a checkout or without git."""
-    if not (_ROOT / ".git").exists():
+    if not (ROOT / ".git").exists():
         return None
     environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}
-    command = ["git", "-C", str(_ROOT), "describe", "--always", "--abbrev=12", "--exclude=*", "--dirty=+changes"]
+    command = ["git", "-C", str(ROOT), "describe", "--always", "--abbrev=12", "--exclude=*", "--dirty=+changes"]
     try:
         found = subprocess.run(command, capture_output=True, text=True, timeout=_GIT_S, env=environment, check=False)
     except (OSError, subprocess.TimeoutExpired):

@@ -13,12 +13,12 @@ from typing import BinaryIO, Protocol
 
 import psutil
 
+from app.places import ROOT
 from app.records import LogLine
 from app.runs.leftovers import end_group, end_writers, pipe_name
 from workloads.catalog import python_of
 from workloads.protocol import Message, ProtocolError, Start, decode_message, encode
 
-_ROOT = Path(__file__).resolve().parents[2]
 _LONGEST_LINE = 4_000
 _LEFT_TO_READ_S = 1.0
 """Once a worker is gone, its pipes hold 64 KiB at most: what takes longer is held open by a process it left behind."""
@@ -77,14 +77,14 @@ class Launcher(Protocol):
 
 def checkout_environment() -> dict[str, str]:
     """The environment of a child: ours, with the program's root first on PYTHONPATH for `-m workloads…`."""
-    paths = [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
 
 def _elsewhere(command: tuple[str, ...], interpreter: str) -> tuple[str, ...]:
     """The command `python -m module …`, by another environment's Python."""
     _, _, *words = command
-    return (str(python_of(interpreter) or interpreter), str(_ROOT / "workloads" / "entry.py"), *words)
+    return (str(python_of(interpreter) or interpreter), str(ROOT / "workloads" / "entry.py"), *words)
 
 
 def _without_ours() -> dict[str, str]:

@@ -10,6 +10,7 @@ from typing import Annotated
 import msgspec
 
 from app.errors import UserError
+from app.places import RESOURCES
 from app.queries import Repeats
 from app.runs.article import Article
 from app.runs.early import MOST_REPEATS, width_pct
@@ -30,7 +31,7 @@ from workloads.catalog import (
 )
 from workloads.protocol import RunSpec, Value
 
-FOLDER = Path(__file__).resolve().parents[2] / "resources" / "presets"
+FOLDER = RESOURCES / "presets"
 QUICK = "quick"
 """The one that a newcomer is offered: any machine makes it within minutes."""
 

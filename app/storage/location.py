@@ -4,13 +4,14 @@ from pathlib import Path
 
 import platformdirs
 
+from app.places import ROOT
+
 DATABASE_NAME = "profiles.db"
 
 
 def checkout_root() -> Path | None:
     """The checkout this program runs from, or None when it is installed elsewhere."""
-    root = Path(__file__).resolve().parents[2]
-    return root if (root / "start.py").is_file() and (root / "pyproject.toml").is_file() else None
+    return ROOT if (ROOT / "start.py").is_file() and (ROOT / "pyproject.toml").is_file() else None
 
 
 def default_database() -> Path:

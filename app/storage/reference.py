@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 
+from app.places import RESOURCES
 from app.queries import RunQuery
 from app.records import RunRow
 from app.samples import HOST
@@ -21,7 +22,7 @@ from app.storage.store import Store
 from app.storage.transfer import import_runs
 from app.storage.transfer_watch import QUIET, Watch
 
-FOLDER = Path(__file__).resolve().parents[2] / "resources" / "reference"
+FOLDER = RESOURCES / "reference"
 
 TAG = "reference"
 """What every run of these files is tagged with."""

@@ -7,18 +7,17 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Collection
-from pathlib import Path
 
 import msgspec
 
 from app.errors import TelemetryError
+from app.places import ROOT
 from app.samples import DeviceLost, FieldsSeen, Inventory, Processes
 from app.telemetry.messages import Follow, Order, ReadEnergy, SamplerMessage
 from app.telemetry.news import with_news
 
 Listener = Callable[[SamplerMessage], None]
 
-_ROOT = Path(__file__).resolve().parents[2]
 _EXIT_S = 2.0
 _NO_ANSWER = "The telemetry process does not answer; start the program again."
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
@@ -46,7 +45,7 @@ class TelemetryFeed:
             [sys.executable, "-m", "app.telemetry.sampler", str(self._hz)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            cwd=_ROOT,
+            cwd=ROOT,
             env={**os.environ, **_ONE_THREAD},
             start_new_session=True,
         )
