@@ -7,7 +7,7 @@ from PySide6.QtCore import QRect, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QFontMetrics, QMouseEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
-from app.gui.theme import GRID, Theme, figures
+from app.gui.theme import GRID, LEFT, RIGHT, Theme, figures
 from app.viewmodels.looks import dash_of
 
 SWATCH, _DASHED_SWATCH = 12, 24
@@ -123,11 +123,11 @@ class Legend(QWidget):
         paint_swatch(painter, area.left(), area.center().y(), colour, entry.colour)
         painter.setPen(QColor(colours.faint if off else colours.muted))
         words = area.adjusted(swatch_width(entry.colour) + GRID // 2, 0, 0, 0)
-        painter.drawText(words, Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter, entry.label)
+        painter.drawText(words, LEFT, entry.label)
         if not value:
             return
         painter.setPen(QColor(colours.text))
-        painter.drawText(words, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter, entry.value)
+        painter.drawText(words, RIGHT, entry.value)
 
     def _changed(self) -> None:
         self.setAccessibleDescription(self.text())

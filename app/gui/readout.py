@@ -8,7 +8,7 @@ from PySide6.QtGui import QColor, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QWidget
 
 from app.gui.legend import paint_swatch
-from app.gui.theme import GRID, Theme, figures
+from app.gui.theme import GRID, LEFT, RIGHT, Theme, figures
 
 _MOST_IN_COLUMN = 10
 _SWATCH = 24
@@ -72,9 +72,9 @@ class Readout(QWidget):
             paint_swatch(painter, area.left(), area.center().y(), self._theme.curve_colour(reading.look), reading.look)
             words = area.adjusted(_SWATCH + GRID // 2, 0, 0, 0)
             painter.setPen(QColor(colours.muted))
-            painter.drawText(words, Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter, reading.label)
+            painter.drawText(words, LEFT, reading.label)
             painter.setPen(QColor(colours.text))
-            painter.drawText(words, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter, reading.value)
+            painter.drawText(words, RIGHT, reading.value)
         painter.end()
 
     def _column_width(self) -> int:

@@ -6,7 +6,7 @@ from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from app.gui.theme import Theme
-from app.gui.views.history_cells import ROW_HEIGHT
+from app.gui.views.cell_delegate import ROW_HEIGHT
 from app.gui.views.queue import QueueView
 from app.queries import QueueProgress
 from app.viewmodels.queue import QueueBoard

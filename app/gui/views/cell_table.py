@@ -7,8 +7,8 @@ from PySide6.QtCore import QAbstractTableModel, QModelIndex, Qt
 from PySide6.QtGui import QFontMetrics, QResizeEvent
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableView
 
-from app.gui.theme import GRID
-from app.gui.views.history_cells import (
+from app.gui.theme import GRID, LEFT, RIGHT
+from app.gui.views.cell_delegate import (
     CELL_ROLE,
     ROW_HEIGHT,
     SYMBOL_WIDTH,
@@ -56,8 +56,7 @@ class CellModel(QAbstractTableModel):
             return None
         column = self.columns[section]
         if role == Qt.ItemDataRole.TextAlignmentRole:
-            side = Qt.AlignmentFlag.AlignRight if column.numeric else Qt.AlignmentFlag.AlignLeft
-            return side | Qt.AlignmentFlag.AlignVCenter
+            return RIGHT if column.numeric else LEFT
         if role == Qt.ItemDataRole.DisplayRole:
             return self.title(section)
         return column.help if role == Qt.ItemDataRole.ToolTipRole else None

@@ -8,8 +8,8 @@ from PySide6.QtWidgets import QStyle, QStyleOptionButton, QStyleOptionViewItem, 
 
 from app.gui.legend import paint_swatch, swatch_width
 from app.gui.theme import GRID
+from app.gui.views.cell_delegate import CELL_ROLE, AnyIndex, CellDelegate
 from app.gui.views.cell_table import CellModel
-from app.gui.views.history_cells import CELL_ROLE, AnyIndex, CellDelegate
 from app.viewmodels.cells import Cell
 from app.viewmodels.compare_table import BASE, Arrangement, CompareTable, TableRow
 

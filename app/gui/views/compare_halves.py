@@ -7,8 +7,8 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QKeySequence, QResizeEvent, QShortcut
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
+from app.gui.views.cell_delegate import ROW_HEIGHT
 from app.gui.views.compare_table import CompareTableView
-from app.gui.views.history_cells import ROW_HEIGHT
 from app.gui.views.parts import splitter
 
 _MOST_FOR_TABLE = 0.4

@@ -8,9 +8,9 @@ from PySide6.QtGui import QAction, QGuiApplication, QKeyEvent, QKeySequence, QMo
 from PySide6.QtWidgets import QAbstractItemView, QMenu
 
 from app.gui.theme import GRID, Theme
+from app.gui.views.cell_delegate import ROW_HEIGHT
 from app.gui.views.cell_table import CellTable
 from app.gui.views.compare_cells import BOX, FOLD, MARKS, CompareDelegate, CompareModel
-from app.gui.views.history_cells import ROW_HEIGHT
 from app.viewmodels.compare_table import BASE, RUN, VARIANT, Arrangement, CompareTable, TableRow, as_text
 
 _MOST_ROWS_SHOWN, _FEWEST_ROWS_SHOWN = 8, 2

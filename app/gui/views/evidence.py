@@ -15,8 +15,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.gui.theme import GRID, Theme, figures
-from app.gui.views.history_cells import tone_colour
+from app.gui.theme import GRID, LEFT, RIGHT, Theme, figures
 from app.gui.views.parts import ElidedLabel, button, text_label
 from app.gui.views.shares import ShareBar, StackedBar
 from app.viewmodels import units
@@ -25,8 +24,6 @@ from app.viewmodels.evidence import Aspect, Badge, EvidenceView, Trial
 from app.viewmodels.kernels import KernelRow
 
 _FIGURE_PX = 22
-_LEFT = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
-_RIGHT = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
 
 
 class BadgeLine(QWidget):
@@ -81,7 +78,7 @@ class BadgeLine(QWidget):
 
     def _restyle(self) -> None:
         if self._badge is not None:
-            self._title.setStyleSheet(f"color: {tone_colour(self._theme, self._badge.tone)};")
+            self._title.setStyleSheet(f"color: {self._theme.tone_colour(self._badge.tone)};")
 
 
 class EvidencePanel(QScrollArea):
@@ -135,7 +132,7 @@ class EvidencePanel(QScrollArea):
 
     def _aspects(self, aspects: tuple[Aspect, ...]) -> QGridLayout:
         grid = _table(("", "Asked", "Ran"), numbers=())
-        warning = tone_colour(self._theme, "warning")
+        warning = self._theme.tone_colour("warning")
         for row, aspect in enumerate(aspects, 1):
             ran = text_label(f"✘  {aspect.ran}" if aspect.differs else aspect.ran)
             if aspect.differs:
@@ -222,7 +219,7 @@ def _table(titles: Sequence[str], numbers: Sequence[int]) -> QGridLayout:
     grid.setVerticalSpacing(GRID // 2)
     for column, title in enumerate(titles):
         label = text_label(title, "caption")
-        label.setAlignment(_RIGHT if column in numbers else _LEFT)
+        label.setAlignment(RIGHT if column in numbers else LEFT)
         grid.addWidget(label, 0, column)
     return grid
 
@@ -230,7 +227,7 @@ def _table(titles: Sequence[str], numbers: Sequence[int]) -> QGridLayout:
 def _number(text: str) -> QLabel:
     label = text_label(text)
     label.setFont(figures())
-    label.setAlignment(_RIGHT)
+    label.setAlignment(RIGHT)
     return label
 
 

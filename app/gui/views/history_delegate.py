@@ -4,8 +4,8 @@ from PySide6.QtCore import QPointF, QRect, QRectF, Qt
 from PySide6.QtGui import QColor, QFont, QFontMetrics, QPainter, QPen, QPolygonF
 from PySide6.QtWidgets import QStyleOptionViewItem
 
-from app.gui.theme import GRID
-from app.gui.views.history_cells import CELL_ROLE, AnyIndex, CellDelegate, tabular
+from app.gui.theme import GRID, LEFT
+from app.gui.views.cell_delegate import CELL_ROLE, AnyIndex, CellDelegate, tabular
 from app.gui.views.history_model import FOLDED_ROLE
 from app.viewmodels.cells import Cell
 from app.viewmodels.history import WORDS_COLUMN
@@ -16,7 +16,6 @@ FOLD_WIDTH = 3 * GRID
 _CHIP_HEIGHT = 18
 _CHIP_PX = 12
 _FEWEST_LETTERS = 10
-_LEFT = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
 
 
 class HistoryDelegate(CellDelegate):
@@ -51,11 +50,11 @@ class HistoryDelegate(CellDelegate):
         title = painter.fontMetrics().elidedText(
             cell.text, Qt.TextElideMode.ElideMiddle, room.width() - beside - 2 * GRID
         )
-        painter.drawText(room, _LEFT, title)
+        painter.drawText(room, LEFT, title)
         room.setLeft(room.left() + painter.fontMetrics().horizontalAdvance(title) + 2 * GRID)
         painter.setFont(tabular(option.font))
         painter.setPen(QColor(colours.muted))
-        painter.drawText(room, _LEFT, cell.unit)
+        painter.drawText(room, LEFT, cell.unit)
 
     def _paint_own_words(self, painter: QPainter, option: QStyleOptionViewItem, area: QRect, cell: Cell) -> None:
         """Chips as far as there is room, "+2" for the others, then the note."""
@@ -74,7 +73,7 @@ class HistoryDelegate(CellDelegate):
         painter.setFont(tabular(option.font))
         painter.setPen(QColor(colours.muted))
         area.setLeft(left + (GRID // 2 if cell.chips else 0))
-        painter.drawText(area, _LEFT, elided_note(cell.text, painter.fontMetrics(), area.width()))
+        painter.drawText(area, LEFT, elided_note(cell.text, painter.fontMetrics(), area.width()))
 
     def _paint_chip(self, painter: QPainter, area: QRect, left: int, words: str, most: int = 10_000) -> int:
         """Paint one chip and return where the next begins."""

@@ -6,8 +6,8 @@ from collections.abc import Set as AbstractSet
 
 from PySide6.QtCore import QModelIndex, Qt
 
+from app.gui.views.cell_delegate import CELL_ROLE, AnyIndex
 from app.gui.views.cell_table import CellModel
-from app.gui.views.history_cells import CELL_ROLE, AnyIndex
 from app.queries import RunQuery
 from app.viewmodels.cells import Cell
 from app.viewmodels.history import COLUMNS, ORDERS, HistoryRow

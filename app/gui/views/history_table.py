@@ -7,8 +7,8 @@ from PySide6.QtGui import QKeyEvent, QMouseEvent, QResizeEvent
 from PySide6.QtWidgets import QAbstractItemView
 
 from app.gui.theme import GRID, Theme
+from app.gui.views.cell_delegate import ROW_HEIGHT
 from app.gui.views.cell_table import CellTable
-from app.gui.views.history_cells import ROW_HEIGHT
 from app.gui.views.history_delegate import FOLD_WIDTH, HistoryDelegate
 from app.gui.views.history_model import HistoryModel
 from app.gui.views.history_selection import GroupSelection

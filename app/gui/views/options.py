@@ -6,14 +6,13 @@ from PySide6.QtCore import QRect, QSize, Qt
 from PySide6.QtGui import QColor, QFontMetrics, QGuiApplication, QPainter, QPalette
 from PySide6.QtWidgets import QComboBox, QStyle, QStyledItemDelegate, QStyleOptionViewItem
 
-from app.gui.theme import GRID
-from app.gui.views.history_cells import AnyIndex
+from app.gui.theme import GRID, LEFT
+from app.gui.views.cell_delegate import AnyIndex
 from app.viewmodels.form import Option
 
 _QUIET = 0.65
 _OPTION_HEIGHT = 3 * GRID
 _WIDEST_LIST = 120 * GRID
-_LEFT = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
 _SELECTED = QPalette.ColorRole.HighlightedText
 
 
@@ -44,7 +43,7 @@ class OptionDelegate(QStyledItemDelegate):
             painter.fillRect(option.rect, QGuiApplication.palette().highlight())
         painter.save()
         painter.setPen(_option_colour(enabled=enabled, selected=selected))
-        painter.drawText(area, _LEFT, str(index.data()))
+        painter.drawText(area, LEFT, str(index.data()))
         if self._beside:
             quiet = _option_colour(enabled=True, selected=selected)
             quiet.setAlphaF(_QUIET)
@@ -52,7 +51,7 @@ class OptionDelegate(QStyledItemDelegate):
             area.setLeft(area.left() + self._beside)
             beside = str(index.data(Qt.ItemDataRole.ToolTipRole) or "")
             words = option.fontMetrics.elidedText(beside, Qt.TextElideMode.ElideRight, area.width())
-            painter.drawText(area, _LEFT, words)
+            painter.drawText(area, LEFT, words)
         painter.restore()
 
 

@@ -16,10 +16,11 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QAbstractItemView, QStyleOptionViewItem
 
 from app.gui.theme import GRID, Theme
+from app.gui.views.cell_delegate import ROW_HEIGHT, AnyIndex, CellDelegate
 from app.gui.views.cell_table import CellModel, CellTable
-from app.gui.views.history_cells import ROW_HEIGHT, AnyIndex, CellDelegate
-from app.viewmodels.cells import Cell, Column
+from app.viewmodels.cells import Cell
 from app.viewmodels.queue import QueueRow
+from app.viewmodels.queue_cells import BAR_COLUMN, NAME_COLUMN, QUEUE_COLUMNS, WIDEST, queue_cells
 
 _MOST_ROWS = 6
 """Rows in view at most; the plots above keep their room."""
@@ -27,28 +28,13 @@ _NAME_MOST = 60 * GRID
 _ENTRY = "application/x-variantscope-queue-entry"
 """What is dragged: the number of an entry."""
 _FRACTION_ROLE = Qt.ItemDataRole.UserRole + 1
-_COLUMNS = (
-    Column("Experiment", "What is compared", numeric=False),
-    Column("State", "Where it stands", numeric=False),
-    Column("Progress", "How much of it is done", numeric=False),
-    Column("Runs", "Runs with a result, of those planned"),
-    Column("Left", "How long the others are expected to take"),
-)
-_NAME, _STATE, _BAR, _RUNS, _LEFT = range(len(_COLUMNS))
-_WIDEST = (
-    Cell(text=""),
-    Cell(text="running elsewhere"),
-    Cell(text="▮" * 8),
-    Cell(text="000/000"),
-    Cell(text="10:00:00"),
-)
 
 
 class QueueRows(CellModel):
     """Rows of the view-model; a change of their figures leaves the choice where it is."""
 
     def __init__(self) -> None:
-        super().__init__(_COLUMNS)
+        super().__init__(QUEUE_COLUMNS)
         self.rows: tuple[QueueRow, ...] = ()
 
     def rowCount(self, parent: AnyIndex | None = None) -> int:
@@ -57,20 +43,13 @@ class QueueRows(CellModel):
 
     def cells_of(self, row: int) -> Sequence[Cell]:
         """What is shown of an entry."""
-        shown = self.rows[row]
-        return (
-            Cell(text=shown.name, symbol=shown.symbol, tooltip=shown.tooltip),
-            Cell(text=shown.state, tone=shown.tone, tooltip=shown.tooltip),
-            Cell(text="", tooltip=shown.tooltip),
-            Cell(text=shown.done, key=shown.fraction),
-            Cell(text=shown.left, key=0),
-        )
+        return queue_cells(self.rows[row])
 
     def data(self, index: AnyIndex, role: int = Qt.ItemDataRole.DisplayRole) -> object:
         """A cell, or how much of its entry is done."""
         if role == _FRACTION_ROLE:
             return self.rows[index.row()].fraction
-        if role == Qt.ItemDataRole.AccessibleTextRole and index.column() == _BAR:
+        if role == Qt.ItemDataRole.AccessibleTextRole and index.column() == BAR_COLUMN:
             return self.rows[index.row()].done
         return super().data(index, role)
 
@@ -99,7 +78,7 @@ class QueueRows(CellModel):
         if not same:
             self.endResetModel()
         elif rows:
-            self.dataChanged.emit(self.index(0, 0), self.index(len(rows) - 1, len(_COLUMNS) - 1))
+            self.dataChanged.emit(self.index(0, 0), self.index(len(rows) - 1, len(QUEUE_COLUMNS) - 1))
 
 
 class _BarDelegate(CellDelegate):
@@ -107,7 +86,7 @@ class _BarDelegate(CellDelegate):
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex) -> None:
         """A bar in its column, a cell in every other."""
-        if index.column() != _BAR:
+        if index.column() != BAR_COLUMN:
             super().paint(painter, option, index)
             return
         painter.save()
@@ -139,13 +118,13 @@ class QueueTable(CellTable):
     def __init__(self, theme: Theme) -> None:
         self._rows = QueueRows()
         self._theme = theme
-        super().__init__(self._rows, _BarDelegate(theme), elastic=_NAME, elastic_most=_NAME_MOST)
+        super().__init__(self._rows, _BarDelegate(theme), elastic=NAME_COLUMN, elastic_most=_NAME_MOST)
         self.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
         self.setAccessibleName("Queue")
         self.setDragDropMode(QAbstractItemView.DragDropMode.InternalMove)
         self._gap: int | None = None
         self.horizontalHeader().hide()
-        self.fit(_WIDEST)
+        self.fit(WIDEST)
         self.selectionModel().selectionChanged.connect(lambda *_: self.chosen_changed.emit())
         self.doubleClicked.connect(lambda _: self.show_asked.emit())
 

@@ -16,7 +16,6 @@ from PySide6.QtWidgets import (
 
 from app.gui.theme import GRID, Theme, figures
 from app.gui.views.evidence import BadgeLine, EvidencePanel
-from app.gui.views.history_cells import tone_colour
 from app.gui.views.parts import button, clear, rule, splitter, text_label
 from app.gui.views.run_detail_facts import facts_html
 from app.gui.views.run_detail_log import LogView
@@ -156,7 +155,7 @@ class RunDetailView(QWidget):
         if self._detail is None:
             return
         tone = self._detail.outcome.tone
-        self._outcome.setStyleSheet(f"color: {tone_colour(self._theme, tone)};" if tone else "")
+        self._outcome.setStyleSheet(f"color: {self._theme.tone_colour(tone)};" if tone else "")
         place = self._facts.verticalScrollBar().value()
         self._facts.setHtml(facts_html(self._detail.groups, self._theme.colours.muted))
         self._facts.verticalScrollBar().setValue(place)

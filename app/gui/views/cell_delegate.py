@@ -4,8 +4,8 @@ from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QRect, QSize, Qt
 from PySide6.QtGui import QColor, QFont, QFontMetrics, QPainter
 from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem
 
-from app.gui.theme import GRID, Theme
-from app.viewmodels.cells import Cell, Tone
+from app.gui.theme import GRID, LEFT, RIGHT, Theme
+from app.viewmodels.cells import Cell
 
 CELL_ROLE = Qt.ItemDataRole.UserRole
 ROW_HEIGHT = 28
@@ -13,8 +13,6 @@ SYMBOL_WIDTH = 18
 _BETWEEN = " · "
 
 _SELECTED_ALPHA = 46
-_LEFT = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
-_RIGHT = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
 
 AnyIndex = QModelIndex | QPersistentModelIndex
 
@@ -64,19 +62,19 @@ class CellDelegate(QStyledItemDelegate):
     def _paint_quantity(self, painter: QPainter, area: QRect, cell: Cell, unit_width: int) -> None:
         colours = self._theme.colours
         painter.setPen(QColor(colours.faint if cell.key is None else colours.text))
-        painter.drawText(area.adjusted(0, 0, -unit_width, 0), _RIGHT, cell.text)
+        painter.drawText(area.adjusted(0, 0, -unit_width, 0), RIGHT, cell.text)
         painter.setPen(QColor(colours.muted))
         painter.drawText(
-            QRect(area.right() + 1 - unit_width + GRID // 2, area.y(), unit_width, area.height()), _LEFT, cell.unit
+            QRect(area.right() + 1 - unit_width + GRID // 2, area.y(), unit_width, area.height()), LEFT, cell.unit
         )
 
     def _paint_words(self, painter: QPainter, area: QRect, cell: Cell) -> None:
-        colour = QColor(tone_colour(self._theme, cell.tone) if cell.tone else self._theme.colours.text)
+        colour = QColor(self._theme.tone_colour(cell.tone) if cell.tone else self._theme.colours.text)
         painter.setPen(colour)
         if cell.symbol:
-            painter.drawText(area, _LEFT, cell.symbol)
+            painter.drawText(area, LEFT, cell.symbol)
             area = area.adjusted(SYMBOL_WIDTH, 0, 0, 0)
-        painter.drawText(area, _LEFT, elided_words(cell.text, painter.fontMetrics(), area.width()))
+        painter.drawText(area, LEFT, elided_words(cell.text, painter.fontMetrics(), area.width()))
 
 
 def elided_words(words: str, metrics: QFontMetrics, room: int) -> str:
@@ -87,18 +85,6 @@ def elided_words(words: str, metrics: QFontMetrics, room: int) -> str:
     shorter = (_BETWEEN.join([*parts[:kept], "…", parts[-1]]) for kept in range(len(parts) - 2, 0, -1))
     fitting = (shown for shown in shorter if metrics.horizontalAdvance(shown) <= room)
     return next(fitting, None) or metrics.elidedText(words, Qt.TextElideMode.ElideMiddle, room)
-
-
-def tone_colour(theme: Theme, tone: Tone) -> str:
-    """The colour of a tone in the scheme in force."""
-    colours = theme.colours
-    return {
-        "good": colours.good,
-        "warning": colours.warning,
-        "bad": colours.bad,
-        "quiet": colours.muted,
-        "busy": colours.accent,
-    }[tone]
 
 
 def tabular(font: QFont) -> QFont:

@@ -8,7 +8,7 @@ import pytest
 from PySide6.QtGui import QFontMetrics
 from PySide6.QtWidgets import QApplication
 
-from app.gui.views.history_cells import elided_words
+from app.gui.views.cell_delegate import elided_words
 from app.gui.views.history_delegate import elided_note
 from app.storage.store import Store
 from app.viewmodels.history import VARIANT_COLUMN, WORDS_COLUMN
