@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from app.analysis.intervals import Estimate
 from app.records import RunRow
 from app.report.evidence import match_of
 from app.runs.article import Article, Claim
@@ -32,14 +31,6 @@ def _outcome(runs: Sequence[RunRow]) -> OutcomeName | None:
     """How the runs of a cell ended: `completed` where one did, else the last one's; None before the first."""
     names = [row.outcome.name for row in runs if row.outcome is not None]
     return "completed" if "completed" in names else names[-1] if names else None
-
-
-def estimate_document(found: Estimate | None) -> dict[str, Any]:
-    """A value with its interval; None where there is none."""
-    return {
-        "value": found.value if found else None,
-        "interval": list(found.interval) if found and found.interval else None,
-    }
 
 
 def figure_words(cell: Mapping[str, Any], value: float | None, digits: int) -> str:

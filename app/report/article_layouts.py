@@ -9,16 +9,17 @@ from app.records import RunRow
 from app.report.article_cells import (
     between,
     claim_lines,
-    estimate_document,
     figure_words,
     runs_document,
     source_line,
     times_words,
 )
 from app.report.contents import Section, Table
+from app.report.estimates import estimate_document
 from app.runs.article import LayoutTable
 from app.runs.schedule import of_variant
 from app.viewmodels import units
+from app.viewmodels.naming import gpus_words
 from workloads import catalog
 from workloads.protocol import RunSpec
 
@@ -114,11 +115,9 @@ def _throughput_rows(table: Mapping[str, Any]) -> list[tuple[str, ...]]:
     """A header, and one row a batch size: throughput of both layouts, the gain, and several GPUs over one."""
     header = [_BATCH]
     for gpus in table["gpus"]:
-        header += [*_heads(gpus, units.rate_unit(table["example"])), f"{_place_words(gpus)}: NCHW gain"]
+        header += [*_heads(gpus, units.rate_unit(table["example"])), f"{gpus_words(gpus)}: NCHW gain"]
     scaled = table["rows"][0]["scaling"]
-    header += [
-        f"{ratio['layout']}: {_place_words(ratio['gpus'])} over {ratio['over'] or 'the CPU'}" for ratio in scaled
-    ]
+    header += [f"{ratio['layout']}: {gpus_words(ratio['gpus'])} over {ratio['over'] or 'the CPU'}" for ratio in scaled]
     return [tuple(header), *(_throughput_row(row, table["gpus"]) for row in table["rows"])]
 
 
@@ -141,11 +140,7 @@ def _epoch_rows(table: Mapping[str, Any]) -> list[tuple[str, ...]]:
 
 
 def _heads(gpus: int, unit: str) -> list[str]:
-    return [f"{_place_words(gpus)} {layout}: {unit}" for layout in LAYOUTS]
-
-
-def _place_words(gpus: int) -> str:
-    return "CPU" if gpus == 0 else f"{gpus} {units.plural('GPU', gpus)}"
+    return [f"{gpus_words(gpus)} {layout}: {unit}" for layout in LAYOUTS]
 
 
 def _gain(gain: Mapping[str, Any]) -> str:

@@ -8,13 +8,13 @@ from app.analysis.verdict import throughputs
 from app.records import RunRow
 from app.report.article_cells import (
     claim_lines,
-    estimate_document,
     figure_words,
     runs_document,
     source_line,
     times_words,
 )
 from app.report.contents import Section, Table
+from app.report.estimates import estimate_document
 from app.runs.article import Column, Figure, Line, RatioTable
 from app.runs.schedule import of_variant
 from app.viewmodels import units

@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
-from app.analysis.intervals import LEVEL, Estimate
+from app.analysis.intervals import LEVEL
 from app.analysis.verdict import VariantResult
 from app.analysis.work import operations
 from app.records import StoredRun
+from app.report.estimates import estimate_document
 from app.report.evidence import match_of
 from app.report.scaling import scaling_document
 from app.viewmodels import units
@@ -48,6 +49,7 @@ def _warning(doubt: Doubt) -> dict[str, Any]:
 
 def _row(result: VariantResult, name: str, runs: Sequence[RunFigures]) -> dict[str, Any]:
     spec = result.runs[0].spec
+    speedup, energy_ratio = estimate_document(result.speedup), estimate_document(result.energy_ratio)
     amounts = {figure.key: figure.amount(runs) for figure in FIGURES}
     return {
         "variant": {"workload": spec.workload, **spec.variant},
@@ -58,11 +60,11 @@ def _row(result: VariantResult, name: str, runs: Sequence[RunFigures]) -> dict[s
         "outcomes": [row.outcome.name if row.outcome else "running" for row in result.runs],
         "reasons": [row.outcome.reason if row.outcome else None for row in result.runs],
         "operations_per_example": operations(result.runs),
-        "throughput": {**_estimate(result.throughput), "unit": units.rate_unit(example_word(result.runs[0].spec))},
-        "speedup": {"ratio": result.speedup.value if result.speedup else None, "interval": _interval(result.speedup)},
-        "energy_mj_per_example": _estimate(result.energy),
-        "energy_ratio": result.energy_ratio.value if result.energy_ratio else None,
-        "energy_ratio_interval": _interval(result.energy_ratio),
+        "throughput": {**estimate_document(result.throughput), "unit": units.rate_unit(example_word(spec))},
+        "speedup": {"ratio": speedup["value"], "interval": speedup["interval"]},
+        "energy_mj_per_example": estimate_document(result.energy),
+        "energy_ratio": energy_ratio["value"],
+        "energy_ratio_interval": energy_ratio["interval"],
         "step_ms": {name: amounts[f"step_{name}"] for name in ("p50", "p95", "p99")},
         "power": {"mean_mw": amounts["mean_power"], "peak_mw": amounts["peak_power"]},
         "memory": {
@@ -76,11 +78,3 @@ def _row(result: VariantResult, name: str, runs: Sequence[RunFigures]) -> dict[s
         "decision": "baseline" if result.is_baseline else result.decision,
         "match": match_of(result.runs),
     }
-
-
-def _estimate(estimate: Estimate | None) -> dict[str, Any]:
-    return {"value": estimate.value if estimate else None, "interval": _interval(estimate)}
-
-
-def _interval(estimate: Estimate | None) -> list[float] | None:
-    return list(estimate.interval) if estimate and estimate.interval else None

@@ -7,6 +7,7 @@ from typing import Any
 from app.analysis.intervals import LEVEL, Estimate
 from app.analysis.scaling import Scaling, Side, scalings
 from app.records import StoredRun
+from app.report.estimates import estimate_document
 from app.viewmodels.scaling import cause_words
 
 
@@ -29,7 +30,7 @@ def _document(found: Scaling) -> dict[str, Any]:
 
 
 def _estimate(estimate: Estimate) -> dict[str, Any]:
-    return {"value": estimate.value, "interval": estimate.interval, "n": estimate.n}
+    return {**estimate_document(estimate), "n": estimate.n}
 
 
 def _side(side: Side) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from app.report.pictures import svg
 from app.report.pictures.drawing import Drawing
 from app.report.pictures.ink import Ink
 from app.viewmodels import units
+from app.viewmodels.naming import gpus_words
 from app.viewmodels.scaling import Bar, Point, ScalingView
 
 WIDTH, HEIGHT = 880, 200
@@ -63,7 +64,7 @@ def _plot(points: Sequence[Point], unit: str, ink: Ink) -> Iterator[str]:
         x, y = at(point.gpus, point.throughput)
         yield svg.circle(x, y, 3.5, ink.curve(0), ink.curve(0))
         yield _text(x - 8, y + 18, units.number(point.throughput), ink.text, "end" if point.gpus > 1 else "start")
-        yield _text(x, _PLOT_Y + _PLOT_H + 18, f"{point.gpus} {units.plural('GPU', point.gpus)}", ink.muted, "middle")
+        yield _text(x, _PLOT_Y + _PLOT_H + 18, gpus_words(point.gpus), ink.muted, "middle")
 
 
 def _text(x: float, y: float, words: str, colour: str, anchor: svg.Anchor = "start") -> str:
