@@ -1,8 +1,38 @@
 """A search for the largest batch in words."""
 
+from dataclasses import dataclass
+
 from app.analysis.largest_batch import LargestBatch
 from app.viewmodels import units
+from app.viewmodels.form import FormState
 from workloads.protocol import RunSpec
+
+_CPU_DOUBLINGS = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitQuestion:
+    """How far a search may go: `words` ask for a batch size from `least` to `most`; `usual` is what is offered."""
+
+    words: str
+    least: int
+    most: int
+    usual: int
+
+
+def limit_question(state: FormState) -> LimitQuestion:
+    """The question for the form's variant. On the CPU the limit matters, so what is offered is near what is chosen."""
+    fields = {field.name: field for field in state.fields}
+    first, most = int(fields["batch_size"].value), int(fields["batch_size"].maximum)
+    on_cpu = fields["gpus"].value == 0
+    warning = "\nOn the CPU a batch that does not fit makes the whole machine swap." if on_cpu else ""
+    return LimitQuestion(
+        words=f"Short runs: the batch doubles from {first:,} until memory runs out,\n"
+        f"then what lies between is searched.{warning}\n\nGo no further than",
+        least=first,
+        most=most,
+        usual=min(most, first * 2**_CPU_DOUBLINGS) if on_cpu else most,
+    )
 
 
 def largest_batch_words(found: LargestBatch) -> str:

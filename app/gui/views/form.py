@@ -17,6 +17,7 @@ from app.gui.views.fields import Control, control_for
 from app.gui.views.largest_batch import LimitDialog
 from app.gui.views.parts import BreakingLabel, ElidedChoice, button, rule, set_role, text_label
 from app.viewmodels.form import Field, FormState
+from app.viewmodels.largest_batch import limit_question
 
 _WIDTH = 43 * GRID
 _LABEL_WIDTH = 16 * GRID
@@ -151,7 +152,7 @@ class FormView(QWidget):
         """Ask how far to go; `largest_batch_asked` tells what was said."""
         if self._state is None:
             return
-        dialog = LimitDialog(self._state, self)
+        dialog = LimitDialog(limit_question(self._state), self)
         self._theme.dress(dialog)
         dialog.intValueSelected.connect(self.largest_batch_asked)
         dialog.open()
