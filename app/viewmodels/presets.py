@@ -33,6 +33,12 @@ class PresetLine:
     is_made: bool = False
     reference: str = ""
 
+    @property
+    def amount(self) -> str:
+        """How much it is and how long it takes; its name before that where its title is another one."""
+        named = "" if self.title == self.name else self.name
+        return ". ".join(filter(None, (" · ".join(filter(None, (named, self.size))), self.time)))
+
 
 def refused_notes(variants: Sequence[RunSpec], machine: Machine) -> tuple[str, ...]:
     """How many variants cannot run on this machine, a sentence for a reason."""

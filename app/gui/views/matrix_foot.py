@@ -18,11 +18,9 @@ from PySide6.QtWidgets import (
 from app.gui.theme import GRID, figures
 from app.gui.views.parts import button, rule, text_label
 from app.queries import REPEATS_LIMIT
-from app.viewmodels.matrix_refused import RefusedGroup
+from app.viewmodels.matrix_refused import RefusedGroup, refused_words
 from app.viewmodels.matrix_state import MatrixState
 
-_REASONS = 2
-"""Reasons shown at once; the others are one click away."""
 _MOST_MINUTES = 7 * 24 * 60
 
 
@@ -124,17 +122,11 @@ class MatrixFoot(QWidget):
         self._side_by_side.setChecked(bool(state.side_by_side))
 
     def _show_refused(self) -> None:
-        groups = self._refused_shown
-        shown = groups if self._all_reasons.isChecked() else groups[:_REASONS]
-        count = sum(group.count for group in groups)
-        lines = [f"{count:,} of {self._combinations:,} combinations cannot run here and are left out:"]
-        lines += [f"{group.count:,} ×  {group.words}" for group in shown]
-        self._refused.setText("\n".join(lines) if groups else "")
-        self._refused.setVisible(bool(groups))
-        self._all_reasons.setVisible(len(groups) > _REASONS)
-        self._all_reasons.setText(
-            "Fewer reasons" if self._all_reasons.isChecked() else f"{len(groups) - _REASONS} more reasons …"
-        )
+        words = refused_words(self._refused_shown, self._combinations, every=self._all_reasons.isChecked())
+        self._refused.setText(words.told)
+        self._refused.setVisible(bool(words.told))
+        self._all_reasons.setText(words.others)
+        self._all_reasons.setVisible(bool(words.others))
 
     def _connect(self) -> None:
         self._baseline.activated.connect(self.baseline_chosen)

@@ -124,12 +124,10 @@ class PresetList(QScrollArea):
 
 
 def _words(line: PresetLine) -> QVBoxLayout:
-    named = () if line.title == line.name else (line.name,)
-    size = " · ".join(filter(None, (*named, line.size)))
     told = (
         (line.title, "heading"),
         (line.question, ""),
-        (". ".join(filter(None, (size, line.time))), "muted"),
+        (line.amount, "muted"),
         (" ".join(line.notes), "caption"),
         (line.problem, "problem"),
     )
