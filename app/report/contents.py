@@ -104,7 +104,7 @@ def report_contents(
         title=f"{variants} {units.plural('variant', variants)} compared",
         made=f"{count} {units.plural('run', count)} · {units.utc_time(made_utc_ns)} · VariantScope {program_version()}",
         shared=comparison.shared,
-        verdict=comparison.statement,
+        verdict=" ".join(comparison.sentences),
         method=comparison.method,
         doubts=comparison.doubts,
         notes=tuple(filter(None, (usual_words(rows), *comparison.notes))),

@@ -52,14 +52,14 @@ class Compared:
 class Comparison:
     """Runs against a baseline. `shared` are the settings they have in common, `notes` sentences on the table.
 
-    `statement` is the verdict alone; `verdict` says first which runs are not what they say they are, if any. `looks`
+    `sentences` are the verdict alone; `verdict` says first which runs are not what they say they are, if any. `looks`
     are of the runs whose curves are drawn, by number.
     """
 
     baseline: int = 0
     runs: tuple[int, ...] = ()
     verdict: str = ""
-    statement: str = ""
+    sentences: tuple[str, ...] = ()
     method: str = ""
     doubts: tuple[Doubt, ...] = ()
     shared: str = ""
@@ -102,7 +102,7 @@ def compare(found: Compared, baseline: int, older: Sequence[StoredRun] = ()) -> 
         baseline=baseline,
         runs=tuple(row.run for row in rows),
         verdict=verdict.text,
-        statement=verdict.statement,
+        sentences=verdict.sentences,
         method=method_words(verdict.results),
         doubts=doubts(found.runs, older),
         shared=shared_settings([row.spec for row in rows]),

@@ -24,13 +24,13 @@ ONE_RUN = "A variant with one run has no interval: repeat each to know whether a
 class Verdict:
     """The results of all variants in their order with a name each, and the decision as one word or two.
 
-    `statement` is the verdict in words; `text` says first which runs it is not about by their names, if any.
+    `sentences` are the verdict in words; `text` says first which runs it is not about by their names, if any.
     """
 
     results: tuple[VariantResult, ...]
     names: tuple[str, ...]
     decision: str
-    statement: str
+    sentences: tuple[str, ...]
     text: str
 
 
@@ -38,12 +38,13 @@ def verdict_of(rows: Sequence[RunRow], baseline_run: int) -> Verdict:
     """The verdict on these runs against the variant of run `baseline_run`, with what its text is not about."""
     results = judge(rows, baseline_run)
     wrong = mislabelled(rows)
-    statement = verdict_text(results)
+    sentences = tuple(_sentences(results))
+    statement = " ".join(sentences)
     return Verdict(
         results=tuple(results),
         names=tuple(result_names(results)),
         decision=overall(results),
-        statement=statement,
+        sentences=sentences,
         text=f"{wrong} So this is about what ran, not about what was asked. {statement}" if wrong else statement,
     )
 
@@ -68,7 +69,7 @@ def overall(results: Sequence[VariantResult]) -> str:
     return others[0] if len(others) == 1 else "several variants" if others else "nothing to compare"
 
 
-def verdict_text(results: Sequence[VariantResult]) -> str:
+def _sentences(results: Sequence[VariantResult]) -> list[str]:
     """One sentence a variant against the baseline; of many variants the best, the worst, and how many lie between.
 
     Where variants do other work for an example than the baseline and others do the same, the first are only counted.
@@ -76,7 +77,7 @@ def verdict_text(results: Sequence[VariantResult]) -> str:
     baseline = next(result for result in results if result.is_baseline)
     others = [result for result in results if not result.is_baseline]
     if not others:
-        return "All chosen runs are of one variant: there is nothing to compare it with."
+        return ["All chosen runs are of one variant: there is nothing to compare it with."]
     work = [other_work(other.runs, baseline.runs) for other in others]
     apart = [times_more for times_more in work if times_more is not None]
     alike = [other for other, times_more in zip(others, work, strict=True) if times_more is None]
@@ -84,13 +85,11 @@ def verdict_text(results: Sequence[VariantResult]) -> str:
     base, *told = _named([baseline, *(alike if among_alike else others)])
     like = " that do the same work" if apart and among_alike else ""
     one_run = any(other.result.decision == "one run each" for other in told)
-    return " ".join(
-        [
-            *(_one_by_one(told, base) if len(told) <= MOST_SENTENCES else _of_many(told, base, like)),
-            *([_other_work_words(apart, baseline, among_alike=among_alike)] if apart else []),
-            *([ONE_RUN] if one_run else []),
-        ]
-    )
+    return [
+        *(_one_by_one(told, base) if len(told) <= MOST_SENTENCES else _of_many(told, base, like)),
+        *([_other_work_words(apart, baseline, among_alike=among_alike)] if apart else []),
+        *([ONE_RUN] if one_run else []),
+    ]
 
 
 def _named(results: Sequence[VariantResult]) -> list[Named]:

@@ -1,6 +1,5 @@
 """What a comparison comes to in words, largest on the screen, and under it every reason to doubt it."""
 
-import re
 from collections.abc import Sequence
 
 from PySide6.QtCore import Qt
@@ -10,12 +9,11 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
 from app.gui.theme import GRID
 from app.gui.views.parts import button, text_label
 from app.viewmodels.compare import Comparison
-from app.viewmodels.doubts import EVIDENCE, Doubt
+from app.viewmodels.compare_head import head_of
+from app.viewmodels.doubts import Severity
 
-_SENTENCE_END = re.compile(r"(?<=\.) (?=\S)")
 _SHOWN_AT_ONCE = 2
-_ABOUT = "So the verdict is about what ran, not about what was asked."
-_SIGNS = {"warning": "▲", "note": "·"}
+_ROLES: dict[Severity, str] = {"warning": "caution", "note": "caption"}
 
 
 class CompareHead(QWidget):
@@ -30,7 +28,7 @@ class CompareHead(QWidget):
         self._rest = _selectable("", "")
         self._copy = button("Copy", "Copy the verdict and what makes it doubtful", flat=True)
         self._more = button("", "Show every reason to doubt the verdict, or only the first", flat=True)
-        self._words = ""
+        self._copied = ""
         self._told: list[QLabel] = []
         self._all = False
         self._copy.clicked.connect(self.copy)
@@ -39,16 +37,13 @@ class CompareHead(QWidget):
 
     def show_model(self, comparison: Comparison) -> None:
         """Show what these runs come to."""
-        # A line that ends between a number and its percent sign reads as another number.
-        statement = comparison.statement.replace(" %", "\N{NO-BREAK SPACE}%")
-        first, *rest = _SENTENCE_END.split(statement, maxsplit=1)
-        self._verdict.setText(first)
-        self._verdict.setToolTip(comparison.method)
-        self._rest.setText("".join(rest))
-        self._rest.setVisible(bool(rest))
-        self._tell([*map(_line, comparison.doubts), *((note, "caption") for note in comparison.notes)])
-        others = [doubt.sentence for doubt in comparison.doubts if doubt.key != EVIDENCE]
-        self._words = "\n".join([comparison.verdict, *others])
+        head = head_of(comparison)
+        self._verdict.setText(_unbroken(head.first))
+        self._verdict.setToolTip(head.method)
+        self._rest.setText(_unbroken(head.rest))
+        self._rest.setVisible(bool(head.rest))
+        self._tell(head.lines)
+        self._copied = head.copied
 
     def words(self) -> str:
         """The verdict, the doubts and the notes, a line each."""
@@ -57,13 +52,13 @@ class CompareHead(QWidget):
 
     def copy(self) -> None:
         """Put the verdict and the doubts on the clipboard."""
-        QGuiApplication.clipboard().setText(self._words)
+        QGuiApplication.clipboard().setText(self._copied)
 
-    def _tell(self, lines: Sequence[tuple[str, str]]) -> None:
+    def _tell(self, lines: Sequence[tuple[str, Severity]]) -> None:
         for label in self._told:
             label.hide()
             label.deleteLater()
-        self._told = [_selectable(words, role) for words, role in lines]
+        self._told = [_selectable(words, _ROLES[severity]) for words, severity in lines]
         for label in self._told:
             self._lines.addWidget(label)
         self._show_some()
@@ -106,8 +101,6 @@ def _selectable(text: str, role: str) -> QLabel:
     return label
 
 
-def _line(doubt: Doubt) -> tuple[str, str]:
-    """The words of a doubt and their role; what runs that are not what they say they are mean for the verdict."""
-    meaning = f" {_ABOUT}" if doubt.key == EVIDENCE else ""
-    role = "caution" if doubt.severity == "warning" else "caption"
-    return f"{_SIGNS[doubt.severity]}  {doubt.sentence}{meaning}", role
+def _unbroken(words: str) -> str:
+    """Words in which no line ends between a number and its percent sign: it reads as another number there."""
+    return words.replace(" %", "\N{NO-BREAK SPACE}%")
