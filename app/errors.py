@@ -1,5 +1,7 @@
 """Errors of the user's world: shown in one sentence with what to do. Everything else is a bug and crashes."""
 
+from pathlib import Path
+
 
 def bug_words(error: BaseException) -> str:
     """What a user is told of a bug, where more than a traceback is needed."""
@@ -17,3 +19,13 @@ class DatabaseError(UserError):
 
 class TelemetryError(UserError):
     """Telemetry cannot be had at all (never for one absent field or device)."""
+
+
+def unwritable(path: Path, error: OSError) -> UserError:
+    """What the system said of a file that was to be written."""
+    return UserError(f"{path} cannot be written ({error.strerror}); name another place.")
+
+
+def unreadable(path: Path, error: OSError) -> UserError:
+    """What the system said of a file that was to be read."""
+    return UserError(f"{path} cannot be read ({error.strerror}); put it back, or name another file.")

@@ -10,7 +10,7 @@ from PySide6.QtGui import QAction, QImage, QPainter
 from PySide6.QtSvg import QSvgRenderer
 from PySide6.QtWidgets import QMenu, QMessageBox, QWidget
 
-from app.errors import UserError
+from app.errors import UserError, unwritable
 from app.gui.questions import ask_where_to_save
 from app.report.pictures.drawing import Drawing
 
@@ -45,7 +45,7 @@ def write_picture(path: Path, svg: str) -> None:
     try:
         path.write_bytes(_png(svg) if path.suffix.lower() == ".png" else svg.encode())
     except OSError as error:
-        raise UserError(f"{path} cannot be written: {error.strerror}.") from error
+        raise unwritable(path, error) from error
 
 
 def file_name(title: str) -> str:

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from app.errors import UserError
+from app.errors import unwritable
 from app.report.marked import Marked
 from workloads.catalog import UsageError
 
@@ -31,4 +31,4 @@ def write_page(path: Path, written: Marked) -> None:
         try:
             target.write_text(text, encoding="utf-8")
         except OSError as error:
-            raise UserError(f"{target} cannot be written: {error.strerror}.") from error
+            raise unwritable(target, error) from error

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import msgspec
 
-from app.errors import UserError
+from app.errors import UserError, unreadable
 from app.places import RESOURCES
 from app.queries import Repeats
 from app.runs.article import Article
@@ -201,7 +201,7 @@ def _read(path: Path) -> Preset:
     try:
         return msgspec.toml.decode(path.read_bytes(), type=Preset)
     except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}.") from error
+        raise unreadable(path, error) from error
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is no preset: it is not written in UTF-8.") from error
     except msgspec.DecodeError as error:

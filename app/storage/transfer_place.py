@@ -5,7 +5,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from app.errors import UserError
+from app.errors import UserError, unwritable
 
 
 @contextlib.contextmanager
@@ -22,4 +22,4 @@ def written_whole(target: Path) -> Iterator[Path]:
             yield part
             part.rename(target)
     except OSError as error:
-        raise UserError(f"{target} cannot be written ({error.strerror}); name another place.") from error
+        raise unwritable(target, error) from error

@@ -9,7 +9,7 @@ from typing import Annotated, NamedTuple
 
 import msgspec
 
-from app.errors import UserError
+from app.errors import UserError, unreadable
 from app.samples import HOST, Device, DeviceLost, Inventory, Processes, Sample, SlowSample
 from app.telemetry.recording import Timed, TraceStarted
 from workloads.catalog import Machine
@@ -92,7 +92,7 @@ def read_trace(path: Path) -> Trace:
     try:
         text = path.read_bytes()
     except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}.") from error
+        raise unreadable(path, error) from error
     scan = _Scan(path.name)
     for line in _lines(text, path.name):
         scan.take(line)

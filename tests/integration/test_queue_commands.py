@@ -192,7 +192,7 @@ def test_at_the_end_reports_are_written_and_somebody_is_told(
         say(*SHORT, "--baseline", f"batch_size={baseline}", "--queue")
     (tmp_path / "all-2.md").mkdir()
     both = say("queue", "go-on", *end, "--report", str(tmp_path / "all.md"))
-    assert f"{tmp_path / 'all-2.md'} cannot be written: Is a directory.\n" in both.err
+    assert f"{tmp_path / 'all-2.md'} cannot be written (Is a directory); name another place.\n" in both.err
     assert f"Written to {tmp_path / 'all-3.md'}.\n" in both.err, "what is wrong with one file is not with the next"
     assert both.status == 1
     with Store.open(tmp_path / "profiles.db") as store:

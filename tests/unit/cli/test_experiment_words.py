@@ -153,7 +153,7 @@ def test_presets_that_the_window_was_given_are_listed_by_their_files(
     out, err = capsys.readouterr()
     *_, last = json.loads(out)["presets"]
     assert (last["preset"], last["runs"]) == (str(own), 4)
-    assert err == f"{gone} cannot be read: No such file or directory.\n"
+    assert err == f"{gone} cannot be read (No such file or directory); put it back, or name another file.\n"
 
 
 def test_where_runs_never_go_on_beside_each_other_the_reason_is_said() -> None:

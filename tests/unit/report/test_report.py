@@ -317,4 +317,4 @@ def test_wrong_use_is_said(database: Path, tmp_path: Path, capsys: pytest.Captur
     words = ["compare", "1", "3", "--db", str(database), "--report"]
     assert main([*words, "x.pdf"], {}) == 2
     assert main([*words, str(tmp_path / "nowhere" / "x.html")], {}) == 1
-    assert "cannot be written" in capsys.readouterr().err
+    assert "cannot be written (No such file or directory); name another place." in capsys.readouterr().err

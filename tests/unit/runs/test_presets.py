@@ -220,7 +220,7 @@ def test_a_user_s_own_file_is_a_preset(tmp_path: Path) -> None:
         (b"[gpu]\nquestion = 1\n", "is no preset"),
         (b'[gpu]\nquestion = "gr\xf6\xdfer?"\n', "is no preset: it is not written in UTF-8."),
         (b"\x00\xff\xfe", "is no preset"),
-        (None, "cannot be read: No such file or directory."),
+        (None, r"cannot be read \(No such file or directory\); put it back, or name another file\."),
     ],
 )
 def test_a_file_that_is_none_is_one_sentence(tmp_path: Path, text: bytes | None, sentence: str) -> None:
