@@ -47,7 +47,7 @@ def compare(chosen: Namespace) -> int:
         numbers = given or _found(chosen, store.library)
         runs = [store.load(number) for number in numbers]
         baseline = usual_baseline([run.row for run in runs]) if chosen.baseline is None else chosen.baseline
-        older = [store.load(number, ()) for number in store.library.earlier_runs(baseline, numbers, EARLIER)]
+        older = store.load_earlier(baseline, numbers, EARLIER)
     if chosen.report is not None:
         write_report(chosen.report, compared(runs), baseline, time.time_ns(), older)
         say(f"Written to {chosen.report}.")

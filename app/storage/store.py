@@ -198,6 +198,10 @@ class Store:
                 log=self._log(run) if fields is None else (),
             )
 
+    def load_earlier(self, run: int, but: Sequence[int], most: int) -> list[StoredRun]:
+        """What `Library.earlier_runs` finds, the newest first, each without samples and log."""
+        return [self.load(number, ()) for number in self.library.earlier_runs(run, but, most)]
+
     def _of_run(self, table: str, columns: Sequence[str], run: int, order: str) -> list[Any]:
         return self._db.execute(
             f"SELECT {', '.join(columns)} FROM {table} WHERE run = ? ORDER BY {order}", (run,)

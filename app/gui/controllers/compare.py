@@ -197,7 +197,7 @@ def _articles_html(articles: Sequence["ArticleRuns"]) -> str:
 def _earlier(database: Path, found: Compared, baseline: int) -> list[StoredRun]:
     shown = [run.row.run for run in found.runs]
     with Store.open(database) as store:
-        return [store.load(run, ()) for run in store.library.earlier_runs(baseline, shown, EARLIER)]
+        return store.load_earlier(baseline, shown, EARLIER)
 
 
 def _runs_of(database: Path, experiment: int) -> tuple[int, ...]:

@@ -179,8 +179,7 @@ def test_a_run_that_began_on_a_gpu_that_was_not_at_rest(store: Store) -> None:
 
 
 def earlier(store: Store, run: StoredRun, *shown: StoredRun) -> list[StoredRun]:
-    library = store.library
-    return [store.load(n, ()) for n in library.earlier_runs(run.row.run, [each.row.run for each in shown], 10)]
+    return store.load_earlier(run.row.run, [each.row.run for each in shown], 10)
 
 
 def test_a_baseline_that_ran_otherwise_before_has_drifted(store: Store) -> None:
