@@ -15,6 +15,9 @@ from app.viewmodels.variants import variant_names
 Act = Literal["compare", "article", "add", "build"]
 """Compare runs, the same with the article they repeat first, add the reference runs, or build an experiment."""
 
+_MOST_CHOICES = 25
+"""A longer menu would not fit on a small screen."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
@@ -39,6 +42,14 @@ def compare_offers(
     """
     own = [*_last_variants(latest), *_last_experiment(experiments, reference)]
     return (*own, *_of_reference(articles), *(() if own else (_BUILD,)), *(() if reference else (_ADD,)))
+
+
+def experiment_choices(experiments: Sequence[StoredExperiment]) -> tuple[tuple[int, str], ...]:
+    """Experiments to choose one from, each by its number with its words; of many, the newest first, only so many."""
+    return tuple(
+        (each.experiment, f"{each.experiment}  {each.name} · {run_count(len(each.runs))}")
+        for each in experiments[:_MOST_CHOICES]
+    )
 
 
 _BUILD = Offer(

@@ -12,7 +12,6 @@ from app.errors import UserError
 from app.gui.background import Background
 from app.gui.controllers.compare_offers import CompareOffers
 from app.gui.views.compare import CompareView
-from app.queries import StoredExperiment
 from app.records import StoredRun
 from app.storage.store import Store
 from app.viewmodels.compare import SAMPLED, Compared, Comparison, compare, compared, curves_of, usual_baseline
@@ -208,9 +207,11 @@ def _runs_of(database: Path, experiment: int) -> tuple[int, ...]:
     return runs
 
 
-def _experiments(database: Path) -> list[StoredExperiment]:
+def _experiments(database: Path) -> tuple[tuple[int, str], ...]:
+    from app.viewmodels.compare_offers import experiment_choices
+
     with Store.open(database) as store:
-        return store.library.experiments()
+        return experiment_choices(store.library.experiments())
 
 
 def _keep_columns(database: Path, names: frozenset[str]) -> None:

@@ -21,14 +21,11 @@ from app.gui.views.compare_halves import CompareHalves
 from app.gui.views.compare_head import CompareHead
 from app.gui.views.compare_parts import CompareParts
 from app.gui.views.compare_table import CompareTableView
-from app.gui.views.parts import ElidedLabel, button, text_label
-from app.queries import StoredExperiment
+from app.gui.views.parts import ElidedLabel, button, say, switch, text_label
 from app.viewmodels.compare import Comparison
 from app.viewmodels.compare_curves import CompareCurves
-from app.viewmodels.history import run_count
 
 _NO_EXPERIMENT = "No experiment is stored here yet"
-_MOST_OFFERED = 25
 
 _REPORTS = {"HTML (*.html)": ".html", "Markdown (*.md)": ".md"}
 
@@ -57,12 +54,16 @@ class CompareView(QWidget):
         self.parts = CompareParts(theme)
         self._problem = text_label("", "bad", wrap=True)
         self._busy = text_label("", "caption")
-        self._by_variant = _small("By variant", "A row a variant; the triangle unfolds its runs", checkable=True)
-        self._by_run = _small("By run", "A row a run", checkable=True)
-        self._columns = _small("Columns …", "Which columns the table shows")
-        self._copy = _small("Copy table", "Copy the table tab-separated (Ctrl+C in it); as Markdown from its menu")
-        self._report = _small("Save &report …", "Write all of this as one HTML file, or as Markdown with its pictures")
-        self._experiments = _small("&Experiments …", "Compare the runs of an experiment")
+        self._by_variant = switch("By variant", "A row a variant; the triangle unfolds its runs")
+        self._by_run = switch("By run", "A row a run")
+        self._columns = button("Columns …", "Which columns the table shows", small=True)
+        self._copy = button(
+            "Copy table", "Copy the table tab-separated (Ctrl+C in it); as Markdown from its menu", small=True
+        )
+        self._report = button(
+            "Save &report …", "Write all of this as one HTML file, or as Markdown with its pictures", small=True
+        )
+        self._experiments = button("&Experiments …", "Compare the runs of an experiment", small=True)
         self._shared = ElidedLabel("caption", Qt.AlignmentFlag.AlignLeft)
         self._pages = QStackedWidget()
         self._page = QWidget()
@@ -100,13 +101,13 @@ class CompareView(QWidget):
         self.show_problem("")
         self._shared.setText(f"Written to {path}.")
 
-    def offer_experiments(self, experiments: Sequence[StoredExperiment]) -> None:
-        """Let the reader choose one of these, the newest of them if they are many."""
+    def offer_experiments(self, choices: Sequence[tuple[int, str]]) -> None:
+        """Let the reader choose an experiment: numbers with their words."""
         menu = QMenu(self)
-        for each in experiments[:_MOST_OFFERED]:
-            words = f"{each.experiment}  {each.name} · {run_count(len(each.runs))}".replace("&", "&&")
-            menu.addAction(words).triggered.connect(lambda _=False, n=each.experiment: self.experiment_asked.emit(n))
-        if not experiments:
+        for experiment, words in choices:
+            action = menu.addAction(words.replace("&", "&&"))
+            action.triggered.connect(lambda _=False, n=experiment: self.experiment_asked.emit(n))
+        if not choices:
             menu.addAction(_NO_EXPERIMENT).setEnabled(False)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         beside = self._experiments if self._comparison.runs else self.empty.experiments_button
@@ -114,13 +115,11 @@ class CompareView(QWidget):
 
     def show_busy(self, words: str) -> None:
         """Say what is being read, above whatever was shown before; "" is nothing."""
-        self._busy.setText(words)
-        self._busy.setVisible(bool(words))
+        say(self._busy, words)
 
     def show_problem(self, sentence: str) -> None:
         """Say what is wrong, above whatever was shown before; "" is nothing wrong."""
-        self._problem.setText(sentence)
-        self._problem.setVisible(bool(sentence))
+        say(self._problem, sentence)
 
     def _ask_report(self) -> None:
         path = ask_where_to_save(self, "Save report", Path.cwd() / "comparison.html", _REPORTS)
@@ -179,10 +178,3 @@ class CompareView(QWidget):
         layout.addWidget(self._problem)
         layout.addWidget(self._busy)
         layout.addWidget(self._pages, 1)
-
-
-def _small(words: str, help: str, *, checkable: bool = False) -> QPushButton:
-    made = button(words, help)
-    made.setCheckable(checkable)
-    made.setProperty("small", "true")
-    return made

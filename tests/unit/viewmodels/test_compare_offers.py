@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from app.queries import StoredExperiment
-from app.viewmodels.compare_offers import compare_offers
+from app.viewmodels.compare_offers import compare_offers, experiment_choices
 from tests.unit.viewmodels.stored import run_row
 
 EXPERIMENT = StoredExperiment(
@@ -43,3 +43,13 @@ def test_articles_of_the_reference_come_after_what_is_ones_own() -> None:
 def test_who_has_nothing_can_build_an_experiment_or_add_the_reference() -> None:
     assert [offer.act for offer in compare_offers((), (), (), ())] == ["build", "add"]
     assert [offer.act for offer in compare_offers([run_row(1)], (), (9,), ())] == ["build"]
+
+
+def test_experiments_are_chosen_by_number_name_and_size_and_only_the_newest_of_many() -> None:
+    assert experiment_choices((EXPERIMENT, replace(EXPERIMENT, experiment=1, name="R&D", runs=(7,)))) == (
+        (3, "3  units=64,128 · 2 runs"),
+        (1, "1  R&D · 1 run"),
+    )
+    many = [replace(EXPERIMENT, experiment=n) for n in range(40, 0, -1)]
+    assert [number for number, _ in experiment_choices(many)] == list(range(40, 15, -1))
+    assert experiment_choices(()) == ()
