@@ -10,11 +10,14 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QPainter, QPaintEvent
 from PySide6.QtWidgets import (
     QComboBox,
+    QDoubleSpinBox,
     QFrame,
     QLabel,
     QLayout,
     QPushButton,
+    QScrollArea,
     QSizePolicy,
+    QSpinBox,
     QSplitter,
     QStyle,
     QStyleOptionComboBox,
@@ -25,18 +28,28 @@ from PySide6.QtWidgets import (
 
 from app.gui.theme import GRID
 
+_SPIN_MARGIN = 6
 _MAY_BREAK = "\N{ZERO WIDTH SPACE}"
 _LONG_WORD = re.compile(r"\S{24,}")
 _WITHIN_NAMES = re.compile(r"[_./:](?=\w)")
 
 
 def text_label(text: str, role: str = "", *, wrap: bool = False) -> QLabel:
-    """Plain text in a role of the style sheet: heading, title, big, muted, caption, problem, good, warning, bad."""
+    """Plain text in a role of the style sheet.
+
+    These are heading, title, figure, big, muted, caption, problem, good, warning and bad.
+    """
     label = QLabel(text)
     label.setTextFormat(Qt.TextFormat.PlainText)
     label.setProperty("role", role)
     label.setWordWrap(wrap)
     return label
+
+
+def say(label: QLabel, words: str) -> None:
+    """Show these words; a label without any takes no room."""
+    label.setText(words)
+    label.setVisible(bool(words))
 
 
 def set_role(widget: QWidget, role: str) -> None:
@@ -47,14 +60,29 @@ def set_role(widget: QWidget, role: str) -> None:
         widget.style().polish(widget)
 
 
-def button(text: str, help: str = "", *, primary: bool = False, flat: bool = False) -> QPushButton:
+def button(text: str, help: str = "", *, primary: bool = False, flat: bool = False, small: bool = False) -> QPushButton:
     """A push button; `&` in the text marks its mnemonic, `help` is its tooltip."""
     made = QPushButton(text)
     made.setProperty("primary", "true" if primary else "false")
     made.setProperty("flat", "true" if flat else "false")
+    made.setProperty("small", "true" if small else "false")
     made.setToolTip(help)
     made.setAutoDefault(False)
     return made
+
+
+def switch(text: str, help: str = "") -> QPushButton:
+    """A small button that stays pressed."""
+    made = button(text, help, small=True)
+    made.setCheckable(True)
+    return made
+
+
+def prepare_spin_box(box: QSpinBox | QDoubleSpinBox) -> None:
+    """Have it tell a number when typing ends, not at each digit, and keep the number off its edge."""
+    box.setKeyboardTracking(False)
+    # The style sheet's padding does not reach the text of a spin box.
+    box.lineEdit().setTextMargins(_SPIN_MARGIN, 0, 0, 0)
 
 
 class BreakingLabel(QLabel):
@@ -138,6 +166,19 @@ def splitter(way: Qt.Orientation, first: QWidget, second: QWidget, stretch: tupl
         made.addWidget(widget)
         made.setStretchFactor(made.count() - 1, share)
     return made
+
+
+class Scroller(QScrollArea):
+    """Scrolls what is in it, which is as wide as there is room; the keyboard goes to what is in it, not to itself."""
+
+    def __init__(self, content: QWidget | None = None, *, sideways: bool = True) -> None:
+        super().__init__()
+        self.setWidgetResizable(True)
+        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        if content is not None:
+            self.setWidget(content)
+        if not sideways:
+            self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
 
 
 class EmptyState(QWidget):
