@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from app.cli.experiment_words import ahead_words, counted_words, refused_words, throttled_words
+from app.cli.experiment_words import ahead_words, refused_words, throttled_words
 from app.cli.gate import GateLine
 from app.cli.services import interrupts
 from app.cli.terminal import ProgressSink, StatusLine, say
@@ -19,6 +19,7 @@ from app.runs.queue_runner import QueueRunner
 from app.runs.session import RunServices
 from app.runs.sinks import Sink
 from app.storage.store import Store
+from app.viewmodels.ahead import uncounted_sentences
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +53,10 @@ class EntryLines:
         """Says what is ahead."""
         plan, machine = begun.before.plan, begun.machine
         ahead = ahead_words(begun.before, begun.alike, machine, begun.asked.budget_s, begun.asked.parallel)
-        brought = filter(None, [brought_words(begun.counted.brought, begun.counted.brought_with)])
-        for sentence in (*counted_words(begun.counted), *brought, *refused_words(plan, machine), *ahead):
+        counted = begun.counted
+        uncounted = uncounted_sentences(counted.elsewhere, counted.because)
+        brought = filter(None, [brought_words(counted.brought, counted.brought_with)])
+        for sentence in (*uncounted, *brought, *refused_words(plan, machine), *ahead):
             say(sentence)
 
     def sinks(self, turn: Turn) -> Sequence[Sink]:
@@ -116,9 +119,9 @@ def _seen_anew(ended: Ended, services: RunServices) -> Ended:
     return replace(ended, found=found, how=found.state if found.state in FINISHED else "removed")
 
 
-def made_elsewhere_words(entry: QueueEntry) -> str:
-    """That another program has it."""
-    return f"Another program makes entry {entry.entry} of the queue at this moment."
+def made_elsewhere_words(what: str) -> str:
+    """That another program makes an entry, and how to see how far it is."""
+    return f"Another program makes {what}: `python -m app queue` shows how far it is."
 
 
 def exit_status(all_ended: Sequence[Ended]) -> int:

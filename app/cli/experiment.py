@@ -4,11 +4,10 @@ from argparse import Namespace
 from collections.abc import Sequence
 
 from app.analysis.repeats import REPEATS
-from app.cli.entry_lines import exit_status, make_entries
+from app.cli.entry_lines import exit_status, made_elsewhere_words, make_entries
 from app.cli.experiment_check import check_words
 from app.cli.experiment_presets import list_presets
 from app.cli.experiment_words import (
-    counted_words,
     ending_words,
     print_experiment,
     reference_words,
@@ -35,7 +34,7 @@ from app.runs.schedule import Plan
 from app.samples import Inventory
 from app.storage.store import Store
 from app.viewmodels import units
-from app.viewmodels.ahead import ahead_sentences, never_beside_words
+from app.viewmodels.ahead import ahead_sentences, never_beside_words, uncounted_sentences
 from workloads import catalog
 from workloads.catalog import Machine, UsageError, Workload
 from workloads.protocol import RunSpec
@@ -132,9 +131,9 @@ def _made_elsewhere(entry: QueueEntry) -> str:
     """That there is nothing to be made here, and how many repeats are made there; what was asked for here counts."""
     asked = asked_of(entry)
     most = "" if asked.until_pct is None else "at most "
-    return (
-        f"Another program makes this very experiment at this moment, as entry {entry.entry} of the queue, with"
-        f" {most}{asked.repeats} {units.plural('repeat', asked.repeats)}: `python -m app queue` shows how far it is."
+    repeats = f"{most}{asked.repeats} {units.plural('repeat', asked.repeats)}"
+    return made_elsewhere_words(
+        f"this very experiment at this moment, as entry {entry.entry} of the queue, with {repeats}"
     )
 
 
@@ -146,7 +145,7 @@ def _stored(named: NamedPreset, chosen: Namespace) -> Experiment:
     plan, newest = max(found, key=lambda pair: max((run.anchor_utc_ns for run in pair[1].runs), default=0))
     if not newest.runs:
         raise UserError(f"No run of {named.name} is stored; without --show it makes them.")
-    for sentence in [*reference_words(newest.runs), *counted_words(newest)]:
+    for sentence in [*reference_words(newest.runs), *uncounted_sentences(newest.elsewhere, newest.because)]:
         say(sentence)
     return Experiment.of(plan, "stopped", newest.runs)
 

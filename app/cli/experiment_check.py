@@ -4,6 +4,7 @@ from argparse import Namespace
 from collections.abc import Mapping
 
 from app.analysis.repeats import FIRST_LOOK
+from app.cli.arguments import SAMPLE_MS
 from app.report.files import check_place
 from workloads.catalog import UsageError
 
@@ -13,10 +14,15 @@ _IN_VAIN: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "presets": ("--presets lists them and makes nothing", (*_BUILT, "preset", *_MADE, "queue", "report", "notify")),
     "preset": ("--preset has a workload, settings and a baseline of its own", _BUILT),
     "show": ("--show makes nothing", ("budget", "again", "parallel", "queue")),
-    "queue": ("--queue makes nothing yet, but `queue go-on` takes these words", ("report", "notify", "no_standby")),
+    "queue": (
+        "--queue makes nothing yet, but `queue go-on` takes these words",
+        ("report", "notify", "no_standby", "sample_ms"),
+    ),
 }
 """Words that would change nothing beside another one, and why."""
-_WRITTEN = {"workload": "WORKLOAD", "settings": "-s", "no_standby": "--no-standby"}
+_WRITTEN = {"workload": "WORKLOAD", "settings": "-s", "no_standby": "--no-standby", "sample_ms": "--sample-ms"}
+_DEFAULTS: Mapping[str, float] = {"sample_ms": SAMPLE_MS}
+"""What words stand at that were not given, where that is something."""
 
 
 def check_words(chosen: Namespace) -> None:
@@ -42,4 +48,4 @@ def check_words(chosen: Namespace) -> None:
 def _is_given(chosen: Namespace, name: str) -> bool:
     value = getattr(chosen, name)
     # A number that is 0 is given, too.
-    return value is not None and value is not False and value != []
+    return value is not None and value is not False and value != [] and value != _DEFAULTS.get(name)

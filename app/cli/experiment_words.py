@@ -15,7 +15,6 @@ from app.report.contents import Section
 from app.report.experiment import in_order
 from app.report.written import write_report
 from app.runs.ahead import learnt_from
-from app.runs.counted import Counted
 from app.runs.experiment import Experiment
 from app.runs.schedule import Plan, left, room_of, rounds, together_s
 from app.storage.reference import is_reference
@@ -26,14 +25,6 @@ from app.viewmodels.variants import variant_names
 from workloads.catalog import Machine, check, runnable
 
 _SHOWN = "Without --show the same command goes on from here."
-
-
-def counted_words(counted: Counted) -> list[str]:
-    """That stored runs of the same variants do not count, and why."""
-    if not counted.elsewhere:
-        return []
-    runs = f"{counted.elsewhere} stored {units.plural('run', counted.elsewhere)}"
-    return [f"Not counted: {runs} of these variants with another {', another '.join(counted.because)}."]
 
 
 def reference_words(runs: Sequence[StoredRun]) -> list[str]:

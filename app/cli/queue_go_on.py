@@ -31,7 +31,7 @@ def go_on(chosen: Namespace) -> int:
         named = [store.queue.entry(entry) for entry in dict.fromkeys(chosen.entries)]
         for entry in named:
             if entry.owned:
-                raise UserError(made_elsewhere_words(entry))
+                raise UserError(_elsewhere_words(entry))
             store.queue.set_state(entry.entry, "waiting")
         entries = store.queue.entries()
     if not any(entry.state == "waiting" for entry in entries):
@@ -82,8 +82,12 @@ def _tell(ended: Ended, *, as_json: bool) -> dict[str, Any]:
     if not as_json:
         print(f"{ended.entry.name}:")
         print_experiment(ended.found, document)
-        say(made_elsewhere_words(ended.entry) if ended.is_elsewhere else ending_words(ended.found, entry=ended.stays))
+        say(_elsewhere_words(ended.entry) if ended.is_elsewhere else ending_words(ended.found, entry=ended.stays))
     return document
+
+
+def _elsewhere_words(entry: QueueEntry) -> str:
+    return made_elsewhere_words(f"entry {entry.entry} of the queue at this moment")
 
 
 def _article(ended: Ended) -> Article | None:

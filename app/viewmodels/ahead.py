@@ -28,10 +28,15 @@ def ahead_sentences(ahead: Ahead, *, at_most: bool = False, budget_s: float | No
         said = [_left_words(ahead, left, "at most " if at_most else "")]
     if budget_s is not None and budget_s < ahead.left_s:
         said.append(f"It stops within {units.duration(budget_s)} and can go on later.")
-    if ahead.uncounted:
-        runs = f"{ahead.uncounted:,} stored {units.plural('run', ahead.uncounted)}"
-        said.append(f"Not counted: {runs} of these variants with another {', another '.join(ahead.because)}.")
-    return said
+    return [*said, *uncounted_sentences(ahead.uncounted, ahead.because)]
+
+
+def uncounted_sentences(uncounted: int, because: Sequence[str]) -> list[str]:
+    """That stored runs of the same variants do not count, made with another of `because`; none where all count."""
+    if not uncounted:
+        return []
+    runs = f"{uncounted:,} stored {units.plural('run', uncounted)}"
+    return [f"Not counted: {runs} of these variants with another {', another '.join(because)}."]
 
 
 def never_beside_words(specs: Sequence[RunSpec], machine: Machine) -> str:

@@ -110,6 +110,10 @@ def test_the_baseline_comes_first() -> None:
             "--queue makes nothing yet, but `queue go-on` takes these words: leave out --report, --no-standby.",
         ),
         (
+            ["experiment", "--preset", "quick", "--queue", "--sample-ms", "20"],
+            "--queue makes nothing yet, but `queue go-on` takes these words: leave out --sample-ms.",
+        ),
+        (
             ["experiment", "--preset", "quick", "--queue", "--budget", "0s"],
             "No run fits into a budget of no time: give --budget more, such as 8m or 90s.",
         ),
