@@ -17,7 +17,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.gui.theme import GRID, Theme
-from app.gui.views.parts import button, rule, set_role, text_label
+from app.gui.views.parts import button, rule, say, set_role, text_label
 from app.places import RESOURCES
 
 _SHORTCUTS = (
@@ -115,8 +115,7 @@ class MainWindow(QMainWindow):
 
     def show_chip(self, words: str) -> None:
         """What the screens show in place of this machine, such as a replay; "" is nothing."""
-        self._chip.setText(words)
-        self._chip.setVisible(bool(words))
+        say(self._chip, words)
 
     def allow_close(self) -> None:
         """From now on closing the window closes it."""

@@ -2,14 +2,14 @@
 
 from dataclasses import replace
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import Signal
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QButtonGroup, QHBoxLayout, QPushButton, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QButtonGroup, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
 from app.gui.theme import GRID, Theme, figures
-from app.gui.views.parts import ElidedLabel
+from app.gui.views.parts import ElidedLabel, Scroller, switch
 from app.gui.views.run_detail_panels import StoredPanels
-from app.gui.views.stretches import Stretches, small_switch
+from app.gui.views.stretches import Stretches
 from app.viewmodels.compare_curves import ALIGNMENTS, Alignment, CompareCurves, multiples, position_words
 from app.viewmodels.plotted import Span
 from app.viewmodels.stored_curves import Panel
@@ -35,8 +35,8 @@ class CurvesView(QWidget):
         self._runs: tuple[int, ...] = ()
         self._hidden: frozenset[int] = frozenset()
         self.panels = StoredPanels(theme)
-        self._aligns = {name: small_switch(f"By {name}", _HELP[name]) for name in ALIGNMENTS}
-        self._apart = small_switch("Run by run", "A row of small panels for each run, all on the same scales")
+        self._aligns = {name: switch(f"By {name}", _HELP[name]) for name in ALIGNMENTS}
+        self._apart = switch("Run by run", "A row of small panels for each run, all on the same scales")
         self._stretches = Stretches()
         self._reading = ElidedLabel("muted")
         self._reading.setFont(figures())
@@ -139,15 +139,11 @@ class CurvesView(QWidget):
         column = QVBoxLayout(inside)
         column.setContentsMargins(2 * GRID, GRID, 2 * GRID, GRID)
         column.addWidget(self.panels)
-        scroll = QScrollArea()
-        scroll.setWidgetResizable(True)
-        scroll.setWidget(inside)
-        scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(0)
         layout.addLayout(bar)
-        layout.addWidget(scroll, 1)
+        layout.addWidget(Scroller(inside), 1)
 
 
 def _numbered(panel: Panel) -> Panel:

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QHBoxLayout, QPushButton, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
 from app.gui.theme import GRID
-from app.gui.views.parts import button, clear, rule, text_label
+from app.gui.views.parts import Scroller, button, clear, rule, text_label
 
 if TYPE_CHECKING:
     from app.viewmodels.compare_offers import Act, Offer
@@ -17,14 +17,14 @@ _BUTTON_WIDTH = 14 * GRID
 _DOES: "Mapping[Act, str]" = {"compare": "Compare", "article": "Compare", "add": "Add", "build": "Choose …"}
 
 
-class CompareEmpty(QScrollArea):
+class CompareEmpty(Scroller):
     """Shows `Offer`s; `taken` has the one whose button was pressed."""
 
     taken = Signal(object)
     experiments_wanted = Signal()
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(sideways=False)
         self._offers: tuple[Offer, ...] | None = None
         self._buttons: dict[Offer, QPushButton] = {}
         self._cards = QVBoxLayout()
@@ -107,6 +107,3 @@ class CompareEmpty(QScrollArea):
         middle.addWidget(inside, 100)
         middle.addStretch(1)
         self.setWidget(content)
-        self.setWidgetResizable(True)
-        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)

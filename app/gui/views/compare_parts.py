@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QScrollArea, QStackedWidget, QTabBar, QVBoxLayout, QWidget
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QStackedWidget, QTabBar, QVBoxLayout, QWidget
 
 from app.gui.theme import GRID, Theme
 from app.gui.views.compare_curves import CurvesView
-from app.gui.views.parts import rule
+from app.gui.views.parts import Scroller, rule
 from app.gui.views.pictures import PicturesView
 from app.gui.views.scaling import ScalingPanel
 from app.viewmodels.pictures.gallery import Gallery
@@ -128,12 +128,8 @@ class CompareParts(QWidget):
         column.addWidget(self.pictures)
         column.addWidget(self._scaling)
         column.addStretch(1)
-        scroll = QScrollArea()
-        scroll.setWidgetResizable(True)
-        scroll.setWidget(inside)
-        scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self._stack.addWidget(self.curves)
-        self._stack.addWidget(scroll)
+        self._stack.addWidget(Scroller(inside))
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(0)

@@ -23,8 +23,6 @@ from app.viewmodels.device_rows import HEADS
 from app.viewmodels.evidence import Aspect, Badge, EvidenceView, Trial
 from app.viewmodels.kernels import KernelRow
 
-_FIGURE_PX = 22
-
 
 class BadgeLine(QWidget):
     """Whether it ran as asked, in one line, and the button that turns to the evidence and back."""
@@ -143,9 +141,7 @@ class EvidencePanel(QScrollArea):
         return grid
 
     def _times(self, view: EvidenceView) -> QHBoxLayout:
-        between = text_label(view.between)
-        between.setStyleSheet(f"font-size: {_FIGURE_PX}px; font-weight: 600;")
-        figure = _column(between, text_label(f"of the time {view.idle}", "caption"))
+        figure = _column(text_label(view.between, "figure"), text_label(f"of the time {view.idle}", "caption"))
         bar = StackedBar(self._theme)
         bar.show_parts(view.classes)
         legend = QLabel(self._legend(view))

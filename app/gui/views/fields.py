@@ -8,13 +8,12 @@ from PySide6.QtGui import QStandardItem, QStandardItemModel, QWheelEvent
 from PySide6.QtWidgets import QCheckBox, QComboBox, QDoubleSpinBox, QLineEdit, QSpinBox, QWidget
 
 from app.gui.views.options import OptionDelegate, words_beside
+from app.gui.views.parts import prepare_spin_box
 from app.viewmodels.form import Field
 from workloads.protocol import Value
 
 Edited = Callable[[str, Value], None]
 
-_SPIN_MARGINS = (6, 0, 0, 0)
-"""The style sheet's padding does not reach the text of a spin box."""
 _MOST_OPTIONS = 16
 
 
@@ -109,8 +108,7 @@ class IntegerControl:
 
     def __init__(self, name: str, edited: Edited) -> None:
         self.widget = _Integer()
-        self.widget.lineEdit().setTextMargins(*_SPIN_MARGINS)
-        self.widget.setKeyboardTracking(False)
+        prepare_spin_box(self.widget)
         self.widget.setGroupSeparatorShown(True)
         self.widget.valueChanged.connect(lambda value: edited(name, value))
 
@@ -128,8 +126,7 @@ class NumberControl:
 
     def __init__(self, name: str, edited: Edited) -> None:
         self.widget = _Number()
-        self.widget.lineEdit().setTextMargins(*_SPIN_MARGINS)
-        self.widget.setKeyboardTracking(False)
+        prepare_spin_box(self.widget)
         self.widget.valueChanged.connect(lambda value: edited(name, value))
 
     def show_field(self, field: Field) -> None:

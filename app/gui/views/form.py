@@ -6,7 +6,6 @@ from PySide6.QtWidgets import (
     QGridLayout,
     QHBoxLayout,
     QPushButton,
-    QScrollArea,
     QSizePolicy,
     QVBoxLayout,
     QWidget,
@@ -15,7 +14,7 @@ from PySide6.QtWidgets import (
 from app.gui.theme import GRID, Theme
 from app.gui.views.fields import Control, control_for
 from app.gui.views.largest_batch import LimitDialog
-from app.gui.views.parts import BreakingLabel, ElidedChoice, button, rule, set_role, text_label
+from app.gui.views.parts import BreakingLabel, ElidedChoice, Scroller, button, rule, say, set_role, text_label
 from app.viewmodels.form import Field, FormState
 from app.viewmodels.largest_batch import limit_question
 
@@ -134,13 +133,10 @@ class FormView(QWidget):
         if rebuilt:
             self._rebuild(state)
         self._show_workloads(state)
-        self._help.setText(state.help)
-        self._help.setVisible(bool(state.help))
-        self._own.setText(state.own_words)
-        self._own.setVisible(bool(state.own_words))
+        say(self._help, state.help)
+        say(self._own, state.own_words)
         set_role(self._own, "problem" if state.own_wrong else "caption")
-        self._warning.setText(warning)
-        self._warning.setVisible(bool(warning))
+        say(self._warning, warning)
         self._show_fields()
         self._show_run(state, stopping=stopping, error=error)
 
@@ -193,8 +189,7 @@ class FormView(QWidget):
         if not state.known_machine and not error:
             words = "Looking for GPUs …"
         self._copy.setText("Copy as co&mmand")
-        self._refusal.setText(words)
-        self._refusal.setVisible(bool(words))
+        say(self._refusal, words)
         set_role(self._refusal, "problem" if state.known_machine or error else "caption")
         possible = state.known_machine and not state.refusals
         self._run.setText("Stopping …" if stopping else "&Stop" if self._busy else "&Run")
@@ -260,16 +255,11 @@ class FormView(QWidget):
         column.addLayout(fold)
         column.addLayout(self._advanced_fields)
         column.addStretch(1)
-        scroll = QScrollArea()
-        scroll.setWidget(content)
-        scroll.setWidgetResizable(True)
-        scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(0)
         layout.addLayout(self._head())
-        layout.addWidget(scroll, 1)
+        layout.addWidget(Scroller(content, sideways=False), 1)
         layout.addWidget(rule())
         layout.addLayout(self._foot())
 

@@ -9,7 +9,7 @@ from app.gui.theme import GRID, Theme
 from app.gui.views.history_dialogs import NoteDialog, TagDialog
 from app.gui.views.history_list import HistoryList
 from app.gui.views.history_table import HistoryTable
-from app.gui.views.parts import text_label
+from app.gui.views.parts import say, text_label
 from app.gui.views.run_detail import RunDetailView
 from app.viewmodels.history import Listing, run_count
 from app.viewmodels.own_words import OwnWords
@@ -69,8 +69,7 @@ class HistoryView(QWidget):
 
     def show_problem(self, sentence: str) -> None:
         """Say what is wrong where the user looks; "" is nothing wrong."""
-        self._problem.setText(sentence)
-        self._problem.setVisible(bool(sentence))
+        say(self._problem, sentence)
 
     def show_storage(self, line: StorageLine) -> None:
         """Say how large the database is and how long it keeps samples."""

@@ -6,7 +6,6 @@ from PySide6.QtWidgets import (
     QHBoxLayout,
     QProgressBar,
     QPushButton,
-    QScrollArea,
     QStackedWidget,
     QVBoxLayout,
     QWidget,
@@ -15,7 +14,7 @@ from PySide6.QtWidgets import (
 from app.gui.panels import PanelStack
 from app.gui.theme import GRID, Theme, figures
 from app.gui.views.evidence import BadgeLine, EvidencePanel
-from app.gui.views.parts import ElidedLabel, button, set_role, text_label
+from app.gui.views.parts import ElidedLabel, Scroller, button, say, set_role, text_label
 from app.gui.views.run_tabs import RunTabs
 from app.gui.views.time_bar import TimeBar
 from app.viewmodels.evidence import EvidenceView
@@ -133,12 +132,10 @@ class LiveView(QWidget):
     def show_model(self, state: LiveState) -> None:
         """Show this state; plots draw only what changed."""
         self._runs.show_runs(state.runs, state.run)
-        self._number.setText(state.number)
-        self._number.setVisible(bool(state.number))
+        say(self._number, state.number)
         self._unit.setText(state.unit)
         self._spread.setText(state.spread)
-        self._facts.setText(state.facts)
-        self._facts.setVisible(bool(state.facts))
+        say(self._facts, state.facts)
         self._show_status(state.status, state.number)
         self._show_evidence(state.evidence)
         self._state = state
@@ -176,10 +173,8 @@ class LiveView(QWidget):
         other.hide()
         self._name.setText(status.name)
         self._name.setToolTip(status.name)
-        self._left.setText(status.left)
-        self._left.setVisible(bool(status.left))
-        self._detail.setText(status.detail)
-        self._detail.setVisible(bool(status.detail))
+        say(self._left, status.left)
+        say(self._detail, status.detail)
         self._bar.setValue(round((status.fraction or 0.0) * _PROGRESS_STEPS))
         self._log.setVisible(status.has_log)
 
@@ -207,16 +202,12 @@ class LiveView(QWidget):
         return line
 
     def _curves(self) -> QWidget:
-        scroll = QScrollArea()
-        scroll.setWidget(self._stack)
-        scroll.setWidgetResizable(True)
-        scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         made = QWidget()
         column = QVBoxLayout(made)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(GRID)
         column.addWidget(self._bar_of_time)
-        column.addWidget(scroll, 1)
+        column.addWidget(Scroller(self._stack), 1)
         return made
 
     def _head(self) -> QHBoxLayout:

@@ -8,7 +8,7 @@ from app.gui.theme import GRID
 from app.gui.views.matrix_foot import MatrixFoot
 from app.gui.views.matrix_presets import PresetList
 from app.gui.views.matrix_rows import MatrixRows
-from app.gui.views.parts import button, rule, text_label
+from app.gui.views.parts import button, rule, switch, text_label
 from app.viewmodels.matrix_state import MatrixState
 
 _HELP = (
@@ -34,9 +34,7 @@ class MatrixView(QWidget):
         self._pages = QStackedWidget()
         self._tabs = QButtonGroup(self)
         for at, (name, says) in enumerate((("&Values", "Choose the values"), ("Pre&pared", "Take a prepared one"))):
-            tab = button(name, says)
-            tab.setCheckable(True)
-            tab.setProperty("small", "true")
+            tab = switch(name, says)
             self._tabs.addButton(tab, at)
         self._close = button("Close", "Back to the plots (Escape)", flat=True)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)

@@ -16,7 +16,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.gui.theme import GRID, figures
-from app.gui.views.parts import button, rule, text_label
+from app.gui.views.parts import button, prepare_spin_box, rule, say, text_label
 from app.queries import REPEATS_LIMIT
 from app.viewmodels.matrix_refused import RefusedGroup, refused_words
 from app.viewmodels.matrix_state import MatrixState
@@ -95,10 +95,8 @@ class MatrixFoot(QWidget):
         self._show_extent(state)
         self._again.setEnabled(stored)
         self._again.setChecked(state.again)
-        self._headline.setText(state.headline)
-        self._detail.setText("" if state.problem else state.detail)
-        for label in (self._headline, self._detail):
-            label.setVisible(bool(label.text()))
+        say(self._headline, state.headline)
+        say(self._detail, "" if state.problem else state.detail)
         self._words.setText(state.problem or ahead)
         self._combinations, self._refused_shown = state.combinations, state.refused
         self._show_refused()
@@ -159,9 +157,8 @@ class MatrixFoot(QWidget):
 
     def _extent(self) -> QGridLayout:
         for spin in (self._repeats, self._until, self._budget):
-            spin.setKeyboardTracking(False)
+            prepare_spin_box(spin)
             spin.setButtonSymbols(QAbstractSpinBox.ButtonSymbols.UpDownArrows)
-            spin.lineEdit().setTextMargins(6, 0, 0, 0)
             spin.setFixedWidth(14 * GRID)
         self._until.setRange(0.0, 50.0)
         self._until.setDecimals(1)

@@ -4,17 +4,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QHBoxLayout, QPushButton, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
 from app.gui.questions import ask_for_file
 from app.gui.theme import GRID
-from app.gui.views.parts import button, clear, rule, text_label
+from app.gui.views.parts import Scroller, button, clear, rule, say, text_label
 from app.viewmodels.presets import PresetLine
 
 _BUTTON_WIDTH = 16 * GRID
 
 
-class PresetList(QScrollArea):
+class PresetList(Scroller):
     """Shows `PresetLine`s; the user's own come from files."""
 
     start_asked = Signal(str)
@@ -24,7 +24,7 @@ class PresetList(QScrollArea):
     file_chosen = Signal(str)
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(sideways=False)
         self._lines: tuple[PresetLine, ...] = ()
         self._busy = False
         self._starts: dict[str, QPushButton] = {}
@@ -55,13 +55,11 @@ class PresetList(QScrollArea):
 
     def show_problem(self, words: str) -> None:
         """Say why a file cannot be used; "" is nothing."""
-        self._problem.setText(words)
-        self._problem.setVisible(bool(words))
+        say(self._problem, words)
 
     def show_reading(self, words: str) -> None:
         """Say which file is being read; "" is none."""
-        self._reading.setText(words)
-        self._reading.setVisible(bool(words))
+        say(self._reading, words)
 
     def _choose_file(self) -> None:
         ask_for_file(self, "Open a prepared experiment", Path.home(), "Presets (*.toml)", self.file_chosen.emit)
@@ -118,9 +116,6 @@ class PresetList(QScrollArea):
         self._problem.hide()
         self._reading.hide()
         self.setWidget(content)
-        self.setWidgetResizable(True)
-        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
 
 
 def _words(line: PresetLine) -> QVBoxLayout:

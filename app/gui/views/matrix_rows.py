@@ -1,11 +1,11 @@
 """The parameters of an experiment that is being built: one line each, values to tick or a list to type."""
 
 from PySide6.QtCore import QSignalBlocker, Qt, Signal
-from PySide6.QtWidgets import QCheckBox, QGridLayout, QHBoxLayout, QLineEdit, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QCheckBox, QGridLayout, QHBoxLayout, QLineEdit, QVBoxLayout, QWidget
 
 from app.gui.theme import GRID
 from app.gui.views.flow import FlowLayout
-from app.gui.views.parts import button, set_role, text_label
+from app.gui.views.parts import Scroller, button, set_role, text_label
 from app.viewmodels.matrix_state import MatrixRow
 from workloads.protocol import Value
 
@@ -14,14 +14,14 @@ _LIST_WIDTH = 34 * GRID
 _LIST_HEIGHT = 3 * GRID + GRID // 2
 
 
-class MatrixRows(QScrollArea):
+class MatrixRows(Scroller):
     """Every parameter; seldom ones fold away until they are asked for or have several values."""
 
     ticked = Signal(str, object, bool)
     listed = Signal(str, str)
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(sideways=False)
         self._rows: dict[str, _Row] = {}
         self._shown: tuple[MatrixRow, ...] = ()
         self._shape: tuple[object, ...] = ()
@@ -73,9 +73,6 @@ class MatrixRows(QScrollArea):
         column.addWidget(self._more, 0, Qt.AlignmentFlag.AlignLeft)
         column.addStretch(1)
         self.setWidget(content)
-        self.setWidgetResizable(True)
-        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
 
 
 class _Row:

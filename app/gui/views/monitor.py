@@ -14,7 +14,7 @@ from PySide6.QtWidgets import (
 
 from app.gui.plots import TimePanel
 from app.gui.theme import GRID, Theme, figures
-from app.gui.views.parts import EmptyState, button, rule, text_label
+from app.gui.views.parts import EmptyState, button, clear, rule, say, text_label
 from app.viewmodels.monitor import DeviceRow, MonitorState
 from app.viewmodels.monitor_figures import Figure
 
@@ -72,8 +72,7 @@ class DeviceRowView(QWidget):
             (self._processes, row.processes),
             (self._untold, row.untold),
         ):
-            label.setText(text)
-            label.setVisible(bool(text))
+            say(label, text)
         for panel in row.panels:
             plot, curve = self._plots[panel.key], panel.curves[0]
             if panel.y_range is not None:
@@ -114,10 +113,7 @@ class DeviceRowView(QWidget):
 
     def _fill(self, shown: tuple[Figure, ...]) -> None:
         """Lay the figures out anew: in one column, or in two where there are many."""
-        while (item := self._grid.takeAt(0)) is not None:
-            if (widget := item.widget()) is not None:
-                widget.hide()
-                widget.deleteLater()
+        clear(self._grid)
         self._values = {}
         two = len(shown) > _FIGURES_A_COLUMN
         lines = -(-len(shown) // 2) if two else len(shown)

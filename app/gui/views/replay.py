@@ -7,7 +7,7 @@ from PySide6.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 from app.gui.theme import GRID, Theme, figures
 from app.gui.views.flow import FlowLayout
 from app.gui.views.live import LiveView
-from app.gui.views.parts import button, rule, text_label
+from app.gui.views.parts import button, rule, switch, text_label
 from app.viewmodels.replay import SPEEDS
 
 
@@ -29,12 +29,12 @@ class ReplayView(QWidget):
         self._chip.setAccessibleName("What is played")
         self._position = text_label("", "muted")
         self._position.setFont(figures())
-        self._pause = button("&Pause replay", "Let time stand still, or go on")
-        self._speeds = {speed: button(f"×{speed:g}", f"{speed:g} times as fast as it was") for speed in SPEEDS}
-        self._restart = button("Res&tart", "Play from the beginning")
-        self._measured = button("&Measured", "Jump to where the measured part begins (M)")
+        self._pause = button("&Pause replay", "Let time stand still, or go on", small=True)
+        self._speeds = {speed: switch(f"×{speed:g}", f"{speed:g} times as fast as it was") for speed in SPEEDS}
+        self._restart = button("Res&tart", "Play from the beginning", small=True)
+        self._measured = button("&Measured", "Jump to where the measured part begins (M)", small=True)
         self._measured_key = QShortcut(QKeySequence("M"), self, context=Qt.ShortcutContext.WidgetWithChildrenShortcut)
-        self._stop = button("&Back to live", "End the replay; the screen shows this machine again")
+        self._stop = button("&Back to live", "End the replay; the screen shows this machine again", small=True)
         self._connect()
         self._build()
 
@@ -87,10 +87,6 @@ class ReplayView(QWidget):
 
     def _build(self) -> None:
         buttons = (self._pause, *self._speeds.values(), self._restart, self._measured, self._stop)
-        for made in buttons:
-            made.setProperty("small", "true")
-        for made in self._speeds.values():
-            made.setCheckable(True)
         bar = QWidget()
         flow = FlowLayout(bar, 2 * GRID, GRID // 2)
         flow.addWidget(_row(self._chip, self._position))

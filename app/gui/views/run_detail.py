@@ -16,7 +16,7 @@ from PySide6.QtWidgets import (
 
 from app.gui.theme import GRID, Theme, figures
 from app.gui.views.evidence import BadgeLine, EvidencePanel
-from app.gui.views.parts import button, clear, rule, splitter, text_label
+from app.gui.views.parts import button, clear, rule, say, splitter, text_label
 from app.gui.views.run_detail_facts import facts_html
 from app.gui.views.run_detail_log import LogView
 from app.gui.views.run_detail_panels import StoredPanels
@@ -28,7 +28,6 @@ from app.viewmodels.run_detail import RunDetail
 _FACTS_WIDTH = 44 * GRID
 _TRACEBACK_LINES = 14
 _LOG_HEIGHT = 19 * GRID
-_FIGURE_PX = 22
 
 
 class RunDetailView(QWidget):
@@ -112,10 +111,8 @@ class RunDetailView(QWidget):
         self._title.setText(detail.title)
         self._subtitle.setText(detail.subtitle)
         self._outcome.setText(f"{detail.outcome.symbol}  {detail.outcome.text.capitalize()}")
-        self._reason.setText(detail.reason)
-        self._reason.setVisible(bool(detail.reason))
-        self._notes.setText("\n".join(detail.notes))
-        self._notes.setVisible(bool(detail.notes))
+        say(self._reason, detail.reason)
+        say(self._notes, "\n".join(detail.notes))
         self._badge.show_view(detail.evidence)
         self._evidence.show_view(detail.evidence)
         self._replay.setEnabled(bool(detail.panels))
@@ -241,8 +238,7 @@ class RunDetailView(QWidget):
 
 def _figure(name: str, cell: Cell) -> QWidget:
     """One number, large, with its unit beside and its name above."""
-    number = text_label(cell.text)
-    number.setStyleSheet(f"font-size: {_FIGURE_PX}px; font-weight: 600;")
+    number = text_label(cell.text, "figure")
     number.setAccessibleName(name)
     line = QHBoxLayout()
     line.setSpacing(GRID // 2)

@@ -15,8 +15,6 @@ from app.report.pictures.drawing import Drawing
 from app.report.scaling_picture import HEIGHT, WIDTH, picture
 from app.viewmodels.scaling import ScalingView
 
-_FIGURE_PX = 22
-
 
 class ScalingPicture(QWidget):
     """The picture of one pair in the theme's colours, as it is in a report."""
@@ -87,11 +85,9 @@ def _pair(theme: Theme, view: ScalingView) -> QWidget:
     column = QVBoxLayout(made)
     column.setContentsMargins(0, 0, 0, 0)
     column.setSpacing(GRID)
-    figure = text_label(view.efficiency)
-    figure.setStyleSheet(f"font-size: {_FIGURE_PX}px; font-weight: 600;")
     head = QHBoxLayout()
     head.setSpacing(GRID)
-    head.addWidget(figure)
+    head.addWidget(text_label(view.efficiency, "figure"))
     head.addWidget(text_label(f"efficiency, {view.speedup} as fast; {view.interval}", "caption"), 1)
     column.addWidget(text_label(view.title, "heading"))
     column.addLayout(head)

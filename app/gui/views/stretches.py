@@ -1,10 +1,10 @@
 """Two buttons over plots: the measured part, or runs from beginning to end."""
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QHBoxLayout, QPushButton, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QWidget
 
 from app.gui.theme import GRID
-from app.gui.views.parts import button
+from app.gui.views.parts import switch
 from app.viewmodels.plotted import Span
 
 _ZOOM = "Ctrl and the wheel zoom, dragging moves; or click here and use +, −, Shift and the arrows"
@@ -18,8 +18,8 @@ class Stretches(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self._spans: tuple[Span, Span] = ((0.0, 1.0), (0.0, 1.0))
-        self.measured_button = small_switch("Measured", "Show the measured part")
-        self.whole_button = small_switch("Whole", f"Show everything from beginning to end. {_ZOOM}")
+        self.measured_button = switch("Measured", "Show the measured part")
+        self.whole_button = switch("Whole", f"Show everything from beginning to end. {_ZOOM}")
         self.measured_button.clicked.connect(self._ask_measured)
         self.whole_button.clicked.connect(self._ask_whole)
         row = QHBoxLayout(self)
@@ -43,11 +43,3 @@ class Stretches(QWidget):
         """Mark which of them is in view; after zooming it may be neither."""
         for made, own in zip((self.measured_button, self.whole_button), self._spans, strict=True):
             made.setChecked(span == own)
-
-
-def small_switch(words: str, help: str) -> QPushButton:
-    """A small button that stays pressed."""
-    made = button(words, help)
-    made.setCheckable(True)
-    made.setProperty("small", "true")
-    return made

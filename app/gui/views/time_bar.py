@@ -5,7 +5,7 @@ from PySide6.QtGui import QKeySequence, QShortcut
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QWidget
 
 from app.gui.theme import GRID, figures
-from app.gui.views.parts import ElidedLabel, button, text_label
+from app.gui.views.parts import ElidedLabel, button, say, switch, text_label
 from app.viewmodels.live import LiveState
 from app.viewmodels.time_view import WINDOWS
 
@@ -22,10 +22,10 @@ class TimeBar(QWidget):
 
     def __init__(self, plots: QWidget) -> None:
         super().__init__()
-        self._windows = [button(name.capitalize(), words) for name, words in zip(WINDOWS, _HELP, strict=True)]
-        self._hold = button("Pause", "Hold the view; data go on arriving (Space)")
-        self._follow = button("Follow", "Show what is new again (F or End)")
-        self._apart = button("A panel for each GPU", "One panel a quantity with all GPUs in it, or one for each (G)")
+        self._windows = [switch(name.capitalize(), words) for name, words in zip(WINDOWS, _HELP, strict=True)]
+        self._hold = button("Pause", "Hold the view; data go on arriving (Space)", small=True)
+        self._follow = button("Follow", "Show what is new again (F or End)", small=True)
+        self._apart = switch("A panel for each GPU", "One panel a quantity with all GPUs in it, or one for each (G)")
         self._chip = text_label("", "chip")
         self._reading = ElidedLabel("muted")
         self._reading.setFont(figures())
@@ -51,8 +51,7 @@ class TimeBar(QWidget):
         """Show which stretch is shown and whether it stands still."""
         for name, made in zip(WINDOWS, self._windows, strict=True):
             made.setChecked(name == state.window and not state.held)
-        self._chip.setText(state.held)
-        self._chip.setVisible(bool(state.held))
+        say(self._chip, state.held)
         self._hold.setVisible(state.growing and not state.held)
         self._follow.setVisible(bool(state.held))
         self._apart.setVisible(state.several)
@@ -89,11 +88,6 @@ class TimeBar(QWidget):
         layout = QHBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(GRID // 2)
-        for made in (*self._windows, self._apart):
-            made.setCheckable(True)
-            made.setProperty("small", "true")
-        for made in (self._hold, self._follow):
-            made.setProperty("small", "true")
         for widget in (*self._windows, self._hold, self._follow, self._chip):
             layout.addWidget(widget)
         layout.addWidget(self._reading, 1)
