@@ -8,11 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 from app.bench import compare, database, frame, quick, resume, sampler, start, worker
 from app.bench.result import Result
+from app.cli.arguments import Benchmark
 from app.runs.environment import describe
 from app.telemetry.inventory import take_inventory
 from workloads.catalog import UsageError
 
-BENCHMARKS: Mapping[str, Callable[..., Sequence[Result]]] = {
+BENCHMARKS: Mapping[Benchmark, Callable[..., Sequence[Result]]] = {
     "start": start.measure,
     "worker": worker.measure,
     "sampler": sampler.measure,
@@ -23,14 +24,12 @@ BENCHMARKS: Mapping[str, Callable[..., Sequence[Result]]] = {
     "quick": quick.measure,
 }
 
-_HOW_OFTEN: Mapping[str, str] = {"resume": "kills", "quick": "times"}
+_HOW_OFTEN: Mapping[Benchmark, str] = {"resume": "kills", "quick": "times"}
 """Benchmarks that take a number, and the option that gives it."""
 
 
 def bench(chosen: Namespace) -> int:
     """Runs one benchmark or all, prints the figures; 0 when every limit is kept."""
-    if chosen.name is not None and chosen.name not in BENCHMARKS:
-        raise UsageError(f"There is no benchmark called {chosen.name!r}. There are: {', '.join(BENCHMARKS)}.")
     measures = {name: _as_often_as_asked(name, chosen) for name in BENCHMARKS}
     names = [chosen.name] if chosen.name else list(BENCHMARKS)
     results = [result for name in names for result in _measured(name, measures[name])]
@@ -46,7 +45,7 @@ def bench(chosen: Namespace) -> int:
     return 1 if any(result.passed is False for result in results) else 0
 
 
-def _as_often_as_asked(name: str, chosen: Namespace) -> Callable[[], Sequence[Result]]:
+def _as_often_as_asked(name: Benchmark, chosen: Namespace) -> Callable[[], Sequence[Result]]:
     option = _HOW_OFTEN.get(name)
     number = getattr(chosen, option) if option else None
     if number is None:

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import get_args
+from typing import Literal, get_args
 
 from app.analysis.fairness import MOST_THROTTLED_PCT
 from app.cli.export_arguments import add_transfers
@@ -18,6 +18,8 @@ from workloads import catalog
 
 SAMPLE_MS = 50.0
 """Milliseconds between two telemetry readings of a run unless told otherwise."""
+
+Benchmark = Literal["start", "worker", "sampler", "frame", "compare", "database", "resume", "quick"]
 
 _DAYS = {"h": 1 / 24, "d": 1.0, "w": 7.0}
 _TIME = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?")
@@ -278,7 +280,10 @@ def _machine(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
 
 def _bench(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     command = _new(commands, "bench", "measure the program's own cost")
-    command.add_argument("name", nargs="?", metavar="NAME", help="one benchmark (default: all)")
+    names = get_args(Benchmark)
+    command.add_argument(
+        "name", nargs="?", choices=names, metavar="NAME", help=f"one of {', '.join(names)} (default: all)"
+    )
     command.add_argument(
         "--kills", type=_positive, metavar="N", help="with resume: kill the program so often (default 50)"
     )

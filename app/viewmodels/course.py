@@ -9,7 +9,7 @@ from app.telemetry.recording import TraceStarted
 from app.viewmodels import units
 from app.viewmodels.cells import example_word
 from app.viewmodels.evidence import EvidenceView, evidence_view
-from app.viewmodels.panels import gpus_of
+from app.viewmodels.panels import gpus_among
 from app.viewmodels.progress import Phases, Throughput
 from app.viewmodels.series import Series
 from app.viewmodels.throttling import Throttling
@@ -71,7 +71,7 @@ class Course:
     @property
     def gpus(self) -> list[Device]:
         """The GPUs it runs on."""
-        return gpus_of(tuple(self._devices.values()))
+        return gpus_among(tuple(self._devices.values()))
 
     @property
     def place(self) -> int:

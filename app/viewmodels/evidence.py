@@ -139,7 +139,7 @@ def _ran_words(spec: RunSpec, evidence: Evidence) -> str:
     """What ran in a few words: `cuDNN · TF32 on tensor cores · XLA off · 1 GPU`."""
     ran = evidence.ran
     words = {name: _phrase(spec, name, value) for name, value in ran.items() if name not in ("device", "replicas")}
-    if "precision" in words and (kernels.tensor_share(evidence.kernels) or 0.0) > _MOSTLY:
+    if "precision" in words and (kernels.named_tensor_share(evidence.kernels) or 0.0) > _MOSTLY:
         words["precision"] += " on tensor cores"
     where = ran.get("device", "")
     if where == "GPU" and "replicas" in ran:

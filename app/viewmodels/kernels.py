@@ -49,7 +49,7 @@ def busy_share(evidence: Evidence) -> float | None:
     return evidence.busy_ns / evidence.span_ns if evidence.span_ns else None
 
 
-def tensor_share(kernels: Iterable[Kernel]) -> float | None:
+def named_tensor_share(kernels: Iterable[Kernel]) -> float | None:
     """The share of the products' time on tensor cores, of the kernels whose names tell; None if there is none."""
     known = [kernel for kernel in kernels if kernel.tensor_cores is not None]
     total_ns = _total_ns(known)

@@ -11,7 +11,7 @@ from app.viewmodels.course import FIELDS, Course
 from app.viewmodels.course_panels import training_panels, with_allocator
 from app.viewmodels.evidence import EvidenceView
 from app.viewmodels.naming import short_name
-from app.viewmodels.panels import Panel, device_panels, gpus_of, with_throttles
+from app.viewmodels.panels import Panel, device_panels, gpus_among, with_throttles
 from app.viewmodels.plotted import Band, Moment
 from app.viewmodels.progress import outcome_words
 from app.viewmodels.run_facts import summary_line
@@ -188,7 +188,7 @@ class LiveModel:
             window=self._view.window,
             held=("Paused" if self._course.ended is None else "Part of the run") if self._view.held else "",
             growing=self._course.ended is None,
-            several=len(gpus_of(self._devices)) > 1,
+            several=len(gpus_among(self._devices)) > 1,
             apart=self._apart,
             panels=self._panels(frame),
             bands=self._course.phases.bands(frame.origin_s, self._now_s),

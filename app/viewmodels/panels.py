@@ -56,7 +56,7 @@ class Panel(Plot[Curve]):
     throttles: tuple[tuple[Throttle, Device], ...] = ()
 
 
-def gpus_of(devices: Sequence[Device]) -> list[Device]:
+def gpus_among(devices: Sequence[Device]) -> list[Device]:
     """The GPUs among devices."""
     return [device for device in devices if device.kind == "gpu"]
 
@@ -68,7 +68,7 @@ def device_panels(
 
     All GPUs share a panel, or stand in panels `apart`.
     """
-    gpus = gpus_of(devices)
+    gpus = gpus_among(devices)
     if gpus:
         if not apart:
             return _power(gpus, tracks), _load(gpus, tracks), _memory(gpus, tracks)

@@ -3,7 +3,7 @@
 import pytest
 
 from app.bench import quick
-from app.bench.main import _as_often_as_asked
+from app.bench.main import BENCHMARKS, _as_often_as_asked
 from app.cli.arguments import parser
 from workloads.catalog import UsageError
 
@@ -35,6 +35,12 @@ def test_one_without_a_ratio_is_a_verdict_too(monkeypatch: pytest.MonkeyPatch) -
     found = quick.measure(2)
     assert [result.passed for result in found if result.limit] == [True, True]
     assert not any("speed-up" in result.name for result in found)
+
+
+def test_its_help_names_every_benchmark(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parser().parse_args(["bench", "--help"])
+    assert f"one of {', '.join(BENCHMARKS)} (default: all)" in " ".join(capsys.readouterr().out.split())
 
 
 def test_how_often_goes_with_the_benchmark_that_it_is_of() -> None:

@@ -175,6 +175,7 @@ def test_a_report_takes_no_folder_s_name(
         ["run", "lstm", "--sample-ms", "9"],
         ["experiment", "lstm", "--sample-ms", "1001"],
         ["replay", "1", "--speed", "0"],
+        ["bench", "nothing"],
         ["prune"],
         ["prune", "--older-than", "soon"],
         ["prune", "--older-than", "-1d"],
