@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 RUN, MONITOR, HISTORY, COMPARE = range(4)
 
 
-def main(database: Path, *, sample_ms: float = 50.0, replay: tuple[int | Path, float] | None = None) -> int:
+def main(database: Path, *, sample_ms: float, replay: tuple[int | Path, float] | None = None) -> int:
     """Show the window on a database until it is closed; returns the exit status.
 
     `replay` is a stored run or a trace to play at once, and how fast.
@@ -319,12 +319,13 @@ class Workbench(QObject):
 
 
 def _prepare(database: Path) -> None:
-    from app.runs.recovery import recover
+    from app.runs.recovery import pause_unowned, recover
     from app.storage.retention import apply_setting
     from app.storage.store import Store
 
     with Store.open(database) as store:
         recover(store)
+        pause_unowned(store)
     apply_setting(database)
 
 

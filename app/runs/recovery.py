@@ -1,4 +1,4 @@
-"""At every start: runs whose owner is gone become `crashed`; what was written of them stays."""
+"""What a program that is gone left: its unfinished runs become `crashed`, and its queue waits to be asked for."""
 
 from app.analysis.summary import summarise
 from app.records import Outcome
@@ -22,3 +22,14 @@ def recover(store: Store) -> list[int]:
             utc_ns=stored.anchor_utc_ns + last_ns - stored.anchor_t_ns,
         )
     return gone
+
+
+def pause_unowned(store: Store) -> None:
+    """Pauses the whole queue where no living program makes its runs: what one that is gone left waiting begins no more.
+
+    Its user is asked first.
+    """
+    entries = store.queue.entries()
+    if not any(entry.owned for entry in entries):
+        for entry in entries:
+            store.queue.set_state(entry.entry, "paused")

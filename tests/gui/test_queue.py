@@ -224,6 +224,17 @@ def test_what_is_asked_for_before_the_window_has_looked_into_the_queue_begins_al
     assert outcomes_of(workbench) == ["completed"] * 2
 
 
+def test_what_a_crashed_window_left_does_not_begin_with_what_is_asked_for_at_once(
+    qtbot: QtBot, theme: Theme, database_path: Path
+) -> None:
+    with Store.open(database_path) as store:
+        add_asked(store, asked("left over", step_ms=2.0))
+    with window_on(qtbot, database_path, theme, lambda made: made.queue.controller().add(asked("early"))) as opened:
+        qtbot.waitUntil(lambda: outcomes_of(opened) == ["completed"] * 2, timeout=RUN_LIMIT_MS)
+        states = {entry.name: entry.state for entry in entries_of(opened)}
+        assert states["left over"] == "paused"
+
+
 def test_an_offer_can_be_left_for_later_and_removed(qtbot: QtBot, workbench: Workbench) -> None:
     with Store.open(workbench.database) as store:
         add_asked(store, asked("left over"))

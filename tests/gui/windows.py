@@ -1,6 +1,6 @@
 """The whole window, as whoever starts the program has it, and what tests do in it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,10 +18,13 @@ READ_LIMIT_MS = 120_000
 
 
 @contextmanager
-def window_on(qtbot: QtBot, database: Path, theme: Theme) -> Iterator[Workbench]:
-    """Shown, with the machine known; closed at the end."""
+def window_on(
+    qtbot: QtBot, database: Path, theme: Theme, at_once: Callable[[Workbench], object] = lambda _: None
+) -> Iterator[Workbench]:
+    """Shown, with the machine known; closed at the end. `at_once` is what is done when it is first seen."""
     made = Workbench(database, theme, hidden_workloads=True)
     qtbot.addWidget(made.window)
+    made.window.painted.connect(lambda: at_once(made), Qt.ConnectionType.QueuedConnection)
     made.start()
     qtbot.waitUntil(made.run_view.form.run_button.isEnabled, timeout=RUN_LIMIT_MS)
     try:

@@ -8,6 +8,7 @@ from app.gui.background import Background
 from app.queries import Choice, QueueProgress
 from app.runs.queue_progress import standings
 from app.runs.queued import Asked, add_asked, enter
+from app.runs.recovery import pause_unowned
 from app.samples import Inventory
 from app.storage.store import Store
 from app.viewmodels.queue import QueueBoard
@@ -64,12 +65,7 @@ class QueueEdits:
 
     def pause_unowned(self, then: Then) -> None:
         """Pause all where no living program makes the queue's runs: nothing begins by itself."""
-
-        def change(store: Store) -> None:
-            if not any(entry.owned for entry in store.queue.entries()):
-                _set_all(store, "paused")
-
-        self._change(change, then)
+        self._change(pause_unowned, then)
 
     def remove(self, entry: int) -> None:
         """Take an entry out; its runs stay."""
