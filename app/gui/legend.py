@@ -76,7 +76,7 @@ class Legend(QWidget):
     @property
     def tells_values(self) -> bool:
         """Whether there is room for the values of all entries."""
-        return self._needed(QFontMetrics(figures()), value=True) <= self.width()
+        return self._needed(QFontMetrics(figures())) <= self.width()
 
     def sizeHint(self) -> QSize:
         """One line of text."""
@@ -93,7 +93,7 @@ class Legend(QWidget):
         painter = QPainter(self)
         painter.setFont(figures())
         metrics = painter.fontMetrics()
-        value = self._needed(metrics, value=True) <= self.width()
+        value = self._needed(metrics) <= self.width()
         widths = {key: self._width(entry, metrics, value=value) for key, entry in self._entries.items()}
         shown = list(widths)
         while shown and sum(widths[key] + _BETWEEN for key in shown) - _BETWEEN > self.width():
@@ -107,8 +107,9 @@ class Legend(QWidget):
             right -= widths[key] + _BETWEEN
         painter.end()
 
-    def _needed(self, metrics: QFontMetrics, *, value: bool) -> int:
-        return sum(self._width(entry, metrics, value=value) + _BETWEEN for entry in self._entries.values()) - _BETWEEN
+    def _needed(self, metrics: QFontMetrics) -> int:
+        """The width of all entries with their values."""
+        return sum(self._width(entry, metrics, value=True) + _BETWEEN for entry in self._entries.values()) - _BETWEEN
 
     def _width(self, entry: _Entry, metrics: QFontMetrics, *, value: bool) -> int:
         entry.room = max(entry.room, metrics.horizontalAdvance(entry.value))

@@ -34,12 +34,12 @@ def _without_middle(words: str, kept: int) -> str:
     return f"{words[: (kept + 1) // 2].rstrip()}…{words[len(words) - kept // 2 :].lstrip()}"
 
 
-def wrapped(words: str, width: float, size: float = TEXT_PX) -> list[str]:
+def wrapped(words: str, width: float) -> list[str]:
     """The words in lines that are about as wide at most."""
     lines = [""]
     for word in words.split():
         longer = f"{lines[-1]} {word}".strip()
-        if lines[-1] and text_width(longer, size) > width:
+        if lines[-1] and text_width(longer, TEXT_PX) > width:
             lines.append(word)
         else:
             lines[-1] = longer
