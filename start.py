@@ -45,8 +45,10 @@ OFFLINE = re.compile(
 STEP = re.compile(r"^ *((?:Collecting|Downloading|Installing|Prepared|Get:|Unpacking|Setting up).*)", re.MULTILINE)
 
 LINT_IMPORTS = "from importlinter.cli import lint_imports_command as lint; lint()"  # it has no `python -m` of its own
-CHECKS = ("ruff check .", "ruff format --check .", "mypy", "lint-imports", "pytest --ignore=tests/unit")
-BESIDE = "pytest -p no:cacheprovider tests/unit"  # no window, no worker processes: the other half of the time
+HALF = ("tests/unit", "tests/integration/test_portability.py", "tests/integration/test_worker.py")  # of the tests' time
+WITHOUT_HALF = " ".join(["pytest", *(f"--ignore={path}" for path in HALF)])
+CHECKS = ("ruff check .", "ruff format --check .", "mypy", "lint-imports", WITHOUT_HALF)
+BESIDE = " ".join(["pytest -p no:cacheprovider", *HALF])
 BESIDE_LOG = Path("build/beside.log")
 
 
