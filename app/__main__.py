@@ -16,20 +16,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
 
 
-def _main(words: list[str]) -> int:
+def _main(arguments: list[str]) -> int:
     if importlib.util.find_spec("msgspec") is None:
-        sys.stderr.write(_OUTSIDE)
+        sys.stderr.write(_NOT_INSTALLED)
         return 1
-    if words[:1] == ["--db"] and len(words) > 2:
-        words = [*words[2:], *words[:2]]
+    if arguments[:1] == ["--db"] and len(arguments) > 2:
+        arguments = [*arguments[2:], *arguments[:2]]
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--db", nargs="?", type=Path)
     parser.add_argument("--sample-ms", nargs="?")
-    given, rest = parser.parse_known_args(words)
-    if rest or (words and given.db is None and given.sample_ms is None):
+    given, rest = parser.parse_known_args(arguments)
+    if rest or (arguments and given.db is None and given.sample_ms is None):
         from app.cli.main import main as command_line
 
-        return command_line(words, {"bench": _bench, "replay": _replay})
+        return command_line(arguments, {"bench": _bench, "replay": _replay})
     return _window(given.db, _sample_ms(given.sample_ms))
 
 
@@ -42,7 +42,7 @@ def _bench(chosen: argparse.Namespace) -> int:
 def _replay(chosen: argparse.Namespace) -> int:
     """In the window where there is a display, else as lines."""
     if chosen.json or not _has_display():
-        from app.cli.replay import replay
+        from app.cli.machine import replay
 
         return replay(chosen)
     return _window(chosen.db, _sample_ms(None), (chosen.recording, chosen.speed))
@@ -65,13 +65,13 @@ def _sample_ms(word: str | None) -> float:
 
 def _window(database: Path | None, sample_ms: float, replay: tuple[int | Path, float] | None = None) -> int:
     """The window; `replay` is a stored run or a trace to play in it, and how fast."""
-    from app.storage.location import default_database
+    from app.paths import default_database
 
     if not _has_display():
         sys.stderr.write(_NO_DISPLAY)
         return 1
     try:
-        from app.gui.application import main as window
+        from app.gui.app import main as window
     except ImportError as error:
         if error.name is not None and error.name.split(".")[0] not in ("PySide6", "pyqtgraph", "shiboken6"):
             raise
@@ -80,7 +80,7 @@ def _window(database: Path | None, sample_ms: float, replay: tuple[int | Path, f
     return window(database or default_database(), sample_ms=sample_ms, replay=replay)
 
 
-_OUTSIDE = (
+_NOT_INSTALLED = (
     "This Python lacks what VariantScope needs: use `python3 start.py` with the same words, which sets it up, "
     "or the Python in .venv.\n"
 )

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 
-def bug_words(error: BaseException) -> str:
+def bug_message(error: BaseException) -> str:
     """What a user is told of a bug, where more than a traceback is needed."""
-    said = f"{type(error).__name__}: {error}".removesuffix(": ")
-    return f"VariantScope itself made a mistake ({said}); what is stored is kept. Please report it."
+    description = f"{type(error).__name__}: {error}".removesuffix(": ")
+    return f"VariantScope itself made a mistake ({description}); what is stored is kept. Please report it."
 
 
 class UserError(Exception):
@@ -21,11 +21,11 @@ class TelemetryError(UserError):
     """Telemetry cannot be had at all (never for one absent field or device)."""
 
 
-def unwritable(path: Path, error: OSError) -> UserError:
+def write_error(path: Path, error: OSError) -> UserError:
     """What the system said of a file that was to be written."""
     return UserError(f"{path} cannot be written ({error.strerror}); name another place.")
 
 
-def unreadable(path: Path, error: OSError) -> UserError:
+def read_error(path: Path, error: OSError) -> UserError:
     """What the system said of a file that was to be read."""
     return UserError(f"{path} cannot be read ({error.strerror}); put it back, or name another file.")

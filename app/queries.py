@@ -6,7 +6,7 @@ from typing import Annotated, Literal, get_args
 
 import msgspec
 
-from workloads.catalog import MOST_VARIANTS
+from workloads.catalog import MAX_VARIANTS
 from workloads.protocol import RunSpec
 
 RunOrder = Literal[
@@ -26,14 +26,14 @@ RunOrder = Literal[
 ]
 """What a list of runs can be ordered by."""
 
-WORD_ORDERS: frozenset[RunOrder] = frozenset(("workload", "variant", "tags", "devices", "outcome", "as_asked"))
+TEXT_ORDERS: frozenset[RunOrder] = frozenset(("workload", "variant", "tags", "devices", "outcome", "as_asked"))
 """Those that go from A to Z by nature; the others from the highest down."""
 
 REPEATS_LIMIT = 999
 """Runs of each variant that an experiment may ask for; more are a slip of the hand."""
 Repeats = Annotated[int, msgspec.Meta(ge=1, le=REPEATS_LIMIT)]
 """How often each variant runs, where it is read from a file."""
-Variants = Annotated[tuple[RunSpec, ...], msgspec.Meta(min_length=1, max_length=MOST_VARIANTS)]
+Variants = Annotated[tuple[RunSpec, ...], msgspec.Meta(min_length=1, max_length=MAX_VARIANTS)]
 """The variants of an experiment, where they are read from a file."""
 
 
@@ -87,10 +87,10 @@ class Facets:
     tags: Mapping[str, int]
 
 
-Choice = Literal["waiting", "paused"]
+SettableState = Literal["waiting", "paused"]
 """What anybody may make of an entry of the queue."""
 
-InQueue = Literal[Choice, "running"]
+QueuedState = Literal[SettableState, "running"]
 """Where an entry stands that is in the queue."""
 
 ExperimentState = Literal["complete", "settled", "stopped", "out of budget", "failed"]
@@ -100,15 +100,15 @@ ExperimentState = Literal["complete", "settled", "stopped", "out of budget", "fa
 where every run was made and some gave no result: they are made again the next time.
 """
 
-EntryState = Literal[InQueue, ExperimentState, "removed"]
+EntryState = Literal[QueuedState, ExperimentState, "removed"]
 """Where an entry of the queue stands, or how it ended just now."""
 
-IN_QUEUE: tuple[EntryState, ...] = get_args(InQueue)
+QUEUED_STATES: tuple[EntryState, ...] = get_args(QueuedState)
 
-FINISHED: tuple[ExperimentState, ...] = ("complete", "settled")
+FINISHED_STATES: tuple[ExperimentState, ...] = ("complete", "settled")
 """States in which nothing is left to run."""
 
-CUT_OFF: tuple[ExperimentState, ...] = ("stopped", "out of budget")
+INTERRUPTED_STATES: tuple[ExperimentState, ...] = ("stopped", "out of budget")
 """States in which some runs were not made yet, so that its entry stays in the queue."""
 
 
@@ -125,7 +125,7 @@ class QueueEntry:
     name: str
     preset: str | None
     plan: str
-    state: InQueue
+    state: QueuedState
     added_utc_ns: int
     experiment: int | None
     owned: bool
@@ -146,16 +146,16 @@ class QueueProgress:
     state: EntryState
     done: int
     planned: int
-    place: int = 0
+    position: int = 0
     left_s: float | None = None
     specs: tuple[RunSpec, ...] = ()
     waiting_for: str = ""
     experiment: int | None = None
-    words: str = ""
+    message: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ahead:
+class RemainingWork:
     """What an experiment has before it on a machine: `done` of `planned` runs are stored and count.
 
     The others take `left_s` seconds, judged by `learnt_from` stored runs, all of other workloads with `of_others`;
@@ -167,9 +167,9 @@ class Ahead:
     planned: int
     done: int
     left_s: float
-    learnt_from: int
-    of_others: bool = False
-    uncounted: int = 0
-    because: tuple[str, ...] = ()
-    brought: int = 0
-    brought_with: tuple[str, ...] = ()
+    timing_runs: int
+    from_other_workloads: bool = False
+    excluded: int = 0
+    excluded_due_to: tuple[str, ...] = ()
+    imported: int = 0
+    imported_differences: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""The frozen values of runs shared by all of the program: their events, and what the database gives back."""
+"""Immutable records of runs shared by the whole program: events, stored data, and the keys of a run's environment."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from app.samples import Device, DeviceLost, FieldsSeen, Sample, SlowSample
+from app.samples import Device, DeviceLost, FieldsUpdated, Sample, SlowSample
 from workloads.protocol import (
     Block,
     Calibration,
     DataReady,
+    EnvironmentInfo,
     Epoch,
     Evidence,
-    Facts,
     Flops,
     OutcomeName,
     PhaseName,
@@ -21,6 +21,44 @@ from workloads.protocol import (
     Progress,
     RunSpec,
 )
+
+OTHERS_ON_GPU_KEY = "others_on_gpu"
+"""The fact in a run's environment that says who else used its GPUs; absent where nobody was seen."""
+
+GPUS_USED_KEY = "gpus_used"
+"""The fact that names the GPUs that a run used."""
+
+CONCURRENT_GPUS_KEY = "beside"
+"""The fact that names the other GPUs on which runs of the same experiment went on meanwhile; absent where none did."""
+
+IDLE_WAIT_KEY = "gate"
+"""The fact that says how long an experiment waited before the run, and for what in vain."""
+
+HOST_LOAD_KEY = "host_load_pct"
+"""The fact that says the load of all processors just before the run."""
+
+THROTTLED_KEY = "throttled_pct"
+"""The fact that says for how much of its measured part the run was throttled; absent where it was not."""
+
+CUSTOM_SOURCE_KEY = "own_source"
+"""The whole text of the file that a user's own workload is in: so it travels with its runs."""
+
+CUSTOM_PATH_KEY = "own_path"
+"""Where that file lay."""
+
+PER_RUN_KEYS = frozenset(
+    {
+        OTHERS_ON_GPU_KEY,
+        CONCURRENT_GPUS_KEY,
+        IDLE_WAIT_KEY,
+        HOST_LOAD_KEY,
+        THROTTLED_KEY,
+        CUSTOM_SOURCE_KEY,
+        CUSTOM_PATH_KEY,
+    }
+)
+"""Facts of one run and not of its machine: that they differ between runs is no difference of environments."""
+
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -82,7 +120,7 @@ RunEvent = (
     RunStarted
     | Waiting
     | PhaseStarted
-    | Facts
+    | EnvironmentInfo
     | Progress
     | Block
     | Epoch
@@ -94,7 +132,7 @@ RunEvent = (
     | Sample
     | SlowSample
     | DeviceLost
-    | FieldsSeen
+    | FieldsUpdated
     | RunEnded
 )
 """What a session hands to its sinks, in the order of one clock."""
@@ -104,7 +142,7 @@ RunEvent = (
 class Summary:
     """The figures of one run, over its `measure` phase; None is "not measured".
 
-    `blocks` count; the `blocks_cut` before them were still a warm-up (`app.analysis.warmup`), None in runs older than
+    `blocks` count; the `blocks_cut` before them were still a warm-up (`app.analysis.summary`), None in runs older than
     that rule, where every measured block counts. Throughput is examples/s over the blocks that count; step times are of
     one step in milliseconds; power and energy are summed over the run's GPUs; `energy_error_pct` bounds the error of
     the energy from the edges of its window. `device_peak_bytes` is the highest memory use NVML (or psutil) saw on one
@@ -228,7 +266,7 @@ class SampleColumns:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Portability:
+class PortabilityResult:
     """What one run's saved weights gave elsewhere: the same inputs through another implementation on another device.
 
     `device` is `cpu` or a GPU's UUID; `max_difference` is the largest absolute difference of an output to the trained
@@ -257,7 +295,7 @@ class StoredRun:
     environment: Mapping[str, str] = field(default_factory=dict)
     log: tuple[LogLine, ...] = ()
     evidence: Evidence | None = None
-    portability: tuple[Portability, ...] = ()
+    portability: tuple[PortabilityResult, ...] = ()
     epochs: tuple[Epoch, ...] = ()
 
     @property

@@ -1,4 +1,4 @@
-"""What telemetry tells: devices and their fields, samples, processes, as frozen values that cross processes."""
+"""Telemetry values: devices, their fields, samples and processes, as immutable messages between processes."""
 
 from typing import Literal
 
@@ -10,7 +10,7 @@ HOST = "host"
 """The device id of the host itself; a GPU's is its UUID."""
 
 
-class FieldFacts(msgspec.Struct, frozen=True, kw_only=True):
+class FieldInfo(msgspec.Struct, frozen=True, kw_only=True):
     """How one field of a device is read: its unit, what one read costs, and how often the value is renewed.
 
     `cost_us` is the median of a few reads at the start (of a whole call where one call gives several fields);
@@ -33,7 +33,7 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
     index: int
     name: str
     memory_total_bytes: int | None = None
-    fields: dict[str, FieldFacts] = {}
+    fields: dict[str, FieldInfo] = {}
     absent: dict[str, str] = {}
 
 
@@ -110,11 +110,11 @@ class Processes(msgspec.Struct, frozen=True, kw_only=True, tag="processes", tag_
     processes: tuple[GpuProcess, ...]
 
 
-class FieldsSeen(msgspec.Struct, frozen=True, kw_only=True, tag="fields_seen", tag_field="type"):
+class FieldsUpdated(msgspec.Struct, frozen=True, kw_only=True, tag="fields_seen", tag_field="type"):
     """What watching has taught about a device's fields since the inventory: mostly how often they are renewed."""
 
     device: str
-    fields: dict[str, FieldFacts]
+    fields: dict[str, FieldInfo]
 
 
 class Inventory(msgspec.Struct, frozen=True, kw_only=True, tag="inventory", tag_field="type"):
@@ -137,3 +137,21 @@ class DeviceLost(msgspec.Struct, frozen=True, kw_only=True, tag="device_lost", t
 
 SAMPLE_FIELDS: tuple[str, ...] = tuple(name for name in Sample.__struct_fields__ if name not in ("t_ns", "device"))
 SLOW_FIELDS: tuple[str, ...] = tuple(name for name in SlowSample.__struct_fields__ if name not in ("t_ns", "device"))
+
+
+_UNIT_BY_SUFFIX = (
+    ("_bytes_per_s", "bytes/s"),
+    ("_bytes", "bytes"),
+    ("_mw", "mW"),
+    ("_mj", "mJ"),
+    ("_pct", "%"),
+    ("_mhz", "MHz"),
+    ("_ns", "ns"),
+    ("_c", "°C"),
+    ("_s", "s"),
+)
+
+
+def field_unit(name: str) -> str:
+    """The unit that the name of a field of `Sample` or `SlowSample` carries; "bits" for a mask."""
+    return next((unit for suffix, unit in _UNIT_BY_SUFFIX if name.endswith(suffix)), "bits")

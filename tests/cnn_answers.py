@@ -32,21 +32,21 @@ class Answers:
             np.testing.assert_allclose(mine, theirs, atol=tolerance)
 
 
-def variant_of(workload: str, **given: Value) -> Variant:
+def variant_of(workload: str, **settings: Value) -> Variant:
     """The complete variant at tiny sizes."""
-    return complete(workload, {"gpus": 0, "batch_size": 4, "seed": 3, **SIZES[workload], **given}, Machine()).variant
+    return complete(workload, {"gpus": 0, "batch_size": 4, "seed": 3, **SIZES[workload], **settings}, Machine()).variant
 
 
 def answers(workload: str, variant: Variant) -> Answers:
     """One forward and one backward pass in float32, compiled by XLA where the variant says so; then inference."""
     import tensorflow as tf
 
-    from workloads.cnn.model import cnn
-    from workloads.compiled import compiled
-    from workloads.data import made_images
+    from workloads.cnn.model import build_cnn
+    from workloads.tensorflow.primitives import compile_function
+    from workloads.tensorflow.synthetic import synthetic_images
 
-    model = cnn(workload, variant)
-    images, classes = made_images(3, 0, int(variant["batch_size"]), str(variant["layout"]))
+    model = build_cnn(workload, variant)
+    images, classes = synthetic_images(3, 0, int(variant["batch_size"]), str(variant["layout"]))
 
     def differentiate() -> Any:
         with tf.GradientTape() as tape:
@@ -54,6 +54,6 @@ def answers(workload: str, variant: Variant) -> Answers:
         return loss, tape.gradient(loss, list(model.weights))
 
     xla = bool(variant["xla"])
-    loss, gradients = compiled(differentiate, xla=xla)()
-    logits = compiled(model.outputs, xla=xla)(images)
+    loss, gradients = compile_function(differentiate, xla=xla)()
+    logits = compile_function(model.outputs, xla=xla)(images)
     return Answers(float(loss), [gradient.numpy() for gradient in gradients], logits.numpy())

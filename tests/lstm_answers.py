@@ -30,9 +30,9 @@ class Answers:
             np.testing.assert_allclose(mine, theirs, rtol=tolerance, atol=tolerance)
 
 
-def variant_of(machine: Machine, **given: Value) -> Variant | None:
+def variant_of(machine: Machine, **settings: Value) -> Variant | None:
     """The complete variant, or None where it cannot run."""
-    spec = complete("lstm", given, machine)
+    spec = complete("lstm", settings, machine)
     return None if check(spec, machine) else spec.variant
 
 
@@ -58,7 +58,7 @@ def batch_of(variant: Variant) -> Any:
     import tensorflow as tf
 
     from workloads.lstm import model
-    from workloads.runtime import compute_dtype
+    from workloads.tensorflow.runtime import compute_dtype
 
     dtype = compute_dtype(str(variant["precision"]))
     inputs, targets = model.recipe(variant).batch(0)

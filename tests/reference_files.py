@@ -18,9 +18,9 @@ from pathlib import Path
 from app.records import StoredRun
 from app.storage.reference import TAG
 from app.storage.store import Store
-from app.storage.transfer import export_database, import_runs
-from app.viewmodels.environment import fact_name
-from app.viewmodels.units import utc_time
+from app.storage.transfer.import_export import export_database, import_runs
+from app.viewmodels.format.environment import environment_label
+from app.viewmodels.format.units import utc_time
 from workloads.catalog import with_defaults
 from workloads.protocol import RunSpec
 
@@ -43,7 +43,7 @@ def make(target: Path, what: str, measured: Sequence[Path]) -> int:
             store._db.execute("DELETE FROM experiments")
             store._db.conn.commit()
             cards = sorted({name for run in runs for name in run.row.gpu_names})
-            store.library.keep_experiment(
+            store.library.save_experiment(
                 numbers,
                 name=f"Reference: {what} on {', '.join(cards)}",
                 preset=None,
@@ -84,7 +84,7 @@ def _asked(spec: RunSpec) -> str:
 def _note(run: StoredRun) -> str:
     """Which card, which versions, when."""
     cards = f"{len(run.row.gpu_names)}x {run.row.gpu_names[0]}" if run.row.gpu_names else "CPU"
-    versions = (f"{fact_name(key)} {run.environment[key]}" for key in _TOLD if key in run.environment)
+    versions = (f"{environment_label(key)} {run.environment[key]}" for key in _TOLD if key in run.environment)
     return ", ".join((cards, *versions, utc_time(run.row.started_utc_ns)[:10]))
 
 

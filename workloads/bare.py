@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-from workloads.build import approve, build, import_for
+from workloads.build import approve, build, import_libraries
 from workloads.protocol import RunSpec, decode_start
 from workloads.training import Task, plan_of
 
@@ -20,7 +20,7 @@ def bare_task(spec: RunSpec, gpu_uuids: Sequence[str] = ()) -> Task:
     Raises `RefusedError` where it cannot run.
     """
     full = approve(spec, gpu_uuids)
-    import_for(full, gpu_uuids)
+    import_libraries(full, gpu_uuids)
     return build(full)
 
 

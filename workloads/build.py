@@ -4,15 +4,16 @@ import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from workloads import catalog, cifar10, runtime
+from workloads import catalog, cifar10
 from workloads.errors import RefusedError
-from workloads.kinds import Gpu, Machine
 from workloads.protocol import RunSpec, Source, Variant
+from workloads.schema import Gpu, Machine
+from workloads.tensorflow import runtime
 from workloads.training import Task
 
 if TYPE_CHECKING:
-    from workloads.evidence.witness import Witness
-    from workloads.recipe import Recipe
+    from workloads.evidence.collector import EvidenceCollector
+    from workloads.tensorflow.recipe import Recipe
 
 
 def approve(spec: RunSpec, gpu_uuids: Sequence[str]) -> RunSpec:
@@ -23,14 +24,14 @@ def approve(spec: RunSpec, gpu_uuids: Sequence[str]) -> RunSpec:
     gpus = tuple(Gpu(index=index, uuid=uuid, name="") for index, uuid in enumerate(gpu_uuids))
     machine = Machine(gpus=gpus, cpu_count=os.cpu_count() or 1)
     try:
-        full = spec if catalog.is_own(spec.workload) else catalog.complete(spec.workload, spec.variant, machine)
+        full = spec if catalog.is_custom(spec.workload) else catalog.complete(spec.workload, spec.variant, machine)
     except catalog.UsageError as error:
         raise RefusedError(str(error)) from error
-    anywhere = RunSpec(workload=full.workload, variant={**full.variant, "devices": ""})
-    for refusal in catalog.check(anywhere, machine):
+    any_device = RunSpec(workload=full.workload, variant={**full.variant, "devices": ""})
+    for refusal in catalog.check(any_device, machine):
         raise RefusedError(refusal.reason)
     if full.variant.get("data") == "cifar10":
-        cifar10.find(cifar10.place_of(str(full.variant["data_folder"])))
+        cifar10.find(cifar10.data_folder(str(full.variant["data_folder"])))
     return full
 
 
@@ -39,13 +40,13 @@ def needs_tensorflow(spec: RunSpec) -> bool:
     return spec.workload != "dummy"
 
 
-def import_for(spec: RunSpec, gpu_uuids: Sequence[str]) -> dict[str, str]:
+def import_libraries(spec: RunSpec, gpu_uuids: Sequence[str]) -> dict[str, str]:
     """Import what the workload needs, seeing these GPUs only, and return the facts of it; raises `RefusedError`."""
     if not needs_tensorflow(spec):
         return {}
     runtime.prepare_environment(gpu_uuids)
     runtime.import_tensorflow(int(spec.variant["gpus"]))
-    return runtime.facts()
+    return runtime.environment_info()
 
 
 def build(spec: RunSpec, source: Source | None = None) -> Task:
@@ -57,7 +58,7 @@ def build(spec: RunSpec, source: Source | None = None) -> Task:
         from workloads import dummy
 
         return dummy.task(spec.variant)
-    from workloads.steps import build_task
+    from workloads.tensorflow.steps import build_task
 
     stored = stored_data(spec.variant)
     replicas = runtime.configure(spec.variant)
@@ -65,29 +66,29 @@ def build(spec: RunSpec, source: Source | None = None) -> Task:
 
 
 def _recipe(spec: RunSpec, source: Source | None) -> "Recipe":
-    if not catalog.is_own(spec.workload):
+    if not catalog.is_custom(spec.workload):
         return recipe_of(spec.workload)(spec.variant)
     if source is None:
         raise RefusedError(f"The file of {spec.workload} did not come with the order to run it.")
-    from workloads.own.recipe import recipe
+    from workloads.custom.recipe import custom_recipe
 
-    return recipe(spec, source)
+    return custom_recipe(spec, source)
 
 
 def stored_data(variant: Variant) -> cifar10.Cifar10 | None:
     """The data a variant takes from a copy on this machine; None where its data are made."""
     if variant.get("data") != "cifar10":
         return None
-    return cifar10.load(cifar10.place_of(str(variant["data_folder"])))
+    return cifar10.load(cifar10.data_folder(str(variant["data_folder"])))
 
 
-def witness_of(spec: RunSpec, task: Task) -> "Witness | None":
+def make_collector(spec: RunSpec, task: Task) -> "EvidenceCollector | None":
     """Who watches what the task really runs; None where nobody is to, or nothing is computed."""
     if not needs_tensorflow(spec) or spec.variant["evidence"] == "off":
         return None
-    from workloads.evidence.witness import Witness
+    from workloads.evidence.collector import EvidenceCollector
 
-    return Witness(spec, task)
+    return EvidenceCollector(spec, task)
 
 
 def recipe_of(workload: str) -> "Callable[[Variant], Recipe]":

@@ -9,22 +9,33 @@ import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 
-from workloads.interpreter import installed_tensorflow, python_of
-from workloads.kinds import Choice, Gpu, Machine, OwnFile, Parameter, Refusal, UsageError, Workload, label_of, unknown
-from workloads.menu import WORKLOADS
-from workloads.own.menu import SOURCE, is_own, own_workload, undescribed
+from workloads.custom.definitions import SOURCE, custom_workload, custom_workload_by_name, is_custom
+from workloads.definitions import WORKLOADS
+from workloads.interpreter import find_python, installed_tensorflow
 from workloads.protocol import RunSpec, Value
+from workloads.schema import (
+    Choice,
+    CustomFile,
+    Gpu,
+    Machine,
+    Parameter,
+    Refusal,
+    UsageError,
+    Workload,
+    label_from_name,
+    unknown_name_message,
+)
 from workloads.validity import RULES, find_gpu
 
 __all__ = [
-    "AROUND_THE_STEP",
-    "MOST_VARIANTS",
+    "MAX_VARIANTS",
     "SOURCE",
+    "STEP_INDEPENDENT_PARAMETERS",
     "WORKLOADS",
     "Choice",
+    "CustomFile",
     "Gpu",
     "Machine",
-    "OwnFile",
     "Parameter",
     "Refusal",
     "UsageError",
@@ -32,27 +43,29 @@ __all__ = [
     "check",
     "combinations",
     "complete",
-    "complete_of",
+    "custom_workload",
     "default_value",
     "distinct",
+    "fill_defaults",
     "find_gpu",
+    "find_python",
     "find_workload",
     "installed_tensorflow",
-    "is_own",
-    "label_of",
-    "own_workload",
+    "is_custom",
+    "label_from_name",
     "parse",
-    "python_of",
+    "refusal_reason",
     "runnable",
-    "why_not",
     "with_defaults",
     "workload",
 ]
 
-AROUND_THE_STEP = frozenset({"seconds", "steps", "warmup_steps", "seed", "evidence", "save_weights", "data_folder"})
+STEP_INDEPENDENT_PARAMETERS = frozenset(
+    {"seconds", "steps", "warmup_steps", "seed", "evidence", "save_weights", "data_folder"}
+)
 """Parameters of how long is measured, what is kept of it and where data lie: they leave a step the same."""
 
-MOST_VARIANTS = 500
+MAX_VARIANTS = 500
 """In one experiment; more are a slip of the hand: of the quickest runs they would take hours."""
 
 
@@ -61,7 +74,7 @@ def workload(name: str) -> Workload:
     for candidate in WORKLOADS:
         if candidate.name == name:
             return candidate
-    raise UsageError(unknown("workload", name, (w.name for w in WORKLOADS if not w.hidden)))
+    raise UsageError(unknown_name_message("workload", name, (w.name for w in WORKLOADS if not w.hidden)))
 
 
 def find_workload(name: str) -> Workload | None:
@@ -69,7 +82,9 @@ def find_workload(name: str) -> Workload | None:
 
     Of a user's own it has the parameters that all have: what else its file has is not known by its name.
     """
-    return next((known for known in WORKLOADS if known.name == name), undescribed(name) if is_own(name) else None)
+    return next(
+        (known for known in WORKLOADS if known.name == name), custom_workload_by_name(name) if is_custom(name) else None
+    )
 
 
 def parse(parameter: Parameter, text: str) -> Value:
@@ -84,30 +99,30 @@ def parse(parameter: Parameter, text: str) -> Value:
         noun = "a whole number" if parameter.kind == "integer" else "a number"
         raise UsageError(f"{parameter.name} takes {noun}, not {text!r}.") from None
     if parameter.kind == "switch":
-        return _checked(parameter, _SWITCH_WORDS.get(word.lower(), word))
+        return _checked(parameter, _SWITCH_VALUES.get(word.lower(), word))
     return _checked(parameter, word)
 
 
-_SWITCH_WORDS: Mapping[str, bool] = {
+_SWITCH_VALUES: Mapping[str, bool] = {
     "true": True, "on": True, "yes": True, "1": True, "false": False, "off": False, "no": False, "0": False,
 }  # fmt: skip
 
 
-def complete(name: str, given: Mapping[str, Value], machine: Machine) -> RunSpec:
+def complete(name: str, settings: Mapping[str, Value], machine: Machine) -> RunSpec:
     """The full variant: what was given, defaults for the rest; raises `UsageError` for the unknown or out of range.
 
     Without `gpus`, one GPU is used where the machine has one, else the CPU at sizes that fit it.
     """
-    return complete_of(workload(name), given, machine)
+    return fill_defaults(workload(name), settings, machine)
 
 
-def complete_of(chosen: Workload, given: Mapping[str, Value], machine: Machine) -> RunSpec:
+def fill_defaults(chosen: Workload, settings: Mapping[str, Value], machine: Machine) -> RunSpec:
     """As `complete`, of a workload that need not be the program's; one of the user's own says which file it is of."""
-    values = {key: _checked(chosen.parameter(key), value) for key, value in given.items()}
+    values = {key: _checked(chosen.parameter(key), value) for key, value in settings.items()}
     on_cpu = int(values.get("gpus", min(1, len(machine.gpus)))) == 0
     variant = {p.name: values.get(p.name, default_value(p, on_cpu=on_cpu)) for p in chosen.parameters}
-    if chosen.own is not None:
-        variant[SOURCE] = chosen.own.sha256
+    if chosen.custom_file is not None:
+        variant[SOURCE] = chosen.custom_file.sha256
     return RunSpec(workload=chosen.name, variant=variant)
 
 
@@ -117,10 +132,10 @@ def combinations(chosen: Workload, lists: Mapping[str, Sequence[Value]], machine
     Raises `UsageError` as `complete` does, and where there are more than `MOST_VARIANTS`.
     """
     count = math.prod(map(len, lists.values()))
-    if count > MOST_VARIANTS:
-        raise UsageError(f"{count:,} combinations are too many: choose fewer values, {MOST_VARIANTS} at most.")
+    if count > MAX_VARIANTS:
+        raise UsageError(f"{count:,} combinations are too many: choose fewer values, {MAX_VARIANTS} at most.")
     found = itertools.product(*lists.values())
-    return distinct(complete_of(chosen, dict(zip(lists, values, strict=True)), machine) for values in found)
+    return distinct(fill_defaults(chosen, dict(zip(lists, values, strict=True)), machine) for values in found)
 
 
 def distinct(specs: Iterable[RunSpec]) -> list[RunSpec]:
@@ -161,7 +176,7 @@ def check(spec: RunSpec, machine: Machine) -> tuple[Refusal, ...]:
     )
 
 
-def why_not(spec: RunSpec, name: str, value: Value, machine: Machine) -> str | None:
+def refusal_reason(spec: RunSpec, name: str, value: Value, machine: Machine) -> str | None:
     """Why `name=value` cannot be chosen beside the spec's other values on this machine, or None when it can."""
     changed = RunSpec(workload=spec.workload, variant={**spec.variant, name: value})
     reasons = (refusal.reason for refusal in check(changed, machine) if name in refusal.parameters)
@@ -181,7 +196,9 @@ def _checked(parameter: Parameter, value: Value) -> Value:
         return _absolute(str(value))
     if parameter.kind == "choice":
         if value not in {choice.value for choice in parameter.choices}:
-            raise UsageError(unknown(f"value of {name}", str(value), (choice.value for choice in parameter.choices)))
+            raise UsageError(
+                unknown_name_message(f"value of {name}", str(value), (choice.value for choice in parameter.choices))
+            )
         return value
     return _in_range(parameter, value)
 

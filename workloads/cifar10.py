@@ -24,7 +24,7 @@ ARCHIVE = "cifar-10-python.tar.gz"
 FOLDER = "cifar-10-batches-py"
 TRAINING_FILES = tuple(f"data_batch_{number}" for number in range(1, 6))
 TEST_FILE = "test_batch"
-PLACE_VARIABLE = "VARIANTSCOPE_DATA"
+FOLDER_VARIABLE = "VARIANTSCOPE_DATA"
 _CLASSES = 10
 _IMAGE_SHAPE = (3, 32, 32)
 
@@ -67,9 +67,9 @@ class Cifar10:
     test: Split
 
 
-def place_of(folder: str) -> Path:
+def data_folder(folder: str) -> Path:
     """Where the copy is looked for: the folder given, else that of VARIANTSCOPE_DATA, else the user's cache folder."""
-    named = folder.strip() or os.environ.get(PLACE_VARIABLE, "").strip()
+    named = folder.strip() or os.environ.get(FOLDER_VARIABLE, "").strip()
     return Path(named).expanduser() if named else _cache_folder()
 
 
@@ -79,16 +79,16 @@ def _cache_folder() -> Path:
         import platformdirs
     except ModuleNotFoundError as error:
         raise RefusedError(
-            f"Where CIFAR-10 lies is not known without platformdirs; give data_folder, or set {PLACE_VARIABLE}."
+            f"Where CIFAR-10 lies is not known without platformdirs; give data_folder, or set {FOLDER_VARIABLE}."
         ) from error
     return platformdirs.user_cache_path("variantscope")
 
 
-def load(place: Path, checksums: Checksums = PUBLISHED) -> Cifar10:
+def load(folder: Path, checksums: Checksums = PUBLISHED) -> Cifar10:
     """The images of the copy in `place`."""
-    found = find(place)
-    of_kind = _from_archive if found.is_file() else _from_folder
-    splits = {name: _split(content, found / name) for name, content in of_kind(found, checksums)}
+    found = find(folder)
+    read_files = _from_archive if found.is_file() else _from_folder
+    splits = {name: _split(content, found / name) for name, content in read_files(found, checksums)}
     for name in (*TRAINING_FILES, TEST_FILE):
         if name not in splits:
             raise RefusedError(f"{found} has no {name}; get the archive again from {URL}.")
@@ -97,18 +97,18 @@ def load(place: Path, checksums: Checksums = PUBLISHED) -> Cifar10:
     return Cifar10(Split(images, np.concatenate([split.classes for split in training])), splits[TEST_FILE])
 
 
-def find(place: Path) -> Path:
+def find(folder: Path) -> Path:
     """The archive in `place`, or its folder there; `place` may be that folder too. What is in it is not looked at."""
-    found = next((path for path in (place / ARCHIVE, place / FOLDER, place) if _holds(path)), None)
+    found = next((path for path in (folder / ARCHIVE, folder / FOLDER, folder) if _contains_data(path)), None)
     if found is None:
         raise RefusedError(
-            f"There is no {ARCHIVE} and no folder {FOLDER} in {place}. Get the archive from {URL} and put it there, "
-            f"or say with data_folder or the environment variable {PLACE_VARIABLE} where it lies."
+            f"There is no {ARCHIVE} and no folder {FOLDER} in {folder}. Get the archive from {URL} and put it there, "
+            f"or say with data_folder or the environment variable {FOLDER_VARIABLE} where it lies."
         )
     return found
 
 
-def _holds(path: Path) -> bool:
+def _contains_data(path: Path) -> bool:
     return path.is_file() if path.name == ARCHIVE else (path / TRAINING_FILES[0]).is_file()
 
 
@@ -167,9 +167,9 @@ class _Reader(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         """What stands behind a name in the file."""
-        if (module, name) not in _MAKERS:
+        if (module, name) not in _ALLOWED_NAMES:
             raise pickle.UnpicklingError(f"it asks for {module}.{name}, which no such file needs")
-        return _MAKERS[module, name]
+        return _ALLOWED_NAMES[module, name]
 
 
 def _byte_type(code: bytes | str, *_: object) -> np.dtype[Any]:
@@ -179,12 +179,12 @@ def _byte_type(code: bytes | str, *_: object) -> np.dtype[Any]:
     return np.dtype(np.uint8, copy=True)
 
 
-_EMPTY_ARRAY = np.empty(0, dtype=np.uint8).__reduce__()[0]
+_RECONSTRUCT_ARRAY = np.empty(0, dtype=np.uint8).__reduce__()[0]
 """NumPy's own maker of the array that a file then fills."""
 
-_MAKERS: dict[tuple[str, str], Any] = {
-    ("numpy.core.multiarray", "_reconstruct"): _EMPTY_ARRAY,
-    ("numpy._core.multiarray", "_reconstruct"): _EMPTY_ARRAY,
+_ALLOWED_NAMES: dict[tuple[str, str], Any] = {
+    ("numpy.core.multiarray", "_reconstruct"): _RECONSTRUCT_ARRAY,
+    ("numpy._core.multiarray", "_reconstruct"): _RECONSTRUCT_ARRAY,
     ("numpy", "ndarray"): np.ndarray,
     ("numpy", "dtype"): _byte_type,
 }

@@ -11,7 +11,7 @@ from workloads.errors import OutOfMemoryError
 from workloads.protocol import Variant
 from workloads.training import Task
 
-_MISBEHAVES_AT = 3
+_FAILURE_STEP = 3
 """The step at which a behaviour other than training sets in; the first steps are sound, so that there is something."""
 
 
@@ -20,11 +20,11 @@ def task(variant: Variant) -> Task:
     behaviour = str(variant["behaviour"])
     if behaviour == "ignore_stop":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    deed = _DEEDS.get(behaviour)
+    failure = _FAILURES.get(behaviour)
     if behaviour == "out_of_memory" and int(variant["batch_size"]) <= int(variant["fitting_batch_size"]):
-        deed = None
-    step = _Steps(float(variant["step_ms"]) / 1000, deed)
-    fetch = _loss_lost if behaviour == "not_finite" else _loss
+        failure = None
+    step = _Steps(float(variant["step_ms"]) / 1000, failure)
+    fetch = _loss_then_nan if behaviour == "not_finite" else _loss
     return Task(step=step, fetch=fetch, examples=int(variant["batch_size"]), trains=variant["mode"] == "train")
 
 
@@ -36,15 +36,15 @@ def ignores_stop(variant: Variant) -> bool:
 class _Steps:
     """Sleeps one step and returns its number, once the deed is done."""
 
-    def __init__(self, step_s: float, deed: Callable[[], None] | None) -> None:
+    def __init__(self, step_s: float, failure: Callable[[], None] | None) -> None:
         self._step_s = step_s
-        self._deed = deed
+        self._failure = failure
         self._number = -1
 
     def __call__(self) -> int:
         self._number += 1
-        if self._number == _MISBEHAVES_AT and self._deed is not None:
-            self._deed()
+        if self._number == _FAILURE_STEP and self._failure is not None:
+            self._failure()
         time.sleep(self._step_s)
         return self._number
 
@@ -53,15 +53,15 @@ def _loss(step: int) -> float:
     return 1.0 / (1.0 + step / 10)
 
 
-def _loss_lost(step: int) -> float:
-    return _loss(step) if step < _MISBEHAVES_AT else float("nan")
+def _loss_then_nan(step: int) -> float:
+    return _loss(step) if step < _FAILURE_STEP else float("nan")
 
 
 def _fail() -> NoReturn:
     raise ValueError("the dummy fails, as asked")
 
 
-def _run_out() -> NoReturn:
+def _run_out_of_memory() -> NoReturn:
     raise OutOfMemoryError("the dummy runs out of memory, as asked")
 
 
@@ -78,9 +78,9 @@ def _kill_self() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-_DEEDS: dict[str, Callable[[], None]] = {
+_FAILURES: dict[str, Callable[[], None]] = {
     "fail": _fail,
-    "out_of_memory": _run_out,
+    "out_of_memory": _run_out_of_memory,
     "print_garbage": _print_garbage,
     "hang": _hang,
     "kill_self": _kill_self,

@@ -17,21 +17,23 @@ _FOLDER = os.path.dirname(os.path.abspath(__file__))
 
 def _refuse(reason):  # type: (str) -> None
     clock = getattr(time, "monotonic", time.time)
-    told = {"type": "finished", "outcome": "refused", "t_ns": int(1e9 * clock()), "reason": reason}
-    sys.stdout.write(json.dumps(told) + "\n")
+    message = {"type": "finished", "outcome": "refused", "t_ns": int(1e9 * clock()), "reason": reason}
+    sys.stdout.write(json.dumps(message) + "\n")
     sys.stdout.flush()
 
 
-def _too_old():  # type: () -> str
-    words = "{} is Python {}.{}, and workloads need {}.{} or newer; make the virtual environment with a newer Python."
-    return words.format(sys.executable, *(tuple(sys.version_info[:2]) + _OLDEST))
+def _too_old_message():  # type: () -> str
+    template = (
+        "{} is Python {}.{}, and workloads need {}.{} or newer; make the virtual environment with a newer Python."
+    )
+    return template.format(sys.executable, *(tuple(sys.version_info[:2]) + _OLDEST))
 
 
 def _make_importable():  # type: () -> None
     import importlib.util
 
-    place = os.path.join(_FOLDER, "__init__.py")
-    spec = importlib.util.spec_from_file_location("workloads", place, submodule_search_locations=[_FOLDER])
+    init_file = os.path.join(_FOLDER, "__init__.py")
+    spec = importlib.util.spec_from_file_location("workloads", init_file, submodule_search_locations=[_FOLDER])
     assert spec is not None, "it is the package that this file lies in"
     sys.modules["workloads"] = importlib.util.module_from_spec(spec)
 
@@ -40,14 +42,14 @@ def _main():  # type: () -> None
     # A script's own folder comes first on the path, and would give `import errors` a meaning.
     sys.path[:] = [path for path in sys.path if path != _FOLDER]
     if sys.version_info < _OLDEST:
-        _refuse(_too_old())
+        _refuse(_too_old_message())
         return
     _make_importable()
     import runpy
 
-    from workloads.interpreter import lacking
+    from workloads.interpreter import missing_libraries
 
-    reason = lacking()
+    reason = missing_libraries()
     if reason is not None:
         _refuse(reason)
         return

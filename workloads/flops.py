@@ -13,8 +13,8 @@ al. 2022, "PaLM" (arXiv 2204.02311), appendix B.
 
 from collections.abc import Callable
 
-from workloads.cnn.nets import Conv, Dense, leaves, net_of
-from workloads.lstm.layout import GATES
+from workloads.cnn.nets import Conv, Dense, flatten, net_of
+from workloads.lstm.config import GATES
 from workloads.protocol import RunSpec, Variant
 
 _TRAINING = 3
@@ -22,10 +22,10 @@ _TRAINING = 3
 
 def flops_per_step(spec: RunSpec) -> int | None:
     """Operations of one step over all replicas; None for a workload without a formula here, as a user's own."""
-    of_one = _FORWARD.get(spec.workload)
-    if of_one is None:
+    forward_flops = _FORWARD_FLOPS.get(spec.workload)
+    if forward_flops is None:
         return None
-    forward = int(spec.variant["batch_size"]) * of_one(spec)
+    forward = int(spec.variant["batch_size"]) * forward_flops(spec)
     return _TRAINING * forward if spec.variant["mode"] == "train" else forward
 
 
@@ -36,14 +36,14 @@ def lstm_forward(variant: Variant) -> int:
     """
     units, directions = int(variant["units"]), 2 if variant["bidirectional"] else 1
     inputs = [int(variant["features"])] + [units * directions] * (int(variant["layers"]) - 1)
-    a_step = sum(directions * 2 * GATES * units * (width + units) for width in inputs)
-    return int(variant["timesteps"]) * a_step + 2 * units * directions
+    step_flops = sum(directions * 2 * GATES * units * (width + units) for width in inputs)
+    return int(variant["timesteps"]) * step_flops + 2 * units * directions
 
 
 def cnn_forward(spec: RunSpec) -> int:
     """Operations of one image's forward pass: 2 · K² · C_in · C_out · side² a convolution, and the dense layer."""
     total = 0
-    for layer in leaves(net_of(spec.workload, spec.variant)):
+    for layer in flatten(net_of(spec.workload, spec.variant)):
         if isinstance(layer, Conv):
             total += 2 * layer.kernel**2 * layer.channels_in * layer.channels * layer.side**2
         if isinstance(layer, Dense):
@@ -51,7 +51,7 @@ def cnn_forward(spec: RunSpec) -> int:
     return total
 
 
-_FORWARD: dict[str, Callable[[RunSpec], int]] = {
+_FORWARD_FLOPS: dict[str, Callable[[RunSpec], int]] = {
     "lstm": lambda spec: lstm_forward(spec.variant),
     "cnn10": cnn_forward,
     "wrn28-10": cnn_forward,

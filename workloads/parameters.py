@@ -1,9 +1,11 @@
 """The parameters that every workload has: who computes, in which way, and for how long."""
 
-from workloads.kinds import Choice, Parameter
+from workloads.schema import Choice, Parameter
 
 
-def integer(name: str, label: str, help: str, default: int, minimum: int, maximum: int, **more: object) -> Parameter:
+def integer_parameter(
+    name: str, label: str, help: str, default: int, minimum: int, maximum: int, **more: object
+) -> Parameter:
     """A whole number from `minimum` to `maximum`."""
     return Parameter(
         name=name,
@@ -27,7 +29,7 @@ _PRECISIONS = (
 )
 
 
-_HOW: tuple[Parameter, ...] = (
+_COMPUTATION: tuple[Parameter, ...] = (
     Parameter(
         name="precision",
         kind="choice",
@@ -100,7 +102,7 @@ _HOW: tuple[Parameter, ...] = (
 
 _SYNTHETIC = Choice(value="synthetic", label="Synthetic", help="Made from the seed; lives on the device.")
 
-MADE_DATA: tuple[Parameter, ...] = (
+SYNTHETIC_DATA: tuple[Parameter, ...] = (
     Parameter(
         name="data",
         kind="choice",
@@ -133,7 +135,7 @@ IMAGE_DATA: tuple[Parameter, ...] = (
         unset="usual place",
         advanced=True,
     ),
-    integer(
+    integer_parameter(
         "epochs",
         "Epochs",
         "Train this often over all images of CIFAR-10, with the accuracy after each; seconds, steps and warm-up steps "
@@ -145,7 +147,7 @@ IMAGE_DATA: tuple[Parameter, ...] = (
     ),
 )
 
-_HOW_LONG: tuple[Parameter, ...] = (
+_DURATION: tuple[Parameter, ...] = (
     Parameter(
         name="seconds",
         kind="number",
@@ -156,7 +158,7 @@ _HOW_LONG: tuple[Parameter, ...] = (
         maximum=86_400,
         unit="s",
     ),
-    integer(
+    integer_parameter(
         "steps",
         "Steps",
         "Measure exactly this many steps; 0 measures for the seconds above.",
@@ -166,7 +168,7 @@ _HOW_LONG: tuple[Parameter, ...] = (
         unset="off",
         advanced=True,
     ),
-    integer(
+    integer_parameter(
         "warmup_steps",
         "Warm-up steps",
         "Steps after the first that are run but not measured.",
@@ -176,7 +178,7 @@ _HOW_LONG: tuple[Parameter, ...] = (
         cpu_default=5,
         advanced=True,
     ),
-    integer(
+    integer_parameter(
         "seed",
         "Seed",
         "Seed of weights and synthetic data: the same seed, the same start.",
@@ -185,7 +187,7 @@ _HOW_LONG: tuple[Parameter, ...] = (
         2_147_483_647,
         advanced=True,
     ),
-    integer(
+    integer_parameter(
         "cpu_threads",
         "CPU threads",
         "Threads TensorFlow may use on the CPU; 0 leaves it to TensorFlow.",
@@ -208,12 +210,12 @@ _HOW_LONG: tuple[Parameter, ...] = (
 )
 
 
-def common(
-    batch_size: int, cpu_batch_size: int, example: str, data: tuple[Parameter, ...] = MADE_DATA
+def common_parameters(
+    batch_size: int, cpu_batch_size: int, example: str, data: tuple[Parameter, ...] = SYNTHETIC_DATA
 ) -> tuple[Parameter, ...]:
     """Who computes, how, on what and for how long; `example` is the word for one item of the data."""
     return (
-        integer(
+        integer_parameter(
             "gpus", "GPUs", "How many GPUs train together (data parallel); 0 runs on the CPU.", 1, 0, 64, cpu_default=0
         ),
         Parameter(
@@ -224,7 +226,7 @@ def common(
             default="",
             unset="first free ones",
         ),
-        integer(
+        integer_parameter(
             "batch_size",
             "Batch size",
             f"{example.capitalize()}s a step over all GPUs together (the global batch).",
@@ -233,7 +235,7 @@ def common(
             1_048_576,
             cpu_default=cpu_batch_size,
         ),
-        *_HOW,
+        *_COMPUTATION,
         *data,
-        *_HOW_LONG,
+        *_DURATION,
     )

@@ -84,7 +84,7 @@ class PhaseStarted(msgspec.Struct, frozen=True, kw_only=True, tag="phase", tag_f
     t_ns: int
 
 
-class Facts(msgspec.Struct, frozen=True, kw_only=True, tag="facts", tag_field=_TAG):
+class EnvironmentInfo(msgspec.Struct, frozen=True, kw_only=True, tag="facts", tag_field=_TAG):
     """Facts of the environment as the worker sees them, e.g. `{"tensorflow": "2.21.0"}`; later add to earlier ones."""
 
     facts: dict[str, str]
@@ -225,7 +225,17 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True, tag="finished", tag_fi
 
 
 Message = (
-    Hello | PhaseStarted | Facts | Progress | Block | Epoch | DataReady | Flops | Calibration | Evidence | Finished
+    Hello
+    | PhaseStarted
+    | EnvironmentInfo
+    | Progress
+    | Block
+    | Epoch
+    | DataReady
+    | Flops
+    | Calibration
+    | Evidence
+    | Finished
 )
 
 
@@ -256,42 +266,42 @@ class Calibrate(msgspec.Struct, frozen=True, kw_only=True, tag="calibrate", tag_
     gpu_uuids: tuple[str, ...] = ()
 
 
-class Describe(msgspec.Struct, frozen=True, kw_only=True, tag="describe", tag_field=_TAG):
+class DescribeFile(msgspec.Struct, frozen=True, kw_only=True, tag="describe", tag_field=_TAG):
     """The errand of reading a user's file: the workload of that name in it, every one where `name` is empty."""
 
     source: Source
     name: str = ""
 
 
-OwnKind = Literal["choice", "integer", "number", "switch", "text"]
+CustomParameterKind = Literal["choice", "integer", "number", "switch", "text"]
 
 
-class OwnParameter(msgspec.Struct, frozen=True, kw_only=True):
+class CustomParameter(msgspec.Struct, frozen=True, kw_only=True):
     """A parameter of a user's own workload, as its function's signature has it; `choices` where it is a choice."""
 
     name: str
-    kind: OwnKind
+    kind: CustomParameterKind
     default: Value
     help: str = ""
     choices: tuple[str, ...] = ()
 
 
-class OwnWorkload(msgspec.Struct, frozen=True, kw_only=True):
+class CustomWorkload(msgspec.Struct, frozen=True, kw_only=True):
     """A function of a user's file that makes a workload; `batch_size` is its default in that function."""
 
     name: str
     help: str
     batch_size: int
-    parameters: tuple[OwnParameter, ...] = ()
+    parameters: tuple[CustomParameter, ...] = ()
 
 
-class Described(msgspec.Struct, frozen=True, kw_only=True, tag="described", tag_field=_TAG):
+class FileDescription(msgspec.Struct, frozen=True, kw_only=True, tag="described", tag_field=_TAG):
     """The workloads of a user's file, in its order, at least one."""
 
-    workloads: tuple[OwnWorkload, ...]
+    workloads: tuple[CustomWorkload, ...]
 
 
-class Compared(msgspec.Struct, frozen=True, kw_only=True, tag="compared", tag_field=_TAG):
+class OutputDifference(msgspec.Struct, frozen=True, kw_only=True, tag="compared", tag_field=_TAG):
     """How a model with the saved weights answers, against the trained model's own answers to the same inputs.
 
     `max_difference` is the largest absolute difference of an output, `max_output` the largest absolute output of the
@@ -303,52 +313,52 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True, tag="compared", tag_fi
     tolerance: float
 
 
-class Declined(msgspec.Struct, frozen=True, kw_only=True, tag="declined", tag_field=_TAG):
+class JobFailed(msgspec.Struct, frozen=True, kw_only=True, tag="declined", tag_field=_TAG):
     """Why an errand could not be done, in one plain sentence."""
 
     reason: str
 
 
-Errand = TryWeights | ExportModel | Calibrate | Describe
-Answer = Compared | Calibration | Described | Declined
+JobRequest = TryWeights | ExportModel | Calibrate | DescribeFile
+JobResult = OutputDifference | Calibration | FileDescription | JobFailed
 
 _Decoded = TypeVar("_Decoded")
 _encoder = msgspec.json.Encoder()
-_up: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
-_down: msgspec.json.Decoder[Start] = msgspec.json.Decoder(Start)
-_errand: msgspec.json.Decoder[Errand] = msgspec.json.Decoder(Errand)
-_answer: msgspec.json.Decoder[Answer] = msgspec.json.Decoder(Answer)
+_message_decoder: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
+_start_decoder: msgspec.json.Decoder[Start] = msgspec.json.Decoder(Start)
+_job_request_decoder: msgspec.json.Decoder[JobRequest] = msgspec.json.Decoder(JobRequest)
+_job_result_decoder: msgspec.json.Decoder[JobResult] = msgspec.json.Decoder(JobResult)
 
 
-def encode(message: Message | Start | Errand | Answer) -> bytes:
+def encode(message: Message | Start | JobRequest | JobResult) -> bytes:
     """The message as one line, newline included."""
     return _encoder.encode(message) + b"\n"
 
 
 def decode_message(line: bytes) -> Message:
     """The message on one line from a worker; raises `ProtocolError`."""
-    return _decoded(_up, line, "a message of this protocol")
+    return _decode(_message_decoder, line, "a message of this protocol")
 
 
 def decode_start(line: bytes) -> Start:
     """The order on a worker's first stdin line; raises `ProtocolError`, also for another protocol version."""
-    start = _decoded(_down, line, "a start order")
+    start = _decode(_start_decoder, line, "a start order")
     if start.protocol != PROTOCOL_VERSION:
         raise ProtocolError(f"the program speaks protocol {start.protocol}, this worker {PROTOCOL_VERSION}")
     return start
 
 
-def decode_errand(line: bytes) -> Errand:
+def decode_job_request(line: bytes) -> JobRequest:
     """The errand on a process's only stdin line; raises `ProtocolError`."""
-    return _decoded(_errand, line, "an errand")
+    return _decode(_job_request_decoder, line, "an errand")
 
 
-def decode_answer(line: bytes) -> Answer:
+def decode_job_result(line: bytes) -> JobResult:
     """The answer to an errand; raises `ProtocolError`."""
-    return _decoded(_answer, line, "an answer")
+    return _decode(_job_result_decoder, line, "an answer")
 
 
-def _decoded(decoder: "msgspec.json.Decoder[_Decoded]", line: bytes, what: str) -> _Decoded:
+def _decode(decoder: "msgspec.json.Decoder[_Decoded]", line: bytes, what: str) -> _Decoded:
     try:
         return decoder.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:

@@ -22,7 +22,7 @@ def _no_allocator() -> None:
     return None
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     return None
 
 
@@ -55,12 +55,12 @@ class Task:
     allocator_bytes: Callable[[], int | None] = _no_allocator
     allocator_peak_bytes: Callable[[], int | None] = _no_allocator
     save_weights: Callable[[Path], None] = _no_weights
-    hold: Callable[[bool], None] | None = None
+    reuse_batches: Callable[[bool], None] | None = None
     passes: Passes | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class TrainingPlan:
     """How long to run: warm-up steps after the first, then exactly `steps`, or `seconds` where `steps` is 0.
 
     With `epochs` there are as many passes over the data in place of either.
@@ -72,10 +72,10 @@ class Plan:
     epochs: int = 0
 
 
-def plan_of(variant: Variant) -> Plan:
+def plan_of(variant: Variant) -> TrainingPlan:
     """The plan a variant asks for; the first pass over the data comes right after the first step."""
     epochs = int(variant.get("epochs", 0))
-    return Plan(
+    return TrainingPlan(
         warmup_steps=0 if epochs else int(variant["warmup_steps"]),
         seconds=float(variant["seconds"]),
         steps=int(variant["steps"]),
@@ -115,10 +115,10 @@ class Loop:
     def __init__(
         self,
         task: Task,
-        plan: Plan,
+        plan: TrainingPlan,
         report: Report,
         stop: Callable[[], bool],
-        first_step_done: Callable[[], None] = _nothing,
+        first_step_done: Callable[[], None] = _do_nothing,
     ) -> None:
         self._task = task
         self._plan = plan
@@ -136,38 +136,38 @@ class Loop:
         measure = _Limit(plan.steps, None if plan.steps else plan.seconds)
         done = (
             self._compile()
-            and (not plan.warmup_steps or self._phase("warmup", _Limit(plan.warmup_steps)))
-            and (self._epochs(passes) if passes is not None else self._phase("measure", measure))
+            and (not plan.warmup_steps or self._run_phase("warmup", _Limit(plan.warmup_steps)))
+            and (self._run_epochs(passes) if passes is not None else self._run_phase("measure", measure))
         )
-        if done and self._task.hold is not None:
-            self._time_ready(self._task.hold)
+        if done and self._task.reuse_batches is not None:
+            self._time_ready_steps(self._task.reuse_batches)
         return done
 
     def _compile(self) -> bool:
         """The first step."""
-        done = self._phase("compile", _Limit(1))
+        done = self._run_phase("compile", _Limit(1))
         if done:
             self._first_step_done()
         return done
 
-    def _phase(self, phase: TimedPhase, limit: _Limit) -> bool:
+    def _run_phase(self, phase: TimedPhase, limit: _Limit) -> bool:
         """Run one phase to its limit; false when stopped before."""
-        return self._begin(phase) and self._blocks(phase, limit) is not None
+        return self._begin_phase(phase) and self._run_blocks(phase, limit) is not None
 
-    def _begin(self, phase: TimedPhase) -> bool:
+    def _begin_phase(self, phase: TimedPhase) -> bool:
         """Begin a phase; false when stopped before."""
         if self._stop():
             return False
         self._report(PhaseStarted(phase=phase, t_ns=time.monotonic_ns()))
         return True
 
-    def _epochs(self, passes: Passes) -> bool:
+    def _run_epochs(self, passes: Passes) -> bool:
         """Pass over the data as often as planned, all in one phase, each time with a look at what is learnt by then."""
-        if not self._begin("measure"):
+        if not self._begin_phase("measure"):
             return False
         for number in range(self._plan.epochs):
             start_ns = time.monotonic_ns()
-            last = self._blocks("measure", _Limit(passes.steps), number, self._plan.epochs)
+            last = self._run_blocks("measure", _Limit(passes.steps), number, self._plan.epochs)
             if last is None or self._stop():
                 return False
             accuracy = passes.accuracy()
@@ -185,22 +185,22 @@ class Loop:
             )
         return True
 
-    def _blocks(self, phase: TimedPhase, limit: _Limit, part: int = 0, parts: int = 1) -> Block | None:
+    def _run_blocks(self, phase: TimedPhase, limit: _Limit, part: int = 0, parts: int = 1) -> Block | None:
         """Run blocks to a limit, as one of several equal parts of a phase; the last one, None when stopped before."""
         start_ns = time.monotonic_ns()
         first, fraction, block = self._steps_done, 0.0, None
         while fraction < 1.0 and not self._stop():
             elapsed_s = (time.monotonic_ns() - start_ns) / 1e9
             steps = limit.block_steps(self._block_steps, self._steps_done - first, elapsed_s, self._step_s)
-            block = self._block(phase, steps)
+            block = self._run_block(phase, steps)
             block_s = (block.end_ns - block.start_ns) / 1e9
             fraction = limit.fraction(self._steps_done - first, (block.end_ns - start_ns) / 1e9, block_s)
-            self._tell(phase, (part + fraction) / parts, block.end_ns)
+            self._report_progress(phase, (part + fraction) / parts, block.end_ns)
         return block if fraction >= 1.0 else None
 
-    def _time_ready(self, hold: Callable[[bool], None]) -> None:
+    def _time_ready_steps(self, reuse_batches: Callable[[bool], None]) -> None:
         """Time some steps more, on batches that are on the devices already: what others took beyond was waiting."""
-        hold(True)
+        reuse_batches(True)
         done, steps = 0, _READY_BLOCKS * self._block_steps
         start_ns = time.monotonic_ns()
         while done < steps and not (done and self._stop()):
@@ -208,9 +208,9 @@ class Loop:
             done += 1
         self._task.fetch(result)
         self._report(DataReady(steps=done, time_ns=time.monotonic_ns() - start_ns))
-        hold(False)
+        reuse_batches(False)
 
-    def _block(self, phase: TimedPhase, steps: int) -> Block:
+    def _run_block(self, phase: TimedPhase, steps: int) -> Block:
         """Time up to `steps` steps (fewer when stopped) and report them."""
         first, done = self._steps_done, 0
         step, stop = self._task.step, self._stop
@@ -221,7 +221,7 @@ class Loop:
         loss = self._task.fetch(result)
         end_ns = time.monotonic_ns()
         self._steps_done += done
-        self._pace(phase, done, (end_ns - start_ns) / 1e9)
+        self._adapt_block_length(phase, done, (end_ns - start_ns) / 1e9)
         block = Block(
             phase=phase,
             first_step=first,
@@ -241,7 +241,7 @@ class Loop:
             )
         return block
 
-    def _pace(self, phase: TimedPhase, steps: int, seconds: float) -> None:
+    def _adapt_block_length(self, phase: TimedPhase, steps: int, seconds: float) -> None:
         """Choose the next block's length from this one's; the first step's time says nothing of the others'."""
         if phase == "compile":
             return
@@ -249,7 +249,7 @@ class Loop:
         wanted = round(_BLOCK_S / self._step_s)
         self._block_steps = max(1, min(wanted, self._block_steps * _GROWTH))
 
-    def _tell(self, phase: TimedPhase, fraction: float, t_ns: int) -> None:
+    def _report_progress(self, phase: TimedPhase, fraction: float, t_ns: int) -> None:
         if t_ns < self._next_progress_ns and fraction < 1.0:
             return
         self._next_progress_ns = t_ns + int(_PROGRESS_S * 1e9)

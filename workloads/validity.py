@@ -2,16 +2,16 @@
 
 from collections.abc import Callable
 
-from workloads.interpreter import python_of
-from workloads.kinds import Gpu, Machine, Rule
+from workloads.interpreter import find_python
 from workloads.protocol import Variant
+from workloads.schema import Gpu, Machine, Rule
 
 
 def _gpu_count(machine: Machine) -> int:
     return len(machine.gpus)
 
 
-def _wanted(variant: Variant) -> list[str]:
+def _requested_devices(variant: Variant) -> list[str]:
     return [word.strip() for word in str(variant["devices"]).split(",") if word.strip()]
 
 
@@ -30,7 +30,7 @@ def _too_old_for_tf32(machine: Machine) -> bool:
 def _too_few_whole_gpus(variant: Variant, machine: Machine) -> bool:
     """Whether several GPUs are asked for where MIG instances are among those to choose from, and would be needed."""
     count = int(variant["gpus"])
-    named = [find_gpu(machine, word) for word in _wanted(variant)]
+    named = [find_gpu(machine, word) for word in _requested_devices(variant)]
     choice = [gpu for gpu in named if gpu is not None] or machine.gpus
     instances = sum(gpu.uuid.startswith("MIG-") for gpu in choice)
     return count > 1 and instances > 0 and len(choice) - instances < count
@@ -39,18 +39,18 @@ def _too_few_whole_gpus(variant: Variant, machine: Machine) -> bool:
 LADDER = ("gemm8", "gemm2", "gemm_batched", "fused", "pretransposed", "combined_input", "wavefront")
 
 
-def _is(variant: Variant, *implementations: str) -> bool:
+def _uses_implementation(variant: Variant, *implementations: str) -> bool:
     return variant["implementation"] in implementations
 
 
-def _is_cudnn(variant: Variant) -> bool:
-    return _is(variant, "cudnn", "cudnn_stack")
+def _uses_cudnn(variant: Variant) -> bool:
+    return _uses_implementation(variant, "cudnn", "cudnn_stack")
 
 
-def _becomes_cudnn(variant: Variant) -> bool:
+def _keras_selects_cudnn(variant: Variant) -> bool:
     """Whether Keras, left to decide, takes cuDNN: it looks at GPU, activation and recurrent dropout, not at padding."""
     usable = variant["activation"] == "tanh" and not variant["recurrent_dropout"]
-    return _is(variant, "auto") and int(variant["gpus"]) > 0 and usable
+    return _uses_implementation(variant, "auto") and int(variant["gpus"]) > 0 and usable
 
 
 def _lstm_rule(parameters: str, broken: Callable[[Variant], bool], reason: str) -> Rule:
@@ -75,12 +75,12 @@ _GENERAL: tuple[Rule, ...] = (
     ),
     Rule(
         parameters=("devices",),
-        broken=lambda v, m: any(find_gpu(m, word) is None for word in _wanted(v)),
+        broken=lambda v, m: any(find_gpu(m, word) is None for word in _requested_devices(v)),
         reason="devices={devices} names a GPU that this machine does not have; `python -m app gpus` lists them.",
     ),
     Rule(
         parameters=("devices", "gpus"),
-        broken=lambda v, _: len(_wanted(v)) not in (0, int(v["gpus"])),
+        broken=lambda v, _: len(_requested_devices(v)) not in (0, int(v["gpus"])),
         reason="devices={devices} does not name as many GPUs as gpus={gpus}.",
     ),
     Rule(
@@ -125,7 +125,7 @@ _GENERAL: tuple[Rule, ...] = (
     ),
     Rule(
         parameters=("interpreter",),
-        broken=lambda v, _: bool(v["interpreter"]) and python_of(str(v["interpreter"])) is None,
+        broken=lambda v, _: bool(v["interpreter"]) and find_python(str(v["interpreter"])) is None,
         reason="{interpreter} is neither a virtual environment's folder nor a Python on this machine; "
         "leave it empty for this program's own.",
     ),
@@ -134,68 +134,68 @@ _GENERAL: tuple[Rule, ...] = (
 _LSTM: tuple[Rule, ...] = (
     _lstm_rule(
         "gpus",
-        lambda v: _is_cudnn(v) and int(v["gpus"]) == 0,
+        lambda v: _uses_cudnn(v) and int(v["gpus"]) == 0,
         "cuDNN needs an NVIDIA GPU, and this run is on the CPU; choose implementation=standard.",
     ),
     _lstm_rule(
         "xla",
-        lambda v: _is_cudnn(v) and bool(v["xla"]),
+        lambda v: _uses_cudnn(v) and bool(v["xla"]),
         "XLA cannot compile the cuDNN LSTM; use xla=false or implementation=standard.",
     ),
     _lstm_rule(
         "xla",
-        lambda v: _becomes_cudnn(v) and bool(v["xla"]),
+        lambda v: _keras_selects_cudnn(v) and bool(v["xla"]),
         "Keras chooses the cuDNN LSTM here, and XLA cannot compile it; use xla=false or implementation=standard.",
     ),
     _lstm_rule(
         "recurrent_dropout",
-        lambda v: _is_cudnn(v) and bool(v["recurrent_dropout"]),
+        lambda v: _uses_cudnn(v) and bool(v["recurrent_dropout"]),
         "cuDNN has no recurrent dropout; use recurrent_dropout=0 or implementation=standard.",
     ),
     _lstm_rule(
         "dropout",
-        lambda v: _is(v, "cudnn_stack") and bool(v["dropout"]),
+        lambda v: _uses_implementation(v, "cudnn_stack") and bool(v["dropout"]),
         "Inside one cuDNN call no dropout mask can be kept over a sequence; use dropout=0 or implementation=cudnn.",
     ),
     _lstm_rule(
         "sequence_lengths",
-        lambda v: _is_cudnn(v) and v["sequence_lengths"] == "left_padded",
+        lambda v: _uses_cudnn(v) and v["sequence_lengths"] == "left_padded",
         "cuDNN takes padding at the end only; use sequence_lengths=right_padded or implementation=standard.",
     ),
     _lstm_rule(
         "sequence_lengths",
-        lambda v: _becomes_cudnn(v) and v["sequence_lengths"] == "left_padded",
+        lambda v: _keras_selects_cudnn(v) and v["sequence_lengths"] == "left_padded",
         "Keras chooses cuDNN here, which takes padding at the end only, and fails at the first step; "
         "use sequence_lengths=right_padded or implementation=standard.",
     ),
     _lstm_rule(
         "activation",
-        lambda v: v["activation"] == "relu" and not _is(v, "standard", "auto"),
+        lambda v: v["activation"] == "relu" and not _uses_implementation(v, "standard", "auto"),
         "implementation={implementation} has tanh built in; use activation=tanh or implementation=standard.",
     ),
     _lstm_rule(
         "xla",
-        lambda v: _is(v, "block_fused") and bool(v["xla"]),
+        lambda v: _uses_implementation(v, "block_fused") and bool(v["xla"]),
         "XLA cannot compile the block-fused op; use xla=false or implementation=standard.",
     ),
     _lstm_rule(
         "precision",
-        lambda v: _is(v, "block_fused") and v["precision"] == "bfloat16",
+        lambda v: _uses_implementation(v, "block_fused") and v["precision"] == "bfloat16",
         "TensorFlow has the block-fused op in float32 and float16 only; use one of them or implementation=standard.",
     ),
     _lstm_rule(
         "sequence_lengths",
-        lambda v: _is(v, "block_fused") and v["sequence_lengths"] != "fixed",
+        lambda v: _uses_implementation(v, "block_fused") and v["sequence_lengths"] != "fixed",
         "The block-fused op knows one length for all sequences; use sequence_lengths=fixed or implementation=standard.",
     ),
     _lstm_rule(
         "recurrent_dropout",
-        lambda v: _is(v, "block_fused") and bool(v["recurrent_dropout"]),
+        lambda v: _uses_implementation(v, "block_fused") and bool(v["recurrent_dropout"]),
         "The block-fused op has no recurrent dropout; use recurrent_dropout=0 or implementation=standard.",
     ),
     _lstm_rule(
         "unroll",
-        lambda v: int(v["unroll"]) > 1 and not _is(v, *LADDER),
+        lambda v: int(v["unroll"]) > 1 and not _uses_implementation(v, *LADDER),
         "implementation={implementation} has a loop of its own; use unroll=1 or one of " + ", ".join(LADDER) + ".",
     ),
     _lstm_rule(
@@ -205,13 +205,13 @@ _LSTM: tuple[Rule, ...] = (
     ),
     _lstm_rule(
         "bidirectional",
-        lambda v: _is(v, "wavefront") and bool(v["bidirectional"]),
+        lambda v: _uses_implementation(v, "wavefront") and bool(v["bidirectional"]),
         "In a wavefront each layer follows the one below in time, so none can go backwards; "
         "use bidirectional=false or implementation=combined_input.",
     ),
 )
 
-_OF_IMAGES = ("cnn10", "wrn28-10")
+_IMAGE_WORKLOADS = ("cnn10", "wrn28-10")
 
 _CNN: tuple[Rule, ...] = (
     Rule(
@@ -221,19 +221,19 @@ _CNN: tuple[Rule, ...] = (
         ),
         reason="TensorFlow cannot train or pool float16 NCHW images on the CPU; use layout=NHWC, precision=float32 or "
         "xla=true.",
-        workloads=_OF_IMAGES,
+        workloads=_IMAGE_WORKLOADS,
     ),
     Rule(
         parameters=("epochs", "data"),
         broken=lambda v, _: bool(v["epochs"]) and v["data"] == "synthetic",
         reason="Synthetic images have no end to pass over; use data=cifar10, or epochs=0.",
-        workloads=_OF_IMAGES,
+        workloads=_IMAGE_WORKLOADS,
     ),
     Rule(
         parameters=("epochs", "mode"),
         broken=lambda v, _: bool(v["epochs"]) and v["mode"] == "inference",
         reason="Inference learns nothing, so there is no accuracy by epoch; use mode=train, or epochs=0.",
-        workloads=_OF_IMAGES,
+        workloads=_IMAGE_WORKLOADS,
     ),
     Rule(
         parameters=("depth",),

@@ -1,4 +1,4 @@
-"""Saved weights: one .npz file a run, with weights by name, some inputs, and what the trained model answered to them.
+"""Saved weights: the .npz file format, and the comparison of a model with loaded weights against the trained one.
 
 Beside the arrays lies `header`, JSON: `format`, `version` and the run's `variant`. Weights are float32, gate by gate in
 Keras's layout, never a buffer of cuDNN's own: that one's size and order depend on the version of cuDNN. Needs NumPy
@@ -17,15 +17,16 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from workloads.lstm.config import config_of
-from workloads.lstm.layout import shapes
-from workloads.protocol import Variant
+from workloads.build import approve, import_libraries, recipe_of
+from workloads.errors import RefusedError
+from workloads.lstm.config import config_of, weight_shapes
+from workloads.protocol import OutputDifference, TryWeights, Variant
 
 _FORMAT = "variantscope lstm weights"
 _VERSION = 1
 _HEADER, _SEQUENCES, _LENGTHS, _OUTPUTS = "header", "reference/sequences", "reference/lengths", "reference/outputs"
 _SIZES = ("layers", "units", "features", "bidirectional", "activation")
-_AGAIN = "run the variant again with -s save_weights=true"
+_RERUN_HINT = "run the variant again with -s save_weights=true"
 
 Array = NDArray[np.float32]
 
@@ -78,12 +79,12 @@ def read(path: Path, variant: Variant) -> SavedWeights:
     arrays = _arrays(path)
     header = _header(path, arrays)
     _check_sizes(path, header.variant, variant)
-    expected = shapes(config_of(variant))
+    expected = weight_shapes(config_of(variant))
     if missing := [name for name in (*expected, _SEQUENCES, _OUTPUTS) if name not in arrays]:
-        raise WeightsError(f"{path} lacks {', '.join(missing)}; {_AGAIN}.")
+        raise WeightsError(f"{path} lacks {', '.join(missing)}; {_RERUN_HINT}.")
     for name, shape in expected.items():
         if arrays[name].shape != shape:
-            raise WeightsError(f"{name} in {path} has the shape {arrays[name].shape}, not {shape}; {_AGAIN}.")
+            raise WeightsError(f"{name} in {path} has the shape {arrays[name].shape}, not {shape}; {_RERUN_HINT}.")
     return SavedWeights(
         variant=header.variant,
         weights={name: arrays[name] for name in expected},
@@ -101,20 +102,22 @@ def _arrays(path: Path) -> dict[str, NDArray[Any]]:
             return {"": loaded} if isinstance(loaded, np.ndarray) else dict(loaded)
     except FileNotFoundError:
         where = "they were moved or deleted. Say where they are with --weights PATH"
-        raise WeightsError(f"There are no saved weights at {path}: {where}, or {_AGAIN}.") from None
+        raise WeightsError(f"There are no saved weights at {path}: {where}, or {_RERUN_HINT}.") from None
     except OSError as error:
         raise WeightsError(f"{path} cannot be read: {error.strerror or error}.") from None
     except (zipfile.BadZipFile, zlib.error, ValueError, EOFError) as error:
-        raise WeightsError(f"{path} is damaged, or no .npz file ({error}). Use a copy of it, or {_AGAIN}.") from None
+        raise WeightsError(
+            f"{path} is damaged, or no .npz file ({error}). Use a copy of it, or {_RERUN_HINT}."
+        ) from None
 
 
 def _header(path: Path, arrays: Mapping[str, NDArray[Any]]) -> _Header:
     if _HEADER not in arrays:
-        raise WeightsError(f"{path} {_foreign(arrays)}")
+        raise WeightsError(f"{path} {_foreign_file_problem(arrays)}")
     try:
         header = msgspec.json.decode(str(arrays[_HEADER]), type=_Header)
     except msgspec.MsgspecError:
-        raise WeightsError(f"{path} {_foreign(arrays)}") from None
+        raise WeightsError(f"{path} {_foreign_file_problem(arrays)}") from None
     if header.format != _FORMAT or header.version > _VERSION:
         raise WeightsError(
             f"{path} is {header.format}, version {header.version}, and this program reads {_FORMAT} up to version "
@@ -123,21 +126,57 @@ def _header(path: Path, arrays: Mapping[str, NDArray[Any]]) -> _Header:
     return header
 
 
-def _foreign(arrays: Mapping[str, NDArray[Any]]) -> str:
+def _foreign_file_problem(arrays: Mapping[str, NDArray[Any]]) -> str:
     """What is wrong with a file that this program did not write."""
     if len(arrays) == 1 and next(iter(arrays.values())).ndim == 1:
         (buffer,) = arrays.values()
         return (
             f"holds one flat buffer of {buffer.size:,} numbers without names, as cuDNN keeps its parameters: only the "
-            f"cuDNN that wrote it can read it. Weights are kept gate by gate when you {_AGAIN}."
+            f"cuDNN that wrote it can read it. Weights are kept gate by gate when you {_RERUN_HINT}."
         )
     names = ", ".join(list(arrays)[:5]) or "nothing"
-    return f"was not written by this program: it has no header, but {names}. Its own come when you {_AGAIN}."
+    return f"was not written by this program: it has no header, but {names}. Its own come when you {_RERUN_HINT}."
 
 
-def _check_sizes(path: Path, held: Variant, wanted: Variant) -> None:
+def _check_sizes(path: Path, stored: Variant, expected: Variant) -> None:
     """Raises `WeightsError` naming the sizes in which two variants differ."""
-    differ = [name for name in _SIZES if held.get(name) != wanted.get(name)]
+    differ = [name for name in _SIZES if stored.get(name) != expected.get(name)]
     if differ:
-        theirs, ours = (", ".join(f"{name}={which.get(name)}" for name in differ) for which in (held, wanted))
-        raise WeightsError(f"{path} holds weights of {theirs}, and the run has {ours}: it is another run's file.")
+        stored_sizes, expected_sizes = (
+            ", ".join(f"{name}={variant.get(name)}" for name in differ) for variant in (stored, expected)
+        )
+        raise WeightsError(
+            f"{path} holds weights of {stored_sizes}, and the run has {expected_sizes}: it is another run's file."
+        )
+
+
+_TOLERANCES = {"float32": 1e-5, "tf32": 1e-2, "float16": 1e-2, "bfloat16": 1e-1}
+"""How far an answer near 1 may be off by rounding: about twenty times the unit roundoff of the 16-bit formats and TF32
+(2^-11, bfloat16 2^-8), since a recurrence passes its errors on; in float32 the sum's order alone differs."""
+
+
+def try_weights(request: TryWeights) -> OutputDifference:
+    """Load the weights into the errand's variant and compare; raises `WeightsError` and `RefusedError`."""
+    saved = read(Path(request.weights_path), request.trained)
+    spec = approve(request.spec, request.gpu_uuids)
+    import_libraries(spec, request.gpu_uuids)
+    from workloads.tensorflow.runtime import configure
+    from workloads.tensorflow.saving import model_outputs
+
+    replicas = configure(spec.variant)
+    model = recipe_of(spec.workload)(spec.variant).model()
+    for weight, value in zip(model.weights, saved.weights.values(), strict=True):
+        weight.assign(value)
+    return compare_outputs(saved, model_outputs(model, saved.sequences, saved.lengths, spec.variant, replicas))
+
+
+def compare_outputs(saved: SavedWeights, outputs: Array) -> OutputDifference:
+    """Outputs [examples, 1] against those of the trained model; raises `RefusedError` where they are no numbers."""
+    if not (np.isfinite(outputs).all() and np.isfinite(saved.outputs).all()):
+        raise RefusedError("Not all answers are finite numbers: the weights were changed since they were saved.")
+    max_output = float(np.abs(saved.outputs).max())
+    return OutputDifference(
+        max_difference=float(np.abs(outputs - saved.outputs).max()),
+        max_output=max_output,
+        tolerance=_TOLERANCES[str(saved.variant["precision"])] * max(1.0, max_output),
+    )

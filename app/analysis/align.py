@@ -7,14 +7,14 @@ import numpy as np
 
 from app.records import BlockColumns, Floats, Ints
 
-Together = Literal["sum", "mean", "max"]
+Combination = Literal["sum", "mean", "max"]
 """How several devices become one curve."""
 
 GAP_PERIODS = 3.0
 """A device that is silent for longer than this many of its own periods has a gap, not a value."""
 
 
-class Series(NamedTuple):
+class TimeSeries(NamedTuple):
     """One curve: `t_ns` in ascending order and a value at each, NaN where there is none."""
 
     t_ns: Ints
@@ -26,43 +26,45 @@ def seconds_since(t_ns: Ints, zero_ns: int) -> Floats:
     return np.asarray((t_ns - zero_ns) / 1e9, dtype=np.float64)
 
 
-def done_at(t_ns: Ints, blocks: BlockColumns, amounts: Ints) -> Floats:
+def interpolate_done(t_ns: Ints, blocks: BlockColumns, per_block: Ints) -> Floats:
     """How many steps or examples were done at each time, from the start of `measure` on; `amounts` are those a block.
 
     Within a block they grow evenly, between blocks they stand still; before the first block and after the last one
     nothing can be said (NaN). What came before `measure` counts down from 0; without it the first block is the start.
     """
-    if not len(amounts):
+    if not len(per_block):
         return np.full(len(t_ns), np.nan)
-    after = np.cumsum(amounts)
-    before = after - amounts
+    after = np.cumsum(per_block)
+    before = after - per_block
     first_measured = int(np.argmax(blocks.measured))
     times = np.column_stack([blocks.start_ns, blocks.end_ns]).ravel()
     done = np.column_stack([before, after]).ravel() - before[first_measured]
     return np.asarray(np.interp(t_ns - times[0], times - times[0], done, left=np.nan, right=np.nan), dtype=np.float64)
 
 
-def combine(tracks: Sequence[Series], how: Together) -> Series:
+def combine(tracks: Sequence[TimeSeries], method: Combination) -> TimeSeries:
     """Several devices as one curve on the first one's times.
 
     Each device counts with its nearest earlier sample. Where one of them has been silent for longer than `GAP_PERIODS`
     of its periods the result is NaN: a sum with a part missing is no sum.
     """
     if not tracks:
-        return Series(np.empty(0, dtype=np.int64), np.empty(0))
+        return TimeSeries(np.empty(0, dtype=np.int64), np.empty(0))
     base = with_gaps(tracks[0]).t_ns
-    held = np.stack([_held(track, base) for track in tracks])
-    if how == "max":
-        return Series(base, held.max(axis=0))
-    return Series(base, held.sum(axis=0) if how == "sum" else held.mean(axis=0))
+    values = np.stack([_latest_values(track, base) for track in tracks])
+    if method == "max":
+        return TimeSeries(base, values.max(axis=0))
+    return TimeSeries(base, values.sum(axis=0) if method == "sum" else values.mean(axis=0))
 
 
-def with_gaps(series: Series) -> Series:
+def with_gaps(series: TimeSeries) -> TimeSeries:
     """The same curve with one NaN put into every silence longer than `GAP_PERIODS` periods, lest a line bridge it."""
     t_ns, y = series
-    limit_ns = _silence_ns(t_ns)
-    silent = np.flatnonzero(np.diff(t_ns) > limit_ns)
-    return Series(np.insert(t_ns, silent + 1, t_ns[silent] + limit_ns), np.insert(y, silent + 1, np.nan))
+    limit_ns = _gap_threshold_ns(t_ns)
+    gap_indices = np.flatnonzero(np.diff(t_ns) > limit_ns)
+    return TimeSeries(
+        np.insert(t_ns, gap_indices + 1, t_ns[gap_indices] + limit_ns), np.insert(y, gap_indices + 1, np.nan)
+    )
 
 
 def decimate(x: Floats, y: Floats, buckets: int) -> tuple[Floats, Floats]:
@@ -77,23 +79,23 @@ def decimate(x: Floats, y: Floats, buckets: int) -> tuple[Floats, Floats]:
     absent = np.flatnonzero(np.isnan(y))
     present = np.flatnonzero(~np.isnan(y))
     low_to_high = present[np.lexsort((y[present], bucket[present]))]
-    kept = (
-        _firsts(low_to_high, bucket),
-        _firsts(low_to_high[::-1], bucket),
-        _firsts(absent, bucket),
+    selected = (
+        _first_per_bucket(low_to_high, bucket),
+        _first_per_bucket(low_to_high[::-1], bucket),
+        _first_per_bucket(absent, bucket),
         np.array([0, len(x) - 1]),
     )
-    index = np.unique(np.concatenate(kept))
+    index = np.unique(np.concatenate(selected))
     return x[index], y[index]
 
 
-def _firsts(index: Ints, bucket: Ints) -> Ints:
+def _first_per_bucket(index: Ints, bucket: Ints) -> Ints:
     """The first of `index` in each bucket; `index` is grouped by bucket."""
     groups = bucket[index]
     return index[np.flatnonzero(np.diff(groups, prepend=-1) != 0)]
 
 
-def _held(track: Series, at_ns: Ints) -> Floats:
+def _latest_values(track: TimeSeries, at_ns: Ints) -> Floats:
     """The track's nearest earlier value at each time, NaN before its first and in its silences."""
     known = ~np.isnan(track.y)
     t_ns, y = track.t_ns[known], track.y[known]
@@ -101,10 +103,10 @@ def _held(track: Series, at_ns: Ints) -> Floats:
         return np.full(len(at_ns), np.nan)
     before = np.searchsorted(t_ns, at_ns, side="right") - 1
     age_ns = at_ns - t_ns[np.maximum(before, 0)]
-    fresh = (before >= 0) & (age_ns < _silence_ns(track.t_ns))
-    return np.where(fresh, y[np.maximum(before, 0)], np.nan)
+    is_fresh = (before >= 0) & (age_ns < _gap_threshold_ns(track.t_ns))
+    return np.where(is_fresh, y[np.maximum(before, 0)], np.nan)
 
 
-def _silence_ns(t_ns: Ints) -> int:
+def _gap_threshold_ns(t_ns: Ints) -> int:
     """From what age on a sample is too old to stand for the present: `GAP_PERIODS` usual periods, at least 1 ns."""
     return max(int(GAP_PERIODS * float(np.median(np.diff(t_ns)))), 1) if len(t_ns) > 1 else 1

@@ -1,38 +1,61 @@
-"""What makes runs hard to compare, as far as their telemetry and their history tell. Pure functions on stored runs."""
+"""Conditions that affect a comparison: throttling, power limits, other load, drift, and the idle state before a run."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from enum import IntEnum
 from typing import Literal
 
 import numpy as np
 
-from app.analysis.clock_events import ClockEvent
 from app.analysis.intervals import Estimate, pooled_ratio
-from app.analysis.measured import gpu_columns, measured_window, while_measuring, within
-from app.analysis.verdict import group_by_variant, throughputs
-from app.analysis.work import alternatives
-from app.facts import BESIDE, OF_ONE_RUN
-from app.records import Floats, RunRow, SampleColumns, StoredRun
+from app.analysis.measured import gpu_columns, measured_values, measured_window, values_in_window
+from app.analysis.verdict import group_by_variant, same_work, throughputs
+from app.records import (
+    CONCURRENT_GPUS_KEY,
+    IDLE_WAIT_KEY,
+    PER_RUN_KEYS,
+    THROTTLED_KEY,
+    Floats,
+    RunRow,
+    SampleColumns,
+    StoredRun,
+)
+from app.samples import Sample
 from workloads.catalog import with_defaults
 
-Hold = Literal["heat", "power limit", "hardware slowdown"]
+
+class ClockEvent(IntEnum):
+    """One reason; the first two hold nothing back."""
+
+    IDLE = 0x1
+    CLOCKS_SET = 0x2
+    POWER_CAP = 0x4
+    HARDWARE_SLOWDOWN = 0x8
+    SYNC_BOOST = 0x10
+    THERMAL_LIMIT = 0x20
+    HARDWARE_THERMAL_LIMIT = 0x40
+    POWER_BRAKE = 0x80
+    DISPLAY_CLOCKS = 0x100
+
+
+ThrottleCause = Literal["heat", "power limit", "hardware slowdown"]
 """What held a GPU's clocks back."""
 
-BUSY_PCT = 20.0
+OTHER_LOAD_LIMIT_PCT = 20.0
 """Other programs that use more than this of all processors take time from a run that computes on them."""
 
-HELD_SHARE = 0.05
+THROTTLED_SHARE_LIMIT = 0.05
 """A run held back for less of its measured part than this has lost too little to matter."""
 
-HOLDS: Mapping[Hold, tuple[int, str]] = {
+THROTTLE_CAUSES: Mapping[ThrottleCause, tuple[int, str]] = {
     "heat": (ClockEvent.THERMAL_LIMIT | ClockEvent.HARDWARE_THERMAL_LIMIT, "throttled_thermal_ns"),
     "power limit": (ClockEvent.POWER_CAP, "throttled_power_ns"),
     "hardware slowdown": (ClockEvent.HARDWARE_SLOWDOWN | ClockEvent.POWER_BRAKE, "throttled_brake_ns"),
 }
 """The reasons that stand for each cause, and the driver's counter of the time it lasted."""
-_PROGRAM = ("git_commit", "program_version")
+_PROGRAM_KEYS = ("git_commit", "program_version")
 
 
-def held_back(run: StoredRun) -> dict[Hold, float]:
+def throttled_shares(run: StoredRun) -> dict[ThrottleCause, float]:
     """By cause the share of the measured part in which its worst GPU was held back, 0 to 1; {} where not recorded.
 
     The larger of two readings: the share of samples that say so, and the driver's own counter, which misses nothing.
@@ -40,29 +63,29 @@ def held_back(run: StoredRun) -> dict[Hold, float]:
     window = measured_window(run)
     if window is None:
         return {}
-    found: dict[Hold, float] = {}
-    for hold, (bits, counter) in HOLDS.items():
+    found: dict[ThrottleCause, float] = {}
+    for cause, (bits, counter) in THROTTLE_CAUSES.items():
         shares = [
             share
             for gpu in gpu_columns(run)
-            for share in (_by_samples(gpu, bits, window), _by_counter(gpu, counter, window))
+            for share in (_share_by_samples(gpu, bits, window), _share_by_counter(gpu, counter, window))
         ]
         known = [share for share in shares if share is not None]
         if known:
-            found[hold] = max(known)
+            found[cause] = max(known)
     return found
 
 
 def power_limit_w(run: StoredRun) -> float | None:
     """The power limit of the run's GPUs while it measured, the lowest of them; None where nobody recorded it."""
-    limits = [float(np.median(values)) / 1e3 for values in while_measuring(run, "power_limit_mw")]
+    limits = [float(np.median(values)) / 1e3 for values in measured_values(run, "power_limit_mw")]
     return min(limits, default=None)
 
 
 def clocks_set(run: StoredRun) -> bool | None:
     """Whether somebody had set the clocks by hand, for most of the measured part; None where nobody recorded it."""
-    reasons = while_measuring(run, "throttle_reasons")
-    return any(_share(values, ClockEvent.CLOCKS_SET) > 0.5 for values in reasons) if reasons else None
+    reasons = measured_values(run, "throttle_reasons")
+    return any(_share_with_bits(values, ClockEvent.CLOCKS_SET) > 0.5 for values in reasons) if reasons else None
 
 
 def drift(runs: Sequence[StoredRun], older: Sequence[StoredRun]) -> Estimate | None:
@@ -74,61 +97,61 @@ def drift(runs: Sequence[StoredRun], older: Sequence[StoredRun]) -> Estimate | N
     newest = [run for run in runs if any(_same_variant(run.row, before.row) for before in older)]
     if not newest:
         return None
-    shown = {run.row.uid for run in runs}
-    before = [run for run in older if run.row.uid not in shown and _same_environment(run, newest[-1])]
-    alike = [run for run in newest if _same_environment(run, newest[-1])]
-    return pooled_ratio(throughputs([run.row for run in alike]), throughputs([run.row for run in before]))
+    shown_uids = {run.row.uid for run in runs}
+    before = [run for run in older if run.row.uid not in shown_uids and _same_environment(run, newest[-1])]
+    comparable = [run for run in newest if _same_environment(run, newest[-1])]
+    return pooled_ratio(throughputs([run.row for run in comparable]), throughputs([run.row for run in before]))
 
 
-def others_load_pct(run: StoredRun) -> float | None:
+def other_processes_load_pct(run: StoredRun) -> float | None:
     """Percent of all processors that others used while the run measured, of a run on the processor alone.
 
     None where nobody recorded its worker's own load, as beside other runs.
     """
     host, window = next((each for each in run.samples if each.device.kind == "host"), None), measured_window(run)
     processors = int(run.environment.get("cpu_count", 0))
-    if host is None or window is None or not processors or cards_of(run):
+    if host is None or window is None or not processors or used_gpus(run):
         return None
-    own = host.fields.get("worker_load_pct", np.array([]))
-    if own.size != host.t_ns.size:
+    worker_pct = host.fields.get("worker_load_pct", np.array([]))
+    if worker_pct.size != host.t_ns.size:
         return None
-    others = within(host.t_ns, host.fields["load_pct"] - own / processors, *window)
-    return max(0.0, float(others.mean())) if others.size else None
+    load_pct = values_in_window(host.t_ns, host.fields["load_pct"] - worker_pct / processors, *window)
+    return max(0.0, float(load_pct.mean())) if load_pct.size else None
 
 
-def had_company(run: StoredRun, runs: Sequence[StoredRun]) -> bool:
+def had_concurrent_runs(run: StoredRun, runs: Sequence[StoredRun]) -> bool:
     """Whether other GPUs of its machine worked meanwhile: as the run says, or as the times of these runs show.
 
     Runs made before that was kept say nothing.
     """
-    return bool(run.environment.get(BESIDE)) or any(_overlap(run, other) for other in runs)
+    return bool(run.environment.get(CONCURRENT_GPUS_KEY)) or any(_ran_concurrently(run, other) for other in runs)
 
 
-def _overlap(one: StoredRun, other: StoredRun) -> bool:
+def _ran_concurrently(one: StoredRun, other: StoredRun) -> bool:
     """Whether two runs on different cards went on at the same time."""
-    if not cards_of(one) or not cards_of(other) or not cards_of(one).isdisjoint(cards_of(other)):
+    if not used_gpus(one) or not used_gpus(other) or not used_gpus(one).isdisjoint(used_gpus(other)):
         return False
     ends = [run.row.ended_utc_ns or run.row.started_utc_ns for run in (one, other)]
     return max(one.row.started_utc_ns, other.row.started_utc_ns) < min(ends)
 
 
-def cards_of(run: StoredRun) -> frozenset[str]:
+def used_gpus(run: StoredRun) -> frozenset[str]:
     """The UUIDs of the GPUs that the run used."""
     return frozenset(gpu.device.device for gpu in gpu_columns(run))
 
 
-def only_on(runs: Sequence[StoredRun]) -> dict[frozenset[str], list[RunRow]]:
+def runs_on_separate_gpus(runs: Sequence[StoredRun]) -> dict[frozenset[str], list[RunRow]]:
     """By cards one run of each variant that measured on these alone, where some alternative to it shares none of them.
 
     What differs between two such variants may differ between their cards. {} where all that are compared share one.
     """
-    cards = {run.row.run: cards_of(run) for run in runs if cards_of(run) and throughputs([run.row])}
-    groups = group_by_variant([run.row for run in runs if run.row.run in cards])
-    of_groups = [(group, frozenset[str]().union(*(cards[row.run] for row in group))) for group in groups]
+    gpus = {run.row.run: used_gpus(run) for run in runs if used_gpus(run) and throughputs([run.row])}
+    groups = group_by_variant([run.row for run in runs if run.row.run in gpus])
+    with_gpus = [(group, frozenset[str]().union(*(gpus[row.run] for row in group))) for group in groups]
     found: dict[frozenset[str], list[RunRow]] = {}
-    for group, own in of_groups:
-        if any(own.isdisjoint(others) and alternatives(group, other) for other, others in of_groups):
-            found.setdefault(own, []).append(group[0])
+    for group, group_gpus in with_gpus:
+        if any(group_gpus.isdisjoint(others) and same_work(group, other) for other, others in with_gpus):
+            found.setdefault(group_gpus, []).append(group[0])
     return found
 
 
@@ -137,28 +160,92 @@ def _same_variant(one: RunRow, other: RunRow) -> bool:
 
 
 def _same_environment(one: StoredRun, other: StoredRun) -> bool:
-    shared = (one.environment.keys() & other.environment.keys()) - {*_PROGRAM, *OF_ONE_RUN}
+    shared = (one.environment.keys() & other.environment.keys()) - {*_PROGRAM_KEYS, *PER_RUN_KEYS}
     return all(one.environment[key] == other.environment[key] for key in shared)
 
 
-def _share(reasons: Floats, bits: int) -> float:
+def _share_with_bits(reasons: Floats, bits: int) -> float:
     return float(np.mean((reasons.astype(np.int64) & bits) != 0))
 
 
-def _by_samples(gpu: SampleColumns, bits: int, window: tuple[int, int]) -> float | None:
+def _share_by_samples(gpu: SampleColumns, bits: int, window: tuple[int, int]) -> float | None:
     if "throttle_reasons" not in gpu.fields:
         return None
-    reasons = within(gpu.t_ns, gpu.fields["throttle_reasons"], *window)
-    return _share(reasons, bits) if reasons.size else None
+    reasons = values_in_window(gpu.t_ns, gpu.fields["throttle_reasons"], *window)
+    return _share_with_bits(reasons, bits) if reasons.size else None
 
 
-def _by_counter(gpu: SampleColumns, counter: str, window: tuple[int, int]) -> float | None:
+def _share_by_counter(gpu: SampleColumns, counter: str, window: tuple[int, int]) -> float | None:
     values = gpu.slow.get(counter)
     if values is None:
         return None
-    there = ~np.isnan(values)
-    t_ns, held_ns = gpu.slow_t_ns[there], values[there]
+    present = ~np.isnan(values)
+    t_ns, throttled_ns = gpu.slow_t_ns[present], values[present]
     if t_ns.size < 2 or t_ns[0] > window[0] or t_ns[-1] < window[1]:
         return None
-    start, end = np.interp([0.0, window[1] - window[0]], t_ns - window[0], held_ns)
+    start, end = np.interp([0.0, window[1] - window[0]], t_ns - window[0], throttled_ns)
     return float(np.clip((end - start) / (window[1] - window[0]), 0.0, 1.0))
+
+
+MAX_THROTTLED_PCT = 100 * THROTTLED_SHARE_LIMIT
+"""Percent of its measured part that a run may be throttled and still count at once."""
+
+QUIET_PCT = 10.0
+"""A host busier than this, before a run on it, is used by others."""
+
+RESTING_BAND_C = 5
+"""A GPU is at rest when it is at most so much warmer than it was before the first run."""
+
+STEADY_S = 10.0
+"""A GPU that has not become cooler for so long (NVML tells whole degrees) is as cool as it gets."""
+
+TIMED_OUT = "gave up after"
+"""How the fact on a wait begins that ended with its time and not with what it waited for."""
+
+_HARMFUL_CAUSES: tuple[ThrottleCause, ...] = ("heat", "hardware slowdown")
+"""Being at the power limit is no such thing: for a card at full load it is normal, and a repeat would be the same."""
+
+
+def throttled_environment(run: StoredRun) -> Mapping[str, str]:
+    """In percent how much of its measured part a run was throttled, as a fact of it; none where it was not at all."""
+    shares = throttled_shares(run)
+    share = max((shares.get(cause, 0.0) for cause in _HARMFUL_CAUSES), default=0.0)
+    return {THROTTLED_KEY: f"{100 * share:.1f}"} if share > 0 else {}
+
+
+def throttled_pct(run: StoredRun) -> float:
+    """What a stored run says of that; 0 where it says nothing."""
+    return float(run.environment.get(THROTTLED_KEY, 0.0))
+
+
+def idle_wait_blockers(environment: Mapping[str, str]) -> str:
+    """What was still in the way when the wait before a run gave up, by the run's facts; "" where it did not."""
+    ending, _, blockers = environment.get(IDLE_WAIT_KEY, "").partition(": ")
+    return blockers if ending.startswith(TIMED_OUT) else ""
+
+
+def lowest_temperature_c(samples: Iterable[Sample]) -> int | None:
+    """The lowest temperature; None where none is told."""
+    return min((sample.temperature_c for sample in samples if sample.temperature_c is not None), default=None)
+
+
+def is_cool(samples: Sequence[Sample], resting_c: int | None, steady_s: float = STEADY_S) -> bool:
+    """Whether a GPU's samples since a wait began, oldest first, end in its resting band, or have stopped falling.
+
+    `resting_c` is its lowest temperature before the first run; None where there was no run yet. One that tells no
+    temperature is taken to be cool.
+    """
+    readings = [(sample.t_ns, sample.temperature_c) for sample in samples if sample.temperature_c is not None]
+    if not readings:
+        return True
+    now_ns, now_c = readings[-1]
+    if resting_c is not None and now_c <= resting_c + RESTING_BAND_C:
+        return True
+    earlier = [c for t_ns, c in readings if t_ns <= now_ns - int(steady_s * 1e9)]
+    return bool(earlier) and all(c <= now_c for _, c in readings[len(earlier) - 1 :])
+
+
+def is_throttled(sample: Sample) -> bool:
+    """Whether a GPU holds its clocks back because of heat or a hardware slowdown at this moment."""
+    bits = sum(THROTTLE_CAUSES[cause][0] for cause in _HARMFUL_CAUSES)
+    return bool((sample.throttle_reasons or 0) & bits)

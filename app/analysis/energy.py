@@ -13,10 +13,10 @@ import numpy as np
 
 from app.records import Floats, Ints, SampleColumns
 
-COUNTER = "energy counter"
-INTEGRAL = "integral of power"
+COUNTER_SOURCE = "energy counter"
+INTEGRAL_SOURCE = "integral of power"
 
-_USUAL_PERIOD_NS = 100e6
+_TYPICAL_PERIOD_NS = 100e6
 """How often drivers were seen to renew power and energy: for a field not watched long enough to know its own."""
 
 
@@ -29,9 +29,9 @@ class Energy:
     source: str
 
 
-def of_gpus(gpus: Sequence[SampleColumns], start_ns: int, end_ns: int) -> Energy | None:
+def total_energy(gpus: Sequence[SampleColumns], start_ns: int, end_ns: int) -> Energy | None:
     """The energy of all GPUs together over a window; None where one of them has none."""
-    parts = [of_gpu(gpu, start_ns, end_ns) for gpu in gpus]
+    parts = [gpu_energy(gpu, start_ns, end_ns) for gpu in gpus]
     known = [part for part in parts if part is not None]
     if not known or len(known) < len(parts):
         return None
@@ -43,16 +43,16 @@ def of_gpus(gpus: Sequence[SampleColumns], start_ns: int, end_ns: int) -> Energy
     )
 
 
-def of_gpu(gpu: SampleColumns, start_ns: int, end_ns: int) -> Energy | None:
+def gpu_energy(gpu: SampleColumns, start_ns: int, end_ns: int) -> Energy | None:
     """One GPU's energy over a window, by its counter if that covers it, else by its power; None if neither does.
 
     A window shorter than the renewal period has no energy: the counter may not have moved.
     """
-    return _by_counter(gpu, start_ns, end_ns) or _by_power(gpu, start_ns, end_ns)
+    return _energy_by_counter(gpu, start_ns, end_ns) or _energy_by_power(gpu, start_ns, end_ns)
 
 
-def _by_counter(gpu: SampleColumns, start_ns: int, end_ns: int) -> Energy | None:
-    t_ns, energy_mj = _present(gpu.slow_t_ns, gpu.slow.get("energy_mj"))
+def _energy_by_counter(gpu: SampleColumns, start_ns: int, end_ns: int) -> Energy | None:
+    t_ns, energy_mj = _present_values(gpu.slow_t_ns, gpu.slow.get("energy_mj"))
     if t_ns.size < 2 or t_ns[0] > start_ns or t_ns[-1] < end_ns or np.any(np.diff(energy_mj) < 0):
         return None
     period_ns = _period_ns(gpu, "energy_mj")
@@ -60,13 +60,13 @@ def _by_counter(gpu: SampleColumns, start_ns: int, end_ns: int) -> Energy | None
         return None
     at_start, at_end = np.interp([0, end_ns - start_ns], t_ns - start_ns, energy_mj)
     used_mj = float(at_end - at_start)
-    edges = [_edge(gpu, t_ns, edge_ns, period_ns) for edge_ns in (start_ns, end_ns)]
-    return Energy(used_mj, _error_mj(edges, period_ns, used_mj / ((end_ns - start_ns) / 1e9)), COUNTER)
+    edges = [_edge_uncertainty(gpu, t_ns, edge_ns, period_ns) for edge_ns in (start_ns, end_ns)]
+    return Energy(used_mj, _error_mj(edges, period_ns, used_mj / ((end_ns - start_ns) / 1e9)), COUNTER_SOURCE)
 
 
-def _by_power(gpu: SampleColumns, start_ns: int, end_ns: int) -> Energy | None:
+def _energy_by_power(gpu: SampleColumns, start_ns: int, end_ns: int) -> Energy | None:
     """The trapezoid rule; a window whose edges the samples miss by more than a fifth of its length has no energy."""
-    t_ns, power_mw = _present(gpu.t_ns, gpu.fields.get("power_mw"))
+    t_ns, power_mw = _present_values(gpu.t_ns, gpu.fields.get("power_mw"))
     inside = (t_ns > start_ns) & (t_ns < end_ns)
     slack_ns = (end_ns - start_ns) / 5
     if inside.sum() < 2 or t_ns[0] > start_ns + slack_ns or t_ns[-1] < end_ns - slack_ns:
@@ -79,28 +79,28 @@ def _by_power(gpu: SampleColumns, start_ns: int, end_ns: int) -> Energy | None:
     edges = np.interp([0.0, length_s], t_s, power_mw)
     times = np.concatenate(([0.0], t_s[inside], [length_s]))
     used_mj = float(np.trapezoid(np.concatenate((edges[:1], power_mw[inside], edges[1:])), times))
-    ends = [_edge(gpu, t_ns, edge_ns, period_ns) for edge_ns in (start_ns, end_ns)]
-    return Energy(used_mj, _error_mj(ends, period_ns, used_mj / length_s), INTEGRAL)
+    ends = [_edge_uncertainty(gpu, t_ns, edge_ns, period_ns) for edge_ns in (start_ns, end_ns)]
+    return Energy(used_mj, _error_mj(ends, period_ns, used_mj / length_s), INTEGRAL_SOURCE)
 
 
-def _present(t_ns: Ints, values: Floats | None) -> tuple[Ints, Floats]:
+def _present_values(t_ns: Ints, values: Floats | None) -> tuple[Ints, Floats]:
     if values is None:
         return t_ns[:0], np.zeros(0)
-    there = ~np.isnan(values)
-    return t_ns[there], values[there]
+    present = ~np.isnan(values)
+    return t_ns[present], values[present]
 
 
 def _period_ns(gpu: SampleColumns, field: str) -> float:
     """How often the driver renews the field: as seen, else as drivers usually do."""
     facts = gpu.device.fields.get(field)
-    return _USUAL_PERIOD_NS if facts is None or facts.period_ms is None else facts.period_ms * 1e6
+    return _TYPICAL_PERIOD_NS if facts is None or facts.period_ms is None else facts.period_ms * 1e6
 
 
-def _edge(gpu: SampleColumns, t_ns: Ints, edge_ns: int, period_ns: float) -> tuple[float, float]:
+def _edge_uncertainty(gpu: SampleColumns, t_ns: Ints, edge_ns: int, period_ns: float) -> tuple[float, float]:
     """The distance (ns) of a window's end to its nearest reading, and the highest power (mW) sampled around it."""
     after = min(int(np.searchsorted(t_ns, edge_ns)), len(t_ns) - 1)
     before = max(int(np.searchsorted(t_ns, edge_ns, side="right")) - 1, 0)
-    power_t_ns, power_mw = _present(gpu.t_ns, gpu.fields.get("power_mw"))
+    power_t_ns, power_mw = _present_values(gpu.t_ns, gpu.fields.get("power_mw"))
     around = (power_t_ns >= t_ns[before] - period_ns) & (power_t_ns <= t_ns[after] + period_ns)
     distance_ns = min(abs(edge_ns - t_ns[before]), abs(edge_ns - t_ns[after]))
     return float(distance_ns), float(power_mw[around].max(initial=0.0))
@@ -109,5 +109,5 @@ def _edge(gpu: SampleColumns, t_ns: Ints, edge_ns: int, period_ns: float) -> tup
 def _error_mj(ends: Sequence[tuple[float, float]], period_ns: float, mean_mw: float) -> float:
     """See the module; the power at an end is the window's mean at least, for it may not have been sampled there."""
     known = [(distance_ns, max(power_mw, mean_mw)) for distance_ns, power_mw in ends]
-    apart_mj = sum(distance_ns * power_mw for distance_ns, power_mw in known) / 1e9
-    return apart_mj + period_ns * max(power_mw for _, power_mw in known) / 1e9
+    distance_mj = sum(distance_ns * power_mw for distance_ns, power_mw in known) / 1e9
+    return distance_mj + period_ns * max(power_mw for _, power_mw in known) / 1e9

@@ -1,9 +1,10 @@
-"""Means and ratios of processes with confidence intervals, on the logarithm: rates are positive and compared by ratio.
+"""Confidence intervals of means and ratios over processes, and the repeats that a given precision requires.
 
 A process (one run) is the unit: blocks within one process share its luck, so they never narrow an interval.
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -33,7 +34,7 @@ class Estimate:
         return None if self.low is None or self.high is None else math.log(self.high / self.low) / 2
 
 
-def together(level: float, comparisons: int) -> float:
+def sidak_level(level: float, comparisons: int) -> float:
     """The level of each of several intervals that are all to hold together with probability `level`.
 
     Šidák (1967), "Rectangular confidence regions for the means of multivariate normal distributions", Journal of the
@@ -49,8 +50,8 @@ def mean(values: Sequence[float], level: float = LEVEL) -> Estimate | None:
     logs = np.log(np.asarray(values, dtype=np.float64))
     centre, n = float(logs.mean()), len(values)
     if n < 2:
-        return Estimate(_exp(centre), None, None, n)
-    half = _t(level, n - 1) * float(logs.std(ddof=1)) / math.sqrt(n)
+        return Estimate(_bounded_exp(centre), None, None, n)
+    half = _student_t(level, n - 1) * float(logs.std(ddof=1)) / math.sqrt(n)
     return _estimate(centre, half, n)
 
 
@@ -66,7 +67,7 @@ def ratio(values: Sequence[float], baseline: Sequence[float], level: float = LEV
     a, b = np.log(np.asarray(values, dtype=np.float64)), np.log(np.asarray(baseline, dtype=np.float64))
     centre, n = float(a.mean() - b.mean()), min(len(a), len(b))
     if n < 2:
-        return Estimate(_exp(centre), None, None, n)
+        return Estimate(_bounded_exp(centre), None, None, n)
     half = welch_half_width(float(a.var(ddof=1)) / len(a), len(a), float(b.var(ddof=1)) / len(b), len(b), level)
     return _estimate(centre, half, n)
 
@@ -79,9 +80,9 @@ def pooled_ratio(values: Sequence[float], baseline: Sequence[float], level: floa
     if not values or not baseline or len(values) + len(baseline) < 3:
         return None
     a, b = np.log(np.asarray(values, dtype=np.float64)), np.log(np.asarray(baseline, dtype=np.float64))
-    freedom = len(a) + len(b) - 2
-    variance = (len(a) * float(a.var()) + len(b) * float(b.var())) / freedom
-    half = _t(level, freedom) * math.sqrt(variance * (1 / len(a) + 1 / len(b)))
+    degrees = len(a) + len(b) - 2
+    variance = (len(a) * float(a.var()) + len(b) * float(b.var())) / degrees
+    half = _student_t(level, degrees) * math.sqrt(variance * (1 / len(a) + 1 / len(b)))
     centre = float(a.mean() - b.mean())
     return _estimate(centre, half, min(len(a), len(b)))
 
@@ -90,27 +91,105 @@ def welch_half_width(a: float, n_a: int, b: float, n_b: int, level: float) -> fl
     """Half the width of Welch's interval, from the squared standard errors `a` and `b` of two means."""
     if a + b == 0:
         return 0.0
-    freedom = (a + b) ** 2 / (a**2 / (n_a - 1) + b**2 / (n_b - 1))
-    return _t(level, freedom) * math.sqrt(a + b)
+    degrees = (a + b) ** 2 / (a**2 / (n_a - 1) + b**2 / (n_b - 1))
+    return _student_t(level, degrees) * math.sqrt(a + b)
 
 
-def prepare() -> None:
+def preload_scipy() -> None:
     """Imports what intervals need, 0.2 s, so that the first of them need not wait for it."""
     import scipy.special  # noqa: F401
 
 
 def _estimate(centre: float, half: float, n: int) -> Estimate:
     """An estimate from the logarithm of its value and half the width of its interval there."""
-    return Estimate(_exp(centre), _exp(centre - half), _exp(centre + half), n)
+    return Estimate(_bounded_exp(centre), _bounded_exp(centre - half), _bounded_exp(centre + half), n)
 
 
-def _exp(logarithm: float) -> float:
+def _bounded_exp(logarithm: float) -> float:
     """Its exponential, within what a float holds: two wild values have an interval over hundreds of powers of ten."""
     return math.exp(min(max(logarithm, -_LARGEST_LOG), _LARGEST_LOG))
 
 
-def _t(level: float, freedom: float) -> float:
+def _student_t(level: float, degrees: float) -> float:
     # scipy.stats takes 1.5 s to import: only who asks for an interval pays.
     from scipy.special import stdtrit
 
-    return float(stdtrit(freedom, 0.5 + level / 2))
+    return float(stdtrit(degrees, 0.5 + level / 2))
+
+
+DEFAULT_REPEATS = 3
+"""Processes a variant where nothing else is asked."""
+MIN_REPEATS = 3
+"""Processes a variant before the interval is first looked at: two are so few that a lucky pair ends it too often."""
+_FINEST_HALF_WIDTH = 0.001
+_MAX_REPEATS = 1_000_000
+_FINER_FACTOR = 0.75
+_ROUND_STEPS = (5, 2, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class RequiredRepeats:
+    """After `repeats` more of each variant their ratio is expected to be known to ± `within` (0.005 is 0.5 %)."""
+
+    repeats: int
+    half_width: float
+
+
+def precision_reached(
+    values: Sequence[float], baseline: Sequence[float], precision_pct: float, level: float = LEVEL
+) -> bool:
+    """Whether the ratio is known to ± `until_pct` percent, so that no further repeat is needed.
+
+    It has to be known so well at two looks in a row: now, and without the last process of each side. One look alone
+    stops where chance made the interval narrow, and such intervals cover the truth less often (docs/statistics.md).
+    Values are in the order they were measured in; the first look is at `FIRST_LOOK` processes each.
+    """
+    return _is_narrow(values[:-1], baseline[:-1], precision_pct, level) and _is_narrow(
+        values, baseline, precision_pct, level
+    )
+
+
+def _is_narrow(values: Sequence[float], baseline: Sequence[float], precision_pct: float, level: float) -> bool:
+    if min(len(values), len(baseline)) < MIN_REPEATS:
+        return False
+    found = ratio(values, baseline, level)
+    half = found.half_width if found else None
+    return half is not None and half <= math.log1p(precision_pct / 100)
+
+
+def required_repeats(
+    values: Sequence[float], baseline: Sequence[float], level: float = LEVEL
+) -> RequiredRepeats | None:
+    """How many more repeats would narrow the interval to the next rounder figure (of 5, 2, 1, 0.5 … %).
+
+    None with fewer than two processes a side, or where the interval is narrow enough for any purpose.
+    """
+    found = ratio(values, baseline, level)
+    half = found.half_width if found else None
+    if half is None or half <= _FINEST_HALF_WIDTH:
+        return None
+    target = _next_finer(math.expm1(half))
+    return RequiredRepeats(additional_repeats(values, baseline, target, level), target)
+
+
+def additional_repeats(values: Sequence[float], baseline: Sequence[float], target: float, level: float = LEVEL) -> int:
+    """Further processes of each variant until the interval is expected to be ± `within` or narrower.
+
+    Welch's half-width with the standard deviations seen so far held fixed and the counts raised. As Kupper and Hafner
+    (1989), "How appropriate are popular sample size formulas?", The American Statistician 43, warn, such a number is
+    reached in about half of all cases only. Each side needs two processes to begin with.
+    """
+    a, b = (float(np.var(np.log(np.asarray(side)), ddof=1)) for side in (values, baseline))
+
+    def half_width(more: int) -> float:
+        n_a, n_b = len(values) + more, len(baseline) + more
+        return welch_half_width(a / n_a, n_a, b / n_b, n_b, level)
+
+    return bisect_left(range(_MAX_REPEATS), True, key=lambda more: half_width(more) <= math.log1p(target))
+
+
+def _next_finer(half: float) -> float:
+    """The largest of …, 0.05, 0.02, 0.01, 0.005, … that is clearly below `half`."""
+    limit = _FINER_FACTOR * half
+    tens = 10.0 ** math.floor(math.log10(limit))
+    return next(step * tens for step in _ROUND_STEPS if step * tens <= limit)

@@ -8,13 +8,19 @@ from workloads.protocol import OutcomeName, RunSpec, Value
 
 Ending = Literal["found", "limit", "none fits", "stopped", "broken off"]
 
-TRY: dict[str, Value] = {"steps": 3, "warmup_steps": 1, "evidence": "off", "save_weights": False, "epochs": 0}
+TRIAL_PARAMETERS: dict[str, Value] = {
+    "steps": 3,
+    "warmup_steps": 1,
+    "evidence": "off",
+    "save_weights": False,
+    "epochs": 0,
+}
 """What a try has in place of the variant's own: enough steps to have allocated all that a step needs."""
-_FRACTION = 8
+_STEP_DIVISOR = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Try:
+class BatchTrial:
     """One batch size that was run: the run's number, and how it ended."""
 
     run: int
@@ -34,12 +40,12 @@ class LargestBatch:
     fits: int | None
     fails: int | None
     step: int
-    tries: tuple[Try, ...]
+    tries: tuple[BatchTrial, ...]
     reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
+class SearchBounds:
     """Where a search begins, where it ends at the latest, and between which multiples it tells."""
 
     start: int
@@ -47,7 +53,7 @@ class Bounds:
     step: int
 
 
-def bounds_of(spec: RunSpec, limit: int | None = None, step: int | None = None) -> Bounds:
+def search_bounds(spec: RunSpec, limit: int | None = None, step: int | None = None) -> SearchBounds:
     """The bounds for a variant; raises `UsageError` on the CPU without a limit, and for bounds that make no sense.
 
     A step is an eighth of the batch given unless stated, and as every batch a multiple of the GPUs.
@@ -60,52 +66,52 @@ def bounds_of(spec: RunSpec, limit: int | None = None, step: int | None = None) 
         )
     start, unit = int(spec.variant["batch_size"]), max(1, gpus)
     known = catalog.find_workload(spec.workload) or catalog.workload(spec.workload)
-    most = int(known.parameter("batch_size").maximum or start)
-    top = min(most, limit or most) // unit * unit
-    if top < start:
+    highest = int(known.parameter("batch_size").maximum or start)
+    rounded_limit = min(highest, limit or highest) // unit * unit
+    if rounded_limit < start:
         raise catalog.UsageError(
-            f"The limit, {top:,}, is below the batch size to begin with, {start:,}: "
+            f"The limit, {rounded_limit:,}, is below the batch size to begin with, {start:,}: "
             "give a higher limit, or begin with a smaller batch."
         )
-    rounded = max(unit, (step or start // _FRACTION) // unit * unit)
-    return Bounds(start=start, limit=top, step=rounded)
+    rounded = max(unit, (step or start // _STEP_DIVISOR) // unit * unit)
+    return SearchBounds(start=start, limit=rounded_limit, step=rounded)
 
 
 @dataclass(slots=True)
-class Search:
+class BatchSearch:
     """Which batch size to try next; told how each try went, it closes in."""
 
-    bounds: Bounds
+    bounds: SearchBounds
     fits: int = 0
     fails: int | None = None
     reason: str | None = None
-    tries: list[Try] = field(default_factory=list)
+    tries: list[BatchTrial] = field(default_factory=list)
 
-    def next(self) -> int | None:
+    def next_batch_size(self) -> int | None:
         """The next batch size to try; None when it is done."""
         bounds = self.bounds
         if self.fails is None:
-            following = min(2 * self.fits, bounds.limit) if self.fits else bounds.start
-            return following if following > self.fits else None
+            doubled = min(2 * self.fits, bounds.limit) if self.fits else bounds.start
+            return doubled if doubled > self.fits else None
         middle = (self.fits + self.fails) // 2 // bounds.step * bounds.step
         if middle <= self.fits:
             middle += bounds.step
         return middle if self.fits < middle < self.fails else None
 
-    def told(self, done: Try, reason: str | None = None) -> bool:
+    def record(self, trial: BatchTrial, reason: str | None = None) -> bool:
         """How a try ended; false where that ends the search.
 
         A batch that fails otherwise than for memory, where a smaller one was fine, does not fit either: a tensor may
         have more elements than a kernel can count.
         """
-        self.tries.append(done)
-        if done.outcome == "completed":
-            self.fits = done.batch_size
+        self.tries.append(trial)
+        if trial.outcome == "completed":
+            self.fits = trial.batch_size
             return True
-        memory = done.outcome == "out_of_memory"
-        if not memory and not (self.fits and done.outcome in ("failed", "crashed")):
+        out_of_memory = trial.outcome == "out_of_memory"
+        if not out_of_memory and not (self.fits and trial.outcome in ("failed", "crashed")):
             return False
-        self.fails, self.reason = done.batch_size, None if memory else reason
+        self.fails, self.reason = trial.batch_size, None if out_of_memory else reason
         return True
 
     def result(self, ending: Ending | None = None, reason: str | None = None) -> LargestBatch:
@@ -121,7 +127,7 @@ class Search:
         )
 
 
-def try_of(spec: RunSpec, batch_size: int) -> RunSpec:
+def trial_spec(spec: RunSpec, batch_size: int) -> RunSpec:
     """The variant as one try of it."""
-    short = {name: value for name, value in TRY.items() if name in spec.variant}
-    return RunSpec(workload=spec.workload, variant={**spec.variant, **short, "batch_size": batch_size})
+    shortened = {name: value for name, value in TRIAL_PARAMETERS.items() if name in spec.variant}
+    return RunSpec(workload=spec.workload, variant={**spec.variant, **shortened, "batch_size": batch_size})

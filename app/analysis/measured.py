@@ -1,9 +1,11 @@
-"""What telemetry says of the measured part of a run."""
+"""Telemetry of a run's measured phase: its time window, GPU values, means and peaks."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
+from app.analysis.align import TimeSeries, combine, with_gaps
 from app.records import Floats, Ints, SampleColumns, StoredRun
 
 
@@ -14,31 +16,56 @@ def gpu_columns(run: StoredRun) -> list[SampleColumns]:
 
 def measured_window(run: StoredRun) -> tuple[int, int] | None:
     """When `measure` began and ended; of a run that goes on, the newest of its samples. None where it has no length."""
-    measured = next((phase for phase in run.phases if phase.name == "measure"), None)
-    if measured is None:
+    measure_phase = next((phase for phase in run.phases if phase.name == "measure"), None)
+    if measure_phase is None:
         return None
     newest = (int(times[-1]) for device in run.samples for times in (device.t_ns, device.slow_t_ns) if times.size)
-    end_ns = measured.end_ns or max(newest, default=measured.start_ns)
-    return (measured.start_ns, end_ns) if end_ns > measured.start_ns else None
+    end_ns = measure_phase.end_ns or max(newest, default=measure_phase.start_ns)
+    return (measure_phase.start_ns, end_ns) if end_ns > measure_phase.start_ns else None
 
 
-def while_measuring(run: StoredRun, field: str) -> list[Floats]:
+def measured_values(run: StoredRun, field: str) -> list[Floats]:
     """What each GPU said of a field of `SAMPLE_FIELDS` or `SLOW_FIELDS` then; one that said nothing is left out."""
     window = measured_window(run)
     if window is None:
         return []
     gpus = gpu_columns(run)
-    quick = [(gpu.t_ns, gpu.fields[field]) for gpu in gpus if field in gpu.fields]
+    fast = [(gpu.t_ns, gpu.fields[field]) for gpu in gpus if field in gpu.fields]
     slow = [(gpu.slow_t_ns, gpu.slow[field]) for gpu in gpus if field in gpu.slow]
-    found = (within(t_ns, values, *window) for t_ns, values in (*quick, *slow))
+    found = (values_in_window(t_ns, values, *window) for t_ns, values in (*fast, *slow))
     return [values for values in found if values.size]
 
 
 def measured_means(run: StoredRun, field: str) -> Iterator[float]:
     """The mean of one field in the measured part, for each GPU that gave it."""
-    return (float(values.mean()) for values in while_measuring(run, field))
+    return (float(values.mean()) for values in measured_values(run, field))
 
 
-def within(t_ns: Ints, values: Floats, start_ns: int, end_ns: int) -> Floats:
+def values_in_window(t_ns: Ints, values: Floats, start_ns: int, end_ns: int) -> Floats:
     """The values read in (start_ns, end_ns], absent ones left out."""
     return np.asarray(values[(t_ns > start_ns) & (t_ns <= end_ns) & ~np.isnan(values)])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuPeaks:
+    """Power of all GPUs together and the temperature of the hottest; None is "not said"."""
+
+    power_mw: float | None = None
+    temperature_c: float | None = None
+
+
+def gpu_peaks(run: StoredRun, gpus: Sequence[SampleColumns]) -> GpuPeaks:
+    """The highest values of these GPUs during the run's `measure`, by the samples taken then."""
+    window = measured_window(run)
+    if window is None:
+        return GpuPeaks()
+    power = combine([with_gaps(TimeSeries(gpu.t_ns, gpu.fields["power_mw"])) for gpu in gpus], "sum")
+    degrees = [values_in_window(gpu.t_ns, gpu.fields["temperature_c"], *window) for gpu in gpus]
+    return GpuPeaks(
+        power_mw=_highest([values_in_window(power.t_ns, power.y, *window)]),
+        temperature_c=_highest(degrees),
+    )
+
+
+def _highest(parts: Sequence[Floats]) -> float | None:
+    return max((float(part.max()) for part in parts if part.size), default=None)

@@ -1,4 +1,4 @@
-"""A curve of any length in bounded memory: new samples whole, old ones as smallest and largest value of a stretch.
+"""Multi-resolution curves in bounded memory, and their minimum and maximum per pixel column.
 
 Level 0 holds samples, level k one row (time, smallest, largest) for each stretch of `BASE_S * 4 ** k` seconds. Each
 level keeps at least its newest `KEEP` rows and drops the oldest: the further back, the coarser, but no peak is lost.
@@ -10,6 +10,7 @@ what is left of it.
 """
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +18,11 @@ from numpy.typing import NDArray
 from app.records import Floats
 
 BASE_S = 0.01
-KEEP = 8192
+KEEP_ROWS = 8192
 LEVELS = 10
 FACTOR = 4
-BATCH = 64
-_FIRST_ROOM = 256
+FOLD_BATCH = 64
+_INITIAL_CAPACITY = 256
 
 Indices = NDArray[np.intp]
 
@@ -29,7 +30,7 @@ Indices = NDArray[np.intp]
 class Pyramid:
     """Samples in time order, read by window. Rows go into the next level in batches: amortised O(1) a sample."""
 
-    def __init__(self, levels: int = LEVELS, keep: int = KEEP) -> None:
+    def __init__(self, levels: int = LEVELS, keep: int = KEEP_ROWS) -> None:
         self._keep = keep
         self._levels = [_Level(k, keep, last=k == levels - 1) for k in range(levels)]
         self.version = 0
@@ -68,9 +69,9 @@ class Pyramid:
     def extend(self, x: Floats, y: Floats) -> None:
         """Add many samples; those not later than all before them are dropped."""
         newest = np.maximum.accumulate(np.append(self._levels[0].newest, x))[:-1]
-        kept = np.stack([x[x > newest], y[x > newest]])
-        for first in range(0, kept.shape[1], self._keep):
-            self._levels[0].push(kept[:, first : first + self._keep])
+        accepted = np.stack([x[x > newest], y[x > newest]])
+        for first in range(0, accepted.shape[1], self._keep):
+            self._levels[0].push(accepted[:, first : first + self._keep])
             self._fold()
         self.version += 1
 
@@ -82,14 +83,14 @@ class Pyramid:
         """
         return self._rows(self._level_for(start, (end - start) / max(1, columns)), start, end)
 
-    def at(self, x: float, reach: float) -> tuple[float, float] | None:
+    def nearest(self, x: float, max_distance: float) -> tuple[float, float] | None:
         """Smallest and largest value of the row nearest to `x`, as fine as known; None in a gap or out of reach."""
         level = self._level_for(x, 0.0)
         times, low, high = self._rows(level, x, x)
         if not len(times):
             return None
         nearest = int(np.argmin(np.abs(times - x)))
-        if math.isnan(low[nearest]) or abs(times[nearest] - x) > max(reach, self._levels[level].width_s):
+        if math.isnan(low[nearest]) or abs(times[nearest] - x) > max(max_distance, self._levels[level].width_s):
             return None
         return float(low[nearest]), float(high[nearest])
 
@@ -102,11 +103,11 @@ class Pyramid:
     def _rows(self, level: int, start: float, end: float) -> tuple[Floats, Floats, Floats]:
         """A level's rows in a window, then of each finer level the newest rows, that are in no coarser one yet."""
         if level == 0:
-            x, y = _between(self._levels[0].rows(0), start, end)
+            x, y = _rows_between(self._levels[0].rows(0), start, end)
             return x, y, y
-        parts = [_between(self._levels[level].rows(0), start, end)]
+        parts = [_rows_between(self._levels[level].rows(0), start, end)]
         for finer in reversed(self._levels[:level]):
-            part = _between(finer.rows(finer.folded), start, end)
+            part = _rows_between(finer.rows(finer.folded), start, end)
             parts.append(part if len(part) == 3 else part[[0, 1, 1]])
         x, low, high = np.concatenate(parts, axis=1)
         return x, low, high
@@ -127,11 +128,11 @@ class _Level:
         self.newest = -math.inf
         self.count = 0
         self.folded = 0
-        self.fold_at = BATCH
+        self.fold_at = FOLD_BATCH
         self._keep = keep
         self._last = last
         self._dropped = False
-        self._array = np.empty((3 if number else 2, _FIRST_ROOM))
+        self._array = np.empty((3 if number else 2, _INITIAL_CAPACITY))
 
     @property
     def unfolded(self) -> int:
@@ -149,7 +150,7 @@ class _Level:
 
     def push_one(self, x: float, y: float) -> None:
         if self.count == self._array.shape[1]:
-            self._make_room(1)
+            self._ensure_capacity(1)
         self._array[0, self.count] = x
         self._array[1, self.count] = y
         self.newest = x
@@ -160,7 +161,7 @@ class _Level:
         if not more:
             return
         if self.count + more > self._array.shape[1]:
-            self._make_room(more)
+            self._ensure_capacity(more)
         self._array[:, self.count : self.count + more] = rows
         self.newest = float(rows[0, -1])
         self.count += more
@@ -172,13 +173,13 @@ class _Level:
         starts = _group_starts(rows[0], rows[1], width_s)
         starts = np.append(before, starts[starts > before])
         done = int(starts[-1])
-        self.fold_at = BATCH if len(starts) > 1 else 2 * self.unfolded
+        self.fold_at = FOLD_BATCH if len(starts) > 1 else 2 * self.unfolded
         self.folded += done - before
         low = np.fmin.reduceat(rows[1, :done], starts[:-1]) if len(starts) > 1 else rows[1, :0]
         high = np.fmax.reduceat(rows[-1, :done], starts[:-1]) if len(starts) > 1 else rows[-1, :0]
         return np.stack([rows[0, starts[:-1]], low, high])
 
-    def _make_room(self, more: int) -> None:
+    def _ensure_capacity(self, more: int) -> None:
         """Grow up to twice what to keep; from then on drop old rows that the next level has."""
         surplus = self.count - self._keep
         if surplus > 0 and self.count + more > 2 * self._keep and (self._last or self.folded >= surplus):
@@ -186,11 +187,11 @@ class _Level:
             self.count = self._keep
             self.folded = max(0, self.folded - surplus)
             self._dropped = True
-        room = self._array.shape[1]
-        while room < self.count + more:
-            room *= 2
-        if room > self._array.shape[1]:
-            grown = np.empty((len(self._array), room))
+        capacity = self._array.shape[1]
+        while capacity < self.count + more:
+            capacity *= 2
+        if capacity > self._array.shape[1]:
+            grown = np.empty((len(self._array), capacity))
             grown[:, : self.count] = self.rows(0)
             self._array = grown
 
@@ -199,18 +200,74 @@ def _group_starts(x: Floats, low: Floats, width: float) -> Indices:
     """Where stretches of `width` begin. A gap longer than a stretch is a group of its own, lest it be swallowed."""
     starts = np.empty(len(x), dtype=np.bool_)
     starts[:1] = True
-    stretch = np.floor(x / width)
-    np.not_equal(stretch[1:], stretch[:-1], out=starts[1:])
-    alone = np.isnan(low)
-    if alone.any():
+    interval = np.floor(x / width)
+    np.not_equal(interval[1:], interval[:-1], out=starts[1:])
+    gaps = np.isnan(low)
+    if gaps.any():
         after, before = np.append(x[1:], x[-1]), np.append(x[0], x[:-1])
-        alone &= after - before > width
-        starts |= alone
-        starts[1:] |= alone[:-1]
+        gaps &= after - before > width
+        starts |= gaps
+        starts[1:] |= gaps[:-1]
     return np.flatnonzero(starts)
 
 
-def _between(rows: Floats, start: float, end: float) -> Floats:
+def _rows_between(rows: Floats, start: float, end: float) -> Floats:
     """The rows of a window and one beyond each end."""
     first = max(0, int(np.searchsorted(rows[0], start)) - 1)
     return rows[:, first : int(np.searchsorted(rows[0], end, side="right")) + 1]
+
+
+ColumnIndices = NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stroke:
+    """The lowest and highest value of a line in every pixel column, NaN where it is not.
+
+    `top` and `bottom` are the extremes over all columns, `dots` the columns that stand alone.
+    """
+
+    low: Floats
+    high: Floats
+    top: float
+    bottom: float
+    dots: ColumnIndices
+
+
+def stroke_columns(rows: tuple[Floats, Floats, Floats], start: float, end: float, columns: int) -> Stroke:
+    """The line through rows of (time, smallest, largest value) from `start` to `end`; a row of NaN breaks it."""
+    x, lowest, highest = rows
+    low, high = _between_columns(rows, start, end, columns)
+    first, last = np.searchsorted(x, (start, end))
+    if last > first:
+        column_of = ((x[first:last] - start) * (columns / (end - start))).astype(np.intp)
+        starts = np.flatnonzero(column_of[1:] != column_of[:-1])
+        starts += 1
+        starts = np.concatenate([[0], starts])
+        column_of = np.minimum(column_of[starts], columns - 1)
+        low[column_of] = np.fmin(low[column_of], np.fmin.reduceat(lowest[first:last], starts))
+        high[column_of] = np.fmax(high[column_of], np.fmax.reduceat(highest[first:last], starts))
+    empty = np.isnan(low)
+    if empty.all():
+        return Stroke(low, high, np.nan, np.nan, np.empty(0, dtype=np.intp))
+    return Stroke(low, high, float(np.fmax.reduce(high)), float(np.fmin.reduce(low)), _isolated_columns(empty))
+
+
+def _between_columns(
+    rows: tuple[Floats, Floats, Floats], start: float, end: float, columns: int
+) -> tuple[Floats, Floats]:
+    """For every column the values where the line enters and leaves it, the lower one and the higher one."""
+    x, lowest, highest = rows
+    if len(x) < 2:
+        return np.full(columns, np.nan), np.full(columns, np.nan)
+    middle = lowest if lowest is highest else (lowest + highest) / 2
+    borders = np.interp(np.linspace(start, end, columns + 1), x, middle, left=np.nan, right=np.nan)
+    return np.fmin(borders[:-1], borders[1:]), np.fmax(borders[:-1], borders[1:])
+
+
+def _isolated_columns(empty: NDArray[np.bool_]) -> ColumnIndices:
+    """Columns with something between columns with nothing."""
+    if not empty.any():
+        return np.empty(0, dtype=np.intp)
+    padded = np.concatenate([[True], empty, [True]])
+    return np.flatnonzero(~empty & padded[:-2] & padded[2:])

@@ -1,4 +1,4 @@
-"""How well a step scales to more GPUs, and what most likely keeps it from scaling. Pure functions on stored runs.
+"""Scaling to more GPUs: efficiency, the parts of a step on each device, and the likely cause of lost time.
 
 Efficiency is throughput on many GPUs over what that many times the few would give. Strong scaling keeps the global
 batch, weak scaling the batch of each GPU (Gustafson 1988, "Reevaluating Amdahl's law"). What is lost is accounted for
@@ -13,30 +13,108 @@ import numpy as np
 
 from app.analysis.intervals import Estimate, mean, ratio
 from app.analysis.measured import measured_means
-from app.analysis.step_parts import Parts, behind_share, imbalance, mean_parts, parts_of
 from app.analysis.verdict import throughputs
 from app.records import StoredRun
-from workloads.catalog import AROUND_THE_STEP, with_defaults
-from workloads.protocol import Kernel
+from workloads.catalog import STEP_INDEPENDENT_PARAMETERS, with_defaults
+from workloads.protocol import DeviceTime, Evidence, Kernel
 
-Kind = Literal["strong", "weak"]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepParts:
+    """One step on a device, the mean of all, in milliseconds.
+
+    It computes, or communicates while nothing computes, or is idle: no kernel runs.
+    """
+
+    compute_ms: float
+    communication_ms: float
+    idle_ms: float
+
+    @property
+    def step_ms(self) -> float:
+        """The whole step."""
+        return self.compute_ms + self.communication_ms + self.idle_ms
+
+    def scaled(self, factor: float) -> "StepParts":
+        """All of it, longer or shorter."""
+        return StepParts(
+            compute_ms=self.compute_ms * factor,
+            communication_ms=self.communication_ms * factor,
+            idle_ms=self.idle_ms * factor,
+        )
+
+    def minus(self, other: "StepParts") -> "StepParts":
+        """What it has more than another one, part by part."""
+        return StepParts(
+            compute_ms=self.compute_ms - other.compute_ms,
+            communication_ms=self.communication_ms - other.communication_ms,
+            idle_ms=self.idle_ms - other.idle_ms,
+        )
+
+
+def step_parts(evidence: Evidence | None, step_ms: float | None) -> StepParts | None:
+    """A measured step divided as the traced ones were: a profiler makes steps longer, so only its shares are taken.
+
+    None without a trace, or without a measured step.
+    """
+    if evidence is None or not evidence.devices or not step_ms:
+        return None
+    span, busy, compute = (sum(getattr(d, name) for d in evidence.devices) for name in _TIME_FIELDS)
+    if not span:
+        return None
+    traced = StepParts(compute_ms=compute, communication_ms=busy - compute, idle_ms=span - busy)
+    return traced.scaled(step_ms / span)
+
+
+_TIME_FIELDS = ("span_ns", "busy_ns", "compute_ns")
+
+
+def mean_parts(parts: Sequence[StepParts]) -> StepParts | None:
+    """The mean of some; None of none."""
+    if not parts:
+        return None
+    return StepParts(
+        compute_ms=sum(one.compute_ms for one in parts) / len(parts),
+        communication_ms=sum(one.communication_ms for one in parts) / len(parts),
+        idle_ms=sum(one.idle_ms for one in parts) / len(parts),
+    )
+
+
+def imbalance(devices: Sequence[DeviceTime]) -> float | None:
+    """How much longer the slowest device computes than the fastest, as a share of the mean; None of fewer than two.
+
+    Of computing alone: a device that waits for another one does so inside its communication kernel, and looks busy.
+    """
+    times = [device.compute_ns for device in devices]
+    if len(times) < 2 or not sum(times):
+        return None
+    return (max(times) - min(times)) * len(times) / sum(times)
+
+
+def straggler_share(devices: Sequence[DeviceTime]) -> float:
+    """The same as a share of the span: how much shorter a step were if all computed as fast as the fastest."""
+    times, span = [device.compute_ns for device in devices], sum(device.span_ns for device in devices)
+    return (max(times) - min(times)) * len(times) / span if span else 0.0
+
+
+ScalingKind = Literal["strong", "weak"]
 Cause = Literal[
     "nothing lost", "data", "communication", "launching", "imbalance", "computing", "not known", "not traced"
 ]
 
-SMALL_LOSS = 0.05
+NEGLIGIBLE_LOSS = 0.05
 """A loss below this names no cause: processes of one variant alone often differ by a few per cent."""
-MOSTLY = 0.5
+DOMINANT_SHARE = 0.5
 """A part is named as the cause only when it makes up more of the lost time than all others together."""
-IMBALANCED = 0.05
+IMBALANCE_THRESHOLD = 0.05
 """Devices that compute this much longer than others differ by more than clocks of equal cards do from run to run."""
 
-MAY_DIFFER = frozenset({"gpus", "devices", "batch_size", "all_reduce"}) | AROUND_THE_STEP
+VARYING_PARAMETERS = frozenset({"gpus", "devices", "batch_size", "all_reduce"}) | STEP_INDEPENDENT_PARAMETERS
 """What may differ between runs that are compared by their GPUs; the all-reduce is looked at on its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
+class GpuCountResult:
     """The runs on one number of GPUs; every figure is of one GPU and one step, None where it is not known.
 
     `communication_share` is of the time of all kernels, `gap_us` the mean time between two kernels, `imbalance` as in
@@ -49,12 +127,12 @@ class Side:
     runs: tuple[StoredRun, ...]
     throughput: Estimate
     step_ms: float
-    parts: Parts | None = None
+    parts: StepParts | None = None
     communication_share: float | None = None
     kernels: float | None = None
     gap_us: float | None = None
     imbalance: float | None = None
-    behind_ms: float | None = None
+    straggler_ms: float | None = None
     data_ms: float | None = None
     nvlink_bytes: float | None = None
     pcie_bytes: float | None = None
@@ -68,12 +146,12 @@ class Scaling:
     `lost_data_ms` is how much of it is waiting for data.
     """
 
-    kind: Kind
-    few: Side
-    many: Side
+    kind: ScalingKind
+    few: GpuCountResult
+    many: GpuCountResult
     speedup: Estimate
     efficiency: Estimate
-    lost: Parts | None
+    lost: StepParts | None
     lost_data_ms: float
     cause: Cause
 
@@ -83,89 +161,95 @@ def scalings(runs: Sequence[StoredRun]) -> list[Scaling]:
 
     The few are those with the fewest GPUs of their kind. Runs that measured nothing, and runs on the CPU, do not count.
     """
-    sides = _sides(runs)
+    sides = _gpu_count_results(runs)
     found = []
     for many in sides:
-        fewer = [few for few in sides if few.gpus < many.gpus and _alike(few.runs[0], many.runs[0])]
+        fewer = [few for few in sides if few.gpus < many.gpus and _are_comparable(few.runs[0], many.runs[0])]
         for kind in ("strong", "weak"):
-            few = min((one for one in fewer if _kind(one, many) == kind), key=lambda one: one.gpus, default=None)
+            few = min(
+                (one for one in fewer if _scaling_kind(one, many) == kind), key=lambda one: one.gpus, default=None
+            )
             if few is not None:
                 found.append(_scaling(kind, few, many))
     return found
 
 
-def differ_in_gpus(runs: Sequence[StoredRun]) -> bool:
+def has_scaling(runs: Sequence[StoredRun]) -> bool:
     """Whether there is anything to say of scaling among these runs."""
     return len({run.row.spec.variant.get("gpus", 0) for run in runs} - {0}) > 1 and bool(scalings(runs))
 
 
-def _sides(runs: Sequence[StoredRun]) -> list[Side]:
+def _gpu_count_results(runs: Sequence[StoredRun]) -> list[GpuCountResult]:
     groups: dict[tuple[object, ...], list[StoredRun]] = {}
     for run in runs:
         variant = with_defaults(run.row.spec).variant
-        if _counts(variant.get("gpus")) and _counts(variant.get("batch_size")) and throughputs([run.row]):
-            key = (_rest(run), variant["gpus"], variant["batch_size"], variant.get("all_reduce"))
+        if (
+            _is_positive_int(variant.get("gpus"))
+            and _is_positive_int(variant.get("batch_size"))
+            and throughputs([run.row])
+        ):
+            key = (_fixed_settings(run), variant["gpus"], variant["batch_size"], variant.get("all_reduce"))
             groups.setdefault(key, []).append(run)
-    return [_side(group) for group in groups.values()]
+    return [_gpu_count_result(group) for group in groups.values()]
 
 
-def _counts(value: object) -> bool:
+def _is_positive_int(value: object) -> bool:
     """Whether a workload, which may be one unknown here, has a number of this."""
     return isinstance(value, int) and value > 0
 
 
-def _rest(run: StoredRun) -> tuple[object, ...]:
+def _fixed_settings(run: StoredRun) -> tuple[object, ...]:
     """What has to be the same: the rest of the variant, and the kind of card."""
     full = with_defaults(run.row.spec)
-    rest = (setting for setting in sorted(full.variant.items()) if setting[0] not in MAY_DIFFER)
-    return (full.workload, frozenset(run.row.gpu_names), *rest)
+    fixed = (setting for setting in sorted(full.variant.items()) if setting[0] not in VARYING_PARAMETERS)
+    return (full.workload, frozenset(run.row.gpu_names), *fixed)
 
 
-def _alike(few: StoredRun, many: StoredRun) -> bool:
+def _are_comparable(few: StoredRun, many: StoredRun) -> bool:
     """One GPU exchanges nothing: there, any all-reduce is the same."""
-    own, other = (with_defaults(run.row.spec).variant for run in (few, many))
-    same = own["gpus"] == 1 or own.get("all_reduce") == other.get("all_reduce")
-    return same and _rest(few) == _rest(many)
+    few_variant, many_variant = (with_defaults(run.row.spec).variant for run in (few, many))
+    same_all_reduce = few_variant["gpus"] == 1 or few_variant.get("all_reduce") == many_variant.get("all_reduce")
+    return same_all_reduce and _fixed_settings(few) == _fixed_settings(many)
 
 
-def _kind(few: Side, many: Side) -> Kind | None:
+def _scaling_kind(few: GpuCountResult, many: GpuCountResult) -> ScalingKind | None:
     if few.batch_size == many.batch_size:
         return "strong"
     return "weak" if few.batch_size * many.gpus == many.batch_size * few.gpus else None
 
 
-def _side(group: Sequence[StoredRun]) -> Side:
+def _gpu_count_result(group: Sequence[StoredRun]) -> GpuCountResult:
     variant = with_defaults(group[0].row.spec).variant
     throughput = mean(throughputs([run.row for run in group]))
     assert throughput is not None, "only runs that measured something are grouped"
     step_ms = 1000 * int(variant["batch_size"]) / throughput.value
     traced = [run.evidence for run in group if run.evidence is not None and run.evidence.devices]
-    parts = mean_parts([found for one in traced if (found := parts_of(one, step_ms)) is not None])
+    parts = mean_parts([found for one in traced if (found := step_parts(one, step_ms)) is not None])
     kernels = _mean([sum(d.kernels for d in one.devices) / len(one.devices) / one.steps for one in traced])
-    return Side(
+    return GpuCountResult(
         gpus=int(variant["gpus"]),
         batch_size=int(variant["batch_size"]),
         runs=tuple(group),
         throughput=throughput,
         step_ms=step_ms,
         parts=parts,
-        communication_share=_mean([_share_of_communication(one.kernels) for one in traced if one.kernels]),
+        communication_share=_mean([_communication_share(one.kernels) for one in traced if one.kernels]),
         kernels=kernels,
         gap_us=1000 * parts.idle_ms / kernels if parts and kernels else None,
         imbalance=_mean([each for one in traced if (each := imbalance(one.devices)) is not None]),
-        behind_ms=_mean([behind_share(one.devices) * step_ms for one in traced]),
+        straggler_ms=_mean([straggler_share(one.devices) * step_ms for one in traced]),
         data_ms=_mean([pct / 100 * step_ms for run in group if (pct := run.row.summary.waiting_pct) is not None]),
-        nvlink_bytes=_sent(group, "nvlink_tx_bytes_per_s", step_ms),
-        pcie_bytes=_sent(group, "pcie_tx_bytes_per_s", step_ms),
+        nvlink_bytes=_link_bytes_per_step(group, "nvlink_tx_bytes_per_s", step_ms),
+        pcie_bytes=_link_bytes_per_step(group, "pcie_tx_bytes_per_s", step_ms),
     )
 
 
-def _share_of_communication(kernels: Sequence[Kernel]) -> float:
+def _communication_share(kernels: Sequence[Kernel]) -> float:
     total = sum(kernel.time_ns for kernel in kernels)
     return sum(kernel.time_ns for kernel in kernels if kernel.kind == "communication") / total if total else 0.0
 
 
-def _scaling(kind: Kind, few: Side, many: Side) -> Scaling:
+def _scaling(kind: ScalingKind, few: GpuCountResult, many: GpuCountResult) -> Scaling:
     speedup = ratio(throughputs([run.row for run in many.runs]), throughputs([run.row for run in few.runs]))
     assert speedup is not None, "both sides have a throughput"
     factor = few.gpus / many.gpus
@@ -176,7 +260,7 @@ def _scaling(kind: Kind, few: Side, many: Side) -> Scaling:
         speedup.n,
     )
     ideal = factor if kind == "strong" else 1.0
-    lost = many.parts.less(few.parts.scaled(ideal)) if few.parts and many.parts else None
+    lost = many.parts.minus(few.parts.scaled(ideal)) if few.parts and many.parts else None
     lost_data_ms = (many.data_ms or 0.0) - ideal * (few.data_ms or 0.0)
     return Scaling(
         kind=kind,
@@ -190,29 +274,29 @@ def _scaling(kind: Kind, few: Side, many: Side) -> Scaling:
     )
 
 
-def _cause(efficiency: Estimate, lost: Parts | None, lost_data_ms: float, many: Side) -> Cause:
+def _cause(efficiency: Estimate, lost: StepParts | None, lost_data_ms: float, many: GpuCountResult) -> Cause:
     """The part that makes up most of the lost time.
 
     First what looks like another one: who waits for data seems to wait for kernels, who waits for a GPU to communicate.
     """
-    if efficiency.value > 1 - SMALL_LOSS or (efficiency.high is not None and efficiency.high >= 1):
+    if efficiency.value > 1 - NEGLIGIBLE_LOSS or (efficiency.high is not None and efficiency.high >= 1):
         return "nothing lost"
     if lost is None:
         return "not traced"
-    most = MOSTLY * lost.step_ms
-    if lost_data_ms > most:
+    threshold_ms = DOMINANT_SHARE * lost.step_ms
+    if lost_data_ms > threshold_ms:
         return "data"
-    if (many.imbalance or 0.0) >= IMBALANCED and (many.behind_ms or 0.0) > most:
+    if (many.imbalance or 0.0) >= IMBALANCE_THRESHOLD and (many.straggler_ms or 0.0) > threshold_ms:
         return "imbalance"
     by_cause: dict[Cause, float] = {
         "communication": lost.communication_ms,
         "launching": lost.idle_ms,
         "computing": lost.compute_ms,
     }
-    return next((cause for cause, lost_ms in by_cause.items() if lost_ms > most), "not known")
+    return next((cause for cause, lost_ms in by_cause.items() if lost_ms > threshold_ms), "not known")
 
 
-def _sent(group: Sequence[StoredRun], field: str, step_ms: float) -> float | None:
+def _link_bytes_per_step(group: Sequence[StoredRun], field: str, step_ms: float) -> float | None:
     """Bytes that one GPU sends in a step over a link, by its telemetry during the measured part."""
     rates = [rate for run in group for rate in measured_means(run, field)]
     return float(np.mean(rates)) * step_ms / 1000 if rates else None

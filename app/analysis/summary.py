@@ -1,14 +1,89 @@
-"""The figures of one run, from its stored blocks, phases and samples."""
+"""The figures of one run, with the detection of its warm-up and an audit of its telemetry."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from app.analysis import energy
-from app.analysis.audit import audit
 from app.analysis.measured import gpu_columns
-from app.analysis.warmup import blocks_to_cut
 from app.records import BlockColumns, Floats, Ints, Phase, SampleColumns, StoredRun, Summary
+from app.samples import HOST
+
+
+@dataclass(frozen=True, slots=True)
+class TelemetryAudit:
+    """The rate achieved, the distance of readings from their time, readings missed, and the sampler's processor time.
+
+    The percentage is of one processor. None where too little was sampled to say.
+    """
+
+    hz: float | None = None
+    jitter_ms_p50: float | None = None
+    jitter_ms_p99: float | None = None
+    missed: int | None = None
+    sampler_cpu_pct: float | None = None
+
+
+def audit_telemetry(samples: tuple[SampleColumns, ...]) -> TelemetryAudit:
+    """Audits the device sampled most often; jitter is how far each interval is from the usual (median) one."""
+    busiest = max(samples, key=lambda columns: columns.t_ns.size, default=None)
+    cpu_pct = _sampler_cpu_pct(samples)
+    if busiest is None or busiest.t_ns.size < 3:
+        return TelemetryAudit(sampler_cpu_pct=cpu_pct)
+    gaps_ms = np.diff(busiest.t_ns) / 1e6
+    typical_ms = float(np.median(gaps_ms))
+    p50, p99 = np.percentile(np.abs(gaps_ms - typical_ms), [50, 99])
+    return TelemetryAudit(
+        hz=1e3 * len(gaps_ms) / float(gaps_ms.sum()),
+        jitter_ms_p50=float(p50),
+        jitter_ms_p99=float(p99),
+        missed=int((np.round(gaps_ms / typical_ms) - 1).clip(min=0).sum()),
+        sampler_cpu_pct=cpu_pct,
+    )
+
+
+def _sampler_cpu_pct(samples: tuple[SampleColumns, ...]) -> float | None:
+    for columns in samples:
+        used_s = columns.slow.get("sampler_cpu_s")
+        if columns.device.device == HOST and used_s is not None:
+            present = ~np.isnan(used_s)
+            t_ns, seconds = columns.slow_t_ns[present], used_s[present]
+            if t_ns.size > 1:
+                return float(100 * (seconds[-1] - seconds[0]) / ((t_ns[-1] - t_ns[0]) / 1e9))
+    return None
+
+
+MIN_BLOCKS = 8
+"""With fewer blocks there is too little to tell a change from chance: none is cut."""
+MAX_CUT_FRACTION = 4
+"""At most one in so many blocks is cut."""
+_PENALTY = 3.0
+"""In units of log(number of blocks), for one change point: one for where it is, and for the two means."""
+
+
+def warmup_blocks(rates: Floats) -> int:
+    """How many of the first blocks belong to a warm-up; 0 where the rates do not change early. `rates` are examples/s.
+
+    The one change of mean that leaves the least squares, kept when it lowers Schwarz' criterion, and when it comes in
+    the first quarter: a machine that changes later drifts, and that is no warm-up. Yao (1988), "Estimating the number
+    of change-points via Schwarz' criterion", Statistics & Probability Letters 6; the penalty of three logarithms is
+    that of Zhang and Siegmund (2007), "A modified Bayes information criterion with applications to the analysis of
+    comparative genomic hybridization data", Biometrics 63.
+    """
+    n = len(rates)
+    if n < MIN_BLOCKS:
+        return 0
+    residuals = np.array([_squared_deviations(rates[:cut]) + _squared_deviations(rates[cut:]) for cut in range(n)])
+    best = int(np.argmin(residuals))
+    # Where rates are equal but for rounding there is no change to speak of.
+    floor = n * (1e-9 * float(np.mean(rates))) ** 2
+    gain = n * np.log((residuals[0] + floor) / (residuals[best] + floor))
+    return best if best <= n // MAX_CUT_FRACTION and gain > _PENALTY * np.log(n) else 0
+
+
+def _squared_deviations(values: Floats) -> float:
+    """The sum of squared distances from the mean."""
+    return float(np.sum((values - values.mean()) ** 2)) if values.size else 0.0
 
 
 def summarise(
@@ -21,15 +96,16 @@ def summarise(
 ) -> Summary:
     """Throughput, step times, loss, power, energy and memory over the run's `measure` phase.
 
-    Measured blocks that still belong to a warm-up (`app.analysis.warmup`) are cut and counted. What is given is kept as
+    Measured blocks that still belong to a warm-up (`app.analysis.summary`) are cut and counted. What is given is
+    kept as
     it is: only the worker and the store know it.
     """
     blocks = run.blocks
-    cut = blocks_to_cut(blocks.throughput[blocks.measured])
-    measured = _only(blocks, np.flatnonzero(blocks.measured)[cut:])
-    window = _window(measured)
-    used = energy.of_gpus(gpu_columns(run), *window) if window else None
-    telemetry = audit(run.samples)
+    cut = warmup_blocks(blocks.throughput[blocks.measured])
+    measured = _select_blocks(blocks, np.flatnonzero(blocks.measured)[cut:])
+    window = _blocks_window(measured)
+    energy_used = energy.total_energy(gpu_columns(run), *window) if window else None
+    telemetry = audit_telemetry(run.samples)
     examples, steps = int(measured.examples.sum()), int(measured.steps.sum())
     seconds = float((measured.end_ns - measured.start_ns).sum()) / 1e9
     p50, p95, p99 = _step_ms_percentiles(measured)
@@ -43,13 +119,15 @@ def summarise(
         step_ms_p50=p50,
         step_ms_p95=p95,
         step_ms_p99=p99,
-        loss_first=_first(blocks.loss),
-        loss_last=_first(blocks.loss[::-1]),
+        loss_first=_first_present(blocks.loss),
+        loss_last=_first_present(blocks.loss[::-1]),
         compile_s=_compile_s(run),
-        mean_power_mw=used.energy_mj / ((window[1] - window[0]) / 1e9) if used and window else None,
-        energy_mj_per_example=used.energy_mj / examples if used and examples else None,
-        energy_source=used.source if used else None,
-        energy_error_pct=100 * used.error_mj / used.energy_mj if used and used.energy_mj else None,
+        mean_power_mw=energy_used.energy_mj / ((window[1] - window[0]) / 1e9) if energy_used and window else None,
+        energy_mj_per_example=energy_used.energy_mj / examples if energy_used and examples else None,
+        energy_source=energy_used.source if energy_used else None,
+        energy_error_pct=100 * energy_used.error_mj / energy_used.energy_mj
+        if energy_used and energy_used.energy_mj
+        else None,
         device_peak_bytes=_peak_bytes(run),
         allocator_peak_bytes=allocator_peak_bytes,
         sample_hz=telemetry.hz,
@@ -77,7 +155,7 @@ def phases_with_energy(run: StoredRun) -> list[Phase]:
 
 
 def _with_energy(phase: Phase, gpus: list[SampleColumns]) -> Phase:
-    used = energy.of_gpus(gpus, phase.start_ns, phase.end_ns) if phase.end_ns is not None else None
+    used = energy.total_energy(gpus, phase.start_ns, phase.end_ns) if phase.end_ns is not None else None
     return replace(phase, energy_mj=used.energy_mj, energy_error_mj=used.error_mj) if used else phase
 
 
@@ -86,7 +164,7 @@ def step_ms(blocks: BlockColumns) -> Floats:
     return np.asarray((blocks.end_ns - blocks.start_ns) / 1e6 / blocks.steps, dtype=np.float64)
 
 
-def _only(blocks: BlockColumns, rows: np.ndarray) -> BlockColumns:
+def _select_blocks(blocks: BlockColumns, rows: np.ndarray) -> BlockColumns:
     return BlockColumns(
         first_step=blocks.first_step[rows],
         steps=blocks.steps[rows],
@@ -99,7 +177,7 @@ def _only(blocks: BlockColumns, rows: np.ndarray) -> BlockColumns:
     )
 
 
-def _window(measured: BlockColumns) -> tuple[int, int] | None:
+def _blocks_window(measured: BlockColumns) -> tuple[int, int] | None:
     return (int(measured.start_ns[0]), int(measured.end_ns[-1])) if len(measured.steps) else None
 
 
@@ -111,14 +189,18 @@ def _step_ms_percentiles(measured: BlockColumns) -> tuple[float | None, float | 
     return float(values[0]), float(values[1]), float(values[2])
 
 
-def _first(values: Floats) -> float | None:
+def _first_present(values: Floats) -> float | None:
     present = values[~np.isnan(values)]
     return float(present[0]) if present.size else None
 
 
 def _compile_s(run: StoredRun) -> float | None:
-    found = next((phase for phase in run.phases if phase.name == "compile"), None)
-    return (found.end_ns - found.start_ns) / 1e9 if found and found.end_ns is not None else None
+    compile_phase = next((phase for phase in run.phases if phase.name == "compile"), None)
+    return (
+        (compile_phase.end_ns - compile_phase.start_ns) / 1e9
+        if compile_phase and compile_phase.end_ns is not None
+        else None
+    )
 
 
 def _peak_bytes(run: StoredRun) -> int | None:
@@ -130,11 +212,13 @@ def _peak_bytes(run: StoredRun) -> int | None:
     end_ns = min(after, default=None)
     kind, name = ("gpu", "memory_bytes") if gpu_columns(run) else ("host", "worker_memory_bytes")
     values = [
-        _before(columns.t_ns, columns.fields[name], end_ns) for columns in run.samples if columns.device.kind == kind
+        _values_before(columns.t_ns, columns.fields[name], end_ns)
+        for columns in run.samples
+        if columns.device.kind == kind
     ]
-    peaks = [float(np.nanmax(of_one)) for of_one in values if not np.isnan(of_one).all()]
+    peaks = [float(np.nanmax(of_device)) for of_device in values if not np.isnan(of_device).all()]
     return int(max(peaks)) if peaks else None
 
 
-def _before(t_ns: Ints, values: Floats, end_ns: int | None) -> Floats:
+def _values_before(t_ns: Ints, values: Floats, end_ns: int | None) -> Floats:
     return values if end_ns is None else values[t_ns < end_ns]

@@ -1,22 +1,56 @@
-"""Which variant is faster: each variant's runs against the baseline's, and what may be said of the difference."""
+"""Compares each variant's runs with the baseline's: ratios, decisions, and whether they do the same work."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from app.analysis.intervals import LEVEL, Estimate, mean, ratio, together
-from app.analysis.repeats import Outlook, outlook
-from app.analysis.work import same_workload
+from app.analysis.intervals import LEVEL, Estimate, RequiredRepeats, mean, ratio, required_repeats, sidak_level
 from app.records import RunRow
 from workloads.catalog import with_defaults
 from workloads.protocol import RunSpec
+
+
+def operations_per_example(runs: Sequence[RunRow]) -> float | None:
+    """Operations of one example by formula (docs/utilisation.md), of one variant's runs; None where none knows them.
+
+    They are the same for every implementation, layout, precision, batch size and number of GPUs.
+    """
+    known = ((row.summary.flops_per_step, row.spec.variant.get("batch_size")) for row in runs)
+    return next((of_step / batch for of_step, batch in known if of_step and isinstance(batch, int) and batch > 0), None)
+
+
+def work_ratio(runs: Sequence[RunRow], baseline: Sequence[RunRow]) -> float | None:
+    """How many times the baseline's operations an example of this variant takes; None where as many, or not known.
+
+    Between workloads an example is another thing, and nothing is known.
+    """
+    operations, baseline_operations = operations_per_example(runs), operations_per_example(baseline)
+    if (
+        not operations
+        or not baseline_operations
+        or math.isclose(operations, baseline_operations)
+        or not same_workload(runs, baseline)
+    ):
+        return None
+    return operations / baseline_operations
+
+
+def same_work(runs: Sequence[RunRow], others: Sequence[RunRow]) -> bool:
+    """Whether two variants do the same for an example, as far as that is known."""
+    return same_workload(runs, others) and work_ratio(runs, others) is None
+
+
+def same_workload(runs: Sequence[RunRow], others: Sequence[RunRow]) -> bool:
+    """Whether two variants are of one workload: between two an example is another thing."""
+    return runs[0].spec.workload == others[0].spec.workload
+
 
 Decision = Literal[
     "faster", "slower", "no difference seen", "one run each", "different workloads", "nothing to compare"
 ]
 
-Figures = Callable[[Sequence[RunRow]], list[float]]
+FigureValues = Callable[[Sequence[RunRow]], list[float]]
 """One figure of every run that counts."""
 
 
@@ -37,7 +71,7 @@ class VariantResult:
     energy_ratio: Estimate | None
     decision: Decision
     is_baseline: bool
-    outlook: Outlook | None = None
+    required_repeats: RequiredRepeats | None = None
 
 
 def group_by_variant(runs: Sequence[RunRow]) -> list[tuple[RunRow, ...]]:
@@ -60,35 +94,39 @@ def judge(runs: Sequence[RunRow], baseline_run: int) -> list[VariantResult]:
     """One result a variant; the baseline is the variant that run `baseline_run` belongs to."""
     groups = group_by_variant(runs)
     baseline = next(group for group in groups if any(row.run == baseline_run for row in group))
-    speed_level, energy_level = (_level(groups, baseline, figures) for figures in (throughputs, energies))
+    speed_level, energy_level = (_interval_level(groups, baseline, figures) for figures in (throughputs, energies))
     return [_result(group, baseline, speed_level, energy_level) for group in groups]
 
 
-def _level(groups: Sequence[Sequence[RunRow]], baseline: Sequence[RunRow], figures: Figures) -> float:
+def _interval_level(groups: Sequence[Sequence[RunRow]], baseline: Sequence[RunRow], figures: FigureValues) -> float:
     """The level of each interval, so that those of all variants with two runs or more hold together."""
     others = [group for group in groups if group is not baseline and same_workload(group, baseline)]
-    return together(LEVEL, sum(min(len(figures(group)), len(figures(baseline))) > 1 for group in others))
+    return sidak_level(LEVEL, sum(min(len(figures(group)), len(figures(baseline))) > 1 for group in others))
 
 
 def _result(
     group: tuple[RunRow, ...], baseline: tuple[RunRow, ...], speed_level: float, energy_level: float
 ) -> VariantResult:
-    speedup = _against(group, baseline, throughputs, speed_level)
-    decision: Decision = _decide(speedup) if same_workload(group, baseline) else "different workloads"
-    unsettled = decision == "no difference seen"
+    speedup = _ratio_to_baseline(group, baseline, throughputs, speed_level)
+    decision: Decision = _decision(speedup) if same_workload(group, baseline) else "different workloads"
+    is_undecided = decision == "no difference seen"
     return VariantResult(
         runs=group,
         throughput=mean(throughputs(group)),
         speedup=speedup,
         energy=mean(energies(group)),
-        energy_ratio=_against(group, baseline, energies, energy_level),
+        energy_ratio=_ratio_to_baseline(group, baseline, energies, energy_level),
         decision=decision,
         is_baseline=group is baseline,
-        outlook=outlook(throughputs(group), throughputs(baseline), speed_level) if unsettled else None,
+        required_repeats=required_repeats(throughputs(group), throughputs(baseline), speed_level)
+        if is_undecided
+        else None,
     )
 
 
-def _against(group: Sequence[RunRow], baseline: Sequence[RunRow], figures: Figures, level: float) -> Estimate | None:
+def _ratio_to_baseline(
+    group: Sequence[RunRow], baseline: Sequence[RunRow], figures: FigureValues, level: float
+) -> Estimate | None:
     """The ratio of a figure to the baseline's; the baseline's own is 1 and has no interval."""
     if not same_workload(group, baseline):
         return None
@@ -98,12 +136,12 @@ def _against(group: Sequence[RunRow], baseline: Sequence[RunRow], figures: Figur
 
 def throughputs(group: Sequence[RunRow]) -> list[float]:
     """Examples/s of every run that measured to an end of its own or the user's choosing."""
-    return _positive(row.summary.throughput for row in _counted(group))
+    return _positive(row.summary.throughput for row in _with_result(group))
 
 
 def energies(group: Sequence[RunRow]) -> list[float]:
     """Millijoules an example of the same runs, those that have it."""
-    return _positive(row.summary.energy_mj_per_example for row in _counted(group))
+    return _positive(row.summary.energy_mj_per_example for row in _with_result(group))
 
 
 def _positive(values: Iterable[float | None]) -> list[float]:
@@ -111,11 +149,11 @@ def _positive(values: Iterable[float | None]) -> list[float]:
     return [value for value in values if value is not None and 0 < value < math.inf]
 
 
-def _counted(group: Sequence[RunRow]) -> list[RunRow]:
+def _with_result(group: Sequence[RunRow]) -> list[RunRow]:
     return [row for row in group if row.outcome is not None and row.outcome.name in ("completed", "stopped")]
 
 
-def _decide(speedup: Estimate | None) -> Decision:
+def _decision(speedup: Estimate | None) -> Decision:
     if speedup is None:
         return "nothing to compare"
     if speedup.low is None or speedup.high is None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QApplication
 
-from app.gui.application import COMPARE, Workbench
+from app.gui.app import COMPARE, Workbench
 from app.gui.theme import Theme
 from app.records import Outcome, Summary
 from app.samples import HOST, Device, Sample

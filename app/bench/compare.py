@@ -1,32 +1,152 @@
-"""`bench compare`: how often a verdict is wrong, on made-up runs whose truth is known.
+"""`bench compare`: how often a verdict is wrong, on synthetic runs whose true speed-up is known.
+
+Sizes are of the order seen in the blocks of stored runs on an H200 (docs/measurements): within a process blocks differ
+by 1 to 9 %, and neighbours are alike; processes of one variant are taken to differ by about 1 %. In every kind a
+variant may be up to twice or only half as noisy as said.
 
 Two variants that truly differ by 0, 1 or 5 %, and 12 variants that are all alike, under four kinds of noise; with as
 many processes as said, and repeated until the interval is narrow. Intervals and stopping are the program's own; what
 else is in use is judged beside them.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
-from app.analysis.intervals import LEVEL, together
-from app.analysis.repeats import FIRST_LOOK, settled
-from app.bench.compare_methods import Interval, bootstrap, of_processes, over_all_steps, throughputs
-from app.bench.noise import NOISES, Noise, Shape
-from app.bench.result import Result
+from app.analysis.intervals import LEVEL, MIN_REPEATS, precision_reached, ratio, sidak_level
+from app.bench.harness import Result
 from app.records import Floats
+from app.runs.experiment.schedule import interleaved_order
+
+Interval = tuple[float, float]
+_RESAMPLES = 400
+
+
+def throughputs(log_steps: Floats) -> Floats:
+    """What the program measures of a process: steps over the time they took together. The last axis is the steps."""
+    return np.asarray(1 / np.exp(log_steps).mean(axis=-1))
+
+
+def process_interval(values: Sequence[float], baseline: Sequence[float], level: float = LEVEL) -> Interval:
+    """The program's own interval, of one number a process."""
+    found = ratio(values, baseline, level)
+    assert found is not None
+    assert found.interval is not None, "two processes or more a side"
+    return found.interval
+
+
+def step_interval(log_steps: Floats, baseline: Floats) -> Interval:
+    """The same as if every step were a process of its own; shapes (processes, steps)."""
+    return process_interval(np.exp(-log_steps).ravel().tolist(), np.exp(-baseline).ravel().tolist())
+
+
+def bootstrap_interval(random: np.random.Generator, log_steps: Floats, baseline: Floats) -> Interval:
+    """The percentile interval of a hierarchical bootstrap: processes drawn again, and steps within each.
+
+    Davison and Hinkley (1997), "Bootstrap Methods and their Application", section 3.8. The mean of the steps drawn of a
+    process is taken as normal around the process's own, which spares drawing each.
+    """
+    drawn = np.log(_mean_times(random, baseline)) - np.log(_mean_times(random, log_steps))
+    low, high = np.exp(np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]))
+    return float(low), float(high)
+
+
+def _mean_times(random: np.random.Generator, log_steps: Floats) -> Floats:
+    """The mean step time of each resample."""
+    times = np.exp(log_steps)
+    means, errors = times.mean(axis=-1), times.std(axis=-1) / np.sqrt(times.shape[-1])
+    chosen = random.integers(len(means), size=(_RESAMPLES, len(means)))
+    return np.asarray((means[chosen] + errors[chosen] * random.normal(size=chosen.shape)).mean(axis=1))
+
+
+STEPS = 100
+"""Steps a process."""
+
+
+class Shape(NamedTuple):
+    """How many step times to make: each of these has `STEPS`."""
+
+    cases: int
+    variants: int
+    processes: int
+
+
+Noise = Callable[[np.random.Generator, Shape], Floats]
+"""Gives the logarithm of step times, the same for all variants in the long run; `STEPS` is its last axis."""
+
+
+def process_to_process(random: np.random.Generator, shape: Shape) -> Floats:
+    """Each process has its own luck (memory layout, autotuning): 1 %; its steps differ by 3 %."""
+    return _noise_scale(random, shape) * (_process_offsets(random, shape, 0.01) + _steps(random, shape, 0.03))
+
+
+def autocorrelation(random: np.random.Generator, shape: Shape) -> Floats:
+    """Steps differ by 5 % and each is much like the one before, as clocks wander; luck of 0.5 %."""
+    likeness = 0.9
+    steps = _steps(random, shape, 0.05)
+    for step in range(1, STEPS):
+        steps[..., step] = likeness * steps[..., step - 1] + np.sqrt(1 - likeness**2) * steps[..., step]
+    return np.asarray(_noise_scale(random, shape) * (_process_offsets(random, shape, 0.005) + steps), dtype=np.float64)
+
+
+def outliers(random: np.random.Generator, shape: Shape) -> Floats:
+    """One step in 50 takes twice as long, and one process in ten is slower throughout, by 2 % on average."""
+    slow_steps = np.log(2) * (random.random((*shape, STEPS)) < 0.02)
+    slow_processes = random.exponential(0.02, (*shape, 1)) * (random.random((*shape, 1)) < 0.1)
+    typical = _process_offsets(random, shape, 0.005) + _steps(random, shape, 0.03)
+    return np.asarray(_noise_scale(random, shape) * typical + slow_steps + slow_processes, dtype=np.float64)
+
+
+def drift(random: np.random.Generator, shape: Shape) -> Floats:
+    """The machine gets slower or faster by and by, 0.3 % from run to run and 1 % within one; luck of 0.5 %.
+
+    Runs are made in the order of an experiment, interleaved, so that a drift meets all variants alike.
+    """
+    machine = np.cumsum(random.normal(0, 0.003, (shape.cases, shape.variants * shape.processes)), axis=1)
+    met = np.empty((*shape, 1))
+    for index, variant in enumerate(interleaved_order(shape.variants, shape.processes)):
+        met[:, variant, index // shape.variants, 0] = machine[:, index]
+    trend = random.normal(0, 0.01, (*shape, 1)) * np.linspace(-0.5, 0.5, STEPS)
+    return (
+        _noise_scale(random, shape) * (_process_offsets(random, shape, 0.005) + _steps(random, shape, 0.03))
+        + met
+        + trend
+    )
+
+
+NOISES: Mapping[str, Noise] = {
+    "process to process": process_to_process,
+    "autocorrelation": autocorrelation,
+    "outliers": outliers,
+    "drift": drift,
+}
+
+
+def _noise_scale(random: np.random.Generator, shape: Shape) -> Floats:
+    """A factor for each variant, from a half to two."""
+    return np.asarray(2 ** random.uniform(-1, 1, (shape.cases, shape.variants, 1, 1)))
+
+
+def _process_offsets(random: np.random.Generator, shape: Shape, sd: float) -> Floats:
+    return random.normal(0, sd, (*shape, 1))
+
+
+def _steps(random: np.random.Generator, shape: Shape, sd: float) -> Floats:
+    return random.normal(0, sd, (*shape, STEPS))
+
 
 CASES = 2000
 EFFECTS = (1.0, 1.01, 1.05)
 PROCESSES = (3, 5)
-MOST_PROCESSES = 20
+MAX_PROCESSES = 20
 UNTIL_PCT = 1.5
 VARIANTS = 12
 
-LEAST_COVERAGE_PCT, MOST_COVERAGE_PCT = 93.0, 98.0
+MIN_COVERAGE_PCT, MAX_COVERAGE_PCT = 93.0, 98.0
 FALSE_PCT = 5.0
-OURS, OVER_STEPS, BOOTSTRAP = "our interval", "t over all steps", "hierarchical bootstrap"
+PROGRAM, OVER_STEPS, BOOTSTRAP = "our interval", "t over all steps", "hierarchical bootstrap"
 
 _SEED = 20_261_121
 
@@ -60,63 +180,63 @@ class Tally:
 
 def measure() -> Sequence[Result]:
     """Coverage and false verdicts in percent, by noise and number of processes."""
-    return [result for name, noise in NOISES.items() for result in _of_noise(name, noise)]
+    return [result for name, noise in NOISES.items() for result in _noise_results(name, noise)]
 
 
-def _of_noise(name: str, noise: Noise) -> Iterator[Result]:
+def _noise_results(name: str, noise: Noise) -> Iterator[Result]:
     random = np.random.default_rng(_SEED)
     for processes in PROCESSES:
-        of = f"{name}, {processes} processes"
+        label = f"{name}, {processes} processes"
         tallies = two_variants(noise, random, processes, CASES)
-        ours = tallies[OURS].coverage_pct
-        yield Result(name=f"{of}: covers", value=ours, unit="%", limit=LEAST_COVERAGE_PCT, at_least=True)
+        coverage = tallies[PROGRAM].coverage_pct
+        yield Result(name=f"{label}: covers", value=coverage, unit="%", limit=MIN_COVERAGE_PCT, at_least=True)
         if processes >= 5:
-            yield Result(name=f"{of}: covers no more than it says", value=ours, unit="%", limit=MOST_COVERAGE_PCT)
+            yield Result(name=f"{label}: covers no more than it says", value=coverage, unit="%", limit=MAX_COVERAGE_PCT)
         for method in (OVER_STEPS, BOOTSTRAP):
-            yield Result(name=f"{of}: {method} covers", value=tallies[method].coverage_pct, unit="%")
+            yield Result(name=f"{label}: {method} covers", value=tallies[method].coverage_pct, unit="%")
         for method, tally in tallies.items():
-            limit = FALSE_PCT if method == OURS else None
-            yield Result(name=f"{of}: {method} falsely faster", value=tally.faster_pct(1.0), unit="%", limit=limit)
-    yield from _stopped(f"{name}, repeated until ± {UNTIL_PCT:g} %", noise, random)
+            limit = FALSE_PCT if method == PROGRAM else None
+            yield Result(name=f"{label}: {method} falsely faster", value=tally.faster_pct(1.0), unit="%", limit=limit)
+    yield from _stopping_results(f"{name}, repeated until ± {UNTIL_PCT:g} %", noise, random)
     for processes in PROCESSES:
-        of = f"{name}, {VARIANTS} variants, {processes} processes"
-        together_, alone = many_variants(noise, random, processes, CASES)
-        yield Result(name=f"{of}: any falsely faster", value=together_.faster_pct(1.0), unit="%", limit=FALSE_PCT)
-        yield Result(name=f"{of}: the same, each judged alone", value=alone.faster_pct(1.0), unit="%")
+        label = f"{name}, {VARIANTS} variants, {processes} processes"
+        corrected, alone = many_variants(noise, random, processes, CASES)
+        yield Result(name=f"{label}: any falsely faster", value=corrected.faster_pct(1.0), unit="%", limit=FALSE_PCT)
+        yield Result(name=f"{label}: the same, each judged alone", value=alone.faster_pct(1.0), unit="%")
 
 
-def _stopped(of: str, noise: Noise, random: np.random.Generator) -> Iterator[Result]:
-    tally, processes = until_narrow(noise, random, UNTIL_PCT, CASES)
-    yield Result(name=f"{of}: covers", value=tally.coverage_pct, unit="%", limit=LEAST_COVERAGE_PCT, at_least=True)
-    yield Result(name=f"{of}: falsely faster", value=tally.faster_pct(1.0), unit="%", limit=FALSE_PCT)
-    yield Result(name=f"{of}: takes", value=processes, unit="processes")
+def _stopping_results(label: str, noise: Noise, random: np.random.Generator) -> Iterator[Result]:
+    tally, processes = repeat_until_narrow(noise, random, UNTIL_PCT, CASES)
+    yield Result(name=f"{label}: covers", value=tally.coverage_pct, unit="%", limit=MIN_COVERAGE_PCT, at_least=True)
+    yield Result(name=f"{label}: falsely faster", value=tally.faster_pct(1.0), unit="%", limit=FALSE_PCT)
+    yield Result(name=f"{label}: takes", value=processes, unit="processes")
 
 
 def two_variants(noise: Noise, random: np.random.Generator, processes: int, cases: int) -> dict[str, Tally]:
     """Each method's intervals on two variants that differ by each of `EFFECTS`, so many cases of each."""
-    tallies = {OURS: Tally(), OVER_STEPS: Tally(), BOOTSTRAP: Tally()}
+    tallies = {PROGRAM: Tally(), OVER_STEPS: Tally(), BOOTSTRAP: Tally()}
     for truth in EFFECTS:
         for base, other in _pairs(noise, random, processes, cases, truth):
             rates = (throughputs(other).tolist(), throughputs(base).tolist())
-            tallies[OURS].add(truth, of_processes(*rates))
-            tallies[OVER_STEPS].add(truth, over_all_steps(other, base))
-            tallies[BOOTSTRAP].add(truth, bootstrap(random, other, base))
+            tallies[PROGRAM].add(truth, process_interval(*rates))
+            tallies[OVER_STEPS].add(truth, step_interval(other, base))
+            tallies[BOOTSTRAP].add(truth, bootstrap_interval(random, other, base))
     return tallies
 
 
-def until_narrow(noise: Noise, random: np.random.Generator, until_pct: float, cases: int) -> tuple[Tally, float]:
+def repeat_until_narrow(noise: Noise, random: np.random.Generator, until_pct: float, cases: int) -> tuple[Tally, float]:
     """The program's intervals where pairs are added until it calls them settled, and how many that takes on average.
 
     Whoever is not settled after `MOST_PROCESSES` is judged as it then is.
     """
     tally, taken = Tally(), 0
     for truth in EFFECTS:
-        for base, other in _pairs(noise, random, MOST_PROCESSES, cases, truth):
+        for base, other in _pairs(noise, random, MAX_PROCESSES, cases, truth):
             rates, base_rates = throughputs(other).tolist(), throughputs(base).tolist()
-            looks = range(FIRST_LOOK, MOST_PROCESSES)
-            settling = (n for n in looks if settled(rates[:n], base_rates[:n], until_pct))
-            n = next(settling, MOST_PROCESSES)
-            tally.add(truth, of_processes(rates[:n], base_rates[:n]))
+            looks = range(MIN_REPEATS, MAX_PROCESSES)
+            stops = (n for n in looks if precision_reached(rates[:n], base_rates[:n], until_pct))
+            n = next(stops, MAX_PROCESSES)
+            tally.add(truth, process_interval(rates[:n], base_rates[:n]))
             taken += n
     return tally, taken / (cases * len(EFFECTS))
 
@@ -126,8 +246,8 @@ def many_variants(noise: Noise, random: np.random.Generator, processes: int, cas
     corrected, alone = Tally(), Tally()
     rates = throughputs(noise(random, Shape(cases, VARIANTS, processes))).tolist()
     for baseline, *others in rates:
-        for tally, level in ((corrected, together(LEVEL, len(others))), (alone, LEVEL)):
-            tally.add(1.0, *(of_processes(other, baseline, level) for other in others))
+        for tally, level in ((corrected, sidak_level(LEVEL, len(others))), (alone, LEVEL)):
+            tally.add(1.0, *(process_interval(other, baseline, level) for other in others))
     return corrected, alone
 
 

@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar, get_args
 
+from app.bench.harness import Result, module_output
 from app.bench.many_runs import Size, fill
-from app.bench.process import printed_by
-from app.bench.result import Result
 from app.queries import RunOrder, RunQuery
 from app.storage.store import Store
 
@@ -29,8 +28,8 @@ DRAWN = ("power_mw", "load_pct", "memory_bytes", "sm_clock_mhz")
 
 _REPEATS = 5
 _WINDOWS = 5
-_TIMES_EVERY_RUN = 5.0
-_SHARE_OF_WHOLE = 0.9
+_MIN_SPEEDUP = 5.0
+_MAX_LOAD_SHARE = 0.9
 _FIRST_PAINT_MS = 200.0
 _SEARCH_MS = 100.0
 _COMPARE_MS = 300.0
@@ -43,34 +42,34 @@ def measure(size: Size = FULL, windows: int = _WINDOWS) -> Sequence[Result]:
         started_s = time.monotonic()
         fill(path, size)
         made = Result(name=f"making {size.runs:,} runs", value=time.monotonic() - started_s, unit="s")
-        return [made, *_of_library(path), *_of_loading(path, size), *_of_screens(path, size, windows)]
+        return [made, *_query_results(path), *_loading_results(path, size), *_screen_results(path, size, windows)]
 
 
-def _of_library(path: Path) -> Iterator[Result]:
+def _query_results(path: Path) -> Iterator[Result]:
     """The first page, the slowest search and the slowest order, against every run read."""
-    every = _median_ms(_every_run, path)
-    first = _median_ms(_page, path, RunQuery())
-    yield _against("the first page", every, first)
-    text, typed = _slowest({text: _median_ms(_page, path, RunQuery(text=text)) for text in prefixes()})
-    yield _against(f"the slowest search ({text!r})", every, typed)
-    order, ordered = _slowest({name: _median_ms(_page, path, RunQuery(order=name)) for name in get_args(RunOrder)})
-    yield _against(f"the slowest order ({order})", every, ordered)
+    every = _median_ms(_read_every_run, path)
+    first = _median_ms(_read_page, path, RunQuery())
+    yield _baseline_result("the first page", every, first)
+    text, typed = _slowest({text: _median_ms(_read_page, path, RunQuery(text=text)) for text in typed_prefixes()})
+    yield _baseline_result(f"the slowest search ({text!r})", every, typed)
+    order, ordered = _slowest({name: _median_ms(_read_page, path, RunQuery(order=name)) for name in get_args(RunOrder)})
+    yield _baseline_result(f"the slowest order ({order})", every, ordered)
 
 
-def _of_loading(path: Path, size: Size) -> Iterator[Result]:
+def _loading_results(path: Path, size: Size) -> Iterator[Result]:
     """The runs of a comparison, with what is drawn, against all that is stored of them."""
-    drawn = _median_ms(_load, path, size.compared, DRAWN)
-    whole = _median_ms(_load, path, size.compared, None)
+    drawn = _median_ms(_load_runs, path, size.compared, DRAWN)
+    whole = _median_ms(_load_runs, path, size.compared, None)
     name = f"{_long_runs(size)} read to be drawn, against whole"
-    yield Result(name=name, value=drawn, unit="ms", baseline=whole, limit=_SHARE_OF_WHOLE)
+    yield Result(name=name, value=drawn, unit="ms", baseline=whole, limit=_MAX_LOAD_SHARE)
 
 
-def _of_screens(path: Path, size: Size, windows: int) -> Iterator[Result]:
+def _screen_results(path: Path, size: Size, windows: int) -> Iterator[Result]:
     """From an act of the user to the painted answer: medians of several windows."""
     found = [_screens(path, size) for _ in range(windows)]
     first, *typed = (statistics.median(times) for times in zip(*(each["history"] for each in found), strict=True))
     yield Result(name="History first painted", value=first, unit="ms", limit=_FIRST_PAINT_MS)
-    text, slowest = _slowest(dict(zip(prefixes(), typed, strict=True)))
+    text, slowest = _slowest(dict(zip(typed_prefixes(), typed, strict=True)))
     yield Result(name=f"slowest search typed in History ({text!r})", value=slowest, unit="ms", limit=_SEARCH_MS)
     compared = [each["compare"] for each in found]
     new = statistics.median(times[0] for times in compared)
@@ -81,17 +80,17 @@ def _of_screens(path: Path, size: Size, windows: int) -> Iterator[Result]:
 
 def _screens(path: Path, size: Size) -> dict[str, list[float]]:
     """Milliseconds of one window, in a fresh process: `history`, the first and each search, and `compare`."""
-    times: dict[str, list[float]] = json.loads(printed_by("app.bench.screens", str(path), *map(str, size.compared)))
+    times: dict[str, list[float]] = json.loads(module_output("app.bench.screens", str(path), *map(str, size.compared)))
     return times
 
 
-def _against(what: str, every: float, ours: float) -> Result:
+def _baseline_result(what: str, every: float, measured: float) -> Result:
     return Result(
         name=f"every run read, against {what} in the database",
         value=every,
         unit="ms",
-        baseline=ours,
-        limit=_TIMES_EVERY_RUN,
+        baseline=measured,
+        limit=_MIN_SPEEDUP,
         at_least=True,
     )
 
@@ -104,32 +103,32 @@ def _slowest(times: Mapping[Name, float]) -> tuple[Name, float]:
     return max(times.items(), key=lambda pair: pair[1])
 
 
-def prefixes() -> list[str]:
+def typed_prefixes() -> list[str]:
     """What the search holds after each letter typed."""
     return [text[:end] for text in TYPED for end in range(1, len(text) + 1)]
 
 
-def _median_ms(action: Callable[..., object], *given: object) -> float:
-    return statistics.median(_timed_ms(action, *given) for _ in range(_REPEATS))
+def _median_ms(action: Callable[..., object], *args: object) -> float:
+    return statistics.median(_timed_ms(action, *args) for _ in range(_REPEATS))
 
 
-def _timed_ms(action: Callable[..., object], *given: object) -> float:
+def _timed_ms(action: Callable[..., object], *args: object) -> float:
     started = time.perf_counter()
-    action(*given)
+    action(*args)
     return (time.perf_counter() - started) * 1e3
 
 
-def _page(path: Path, query: RunQuery) -> object:
+def _read_page(path: Path, query: RunQuery) -> object:
     """What a screen needs for one query, from the closed file on."""
     with Store.open(path) as store:
         return store.library.run_rows(store.library.find(query)[:PAGE])
 
 
-def _every_run(path: Path) -> object:
+def _read_every_run(path: Path) -> object:
     with Store.open(path) as store:
         return store.list_runs()
 
 
-def _load(path: Path, runs: Sequence[int], fields: Sequence[str] | None) -> object:
+def _load_runs(path: Path, runs: Sequence[int], fields: Sequence[str] | None) -> object:
     with Store.open(path) as store:
         return [store.load(run, fields) for run in runs]

@@ -10,12 +10,12 @@ import pyqtgraph as pg
 from PySide6.QtCore import QEvent
 from PySide6.QtWidgets import QApplication, QLabel, QVBoxLayout, QWidget
 
-from app.bench.frame import LONG, SHORT
-from app.gui.plots import TimePanel
+from app.bench.window import LONG, SHORT
+from app.gui.plot.time_panel import TimePanel
 from app.gui.theme import GRID, Theme
-from app.places import RESOURCES
+from app.paths import RESOURCES
 from app.records import Floats
-from app.viewmodels.series import Series, Shifted
+from app.viewmodels.plot.model import LiveSeries, ShiftedCurve
 
 _PERIOD_S = 0.05
 _WARM_UP, _FRAMES, _ROUNDS = 5, 20, 4
@@ -50,16 +50,16 @@ def noise(count: int) -> list[Pair]:
     return [(random.uniform(0, 100, count), random.uniform(0, 100, count)) for _ in _PANELS]
 
 
-class Ours(QWidget):
+class ProgramPanels(QWidget):
     """Six of the program's panels; each frame brings every curve a new point and moves the window on to it."""
 
     def __init__(self, curves: Sequence[Pair], theme: Theme) -> None:
         super().__init__()
-        theme.dress(self)
+        theme.apply_style_sheet(self)
         self._curves = curves
         self._count = len(curves[0][0])
         self._span_s = self._count * _PERIOD_S
-        self._series = [(Series(), Series()) for _ in curves]
+        self._series = [(LiveSeries(), LiveSeries()) for _ in curves]
         self.panels = [TimePanel(title, unit, theme) for title, unit, _ in _PANELS]
         layout = QVBoxLayout(self)
         for panel in self.panels:
@@ -76,17 +76,17 @@ class Ours(QWidget):
         for panel, pair, ys in zip(self.panels, self._series, self._curves, strict=True):
             for index, (series, y) in enumerate(zip(pair, ys, strict=True)):
                 series.append(now, y[number % self._count])
-                panel.set_source(f"{index}", Shifted(series, now), colour=index, label=f"GPU {index}")
+                panel.set_source(f"{index}", ShiftedCurve(series, now), colour=index, label=f"GPU {index}")
                 panel.set_value(f"{index}", f"{y[number % self._count]:.0f}")
             panel.refresh()
 
 
-class Plain(QWidget):
+class PlainPlots(QWidget):
     """Six plain plots with automatic ranges, fed by `setData`."""
 
     def __init__(self, curves: Sequence[Pair], theme: Theme) -> None:
         super().__init__()
-        theme.dress(self)
+        theme.apply_style_sheet(self)
         self._curves = curves
         layout = QVBoxLayout(self)
         self._items: list[list[pg.PlotDataItem]] = []
@@ -107,7 +107,7 @@ class Plain(QWidget):
 
 
 def frame_times(
-    windows: Mapping[str, Ours | Plain], *, frames: int = _FRAMES, rounds: int = _ROUNDS
+    windows: Mapping[str, ProgramPanels | PlainPlots], *, frames: int = _FRAMES, rounds: int = _ROUNDS
 ) -> dict[str, list[float]]:
     """Milliseconds of every frame, the windows in turn, each painted whole."""
     for window in windows.values():
@@ -125,7 +125,7 @@ def frame_times(
     return times
 
 
-def _timed(window: Ours | Plain, number: int) -> float:
+def _timed(window: ProgramPanels | PlainPlots, number: int) -> float:
     """One frame in milliseconds; what the scenes have queued goes first, so that every plot is painted just once."""
     started = time.perf_counter()
     window.frame(number)
@@ -142,8 +142,8 @@ def main() -> None:
     theme.start()
     times: dict[str, list[float]] = {}
     for name, curves in (("trace", recorded(SHORT)), ("noise", noise(SHORT))):
-        times |= frame_times({name: Ours(curves, theme), f"plain {name}": Plain(curves, theme)})
-    times |= frame_times({"short": Ours(recorded(SHORT), theme), "long": Ours(recorded(LONG), theme)})
+        times |= frame_times({name: ProgramPanels(curves, theme), f"plain {name}": PlainPlots(curves, theme)})
+    times |= frame_times({"short": ProgramPanels(recorded(SHORT), theme), "long": ProgramPanels(recorded(LONG), theme)})
     print(json.dumps(times))
 
 

@@ -6,37 +6,37 @@ import sys
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 
-from app.bench import compare, database, frame, quick, resume, sampler, start, worker
-from app.bench.result import Result
+from app.bench import compare, database, quick, resume, sampler, window, worker
+from app.bench.harness import Result
 from app.cli.arguments import Benchmark
-from app.runs.environment import describe
+from app.runs.environment import environment_info
 from app.telemetry.inventory import take_inventory
 from workloads.catalog import UsageError
 
 BENCHMARKS: Mapping[Benchmark, Callable[..., Sequence[Result]]] = {
-    "start": start.measure,
+    "start": window.measure_start,
     "worker": worker.measure,
     "sampler": sampler.measure,
-    "frame": frame.measure,
+    "frame": window.measure_frames,
     "compare": compare.measure,
     "database": database.measure,
     "resume": resume.measure,
     "quick": quick.measure,
 }
 
-_HOW_OFTEN: Mapping[Benchmark, str] = {"resume": "kills", "quick": "times"}
+_COUNT_OPTIONS: Mapping[Benchmark, str] = {"resume": "kills", "quick": "times"}
 """Benchmarks that take a number, and the option that gives it."""
 
 
 def bench(chosen: Namespace) -> int:
     """Runs one benchmark or all, prints the figures; 0 when every limit is kept."""
-    measures = {name: _as_often_as_asked(name, chosen) for name in BENCHMARKS}
+    measures = {name: _with_count(name, chosen) for name in BENCHMARKS}
     names = [chosen.name] if chosen.name else list(BENCHMARKS)
-    results = [result for name in names for result in _measured(name, measures[name])]
+    results = [result for name in names for result in _measure(name, measures[name])]
     if chosen.json:
         document = {
             "name": chosen.name or "all",
-            "machine": describe(take_inventory()),
+            "machine": environment_info(take_inventory()),
             "results": [result.document() for result in results],
         }
         print(json.dumps(document, indent=2, ensure_ascii=False))
@@ -45,8 +45,8 @@ def bench(chosen: Namespace) -> int:
     return 1 if any(result.passed is False for result in results) else 0
 
 
-def _as_often_as_asked(name: Benchmark, chosen: Namespace) -> Callable[[], Sequence[Result]]:
-    option = _HOW_OFTEN.get(name)
+def _with_count(name: Benchmark, chosen: Namespace) -> Callable[[], Sequence[Result]]:
+    option = _COUNT_OPTIONS.get(name)
     number = getattr(chosen, option) if option else None
     if number is None:
         return BENCHMARKS[name]
@@ -55,7 +55,7 @@ def _as_often_as_asked(name: Benchmark, chosen: Namespace) -> Callable[[], Seque
     return functools.partial(BENCHMARKS[name], number)
 
 
-def _measured(name: str, measure: Callable[[], Sequence[Result]]) -> Sequence[Result]:
+def _measure(name: str, measure: Callable[[], Sequence[Result]]) -> Sequence[Result]:
     print(f"measuring {name} …", file=sys.stderr, flush=True)
     return measure()
 

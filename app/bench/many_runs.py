@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from app.places import RESOURCES
+from app.paths import RESOURCES
 from app.records import Outcome, Summary
-from app.samples import HOST, Device, FieldFacts
-from app.storage.opening import open_database
+from app.samples import HOST, Device, FieldInfo
+from app.storage.database import open_database
 from app.storage.owner import this_process
 from app.storage.store import Store
 from workloads.catalog import Machine, complete
@@ -56,14 +56,14 @@ _GPU = Device(
     index=0,
     name="NVIDIA H200",
     memory_total_bytes=150_754_820_096,
-    fields={name: FieldFacts(unit="") for name in (*_FIELDS[:5], "power_limit_mw", "throttle_reasons")},
+    fields={name: FieldInfo(unit="") for name in (*_FIELDS[:5], "power_limit_mw", "throttle_reasons")},
 )
 _HOST = Device(
     device=HOST,
     kind="host",
     index=-1,
     name="A processor",
-    fields={name: FieldFacts(unit="") for name in ("load_pct", "worker_load_pct")},
+    fields={name: FieldInfo(unit="") for name in ("load_pct", "worker_load_pct")},
 )
 _ENVIRONMENT = {
     "driver": "580.95.05",
@@ -115,10 +115,10 @@ def fill(path: Path, size: Size) -> None:
     with Store.open(path) as store:
         for number in range(size.runs - size.long_runs):
             outcome = _ENDS[np.random.default_rng(number).integers(len(_ENDS))]
-            _keep_run(store, number, variants[number % len(variants)], outcome, size.short_samples)
+            _store_run(store, number, variants[number % len(variants)], outcome, size.short_samples)
         for number in range(size.runs - size.long_runs, size.runs):
-            _keep_run(store, number, variants[number % 2], _ENDS[0], size.long_samples)
-        _keep_words(store, size.runs)
+            _store_run(store, number, variants[number % 2], _ENDS[0], size.long_samples)
+        _store_annotations(store, size.runs)
     _fill_samples(path, size)
 
 
@@ -137,13 +137,13 @@ def _variants() -> Sequence[RunSpec]:
     }
     return [
         complete(workload, dict(zip(settings, values, strict=True)), nothing)
-        for workload, own in matrices
-        for settings in ({**own, **common},)
+        for workload, specific in matrices
+        for settings in ({**specific, **common},)
         for values in itertools.product(*settings.values())
     ]
 
 
-def _keep_run(store: Store, number: int, spec: RunSpec, outcome: Outcome, samples: int) -> None:
+def _store_run(store: Store, number: int, spec: RunSpec, outcome: Outcome, samples: int) -> None:
     """One run as a session stores it, without its samples."""
     chance = np.random.default_rng(number)
     began_ns = number * 3600 * _S
@@ -172,10 +172,10 @@ def _keep_run(store: Store, number: int, spec: RunSpec, outcome: Outcome, sample
 
 def _blocks(start_ns: int, length_ns: int, chance: np.random.Generator) -> Iterator[Block]:
     edges = np.linspace(start_ns, start_ns + length_ns, _BLOCKS + 1).astype(np.int64).tolist()
-    for place, (begin, end) in enumerate(itertools.pairwise(edges)):
+    for index, (begin, end) in enumerate(itertools.pairwise(edges)):
         yield Block(
             phase="measure",
-            first_step=100 * place,
+            first_step=100 * index,
             steps=100,
             examples=6400,
             start_ns=begin,
@@ -185,11 +185,19 @@ def _blocks(start_ns: int, length_ns: int, chance: np.random.Generator) -> Itera
 
 
 def _evidence(spec: RunSpec, chance: np.random.Generator) -> Evidence:
-    asked = {name: str(spec.variant[name]) for name in ("implementation", "precision", "xla")}
+    requested = {name: str(spec.variant[name]) for name in ("implementation", "precision", "xla")}
     match = (True, True, True, False, None)[chance.integers(5)]
     reason = "TensorFlow's layout optimizer turned NHWC into NCHW." if match is False else None
     return Evidence(
-        asked=asked, ran=asked, match=match, reason=reason, sources=("graph",), notes=(), steps=0, span_ns=0, busy_ns=0
+        asked=requested,
+        ran=requested,
+        match=match,
+        reason=reason,
+        sources=("graph",),
+        notes=(),
+        steps=0,
+        span_ns=0,
+        busy_ns=0,
     )
 
 
@@ -211,17 +219,17 @@ def _summary(chance: np.random.Generator) -> Summary:
     )
 
 
-def _keep_words(store: Store, runs: int) -> None:
+def _store_annotations(store: Store, runs: int) -> None:
     """Notes, tags and experiments of runs 1 to `runs`."""
     library = store.library
     for run in range(1, runs + 1):
         if note := _NOTES[run % len(_NOTES)]:
             library.set_note(run, note)
-    for place, tag in enumerate(_TAGS):
-        library.add_tag(range(1 + place, runs + 1, 7 + place), tag)
+    for index, tag in enumerate(_TAGS):
+        library.add_tag(range(1 + index, runs + 1, 7 + index), tag)
     for first in range(1, runs + 1, 5 * _RUNS_AN_EXPERIMENT):
         made = range(first, min(first + _RUNS_AN_EXPERIMENT, runs + 1))
-        library.keep_experiment(made, name=f"article {first}", preset=None, plan='{"variants": [], "repeats": 3}')
+        library.save_experiment(made, name=f"article {first}", preset=None, plan='{"variants": [], "repeats": 3}')
 
 
 def _fill_samples(path: Path, size: Size) -> None:

@@ -51,7 +51,7 @@ def bare() -> None:
 
 def program() -> None:
     """The whole program's window on a fresh database."""
-    from app.gui.application import Workbench
+    from app.gui.app import Workbench
     from app.gui.theme import Theme
 
     application = QApplication(sys.argv[:1])

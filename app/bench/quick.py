@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from app.bench.result import Result
-from app.runs.launcher import checkout_environment
+from app.bench.harness import Result
+from app.runs.launcher import child_environment
 
 TIMES = 10
 _LIMIT_S = 90.0
 _SAME_SHARE = 0.9
-_SPREAD: Mapping[str, Callable[[Sequence[float]], float]] = {
+_STATISTICS: Mapping[str, Callable[[Sequence[float]], float]] = {
     "least": min,
     "median": statistics.median,
     "greatest": max,
@@ -29,7 +29,7 @@ _SPREAD: Mapping[str, Callable[[Sequence[float]], float]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Made:
+class _Comparison:
     """One quick comparison: seconds from its command to its verdict, and what that says."""
 
     seconds: float
@@ -49,7 +49,11 @@ def measure(times: int = TIMES) -> Sequence[Result]:
     return [
         Result(name="command to verdict, median", value=statistics.median(seconds), unit="s"),
         Result(name=f"command to verdict, slowest of {times}", value=max(seconds), unit="s", limit=_LIMIT_S),
-        *(Result(name=f"speed-up, {name}", value=of(ratios), unit="") for name, of in _SPREAD.items() if ratios),
+        *(
+            Result(name=f"speed-up, {name}", value=statistic(ratios), unit="")
+            for name, statistic in _STATISTICS.items()
+            if ratios
+        ),
         Result(
             name=f"share with the verdict {decision!r}",
             value=count / times,
@@ -60,7 +64,7 @@ def measure(times: int = TIMES) -> Sequence[Result]:
     ]
 
 
-def _one() -> _Made:
+def _one() -> _Comparison:
     with tempfile.TemporaryDirectory() as folder:
         words = ["experiment", "--preset", "quick", "--json", "--db", str(Path(folder) / "quick.db")]
         began_s = time.monotonic()
@@ -69,12 +73,12 @@ def _one() -> _Made:
             capture_output=True,
             text=True,
             check=True,
-            env=checkout_environment(),
+            env=child_environment(),
         )
         return _read(json.loads(done.stdout), time.monotonic() - began_s)
 
 
-def _read(document: Mapping[str, Any], seconds: float) -> _Made:
+def _read(document: Mapping[str, Any], seconds: float) -> _Comparison:
     verdict = document["verdict"]
     ratios = [row["speedup"]["ratio"] for row in document["rows"] if row["speedup"]]
-    return _Made(seconds, verdict["decision"], ratios[-1] if len(ratios) > 1 else None, verdict["text"])
+    return _Comparison(seconds, verdict["decision"], ratios[-1] if len(ratios) > 1 else None, verdict["text"])

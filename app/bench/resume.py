@@ -16,17 +16,17 @@ from pathlib import Path
 import numpy as np
 import psutil
 
-from app.bench.result import Result
+from app.bench.harness import Result
 from app.records import RunRow
-from app.runs.launcher import checkout_environment
-from app.runs.schedule import is_result
+from app.runs.experiment.schedule import is_result
+from app.runs.launcher import child_environment
 from app.storage.store import Store
 
 KILLS = 50
 VARIANTS, REPEATS = 3, 4
 
 _SEED = 20_261_121
-_LOOKS = 3
+_TIMING_RUNS = 3
 """How often it is looked how long an experiment takes; the quickest counts, lest a busy moment leaves most unkilled."""
 _GONE_S = 20.0
 """How long a worker or sampler may take to notice that its program is gone, on a busy machine too."""
@@ -70,14 +70,14 @@ class KilledExperiment:
     def start(self) -> "subprocess.Popen[bytes]":
         """The program, as a user would start it or go on."""
         return subprocess.Popen(
-            [sys.executable, "-m", "app", *self._words(), "--no-standby", "--db", str(self.database)],
-            env={**checkout_environment(), "TMPDIR": str(self.folder)},
+            [sys.executable, "-m", "app", *self._arguments(), "--no-standby", "--db", str(self.database)],
+            env={**child_environment(), "TMPDIR": str(self.folder)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
 
-    def _words(self) -> list[str]:
+    def _arguments(self) -> list[str]:
         if self.again and self._is_queued():
             return ["queue", "go-on"]
         settings = {"gpus": 0, "step_ms": 1, "steps": self.steps, "warmup_steps": 1, "batch_size": "1,2,3"}
@@ -101,7 +101,7 @@ class KilledExperiment:
         tally.kills += 1
         tally.left_alive += self._left_alive()
         with Store.open(self.database) as store:
-            tally.in_a_run += bool(store.unfinished())
+            tally.in_a_run += bool(store.unfinished_runs())
             self.seen.update(row.uid for row in store.list_runs() if is_result(row))
 
     def judge(self) -> tuple[int, int]:
@@ -109,9 +109,9 @@ class KilledExperiment:
         with Store.open(self.database) as store:
             rows = [row for row in store.list_runs() if is_result(row)]
             members = {run for found in store.library.experiments() for run in found.runs}
-        kept = [row for row in rows if row.run in members]
-        gone = self.seen - {row.uid for row in kept}
-        lacking, surplus = (-each for each in self._surplus(kept)), self._surplus(rows)
+        member_rows = [row for row in rows if row.run in members]
+        gone = self.seen - {row.uid for row in member_rows}
+        lacking, surplus = (-each for each in self._surplus(member_rows)), self._surplus(rows)
         return len(gone) + sum(each for each in lacking if each > 0), sum(each for each in surplus if each > 0)
 
     def _surplus(self, rows: Sequence[RunRow]) -> list[int]:
@@ -121,8 +121,8 @@ class KilledExperiment:
 
     def _left_alive(self) -> int:
         """How many processes of the killed program do not end by themselves; they are ended then."""
-        ours = [process for process in psutil.process_iter() if _folder_of(process) == str(self.folder)]
-        _, alive = psutil.wait_procs(ours, _GONE_S)
+        processes = [process for process in psutil.process_iter() if _process_folder(process) == str(self.folder)]
+        _, alive = psutil.wait_procs(processes, _GONE_S)
         for process in alive:
             process.kill()
         return len(alive)
@@ -131,12 +131,12 @@ class KilledExperiment:
 def measure(kills: int = KILLS) -> Sequence[Result]:
     """How many runs were lost and doubled, how many experiments did not go on, and how many workers stayed alive."""
     tally = Tally()
-    length_s = min(_uninterrupted_s() for _ in range(_LOOKS))
+    length_s = min(_uninterrupted_s() for _ in range(_TIMING_RUNS))
     numbers = np.random.default_rng(_SEED)
     while tally.kills < kills:
         with tempfile.TemporaryDirectory() as folder:
             experiment = KilledExperiment(Path(folder), again=tally.experiments % 2 == 1)
-            kill_and_go_on(experiment, numbers, length_s, kills - tally.kills, tally)
+            kill_and_resume(experiment, numbers, length_s, kills - tally.kills, tally)
     return [
         Result(name="an experiment of 12 runs takes", value=length_s, unit="s"),
         Result(name="kills", value=tally.kills, unit="kills"),
@@ -157,11 +157,11 @@ def _uninterrupted_s() -> float:
         return time.monotonic() - began_s
 
 
-def kill_and_go_on(
-    experiment: KilledExperiment, numbers: np.random.Generator, length_s: float, most: int, tally: Tally
+def kill_and_resume(
+    experiment: KilledExperiment, numbers: np.random.Generator, length_s: float, max_kills: int, tally: Tally
 ) -> None:
     """Kills the program up to `most` times and goes on each time, until the experiment has ended; judges it then."""
-    last, status = tally.kills + most, None
+    last, status = tally.kills + max_kills, None
     while status is None and not experiment.is_over:
         program = experiment.start()
         try:
@@ -172,7 +172,7 @@ def kill_and_go_on(
     tally.add(*experiment.judge())
 
 
-def _folder_of(process: psutil.Process) -> str:
+def _process_folder(process: psutil.Process) -> str:
     """The temporary folder that a process was given; "" where it is gone or another user's."""
     try:
         return process.environ().get("TMPDIR", "")

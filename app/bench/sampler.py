@@ -18,9 +18,8 @@ import numpy as np
 import psutil
 
 from app.analysis import intervals
-from app.bench.result import Result
-from app.bench.training import training
-from app.runs.launcher import checkout_environment
+from app.bench.harness import Result, training
+from app.runs.launcher import child_environment
 from app.samples import Device, Sample
 from app.storage.owner import this_process
 from app.storage.retention import size_bytes
@@ -62,16 +61,16 @@ def measure() -> Sequence[Result]:
 
 
 def _costs(*, has_gpus: bool) -> Sequence[Result]:
-    cheap, everything = _cpu_pct((*_SAMPLER, "cheap")), _cpu_pct(_SAMPLER)
+    fast, everything = _cpu_pct((*_SAMPLER, "cheap")), _cpu_pct(_SAMPLER)
     nvitop = _nvitop_cpu_pct() if has_gpus else None
     core = "% of a core"
     results = [
-        Result(name="sampler, cheap fields at 20 Hz", value=cheap, unit=core, limit=0.6),
+        Result(name="sampler, cheap fields at 20 Hz", value=fast, unit=core, limit=0.6),
         Result(name="sampler, everything at its default rate", value=everything, unit=core, limit=1.5),
     ]
     if nvitop is not None:
-        beside = "cheap fields at 20 Hz against nvitop at 10 Hz"
-        results.append(Result(name=beside, value=cheap, unit=core, baseline=nvitop, limit=1 / 20))
+        name = "cheap fields at 20 Hz against nvitop at 10 Hz"
+        results.append(Result(name=name, value=fast, unit=core, baseline=nvitop, limit=1 / 20))
     return results
 
 
@@ -88,7 +87,7 @@ def _cpu_pct(command: Sequence[str]) -> float:
 def _process(command: Sequence[str]) -> "Iterator[subprocess.Popen[bytes]]":
     """A process that runs while inside, and waits for its stdin to close."""
     process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=checkout_environment()
+        command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=child_environment()
     )
     try:
         yield process
@@ -118,10 +117,10 @@ def _jitter(*, has_gpus: bool) -> Result:
     with _busy_window() if has_qt else nullcontext(), _sampled() as times_ns:
         time.sleep(_SECONDS)
     between_ms = np.diff(np.array(times_ns)) / 1e6
-    usual_ms = 1e3 / _HZ if has_gpus else float(np.median(between_ms))
-    p99 = float(np.percentile(np.abs(between_ms - usual_ms), 99))
-    beside = "beside a busy window" if has_qt else "with no window (Qt is not installed)"
-    return Result(name=f"jitter p99 {beside}", value=p99, unit="ms", limit=5.0)
+    expected_ms = 1e3 / _HZ if has_gpus else float(np.median(between_ms))
+    p99 = float(np.percentile(np.abs(between_ms - expected_ms), 99))
+    condition = "beside a busy window" if has_qt else "with no window (Qt is not installed)"
+    return Result(name=f"jitter p99 {condition}", value=p99, unit="ms", limit=5.0)
 
 
 @contextmanager
@@ -150,7 +149,7 @@ def _busy_window() -> Iterator[None]:
         [sys.executable, "-m", "app.bench.busy"],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        env={**checkout_environment(), "QT_QPA_PLATFORM": "offscreen"},
+        env={**child_environment(), "QT_QPA_PLATFORM": "offscreen"},
     )
     assert process.stdout is not None, "started with a pipe"
     try:

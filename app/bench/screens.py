@@ -14,14 +14,14 @@ from typing import TypeVar
 from PySide6.QtCore import QEventLoop, QTimer
 from PySide6.QtWidgets import QApplication, QWidget
 
-from app.bench.database import prefixes
+from app.bench.database import typed_prefixes
 from app.errors import UserError
-from app.gui.application import COMPARE, HISTORY, Workbench
-from app.gui.garbage import GuiCollector
+from app.gui.app import COMPARE, HISTORY, Workbench
+from app.gui.compare.screen import CompareView
+from app.gui.history.run_list import HistoryList
+from app.gui.history.screen import HistoryView
 from app.gui.theme import Theme
-from app.gui.views.compare import CompareView
-from app.gui.views.history import HistoryView
-from app.gui.views.history_list import HistoryList
+from app.gui.threads import GuiGarbageCollector
 
 Widget = TypeVar("Widget", bound=QWidget)
 
@@ -29,7 +29,7 @@ _UP_MS = 1500
 _COMPARISONS = 5
 
 
-class Stage:
+class TimedWindow:
     """The program's window on a database, its telemetry running, and a clock beside it."""
 
     def __init__(self, database: Path) -> None:
@@ -39,7 +39,7 @@ class Stage:
         self._workbench = Workbench(database, theme)
         self.window = self._workbench.window
         self.window.resize(1440, 900)
-        self._collector = GuiCollector()
+        self._collector = GuiGarbageCollector()
         self.window.painted.connect(self._collector.start)
         self._workbench.start()
         self._application.processEvents()
@@ -53,8 +53,8 @@ class Stage:
         """The first paint of History, and of every search as it is typed."""
         found = self.window.findChildren
         times = [self._timed_ms(lambda: self.window.show_page(HISTORY), lambda: _rows(found(HistoryView)) > 0)]
-        overview = _only(self.window, HistoryView).overview
-        for text in prefixes():
+        overview = _find_only(self.window, HistoryView).overview
+        for text in typed_prefixes():
             type_on, done = partial(overview.bar.search.setText, text), partial(_is_found, overview, text)
             times.append(self._timed_ms(type_on, done))
         return times
@@ -65,7 +65,7 @@ class Stage:
 
         def open_screen() -> None:
             self.window.show_page(COMPARE)
-            _only(self.window, CompareView).painted.connect(lambda: painted.append(None))
+            _find_only(self.window, CompareView).painted.connect(lambda: painted.append(None))
             ask()
 
         def ask() -> None:
@@ -82,7 +82,7 @@ class Stage:
 
     def _timed_ms(self, act: Callable[[], object], done: Callable[[], bool]) -> float:
         """From the act, with nothing else being read, to the paint after it is done."""
-        self._settle()
+        self._wait_for_reads()
         started = time.perf_counter()
         act()
         while not done():
@@ -90,11 +90,11 @@ class Stage:
         self._application.processEvents()
         return (time.perf_counter() - started) * 1e3
 
-    def _settle(self) -> None:
+    def _wait_for_reads(self) -> None:
         """Wait until what was asked of the database before has been read and shown."""
-        settled: list[None] = []
-        self._workbench.reads.run(lambda: None, settled.append, _raise)
-        while not settled:
+        finished: list[None] = []
+        self._workbench.reads.run(lambda: None, finished.append, _raise)
+        while not finished:
             self._application.processEvents(QEventLoop.ProcessEventsFlag.WaitForMoreEvents)
 
 
@@ -114,14 +114,14 @@ def _is_longer(painted: Sequence[None], count: int) -> bool:
     return len(painted) > count
 
 
-def _only(window: QWidget, kind: type[Widget]) -> Widget:
+def _find_only(window: QWidget, kind: type[Widget]) -> Widget:
     (found,) = window.findChildren(kind)
     return found
 
 
 def main() -> None:
     """Every time of one window."""
-    stage = Stage(Path(sys.argv[1]))
+    stage = TimedWindow(Path(sys.argv[1]))
     try:
         times = {"history": stage.history_ms(), "compare": stage.compare_ms([int(word) for word in sys.argv[2:]])}
     finally:

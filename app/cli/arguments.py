@@ -8,12 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, get_args
 
-from app.analysis.fairness import MOST_THROTTLED_PCT
-from app.cli.export_arguments import add_transfers
-from app.cli.queue_arguments import NOTIFY_HELP, add_queue
+from app.analysis.comparability import MAX_THROTTLED_PCT
+from app.cli.arguments_transfer import NOTIFY_HELP, add_queue, add_transfers
 from app.queries import REPEATS_LIMIT, RunOrder
-from app.runs.early import width_pct
 from app.runs.environment import program_version
+from app.runs.experiment.stopping import parse_precision_pct
 from workloads import catalog
 
 SAMPLE_MS = 50.0
@@ -31,10 +30,10 @@ _SETTINGS = "a parameter of the workload, as name=value; may be repeated"
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
     """What the words say; where they are wrong, says so and ends the program with status 2."""
-    return parser().parse_args(_joined(words))
+    return parser().parse_args(_join_negative_values(words))
 
 
-def _joined(words: Sequence[str]) -> list[str]:
+def _join_negative_values(words: Sequence[str]) -> list[str]:
     """The words with `--until -1%` as one: argparse would take its value for another option."""
     joined: list[str] = []
     for word in words:
@@ -75,14 +74,14 @@ def _new(
     return command
 
 
-def _workload_words() -> str:
+def _workload_help() -> str:
     names = (workload.name for workload in catalog.WORKLOADS if not workload.hidden)
     return ", ".join([*names, "or path/to/file.py:name for one of your own"])
 
 
 def _run(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     command = _new(commands, "run", "run one variant once and store it")
-    command.add_argument("workload", nargs="?", metavar="WORKLOAD", help=_workload_words())
+    command.add_argument("workload", nargs="?", metavar="WORKLOAD", help=_workload_help())
     command.add_argument("-s", dest="settings", action="append", default=[], metavar="NAME=VALUE", help=_SETTINGS)
     command.add_argument("--parameters", action="store_true", help="list the workload's parameters and end")
     command.add_argument(
@@ -101,7 +100,7 @@ def _run(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> Non
 
 def _experiment(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     command = _new(commands, "experiment", "run several variants in turn, repeated, and say which is faster")
-    command.add_argument("workload", nargs="?", metavar="WORKLOAD", help=_workload_words())
+    command.add_argument("workload", nargs="?", metavar="WORKLOAD", help=_workload_help())
     command.add_argument(
         "-s", dest="settings", action="append", default=[], metavar="NAME=A,B", help=_SETTINGS + "; several values vary"
     )
@@ -174,7 +173,7 @@ def _gated(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--max-throttled",
         type=_share_pct,
-        default=MOST_THROTTLED_PCT,
+        default=MAX_THROTTLED_PCT,
         metavar="SHARE",
         help="make a run once more that was throttled for more than 5%% of its measured part, or whatever is given",
     )
@@ -317,7 +316,7 @@ def _repeats(word: str) -> int:
 def _until_pct(word: str) -> float:
     """Percent of a speed-up."""
     try:
-        return width_pct(word)
+        return parse_precision_pct(word)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 

@@ -1,43 +1,151 @@
-"""`experiment`: several variants in turn, repeated and interleaved, and the verdict; it can be cut off and go on."""
+"""`experiment`: argument checks, presets, the plan, and the queue entry that is run."""
 
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from app.analysis.repeats import REPEATS
-from app.cli.entry_lines import exit_status, made_elsewhere_words, make_entries
-from app.cli.experiment_check import check_words
-from app.cli.experiment_presets import list_presets
-from app.cli.experiment_words import (
-    ending_words,
+from app.analysis.intervals import DEFAULT_REPEATS, MIN_REPEATS
+from app.cli.arguments import SAMPLE_MS
+from app.cli.experiment_progress import (
+    describe_elsewhere,
+    describe_ending,
+    describe_reference,
+    describe_refusals,
+    exit_status,
     print_experiment,
-    reference_words,
-    refused_words,
-    write_found,
+    run_entries,
+    write_experiment_report,
 )
-from app.cli.notify import with_notice
-from app.cli.services import opened_store, run_services
-from app.cli.settings import chosen_workload, several_variants, workload_finder
-from app.cli.terminal import print_json, say
+from app.cli.progress import run_with_notification
+from app.cli.services import chosen_workload, open_store, run_services, several_variants, workload_finder
+from app.cli.terminal import print_json, print_table, say
 from app.errors import UserError
 from app.queries import QueueEntry
-from app.report.experiment import experiment_document
-from app.runs.ahead import look_ahead
-from app.runs.article import Article
-from app.runs.counted import counted_as_newest
-from app.runs.early import MOST_REPEATS
-from app.runs.entry_session import own_runs
-from app.runs.experiment import Experiment
-from app.runs.presets import NamedPreset, preset
-from app.runs.queued import Asked, asked_of, enter
-from app.runs.repeated import Repeated
-from app.runs.schedule import Plan
+from app.report.comparison import experiment_document
+from app.report.render import check_writable
+from app.runs.experiment.article import Article
+from app.runs.experiment.entry_session import runs_of_entry
+from app.runs.experiment.presets import NamedPreset, load_preset, preset_names, user_preset_files
+from app.runs.experiment.progress import estimate_remaining
+from app.runs.experiment.queue import ExperimentRequest, decode_request, enqueue
+from app.runs.experiment.reuse import ThrottleFilter, reusable_as_newest
+from app.runs.experiment.schedule import Plan
+from app.runs.experiment.session import Experiment
+from app.runs.experiment.stopping import MAX_REPEATS
 from app.samples import Inventory
 from app.storage.store import Store
-from app.viewmodels import units
-from app.viewmodels.ahead import ahead_sentences, never_beside_words, uncounted_sentences
+from app.viewmodels.experiment.preview import describe_estimate, describe_uncounted, format_estimate, sequential_reason
+from app.viewmodels.format import units
 from workloads import catalog
 from workloads.catalog import Machine, UsageError, Workload
 from workloads.protocol import RunSpec
+
+_MATRIX_OPTIONS = ("workload", "settings", "baseline")
+_RUN_OPTIONS = ("repeats", "until", "budget", "again", "parallel")
+_CONFLICTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "presets": (
+        "--presets lists them and makes nothing",
+        (*_MATRIX_OPTIONS, "preset", *_RUN_OPTIONS, "queue", "report", "notify"),
+    ),
+    "preset": ("--preset has a workload, settings and a baseline of its own", _MATRIX_OPTIONS),
+    "show": ("--show makes nothing", ("budget", "again", "parallel", "queue")),
+    "queue": (
+        "--queue makes nothing yet, but `queue go-on` takes these words",
+        ("report", "notify", "no_standby", "sample_ms"),
+    ),
+}
+"""Words that would change nothing beside another one, and why."""
+_OPTION_NAMES = {"workload": "WORKLOAD", "settings": "-s", "no_standby": "--no-standby", "sample_ms": "--sample-ms"}
+_DEFAULTS: Mapping[str, float] = {"sample_ms": SAMPLE_MS}
+"""What words stand at that were not given, where that is something."""
+
+
+def check_arguments(chosen: Namespace) -> None:
+    """Raises `UsageError` for wrong use."""
+    if chosen.show and chosen.preset is None:
+        raise UsageError("--show goes with --preset; `python -m app compare` shows any stored runs.")
+    for word, (why, others) in _CONFLICTS.items():
+        conflicting = [_OPTION_NAMES.get(other, f"--{other}") for other in others if _is_set(chosen, other)]
+        if _is_set(chosen, word) and conflicting:
+            raise UsageError(f"{why}: leave out {', '.join(conflicting)}.")
+    if chosen.budget == 0:
+        raise UsageError("No run fits into a budget of no time: give --budget more, such as 8m or 90s.")
+    if chosen.report is not None:
+        check_writable(chosen.report)
+    if chosen.until is not None and chosen.repeats is not None and chosen.repeats <= MIN_REPEATS:
+        raise UsageError(
+            f"--until looks twice, first after {MIN_REPEATS} repeats: give --repeats {MIN_REPEATS + 1} or more."
+        )
+    if not (chosen.presets or chosen.preset or chosen.workload):
+        raise UsageError("experiment needs a workload with some -s name=a,b, or --preset quick; --presets lists them.")
+
+
+def _is_set(chosen: Namespace, name: str) -> bool:
+    value = getattr(chosen, name)
+    # A number that is 0 is given, too.
+    return value is not None and value is not False and value != [] and value != _DEFAULTS.get(name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _PresetRow:
+    """A preset on this machine: runs planned and done, seconds for those left, and the same in words.
+
+    `preset` is what `--preset` takes for it.
+    """
+
+    preset: str
+    question: str
+    notes: tuple[str, ...]
+    runs: int
+    done: int
+    left_s: float
+    takes: str
+
+
+def list_presets(chosen: Namespace) -> int:
+    """Prints the presets in the box, and those that the window was given, as this machine would make them."""
+    with run_services(chosen.db) as services, Store.open(services.database) as store:
+        inventory = services.feed.wait_inventory()
+        keys = [*preset_names(), *user_preset_files(services.database)]
+        listed = [found for key in keys if (found := _preset_row(key, chosen, store, inventory))]
+    if chosen.json:
+        print_json({"presets": [_preset_document(each) for each in listed]})
+    else:
+        rows = [(each.preset, str(each.runs), str(each.done), each.takes, each.question) for each in listed]
+        print_table(("preset", "runs", "done", "the rest takes", "question"), rows, right=frozenset({1, 2}))
+    return 0
+
+
+def _preset_row(key: str, chosen: Namespace, store: Store, inventory: Inventory) -> _PresetRow | None:
+    """What is listed of a preset; None, and said why, for a file that cannot be used."""
+    machine = inventory.machine
+    try:
+        named = load_preset(key, workload_finder(chosen))
+        plan = named.plan(machine)
+    except (UserError, UsageError) as error:
+        say(str(error))
+        return None
+    ahead = estimate_remaining(store, plan, inventory)
+    return _PresetRow(
+        preset=named.key,
+        question=named.experiment_for(machine).question,
+        notes=plan.notes,
+        runs=ahead.planned,
+        done=ahead.done,
+        left_s=ahead.left_s,
+        takes=format_estimate(ahead.left_s, ahead.timing_runs) if ahead.done < ahead.planned else "nothing",
+    )
+
+
+def _preset_document(listed: _PresetRow) -> dict[str, object]:
+    return {
+        "preset": listed.preset,
+        "question": listed.question,
+        "notes": list(listed.notes),
+        "runs": listed.runs,
+        "done": listed.done,
+        "left_s": listed.left_s,
+    }
 
 
 def experiment(chosen: Namespace) -> int:
@@ -45,70 +153,70 @@ def experiment(chosen: Namespace) -> int:
 
     Running out of memory and being refused are results too.
     """
-    check_words(chosen)
+    check_arguments(chosen)
     if chosen.presets:
         return list_presets(chosen)
     if chosen.notify:
-        return with_notice(f"Experiment {chosen.preset or chosen.workload} has ended", lambda: _make(chosen))
-    return _make(chosen)
+        return run_with_notification(f"Experiment {chosen.preset or chosen.workload} has ended", lambda: _run(chosen))
+    return _run(chosen)
 
 
-def _make(chosen: Namespace) -> int:
-    named = preset(chosen.preset, workload_finder(chosen)) if chosen.preset else None
+def _run(chosen: Namespace) -> int:
+    named = load_preset(chosen.preset, workload_finder(chosen)) if chosen.preset else None
     article = named.preset.article if named else None
     if named and chosen.show:
-        _tell(_stored(named, chosen), article, chosen)
+        _print_result(_stored_experiment(named, chosen), article, chosen)
         return 0
     with run_services(chosen.db, chosen.sample_ms, standby=not (chosen.no_standby or chosen.queue)) as services:
         inventory = services.feed.wait_inventory()
         machine = inventory.machine
-        plan = _announced(named, machine, chosen) if named else _matrix(chosen, machine)
+        plan = _preset_plan(named, machine, chosen) if named else _matrix_plan(chosen, machine)
         with Store.open(services.database) as store:
-            entry = _entered(_asked(plan, machine, chosen), store, named.key if named else None)
+            entry = _enqueue(_experiment_request(plan, machine, chosen), store, named.key if named else None)
             if chosen.queue and not entry.owned:
-                _say_ahead(store, entry, inventory)
+                _print_estimate(store, entry, inventory)
         if chosen.queue:
-            return _tell_added(entry, as_json=chosen.json)
-        all_ended = make_entries(services, [entry.entry])
+            return _print_added(entry, as_json=chosen.json)
+        all_ended = run_entries(services, [entry.entry])
     if not all_ended or all_ended[-1].is_elsewhere:
-        raise UserError(_made_elsewhere(entry))
-    _tell(all_ended[-1].found, article, chosen, all_ended[-1].stays)
+        raise UserError(_describe_elsewhere(entry))
+    _print_result(all_ended[-1].found, article, chosen, all_ended[-1].queue_number)
     return exit_status(all_ended)
 
 
-def _say_ahead(store: Store, entry: QueueEntry, inventory: Inventory) -> None:
+def _print_estimate(store: Store, entry: QueueEntry, inventory: Inventory) -> None:
     """Says of an entry that is only added what of it cannot run, how many runs it has, and how long they take."""
-    asked = asked_of(entry)
-    repeated, own = Repeated(asked.max_throttled_pct), own_runs(store, entry, asked)
-    ahead = look_ahead(store, asked.plan, inventory, own, repeated, asked.parallel)
+    request = decode_request(entry)
+    repeated, entry_runs = ThrottleFilter(request.max_throttled_pct), runs_of_entry(store, entry, request)
+    ahead = estimate_remaining(store, request.plan, inventory, entry_runs, repeated, request.parallel)
     planned = f"{ahead.planned:,} {units.plural('run', ahead.planned)} planned."
-    takes = ahead_sentences(ahead, at_most=asked.until_pct is not None, budget_s=asked.budget_s)
-    for sentence in (*refused_words(asked.plan, inventory.machine), planned, *takes):
+    takes = describe_estimate(ahead, at_most=request.until_pct is not None, budget_s=request.budget_s)
+    for sentence in (*describe_refusals(request.plan, inventory.machine), planned, *takes):
         say(sentence)
 
 
-def _tell_added(entry: QueueEntry, *, as_json: bool) -> int:
+def _print_added(entry: QueueEntry, *, as_json: bool) -> int:
     if as_json:
         print_json({"entry": entry.entry})
     elif entry.owned:
-        print(_made_elsewhere(entry))
+        print(_describe_elsewhere(entry))
     else:
         print(f"Entry {entry.entry} of the queue: `python -m app queue go-on {entry.entry}` makes it.")
     return 0
 
 
-def _announced(named: NamedPreset, machine: Machine, chosen: Namespace) -> Plan:
+def _preset_plan(named: NamedPreset, machine: Machine, chosen: Namespace) -> Plan:
     """The preset's plan for this machine, once it is said what it asks and how it was fitted."""
     plan = named.plan(machine, chosen.repeats, chosen.until)
-    for sentence in (named.form(machine).question, *plan.notes):
+    for sentence in (named.experiment_for(machine).question, *plan.notes):
         say(sentence)
     return plan
 
 
-def _asked(plan: Plan, machine: Machine, chosen: Namespace) -> Asked:
-    if chosen.parallel is not None and (words := never_beside_words(plan.specs, machine)):
+def _experiment_request(plan: Plan, machine: Machine, chosen: Namespace) -> ExperimentRequest:
+    if chosen.parallel is not None and (words := sequential_reason(plan.specs, machine)):
         say(words)
-    return Asked.of(
+    return ExperimentRequest.from_plan(
         plan,
         budget_s=chosen.budget,
         # Without a number: as many as there are GPUs.
@@ -119,49 +227,49 @@ def _asked(plan: Plan, machine: Machine, chosen: Namespace) -> Asked:
     )
 
 
-def _entered(asked: Asked, store: Store, preset: str | None) -> QueueEntry:
+def _enqueue(request: ExperimentRequest, store: Store, preset: str | None) -> QueueEntry:
     """The entry of this experiment: the unfinished one where there is one, as it is asked for now."""
-    entry, is_new = enter(store, asked, preset)
+    entry, is_new = enqueue(store, request, preset)
     if not is_new and not entry.owned:
         say(f"This experiment is in the queue already, unfinished, as entry {entry.entry}.")
     return entry
 
 
-def _made_elsewhere(entry: QueueEntry) -> str:
+def _describe_elsewhere(entry: QueueEntry) -> str:
     """That there is nothing to be made here, and how many repeats are made there; what was asked for here counts."""
-    asked = asked_of(entry)
-    most = "" if asked.until_pct is None else "at most "
-    repeats = f"{most}{asked.repeats} {units.plural('repeat', asked.repeats)}"
-    return made_elsewhere_words(
+    request = decode_request(entry)
+    most = "" if request.until_pct is None else "at most "
+    repeats = f"{most}{request.repeats} {units.plural('repeat', request.repeats)}"
+    return describe_elsewhere(
         f"this very experiment at this moment, as entry {entry.entry} of the queue, with {repeats}"
     )
 
 
-def _stored(named: NamedPreset, chosen: Namespace) -> Experiment:
+def _stored_experiment(named: NamedPreset, chosen: Namespace) -> Experiment:
     """The experiment as it is stored, on whatever machine its newest runs were made."""
-    plans = named.every_plan(chosen.repeats, chosen.until)
-    with opened_store(chosen.db) as store:
-        found = [(plan, counted_as_newest(store, plan, Repeated(chosen.max_throttled))) for plan in plans]
+    plans = named.all_plans(chosen.repeats, chosen.until)
+    with open_store(chosen.db) as store:
+        found = [(plan, reusable_as_newest(store, plan, ThrottleFilter(chosen.max_throttled))) for plan in plans]
     plan, newest = max(found, key=lambda pair: max((run.anchor_utc_ns for run in pair[1].runs), default=0))
     if not newest.runs:
         raise UserError(f"No run of {named.name} is stored; without --show it makes them.")
-    for sentence in [*reference_words(newest.runs), *uncounted_sentences(newest.elsewhere, newest.because)]:
+    for sentence in [*describe_reference(newest.runs), *describe_uncounted(newest.excluded, newest.excluded_due_to)]:
         say(sentence)
-    return Experiment.of(plan, "stopped", newest.runs)
+    return Experiment.from_runs(plan, "stopped", newest.runs)
 
 
-def _tell(found: Experiment, article: Article | None, chosen: Namespace, entry: int | None = None) -> None:
+def _print_result(found: Experiment, article: Article | None, chosen: Namespace, entry: int | None = None) -> None:
     document = experiment_document(found, article)
     if chosen.json:
         print_json(document)
     else:
         print_experiment(found, document)
-    say(ending_words(found, shown=chosen.show, entry=entry))
+    say(describe_ending(found, shown=chosen.show, entry=entry))
     if chosen.report is not None:
-        write_found(found, document["article"], chosen.report)
+        write_experiment_report(found, document["article"], chosen.report)
 
 
-def _matrix(chosen: Namespace, machine: Machine) -> Plan:
+def _matrix_plan(chosen: Namespace, machine: Machine) -> Plan:
     workload = chosen_workload(chosen)
     variants = several_variants(workload, chosen.settings, machine)
     if len(variants) < 2:
@@ -170,7 +278,7 @@ def _matrix(chosen: Namespace, machine: Machine) -> Plan:
         )
     name = " ".join([chosen.workload, *chosen.settings])
     ordered = tuple(_baseline_first(variants, chosen.baseline, workload))
-    repeats = chosen.repeats or (REPEATS if chosen.until is None else MOST_REPEATS)
+    repeats = chosen.repeats or (DEFAULT_REPEATS if chosen.until is None else MAX_REPEATS)
     return Plan(name=name, variants=ordered, repeats=repeats, until_pct=chosen.until)
 
 

@@ -8,25 +8,7 @@ from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from app.cli import (
-    calibrate,
-    compare,
-    experiment,
-    export,
-    import_runs,
-    library,
-    listing,
-    machine,
-    portability,
-    prune,
-    queue,
-    reference,
-    replay,
-    run,
-    scaling,
-    stored,
-    watch,
-)
+from app.cli import compare, experiment, library, machine, queue, run, show, transfer
 from app.cli.arguments import parse
 from app.errors import UserError
 from workloads.catalog import UsageError
@@ -37,23 +19,23 @@ COMMANDS: Mapping[str, Command] = {
     "run": run.run,
     "experiment": experiment.experiment,
     "queue": queue.queue,
-    "list": listing.list_runs,
-    "show": stored.show,
+    "list": library.list_runs,
+    "show": show.show,
     "note": library.note,
     "tag": library.tag,
     "delete": library.delete,
     "restore": library.restore,
     "compare": compare.compare,
-    "scaling": scaling.scaling,
+    "scaling": compare.scaling,
     "gpus": machine.gpus,
-    "watch": watch.watch,
-    "replay": replay.replay,
-    "prune": prune.prune_runs,
-    "portability": portability.portability,
-    "export": export.export,
-    "import": import_runs.import_database,
-    "reference": reference.reference,
-    "calibrate": calibrate.calibrate_devices,
+    "watch": machine.watch,
+    "replay": machine.replay,
+    "prune": library.prune_runs,
+    "portability": run.portability,
+    "export": transfer.export,
+    "import": transfer.import_database,
+    "reference": transfer.reference,
+    "calibrate": machine.calibrate_devices,
 }
 
 

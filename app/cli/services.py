@@ -1,27 +1,33 @@
-"""The composition root of the command line: opens what a command needs, and closes it."""
+"""What a command opens and reads from its arguments: database, telemetry, run services, workload and variants."""
 
 import contextlib
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 
 from app.cli.arguments import SAMPLE_MS
+from app.cli.terminal import say
 from app.errors import UserError
+from app.paths import default_database
+from app.runs.custom import ReadOptions, resolve_workload
 from app.runs.leases import Leases
-from app.runs.recovery import recover
+from app.runs.recovery import mark_crashed_runs
 from app.runs.session import RunServices
-from app.runs.standby import StandbyLauncher
-from app.runs.standby_setting import wanted
-from app.storage.location import default_database
-from app.storage.space import room_for
+from app.runs.standby import StandbyLauncher, is_standby_wanted
+from app.storage.files import disk_space
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
+from app.viewmodels.experiment.matrix_state import parse_values
+from workloads import catalog
+from workloads.catalog import Machine, Parameter, UsageError, Workload
+from workloads.protocol import RunSpec, Value
 
 
 @contextlib.contextmanager
-def opened_store(database: Path | None, *, may_be_new: bool = False) -> Iterator[Store]:
+def open_store(database: Path | None, *, may_be_new: bool = False) -> Iterator[Store]:
     """The store, after runs whose owner is gone were found.
 
     A path that the user gave is made a new database only with `may_be_new`; else a slip of the pen would leave one.
@@ -31,7 +37,7 @@ def opened_store(database: Path | None, *, may_be_new: bool = False) -> Iterator
             f"There is no database {database}: a run or an import makes one. Without --db it is {default_database()}."
         )
     with Store.open(database or default_database()) as store:
-        recover(store)
+        mark_crashed_runs(store)
         yield store
 
 
@@ -43,20 +49,20 @@ def run_services(
 
     With `standby` (where several runs will come) a worker stands by for the next, where one is wanted.
     """
-    with opened_store(database, may_be_new=True) as store:
+    with open_store(database, may_be_new=True) as store:
         path = store.path
-    if warning := room_for(path).warning:
+    if warning := disk_space(path).warning:
         print(warning, file=sys.stderr)
-    with telemetry(sample_ms) as feed:
+    with telemetry_feed(sample_ms) as feed:
         if not standby:
             yield RunServices(database=path, feed=feed)
             return
-        with contextlib.closing(StandbyLauncher(Leases(), lambda: wanted(feed))) as launcher:
+        with contextlib.closing(StandbyLauncher(Leases(), lambda: is_standby_wanted(feed))) as launcher:
             yield RunServices(database=path, feed=feed, launcher=launcher)
 
 
 @contextlib.contextmanager
-def telemetry(sample_ms: float) -> Iterator[TelemetryFeed]:
+def telemetry_feed(sample_ms: float) -> Iterator[TelemetryFeed]:
     """A telemetry feed with a reading every so many milliseconds, started, and closed at the end."""
     feed = TelemetryFeed(1000 / sample_ms)
     feed.start()
@@ -67,7 +73,7 @@ def telemetry(sample_ms: float) -> Iterator[TelemetryFeed]:
 
 
 @contextlib.contextmanager
-def interrupts(stop: Callable[[], None]) -> Iterator[None]:
+def stop_on_interrupt(stop: Callable[[], None]) -> Iterator[None]:
     """While inside, Ctrl-C and a polite end of the terminal call `stop` instead of ending the program."""
 
     def on_signal(_number: int, _frame: FrameType | None) -> None:
@@ -79,3 +85,43 @@ def interrupts(stop: Callable[[], None]) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def chosen_workload(chosen: Namespace) -> Workload:
+    """The workload that the command names, of the program or in the user's own file; raises `UsageError`."""
+    return workload_finder(chosen)(chosen.workload)
+
+
+def workload_finder(chosen: Namespace) -> Callable[[str], Workload]:
+    """Finds the program's workload of a name, or the user's in a file; a file is read where it was not before."""
+    database = chosen.db or default_database()
+    return lambda word: resolve_workload(word, database, ReadOptions(notify=say))
+
+
+def one_variant(workload: Workload, settings: Sequence[str], machine: Machine) -> RunSpec:
+    """The variant that the words describe; raises `UsageError`."""
+    values = {name: catalog.parse(workload.parameter(name), text) for name, text in _parse_settings(settings).items()}
+    return catalog.fill_defaults(workload, values, machine)
+
+
+def several_variants(workload: Workload, settings: Sequence[str], machine: Machine) -> list[RunSpec]:
+    """Every combination of the values given, as the matrix takes them, each once; raises `UsageError`."""
+    lists = {name: _value_list(workload.parameter(name), text) for name, text in _parse_settings(settings).items()}
+    return catalog.combinations(workload, lists, machine)
+
+
+def _value_list(parameter: Parameter, text: str) -> tuple[Value, ...]:
+    # No value at all is no list but a wrong value.
+    return parse_values(parameter, text) or (catalog.parse(parameter, text),)
+
+
+def _parse_settings(settings: Sequence[str]) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for setting in settings:
+        name, equals, text = setting.partition("=")
+        if not equals or not name:
+            raise UsageError(f"-s takes name=value, not {setting!r}.")
+        if name in pairs:
+            raise UsageError(f"{name} is given twice.")
+        pairs[name] = text
+    return pairs

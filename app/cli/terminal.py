@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from app.records import RunEnded, RunEvent, RunStarted, Waiting
-from app.viewmodels import units
-from app.viewmodels.cells import OUTCOMES, example_word
-from app.viewmodels.naming import short_name
+from app.viewmodels.format import units
+from app.viewmodels.format.cells import OUTCOMES, example_word
+from app.viewmodels.format.naming import short_name
 from workloads.protocol import Block, PhaseStarted, Progress
 
 _REPAINT_S = 0.1
@@ -40,13 +40,13 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, right: 
     lines = [*([list(header)] if any(header) else []), *map(list, rows)]
     if not lines:
         return
-    room = _room()
+    room = _terminal_width()
     if room is not None:
-        if any(header) and _over(_widths(lines), room) > 0:
-            lines = [*_high_head(header, rows, right), *map(list, rows)]
-        lines = _narrowed(lines, room, [column for column in range(len(header)) if column not in right])
+        if any(header) and _excess_width(_widths(lines), room) > 0:
+            lines = [*_wrap_header(header, rows, right), *map(list, rows)]
+        lines = _narrow_table(lines, room, [column for column in range(len(header)) if column not in right])
     widths = _widths(lines)
-    for number, piece in enumerate(_pieces(widths, room)):
+    for number, piece in enumerate(_split_columns(widths, room)):
         if number:
             print()
         for line in lines:
@@ -58,17 +58,17 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, right: 
                 print(text)
 
 
-def print_words(words: str) -> None:
+def print_text(words: str) -> None:
     """Prints sentences, on a terminal broken between words where its line ends."""
-    room = _room()
-    print(*([words] if room is None else _wrapped(words, room)), sep="\n")
+    room = _terminal_width()
+    print(*([words] if room is None else _wrap(words, room)), sep="\n")
 
 
-def _wrapped(words: str, room: int, indent: str = "") -> list[str]:
+def _wrap(words: str, room: int, indent: str = "") -> list[str]:
     return textwrap.wrap(words, room, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
-def _room() -> int | None:
+def _terminal_width() -> int | None:
     """How many characters a line of the terminal has; None where results go elsewhere."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
@@ -77,40 +77,40 @@ def _widths(lines: Sequence[Sequence[str]]) -> list[int]:
     return [max(map(len, column)) for column in zip(*lines, strict=True)]
 
 
-def _over(widths: Sequence[int], room: int) -> int:
+def _excess_width(widths: Sequence[int], room: int) -> int:
     """By how much columns of these widths are too wide together."""
     return sum(widths) + len(_GAP) * (len(widths) - 1) - room
 
 
-def _high_head(header: Sequence[str], rows: Sequence[Sequence[str]], numbers: frozenset[int]) -> list[list[str]]:
+def _wrap_header(header: Sequence[str], rows: Sequence[Sequence[str]], numbers: frozenset[int]) -> list[list[str]]:
     """The header in several lines, of which every head of numbers has as many as make it about as wide as they are."""
     parts = [
-        _wrapped(head, max([_HEAD, *(len(row[column]) for row in rows)])) if column in numbers else [head]
+        _wrap(head, max([_HEAD, *(len(row[column]) for row in rows)])) if column in numbers else [head]
         for column, head in enumerate(header)
     ]
     height = max(map(len, parts))
     return [list(line) for line in zip(*([""] * (height - len(part)) + part for part in parts), strict=True)]
 
 
-def _narrowed(lines: list[list[str]], room: int, words: Sequence[int]) -> list[list[str]]:
+def _narrow_table(lines: list[list[str]], room: int, words: Sequence[int]) -> list[list[str]]:
     """The lines of a table with its widest column of `words` broken into what the others leave of the room."""
     widths = _widths(lines)
-    over = _over(widths, room)
+    over = _excess_width(widths, room)
     if over <= 0 or not words:
         return lines
     widest = max(words, key=lambda column: widths[column])
     most = max(widths[widest] - over, room // _PARTS)
-    return [part for line in lines for part in _broken(line, widest, most)]
+    return [part for line in lines for part in _wrap_line(line, widest, most)]
 
 
-def _broken(line: Sequence[str], widest: int, most: int) -> list[list[str]]:
+def _wrap_line(line: Sequence[str], widest: int, most: int) -> list[list[str]]:
     """A line of a table as several ones, so that its widest cell is no wider."""
-    first, *others = _wrapped(line[widest], most, _GAP) or [""]
+    first, *others = _wrap(line[widest], most, _GAP) or [""]
     below = ([other if column == widest else "" for column in range(len(line))] for other in others)
     return [[*line[:widest], first, *line[widest + 1 :]], *below]
 
 
-def _pieces(widths: Sequence[int], room: int | None) -> list[list[int]]:
+def _split_columns(widths: Sequence[int], room: int | None) -> list[list[int]]:
     """Columns that fit beside each other, the first in each piece."""
     pieces = [[0]]
     for column in range(1, len(widths)):
@@ -210,8 +210,8 @@ class ProgressSink:
     def _ended(self, event: RunEnded) -> str:
         name = OUTCOMES[event.outcome.name].word
         throughput = event.summary.throughput
-        told = name if throughput is None else f"{units.rate(throughput, self._example)}, {name}"
-        return f"{told}. {event.outcome.reason}" if event.outcome.reason else told
+        text = name if throughput is None else f"{units.rate(throughput, self._example)}, {name}"
+        return f"{text}. {event.outcome.reason}" if event.outcome.reason else text
 
     def _say(self, text: str) -> None:
         self._line.say(f"{self._prefix}{text}")

@@ -7,9 +7,9 @@ from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtGui import QColor, QFont, QGuiApplication, QPalette, QPen
 from PySide6.QtWidgets import QApplication, QWidget
 
-from app.places import RESOURCES
-from app.viewmodels import palette
-from app.viewmodels.cells import Tone
+from app.paths import RESOURCES
+from app.viewmodels.charts import curve_style
+from app.viewmodels.format.cells import Tone
 
 GRID = 8
 """Every distance is a multiple of this many pixels, or half of it."""
@@ -60,7 +60,7 @@ LIGHT = Colours(
     bad="#b3261e",
     band="#0a1a1d21",
     band_measure="#140b66c3",
-    curves=palette.ON_LIGHT,
+    curves=curve_style.LIGHT_PALETTE,
 )
 
 DARK = Colours(
@@ -80,7 +80,7 @@ DARK = Colours(
     bad="#ff8a80",
     band="#0affffff",
     band_measure="#1c4ea1f3",
-    curves=palette.ON_DARK,
+    curves=curve_style.DARK_PALETTE,
 )
 
 
@@ -111,7 +111,7 @@ class Theme(QObject):
         QApplication.setPalette(_palette(self.colours))
         self.changed.emit()
 
-    def dress(self, widget: QWidget) -> None:
+    def apply_style_sheet(self, widget: QWidget) -> None:
         """Put the style sheet on a widget and what is in it, if it does not wear it yet.
 
         Not on the application: there Qt restyles each widget once for itself and once for each widget around it.
@@ -148,7 +148,7 @@ def style_sheet(colours: Colours) -> str:
     return template.substitute(values, icons=(RESOURCES / "icons").as_posix())
 
 
-def figures(size_px: int | None = None, *, bold: bool = False) -> QFont:
+def tabular_font(size_px: int | None = None, *, bold: bool = False) -> QFont:
     """The application's font with figures of one width, so that numbers do not jump."""
     font = QFont(QApplication.font())
     font.setFeature(QFont.Tag("tnum"), 1)

@@ -1,21 +1,24 @@
-"""A comparison of stored runs as a JSON document and as words: the same numbers for terminal, file and window."""
+"""Comparisons and experiments as JSON documents."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from app.analysis.intervals import LEVEL
-from app.analysis.verdict import VariantResult
-from app.analysis.work import operations
+from app.analysis.verdict import VariantResult, operations_per_example
 from app.records import StoredRun
-from app.report.estimates import estimate_document
-from app.report.evidence import match_of
+from app.report.article.document import article_document
+from app.report.documents import combined_match, estimate_document
 from app.report.scaling import scaling_document
-from app.viewmodels import units
-from app.viewmodels.cells import example_word
-from app.viewmodels.compare_figures import FIGURES, RunFigures, run_figures
-from app.viewmodels.doubts import Doubt, doubts
-from app.viewmodels.naming import short_name
-from app.viewmodels.verdict import method_words, verdict_of
+from app.runs.experiment.article import Article
+from app.runs.experiment.schedule import Plan, runs_of_variant, stopping_rule
+from app.runs.experiment.session import Experiment
+from app.viewmodels.compare.metrics import METRIC_COLUMNS, RunMetrics, run_metrics
+from app.viewmodels.compare.verdict import METHOD, compute_verdict, describe_method
+from app.viewmodels.compare.warnings import ComparisonWarning, comparison_warnings
+from app.viewmodels.format import units
+from app.viewmodels.format.cells import example_word
+from app.viewmodels.format.naming import short_name, variant_names
 
 
 def compare_document(runs: Sequence[StoredRun], baseline_run: int, older: Sequence[StoredRun] = ()) -> dict[str, Any]:
@@ -26,31 +29,31 @@ def compare_document(runs: Sequence[StoredRun], baseline_run: int, older: Sequen
     from the others, `operations_per_example` is by formula, `outcomes` and `reasons` have one for each run. `scaling`
     has every pair of runs that differ in their GPUs alone.
     """
-    verdict = verdict_of([run.row for run in runs], baseline_run)
-    figures = {run.row.run: run_figures(run) for run in runs}
+    verdict = compute_verdict([run.row for run in runs], baseline_run)
+    figures = {run.row.run: run_metrics(run) for run in runs}
     return {
         "baseline": baseline_run,
-        "method": method_words(verdict.results),
+        "method": describe_method(verdict.results),
         "level": LEVEL,
         "rows": [
-            _row(result, name, [figures[row.run] for row in result.runs])
+            _variant_row(result, name, [figures[row.run] for row in result.runs])
             for result, name in zip(verdict.results, verdict.names, strict=True)
         ],
         "verdict": {"decision": verdict.decision, "text": verdict.text},
-        "warnings": [_warning(doubt) for doubt in doubts(runs, older)],
+        "warnings": [_warning_document(warning) for warning in comparison_warnings(runs, older)],
         "scaling": scaling_document(runs)["scaling"],
     }
 
 
-def _warning(doubt: Doubt) -> dict[str, Any]:
-    values = {str(run): value for run, value in doubt.values.items()}
-    return {"key": doubt.key, "text": doubt.sentence, "severity": doubt.severity, "values": values}
+def _warning_document(warning: ComparisonWarning) -> dict[str, Any]:
+    values = {str(run): value for run, value in warning.values.items()}
+    return {"key": warning.key, "text": warning.sentence, "severity": warning.severity, "values": values}
 
 
-def _row(result: VariantResult, name: str, runs: Sequence[RunFigures]) -> dict[str, Any]:
+def _variant_row(result: VariantResult, name: str, runs: Sequence[RunMetrics]) -> dict[str, Any]:
     spec = result.runs[0].spec
     speedup, energy_ratio = estimate_document(result.speedup), estimate_document(result.energy_ratio)
-    amounts = {figure.key: figure.amount(runs) for figure in FIGURES}
+    amounts = {figure.key: figure.aggregate(runs) for figure in METRIC_COLUMNS}
     return {
         "variant": {"workload": spec.workload, **spec.variant},
         "name": short_name(spec),
@@ -59,7 +62,7 @@ def _row(result: VariantResult, name: str, runs: Sequence[RunFigures]) -> dict[s
         "n": result.throughput.n if result.throughput else 0,
         "outcomes": [row.outcome.name if row.outcome else "running" for row in result.runs],
         "reasons": [row.outcome.reason if row.outcome else None for row in result.runs],
-        "operations_per_example": operations(result.runs),
+        "operations_per_example": operations_per_example(result.runs),
         "throughput": {**estimate_document(result.throughput), "unit": units.rate_unit(example_word(spec))},
         "speedup": {"ratio": speedup["value"], "interval": speedup["interval"]},
         "energy_mj_per_example": estimate_document(result.energy),
@@ -76,5 +79,62 @@ def _row(result: VariantResult, name: str, runs: Sequence[RunFigures]) -> dict[s
         "temperature_c": amounts["temperature"],
         "throttled_s": amounts["throttled"],
         "decision": "baseline" if result.is_baseline else result.decision,
-        "match": match_of(result.runs),
+        "match": combined_match(result.runs),
     }
+
+
+_EMPTY_COMPARISON: dict[str, Any] = {
+    "baseline": None,
+    "method": METHOD,
+    "level": LEVEL,
+    "rows": [],
+    "verdict": {"decision": "nothing to compare", "text": "No run of this experiment has a result yet."},
+    "warnings": [],
+}
+
+
+def experiment_document(found: Experiment, article: Article | None) -> dict[str, Any]:
+    """What `compare` says of its runs, and `experiment`, `state`, `planned`, `done` (runs), `article` (tables).
+
+    `repeats` are complete rounds of all variants, `half_widths_pct` how narrowly each speed-up is known after them,
+    `until_pct` how narrowly was asked.
+    """
+    runs = runs_in_order(found)
+    made = stopping_rule(found.plan, [run.row for run in found.runs])
+    compared = compare_document(runs, runs[0].row.run) if runs else _EMPTY_COMPARISON
+    if words := _single_variant_text(found.plan, runs):
+        compared = {**compared, "verdict": {**compared["verdict"], "text": words}}
+    return {
+        "experiment": found.plan.name,
+        "state": found.state,
+        "planned": found.planned,
+        "done": found.done,
+        "repeats": made.repeats,
+        "until_pct": found.plan.until_pct,
+        "half_widths_pct": made.half_widths_pct(),
+        "article": article_document(article, found.plan, found.runs) if article else [],
+        **compared,
+    }
+
+
+def _single_variant_text(plan: Plan, runs: Sequence[StoredRun]) -> str:
+    """That one variant has runs and the others have none yet; "" where it is otherwise."""
+    tried = [run.row.spec for run in runs]
+    names = [name for name, spec in zip(variant_names(plan.variants), plan.variants, strict=True) if spec in tried]
+    if len(names) != 1 or len(plan.variants) < 2:
+        return ""
+    return f"Only {names[0]} has runs yet: there is nothing to compare it with so far."
+
+
+def runs_in_order(found: Experiment) -> list[StoredRun]:
+    """The runs compared, those of the baseline first, each variant's in the order they were made.
+
+    Each is of the variant it counts as: where that leaves the cards open, which they were makes no other variant.
+    """
+    by_number = {run.row.run: run for run in found.runs}
+    rows = [run.row for run in found.runs]
+    return [
+        replace(by_number[row.run], row=replace(row, spec=spec))
+        for spec in found.plan.variants
+        for row in runs_of_variant(spec, rows)
+    ]

@@ -1,21 +1,168 @@
-"""Runs, machines and samples as JSON documents: what `--json` prints."""
+"""Runs, machines, evidence and telemetry as JSON documents: what `--json` prints."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 import numpy as np
 
-from app.records import Floats, Phase, RunRow, StoredRun
-from app.report.epochs import data_document, epochs_document, training_document
-from app.report.evidence import evidence_document, flops_document, portability_document
-from app.samples import Device, FieldFacts, Inventory
-from app.telemetry.field_units import field_unit
-from app.viewmodels import run_facts, units
-from app.viewmodels.cells import example_word
-from app.viewmodels.fields import fields_of
-from app.viewmodels.run_facts import PhaseEnergy
+from app.analysis.intervals import Estimate
+from app.analysis.largest_batch import LargestBatch
+from app.analysis.scaling import imbalance
+from app.records import Floats, Phase, PortabilityResult, RunRow, StoredRun, Summary
+from app.samples import HOST, Device, DeviceLost, FieldInfo, Inventory, Processes, Sample, SlowSample, field_unit
+from app.viewmodels.format import derived, units
+from app.viewmodels.format.cells import example_word
+from app.viewmodels.format.derived import PhaseEnergy
+from app.viewmodels.format.telemetry_fields import device_fields
+from app.viewmodels.history import kernel_time
+from app.viewmodels.run.largest_batch import describe_largest_batch
+from workloads.protocol import Evidence, RunSpec
+
+
+def data_document(run: StoredRun) -> dict[str, Any]:
+    """How long measured steps waited for data; None where data are made on the device."""
+    summary = run.row.summary
+    return {"waiting_pct": summary.waiting_pct, "ready_step_ms": summary.ready_step_ms}
+
+
+def training_document(run: StoredRun) -> dict[str, Any] | None:
+    """All epochs together: seconds without testing and seconds of testing, the last accuracy and the best."""
+    found = derived.epoch_totals(run)
+    return None if found is None else found._asdict()
+
+
+def epochs_document(run: StoredRun) -> list[dict[str, Any]]:
+    """One entry an epoch."""
+    return [
+        {
+            "epoch": epoch.epoch,
+            "seconds": derived.epoch_seconds(epoch),
+            "testing_seconds": derived.epoch_testing_seconds(epoch),
+            "steps": epoch.steps,
+            "examples": epoch.examples,
+            "loss": epoch.loss,
+            "accuracy": epoch.accuracy,
+            "waiting_pct": derived.epoch_waiting_pct(epoch, run.row.summary),
+        }
+        for epoch in run.epochs
+    ]
+
+
+def evidence_document(evidence: Evidence | None) -> dict[str, Any] | None:
+    """A run's evidence; None where none was kept. `busy_share` is the share of traced time in which a kernel ran.
+
+    Of `devices` all times are over the traced steps; `imbalance` is how much longer the slowest computes, of the mean.
+    """
+    if evidence is None:
+        return None
+    return {
+        "asked": evidence.asked,
+        "ran": evidence.ran,
+        "match": evidence.match,
+        "reason": evidence.reason,
+        "sources": list(evidence.sources),
+        "notes": list(evidence.notes),
+        "steps": evidence.steps,
+        "span_ns": evidence.span_ns,
+        "busy_share": kernel_time.busy_share(evidence),
+        "kernels": [msgspec.to_builtins(kernel) for kernel in evidence.kernels],
+        "devices": [msgspec.to_builtins(device) for device in evidence.devices],
+        "imbalance": imbalance(evidence.devices),
+    }
+
+
+def flops_document(summary: Summary) -> dict[str, Any]:
+    """Operations a step by formula, a second, what the devices can do, and the share of it."""
+    return {
+        "per_step": summary.flops_per_step,
+        "per_s": derived.flops_per_s(summary),
+        "peak_per_s": summary.peak_flops_per_s,
+        "utilisation": derived.mfu(summary),
+    }
+
+
+def portability_document(checks: Sequence[PortabilityResult]) -> list[dict[str, Any]]:
+    """What the run's weights gave elsewhere, one entry a trial."""
+    return [
+        {
+            "implementation": check.implementation,
+            "device": check.device,
+            "device_name": check.device_name,
+            "precision": check.precision,
+            "max_difference": check.max_difference,
+            "max_output": check.max_output,
+        }
+        for check in checks
+    ]
+
+
+def combined_match(rows: Sequence[RunRow]) -> bool | None:
+    """Whether the runs of a variant ran as asked: false where one did not, None where that is not known of all."""
+    matches = {row.match for row in rows}
+    if False in matches:
+        return False
+    return True if matches == {True} else None
+
+
+def estimate_document(found: Estimate | None) -> dict[str, Any]:
+    """A value with its interval; None where there is none."""
+    return {
+        "value": found.value if found else None,
+        "interval": list(found.interval) if found and found.interval else None,
+    }
+
+
+def largest_batch_document(spec: RunSpec, found: LargestBatch) -> dict[str, Any]:
+    """The answer and every try; `variant` is what was searched for, its batch size the first one tried."""
+    return {
+        "workload": spec.workload,
+        "variant": spec.variant,
+        "largest_batch": found.fits,
+        "smallest_that_does_not_fit": found.fails,
+        "step": found.step,
+        "ending": found.ending,
+        "reason": found.reason,
+        "text": describe_largest_batch(found),
+        "tries": [asdict(attempt) for attempt in found.tries],
+    }
+
+
+TelemetryMessage = Sample | SlowSample | Processes | DeviceLost
+
+
+def telemetry_line(message: TelemetryMessage, *, utc: str, source: str) -> dict[str, Any]:
+    """One message with its wall-clock time; all but samples say their `kind`."""
+    fields = msgspec.to_builtins(message)
+    kind = fields.pop("type")
+    head = {"t_ns": fields.pop("t_ns"), "utc": utc, "source": source, "device": fields.pop("device")}
+    return {**head, **fields} if kind == "sample" else {**head, "kind": kind, **fields}
+
+
+def device_lines(inventory: Inventory, *, t_ns: int, utc: str, source: str) -> list[dict[str, Any]]:
+    """What every device is: lines that come before all others."""
+    return [
+        {
+            "t_ns": t_ns,
+            "utc": utc,
+            "source": source,
+            "device": device.device,
+            "kind": "device",
+            "index": device.index,
+            "name": device.name,
+            "memory_total_bytes": device.memory_total_bytes,
+            "absent": device.absent,
+            **_host_fields(device, inventory),
+        }
+        for device in inventory.devices
+    ]
+
+
+def _host_fields(device: Device, inventory: Inventory) -> dict[str, int]:
+    return {"cpu_count": inventory.machine.cpu_count} if device.device == HOST else {}
+
 
 _COUNTERS = ("energy_mj", "throttled_power_ns", "throttled_thermal_ns", "throttled_brake_ns", "sampler_cpu_s")
 """Slow fields that count up: their mean says nothing."""
@@ -25,12 +172,12 @@ def run_document(run: StoredRun, *, pruned_utc_ns: int | None = None) -> dict[st
     """The `run` document of one stored run; `pruned_utc_ns` is when its samples were deleted, if they were."""
     row, summary = run.row, run.row.summary
     return {
-        **_head(row),
+        **_run_head(row),
         "exit_code": row.outcome.exit_code if row.outcome else None,
         "ended_by": row.outcome.ended_by if row.outcome else None,
         "phases": [
             _phase(phase, energy, run.anchor_t_ns)
-            for phase, energy in zip(run.phases, run_facts.phase_energies(run), strict=True)
+            for phase, energy in zip(run.phases, derived.phase_energies(run), strict=True)
         ],
         "throughput": {
             "value": summary.throughput,
@@ -72,15 +219,15 @@ def _telemetry(run: StoredRun, pruned_utc_ns: int | None) -> dict[str, Any]:
     return {
         "energy": {
             "mj_per_example": summary.energy_mj_per_example,
-            "mj_per_step": run_facts.energy_mj_per_step(summary),
+            "mj_per_step": derived.energy_mj_per_step(summary),
             "source": summary.energy_source,
             "error_pct": summary.energy_error_pct,
         },
         "memory": {
             "device_peak_bytes": summary.device_peak_bytes,
             "allocator_peak_bytes": summary.allocator_peak_bytes,
-            "device_total_bytes": run_facts.memory_total_bytes(run),
-            "note": run_facts.memory_note(run) or None,
+            "device_total_bytes": derived.memory_total_bytes(run),
+            "note": derived.memory_note(run) or None,
         },
         "telemetry": {
             "sample_hz": summary.sample_hz,
@@ -112,7 +259,7 @@ def _means(fields: Mapping[str, Floats]) -> dict[str, float]:
     return {name: float(np.nanmean(values)) for name, values in fields.items() if not np.isnan(values).all()}
 
 
-def _head(row: RunRow) -> dict[str, Any]:
+def _run_head(row: RunRow) -> dict[str, Any]:
     """What a run is, and how it ended."""
     return {
         "run": row.run,
@@ -121,7 +268,7 @@ def _head(row: RunRow) -> dict[str, Any]:
         "workload": row.spec.workload,
         "variant": row.spec.variant,
         "purpose": row.purpose,
-        **library_document(row),
+        **annotations_document(row),
         "outcome": row.outcome.name if row.outcome else None,
         "reason": row.outcome.reason if row.outcome else None,
     }
@@ -132,7 +279,7 @@ def list_document(rows: Sequence[RunRow]) -> dict[str, Any]:
     return {
         "runs": [
             {
-                **_head(row),
+                **_run_head(row),
                 "throughput": {"value": row.summary.throughput, "unit": units.rate_unit(example_word(row.spec))},
                 "match": row.match,
             }
@@ -141,7 +288,7 @@ def list_document(rows: Sequence[RunRow]) -> dict[str, Any]:
     }
 
 
-def library_document(row: RunRow) -> dict[str, Any]:
+def annotations_document(row: RunRow) -> dict[str, Any]:
     """What the user keeps on a run, the experiments it belongs to, and when it went into the trash."""
     return {
         "note": row.note,
@@ -174,20 +321,20 @@ def _device(device: Device, values: Mapping[str, float]) -> dict[str, Any]:
         "name": device.name,
         "kind": device.kind,
         "memory_total_bytes": device.memory_total_bytes,
-        "fields": {name: _field(device, name, values.get(name)) for name in fields_of(device.device)},
+        "fields": {name: _field(device, name, values.get(name)) for name in device_fields(device.device)},
     }
 
 
 def _field(device: Device, name: str, value: float | None) -> dict[str, Any]:
     """A field is supported where the device gave it when it was probed, or gives it now."""
-    facts, reason = device.fields.get(name, FieldFacts(unit=field_unit(name))), device.absent.get(name)
+    info, reason = device.fields.get(name, FieldInfo(unit=field_unit(name))), device.absent.get(name)
     return {
         "supported": reason is None and (name in device.fields or value is not None),
         "value": value,
         "reason": reason,
-        "unit": facts.unit,
-        "period_ms": facts.period_ms,
-        "cost_us": facts.cost_us,
+        "unit": info.unit,
+        "period_ms": info.period_ms,
+        "cost_us": info.cost_us,
     }
 
 

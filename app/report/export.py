@@ -1,30 +1,36 @@
-"""Runs as plain files for other programs: one a table, and as JSON also the documents that `show --json` prints."""
+"""Export of runs as plain files, and the summary of an export or import as sentences and as a document."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from app.report.documents import run_document
-from app.report.export_tables import FILES, Format
+from app.report.table_files import TABLE_WRITERS, Format
 from app.storage import retention
+from app.storage.files import atomic_output
+from app.storage.reference import TAG
 from app.storage.store import Store
-from app.storage.transfer import Exported
-from app.storage.transfer_flat import FlatRuns, opened_tables
-from app.storage.transfer_place import written_whole
-from app.storage.transfer_watch import QUIET, Watch
+from app.storage.transfer.flat_tables import FlatRuns, open_flat_tables
+from app.storage.transfer.import_export import Exported, Imported
+from app.storage.transfer.progress import NO_PROGRESS, TransferProgress
+from app.viewmodels.format import units
+from app.viewmodels.format.sentences import format_run_numbers
 
 DOCUMENTS = "documents.json"
 
 
-def export_files(database: Path, runs: Sequence[int], folder: Path, format: Format, watch: Watch = QUIET) -> Exported:
+def export_files(
+    database: Path, runs: Sequence[int], folder: Path, format: Format, watch: TransferProgress = NO_PROGRESS
+) -> Exported:
     """Writes the runs into a new folder, which appears when it is complete.
 
     Raises `UserError` for a run that cannot be taken away or a place that cannot be written, `StoppedError`.
     """
     started_s = time.monotonic()
-    with written_whole(folder) as part, opened_tables(database, runs, watch) as found:
+    with atomic_output(folder) as part, open_flat_tables(database, runs, watch) as found:
         part.mkdir()
         _write_tables(found, part, format)
         if format == "json":
@@ -40,17 +46,116 @@ def export_files(database: Path, runs: Sequence[int], folder: Path, format: Form
 
 def _write_tables(found: FlatRuns, folder: Path, format: Format) -> None:
     for table in found.tables:
-        with FILES[format](folder / f"{table.name}.{format}", table.columns) as write:
+        with TABLE_WRITERS[format](folder / f"{table.name}.{format}", table.columns) as write:
             for batch in found.batches(table):
                 write(batch)
 
 
-def _write_documents(database: Path, runs: Sequence[int], path: Path, watch: Watch) -> None:
+def _write_documents(database: Path, runs: Sequence[int], path: Path, watch: TransferProgress) -> None:
     """One run at a time is in memory."""
     with Store.open(database) as store, path.open("wb") as file:
         file.write(b'{"runs": [')
-        for place, run in enumerate(runs):
+        for index, run in enumerate(runs):
             watch.check()
             document = run_document(store.load(run), pruned_utc_ns=retention.pruned_utc_ns(database, run))
-            file.write((b",\n" if place else b"\n") + msgspec.json.encode(document))
+            file.write((b",\n" if index else b"\n") + msgspec.json.encode(document))
         file.write(b"\n]}\n")
+
+
+_NAMED = 8
+"""Runs that a sentence names one by one."""
+
+
+def export_document(done: Exported) -> dict[str, Any]:
+    """The `export` document."""
+    return {
+        "runs": done.runs,
+        "files": [str(path) for path in done.files],
+        "bytes": done.bytes,
+        "seconds": done.seconds,
+        "weights": [str(path) for path in done.weights],
+        "queue": done.entries,
+    }
+
+
+def import_document(done: Imported) -> dict[str, Any]:
+    """The `import` document: numbers here under `imported` and `already`, numbers there under the others."""
+    return {
+        "imported": list(done.runs),
+        "already": [
+            {"run": known.run, "differs": list(known.differs), "in_trash": known.in_trash} for known in done.already
+        ],
+        "unfinished": list(done.unfinished),
+        "in_trash": list(done.in_trash),
+        "queue": list(done.entries),
+        "complete": list(done.complete),
+        "seconds": done.seconds,
+    }
+
+
+def describe_export(done: Exported, target: Path) -> list[str]:
+    """What was written and where, and what stays behind."""
+    files = "" if done.files == (target,) else f"{len(done.files)} files in "
+    queued = f" and {_count_unfinished(done.entries)}" if done.entries else ""
+    words = [f"Wrote {_count_runs(done.runs)}{queued} to {files}{target}, {units.byte_size(done.bytes)}."]
+    if done.weights:
+        words.append(
+            "Saved weights stay where they are; to take them along, copy "
+            f"{', '.join(map(str, done.weights[:_NAMED]))}{' …' if len(done.weights) > _NAMED else ''}"
+        )
+    return words
+
+
+def describe_import(done: Imported) -> list[str]:
+    """What was imported, and each reason why a run was not."""
+    return list(_import_sentences(done))
+
+
+def describe_reference_added(runs: Sequence[int]) -> str:
+    """What adding the reference runs came to; none are added to a database that all of them were measured with."""
+    if not runs:
+        return "No run of the reference was added: all of them are here as runs of your own."
+    return f"The {_count_runs(len(runs))} of the reference are here, as {format_run_numbers(runs)}, tagged {TAG}."
+
+
+def describe_reference_removed(runs: Sequence[int]) -> str:
+    """What removing the reference runs came to."""
+    return f"Removed {_count_runs(len(runs))} of the reference." if runs else "No run of the reference was here."
+
+
+def _import_sentences(done: Imported) -> Iterator[str]:
+    if done.entries:
+        numbers = " ".join(map(str, done.entries))
+        yield (
+            f"{_count_unfinished(len(done.entries))} came into the queue: `python -m app queue go-on "
+            f"{numbers}` goes on."
+        )
+    if done.complete:
+        experiments = f"{len(done.complete):,} {units.plural('experiment', len(done.complete))}"
+        yield f"Complete with these runs, and out of the queue: {experiments}."
+    if done.runs:
+        yield f"Imported {_count_runs(len(done.runs))} as {format_run_numbers(done.runs)}."
+    elif not done.entries:
+        yield "Imported nothing: the file has no run that is new here."
+    if done.already:
+        was = "it was" if len(done.already) == 1 else "they were"
+        yield f"Here already, and left as {was}: {format_run_numbers([known.run for known in done.already])}."
+    for name, words in (("note", "another note"), ("tags", "other tags")):
+        if differ := [known.run for known in done.already if name in known.differs]:
+            yield f"The file has {words} for {format_run_numbers(differ)}; what is here stays."
+    if deleted := [known.run for known in done.already if known.in_trash]:
+        more = ["…"] if len(deleted) > _NAMED else []
+        numbers, them = " ".join([*map(str, deleted[:_NAMED]), *more]), "it" if len(deleted) == 1 else "them"
+        yield f"In the trash here: {format_run_numbers(deleted)}; `python -m app restore {numbers}` takes {them} out."
+    if done.unfinished:
+        yield f"Left out, not ended there: {format_run_numbers(done.unfinished)} of the file."
+    if done.in_trash:
+        yield f"Left out, in the trash there: {format_run_numbers(done.in_trash)} of the file."
+
+
+def _count_runs(runs: int) -> str:
+    return f"{runs:,} {units.plural('run', runs)}"
+
+
+def _count_unfinished(entries: int) -> str:
+    return f"{entries:,} unfinished {units.plural('experiment', entries)}"

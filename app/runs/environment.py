@@ -5,16 +5,16 @@ import os
 import platform
 import subprocess
 
-from app.places import ROOT
+from app.paths import ROOT
 from app.samples import HOST, Inventory
 
 _GIT_S = 5.0
 
 
-def describe(inventory: Inventory) -> dict[str, str]:
+def environment_info(inventory: Inventory) -> dict[str, str]:
     """Driver, GPUs with UUIDs, CPU, OS, Python and program version, by key; what is unknown is left out."""
     host = next(device for device in inventory.devices if device.device == HOST)
-    known = {
+    info = {
         "driver": inventory.driver,
         "cuda_driver": inventory.cuda_driver,
         "gpus_present": ", ".join(f"{gpu.name} ({gpu.uuid})" for gpu in inventory.machine.gpus),
@@ -26,7 +26,7 @@ def describe(inventory: Inventory) -> dict[str, str]:
         "program_version": program_version(),
         "git_commit": _git_commit(),
     }
-    return {key: value for key, value in known.items() if value}
+    return {key: value for key, value in info.items() if value}
 
 
 def program_version() -> str:

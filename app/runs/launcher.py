@@ -1,7 +1,9 @@
-"""Starting a worker: a fresh process with a pipe that carries nothing but messages, and another for its noise."""
+"""Starts worker processes with a message pipe and a log pipe, and ends orphaned processes they leave."""
 
 import contextlib
 import os
+import signal
+import stat
 import subprocess
 import sys
 import threading
@@ -9,20 +11,50 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import IO, BinaryIO, Protocol
 
 import psutil
 
-from app.places import ROOT
+from app.paths import ROOT
 from app.records import LogLine
-from app.runs.leftovers import end_group, end_writers, pipe_name
-from workloads.catalog import python_of
+from workloads.catalog import find_python
 from workloads.protocol import Message, ProtocolError, Start, decode_message, encode
 
-_LONGEST_LINE = 4_000
+
+def pipe_name(pipe: IO[bytes]) -> str:
+    """The pipe, at either end, as Linux calls it in /proc/PID/fd (proc(5))."""
+    return f"pipe:[{os.fstat(pipe.fileno()).st_ino}]"
+
+
+def kill_process_group(leader: int) -> None:
+    """Kills a process that leads a group of its own, and all in that group."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(leader, signal.SIGKILL)
+
+
+def end_writers(pipes: Collection[str]) -> list[int]:
+    """Kills all that can write to these pipes, also those that left the group (Linux; elsewhere none is found)."""
+    writers = [pid for pid in psutil.pids() if pid != os.getpid() and _writes_to(pid, pipes)]
+    for pid in writers:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    return writers
+
+
+def _writes_to(pid: int, pipes: Collection[str]) -> bool:
+    # Another user's, or gone meanwhile; so may be any of its files.
+    with contextlib.suppress(OSError):
+        for link in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                if str(link.readlink()) in pipes and link.lstat().st_mode & stat.S_IWUSR:
+                    return True
+    return False
+
+
+_MAX_LINE_CHARS = 4_000
 _LEFT_TO_READ_S = 1.0
 """Once a worker is gone, its pipes hold 64 KiB at most: what takes longer is held open by a process it left behind."""
-_BUSY_S = 10.0
+_READER_TIMEOUT_S = 10.0
 """Where it left none behind, the machine is too busy for the readers; their last messages must not come too late."""
 
 WORKER = (sys.executable, "-m", "workloads.worker")
@@ -75,25 +107,25 @@ class Launcher(Protocol):
         """
 
 
-def checkout_environment() -> dict[str, str]:
+def child_environment() -> dict[str, str]:
     """The environment of a child: ours, with the program's root first on PYTHONPATH for `-m workloads…`."""
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
 
-def _elsewhere(command: tuple[str, ...], interpreter: str) -> tuple[str, ...]:
+def _external_command(command: tuple[str, ...], interpreter: str) -> tuple[str, ...]:
     """The command `python -m module …`, by another environment's Python."""
-    _, _, *words = command
-    return (str(python_of(interpreter) or interpreter), str(ROOT / "workloads" / "entry.py"), *words)
+    _, _, *arguments = command
+    return (str(find_python(interpreter) or interpreter), str(ROOT / "workloads" / "entry.py"), *arguments)
 
 
-def _without_ours() -> dict[str, str]:
+def _external_environment() -> dict[str, str]:
     """The environment without the variables that tell our Python where its libraries are."""
     return {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
 
 
 @dataclass(frozen=True, slots=True)
-class Birth:
+class ProcessSpec:
     """All that a worker's process is started with, and so all that its imports can depend on."""
 
     command: tuple[str, ...]
@@ -101,11 +133,11 @@ class Birth:
     environment: Mapping[str, str]
 
     @classmethod
-    def now(cls, command: tuple[str, ...], interpreter: str = "") -> "Birth":
+    def current(cls, command: tuple[str, ...], interpreter: str = "") -> "ProcessSpec":
         """As the program's own surroundings are at this moment; by another environment's Python where one is named."""
         if interpreter:
-            return cls(_elsewhere(command, interpreter), str(Path.cwd()), _without_ours())
-        return cls(command, str(Path.cwd()), checkout_environment())
+            return cls(_external_command(command, interpreter), str(Path.cwd()), _external_environment())
+        return cls(command, str(Path.cwd()), child_environment())
 
     def start(self) -> "subprocess.Popen[bytes]":
         """The process, with three pipes and a session of its own: Ctrl-C in a terminal reaches only the program.
@@ -123,14 +155,14 @@ class Birth:
                 start_new_session=True,
             )
         except OSError as error:
-            program, why = self.command[0], error.strerror
+            program, reason = self.command[0], error.strerror
             if isinstance(error, FileNotFoundError) and Path(program).exists():
                 # execve(2): the same error for a file that is there.
-                why = "the program that its first line names, or its loader, is missing"
-            raise OSError(f"{program} cannot be run ({why})") from error
+                reason = "the program that its first line names, or its loader, is missing"
+            raise OSError(f"{program} cannot be run ({reason})") from error
 
 
-def interpreter_of(start: Start) -> str:
+def requested_interpreter(start: Start) -> str:
     """The other environment that an order names; "" is the program's own."""
     return str(start.spec.variant.get("interpreter", ""))
 
@@ -143,9 +175,9 @@ class LocalLauncher:
 
     def launch(self, start: Start, post: Post) -> Worker:
         """Starts the process, its readers and the watcher of its end."""
-        worker = LocalWorker(Birth.now(self._command, interpreter_of(start)).start(), post)
+        worker = LocalWorker(ProcessSpec.current(self._command, requested_interpreter(start)).start(), post)
         worker.listen()
-        worker.order(start)
+        worker.send_start(start)
         return worker
 
 
@@ -162,7 +194,7 @@ class LocalWorker:
         return self._process.pid
 
     @property
-    def ended(self) -> bool:
+    def has_exited(self) -> bool:
         """Whether its process is over, its last words perhaps not read yet."""
         # Popen.poll() says no as long as another thread waits for the process and has not come to hear of its end.
         try:
@@ -184,7 +216,7 @@ class LocalWorker:
             reader.start()
         threading.Thread(target=self._watch, args=(readers, pipes), name="worker end", daemon=True).start()
 
-    def order(self, start: Start) -> None:
+    def send_start(self, start: Start) -> None:
         """Sends the worker its order."""
         stdin, line = self._process.stdin, encode(start)
         assert stdin is not None, "started with three pipes"
@@ -207,7 +239,7 @@ class LocalWorker:
 
     def kill(self) -> None:
         """Sends SIGKILL to its whole process group."""
-        end_group(self._process.pid)
+        kill_process_group(self._process.pid)
 
     def _read_messages(self, pipe: BinaryIO) -> None:
         with pipe:
@@ -215,32 +247,32 @@ class LocalWorker:
                 try:
                     self._post(decode_message(line))
                 except ProtocolError as error:
-                    self._post(BrokenMessage(str(error), _shown(line)))
+                    self._post(BrokenMessage(str(error), _decode_line(line)))
 
     def _read_log(self, pipe: BinaryIO) -> None:
         with pipe:
             for line in pipe:
-                self._post(LogLine(time.monotonic_ns(), _shown(line)))
+                self._post(LogLine(time.monotonic_ns(), _decode_line(line)))
 
     def _watch(self, readers: tuple[threading.Thread, ...], pipes: Collection[str]) -> None:
         exit_code = self._process.wait()
         # Whatever it left behind would hold the pipes open.
         self.kill()
-        _join(readers, _LEFT_TO_READ_S)
+        _join_readers(readers, _LEFT_TO_READ_S)
         if any(reader.is_alive() for reader in readers):
             if ended := end_writers(pipes):
-                words = f"(ended what this run left behind: process {', '.join(map(str, ended))})"
-                self._post(LogLine(time.monotonic_ns(), words))
-            _join(readers, _BUSY_S)
+                message = f"(ended what this run left behind: process {', '.join(map(str, ended))})"
+                self._post(LogLine(time.monotonic_ns(), message))
+            _join_readers(readers, _READER_TIMEOUT_S)
         self.ask_to_stop()
         self._post(Exited(exit_code))
 
 
-def _shown(line: bytes) -> str:
-    return line.decode("utf-8", errors="replace").rstrip()[:_LONGEST_LINE]
+def _decode_line(line: bytes) -> str:
+    return line.decode("utf-8", errors="replace").rstrip()[:_MAX_LINE_CHARS]
 
 
-def _join(readers: tuple[threading.Thread, ...], limit_s: float) -> None:
+def _join_readers(readers: tuple[threading.Thread, ...], limit_s: float) -> None:
     """Waits until they have read their pipes to the end, so long at most."""
     end_s = time.monotonic() + limit_s
     for reader in readers:

@@ -41,15 +41,15 @@ class Leases:
 
     def take(self, candidates: Sequence[str], count: int) -> Lease | None:
         """The first `count` free ones of the candidates, or None (and nothing held) when fewer are free."""
-        held: dict[str, int] = {}
+        acquired: dict[str, int] = {}
         for device in candidates:
-            if len(held) == count:
+            if len(acquired) == count:
                 break
             file = self._lock(device)
             if file is not None:
-                held[device] = file
-        lease = Lease(tuple(held), tuple(held.values()))
-        if len(held) == count:
+                acquired[device] = file
+        lease = Lease(tuple(acquired), tuple(acquired.values()))
+        if len(acquired) == count:
             return lease
         lease.release()
         return None
@@ -59,8 +59,8 @@ class Leases:
         candidates: Sequence[str],
         count: int,
         *,
-        told: Callable[[], None],
-        stopped: Callable[[float], bool],
+        on_wait: Callable[[], None],
+        wait_for_stop: Callable[[float], bool],
     ) -> Lease | None:
         """Like `take`, but waits until enough are free; `told` is called once if that takes any time.
 
@@ -68,8 +68,8 @@ class Leases:
         """
         lease = self.take(candidates, count)
         if lease is None:
-            told()
-        while lease is None and not stopped(_RETRY_S):
+            on_wait()
+        while lease is None and not wait_for_stop(_RETRY_S):
             lease = self.take(candidates, count)
         return lease
 
@@ -88,7 +88,7 @@ class Leases:
         return file
 
 
-def never_stopped(seconds: float) -> bool:
+def sleep_unstoppable(seconds: float) -> bool:
     """Sleeps so long; nothing ends this wait but its devices becoming free."""
     time.sleep(seconds)
     return False

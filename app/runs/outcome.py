@@ -8,19 +8,19 @@ from typing import Literal
 
 from app.records import Outcome
 from app.samples import Device
-from workloads.catalog import is_own
+from workloads.catalog import is_custom
 from workloads.protocol import Finished
 
 _FATAL = re.compile(r"F\d{4} .*?\] (.+)")
-_LONGEST_WORDS = 300
-NO_PYTHON = "The Python of this run is none that can make runs, or is broken:"
+_MAX_REASON_CHARS = 300
+BROKEN_PYTHON = "The Python of this run is none that can make runs, or is broken:"
 """What is said of a process that never said hello."""
 
-Rung = Literal["itself", "closed stdin", "terminated", "killed"]
+EndMethod = Literal["itself", "closed stdin", "terminated", "killed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
+class WorkerExit:
     """What is known when the worker's process is gone.
 
     `began`: it said hello; `stop_asked`: the user asked; `fault`: why the program itself ended the worker (no progress,
@@ -30,19 +30,19 @@ class Ending:
 
     finished: Finished | None
     exit_code: int
-    began: bool
-    stop_asked: bool
+    started: bool
+    stop_requested: bool
     fault: str | None
-    lost: str | None
-    last_words: str | None = None
-    ended_by: Rung
+    gpu_lost: str | None
+    fatal_message: str | None = None
+    ended_by: EndMethod
 
 
-def form_outcome(ending: Ending) -> Outcome:
+def form_outcome(ending: WorkerExit) -> Outcome:
     """The outcome: a fault of the program's finding first, then the worker's own word, then its exit code."""
-    outcome = _outcome_of(ending)
-    if ending.lost is not None and outcome.name in ("failed", "crashed"):
-        return replace(outcome, reason=f"{ending.lost} {outcome.reason or ''}".strip())
+    outcome = _derive_outcome(ending)
+    if ending.gpu_lost is not None and outcome.name in ("failed", "crashed"):
+        return replace(outcome, reason=f"{ending.gpu_lost} {outcome.reason or ''}".strip())
     return outcome
 
 
@@ -60,12 +60,12 @@ def with_memory_size(outcome: Outcome, devices: Sequence[Device]) -> Outcome:
 
 def with_file_name(outcome: Outcome, workload: str) -> Outcome:
     """A crash that names the user's own file, where the run was of one: what is in it may have ended the worker."""
-    if outcome.name != "crashed" or not is_own(workload):
+    if outcome.name != "crashed" or not is_custom(workload):
         return outcome
     return replace(outcome, reason=f"{workload.partition(':')[0]}: {outcome.reason}")
 
 
-def _outcome_of(ending: Ending) -> Outcome:
+def _derive_outcome(ending: WorkerExit) -> Outcome:
     finished = ending.finished
     if ending.fault is not None:
         return _outcome(ending, "failed", ending.fault)
@@ -77,31 +77,33 @@ def _outcome_of(ending: Ending) -> Outcome:
             exit_code=ending.exit_code,
             ended_by=ending.ended_by,
         )
-    if ending.stop_asked:
+    if ending.stop_requested:
         return _outcome(ending, "stopped", "Stopped by the user.")
-    return _outcome(ending, "crashed", _how_it_crashed(ending))
+    return _outcome(ending, "crashed", _crash_reason(ending))
 
 
-def _outcome(ending: Ending, name: Literal["failed", "stopped", "crashed"], reason: str) -> Outcome:
+def _outcome(ending: WorkerExit, name: Literal["failed", "stopped", "crashed"], reason: str) -> Outcome:
     return Outcome(name=name, reason=reason, exit_code=ending.exit_code, ended_by=ending.ended_by)
 
 
-def fatal_words(line: str) -> str | None:
+def fatal_message(line: str) -> str | None:
     """What a log line says if it is the last word of a library that gives up (Abseil's `F0000 … file.cc:1] words`)."""
     found = _FATAL.match(line)
-    return found.group(1)[:_LONGEST_WORDS] if found else None
+    return found.group(1)[:_MAX_REASON_CHARS] if found else None
 
 
-def _how_it_crashed(ending: Ending) -> str:
+def _crash_reason(ending: WorkerExit) -> str:
     exit_code = ending.exit_code
-    if ending.last_words is not None:
-        return f"TensorFlow gave up: {ending.last_words}"
+    if ending.fatal_message is not None:
+        return f"TensorFlow gave up: {ending.fatal_message}"
     if exit_code == -signal.SIGKILL:
         return "The worker was killed (SIGKILL), often for want of memory in the machine; its log has the last lines."
     if exit_code < 0:
         return f"The worker died of {_signal_name(-exit_code)}; its log has the last lines."
-    if not ending.began:
-        return f"{NO_PYTHON} it ended with exit status {exit_code} before the run began; its log has the last lines."
+    if not ending.started:
+        return (
+            f"{BROKEN_PYTHON} it ended with exit status {exit_code} before the run began; its log has the last lines."
+        )
     return f"The worker ended with exit status {exit_code} without saying how the run went; its log has the last lines."
 
 

@@ -1,22 +1,53 @@
-"""The telemetry of one run: its devices' readings, the energy counters at every phase's edge, and who disturbs it."""
+"""Records one run's telemetry, its energy counters at phase boundaries, and other processes on its GPUs."""
 
 import queue
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
-from app.facts import OTHERS_ON_GPU
-from app.records import RunEvent
-from app.runs.neighbours import Neighbours
+from app.records import OTHERS_ON_GPU_KEY, RunEvent
 from app.runs.supervisor import Inbox
-from app.samples import HOST, Device, DeviceLost, FieldsSeen, Processes, Sample, SlowSample
+from app.samples import HOST, Device, DeviceLost, FieldsUpdated, GpuProcess, Processes, Sample, SlowSample
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.messages import SamplerMessage
-from workloads.protocol import Facts, PhaseStarted
-
-_SETTLE_S = 2.0
+from workloads.protocol import EnvironmentInfo, PhaseStarted
 
 
-class Recording:
+class OtherProcesses:
+    """Processes other than the run's own worker on its GPUs, as the driver lists them every few seconds.
+
+    Inside some containers the driver names processes by numbers of the host. A worker that is never listed is therefore
+    taken to be one of those listed, and only what is beside it counts. It is none of those that were listed `before` it
+    was started.
+    """
+
+    def __init__(self, worker_pid: int, earlier_pids: Collection[int] = ()) -> None:
+        self._worker_pid = worker_pid
+        self._earlier_pids = frozenset(earlier_pids)
+        self._worker_listed = False
+        self._seen: dict[int, GpuProcess] = {}
+        self._max_at_once = 0
+
+    def add(self, listed: Processes) -> None:
+        """Takes one list of one GPU."""
+        others = {each.pid: each for each in listed.processes if each.pid != self._worker_pid}
+        self._worker_listed |= len(others) < len(listed.processes)
+        self._seen = self._seen | others
+        self._max_at_once = max(self._max_at_once, len(others.keys() - self._earlier_pids))
+
+    @property
+    def description(self) -> str:
+        """The others, as `python3 (4242), ffmpeg (77)`, or how many where their numbers say nothing; "" if none."""
+        identified = self._seen.keys() if self._worker_listed else self._seen.keys() & self._earlier_pids
+        names = [f"{other.name} ({pid})" for pid, other in self._seen.items() if pid in identified]
+        more = 0 if self._worker_listed else self._max_at_once - 1
+        counted = [f"{more} other {'process' if more == 1 else 'processes'}"] if more > 0 else []
+        return ", ".join([*names, *counted])
+
+
+_DRAIN_S = 2.0
+
+
+class TelemetryRecorder:
     """Records the host and these GPUs from `start` to `stop`. It is a sink too, to hear of the phases."""
 
     def __init__(self, feed: TelemetryFeed, gpus: Sequence[Device], inbox: Inbox) -> None:
@@ -25,8 +56,8 @@ class Recording:
         self._recorded = {HOST, *(gpu.device for gpu in gpus)}
         self._with_energy = {gpu.device for gpu in gpus if "energy_mj" in gpu.fields}
         self._worker_pid: int | None = None
-        self._neighbours: Neighbours | None = None
-        self._before: frozenset[int] = frozenset()
+        self._other_processes: OtherProcesses | None = None
+        self._earlier_pids: frozenset[int] = frozenset()
         self._began_ns = 0
         self._unsubscribe: Callable[[], None] = lambda: None
 
@@ -35,14 +66,14 @@ class Recording:
 
         Who is on the GPUs by now is not this run's worker, which is started later.
         """
-        self._before, self._began_ns = self._feed.users(self._recorded), time.monotonic_ns()
-        self._unsubscribe = self._feed.subscribe(self._note)
+        self._earlier_pids, self._began_ns = self._feed.gpu_process_ids(self._recorded), time.monotonic_ns()
+        self._unsubscribe = self._feed.subscribe(self._receive)
         if self._with_energy:
             self._feed.read_energy()
 
     def follow(self, pid: int) -> None:
         """Records this worker's own load and memory too, and who else uses its GPUs from now on."""
-        self._neighbours = Neighbours(pid, self._before)
+        self._other_processes = OtherProcesses(pid, self._earlier_pids)
         self._worker_pid = pid
         self._feed.follow(pid)
 
@@ -53,17 +84,17 @@ class Recording:
         elif isinstance(event, DeviceLost):
             self._with_energy.discard(event.device)
 
-    def settle(self, emit: Callable[[RunEvent], None]) -> None:
+    def drain(self, emit: Callable[[RunEvent], None]) -> None:
         """Hands on what is still on its way, until the energy counters were read once more (two seconds at most).
 
         Last comes who else used the run's GPUs, if anybody was seen.
         """
         self._await_energy(emit)
-        if self._neighbours is not None and self._neighbours.words:
-            emit(Facts(facts={OTHERS_ON_GPU: self._neighbours.words}))
+        if self._other_processes is not None and self._other_processes.description:
+            emit(EnvironmentInfo(facts={OTHERS_ON_GPU_KEY: self._other_processes.description}))
 
     def _await_energy(self, emit: Callable[[RunEvent], None]) -> None:
-        asked_ns, end_s = time.monotonic_ns(), time.monotonic() + _SETTLE_S
+        requested_ns, end_s = time.monotonic_ns(), time.monotonic() + _DRAIN_S
         missing = set(self._with_energy)
         if missing:
             self._feed.read_energy()
@@ -72,9 +103,9 @@ class Recording:
                 item = self._inbox.get(timeout=left_s)
             except queue.Empty:
                 return
-            if isinstance(item, Sample | SlowSample | DeviceLost | FieldsSeen):
+            if isinstance(item, Sample | SlowSample | DeviceLost | FieldsUpdated):
                 emit(item)
-            if isinstance(item, SlowSample) and item.energy_mj is not None and item.t_ns > asked_ns:
+            if isinstance(item, SlowSample) and item.energy_mj is not None and item.t_ns > requested_ns:
                 missing.discard(item.device)
             if isinstance(item, DeviceLost):
                 missing.discard(item.device)
@@ -85,13 +116,13 @@ class Recording:
             self._feed.unfollow(self._worker_pid)
         self._unsubscribe()
 
-    def _note(self, message: SamplerMessage) -> None:
-        if isinstance(message, Sample | SlowSample | DeviceLost | FieldsSeen) and message.device in self._recorded:
+    def _receive(self, message: SamplerMessage) -> None:
+        if isinstance(message, Sample | SlowSample | DeviceLost | FieldsUpdated) and message.device in self._recorded:
             self._inbox.put(message)
         elif isinstance(message, Processes) and message.device in self._recorded:
-            self._note_users(message)
+            self._receive_processes(message)
 
-    def _note_users(self, listed: Processes) -> None:
+    def _receive_processes(self, listed: Processes) -> None:
         # An older list may still name the worker of the run before.
-        if self._neighbours is not None and listed.t_ns >= self._began_ns:
-            self._neighbours.note(listed)
+        if self._other_processes is not None and listed.t_ns >= self._began_ns:
+            self._other_processes.add(listed)

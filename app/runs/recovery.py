@@ -5,10 +5,10 @@ from app.records import Outcome
 from app.storage.store import Store
 
 
-def recover(store: Store) -> list[int]:
+def mark_crashed_runs(store: Store) -> list[int]:
     """Marks every unfinished run whose owner no longer lives as crashed, and returns their numbers."""
-    gone = [run for run, owner in store.unfinished() if not owner.is_alive()]
-    for run in gone:
+    orphaned = [run for run, owner in store.unfinished_runs() if not owner.is_alive()]
+    for run in orphaned:
         stored = store.load(run)
         last_ns = max(
             (int(columns.t_ns[-1]) for columns in stored.samples if columns.t_ns.size), default=stored.anchor_t_ns
@@ -21,10 +21,10 @@ def recover(store: Store) -> list[int]:
             t_ns=last_ns,
             utc_ns=stored.anchor_utc_ns + last_ns - stored.anchor_t_ns,
         )
-    return gone
+    return orphaned
 
 
-def pause_unowned(store: Store) -> None:
+def pause_unowned_queue(store: Store) -> None:
     """Pauses the whole queue where no living program makes its runs: what one that is gone left waiting begins no more.
 
     Its user is asked first.

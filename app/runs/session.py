@@ -7,24 +7,34 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from app.analysis.fairness import throttled_facts
+from app.analysis.comparability import throttled_environment
 from app.analysis.summary import phases_with_energy, summarise
-from app.errors import DatabaseError, UserError, bug_words
-from app.facts import GPUS_USED, OWN_PATH, OWN_SOURCE
-from app.records import Outcome, Phase, RunEnded, RunEvent, RunStarted, Summary, Waiting
-from app.runs.cards import candidates
-from app.runs.environment import describe
+from app.errors import DatabaseError, UserError, bug_message
+from app.paths import weights_path
+from app.records import (
+    CUSTOM_PATH_KEY,
+    CUSTOM_SOURCE_KEY,
+    GPUS_USED_KEY,
+    Outcome,
+    Phase,
+    RunEnded,
+    RunEvent,
+    RunStarted,
+    Summary,
+    Waiting,
+)
+from app.runs.custom import stored_source
+from app.runs.environment import environment_info
+from app.runs.experiment.session import candidate_devices
 from app.runs.launcher import Launcher, LocalLauncher, Worker
 from app.runs.leases import CPU, Lease, Leases
-from app.runs.outcome import Ending, form_outcome, with_file_name, with_memory_size
-from app.runs.own import source_of
-from app.runs.recording import Recording
+from app.runs.outcome import WorkerExit, form_outcome, with_file_name, with_memory_size
+from app.runs.recording import TelemetryRecorder
 from app.runs.sinks import Sink, StepSink, StoreSink
-from app.runs.supervisor import Inbox, InboxItem, Limits, StopAsked, Supervisor
+from app.runs.supervisor import Inbox, InboxItem, StopRequested, Supervisor, WorkerTimeouts
 from app.samples import HOST, Device, Inventory
-from app.storage.location import weights_path
+from app.storage.files import disk_space
 from app.storage.owner import this_process
-from app.storage.space import room_for
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
 from workloads.catalog import check
@@ -41,7 +51,7 @@ class RunServices:
     feed: TelemetryFeed
     launcher: Launcher = field(default_factory=LocalLauncher)
     leases: Leases = field(default_factory=Leases)
-    limits: Limits = field(default_factory=Limits)
+    timeouts: WorkerTimeouts = field(default_factory=WorkerTimeouts)
 
 
 class RunSession:
@@ -57,13 +67,13 @@ class RunSession:
         sinks: Sequence[Sink] = (),
         *,
         purpose: str | None = None,
-        facts: Mapping[str, str] | None = None,
+        environment: Mapping[str, str] | None = None,
         lease: Lease | None = None,
     ) -> None:
         self._spec = spec
         self._purpose = purpose
-        self._facts = facts or {}
-        self._lent = lease
+        self._environment = environment or {}
+        self._external_lease = lease
         self._services = services
         self._sinks = tuple(sinks)
         self._inbox: Inbox = queue.SimpleQueue()
@@ -75,22 +85,22 @@ class RunSession:
 
     def stop(self) -> None:
         """Asks the run to end; returns at once."""
-        self._inbox.put(StopAsked())
+        self._inbox.put(StopRequested())
 
     def run(self) -> Outcome:
         """Runs to the end and returns the outcome, stored by then. Raises `UserError` where that cannot be done.
 
         So it is without room on the disk: that says nothing of the variant, and would be stored as an answer.
         """
-        if refusal := room_for(self._services.database).refusal:
+        if refusal := disk_space(self._services.database).refusal:
             raise UserError(refusal)
         inventory = self._services.feed.wait_inventory()
-        self._source = source_of(self._spec, self._services.database)
+        self._source = stored_source(self._spec, self._services.database)
         with Store.open(self._services.database) as store:
             if refusals := check(self._spec, inventory.machine):
                 self._begin(store, inventory, ())
                 return self._end_unstarted(store, Outcome(name="refused", reason=refusals[0].reason))
-            lease = self._lent or self._lease()
+            lease = self._external_lease or self._lease()
             if lease is None:
                 reason = "Stopped by the user while it waited for a free device."
                 self._begin(store, inventory, ())
@@ -98,18 +108,18 @@ class RunSession:
             try:
                 return self._execute(store, inventory, lease)
             finally:
-                if self._lent is None:
+                if self._external_lease is None:
                     lease.release()
 
     def _lease(self) -> Lease | None:
-        return lease_for(self._spec, self._services, told=self._tell_waiting, stopped=self._stopped_within)
+        return lease_devices(self._spec, self._services, notify=self._emit_waiting, wait_for_stop=self._wait_for_stop)
 
-    def _tell_waiting(self, reason: str) -> None:
+    def _emit_waiting(self, reason: str) -> None:
         self._emit(Waiting(time.monotonic_ns(), reason))
 
-    def _stopped_within(self, seconds: float) -> bool:
+    def _wait_for_stop(self, seconds: float) -> bool:
         try:
-            return isinstance(self._inbox.get(timeout=seconds), StopAsked)
+            return isinstance(self._inbox.get(timeout=seconds), StopRequested)
         except queue.Empty:
             return False
 
@@ -118,35 +128,35 @@ class RunSession:
         run = self._begin(store, inventory, gpu_uuids)
         store_sink = StoreSink(store, run)
         gpus = [device for device in inventory.devices if device.device in gpu_uuids]
-        recording = Recording(self._services.feed, gpus, self._inbox)
-        emit = _FanOut((recording, self._step, *self._sinks, store_sink))
-        recording.start()
+        recorder = TelemetryRecorder(self._services.feed, gpus, self._inbox)
+        emit = _FanOut((recorder, self._step, *self._sinks, store_sink))
+        recorder.start()
         try:
             try:
-                worker = self._services.launcher.launch(self._order(store, lease), self._post)
+                worker = self._services.launcher.launch(self._start_message(store, lease), self._post)
             except OSError as error:
                 return self._end_unstarted(
                     store, Outcome(name="failed", reason=f"No worker could be started: {error}.")
                 )
-            recording.follow(worker.pid)
+            recorder.follow(worker.pid)
             ending = self._watch(worker, emit)
-            return self._finish(store, store_sink, ending, lease.devices, lambda: recording.settle(emit))
+            return self._finish(store, store_sink, ending, lease.devices, lambda: recorder.drain(emit))
         except Exception as error:
             # Nobody else would end it before this program does.
             if not self._is_over:
-                reason = str(error) if isinstance(error, UserError) else bug_words(error)
+                reason = str(error) if isinstance(error, UserError) else bug_message(error)
                 self._end_unstarted(store, Outcome(name="failed", reason=reason))
             raise
         finally:
-            recording.stop()
+            recorder.stop()
 
-    def _order(self, store: Store, lease: Lease) -> Start:
+    def _start_message(self, store: Store, lease: Lease) -> Start:
         """What the worker is to do: the run, its weights kept where asked, a calibration where there is none yet."""
         variant = self._spec.variant
         saves = bool(variant.get("save_weights", False))
         # A device is calibrated by the program's own libraries, and a processor with all its threads, or not at all.
-        as_usual = not variant["cpu_threads"] and not variant.get("interpreter")
-        may_calibrate = variant.get("evidence", "off") != "off" and as_usual
+        uses_defaults = not variant["cpu_threads"] and not variant.get("interpreter")
+        may_calibrate = variant.get("evidence", "off") != "off" and uses_defaults
         return Start(
             protocol=PROTOCOL_VERSION,
             spec=self._spec,
@@ -166,7 +176,12 @@ class RunSession:
             t_ns=t_ns,
             utc_ns=utc_ns,
             devices=devices,
-            environment={**describe(inventory), **_gpus_used(devices), **_own(self._source), **self._facts},
+            environment={
+                **environment_info(inventory),
+                **_gpus_used_info(devices),
+                **_custom_source_info(self._source),
+                **self._environment,
+            },
             purpose=self._purpose,
         )
         self.number = run
@@ -177,17 +192,17 @@ class RunSession:
         self,
         store: Store,
         store_sink: StoreSink,
-        ending: Ending,
+        ending: WorkerExit,
         devices: Sequence[str],
-        settle: Callable[[], None],
+        drain: Callable[[], None],
     ) -> Outcome:
-        run, outcome = self._number(), with_file_name(form_outcome(ending), self._spec.workload)
+        run, outcome = self._run_number(), with_file_name(form_outcome(ending), self._spec.workload)
         peak = ending.finished.allocator_peak_bytes if ending.finished else None
         try:
-            settle()
+            drain()
             store_sink.flush()
             stored = store.load(run)
-            store.add_environment(run, throttled_facts(stored))
+            store.add_environment(run, throttled_environment(stored))
             outcome = with_memory_size(outcome, [columns.device for columns in stored.samples])
             summary = summarise(
                 stored,
@@ -206,15 +221,15 @@ class RunSession:
     def _end_unstarted(self, store: Store, outcome: Outcome) -> Outcome:
         """Ends a run that never had a worker, or not to its end."""
         self._store_end(store, outcome, Summary())
-        self._emit(RunEnded(run=self._number(), t_ns=time.monotonic_ns(), outcome=outcome, summary=Summary()))
+        self._emit(RunEnded(run=self._run_number(), t_ns=time.monotonic_ns(), outcome=outcome, summary=Summary()))
         return outcome
 
     def _store_end(self, store: Store, outcome: Outcome, summary: Summary, phases: Sequence[Phase] = ()) -> None:
         self._is_over = True
         t_ns, utc_ns = time.monotonic_ns(), time.time_ns()
-        store.finish(self._number(), outcome=outcome, summary=summary, t_ns=t_ns, utc_ns=utc_ns, phases=phases)
+        store.finish(self._run_number(), outcome=outcome, summary=summary, t_ns=t_ns, utc_ns=utc_ns, phases=phases)
 
-    def _number(self) -> int:
+    def _run_number(self) -> int:
         if self.number is None:
             raise RuntimeError("the run has not begun")
         return self.number
@@ -222,9 +237,9 @@ class RunSession:
     def _post(self, item: InboxItem) -> None:
         self._inbox.put(item)
 
-    def _watch(self, worker: Worker, emit: "_FanOut") -> Ending:
+    def _watch(self, worker: Worker, emit: "_FanOut") -> WorkerExit:
         try:
-            return Supervisor(worker, self._inbox, self._services.limits, emit).watch()
+            return Supervisor(worker, self._inbox, self._services.timeouts, emit).watch()
         except BaseException:
             # A bug of ours must not leave a worker behind.
             worker.kill()
@@ -250,12 +265,12 @@ def _peak_flops_per_s(store: Store, spec: RunSpec, devices: Sequence[str]) -> fl
     return None if rate is None else rate * len(devices)
 
 
-def lease_for(
+def lease_devices(
     spec: RunSpec,
     services: RunServices,
     *,
-    told: Callable[[str], None],
-    stopped: Callable[[float], bool],
+    notify: Callable[[str], None],
+    wait_for_stop: Callable[[float], bool],
     devices: Sequence[str] = (),
 ) -> Lease | None:
     """The devices a run needs, once they are free; `told` why it waits if it does. See `Leases.wait` for `stopped`.
@@ -266,14 +281,14 @@ def lease_for(
     machine, count = services.feed.wait_inventory().machine, int(spec.variant["gpus"])
     if check(spec, machine):
         return Lease()
-    wanted = devices or candidates(spec, machine)
-    return services.leases.wait(wanted, count or 1, told=lambda: told(_WAITING), stopped=stopped)
+    wanted = devices or candidate_devices(spec, machine)
+    return services.leases.wait(wanted, count or 1, on_wait=lambda: notify(_WAITING), wait_for_stop=wait_for_stop)
 
 
-def _own(source: Source | None) -> dict[str, str]:
-    return {OWN_PATH: source.path, OWN_SOURCE: source.text} if source else {}
+def _custom_source_info(source: Source | None) -> dict[str, str]:
+    return {CUSTOM_PATH_KEY: source.path, CUSTOM_SOURCE_KEY: source.text} if source else {}
 
 
-def _gpus_used(devices: Sequence[Device]) -> dict[str, str]:
+def _gpus_used_info(devices: Sequence[Device]) -> dict[str, str]:
     used = ", ".join(f"{device.name} ({device.device})" for device in devices if device.kind == "gpu")
-    return {GPUS_USED: used} if used else {}
+    return {GPUS_USED_KEY: used} if used else {}

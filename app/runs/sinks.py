@@ -4,12 +4,12 @@ import time
 from typing import Protocol
 
 from app.records import LogLine, RunEvent
-from app.samples import DeviceLost, FieldsSeen, Sample, SlowSample
+from app.samples import DeviceLost, FieldsUpdated, Sample, SlowSample
 from app.storage.store import Store, StoredEvent
-from workloads.protocol import Block, Calibration, DataReady, Epoch, Evidence, Facts, Flops, PhaseStarted
+from workloads.protocol import Block, Calibration, DataReady, EnvironmentInfo, Epoch, Evidence, Flops, PhaseStarted
 
 _BATCH_S = 0.5
-_MOST_LOG_LINES = 20_000
+_MAX_LOG_LINES = 20_000
 
 
 class Sink(Protocol):
@@ -49,13 +49,15 @@ class StoreSink:
 
     def handle(self, event: RunEvent) -> None:
         """Keeps the event for the next batch; facts are stored at once."""
-        if isinstance(event, Facts):
+        if isinstance(event, EnvironmentInfo):
             self._store.add_environment(self._run, event.facts)
         elif isinstance(event, Calibration):
-            self._store.keep_calibration(event, time.time_ns())
+            self._store.save_calibration(event, time.time_ns())
         elif isinstance(event, LogLine):
-            self._keep_log_line(event)
-        elif isinstance(event, PhaseStarted | Block | Epoch | Sample | SlowSample | DeviceLost | FieldsSeen | Evidence):
+            self._add_log_line(event)
+        elif isinstance(
+            event, PhaseStarted | Block | Epoch | Sample | SlowSample | DeviceLost | FieldsUpdated | Evidence
+        ):
             self._batch.append(event)
         if time.monotonic() - self._written_s >= _BATCH_S:
             self.flush()
@@ -68,10 +70,10 @@ class StoreSink:
         if batch:
             self._store.write(self._run, batch, first_log_line=self._log_lines - lines)
 
-    def _keep_log_line(self, line: LogLine) -> None:
-        if self._log_lines < _MOST_LOG_LINES:
+    def _add_log_line(self, line: LogLine) -> None:
+        if self._log_lines < _MAX_LOG_LINES:
             self._batch.append(line)
             self._log_lines += 1
-        elif self._log_lines == _MOST_LOG_LINES:
-            self._batch.append(LogLine(line.t_ns, f"(only the first {_MOST_LOG_LINES:,} lines are kept)"))
+        elif self._log_lines == _MAX_LOG_LINES:
+            self._batch.append(LogLine(line.t_ns, f"(only the first {_MAX_LOG_LINES:,} lines are kept)"))
             self._log_lines += 1

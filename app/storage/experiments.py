@@ -15,7 +15,7 @@ _RUNS = (
 )
 
 
-def stored(db: Database, experiment: int | None = None) -> list[StoredExperiment]:
+def load_experiments(db: Database, experiment: int | None = None) -> list[StoredExperiment]:
     """One experiment, or all, newest first; runs in the trash are left out."""
     found = db.execute(
         f"SELECT {', '.join(_COLUMNS)}, (SELECT json_group_array(run) FROM ({_RUNS})) FROM experiments"
@@ -28,7 +28,9 @@ def stored(db: Database, experiment: int | None = None) -> list[StoredExperiment
     ]
 
 
-def keep(db: Database, runs: Sequence[int], *, uid: str, name: str, preset: str | None, plan: str, utc_ns: int) -> int:
+def save_experiment(
+    db: Database, runs: Sequence[int], *, uid: str, name: str, preset: str | None, plan: str, utc_ns: int
+) -> int:
     """The number of the experiment with these runs: the one of that name and those variants that has one of them.
 
     Where there is none it is made. `plan` is JSON with `variants`; more or fewer repeats make no other experiment.
@@ -47,17 +49,17 @@ def keep(db: Database, runs: Sequence[int], *, uid: str, name: str, preset: str 
     else:
         db.execute("UPDATE experiments SET plan = ? WHERE experiment = ?", (plan, found[0]))
     experiment: int = found[0]
-    add(db, experiment, runs)
+    add_runs(db, experiment, runs)
     return experiment
 
 
-def add(db: Database, experiment: int, runs: Sequence[int]) -> None:
+def add_runs(db: Database, experiment: int, runs: Sequence[int]) -> None:
     """Adds the runs that it does not have yet after those it has."""
     last = db.execute("SELECT max(place) FROM experiment_runs WHERE experiment = ?", (experiment,)).fetchone()[0]
-    places = enumerate(runs, 0 if last is None else last + 1)
+    positioned = enumerate(runs, 0 if last is None else last + 1)
     db.conn.executemany(
         "INSERT OR IGNORE INTO experiment_runs (experiment, run, place) VALUES (?, ?, ?)",
-        ((experiment, run, place) for place, run in places),
+        ((experiment, run, position) for position, run in positioned),
     )
 
 

@@ -20,15 +20,15 @@ class Setting(Generic[Value]):
     write: Callable[[Value], str]
 
 
-def _list_of(text: str) -> list[str]:
+def _parse_list(text: str) -> list[str]:
     return [str(word) for word in json.loads(text)]
 
 
-def _names_of(text: str) -> frozenset[str]:
+def _parse_names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-def _sorted(names: Iterable[str]) -> str:
+def _join_sorted(names: Iterable[str]) -> str:
     return " ".join(sorted(names))
 
 
@@ -44,16 +44,16 @@ KEEP_SAMPLES_DAYS: Final = Setting[int]("keep_samples_days", int, str)
 SHOWN_COLUMNS: Final = Setting[Sequence[str]]("shown_columns", str.split, " ".join)
 """The columns of the list of runs that are shown."""
 
-HIDDEN_FIGURES: Final = Setting[frozenset[str]]("hidden_figures", _names_of, _sorted)
+HIDDEN_FIGURES: Final = Setting[frozenset[str]]("hidden_figures", _parse_names, _join_sorted)
 """The columns that are left out of comparisons."""
 
-PRESET_FILES: Final = Setting[Sequence[str]]("preset_files", _list_of, json.dumps)
+PRESET_FILES: Final = Setting[Sequence[str]]("preset_files", _parse_list, json.dumps)
 """Paths of the presets that the user added."""
 
-OWN_WORKLOADS: Final = Setting[Sequence[str]]("own workloads", _list_of, json.dumps)
+CUSTOM_WORKLOADS: Final = Setting[Sequence[str]]("own workloads", _parse_list, json.dumps)
 """Paths of the files of the user's own workloads that were chosen in the window."""
 
 
-def own_source(sha256: str) -> Setting[str]:
+def custom_source(sha256: str) -> Setting[str]:
     """A user's file as it was read, found by its text's SHA-256."""
     return Setting(f"own source {sha256}", str, str)

@@ -12,18 +12,17 @@ import msgspec
 from sqlite_utils import Database
 
 from app.errors import UserError
+from app.paths import weights_path
 from app.queries import Facets, RunOrder, RunQuery, StoredExperiment
 from app.records import RunRow
 from app.storage import experiments, listing
+from app.storage.database import get_setting, set_setting, transaction, translate_sqlite_errors
 from app.storage.known_settings import HIDDEN_FIGURES, SHOWN_COLUMNS
-from app.storage.location import weights_path
-from app.storage.opening import told_plainly, transaction
-from app.storage.owner import unfinished
-from app.storage.settings import keep_setting, setting
+from app.storage.owner import unfinished_runs
 
-NOTE_LENGTH = 10_000
-TAG_LENGTH = 60
-FILTER_LENGTH = 60
+MAX_NOTE_LENGTH = 10_000
+MAX_TAG_LENGTH = 60
+MAX_FILTER_LENGTH = 60
 
 
 class Library:
@@ -38,28 +37,28 @@ class Library:
 
     def find(self, query: RunQuery) -> list[int]:
         """Numbers of the runs a query asks for, in its order; raises `UserError` for a search of too many words."""
-        with told_plainly(self.path):
-            return listing.find(self._db, query)
+        with translate_sqlite_errors(self.path):
+            return listing.find_runs(self._db, query)
 
     def run_rows(self, runs: Sequence[int]) -> list[RunRow]:
         """The rows of these runs in this order, those of a page for instance; one that is gone meanwhile has none."""
-        with told_plainly(self.path):
-            return listing.rows_of(self._db, runs)
+        with translate_sqlite_errors(self.path):
+            return listing.load_rows(self._db, runs)
 
     def facets(self, *, deleted: bool = False) -> Facets:
         """What there is to choose from among all runs, or among those in the trash."""
-        with told_plainly(self.path):
+        with translate_sqlite_errors(self.path):
             return listing.facets(self._db, deleted=deleted)
 
     def census(self) -> tuple[int, ...]:
         """Counts that change when a run begins, ends, goes into the trash or comes out; quick enough to ask often."""
-        with told_plainly(self.path):
+        with translate_sqlite_errors(self.path):
             found = self._db.execute("SELECT count(*), max(run), count(outcome), count(deleted_utc_ns) FROM runs")
             return tuple(found.fetchone())
 
-    def known(self, uids: Sequence[str], *, deleted: bool) -> list[int]:
+    def runs_with_uids(self, uids: Sequence[str], *, deleted: bool) -> list[int]:
         """The numbers of those of these runs that are here, in the trash or outside it."""
-        with told_plainly(self.path):
+        with translate_sqlite_errors(self.path):
             found = self._db.execute(
                 "SELECT run FROM runs WHERE uid IN (SELECT value FROM json_each(?))"
                 f" AND deleted_utc_ns IS {'NOT ' if deleted else ''}NULL ORDER BY run",
@@ -71,21 +70,21 @@ class Library:
         """Keeps a note on a run in place of the one before; "" removes it."""
         text = checked_note(note)
         with transaction(self._db, self.path):
-            self._known([run])
+            self._require_runs([run])
             self._db.execute("UPDATE runs SET note = ? WHERE run = ?", (text, run))
 
     def add_tag(self, runs: Sequence[int], tag: str) -> None:
         """Gives runs a tag; those that have it keep it."""
         text = checked_tag(tag)
         with transaction(self._db, self.path):
-            self._known(runs)
+            self._require_runs(runs)
             self._db.conn.executemany("INSERT OR IGNORE INTO tags (run, tag) VALUES (?, ?)", ((r, text) for r in runs))
 
     def remove_tag(self, runs: Sequence[int], tag: str) -> None:
         """Takes a tag off runs; those without it are left as they are."""
         text = checked_tag(tag)
         with transaction(self._db, self.path):
-            self._known(runs)
+            self._require_runs(runs)
             self._db.conn.executemany("DELETE FROM tags WHERE run = ? AND tag = ?", ((run, text) for run in runs))
 
     def delete(self, runs: Sequence[int], *, utc_ns: int | None = None) -> list[int]:
@@ -94,87 +93,87 @@ class Library:
         Raises `UserError` for a run that is going on.
         """
         with transaction(self._db, self.path):
-            self._known(runs)
+            self._require_runs(runs)
             self._forbid_running(runs)
-            return self._move(runs, "deleted_utc_ns IS NULL", time.time_ns() if utc_ns is None else utc_ns)
+            return self._set_deleted(runs, "deleted_utc_ns IS NULL", time.time_ns() if utc_ns is None else utc_ns)
 
     def restore(self, runs: Sequence[int]) -> list[int]:
         """Takes runs out of the trash as they were and returns those that were in it."""
         with transaction(self._db, self.path):
-            self._known(runs)
-            return self._move(runs, "deleted_utc_ns IS NOT NULL", None)
+            self._require_runs(runs)
+            return self._set_deleted(runs, "deleted_utc_ns IS NOT NULL", None)
 
     def purge(self, runs: Sequence[int]) -> None:
         """Deletes runs in the trash for good, with their samples and weights; raises `UserError` for any other run."""
         with transaction(self._db, self.path):
-            self._known(runs)
-            for row in listing.rows_of(self._db, runs):
+            self._require_runs(runs)
+            for row in listing.load_rows(self._db, runs):
                 if row.deleted_utc_ns is None:
                     raise UserError(
                         f"Run {row.run} is not in the trash; `python -m app delete {row.run}` puts it there."
                     )
-            marked = json.dumps(list(runs))
-            uids = self._db.execute("SELECT uid FROM runs WHERE run IN (SELECT value FROM json_each(?))", (marked,))
+            run_list = json.dumps(list(runs))
+            uids = self._db.execute("SELECT uid FROM runs WHERE run IN (SELECT value FROM json_each(?))", (run_list,))
             weights = [weights_path(self.path, uid) for (uid,) in uids.fetchall()]
-            self._db.execute("DELETE FROM runs WHERE run IN (SELECT value FROM json_each(?))", (marked,))
+            self._db.execute("DELETE FROM runs WHERE run IN (SELECT value FROM json_each(?))", (run_list,))
             experiments.delete_empty(self._db)
         for path in weights:
             path.unlink(missing_ok=True)
 
     def save_filter(self, name: str, query: RunQuery) -> None:
         """Keeps a query under a name, in place of the one of that name."""
-        text = _checked(name, "filter's name", FILTER_LENGTH)
+        text = _checked(name, "filter's name", MAX_FILTER_LENGTH)
         value = msgspec.json.encode(query).decode()
         with transaction(self._db, self.path):
             self._db.execute("INSERT OR REPLACE INTO filters (name, query) VALUES (?, ?)", (text, value))
 
     def filters(self) -> dict[str, RunQuery]:
         """The saved filters by name, in the order of their names; what another program wrote there is left out."""
-        with told_plainly(self.path):
+        with translate_sqlite_errors(self.path):
             found = self._db.execute("SELECT name, query FROM filters ORDER BY name COLLATE NOCASE, name").fetchall()
-        read = ((name, _query(text)) for name, text in found)
+        read = ((name, _decode_query(text)) for name, text in found)
         return {name: query for name, query in read if query is not None}
 
     def delete_filter(self, name: str) -> None:
         """Forgets a saved filter; the runs are not touched."""
         with transaction(self._db, self.path):
-            self._db.execute("DELETE FROM filters WHERE name = ?", (listing.storable(name),))
+            self._db.execute("DELETE FROM filters WHERE name = ?", (listing.utf8_safe(name),))
 
     def shown_columns(self) -> tuple[RunOrder, ...] | None:
         """The columns of the list of runs that are shown, by what orders by them; None where none was ever chosen."""
-        with told_plainly(self.path):
-            kept = setting(self._db.conn, SHOWN_COLUMNS)
-        return None if kept is None else tuple(name for name in get_args(RunOrder) if name in kept)
+        with translate_sqlite_errors(self.path):
+            stored = get_setting(self._db.conn, SHOWN_COLUMNS)
+        return None if stored is None else tuple(name for name in get_args(RunOrder) if name in stored)
 
     def show_columns(self, columns: Sequence[RunOrder]) -> None:
         """Keeps which columns of the list of runs are shown."""
         with transaction(self._db, self.path):
-            keep_setting(self._db.conn, SHOWN_COLUMNS, columns)
+            set_setting(self._db.conn, SHOWN_COLUMNS, columns)
 
     def hidden_figures(self) -> frozenset[str]:
         """The names of the columns that a reader left out of comparisons."""
-        with told_plainly(self.path):
-            return setting(self._db.conn, HIDDEN_FIGURES) or frozenset()
+        with translate_sqlite_errors(self.path):
+            return get_setting(self._db.conn, HIDDEN_FIGURES) or frozenset()
 
     def hide_figures(self, names: Iterable[str]) -> None:
         """Keeps which columns are left out of comparisons."""
         with transaction(self._db, self.path):
-            keep_setting(self._db.conn, HIDDEN_FIGURES, frozenset(names))
+            set_setting(self._db.conn, HIDDEN_FIGURES, frozenset(names))
 
-    def earlier_runs(self, run: int, but: Sequence[int], most: int) -> list[int]:
+    def earlier_runs(self, run: int, excluding: Sequence[int], limit: int) -> list[int]:
         """The newest `most` runs of the variant of `run` that ended well, started before it and are not among `but`."""
-        with told_plainly(self.path):
+        with translate_sqlite_errors(self.path):
             found = self._db.execute(
                 "SELECT earlier.run FROM runs AS earlier JOIN runs AS this USING (workload, variant)"
                 " WHERE this.run = ? AND earlier.started_utc_ns < this.started_utc_ns"
                 " AND earlier.deleted_utc_ns IS NULL AND earlier.outcome IN ('completed', 'stopped')"
                 " AND earlier.run NOT IN (SELECT value FROM json_each(?))"
                 " ORDER BY earlier.started_utc_ns DESC LIMIT ?",
-                (run, json.dumps(list(but)), most),
+                (run, json.dumps(list(excluding)), limit),
             )
             return [number for (number,) in found]
 
-    def keep_experiment(
+    def save_experiment(
         self, runs: Sequence[int], *, name: str, preset: str | None, plan: str, utc_ns: int | None = None
     ) -> int:
         """Keeps that these runs make up an experiment and returns its number; `plan` is JSON with `variants`.
@@ -183,41 +182,41 @@ class Library:
         """
         now_ns = time.time_ns() if utc_ns is None else utc_ns
         with transaction(self._db, self.path):
-            self._known(runs)
-            return experiments.keep(
+            self._require_runs(runs)
+            return experiments.save_experiment(
                 self._db, runs, uid=uuid.uuid4().hex, name=name, preset=preset, plan=plan, utc_ns=now_ns
             )
 
     def experiments(self) -> list[StoredExperiment]:
         """All experiments that have a run outside the trash, newest first."""
-        with told_plainly(self.path):
-            return [found for found in experiments.stored(self._db) if found.runs]
+        with translate_sqlite_errors(self.path):
+            return [found for found in experiments.load_experiments(self._db) if found.runs]
 
     def runs_of_experiment(self, experiment: int) -> tuple[int, ...]:
         """An experiment's runs in the order they were made or counted, without those in the trash."""
-        with told_plainly(self.path):
-            found = experiments.stored(self._db, experiment)
+        with translate_sqlite_errors(self.path):
+            found = experiments.load_experiments(self._db, experiment)
         return found[0].runs if found else ()
 
-    def _known(self, runs: Iterable[int]) -> None:
+    def _require_runs(self, runs: Iterable[int]) -> None:
         for run in runs:
             if self._db.execute("SELECT 1 FROM runs WHERE run = ?", (run,)).fetchone() is None:
                 raise listing.no_such_run(run, self.path)
 
     def _forbid_running(self, runs: Collection[int]) -> None:
-        for run, owner in unfinished(self._db.conn):
+        for run, owner in unfinished_runs(self._db.conn):
             if run in runs and owner.is_alive():
                 raise UserError(f"Run {run} is going on; stop it first, or delete it when it has ended.")
 
-    def _move(self, runs: Iterable[int], where_from: str, utc_ns: int | None) -> list[int]:
+    def _set_deleted(self, runs: Iterable[int], condition: str, utc_ns: int | None) -> list[int]:
         moved = []
         for run in dict.fromkeys(runs):
-            done = self._db.execute(f"UPDATE runs SET deleted_utc_ns = ? WHERE run = ? AND {where_from}", (utc_ns, run))
+            done = self._db.execute(f"UPDATE runs SET deleted_utc_ns = ? WHERE run = ? AND {condition}", (utc_ns, run))
             moved += [run] * done.rowcount
         return moved
 
 
-def _query(text: str) -> RunQuery | None:
+def _decode_query(text: str) -> RunQuery | None:
     try:
         return msgspec.json.decode(text, type=RunQuery)
     except msgspec.ValidationError:
@@ -226,7 +225,7 @@ def _query(text: str) -> RunQuery | None:
 
 def checked_tag(tag: str) -> str:
     """The tag without spaces around it; raises `UserError` where it is none."""
-    text = _checked(tag, "tag", TAG_LENGTH)
+    text = _checked(tag, "tag", MAX_TAG_LENGTH)
     if "," in text:
         raise UserError("A tag has no comma in it; give several tags one by one.")
     return text
@@ -235,15 +234,15 @@ def checked_tag(tag: str) -> str:
 def checked_note(note: str) -> str:
     """The note without spaces around it; raises `UserError` where it is too long or holds control characters."""
     text = note.strip()
-    return _checked(text, "note", NOTE_LENGTH, also="\n\t") if text else ""
+    return _checked(text, "note", MAX_NOTE_LENGTH, allowed="\n\t") if text else ""
 
 
-def _checked(text: str, what: str, most: int, also: str = "") -> str:
+def _checked(text: str, what: str, max_length: int, allowed: str = "") -> str:
     stripped = text.strip()
     if not stripped:
         raise UserError(f"A {what} needs at least one letter.")
-    if len(stripped) > most:
-        raise UserError(f"A {what} has at most {most:,} characters; this one has {len(stripped):,}.")
-    if any(unicodedata.category(letter) in ("Cc", "Cs") and letter not in also for letter in stripped):
+    if len(stripped) > max_length:
+        raise UserError(f"A {what} has at most {max_length:,} characters; this one has {len(stripped):,}.")
+    if any(unicodedata.category(letter) in ("Cc", "Cs") and letter not in allowed for letter in stripped):
         raise UserError(f"A {what} holds no control characters.")
     return stripped

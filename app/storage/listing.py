@@ -17,14 +17,14 @@ from app.storage import rows
 RUNNING = "running"
 """The outcome of a run that has none yet, in a query."""
 
-MOST_WORDS = 50
+MAX_SEARCH_TERMS = 50
 """In one search; SQLite takes some hundred conditions, and nobody types so many."""
 
 TRASH = "SELECT run FROM runs WHERE deleted_utc_ns IS NOT NULL"
 """SQL of the runs in the trash: an index tells them without the runs themselves, which are wide."""
 
 _DEVICES = "(SELECT group_concat(name, ' ') FROM devices WHERE devices.run = runs.run AND kind = 'gpu')"
-_AS_ASKED = (
+_EVIDENCE_MATCH = (
     "(SELECT CASE match WHEN 1 THEN 'yes' WHEN 0 THEN 'no' ELSE 'unknown' END FROM evidence"
     " INDEXED BY evidence_listed WHERE run = runs.run)"
 )
@@ -36,7 +36,7 @@ _ORDERS: Mapping[RunOrder, Sequence[str]] = {
     "tags": ("(SELECT group_concat(tag, ', ') FROM tags WHERE tags.run = runs.run)",),
     "devices": (f"coalesce({_DEVICES}, iif(gpus = 0, 'CPU', 'GPU'))", "gpus"),
     "outcome": (f"coalesce(outcome, '{RUNNING}')",),
-    "as_asked": (_AS_ASKED,),
+    "as_asked": (_EVIDENCE_MATCH,),
     "throughput": ("throughput",),
     "step_ms_p50": ("step_ms_p50",),
     "mean_power": ("mean_power_mw",),
@@ -53,11 +53,11 @@ def no_such_run(run: int, path: Path) -> UserError:
     return UserError(f"There is no run {run} in {path}; `python -m app list` shows what there is.")
 
 
-def find(db: Database, query: RunQuery) -> list[int]:
+def find_runs(db: Database, query: RunQuery) -> list[int]:
     """Numbers of the runs a query asks for, in its order; equal ones newest first. `UserError` for too many words."""
     conditions, values = _conditions(query)
-    turn = "DESC" if query.descending else "ASC"
-    keys = [f"{key} IS NULL, {key} {turn}" for key in _ORDERS[query.order]]
+    direction = "DESC" if query.descending else "ASC"
+    keys = [f"{key} IS NULL, {key} {direction}" for key in _ORDERS[query.order]]
     # All numbers as one value: row by row, a thread that paints would keep this one waiting at every row.
     (found,) = db.execute(
         "SELECT json_group_array(run) FROM (SELECT run FROM runs"
@@ -79,38 +79,38 @@ def _conditions(query: RunQuery) -> tuple[list[str], list[Any]]:
     ):
         if value not in ("", None):
             conditions.append(condition)
-            values.append(storable(value) if isinstance(value, str) else value)
-    words = list(dict.fromkeys(storable(query.text).split()))
-    if len(words) > MOST_WORDS:
-        raise UserError(f"A search takes up to {MOST_WORDS} words; this one has {len(words):,}.")
-    if words:
-        found, spelled = _containing(words)
+            values.append(utf8_safe(value) if isinstance(value, str) else value)
+    terms = list(dict.fromkeys(utf8_safe(query.text).split()))
+    if len(terms) > MAX_SEARCH_TERMS:
+        raise UserError(f"A search takes up to {MAX_SEARCH_TERMS} words; this one has {len(terms):,}.")
+    if terms:
+        found, spelled = _contains_terms(terms)
         conditions.append(f"run IN (SELECT run FROM run_words WHERE {found})")
         values += spelled
     return conditions, values
 
 
-def _containing(words: Iterable[str]) -> tuple[str, list[Any]]:
+def _contains_terms(terms: Iterable[str]) -> tuple[str, list[Any]]:
     """SQL that holds for `run_words` with every one of these words; `instr` knows no wildcards and no quotes."""
     conditions, values = [], []
-    for word in words:
-        spellings: list[str | int] = list(dict.fromkeys(_spellings(word)))
+    for term in terms:
+        spellings: list[str | int] = list(dict.fromkeys(_spellings(term)))
         found = ["instr(words, ?)"] * len(spellings)
-        if word.isascii() and word.isdecimal() and len(word) < 19:
+        if term.isascii() and term.isdecimal() and len(term) < 19:
             found.append("run = ?")
-            spellings.append(int(word))
+            spellings.append(int(term))
         conditions.append(f"({' OR '.join(found)})")
         values += spellings
     return " AND ".join(conditions), values
 
 
-def _spellings(word: str) -> Iterator[str]:
+def _spellings(term: str) -> Iterator[str]:
     """The word as `run_words` may hold it, where only ASCII letters are lower case: Äpfel, ÄPFEL or äpfel."""
-    for spelling in (word.lower(), word.upper(), word.capitalize()):
+    for spelling in (term.lower(), term.upper(), term.capitalize()):
         yield "".join(letter.lower() if letter.isascii() else letter for letter in spelling)
 
 
-def storable(text: str) -> str:
+def utf8_safe(text: str) -> str:
     """The text with question marks for what UTF-8 cannot hold: half of a surrogate pair, as a terminal may give."""
     return text.encode(errors="replace").decode()
 
@@ -119,51 +119,54 @@ def facets(db: Database, *, deleted: bool) -> Facets:
     """What there is to choose from among all runs, or among those in the trash."""
     workloads: Counter[str] = Counter()
     outcomes: Counter[str] = Counter()
-    halves: Counter[bool] = Counter()
+    by_trash: Counter[bool] = Counter()
     for workload, outcome, utc_ns, count in db.execute(
         "SELECT workload, outcome, deleted_utc_ns, count(*) FROM runs INDEXED BY runs_listed"
         " GROUP BY deleted_utc_ns, workload, outcome"
     ):
         in_trash = utc_ns is not None
-        halves[in_trash] += count
+        by_trash[in_trash] += count
         if in_trash == deleted:
             workloads[workload] += count
             outcomes[outcome or RUNNING] += count
     tags = db.execute(f"SELECT tag, count(*) FROM tags WHERE run {'' if deleted else 'NOT'} IN ({TRASH}) GROUP BY tag")
     return Facets(
-        total=halves[deleted],
-        deleted=halves[True],
+        total=by_trash[deleted],
+        deleted=by_trash[True],
         workloads=dict(sorted(workloads.items())),
         outcomes=dict(sorted(outcomes.items())),
         tags=dict(tags.fetchall()),
     )
 
 
-def rows_of(db: Database, runs: Sequence[int]) -> list[RunRow]:
+def load_rows(db: Database, runs: Sequence[int]) -> list[RunRow]:
     """The rows of these runs in this order; a number that is no run any more has none."""
-    found = {row.run: row for row in rows_where(db, "run IN (SELECT value FROM json_each(?))", json.dumps(list(runs)))}
+    found = {row.run: row for row in select_rows(db, "run IN (SELECT value FROM json_each(?))", json.dumps(list(runs)))}
     return [found[run] for run in runs if run in found]
 
 
-def rows_where(db: Database, condition: str, *values: Any) -> list[RunRow]:
+def select_rows(db: Database, condition: str, *values: Any) -> list[RunRow]:
     """The rows of the runs for which an SQL condition on `runs` holds; an order may follow it."""
-    columns = (*(f"runs.{name}" for name in rows.RUN_COLUMNS), *(f"evidence.{name}" for name in rows.FOUND_COLUMNS))
+    columns = (
+        *(f"runs.{name}" for name in rows.RUN_COLUMNS),
+        *(f"evidence.{name}" for name in rows.EVIDENCE_LIST_COLUMNS),
+    )
     found = db.execute(
         f"SELECT {', '.join(columns)} FROM runs LEFT JOIN evidence USING (run) WHERE {condition}", values
     ).fetchall()
     runs = json.dumps([row[0] for row in found])
-    gpu_names = _several(db, "name", "devices WHERE kind = 'gpu' AND", "device_index", runs)
-    tags = _several(db, "tag", "tags WHERE", "tag", runs)
-    experiments = _several(db, "experiment", "experiment_runs WHERE", "experiment", runs)
+    gpu_names = _values_by_run(db, "name", "devices WHERE kind = 'gpu' AND", "device_index", runs)
+    tags = _values_by_run(db, "tag", "tags WHERE", "tag", runs)
+    experiments = _values_by_run(db, "experiment", "experiment_runs WHERE", "experiment", runs)
     return [
         rows.run_row(row, gpu_names.get(row[0], ()), tags.get(row[0], ()), experiments.get(row[0], ())) for row in found
     ]
 
 
-def _several(db: Database, column: str, table: str, order: str, runs: str) -> dict[int, tuple[Any, ...]]:
+def _values_by_run(db: Database, column: str, table: str, order: str, runs: str) -> dict[int, tuple[Any, ...]]:
     """Of each run all values of a column, in order."""
-    of_run: dict[int, list[Any]] = {}
+    by_run: dict[int, list[Any]] = {}
     sql = f"SELECT run, {column} FROM {table} run IN (SELECT value FROM json_each(?)) ORDER BY run, {order}"
     for run, value in db.execute(sql, (runs,)):
-        of_run.setdefault(run, []).append(value)
-    return {run: tuple(values) for run, values in of_run.items()}
+        by_run.setdefault(run, []).append(value)
+    return {run: tuple(values) for run, values in by_run.items()}

@@ -2,8 +2,7 @@
 
 from sqlite_utils import Database, Migrations
 
-from app.storage.schema_library import library_statements
-from app.storage.schema_queue import QUEUE
+from app.storage.library_schema import QUEUE, library_statements
 
 migrations = Migrations("variantscope")
 

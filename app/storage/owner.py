@@ -34,7 +34,7 @@ def this_process() -> Owner:
     return Owner(pid, started_s, boot_id())
 
 
-def unfinished(connection: sqlite3.Connection) -> list[tuple[int, Owner]]:
+def unfinished_runs(connection: sqlite3.Connection) -> list[tuple[int, Owner]]:
     """The runs of a database that have no outcome, and the process each belongs to."""
     found = connection.execute("SELECT run, owner_pid, owner_started_s, owner_boot_id FROM runs WHERE outcome IS NULL")
     return [(run, Owner(pid, started_s, boot)) for run, pid, started_s, boot in found]
@@ -59,12 +59,12 @@ def _started_s(pid: int) -> float | None:
         )
         return None if after_name[0] == "Z" else int(after_name[19]) / os.sysconf("SC_CLK_TCK")
     except FileNotFoundError:
-        return None if (_PROC / "self").exists() else _started_s_by_psutil(pid)
+        return None if (_PROC / "self").exists() else _started_s_from_psutil(pid)
     except ProcessLookupError:
         return None
 
 
-def _started_s_by_psutil(pid: int) -> float | None:
+def _started_s_from_psutil(pid: int) -> float | None:
     try:
         process = psutil.Process(pid)
         return None if process.status() == psutil.STATUS_ZOMBIE else process.create_time()

@@ -9,13 +9,13 @@ from typing import Any
 from sqlite_utils import Database
 
 from app.errors import UserError
-from app.queries import Choice, QueueEntry
+from app.queries import QueueEntry, SettableState
 from app.storage import experiments
-from app.storage.opening import told_plainly, transaction
+from app.storage.database import transaction, translate_sqlite_errors
 from app.storage.owner import Owner, this_process
 
-_OWNER = ("owner_pid", "owner_started_s", "owner_boot_id")
-_COLUMNS = ("entry", "uid", "name", "preset", "plan", "state", "added_utc_ns", "experiment", *_OWNER)
+_OWNER_COLUMNS = ("owner_pid", "owner_started_s", "owner_boot_id")
+_COLUMNS = ("entry", "uid", "name", "preset", "plan", "state", "added_utc_ns", "experiment", *_OWNER_COLUMNS)
 
 
 class Queue:
@@ -30,9 +30,9 @@ class Queue:
 
     def entries(self) -> tuple[QueueEntry, ...]:
         """All entries in their order."""
-        with told_plainly(self.path):
+        with translate_sqlite_errors(self.path):
             found = self._db.execute(f"SELECT {', '.join(_COLUMNS)} FROM queue ORDER BY place, entry").fetchall()
-        return tuple(map(_entry, found))
+        return tuple(map(_parse_entry, found))
 
     def entry(self, entry: int) -> QueueEntry:
         """One entry; raises `UserError` where there is none of that number."""
@@ -46,14 +46,14 @@ class Queue:
         with transaction(self._db, self.path):
             return self._add(name, preset, plan)
 
-    def enter(
+    def add_or_update(
         self,
         *,
         name: str,
         preset: str | None,
         plan: str,
         is_same: Callable[[QueueEntry], bool],
-        more: Callable[[QueueEntry], str],
+        merged_plan: Callable[[QueueEntry], str],
     ) -> tuple[QueueEntry, bool]:
         """The first entry that `is_same`, else one that is added, and whether it is new.
 
@@ -64,7 +64,7 @@ class Queue:
             found = next(filter(is_same, self.entries()), None)
             if found is None:
                 return self.entry(self._add(name, preset, plan)), True
-            self._change(found.entry, more(found) if found.owned else plan)
+            self._set_plan(found.entry, merged_plan(found) if found.owned else plan)
             if not found.owned:
                 self._set_state(found.entry, "waiting")
             return self.entry(found.entry), False
@@ -75,29 +75,35 @@ class Queue:
             order = [found.entry for found in self.entries()]
             for number in {entry, before} - {None, *order}:
                 raise _no_such_entry(number)
-            others = [number for number in order if number != entry]
-            place = order.index(entry) if before == entry else len(others) if before is None else others.index(before)
-            others.insert(place, entry)
-            self._db.conn.executemany("UPDATE queue SET place = ? WHERE entry = ?", enumerate(others, 1))
+            order_without = [number for number in order if number != entry]
+            position = (
+                order.index(entry)
+                if before == entry
+                else len(order_without)
+                if before is None
+                else order_without.index(before)
+            )
+            order_without.insert(position, entry)
+            self._db.conn.executemany("UPDATE queue SET place = ? WHERE entry = ?", enumerate(order_without, 1))
 
-    def set_state(self, entry: int, state: Choice) -> None:
+    def set_state(self, entry: int, state: SettableState) -> None:
         """Pauses an entry or has it wait for its turn again; a run of it that goes on is let end."""
         with transaction(self._db, self.path):
             self._set_state(entry, state)
 
-    def take(self, entry: int) -> bool:
+    def claim(self, entry: int) -> bool:
         """Makes this process the owner of an entry; False where it is gone, or a living process has it."""
         with transaction(self._db, self.path):
             owner = self._owner(entry)
             if owner is not None and owner != this_process() and owner.is_alive():
                 return False
-            return self._own(entry, this_process()) == 1
+            return self._set_owner(entry, this_process()) == 1
 
     def release(self, entry: int) -> None:
         """Gives an entry of this process back to whoever takes it next."""
         with transaction(self._db, self.path):
             if self._owner(entry) == this_process():
-                self._own(entry, None)
+                self._set_owner(entry, None)
 
     def remove(self, entry: int) -> None:
         """Takes an entry out of the queue; its runs and the experiment that they make up stay."""
@@ -110,7 +116,7 @@ class Queue:
             self._db.execute("DELETE FROM queue WHERE entry = ? AND plan = ?", (entry, plan))
             return not self._db.execute("SELECT 1 FROM queue WHERE entry = ?", (entry,)).fetchall()
 
-    def keep(self, entry: int, runs: Sequence[int]) -> int | None:
+    def add_runs(self, entry: int, runs: Sequence[int]) -> int | None:
         """Makes runs part of the entry's experiment, and returns that one's number; None where there is neither."""
         with transaction(self._db, self.path):
             found = self._db.execute(
@@ -120,20 +126,22 @@ class Queue:
                 return None
             experiment: int | None = found[-1]
             if experiment is not None:
-                experiments.add(self._db, experiment, runs)
+                experiments.add_runs(self._db, experiment, runs)
             elif runs:
-                experiment = self._begin(entry, runs, *found[:-1])
+                experiment = self._create_experiment(entry, runs, *found[:-1])
         return experiment
 
-    def _begin(self, entry: int, runs: Sequence[int], uid: str, name: str, preset: str | None, plan: str) -> int:
+    def _create_experiment(
+        self, entry: int, runs: Sequence[int], uid: str, name: str, preset: str | None, plan: str
+    ) -> int:
         # By the entry's own uid it is the same experiment on every machine that goes on with it.
-        experiment = experiments.keep(
+        experiment = experiments.save_experiment(
             self._db, runs, uid=uid, name=name, preset=preset, plan=plan, utc_ns=time.time_ns()
         )
         self._db.execute("UPDATE queue SET experiment = ? WHERE entry = ?", (experiment, entry))
         return experiment
 
-    def drop(self, entry: int, runs: Sequence[int]) -> None:
+    def remove_runs(self, entry: int, runs: Sequence[int]) -> None:
         """Takes runs that do not count out of the entry's experiment again; they stay in the history."""
         with transaction(self._db, self.path):
             self._db.conn.executemany(
@@ -151,23 +159,23 @@ class Queue:
         assert added.lastrowid is not None, "SQLite names the row it inserted"
         return added.lastrowid
 
-    def _change(self, entry: int, plan: str) -> None:
+    def _set_plan(self, entry: int, plan: str) -> None:
         self._db.execute("UPDATE queue SET plan = ? WHERE entry = ?", (plan, entry))
         self._db.execute(
             "UPDATE experiments SET plan = ? WHERE experiment = (SELECT experiment FROM queue WHERE entry = ?)",
             (plan, entry),
         )
 
-    def _set_state(self, entry: int, state: Choice) -> None:
+    def _set_state(self, entry: int, state: SettableState) -> None:
         self._db.execute("UPDATE queue SET state = ? WHERE entry = ?", (state, entry))
 
     def _owner(self, entry: int) -> Owner | None:
-        found = self._db.execute(f"SELECT {', '.join(_OWNER)} FROM queue WHERE entry = ?", (entry,)).fetchone()
-        return None if found is None else _owner_of(found)
+        found = self._db.execute(f"SELECT {', '.join(_OWNER_COLUMNS)} FROM queue WHERE entry = ?", (entry,)).fetchone()
+        return None if found is None else _parse_owner(found)
 
-    def _own(self, entry: int, owner: Owner | None) -> int:
+    def _set_owner(self, entry: int, owner: Owner | None) -> int:
         values = (None, None, None) if owner is None else (owner.pid, owner.started_s, owner.boot_id)
-        sets = ", ".join(f"{name} = ?" for name in _OWNER)
+        sets = ", ".join(f"{name} = ?" for name in _OWNER_COLUMNS)
         return int(self._db.execute(f"UPDATE queue SET {sets} WHERE entry = ?", (*values, entry)).rowcount)
 
 
@@ -175,13 +183,13 @@ def _no_such_entry(entry: int | None) -> UserError:
     return UserError(f"The queue has no entry {entry}; `python -m app queue` shows what there is.")
 
 
-def _owner_of(values: Sequence[Any]) -> Owner | None:
+def _parse_owner(values: Sequence[Any]) -> Owner | None:
     return None if values[0] is None else Owner(*values)
 
 
-def _entry(row: Sequence[Any]) -> QueueEntry:
+def _parse_entry(row: Sequence[Any]) -> QueueEntry:
     values = dict(zip(_COLUMNS, row, strict=True))
-    owner = _owner_of([values.pop(name) for name in _OWNER])
+    owner = _parse_owner([values.pop(name) for name in _OWNER_COLUMNS])
     owned = owner is not None and owner.is_alive()
     is_running = owned and values["state"] == "waiting"
     return QueueEntry(**{**values, "state": "running" if is_running else values["state"]}, owned=owned)

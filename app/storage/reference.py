@@ -14,13 +14,13 @@ from pathlib import Path
 
 import msgspec
 
-from app.places import RESOURCES
+from app.paths import RESOURCES
 from app.queries import RunQuery
 from app.records import RunRow
 from app.samples import HOST
 from app.storage.store import Store
-from app.storage.transfer import import_runs
-from app.storage.transfer_watch import QUIET, Watch
+from app.storage.transfer.import_export import import_runs
+from app.storage.transfer.progress import NO_PROGRESS, TransferProgress
 
 FOLDER = RESOURCES / "reference"
 
@@ -38,13 +38,13 @@ class ReferenceFile:
     uids: tuple[str, ...]
     first_utc_ns: int
     last_utc_ns: int
-    cards: tuple[str, ...]
+    gpu_names: tuple[str, ...]
     versions: dict[str, tuple[str, ...]]
 
 
 def reference_files() -> list[ReferenceFile]:
     """The files in the box, by name."""
-    return [_described(path) for path in sorted(FOLDER.glob("*.db"))]
+    return [_describe_file(path) for path in sorted(FOLDER.glob("*.db"))]
 
 
 def is_reference(row: RunRow) -> bool:
@@ -54,10 +54,10 @@ def is_reference(row: RunRow) -> bool:
 
 def reference_runs(store: Store, folder: Path = FOLDER) -> list[int]:
     """The numbers of the copies of reference runs in this database, without those in the trash."""
-    return _copies(store, folder, deleted=False)
+    return _find_copies(store, folder, deleted=False)
 
 
-def add_reference(database: Path, watch: Watch = QUIET, folder: Path = FOLDER) -> list[int]:
+def add_reference(database: Path, progress: TransferProgress = NO_PROGRESS, folder: Path = FOLDER) -> list[int]:
     """Adds the reference runs to a database and returns their numbers; copies in its trash come out of it.
 
     A database that they were measured with has some already, which stay as they are. Raises `DatabaseError` and
@@ -65,9 +65,9 @@ def add_reference(database: Path, watch: Watch = QUIET, folder: Path = FOLDER) -
     """
     paths = sorted(folder.glob("*.db"))
     for done, path in enumerate(paths):
-        import_runs(database, path, _part(watch, done, len(paths)))
+        import_runs(database, path, _part_progress(progress, done, len(paths)))
     with Store.open(database) as store:
-        store.library.restore(_copies(store, folder, deleted=True))
+        store.library.restore(_find_copies(store, folder, deleted=True))
         return reference_runs(store, folder)
 
 
@@ -79,49 +79,49 @@ def remove_reference(database: Path) -> list[int]:
     with Store.open(database) as store:
         here = reference_runs(store)
         store.library.delete(here)
-        store.library.purge(_copies(store, FOLDER, deleted=True))
+        store.library.purge(_find_copies(store, FOLDER, deleted=True))
     return here
 
 
-def _copies(store: Store, folder: Path, *, deleted: bool) -> list[int]:
+def _find_copies(store: Store, folder: Path, *, deleted: bool) -> list[int]:
     tagged = set(store.library.find(RunQuery(tag=TAG, deleted=deleted)))
-    return [run for run in store.library.known(_uids(folder), deleted=deleted) if run in tagged]
+    return [run for run in store.library.runs_with_uids(_uids(folder), deleted=deleted) if run in tagged]
 
 
-def _part(watch: Watch, done: int, of: int) -> Watch:
+def _part_progress(progress: TransferProgress, done: int, parts: int) -> TransferProgress:
     """The watch of one of several works after each other."""
-    return Watch(lambda share: watch.told((done + share) / of), watch.stop)
+    return TransferProgress(lambda share: progress.report((done + share) / parts), progress.should_stop)
 
 
 def _uids(folder: Path) -> Sequence[str]:
-    return [uid for path in sorted(folder.glob("*.db")) for uid in _uids_of(path)]
+    return [uid for path in sorted(folder.glob("*.db")) for uid in _file_uids(path)]
 
 
-def _uids_of(path: Path) -> list[str]:
-    with _opened(path) as connection:
+def _file_uids(path: Path) -> list[str]:
+    with _open_readonly(path) as connection:
         return [uid for (uid,) in connection.execute("SELECT uid FROM runs ORDER BY run")]
 
 
-def _described(path: Path) -> ReferenceFile:
-    with _opened(path) as connection:
+def _describe_file(path: Path) -> ReferenceFile:
+    with _open_readonly(path) as connection:
         first, last = connection.execute("SELECT min(started_utc_ns), max(started_utc_ns) FROM runs").fetchone()
-        cards = connection.execute("SELECT DISTINCT name FROM devices WHERE device <> ? ORDER BY name", (HOST,))
-        names = tuple(name for (name,) in cards)
+        found_names = connection.execute("SELECT DISTINCT name FROM devices WHERE device <> ? ORDER BY name", (HOST,))
+        names = tuple(name for (name,) in found_names)
         found = connection.execute("SELECT DISTINCT environment FROM runs").fetchall()
-    facts = [msgspec.json.decode(text, type=dict[str, str]) for (text,) in found]
-    versions = {key: tuple(sorted({each[key] for each in facts if key in each})) for key in _VERSIONS}
+    environments = [msgspec.json.decode(text, type=dict[str, str]) for (text,) in found]
+    versions = {key: tuple(sorted({each[key] for each in environments if key in each})) for key in _VERSIONS}
     return ReferenceFile(
         path=path,
-        uids=tuple(_uids_of(path)),
+        uids=tuple(_file_uids(path)),
         first_utc_ns=first,
         last_utc_ns=last,
-        cards=names,
+        gpu_names=names,
         versions={key: values for key, values in versions.items() if values},
     )
 
 
 @contextlib.contextmanager
-def _opened(path: Path) -> Iterator[sqlite3.Connection]:
+def _open_readonly(path: Path) -> Iterator[sqlite3.Connection]:
     """A file of ours to read from, without locks or files beside it: https://www.sqlite.org/uri.html (immutable)."""
     address = f"file:{urllib.parse.quote(str(path))}?mode=ro&immutable=1"
     with contextlib.closing(sqlite3.connect(address, uri=True)) as connection:

@@ -11,14 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.errors import DatabaseError
+from app.storage.database import get_setting, open_database, set_setting, translate_sqlite_errors
+from app.storage.files import disk_space
 from app.storage.known_settings import KEEP_SAMPLES_DAYS
-from app.storage.opening import open_database, told_plainly
-from app.storage.owner import unfinished
-from app.storage.settings import keep_setting, setting
-from app.storage.space import room_for
+from app.storage.owner import unfinished_runs
 
 DAY_NS = 86_400 * 1_000_000_000
-_LARGE = {
+_PRUNED_TABLES = {
     "samples": "device_id IN (SELECT device_id FROM devices WHERE run = ?)",
     "slow_samples": "device_id IN (SELECT device_id FROM devices WHERE run = ?)",
     "log_lines": "run = ?",
@@ -50,10 +49,10 @@ def prune(
     """
     now_ns = time.time_ns() if now_utc_ns is None else now_utc_ns
     started_s = time.monotonic()
-    with _opened(path) as connection:
+    with _open_connection(path) as connection:
         before_bytes = size_bytes(path)
         runs = _old_runs(connection, now_ns - int(older_than_days * DAY_NS))
-        rows = sum(_count(connection, run) for run in runs)
+        rows = sum(_count_rows(connection, run) for run in runs)
         packed = False
         if runs and not dry_run:
             _forbid_while_running(connection, path)
@@ -71,26 +70,26 @@ def prune(
 
 def pruned_utc_ns(path: Path, run: int) -> int | None:
     """When the samples of a run were deleted; None where they were not."""
-    with _opened(path) as connection:
+    with _open_connection(path) as connection:
         found = connection.execute("SELECT pruned_utc_ns FROM runs WHERE run = ?", (run,)).fetchone()
     return None if found is None else found[0]
 
 
-def keep_days(path: Path) -> int | None:
+def load_days(path: Path) -> int | None:
     """How many days samples are kept in this database; None is for ever, as at first."""
-    with _opened(path) as connection:
-        return setting(connection, KEEP_SAMPLES_DAYS)
+    with _open_connection(path) as connection:
+        return get_setting(connection, KEEP_SAMPLES_DAYS)
 
 
-def set_keep_days(path: Path, days: int | None) -> None:
+def save_days(path: Path, days: int | None) -> None:
     """Sets how many days samples are kept; nothing is deleted by that alone."""
-    with _opened(path) as connection, connection:
-        keep_setting(connection, KEEP_SAMPLES_DAYS, days)
+    with _open_connection(path) as connection, connection:
+        set_setting(connection, KEEP_SAMPLES_DAYS, days)
 
 
-def apply_setting(path: Path) -> Pruned | None:
+def prune_by_setting(path: Path) -> Pruned | None:
     """Prunes as the database's own setting says, without packing; None where it says nothing or a run is going on."""
-    days = keep_days(path)
+    days = load_days(path)
     if days is None or is_running(path):
         return None
     return prune(path, days, pack=False)
@@ -98,8 +97,8 @@ def apply_setting(path: Path) -> Pruned | None:
 
 def is_running(path: Path) -> bool:
     """Whether a run in this database is going on, in this program or another."""
-    with _opened(path) as connection:
-        return _running(connection) is not None
+    with _open_connection(path) as connection:
+        return _running_run(connection) is not None
 
 
 def size_bytes(path: Path) -> int:
@@ -109,10 +108,10 @@ def size_bytes(path: Path) -> int:
 
 
 @contextlib.contextmanager
-def _opened(path: Path) -> Iterator[sqlite3.Connection]:
+def _open_connection(path: Path) -> Iterator[sqlite3.Connection]:
     db = open_database(path)
     try:
-        with told_plainly(path):
+        with translate_sqlite_errors(path):
             yield db.conn
     finally:
         db.close()
@@ -125,18 +124,21 @@ def _old_runs(connection: sqlite3.Connection, before_utc_ns: int) -> tuple[int, 
     return tuple(run for (run,) in found)
 
 
-def _count(connection: sqlite3.Connection, run: int) -> int:
-    counts = (connection.execute(f"SELECT count(*) FROM {name} WHERE {of}", (run,)) for name, of in _LARGE.items())
+def _count_rows(connection: sqlite3.Connection, run: int) -> int:
+    counts = (
+        connection.execute(f"SELECT count(*) FROM {name} WHERE {condition}", (run,))
+        for name, condition in _PRUNED_TABLES.items()
+    )
     return sum(count.fetchone()[0] for count in counts)
 
 
-def _running(connection: sqlite3.Connection) -> int | None:
+def _running_run(connection: sqlite3.Connection) -> int | None:
     """A run without an end whose owner lives."""
-    return next((run for run, owner in unfinished(connection) if owner.is_alive()), None)
+    return next((run for run, owner in unfinished_runs(connection) if owner.is_alive()), None)
 
 
 def _forbid_while_running(connection: sqlite3.Connection, path: Path) -> None:
-    run = _running(connection)
+    run = _running_run(connection)
     if run is not None:
         raise DatabaseError(f"Run {run} is going on in {path}; prune again when it has ended.")
 
@@ -145,15 +147,15 @@ def _delete(connection: sqlite3.Connection, runs: tuple[int, ...], now_utc_ns: i
     """One transaction a run: another program never waits long, and what is done stays done."""
     for run in runs:
         with connection:
-            for name, of in _LARGE.items():
-                connection.execute(f"DELETE FROM {name} WHERE {of}", (run,))
+            for name, condition in _PRUNED_TABLES.items():
+                connection.execute(f"DELETE FROM {name} WHERE {condition}", (run,))
             connection.execute("UPDATE runs SET pruned_utc_ns = ? WHERE run = ?", (now_utc_ns, run))
 
 
 def _pack(connection: sqlite3.Connection, path: Path, before_bytes: int) -> bool:
     """Rewrites the file without its holes (https://www.sqlite.org/lang_vacuum.html); needs room for two copies."""
-    room = room_for(path).free_bytes
-    if room is not None and room < 2 * before_bytes:
+    free_bytes = disk_space(path).free_bytes
+    if free_bytes is not None and free_bytes < 2 * before_bytes:
         return False
     connection.execute("VACUUM")
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()

@@ -9,8 +9,8 @@ from typing import Any, TypeVar, cast
 import msgspec
 import numpy as np
 
-from app.records import BlockColumns, Outcome, Phase, Portability, RunRow, Summary
-from app.samples import Device, FieldFacts, Sample, SlowSample
+from app.records import BlockColumns, Outcome, Phase, PortabilityResult, RunRow, Summary
+from app.samples import Device, FieldInfo, Sample, SlowSample
 from workloads.protocol import DeviceTime, Epoch, Evidence, Kernel, PhaseName, RunSpec
 
 Row = tuple[Any, ...]
@@ -25,10 +25,10 @@ EPOCH_COLUMNS = Epoch.__struct_fields__
 KERNEL_COLUMNS = ("name", "kind", "count", "time_ns", "tensor_cores")
 DEVICE_TIME_COLUMNS = DeviceTime.__struct_fields__
 EVIDENCE_COLUMNS = ("asked", "ran", "match", "reason", "sources", "notes", "steps", "span_ns", "busy_ns")
-FOUND_COLUMNS = ("run", "match", "reason")
+EVIDENCE_LIST_COLUMNS = ("run", "match", "reason")
 """Of a run's evidence, what its row in a list shows; all NULL where none was kept."""
-_EVIDENCE_TEXTS = ("asked", "ran", "sources", "notes")
-PORTABILITY_COLUMNS = tuple(field.name for field in fields(Portability))
+_EVIDENCE_JSON = ("asked", "ran", "sources", "notes")
+PORTABILITY_COLUMNS = tuple(field.name for field in fields(PortabilityResult))
 CALIBRATION_COLUMNS = ("device", "precision", "size", "flops_per_s")
 RUN_COLUMNS = (
     "run",
@@ -45,9 +45,9 @@ RUN_COLUMNS = (
 )
 
 
-def values(found: object, columns: Sequence[str]) -> Row:
+def values(item: object, columns: Sequence[str]) -> Row:
     """A record's values in the order of these columns, which are its own names."""
-    return tuple(getattr(found, name) for name in columns)
+    return tuple(getattr(item, name) for name in columns)
 
 
 def record(kind: Callable[..., Record], columns: Sequence[str], row: Sequence[Any]) -> Record:
@@ -56,19 +56,19 @@ def record(kind: Callable[..., Record], columns: Sequence[str], row: Sequence[An
 
 
 def insert(
-    connection: sqlite3.Connection, table: str, columns: Sequence[str], found: Iterable[Row], verb: str = "INSERT"
+    connection: sqlite3.Connection, table: str, columns: Sequence[str], rows: Iterable[Row], statement: str = "INSERT"
 ) -> None:
     """Adds rows of these columns to a table, in the caller's transaction."""
     marks = ", ".join("?" * len(columns))
-    connection.executemany(f"{verb} INTO {table} ({', '.join(columns)}) VALUES ({marks})", found)
+    connection.executemany(f"{statement} INTO {table} ({', '.join(columns)}) VALUES ({marks})", rows)
 
 
 def run_row(
     row: Sequence[Any], gpu_names: tuple[str, ...], tags: tuple[str, ...] = (), experiments: tuple[int, ...] = ()
 ) -> RunRow:
     """The list row of one run from its `RUN_COLUMNS` and its evidence's `FOUND_COLUMNS`."""
-    *of_run, found, match, reason = row
-    values = dict(zip(RUN_COLUMNS, of_run, strict=True))
+    *run_values, found, match, reason = row
+    values = dict(zip(RUN_COLUMNS, run_values, strict=True))
     return RunRow(
         run=values["run"],
         uid=values["uid"],
@@ -78,7 +78,7 @@ def run_row(
         outcome=_outcome(values),
         summary=Summary(**{name: values[name] for name in SUMMARY_COLUMNS}),
         gpu_names=gpu_names,
-        match=_truth(match),
+        match=_optional_bool(match),
         mismatch_reason=reason if match == 0 else None,
         has_evidence=found is not None,
         purpose=values["purpose"],
@@ -89,7 +89,7 @@ def run_row(
     )
 
 
-def _truth(stored: int | None) -> bool | None:
+def _optional_bool(stored: int | None) -> bool | None:
     """A truth value that may be unknown, as SQLite keeps it."""
     return None if stored is None else bool(stored)
 
@@ -97,7 +97,7 @@ def _truth(stored: int | None) -> bool | None:
 def evidence_values(evidence: Evidence) -> Row:
     """The evidence as its `EVIDENCE_COLUMNS`, kernels aside."""
     values = {name: getattr(evidence, name) for name in EVIDENCE_COLUMNS}
-    return tuple(json.dumps(value) if name in _EVIDENCE_TEXTS else value for name, value in values.items())
+    return tuple(json.dumps(value) if name in _EVIDENCE_JSON else value for name, value in values.items())
 
 
 def evidence(
@@ -105,11 +105,11 @@ def evidence(
 ) -> Evidence:
     """The evidence of a row of `EVIDENCE_COLUMNS`, rows of `KERNEL_COLUMNS` and rows of `DEVICE_TIME_COLUMNS`."""
     pairs = zip(EVIDENCE_COLUMNS, row, strict=True)
-    values = {name: json.loads(value) if name in _EVIDENCE_TEXTS else value for name, value in pairs}
+    values = {name: json.loads(value) if name in _EVIDENCE_JSON else value for name, value in pairs}
     return Evidence(
         asked=values["asked"],
         ran=values["ran"],
-        match=_truth(values["match"]),
+        match=_optional_bool(values["match"]),
         reason=values["reason"],
         sources=tuple(values["sources"]),
         notes=tuple(values["notes"]),
@@ -123,7 +123,7 @@ def evidence(
 
 def _kernel(row: Sequence[Any]) -> Kernel:
     name, kind, count, time_ns, tensor_cores = row
-    return Kernel(name=name, kind=kind, count=count, time_ns=time_ns, tensor_cores=_truth(tensor_cores))
+    return Kernel(name=name, kind=kind, count=count, time_ns=time_ns, tensor_cores=_optional_bool(tensor_cores))
 
 
 def _outcome(values: Mapping[str, Any]) -> Outcome | None:
@@ -151,26 +151,26 @@ def device_values(device: Device) -> Row:
         device.name,
         device.memory_total_bytes,
         json.dumps(device.absent),
-        fields_text(device.fields),
+        encode_fields(device.fields),
     )
 
 
-def fields_text(known: Mapping[str, FieldFacts]) -> str:
+def encode_fields(known: Mapping[str, FieldInfo]) -> str:
     """What is known of a device's fields, as JSON."""
     return msgspec.json.encode(known).decode()
 
 
 def device(row: Sequence[Any]) -> Device:
     """The device of a row of `DEVICE_COLUMNS`."""
-    name, kind, index, title, memory_total_bytes, absent, known = row
+    name, kind, index, device_name, memory_total_bytes, absent, known = row
     return Device(
         device=name,
         kind=kind,
         index=index,
-        name=title,
+        name=device_name,
         memory_total_bytes=memory_total_bytes,
         absent=json.loads(absent),
-        fields=msgspec.json.decode(known, type=dict[str, FieldFacts]),
+        fields=msgspec.json.decode(known, type=dict[str, FieldInfo]),
     )
 
 

@@ -7,16 +7,16 @@ from typing import Any, Self
 
 from sqlite_utils import Database
 
-from app.records import LogLine, Outcome, Phase, Portability, RunRow, StoredRun, Summary
-from app.samples import SAMPLE_FIELDS, SLOW_FIELDS, Device, DeviceLost, FieldsSeen, Sample, SlowSample
-from app.storage import curves, findings, listing, rows
+from app.records import LogLine, Outcome, Phase, PortabilityResult, RunRow, StoredRun, Summary
+from app.samples import SAMPLE_FIELDS, SLOW_FIELDS, Device, DeviceLost, FieldsUpdated, Sample, SlowSample
+from app.storage import listing, measurements, rows
+from app.storage.database import BUSY_TIMEOUT_S, open_database, transaction, translate_sqlite_errors
 from app.storage.library import Library
-from app.storage.opening import BUSY_S, open_database, told_plainly, transaction
-from app.storage.owner import Owner, unfinished
+from app.storage.owner import Owner, unfinished_runs
 from app.storage.queue import Queue
 from workloads.protocol import Block, Calibration, Epoch, Evidence, PhaseStarted, RunSpec
 
-StoredEvent = PhaseStarted | Block | Sample | SlowSample | LogLine | DeviceLost | FieldsSeen | Evidence | Epoch
+StoredEvent = PhaseStarted | Block | Sample | SlowSample | LogLine | DeviceLost | FieldsUpdated | Evidence | Epoch
 """The events of a run that have rows of their own."""
 
 
@@ -41,7 +41,7 @@ class Store:
         return Queue(self._db, self.path)
 
     @classmethod
-    def open(cls, path: Path, busy_s: float = BUSY_S) -> Self:
+    def open(cls, path: Path, busy_s: float = BUSY_TIMEOUT_S) -> Self:
         """Opens the database at `path`, made and migrated as needed; a write waits at most `busy_s` for its turn."""
         return cls(open_database(path, busy_s), path)
 
@@ -92,36 +92,36 @@ class Store:
 
     def write(self, run: int, events: Iterable[StoredEvent], *, first_log_line: int = 0) -> None:
         """Stores a batch of a run's events in one transaction; its log lines are numbered from `first_log_line`."""
-        kinds: dict[type, list[Any]] = {}
+        by_type: dict[type, list[Any]] = {}
         for event in events:
-            kinds.setdefault(type(event), []).append(event)
+            by_type.setdefault(type(event), []).append(event)
         with transaction(self._db, self.path):
-            for phase in kinds.get(PhaseStarted, ()):
+            for phase in by_type.get(PhaseStarted, ()):
                 self._begin_phase(run, phase)
             for table, columns, kind in (("blocks", rows.BLOCK_COLUMNS, Block), ("epochs", rows.EPOCH_COLUMNS, Epoch)):
-                self._insert(table, columns, run, (rows.values(event, columns) for event in kinds.get(kind, ())))
-            self._insert_samples("samples", SAMPLE_FIELDS, run, kinds.get(Sample, ()))
-            self._insert_samples("slow_samples", SLOW_FIELDS, run, kinds.get(SlowSample, ()))
-            lines = enumerate(kinds.get(LogLine, ()), first_log_line)
+                self._insert(table, columns, run, (rows.values(event, columns) for event in by_type.get(kind, ())))
+            self._insert_samples("samples", SAMPLE_FIELDS, run, by_type.get(Sample, ()))
+            self._insert_samples("slow_samples", SLOW_FIELDS, run, by_type.get(SlowSample, ()))
+            lines = enumerate(by_type.get(LogLine, ()), first_log_line)
             self._insert("log_lines", ("line", "t_ns", "text"), run, ((n, line.t_ns, line.text) for n, line in lines))
-            for evidence in kinds.get(Evidence, ()):
-                findings.insert_evidence(self._db, run, evidence)
-            for lost in kinds.get(DeviceLost, ()):
+            for evidence in by_type.get(Evidence, ()):
+                measurements.insert_evidence(self._db, run, evidence)
+            for lost in by_type.get(DeviceLost, ()):
                 self._db.execute(
                     "UPDATE devices SET lost_t_ns = ?, lost_reason = ? WHERE run = ? AND device = ?",
                     (lost.t_ns, lost.reason, run, lost.device),
                 )
-            for seen in kinds.get(FieldsSeen, ()):
+            for seen in by_type.get(FieldsUpdated, ()):
                 self._db.execute(
                     "UPDATE devices SET fields = ? WHERE run = ? AND device = ?",
-                    (rows.fields_text(seen.fields), run, seen.device),
+                    (rows.encode_fields(seen.fields), run, seen.device),
                 )
 
-    def add_environment(self, run: int, facts: Mapping[str, str]) -> None:
+    def add_environment(self, run: int, info: Mapping[str, str]) -> None:
         """Adds facts to a run's environment."""
-        with told_plainly(self.path):
+        with translate_sqlite_errors(self.path):
             self._db.execute(
-                "UPDATE runs SET environment = json_patch(environment, ?) WHERE run = ?", (json.dumps(dict(facts)), run)
+                "UPDATE runs SET environment = json_patch(environment, ?) WHERE run = ?", (json.dumps(dict(info)), run)
             )
 
     def finish(
@@ -140,38 +140,38 @@ class Store:
                 ((phase.energy_mj, phase.energy_error_mj, run, phase.start_ns) for phase in phases),
             )
 
-    def add_portability(self, run: int, checks: Sequence[Portability]) -> None:
+    def add_portability(self, run: int, checks: Sequence[PortabilityResult]) -> None:
         """Adds what a run's saved weights gave elsewhere."""
         with transaction(self._db, self.path):
-            findings.insert_portability(self._db, run, checks)
+            measurements.insert_portability(self._db, run, checks)
 
-    def keep_calibration(self, calibration: Calibration, utc_ns: int) -> None:
+    def save_calibration(self, calibration: Calibration, utc_ns: int) -> None:
         """Keeps the rate of a matrix product on a device."""
         with transaction(self._db, self.path):
-            findings.keep_calibration(self._db, calibration, utc_ns)
+            measurements.save_calibration(self._db, calibration, utc_ns)
 
     def calibration(self, device: str, precision: str) -> Calibration | None:
         """The rate of a matrix product on a device, None before it was measured."""
-        with told_plainly(self.path):
-            return findings.calibration_of(self._db, device, precision)
+        with translate_sqlite_errors(self.path):
+            return measurements.load_calibration(self._db, device, precision)
 
-    def unfinished(self) -> list[tuple[int, Owner]]:
+    def unfinished_runs(self) -> list[tuple[int, Owner]]:
         """Runs without an outcome and the process each belongs to."""
-        with told_plainly(self.path):
-            return unfinished(self._db.conn)
+        with translate_sqlite_errors(self.path):
+            return unfinished_runs(self._db.conn)
 
     def list_runs(self) -> list[RunRow]:
         """All runs but those in the trash, newest first."""
-        with told_plainly(self.path):
-            return listing.rows_where(self._db, "deleted_utc_ns IS NULL ORDER BY started_utc_ns DESC, run DESC")
+        with translate_sqlite_errors(self.path):
+            return listing.select_rows(self._db, "deleted_utc_ns IS NULL ORDER BY started_utc_ns DESC, run DESC")
 
     def load(self, run: int, fields: Collection[str] | None = None) -> StoredRun:
         """Everything stored of one run, in the trash or not; raises `UserError` for a number that is no run.
 
         With `fields`, only these of the samples of what it trained on (its GPUs, else the host), and no log: quicker.
         """
-        with told_plainly(self.path):
-            found = listing.rows_where(self._db, "run = ?", run)
+        with translate_sqlite_errors(self.path):
+            found = listing.select_rows(self._db, "run = ?", run)
             if not found:
                 raise listing.no_such_run(run, self.path)
             t_ns, utc_ns, environment = self._db.execute(
@@ -181,34 +181,34 @@ class Store:
                 row=found[0],
                 anchor_t_ns=t_ns,
                 anchor_utc_ns=utc_ns,
-                phases=tuple(map(rows.phase, self._of_run("phases", rows.PHASE_COLUMNS, run, "start_ns"))),
-                blocks=rows.block_columns(self._of_run("blocks", rows.BLOCK_COLUMNS, run, "first_step")),
+                phases=tuple(map(rows.phase, self._run_rows("phases", rows.PHASE_COLUMNS, run, "start_ns"))),
+                blocks=rows.block_columns(self._run_rows("blocks", rows.BLOCK_COLUMNS, run, "first_step")),
                 samples=tuple(
-                    curves.samples_of(self._db, run)
+                    measurements.load_samples(self._db, run)
                     if fields is None
-                    else curves.drawn_samples_of(self._db, found[0], fields)
+                    else measurements.load_plotted_samples(self._db, found[0], fields)
                 ),
                 environment=json.loads(environment),
-                evidence=findings.evidence_of(self._db, run),
+                evidence=measurements.load_evidence(self._db, run),
                 epochs=tuple(
                     rows.record(Epoch, rows.EPOCH_COLUMNS, row)
-                    for row in self._of_run("epochs", rows.EPOCH_COLUMNS, run, "epoch")
+                    for row in self._run_rows("epochs", rows.EPOCH_COLUMNS, run, "epoch")
                 ),
-                portability=findings.portability_of(self._db, run),
-                log=self._log(run) if fields is None else (),
+                portability=measurements.load_portability(self._db, run),
+                log=self._load_log(run) if fields is None else (),
             )
 
-    def load_earlier(self, run: int, but: Sequence[int], most: int) -> list[StoredRun]:
+    def load_earlier(self, run: int, excluding: Sequence[int], limit: int) -> list[StoredRun]:
         """What `Library.earlier_runs` finds, the newest first, each without samples and log."""
-        return [self.load(number, ()) for number in self.library.earlier_runs(run, but, most)]
+        return [self.load(number, ()) for number in self.library.earlier_runs(run, excluding, limit)]
 
-    def _of_run(self, table: str, columns: Sequence[str], run: int, order: str) -> list[Any]:
+    def _run_rows(self, table: str, columns: Sequence[str], run: int, order: str) -> list[Any]:
         return self._db.execute(
             f"SELECT {', '.join(columns)} FROM {table} WHERE run = ? ORDER BY {order}", (run,)
         ).fetchall()
 
-    def _log(self, run: int) -> tuple[LogLine, ...]:
-        return tuple(LogLine(*line) for line in self._of_run("log_lines", ("t_ns", "text"), run, "line"))
+    def _load_log(self, run: int) -> tuple[LogLine, ...]:
+        return tuple(LogLine(*line) for line in self._run_rows("log_lines", ("t_ns", "text"), run, "line"))
 
     def _begin_phase(self, run: int, phase: PhaseStarted) -> None:
         self._db.execute("UPDATE phases SET end_ns = ? WHERE run = ? AND end_ns IS NULL", (phase.t_ns, run))
@@ -222,7 +222,7 @@ class Store:
         ids = dict(self._db.execute("SELECT device, device_id FROM devices WHERE run = ?", (run,)).fetchall())
         found = ((ids[sample.device], *rows.sample_values(sample, names)) for sample in samples)
         # Two readings within one clock tick are one sample: the first stands.
-        rows.insert(self._db.conn, table, ("device_id", "t_ns", *names), found, verb="INSERT OR IGNORE")
+        rows.insert(self._db.conn, table, ("device_id", "t_ns", *names), found, statement="INSERT OR IGNORE")
 
     def _insert(self, table: str, columns: Sequence[str], run: int, values: Iterable[rows.Row]) -> None:
         rows.insert(self._db.conn, table, ("run", *columns), ((run, *row) for row in values))

@@ -1,4 +1,4 @@
-"""The live telemetry of this machine: starts the sampler's process and hands its readings to whoever listens."""
+"""The live telemetry of this machine: runs the sampler process and passes its readings to listeners."""
 
 import contextlib
 import os
@@ -11,16 +11,35 @@ from collections.abc import Callable, Collection
 import msgspec
 
 from app.errors import TelemetryError
-from app.places import ROOT
-from app.samples import DeviceLost, FieldsSeen, Inventory, Processes
-from app.telemetry.messages import Follow, Order, ReadEnergy, SamplerMessage
-from app.telemetry.news import with_news
+from app.paths import ROOT
+from app.samples import Device, DeviceLost, FieldsUpdated, Inventory, Processes
+from app.telemetry.messages import Follow, ReadEnergy, SamplerCommand, SamplerMessage
+
+
+def updated_inventory(inventory: Inventory, update: DeviceLost | FieldsUpdated) -> Inventory:
+    """What is here after that: a lost device is still listed, but tells nothing more and no run can use it."""
+    devices = (
+        _updated_device(device, update) if device.device == update.device else device for device in inventory.devices
+    )
+    changed = msgspec.structs.replace(inventory, devices=tuple(devices))
+    if isinstance(update, FieldsUpdated):
+        return changed
+    gpus = tuple(gpu for gpu in inventory.machine.gpus if gpu.uuid != update.device)
+    return msgspec.structs.replace(changed, machine=msgspec.structs.replace(inventory.machine, gpus=gpus))
+
+
+def _updated_device(device: Device, update: DeviceLost | FieldsUpdated) -> Device:
+    if isinstance(update, FieldsUpdated):
+        # A lost device has no fields; what was seen of it before came late, from the other thread.
+        return msgspec.structs.replace(device, fields=update.fields) if device.fields else device
+    return msgspec.structs.replace(device, fields={}, absent={**device.absent, **dict.fromkeys(device.fields, "lost")})
+
 
 Listener = Callable[[SamplerMessage], None]
 
 _EXIT_S = 2.0
-_NO_ANSWER = "The telemetry process does not answer; start the program again."
-_ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+_NO_RESPONSE = "The telemetry process does not answer; start the program again."
+_SINGLE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 """The sampler computes nothing with numpy: its threads would only take processors from what is measured."""
 
 
@@ -36,7 +55,7 @@ class TelemetryFeed:
         self._ended = False
         self._closing = False
         self._followed: list[int] = []
-        self._listed: dict[str, Processes] = {}
+        self._processes: dict[str, Processes] = {}
         self._changed = threading.Condition()
 
     def start(self) -> None:
@@ -46,7 +65,7 @@ class TelemetryFeed:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             cwd=ROOT,
-            env={**os.environ, **_ONE_THREAD},
+            env={**os.environ, **_SINGLE_THREAD},
             start_new_session=True,
         )
         self._reader = threading.Thread(target=self._read, args=(self._process,), name="telemetry", daemon=True)
@@ -73,24 +92,24 @@ class TelemetryFeed:
 
     def _follow(self, pids: list[int]) -> None:
         self._followed = pids
-        self._order(Follow(pids[0] if len(pids) == 1 else None))
+        self._send(Follow(pids[0] if len(pids) == 1 else None))
 
-    def users(self, devices: Collection[str]) -> frozenset[int]:
+    def gpu_process_ids(self, devices: Collection[str]) -> frozenset[int]:
         """The numbers of the processes on these GPUs as the driver listed them last, at most some seconds ago."""
         with self._changed:
-            lists = [listed for device, listed in self._listed.items() if device in devices]
+            lists = [found for device, found in self._processes.items() if device in devices]
         return frozenset(each.pid for listed in lists for each in listed.processes)
 
     def read_energy(self) -> None:
         """Has the energy counters read now, because a phase begins or ends."""
-        self._order(ReadEnergy())
+        self._send(ReadEnergy())
 
-    def _order(self, order: Order) -> None:
+    def _send(self, command: SamplerCommand) -> None:
         process = self._process
         if process is None or process.stdin is None:
             return
         try:
-            process.stdin.write(msgspec.json.encode(order) + b"\n")
+            process.stdin.write(msgspec.json.encode(command) + b"\n")
             process.stdin.flush()
         except (BrokenPipeError, ValueError):
             pass  # the sampler has ended: its listeners are told where that is read
@@ -103,7 +122,7 @@ class TelemetryFeed:
         with self._changed:
             self._changed.wait_for(lambda: self._inventory is not None or self._ended, timeout_s)
             if self._inventory is None or (self._ended and not self._closing):
-                raise TelemetryError(_NO_ANSWER)
+                raise TelemetryError(_NO_RESPONSE)
             return self._inventory
 
     def close(self) -> None:
@@ -126,23 +145,23 @@ class TelemetryFeed:
         decoder: msgspec.json.Decoder[SamplerMessage] = msgspec.json.Decoder(SamplerMessage)
         assert process.stdout is not None, "the sampler was started with a pipe"
         for line in process.stdout:
-            self._hand_out(decoder.decode(line))
+            self._dispatch(decoder.decode(line))
         with self._changed:
             self._ended = True
             self._changed.notify_all()
             devices = self._inventory.devices if self._inventory is not None and not self._closing else ()
         for device in devices:
-            self._hand_out(DeviceLost(t_ns=time.monotonic_ns(), device=device.device, reason=_NO_ANSWER))
+            self._dispatch(DeviceLost(t_ns=time.monotonic_ns(), device=device.device, reason=_NO_RESPONSE))
 
-    def _hand_out(self, message: SamplerMessage) -> None:
+    def _dispatch(self, message: SamplerMessage) -> None:
         with self._changed:
             if isinstance(message, Inventory):
                 self._inventory = message
                 self._changed.notify_all()
             elif isinstance(message, Processes):
-                self._listed[message.device] = message
-            elif isinstance(message, DeviceLost | FieldsSeen) and self._inventory is not None:
-                self._inventory = with_news(self._inventory, message)
+                self._processes[message.device] = message
+            elif isinstance(message, DeviceLost | FieldsUpdated) and self._inventory is not None:
+                self._inventory = updated_inventory(self._inventory, message)
             listeners = self._listeners
         for listener in listeners:
             listener(message)

@@ -1,4 +1,8 @@
-"""The host through psutil and RAPL: load, memory and power of the machine, load and memory of the worker watched."""
+"""Host telemetry through psutil and RAPL: load, memory and power, and the load of one worker process.
+
+Linux power capping framework: `energy_uj` counts microjoules and wraps at `max_energy_range_uj`
+(https://docs.kernel.org/power/powercap/powercap.html). Since 2020 most systems let only root read it.
+"""
 
 import platform
 import time
@@ -7,11 +11,50 @@ from pathlib import Path
 
 import psutil
 
-from app.samples import HOST, Device, FieldFacts, Sample, SlowSample
-from app.telemetry.field_units import field_unit
-from app.telemetry.rapl import RaplPower
+from app.samples import HOST, Device, FieldInfo, Sample, SlowSample, field_unit
 
-_ALWAYS = ("load_pct", "memory_bytes", "worker_load_pct", "worker_memory_bytes")
+_POWERCAP = Path("/sys/class/powercap")
+
+
+class RaplPower:
+    """The mean power of all packages together since the reading before."""
+
+    def __init__(self, folder: Path = _POWERCAP) -> None:
+        self._packages = sorted(folder.glob("intel-rapl:[0-9]*/energy_uj"))
+        self._packages = [path for path in self._packages if path.parent.name.count(":") == 1]
+        self._previous: tuple[int, list[int]] | None = None
+
+    def absence_reason(self) -> str | None:
+        """The reason why there is no reading, or None when there is one."""
+        if not self._packages:
+            return "not supported"
+        try:
+            self._read()
+        except PermissionError:
+            return "no permission"
+        except OSError as error:
+            return str(error.strerror)
+        return None
+
+    def power_mw(self) -> int | None:
+        """Milliwatts since the last call; None on the first, and where a counter wrapped in between."""
+        if not self._packages:
+            return None
+        try:
+            now = (time.monotonic_ns(), self._read())
+        except OSError:
+            return None
+        previous, self._previous = self._previous, now
+        if previous is None or now[0] == previous[0]:
+            return None
+        used_uj = [after - start for after, start in zip(now[1], previous[1], strict=True)]
+        return None if min(used_uj) < 0 else int(sum(used_uj) * 1e6 / (now[0] - previous[0]))
+
+    def _read(self) -> list[int]:
+        return [int(path.read_text()) for path in self._packages]
+
+
+_ALWAYS_AVAILABLE = ("load_pct", "memory_bytes", "worker_load_pct", "worker_memory_bytes")
 
 
 class HostSource:
@@ -24,8 +67,8 @@ class HostSource:
 
     def start(self) -> None:
         """Finds out what the host can tell and what asking costs."""
-        no_power = self._rapl.why_absent()
-        given = _ALWAYS if no_power else (*_ALWAYS, "power_mw")
+        power_absence = self._rapl.absence_reason()
+        available = _ALWAYS_AVAILABLE if power_absence else (*_ALWAYS_AVAILABLE, "power_mw")
         cost_us = self._cost_us()
         host = Device(
             device=HOST,
@@ -33,8 +76,8 @@ class HostSource:
             index=-1,
             name=cpu_name(),
             memory_total_bytes=psutil.virtual_memory().total,
-            fields={name: FieldFacts(unit=field_unit(name), cost_us=cost_us) for name in given},
-            absent={"power_mw": no_power} if no_power else {},
+            fields={name: FieldInfo(unit=field_unit(name), cost_us=cost_us) for name in available},
+            absent={"power_mw": power_absence} if power_absence else {},
         )
         self._devices = (host,)
 

@@ -2,11 +2,11 @@
 
 import msgspec
 
-from app.samples import DeviceLost, FieldsSeen, Inventory, Processes, Sample, SlowSample
+from app.samples import DeviceLost, FieldsUpdated, Inventory, Processes, Sample, SlowSample
 
 Reading = Sample | DeviceLost
 
-SamplerMessage = Inventory | Sample | SlowSample | Processes | DeviceLost | FieldsSeen
+SamplerMessage = Inventory | Sample | SlowSample | Processes | DeviceLost | FieldsUpdated
 """What the sampler writes: one inventory, then readings and what they teach."""
 
 
@@ -20,4 +20,4 @@ class ReadEnergy(msgspec.Struct, frozen=True, tag="read_energy", tag_field="type
     """An order to the sampler: read the energy counters now, because a phase begins or ends."""
 
 
-Order = Follow | ReadEnergy
+SamplerCommand = Follow | ReadEnergy

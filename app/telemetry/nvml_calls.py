@@ -1,4 +1,8 @@
-"""Every NVML call that telemetry makes, as data: which fields it gives, and what to try instead.
+"""The NVML calls that telemetry makes: tables of fast and slow calls, with buffers prepared once per device.
+
+nvidia-ml-py looks its function up and makes arguments and buffers anew at every call. Twenty times a second, from cold
+caches, that costs more than the answers do (docs/measurements/2026-11-21-telemetry.md). Library, structures and errors
+here are nvidia-ml-py's own. What is prepared belongs to one thread: every reading uses the same buffers.
 
 Cheap calls are read at every tick; slow ones on a schedule of their own, because they are dear (on an H200 the energy
 counter takes 2 to 19 ms, the thermal counters 2.5 ms) or change slowly. `nvmlDeviceGetPcieThroughput` is never called:
@@ -6,129 +10,208 @@ it waits 20 ms each way. Fields and their meaning: NVML API reference (https://d
 """
 
 import ctypes
-from collections.abc import Callable
+import struct
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pynvml
 
-from app.telemetry import nvml_prepared
-from app.telemetry.nvml_prepared import Number, Read
+Number = int | float
+PreparedRead = Callable[[], Sequence[Number]]
+
+_VALUE_FORMATS = ("d", "I4x", "Q", "Q", "q", "i4x", "H6x")
+"""How the eight bytes of an `nvmlValue_t` are read, by `nvmlValueType_t`."""
+
+
+def prepare_number(name: str, *arguments: int, kind: type[Any] = ctypes.c_uint) -> Callable[[Any], PreparedRead]:
+    """A function of a device and these numbers that gives one number of a C type."""
+
+    def prepare(handle: Any) -> PreparedRead:
+        return _prepared_read(name, handle, arguments, kind(), kind._type_)
+
+    return prepare
+
+
+def prepare_structure(name: str, make: Callable[[], Any], layout: str) -> Callable[[Any], PreparedRead]:
+    """A function of a device that fills a structure, of which `form` reads what is wanted and skips the rest."""
+
+    def prepare(handle: Any) -> PreparedRead:
+        return _prepared_read(name, handle, (), make(), layout)
+
+    return prepare
+
+
+def prepare_field_values(*ids: int) -> Callable[[Any], PreparedRead]:
+    """Several fields in one `nvmlDeviceGetFieldValues`; fails as a whole if one of them is not there.
+
+    A field's type is the driver's and stays the same: it is learnt by a first call. `nvmlFieldValue_t` has 40 bytes,
+    its outcome at 28 and its value at 32.
+    """
+
+    def prepare(handle: Any) -> PreparedRead:
+        function, values = _library_function("nvmlDeviceGetFieldValues"), (pynvml.c_nvmlFieldValue_t * len(ids))()
+        for value, field_id in zip(values, ids, strict=True):
+            value.fieldId = field_id
+        call_arguments = (handle, ctypes.c_int(len(ids)), ctypes.byref(values))
+        _raise_on_error(function(*call_arguments))
+        numbers = struct.Struct("".join(f"32x{_VALUE_FORMATS[value.valueType]}" for value in values))
+        statuses = struct.Struct("28xi8x" * len(ids))
+        memory = memoryview(values).cast("B")
+
+        def read() -> Sequence[Number]:
+            _raise_on_error(function(*call_arguments))
+            if any(codes := statuses.unpack_from(memory)):
+                _raise_on_error(next(filter(None, codes)))
+            return numbers.unpack_from(memory)
+
+        read()
+        return read
+
+    return prepare
+
+
+def _prepared_read(name: str, handle: Any, arguments: Sequence[int], buffer: Any, layout: str) -> PreparedRead:
+    function, unpack, memory = _library_function(name), struct.Struct(layout).unpack_from, memoryview(buffer).cast("B")
+    call_arguments = (handle, *map(ctypes.c_uint, arguments), ctypes.byref(buffer))
+
+    def read() -> Sequence[Number]:
+        code = function(*call_arguments)
+        if code:
+            raise pynvml.NVMLError(code)
+        return unpack(memory)
+
+    return read
+
+
+def _library_function(name: str) -> Any:
+    """A function of the loaded library; raises `pynvml.NVMLError` where this driver has none of that name."""
+    try:
+        return getattr(pynvml.nvmlLib, name)
+    except AttributeError:
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND) from None
+
+
+def _raise_on_error(code: int) -> None:
+    if code:
+        raise pynvml.NVMLError(code)
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class NvmlCall:
     """One call and the fields it gives. `prepare(handle)` gives the call made ready for one device.
 
     That gives the fields' numbers in their order; both raise `pynvml.NVMLError`.
     """
 
     fields: tuple[str, ...]
-    prepare: Callable[[Any], Read]
+    prepare: Callable[[Any], PreparedRead]
 
 
 @dataclass(frozen=True, slots=True)
-class SlowCall:
+class ScheduledCall:
     """A call of the slow schedule: the ways to make it, best first, and the seconds between two readings.
 
     A `counter` counts up: its field is the difference to the reading before, a second.
     """
 
-    ways: tuple[Call, ...]
-    every_s: float
+    alternatives: tuple[NvmlCall, ...]
+    interval_s: float
     counter: bool = False
 
 
-def field_values(**ids: int) -> Call:
+def field_values_call(**ids: int) -> NvmlCall:
     """Several fields in one `nvmlDeviceGetFieldValues`; fails as a whole if one of them is not there."""
-    return Call(tuple(ids), nvml_prepared.field_values(*ids.values()))
+    return NvmlCall(tuple(ids), prepare_field_values(*ids.values()))
 
 
-def one(name: str, read: Callable[[Any], Number]) -> Call:
+def single_field_call(name: str, read: Callable[[Any], Number]) -> NvmlCall:
     """A call of nvidia-ml-py that gives one field."""
-    return Call((name,), lambda handle: lambda: (read(handle),))
+    return NvmlCall((name,), lambda handle: lambda: (read(handle),))
 
 
-def _memory(handle: Any) -> Any:
+def _memory_info(handle: Any) -> Any:
     return pynvml.nvmlDeviceGetMemoryInfo(handle, pynvml.nvmlMemory_v2)
 
 
-def _memory_v2() -> Any:
+def _memory_info_v2() -> Any:
     return pynvml.c_nvmlMemory_v2_t(version=pynvml.nvmlMemory_v2)
 
 
-def _memory_used(function: str, make: Callable[[], Any]) -> Call:
-    return Call(("memory_bytes",), nvml_prepared.structure(function, make, f"{type(make()).used.offset}xQ"))
+def _memory_used_call(function: str, make: Callable[[], Any]) -> NvmlCall:
+    return NvmlCall(("memory_bytes",), prepare_structure(function, make, f"{type(make()).used.offset}xQ"))
 
 
-def _reasons(function: str) -> Call:
-    return Call(("throttle_reasons",), nvml_prepared.number(function, kind=ctypes.c_ulonglong))
+def _throttle_reasons_call(function: str) -> NvmlCall:
+    return NvmlCall(("throttle_reasons",), prepare_number(function, kind=ctypes.c_ulonglong))
 
 
-def _clock(name: str, which: int) -> Call:
-    return Call((name,), nvml_prepared.number("nvmlDeviceGetClockInfo", which))
+def _clock_call(name: str, domain: int) -> NvmlCall:
+    return NvmlCall((name,), prepare_number("nvmlDeviceGetClockInfo", domain))
 
 
-def _thermal(handle: Any) -> Read:
-    read = _THERMAL.prepare(handle)
+def _prepare_thermal(handle: Any) -> PreparedRead:
+    read = _THERMAL_CALL.prepare(handle)
     return lambda: (sum(read()),)
 
 
-_THERMAL = field_values(
+_THERMAL_CALL = field_values_call(
     software=pynvml.NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN,
     hardware=pynvml.NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN,
 )
 
-CHEAP: tuple[tuple[Call, ...], ...] = (
+FAST_CALLS: tuple[tuple[NvmlCall, ...], ...] = (
     (
-        field_values(power_mw=pynvml.NVML_FI_DEV_POWER_INSTANT, power_average_mw=pynvml.NVML_FI_DEV_POWER_AVERAGE),
-        field_values(power_mw=pynvml.NVML_FI_DEV_POWER_INSTANT),
-        Call(("power_mw",), nvml_prepared.number("nvmlDeviceGetPowerUsage")),
+        field_values_call(power_mw=pynvml.NVML_FI_DEV_POWER_INSTANT, power_average_mw=pynvml.NVML_FI_DEV_POWER_AVERAGE),
+        field_values_call(power_mw=pynvml.NVML_FI_DEV_POWER_INSTANT),
+        NvmlCall(("power_mw",), prepare_number("nvmlDeviceGetPowerUsage")),
     ),
     (
-        Call(
+        NvmlCall(
             ("load_pct", "memory_load_pct"),
-            nvml_prepared.structure("nvmlDeviceGetUtilizationRates", pynvml.c_nvmlUtilization_t, "II"),
+            prepare_structure("nvmlDeviceGetUtilizationRates", pynvml.c_nvmlUtilization_t, "II"),
         ),
     ),
     (
-        _memory_used("nvmlDeviceGetMemoryInfo_v2", _memory_v2),
-        _memory_used("nvmlDeviceGetMemoryInfo", pynvml.c_nvmlMemory_t),
+        _memory_used_call("nvmlDeviceGetMemoryInfo_v2", _memory_info_v2),
+        _memory_used_call("nvmlDeviceGetMemoryInfo", pynvml.c_nvmlMemory_t),
     ),
-    (Call(("temperature_c",), nvml_prepared.number("nvmlDeviceGetTemperature", pynvml.NVML_TEMPERATURE_GPU)),),
-    (_clock("sm_clock_mhz", pynvml.NVML_CLOCK_SM),),
-    (_clock("memory_clock_mhz", pynvml.NVML_CLOCK_MEM),),
+    (NvmlCall(("temperature_c",), prepare_number("nvmlDeviceGetTemperature", pynvml.NVML_TEMPERATURE_GPU)),),
+    (_clock_call("sm_clock_mhz", pynvml.NVML_CLOCK_SM),),
+    (_clock_call("memory_clock_mhz", pynvml.NVML_CLOCK_MEM),),
     (
-        _reasons("nvmlDeviceGetCurrentClocksEventReasons"),
-        _reasons("nvmlDeviceGetCurrentClocksThrottleReasons"),
+        _throttle_reasons_call("nvmlDeviceGetCurrentClocksEventReasons"),
+        _throttle_reasons_call("nvmlDeviceGetCurrentClocksThrottleReasons"),
     ),
-    (Call(("power_limit_mw",), nvml_prepared.number("nvmlDeviceGetEnforcedPowerLimit")),),
+    (NvmlCall(("power_limit_mw",), prepare_number("nvmlDeviceGetEnforcedPowerLimit")),),
 )
 """The calls of every tick: for each the ways to make it, best first."""
 
-ENERGY = SlowCall((one("energy_mj", pynvml.nvmlDeviceGetTotalEnergyConsumption),), 4.0)
+ENERGY_CALL = ScheduledCall((single_field_call("energy_mj", pynvml.nvmlDeviceGetTotalEnergyConsumption),), 4.0)
 
-SLOW: tuple[SlowCall, ...] = (
-    SlowCall((one("memory_reserved_bytes", lambda handle: _memory(handle).reserved),), 10.0),
-    SlowCall((field_values(memory_temperature_c=pynvml.NVML_FI_DEV_MEMORY_TEMP),), 1.0),
-    SlowCall((one("fan_pct", pynvml.nvmlDeviceGetFanSpeed),), 5.0),
-    SlowCall((field_values(throttled_power_ns=pynvml.NVML_FI_DEV_PERF_POLICY_POWER),), 1.0),
-    SlowCall(
+SLOW_CALLS: tuple[ScheduledCall, ...] = (
+    ScheduledCall((single_field_call("memory_reserved_bytes", lambda handle: _memory_info(handle).reserved),), 10.0),
+    ScheduledCall((field_values_call(memory_temperature_c=pynvml.NVML_FI_DEV_MEMORY_TEMP),), 1.0),
+    ScheduledCall((single_field_call("fan_pct", pynvml.nvmlDeviceGetFanSpeed),), 5.0),
+    ScheduledCall((field_values_call(throttled_power_ns=pynvml.NVML_FI_DEV_PERF_POLICY_POWER),), 1.0),
+    ScheduledCall(
         (
-            Call(("throttled_thermal_ns",), _thermal),
-            field_values(throttled_thermal_ns=pynvml.NVML_FI_DEV_PERF_POLICY_THERMAL),
+            NvmlCall(("throttled_thermal_ns",), _prepare_thermal),
+            field_values_call(throttled_thermal_ns=pynvml.NVML_FI_DEV_PERF_POLICY_THERMAL),
         ),
         5.0,
     ),
-    SlowCall((field_values(throttled_brake_ns=pynvml.NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN),), 5.0),
-    ENERGY,
+    ScheduledCall(
+        (field_values_call(throttled_brake_ns=pynvml.NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN),), 5.0
+    ),
+    ENERGY_CALL,
 )
 """The slow calls, the energy counter last because its time matters most: a sample is stamped when all are
 read. GPM needs two samples (nvml_gpm.py) and comes with PCIe and NVLink where it is there."""
 
-PCIE_COUNTERS = SlowCall(
+PCIE_COUNTER_CALL = ScheduledCall(
     (
-        field_values(
+        field_values_call(
             pcie_tx_bytes_per_s=pynvml.NVML_FI_DEV_PCIE_COUNT_TX_BYTES,
             pcie_rx_bytes_per_s=pynvml.NVML_FI_DEV_PCIE_COUNT_RX_BYTES,
         ),

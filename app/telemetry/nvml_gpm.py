@@ -28,8 +28,8 @@ _METRICS: Mapping[str, tuple[int, float]] = {
 """NVML's number of each metric, and what it is multiplied with to have our unit."""
 
 FIELDS: tuple[str, ...] = tuple(_METRICS)
-EVERY_S = 1.0
-_LEAST_NS = 120_000_000
+INTERVAL_S = 1.0
+_MIN_INTERVAL_NS = 120_000_000
 """Of samples less than 100 ms apart an H200 tells zeros, which nothing marks as wrong."""
 
 
@@ -47,26 +47,26 @@ class Gpm:
         if not pynvml.nvmlGpmQueryDeviceSupport(self._handle).isSupportedDevice:
             raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
         self._samples = [pynvml.nvmlGpmSampleAlloc(), pynvml.nvmlGpmSampleAlloc()]
-        self._take()
+        self._take_sample()
 
     def read(self) -> dict[str, float]:
         """The metrics since the last reading; nothing where that was too short ago to tell."""
-        if time.monotonic_ns() - self._taken_ns < _LEAST_NS:
+        if time.monotonic_ns() - self._taken_ns < _MIN_INTERVAL_NS:
             return {}
-        return {name: value for name, value in self.ask().items() if not math.isnan(value)}
+        return {name: value for name, value in self.query().items() if not math.isnan(value)}
 
-    def ask(self) -> dict[str, float]:
+    def query(self) -> dict[str, float]:
         """The metrics this card has. Their values mean something only some time after the last reading."""
-        self._take()
-        newest, before = self._samples[(self._taken - 1) % 2], self._samples[self._taken % 2]
-        asked = pynvml.c_nvmlGpmMetricsGet_t()
-        asked.version = pynvml.NVML_GPM_METRICS_GET_VERSION
-        asked.numMetrics = len(_METRICS)
-        asked.sample1, asked.sample2 = before, newest
-        for place, (number, _) in enumerate(_METRICS.values()):
-            asked.metrics[place].metricId = number
-        pynvml.nvmlGpmMetricsGet(asked)
-        return dict(_answers(asked.metrics[: len(_METRICS)]))
+        self._take_sample()
+        newest, previous = self._samples[(self._taken - 1) % 2], self._samples[self._taken % 2]
+        request = pynvml.c_nvmlGpmMetricsGet_t()
+        request.version = pynvml.NVML_GPM_METRICS_GET_VERSION
+        request.numMetrics = len(_METRICS)
+        request.sample1, request.sample2 = previous, newest
+        for index, (number, _) in enumerate(_METRICS.values()):
+            request.metrics[index].metricId = number
+        pynvml.nvmlGpmMetricsGet(request)
+        return dict(_metric_values(request.metrics[: len(_METRICS)]))
 
     def close(self) -> None:
         """Gives the samples back."""
@@ -74,16 +74,16 @@ class Gpm:
             pynvml.nvmlGpmSampleFree(sample)
         self._samples = []
 
-    def _take(self) -> None:
+    def _take_sample(self) -> None:
         pynvml.nvmlGpmSampleGet(self._handle, self._samples[self._taken % 2])
         self._taken += 1
         self._taken_ns = time.monotonic_ns()
 
 
-def _answers(metrics: Sequence[ctypes.Structure]) -> list[tuple[str, float]]:
-    told = zip(_METRICS.items(), metrics, strict=True)
+def _metric_values(metrics: Sequence[ctypes.Structure]) -> list[tuple[str, float]]:
+    pairs = zip(_METRICS.items(), metrics, strict=True)
     return [
         (name, float(metric.value) * factor)
-        for (name, (_, factor)), metric in told
+        for (name, (_, factor)), metric in pairs
         if metric.nvmlReturn == pynvml.NVML_SUCCESS
     ]

@@ -1,10 +1,209 @@
-"""A recording played: what happened then comes again, at its own spacing or faster."""
+"""Recordings of stored runs and traces, and their playback at a chosen speed.
 
+Times are those of the recording. Nothing is made up: what was absent is absent, and a device is who it was then.
+"""
+
+import heapq
+import itertools
+import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, TypeVar
 
-from app.samples import Device
-from app.telemetry.recording import Event, Recording
+from app.records import Floats, Ints, RunEnded, RunEvent, RunStarted, SampleColumns, StoredRun
+from app.samples import Device, DeviceLost, Inventory, Processes, Sample, SlowSample
+from workloads.catalog import Machine
+from workloads.protocol import Block, PhaseStarted, Progress, TimedPhase
+
+T = TypeVar("T", Sample, SlowSample)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceStarted:
+    """First event of telemetry that was recorded without a run."""
+
+    t_ns: int
+    devices: tuple[Device, ...]
+
+
+Event = RunEvent | TraceStarted | Processes
+"""What a recording plays: a run's events, or the telemetry of a trace."""
+
+_INTEGER_FIELDS = {
+    name for kind in (Sample, SlowSample) for name, hint in kind.__annotations__.items() if hint in (int, int | None)
+}
+"""Fields that are whole numbers: the columns of a stored run hold them as floats."""
+
+
+class Timed(NamedTuple):
+    """An event and when it happened."""
+
+    t_ns: int
+    event: Event
+
+
+class Recording(Protocol):
+    """Something that was recorded; `start_ns` and `utc_ns` are one moment on both clocks of then.
+
+    `inventory` has the devices of then and no GPU that anything could run on; `gpu_names` are those of the GPUs used.
+    """
+
+    @property
+    def name(self) -> str:
+        """What is played, in words: `run 14`, or a file's name."""
+
+    @property
+    def inventory(self) -> Inventory:
+        """The machine of then."""
+
+    @property
+    def gpu_names(self) -> tuple[str, ...]:
+        """The names of its GPUs."""
+
+    @property
+    def start_ns(self) -> int:
+        """When it begins."""
+
+    @property
+    def end_ns(self) -> int:
+        """When the last thing known of it happened."""
+
+    @property
+    def utc_ns(self) -> int:
+        """`start_ns` on the wall clock."""
+
+    @property
+    def measure_ns(self) -> int | None:
+        """When its measured part begins; None where it has none."""
+
+    def events(self) -> Iterator[Timed]:
+        """Everything that happened, in its order, made one by one."""
+
+
+class RunRecording:
+    """A stored run: its telemetry, phases, blocks and epochs, from `RunStarted` to `RunEnded`."""
+
+    def __init__(self, run: StoredRun) -> None:
+        self._run = run
+        self.name = f"run {run.row.run}"
+        self.inventory = _run_inventory(run)
+        self.gpu_names = run.row.gpu_names
+        self.start_ns = run.anchor_t_ns
+        self.utc_ns = run.anchor_utc_ns
+        self.end_ns = _run_end_ns(run)
+        self.measure_ns = next((phase.start_ns for phase in run.phases if phase.name == "measure"), None)
+
+    def events(self) -> Iterator[Timed]:
+        """The run's events in the order of its clock: an 8 h run takes no more memory than a short one.
+
+        `Progress` is where in its phase a block ended; log lines are left out, for a log is read, not played.
+        """
+        return _run_events(self._run)
+
+
+def _run_inventory(run: StoredRun) -> Inventory:
+    """The machine as the run saw it."""
+    count = run.environment.get("cpu_count", "")
+    return Inventory(
+        machine=Machine(cpu_count=int(count) if count.isdecimal() else 0),
+        devices=tuple(columns.device for columns in run.samples),
+        driver=run.environment.get("driver"),
+    )
+
+
+def _run_events(run: StoredRun) -> Iterator[Timed]:
+    begin = RunStarted(
+        run=run.row.run,
+        spec=run.row.spec,
+        t_ns=run.anchor_t_ns,
+        utc_ns=run.anchor_utc_ns,
+        devices=tuple(columns.device for columns in run.samples),
+    )
+    streams: list[Iterator[Timed]] = [
+        (Timed(phase.start_ns, PhaseStarted(phase=phase.name, t_ns=phase.start_ns)) for phase in run.phases),
+        _block_events(run),
+        (Timed(epoch.tested_ns, epoch) for epoch in run.epochs),
+    ]
+    for columns in run.samples:
+        streams += [
+            _sample_events(Sample, columns.device.device, columns.t_ns, columns.fields),
+            _sample_events(SlowSample, columns.device.device, columns.slow_t_ns, columns.slow),
+            _loss_events(columns),
+        ]
+    merged = heapq.merge(*streams, key=lambda timed: timed.t_ns)
+    return itertools.chain((Timed(run.anchor_t_ns, begin),), merged, _end_events(run))
+
+
+def _run_end_ns(run: StoredRun) -> int:
+    ends = [run.anchor_t_ns, *(phase.end_ns or phase.start_ns for phase in run.phases)]
+    return max([*ends, *(int(columns.t_ns[-1]) for columns in run.samples if columns.t_ns.size)])
+
+
+def _sample_events(kind: type[T], device: str, t_ns: Ints, fields: Mapping[str, Floats]) -> Iterator[Timed]:
+    for row, at_ns in enumerate(t_ns.tolist()):
+        values = {name: float(column[row]) for name, column in fields.items()}
+        present: dict[str, Any] = {
+            name: round(value) if name in _INTEGER_FIELDS else value
+            for name, value in values.items()
+            if not math.isnan(value)
+        }
+        yield Timed(at_ns, kind(t_ns=at_ns, device=device, **present))
+
+
+def _loss_events(columns: SampleColumns) -> Iterator[Timed]:
+    if columns.lost_t_ns is not None:
+        lost = DeviceLost(t_ns=columns.lost_t_ns, device=columns.device.device, reason="it was lost during this run")
+        yield Timed(lost.t_ns, lost)
+
+
+def _block_events(run: StoredRun) -> Iterator[Timed]:
+    blocks = run.blocks
+    for row, at_ns in enumerate(blocks.end_ns.tolist()):
+        phase = _block_phase(run, int(blocks.start_ns[row]), measured=bool(blocks.measured[row]))
+        block = Block(
+            phase=phase,
+            first_step=int(blocks.first_step[row]),
+            steps=int(blocks.steps[row]),
+            examples=int(blocks.examples[row]),
+            start_ns=int(blocks.start_ns[row]),
+            end_ns=at_ns,
+            loss=_value_or_none(blocks.loss[row]),
+            allocator_bytes=_integer_or_none(blocks.allocator_bytes[row]) if blocks.allocator_bytes.size else None,
+        )
+        yield Timed(at_ns, block)
+        yield from _progress_events(run, phase, at_ns)
+
+
+def _block_phase(run: StoredRun, start_ns: int, *, measured: bool) -> TimedPhase:
+    """A block that is not measured belongs to `compile` until `warmup` begins."""
+    if measured:
+        return "measure"
+    warmup_ns = next((phase.start_ns for phase in run.phases if phase.name == "warmup"), math.inf)
+    return "warmup" if start_ns >= warmup_ns else "compile"
+
+
+def _progress_events(run: StoredRun, name: TimedPhase, at_ns: int) -> Iterator[Timed]:
+    phase = next((phase for phase in run.phases if phase.name == name), None)
+    if phase is not None and phase.end_ns is not None and phase.end_ns > phase.start_ns:
+        fraction = min(1.0, (at_ns - phase.start_ns) / (phase.end_ns - phase.start_ns))
+        yield Timed(at_ns, Progress(phase=name, fraction=fraction, t_ns=at_ns))
+
+
+def _end_events(run: StoredRun) -> Iterator[Timed]:
+    if run.row.outcome is not None:
+        at_ns = _run_end_ns(run)
+        if run.evidence is not None:
+            yield Timed(at_ns, run.evidence)
+        yield Timed(at_ns, RunEnded(run=run.row.run, t_ns=at_ns, outcome=run.row.outcome, summary=run.row.summary))
+
+
+def _value_or_none(value: float) -> float | None:
+    return None if math.isnan(value) else float(value)
+
+
+def _integer_or_none(value: float) -> int | None:
+    return None if math.isnan(value) else int(value)
 
 
 class Replay:
@@ -58,23 +257,23 @@ class Replay:
             return None
         return max(0.0, ((self._next.t_ns - self._start_ns) / 1e9 - self.position_s) / self._speed)
 
-    def read(self, most: int = 5000) -> Sequence[Event]:
+    def read(self, limit: int = 5000) -> Sequence[Event]:
         """What is due and was not read yet, in its order; when it is more than `most`, the rest comes next time."""
         now_ns = self._start_ns + round(self.position_s * 1e9)
         due: list[Event] = []
-        while self._next is not None and self._next.t_ns <= now_ns and len(due) < most:
+        while self._next is not None and self._next.t_ns <= now_ns and len(due) < limit:
             due.append(self._next.event)
             self._next = next(self._events, None)
         return due
 
     def set_speed(self, speed: float) -> None:
         """Plays so many times as fast from here on."""
-        self._hold()
+        self._sync_position()
         self._speed = speed
 
     def pause(self) -> None:
         """Stops time."""
-        self._hold()
+        self._sync_position()
         self._paused = True
 
     def resume(self) -> None:
@@ -100,6 +299,6 @@ class Replay:
         """Nothing more is due."""
         self._next = None
 
-    def _hold(self) -> None:
+    def _sync_position(self) -> None:
         self._played_s = self.position_s
         self._origin_s = self._clock()

@@ -20,7 +20,7 @@ from typing import BinaryIO
 import msgspec
 
 from app.telemetry.inventory import Sources, open_sources
-from app.telemetry.messages import Follow, Order, ReadEnergy, SamplerMessage
+from app.telemetry.messages import Follow, ReadEnergy, SamplerCommand, SamplerMessage
 
 _HOST_ALONE_EVERY_NS = 200_000_000
 _SLOW_TICK_S = 0.25
@@ -29,7 +29,7 @@ _LONGEST_SLEEP_S = 0.25
 _HOST_SLOW_EVERY_S = 0.5
 _FIELDS_EVERY_S = 5.0
 
-Orders = queue.SimpleQueue[Order | None]
+CommandQueue = queue.SimpleQueue[SamplerCommand | None]
 
 
 class Output:
@@ -56,7 +56,7 @@ def main() -> None:
     period_ns = int(1e9 / float(sys.argv[1]))
     output = Output(os.fdopen(os.dup(1), "wb"))
     os.dup2(2, 1)
-    slow_orders: Orders = queue.SimpleQueue()
+    slow_commands: CommandQueue = queue.SimpleQueue()
     sources = open_sources()
     stopped = threading.Event()
     output.write([sources.inventory])
@@ -65,20 +65,22 @@ def main() -> None:
         read = sources.nvml.read
     else:
         period_ns = max(period_ns, _HOST_ALONE_EVERY_NS)
-    threading.Thread(target=_obey, args=(sys.stdin.buffer, sources, slow_orders, stopped), daemon=True).start()
-    slow = threading.Thread(target=_sample_slowly, args=(sources, output, slow_orders), daemon=True)
+    threading.Thread(
+        target=_handle_commands, args=(sys.stdin.buffer, sources, slow_commands, stopped), daemon=True
+    ).start()
+    slow = threading.Thread(target=_sample_slow_fields, args=(sources, output, slow_commands), daemon=True)
     if "cheap" not in sys.argv[2:]:
         slow.start()
     # What lives now lives on: the collector need not look at it again and again.
     gc.collect()
     gc.freeze()
-    _sample(read, output, stopped, period_ns)
+    _sample_fast_fields(read, output, stopped, period_ns)
     if slow.is_alive():
         slow.join()
     sources.close()
 
 
-def _sample(
+def _sample_fast_fields(
     read: Callable[[], Sequence[SamplerMessage]], output: Output, stopped: threading.Event, period_ns: int
 ) -> None:
     next_ns = time.monotonic_ns()
@@ -95,9 +97,9 @@ def _sample(
             time.sleep(left_s)
 
 
-def _sample_slowly(sources: Sources, output: Output, orders: Orders) -> None:
+def _sample_slow_fields(sources: Sources, output: Output, commands: CommandQueue) -> None:
     host_s = host_slow_s = fields_s = 0.0
-    to_watch = sources.nvml
+    unobserved = sources.nvml
     while True:
         messages: list[SamplerMessage] = [*(sources.nvml.read_slow() if sources.nvml else ())]
         now_s = time.monotonic()
@@ -112,28 +114,28 @@ def _sample_slowly(sources: Sources, output: Output, orders: Orders) -> None:
             messages += sources.nvml.fields_seen()
         if messages:
             output.write(messages)
-        if to_watch is not None and to_watch.watch_energy(orders.empty):
-            to_watch, fields_s = None, 0.0
+        if unobserved is not None and unobserved.observe_energy_periods(commands.empty):
+            unobserved, fields_s = None, 0.0
         try:
-            order = orders.get(timeout=_SLOW_TICK_S)
+            command = commands.get(timeout=_SLOW_TICK_S)
         except queue.Empty:
             continue
-        if order is None:
+        if command is None:
             return
         if sources.nvml is not None:
             output.write([*sources.nvml.read_energy(), sources.host.read_slow()])
 
 
-def _obey(stdin: BinaryIO, sources: Sources, slow_orders: Orders, stopped: threading.Event) -> None:
-    decoder: msgspec.json.Decoder[Order] = msgspec.json.Decoder(Follow | ReadEnergy)
+def _handle_commands(stdin: BinaryIO, sources: Sources, slow_commands: CommandQueue, stopped: threading.Event) -> None:
+    decoder: msgspec.json.Decoder[SamplerCommand] = msgspec.json.Decoder(Follow | ReadEnergy)
     for line in stdin:
-        order = decoder.decode(line)
-        if isinstance(order, Follow):
-            sources.host.follow(order.pid)
+        command = decoder.decode(line)
+        if isinstance(command, Follow):
+            sources.host.follow(command.pid)
         else:
-            slow_orders.put(order)
+            slow_commands.put(command)
     stopped.set()
-    slow_orders.put(None)
+    slow_commands.put(None)
 
 
 if __name__ == "__main__":

@@ -9,9 +9,9 @@ from typing import Annotated, NamedTuple
 
 import msgspec
 
-from app.errors import UserError, unreadable
+from app.errors import UserError, read_error
 from app.samples import HOST, Device, DeviceLost, Inventory, Processes, Sample, SlowSample
-from app.telemetry.recording import Timed, TraceStarted
+from app.telemetry.replay import Timed, TraceStarted
 from workloads.catalog import Machine
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
@@ -37,10 +37,10 @@ class _DeviceLine(msgspec.Struct):
     cpu_count: int = 0
 
 
-_Told = Sample | SlowSample | Processes | DeviceLost | _DeviceLine
+_Message = Sample | SlowSample | Processes | DeviceLost | _DeviceLine
 
 _HEAD = msgspec.json.Decoder(_Head)
-_KINDS: dict[str, msgspec.json.Decoder[_Told]] = {
+_DECODERS: dict[str, msgspec.json.Decoder[_Message]] = {
     "sample": msgspec.json.Decoder(Sample),
     "slow_sample": msgspec.json.Decoder(SlowSample),
     "processes": msgspec.json.Decoder(Processes),
@@ -52,7 +52,7 @@ _KINDS: dict[str, msgspec.json.Decoder[_Told]] = {
 class _Line(NamedTuple):
     number: int
     head: _Head
-    told: _Told
+    message: _Message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,8 +80,8 @@ class Trace:
         """The telemetry in the order of the file, after a `TraceStarted`."""
         yield Timed(self.start_ns, TraceStarted(t_ns=self.start_ns, devices=self.inventory.devices))
         for line in _lines(self.text, self.name):
-            if not isinstance(line.told, _DeviceLine):
-                yield Timed(line.told.t_ns, line.told)
+            if not isinstance(line.message, _DeviceLine):
+                yield Timed(line.message.t_ns, line.message)
 
 
 def read_trace(path: Path) -> Trace:
@@ -92,24 +92,24 @@ def read_trace(path: Path) -> Trace:
     try:
         text = path.read_bytes()
     except OSError as error:
-        raise unreadable(path, error) from error
-    scan = _Scan(path.name)
+        raise read_error(path, error) from error
+    scan = _TraceScan(path.name)
     for line in _lines(text, path.name):
-        scan.take(line)
+        scan.add_line(line)
     if scan.first is None:
         raise UserError(f"{path.name} holds no telemetry; `python -m app watch --json` writes a trace.")
-    ahead_ns = (scan.first.utc - _EPOCH) // timedelta(microseconds=1) * 1000 - scan.first.t_ns
+    utc_offset_ns = (scan.first.utc - _EPOCH) // timedelta(microseconds=1) * 1000 - scan.first.t_ns
     return Trace(
         name=path.name,
         inventory=scan.inventory(),
         start_ns=scan.start_ns,
         end_ns=scan.end_ns,
-        utc_ns=scan.start_ns + ahead_ns,
+        utc_ns=scan.start_ns + utc_offset_ns,
         text=text,
     )
 
 
-class _Scan:
+class _TraceScan:
     """What one reading of a trace finds: its devices, and when it begins and ends."""
 
     def __init__(self, name: str) -> None:
@@ -119,11 +119,11 @@ class _Scan:
         self.first: _Head | None = None
         self.start_ns = self.end_ns = 0
 
-    def take(self, line: _Line) -> None:
+    def add_line(self, line: _Line) -> None:
         """Takes one line. A GPU of which no line tells more is known by its id and counted as it came."""
-        number, head, told = line
-        if isinstance(told, _DeviceLine):
-            self._devices[told.device] = told
+        number, head, message = line
+        if isinstance(message, _DeviceLine):
+            self._devices[message.device] = message
             return
         if head.device not in self._devices:
             index = -1 if head.device == HOST else len(self._devices.keys() - {HOST})
@@ -160,8 +160,8 @@ def _lines(text: bytes, name: str) -> Iterator[_Line]:
     for number, line in enumerate(io.BytesIO(text), start=1):
         try:
             head = _HEAD.decode(line)
-            if head.kind in _KINDS:
-                yield _Line(number, head, _KINDS[head.kind].decode(line))
+            if head.kind in _DECODERS:
+                yield _Line(number, head, _DECODERS[head.kind].decode(line))
         except msgspec.MsgspecError as error:
             if not line.endswith(b"\n"):
                 return

@@ -98,13 +98,13 @@ def test_cli_loads_neither_qt_nor_tensorflow() -> None:
 
 
 def test_window_loads_no_tensorflow_and_no_scipy() -> None:
-    loaded = loaded_after("import app.gui.application")
+    loaded = loaded_after("import app.gui.app")
     assert loaded & (TENSORFLOW | {"scipy"}) == set()
     assert "PySide6.QtWidgets" in loaded
 
 
 def test_window_opens_before_the_database_is_imported() -> None:
-    assert not loaded_after("import app.gui.application") & {"sqlite_utils", "importlib.metadata"}
+    assert not loaded_after("import app.gui.app") & {"sqlite_utils", "importlib.metadata"}
 
 
 def test_everything_headless_imports_without_qt_and_tensorflow() -> None:
@@ -116,7 +116,7 @@ def test_everything_headless_imports_without_qt_and_tensorflow() -> None:
 
 
 def test_protocol_catalog_and_worker_import_without_the_program_and_without_tensorflow() -> None:
-    loaded = loaded_after("import workloads.protocol, workloads.catalog, workloads.worker, workloads.errands", "app")
+    loaded = loaded_after("import workloads.protocol, workloads.catalog, workloads.worker, workloads.jobs", "app")
     assert loaded & HEAVY == set()
     assert not {name for name in loaded if name.partition(".")[0] == "app"}
 

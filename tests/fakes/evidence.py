@@ -1,6 +1,6 @@
 """Made-up evidence of every kind for tests of what shows it: as asked, not as asked, not known, and from the CPU."""
 
-from app.records import Portability
+from app.records import PortabilityResult
 from workloads.protocol import Evidence, Kernel, KernelClass
 
 _GEMM = "sm90_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize128x128x32_warpgroupsize1x1x1_execute_segment_k_off_kernel__5x"
@@ -81,7 +81,7 @@ ON_CPU = Evidence(
 )
 
 PORTABLE = (
-    Portability(
+    PortabilityResult(
         utc_ns=1,
         implementation="standard",
         device="cpu",

@@ -1,6 +1,6 @@
 """A made-up run with every kind of value in it, for tests of what stores and shows runs."""
 
-from app.records import LogLine, Outcome, Portability, Summary
+from app.records import LogLine, Outcome, PortabilityResult, Summary
 from app.samples import HOST, Device, DeviceLost, Sample
 from app.storage.owner import Owner, this_process
 from app.storage.store import Store
@@ -67,7 +67,7 @@ EPOCHS = tuple(
     )
     for number, accuracy in ((1, 0.5), (2, 0.75), (3, 0.7))
 )
-PORTABILITY = Portability(
+PORTABILITY = PortabilityResult(
     utc_ns=UTC_NS + 9 * S,
     implementation="standard",
     device="cpu",

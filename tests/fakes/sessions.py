@@ -16,7 +16,7 @@ from app.runs.launcher import Launcher, LocalLauncher
 from app.runs.leases import Leases
 from app.runs.session import RunServices, RunSession
 from app.runs.sinks import Sink
-from app.runs.supervisor import Limits
+from app.runs.supervisor import WorkerTimeouts
 from app.samples import Inventory, Processes
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
@@ -26,7 +26,7 @@ from workloads.catalog import complete
 from workloads.protocol import Block, RunSpec, Value
 
 LIMIT_S = 240.0
-PATIENT = Limits(closed_stdin_s=LIMIT_S, terminated_s=LIMIT_S, finished_s=LIMIT_S)
+PATIENT = WorkerTimeouts(closed_stdin_s=LIMIT_S, terminated_s=LIMIT_S, finished_s=LIMIT_S)
 """On a busy machine too, a worker gets the time to obey; a rung of the ladder that it obeys costs none."""
 Event = TypeVar("Event")
 
@@ -138,7 +138,7 @@ def services(
     feed: TelemetryFeed,
     *,
     command: tuple[str, ...] | None = None,
-    limits: Limits | None = None,
+    limits: WorkerTimeouts | None = None,
 ) -> RunServices:
     """Services with a database and leases in that folder."""
     launcher: Launcher = LocalLauncher() if command is None else LocalLauncher(command)
@@ -147,7 +147,7 @@ def services(
         feed=feed,
         launcher=launcher,
         leases=Leases(folder),
-        limits=limits or PATIENT,
+        timeouts=limits or PATIENT,
     )
 
 

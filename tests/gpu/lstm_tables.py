@@ -6,7 +6,7 @@ from typing import Any
 
 from workloads import catalog
 from workloads.flops import flops_per_step
-from workloads.kinds import Gpu, Machine
+from workloads.schema import Gpu, Machine
 
 LADDER = ("gemm8", "gemm2", "gemm_batched", "fused", "pretransposed", "combined_input", "wavefront")
 IMPLEMENTATIONS = ("standard", "cudnn", "auto", "cudnn_stack", "block_fused", *LADDER)

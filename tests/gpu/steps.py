@@ -15,13 +15,19 @@ import sys
 import time
 from typing import Any
 
-from tests.gpu.words import value_of
-from workloads import catalog, runtime
+from workloads import catalog
 from workloads.bare import time_steps
 from workloads.build import build
 from workloads.flops import flops_per_step
-from workloads.kinds import Gpu, Machine
-from workloads.protocol import RunSpec
+from workloads.protocol import RunSpec, Value
+from workloads.schema import Gpu, Machine
+from workloads.tensorflow import runtime
+
+
+def value_of(workload: str, name: str, text: str) -> Value:
+    """The value of a parameter that a word stands for."""
+    return catalog.parse(catalog.workload(workload).parameter(name), text)
+
 
 _TIMINGS = 5
 _SECONDS = 0.4

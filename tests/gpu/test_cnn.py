@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.cnn_answers import SIZES, Answers, answers, variant_of
-from tests.witnessed import spec_of, witnessed
+from tests.evidence_runs import collect_evidence, spec_of
 from workloads.protocol import Evidence, Value
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("float32_on_the_gpu")]
@@ -37,8 +37,8 @@ def test_every_precision_learns(implementation: str, layout: str, precision: str
     import keras
 
     from workloads.build import recipe_of
-    from workloads.runtime import replicas_on
-    from workloads.steps import build_task
+    from workloads.tensorflow.runtime import replicas_on
+    from workloads.tensorflow.steps import build_task
 
     given: dict[str, Value] = {"precision": precision, "xla": xla, "batch_size": 64, "channels": 8}
     variant = variant_of("cnn10", gpus=1, implementation=implementation, layout=layout, **given)
@@ -53,9 +53,9 @@ def test_every_precision_learns(implementation: str, layout: str, precision: str
 
 def seen(workload: str, **given: Value) -> Evidence:
     """The graph that a step of this variant has on the GPU."""
-    from workloads.runtime import replicas_on
+    from workloads.tensorflow.runtime import replicas_on
 
-    return witnessed(spec_of(workload, gpus=1, **given), replicas_on(["GPU:0"]))
+    return collect_evidence(spec_of(workload, gpus=1, **given), replicas_on(["GPU:0"]))
 
 
 @pytest.mark.parametrize("workload", SIZES)

@@ -55,8 +55,8 @@ def test_outputs_loss_and_gradients_are_the_standard_ones(name: str, case: str) 
 def curve(name: str, xla: bool) -> list[float]:
     """The loss of each training step."""
     from workloads.lstm import model
-    from workloads.runtime import replicas_on
-    from workloads.steps import build_task
+    from workloads.tensorflow.runtime import replicas_on
+    from workloads.tensorflow.steps import build_task
 
     sizes: dict[str, Value] = {"gpus": 1, "units": 64, "timesteps": 20, "features": 16, "layers": 2}
     variant = variant_of(A_GPU, **sizes, implementation=name, xla=xla)

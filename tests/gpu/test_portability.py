@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from app.records import StoredRun
-from app.runs.portability import Trial, export_model, targets, try_weights, weights_of
 from app.runs.session import RunServices, RunSession
+from app.runs.weight_transfer import TrialResult, export_model, transfer_targets, try_weights, weights_file
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
 from workloads import catalog
@@ -36,18 +36,18 @@ def trained(services: RunServices, **given: Value) -> StoredRun:
     assert session.number is not None
     with Store.open(services.database) as store:
         run = store.load(session.number)
-    with np.load(weights_of(run.row, services.database, None)) as saved:
+    with np.load(weights_file(run.row, services.database, None)) as saved:
         assert saved["reference/outputs"].std() > 0.1
     return run
 
 
-def trials(services: RunServices, run: StoredRun, into: list[str], gpus: int) -> dict[str, Trial]:
+def trials(services: RunServices, run: StoredRun, into: list[str], gpus: int) -> dict[str, TrialResult]:
     """What came of each implementation."""
     machine = services.feed.wait_inventory().machine
-    weights = weights_of(run.row, services.database, None)
-    wanted = targets(run.row.spec, into, gpus, machine).possible
+    weights = weights_file(run.row, services.database, None)
+    wanted = transfer_targets(run.row.spec, into, gpus, machine).possible
     found = [try_weights(run.row, weights, spec, services, print) for spec in wanted]
-    return {trial.found.implementation: trial for trial in found}
+    return {trial.result.implementation: trial for trial in found}
 
 
 @pytest.mark.parametrize("bidirectional", [False, True])
@@ -55,8 +55,8 @@ def trials(services: RunServices, run: StoredRun, into: list[str], gpus: int) ->
 def test_trained_with_cudnn_infers_on_the_cpu(services: RunServices, implementation: str, bidirectional: bool) -> None:
     run = trained(services, implementation=implementation, bidirectional=bidirectional)
     found = trials(services, run, ["standard", "block_fused"], gpus=0)
-    assert [trial.found.device for trial in found.values()] == ["cpu", "cpu"]
-    assert {name: trial.found.max_difference <= 1e-5 for name, trial in found.items()} == {
+    assert [trial.result.device for trial in found.values()] == ["cpu", "cpu"]
+    assert {name: trial.result.max_difference <= 1e-5 for name, trial in found.items()} == {
         "standard": True,
         "block_fused": True,
     }, found
@@ -66,20 +66,20 @@ def test_trained_with_cudnn_infers_on_the_cpu(services: RunServices, implementat
 def test_trained_on_the_cpu_infers_with_cudnn(services: RunServices, bidirectional: bool) -> None:
     run = trained(services, gpus=0, implementation="standard", bidirectional=bidirectional)
     found = trials(services, run, ["cudnn", "cudnn_stack"], gpus=1)
-    assert all(trial.found.device.startswith("GPU-") for trial in found.values())
-    assert max(trial.found.max_difference for trial in found.values()) <= 1e-5, found
+    assert all(trial.result.device.startswith("GPU-") for trial in found.values())
+    assert max(trial.result.max_difference for trial in found.values()) <= 1e-5, found
 
 
 @pytest.mark.parametrize("precision", ["tf32", "bfloat16", "float16"])
 def test_a_coarser_precision_differs_by_its_rounding(services: RunServices, precision: str) -> None:
     run = trained(services, implementation="cudnn", precision=precision)
     (trial,) = trials(services, run, ["standard"], gpus=0).values()
-    assert 1e-7 < trial.found.max_difference <= trial.tolerance, trial
+    assert 1e-7 < trial.result.max_difference <= trial.tolerance, trial
 
 
 def test_what_cudnn_trained_becomes_a_plain_model(services: RunServices, tmp_path: Path) -> None:
     run = trained(services, implementation="cudnn_stack", bidirectional=True)
-    weights, paths = weights_of(run.row, services.database, None), [tmp_path / "model.keras", tmp_path / "served"]
+    weights, paths = weights_file(run.row, services.database, None), [tmp_path / "model.keras", tmp_path / "served"]
     found = export_model(run.row, weights, paths, services.leases, print)
     assert found.max_difference <= 1e-5
     assert all(path.exists() for path in paths)

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from pytestqt.qtbot import QtBot
 
-from app.gui.application import Workbench
-from app.gui.background import Background
+from app.gui.app import Workbench
 from app.gui.theme import Theme
+from app.gui.threads import Background
 from tests.gui.history_page import HistoryPage
 from tests.gui.windows import READ_LIMIT_MS, window_on
 

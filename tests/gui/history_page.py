@@ -9,12 +9,12 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QComboBox, QDialog, QMenu, QPushButton
 from pytestqt.qtbot import QtBot
 
-from app.gui.background import Background
-from app.gui.controllers.history import HistoryController
+from app.gui.history.history_controller import HistoryController
+from app.gui.history.screen import HistoryView
 from app.gui.theme import Theme
-from app.gui.views.history import HistoryView
+from app.gui.threads import Background
 from app.storage.store import Store
-from app.viewmodels.history import COLUMNS
+from app.viewmodels.history.table import COLUMNS
 from tests.gui.screens import Screen
 
 LIMIT_MS = 120_000
@@ -45,15 +45,17 @@ class HistoryPage(Screen[HistoryView]):
 
     def wait_for_page(self, run: int) -> None:
         detail = self.view.detail
-        self.qtbot.waitUntil(lambda: self.view.shows_run and f"Run {run} ·" in detail.words(), timeout=LIMIT_MS)
+        self.qtbot.waitUntil(
+            lambda: self.view.shows_run and f"Run {run} ·" in detail.displayed_text(), timeout=LIMIT_MS
+        )
         self.qtbot.waitUntil(lambda: not detail.panels.busy, timeout=LIMIT_MS)
 
     def column(self, title: str) -> list[str]:
         return [str(self.model.index(row, TITLES.index(title)).data()).strip() for row in range(self.model.rowCount())]
 
-    def wait_for(self, title: str, *words: str) -> None:
+    def wait_for(self, title: str, *texts: str) -> None:
         """Until a column says just this: what is asked for is read on another thread."""
-        self.qtbot.waitUntil(lambda: self.column(title) == list(words), timeout=LIMIT_MS)
+        self.qtbot.waitUntil(lambda: self.column(title) == list(texts), timeout=LIMIT_MS)
 
     def sort(self, title: str) -> None:
         with self.qtbot.waitSignal(self.model.modelReset, timeout=LIMIT_MS):
@@ -86,32 +88,32 @@ class HistoryPage(Screen[HistoryView]):
     def search(self, text: str) -> None:
         self.view.overview.bar.search.setText(text)
 
-    def button(self, words: str) -> QPushButton:
+    def button(self, label: str) -> QPushButton:
         return next(
             b
             for b in self.view.findChildren(QPushButton)
-            if b.text().replace("&", "").startswith(words) and not b.isHidden()
+            if b.text().replace("&", "").startswith(label) and not b.isHidden()
         )
 
-    def button_words(self) -> list[str]:
+    def button_labels(self) -> list[str]:
         return [b.text() for b in self.view.findChildren(QPushButton) if not b.isHidden()]
 
-    def filter(self, name: str, words: str) -> None:
+    def filter(self, name: str, label: str) -> None:
         """Choose an entry of one of the filters."""
         combo = next(c for c in self.view.findChildren(QComboBox) if c.accessibleName() == name)
-        combo.setCurrentIndex(combo.findText(words, Qt.MatchFlag.MatchContains))
+        combo.setCurrentIndex(combo.findText(label, Qt.MatchFlag.MatchContains))
         combo.activated.emit(combo.currentIndex())
 
-    def menu_entry(self, button: str, words: str) -> None:
+    def menu_entry(self, button: str, label: str) -> None:
         """Click an entry of a button's menu."""
-        self.entry(button, words).trigger()
+        self.entry(button, label).trigger()
 
-    def entry(self, button: str, words: str) -> QAction:
+    def entry(self, button: str, label: str) -> QAction:
         """An entry of a button's menu."""
         menu = self.button(button).menu()
         assert isinstance(menu, QMenu)
         menu.aboutToShow.emit()
-        return next(action for action in menu.actions() if action.text().replace("&", "").startswith(words))
+        return next(action for action in menu.actions() if action.text().replace("&", "").startswith(label))
 
     def dialog(self, kind: type[Dialog]) -> Dialog:
         """The dialog of that kind, once it is open."""

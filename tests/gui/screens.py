@@ -25,15 +25,15 @@ class Screen(Generic[View]):
         self.view.deleteLater()
         QCoreApplication.sendPostedEvents(self.view, QEvent.Type.DeferredDelete.value)
 
-    def visible_words(self) -> str:
+    def visible_text(self) -> str:
         """All labels one can see."""
-        return visible_words(self.view)
+        return visible_text(self.view)
 
-    def wait_for_words(self, words: str) -> None:
+    def wait_for_text(self, text: str) -> None:
         """Until a label says so: what is asked for is read on another thread."""
-        self.qtbot.waitUntil(lambda: words in self.visible_words())
+        self.qtbot.waitUntil(lambda: text in self.visible_text())
 
 
-def visible_words(shown: QWidget) -> str:
+def visible_text(shown: QWidget) -> str:
     """All labels in a widget that one can see, a line each."""
     return "\n".join(label.text() for label in shown.findChildren(QLabel) if label.isVisible())

@@ -5,11 +5,11 @@ import pytest
 from PySide6.QtWidgets import QScrollArea
 from pytestqt.qtbot import QtBot
 
+from app.gui.monitor import DeviceRowView, MonitorView
 from app.gui.theme import Theme
-from app.gui.views.monitor import DeviceRowView, MonitorView
 from app.samples import DeviceLost, GpuProcess, Inventory, Processes, SlowSample
 from app.viewmodels.monitor import MonitorModel
-from tests.unit.viewmodels.events import CPU_INVENTORY, DEVICES, GPU_INVENTORY, HOST_DEVICE, ns, samples, tell
+from tests.unit.viewmodels.events import CPU_INVENTORY, DEVICES, GPU_INVENTORY, HOST_DEVICE, handle_all, ns, samples
 
 
 def many(count: int) -> Inventory:
@@ -37,7 +37,7 @@ def shown(qtbot: QtBot, view: MonitorView, model: MonitorModel) -> None:
 
 def test_a_host_without_a_gpu_has_the_page_and_says_what_one_would_show(qtbot: QtBot, view: MonitorView) -> None:
     model = MonitorModel()
-    tell(model, (CPU_INVENTORY, *samples(0, 5, gpus=0)))
+    handle_all(model, (CPU_INVENTORY, *samples(0, 5, gpus=0)))
     shown(qtbot, view, model)
     row = view.row("host")
     plots = [row.plot(key) for key in ("power_mw", "load_pct", "memory_bytes")]
@@ -45,57 +45,57 @@ def test_a_host_without_a_gpu_has_the_page_and_says_what_one_would_show(qtbot: Q
     assert plots[0].y() <= 24
     assert [plot.x() for plot in plots] == [plots[0].x()] * 3
     assert view.no_gpu.isVisible()
-    assert "No NVIDIA driver is installed." in view.no_gpu.words()
-    assert "With an NVIDIA GPU" in view.no_gpu.words()
+    assert "No NVIDIA driver is installed." in view.no_gpu.displayed_text()
+    assert "With an NVIDIA GPU" in view.no_gpu.displayed_text()
 
 
 def test_with_a_gpu_nothing_is_said_of_one(qtbot: QtBot, view: MonitorView) -> None:
     model = MonitorModel()
-    tell(model, (many(1), *samples(0, 5)))
+    handle_all(model, (many(1), *samples(0, 5)))
     shown(qtbot, view, model)
     assert not view.no_gpu.isVisible()
 
 
 def test_a_lost_card_keeps_its_place_with_the_reason(qtbot: QtBot, view: MonitorView) -> None:
     model = MonitorModel()
-    tell(model, (many(2), *samples(0, 5)))
+    handle_all(model, (many(2), *samples(0, 5)))
     model.handle(Processes(t_ns=ns(5), device="GPU-0", processes=(GpuProcess(pid=4242, name="python3"),)))
     shown(qtbot, view, model)
-    assert "python3 · 4242 · –" in view.row("GPU-0").words()
+    assert "python3 · 4242 · –" in view.row("GPU-0").displayed_text()
     before = view.row("GPU-0").y()
     model.handle(DeviceLost(t_ns=ns(5), device="GPU-0", reason="It fell off the bus."))
     view.show_model(model.state())
-    words = view.row("GPU-0").words()
+    words = view.row("GPU-0").displayed_text()
     assert "Lost. It fell off the bus." in words
     assert "python3" not in words
     assert "600" not in words
     assert view.row("GPU-0").y() == before
-    assert "Power 601" in view.row("GPU-1").words()
+    assert "Power 601" in view.row("GPU-1").displayed_text()
 
 
 def test_new_figures_find_their_place(qtbot: QtBot, view: MonitorView) -> None:
     model = MonitorModel()
-    tell(model, (many(1), *samples(0, 5)))
+    handle_all(model, (many(1), *samples(0, 5)))
     shown(qtbot, view, model)
-    assert "Tensor cores" not in view.row("GPU-0").words()
+    assert "Tensor cores" not in view.row("GPU-0").displayed_text()
     slow = SlowSample(t_ns=ns(5), device="GPU-0", tensor_active_pct=93.5, sm_active_pct=96.0, memory_temperature_c=62)
     model.handle(slow)
     view.show_model(model.state())
-    assert "Tensor cores 93.5" in view.row("GPU-0").words()
+    assert "Tensor cores 93.5" in view.row("GPU-0").displayed_text()
 
 
 def test_cards_out_of_sight_cost_nothing(qtbot: QtBot, view: MonitorView) -> None:
     model = MonitorModel()
-    tell(model, (many(8), *samples(0, 5, gpus=8)))
+    handle_all(model, (many(8), *samples(0, 5, gpus=8)))
     shown(qtbot, view, model)
     assert len(view.findChildren(DeviceRowView)) == 9
-    tell(model, list(samples(5, 6, gpus=8)))
+    handle_all(model, list(samples(5, 6, gpus=8)))
     model.handle(SlowSample(t_ns=ns(6), device="GPU-0", memory_temperature_c=62))
     model.handle(SlowSample(t_ns=ns(6), device="GPU-7", memory_temperature_c=63))
     view.show_model(model.state())
-    assert "62" in view.row("GPU-0").words()
-    assert "Memory temp." not in view.row("GPU-7").words(), "it is below the fold"
+    assert "62" in view.row("GPU-0").displayed_text()
+    assert "Memory temp." not in view.row("GPU-7").displayed_text(), "it is below the fold"
     (scroll,) = view.findChildren(QScrollArea)
     scroll.ensureWidgetVisible(view.row("GPU-7"))
     view.show_model(model.state())
-    assert "Memory temp. 63" in view.row("GPU-7").words()
+    assert "Memory temp. 63" in view.row("GPU-7").displayed_text()

@@ -8,16 +8,15 @@ from PySide6.QtWidgets import QApplication, QSystemTrayIcon, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.errors import UserError
-from app.gui import notice
-from app.gui.application import Workbench
-from app.gui.background import Background
-from app.gui.kept_choice import Keeping
-from app.gui.main_window import MainWindow
-from app.gui.notice import Notice
+from app.gui import settings
+from app.gui.app import Workbench
+from app.gui.settings import RunEndNotifier, SettingsStore
 from app.gui.theme import Theme
+from app.gui.threads import Background
+from app.gui.window import MainWindow
 from app.records import Outcome, RunEnded, RunStarted, Summary
+from app.storage.database import load_setting
 from app.storage.known_settings import NOTICE
-from app.storage.settings import kept_in
 from tests.gui.windows import RUN_LIMIT_MS, choose, click_run
 from workloads.catalog import Machine, complete
 
@@ -43,13 +42,13 @@ def fail(error: UserError) -> None:
     raise error
 
 
-def end_of_a_run(notice: Notice, lasted_s: float) -> None:
+def end_of_a_run(notice: RunEndNotifier, lasted_s: float) -> None:
     ended_ns = time.monotonic_ns()
     began_ns = ended_ns - int(lasted_s * 1e9)
     spec = complete("dummy", {"gpus": 0}, Machine())
     notice.handle(RunStarted(run=7, spec=spec, t_ns=began_ns, utc_ns=0, devices=()))
     notice.handle(RunEnded(run=7, t_ns=ended_ns, outcome=Outcome(name="out_of_memory"), summary=Summary()))
-    notice.tell()
+    notice.notify()
 
 
 @pytest.mark.parametrize(
@@ -73,7 +72,7 @@ def test_a_long_run_is_told_of_when_another_window_is_in_front(
 ) -> None:
     monkeypatch.setattr(workbench.window, "isActiveWindow", lambda: active)
     pick(workbench.window, choice)
-    end_of_a_run(workbench._notice, lasted_s)
+    end_of_a_run(workbench._notifier, lasted_s)
     assert told == expected
 
 
@@ -84,14 +83,14 @@ def test_a_tray_shows_which_run_ended_and_how(
     monkeypatch.setattr(QSystemTrayIcon, "isSystemTrayAvailable", lambda: True)
     monkeypatch.setattr(QSystemTrayIcon, "show", lambda _tray: told.append("shown"))
     monkeypatch.setattr(QSystemTrayIcon, "showMessage", lambda _tray, *words: told.extend(words))
-    end_of_a_run(workbench._notice, 75.0)
+    end_of_a_run(workbench._notifier, 75.0)
     assert told == ["shown", "Run 7: out of memory", "dummy train · CPU · batch 8, after 1:15"]
 
 
 def test_a_run_of_the_window_is_told_of(
     qtbot: QtBot, workbench: Workbench, told: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(notice, "LONG_S", 0.2)
+    monkeypatch.setattr(settings, "LONG_RUN_S", 0.2)
     monkeypatch.setattr(workbench.window, "isActiveWindow", lambda: False)
     choose(workbench)
     with qtbot.waitSignal(workbench.run.ended, timeout=RUN_LIMIT_MS):
@@ -104,13 +103,13 @@ def test_the_choice_is_kept_in_the_database(qtbot: QtBot, theme: Theme, database
     windows = [MainWindow((), theme) for _ in range(2)]
     for window in windows:
         qtbot.addWidget(window)
-    first, second = (Notice(window, Keeping(database_path, background, fail)) for window in windows)
+    first, second = (RunEndNotifier(window, SettingsStore(database_path, background, fail)) for window in windows)
     first.start()
     pick(windows[0], "Say &nothing")
     second.start()
     _, *actions = windows[1].settings_menu.actions()
     qtbot.waitUntil(lambda: [action.isChecked() for action in actions] == [True, False, False])
     background.close()
-    assert kept_in(database_path, NOTICE) == "off"
+    assert load_setting(database_path, NOTICE) == "off"
     for window in windows:
         window.allow_close()

@@ -9,11 +9,11 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QLabel, QMessageBox, QWidget
 from pytestqt.qtbot import QtBot
 
-from app.gui.application import HISTORY, MONITOR, RUN, Workbench
+from app.gui.app import HISTORY, MONITOR, RUN, Workbench
+from app.gui.compare.screen import CompareView
+from app.gui.history.screen import HistoryView
+from app.gui.monitor import MonitorView
 from app.gui.theme import DARK, Theme
-from app.gui.views.compare import CompareView
-from app.gui.views.history import HistoryView
-from app.gui.views.monitor import MonitorView
 from app.storage.store import Store
 from tests.gui.windows import READ_LIMIT_MS, RUN_LIMIT_MS, choose, click_run, press
 
@@ -24,8 +24,8 @@ def test_a_click_on_run_fills_the_plots_and_ends_in_words(qtbot: QtBot, workbenc
         click_run(workbench.run_view.form)
         assert workbench.run.running
     view = workbench.run_view.live
-    assert "Completed" in view.words()
-    assert "steps/s" in view.words()
+    assert "Completed" in view.displayed_text()
+    assert "steps/s" in view.displayed_text()
     assert len(view.stack.panel("throughput").points("run")[0]) > 0
     assert len(view.stack.panel("loss").points("run")[0]) > 0
     assert len(view.stack.panel("load").points("host")[0]) > 0
@@ -50,17 +50,17 @@ def test_two_runs_are_found_in_the_history_and_overlaid_in_compare(qtbot: QtBot,
     compare = workbench.window.findChild(CompareView)
     assert isinstance(compare, CompareView)
     qtbot.waitUntil(lambda: compare.table.model().rowCount() == 2, timeout=READ_LIMIT_MS)
-    panels = compare.parts.curves.panels
+    panels = compare.tabs.curves.panels
     qtbot.waitUntil(lambda: bool(panels.shown) and not panels.busy, timeout=READ_LIMIT_MS)
     assert compare.isVisible()
     assert {len(plot.curve_keys()) for plot in panels.shown} == {2}
-    compare.table.open_asked.emit(1)
+    compare.table.open_run_requested.emit(1)
     assert history.isVisible()
     qtbot.waitUntil(lambda: history.shows_run, timeout=READ_LIMIT_MS)
     workbench.run_view.form.edited.emit("step_ms", 99.0)
-    compare.table.again_asked.emit(2)
+    compare.table.rerun_requested.emit(2)
     assert workbench.run_view.isVisible()
-    workbench.run_view.form.copy_asked.emit()
+    workbench.run_view.form.copy_requested.emit()
     assert "step_ms=8" in QGuiApplication.clipboard().text()
 
 
@@ -68,7 +68,7 @@ def test_a_failed_run_says_why_and_offers_its_log(qtbot: QtBot, workbench: Workb
     choose(workbench, behaviour="fail")
     with qtbot.waitSignal(workbench.run.ended, timeout=RUN_LIMIT_MS):
         click_run(workbench.run_view.form)
-    assert "Failed" in workbench.run_view.live.words()
+    assert "Failed" in workbench.run_view.live.displayed_text()
     assert workbench.run_view.live.log_button.isVisible()
 
 
@@ -77,19 +77,19 @@ def test_the_keyboard_runs_stops_and_turns_pages(qtbot: QtBot, workbench: Workbe
     window = workbench.window
     QTest.keyClick(window, Qt.Key.Key_R, Qt.KeyboardModifier.ControlModifier)
     assert workbench.run.running
-    qtbot.waitUntil(lambda: "Measuring" in workbench.run_view.live.words(), timeout=RUN_LIMIT_MS)
+    qtbot.waitUntil(lambda: "Measuring" in workbench.run_view.live.displayed_text(), timeout=RUN_LIMIT_MS)
     for key, page in ((Qt.Key.Key_2, MONITOR), (Qt.Key.Key_3, HISTORY), (Qt.Key.Key_1, RUN)):
         with qtbot.waitSignal(window.page_shown, check_params_cb=lambda index, page=page: index == page):
             QTest.keyClick(window, key, Qt.KeyboardModifier.ControlModifier)
     with qtbot.waitSignal(workbench.run.ended, timeout=RUN_LIMIT_MS):
         QTest.keyClick(window, Qt.Key.Key_Period, Qt.KeyboardModifier.ControlModifier)
-    assert "Stopped" in workbench.run_view.live.words()
+    assert "Stopped" in workbench.run_view.live.displayed_text()
 
 
 def test_closing_during_a_run_asks_and_stops_it_first(qtbot: QtBot, workbench: Workbench) -> None:
     choose(workbench, seconds=600.0)
     click_run(workbench.run_view.form)
-    qtbot.waitUntil(lambda: "Measuring" in workbench.run_view.live.words(), timeout=RUN_LIMIT_MS)
+    qtbot.waitUntil(lambda: "Measuring" in workbench.run_view.live.displayed_text(), timeout=RUN_LIMIT_MS)
     workbench.window.close()
     assert workbench.window.isVisible()
     press(workbench, "&Keep running")
@@ -120,7 +120,7 @@ def test_closing_without_a_run_does_not_ask(workbench: Workbench) -> None:
 
 def test_the_command_goes_to_the_clipboard(qtbot: QtBot, workbench: Workbench) -> None:
     choose(workbench)
-    workbench.run_view.form.copy_asked.emit()
+    workbench.run_view.form.copy_requested.emit()
     assert QGuiApplication.clipboard().text() == "python -m app run dummy -s seconds=0.5"
 
 

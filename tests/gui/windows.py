@@ -9,9 +9,9 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QMessageBox, QPushButton
 from pytestqt.qtbot import QtBot
 
-from app.gui.application import Workbench
+from app.gui.app import Workbench
+from app.gui.run.form import FormView
 from app.gui.theme import Theme
-from app.gui.views.form import FormView
 
 RUN_LIMIT_MS = 240_000
 READ_LIMIT_MS = 120_000
@@ -46,7 +46,7 @@ def click_run(form: FormView) -> None:
     QTest.mouseClick(form.run_button, Qt.MouseButton.LeftButton)
 
 
-def press(workbench: Workbench, words: str) -> None:
+def press(workbench: Workbench, label: str) -> None:
     box = workbench.window.findChild(QMessageBox)
     assert isinstance(box, QMessageBox)
-    next(button for button in box.findChildren(QPushButton) if button.text() == words).click()
+    next(button for button in box.findChildren(QPushButton) if button.text() == label).click()

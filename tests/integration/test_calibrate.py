@@ -10,7 +10,7 @@ from workloads.protocol import Calibration
 def test_a_rate_that_is_lower_than_before_is_said_and_kept(tmp_path: Path) -> None:
     line = CommandLine(tmp_path)
     with Store.open(line.database) as store:
-        store.keep_calibration(Calibration(device="cpu", precision="float32", size=8192, flops_per_s=1e18), 1)
+        store.save_calibration(Calibration(device="cpu", precision="float32", size=8192, flops_per_s=1e18), 1)
     done = line("calibrate", "--precision", "float32")
     assert done.returncode == 0, done.stderr
     assert "1,000,000,000 GFLOPS" in done.stdout.replace("\N{NO-BREAK SPACE}", " "), "what was stored before"

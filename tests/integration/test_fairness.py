@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from app.facts import GATE, HOST_LOAD_PCT, THROTTLED_PCT
-from app.runs.gate import Gate, GateLimits, Held
+from app.records import HOST_LOAD_KEY, IDLE_WAIT_KEY, THROTTLED_KEY
+from app.runs.experiment.idle_wait import IdleLimits, IdleWait, WaitStatus
 from app.runs.session import RunSession
 from app.storage.store import Store
 from tests.fakes.command_line import CommandLine, dummy_words
@@ -27,25 +27,25 @@ def test_a_run_begins_when_its_gpu_has_cooled_down_and_says_so(tmp_path: Path, m
         monkeypatch.setenv(name, value)
     told: list[str] = []
 
-    def go_on(held: Held) -> bool:
-        told.append(held.words)
+    def go_on(held: WaitStatus) -> bool:
+        told.append(held.reason)
         return True
 
     with started_feed(20.0) as feed:
         spec = dummy(feed.wait_inventory(), gpus=1)
-        gate = Gate(feed, GateLimits(steady_s=1.0))
+        gate = IdleWait(feed, IdleLimits(steady_s=1.0))
         facts = gate.wait(["GPU-cool"], go_on)
         gate.close()
         running = services(tmp_path, feed)
-        session = RunSession(spec, running, facts=facts)
+        session = RunSession(spec, running, environment=facts)
         assert session.run().name == "completed"
     assert any("GPU 0 at" in words for words in told)
     assert session.number is not None
     with Store.open(running.database) as store:
         stored = store.load(session.number)
-    assert stored.environment[GATE].endswith(" s, GPU 0 at 41 °C")
-    assert stored.environment[HOST_LOAD_PCT].isdecimal()
-    assert THROTTLED_PCT not in stored.environment
+    assert stored.environment[IDLE_WAIT_KEY].endswith(" s, GPU 0 at 41 °C")
+    assert stored.environment[HOST_LOAD_KEY].isdecimal()
+    assert THROTTLED_KEY not in stored.environment
 
 
 def test_a_wait_that_gives_up_says_on_whom_and_the_verdict_doubts_its_run(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_a_wait_that_gives_up_says_on_whom_and_the_verdict_doubts_its_run(tmp_pa
     stranger = f"unknown ({STRANGER}) on GPU 0"
     said = next(line for line in made.stderr.splitlines() if line.startswith("The wait before a run gave up after "))
     assert stranger in said
-    (warning,) = (each for each in json.loads(made.stdout)["warnings"] if each["key"] == GATE)
+    (warning,) = (each for each in json.loads(made.stdout)["warnings"] if each["key"] == IDLE_WAIT_KEY)
     assert stranger in warning["values"]["1"]
     assert stranger in warning["text"]
 
@@ -86,8 +86,8 @@ def test_a_throttled_run_is_made_once_more_and_counted_once(hot: CommandLine) ->
     (warning,) = (each for each in document["warnings"] if each["key"] == "throttled heat")
     assert warning["text"].startswith("GPUs were held back because of heat in all runs: run 2 for 100")
     facts = hot.json("show", "2")["environment"]
-    assert facts[GATE].startswith("gave up after")
-    assert facts[THROTTLED_PCT] == "100.0"
+    assert facts[IDLE_WAIT_KEY].startswith("gave up after")
+    assert facts[THROTTLED_KEY] == "100.0"
 
 
 def test_how_much_is_too_much_is_the_users_to_say(hot: CommandLine) -> None:

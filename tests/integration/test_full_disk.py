@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.entry_lines import EntryLines
+from app.cli.experiment_progress import EntryReporter
 from app.cli.services import run_services
 from app.errors import UserError
 from app.records import StoredRun
-from app.runs.queue_progress import standings
-from app.runs.queue_runner import QueueRunner
-from app.runs.queued import Asked, add_asked
-from app.runs.schedule import Plan
+from app.runs.experiment.progress import queue_progress
+from app.runs.experiment.queue import ExperimentRequest, add_request
+from app.runs.experiment.queue_runner import QueueRunner
+from app.runs.experiment.schedule import Plan
 from app.storage.store import Store
 from tests.fakes.sessions import dummy, run_through, services, started_feed
 
@@ -31,15 +31,15 @@ def test_next_to_no_room_begins_no_run_and_says_so_in_one_sentence(
     )
 
 
-class Filling(EntryLines):
+class Filling(EntryReporter):
     """Fills the disk when three runs are made."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__()
         self._monkeypatch = monkeypatch
 
-    def made(self, run: StoredRun, *, counts: bool) -> None:
-        super().made(run, counts=counts)
+    def run_finished(self, run: StoredRun, *, accepted: bool) -> None:
+        super().run_finished(run, accepted=accepted)
         if run.row.run == 3:
             with_free(self._monkeypatch, 10_000_000)
 
@@ -51,11 +51,13 @@ def test_a_disk_that_fills_up_pauses_the_experiment_and_answers_for_no_variant(
         used = services(tmp_path, feed)
         variants = tuple(dummy(feed.wait_inventory(), batch_size=size, steps=5) for size in (1, 2))
         with Store.open(used.database) as store:
-            entry = add_asked(store, Asked.of(Plan(name="filling", variants=variants, repeats=3), gate_s=0.0))
+            entry = add_request(
+                store, ExperimentRequest.from_plan(Plan(name="filling", variants=variants, repeats=3), gate_s=0.0)
+            )
         with pytest.raises(UserError, match="has only 10 MB free; free some space"):
             QueueRunner(used, Filling(monkeypatch)).run([entry])
         with Store.open(used.database) as store:
-            (progress,) = standings(store, feed.wait_inventory())
+            (progress,) = queue_progress(store, feed.wait_inventory())
     assert (progress.state, progress.done, progress.planned) == ("paused", 3, 6)
 
 

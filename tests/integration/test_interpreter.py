@@ -10,7 +10,7 @@ import pytest
 
 from app.records import Outcome, StoredRun
 from app.runs.leases import Leases
-from app.runs.outcome import NO_PYTHON
+from app.runs.outcome import BROKEN_PYTHON
 from app.runs.standby import StandbyLauncher
 from app.telemetry.feed import TelemetryFeed
 from tests.fakes.environments import VirtualEnvironment
@@ -98,8 +98,12 @@ def test_a_path_without_a_python_is_refused_before_the_run(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("script", "name", "words"),
     [
-        ("#!/bin/sh\necho hello, world", "failed", f"{NO_PYTHON} instead of beginning the run it said “hello, world”."),
-        ("#!/bin/sh", "crashed", f"{NO_PYTHON} it ended with exit status 0 before the run began;"),
+        (
+            "#!/bin/sh\necho hello, world",
+            "failed",
+            f"{BROKEN_PYTHON} instead of beginning the run it said “hello, world”.",
+        ),
+        ("#!/bin/sh", "crashed", f"{BROKEN_PYTHON} it ended with exit status 0 before the run began;"),
         ("#!/nowhere/python", "failed", "No worker could be started: {python} cannot be run (the program that its "),
     ],
 )

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from app.analysis.largest_batch import LargestBatch, bounds_of
+from app.analysis.largest_batch import LargestBatch, search_bounds
 from app.records import RunStarted
-from app.runs.largest_batch import PURPOSE, LargestBatchSession
+from app.runs.probes import PURPOSE, LargestBatchSession
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
 from tests.fakes.command_line import CommandLine, dummy_words
@@ -24,7 +24,7 @@ def feed() -> Iterator[TelemetryFeed]:
 def test_each_try_is_a_run_that_is_stored_as_one(tmp_path: Path, feed: TelemetryFeed) -> None:
     spec = dummy(feed.wait_inventory(), "out_of_memory", batch_size=8, fitting_batch_size=21)
     used = services(tmp_path, feed)
-    found = LargestBatchSession(spec, bounds_of(spec, 64, 4), used, lambda *_: ()).run()
+    found = LargestBatchSession(spec, search_bounds(spec, 64, 4), used, lambda *_: ()).run()
     assert (found.ending, found.fits, found.fails) == ("found", 20, 24)
     assert [(one.batch_size, one.outcome) for one in found.tries] == [
         (8, "completed"), (16, "completed"), (32, "out_of_memory"), (24, "out_of_memory"), (20, "completed"),
@@ -43,7 +43,7 @@ def test_each_try_is_a_run_that_is_stored_as_one(tmp_path: Path, feed: Telemetry
 def test_it_can_be_stopped_in_a_try(tmp_path: Path, feed: TelemetryFeed) -> None:
     spec = dummy(feed.wait_inventory(), step_ms=60_000)
     recorder, found = Recorder(), list[LargestBatch]()
-    session = LargestBatchSession(spec, bounds_of(spec, 64), services(tmp_path, feed), lambda *_: (recorder,))
+    session = LargestBatchSession(spec, search_bounds(spec, 64), services(tmp_path, feed), lambda *_: (recorder,))
     thread = threading.Thread(target=lambda: found.append(session.run()))
     thread.start()
     recorder.wait(RunStarted)
@@ -54,7 +54,7 @@ def test_it_can_be_stopped_in_a_try(tmp_path: Path, feed: TelemetryFeed) -> None
 
 def test_any_other_end_of_a_try_ends_the_search(tmp_path: Path, feed: TelemetryFeed) -> None:
     spec = dummy(feed.wait_inventory(), "fail")
-    found = LargestBatchSession(spec, bounds_of(spec, 64), services(tmp_path, feed), lambda *_: ()).run()
+    found = LargestBatchSession(spec, search_bounds(spec, 64), services(tmp_path, feed), lambda *_: ()).run()
     assert (found.ending, found.reason) == ("broken off", "ValueError: the dummy fails, as asked")
 
 

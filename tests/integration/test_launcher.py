@@ -43,7 +43,7 @@ def test_an_order_for_a_worker_that_is_gone_and_was_heard_is_no_error() -> None:
     worker = LocalWorker(started(""), heard)
     worker.listen()
     assert heard.gone.wait(LIMIT_S)
-    worker.order(START)
+    worker.send_start(START)
     worker.ask_to_stop()
     assert heard.events == [Exited(0)]
 
@@ -52,7 +52,7 @@ def test_nor_is_it_to_ask_one_to_stop_that_never_read_its_order() -> None:
     heard, process = Heard(), started("")
     process.wait(LIMIT_S)
     worker = LocalWorker(process, heard)
-    worker.order(START)
+    worker.send_start(START)
     worker.ask_to_stop()
     worker.listen()
     assert heard.gone.wait(LIMIT_S)
@@ -76,10 +76,10 @@ def test_one_that_is_over_is_known_to_be_while_another_thread_has_yet_to_hear_of
     worker = LocalWorker(process, Heard())
     with process._waitpid_lock:  # type: ignore[attr-defined] # as the thread holds it that waits for the process
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-        assert worker.ended
+        assert worker.has_exited
     worker.listen()
     process.wait(LIMIT_S)
-    assert worker.ended
+    assert worker.has_exited
 
 
 def test_readers_that_a_busy_machine_holds_up_have_told_everything_before_the_end(

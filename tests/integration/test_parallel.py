@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from app.facts import BESIDE
-from app.records import Outcome, RunEvent, StoredRun
-from app.runs.experiment import Experiment, ExperimentSession, Turn
-from app.runs.going import RunsGoing
-from app.runs.schedule import Plan
-from app.runs.session import RunServices, lease_for
+from app.records import CONCURRENT_GPUS_KEY, Outcome, RunEvent, StoredRun
+from app.runs.concurrent_runs import ConcurrentRuns
+from app.runs.experiment.schedule import Plan
+from app.runs.experiment.session import Experiment, ExperimentSession, PlannedRun
+from app.runs.session import RunServices, lease_devices
 from app.telemetry.feed import TelemetryFeed
 from tests.fakes.command_line import CommandLine, dummy_words
 from tests.fakes.nvml import TWO_H200, environment
@@ -28,17 +27,21 @@ class Making:
     """An experiment of these variants, two runs at once; `measured` is called as each begins to measure."""
 
     def __init__(
-        self, variants: Sequence[RunSpec], running: RunServices, measured: Callable[[Turn], None], repeats: int = 1
+        self,
+        variants: Sequence[RunSpec],
+        running: RunServices,
+        measured: Callable[[PlannedRun], None],
+        repeats: int = 1,
     ) -> None:
         self._measured = measured
-        self._going = RunsGoing(running)
+        self._going = ConcurrentRuns(running)
         self._session = ExperimentSession(
             Plan(name="some", variants=tuple(variants), repeats=repeats),
             (),
             running.feed.wait_inventory().machine,
             self._run_one,
-            lend=lambda spec, devices, stopped: lease_for(
-                spec, running, told=lambda _: None, stopped=stopped, devices=devices
+            lease=lambda spec, devices, stopped: lease_devices(
+                spec, running, notify=lambda _: None, wait_for_stop=stopped, devices=devices
             ),
             parallel=2,
         )
@@ -50,9 +53,9 @@ class Making:
         self._session.stop()
         self._going.stop()
 
-    def _run_one(self, turn: Turn) -> StoredRun:
-        return self._going.make(
-            turn.spec, [_Measured(lambda: self._measured(turn))], facts=turn.facts, lease=turn.lease
+    def _run_one(self, turn: PlannedRun) -> StoredRun:
+        return self._going.run(
+            turn.spec, [_Measured(lambda: self._measured(turn))], environment=turn.environment, lease=turn.lease
         )
 
 
@@ -85,8 +88,8 @@ def overlap(one: StoredRun, other: StoredRun) -> bool:
 def test_two_runs_overlap_on_different_gpus_and_a_third_follows(tmp_path: Path, feed: TelemetryFeed) -> None:
     begun = {place: threading.Event() for place in (1, 2, 3)}
 
-    def measured(turn: Turn) -> None:
-        begun[turn.place].set()
+    def measured(turn: PlannedRun) -> None:
+        begun[turn.position].set()
         assert all(begun[place].wait(LIMIT_S) for place in (1, 2)), "the first two do not go on at once"
 
     found = Making(variants(feed, steps=40), services(tmp_path, feed), measured).run()
@@ -98,7 +101,7 @@ def test_two_runs_overlap_on_different_gpus_and_a_third_follows(tmp_path: Path, 
     for earlier in (first, second):
         same = earlier.environment["gpus_used"] == third.environment["gpus_used"]
         assert not (same and overlap(earlier, third)), "two runs on one GPU"
-    assert [first.environment[BESIDE], second.environment[BESIDE]] == [
+    assert [first.environment[CONCURRENT_GPUS_KEY], second.environment[CONCURRENT_GPUS_KEY]] == [
         second.environment["gpus_used"],
         first.environment["gpus_used"],
     ]
@@ -108,9 +111,9 @@ def test_both_variants_of_a_pair_run_on_both_gpus(tmp_path: Path, feed: Telemetr
     begun = {place: threading.Event() for place in (1, 2, 3, 4)}
     outlasted = {1: 3, 3: 4}
 
-    def measured(turn: Turn) -> None:
-        begun[turn.place].set()
-        if other := outlasted.get(turn.place):
+    def measured(turn: PlannedRun) -> None:
+        begun[turn.position].set()
+        if other := outlasted.get(turn.position):
             assert begun[other].wait(LIMIT_S), "the second run, which ends first, is not followed"
 
     found = Making(variants(feed, steps=40)[:2], services(tmp_path, feed), measured, repeats=2).run()
@@ -122,7 +125,7 @@ def test_both_variants_of_a_pair_run_on_both_gpus(tmp_path: Path, feed: Telemetr
 def test_a_stop_ends_all_that_go_on_and_stores_them_so(tmp_path: Path, feed: TelemetryFeed) -> None:
     seen: list[None] = []
 
-    def measured(_: Turn) -> None:
+    def measured(_: PlannedRun) -> None:
         seen.append(None)
         if len(seen) == 2:
             making.stop()
@@ -138,10 +141,10 @@ def test_what_this_machine_refuses_leases_nothing(tmp_path: Path, feed: Telemetr
     both = used.leases.take(UUIDS, 2)
     assert both is not None, "so that a wait would not end"
     three = dummy(feed.wait_inventory(), gpus=3)
-    lease = lease_for(three, used, told=lambda _: None, stopped=lambda _: True)
+    lease = lease_devices(three, used, notify=lambda _: None, wait_for_stop=lambda _: True)
     assert lease is not None
     assert lease.devices == ()
-    assert RunsGoing(used).make(three, [], lease=lease).row.outcome == Outcome(
+    assert ConcurrentRuns(used).run(three, [], lease=lease).row.outcome == Outcome(
         name="refused", reason="3 GPUs asked for, but this machine has 2."
     )
     both.release()
@@ -165,7 +168,7 @@ def test_the_command_line_makes_as_many_at_once_as_there_are_gpus(two_cards: Com
     document = two_cards.json(*words)
     assert (document["state"], document["done"]) == ("complete", 4)
     runs = [two_cards.json("show", str(number)) for number in (1, 2)]
-    assert [runs[0]["environment"][BESIDE], runs[1]["environment"][BESIDE]] == [
+    assert [runs[0]["environment"][CONCURRENT_GPUS_KEY], runs[1]["environment"][CONCURRENT_GPUS_KEY]] == [
         runs[1]["environment"]["gpus_used"],
         runs[0]["environment"]["gpus_used"],
     ]

@@ -8,18 +8,18 @@ import msgspec
 import numpy as np
 import pytest
 
-from app.bench.resume import KilledExperiment, Tally, kill_and_go_on
+from app.bench.resume import KilledExperiment, Tally, kill_and_resume
 from app.errors import UserError
 from app.queries import QueueProgress
 from app.records import StoredRun
-from app.runs.queue_progress import ProgressTeller, standings
-from app.runs.queue_runner import QueueRunner
-from app.runs.queued import Asked, add_asked, asked_of, enter
-from app.runs.schedule import Plan
+from app.runs.experiment.progress import ProgressReporter, queue_progress
+from app.runs.experiment.queue import ExperimentRequest, add_request, decode_request, enqueue
+from app.runs.experiment.queue_runner import QueueRunner
+from app.runs.experiment.schedule import Plan
 from app.runs.session import RunServices
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
-from app.viewmodels.queue_told import ending_words
+from app.viewmodels.experiment.queue_banner import describe_ending
 from tests.fakes.sessions import dummy, run_through, services, started_feed
 from workloads.protocol import Value
 
@@ -40,7 +40,7 @@ class Told:
 
     def __init__(self, used: RunServices, at_run: Callable[["Told"], None] = lambda _: None) -> None:
         self.all: list[QueueProgress] = []
-        self.runner = QueueRunner(used, ProgressTeller(self._hear, lambda: ()))
+        self.runner = QueueRunner(used, ProgressReporter(self._hear, lambda: ()))
         self._at_run = at_run
 
     def _hear(self, now: QueueProgress) -> None:
@@ -72,15 +72,15 @@ def add(
     entries = []
     for number, name in enumerate(names):
         specs = tuple(dummy(inventory, batch_size=10 * number + n, **settings) for n in (1, 2))  # type: ignore[arg-type]
-        asked = Asked.of(Plan(name=name, variants=specs, repeats=repeats), gate_s=0.0)
+        asked = ExperimentRequest.from_plan(Plan(name=name, variants=specs, repeats=repeats), gate_s=0.0)
         with Store.open(used.database) as store:
-            entries.append(add_asked(store, msgspec.structs.replace(asked, **(how or {}))))
+            entries.append(add_request(store, msgspec.structs.replace(asked, **(how or {}))))
     return entries
 
 
 def in_queue(used: RunServices) -> list[tuple[str, str, str]]:
     with Store.open(used.database) as store:
-        found = standings(store, used.feed.wait_inventory())
+        found = queue_progress(store, used.feed.wait_inventory())
     return [(each.name, each.state, f"{each.done}/{each.planned}") for each in found]
 
 
@@ -107,7 +107,7 @@ def test_an_entry_whose_variants_fail_again_and_again_is_given_up_and_says_so(us
     told = Told(used).run()
     assert (told.ends, outcomes(used)) == ([("a", "failed", 0)], ["failed"] * 4)
     words = "2 variants were given up for now: two of the runs of each in a row failed for the same reason."
-    assert ending_words(told.now, "No verdict.").endswith(f": 0 of 8 runs gave a result. {words} No verdict.")
+    assert describe_ending(told.now, "No verdict.").endswith(f": 0 of 8 runs gave a result. {words} No verdict.")
 
 
 def test_what_is_added_moved_paused_or_removed_meanwhile_takes_effect_at_the_next_run(used: RunServices) -> None:
@@ -131,10 +131,10 @@ def test_more_repeats_asked_for_while_it_goes_on_join_it_with_nothing_run_twice(
     (a,) = add(used, "a")
 
     def ask(told: Told) -> None:
-        repeats = {1: 2, 4: 3}.get(told.now.place, 1)  # as its first run goes on, and as the last one does
+        repeats = {1: 2, 4: 3}.get(told.now.position, 1)  # as its first run goes on, and as the last one does
         with Store.open(used.database) as store:
-            wanted = msgspec.structs.replace(asked_of(store.queue.entry(a)), repeats=repeats)
-            enter(store, wanted)
+            wanted = msgspec.structs.replace(decode_request(store.queue.entry(a)), repeats=repeats)
+            enqueue(store, wanted)
 
     told = Told(used, ask).run()
     assert told.ends == [("a", "waiting", 1), ("a", "waiting", 4), ("a", "complete", 6)]
@@ -161,7 +161,7 @@ def test_stopped_it_stays_and_another_runner_goes_on_with_nothing_run_twice(used
     add(used, "a", "b", repeats=2)
 
     def stop(told: Told) -> None:
-        if told.now.place == 3:
+        if told.now.position == 3:
             told.runner.stop()
 
     assert Told(used, stop).run().ends == [("a", "stopped", 2)]
@@ -217,9 +217,9 @@ def test_stored_runs_count_unless_it_is_to_be_made_anew(used: RunServices) -> No
 def test_a_single_run_asked_for_twice_is_made_twice(used: RunServices) -> None:
     spec = dummy(used.feed.wait_inventory(), steps=5)
     with Store.open(used.database) as store:
-        asked = Asked.of(Plan(name="one", variants=(spec,), repeats=1), again=True, gate_s=0.0)
-        add_asked(store, asked)
-        add_asked(store, asked)
+        asked = ExperimentRequest.from_plan(Plan(name="one", variants=(spec,), repeats=1), again=True, gate_s=0.0)
+        add_request(store, asked)
+        add_request(store, asked)
     assert Told(used).run().ends == [("one", "complete", 1)] * 2
     assert outcomes(used) == ["completed"] * 2
 
@@ -227,7 +227,7 @@ def test_a_single_run_asked_for_twice_is_made_twice(used: RunServices) -> None:
 def test_made_anew_and_cut_off_it_goes_on_with_its_own_runs(used: RunServices) -> None:
     run_through(dummy(used.feed.wait_inventory(), batch_size=1, steps=5), used)
     add(used, "a", repeats=2, how={"again": True})
-    Told(used, lambda told: told.runner.stop() if told.now.place == 3 else None).run()
+    Told(used, lambda told: told.runner.stop() if told.now.position == 3 else None).run()
     assert in_queue(used) == [("a", "waiting", "2/4")]
     assert Told(used).run().ends == [("a", "complete", 4)]
     assert outcomes(used).count("completed") == 5
@@ -235,20 +235,20 @@ def test_made_anew_and_cut_off_it_goes_on_with_its_own_runs(used: RunServices) -
 
 def test_runs_of_it_from_another_machine_count_and_that_is_said(used: RunServices) -> None:
     add(used, "a", repeats=2)
-    Told(used, lambda told: told.runner.stop() if told.now.place == 3 else None).run()
+    Told(used, lambda told: told.runner.stop() if told.now.position == 3 else None).run()
     with Store.open(used.database) as store:
         for run in (1, 2):
             store.add_environment(run, {"cpu": "Another processor"})
-        (here,) = standings(store, used.feed.wait_inventory())
+        (here,) = queue_progress(store, used.feed.wait_inventory())
     assert (here.done, here.planned) == (2, 4)
-    assert here.words == "2 runs were made on another machine, with another CPU: they count all the same."
+    assert here.message == "2 runs were made on another machine, with another CPU: they count all the same."
     assert Told(used).run().ends == [("a", "complete", 4)]
 
 
 def test_killed_at_random_moments_it_always_goes_on(tmp_path: Path) -> None:
     """A few of the moments of `bench resume`, in an experiment whose own runs alone count."""
     tally = Tally()
-    kill_and_go_on(KilledExperiment(tmp_path, repeats=2, again=True), np.random.default_rng(7), 2.0, 4, tally)
+    kill_and_resume(KilledExperiment(tmp_path, repeats=2, again=True), np.random.default_rng(7), 2.0, 4, tally)
     assert tally.experiments == 1
     assert tally.kills > 0
     assert (tally.unfinished, tally.lost, tally.doubled, tally.left_alive) == (0, 0, 0, 0)

@@ -13,11 +13,11 @@ import pytest
 
 from app.errors import DatabaseError
 from app.records import LogLine, Outcome, RunEnded, RunEvent, RunStarted, Waiting
-from app.runs.outcome import NO_PYTHON
-from app.runs.recovery import recover
+from app.runs.outcome import BROKEN_PYTHON
+from app.runs.recovery import mark_crashed_runs
 from app.runs.session import RunSession
-from app.runs.supervisor import Limits
-from app.samples import FieldsSeen, Sample, SlowSample
+from app.runs.supervisor import WorkerTimeouts
+from app.samples import FieldsUpdated, Sample, SlowSample
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
 from tests.fakes.sessions import LIMIT_S, PATIENT, dummy, going, is_measured, run_through, services, started_feed
@@ -53,7 +53,7 @@ def as_told(events: list[RunEvent]) -> list[str]:
     """The events but telemetry, log and progress: kinds, with the phase where there is one; equal ones once."""
     words: list[str] = []
     for event in events:
-        if not isinstance(event, Sample | SlowSample | FieldsSeen | LogLine | Progress):
+        if not isinstance(event, Sample | SlowSample | FieldsUpdated | LogLine | Progress):
             word = f"{type(event).__name__} {getattr(event, 'phase', '')}".strip()
             words += [word] if words[-1:] != [word] else []
     return words
@@ -167,7 +167,7 @@ def test_garbage_goes_to_the_log_and_the_run_completes(tmp_path: Path, feed: Tel
     ],
 )
 def test_stop_climbs_the_ladder_as_far_as_needed(
-    tmp_path: Path, feed: TelemetryFeed, behaviour: str, limits: Limits, ended_by: str, exit_code: int
+    tmp_path: Path, feed: TelemetryFeed, behaviour: str, limits: WorkerTimeouts, ended_by: str, exit_code: int
 ) -> None:
     spec = dummy(feed.wait_inventory(), behaviour, steps=1_000_000, warmup_steps=0)
     with going(spec, services(tmp_path, feed, limits=limits)) as run:
@@ -200,10 +200,14 @@ def test_a_worker_that_says_nothing_is_ended_as_failed(tmp_path: Path, feed: Tel
     ("code", "name", "reason"),
     [
         (GREETS + "print('no message', flush=True); sys.stdin.read()", "failed", "The worker broke the protocol:"),
-        ("print('no message', flush=True); sys.stdin.read()", "failed", f"{NO_PYTHON} instead of beginning the run it"),
+        (
+            "print('no message', flush=True); sys.stdin.read()",
+            "failed",
+            f"{BROKEN_PYTHON} instead of beginning the run it",
+        ),
         ("say(Hello(protocol=99, **hello)); sys.stdin.read()", "failed", "The worker speaks protocol 99, this program"),
         (GREETS + "sys.exit(3)", "crashed", "The worker ended with exit status 3 without saying how the run went;"),
-        ("sys.exit(3)", "crashed", f"{NO_PYTHON} it ended with exit status 3 before the run began;"),
+        ("sys.exit(3)", "crashed", f"{BROKEN_PYTHON} it ended with exit status 3 before the run began;"),
         ("os.abort()", "crashed", "The worker died of SIGABRT; its log has the last lines."),
     ],
 )
@@ -320,14 +324,14 @@ def test_the_worker_dies_with_its_program_and_the_run_is_crashed_then(tmp_path: 
         children = psutil.Process(program.pid).children(recursive=True)
         assert any("workloads.worker" in child.cmdline() for child in children)
         with Store.open(tmp_path / "profiles.db") as store:
-            assert recover(store) == [], "its program lives: left alone"
+            assert mark_crashed_runs(store) == [], "its program lives: left alone"
             assert store.list_runs()[0].outcome is None
             program.send_signal(signal.SIGKILL)
             program.wait(LIMIT_S)
             _, alive = psutil.wait_procs(children, timeout=LIMIT_S)
             assert alive == []
-            assert recover(store) == [1]
-            assert recover(store) == [], "once"
+            assert mark_crashed_runs(store) == [1]
+            assert mark_crashed_runs(store) == [], "once"
             row = store.load(1).row
     finally:
         program.kill()

@@ -16,11 +16,10 @@ import psutil
 import pytest
 
 from app.records import LogLine, Waiting
-from app.runs.launcher import Exited, WorkerEvent, checkout_environment
+from app.runs.launcher import Exited, WorkerEvent, child_environment
 from app.runs.leases import CPU, Leases
 from app.runs.session import RunServices
-from app.runs.standby import StandbyLauncher
-from app.runs.standby_setting import VARIABLE
+from app.runs.standby import STANDBY_VARIABLE, StandbyLauncher
 from app.telemetry.feed import TelemetryFeed
 from tests.fakes.command_line import CommandLine, dummy_words
 from tests.fakes.nvml import TWO_H200, Driver, environment
@@ -28,8 +27,8 @@ from tests.fakes.processes import has_ended
 from tests.fakes.sessions import LIMIT_S, Recorder, dummy, going, run_through, services
 from tests.fakes.standby import empty_libraries, standing_by
 from workloads.catalog import Machine, complete
-from workloads.kinds import Gpu
-from workloads.protocol import PROTOCOL_VERSION, Block, Facts, Finished, PhaseStarted, Start
+from workloads.protocol import PROTOCOL_VERSION, Block, EnvironmentInfo, Finished, PhaseStarted, Start
+from workloads.schema import Gpu
 
 DRIVER = """
 #include <stdio.h>
@@ -76,7 +75,7 @@ def open_gate(libraries: Path) -> Callable[[], None]:
 
 def told(recorder: Recorder) -> list[object]:
     """Facts, and phases by name: what does not depend on telemetry or the clock."""
-    events = recorder.of_now(PhaseStarted) + recorder.of_now(Facts)
+    events = recorder.of_now(PhaseStarted) + recorder.of_now(EnvironmentInfo)
     return [event.phase if isinstance(event, PhaseStarted) else dict(event.facts) for event in events]
 
 
@@ -90,7 +89,7 @@ def test_runs_beside_each_other_have_a_standby_each_for_the_next(
     with going(spec, served) as one, going(spec, served) as other:
         for run in (one, other):
             run.recorder.wait(Block)
-        served_one = [fact.facts.get("standby") for run in (one, other) for fact in run.recorder.of(Facts)]
+        served_one = [fact.facts.get("standby") for run in (one, other) for fact in run.recorder.of(EnvironmentInfo)]
         assert launcher.wait_ready(), "they are begun while both go on"
         for run in (one, other):
             run.session.stop()
@@ -102,7 +101,7 @@ def test_runs_beside_each_other_have_a_standby_each_for_the_next(
     assert lease is not None, "no import holds the processor any more"
     lease.release()
     with going(spec, served) as one, going(spec, served) as other:
-        assert [run.recorder.wait(Facts).facts.get("standby") for run in (one, other)] == ["yes", "yes"]
+        assert [run.recorder.wait(EnvironmentInfo).facts.get("standby") for run in (one, other)] == ["yes", "yes"]
 
 
 def test_a_standby_tells_what_a_cold_worker_tells(served: RunServices, launcher: StandbyLauncher) -> None:
@@ -170,7 +169,7 @@ def test_an_order_may_come_while_it_imports(tmp_path: Path, feed: TelemetryFeed,
             phase = run.recorder.wait(PhaseStarted)
             assert phase.phase == "import"
             assert run.result().name == "completed"
-            assert run.recorder.of(Facts)[0].facts == {"standby": "yes"}
+            assert run.recorder.of(EnvironmentInfo)[0].facts == {"standby": "yes"}
         wishes.append(True)
         launcher.prepare()
         open_gate()
@@ -244,7 +243,7 @@ def test_a_run_on_the_cpu_waits_for_an_import_and_none_begins_beside_it(
         assert run.recorder.of(PhaseStarted) == []
         open_gate()
         run.recorder.wait(PhaseStarted, lambda phase: phase.phase == "measure")
-        assert run.recorder.of(Facts)[0].facts == {"standby": "yes"}
+        assert run.recorder.of(EnvironmentInfo)[0].facts == {"standby": "yes"}
         launcher.prepare()
         assert not launcher.wait_ready()
 
@@ -253,7 +252,7 @@ def test_a_run_on_the_cpu_waits_for_an_import_and_none_begins_beside_it(
 def test_the_second_run_of_an_experiment_is_served(
     tmp_path: Path, libraries: Path, words: list[str], facts: list[str | None]
 ) -> None:
-    line = CommandLine(tmp_path, {VARIABLE: "on", **environment(Driver(cards=TWO_H200))})
+    line = CommandLine(tmp_path, {STANDBY_VARIABLE: "on", **environment(Driver(cards=TWO_H200))})
     line.json("experiment", *dummy_words(gpus=1, seed="1,2"), "--repeats", "1", "--no-gate", *words)
     runs = [line.json("show", str(run)) for run in (1, 2)]
     assert [run["environment"].get("standby") for run in runs] == facts
@@ -273,7 +272,7 @@ def test_it_dies_with_a_program_that_is_killed(tmp_path: Path, libraries: Path, 
         "print(launcher.wait_ready(), flush=True); threading.Event().wait()"
     )
     command = [sys.executable, "-c", code, str(tmp_path), str(int(taken))]
-    program = subprocess.Popen(command, stdout=subprocess.PIPE, env=checkout_environment(), text=True)
+    program = subprocess.Popen(command, stdout=subprocess.PIPE, env=child_environment(), text=True)
     assert program.stdout is not None
     with program:
         assert program.stdout.readline() == "True\n"

@@ -5,11 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.facts import OTHERS_ON_GPU
-from app.records import Floats, RunStarted, SampleColumns, StoredRun
+from app.records import OTHERS_ON_GPU_KEY, Floats, RunStarted, SampleColumns, StoredRun
 from app.samples import HOST, DeviceLost
 from app.telemetry.feed import TelemetryFeed
-from app.viewmodels.doubts import doubts
+from app.viewmodels.compare.warnings import comparison_warnings
 from tests.fakes.nvml_cards import LAPTOP, MIG, OLD_DRIVER, RTX_2080_TI, TWO_H200, Card
 from tests.fakes.sessions import dummy, feed_of, going, is_measured, run_through, services, wait_listed
 from workloads.protocol import Block
@@ -160,5 +159,5 @@ def test_who_else_used_the_gpu_is_kept_with_the_run(tmp_path: Path) -> None:
     with feed_of(Card(uuid="GPU-shared", processes=((4_194_305, 1_000),)), hz=20.0) as feed:
         wait_listed(feed, "GPU-shared")
         stored = run_on(feed, tmp_path, seconds=3.0)
-    assert stored.environment[OTHERS_ON_GPU] == "unknown (4194305)"
-    assert [doubt.key for doubt in doubts([stored])] == [OTHERS_ON_GPU]
+    assert stored.environment[OTHERS_ON_GPU_KEY] == "unknown (4194305)"
+    assert [doubt.key for doubt in comparison_warnings([stored])] == [OTHERS_ON_GPU_KEY]

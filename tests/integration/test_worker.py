@@ -15,8 +15,8 @@ from workloads.catalog import Machine, complete
 from workloads.protocol import (
     PROTOCOL_VERSION,
     Block,
+    EnvironmentInfo,
     Evidence,
-    Facts,
     Finished,
     Hello,
     Message,
@@ -282,7 +282,10 @@ def test_lstm_learns() -> None:
         run.order(spec("lstm", **SMALL_LSTM, steps=200))
         assert run.finish().outcome == "completed"
         facts = {
-            key: value for message in run.messages if isinstance(message, Facts) for key, value in message.facts.items()
+            key: value
+            for message in run.messages
+            if isinstance(message, EnvironmentInfo)
+            for key, value in message.facts.items()
         }
         assert facts["tensorflow"].startswith("2.")
         assert facts["tensorflow_devices"] == "CPU"

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from workloads import catalog
-from workloads.catalog import Gpu, Machine, UsageError, check, complete, parse, why_not, with_defaults, workload
+from workloads.catalog import Gpu, Machine, UsageError, check, complete, parse, refusal_reason, with_defaults, workload
 from workloads.protocol import RunSpec, Value
 
 NO_GPU = Machine(cpu_count=2)
@@ -184,9 +184,9 @@ def test_float16_nchw_runs_on_the_cpu_under_xla() -> None:
 
 def test_a_choice_says_why_it_cannot_be_taken() -> None:
     spec = complete("lstm", {}, NO_GPU)
-    assert "cuDNN needs" in (why_not(spec, "implementation", "cudnn", NO_GPU) or "")
-    assert why_not(spec, "implementation", "standard", NO_GPU) is None
-    assert why_not(spec, "precision", "bfloat16", NO_GPU) is None
+    assert "cuDNN needs" in (refusal_reason(spec, "implementation", "cudnn", NO_GPU) or "")
+    assert refusal_reason(spec, "implementation", "standard", NO_GPU) is None
+    assert refusal_reason(spec, "precision", "bfloat16", NO_GPU) is None
 
 
 def test_a_path_is_made_absolute_once_and_an_empty_one_stays_empty(

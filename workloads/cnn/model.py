@@ -1,25 +1,50 @@
-"""The image workloads: a network from one implementation's layers, cross entropy, gradient descent with momentum."""
+"""The image workloads: a network from one implementation's layers, its initial weights, cross entropy and momentum.
 
-from collections.abc import Callable, Iterable, Sequence
+Convolution kernels are [height, width, in, out] in both layouts.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import tensorflow as tf
 from tensorflow.python.util import _pywrap_util_port
 
-from workloads.cnn import keras_layers, native, native_xla, nets
-from workloads.cnn.layer import MakeLayer
-from workloads.cnn.nets import Net, Sum, net_of
-from workloads.cnn.weights import initial_weights
-from workloads.data import made_images
+from workloads.cnn import layers, nets
+from workloads.cnn.layers import MakeLayer
+from workloads.cnn.nets import Conv, Dense, Layer, Net, Norm, Sum, flatten, net_of, weight_shapes
 from workloads.errors import RefusedError
-from workloads.optimizers import Momentum
 from workloads.protocol import Variant
-from workloads.recipe import Recipe
+from workloads.tensorflow.optimizers import Momentum
+from workloads.tensorflow.recipe import Recipe
+from workloads.tensorflow.synthetic import synthetic_images
 
-_LAYERS: dict[tuple[str, bool], MakeLayer] = {
-    ("native", False): native.layer,
-    ("native", True): native_xla.layer,
-    ("keras", False): keras_layers.layer,
-    ("keras", True): keras_layers.layer,
+
+def initial_weights(net: Net, seed: int) -> Iterator[tuple[Layer, list[tf.Tensor]]]:
+    """Each layer with the values of its weights, in the order of `nets.shapes`.
+
+    Kernels are those of He et al. 2015: normal with variance 2 / fan_in; scales are 1, offsets and biases 0.
+    """
+    kernels = 0
+    for layer in flatten(net):
+        values = [tf.zeros(shape) for shape in weight_shapes(layer)]
+        if isinstance(layer, Conv | Dense):
+            values[0] = _random_kernel(seed, kernels, values[0].shape)
+            kernels += 1
+        if isinstance(layer, Norm):
+            values[0] = tf.ones_like(values[0])
+        yield layer, values
+
+
+def _random_kernel(seed: int, number: int, shape: tf.TensorShape) -> tf.Tensor:
+    """`number` tells the kernels of one seed apart."""
+    return tf.random.stateless_normal(shape, [seed, number]) * math.sqrt(2.0 / math.prod(shape[:-1]))
+
+
+_LAYER_FACTORIES: dict[tuple[str, bool], MakeLayer] = {
+    ("native", False): layers.native_layer,
+    ("native", True): layers.native_xla_layer,
+    ("keras", False): layers.keras_layer,
+    ("keras", True): layers.keras_layer,
 }
 """Who makes the layers of an implementation, without XLA and with it."""
 
@@ -27,9 +52,9 @@ _LAYERS: dict[tuple[str, bool], MakeLayer] = {
 class Cnn:
     """A network in one layout, its operations named by their layers."""
 
-    def __init__(self, net: Net, make: MakeLayer, layout: str, seed: int) -> None:
+    def __init__(self, net: Net, make_layer: MakeLayer, layout: str, seed: int) -> None:
         self._net = net
-        self.layers = {spec.name: make(spec, initial, layout) for spec, initial in initial_weights(net, seed)}
+        self.layers = {spec.name: make_layer(spec, initial, layout) for spec, initial in initial_weights(net, seed)}
 
     @property
     def weights(self) -> Sequence[tf.Variable]:
@@ -56,9 +81,9 @@ class Cnn:
         return images
 
 
-def cnn(workload: str, variant: Variant) -> Cnn:
+def build_cnn(workload: str, variant: Variant) -> Cnn:
     """The network of a variant with its initial weights."""
-    make = _LAYERS[str(variant["implementation"]), bool(variant["xla"])]
+    make = _LAYER_FACTORIES[str(variant["implementation"]), bool(variant["xla"])]
     return Cnn(net_of(workload, variant), make, str(variant["layout"]), int(variant["seed"]))
 
 
@@ -73,9 +98,9 @@ def recipe_of(workload: str) -> Callable[[Variant], Recipe]:
         _check_layout(variant)
         seed, layout = int(variant["seed"]), str(variant["layout"])
         return Recipe(
-            model=lambda: cnn(workload, variant),
+            model=lambda: build_cnn(workload, variant),
             optimizer=Momentum,
-            batch=lambda index: made_images(seed, index, int(variant["batch_size"]), layout),
+            batch=lambda index: synthetic_images(seed, index, int(variant["batch_size"]), layout),
         )
 
     return recipe

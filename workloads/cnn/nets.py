@@ -79,7 +79,7 @@ class Sum:
 Net = tuple[Layer | Sum, ...]
 
 
-def leaves(net: Net) -> Iterator[Layer]:
+def flatten(net: Net) -> Iterator[Layer]:
     """All layers in order, a sum's shortcut after its body."""
     for part in net:
         if isinstance(part, Sum):
@@ -88,7 +88,7 @@ def leaves(net: Net) -> Iterator[Layer]:
             yield part
 
 
-def shapes(layer: Layer) -> tuple[Shape, ...]:
+def weight_shapes(layer: Layer) -> tuple[Shape, ...]:
     """The shapes of a layer's trained weights: kernel; scale and offset; kernel and bias."""
     match layer:
         case Conv():
@@ -112,18 +112,20 @@ def cnn10(channels: int) -> Net:
     widths = [COLOURS, *(channels * 2**block for block in range(3))]
     found: list[Layer | Sum] = []
     for block in range(3):
-        for place in range(3):
-            before = widths[block] if place == 0 else widths[block + 1]
-            found += _conv_norm_relu(f"block{block + 1}", place + 1, before, widths[block + 1], IMAGE_SIZE >> block)
+        for index in range(3):
+            channels_in = widths[block] if index == 0 else widths[block + 1]
+            found += _conv_norm_relu(
+                f"block{block + 1}", index + 1, channels_in, widths[block + 1], IMAGE_SIZE >> block
+            )
         found += [Pool(name=f"block{block + 1}/pool")] if block < 2 else []
     return (*found, *_head(widths[-1]))
 
 
-def _conv_norm_relu(block: str, place: int, channels_in: int, channels: int, side: int) -> tuple[Layer, ...]:
+def _conv_norm_relu(block: str, index: int, channels_in: int, channels: int, side: int) -> tuple[Layer, ...]:
     return (
-        Conv(name=f"{block}/conv{place}", channels_in=channels_in, channels=channels, side=side),
-        Norm(name=f"{block}/norm{place}", channels=channels),
-        Relu(name=f"{block}/relu{place}"),
+        Conv(name=f"{block}/conv{index}", channels_in=channels_in, channels=channels, side=side),
+        Norm(name=f"{block}/norm{index}", channels=channels),
+        Relu(name=f"{block}/relu{index}"),
     )
 
 
@@ -137,9 +139,9 @@ def wide_resnet(depth: int, widen: int) -> Net:
     found: list[Layer | Sum] = [Conv(name="stem/conv", channels_in=COLOURS, channels=widths[0], side=IMAGE_SIZE)]
     for group in range(3):
         for block in range((depth - 4) // 6):
-            before = widths[group] if block == 0 else widths[group + 1]
+            channels_in = widths[group] if block == 0 else widths[group + 1]
             stride = 2 if block == 0 and group > 0 else 1
-            found += _basic_block(f"group{group + 1}/block{block + 1}", before, widths[group + 1], group, stride)
+            found += _basic_block(f"group{group + 1}/block{block + 1}", channels_in, widths[group + 1], group, stride)
     return (*found, *_norm_relu("head", "", widths[-1]), *_head(widths[-1]))
 
 
@@ -159,8 +161,8 @@ def _basic_block(name: str, channels_in: int, channels: int, group: int, stride:
     return (*before, Sum(body=body, shortcut=(shortcut,)))
 
 
-def _norm_relu(where: str, place: str, channels: int) -> tuple[Layer, ...]:
-    return Norm(name=f"{where}/norm{place}", channels=channels), Relu(name=f"{where}/relu{place}")
+def _norm_relu(prefix: str, suffix: str, channels: int) -> tuple[Layer, ...]:
+    return Norm(name=f"{prefix}/norm{suffix}", channels=channels), Relu(name=f"{prefix}/relu{suffix}")
 
 
 def _head(channels: int) -> tuple[Layer, ...]:

@@ -11,8 +11,8 @@ from tensorflow.python.eager import context
 from workloads.evidence.ops import CLUSTER, Op, plain_type
 
 _TYPES = {types_pb2.DT_FLOAT: "float32", types_pb2.DT_HALF: "float16", types_pb2.DT_BFLOAT16: "bfloat16"}
-_BODY = "/body/"
-_SUMS = ("AddN", "AddV2", "Add")
+_LOOP_BODY = "/body/"
+_ADDITIONS = ("AddN", "AddV2", "Add")
 
 
 def start_collecting() -> None:
@@ -25,7 +25,7 @@ def start_collecting() -> None:
     context.enable_graph_collection()
 
 
-def collected() -> tuple[Op, ...]:
+def collected_ops() -> tuple[Op, ...]:
     """What the graphs kept until now tell; nothing is kept any more."""
     functions = context.export_run_metadata().function_graphs
     context.disable_graph_collection()
@@ -37,12 +37,12 @@ def operations(graphs: Iterable[Any]) -> tuple[Op, ...]:
     return tuple(
         op
         for graph in graphs
-        for op in _walk(graph.node, {f.signature.name: f.node_def for f in graph.library.function}, _Place())
+        for op in _walk(graph.node, {f.signature.name: f.node_def for f in graph.library.function}, _Scope())
     )
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _Scope:
     """Where nodes stand: the call they are in, as a prefix of their names, and what they have from it."""
 
     prefix: str = ""
@@ -51,45 +51,45 @@ class _Place:
     compiled: bool = False
 
 
-def _walk(nodes: Iterable[Any], functions: dict[str, Any], place: _Place) -> Iterator[Op]:
+def _walk(nodes: Iterable[Any], functions: dict[str, Any], scope: _Scope) -> Iterator[Op]:
     """The telling operations among nodes (NodeDef) and in the functions they call."""
     nodes = list(nodes)
-    elsewhere = {node.name for node in nodes if _comes_from_elsewhere(node)}
+    received = {node.name for node in nodes if _receives_from_peer(node)}
     for node in nodes:
-        if node.op in _SUMS and not elsewhere.isdisjoint(_operands(node)):
-            yield replace(_operation(node, place, "AddN"), received=True)
+        if node.op in _ADDITIONS and not received.isdisjoint(_operands(node)):
+            yield replace(_operation(node, scope, "AddN"), received=True)
         cluster = _is_cluster(node)
-        if not (cluster or functions or _tells(node.op)):
+        if not (cluster or functions or _is_relevant(node.op)):
             continue
-        op = _operation(node, place, CLUSTER if cluster else plain_type(node.op))
-        if cluster or _tells(node.op):
+        op = _operation(node, scope, CLUSTER if cluster else plain_type(node.op))
+        if cluster or _is_relevant(node.op):
             yield op
         for role, value in node.attr.items() if functions else ():
             if (called := value.func.name) in functions:
-                inside = _Place(
+                inner_scope = _Scope(
                     prefix=f"{op.name}/",
                     device=op.device,
                     loop=op.name if role == "body" else op.loop,
-                    compiled=place.compiled or cluster,
+                    compiled=scope.compiled or cluster,
                 )
-                yield from _walk(functions[called], functions, inside)
+                yield from _walk(functions[called], functions, inner_scope)
 
 
 @cache
-def _tells(type_: str) -> bool:
+def _is_relevant(type_: str) -> bool:
     op = Op(type=plain_type(type_), name="", layout="?")
     return op.is_product or op.is_spatial or op.kind in ("transpose", "communication")
 
 
-def _comes_from_elsewhere(node: Any) -> bool:
+def _receives_from_peer(node: Any) -> bool:
     """Whether a node takes in what another device made; constants come from the host."""
     if node.op != "_Recv":
         return False
     sender, receiver = node.attr["send_device"].s, node.attr["recv_device"].s
-    return bool(sender != receiver and _kind(sender) == _kind(receiver))
+    return bool(sender != receiver and _device_kind(sender) == _device_kind(receiver))
 
 
-def _kind(device: bytes) -> bytes:
+def _device_kind(device: bytes) -> bytes:
     return device.rpartition(b"device:")[2].partition(b":")[0]
 
 
@@ -101,17 +101,17 @@ def _is_cluster(node: Any) -> bool:
     return node.op.startswith(("Xla", "_Xla")) or ("_XlaMustCompile" in node.attr and node.attr["_XlaMustCompile"].b)
 
 
-def _operation(node: Any, place: _Place, type_: str) -> Op:
+def _operation(node: Any, scope: _Scope, type_: str) -> Op:
     """Inlined loops keep their functions' names: `lstm/while/body/_12/…` stands in the body of `lstm/while`."""
-    name = place.prefix + node.name
-    inlined = node.name.split(_BODY, 1)[0] if f"{_BODY}_" in node.name else ""
+    name = scope.prefix + node.name
+    inlined = node.name.split(_LOOP_BODY, 1)[0] if f"{_LOOP_BODY}_" in node.name else ""
     return Op(
         type=type_,
         name=name,
-        device=node.device.rpartition("device:")[2] or place.device,
+        device=node.device.rpartition("device:")[2] or scope.device,
         dtype=_TYPES.get(node.attr["T"].type, "") if "T" in node.attr else "",
         layout=node.attr["data_format"].s.decode() if "data_format" in node.attr else "",
-        loop=place.prefix + inlined if inlined else place.loop,
-        compiled=place.compiled,
+        loop=scope.prefix + inlined if inlined else scope.loop,
+        compiled=scope.compiled,
         fused=tuple(word.decode() for word in node.attr["fused_ops"].list.s) if "fused_ops" in node.attr else (),
     )

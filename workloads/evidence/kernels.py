@@ -10,25 +10,25 @@ from typing import NamedTuple
 from workloads.protocol import KernelClass
 
 
-class _Class(NamedTuple):
+class _ClassPattern(NamedTuple):
     kind: KernelClass
     pattern: re.Pattern[str]
     source: str
 
 
-class _Cores(NamedTuple):
+class _TensorCorePattern(NamedTuple):
     tensor: bool
     pattern: re.Pattern[str]
     source: str
 
 
-_CLASSES: tuple[_Class, ...] = (
-    _Class(
+_CLASS_PATTERNS: tuple[_ClassPattern, ...] = (
+    _ClassPattern(
         "communication",
         re.compile(r"(?i:nccl)|Collective|AllReduce|all-reduce|(?i:^memcpyp2p)"),
         "NCCL; TensorFlow's collectives; CUPTI's copies between GPUs",
     ),
-    _Class(
+    _ClassPattern(
         "rnn",
         re.compile(
             r"CudnnRNN|BlockLSTM|RNNcell|(LSTM|GENERIC)_elementWise|[pP]ersist.*(RNN|LSTM)|persistRNN|RNN_|lstm_gates"
@@ -36,22 +36,22 @@ _CLASSES: tuple[_Class, ...] = (
         ),
         "cuDNN's recurrent kernels; TensorFlow's CudnnRNN and BlockLSTM operations (lstm_ops_gpu.cu.cc)",
     ),
-    _Class(
+    _ClassPattern(
         "convolution",
         re.compile(r"fprop|dgrad|wgrad|[Cc]onv(?!ert)|[a-z0-9]cudnn_|winograd|fft2d|flip_filter"),
         "cuDNN and CUTLASS name the forward pass fprop and the gradients dgrad, wgrad; scudnn, s1688cudnn: cuDNN's own",
     ),
-    _Class(
+    _ClassPattern(
         "gemm",
         re.compile(r"gemm|gemv|MatMul|matmul|nvjet|splitK|(^|[^a-z])dot([^a-z]|$)|Einsum|::Kernel2?<cutlass"),
         "cuBLAS, cuBLASLt (nvjet, splitKreduce), CUTLASS, Triton's gemm_fusion_dot; TensorFlow; XLA's dot",
     ),
-    _Class(
+    _ClassPattern(
         "transpose",
         re.compile(r"[tT]ranspose|nchwToNhwc|nhwcToNchw|SwapDimension|ShuffleInTensor"),
         "cuDNN's layout changes; TensorFlow's transpose_functor_gpu.cu.cc and conv_2d_gpu.h; XLA's fusions",
     ),
-    _Class(
+    _ClassPattern(
         "copy",
         re.compile(
             r"(?i:^mem(cpy|set))|^(wrapped_|loop_)?((dynamic[-_](update[-_])?)?(slice|copy|concatenate|gather|pad|reverse"
@@ -60,7 +60,7 @@ _CLASSES: tuple[_Class, ...] = (
         ),
         "CUPTI's copies; XLA's and TensorFlow's names of what moves values and computes none",
     ),
-    _Class(
+    _ClassPattern(
         "pointwise",
         re.compile(
             r"_GPU_DT_|EigenMetaKernel|^(loop|wrapped)_|Apply[A-Z]\w*Kernel|Bias(NHWC|NCHW)|(?<!ynn)_fusion(_|\.|$)|^ResourceApply"
@@ -71,45 +71,47 @@ _CLASSES: tuple[_Class, ...] = (
     ),
 )  # fmt: skip
 
-_CORES: tuple[_Cores, ...] = (
-    _Cores(True, re.compile(r"tensorop"), "CUTLASS: the operator class tensorop"),
-    _Cores(False, re.compile(r"simt"), "CUTLASS: the operator class simt, on CUDA cores"),
-    _Cores(True, re.compile(r"nvjet"), "cuBLAS's kernels for Hopper and newer: all on warpgroup matrix instructions"),
-    _Cores(
+_TENSOR_CORE_PATTERNS: tuple[_TensorCorePattern, ...] = (
+    _TensorCorePattern(True, re.compile(r"tensorop"), "CUTLASS: the operator class tensorop"),
+    _TensorCorePattern(False, re.compile(r"simt"), "CUTLASS: the operator class simt, on CUDA cores"),
+    _TensorCorePattern(
+        True, re.compile(r"nvjet"), "cuBLAS's kernels for Hopper and newer: all on warpgroup matrix instructions"
+    ),
+    _TensorCorePattern(
         True,
         re.compile(r"[a-z](884|1688|8816|16816|16832|161616)[a-z]"),
         "the shape of a matrix instruction (PTX ISA, mma: m8n8k4, m16n8k8, m16n8k16 …), as in s1688gemm",
     ),
-    _Cores(True, re.compile(r"[hig]mma|tensor\d+x\d+x\d+"), "the instructions HMMA, IMMA, (W)GMMA"),
-    _Cores(False, re.compile(r"ffma"), "the CUDA cores' instruction FFMA"),
-    _Cores(
+    _TensorCorePattern(True, re.compile(r"[hig]mma|tensor\d+x\d+x\d+"), "the instructions HMMA, IMMA, (W)GMMA"),
+    _TensorCorePattern(False, re.compile(r"ffma"), "the CUDA cores' instruction FFMA"),
+    _TensorCorePattern(
         True,
         re.compile(r"xmma_\w*?(tf32|bf16|f16|i8|e4m3|e5m2)"),
         "xmma kernels name their operands' types: of these, only tensor cores make products",
     ),
-    _Cores(
+    _TensorCorePattern(
         False,
         re.compile(r"[sd]gemm|scudnn|gemv|winograd|fft2d|gemmSN|gemmk1"),
         "cuBLAS and cuDNN: single or double precision on CUDA cores",
     ),
 )
 
-_BESIDE = re.compile(r"(?i)elem(ent)?wise|rearrangement|initialize|lstm_gates|splitKreduce")
+_AUXILIARY = re.compile(r"(?i)elem(ent)?wise|rearrangement|initialize|lstm_gates|splitKreduce")
 """cuDNN's and TensorFlow's kernels for the gates of an LSTM; the sum of a product that cuBLAS split."""
 
 
 def classify(name: str) -> KernelClass:
     """The class of a kernel, an operation or an instruction of that name."""
-    return next((row.kind for row in _CLASSES if row.pattern.search(name)), "other")
+    return next((row.kind for row in _CLASS_PATTERNS if row.pattern.search(name)), "other")
 
 
 def makes_products(name: str) -> bool:
     """Whether a kernel computes matrix products or convolutions, not what goes before or after them."""
-    return classify(name) in ("gemm", "convolution", "rnn") and _BESIDE.search(name) is None
+    return classify(name) in ("gemm", "convolution", "rnn") and _AUXILIARY.search(name) is None
 
 
 def on_tensor_cores(name: str) -> bool | None:
     """Whether a kernel's products are computed on tensor cores; None where its name does not tell, or it has none."""
     if not makes_products(name):
         return None
-    return next((row.tensor for row in _CORES if row.pattern.search(name)), None)
+    return next((row.tensor for row in _TENSOR_CORE_PATTERNS if row.pattern.search(name)), None)

@@ -10,7 +10,7 @@ from workloads.protocol import KernelClass
 CLUSTER = "XlaCluster"
 """The type under which a call into compiled code stands here, whatever the call itself is named."""
 
-_RENAMED = re.compile(r"^_?(Mkl)?(Native)?(Fused)?(?=[A-Z])")
+_TYPE_PREFIX = re.compile(r"^_?(Mkl)?(Native)?(Fused)?(?=[A-Z])")
 _SPATIAL = re.compile(r"Conv2D|BatchNorm|Pool")
 _PRODUCTS: tuple[KernelClass, ...] = ("gemm", "convolution", "rnn")
 
@@ -59,10 +59,10 @@ class Op:
 
 def plain_type(name: str) -> str:
     """`_MklNativeFusedBatchNormEx` is `BatchNormEx`, `_FusedMatMul` is `MatMul`."""
-    return _RENAMED.sub("", name)
+    return _TYPE_PREFIX.sub("", name)
 
 
-def core(ops: Sequence[Op]) -> tuple[Op, ...]:
+def main_products(ops: Sequence[Op]) -> tuple[Op, ...]:
     """The products that the workload is about: those of the recurrence, else the convolutions, else all.
 
     A dense head computes in another type and on its own: it says nothing of the layers before it.
@@ -73,7 +73,7 @@ def core(ops: Sequence[Op]) -> tuple[Op, ...]:
     return tuple(recurrent or convolutions or products)
 
 
-def on_device(ops: Iterable[Op]) -> dict[str, tuple[Op, ...]]:
+def ops_by_device(ops: Iterable[Op]) -> dict[str, tuple[Op, ...]]:
     """Operations by the device that computed them."""
     found: dict[str, list[Op]] = {}
     for op in ops:

@@ -14,24 +14,24 @@ from workloads.evidence import xplane
 from workloads.evidence.xplane import Trace
 from workloads.training import Task
 
-_MOST_STEPS = 10
+_MAX_STEPS = 10
 _BUDGET_S = 1.0
 _BUDGET_EVENTS = 200_000
-_PATIENCE_S = 120.0
+_TIMEOUT_S = 120.0
 
 
-def traced(task: Task, *, gpu: bool) -> Trace:
+def trace_steps(task: Task, *, gpu: bool) -> Trace:
     """The trace of as many steps as fit into about a second and 200,000 events, at least one.
 
     The first trace of a process is of one step: it starts the profiler up and tells how many fit. Where no more than
     one does, it stands.
     """
-    first, step_s = _trace(task, 1, gpu=gpu)
-    steps = int(min(_MOST_STEPS, _BUDGET_S / step_s, _BUDGET_EVENTS / max(1, first.events)))
-    return _trace(task, steps, gpu=gpu)[0] if steps > 1 else first
+    first, step_s = _profile_steps(task, 1, gpu=gpu)
+    steps = int(min(_MAX_STEPS, _BUDGET_S / step_s, _BUDGET_EVENTS / max(1, first.events)))
+    return _profile_steps(task, steps, gpu=gpu)[0] if steps > 1 else first
 
 
-def _trace(task: Task, steps: int, *, gpu: bool) -> tuple[Trace, float]:
+def _profile_steps(task: Task, steps: int, *, gpu: bool) -> tuple[Trace, float]:
     """The trace of some steps, and the seconds that one of them took under the profiler."""
     with TemporaryDirectory(prefix="variantscope-") as folder:
         tf.profiler.experimental.start(folder)
@@ -47,7 +47,7 @@ def _trace(task: Task, steps: int, *, gpu: bool) -> tuple[Trace, float]:
         return xplane.read(file.read_bytes(), steps, gpu=gpu), step_s
 
 
-def guarded(work: Callable[[], Trace], patience_s: float = _PATIENCE_S) -> Trace:
+def run_guarded(work: Callable[[], Trace], timeout_s: float = _TIMEOUT_S) -> Trace:
     """What the work gave, or an empty trace with a note of what went wrong; the traceback goes to the log.
 
     In a thread, since a profiler that hangs cannot be interrupted: the thread is left behind.
@@ -59,15 +59,15 @@ def guarded(work: Callable[[], Trace], patience_s: float = _PATIENCE_S) -> Trace
             done.append(work())
         except Exception as error:  # noqa: BLE001 - whatever goes wrong in a profiler must not cost the run
             traceback.print_exc(file=sys.stderr)
-            done.append(_nothing(f"The profiler could not be used: {_first_line(error)}."))
+            done.append(_empty_trace(f"The profiler could not be used: {_first_line(error)}."))
 
     thread = threading.Thread(target=run, name="profiler", daemon=True)
     thread.start()
-    thread.join(patience_s)
-    return done[0] if done else _nothing(f"The profiler did not answer within {patience_s:.0f} s.")
+    thread.join(timeout_s)
+    return done[0] if done else _empty_trace(f"The profiler did not answer within {timeout_s:.0f} s.")
 
 
-def _nothing(note: str) -> Trace:
+def _empty_trace(note: str) -> Trace:
     return Trace(notes=(note,))
 
 

@@ -1,4 +1,4 @@
-"""A profiler's trace (XSpace), read: kernels by name, how long the devices were busy, and XLA's programs."""
+"""Reads a profiler trace (XSpace): kernels by name, device busy time, and the operations of XLA's programs."""
 
 import itertools
 import re
@@ -6,13 +6,75 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from tensorflow.compiler.xla import xla_data_pb2
 from tensorflow.compiler.xla.service import hlo_pb2
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
-from workloads.evidence import hlo
 from workloads.evidence.kernels import classify, on_tensor_cores
-from workloads.evidence.ops import Op
+from workloads.evidence.ops import Op, plain_type
 from workloads.protocol import DeviceTime, Kernel
+
+_DTYPES = {
+    xla_data_pb2.F32: "float32",
+    xla_data_pb2.F16: "float16",
+    xla_data_pb2.BF16: "bfloat16",
+}
+_HIGHEST_PRECISION = xla_data_pb2.PrecisionConfig.HIGHEST
+_LIBRARY_CALLS = {"gemm": "MatMul", "matmul": "MatMul", "conv": "Conv2D"}
+"""Words in the names of XLA's library calls, as `__cublas$gemm`, `__cublas$lt$matmul`, `__cudnn$convForward`."""
+
+
+def program_ops(module: Any) -> tuple[Op, ...]:
+    """The products and convolutions of a program (HloModuleProto), those in its fusions and loops too.
+
+    After them TensorFlow's fused batch norms that it was made from: no more than their names is left of them.
+    """
+    computations = {computation.id: computation for computation in module.computations}
+    sources = (one.metadata for computation in module.computations for one in computation.instructions)
+    norms = sorted({(one.op_type, one.op_name) for one in sources if one.op_type.startswith("FusedBatchNorm")})
+    return (
+        *_walk_computation(computations, module.entry_computation_id, ""),
+        *(Op(type=plain_type(type_), name=name, compiled=True) for type_, name in norms),
+    )
+
+
+def _walk_computation(computations: dict[int, Any], entry: int, loop: str) -> Iterator[Op]:
+    instructions = {instruction.id: instruction for instruction in computations[entry].instructions}
+    for instruction in instructions.values():
+        inside = (instruction.metadata.op_name or instruction.name) if instruction.opcode == "while" else loop
+        for called in instruction.called_computation_ids:
+            yield from _walk_computation(computations, called, inside)
+        if type_ := _op_type(instruction):
+            operand = instructions[instruction.operand_ids[0]]
+            yield Op(
+                type=type_,
+                name=instruction.metadata.op_name or instruction.name,
+                dtype=_DTYPES.get(operand.shape.element_type, ""),
+                layout=_convolution_layout(instruction, operand) if type_ == "Conv2D" else "",
+                loop=loop,
+                compiled=True,
+                exact=_keeps_precision(instruction),
+            )
+
+
+def _op_type(instruction: Any) -> str | None:
+    if instruction.opcode == "custom-call":
+        target = instruction.custom_call_target.lower()
+        return next((type_ for word, type_ in _LIBRARY_CALLS.items() if word in target), None)
+    return {"dot": "MatMul", "convolution": "Conv2D"}.get(instruction.opcode)
+
+
+def _convolution_layout(convolution: Any, images: Any) -> str:
+    """By where the channels lie in memory: XLA keeps the axes' order and chooses the layout, minor axis first."""
+    channels = convolution.convolution_dimension_numbers.input_feature_dimension
+    return "NHWC" if images.shape.layout.minor_to_major[0] == channels else "NCHW"
+
+
+def _keeps_precision(instruction: Any) -> bool:
+    """Whether its operands keep their precision: TensorFlow asks for the highest where TF32 is off."""
+    precisions = instruction.precision_config.operand_precision
+    return any(one == _HIGHEST_PRECISION for one in precisions) or b"HIGHEST" in instruction.backend_config
+
 
 _GPU_PLANE = re.compile(r"/device:(GPU:\d+)")
 _GPU_LINE = "Stream #"
@@ -69,35 +131,35 @@ class _Event(NamedTuple):
 def read(data: bytes, steps: int, *, gpu: bool) -> Trace:
     """The trace of so many steps in the bytes of an `.xplane.pb`, of its GPUs or of its CPU."""
     space = xplane_pb2.XSpace.FromString(data)
-    named, events_of = (_GPU_PLANE, _gpu_events) if gpu else (_HOST_PLANE, _cpu_events)
+    plane_pattern, events_of = (_GPU_PLANE, _gpu_events) if gpu else (_HOST_PLANE, _cpu_events)
     devices: dict[str, list[_Event]] = {}
     for plane in space.planes:
-        if (found := named.fullmatch(plane.name)) and (events := list(events_of(plane))):
+        if (found := plane_pattern.fullmatch(plane.name)) and (events := list(events_of(plane))):
             devices[found[1]] = events
     kernels = [event for events in devices.values() for event in events if event.name != _EXECUTOR]
     return Trace(
         steps=steps,
         kernels=_kernels(kernels),
-        times=tuple(_time_of(device, events) for device, events in sorted(devices.items(), key=_in_number)),
+        times=tuple(_device_time(device, events) for device, events in sorted(devices.items(), key=_device_order)),
         events=len(kernels),
-        programs=tuple(op for program in _programs(space) for op in hlo.operations(program)),
-        notes=tuple(f"The profiler says: {words}" for words in (*space.errors, *space.warnings)),
+        programs=tuple(op for program in _programs(space) for op in program_ops(program)),
+        notes=tuple(f"The profiler says: {message}" for message in (*space.errors, *space.warnings)),
     )
 
 
-def _in_number(item: tuple[str, Sequence[_Event]]) -> tuple[int, str]:
+def _device_order(item: tuple[str, Sequence[_Event]]) -> tuple[int, str]:
     """`GPU:2` before `GPU:10`."""
     return len(item[0]), item[0]
 
 
-def _time_of(device: str, events: Sequence[_Event]) -> DeviceTime:
-    talking = {name for name in {event.name for event in events} if classify(name) == "communication"}
-    communication = [event for event in events if event.name in talking]
+def _device_time(device: str, events: Sequence[_Event]) -> DeviceTime:
+    communication_names = {name for name in {event.name for event in events} if classify(name) == "communication"}
+    communication = [event for event in events if event.name in communication_names]
     return DeviceTime(
         device=device,
         span_ns=_span_ps(events) // 1000,
         busy_ns=_busy_ps(events) // 1000,
-        compute_ns=_busy_ps(event for event in events if event.name not in talking) // 1000,
+        compute_ns=_busy_ps(event for event in events if event.name not in communication_names) // 1000,
         communication_ns=_busy_ps(communication) // 1000,
         kernels=sum(event.name != _EXECUTOR for event in events),
     )
@@ -120,7 +182,7 @@ def _cpu_events(plane: Any) -> Iterator[_Event]:
         return operation[1] if operation else None
 
     for line in plane.lines:
-        yield from _innermost(_events(plane, line, name_of))
+        yield from _innermost_events(_events(plane, line, name_of))
         yield from _events(plane, line, lambda name, _: name if name == _EXECUTOR else None)
 
 
@@ -132,7 +194,7 @@ def _events(plane: Any, line: Any, name_of: Callable[[str, Any], str | None]) ->
             yield _Event(name, start_ps, start_ps + event.duration_ps)
 
 
-def _innermost(events: Iterable[_Event]) -> Iterator[_Event]:
+def _innermost_events(events: Iterable[_Event]) -> Iterator[_Event]:
     """One thread's events without those in which another one begins."""
     ordered = sorted(events, key=lambda event: (event.start_ps, -event.end_ps))
     for event, following in itertools.zip_longest(ordered, ordered[1:]):
@@ -169,21 +231,21 @@ def _busy_ps(events: Iterable[_Event]) -> int:
 
 def _programs(space: Any) -> Iterator[Any]:
     """The optimised programs (HloModuleProto) that ran; the profile holds all of the process."""
-    ran = set(_modules_run(space.planes))
+    executed = set(_executed_modules(space.planes))
     for plane in space.planes:
         if plane.name == _PROGRAM_PLANE:
             for entry in plane.event_metadata.values():
                 for stat in entry.stats:
                     module = hlo_pb2.HloProto.FromString(stat.bytes_value).hlo_module
-                    if module.name in ran:
+                    if module.name in executed:
                         yield module
 
 
-def _modules_run(planes: Iterable[Any]) -> Iterator[str]:
+def _executed_modules(planes: Iterable[Any]) -> Iterator[str]:
     for plane in planes:
-        named = {number for number, stat in plane.stat_metadata.items() if stat.name == "hlo_module"}
-        for line in plane.lines if named else ():
+        module_stats = {number for number, stat in plane.stat_metadata.items() if stat.name == "hlo_module"}
+        for line in plane.lines if module_stats else ():
             for event in line.events:
                 for stat in event.stats:
-                    if stat.metadata_id in named:
+                    if stat.metadata_id in module_stats:
                         yield stat.str_value or plane.stat_metadata[stat.ref_value].name

@@ -1,4 +1,7 @@
-"""What an LSTM variant asks for, in the types its implementations need."""
+"""An LSTM variant's sizes, and the names and shapes of its weights; needs no TensorFlow.
+
+See `workloads.lstm.stack` for what they hold. The order is that of a model's `weights`.
+"""
 
 from dataclasses import dataclass
 
@@ -46,3 +49,20 @@ def config_of(variant: Variant) -> LstmConfig:
         unroll=int(variant["unroll"]),
         seed=int(variant["seed"]),
     )
+
+
+GATES = 4
+DIRECTIONS = ("forward", "backward")
+
+
+def weight_shapes(config: LstmConfig) -> dict[str, tuple[int, ...]]:
+    """Each weight's shape by its name, such as `layer0/forward/kernel`."""
+    found: dict[str, tuple[int, ...]] = {}
+    gates = GATES * config.units
+    for depth in range(config.layers):
+        for direction in DIRECTIONS[: config.directions]:
+            prefix = f"layer{depth}/{direction}"
+            found[f"{prefix}/kernel"] = (config.width(depth), gates)
+            found[f"{prefix}/recurrent_kernel"] = (config.units, gates)
+            found[f"{prefix}/bias"] = (gates,)
+    return {**found, "head/kernel": (config.width(config.layers), 1), "head/bias": (1,)}

@@ -1,4 +1,4 @@
-"""A stack of Keras LSTM layers, with or without the cuDNN kernels."""
+"""Keras LSTM layers: with the cuDNN kernels, without them, or as Keras decides."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -19,30 +19,30 @@ class KerasStack:
 
     def __init__(self, config: LstmConfig, initial: Sequence[tf.Tensor], use_cudnn: UseCudnn) -> None:
         self.layers = [
-            [_layer(config, use_cudnn, depth, backwards) for backwards in (False, True)[: config.directions]]
+            [_keras_layer(config, use_cudnn, depth, backwards) for backwards in (False, True)[: config.directions]]
             for depth in range(config.layers)
         ]
-        variables = [variable for layer in self._flat() for variable in layer.trainable_variables]
+        variables = [variable for layer in self._all_layers() for variable in layer.trainable_variables]
         for variable, value in zip(variables, initial, strict=True):
             variable.assign(value)
 
     @property
     def weights(self) -> Sequence[tf.Variable]:
         """The trained variables, layer by layer."""
-        return [variable.value for layer in self._flat() for variable in layer.trainable_variables]
+        return [variable.value for layer in self._all_layers() for variable in layer.trainable_variables]
 
     def __call__(self, inputs: tf.Tensor, valid: tf.Tensor | None, *, training: bool) -> tf.Tensor:
         """The last outputs of the top layer."""
         for directions in self.layers:
-            parts = [_in_time_order(layer, layer(inputs, mask=valid, training=training)) for layer in directions]
+            parts = [_restore_time_order(layer, layer(inputs, mask=valid, training=training)) for layer in directions]
             inputs = tf.concat(parts, axis=-1) if len(parts) > 1 else parts[0]
         return inputs
 
-    def _flat(self) -> list[keras.layers.LSTM]:
+    def _all_layers(self) -> list[keras.layers.LSTM]:
         return [layer for directions in self.layers for layer in directions]
 
 
-def _layer(config: LstmConfig, use_cudnn: UseCudnn, depth: int, backwards: bool) -> keras.layers.LSTM:
+def _keras_layer(config: LstmConfig, use_cudnn: UseCudnn, depth: int, backwards: bool) -> keras.layers.LSTM:
     """One direction of one layer, its weights zero until they are assigned."""
     layer = keras.layers.LSTM(
         config.units,
@@ -60,6 +60,21 @@ def _layer(config: LstmConfig, use_cudnn: UseCudnn, depth: int, backwards: bool)
     return layer
 
 
-def _in_time_order(layer: keras.layers.LSTM, outputs: tf.Tensor) -> tf.Tensor:
+def _restore_time_order(layer: keras.layers.LSTM, outputs: tf.Tensor) -> tf.Tensor:
     """A layer that goes backwards gives its sequence from the end."""
     return tf.reverse(outputs, [1]) if layer.go_backwards and layer.return_sequences else outputs
+
+
+def keras_auto_stack(config: LstmConfig, initial: Sequence[tf.Tensor]) -> KerasStack:
+    """Keras layers with `use_cudnn="auto"`."""
+    return KerasStack(config, initial, "auto")
+
+
+def keras_cudnn_stack(config: LstmConfig, initial: Sequence[tf.Tensor]) -> KerasStack:
+    """Keras layers with `use_cudnn=True`."""
+    return KerasStack(config, initial, True)
+
+
+def keras_standard_stack(config: LstmConfig, initial: Sequence[tf.Tensor]) -> KerasStack:
+    """Keras layers with `use_cudnn=False`."""
+    return KerasStack(config, initial, False)

@@ -1,13 +1,14 @@
-"""The loop over time that every rung of the ladder shares, and what can be laid around a step."""
+"""The loop over time steps that the ladder's implementations share, and the stack of layers that runs in it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import tensorflow as tf
 
-from workloads.lstm.weights import Weights
+from workloads.lstm.config import LstmConfig
+from workloads.lstm.stack import BaseStack, Weights
 
 State = tuple[tf.Tensor, tf.Tensor]
 """A direction's output h and cell c, each [batch, units]; [units, batch] where everything is kept transposed."""
@@ -16,7 +17,7 @@ Step = Callable[[Any, State], State]
 """From what a step reads and the state before it to the state after it."""
 
 
-def _as_they_are(inputs: tf.Tensor) -> tf.Tensor:
+def _identity(inputs: tf.Tensor) -> tf.Tensor:
     return inputs
 
 
@@ -25,14 +26,14 @@ class Cell:
     """One direction of one layer: its step, and what it makes of all inputs [timesteps, ...] before the loop."""
 
     step: Step
-    prepare: Callable[[tf.Tensor], tf.Tensor] = _as_they_are
+    prepare: Callable[[tf.Tensor], tf.Tensor] = _identity
 
 
 MakeCell = Callable[[Weights], Cell]
 """From a direction's weights, already in the type to compute in."""
 
 
-def run(
+def run_loop(
     step: Step, inputs: Any, state: State, *, unroll: int = 1, backwards: bool = False, sequence: bool = False
 ) -> tuple[State, tf.Tensor | None]:
     """The state after all steps and, where `sequence` is set, every step's output in the order of time.
@@ -45,22 +46,22 @@ def run(
     outputs = (tf.TensorArray(state[0].dtype, steps, element_shape=state[0].shape),) if sequence else ()
     first, direction = (steps - 1, -1) if backwards else (0, 1)
 
-    def turn(count: int, time: tf.Tensor, state: State, outputs: tuple[tf.TensorArray, ...]) -> tuple[Any, ...]:
+    def iteration(count: int, time: tf.Tensor, state: State, outputs: tuple[tf.TensorArray, ...]) -> tuple[Any, ...]:
         for _ in range(count):
             state = step(tf.nest.map_structure(lambda array: array.read(time), arrays), state)  # noqa: B023
             outputs = tuple(array.write(time, state[0]) for array in outputs)
             time += direction
         return time, state, outputs
 
-    turns, rest = divmod(steps, unroll)
+    iterations, remaining = divmod(steps, unroll)
     looped = tf.while_loop(
-        lambda *_: True, partial(turn, unroll), (tf.constant(first), state, outputs), maximum_iterations=turns
+        lambda *_: True, partial(iteration, unroll), (tf.constant(first), state, outputs), maximum_iterations=iterations
     )
-    _, state, outputs = turn(rest, *looped)
+    _, state, outputs = iteration(remaining, *looped)
     return state, outputs[0].stack() if outputs else None
 
 
-def carrying(step: Step) -> Step:
+def padded_step(step: Step) -> Step:
     """The step that reads (inputs, valid) and leaves the state as it was where the step is padding."""
 
     def masked(inputs: tuple[Any, tf.Tensor], state: State) -> State:
@@ -70,10 +71,81 @@ def carrying(step: Step) -> Step:
     return masked
 
 
-def dropping(step: Step, mask: tf.Tensor) -> Step:
+def dropout_step(step: Step, mask: tf.Tensor) -> Step:
     """The step whose products read the output before it multiplied by `mask`."""
 
     def dropped(inputs: Any, state: State) -> State:
         return step(inputs, (state[0] * mask, state[1]))
 
     return dropped
+
+
+def zero_padded(tensor: tf.Tensor, axis: int, width: int) -> tf.Tensor:
+    """The tensor with zeros at the end of an axis up to `width`; as it is where it is wide enough."""
+    missing = width - tensor.shape[axis]
+    if not missing:
+        return tensor
+    return tf.pad(tensor, [[0, missing if number == axis else 0] for number in range(len(tensor.shape))])
+
+
+def valid_steps(lengths: tf.Tensor, timesteps: int, *, left: bool) -> tf.Tensor:
+    """[batch, timesteps]: which steps are true ones, the first of each sequence or (`left`: padded before) the last."""
+    positions = tf.range(timesteps, dtype=lengths.dtype)
+    return (positions >= timesteps - lengths[:, tf.newaxis]) if left else (positions < lengths[:, tf.newaxis])
+
+
+class LoopStack(BaseStack):
+    """Layers of cells; `transposed` cells read [features, batch] a step and keep their state [units, batch]."""
+
+    def __init__(
+        self, config: LstmConfig, initial: Sequence[tf.Tensor], make_cell: MakeCell, *, transposed: bool = False
+    ) -> None:
+        super().__init__(config, initial)
+        self._make_cell = make_cell
+        self._transposed = transposed
+
+    def __call__(self, inputs: tf.Tensor, valid: tf.Tensor | None, *, training: bool) -> tf.Tensor:
+        """The last outputs of the top layer."""
+        layers = self._layers(inputs.dtype)
+        features_axis, sequence = (1, tf.transpose(inputs, [1, 2, 0])) if self._transposed else (2, _time_major(inputs))
+        if valid is not None:
+            valid = tf.expand_dims(tf.transpose(valid), features_axis)
+        for depth, layer in enumerate(layers):
+            top = depth == len(layers) - 1
+            ends = [
+                self._direction(weights, sequence, valid, backwards=bool(number), sequence=not top, training=training)
+                for number, weights in enumerate(layer)
+            ]
+            if not top:
+                sequence = tf.concat([outputs for _, outputs in ends], features_axis)
+        last = tf.concat([output for (output, _), _ in ends], features_axis - 1)
+        return tf.transpose(last) if self._transposed else last
+
+    def _direction(
+        self,
+        weights: Weights,
+        inputs: tf.Tensor,
+        valid: tf.Tensor | None,
+        *,
+        backwards: bool,
+        sequence: bool,
+        training: bool,
+    ) -> tuple[State, tf.Tensor | None]:
+        """The last state and, where `sequence` is set, all outputs of one direction of one layer."""
+        config, cell = self._config, self._make_cell(weights)
+        batch = inputs.shape[2 if self._transposed else 1]
+        shape = [config.units, batch] if self._transposed else [batch, config.units]
+        step = cell.step
+        if training and config.dropout:
+            inputs = tf.nn.dropout(inputs, config.dropout, noise_shape=[1, *inputs.shape[1:]])
+        if training and config.recurrent_dropout:
+            step = dropout_step(step, tf.nn.dropout(tf.ones(shape, inputs.dtype), config.recurrent_dropout))
+        prepared = cell.prepare(inputs)
+        if valid is not None:
+            step, prepared = padded_step(step), (prepared, valid)
+        zeros = tf.zeros(shape, inputs.dtype)
+        return run_loop(step, prepared, (zeros, zeros), unroll=config.unroll, backwards=backwards, sequence=sequence)
+
+
+def _time_major(inputs: tf.Tensor) -> tf.Tensor:
+    return tf.transpose(inputs, [1, 0, 2])

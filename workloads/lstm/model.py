@@ -5,42 +5,28 @@ from typing import Any
 
 import tensorflow as tf
 
-from workloads.data import adding_problem
-from workloads.lstm import (
-    auto,
-    block_fused,
-    combined_input,
-    cudnn,
-    cudnn_stack,
-    fused,
-    gemm2,
-    gemm8,
-    gemm_batched,
-    pretransposed,
-    standard,
-    wavefront,
-)
+from workloads.lstm import fused_ops, keras_stack, ladder, wavefront
 from workloads.lstm.config import config_of
-from workloads.lstm.padding import valid_steps
-from workloads.lstm.stack import MakeStack, Stack
-from workloads.lstm.weights import initial_weights
-from workloads.optimizers import Adam
+from workloads.lstm.loop import valid_steps
+from workloads.lstm.stack import MakeStack, Stack, initial_weights
 from workloads.protocol import Variant
-from workloads.recipe import Recipe
+from workloads.tensorflow.optimizers import Adam
+from workloads.tensorflow.recipe import Recipe
+from workloads.tensorflow.synthetic import adding_problem
 
 _STACKS: dict[str, MakeStack] = {
-    "standard": standard.stack,
-    "cudnn": cudnn.stack,
-    "auto": auto.stack,
-    "block_fused": block_fused.stack,
-    "cudnn_stack": cudnn_stack.stack,
-    "gemm8": gemm8.stack,
-    "gemm2": gemm2.stack,
-    "gemm_batched": gemm_batched.stack,
-    "fused": fused.stack,
-    "pretransposed": pretransposed.stack,
-    "combined_input": combined_input.stack,
-    "wavefront": wavefront.stack,
+    "standard": keras_stack.keras_standard_stack,
+    "cudnn": keras_stack.keras_cudnn_stack,
+    "auto": keras_stack.keras_auto_stack,
+    "block_fused": fused_ops.block_fused_stack,
+    "cudnn_stack": fused_ops.single_call_stack,
+    "gemm8": ladder.gemm8_stack,
+    "gemm2": ladder.gemm2_stack,
+    "gemm_batched": ladder.gemm_batched_stack,
+    "fused": ladder.fused_stack,
+    "pretransposed": ladder.pretransposed_stack,
+    "combined_input": ladder.combined_input_stack,
+    "wavefront": wavefront.wavefront_stack,
 }
 
 
@@ -57,7 +43,7 @@ class LstmModel:
 
     @property
     def weights(self) -> Sequence[tf.Variable]:
-        """The trained variables in the layout of `workloads.lstm.weights`, whatever the implementation."""
+        """The trained variables in the layout of `workloads.lstm.stack`, whatever the implementation."""
         return [*self.stack.weights, self._kernel, self._bias]
 
     def set_weights(self, values: Sequence[Any]) -> None:

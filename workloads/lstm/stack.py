@@ -1,12 +1,56 @@
-"""What every implementation of the LSTM layers presents to the model."""
+"""The interface of all LSTM implementations, and the weights in the layout they share.
+
+For each layer and direction, from the first layer up, forward before backward: kernel [inputs, 4 units], recurrent
+kernel [units, 4 units], bias [4 units], the gates in the order input, forget, cell, output. Then the head's kernel and
+bias.
+"""
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
+import keras
+import numpy as np
 import tensorflow as tf
 
-from workloads.lstm.config import LstmConfig
-from workloads.lstm.weights import Weights, by_layer
+from workloads.lstm.config import GATES, LstmConfig, weight_shapes
+
+
+class Weights(NamedTuple):
+    """Those of one direction of one layer, as variables or as tensors."""
+
+    kernel: tf.Tensor
+    recurrent: tf.Tensor
+    bias: tf.Tensor
+
+
+def initial_weights(config: LstmConfig) -> list[tf.Tensor]:
+    """All weights of a model at its start, as Keras begins: Glorot uniform, orthogonal, zero but 1 to forget.
+
+    They depend on the seed and the sizes alone: made on the CPU, they are the same for every implementation and device.
+    """
+    named = weight_shapes(config)
+    seeds = np.random.SeedSequence(config.seed).generate_state(len(named))
+    with tf.device("CPU:0"):
+        return [
+            _initial_weight(name, shape, int(seed)) for (name, shape), seed in zip(named.items(), seeds, strict=True)
+        ]
+
+
+def _initial_weight(name: str, shape: tuple[int, ...], seed: int) -> tf.Tensor:
+    if name == "head/bias":
+        return tf.zeros(shape)
+    if name.endswith("bias"):
+        return tf.repeat([0.0, 1.0, 0.0, 0.0], shape[0] // GATES)
+    recurrent = name.endswith("recurrent_kernel")
+    make = keras.initializers.Orthogonal if recurrent else keras.initializers.GlorotUniform
+    return make(seed=seed)(shape, dtype="float32")
+
+
+def group_by_layer(flat: Sequence[tf.Tensor], config: LstmConfig) -> list[list[Weights]]:
+    """A stack's weights, layer by layer, direction by direction."""
+    per_direction = len(Weights._fields)
+    parts = [Weights(*flat[start : start + per_direction]) for start in range(0, len(flat), per_direction)]
+    return [parts[at : at + config.directions] for at in range(0, len(parts), config.directions)]
 
 
 class Stack(Protocol):
@@ -14,7 +58,7 @@ class Stack(Protocol):
 
     @property
     def weights(self) -> Sequence[tf.Variable]:
-        """The trained variables in the layout of `workloads.lstm.weights`, float32."""
+        """The trained variables in the layout of `workloads.lstm.stack`, float32."""
 
     def __call__(self, inputs: tf.Tensor, valid: tf.Tensor | None, *, training: bool) -> tf.Tensor:
         """The last outputs of the top layer, [batch, directions * units], of inputs [batch, timesteps, features].
@@ -24,7 +68,7 @@ class Stack(Protocol):
         """
 
 
-class OwnStack:
+class BaseStack:
     """What the stacks that are not Keras's share: variables of their own in the one layout of weights."""
 
     def __init__(self, config: LstmConfig, initial: Sequence[tf.Tensor]) -> None:
@@ -38,7 +82,7 @@ class OwnStack:
 
     def _layers(self, dtype: tf.DType) -> list[list[Weights]]:
         """The weights cast once to the type to compute in, layer by layer, direction by direction."""
-        return by_layer([tf.cast(weight, dtype) for weight in self._weights], self._config)
+        return group_by_layer([tf.cast(weight, dtype) for weight in self._weights], self._config)
 
 
 MakeStack = Callable[[LstmConfig, Sequence[tf.Tensor]], Stack]

@@ -8,27 +8,24 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from workloads.lstm.cell import one_kernel, split_state
-from workloads.lstm.combined_input import input_sums
 from workloads.lstm.config import LstmConfig
-from workloads.lstm.loop import State, Step, run
-from workloads.lstm.padding import filled
-from workloads.lstm.stack import OwnStack
-from workloads.lstm.weights import Weights
+from workloads.lstm.ladder import compile_pointwise, input_sums, state_from_sums
+from workloads.lstm.loop import State, Step, run_loop, zero_padded
+from workloads.lstm.stack import BaseStack, Weights
 
 
-@one_kernel
+@compile_pointwise
 def _gates(
     sums: tf.Tensor, products: tf.Tensor, biases: tf.Tensor, active: tf.Tensor, output: tf.Tensor, before: tf.Tensor
 ) -> State:
     """The first `layers` of the products are the recurrences', the rest the inputs' of all layers but the first."""
     layers = output.shape[0]
     sums = tf.concat([sums[tf.newaxis], products[layers:] + biases], 0) + products[:layers]
-    state = split_state(sums, before, axis=1)
+    state = state_from_sums(sums, before, axis=1)
     return tf.where(active, state[0], output), tf.where(active, state[1], before)
 
 
-class Wavefront(OwnStack):
+class Wavefront(BaseStack):
     """Layers of one direction; state [layers, units, batch]."""
 
     def __call__(self, inputs: tf.Tensor, valid: tf.Tensor | None, *, training: bool) -> tf.Tensor:
@@ -36,26 +33,26 @@ class Wavefront(OwnStack):
         layers = [layer for (layer,) in self._layers(inputs.dtype)]
         batch, steps, _ = inputs.shape
         shape = [len(layers), self._config.units, batch]
-        keep = self._kept(shape, inputs.dtype) if training else None
+        masks = self._dropout_masks(shape, inputs.dtype) if training else None
         if training and self._config.dropout:
             inputs = tf.nn.dropout(inputs, self._config.dropout, noise_shape=[batch, 1, inputs.shape[2]])
         waves = steps + len(layers) - 1
-        sums = filled(input_sums(layers[0], tf.transpose(inputs, [1, 2, 0])), 0, waves)
-        active = _active(tf.ones([1, steps], tf.bool) if valid is None else valid, len(layers))
+        sums = zero_padded(input_sums(layers[0], tf.transpose(inputs, [1, 2, 0])), 0, waves)
+        active = _active_layers(tf.ones([1, steps], tf.bool) if valid is None else valid, len(layers))
         zeros = tf.zeros(shape, inputs.dtype)
-        (output, _), _ = run(_step(layers, keep), (sums, active), (zeros, zeros), unroll=self._config.unroll)
+        (output, _), _ = run_loop(_wave_step(layers, masks), (sums, active), (zeros, zeros), unroll=self._config.unroll)
         return tf.transpose(output[-1])
 
-    def _kept(self, shape: list[int], dtype: tf.DType) -> tf.Tensor | None:
+    def _dropout_masks(self, shape: list[int], dtype: tf.DType) -> tf.Tensor | None:
         """What dropout leaves of the outputs as the products read them, [2 layers - 1, units, batch]."""
         config = self._config
         if not config.dropout and not config.recurrent_dropout:
             return None
-        own, above = tf.ones(shape, dtype), tf.ones([shape[0] - 1, *shape[1:]], dtype)
-        return tf.concat([tf.nn.dropout(own, config.recurrent_dropout), tf.nn.dropout(above, config.dropout)], 0)
+        recurrent, inputs = tf.ones(shape, dtype), tf.ones([shape[0] - 1, *shape[1:]], dtype)
+        return tf.concat([tf.nn.dropout(recurrent, config.recurrent_dropout), tf.nn.dropout(inputs, config.dropout)], 0)
 
 
-def _step(layers: Sequence[Weights], keep: tf.Tensor | None) -> Step:
+def _wave_step(layers: Sequence[Weights], masks: tf.Tensor | None) -> Step:
     """One wave: [2 layers - 1, 4 units, units] x [2 layers - 1, units, batch], then the gates of all layers."""
     matrices = [layer.recurrent for layer in layers] + [layer.kernel for layer in layers[1:]]
     stacked = tf.stack([tf.transpose(matrix) for matrix in matrices])
@@ -63,13 +60,13 @@ def _step(layers: Sequence[Weights], keep: tf.Tensor | None) -> Step:
 
     def step(inputs: tuple[tf.Tensor, tf.Tensor], state: State) -> State:
         read = tf.concat([state[0], state[0][:-1]], 0) if len(layers) > 1 else state[0]
-        products = stacked @ (read if keep is None else read * keep)
+        products = stacked @ (read if masks is None else read * masks)
         return _gates(inputs[0], products, biases, inputs[1], *state)
 
     return step
 
 
-def _active(valid: tf.Tensor, layers: int) -> tf.Tensor:
+def _active_layers(valid: tf.Tensor, layers: int) -> tf.Tensor:
     """Which layers have a true step at each wave, [waves, layers, 1, batch]; `valid` is [batch, timesteps]."""
     rows = tf.transpose(valid)
     none = tf.zeros_like(rows[:1])
@@ -77,6 +74,6 @@ def _active(valid: tf.Tensor, layers: int) -> tf.Tensor:
     return tf.stack(shifted, 1)[:, :, tf.newaxis]
 
 
-def stack(config: LstmConfig, initial: Sequence[tf.Tensor]) -> Wavefront:
+def wavefront_stack(config: LstmConfig, initial: Sequence[tf.Tensor]) -> Wavefront:
     """The whole stack as one wavefront."""
     return Wavefront(config, initial)

@@ -4,14 +4,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from app.analysis.align import Series, combine, decimate, done_at, seconds_since, with_gaps
+from app.analysis.align import TimeSeries, combine, decimate, interpolate_done, seconds_since, with_gaps
 from app.records import BlockColumns, Floats, Ints
 
 MS = 1_000_000
 
 
-def series(times_ms: list[float], values: list[float]) -> Series:
-    return Series(np.array([int(t * MS) for t in times_ms], dtype=np.int64), np.array(values, dtype=np.float64))
+def series(times_ms: list[float], values: list[float]) -> TimeSeries:
+    return TimeSeries(np.array([int(t * MS) for t in times_ms], dtype=np.int64), np.array(values, dtype=np.float64))
 
 
 @st.composite
@@ -71,7 +71,7 @@ def test_a_silence_becomes_one_gap() -> None:
 def test_gaps_are_added_between_samples_and_nothing_is_lost(steps: Ints) -> None:
     t_ns = np.cumsum(steps)
     y = np.arange(len(t_ns), dtype=np.float64)
-    out = with_gaps(Series(t_ns, y))
+    out = with_gaps(TimeSeries(t_ns, y))
     assert np.all(np.diff(out.t_ns) > 0)
     known = ~np.isnan(out.y)
     np.testing.assert_array_equal(out.t_ns[known], t_ns)
@@ -100,7 +100,7 @@ def test_an_absent_value_is_bridged_briefly_and_a_device_without_the_field_never
 
 @given(hnp.arrays(np.float64, st.integers(2, 40), elements=st.floats(-1e3, 1e3)), st.integers(1, 8))
 def test_the_mean_of_equal_devices_is_one_of_them(y: Floats, devices: int) -> None:
-    one = Series(np.arange(len(y), dtype=np.int64) * 100 * MS, y)
+    one = TimeSeries(np.arange(len(y), dtype=np.int64) * 100 * MS, y)
     np.testing.assert_allclose(combine([one] * devices, "mean").y, y, atol=1e-9)
     np.testing.assert_allclose(combine([one] * devices, "sum").y, y * devices, atol=1e-6)
 
@@ -133,15 +133,15 @@ def test_steps_count_from_the_start_of_measure_and_stand_still_between_blocks() 
     made = blocks((100, 200, 10, False), (300, 400, 20, True), (400, 600, 10, True))
     times = np.array([50, 100, 150, 250, 300, 350, 400, 500, 600, 601], dtype=np.int64) * MS
     expected = [np.nan, -10, -5, 0, 0, 10, 20, 25, 30, np.nan]
-    np.testing.assert_allclose(done_at(times, made, made.steps), expected)
-    np.testing.assert_allclose(done_at(times, made, made.examples), 4 * np.array(expected))
+    np.testing.assert_allclose(interpolate_done(times, made, made.steps), expected)
+    np.testing.assert_allclose(interpolate_done(times, made, made.examples), 4 * np.array(expected))
 
 
 def test_without_a_measured_block_steps_count_from_the_first_and_without_blocks_not_at_all() -> None:
     made = blocks((100, 200, 10, False), (200, 300, 10, False))
-    np.testing.assert_allclose(done_at(np.array([100, 300]) * MS, made, made.steps), [0, 20])
+    np.testing.assert_allclose(interpolate_done(np.array([100, 300]) * MS, made, made.steps), [0, 20])
     nothing = np.empty(0, dtype=np.int64)
-    assert np.isnan(done_at(np.array([100]), made, nothing)).all()
+    assert np.isnan(interpolate_done(np.array([100]), made, nothing)).all()
 
 
 @given(st.integers(-(2**60), 2**60), st.lists(st.integers(1, 50), min_size=1, max_size=20))
@@ -150,7 +150,7 @@ def test_steps_never_go_back_and_do_not_depend_on_where_the_clock_started(origin
     rows = [(int(end - 7 * n), int(end), n, True) for end, n in zip(ends, steps, strict=True)]
     made = blocks(*rows)
     times = np.arange(0, ends[-1] + 1, dtype=np.int64) * MS
-    done = done_at(times, made, made.steps)
+    done = interpolate_done(times, made, made.steps)
     assert np.all(np.diff(done) >= 0)
     assert (done[0], done[-1]) == pytest.approx((0, sum(steps)))
     offset = BlockColumns(
@@ -160,4 +160,4 @@ def test_steps_never_go_back_and_do_not_depend_on_where_the_clock_started(origin
             "end_ns": made.end_ns + origin,
         }
     )
-    np.testing.assert_allclose(done_at(times + origin, offset, made.steps), done)
+    np.testing.assert_allclose(interpolate_done(times + origin, offset, made.steps), done)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from app.analysis.audit import Audit, audit
+from app.analysis.summary import TelemetryAudit, audit_telemetry
 from app.records import Floats, SampleColumns
 from app.samples import HOST, Device
 
@@ -28,7 +28,7 @@ def sampled(
 
 
 def test_a_perfect_sampler() -> None:
-    found = audit((sampled(np.arange(0.0, 10_000, 50)),))
+    found = audit_telemetry((sampled(np.arange(0.0, 10_000, 50)),))
     assert found.hz == pytest.approx(20)
     assert (found.jitter_ms_p50, found.jitter_ms_p99, found.missed, found.sampler_cpu_pct) == (0, 0, 0, None)
 
@@ -37,7 +37,7 @@ def test_known_jitter() -> None:
     """Every tenth sample comes 4 ms late: of ten intervals one is 4 ms too long and the next as much too short."""
     at_ms = np.arange(0.0, 50_000, 50.0)
     at_ms[5::10] += 4
-    found = audit((sampled(at_ms),))
+    found = audit_telemetry((sampled(at_ms),))
     assert found.jitter_ms_p50 == pytest.approx(0)
     assert found.jitter_ms_p99 == pytest.approx(4)
     assert found.hz == pytest.approx(20)
@@ -47,7 +47,7 @@ def test_known_jitter() -> None:
 def test_missed_ticks_are_counted_and_lower_the_rate() -> None:
     """Of 201 ticks one is missing here and three in a row there."""
     at_ms = np.delete(np.arange(0.0, 10_001, 50.0), [40, 100, 101, 102])
-    found = audit((sampled(at_ms),))
+    found = audit_telemetry((sampled(at_ms),))
     assert found.missed == 4
     assert found.hz == pytest.approx(196 / 10)
     assert found.jitter_ms_p50 == pytest.approx(0)
@@ -56,26 +56,26 @@ def test_missed_ticks_are_counted_and_lower_the_rate() -> None:
 def test_a_little_late_is_not_missed() -> None:
     at_ms = np.arange(0.0, 5_000, 50.0)
     at_ms[30] += 24
-    assert audit((sampled(at_ms),)).missed == 0
+    assert audit_telemetry((sampled(at_ms),)).missed == 0
 
 
 def test_the_device_sampled_most_often_is_judged() -> None:
     host = sampled(np.arange(0.0, 10_000, 200), HOST)
-    assert audit((host, sampled(np.arange(0.0, 10_000, 50)))).hz == pytest.approx(20)
-    assert audit((host,)).hz == pytest.approx(5)
+    assert audit_telemetry((host, sampled(np.arange(0.0, 10_000, 50)))).hz == pytest.approx(20)
+    assert audit_telemetry((host,)).hz == pytest.approx(5)
 
 
 def test_the_sampler_s_own_processor_time_is_a_share_of_one_processor() -> None:
     host = sampled(np.arange(0.0, 10_000, 200), HOST, cpu=([0.5, 1.5, 2.5, 10.5], [0.30, np.nan, 0.32, 0.37]))
-    found = audit((sampled(np.arange(0.0, 10_000, 50)), host))
+    found = audit_telemetry((sampled(np.arange(0.0, 10_000, 50)), host))
     assert found.sampler_cpu_pct == pytest.approx(0.7)
 
 
 @pytest.mark.parametrize("samples", [(), (sampled([]),), (sampled([0, 50]),)])
 def test_too_little_to_say(samples: tuple[SampleColumns, ...]) -> None:
-    assert audit(samples) == Audit()
+    assert audit_telemetry(samples) == TelemetryAudit()
 
 
 def test_one_reading_of_processor_time_says_nothing() -> None:
     host = sampled([], HOST, cpu=([1.0], [0.3]))
-    assert audit((host,)) == Audit()
+    assert audit_telemetry((host,)) == TelemetryAudit()

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.analysis.energy import COUNTER, INTEGRAL, of_gpu, of_gpus
+from app.analysis.energy import COUNTER_SOURCE, INTEGRAL_SOURCE, gpu_energy, total_energy
 from app.records import Floats, SampleColumns
-from app.samples import Device, FieldFacts
+from app.samples import Device, FieldInfo
 
 S = 1_000_000_000
 BIG = 10**15
@@ -31,8 +31,8 @@ def gpu(
 ) -> SampleColumns:
     """A GPU from its readings: seconds and millijoules, seconds and milliwatts."""
     facts = {
-        "energy_mj": FieldFacts(unit="mJ", period_ms=period_ms),
-        "power_mw": FieldFacts(unit="mW", period_ms=period_ms),
+        "energy_mj": FieldInfo(unit="mJ", period_ms=period_ms),
+        "power_mw": FieldInfo(unit="mW", period_ms=period_ms),
     }
     return SampleColumns(
         device=Device(device=name, kind="gpu", index=0, name=name, fields=facts),
@@ -48,15 +48,15 @@ def steady(times_s: Sequence[float], power_mw: float = W700) -> tuple[Sequence[f
 
 
 def test_the_counter_s_difference_at_constant_power_is_power_times_time() -> None:
-    used = of_gpu(gpu(counter=steady([0.0, 2.0, 4.0, 6.0])), at(1.0), at(5.0))
+    used = gpu_energy(gpu(counter=steady([0.0, 2.0, 4.0, 6.0])), at(1.0), at(5.0))
     assert used is not None
-    assert used.source == COUNTER
+    assert used.source == COUNTER_SOURCE
     assert used.energy_mj == pytest.approx(4 * W700)
     assert used.error_mj == pytest.approx(W700 * (PERIOD_S + 2 * 1.0)), "each edge lies 1 s from its nearest reading"
 
 
 def test_readings_at_the_edges_leave_only_the_period_as_error() -> None:
-    used = of_gpu(gpu(counter=steady([0.0, 2.0, 5.0, 6.0])), at(2.0), at(5.0))
+    used = gpu_energy(gpu(counter=steady([0.0, 2.0, 5.0, 6.0])), at(2.0), at(5.0))
     assert used is not None
     assert used.energy_mj == pytest.approx(3 * W700)
     assert used.error_mj == pytest.approx(W700 * PERIOD_S)
@@ -65,7 +65,7 @@ def test_readings_at_the_edges_leave_only_the_period_as_error() -> None:
 def test_a_step_in_power_at_the_edge_belongs_to_its_own_side() -> None:
     """100 W until 2 s, 700 W from there on; a reading at the edge, as a phase's beginning has it."""
     stepped = gpu(counter=([0.0, 2.0, 4.0], [0.0, 200_000.0, 1_600_000.0]))
-    before, after = of_gpu(stepped, at(0.0), at(2.0)), of_gpu(stepped, at(2.0), at(4.0))
+    before, after = gpu_energy(stepped, at(0.0), at(2.0)), gpu_energy(stepped, at(2.0), at(4.0))
     assert before is not None
     assert after is not None
     assert before.energy_mj == pytest.approx(200_000)
@@ -77,7 +77,7 @@ def test_the_error_of_an_idle_window_knows_of_the_power_beside_it() -> None:
     times = np.arange(0.0, 4.0, 0.05)
     power = np.where(times < 2.0, W700, 0.0)
     idle = gpu(counter=([0.0, 2.0, 4.0], [0.0, 1_330_000.0, 1_400_000.0]), power=(times, power))
-    used = of_gpu(idle, at(2.0), at(4.0))
+    used = gpu_energy(idle, at(2.0), at(4.0))
     assert used is not None
     assert used.energy_mj == pytest.approx(70_000), "all of it of before"
     assert used.error_mj == pytest.approx(70_000)
@@ -87,9 +87,9 @@ def test_the_error_of_an_idle_window_knows_of_the_power_beside_it() -> None:
 def test_a_window_the_counter_does_not_cover_is_the_integral_of_power(window: tuple[float, float]) -> None:
     times = np.arange(-1.0, 9.01, 0.05)
     card = gpu(counter=steady([0.0, 2.0, 4.0, 6.0]), power=(times, np.full(times.size, 300_000.0)))
-    used = of_gpu(card, at(window[0]), at(window[1]))
+    used = gpu_energy(card, at(window[0]), at(window[1]))
     assert used is not None
-    assert used.source == INTEGRAL
+    assert used.source == INTEGRAL_SOURCE
     assert used.energy_mj == pytest.approx(300_000 * (window[1] - window[0]))
 
 
@@ -97,24 +97,26 @@ def test_a_counter_that_went_backwards_is_not_used() -> None:
     """The driver was loaded again: its counter begins anew."""
     times = np.arange(0.0, 6.01, 0.05)
     power = (times, np.full(times.size, 300_000.0))
-    used = of_gpu(gpu(counter=([0.0, 2.0, 4.0, 6.0], [9e6, 9.6e6, 100.0, 600_000.0]), power=power), at(1.0), at(5.0))
+    used = gpu_energy(
+        gpu(counter=([0.0, 2.0, 4.0, 6.0], [9e6, 9.6e6, 100.0, 600_000.0]), power=power), at(1.0), at(5.0)
+    )
     assert used is not None
-    assert used.source == INTEGRAL
+    assert used.source == INTEGRAL_SOURCE
     assert used.energy_mj == pytest.approx(1_200_000)
 
 
 def test_readings_that_failed_are_passed_over() -> None:
     card = gpu(counter=([0.0, 1.0, 2.0, 4.0], [0.0, np.nan, 2 * W700, 4 * W700]))
-    used = of_gpu(card, at(0.5), at(3.0))
+    used = gpu_energy(card, at(0.5), at(3.0))
     assert used is not None
     assert used.energy_mj == pytest.approx(2.5 * W700)
 
 
 def test_neither_counter_nor_power_is_no_energy() -> None:
-    assert of_gpu(gpu(), at(0.0), at(5.0)) is None
+    assert gpu_energy(gpu(), at(0.0), at(5.0)) is None
     nothing_said = gpu(counter=([0.0, 5.0], [np.nan, np.nan]), power=([0.0, 2.0, 5.0], [np.nan] * 3))
-    assert of_gpu(nothing_said, at(0.0), at(5.0)) is None
-    assert of_gpu(gpu(counter=steady([0.0])), at(0.0), at(5.0)) is None
+    assert gpu_energy(nothing_said, at(0.0), at(5.0)) is None
+    assert gpu_energy(gpu(counter=steady([0.0])), at(0.0), at(5.0)) is None
 
 
 @pytest.mark.parametrize("period_ms", [100.0, None])
@@ -122,17 +124,17 @@ def test_a_window_shorter_than_the_period_has_no_energy(period_ms: float | None)
     """Also where the period is not known yet: then it is taken to be the usual one."""
     times = np.arange(0.0, 6.01, 0.01)
     card = gpu(counter=steady([0.0, 2.0, 2.001, 6.0]), power=(times, np.full(times.size, W700)), period_ms=period_ms)
-    assert of_gpu(card, at(2.0), at(2.09)) is None
-    assert of_gpu(card, at(2.0), at(2.1)) is None, "not longer either"
-    assert of_gpu(card, at(2.0), at(2.2)) is not None
+    assert gpu_energy(card, at(2.0), at(2.09)) is None
+    assert gpu_energy(card, at(2.0), at(2.1)) is None, "not longer either"
+    assert gpu_energy(card, at(2.0), at(2.2)) is not None
 
 
 def test_gpus_with_different_sources_are_added_and_both_are_named() -> None:
     times = np.arange(0.0, 6.01, 0.05)
     counted = gpu(counter=steady([0.0, 3.0, 6.0]))
     integrated = gpu(power=(times, np.full(times.size, 250_000.0)), name="GPU-b")
-    used = of_gpus([counted, integrated], at(1.0), at(5.0))
-    parts = [of_gpu(card, at(1.0), at(5.0)) for card in (counted, integrated)]
+    used = total_energy([counted, integrated], at(1.0), at(5.0))
+    parts = [gpu_energy(card, at(1.0), at(5.0)) for card in (counted, integrated)]
     assert used is not None
     assert used.energy_mj == pytest.approx(4 * (W700 + 250_000))
     assert used.source == "energy counter and integral of power"
@@ -140,8 +142,8 @@ def test_gpus_with_different_sources_are_added_and_both_are_named() -> None:
 
 
 def test_one_gpu_without_energy_leaves_the_run_without() -> None:
-    assert of_gpus([gpu(counter=steady([0.0, 6.0])), gpu(name="GPU-b")], at(1.0), at(5.0)) is None
-    assert of_gpus([], at(1.0), at(5.0)) is None
+    assert total_energy([gpu(counter=steady([0.0, 6.0])), gpu(name="GPU-b")], at(1.0), at(5.0)) is None
+    assert total_energy([], at(1.0), at(5.0)) is None
 
 
 def simulated(
@@ -179,9 +181,9 @@ def test_the_error_bounds_what_the_counter_gets_wrong(
 ) -> None:
     card, true_mj = simulated(levels_w, readings, phase)
     end = min(start + length, 10.0)
-    used = of_gpu(card, at(start), at(end))
+    used = gpu_energy(card, at(start), at(end))
     assert used is not None
-    assert used.source == COUNTER
+    assert used.source == COUNTER_SOURCE
     true = float(true_mj(np.array(end)) - true_mj(np.array(start)))
     assert abs(used.energy_mj - true) <= used.error_mj + 1e-3
 
@@ -189,7 +191,7 @@ def test_the_error_bounds_what_the_counter_gets_wrong(
 @given(start=st.floats(0.5, 4.0), length=st.floats(0.3, 5.0), power_w=st.floats(50.0, 700.0))
 def test_the_integral_of_a_steady_power_is_right_to_the_last_digit(start: float, length: float, power_w: float) -> None:
     times = np.arange(0.0, 10.0, 0.05)
-    used = of_gpu(gpu(power=(times, np.full(times.size, power_w * 1e3))), at(start), at(start + length))
+    used = gpu_energy(gpu(power=(times, np.full(times.size, power_w * 1e3))), at(start), at(start + length))
     assert used is not None
     assert used.energy_mj == pytest.approx(power_w * 1e3 * length, rel=1e-6)
     assert 0 < used.error_mj <= power_w * 1e3 * (PERIOD_S + 2 * 0.025 + 1e-6)

@@ -1,4 +1,4 @@
-"""Intervals over processes against SciPy's own Welch test."""
+"""TODO docstring"""
 
 import math
 import warnings
@@ -7,8 +7,19 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from scipy.stats import t
 
-from app.analysis.intervals import Estimate, mean, pooled_ratio, ratio, together
+from app.analysis.intervals import (
+    MIN_REPEATS,
+    Estimate,
+    additional_repeats,
+    mean,
+    pooled_ratio,
+    precision_reached,
+    ratio,
+    required_repeats,
+    sidak_level,
+)
 
 RATES = st.lists(st.floats(1.0, 1e6), min_size=2, max_size=8)
 LEVELS = st.sampled_from([0.8, 0.9, 0.95, 0.99])
@@ -127,13 +138,13 @@ def test_one_process_against_one_has_no_pooled_ratio() -> None:
 
 @given(LEVELS, st.integers(1, 40))
 def test_intervals_that_hold_together_do_so_with_the_level_asked_for(level: float, comparisons: int) -> None:
-    each = together(level, comparisons)
+    each = sidak_level(level, comparisons)
     assert each**comparisons == pytest.approx(level)
     assert level <= each <= 1 - (1 - level) / comparisons + 1e-12, "a little narrower than Bonferroni's"
 
 
 def test_without_a_comparison_nothing_is_corrected() -> None:
-    assert together(0.95, 0) == together(0.95, 1) == 0.95
+    assert sidak_level(0.95, 0) == sidak_level(0.95, 1) == 0.95
 
 
 def test_wild_values_have_an_interval_that_floats_can_hold() -> None:
@@ -146,3 +157,59 @@ def test_wild_values_have_an_interval_that_floats_can_hold() -> None:
 def test_half_a_width_is_that_of_the_logarithm() -> None:
     assert Estimate(2.0, 1.0, 4.0, 3).half_width == pytest.approx(math.log(2))
     assert Estimate(2.0, None, None, 1).half_width is None
+
+
+CLOSE_RATES = st.lists(st.floats(90.0, 110.0), min_size=2, max_size=6).filter(lambda values: np.std(values) > 0.1)
+NARROW, WIDE = [100.0, 100.1, 99.9, 100.0], [100.0, 104.0, 96.0, 100.0]
+
+
+def test_two_looks_in_a_row_from_three_processes_on_have_to_agree() -> None:
+    assert MIN_REPEATS == 3
+    assert not precision_reached(NARROW[:3], NARROW[:3], 1.0), "the first look alone ends nothing"
+    assert precision_reached(NARROW, NARROW, 1.0)
+    assert not precision_reached(NARROW, WIDE, 1.0)
+    assert not precision_reached([], [], 1.0)
+    late = [100.0, 104.0, 100.0, 100.0]
+    assert not precision_reached(late, late, 1.0), "narrow enough at no look"
+
+
+def test_a_look_that_was_wide_is_not_made_good_by_the_next() -> None:
+    values = [100.0, 100.5, 99.5, 100.0, 100.0, 100.0]
+    widths = [found.half_width for n in (4, 5, 6) if (found := ratio(values[:n], values[:n]))]
+    assert widths[0] is not None
+    assert widths[1] is not None
+    between_pct = 100 * math.expm1((widths[0] + widths[1]) / 2)
+    assert not precision_reached(values[:4], values[:4], between_pct)
+    assert not precision_reached(values[:5], values[:5], between_pct), "narrow now, but not at the look before"
+    assert precision_reached(values, values, between_pct)
+
+
+@given(CLOSE_RATES, CLOSE_RATES, st.floats(0.001, 0.05))
+def test_as_many_repeats_as_foreseen_narrow_the_interval_and_one_less_does_not(
+    a: list[float], b: list[float], within: float
+) -> None:
+    def foreseen(more: int) -> float:
+        """Half of Welch's width with that many more and the same standard deviations."""
+        counts = [len(side) + more for side in (a, b)]
+        errors = [float(np.log(side).var(ddof=1)) / n for side, n in zip((a, b), counts, strict=True)]
+        freedom = sum(errors) ** 2 / sum(error**2 / (n - 1) for error, n in zip(errors, counts, strict=True))
+        return float(t.ppf(0.975, freedom)) * math.sqrt(sum(errors))
+
+    more = additional_repeats(a, b, within)
+    assert foreseen(more) <= math.log1p(within) * (1 + 1e-9)
+    assert more == 0 or foreseen(more - 1) > math.log1p(within) * (1 - 1e-9)
+
+
+@pytest.mark.parametrize(("spread", "within"), [(0.001, 0.001), (0.01, 0.01), (0.02, 0.02), (0.04, 0.05)])
+def test_the_next_rounder_figure_is_foreseen(spread: float, within: float) -> None:
+    values = [100 * (1 - spread), 100.0, 100 * (1 + spread)]
+    found = required_repeats(values, values)
+    assert found is not None
+    assert found.half_width == pytest.approx(within)
+    assert found.repeats == additional_repeats(values, values, within) > 0
+
+
+def test_nothing_is_foreseen_of_one_process_or_where_it_is_known_well_enough() -> None:
+    assert required_repeats([100.0], [100.0, 101.0]) is None
+    assert required_repeats([100.0, 100.0], [100.0, 100.0]) is None
+    assert required_repeats([100.0, 100.01, 99.99], [100.0, 100.01, 99.99]) is None

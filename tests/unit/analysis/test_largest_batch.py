@@ -4,19 +4,19 @@ import math
 
 import pytest
 
-from app.analysis.largest_batch import Bounds, Search, Try, bounds_of, try_of
-from app.viewmodels.largest_batch import largest_batch_words
+from app.analysis.largest_batch import BatchSearch, BatchTrial, SearchBounds, search_bounds, trial_spec
+from app.viewmodels.run.largest_batch import describe_largest_batch
 from workloads.catalog import Gpu, Machine, UsageError, complete
 from workloads.protocol import RunSpec, Value
 
 THREE = Machine(gpus=tuple(Gpu(index=n, uuid=f"GPU-{n}", name="H200") for n in range(3)), cpu_count=8)
 
 
-def searched(memory: int, bounds: Bounds) -> Search:
+def searched(memory: int, bounds: SearchBounds) -> BatchSearch:
     """The search at its end, on a machine where batches up to `memory` fit."""
-    search = Search(bounds)
-    while (batch := search.next()) is not None:
-        search.told(Try(1 + len(search.tries), batch, "completed" if batch <= memory else "out_of_memory"))
+    search = BatchSearch(bounds)
+    while (batch := search.next_batch_size()) is not None:
+        search.record(BatchTrial(1 + len(search.tries), batch, "completed" if batch <= memory else "out_of_memory"))
     return search
 
 
@@ -26,7 +26,7 @@ def spec_of(**given: Value) -> RunSpec:
 
 @pytest.mark.parametrize("step", [1, 3, 8])
 def test_whatever_fits_is_found_to_the_step(step: int) -> None:
-    bounds = Bounds(start=24, limit=400, step=step)
+    bounds = SearchBounds(start=24, limit=400, step=step)
     for memory in range(step, 399):
         found = searched(memory, bounds).result()
         assert found.ending == "found"
@@ -39,59 +39,61 @@ def test_whatever_fits_is_found_to_the_step(step: int) -> None:
 
 
 def test_it_doubles_first_and_ends_at_the_limit() -> None:
-    bounds = Bounds(start=100, limit=500, step=10)
+    bounds = SearchBounds(start=100, limit=500, step=10)
     search = searched(10_000, bounds)
     assert [one.batch_size for one in search.tries] == [100, 200, 400, 500]
     assert search.result().ending == "limit"
-    assert largest_batch_words(search.result()) == "A batch of 500, the limit, still fits (4 tries)."
+    assert describe_largest_batch(search.result()) == "A batch of 500, the limit, still fits (4 tries)."
 
 
 def test_where_nothing_fits_it_says_so() -> None:
-    found = searched(0, Bounds(start=64, limit=500, step=8)).result()
+    found = searched(0, SearchBounds(start=64, limit=500, step=8)).result()
     assert (found.ending, found.fits, found.fails) == ("none fits", None, 8)
-    assert largest_batch_words(found) == "No batch fits: memory runs out at 8 too (4 tries)."
+    assert describe_largest_batch(found) == "No batch fits: memory runs out at 8 too (4 tries)."
 
 
 def test_what_fails_otherwise_does_not_fit_either_once_something_did() -> None:
-    search = Search(Bounds(start=64, limit=500, step=32))
-    assert not Search(search.bounds).told(Try(1, 64, "failed"), "Too many elements.")
-    assert search.told(Try(1, 64, "completed"))
-    assert search.told(Try(2, 128, "failed"), "Too many elements.")
-    assert search.told(Try(3, 96, "completed"))
-    assert search.next() is None
-    words = largest_batch_words(search.result())
+    search = BatchSearch(SearchBounds(start=64, limit=500, step=32))
+    assert not BatchSearch(search.bounds).record(BatchTrial(1, 64, "failed"), "Too many elements.")
+    assert search.record(BatchTrial(1, 64, "completed"))
+    assert search.record(BatchTrial(2, 128, "failed"), "Too many elements.")
+    assert search.record(BatchTrial(3, 96, "completed"))
+    assert search.next_batch_size() is None
+    words = describe_largest_batch(search.result())
     assert words == "The largest batch that runs is 96; 128 fails (3 tries). Too many elements."
-    assert not search.told(Try(4, 97, "refused"), "Not here.")
+    assert not search.record(BatchTrial(4, 97, "refused"), "Not here.")
 
 
 def test_bounds_keep_to_the_gpus() -> None:
-    bounds = bounds_of(spec_of(gpus=3, batch_size=120), limit=1000)
-    assert bounds == Bounds(start=120, limit=999, step=15)
-    assert bounds_of(spec_of(gpus=3, batch_size=120), step=1).step == 3
+    bounds = search_bounds(spec_of(gpus=3, batch_size=120), limit=1000)
+    assert bounds == SearchBounds(start=120, limit=999, step=15)
+    assert search_bounds(spec_of(gpus=3, batch_size=120), step=1).step == 3
     assert {one.batch_size % 3 for one in searched(500, bounds).tries} == {0}
 
 
 def test_on_the_cpu_it_wants_a_limit() -> None:
     on_cpu = spec_of(gpus=0, batch_size=32)
     with pytest.raises(UsageError, match="--batch-limit"):
-        bounds_of(on_cpu)
-    assert bounds_of(on_cpu, limit=64).limit == 64
+        search_bounds(on_cpu)
+    assert search_bounds(on_cpu, limit=64).limit == 64
     with pytest.raises(UsageError, match="below the batch size to begin with"):
-        bounds_of(on_cpu, limit=16)
+        search_bounds(on_cpu, limit=16)
 
 
 def test_a_try_is_short_and_otherwise_the_variant() -> None:
     asked = spec_of(gpus=1, xla=True, seconds=60.0)
-    tried = try_of(asked, 4096)
+    tried = trial_spec(asked, 4096)
     changed = {name for name, value in tried.variant.items() if value != asked.variant[name]}
     assert changed == {"batch_size", "steps", "warmup_steps", "evidence"}
     assert tried.variant["batch_size"] == 4096
 
 
 def test_what_ended_early_tells_what_is_known() -> None:
-    search = Search(Bounds(start=64, limit=500, step=8))
-    search.told(Try(1, 64, "completed"))
-    assert largest_batch_words(search.result("stopped")) == "The search was stopped. So far: 64 fits."
-    words = largest_batch_words(search.result("broken off", "the worker died"))
+    search = BatchSearch(SearchBounds(start=64, limit=500, step=8))
+    search.record(BatchTrial(1, 64, "completed"))
+    assert describe_largest_batch(search.result("stopped")) == "The search was stopped. So far: 64 fits."
+    words = describe_largest_batch(search.result("broken off", "the worker died"))
     assert words == "The search ended early: The worker died. So far: 64 fits."
-    assert "Nothing is known yet" in largest_batch_words(Search(Bounds(start=1, limit=1, step=1)).result("stopped"))
+    assert "Nothing is known yet" in describe_largest_batch(
+        BatchSearch(SearchBounds(start=1, limit=1, step=1)).result("stopped")
+    )

@@ -1,10 +1,12 @@
+"""TODO docstring"""
+
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from app.analysis.pyramid import BATCH, FACTOR, KEEP, LEVELS, Pyramid
-from app.analysis.stroke import stroke
+from app.analysis.pyramid import FACTOR, FOLD_BATCH, KEEP_ROWS, LEVELS, Pyramid, Stroke, stroke_columns
 from app.records import Floats
 
 PERIOD_S = 0.05
@@ -32,7 +34,7 @@ def times(count: int, first: float = 0.0) -> Floats:
     return first + PERIOD_S * np.arange(count, dtype=np.float64)
 
 
-def filled(curve: Curve, *, whole: bool, keep: int = KEEP) -> Pyramid:
+def filled(curve: Curve, *, whole: bool, keep: int = KEEP_ROWS) -> Pyramid:
     made = Pyramid(keep=keep)
     if whole:
         made.extend(*curve)
@@ -78,8 +80,8 @@ def agrees(made: Pyramid, curve: Curve, start: float, end: float, columns: int) 
     assert set(low[~np.isnan(low)]) | set(high[~np.isnan(high)]) <= set(y)
     inside = (times >= start) & (times <= end)
     if low is not high:
-        assert inside.sum() <= FACTOR * (columns + 2) + LEVELS * BATCH + 2 * int(np.isnan(y).sum())
-    shown = stroke(rows, start, end, columns)
+        assert inside.sum() <= FACTOR * (columns + 2) + LEVELS * FOLD_BATCH + 2 * int(np.isnan(y).sum())
+    shown = stroke_columns(rows, start, end, columns)
     assert len(shown.low) == len(shown.high) == columns
     for left in np.arange(start, end, pixel)[1 :: max(1, columns // 20)]:
         plain = y[(x >= left) & (x < min(left + pixel, end))]
@@ -101,7 +103,7 @@ def test_a_gap_wider_than_two_pixels_is_never_bridged(curve: Curve, columns: int
     shown_x, shown_y, _ = made.window(float(x[0]), float(later[-1]), columns)
     first_after = int(np.searchsorted(shown_x, later[0]))
     assert np.isnan(shown_y[first_after - 1])
-    drawn = stroke(made.window(float(x[0]), float(later[-1]), columns), float(x[0]), float(later[-1]), columns)
+    drawn = stroke_columns(made.window(float(x[0]), float(later[-1]), columns), float(x[0]), float(later[-1]), columns)
     middle = round(columns * (1.5 * span + 5.0) / float(later[-1] - x[0]))
     assert np.isnan(drawn.low[middle])
 
@@ -159,21 +161,79 @@ def test_memory_is_bounded() -> None:
 def test_a_value_is_found_by_its_time() -> None:
     made = Pyramid()
     made.extend(np.array([0.0, 0.05, 0.1, 5.0]), np.array([1.0, 2.0, np.nan, 4.0]))
-    assert made.at(0.06, 0.1) == (2.0, 2.0)
-    assert made.at(0.1, 0.1) is None
-    assert made.at(2.0, 0.1) is None
-    assert made.at(5.04, 0.1) == (4.0, 4.0)
-    assert Pyramid().at(0.0, 1.0) is None
+    assert made.nearest(0.06, 0.1) == (2.0, 2.0)
+    assert made.nearest(0.1, 0.1) is None
+    assert made.nearest(2.0, 0.1) is None
+    assert made.nearest(5.04, 0.1) == (4.0, 4.0)
+    assert Pyramid().nearest(0.0, 1.0) is None
 
 
 def test_a_value_long_ago_is_told_as_its_range() -> None:
     made = Pyramid()
-    x = times(3 * KEEP)
-    made.extend(x, np.tile([1.0, 9.0], 3 * KEEP // 2))
-    assert made.at(1.0, 0.1) == (1.0, 9.0)
+    x = times(3 * KEEP_ROWS)
+    made.extend(x, np.tile([1.0, 9.0], 3 * KEEP_ROWS // 2))
+    assert made.nearest(1.0, 0.1) == (1.0, 9.0)
 
 
 def test_an_empty_curve_shows_nothing() -> None:
     rows = Pyramid().window(0.0, 1.0, 100)
     assert [len(column) for column in rows] == [0, 0, 0]
-    assert np.isnan(stroke(rows, 0.0, 1.0, 100).low).all()
+    assert np.isnan(stroke_columns(rows, 0.0, 1.0, 100).low).all()
+
+
+NAN = float("nan")
+
+
+def line(x: list[float], y: list[float], columns: int = 10) -> Stroke:
+    """A line on an axis from 0 to 10."""
+    values = np.array(y)
+    return stroke_columns((np.array(x), values, values), 0.0, 10.0, columns)
+
+
+def test_a_slope_meets_itself_between_columns() -> None:
+    drawn = line([0.0, 10.0], [0.0, 20.0])
+    np.testing.assert_allclose(drawn.low, 2.0 * np.arange(10))
+    np.testing.assert_allclose(drawn.high, 2.0 * np.arange(1, 11))
+
+
+def test_a_peak_within_a_column_is_kept() -> None:
+    drawn = line([0.0, 4.4, 4.5, 4.6, 10.0], [1.0, 1.0, 99.0, 1.0, 1.0])
+    assert drawn.high[4] == drawn.top == 99.0
+    assert (drawn.high[[3, 5]] == 1.0).all()
+
+
+def test_a_gap_is_not_crossed() -> None:
+    drawn = line([0.0, 2.0, 2.5, 8.0, 10.0], [1.0, 1.0, NAN, 1.0, 1.0])
+    assert np.isnan(drawn.low[3:7]).all()
+    assert not np.isnan(drawn.low[[0, 1, 8, 9]]).any()
+
+
+@pytest.mark.parametrize(("x", "y"), [([5.5], [3.0]), ([1.0, 5.5, 9.0], [NAN, 3.0, NAN])])
+def test_a_single_point_is_a_dot(x: list[float], y: list[float]) -> None:
+    drawn = line(x, y)
+    assert drawn.dots.tolist() == [5]
+    assert drawn.low[5] == drawn.high[5] == 3.0
+    assert np.isfinite(drawn.low).sum() == 1
+
+
+def test_lines_from_outside_reach_the_border() -> None:
+    drawn = line([-5.0, 15.0], [0.0, 20.0])
+    assert drawn.low[0] == pytest.approx(5.0)
+    assert drawn.high[-1] == pytest.approx(15.0)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.tuples(st.floats(0, 9.99), st.one_of(st.just(NAN), st.floats(-1e3, 1e3))), min_size=1, max_size=300),
+    st.integers(1, 50),
+)
+def test_every_column_holds_its_points(points: list[tuple[float, float]], columns: int) -> None:
+    points.sort(key=lambda point: point[0])
+    x, y = np.array(points).T
+    drawn = stroke_columns((x, y, y), 0.0, 10.0, columns)
+    column = np.minimum((x * (columns / 10.0)).astype(int), columns - 1)
+    for at in set(column[~np.isnan(y)]):
+        assert drawn.low[at] <= np.nanmin(y[column == at])
+        assert drawn.high[at] >= np.nanmax(y[column == at])
+    if not np.isnan(y).all():
+        assert (drawn.bottom, drawn.top) == (np.nanmin(y), np.nanmax(y))

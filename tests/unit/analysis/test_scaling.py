@@ -4,10 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from app.analysis.scaling import Cause, differ_in_gpus, scalings
-from app.analysis.step_parts import behind_share, imbalance
+from app.analysis.scaling import Cause, has_scaling, imbalance, scalings, straggler_share
 from app.records import StoredRun
-from app.viewmodels.scaling import cause_words
+from app.viewmodels.compare.scaling import describe_cause
 from tests.fakes.scaling import EVENLY, IDEAL, LAUNCHING, LIMPING, ONE, STARVED, TALKING, run_of
 
 Runs = tuple[StoredRun, ...]
@@ -38,7 +37,7 @@ def test_waiting_for_a_slow_gpu_is_not_taken_for_communication() -> None:
     (found,) = scalings([*ONE, *LIMPING])
     assert found.cause == "imbalance"
     assert found.many.imbalance == pytest.approx(6 / 23)
-    assert found.many.behind_ms == pytest.approx(6.0, rel=1e-2)
+    assert found.many.straggler_ms == pytest.approx(6.0, rel=1e-2)
     assert found.many.parts is not None
     assert found.many.parts.communication_ms == pytest.approx(3.5, rel=1e-2), "it looks like communication"
 
@@ -52,7 +51,7 @@ def test_waiting_for_data_is_not_taken_for_launching() -> None:
     assert found.many.data_ms == pytest.approx(8.0, rel=1e-2)
     (found,) = scalings([*(waiting(run, 1.0) for run in ONE), *(waiting(run, 2.0) for run in LAUNCHING)])
     assert found.cause == "launching"
-    assert "waiting for training data" not in cause_words(found)
+    assert "waiting for training data" not in describe_cause(found)
 
 
 def test_what_is_lost_adds_up_to_the_longer_step() -> None:
@@ -86,8 +85,8 @@ def test_only_runs_that_differ_in_gpus_alone_make_a_pair() -> None:
     assert scalings([*ONE, other]) == []
     card = replace(TALKING[0], row=replace(TALKING[0].row, gpu_names=("NVIDIA A100",) * 2))
     assert scalings([*ONE, card]) == []
-    assert differ_in_gpus([*ONE, *TALKING])
-    assert not differ_in_gpus([*ONE, other])
+    assert has_scaling([*ONE, *TALKING])
+    assert not has_scaling([*ONE, other])
 
 
 def test_one_gpu_is_the_base_of_every_all_reduce_and_four_of_two_of_the_same() -> None:
@@ -103,4 +102,4 @@ def test_one_device_is_not_out_of_balance() -> None:
     evidence = ONE[0].evidence
     assert evidence is not None
     assert imbalance(evidence.devices) is None
-    assert behind_share(evidence.devices) == 0.0
+    assert straggler_share(evidence.devices) == 0.0

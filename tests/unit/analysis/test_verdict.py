@@ -7,8 +7,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from app.analysis.intervals import ratio, together
-from app.analysis.repeats import outlook
+from app.analysis.intervals import ratio, required_repeats, sidak_level
 from app.analysis.verdict import energies, group_by_variant, judge, throughputs
 from app.records import Outcome, RunRow, Summary
 from workloads.protocol import OutcomeName, RunSpec, Value
@@ -130,7 +129,9 @@ def test_several_variants_are_judged_together_and_a_pair_alone() -> None:
     _, first, second = judge([*BASE, *one, *two], 1)
     base = throughputs(BASE)
     assert alone.speedup == ratio(throughputs(one), base)
-    assert (first.speedup, second.speedup) == tuple(ratio(throughputs(g), base, together(0.95, 2)) for g in (one, two))
+    assert (first.speedup, second.speedup) == tuple(
+        ratio(throughputs(g), base, sidak_level(0.95, 2)) for g in (one, two)
+    )
     assert (alone.decision, first.decision) == ("faster", "no difference seen"), "two chances to be wrong ask for more"
 
 
@@ -157,9 +158,9 @@ def test_energy_has_an_estimate_and_a_ratio_with_an_interval_of_its_own() -> Non
 def test_where_no_difference_is_seen_it_is_told_what_more_repeats_would_tell() -> None:
     same, faster = rows(4, [100.0, 102.0, 98.0], layout="NCHW"), rows(7, [150.0, 151.0, 149.0], xla=True)
     base, first, second = judge([*BASE, *same, *faster], 1)
-    assert first.outlook == outlook(throughputs(same), throughputs(BASE), together(0.95, 2))
-    assert first.outlook is not None
-    assert (base.outlook, second.outlook) == (None, None)
+    assert first.required_repeats == required_repeats(throughputs(same), throughputs(BASE), sidak_level(0.95, 2))
+    assert first.required_repeats is not None
+    assert (base.required_repeats, second.required_repeats) == (None, None)
 
 
 GROUPS = st.lists(st.lists(st.floats(10.0, 1000.0), min_size=1, max_size=4), min_size=2, max_size=5)

@@ -3,7 +3,7 @@
 import pytest
 
 from app.bench import quick
-from app.bench.main import BENCHMARKS, _as_often_as_asked
+from app.bench.main import BENCHMARKS, _with_count
 from app.cli.arguments import parser
 from workloads.catalog import UsageError
 
@@ -46,4 +46,4 @@ def test_its_help_names_every_benchmark(capsys: pytest.CaptureFixture[str]) -> N
 def test_how_often_goes_with_the_benchmark_that_it_is_of() -> None:
     chosen = parser().parse_args(["bench", "start", "--times", "3"])
     with pytest.raises(UsageError, match="--times goes with `bench quick`"):
-        _as_often_as_asked("quick", chosen)
+        _with_count("quick", chosen)

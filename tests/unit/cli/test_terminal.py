@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from app.cli.terminal import ProgressSink, StatusLine, print_json, print_table, print_words
+from app.cli.terminal import ProgressSink, StatusLine, print_json, print_table, print_text
 from app.records import Outcome, RunEnded, RunEvent, RunStarted, Summary, Waiting
 from tests.fakes.runs import SPEC
 from workloads.protocol import Block, PhaseStarted, Progress
@@ -83,12 +83,12 @@ def test_where_results_go_elsewhere_nothing_is_broken(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "20")
     print_table(("name", "value", "step"), WIDE)
-    print_words("One sentence. And another one.")
+    print_text("One sentence. And another one.")
     out = capsys.readouterr().out
     assert "a variant with a long name  1,000" in out
     assert out.endswith("One sentence. And another one.\n")
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    print_words("One sentence. And another one.")
+    print_text("One sentence. And another one.")
     assert capsys.readouterr().out == "One sentence. And\nanother one.\n"
 
 

@@ -1,4 +1,4 @@
-"""Runs, machines and samples as documents."""
+"""Runs, machines and telemetry as JSON documents."""
 
 import json
 import math
@@ -8,8 +8,28 @@ import msgspec
 import pytest
 
 from app.records import Phase, Summary
-from app.report.documents import gpus_document, iso_utc, list_document, run_document
-from app.samples import HOST, SAMPLE_FIELDS, SLOW_FIELDS, Device, FieldFacts, Inventory, Sample
+from app.report.documents import (
+    TelemetryMessage,
+    device_lines,
+    gpus_document,
+    iso_utc,
+    list_document,
+    run_document,
+    telemetry_line,
+)
+from app.samples import (
+    HOST,
+    SAMPLE_FIELDS,
+    SLOW_FIELDS,
+    Device,
+    DeviceLost,
+    FieldInfo,
+    GpuProcess,
+    Inventory,
+    Processes,
+    Sample,
+    SlowSample,
+)
 from app.storage.store import Store
 from tests.fakes.nvml import LAPTOP, Driver, installed
 from tests.fakes.runs import ENVIRONMENT, EVIDENCE, OUTCOME, SPEC, UTC_NS, S, begin, keep
@@ -97,7 +117,7 @@ def test_a_field_without_a_reading_is_not_supported() -> None:
 
 
 def test_a_field_says_its_unit_its_period_and_what_a_read_costs() -> None:
-    facts = {"energy_mj": FieldFacts(unit="mJ", cost_us=2300.0, period_ms=100.0)}
+    facts = {"energy_mj": FieldInfo(unit="mJ", cost_us=2300.0, period_ms=100.0)}
     gpu = Device(device="GPU-a", kind="gpu", index=0, name="H200", fields=facts)
     host = Device(device=HOST, kind="host", index=-1, name="A processor")
     document = gpus_document(Inventory(machine=Machine(), devices=(gpu, host)), {})
@@ -144,3 +164,53 @@ def test_a_machine_without_a_gpu_says_why() -> None:
 def test_moments_are_iso_8601(utc_ns: int, said: str) -> None:
     assert iso_utc(utc_ns) == said
     assert math.isfinite(utc_ns)
+
+
+UTC = "2026-03-01T14:05:09.120Z"
+
+
+def line(message: TelemetryMessage) -> dict[str, object]:
+    return telemetry_line(message, utc=UTC, source="live")
+
+
+def test_a_sample_is_one_line() -> None:
+    told = line(Sample(t_ns=5, device="GPU-a", power_mw=7))
+    assert list(told)[:4] == ["t_ns", "utc", "source", "device"]
+    assert (told["utc"], told["power_mw"], told["load_pct"]) == (UTC, 7, None)
+    assert not {"type", "kind"} & set(told)
+
+
+def test_all_but_samples_say_what_they_are() -> None:
+    slow = line(SlowSample(t_ns=5, device="GPU-a", energy_mj=7))
+    assert (slow["kind"], slow["energy_mj"]) == ("slow_sample", 7)
+    lost = line(DeviceLost(t_ns=5, device="GPU-a", reason="It fell off."))
+    assert (lost["kind"], lost["reason"]) == ("device_lost", "It fell off.")
+
+
+def test_who_uses_a_gpu_is_a_line_with_a_list() -> None:
+    using = (GpuProcess(pid=11, name="python", memory_bytes=2**30), GpuProcess(pid=12, name="ollama"))
+    told = line(Processes(t_ns=5, device="GPU-a", processes=using))
+    assert (told["kind"], told["device"]) == ("processes", "GPU-a")
+    assert told["processes"] == (
+        {"pid": 11, "name": "python", "memory_bytes": 2**30},
+        {"pid": 12, "name": "ollama", "memory_bytes": None},
+    )
+
+
+def test_every_device_has_a_line_and_the_host_says_how_many_processors_it_has() -> None:
+    gpu = Device(device="GPU-a", kind="gpu", index=0, name="NVIDIA H200", absent={"fan_pct": "not supported"})
+    host = Device(device=HOST, kind="host", index=-1, name="Xeon", memory_total_bytes=2**36)
+    inventory = Inventory(machine=Machine(cpu_count=32), devices=(gpu, host))
+    of_gpu, of_host = device_lines(inventory, t_ns=5, utc=UTC, source="live")
+    assert of_gpu == {
+        "t_ns": 5,
+        "utc": UTC,
+        "source": "live",
+        "device": "GPU-a",
+        "kind": "device",
+        "index": 0,
+        "name": "NVIDIA H200",
+        "memory_total_bytes": None,
+        "absent": {"fan_pct": "not supported"},
+    }
+    assert (of_host["device"], of_host["cpu_count"], of_host["memory_total_bytes"]) == (HOST, 32, 2**36)

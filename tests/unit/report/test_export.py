@@ -1,4 +1,4 @@
-"""Runs as plain files: what is read back from each format is what the database holds."""
+"""Exports as tables and documents, and what is said of exports and imports."""
 
 import csv
 import gc
@@ -8,6 +8,7 @@ import sys
 import tracemalloc
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,14 @@ import pytest
 
 from app.errors import UserError
 from app.report.documents import run_document
-from app.report.export import export_files
-from app.report.export_tables import FILES, Format, utc_text
+from app.report.export import describe_export, describe_import, export_document, export_files, import_document
+from app.report.table_files import TABLE_WRITERS, Format, utc_text
 from app.samples import SlowSample
 from app.storage.library import Library
 from app.storage.store import Store
-from app.storage.transfer_flat import FlatTable, opened_tables
-from app.storage.transfer_watch import QUIET, StoppedError, Watch
+from app.storage.transfer.flat_tables import FlatTable, open_flat_tables
+from app.storage.transfer.import_export import ExistingRun, Exported, Imported
+from app.storage.transfer.progress import NO_PROGRESS, StoppedError, TransferProgress
 from tests.fakes.runs import GPU, UTC_NS, S, begin, keep
 
 DOCS = Path(__file__).parents[3] / "docs" / "export.md"
@@ -47,7 +49,7 @@ def stored(database_path: Path) -> Path:
 
 def expected(database: Path, runs: Sequence[int]) -> dict[str, Table]:
     """Every plain table with its moments as text."""
-    with opened_tables(database, runs, QUIET) as found:
+    with open_flat_tables(database, runs, NO_PROGRESS) as found:
         return {
             table.name: (
                 [column.name for column in table.columns],
@@ -94,7 +96,7 @@ def read_parquet(path: Path) -> Table:
 READ: dict[Format, Callable[[Path], Table]] = {"csv": read_csv, "json": read_json, "parquet": read_parquet}
 
 
-@pytest.mark.parametrize("format", FILES)
+@pytest.mark.parametrize("format", TABLE_WRITERS)
 def test_every_format_reads_back_what_the_database_holds(stored: Path, tmp_path: Path, format: Format) -> None:
     folder = tmp_path / "out"
     done = export_files(stored, [3, 2], folder, format)
@@ -149,13 +151,13 @@ def test_documents_are_what_show_prints(stored: Path, tmp_path: Path) -> None:
         assert found == {"runs": [json.loads(json.dumps(run_document(store.load(run)))) for run in (1, 2)]}
 
 
-@pytest.mark.parametrize("format", FILES)
+@pytest.mark.parametrize("format", TABLE_WRITERS)
 def test_long_runs_are_never_whole_in_memory(stored: Path, tmp_path: Path, format: Format) -> None:
-    with opened_tables(stored, [1], QUIET) as found:
+    with open_flat_tables(stored, [1], NO_PROGRESS) as found:
         (table,) = (table for table in found.tables if table.name == "blocks")
     tracemalloc.start()
     try:
-        with FILES[format](tmp_path / "long", table.columns) as write:
+        with TABLE_WRITERS[format](tmp_path / "long", table.columns) as write:
             for start in range(0, 30_000, 3_000):
                 write([[1, n, "measure", 4, 32, n, n, n, n, n / 7, None, 77] for n in range(start, start + 3_000)])
         _, peak_bytes = tracemalloc.get_traced_memory()
@@ -171,7 +173,7 @@ def test_rows_come_in_batches_in_the_order_of_time(stored: Path) -> None:
             ((10 * S + n, n) for n in reversed(range(50_000))),
         )
         store._db.conn.commit()
-    with opened_tables(stored, [1], QUIET) as found:
+    with open_flat_tables(stored, [1], NO_PROGRESS) as found:
         (table,) = (table for table in found.tables if table.name == "samples")
         batches = list(found.batches(table))
     assert [len(batch) for batch in batches] == [20_000, 20_000, 10_003]
@@ -203,7 +205,7 @@ def test_nothing_is_left_of_an_export_that_was_stopped_or_refused(stored: Path, 
         begin(store, uid="uid-4")
     before = sorted(tmp_path.iterdir())
     with pytest.raises(StoppedError):
-        export_files(stored, [1, 2], tmp_path / "out", "csv", Watch(stop=lambda: True))
+        export_files(stored, [1, 2], tmp_path / "out", "csv", TransferProgress(should_stop=lambda: True))
     with pytest.raises(UserError, match="Run 4 is still going on"):
         export_files(stored, [1, 4], tmp_path / "out", "csv")
     with pytest.raises(UserError, match="cannot be written"):
@@ -214,11 +216,13 @@ def test_nothing_is_left_of_an_export_that_was_stopped_or_refused(stored: Path, 
 def test_what_a_stopped_export_leaves_behind_may_be_dropped_on_any_thread(
     stored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.storage.transfer_watch._EVERY", 1)
+    monkeypatch.setattr("app.storage.transfer.progress._CHECK_EVERY_ROWS", 1)
     unraised: list[object] = []
     monkeypatch.setattr("sys.unraisablehook", lambda told: unraised.append(told.exc_value))
     with ThreadPoolExecutor(1) as thread:
-        ended = thread.submit(export_files, stored, [1, 2], tmp_path / "out", "csv", Watch(stop=lambda: True))
+        ended = thread.submit(
+            export_files, stored, [1, 2], tmp_path / "out", "csv", TransferProgress(should_stop=lambda: True)
+        )
     assert isinstance(ended.exception(), StoppedError)
     del ended
     gc.collect()
@@ -227,7 +231,7 @@ def test_what_a_stopped_export_leaves_behind_may_be_dropped_on_any_thread(
 
 def test_how_far_it_is_is_told(stored: Path, tmp_path: Path) -> None:
     told: list[float] = []
-    export_files(stored, [1, 2], tmp_path / "out", "csv", Watch(told=told.append))
+    export_files(stored, [1, 2], tmp_path / "out", "csv", TransferProgress(report=told.append))
     assert told == sorted(told)
     assert told[-1] == 1.0
 
@@ -239,3 +243,95 @@ def test_the_page_about_exports_names_every_column(stored: Path) -> None:
         assert section, f"a section on {name}"
         named = set(re.findall(r"`(\w+)`", section[1]))
         assert [column for column in columns if column not in named] == [], name
+
+
+def imported(
+    runs: tuple[int, ...] = (),
+    already: tuple[ExistingRun, ...] = (),
+    unfinished: tuple[int, ...] = (),
+    in_trash: tuple[int, ...] = (),
+) -> Imported:
+    return Imported(runs=runs, already=already, unfinished=unfinished, in_trash=in_trash, seconds=1.5)
+
+
+@pytest.mark.parametrize(
+    ("done", "words"),
+    [
+        (imported((4,)), ["Imported 1 run as run 4."]),
+        (imported((4, 5)), ["Imported 2 runs as runs 4 and 5."]),
+        (imported((4, 5, 6)), ["Imported 3 runs as runs 4–6."]),
+        (imported((1, 3, 5)), ["Imported 3 runs as runs 1, 3 and 5."]),
+        (imported(tuple(range(0, 40, 2))), ["Imported 20 runs as runs 0, 2, 4, 6, 8 and 15 more."]),
+        (
+            imported(
+                already=(ExistingRun(2, ("note", "tags")), ExistingRun(7, ("note",)), ExistingRun(9, in_trash=True))
+            ),
+            [
+                "Imported nothing: the file has no run that is new here.",
+                "Here already, and left as they were: runs 2, 7 and 9.",
+                "The file has another note for runs 2 and 7; what is here stays.",
+                "The file has other tags for run 2; what is here stays.",
+                "In the trash here: run 9; `python -m app restore 9` takes it out.",
+            ],
+        ),
+        (
+            imported((1,), (ExistingRun(2),), (8,), (9, 11)),
+            [
+                "Imported 1 run as run 1.",
+                "Here already, and left as it was: run 2.",
+                "Left out, not ended there: run 8 of the file.",
+                "Left out, in the trash there: runs 9 and 11 of the file.",
+            ],
+        ),
+    ],
+)
+def test_an_import_says_what_came_and_why_the_rest_did_not(done: Imported, words: list[str]) -> None:
+    assert describe_import(done) == words
+
+
+def test_the_hint_on_many_runs_in_the_trash_does_not_claim_to_name_them_all() -> None:
+    found = describe_import(imported(already=tuple(ExistingRun(n, in_trash=True) for n in range(10, 20))))
+    assert found[-1] == (
+        "In the trash here: runs 10–19; `python -m app restore 10 11 12 13 14 15 16 17 …` takes them out."
+    )
+
+
+def test_the_document_of_an_import() -> None:
+    assert import_document(imported((1,), (ExistingRun(2, ("note",), in_trash=True),), (8,), (9,))) == {
+        "imported": [1],
+        "already": [{"run": 2, "differs": ["note"], "in_trash": True}],
+        "unfinished": [8],
+        "in_trash": [9],
+        "queue": [],
+        "complete": [],
+        "seconds": 1.5,
+    }
+
+
+def test_an_export_says_what_was_written_and_what_stays() -> None:
+    target, weights = Path("runs.db"), Path("profiles.db.weights/uid.npz")
+    done = Exported(files=(target,), runs=2, bytes=2048, seconds=0.5, weights=(weights,))
+    assert describe_export(done, target) == [
+        "Wrote 2 runs to runs.db, 2.0\N{NO-BREAK SPACE}KiB.",
+        f"Saved weights stay where they are; to take them along, copy {weights}",
+    ]
+    folder = Path("out")
+    files = Exported(files=(folder / "a.csv", folder / "b.csv"), runs=1, bytes=10, seconds=0.5)
+    assert describe_export(files, folder) == ["Wrote 1 run to 2 files in out, 10\N{NO-BREAK SPACE}B."]
+    assert export_document(done) == {
+        "runs": 2,
+        "files": ["runs.db"],
+        "bytes": 2048,
+        "seconds": 0.5,
+        "weights": [str(weights)],
+        "queue": 0,
+    }
+
+
+def test_unfinished_experiments_that_come_along_are_told() -> None:
+    target = Path("q.db")
+    done = Exported(files=(target,), runs=2, bytes=10, seconds=0.5, entries=1)
+    assert describe_export(done, target) == ["Wrote 2 runs and 1 unfinished experiment to q.db, 10\N{NO-BREAK SPACE}B."]
+    assert describe_import(replace(imported(), entries=(3, 4))) == [
+        "2 unfinished experiments came into the queue: `python -m app queue go-on 3 4` goes on."
+    ]

@@ -12,15 +12,13 @@ import pytest
 from app.cli.main import main
 from app.records import StoredRun
 from app.report.comparison import compare_document
-from app.report.contents import Contents, report_contents
-from app.report.html import html_report
-from app.report.markdown import markdown_report
-from app.report.marked import literal
-from app.report.written import write_report
+from app.report.markup import escape_markdown
+from app.report.model import ReportModel, build_report
+from app.report.render import html_report, markdown_report, write_report
 from app.storage.store import Store
-from app.viewmodels import units
-from app.viewmodels.compare import compare, compared
-from app.viewmodels.scaling import scaling_views
+from app.viewmodels.compare.comparison import compare, prepare_comparison
+from app.viewmodels.compare.scaling import scaling_views
+from app.viewmodels.format import units
 from tests.fakes.pictures import grid, with_memory_traffic
 from tests.fakes.scaling import ONE, TALKING, run_of
 from tests.unit.viewmodels.stored import UTC_NS, keep, stopped_after_one_reading
@@ -63,8 +61,8 @@ class Page(HTMLParser):
         return "".join(self.words)
 
 
-def contents(runs: list[StoredRun], baseline: int = 1) -> Contents:
-    return report_contents(compared(runs), baseline, UTC_NS)
+def contents(runs: list[StoredRun], baseline: int = 1) -> ReportModel:
+    return build_report(prepare_comparison(runs), baseline, UTC_NS)
 
 
 @pytest.fixture(scope="module")
@@ -115,12 +113,12 @@ def test_figures_of_a_variant_are_those_of_the_windows_table(runs: list[StoredRu
         replace(run, row=replace(run.row, summary=replace(run.row.summary, device_peak_bytes=peak, mean_power_mw=peak)))
         for run, peak in zip(alike, peaks, strict=True)
     ]
-    table = compare(compared(told), 1).table
+    table = compare(prepare_comparison(told), 1).table
     (row,) = compare_document(told, 1)["rows"]
     assert row["memory"]["device_peak_bytes"] == max(peaks)
     assert row["power"]["mean_mw"] == sorted(peaks)[1]
     assert row["temperature_c"] is not None
-    shown = {key: table.variants[0].together.cells[n].key for n, key in enumerate(table.keys)}
+    shown = {key: table.variants[0].summary.cells[n].key for n, key in enumerate(table.keys)}
     assert [shown[key] for key in ("device_memory", "mean_power", "peak_power", "temperature", "utilisation")] == [
         *(row["memory"]["device_peak_bytes"], row["power"]["mean_mw"], row["power"]["peak_mw"]),
         *(row["temperature_c"], row["utilisation_pct"]),
@@ -207,7 +205,7 @@ def test_markdown_has_its_pictures_beside_it(runs: list[StoredRun]) -> None:
 
 
 def test_literal_text_stays_in_one_cell() -> None:
-    assert literal("a|b\nc <d> `e` *f* $g$") == r"a\|b c \<d\> \`e\` \*f\* \$g\$"
+    assert escape_markdown("a|b\nc <d> `e` *f* $g$") == r"a\|b c \<d\> \`e\` \*f\* \$g\$"
 
 
 def test_runs_with_nothing_measured_have_a_report_too() -> None:
@@ -221,7 +219,7 @@ def test_runs_with_nothing_measured_have_a_report_too() -> None:
 @pytest.mark.parametrize("ending", ["html", "md"])
 def test_a_single_reading_of_a_run_that_was_stopped_is_a_dot(tmp_path: Path, ending: str) -> None:
     file = tmp_path / f"found.{ending}"
-    write_report(file, compared([stopped_after_one_reading(1)]), 1, UTC_NS)
+    write_report(file, prepare_comparison([stopped_after_one_reading(1)]), 1, UTC_NS)
     (plots,) = (text for path in tmp_path.rglob("*") if path.is_file() and "CPU load" in (text := path.read_text()))
     assert "<circle" in plots
     assert "<polyline" not in plots
@@ -245,7 +243,7 @@ def test_the_command_line_writes_it(
     document = json.loads(capsys.readouterr().out)
     text = file.read_text(encoding="utf-8")
     verdict = document["verdict"]["text"]
-    assert (verdict if ending == "html" else literal(verdict)) in text
+    assert (verdict if ending == "html" else escape_markdown(verdict)) in text
     assert "Most likely communication" in text, "where scaling is lost, of runs that were traced"
     beside = {"found-speed-up.svg", "found-scaling-1.svg"}
     assert beside <= {path.name for path in tmp_path.iterdir()} if ending == "md" else not list(tmp_path.glob("*.svg"))
@@ -258,13 +256,13 @@ def test_of_many_pairs_the_worst_of_each_variant_is_drawn_and_all_have_a_row() -
         for gpus in (1, 2)
         for n, batch in enumerate(batches)
     ]
-    contents = report_contents(compared(runs), 10, UTC_NS)
+    contents = build_report(prepare_comparison(runs), 10, UTC_NS)
     (drawn,) = contents.scaling
     assert drawn.title == "1 to 2 GPUs, the same global batch (strong scaling)"
     assert drawn.sides == ("1 GPU, batch 128", "2 GPUs, batch 128"), "the least work between two exchanges"
     assert len(contents.pairs.rows) == 7, "four batches at one global batch, three at one a GPU"
     assert html_report(contents).count("All pairs that differ in their GPUs alone") == 1
-    few = report_contents(compared([*ONE, *TALKING]), ONE[0].row.run, UTC_NS)
+    few = build_report(prepare_comparison([*ONE, *TALKING]), ONE[0].row.run, UTC_NS)
     assert (len(few.scaling), few.pairs.rows) == (1, ())
 
 
@@ -281,7 +279,7 @@ def test_of_many_pairs_no_more_than_a_few_are_drawn() -> None:
         for gpus in (1, 2)
     ]
     runs = [_with(run, weight_decay=n) for n, run in pairs]
-    found = report_contents(compared(runs), 11, UTC_NS)
+    found = build_report(prepare_comparison(runs), 11, UTC_NS)
     assert len(found.pairs.rows) == 6
     shares = [view.share for view in found.scaling]
     assert len(shares) == 4
@@ -294,7 +292,7 @@ def test_of_many_pairs_no_more_than_a_few_are_drawn() -> None:
 def test_long_tables_are_folded_up_and_short_ones_are_not(runs: list[StoredRun]) -> None:
     many = html_report(contents(runs))
     assert many.count("<details>") == many.count("</details>")
-    variants = len(contents(runs).repeats)
+    variants = len(contents(runs).reruns)
     for title in (
         *(f"The commands of {variants} variants", f"The table of {variants} variants"),
         f"The table of {len(runs)} runs",

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from app.analysis.clock_events import ClockEvent
+from app.analysis.comparability import ClockEvent
 from app.errors import UserError
 from app.records import LogLine, Outcome, Summary
-from app.report.export_trace import export_trace
+from app.report.trace import export_trace
 from app.samples import Sample, SlowSample
 from app.storage.reference import reference_files
 from app.storage.store import Store
-from app.storage.transfer_watch import StoppedError, Watch
+from app.storage.transfer.progress import StoppedError, TransferProgress
 from tests.fakes.runs import GPU, HOST_DEVICE, UTC_NS, S, begin, keep
 from workloads.protocol import Block
 
@@ -225,9 +225,9 @@ def test_a_run_that_goes_on_is_not_exported_and_a_stopped_export_leaves_nothing(
     with pytest.raises(UserError, match="Run 3 is still going on"):
         export_trace(stored, [1, 3], tmp_path / "out.json")
     with pytest.raises(StoppedError):
-        export_trace(stored, [1, 2], tmp_path / "out.json", Watch(stop=lambda: True))
+        export_trace(stored, [1, 2], tmp_path / "out.json", TransferProgress(should_stop=lambda: True))
     assert sorted(tmp_path.iterdir()) == before
     told: list[float] = []
-    export_trace(stored, [1, 2], tmp_path / "out.json", Watch(told=told.append))
+    export_trace(stored, [1, 2], tmp_path / "out.json", TransferProgress(report=told.append))
     assert told == sorted(told)
     assert told[-1] == 1.0

@@ -4,7 +4,7 @@ import platform
 import re
 from pathlib import Path
 
-from app.runs.environment import describe, program_version
+from app.runs.environment import environment_info, program_version
 from app.samples import HOST, Device, Inventory
 from workloads.catalog import Gpu, Machine
 
@@ -12,7 +12,7 @@ HOST_DEVICE = Device(device=HOST, kind="host", index=-1, name="A processor", mem
 
 
 def test_known_things_are_named_and_unknown_ones_left_out() -> None:
-    here = describe(Inventory(machine=Machine(cpu_count=2), devices=(HOST_DEVICE,)))
+    here = environment_info(Inventory(machine=Machine(cpu_count=2), devices=(HOST_DEVICE,)))
     assert here["cpu"] == "A processor"
     assert (here["cpu_count"], here["memory_total_bytes"], here["kernel"]) == ("2", "1024", platform.release())
     assert here["os"]
@@ -22,7 +22,7 @@ def test_known_things_are_named_and_unknown_ones_left_out() -> None:
 def test_gpus_come_with_their_uuids() -> None:
     machine = Machine(gpus=(Gpu(index=0, uuid="GPU-a", name="H200"), Gpu(index=1, uuid="GPU-b", name="H200")))
     inventory = Inventory(machine=machine, devices=(HOST_DEVICE,), driver="580", cuda_driver="13.0")
-    found = describe(inventory)
+    found = environment_info(inventory)
     assert found["gpus_present"] == "H200 (GPU-a), H200 (GPU-b)"
     assert (found["driver"], found["cuda_driver"]) == ("580", "13.0")
 

@@ -59,7 +59,7 @@ def test_waiting_tells_once_and_ends_when_one_is_free(leases: Leases) -> None:
             held.release()
         return False
 
-    lease = leases.wait(GPUS, 1, told=lambda: told.append("waiting"), stopped=stopped)
+    lease = leases.wait(GPUS, 1, on_wait=lambda: told.append("waiting"), wait_for_stop=stopped)
     assert (taken(lease), told, len(slept)) == (("GPU-a",), ["waiting"], 3)
     assert lease is not None
     lease.release()
@@ -68,7 +68,7 @@ def test_waiting_tells_once_and_ends_when_one_is_free(leases: Leases) -> None:
 def test_waiting_can_be_given_up(leases: Leases) -> None:
     held = leases.take(GPUS, 2)
     assert held is not None
-    assert leases.wait(GPUS, 1, told=lambda: None, stopped=lambda _: True) is None
+    assert leases.wait(GPUS, 1, on_wait=lambda: None, wait_for_stop=lambda _: True) is None
     held.release()
 
 

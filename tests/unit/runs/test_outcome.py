@@ -5,7 +5,15 @@ from dataclasses import replace
 import pytest
 
 from app.records import Outcome
-from app.runs.outcome import NO_PYTHON, Ending, Rung, fatal_words, form_outcome, with_file_name, with_memory_size
+from app.runs.outcome import (
+    BROKEN_PYTHON,
+    EndMethod,
+    WorkerExit,
+    fatal_message,
+    form_outcome,
+    with_file_name,
+    with_memory_size,
+)
 from app.samples import Device
 from workloads.protocol import Finished, WorkerOutcome
 
@@ -25,15 +33,15 @@ def ending(
     stop_asked: bool = False,
     fault: str | None = None,
     lost: str | None = None,
-    ended_by: Rung = "itself",
-) -> Ending:
-    return Ending(
+    ended_by: EndMethod = "itself",
+) -> WorkerExit:
+    return WorkerExit(
         finished=finished,
         exit_code=exit_code,
-        began=began,
-        stop_asked=stop_asked,
+        started=began,
+        stop_requested=stop_asked,
         fault=fault,
-        lost=lost,
+        gpu_lost=lost,
         ended_by=ended_by,
     )
 
@@ -56,7 +64,7 @@ def ending(
         (
             ending(None, 3, began=False),
             "crashed",
-            f"{NO_PYTHON} it ended with exit status 3 before the run began; its log has the last lines.",
+            f"{BROKEN_PYTHON} it ended with exit status 3 before the run began; its log has the last lines.",
         ),
         (ending(None, 3, lost=LOST), "crashed", f"{LOST} {STATUS_3}"),
         (ending(None, -11), "crashed", "The worker died of SIGSEGV; its log has the last lines."),
@@ -65,7 +73,7 @@ def ending(
         (ending(None, -15, fault="Silent.", stop_asked=True), "failed", "Silent."),
     ],
 )
-def test_outcome(known: Ending, name: str, reason: str | None) -> None:
+def test_outcome(known: WorkerExit, name: str, reason: str | None) -> None:
     outcome = form_outcome(known)
     assert (outcome.name, outcome.reason) == (name, reason)
     assert (outcome.exit_code, outcome.ended_by) == (known.exit_code, known.ended_by)
@@ -88,9 +96,9 @@ def test_a_real_time_signal_has_a_number_if_no_name() -> None:
 
 def test_the_last_words_of_a_library_are_the_reason() -> None:
     line = "F0000 00:00:1763654400.1 77 cuda_dnn.cc:123] Check failed: no descriptor"
-    assert fatal_words(line) == "Check failed: no descriptor"
-    assert fatal_words("W0000 00:00:1 77 cuda_dnn.cc:123] Check failed") is None
-    crashed = form_outcome(replace(ending(None, -6), last_words=fatal_words(line)))
+    assert fatal_message(line) == "Check failed: no descriptor"
+    assert fatal_message("W0000 00:00:1 77 cuda_dnn.cc:123] Check failed") is None
+    crashed = form_outcome(replace(ending(None, -6), fatal_message=fatal_message(line)))
     assert (crashed.name, crashed.reason) == ("crashed", "TensorFlow gave up: Check failed: no descriptor")
 
 

@@ -1,4 +1,4 @@
-"""The telemetry of one run, on a real sampler with fake cards."""
+"""TODO docstring"""
 
 import queue
 import time
@@ -8,16 +8,61 @@ from contextlib import contextmanager
 import pynvml
 import pytest
 
-from app.facts import OTHERS_ON_GPU
-from app.records import RunEvent
-from app.runs.recording import Recording
+from app.records import OTHERS_ON_GPU_KEY, RunEvent
+from app.runs.recording import OtherProcesses, TelemetryRecorder
 from app.runs.supervisor import Inbox
-from app.samples import HOST, Device, DeviceLost, Sample, SlowSample
+from app.samples import HOST, Device, DeviceLost, GpuProcess, Processes, Sample, SlowSample
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.messages import SamplerMessage
 from tests.fakes.nvml_cards import ENERGY, LAPTOP, TWO_H200, Card, Flaw
 from tests.fakes.sessions import feed_of, wait_listed
-from workloads.protocol import Facts, PhaseStarted
+from workloads.protocol import EnvironmentInfo, PhaseStarted
+
+WORKER_PID = 100
+
+
+def listed(*pids: int, device: str = "GPU-a") -> Processes:
+    return Processes(t_ns=0, device=device, processes=tuple(GpuProcess(pid=pid, name=f"p{pid}") for pid in pids))
+
+
+@pytest.mark.parametrize(
+    ("lists", "words"),
+    [
+        ([], ""),
+        ([listed(), listed(WORKER_PID), listed(WORKER_PID)], ""),
+        ([listed(WORKER_PID), listed(WORKER_PID, 7), listed(WORKER_PID)], "p7 (7)"),
+        ([listed(7), listed(WORKER_PID)], "p7 (7)"),
+        ([listed(WORKER_PID, 7), listed(WORKER_PID, 8, device="GPU-b"), listed(WORKER_PID, 7)], "p7 (7), p8 (8)"),
+        ([listed(55), listed(55)], ""),
+        ([listed(55), listed(55, 56)], "1 other process"),
+        ([listed(55, 56, 57)], "2 other processes"),
+        ([listed(55), listed(66, device="GPU-b")], ""),
+    ],
+)
+def test_only_processes_beside_the_worker_are_told(lists: list[Processes], words: str) -> None:
+    """The last four are of a driver that numbers processes otherwise: the worker is one of those listed."""
+    neighbours = OtherProcesses(WORKER_PID)
+    for each in lists:
+        neighbours.add(each)
+    assert neighbours.description == words
+
+
+@pytest.mark.parametrize(
+    ("lists", "words"),
+    [
+        ([listed(7)], "p7 (7)"),
+        ([listed(7, 55)], "p7 (7)"),
+        ([listed(7, 55, 56)], "p7 (7), 1 other process"),
+        ([listed(55)], ""),
+        ([listed(7, WORKER_PID, 8)], "p7 (7), p8 (8)"),
+    ],
+)
+def test_who_was_there_before_the_worker_is_not_taken_for_it(lists: list[Processes], words: str) -> None:
+    neighbours = OtherProcesses(WORKER_PID, earlier_pids=[7, 9])
+    for each in lists:
+        neighbours.add(each)
+    assert neighbours.description == words
+
 
 LIMIT_S = 120.0
 TRIES = 10
@@ -40,9 +85,9 @@ def gpus(feed: TelemetryFeed, *uuids: str) -> list[Device]:
 
 
 @contextmanager
-def recorded(feed: TelemetryFeed, *uuids: str) -> Iterator[tuple[Recording, Inbox]]:
+def recorded(feed: TelemetryFeed, *uuids: str) -> Iterator[tuple[TelemetryRecorder, Inbox]]:
     inbox: Inbox = queue.SimpleQueue()
-    recording = Recording(feed, gpus(feed, *uuids), inbox)
+    recording = TelemetryRecorder(feed, gpus(feed, *uuids), inbox)
     recording.start()
     try:
         yield recording, inbox
@@ -58,11 +103,11 @@ def energy_after(inbox: Inbox, t_ns: int) -> SlowSample:
             return item
 
 
-def settled(recording: Recording) -> tuple[list[RunEvent], float]:
+def settled(recording: TelemetryRecorder) -> tuple[list[RunEvent], float]:
     """What was handed on at the end, and the seconds that took."""
     events: list[RunEvent] = []
     began_s = time.monotonic()
-    recording.settle(events.append)
+    recording.drain(events.append)
     return events, time.monotonic() - began_s
 
 
@@ -149,7 +194,7 @@ def test_another_process_on_the_run_s_gpu_is_told_at_the_end_and_one_elsewhere_i
     with feed_of(shared, own, hz=20.0) as feed:
         assert told_others(feed, "GPU-own") == []
         (facts,) = told_others(feed, "GPU-shared")
-    assert facts.facts == {OTHERS_ON_GPU: f"unknown ({STRANGER})"}
+    assert facts.facts == {OTHERS_ON_GPU_KEY: f"unknown ({STRANGER})"}
 
 
 def test_one_that_was_there_before_the_worker_is_told_though_the_worker_is_never_listed() -> None:
@@ -157,15 +202,15 @@ def test_one_that_was_there_before_the_worker_is_told_though_the_worker_is_never
     with feed_of(Card(uuid="GPU-shared", processes=((STRANGER, 1_000_000_000),)), hz=20.0) as feed:
         wait_listed(feed, "GPU-shared")
         (facts,) = told_others(feed, "GPU-shared")
-    assert facts.facts == {OTHERS_ON_GPU: f"unknown ({STRANGER})"}
+    assert facts.facts == {OTHERS_ON_GPU_KEY: f"unknown ({STRANGER})"}
 
 
-def told_others(feed: TelemetryFeed, uuid: str) -> list[Facts]:
+def told_others(feed: TelemetryFeed, uuid: str) -> list[EnvironmentInfo]:
     """What a run on this card tells at its end, after the driver listed its processes."""
     with recorded(feed, uuid) as (recording, _):
         recording.follow(WORKER)
         wait_listed(feed, uuid)
-        return [event for event in settled(recording)[0] if isinstance(event, Facts)]
+        return [event for event in settled(recording)[0] if isinstance(event, EnvironmentInfo)]
 
 
 def test_nothing_comes_after_the_end(feed: TelemetryFeed) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.runs.recovery import recover
+from app.runs.recovery import mark_crashed_runs
 from app.storage.owner import this_process
 from app.storage.store import Store
 from tests.fakes.runs import BLOCKS, PHASES, SAMPLES, UTC_NS, S, begin, keep
@@ -20,7 +20,7 @@ def test_finished_runs_and_those_of_the_living_are_left_alone(database_path: Pat
         keep(store)
         begin(store, uid="uid-2")
         before = store.list_runs()
-        assert recover(store) == []
+        assert mark_crashed_runs(store) == []
         assert store.list_runs() == before
 
 
@@ -31,7 +31,7 @@ def test_a_run_of_a_process_that_is_gone_is_crashed_with_what_it_measured(databa
         run = begin(store, owner=gone)
         if measured:
             store.write(run, (*PHASES, *BLOCKS, *SAMPLES))
-        assert recover(store) == [run]
+        assert mark_crashed_runs(store) == [run]
         stored = store.load(run)
     row, summary = stored.row, stored.row.summary
     assert row.outcome is not None
@@ -55,8 +55,8 @@ def test_a_child_s_run_is_its_own_until_it_is_killed(database_path: Path) -> Non
     assert child.stdout is not None
     run = int(child.stdout.readline())
     with Store.open(database_path) as store:
-        assert recover(store) == []
+        assert mark_crashed_runs(store) == []
         child.kill()
         child.communicate()
-        assert recover(store) == [run]
-        assert recover(store) == []
+        assert mark_crashed_runs(store) == [run]
+        assert mark_crashed_runs(store) == []

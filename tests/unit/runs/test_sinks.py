@@ -9,7 +9,7 @@ from app.runs import sinks
 from app.runs.sinks import StoreSink
 from app.storage.store import Store
 from tests.fakes.runs import BLOCKS, PHASES, SAMPLES, begin
-from workloads.protocol import DataReady, Facts, Flops, Progress
+from workloads.protocol import DataReady, EnvironmentInfo, Flops, Progress
 
 
 def test_what_is_kept_is_written_at_once_and_together(database_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,7 +44,7 @@ def test_facts_are_stored_at_once_and_what_has_no_row_is_passed_over(database_pa
     with Store.open(database_path) as store:
         run = begin(store)
         sink = StoreSink(store, run)
-        sink.handle(Facts(facts={"keras": "3.15.1"}))
+        sink.handle(EnvironmentInfo(facts={"keras": "3.15.1"}))
         sink.handle(Progress(phase="measure", fraction=0.5, t_ns=1))
         sink.handle(Waiting(1, "It waits."))
         sink.flush()
@@ -60,7 +60,7 @@ def test_what_is_told_of_a_step_is_remembered() -> None:
 
 
 def test_a_log_without_end_is_cut_and_says_so(database_path: Path) -> None:
-    most = sinks._MOST_LOG_LINES
+    most = sinks._MAX_LOG_LINES
     with Store.open(database_path) as store:
         run = begin(store)
         sink = StoreSink(store, run)

@@ -8,12 +8,12 @@ import pytest
 from app.errors import DatabaseError
 from app.records import LogLine, RunEvent
 from app.runs.launcher import BrokenMessage, Exited
-from app.runs.outcome import Ending
-from app.runs.supervisor import Inbox, InboxItem, Limits, StopAsked, Supervisor
+from app.runs.outcome import WorkerExit
+from app.runs.supervisor import Inbox, InboxItem, StopRequested, Supervisor, WorkerTimeouts
 from app.samples import HOST, DeviceLost, Sample
-from workloads.protocol import PROTOCOL_VERSION, Facts, Finished, Hello, PhaseStarted
+from workloads.protocol import PROTOCOL_VERSION, EnvironmentInfo, Finished, Hello, PhaseStarted
 
-AT_ONCE = Limits(hello_s=0.0, silence_s=0.0, closed_stdin_s=0.0, terminated_s=0.0, finished_s=0.0)
+AT_ONCE = WorkerTimeouts(hello_s=0.0, silence_s=0.0, closed_stdin_s=0.0, terminated_s=0.0, finished_s=0.0)
 HELLO = Hello(protocol=PROTOCOL_VERSION, pid=1, t_ns=1, utc_ns=1)
 PHASE = PhaseStarted(phase="import", t_ns=2)
 DONE = Finished(outcome="completed", t_ns=3)
@@ -45,24 +45,24 @@ class Obedient:
 
 
 def watch(
-    *items: InboxItem, obeys: str = "closed stdin", limits: Limits | None = None
-) -> tuple[Ending, list[str], list[RunEvent]]:
+    *items: InboxItem, obeys: str = "closed stdin", limits: WorkerTimeouts | None = None
+) -> tuple[WorkerExit, list[str], list[RunEvent]]:
     """The ending, the rungs that were asked, and the events handed on."""
     inbox: Inbox = queue.SimpleQueue()
     for item in items:
         inbox.put(item)
     worker, events = Obedient(inbox, obeys), list[RunEvent]()
-    ending = Supervisor(worker, inbox, limits or Limits(), events.append).watch()
+    ending = Supervisor(worker, inbox, limits or WorkerTimeouts(), events.append).watch()
     return ending, worker.asked, events
 
 
 def test_events_are_handed_on_in_order_without_the_worker_s_own() -> None:
-    sample, line, facts = Sample(t_ns=3, device=HOST), LogLine(3, "x"), Facts(facts={"a": "b"})
+    sample, line, facts = Sample(t_ns=3, device=HOST), LogLine(3, "x"), EnvironmentInfo(facts={"a": "b"})
     ending, asked, events = watch(HELLO, PHASE, sample, line, facts, LOST, DONE, Exited(0))
     assert events == [PHASE, sample, line, facts, LOST]
     assert asked == []
     assert (ending.finished, ending.exit_code, ending.ended_by) == (DONE, 0, "itself")
-    assert (ending.stop_asked, ending.fault, ending.lost) == (False, None, "It is gone.")
+    assert (ending.stop_requested, ending.fault, ending.gpu_lost) == (False, None, "It is gone.")
 
 
 @pytest.mark.parametrize(
@@ -74,13 +74,13 @@ def test_events_are_handed_on_in_order_without_the_worker_s_own() -> None:
     ],
 )
 def test_stop_climbs_until_the_worker_goes(obeys: str, asked: list[str]) -> None:
-    limits = Limits(closed_stdin_s=0.0, terminated_s=0.0)
-    ending, done, _ = watch(HELLO, StopAsked(), obeys=obeys, limits=limits)
-    assert (done, ending.ended_by, ending.stop_asked, ending.fault) == (asked, obeys, True, None)
+    limits = WorkerTimeouts(closed_stdin_s=0.0, terminated_s=0.0)
+    ending, done, _ = watch(HELLO, StopRequested(), obeys=obeys, limits=limits)
+    assert (done, ending.ended_by, ending.stop_requested, ending.fault) == (asked, obeys, True, None)
 
 
 def test_asking_twice_is_asking_once() -> None:
-    _, asked, _ = watch(StopAsked(), StopAsked())
+    _, asked, _ = watch(StopRequested(), StopRequested())
     assert asked == ["closed stdin"]
 
 
@@ -93,7 +93,7 @@ def test_silence_ends_the_worker_with_a_reason() -> None:
 def test_what_never_says_hello_is_no_python_for_runs() -> None:
     no_python = "The Python of this run is none that can make runs, or is broken:"
     ending, asked, _ = watch(LogLine(1, "noise"), obeys="terminated", limits=replace(AT_ONCE, silence_s=60.0))
-    assert (asked, ending.began) == (["terminated"], False)
+    assert (asked, ending.started) == (["terminated"], False)
     assert ending.fault == f"{no_python} it did not begin the run within 0 s; see its log."
     ending, *_ = watch(BrokenMessage("malformed", "x" * 900), obeys="terminated")
     assert ending.fault == f"{no_python} instead of beginning the run it said “{'x' * 200}”."
@@ -131,7 +131,7 @@ def test_trouble_of_a_sink_terminates_and_the_first_reason_stays() -> None:
 
     for item in (HELLO, PHASE, PHASE):
         inbox.put(item)
-    ending = Supervisor(worker, inbox, Limits(), full).watch()
+    ending = Supervisor(worker, inbox, WorkerTimeouts(), full).watch()
     assert (ending.fault, worker.asked, len(tried)) == ("Full for the 1. time.", ["terminated"], 2)
 
 
@@ -143,9 +143,9 @@ def test_a_bug_in_a_sink_is_not_hidden() -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        Supervisor(Obedient(inbox, "killed"), inbox, Limits(), broken).watch()
+        Supervisor(Obedient(inbox, "killed"), inbox, WorkerTimeouts(), broken).watch()
 
 
 def test_fatal_words_of_the_log_are_kept() -> None:
     ending, *_ = watch(HELLO, LogLine(1, "F0000 1.2 3 a.cc:4] Check failed"), LogLine(2, "more"), Exited(-6))
-    assert (ending.last_words, ending.exit_code) == ("Check failed", -6)
+    assert (ending.fatal_message, ending.exit_code) == ("Check failed", -6)

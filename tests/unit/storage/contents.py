@@ -7,9 +7,9 @@ from typing import Any
 
 from sqlite_utils import Database
 
+from app.storage.database import known_migrations
 from app.storage.migrations import migrations
-from app.storage.opening import known_migrations
-from app.storage.transfer_tables import CARRIED, kept_names
+from app.storage.transfer.tables import TRANSFERRED, stored_columns
 
 Rows = dict[str, list[tuple[Any, ...]]]
 
@@ -24,8 +24,8 @@ def contents(path: Path) -> Rows:
     """Every row of every table that moves, sorted; numbers are replaced by what they stand for."""
     with contextlib.closing(sqlite3.connect(path)) as connection:
         found: Rows = {}
-        for table in CARRIED:
-            columns = ", ".join(_WHOSE.get(name, f"t.{name}") for name in kept_names(connection, table.name))
+        for table in TRANSFERRED:
+            columns = ", ".join(_WHOSE.get(name, f"t.{name}") for name in stored_columns(connection, table.name))
             found[table.name] = sorted(connection.execute(f"SELECT {columns} FROM {table.name} t").fetchall(), key=repr)
         return found
 
@@ -35,8 +35,8 @@ def older(path: Path, target: Path, version: int) -> None:
     with contextlib.closing(Database(target, execute_plugins=False)) as db:
         migrations.apply(db, stop_before=known_migrations()[version : version + 1])
         db.execute("ATTACH ? AS newest", (str(path),))
-        for table in CARRIED:
-            if names := ", ".join(kept_names(db.conn, table.name)):
+        for table in TRANSFERRED:
+            if names := ", ".join(stored_columns(db.conn, table.name)):
                 db.execute(f"INSERT INTO main.{table.name} ({names}) SELECT {names} FROM newest.{table.name}")
         db.conn.commit()
         assert len(migrations.applied(db)) == version

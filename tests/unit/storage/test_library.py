@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.errors import UserError
+from app.paths import weights_path
 from app.queries import Facets, RunOrder, RunQuery
 from app.records import Outcome, RunRow, Summary
-from app.storage.library import NOTE_LENGTH, TAG_LENGTH
-from app.storage.listing import MOST_WORDS
-from app.storage.location import weights_path
+from app.storage.library import MAX_NOTE_LENGTH, MAX_TAG_LENGTH
+from app.storage.listing import MAX_SEARCH_TERMS
 from app.storage.owner import this_process
 from app.storage.store import Store
 from tests.fakes.runs import EVIDENCE, GPU, HOST_DEVICE, OUTCOME, SPEC, SUMMARY, UTC_NS, S, begin, keep
@@ -41,8 +41,8 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
             library.set_note(run, NOTES[run % len(NOTES)])
         for place, tag in enumerate(TAGS):
             library.add_tag(range(1 + place, 41, 5 + place), tag)
-        library.keep_experiment([3, 9, 20], name="layouts of June", preset=None, plan=PLAN)
-        library.keep_experiment([20, 4], name="layouts of June", preset="layouts", plan='{"variants": []}')
+        library.save_experiment([3, 9, 20], name="layouts of June", preset=None, plan=PLAN)
+        library.save_experiment([20, 4], name="layouts of June", preset="layouts", plan='{"variants": []}')
         library.delete([2, 9, 33])
         yield store
 
@@ -201,7 +201,7 @@ def test_text_that_nothing_holds_finds_nothing_or_is_no_text(many: Store, text: 
 
 
 def test_a_page_pasted_into_the_search_is_told_plainly(many: Store) -> None:
-    as_many = " ".join(f"w{n}" for n in range(MOST_WORDS))
+    as_many = " ".join(f"w{n}" for n in range(MAX_SEARCH_TERMS))
     assert many.library.find(RunQuery(text=as_many)) == []
     assert many.library.find(RunQuery(text="nchw " * 100_000)) == many.library.find(RunQuery(text="nchw"))
     assert many.library.find(RunQuery(text="x" * 1_000_000)) == []
@@ -273,7 +273,7 @@ def test_tags_are_the_same_in_capitals(store: Store) -> None:
     [
         ("", "A tag needs at least one letter."),
         ("  ", "A tag needs at least one letter."),
-        ("x" * (TAG_LENGTH + 1), "at most 60 characters; this one has 61"),
+        ("x" * (MAX_TAG_LENGTH + 1), "at most 60 characters; this one has 61"),
         ("a\nb", "holds no control characters"),
         ("a\0b", "holds no control characters"),
         ("a\ud800", "holds no control characters"),
@@ -287,7 +287,7 @@ def test_what_is_no_tag_is_refused(store: Store, tag: str, sentence: str) -> Non
     assert store.library.run_rows([run])[0].tags == ()
 
 
-@pytest.mark.parametrize("note", ["x" * (NOTE_LENGTH + 1), "a\0b", "a\x1b[31m", "\udfff"])
+@pytest.mark.parametrize("note", ["x" * (MAX_NOTE_LENGTH + 1), "a\0b", "a\x1b[31m", "\udfff"])
 def test_what_is_no_note_is_refused(store: Store, note: str) -> None:
     run = keep(store)
     store.library.set_note(run, "before")
@@ -318,7 +318,7 @@ def test_runs_that_are_none_change_nothing(store: Store) -> None:
         lambda: library.restore([99]),
         lambda: library.purge([99]),
         lambda: library.set_note(99, "x"),
-        lambda: library.keep_experiment([run, 99], name="x", preset=None, plan=PLAN),
+        lambda: library.save_experiment([run, 99], name="x", preset=None, plan=PLAN),
     ):
         with pytest.raises(UserError, match=r"There is no run 99 in .*; `python -m app list` shows what there is"):
             change()
@@ -350,7 +350,7 @@ def test_a_run_that_goes_on_is_not_deleted(store: Store) -> None:
 
 def test_for_good_only_what_is_in_the_trash_with_its_weights(store: Store) -> None:
     kept, gone = keep(store), keep(store, uid="uid-2")
-    store.library.keep_experiment([gone], name="x", preset=None, plan=PLAN)
+    store.library.save_experiment([gone], name="x", preset=None, plan=PLAN)
     store.library.add_tag([kept, gone], "paper")
     weights = [weights_path(store.path, uid) for uid in ("uid-1", "uid-2")]
     for path in weights:
@@ -390,11 +390,11 @@ def test_a_filter_of_another_program_is_left_out(store: Store, text: str) -> Non
 def test_an_experiment_goes_on_and_another_one_is_another(store: Store) -> None:
     runs = [keep(store, uid=f"uid-{n}") for n in range(5)]
     library = store.library
-    first = library.keep_experiment(runs[:2], name="x", preset="x", plan=PLAN, utc_ns=1)
-    assert library.keep_experiment(runs[1:3], name="x", preset="x", plan=PLAN.replace("3", "5"), utc_ns=2) == first
+    first = library.save_experiment(runs[:2], name="x", preset="x", plan=PLAN, utc_ns=1)
+    assert library.save_experiment(runs[1:3], name="x", preset="x", plan=PLAN.replace("3", "5"), utc_ns=2) == first
     assert library.runs_of_experiment(first) == tuple(runs[:3])
-    other_plan = library.keep_experiment(runs[:1], name="x", preset=None, plan='{"variants": []}', utc_ns=3)
-    other_runs = library.keep_experiment(runs[3:], name="x", preset="x", plan=PLAN, utc_ns=4)
+    other_plan = library.save_experiment(runs[:1], name="x", preset=None, plan='{"variants": []}', utc_ns=3)
+    other_runs = library.save_experiment(runs[3:], name="x", preset="x", plan=PLAN, utc_ns=4)
     assert len({first, other_plan, other_runs}) == 3
     assert [found.experiment for found in library.experiments()] == [other_runs, other_plan, first]
     assert library.experiments()[-1].plan == PLAN.replace("3", "5")

@@ -8,11 +8,11 @@ import pytest
 from sqlite_utils import Database
 
 from app.queries import RunQuery
+from app.storage.database import known_migrations
 from app.storage.migrations import migrations
-from app.storage.opening import known_migrations
 from app.storage.store import Store
 from tests.fakes.runs import SPEC, UTC_NS
-from tests.unit.storage.at_once import twice_at_once
+from tests.unit.storage.two_processes import twice_at_once
 
 ROOT = Path(__file__).parents[3]
 OLDER = ROOT / "docs" / "measurements" / "2026-11-21-lstm.db"

@@ -45,5 +45,5 @@ def test_a_child_is_alive_until_it_ends_and_its_remains_are_not() -> None:
 
 
 def test_without_proc_the_wall_clock_start_is_taken() -> None:
-    assert owner._started_s_by_psutil(os.getpid()) == psutil.Process().create_time()
-    assert owner._started_s_by_psutil(2**22 + 1) is None
+    assert owner._started_s_from_psutil(os.getpid()) == psutil.Process().create_time()
+    assert owner._started_s_from_psutil(2**22 + 1) is None

@@ -5,11 +5,11 @@ import shutil
 from pathlib import Path
 
 from app.queries import RunQuery
-from app.runs.counted import counted_as_newest, counted_here, surroundings_of
-from app.runs.presets import preset
+from app.runs.experiment.presets import load_preset
+from app.runs.experiment.reuse import reusable_as_newest, reusable_runs, run_fingerprint
 from app.storage.reference import FOLDER, TAG, add_reference, reference_files, reference_runs, remove_reference
 from app.storage.store import Store
-from app.viewmodels.doubts import doubts
+from app.viewmodels.compare.warnings import comparison_warnings
 from tests.fakes.experiments import ENVIRONMENT, result
 from tests.fakes.runs import keep
 from tests.unit.viewmodels.stored import keep as keep_row
@@ -28,7 +28,7 @@ def test_the_files_are_small_and_say_what_they_are_of() -> None:
     assert sum(file.path.stat().st_size for file in files) < 8_000_000
     for file in files:
         assert len(file.uids) == len(set(file.uids)) > 30
-        assert file.cards == ("NVIDIA H200",)
+        assert file.gpu_names == ("NVIDIA H200",)
         assert set(file.versions) == {"driver", "tensorflow", "keras", "cudnn_loaded"}
         assert file.first_utc_ns < file.last_utc_ns
 
@@ -119,7 +119,7 @@ def test_a_comparison_with_an_own_run_says_that_cards_and_versions_differ(tmp_pa
         store.add_environment(mine, {"driver": "575.1", "tensorflow": "2.20.0", "gpus_used": "NVIDIA A100 (GPU-1)"})
     added = add_reference(database)
     with Store.open(database) as store:
-        found = {doubt.key: doubt for doubt in doubts([store.load(mine), store.load(added[0])])}
+        found = {doubt.key: doubt for doubt in comparison_warnings([store.load(mine), store.load(added[0])])}
     assert found["tensorflow"].values == {mine: "2.20.0", added[0]: "2.21.0"}
     assert found["driver"].severity == "warning"
     assert found["gpus_used"].values[mine] == "GPU-aaaa"
@@ -129,12 +129,12 @@ def test_a_comparison_with_an_own_run_says_that_cards_and_versions_differ(tmp_pa
 def test_an_article_is_shown_by_the_reference_but_never_counted_as_done_here(tmp_path: Path) -> None:
     database = tmp_path / "profiles.db"
     add_reference(database)
-    plan = preset("article-b").every_plan()[0]
+    plan = load_preset("article-b").all_plans()[0]
     with Store.open(database) as store:
-        shown = counted_as_newest(store, plan)
+        shown = reusable_as_newest(store, plan)
         assert len(shown.runs) >= 8
-        here = surroundings_of(shown.runs[0])
-        assert counted_here(store, plan, here, MACHINE).runs == ()
+        here = run_fingerprint(shown.runs[0])
+        assert reusable_runs(store, plan, here, MACHINE).runs == ()
         keep_row(store, result(100, plan.specs[0], environment={**ENVIRONMENT, "driver": here.driver or ""}))
-        assert [run.row.uid for run in counted_as_newest(store, plan).runs] == ["uid-100"]
-        assert [run.row.uid for run in counted_here(store, plan, here, MACHINE).runs] == ["uid-100"]
+        assert [run.row.uid for run in reusable_as_newest(store, plan).runs] == ["uid-100"]
+        assert [run.row.uid for run in reusable_runs(store, plan, here, MACHINE).runs] == ["uid-100"]

@@ -66,8 +66,8 @@ def test_nothing_is_deleted_while_a_run_goes_on(database_path: Path) -> None:
         begin(store, uid="uid-2")
         with pytest.raises(DatabaseError, match="Run 2 is going on"):
             retention.prune(database_path, 30, now_utc_ns=LATER_NS)
-        retention.set_keep_days(database_path, 1)
-        assert retention.apply_setting(database_path) is None
+        retention.save_days(database_path, 1)
+        assert retention.prune_by_setting(database_path) is None
         assert len(store.load(old).log) == 2
 
 
@@ -82,18 +82,18 @@ def test_a_run_whose_owner_is_gone_holds_nothing_up(database_path: Path) -> None
 def test_the_setting_is_the_database_s_own_and_off_at_first(database_path: Path) -> None:
     with Store.open(database_path) as store:
         keep(store)
-    assert retention.keep_days(database_path) is None
-    assert retention.apply_setting(database_path) is None
-    retention.set_keep_days(database_path, 90)
-    retention.set_keep_days(database_path, 30)
-    assert retention.keep_days(database_path) == 30
+    assert retention.load_days(database_path) is None
+    assert retention.prune_by_setting(database_path) is None
+    retention.save_days(database_path, 90)
+    retention.save_days(database_path, 30)
+    assert retention.load_days(database_path) == 30
     age_days = (time.time_ns() - UTC_NS) / S / DAY_S
-    done = retention.apply_setting(database_path)
+    done = retention.prune_by_setting(database_path)
     assert age_days > 30
     assert done is not None
     assert done.runs == (1,)
-    retention.set_keep_days(database_path, None)
-    assert retention.keep_days(database_path) is None
+    retention.save_days(database_path, None)
+    assert retention.load_days(database_path) is None
 
 
 def test_without_room_for_a_copy_the_file_is_not_packed(database_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from app.storage import known_settings
-from app.storage.known_settings import Setting, own_source
-from app.storage.settings import keep_in, kept_in
+from app.storage.database import load_setting, save_setting
+from app.storage.known_settings import Setting, custom_source
 from app.storage.store import Store
 
 KEPT: list[tuple[Setting[Any], str, str, Any]] = [
@@ -19,8 +19,8 @@ KEPT: list[tuple[Setting[Any], str, str, Any]] = [
     (known_settings.SHOWN_COLUMNS, "shown_columns", "run started", ["run", "started"]),
     (known_settings.HIDDEN_FIGURES, "hidden_figures", "energy memory", frozenset({"energy", "memory"})),
     (known_settings.PRESET_FILES, "preset_files", '["a b.toml", "c.toml"]', ["a b.toml", "c.toml"]),
-    (known_settings.OWN_WORKLOADS, "own workloads", '["my net.py"]', ["my net.py"]),
-    (own_source("ab12"), "own source ab12", "{}", "{}"),
+    (known_settings.CUSTOM_WORKLOADS, "own workloads", '["my net.py"]', ["my net.py"]),
+    (custom_source("ab12"), "own source ab12", "{}", "{}"),
 ]
 
 
@@ -31,10 +31,10 @@ def test_a_setting_of_an_older_version_is_read_and_written_as_it_was(
     Store.open(database_path).close()
     with closing(sqlite3.connect(database_path)) as connection, connection:
         connection.execute("INSERT INTO settings (name, value) VALUES (?, ?)", (name, text))
-    assert kept_in(database_path, known) == value
-    keep_in(database_path, known, None)
-    assert kept_in(database_path, known) is None
-    keep_in(database_path, known, value)
+    assert load_setting(database_path, known) == value
+    save_setting(database_path, known, None)
+    assert load_setting(database_path, known) is None
+    save_setting(database_path, known, value)
     with closing(sqlite3.connect(database_path)) as connection:
         assert connection.execute("SELECT name, value FROM settings").fetchall() == [(name, text)]
 

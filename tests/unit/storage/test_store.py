@@ -9,7 +9,7 @@ import pytest
 
 from app.errors import DatabaseError, UserError
 from app.records import LogLine, Outcome, Phase, Summary
-from app.samples import HOST, FieldFacts, Sample
+from app.samples import HOST, FieldInfo, Sample
 from app.storage.owner import this_process
 from app.storage.store import Store
 from tests.fakes.runs import (
@@ -95,9 +95,9 @@ def test_the_newest_calibration_of_a_card_and_precision_counts(store: Store) -> 
     old = Calibration(device=GPU.device, precision="tf32", size=8192, flops_per_s=3.9e14)
     new = msgspec.structs.replace(old, flops_per_s=4.1e14)
     assert store.calibration(GPU.device, "tf32") is None
-    store.keep_calibration(old, 1)
-    store.keep_calibration(new, 2)
-    store.keep_calibration(msgspec.structs.replace(old, precision="bfloat16", flops_per_s=7.9e14), 3)
+    store.save_calibration(old, 1)
+    store.save_calibration(new, 2)
+    store.save_calibration(msgspec.structs.replace(old, precision="bfloat16", flops_per_s=7.9e14), 3)
     assert store.calibration(GPU.device, "tf32") == new
     assert store.calibration("cpu", "tf32") is None
 
@@ -171,7 +171,7 @@ def test_an_unknown_run_is_said_with_what_to_do(store: Store, database_path: Pat
 def test_unfinished_names_runs_and_their_owners(store: Store) -> None:
     keep(store)
     open_run = begin(store, uid="uid-2")
-    assert store.unfinished() == [(open_run, this_process())]
+    assert store.unfinished_runs() == [(open_run, this_process())]
 
 
 def test_a_batch_with_a_fault_in_it_leaves_nothing(store: Store) -> None:
@@ -256,7 +256,7 @@ def test_of_a_run_on_the_cpu_the_host_is_drawn(store: Store) -> None:
 
 
 def test_what_a_device_does_not_give_is_absent_and_not_read(store: Store) -> None:
-    telling = msgspec.structs.replace(GPU, fields={"power_mw": FieldFacts(unit="mW")})
+    telling = msgspec.structs.replace(GPU, fields={"power_mw": FieldInfo(unit="mW")})
     run = store.begin(
         SPEC, uid="uid-1", owner=this_process(), t_ns=0, utc_ns=UTC_NS, devices=(telling,), environment={}
     )

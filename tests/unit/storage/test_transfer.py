@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from app.errors import DatabaseError, UserError
+from app.paths import weights_path
+from app.storage.database import known_migrations
 from app.storage.library import Library
-from app.storage.location import weights_path
-from app.storage.opening import known_migrations
 from app.storage.owner import Owner, boot_id
 from app.storage.store import Store
-from app.storage.transfer import Known, export_database, import_runs
-from app.storage.transfer_tables import CARRIED, LEFT
-from app.storage.transfer_watch import StoppedError, Watch
+from app.storage.transfer.import_export import ExistingRun, export_database, import_runs
+from app.storage.transfer.progress import StoppedError, TransferProgress
+from app.storage.transfer.tables import NOT_TRANSFERRED, TRANSFERRED
 from tests.fakes.runs import GPU, UTC_NS, S, begin, keep
 from tests.unit.storage.contents import changed, contents, older
 
@@ -51,7 +51,7 @@ def full(original: Path, tmp_path: Path) -> Path:
 def test_every_table_is_carried_or_left_on_purpose(full: Path) -> None:
     with contextlib.closing(sqlite3.connect(full)) as connection:
         found = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT GLOB '*sqlite_*'")
-        assert {name for (name,) in found} == {table.name for table in CARRIED} | set(LEFT)
+        assert {name for (name,) in found} == {table.name for table in TRANSFERRED} | set(NOT_TRANSFERRED)
 
 
 def test_all_of_a_database_moves_into_a_new_one(full: Path, database_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_twice_imports_nothing(full: Path, database_path: Path) -> None:
     import_runs(database_path, full)
     before = contents(database_path)
     again = import_runs(database_path, full)
-    assert (again.runs, again.already) == ((), (Known(1), Known(2), Known(3)))
+    assert (again.runs, again.already) == ((), (ExistingRun(1), ExistingRun(2), ExistingRun(3)))
     assert contents(database_path) == before
 
 
@@ -89,7 +89,7 @@ def test_our_notes_and_tags_stay_and_the_difference_is_told(full: Path, database
         library.delete([3])
     before = contents(database_path)
     already = import_runs(database_path, full).already
-    assert already == (Known(1, ("note",)), Known(2, ("tags",)), Known(3, in_trash=True))
+    assert already == (ExistingRun(1, ("note",)), ExistingRun(2, ("tags",)), ExistingRun(3, in_trash=True))
     assert contents(database_path) == before
 
 
@@ -206,7 +206,7 @@ def test_how_far_it_is_is_told(full: Path, tmp_path: Path, database_path: Path) 
         lambda watch: import_runs(database_path, full, watch),
     ):
         told: list[float] = []
-        work(Watch(told=told.append))
+        work(TransferProgress(report=told.append))
         assert told == sorted(told)
         assert told[-1] == 1.0
 
@@ -218,9 +218,9 @@ def test_stopped_at_any_time_it_leaves_nothing(full: Path, tmp_path: Path, datab
     before, files = contents(database_path), sorted(tmp_path.iterdir())
     asked = iter(range(1_000_000))
     with pytest.raises(StoppedError, match="Stopped; nothing was written"):
-        import_runs(database_path, full, Watch(stop=lambda: next(asked) >= after))
+        import_runs(database_path, full, TransferProgress(should_stop=lambda: next(asked) >= after))
     with pytest.raises(StoppedError):
-        export_database(full, [1], tmp_path / "out.db", Watch(stop=lambda: True))
+        export_database(full, [1], tmp_path / "out.db", TransferProgress(should_stop=lambda: True))
     assert contents(database_path) == before
     assert [path for path in sorted(tmp_path.iterdir()) if path not in files] == []
 
@@ -272,7 +272,7 @@ def test_a_file_written_to_meanwhile_is_not_imported(full: Path, database_path: 
             file.write(b"\0")
 
     with pytest.raises(DatabaseError, match="is being written to; import it when"):
-        import_runs(database_path, full, Watch(told=write))
+        import_runs(database_path, full, TransferProgress(report=write))
     with Store.open(database_path) as store:
         assert store.list_runs() == []
 
@@ -292,7 +292,7 @@ def test_long_runs_move_whole(full: Path, database_path: Path) -> None:
         )
         store._db.conn.commit()
     told: list[float] = []
-    import_runs(database_path, full, Watch(told=told.append))
+    import_runs(database_path, full, TransferProgress(report=told.append))
     assert len(set(told)) > 20, "progress is told while one run is read"
     with Store.open(database_path) as store:
         (gpu, _) = store.load(2).samples

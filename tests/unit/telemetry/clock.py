@@ -6,7 +6,7 @@ import pytest
 
 _READERS = (
     "app.telemetry.nvml",
-    "app.telemetry.nvml_card",
+    "app.telemetry.nvml_gpu",
     "app.telemetry.nvml_gpm",
     "tests.fakes.nvml",
 )

@@ -5,7 +5,7 @@ import pynvml
 import pytest
 
 from app.samples import SAMPLE_FIELDS, SLOW_FIELDS, Device, Sample
-from app.telemetry.nvml_calls import CHEAP
+from app.telemetry.nvml_calls import FAST_CALLS
 from app.telemetry.nvml_gpm import FIELDS as GPM_FIELDS
 from tests.fakes.nvml import FakeNvml
 from tests.fakes.nvml_cards import (
@@ -177,7 +177,7 @@ def test_every_cheap_field_is_read_at_every_tick_by_one_call_each() -> None:
     with opened(Card(uuid="GPU-x")) as (source, fake):
         fake.calls.clear()
         samples = [source.read()[0] for _ in range(3)]
-    assert sum(fake.calls.values()) == 3 * len(CHEAP)
+    assert sum(fake.calls.values()) == 3 * len(FAST_CALLS)
     of_a_gpu = set(SAMPLE_FIELDS) - OF_THE_HOST
     assert all(getattr(sample, name) is not None for sample in samples for name in of_a_gpu)
 

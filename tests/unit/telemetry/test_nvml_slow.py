@@ -7,7 +7,7 @@ import time
 import pynvml
 import pytest
 
-from app.samples import DeviceLost, FieldsSeen, Processes, Sample, SlowSample
+from app.samples import DeviceLost, FieldsUpdated, Processes, Sample, SlowSample
 from app.telemetry import nvml_gpm
 from app.telemetry.nvml import NvmlSource
 from tests.fakes.nvml import FakeNvml
@@ -76,9 +76,9 @@ def test_gpm_tells_of_the_time_since_the_reading_before(clock: Clock) -> None:
     """The fake answers as an H200 does, with zeros for samples less than 100 ms apart."""
     with opened(H200) as (source, fake):
         assert gpm_of(source) == {}, "the probe was only just now: better nothing than zeros"
-        clock.passed_s += nvml_gpm.EVERY_S
+        clock.passed_s += nvml_gpm.INTERVAL_S
         first = gpm_of(source)
-        clock.passed_s += nvml_gpm.EVERY_S
+        clock.passed_s += nvml_gpm.INTERVAL_S
         second = gpm_of(source)
     assert first["sm_active_pct"] == 96.0
     assert first["dram_active_pct"] == 16.0
@@ -113,9 +113,9 @@ def test_the_energy_counter_is_read_at_once_when_asked() -> None:
 
 def test_the_energy_counter_s_period_is_learnt_by_watching(clock: Clock) -> None:
     with opened(*TWO_H200) as (source, _):
-        assert source.watch_energy(lambda: True)
+        assert source.observe_energy_periods(lambda: True)
         seen = source.fields_seen()
-    assert [type(each) for each in seen] == [FieldsSeen, FieldsSeen]
+    assert [type(each) for each in seen] == [FieldsUpdated, FieldsUpdated]
     for each in seen:
         assert each.fields["energy_mj"].period_ms == pytest.approx(100, abs=3)
         assert each.fields["energy_mj"].cost_us is not None
@@ -125,7 +125,7 @@ def test_the_energy_counter_s_period_is_learnt_by_watching(clock: Clock) -> None
 def test_a_counter_that_stands_still_is_not_watched_for_ever(clock: Clock) -> None:
     with opened(Card(uuid="GPU-x", power_instant_mw=0)) as (source, _):
         began_s = clock.passed_s
-        assert source.watch_energy(lambda: True)
+        assert source.observe_energy_periods(lambda: True)
         assert clock.passed_s - began_s < 1.5
         assert source.fields_seen()[0].fields["energy_mj"].period_ms is None
 
@@ -134,9 +134,9 @@ def test_watching_gives_way_at_once_and_is_taken_up_again(clock: Clock) -> None:
     answers = itertools.chain([True, False], itertools.repeat(True))
     with opened(H200) as (source, fake):
         before = fake.calls["GPU-aaaa", ENERGY]
-        assert not source.watch_energy(lambda: next(answers))
+        assert not source.observe_energy_periods(lambda: next(answers))
         assert fake.calls["GPU-aaaa", ENERGY] == before + 2
-        assert source.watch_energy(lambda: next(answers))
+        assert source.observe_energy_periods(lambda: next(answers))
         assert source.fields_seen()[0].fields["energy_mj"].period_ms is not None
 
 
@@ -160,7 +160,7 @@ def test_a_lost_card_is_silent_in_slow_readings_and_the_other_goes_on(clock: Clo
         assert [sample.device for sample in source.read_energy()] == ["GPU-bbbb"]
         readings = [*source.read(), *source.read(), *source.read()]
         assert [said.device for said in source.fields_seen()] == ["GPU-bbbb"]
-        assert source.watch_energy(lambda: True)
+        assert source.observe_energy_periods(lambda: True)
     assert [type(reading) for reading in readings] == [DeviceLost, Sample, Sample, Sample]
 
 

@@ -7,8 +7,7 @@ import pytest
 
 from app.records import RunEnded, RunStarted, StoredRun
 from app.samples import HOST, SLOW_FIELDS, DeviceLost, Sample, SlowSample
-from app.telemetry.recording import Event, RunRecording
-from app.telemetry.replay import Replay
+from app.telemetry.replay import Event, Replay, RunRecording
 from tests.fakes.evidence import AS_ASKED
 from tests.unit.viewmodels.stored import S, run_row, stored_run
 from workloads.protocol import Block, PhaseStarted, Progress
@@ -131,7 +130,7 @@ def test_a_flood_is_read_in_parts() -> None:
     clock = Clock()
     replay = Replay(RunRecording(RUN), speed=1000.0, clock=clock)
     clock.now_s += 1.0
-    assert len(replay.read(most=100)) == 100
+    assert len(replay.read(limit=100)) == 100
     assert not replay.ended
 
 

@@ -19,7 +19,7 @@ import numpy as np
 import psutil
 import pytest
 
-from app.samples import HOST, DeviceLost, FieldsSeen, Inventory, Sample, SlowSample
+from app.samples import HOST, DeviceLost, FieldsUpdated, Inventory, Sample, SlowSample
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.messages import SamplerMessage
 from tests.fakes.nvml import environment
@@ -161,10 +161,10 @@ def _energy_wait_s(feed: TelemetryFeed, said: Messages) -> float:
 
 def test_what_a_field_s_period_is_comes_by_itself() -> None:
     with sampling(*TWO_H200) as (feed, said):
-        seen = until(said, FieldsSeen, lambda seen: seen.fields["energy_mj"].period_ms is not None)
+        seen = until(said, FieldsUpdated, lambda seen: seen.fields["energy_mj"].period_ms is not None)
         assert seen.fields["energy_mj"].period_ms == pytest.approx(100, abs=40)
         assert seen.fields["energy_mj"].unit == "mJ"
-        until(said, FieldsSeen, lambda other: other.device != seen.device)
+        until(said, FieldsUpdated, lambda other: other.device != seen.device)
         known = {device.device: device.fields for device in feed.wait_inventory().devices}
     assert known[seen.device]["energy_mj"].period_ms is not None, "the next run begins with it"
 

@@ -6,11 +6,9 @@ from pathlib import Path
 import pytest
 
 from app.errors import UserError
-from app.report.documents import iso_utc
-from app.report.watch import Told, device_lines, telemetry_line
+from app.report.documents import TelemetryMessage, device_lines, iso_utc, telemetry_line
 from app.samples import HOST, Device, DeviceLost, GpuProcess, Inventory, Processes, Sample, SlowSample
-from app.telemetry.recording import TraceStarted
-from app.telemetry.replay import Replay
+from app.telemetry.replay import Replay, TraceStarted
 from app.telemetry.trace import read_trace
 from workloads.catalog import Machine
 
@@ -26,7 +24,7 @@ GPU = Device(
 )
 HERE = Device(device=HOST, kind="host", index=-1, name="Xeon", memory_total_bytes=2**36)
 INVENTORY = Inventory(machine=Machine(cpu_count=32), devices=(GPU, HERE))
-TELEMETRY: tuple[Told, ...] = (
+TELEMETRY: tuple[TelemetryMessage, ...] = (
     Sample(t_ns=START_NS, device="GPU-a", power_mw=600_000, load_pct=90.0),
     Sample(t_ns=START_NS + 1, device=HOST, load_pct=3.5),
     SlowSample(t_ns=START_NS + S, device="GPU-a", energy_mj=7),
@@ -41,7 +39,7 @@ def written(path: Path, *lines: object) -> Path:
     return path
 
 
-def by_watch(path: Path, inventory: Inventory, *telemetry: Told) -> Path:
+def by_watch(path: Path, inventory: Inventory, *telemetry: TelemetryMessage) -> Path:
     """As `watch --json` writes it."""
     head = device_lines(inventory, t_ns=START_NS - 1, utc=iso_utc(UTC_NS), source="live")
     told = (telemetry_line(m, utc=iso_utc(UTC_NS + m.t_ns - START_NS), source="live") for m in telemetry)

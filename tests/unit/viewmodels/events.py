@@ -40,7 +40,7 @@ class Model(Protocol):
     def handle(self, event: RunEvent | Inventory) -> None: ...
 
 
-def tell(model: Model, events: Sequence[RunEvent | Inventory]) -> None:
+def handle_all(model: Model, events: Sequence[RunEvent | Inventory]) -> None:
     for event in events:
         model.handle(event)
 

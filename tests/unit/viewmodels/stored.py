@@ -4,7 +4,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from app.records import BlockColumns, LogLine, Outcome, Phase, Portability, RunRow, SampleColumns, StoredRun, Summary
+from app.records import (
+    BlockColumns,
+    LogLine,
+    Outcome,
+    Phase,
+    PortabilityResult,
+    RunRow,
+    SampleColumns,
+    StoredRun,
+    Summary,
+)
 from app.samples import HOST, SAMPLE_FIELDS, Device, Sample
 from app.storage.owner import this_process
 from app.storage.store import Store
@@ -73,7 +83,7 @@ def stored_run(
     begin_s: float = 100.0,
     environment: dict[str, str] | None = None,
     evidence: Evidence | None = None,
-    portability: tuple[Portability, ...] = (),
+    portability: tuple[PortabilityResult, ...] = (),
 ) -> StoredRun:
     """A run of 12 s whose `measure` begins 4 s after its start, sampled ten times a second."""
     anchor = int(begin_s * S)

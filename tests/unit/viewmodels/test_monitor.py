@@ -1,25 +1,23 @@
 import msgspec
 import pytest
 
-from app.samples import DeviceLost, FieldFacts, GpuProcess, Processes, SlowSample
-from app.telemetry.field_units import field_unit
-from app.viewmodels.fields import field_text, field_words, fields_of, reason_words
-from app.viewmodels.monitor import DeviceRow, MonitorModel
-from app.viewmodels.monitor_figures import untold
-from tests.unit.viewmodels.events import CPU_INVENTORY, DEVICES, GPU_INVENTORY, ns, samples, tell
+from app.samples import DeviceLost, FieldInfo, GpuProcess, Processes, SlowSample, field_unit
+from app.viewmodels.format.telemetry_fields import device_fields, field_label, format_clock_events, format_field
+from app.viewmodels.monitor import MonitoredDevice, MonitorModel, describe_not_reported
+from tests.unit.viewmodels.events import CPU_INVENTORY, DEVICES, GPU_INVENTORY, handle_all, ns, samples
 
 NBSP = "\N{NO-BREAK SPACE}"
 
 
-def rows() -> tuple[MonitorModel, tuple[DeviceRow, ...]]:
+def rows() -> tuple[MonitorModel, tuple[MonitoredDevice, ...]]:
     model = MonitorModel()
-    tell(model, (GPU_INVENTORY, *samples(0, 5)))
+    handle_all(model, (GPU_INVENTORY, *samples(0, 5)))
     return model, model.state().rows
 
 
 def test_every_device_has_its_numbers_with_units() -> None:
     _, (first, _, host) = rows()
-    shown = {figure.label: figure.value for figure in first.figures}
+    shown = {figure.label: figure.value for figure in first.metrics}
     assert shown == {
         "Power": f"600{NBSP}W of 700{NBSP}W",
         "Load": f"97{NBSP}%",
@@ -28,13 +26,13 @@ def test_every_device_has_its_numbers_with_units() -> None:
         "Temperature": f"55{NBSP}°C",
         "SM clock": f"1,980{NBSP}MHz",
     }
-    assert [figure.label for figure in host.figures] == ["Load", "Memory"]
+    assert [figure.label for figure in host.metrics] == ["Load", "Memory"]
 
 
 def test_what_a_device_does_not_say_is_not_zero() -> None:
     _, (_, second, _) = rows()
-    assert "Temperature" not in [figure.label for figure in second.figures]
-    assert second.untold == "Not told by this card: temperature (This card has no sensor.)."
+    assert "Temperature" not in [figure.label for figure in second.metrics]
+    assert second.not_reported == "Not told by this card: temperature (This card has no sensor.)."
 
 
 def test_a_lost_device_stays_with_the_reason() -> None:
@@ -49,17 +47,17 @@ def test_without_a_gpu_the_host_is_there_and_the_reason_is_said() -> None:
     state = model.state()
     assert [row.label for row in state.rows] == ["Host"]
     assert state.note == "No NVIDIA driver is installed."
-    assert "Runs measured on two H200s" in state.with_gpu
+    assert "Runs measured on two H200s" in state.gpu_hint
 
 
 def test_with_a_gpu_nobody_is_told_what_one_would_show() -> None:
     model = MonitorModel()
     model.handle(GPU_INVENTORY)
-    assert (model.state().note, model.state().with_gpu) == ("", "")
+    assert (model.state().note, model.state().gpu_hint) == ("", "")
 
 
 def figures(model: MonitorModel, device: int = 0) -> dict[str, str]:
-    return {figure.label: figure.value for figure in model.state().rows[device].figures}
+    return {figure.label: figure.value for figure in model.state().rows[device].metrics}
 
 
 def test_slow_values_stay_until_the_next_and_throttled_time_counts_from_the_first() -> None:
@@ -92,8 +90,8 @@ def test_a_gpu_names_its_processes_the_largest_first() -> None:
 
 def test_a_lost_device_shows_no_old_numbers_as_if_they_were_new() -> None:
     model = MonitorModel()
-    gpu = msgspec.structs.replace(DEVICES[0], fields={"power_mw": FieldFacts(unit="mW")})
-    tell(model, (msgspec.structs.replace(GPU_INVENTORY, devices=(gpu,)), *samples(0, 1)))
+    gpu = msgspec.structs.replace(DEVICES[0], fields={"power_mw": FieldInfo(unit="mW")})
+    handle_all(model, (msgspec.structs.replace(GPU_INVENTORY, devices=(gpu,)), *samples(0, 1)))
     model.handle(DeviceLost(t_ns=ns(5), device="GPU-0", reason="it fell off the bus"))
     assert figures(model) == {"Power": "–"}
     assert model.state().rows[0].panels[0].curves[0].series.last is not None, "its last minute stays"
@@ -108,8 +106,11 @@ def test_what_is_not_told_is_grouped_by_reason() -> None:
         "pcie_rx_bytes_per_s": "no permission",
     }
     gpu = msgspec.structs.replace(DEVICES[0], absent=absent)
-    assert untold(gpu) == "Not told by this card: fan, GPM metrics (not supported); PCIe bytes (no permission)."
-    assert untold(DEVICES[0]) == ""
+    assert (
+        describe_not_reported(gpu)
+        == "Not told by this card: fan, GPM metrics (not supported); PCIe bytes (no permission)."
+    )
+    assert describe_not_reported(DEVICES[0]) == ""
 
 
 @pytest.mark.parametrize(
@@ -124,13 +125,13 @@ def test_what_is_not_told_is_grouped_by_reason() -> None:
     ],
 )
 def test_throttle_reasons_are_words(mask: int, words: str) -> None:
-    assert reason_words(mask) == words
+    assert format_clock_events(mask) == words
 
 
 def test_every_field_has_a_word_and_a_unit() -> None:
-    for name in {*fields_of("GPU-0"), *fields_of("host")}:
-        assert field_words(name)
+    for name in {*device_fields("GPU-0"), *device_fields("host")}:
+        assert field_label(name)
         assert (field_unit(name) == "bits") == (name == "throttle_reasons")
-    assert field_text("power_mw", 688_123) == f"688.1{NBSP}W"
-    assert field_text("throttled_power_ns", 0) == f"0{NBSP}s"
-    assert field_text("fan_pct", None) == "–"
+    assert format_field("power_mw", 688_123) == f"688.1{NBSP}W"
+    assert format_field("throttled_power_ns", 0) == f"0{NBSP}s"
+    assert format_field("fan_pct", None) == "–"

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from workloads.runtime import Replicas, replicas_on
+from workloads.tensorflow.runtime import Replicas, replicas_on
 
 
 @pytest.fixture(scope="session", autouse=True)

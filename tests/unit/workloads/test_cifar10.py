@@ -11,7 +11,17 @@ import pytest
 from tests.fakes import cifar10 as fakes
 from workloads.build import stored_data
 from workloads.catalog import Machine, complete
-from workloads.cifar10 import ARCHIVE, FOLDER, PUBLISHED, TEST_FILE, TRAINING_FILES, Checksums, Cifar10, load, place_of
+from workloads.cifar10 import (
+    ARCHIVE,
+    FOLDER,
+    PUBLISHED,
+    TEST_FILE,
+    TRAINING_FILES,
+    Checksums,
+    Cifar10,
+    data_folder,
+    load,
+)
 from workloads.errors import RefusedError
 from workloads.protocol import Variant
 
@@ -20,9 +30,9 @@ DATA = Cifar10(fakes.split(50, seed=1), fakes.split(20, seed=2))
 CONTENT = fakes.files(DATA)
 
 
-def refusal(place: Path, checksums: Checksums) -> str:
+def refusal(folder: Path, checksums: Checksums) -> str:
     with pytest.raises(RefusedError) as caught:
-        load(place, checksums)
+        load(folder, checksums)
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
@@ -106,11 +116,11 @@ def test_damaged_files_are_refused(tmp_path: Path, damaged: bytes, words: str) -
 
 def test_the_place_is_the_one_named_or_the_variable_s_or_the_cache_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VARIANTSCOPE_DATA", "/somewhere")
-    assert place_of(" /named ") == Path("/named")
-    assert place_of("") == Path("/somewhere")
+    assert data_folder(" /named ") == Path("/named")
+    assert data_folder("") == Path("/somewhere")
     monkeypatch.delenv("VARIANTSCOPE_DATA")
-    assert place_of("").name == "variantscope"
-    assert place_of("~/mine") == Path.home() / "mine"
+    assert data_folder("").name == "variantscope"
+    assert data_folder("~/mine") == Path.home() / "mine"
 
 
 def variant(**given: str) -> Variant:

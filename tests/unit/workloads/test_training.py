@@ -6,7 +6,7 @@ import pytest
 
 from workloads.errors import TrainingError
 from workloads.protocol import Block, DataReady, Epoch, Message, PhaseStarted, Progress
-from workloads.training import Loop, Passes, Plan, Task
+from workloads.training import Loop, Passes, Task, TrainingPlan
 
 
 class Counter:
@@ -46,7 +46,7 @@ def clock(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Cl
     return made
 
 
-def run(counter: Counter, plan: Plan, task: Task | None = None) -> tuple[bool, list[Message]]:
+def run(counter: Counter, plan: TrainingPlan, task: Task | None = None) -> tuple[bool, list[Message]]:
     messages: list[Message] = []
     made = task or Task(step=counter, fetch=float, examples=4)
     return Loop(made, plan, messages.append, counter.stopped).run(), messages
@@ -58,7 +58,7 @@ def blocks(messages: list[Message], phase: str) -> list[Block]:
 
 def test_steps_are_exact_and_every_one_is_in_one_block() -> None:
     counter = Counter()
-    completed, messages = run(counter, Plan(warmup_steps=7, seconds=1.0, steps=1000))
+    completed, messages = run(counter, TrainingPlan(warmup_steps=7, seconds=1.0, steps=1000))
     assert completed
     assert counter.steps == 1 + 7 + 1000
     assert [sum(b.steps for b in blocks(messages, p)) for p in ("compile", "warmup", "measure")] == [1, 7, 1000]
@@ -71,7 +71,7 @@ def test_steps_are_exact_and_every_one_is_in_one_block() -> None:
 
 def test_seconds_end_the_measured_part(clock: Clock) -> None:
     task = Task(step=clock.step, fetch=float, examples=4)
-    _, messages = run(Counter(), Plan(warmup_steps=0, seconds=2.0, steps=0), task)
+    _, messages = run(Counter(), TrainingPlan(warmup_steps=0, seconds=2.0, steps=0), task)
     measured = blocks(messages, "measure")
     phases = [m for m in messages if isinstance(m, PhaseStarted)]
     assert [m.phase for m in phases] == ["compile", "measure"]
@@ -81,7 +81,7 @@ def test_seconds_end_the_measured_part(clock: Clock) -> None:
 
 def test_the_measured_part_ends_without_a_runt_of_a_block(clock: Clock) -> None:
     task = Task(step=clock.step, fetch=float, examples=4)
-    _, messages = run(Counter(), Plan(warmup_steps=0, seconds=1.2, steps=0), task)
+    _, messages = run(Counter(), TrainingPlan(warmup_steps=0, seconds=1.2, steps=0), task)
     lengths = [block.end_ns - block.start_ns for block in blocks(messages, "measure")]
     assert lengths[-1] > max(lengths) / 4
     progress = [m.fraction for m in messages if isinstance(m, Progress) and m.phase == "measure"]
@@ -93,7 +93,7 @@ def test_the_measured_part_ends_without_a_runt_of_a_block(clock: Clock) -> None:
 @pytest.mark.parametrize("after", [1, 3, 50])
 def test_stop_is_seen_between_steps(after: int) -> None:
     counter = Counter(stop_after=after)
-    completed, messages = run(counter, Plan(warmup_steps=5, seconds=60.0, steps=0))
+    completed, messages = run(counter, TrainingPlan(warmup_steps=5, seconds=60.0, steps=0))
     assert not completed
     assert counter.steps == after
     assert sum(m.steps for m in messages if isinstance(m, Block)) == after
@@ -104,14 +104,14 @@ def test_a_loss_that_is_not_finite_ends_the_run_naming_the_step() -> None:
     task = Task(step=counter, fetch=lambda step: float("nan") if step >= 3 else 1.0, examples=1)
     messages: list[Message] = []
     with pytest.raises(TrainingError, match=r"loss was nan after step \d+"):
-        Loop(task, Plan(warmup_steps=0, seconds=1.0, steps=10), messages.append, counter.stopped).run()
+        Loop(task, TrainingPlan(warmup_steps=0, seconds=1.0, steps=10), messages.append, counter.stopped).run()
     assert blocks(messages, "measure")[-1].loss is None
 
 
 def test_inference_has_no_loss() -> None:
     counter = Counter()
     task = Task(step=counter, fetch=float, examples=1, trains=False)
-    _, messages = run(counter, Plan(warmup_steps=1, seconds=1.0, steps=5), task)
+    _, messages = run(counter, TrainingPlan(warmup_steps=1, seconds=1.0, steps=5), task)
     assert all(m.loss is None for m in messages if isinstance(m, Block))
 
 
@@ -119,25 +119,25 @@ def test_the_first_steps_end_is_told_between_its_block_and_the_next() -> None:
     counter, told = Counter(), list[int]()
     messages: list[Message] = []
     task = Task(step=counter, fetch=float, examples=4)
-    plan = Plan(warmup_steps=2, seconds=1.0, steps=5)
+    plan = TrainingPlan(warmup_steps=2, seconds=1.0, steps=5)
     Loop(task, plan, messages.append, counter.stopped, lambda: told.append(len(blocks(messages, "compile")))).run()
     assert told == [1]
     assert counter.steps == 8
 
 
-def epochs_of(counter: Counter, epochs: int, told: list[str]) -> tuple[bool, list[Message]]:
+def epochs_of(counter: Counter, epochs: int, messages: list[str]) -> tuple[bool, list[Message]]:
     def accuracy() -> float:
-        told.append(f"tested after {counter.steps} steps")
+        messages.append(f"tested after {counter.steps} steps")
         return 0.5
 
     task = Task(
         step=counter,
         fetch=float,
         examples=4,
-        hold=lambda held: told.append(f"hold {held} after {counter.steps} steps"),
+        reuse_batches=lambda reused: messages.append(f"hold {reused} after {counter.steps} steps"),
         passes=Passes(steps=10, accuracy=accuracy),
     )
-    return run(counter, Plan(warmup_steps=0, seconds=0.1, steps=3, epochs=epochs), task)
+    return run(counter, TrainingPlan(warmup_steps=0, seconds=0.1, steps=3, epochs=epochs), task)
 
 
 def test_epochs_are_passes_of_equal_steps_each_tested_at_its_end() -> None:

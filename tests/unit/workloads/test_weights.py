@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from workloads.catalog import Machine, complete
-from workloads.lstm.config import config_of
-from workloads.lstm.layout import shapes
+from workloads.lstm.config import config_of, weight_shapes
 from workloads.protocol import Value, Variant
 from workloads.weights import SavedWeights, WeightsError, read, write
 
@@ -25,7 +24,8 @@ def saved(variant: Variant, *, lengths: bool = False) -> SavedWeights:
     return SavedWeights(
         variant=variant,
         weights={
-            name: random.normal(size=shape).astype(np.float32) for name, shape in shapes(config_of(variant)).items()
+            name: random.normal(size=shape).astype(np.float32)
+            for name, shape in weight_shapes(config_of(variant)).items()
         },
         sequences=random.normal(size=(5, 4, 2)).astype(np.float32),
         lengths=np.array([4, 2, 3, 4, 2]) if lengths else None,
@@ -54,7 +54,7 @@ def test_what_is_written_comes_back_in_order(path: Path, lengths: bool) -> None:
 
 
 def test_names_are_layer_direction_and_keras_s_own() -> None:
-    names = list(shapes(config_of(variant_of())).items())
+    names = list(weight_shapes(config_of(variant_of())).items())
     assert names[:4] == [
         ("layer0/forward/kernel", (2, 12)),
         ("layer0/forward/recurrent_kernel", (3, 12)),

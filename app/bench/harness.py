@@ -1,0 +1,121 @@
+"""Shared by benchmarks: a result with its baseline and limit, modules run in fresh processes, a training process."""
+
+import os
+import queue
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from app.runs.launcher import Exited, LocalLauncher, WorkerEvent, child_environment
+from app.telemetry.inventory import take_inventory
+from workloads import catalog
+from workloads.protocol import PROTOCOL_VERSION, Block, Start
+
+
+def module_output(module: str, *words: str) -> str:
+    """What a module prints that is run with these words in a fresh process."""
+    environment = child_environment()
+    # Whoever starts the program twice has it compiled.
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    if not any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM")):
+        environment["QT_QPA_PLATFORM"] = "offscreen"
+    command = [sys.executable, "-m", module, *words]
+    return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=environment).stdout
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """One figure. `ratio` is value over baseline; `limit` bounds the ratio, or the value where there is no baseline.
+
+    `at_least` says on which side of the limit is right.
+    """
+
+    name: str
+    value: float
+    unit: str
+    baseline: float | None = None
+    limit: float | None = None
+    at_least: bool = False
+
+    @property
+    def ratio(self) -> float | None:
+        """Value over baseline."""
+        return self.value / self.baseline if self.baseline else None
+
+    @property
+    def passed(self) -> bool | None:
+        """Whether the limit is kept; None where there is none."""
+        if self.limit is None:
+            return None
+        judged = self.value if self.ratio is None else self.ratio
+        return judged >= self.limit if self.at_least else judged <= self.limit
+
+    def document(self) -> dict[str, Any]:
+        """The result as the `bench` document holds it."""
+        return {
+            "name": self.name,
+            "value": self.value,
+            "unit": self.unit,
+            "baseline": self.baseline,
+            "ratio": self.ratio,
+            "limit": self.limit,
+            "pass": self.passed,
+        }
+
+
+_START_S = 120.0
+
+
+class Blocks:
+    """The measured blocks of a training process, as they come."""
+
+    def __init__(self) -> None:
+        self._blocks: list[Block] = []
+        self._measures = threading.Event()
+        self._ended: queue.SimpleQueue[Exited] = queue.SimpleQueue()
+
+    def take(self, event: WorkerEvent) -> None:
+        """Keeps measured blocks and the process's end."""
+        if isinstance(event, Block) and event.phase == "measure":
+            self._blocks.append(event)
+            self._measures.set()
+        elif isinstance(event, Exited):
+            self._ended.put(event)
+
+    def wait_until_measured(self) -> None:
+        """Waits for the first measured block."""
+        if not self._measures.wait(_START_S):
+            raise RuntimeError("the benchmark's training did not start")
+
+    def wait_for_end(self) -> None:
+        """Waits until the process is gone."""
+        self._ended.get(timeout=_START_S)
+
+    def throughput(self, start_ns: int, end_ns: int) -> float:
+        """Examples/s of the blocks wholly inside a window of time."""
+        inside = [block for block in self._blocks if block.start_ns >= start_ns and block.end_ns <= end_ns]
+        if not inside:
+            raise RuntimeError("no block of the benchmark's training lies in the window")
+        return sum(block.examples for block in inside) / (sum(b.end_ns - b.start_ns for b in inside) / 1e9)
+
+
+@contextmanager
+def training(seconds: float) -> Iterator[Blocks]:
+    """A default CNN on all GPUs (an LSTM where there is none) that trains for at most so long, measured inside."""
+    machine = take_inventory().machine
+    gpu_count = len(machine.gpus)
+    workload, more = ("cnn10", {"batch_size": 1024 * gpu_count}) if gpu_count else ("lstm", {})
+    spec = catalog.complete(workload, {"seconds": seconds, "gpus": gpu_count, **more}, machine)
+    gpus = tuple(gpu.uuid for gpu in machine.gpus[: int(spec.variant["gpus"])])
+    blocks = Blocks()
+    worker = LocalLauncher().launch(Start(protocol=PROTOCOL_VERSION, spec=spec, gpu_uuids=gpus), blocks.take)
+    try:
+        blocks.wait_until_measured()
+        yield blocks
+    finally:
+        worker.kill()
+        blocks.wait_for_end()

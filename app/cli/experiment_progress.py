@@ -1,0 +1,286 @@
+"""Queue entries run with their progress on the terminal, and the sentences and tables of their results."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from app.analysis.comparability import throttled_pct
+from app.cli.compare import print_comparison, reason_lines, warning_lines
+from app.cli.progress import WaitLine
+from app.cli.services import stop_on_interrupt
+from app.cli.terminal import ProgressSink, StatusLine, print_table, print_text, say
+from app.errors import UserError
+from app.queries import FINISHED_STATES, INTERRUPTED_STATES, QUEUED_STATES, EntryState, QueueEntry
+from app.records import RunRow, StoredRun
+from app.report.article.document import article_sections
+from app.report.comparison import runs_in_order
+from app.report.model import ArticleSection
+from app.report.render import write_report
+from app.runs.experiment.entry_session import EntryStatus, entry_status
+from app.runs.experiment.idle_wait import WaitStatus
+from app.runs.experiment.progress import count_timing_runs, describe_imported
+from app.runs.experiment.queue_runner import QueueRunner
+from app.runs.experiment.schedule import Plan, plan_concurrency, remaining_runs, stopping_rule, total_s
+from app.runs.experiment.session import Experiment, PlannedRun
+from app.runs.experiment.transfer_trials import pending_trials
+from app.runs.session import RunServices
+from app.runs.sinks import Sink
+from app.storage.reference import is_reference
+from app.storage.store import Store
+from app.viewmodels.compare.comparison import prepare_comparison
+from app.viewmodels.experiment.preview import describe_uncounted, format_estimate
+from app.viewmodels.format import units
+from app.viewmodels.format.naming import variant_names
+from workloads.catalog import Machine, check, runnable
+
+_SHOW_HINT = "Without --show the same command goes on from here."
+
+
+def describe_reference(runs: Sequence[StoredRun]) -> list[str]:
+    """That these are no runs of this machine's, where all are of the reference."""
+    if not all(is_reference(run.row) for run in runs):
+        return []
+    gpus = ", ".join(sorted({name for run in runs for name in run.row.gpu_names}))
+    return [f"No run of your own is stored: these are the reference runs that come with the program, on {gpus}."]
+
+
+def describe_refusals(plan: Plan, machine: Machine) -> list[str]:
+    """Which variants cannot run on this machine, a sentence for every reason."""
+    names = variant_names(plan.variants)
+    by_reason: dict[str, list[str]] = {}
+    for name, spec in zip(names, plan.variants, strict=True):
+        for refusal in check(spec, machine):
+            by_reason.setdefault(refusal.reason, []).append(name)
+    return [f"Cannot run here: {', '.join(names)}. {reason}" for reason, names in by_reason.items()]
+
+
+def describe_throttled(made: StoredRun) -> str:
+    """That a run does not count, why, and what follows."""
+    share = units.percent(throttled_pct(made))
+    return f"Run {made.row.run} was throttled for {share} of its measured part: it does not count and is made again."
+
+
+def describe_plan(
+    before: Experiment, alike: Sequence[RunRow], machine: Machine, budget_s: float | None, parallel: int = 1
+) -> list[str]:
+    """What is planned, done and left before the first run; how long it takes, judged by runs `alike`."""
+    plan, rows = before.plan, [run.row for run in before.runs]
+    to_make = remaining_runs(plan, rows, machine)
+    if before.state == "settled":
+        return [f"{describe_ending(before)} Nothing is left to run; --again makes every run anew."]
+    if not to_make:
+        all_are, them = ("The only run is", "it") if before.planned == 1 else (f"All {before.planned} runs are", "them")
+        return [f"{all_are} stored{_describe_extra_runs(before)}: nothing is left to run. --again makes {them} anew."]
+    possible = runnable(to_make, machine)
+    most = "" if plan.until_pct is None else " at most"
+    takes = format_estimate(
+        total_s(possible, alike, plan_concurrency(plan, machine, parallel)), count_timing_runs(possible, alike)
+    )
+    budget = "" if budget_s is None else f", within {units.duration(budget_s)}"
+    planned = f"{before.planned} {units.plural('run', before.planned)} planned{most}"
+    return [f"{planned}, {before.done} done{_describe_extra_runs(before)}, {len(to_make)} left ({takes}){budget}."]
+
+
+def describe_ending(found: Experiment, *, shown: bool = False, entry: int | None = None) -> str:
+    """How far the experiment came, in this command or, where it is only shown, in those before.
+
+    `entry` is the number under which it stays in the queue.
+    """
+    goes_on = "The same command goes on from here"
+    goes_on += "." if entry is None else f", or `python -m app queue go-on {entry}`."
+    return " ".join(filter(None, (_describe_progress(found, goes_on, shown=shown), _describe_precision(found))))
+
+
+def _describe_progress(found: Experiment, goes_on: str, *, shown: bool) -> str:
+    far = f"{found.done} of {found.planned} {units.plural('run', found.planned)} done{_describe_extra_runs(found)}"
+    if found.state == "settled":
+        repeats = stopping_rule(found.plan, [run.row for run in found.runs]).repeats
+        return f"Settled after {repeats} repeats: {found.done} runs done{_describe_extra_runs(found)}."
+    if found.state == "out of budget" and found.next_s is not None:
+        if found.budget_s is not None and found.next_s >= found.budget_s:
+            goes_on = f"No run fits into {units.duration(found.budget_s)}: give --budget more."
+        takes = f", and the next one takes about {units.duration(found.next_s)}" if found.next_s else ""
+        return f"Out of budget: {far}{takes}. {goes_on}"
+    if found.state == "complete" and not found.measured:
+        return f"Nothing was measured: none of {found.planned} runs completed."
+    if shown:
+        from_reference = bool(describe_reference(found.runs))
+        return f"{far}." if found.state == "complete" or from_reference else f"{far}. {_SHOW_HINT}"
+    if found.state == "failed":
+        return f"Failed: {far}; some gave no result. The same command makes those again."
+    return f"Complete: {far}." if found.state == "complete" else f"Stopped: {far}. {goes_on}"
+
+
+def _describe_extra_runs(found: Experiment) -> str:
+    """How many more stored runs the verdict counts than are planned; "" where there are none."""
+    if not found.surplus_runs:
+        return ""
+    counts = "counts" if found.surplus_runs == 1 else "count"
+    return f" ({found.surplus_runs} more stored {units.plural('run', found.surplus_runs)} {counts} too)"
+
+
+def _describe_precision(found: Experiment) -> str:
+    """How narrowly the speed-ups are known, beside what was asked; "" where they have no interval or none was asked."""
+    half_widths = stopping_rule(found.plan, [run.row for run in found.runs]).half_widths_pct()
+    if found.plan.until_pct is None or not half_widths:
+        return ""
+    ends = dict.fromkeys(units.number(end, 2) for end in (min(half_widths), max(half_widths)))
+    return f"Speed-ups are known to ± {' to '.join(ends)} %; ± {found.plan.until_pct:g} % was asked for."
+
+
+def print_experiment(found: Experiment, document: Mapping[str, Any]) -> None:
+    """Prints the tables of an article, or else the verdict."""
+    if document["article"]:
+        for section in article_sections(document["article"]):
+            _print_section(section)
+        for line in (*reason_lines(document["rows"]), *warning_lines(document["warnings"])):
+            print_text(line)
+    elif found.runs:
+        print_comparison(dict(document), runs_in_order(found))
+
+
+def _print_section(section: ArticleSection) -> None:
+    print(section.title)
+    for caption, shown in section.tables:
+        print()
+        print_text(f"{caption}:")
+        print_table(shown.head, shown.rows, right=shown.numeric)
+    print()
+    for line in section.lines:
+        print_text(line)
+    print()
+
+
+def write_experiment_report(found: Experiment, tables: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """Writes a report of the comparison, with an article's tables where there are some.
+
+    Raises `UserError` where there is nothing to report yet, or the file cannot be written.
+    """
+    runs = runs_in_order(found)
+    if not runs:
+        raise UserError("No run of this experiment has a result yet, so there is nothing to report.")
+    article = article_sections(tables)
+    write_report(path, prepare_comparison(runs), runs[0].row.run, time.time_ns(), article=article)
+    say(f"Written to {path}.")
+
+
+@dataclass(frozen=True, slots=True)
+class EndedEntry:
+    """An entry of which no further run is made now, its experiment as far as it is, and how it stands."""
+
+    entry: QueueEntry
+    found: Experiment
+    how: EntryState
+
+    @property
+    def queue_number(self) -> int | None:
+        """The number under which it stays in the queue, None where it is out of it."""
+        return self.entry.entry if self.how in (*QUEUED_STATES, *INTERRUPTED_STATES) else None
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether another program goes on with it."""
+        return self.how == "running"
+
+
+class EntryReporter:
+    """A listener of `QueueRunner` that says everything on stderr."""
+
+    def __init__(self) -> None:
+        self._ended: dict[int, EndedEntry] = {}
+        self._line = StatusLine()
+        self._waits: dict[int, WaitLine] = {}
+
+    def entry_started(self, status: EntryStatus) -> None:
+        """Says what is ahead."""
+        plan, machine = status.experiment.plan, status.machine
+        ahead = describe_plan(
+            status.experiment, status.comparable_runs, machine, status.request.budget_s, status.request.parallel
+        )
+        counted = status.reusable
+        uncounted = describe_uncounted(counted.excluded, counted.excluded_due_to)
+        imported = filter(None, [describe_imported(counted.imported, counted.imported_differences)])
+        for sentence in (*uncounted, *imported, *describe_refusals(plan, machine), *ahead):
+            say(sentence)
+
+    def run_sinks(self, planned_run: PlannedRun) -> Sequence[Sink]:
+        """A line of progress."""
+        return (ProgressSink(f"[{planned_run.position}/{planned_run.total}] ", self._line),)
+
+    def run_waiting(self, planned_run: PlannedRun, status: WaitStatus) -> bool:
+        """A line of the wait, which Enter ends."""
+        return self._waits.setdefault(planned_run.position, WaitLine(self._line))(status)
+
+    def wait_ended(self, planned_run: PlannedRun) -> None:
+        """Takes that line away."""
+        if (line := self._waits.pop(planned_run.position, None)) is not None:
+            line.clear()
+
+    def run_finished(self, run: StoredRun, *, accepted: bool) -> None:
+        """Says of a run that it does not count."""
+        if not accepted:
+            self._line.say(describe_throttled(run))
+
+    def message(self, sentence: str) -> None:
+        """Says it."""
+        self._line.say(sentence)
+
+    def entry_finished(self, entry: QueueEntry, experiment: Experiment, state: EntryState) -> None:
+        """Keeps what was found; an entry that another went before, or of which more was asked, ends more than once."""
+        self._ended.pop(entry.entry, None)
+        self._ended[entry.entry] = EndedEntry(entry, experiment, state)
+
+    @property
+    def all_ended(self) -> list[EndedEntry]:
+        """The entries as they ended last, in that order."""
+        return list(self._ended.values())
+
+
+def run_entries(
+    services: RunServices, only: Sequence[int] | None = None, failed: Callable[[UserError], object] | None = None
+) -> list[EndedEntry]:
+    """Makes entries of the queue with their progress on stderr, and returns those that ended; Ctrl-C ends it.
+
+    One that was left before its end, for another that came first, is returned as it is when all is over.
+    `failed` hears of one that cannot be made, and the others go on; without it `UserError` is raised.
+    """
+    lines = EntryReporter()
+    runner = QueueRunner(services, lines)
+    with stop_on_interrupt(runner.stop):
+        runner.run(only, failed)
+    return [_refreshed(ended, services) for ended in lines.all_ended]
+
+
+def _refreshed(ended: EndedEntry, services: RunServices) -> EndedEntry:
+    """The same, or what another program made of it since it was left: it may go on with it, or be done."""
+    if ended.queue_number is None:
+        return ended
+    with Store.open(services.database) as store:
+        now = next((entry for entry in store.queue.entries() if entry.entry == ended.queue_number), None)
+    if now is not None:
+        return replace(ended, how="running") if now.owned else ended
+    found = entry_status(ended.entry, services).experiment
+    return replace(ended, found=found, how=found.state if found.state in FINISHED_STATES else "removed")
+
+
+def describe_elsewhere(what: str) -> str:
+    """That another program makes an entry, and how to see how far it is."""
+    return f"Another program makes {what}: `python -m app queue` shows how far it is."
+
+
+def exit_status(all_ended: Sequence[EndedEntry]) -> int:
+    """0 where every planned run has a result, at least one of them figures, and every trial was made.
+
+    What another program goes on with is left to that one.
+    """
+    return 0 if all(ended.is_elsewhere or _is_complete(ended) for ended in all_ended) else 1
+
+
+def _is_complete(ended: EndedEntry) -> bool:
+    return (
+        ended.found.measured
+        and ended.found.state in FINISHED_STATES
+        and not pending_trials(ended.found.plan, ended.found.runs)
+    )

@@ -1,0 +1,206 @@
+"""`show`: one stored run with its metrics, evidence, phases and environment."""
+
+from argparse import Namespace
+
+from app.cli.services import open_store
+from app.cli.terminal import print_json, print_table
+from app.errors import UserError
+from app.records import CUSTOM_SOURCE_KEY, StoredRun, Summary
+from app.report.documents import run_document
+from app.storage import retention
+from app.viewmodels.format import cells, derived, units
+from app.viewmodels.format.naming import parameter_label, short_name, value_text
+from app.viewmodels.history.evidence import Aspect, Badge, EvidenceView, stored_evidence_view
+from app.viewmodels.history.kernel_time import DEVICE_COLUMNS, KernelRow
+
+_BAR = 20
+_NAME = 66
+
+
+def badge_line(badge: Badge) -> str:
+    """The badge in one line: `✔ Ran as asked: cuDNN · XLA off · 1 GPU`."""
+    return f"{badge.symbol} {badge.title}: {badge.detail}".strip()
+
+
+def print_evidence(view: EvidenceView) -> None:
+    """Prints all there is; the badge only where it is all."""
+    if not view.aspects:
+        print(f"  {badge_line(view.badge)}")
+    else:
+        print_table(("  evidence", "asked", "ran", ""), [_aspect_row(aspect) for aspect in view.aspects])
+    for line in (view.sources, *view.notes):
+        if line:
+            print(f"  {line}")
+    if view.kernels:
+        print()
+        _print_kernels(view)
+    if view.devices:
+        print()
+        header = ("  device, a step", *(word.lower() for word in DEVICE_COLUMNS[1:]))
+        shown = [(f"  {device.device}", *device[1:]) for device in view.devices]
+        print_table(header, shown, right=frozenset(range(1, len(DEVICE_COLUMNS))))
+        print(f"  {view.imbalance}")
+    if view.portability:
+        print()
+        rows = [(f"  {trial.where}", trial.difference, trial.magnitude) for trial in view.portability]
+        print_table(("  the weights elsewhere", "largest difference", ""), rows)
+
+
+def _aspect_row(aspect: Aspect) -> tuple[str, str, str, str]:
+    return (f"  {aspect.name}", aspect.requested, aspect.actual, "✘" if aspect.differs else "")
+
+
+def _print_kernels(view: EvidenceView) -> None:
+    print(f"  {view.traced} In {view.idle_share} of the time {view.idle_label}.")
+    shares = ", ".join(f"{each.name} {units.percent(100 * each.share, 1)}" for each in view.classes)
+    print(f"  Of {view.noun} time: {shares}")
+    print()
+    header = ("   share", "", "count", "class", view.noun)
+    print_table(header, [_kernel_row(kernel, view.kernels[0].share) for kernel in view.kernels], right=frozenset({2}))
+    if view.other_kernels:
+        print(f"  {view.other_kernels}")
+
+
+def _kernel_row(kernel: KernelRow, largest: float) -> tuple[str, str, str, str, str]:
+    bar = "█" * round(_BAR * kernel.share / largest) if largest else ""
+    return (
+        f"  {units.percent(100 * kernel.share, 1):>7}",
+        bar,
+        f"{kernel.count:,}",
+        kernel.kind,
+        _elide_name(kernel.name),
+    )
+
+
+def _elide_name(name: str) -> str:
+    """The name with its middle left out where it is long: both ends tell kernels apart. `--json` has it whole."""
+    half = (_NAME - 1) // 2
+    return name if len(name) <= _NAME else f"{name[:half]}…{name[-half:]}"
+
+
+_NUMBERS = frozenset(range(1, len(derived.EPOCH_COLUMNS)))
+
+
+def show(chosen: Namespace) -> int:
+    """Prints one run."""
+    with open_store(chosen.db) as store:
+        stored = store.load(chosen.run)
+        pruned_utc_ns = retention.pruned_utc_ns(store.path, chosen.run)
+    if chosen.source:
+        return _print_source(stored, as_json=chosen.json)
+    if chosen.json:
+        print_json(run_document(stored, pruned_utc_ns=pruned_utc_ns))
+        return 0
+    print_run(stored)
+    if note := derived.pruned_note(pruned_utc_ns):
+        print(note)
+    print()
+    print_evidence(stored_evidence_view(stored))
+    print()
+    _print_details(stored)
+    if chosen.log:
+        print()
+        print("\n".join(line.text for line in stored.log))
+    return 0
+
+
+def _print_source(stored: StoredRun, *, as_json: bool) -> int:
+    if CUSTOM_SOURCE_KEY not in stored.environment:
+        raise UserError(f"Run {stored.row.run} is of {stored.row.spec.workload}, and no file of yours.")
+    text = stored.environment[CUSTOM_SOURCE_KEY]
+    if as_json:
+        print_json({"run": stored.row.run, CUSTOM_SOURCE_KEY: text})
+    else:
+        print(text, end="")
+    return 0
+
+
+def print_run(stored: StoredRun) -> None:
+    """Prints a run's result in a few lines."""
+    _print_head(stored)
+    summary = stored.row.summary
+    if summary.throughput is None:
+        return
+    example = cells.example_word(stored.row.spec)
+    measured = f"{summary.measured_steps:,} steps in {units.with_unit(summary.measured_s, 's', 1)}"
+    print(f"{units.rate(summary.throughput, example)}, {measured} ({cells.describe_blocks(summary)})")
+    figures = [(f"  {name}", text) for name, text in _figures(stored, example) if not text.startswith(units.ABSENT)]
+    print_table(("", ""), figures)
+    for words in filter(None, (derived.describe_epochs(stored), derived.memory_note(stored))):
+        print(words)
+
+
+def _print_head(stored: StoredRun) -> None:
+    """What the run is, what its user says of it, how it ended and what really ran."""
+    row = stored.row
+    outcome = cells.OUTCOMES[row.outcome.name if row.outcome else "running"].word
+    print(f"run {row.run}  {short_name(row.spec)}")
+    if row.purpose:
+        print(units.sentence(row.purpose))
+    if row.tags:
+        print(f"tags: {', '.join(row.tags)}")
+    if row.note:
+        print(f"note: {row.note}")
+    if row.deleted_utc_ns is not None:
+        print(f"in the trash since {units.utc_time(row.deleted_utc_ns)}")
+    print(f"{outcome}{'. ' + row.outcome.reason if row.outcome and row.outcome.reason else ''}")
+    if stored.evidence is not None:
+        print(badge_line(stored_evidence_view(stored).badge))
+
+
+def _figures(stored: StoredRun, example: str) -> tuple[tuple[str, str], ...]:
+    """The figures of a measured run by name, each with its unit, absent ones too; `example` is what a batch holds."""
+    summary = stored.row.summary
+    return (
+        ("step", f"{units.milliseconds(summary.step_ms_p50)} p50, {units.milliseconds(summary.step_ms_p99)} p99"),
+        ("compile", units.with_unit(summary.compile_s, "s", 1)),
+        ("loss", f"{units.number(summary.loss_first)} to {units.number(summary.loss_last)}"),
+        ("waiting for data", units.percent(summary.waiting_pct, 1)),
+        ("computed", _format_flops(summary)),
+        ("mean power", units.watts(summary.mean_power_mw)),
+        ("energy", _format_energy(summary, example)),
+        ("peak memory", units.bytes_of_total(summary.device_peak_bytes, derived.memory_total_bytes(stored))),
+        ("TensorFlow's peak", units.byte_size(summary.allocator_peak_bytes)),
+    )
+
+
+def _format_flops(summary: Summary) -> str:
+    """Operations a second by formula, and what share of the measured peak that is."""
+    share = derived.mfu_pct(summary)
+    known = (units.gflops(derived.flops_per_s(summary)), f"{units.percent(share, 1)} of the measured peak")
+    warning = derived.peak_warning(summary)
+    return ", ".join(known if share is not None else known[:1]) + (f" ({warning})" if warning else "")
+
+
+def _format_energy(summary: Summary, example: str) -> str:
+    """Energy an example and a step, its source, and the bound of its error."""
+    if summary.energy_mj_per_example is None:
+        return units.ABSENT
+    words = [f"{units.number(summary.energy_mj_per_example)} mJ/{example}"]
+    if per_step := derived.energy_mj_per_step(summary):
+        words.append(f"{units.number(per_step)} mJ/step")
+    known = (*words, summary.energy_source or "", derived.format_energy_error(summary))
+    return ", ".join(word for word in known if word)
+
+
+def _print_details(stored: StoredRun) -> None:
+    header = ("  phase", "s", "W", "J", "")
+    rows = [(f"  {name}", *cells) for name, *cells in map(derived.phase_cells, derived.phase_energies(stored))]
+    print_table(header, rows, right=frozenset({1, 2, 3}))
+    print()
+    if passes := derived.epoch_rows(stored):
+        print_table(("  epoch", *derived.EPOCH_COLUMNS[1:]), [(f"  {n}", *rest) for n, *rest in passes], right=_NUMBERS)
+        print()
+    audit = derived.audit_rows(stored.row.summary)
+    if audit:
+        print_table(("", ""), [(f"  {name}", text) for name, text in audit])
+        print()
+    spec = stored.row.spec
+    print_table(
+        ("", ""), [(f"  {parameter_label(spec, name)}", value_text(value)) for name, value in spec.variant.items()]
+    )
+    print_table(
+        ("", ""), [(f"  {key}", value) for key, value in sorted(stored.environment.items()) if key != CUSTOM_SOURCE_KEY]
+    )
+    if stored.row.outcome and stored.row.outcome.detail:
+        print(f"\n{stored.row.outcome.detail}")

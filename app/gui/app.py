@@ -1,0 +1,340 @@
+"""The window's composition root: creates every part, connects them, and shuts them down."""
+
+import importlib
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject
+from PySide6.QtWidgets import QApplication, QFileDialog
+
+from app.errors import UserError
+from app.gui.experiment.experiment_controller import ExperimentController
+from app.gui.experiment.lazy_queue import LazyQueue
+from app.gui.monitor import MonitorController, MonitorView
+from app.gui.run.custom_workloads import CustomWorkloads
+from app.gui.run.replay_controller import ReplayController
+from app.gui.run.run_controller import BatchSearch, RunController, Session
+from app.gui.run.screen import RunView
+from app.gui.settings import RunEndNotifier, SettingsStore, StandbySetting
+from app.gui.stored_screens import StoredScreens
+from app.gui.theme import Theme
+from app.gui.threads import Background, Bridge, GuiGarbageCollector
+from app.gui.widgets.dialogs import ask_for_another_database, ask_to_close
+from app.gui.window import MainWindow, Page
+from app.samples import HOST, DeviceLost, Inventory
+from app.storage.files import disk_space
+from app.telemetry.feed import TelemetryFeed
+from app.viewmodels.plot.telemetry_buffer import describe_machine
+from app.viewmodels.run.form import VariantForm
+from workloads.protocol import RunSpec
+
+if TYPE_CHECKING:
+    from app.gui.run.sessions import SessionFactory
+    from app.telemetry.replay import Recording
+
+RUN, MONITOR, HISTORY, COMPARE = range(4)
+
+
+def main(database: Path, *, sample_ms: float, replay: tuple[int | Path, float] | None = None) -> int:
+    """Show the window on a database until it is closed; returns the exit status.
+
+    `replay` is a stored run or a trace to play at once, and how fast.
+    """
+    application = QApplication.instance() or QApplication(sys.argv[:1])
+    assert isinstance(application, QApplication), "nothing else makes a Qt application here"
+    application.setApplicationName("VariantScope")
+    theme = Theme(application)
+    theme.start()
+    collector = GuiGarbageCollector()
+    next_database: Path | None = database
+    status = 0
+    while next_database is not None:
+        workbench = Workbench(next_database, theme, sample_ms=sample_ms)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_, stop=workbench.quit: stop())
+        workbench.window.painted.connect(collector.start)
+        workbench.start()
+        if replay is not None:
+            workbench.play(*replay)
+            replay = None
+        status = application.exec()
+        workbench.close()
+        collector.stop()
+        next_database = workbench.next_database
+    return status
+
+
+class Workbench(QObject):
+    """One window on one database. `next_database` is another one the user chose instead."""
+
+    def __init__(
+        self, database: Path, theme: Theme, *, hidden_workloads: bool = False, sample_ms: float = 50.0
+    ) -> None:
+        super().__init__()
+        self.database = database
+        self.next_database: Path | None = None
+        self.feed = TelemetryFeed(1000 / sample_ms)
+        self.bridge = Bridge(self)
+        self.reads = Background(self)
+        self.sessions = Background(self)
+        self._theme = theme
+        run_view, self._monitor_view = RunView(theme), MonitorView(theme)
+        form = VariantForm(hidden=hidden_workloads)
+        self.run = RunController(run_view, form, self._make_session, self._make_search, self.sessions, self.bridge)
+        self.custom_workloads = CustomWorkloads(run_view.form, form, database, self.run.show_form)
+        self.replay = ReplayController(run_view)
+        inventory = self.feed.wait_inventory
+        self.experiments = ExperimentController(run_view, self.run, form, database, self.reads, inventory)
+        self.monitor = MonitorController(self._monitor_view)
+        self._factory: SessionFactory | None = None
+        self.queue = LazyQueue(
+            run_view, self.run, database, inventory, self._session_factory, self.reads, self.sessions
+        )
+        self.stored = StoredScreens(
+            theme,
+            database,
+            self.reads,
+            lambda: self.window.show_page(HISTORY),
+            lambda: self.window.show_page(COMPARE),
+        )
+        pages = (
+            Page("Run", lambda: run_view),
+            Page("Monitor", lambda: self._monitor_view),
+            Page("History", self.stored.make_history),
+            Page("Compare", self.stored.make_compare),
+        )
+        self.window = MainWindow(pages, theme)
+        settings_store = SettingsStore(database, self.reads, self.run.show_error)
+        self._notifier = RunEndNotifier(self.window, settings_store)
+        self._standby = StandbySetting(
+            self.window.settings_menu, settings_store, lambda: self._session_factory().prepare()
+        )
+        self.run_view = run_view
+
+    def start(self) -> None:
+        """Show the window; everything slow begins after its first paint."""
+        window = self.window
+        window.painted.connect(self._start_slow_parts)
+        window.run_requested.connect(self._run)
+        window.open_trace_requested.connect(self._open_trace)
+        self._monitor_view.trace_requested.connect(self._open_trace)
+        self._monitor_view.no_gpu.reference_requested.connect(self.stored.show_reference)
+        self.replay.changed.connect(window.show_chip)
+        self.stored.replay_requested.connect(self.play)
+        self.stored.rerun_requested.connect(self._fill_form)
+        self.stored.build_requested.connect(lambda: window.show_page(RUN))
+        self.stored.build_requested.connect(self.experiments.open_presets)
+        window.stop_requested.connect(self.run.stop)
+        window.close_requested.connect(self._ask_to_close)
+        window.page_shown.connect(self._page_shown)
+        self.bridge.arrived.connect(self._handle)
+        self.bridge.drained.connect(self._refresh)
+        self.run.ended.connect(self._run_ended)
+        self.experiments.requested.connect(lambda request, preset: self.queue.controller().add(request, preset))
+        self.experiments.compare_requested.connect(self.stored.compare_experiment)
+        self._connect_queue()
+        self.experiments.start()
+        self.run.start()
+        self.custom_workloads.start()
+        window.show_page(RUN)
+        window.show()
+
+    def _connect_queue(self) -> None:
+        signals = self.queue.signals
+        signals.running_changed.connect(self._queue_changed)
+        signals.run_stored.connect(self.stored.refresh_history)
+        signals.entry_ended.connect(self._notifier.notify_experiment_end)
+        signals.entry_cancelled.connect(self._notifier.discard)
+        signals.compare_requested.connect(self.stored.compare_experiment)
+        signals.open_run_requested.connect(self.stored.open_run)
+        self.stored.imported.connect(self.queue.check_entries)
+        self.queue.start()
+
+    def quit(self) -> None:
+        """Close the window without asking; a run is stopped first, so its end is stored."""
+        self.queue.shut_down()
+        if self.queue.running:
+            self.queue.signals.running_changed.connect(self._close_window)
+        elif self.run.running:
+            self.run.ended.connect(self._close_window)
+            self.run.stop()
+        else:
+            self._close_window()
+
+    def play(self, source: int | Path, speed: float = 1.0) -> None:
+        """Play a stored run or a trace on the Run screen; while a run goes on it is not played, and said why."""
+        self.window.show_page(RUN)
+        if self._busy:
+            self.run.warn("A run is going on: replay another one when it has ended.")
+            return
+        self.reads.run(
+            lambda: _read_recording(self.database, source),
+            lambda recording: self.replay.play(recording, speed),
+            self.run.show_error,
+        )
+
+    def close(self) -> None:
+        """End the sampler and the worker threads."""
+        if self.replay.playing:
+            self.replay.stop()
+        self.stored.close()
+        self.custom_workloads.close()
+        self.experiments.close()
+        self.feed.close()
+        self.bridge.close()
+        self.queue.shut_down()
+        self.sessions.close()
+        if self._factory is not None:
+            self._factory.close()
+        self.reads.close()
+
+    def _start_slow_parts(self) -> None:
+        from app.analysis import intervals
+
+        self.feed.subscribe(self.bridge.post)
+        self.feed.start()
+        self.reads.run(lambda: _prepare(self.database), lambda _: self._database_ready(), self._offer_another_database)
+        self.reads.run(self.stored.prepare, lambda _: None, self.run.show_error)
+        self.sessions.run(self._wait_telemetry, lambda _: self._telemetry_ready(), self._telemetry_failed)
+        # Not when History or Compare is opened: that is when someone waits.
+        self.sessions.run(intervals.preload_scipy, lambda _: None, self.run.show_error)
+
+    @property
+    def _busy(self) -> bool:
+        return self.run.running or self.queue.running
+
+    def _telemetry_ready(self) -> None:
+        self._session_factory().prepare()
+        self.queue.check_entries()
+
+    def _queue_changed(self, running: bool) -> None:
+        if not running:
+            self.bridge.flush()
+            self._refresh_after_runs()
+
+    def _make_session(self, spec: RunSpec) -> Session:
+        return self._session_factory().make_run(spec)
+
+    def _make_search(self, spec: RunSpec, limit: int) -> BatchSearch:
+        return self._session_factory().make_search(spec, limit)
+
+    def _session_factory(self) -> "SessionFactory":
+        from app.gui.run.sessions import SessionFactory
+
+        if self._factory is None:
+            self._factory = SessionFactory(self.database, self.feed, self.bridge)
+        return self._factory
+
+    def _wait_telemetry(self) -> None:
+        """Wait until it has begun, and import meanwhile what runs are made of."""
+        importlib.import_module("app.gui.run.sessions")
+        self.feed.wait_inventory()
+
+    def _database_ready(self) -> None:
+        self._notifier.start()
+        self._standby.start()
+        self.custom_workloads.restore()
+        self._check_disk_space()
+
+    def _check_disk_space(self) -> None:
+        self.reads.run(lambda: disk_space(self.database).warning, self.run.warn, self.run.show_error)
+
+    def _run(self) -> None:
+        """Run what the form says, unless a replay covers it."""
+        if not self.replay.playing:
+            self.run.run()
+
+    def _handle(self, event: object, run: int | None) -> None:
+        self.run.handle(event, run)  # type: ignore[arg-type]
+        self.monitor.handle(event)  # type: ignore[arg-type]
+        self._notifier.handle(event)
+        self._standby.handle(event)
+        if isinstance(event, Inventory):
+            self.window.show_machine(describe_machine(event), "good", event.no_gpu_reason or "Telemetry is running.")
+        if isinstance(event, DeviceLost) and event.device == HOST:
+            # The host itself stays: it is its sampler that has ended.
+            self.window.show_machine("No telemetry", "bad", event.reason)
+
+    def _refresh(self) -> None:
+        self.run.refresh()
+        self.monitor.refresh()
+        self.queue.refresh()
+
+    def _telemetry_failed(self, error: UserError) -> None:
+        self.window.show_machine("No telemetry", "bad", str(error))
+        self.run.show_error(error)
+
+    def _fill_form(self, spec: RunSpec) -> None:
+        """Put a variant into the form, to be run again."""
+        self.window.show_page(RUN)
+        self.run.fill(spec)
+
+    def _open_trace(self) -> None:
+        name, _ = QFileDialog.getOpenFileName(
+            self.window, "Replay a trace", str(Path.cwd()), "Traces (*.jsonl *.json);;All files (*)"
+        )
+        if name:
+            self.play(Path(name))
+
+    def _page_shown(self, index: int) -> None:
+        """Bring a page up to date: other programs may have stored runs meanwhile."""
+        self.monitor.refresh()
+        if index == HISTORY:
+            self.stored.refresh_history()
+        elif index == COMPARE:
+            self.stored.refresh_compare()
+
+    def _run_ended(self) -> None:
+        self._notifier.notify()
+        self._refresh_after_runs()
+
+    def _refresh_after_runs(self) -> None:
+        """Runs were stored and none goes on."""
+        self._check_disk_space()
+        self._session_factory().prepare()
+        self.stored.refresh_history()
+
+    def _close_window(self) -> None:
+        self.window.allow_close()
+        self.window.close()
+
+    def _ask_to_close(self) -> None:
+        if not self._busy:
+            self._close_window()
+            return
+        consequence = "What it has measured so far stays in the history as a stopped run."
+        if self.queue.running:
+            consequence += " The queue stays as it is, and the next start offers to go on with it."
+        ask_to_close(self.window, self._theme, consequence, self.quit)
+
+    def _offer_another_database(self, error: UserError) -> None:
+        ask_for_another_database(self.window, self._theme, error, self._switch_database)
+
+    def _switch_database(self, database: Path | None) -> None:
+        """Close, and begin again on this database if there is one."""
+        self.next_database = database
+        self._close_window()
+
+
+def _prepare(database: Path) -> None:
+    from app.runs.recovery import mark_crashed_runs, pause_unowned_queue
+    from app.storage.retention import prune_by_setting
+    from app.storage.store import Store
+
+    with Store.open(database) as store:
+        mark_crashed_runs(store)
+        pause_unowned_queue(store)
+    prune_by_setting(database)
+
+
+def _read_recording(database: Path, source: int | Path) -> "Recording":
+    from app.storage.store import Store
+    from app.telemetry.replay import RunRecording
+    from app.telemetry.trace import read_trace
+
+    if isinstance(source, Path):
+        return read_trace(source)
+    with Store.open(database) as store:
+        return RunRecording(store.load(source))

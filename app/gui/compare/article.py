@@ -1,0 +1,65 @@
+"""The article that the compared runs reproduce, next to the measured figures, as selectable text."""
+
+from string import Template
+
+from PySide6.QtCore import QMimeData, Qt
+from PySide6.QtGui import QTextOption
+from PySide6.QtWidgets import QTextBrowser
+
+from app.gui.theme import GRID, Theme, tabular_font
+
+_STYLE = Template("""
+h1 { font-size: large; margin-top: 32px; margin-bottom: 4px; }
+h2 { font-size: medium; margin-top: 16px; margin-bottom: 4px; }
+p { margin-top: 0px; margin-bottom: 4px; }
+p.quiet { color: $muted; }
+table { margin-top: 4px; margin-bottom: 12px; border-collapse: collapse; }
+th, td { padding: 4px 16px 4px 0px; border-bottom: 1px solid $line; text-align: left; white-space: nowrap; }
+th { color: $muted; font-weight: normal; white-space: normal; vertical-align: bottom; }
+.number { text-align: right; }
+""")
+
+
+class ArticleView(QTextBrowser):
+    """Shows HTML that is made elsewhere in the theme's colours; what is copied is HTML, and as plain text Markdown."""
+
+    def __init__(self, theme: Theme) -> None:
+        super().__init__()
+        self._theme = theme
+        self._html = ""
+        self.setFrameShape(QTextBrowser.Shape.NoFrame)
+        self.setFont(tabular_font())
+        self.document().setDocumentMargin(2 * GRID)
+        # Otherwise Qt breaks the words of narrow heads in their middle.
+        self.setWordWrapMode(QTextOption.WrapMode.WordWrap)
+        self.setAccessibleName("The article beside what was measured")
+        self.setTextInteractionFlags(
+            Qt.TextInteractionFlag.TextSelectableByMouse | Qt.TextInteractionFlag.TextSelectableByKeyboard
+        )
+        theme.changed.connect(self._restyle)
+
+    def show_html(self, html: str) -> None:
+        """Show this from its top, unless it is what is shown."""
+        if html != self._html:
+            self._html = html
+            self._restyle()
+            self.verticalScrollBar().setValue(0)
+
+    def createMimeDataFromSelection(self) -> QMimeData:
+        """What Ctrl+C takes: of several cells plain text would have a line for each."""
+        cursor = self.textCursor()
+        selected = cursor.selection()
+        ends = [self.document().findBlock(position) for position in (cursor.selectionStart(), cursor.selectionEnd())]
+        data = QMimeData()
+        data.setHtml(selected.toHtml())
+        # Qt takes cells that are not to be broken for code.
+        rows = selected.toMarkdown().replace("```\n", "").strip() + "\n"
+        data.setText(selected.toPlainText() if ends[0] == ends[1] else rows)
+        return data
+
+    def _restyle(self) -> None:
+        colours = self._theme.colours
+        scroll_position = self.verticalScrollBar().value()
+        self.document().setDefaultStyleSheet(_STYLE.substitute(muted=colours.muted, line=colours.line))
+        self.setHtml(self._html)
+        self.verticalScrollBar().setValue(scroll_position)

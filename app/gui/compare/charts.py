@@ -1,0 +1,237 @@
+"""Interactive charts: marks show their runs in a tooltip and open or rerun them."""
+
+import math
+from collections.abc import Sequence
+
+from PySide6.QtCore import QByteArray, QPoint, QPointF, QRectF, QSize, Qt, Signal
+from PySide6.QtGui import (
+    QColor,
+    QContextMenuEvent,
+    QFocusEvent,
+    QKeyEvent,
+    QMouseEvent,
+    QPainter,
+    QPaintEvent,
+    QPen,
+    QResizeEvent,
+)
+from PySide6.QtSvg import QSvgRenderer
+from PySide6.QtWidgets import QMenu, QSizePolicy, QToolTip, QVBoxLayout, QWidget
+
+from app.gui.plot.export import add_save_action, save_chart, window_palette
+from app.gui.theme import GRID, Theme
+from app.report.charts.canvas import Drawing, HitArea
+from app.report.charts.draw import MIN_WIDTH, WIDTH, draw_chart
+from app.report.charts.svg import escape_xml
+from app.viewmodels.charts.model import Chart
+
+_MAX_WIDTH = 1600
+_MAX_MENU_RUNS = 12
+_NEXT_KEYS = (Qt.Key.Key_Right, Qt.Key.Key_Down)
+_PREVIOUS_KEYS = (Qt.Key.Key_Left, Qt.Key.Key_Up)
+
+
+class ChartWidget(QWidget):
+    """One picture as wide as there is room, in the theme's colours.
+
+    A click on a mark opens its run; where several runs stand behind it a menu asks which. Arrows go from mark to mark,
+    Enter opens, the menu key has the rest.
+    """
+
+    open_run_requested = Signal(int)
+    rerun_requested = Signal(int)
+
+    def __init__(self, theme: Theme, chart: Chart) -> None:
+        super().__init__()
+        self._theme = theme
+        self._chart = chart
+        self._renderer = QSvgRenderer(self)
+        self._drawn = draw_chart(chart, window_palette(theme.colours))
+        self._current: int | None = None
+        self.setMouseTracking(True)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        self.setMinimumWidth(round(MIN_WIDTH))
+        self.setMaximumWidth(_MAX_WIDTH)
+        self.setAccessibleName(f"{chart.title}. {chart.caption}")
+        theme.changed.connect(self._draw)
+        self._draw()
+
+    @property
+    def hit_areas(self) -> tuple[HitArea, ...]:
+        """What can be pointed at, where it is now."""
+        return self._drawn.hit_areas
+
+    def drawing(self) -> Drawing:
+        """The picture as it is drawn now."""
+        return self._drawn
+
+    def background_colour(self) -> str:
+        """The colour behind it."""
+        return self._theme.colours.surface
+
+    def sizeHint(self) -> QSize:
+        """As a report has it."""
+        return QSize(round(WIDTH), round(self._drawn.height))
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Another width is another drawing."""
+        super().resizeEvent(event)
+        if event.size().width() != round(self._drawn.width):
+            self._draw()
+
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        """The drawing, a frame around the mark pointed at, and a line at the top that says it has the keyboard."""
+        painter = QPainter(self)
+        self._renderer.render(painter, QRectF(0, 0, self._drawn.width, self._drawn.height))
+        if self.hasFocus():
+            painter.fillRect(0, 0, self.width(), 2, QColor(self._theme.colours.accent))
+        hit = self._current_area()
+        if hit is not None:
+            painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+            painter.setPen(QPen(QColor(self._theme.colours.accent), 1.5))
+            painter.drawRoundedRect(QRectF(hit.left, hit.top, hit.width, hit.height), 3, 3)
+        painter.end()
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        """Tell what is under the pointer."""
+        self._point_at(self._area_at(event.position()))
+
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        """Open what was clicked."""
+        if event.button() == Qt.MouseButton.LeftButton:
+            self._point_at(self._area_at(event.position()))
+            self._open(event.globalPosition().toPoint())
+
+    def leaveEvent(self, event: object) -> None:
+        """Nothing is pointed at."""
+        super().leaveEvent(event)  # type: ignore[arg-type]
+        self._point_at(None)
+
+    def focusOutEvent(self, event: QFocusEvent) -> None:
+        """Nothing is pointed at, unless a menu of this picture took the keyboard."""
+        super().focusOutEvent(event)
+        if event.reason() != Qt.FocusReason.PopupFocusReason:
+            self._point_at(None)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Arrows, Home and End choose a mark, Enter opens it, Escape lets go."""
+        step = 1 if event.key() in _NEXT_KEYS else -1 if event.key() in _PREVIOUS_KEYS else 0
+        if step and self.hit_areas:
+            previous = -1 if self._current is None and step > 0 else self._current or 0
+            self._select((previous + step) % len(self.hit_areas))
+        elif event.key() in (Qt.Key.Key_Home, Qt.Key.Key_End) and self.hit_areas:
+            self._select(0 if event.key() == Qt.Key.Key_Home else len(self.hit_areas) - 1)
+        elif event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and self._current is not None:
+            self._open(self._menu_position())
+        elif event.key() == Qt.Key.Key_Escape and self._current is not None:
+            self._point_at(None)
+        else:
+            super().keyPressEvent(event)
+
+    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
+        """The runs behind the mark, running again, saving."""
+        by_mouse = event.reason() == QContextMenuEvent.Reason.Mouse
+        if by_mouse:
+            self._point_at(self._area_at(QPointF(event.pos())))
+        menu = self.menu()
+        menu.popup(event.globalPos() if by_mouse or self._current is None else self._menu_position())
+
+    def menu(self) -> QMenu:
+        """What can be done with the mark pointed at, and with the picture."""
+        menu = QMenu(self)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        hit = self._current_area()
+        if hit is not None:
+            self._add_runs(menu, hit.item.runs)
+            run = hit.item.runs[-1]
+            menu.addAction("Run &again exactly").triggered.connect(lambda: self.rerun_requested.emit(run))
+            menu.addSeparator()
+        add_save_action(menu, lambda: save_chart(self, self))
+        return menu
+
+    def _add_runs(self, menu: QMenu, runs: Sequence[int]) -> None:
+        for run in runs[:_MAX_MENU_RUNS]:
+            menu.addAction(f"Open run {run}").triggered.connect(
+                lambda _=False, run=run: self.open_run_requested.emit(run)
+            )
+
+    def _open(self, position: QPoint) -> None:
+        hit = self._current_area()
+        if hit is None:
+            return
+        if len(hit.item.runs) == 1:
+            self.open_run_requested.emit(hit.item.runs[0])
+            return
+        menu = QMenu(self)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self._add_runs(menu, hit.item.runs)
+        menu.popup(position)
+
+    def _select(self, number: int) -> None:
+        self._point_at(number)
+        QToolTip.showText(self._menu_position(), self.toolTip(), self)
+
+    def _point_at(self, number: int | None) -> None:
+        if number == self._current:
+            return
+        self._current = number
+        hit = self._current_area()
+        text = "" if hit is None else hit.item.tooltip
+        self.setToolTip(f"<p style='white-space: pre'>{escape_xml(text)}</p>" if text else "")
+        self.setAccessibleDescription(text)
+        self.setCursor(Qt.CursorShape.ArrowCursor if hit is None else Qt.CursorShape.PointingHandCursor)
+        self.update()
+
+    def _area_at(self, position: QPointF) -> int | None:
+        """The mark there; of several the one whose middle is nearest."""
+        point = position.x(), position.y()
+        hits = [n for n, area in enumerate(self.hit_areas) if area.contains(*point)]
+        return min(hits, key=lambda n: math.dist(point, self.hit_areas[n].centre), default=None)
+
+    def _current_area(self) -> HitArea | None:
+        return None if self._current is None else self.hit_areas[self._current]
+
+    def _menu_position(self) -> QPoint:
+        hit = self._current_area()
+        assert hit is not None, "asked only while a mark is chosen"
+        return self.mapToGlobal(QPoint(round(hit.centre[0]), round(hit.top + hit.height)))
+
+    def _draw(self) -> None:
+        self._drawn = draw_chart(self._chart, window_palette(self._theme.colours), self.width() or WIDTH)
+        self._renderer.load(QByteArray(self._drawn.svg().encode()))
+        self.setFixedHeight(round(self._drawn.height))
+        self.update()
+
+
+class ChartsView(QWidget):
+    """Pictures one below the other; hidden while there is none."""
+
+    open_run_requested = Signal(int)
+    rerun_requested = Signal(int)
+
+    def __init__(self, theme: Theme) -> None:
+        super().__init__()
+        self._theme = theme
+        self._widgets: list[ChartWidget] = []
+        self._column = QVBoxLayout(self)
+        self._column.setContentsMargins(0, 0, 0, 2 * GRID)
+        self._column.setSpacing(3 * GRID)
+        self.hide()
+
+    @property
+    def widgets(self) -> tuple[ChartWidget, ...]:
+        """One for each picture, in order."""
+        return tuple(self._widgets)
+
+    def show_charts(self, charts: Sequence[Chart]) -> None:
+        """Replace what is shown."""
+        for widget in self._widgets:
+            widget.hide()
+            widget.deleteLater()
+        self._widgets = [ChartWidget(self._theme, chart) for chart in charts]
+        for widget in self._widgets:
+            widget.open_run_requested.connect(self.open_run_requested)
+            widget.rerun_requested.connect(self.rerun_requested)
+            self._column.addWidget(widget)
+        self.setVisible(bool(self._widgets))

@@ -1,0 +1,316 @@
+"""The Compare screen's controller: reads, compares and lays out runs off the GUI thread; suggests comparisons."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from PySide6.QtCore import QObject, Signal
+
+from app.errors import UserError
+from app.gui.compare.offers import OffersView
+from app.gui.compare.screen import CompareView
+from app.gui.threads import Background
+from app.queries import RunQuery
+from app.records import StoredRun
+from app.storage.store import Store
+from app.viewmodels.charts.curve_style import MAX_COMPARED, MAX_DRAWN
+from app.viewmodels.compare.comparison import (
+    COMPARED_FIELDS,
+    ComparedRuns,
+    Comparison,
+    compare,
+    comparison_curves,
+    default_baseline,
+    prepare_comparison,
+)
+from app.viewmodels.compare.curves import Alignment, CompareCurves
+from app.viewmodels.compare.warnings import EARLIER_RUNS
+from app.viewmodels.history.table import format_run_count
+from workloads.protocol import RunSpec
+
+if TYPE_CHECKING:
+    from app.runs.experiment.article_runs import ArticleRuns
+    from app.viewmodels.compare.offers import Offer
+
+
+_MAX_CANDIDATES = 40
+"""So many of the user's runs are looked at for two variants to compare."""
+
+
+class CompareOffers(QObject):
+    """`compare_asked` has runs and whether the article that they repeat is looked at first.
+
+    `build_asked` wants an experiment to be built, `runs_added` tells that there are more runs in the database.
+    """
+
+    compare_requested = Signal(object, bool)
+    build_requested = Signal()
+    runs_added = Signal()
+
+    def __init__(
+        self,
+        view: OffersView,
+        database: Path,
+        background: Background,
+        failed: Callable[[UserError], None],
+        parent: QObject,
+    ) -> None:
+        super().__init__(parent)
+        self._view = view
+        self._database = database
+        self._background = background
+        self._failed = failed
+        view.offer_accepted.connect(self._accept)
+
+    def refresh(self) -> None:
+        """Offer what can be done with the runs that are stored now."""
+        self._background.run(lambda: _read_offers(self._database), self._show, self._failed)
+
+    def _show(self, found: "tuple[tuple[Offer, ...], bool]") -> None:
+        offers, experiments = found
+        self._view.show_offers(offers, experiments=experiments)
+
+    def _accept(self, offer: "Offer") -> None:
+        if offer.action == "add":
+            self._view.show_adding()
+            self._background.run(lambda: _add_reference(self._database), lambda _: self._added(), self._fail)
+        elif offer.action == "build":
+            self.build_requested.emit()
+        else:
+            self.compare_requested.emit(offer.runs, offer.action == "article")
+
+    def _added(self) -> None:
+        self.refresh()
+        self.runs_added.emit()
+
+    def _fail(self, error: UserError) -> None:
+        self.refresh()
+        self._failed(error)
+
+
+def _read_offers(database: Path) -> "tuple[tuple[Offer, ...], bool]":
+    """What can be offered, and whether experiments are stored."""
+    from app.gui.experiment.preset_reader import reference_articles
+    from app.storage.reference import reference_runs
+    from app.viewmodels.compare.offers import compare_offers
+
+    with Store.open(database) as store:
+        library = store.library
+        reference = frozenset(reference_runs(store))
+        user_runs = [run for run in library.find(RunQuery(outcome="completed")) if run not in reference][
+            :_MAX_CANDIDATES
+        ]
+        experiments = library.experiments()
+        articles = reference_articles(library.run_rows(sorted(reference)))
+        return compare_offers(library.run_rows(user_runs), experiments, reference, articles), bool(experiments)
+
+
+def _add_reference(database: Path) -> None:
+    from app.storage.reference import add_reference
+
+    add_reference(database)
+
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class _CompareData:
+    """What was read for one choice of runs."""
+
+    found: ComparedRuns
+    comparison: Comparison
+    curves: CompareCurves
+    hidden_columns: frozenset[str]
+    articles: tuple["ArticleRuns", ...]
+
+
+class CompareController(QObject):
+    """Shows chosen runs side by side; only the last choice asked for is shown.
+
+    `open_asked` tells a run whose page is wanted, `again_asked` a variant that is wanted in the form; what is told of
+    `offers` too.
+    """
+
+    open_run_requested = Signal(int)
+    rerun_requested = Signal(object)
+
+    def __init__(
+        self, view: CompareView, database: Path, background: Background, parent: QObject | None = None
+    ) -> None:
+        super().__init__(parent)
+        self._view = view
+        self._database = database
+        self._background = background
+        self._request_number = 0
+        self._found = ComparedRuns()
+        self._articles: tuple[ArticleRuns, ...] = ()
+        self._baseline = 0
+        self._align: Alignment = "time"
+        self.offers = CompareOffers(view.offers, database, background, self._fail, self)
+        self.offers.compare_requested.connect(lambda runs, article: self.show_runs(runs, article=article))
+        view.baseline_requested.connect(self.make_baseline)
+        view.open_run_requested.connect(self.open_run_requested)
+        view.rerun_requested.connect(self._run_again)
+        view.tabs.curves.alignment_requested.connect(self.align)
+        view.tabs.article_requested.connect(self._show_articles)
+        view.report_requested.connect(self.save_report)
+        view.experiments_requested.connect(self._offer_experiments)
+        view.experiment_requested.connect(self.show_experiment)
+        view.table.columns_changed.connect(self._save_columns)
+
+    def show_runs(self, runs: Sequence[int], *, article: bool = False) -> None:
+        """Compare these runs, in this order. The baseline stays if it is among them.
+
+        `article`: what is looked at first is the article that they repeat, if they repeat one.
+        """
+        chosen = tuple(dict.fromkeys(runs))
+        baseline = self._baseline if self._baseline in chosen else None
+        self._request_number += 1
+        align = self._align
+        if len(chosen) > MAX_DRAWN:
+            self._view.show_busy(f"Reading {format_run_count(min(len(chosen), MAX_COMPARED))} …")
+        self._run_for_current(
+            lambda: _read_runs(self._database, chosen, baseline, align), lambda data: self._show(data, article=article)
+        )
+
+    def refresh(self) -> None:
+        """Read the runs again where one of them was going on; where there are none look for what could be compared."""
+        if not self._found.runs:
+            self.offers.refresh()
+        elif any(run.row.outcome is None for run in self._found.runs):
+            self.show_runs([run.row.run for run in self._found.runs])
+
+    def show_experiment(self, experiment: int) -> None:
+        """Compare the runs of an experiment; the article that it repeats, if any, is looked at first."""
+        self._background.run(
+            lambda: _experiment_runs(self._database, experiment),
+            lambda runs: self.show_runs(runs, article=True),
+            self._fail,
+        )
+
+    def _offer_experiments(self) -> None:
+        self._background.run(lambda: _experiments(self._database), self._view.offer_experiments, self._fail)
+
+    def make_baseline(self, run: int) -> None:
+        """Judge the runs against this one's variant."""
+        found, self._baseline = self._found, run
+        self._run_for_current(lambda: _compare_with_earlier(self._database, found, run), self._view.show_model)
+
+    def align(self, align: Alignment) -> None:
+        """Lay the curves along time, steps or examples."""
+        found, self._align = self._found, align
+        self._run_for_current(lambda: comparison_curves(found, align), self._view.show_curves)
+
+    def save_report(self, path: Path) -> None:
+        """Write what is compared to a file, `.html` or `.md`."""
+        found, baseline, articles = self._found, self._baseline, self._articles
+        self._run_for_current(
+            lambda: _write_report(self._database, found, baseline, articles, path), self._view.show_report_path
+        )
+
+    def _show_articles(self) -> None:
+        articles = self._articles
+        self._run_for_current(lambda: _articles_html(articles), self._view.tabs.show_article)
+
+    def _run_for_current(self, work: Callable[[], Result], show: Callable[[Result], None]) -> None:
+        """Show what comes of the work, unless other runs have been chosen meanwhile."""
+        request_number = self._request_number
+
+        def done(result: Result) -> None:
+            if request_number == self._request_number:
+                show(result)
+
+        self._background.run(work, done, self._fail)
+
+    def _show(self, data: _CompareData, *, article: bool) -> None:
+        self._found, self._baseline = data.found, data.comparison.baseline
+        self._articles = data.articles
+        self._view.table.hide_columns(data.hidden_columns)
+        self._view.tabs.offer_article(bool(data.articles))
+        self._view.show_model(data.comparison)
+        self._view.show_curves(data.curves)
+        if article:
+            self._view.tabs.open_article()
+        self._view.table.setFocus()
+
+    def _run_again(self, run: int) -> None:
+        spec: RunSpec | None = next((each.row.spec for each in self._found.runs if each.row.run == run), None)
+        if spec is not None:
+            self.rerun_requested.emit(spec)
+
+    def _save_columns(self, names: frozenset[str]) -> None:
+        self._background.run(lambda: _save_columns(self._database, names), lambda _: None, self._fail)
+
+    def _fail(self, error: UserError) -> None:
+        self._view.show_busy("")
+        self._view.show_problem(str(error))
+
+
+def _read_runs(database: Path, runs: Sequence[int], baseline: int | None, align: Alignment) -> _CompareData:
+    from app.gui.experiment.preset_reader import known_workloads
+    from app.runs.experiment.article_runs import replicated_articles
+    from app.runs.experiment.presets import user_preset_files
+
+    with Store.open(database) as store:
+        found = prepare_comparison(
+            [store.load(run, COMPARED_FIELDS) for run in runs[:MAX_COMPARED]], max(0, len(runs) - MAX_COMPARED)
+        )
+        hidden = store.library.hidden_figures()
+    baseline = baseline or default_baseline([run.row for run in found.runs])
+    return _CompareData(
+        found,
+        _compare_with_earlier(database, found, baseline),
+        comparison_curves(found, align),
+        hidden,
+        replicated_articles(found.runs, user_preset_files(database), known_workloads(database)),
+    )
+
+
+def _compare_with_earlier(database: Path, found: ComparedRuns, baseline: int) -> Comparison:
+    return compare(found, baseline, _earlier_runs(database, found, baseline))
+
+
+def _write_report(
+    database: Path, found: ComparedRuns, baseline: int, articles: Sequence["ArticleRuns"], path: Path
+) -> Path:
+    from app.report.article.document import repeated_sections
+    from app.report.render import write_report
+
+    older = _earlier_runs(database, found, baseline)
+    write_report(path, found, baseline, time.time_ns(), older, repeated_sections(articles))
+    return path
+
+
+def _articles_html(articles: Sequence["ArticleRuns"]) -> str:
+    from app.report.article.document import articles_html
+
+    return articles_html(articles)
+
+
+def _earlier_runs(database: Path, found: ComparedRuns, baseline: int) -> list[StoredRun]:
+    shown = [run.row.run for run in found.runs]
+    with Store.open(database) as store:
+        return store.load_earlier(baseline, shown, EARLIER_RUNS)
+
+
+def _experiment_runs(database: Path, experiment: int) -> tuple[int, ...]:
+    with Store.open(database) as store:
+        runs = store.library.runs_of_experiment(experiment)
+    if not runs:
+        raise UserError("This experiment has no runs any more; its runs may be in the trash of History.")
+    return runs
+
+
+def _experiments(database: Path) -> tuple[tuple[int, str], ...]:
+    from app.viewmodels.compare.offers import experiment_choices
+
+    with Store.open(database) as store:
+        return experiment_choices(store.library.experiments())
+
+
+def _save_columns(database: Path, names: frozenset[str]) -> None:
+    with Store.open(database) as store:
+        store.library.hide_figures(names)

@@ -1,0 +1,151 @@
+"""Curves of the compared runs under one crosshair: overlaid in shared panels, or a row of panels per run."""
+
+from dataclasses import replace
+
+from PySide6.QtCore import Signal
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QButtonGroup, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
+
+from app.gui.plot.stored_panels import StoredPanels
+from app.gui.plot.time_bar import RangeButtons
+from app.gui.theme import GRID, Theme, tabular_font
+from app.gui.widgets.basic import ElidedLabel, Scroller, toggle_button
+from app.viewmodels.compare.curves import ALIGNMENTS, Alignment, CompareCurves, format_position, small_multiples
+from app.viewmodels.plot.model import Span
+from app.viewmodels.plot.stored_curves import StoredPanel
+
+_HELP = {
+    "time": "Seconds since the start of the measured part",
+    "steps": "Steps since the start of the measured part",
+    "examples": "Examples since the start of the measured part",
+}
+_COLUMN_WIDTH = 50 * GRID
+_MAX_NAMED_RUNS = 3
+
+
+class CurvesView(QWidget):
+    """Shows `CompareCurves`. `align_asked` tells along what to lay them, `toggled` a run whose name was clicked."""
+
+    alignment_requested = Signal(str)
+    toggled = Signal(int)
+
+    def __init__(self, theme: Theme) -> None:
+        super().__init__()
+        self._curves = CompareCurves()
+        self._runs: tuple[int, ...] = ()
+        self._hidden: frozenset[int] = frozenset()
+        self.panels = StoredPanels(theme)
+        self._aligns = {name: toggle_button(f"By {name}", _HELP[name]) for name in ALIGNMENTS}
+        self._per_run = toggle_button("Run by run", "A row of small panels for each run, all on the same scales")
+        self._range_buttons = RangeButtons()
+        self._reading = ElidedLabel("muted")
+        self._reading.setFont(tabular_font())
+        self._connect()
+        self._build()
+
+    @property
+    def per_run_button(self) -> QPushButton:
+        """The switch between one panel for all runs and a row of panels for each."""
+        return self._per_run
+
+    def align_button(self, name: Alignment) -> QPushButton:
+        """The button that lays curves along time, steps or examples."""
+        return self._aligns[name]
+
+    @property
+    def full_button(self) -> QPushButton:
+        """Shows the runs from beginning to end."""
+        return self._range_buttons.full_button
+
+    def show_curves(self, curves: CompareCurves, runs: tuple[int, ...], hidden: frozenset[int]) -> None:
+        """Show these curves of these runs but the hidden ones, the measured part first."""
+        self._curves, self._runs, self._hidden = curves, runs, hidden
+        self._aligns[curves.align].setChecked(True)
+        self._range_buttons.show_spans(curves.measured, curves.whole)
+        self._show(curves.measured)
+
+    def hide_runs(self, hidden: frozenset[int]) -> None:
+        """Show every run but these."""
+        self._hidden = hidden
+        if self._per_run.isChecked():
+            self._show(self.panels.span)
+        else:
+            self.panels.hide_curves(self._hidden_keys())
+
+    def _show(self, span: Span) -> None:
+        curves = self._curves
+        seen = [run for run in self._runs if run not in self._hidden]
+        panels = small_multiples(curves.panels, seen, span) if self._per_run.isChecked() else curves.panels
+        if self._per_run.isChecked() or len(self._runs) > _MAX_NAMED_RUNS:
+            panels = tuple(map(_with_run_numbers, panels))
+        self.panels.show_panels(
+            panels,
+            span,
+            curves.bands,
+            whole=curves.whole,
+            columns=len(curves.panels) if self._per_run.isChecked() else self._columns(),
+            counts=curves.align != "time",
+        )
+        self.panels.hide_curves(self._hidden_keys())
+        self._show_span()
+
+    def _hidden_keys(self) -> list[str]:
+        return [str(run) for run in self._hidden]
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """As many columns as there is room for."""
+        super().resizeEvent(event)
+        if self._curves.panels and not self._per_run.isChecked():
+            self.panels.set_columns(self._columns())
+
+    def _show_range(self, span: Span) -> None:
+        """Small panels get the scales of what they show."""
+        if self._per_run.isChecked():
+            self._show(span)
+        else:
+            self.panels.show_range(span)
+
+    def _columns(self) -> int:
+        return max(1, min(self.width() // _COLUMN_WIDTH, len(self._curves.panels)))
+
+    def _show_span(self) -> None:
+        self._range_buttons.mark_shown(self.panels.span)
+
+    def _show_reading(self, position: float | None) -> None:
+        self._reading.setText("" if position is None else format_position(self._curves.align, position))
+
+    def _connect(self) -> None:
+        for name, made in self._aligns.items():
+            made.clicked.connect(lambda _=False, name=name: self.alignment_requested.emit(name))
+        self._per_run.toggled.connect(lambda _: self._show(self.panels.span))
+        self._range_buttons.range_requested.connect(self._show_range)
+        self.panels.moved.connect(self._show_span)
+        self.panels.crosshair_moved.connect(self._show_reading)
+        self.panels.toggled.connect(lambda key: self.toggled.emit(int(key)))
+
+    def _build(self) -> None:
+        group = QButtonGroup(self)
+        bar = QHBoxLayout()
+        bar.setContentsMargins(2 * GRID, GRID // 2, 2 * GRID, 0)
+        bar.setSpacing(GRID // 2)
+        for made in self._aligns.values():
+            group.addButton(made)
+            bar.addWidget(made)
+        bar.addSpacing(2 * GRID)
+        bar.addWidget(self._range_buttons)
+        bar.addWidget(self._reading, 1)
+        bar.addWidget(self._per_run)
+        inside = QWidget()
+        column = QVBoxLayout(inside)
+        column.setContentsMargins(2 * GRID, GRID, 2 * GRID, GRID)
+        column.addWidget(self.panels)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(0)
+        layout.addLayout(bar)
+        layout.addWidget(Scroller(inside), 1)
+
+
+def _with_run_numbers(panel: StoredPanel) -> StoredPanel:
+    """The panel with only the numbers of runs in its legend."""
+    return replace(panel, curves=tuple(replace(curve, label=curve.key) for curve in panel.curves))

@@ -1,0 +1,111 @@
+"""Multi-GPU scaling of the compared runs: efficiency, its explanation, chart and table."""
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import QByteArray, QSize
+from PySide6.QtGui import QContextMenuEvent, QPainter, QPaintEvent
+from PySide6.QtSvg import QSvgRenderer
+from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
+
+from app.gui.plot.export import show_save_menu, window_palette
+from app.gui.theme import GRID, Theme, tabular_font
+from app.gui.widgets.basic import text_label
+from app.report.charts.canvas import Drawing
+from app.report.charts.scaling import HEIGHT, WIDTH, draw_scaling
+from app.viewmodels.compare.scaling import ScalingView
+
+
+class ScalingChart(QWidget):
+    """The picture of one pair in the theme's colours, as it is in a report."""
+
+    def __init__(self, theme: Theme, view: ScalingView) -> None:
+        super().__init__()
+        self._theme = theme
+        self._view = view
+        self._renderer = QSvgRenderer(self)
+        self.setFixedSize(WIDTH, HEIGHT)
+        self.setAccessibleName(f"{view.title}: {view.efficiency}")
+        theme.changed.connect(self._draw)
+        self._draw()
+
+    def drawing(self) -> Drawing:
+        """The picture in the colours in force."""
+        return draw_scaling(self._view, window_palette(self._theme.colours))
+
+    def background_colour(self) -> str:
+        """The colour behind it."""
+        return self._theme.colours.surface
+
+    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
+        """Offer to save it."""
+        show_save_menu(self, lambda: self, event.globalPos())
+
+    def sizeHint(self) -> QSize:
+        """As large as it is drawn."""
+        return QSize(WIDTH, HEIGHT)
+
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        """The whole picture."""
+        painter = QPainter(self)
+        self._renderer.render(painter)
+        painter.end()
+
+    def _draw(self) -> None:
+        self._renderer.load(QByteArray(self.drawing().svg().encode()))
+        self.update()
+
+
+class ScalingPanel(QWidget):
+    """Every pair of runs that differ in their GPUs alone; hidden where there is none."""
+
+    def __init__(self, theme: Theme) -> None:
+        super().__init__()
+        self._theme = theme
+        self._pairs: list[QWidget] = []
+        self._column = QVBoxLayout(self)
+        self._column.setContentsMargins(0, 0, 0, 2 * GRID)
+        self._column.setSpacing(3 * GRID)
+        self.hide()
+
+    def show_views(self, views: Sequence[ScalingView]) -> None:
+        """Show these pairs."""
+        for pair in self._pairs:
+            pair.hide()
+            pair.deleteLater()
+        self._pairs = [_pair(self._theme, view) for view in views]
+        for pair in self._pairs:
+            self._column.addWidget(pair)
+        self.setVisible(bool(self._pairs))
+
+
+def _pair(theme: Theme, view: ScalingView) -> QWidget:
+    made = QWidget()
+    made.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+    column = QVBoxLayout(made)
+    column.setContentsMargins(0, 0, 0, 0)
+    column.setSpacing(GRID)
+    header = QHBoxLayout()
+    header.setSpacing(GRID)
+    header.addWidget(text_label(view.efficiency, "figure"))
+    header.addWidget(text_label(f"efficiency, {view.speedup} as fast; {view.interval}", "caption"), 1)
+    column.addWidget(text_label(view.title, "heading"))
+    column.addLayout(header)
+    column.addWidget(text_label(view.cause, "", wrap=True))
+    column.addWidget(ScalingChart(theme, view))
+    column.addLayout(_table(view))
+    return made
+
+
+def _table(view: ScalingView) -> QGridLayout:
+    grid = QGridLayout()
+    grid.setContentsMargins(0, 0, 0, 0)
+    grid.setHorizontalSpacing(4 * GRID)
+    grid.setVerticalSpacing(GRID // 2)
+    for row, (label, *cells) in enumerate((("", *view.sides), *view.rows)):
+        grid.addWidget(text_label(label, "muted"), row, 0)
+        for column, cell in enumerate(cells, 1):
+            shown = text_label(cell, "" if row else "caption")
+            shown.setFont(tabular_font())
+            grid.addWidget(shown, row, column)
+    grid.setColumnStretch(3, 1)
+    return grid

@@ -1,0 +1,321 @@
+"""The Compare screen: verdict and warnings, the table of runs, and tabs with curves and charts."""
+
+import math
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from PySide6.QtCore import QPoint, Qt, QTimer, Signal
+from PySide6.QtGui import QGuiApplication, QKeySequence, QResizeEvent, QShortcut
+from PySide6.QtWidgets import (
+    QButtonGroup,
+    QHBoxLayout,
+    QLabel,
+    QMenu,
+    QPushButton,
+    QStackedWidget,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app.gui.compare.offers import OffersView
+from app.gui.compare.table import CompareTableView
+from app.gui.compare.tabs import CompareTabs
+from app.gui.theme import GRID, Theme
+from app.gui.widgets.basic import ElidedLabel, button, show_text, splitter, text_label, toggle_button
+from app.gui.widgets.cell_table import ROW_HEIGHT
+from app.gui.widgets.dialogs import ask_save_path
+from app.viewmodels.compare.comparison import Comparison, comparison_header
+from app.viewmodels.compare.curves import CompareCurves
+from app.viewmodels.compare.warnings import Severity
+
+_MAX_TABLE_SHARE = 0.4
+_KEYS = {"Ctrl+Shift+Down": ROW_HEIGHT, "Ctrl+Shift+Up": -ROW_HEIGHT}
+
+
+class CompareSplitter(QWidget):
+    """The table gets the height its rows want, up to a share of the whole, until a reader moves the line.
+
+    Ctrl+Shift+Down and Up move it by a row.
+    """
+
+    def __init__(self, table: CompareTableView, below: QWidget) -> None:
+        super().__init__()
+        self._table = table
+        self._user_height: int | None = None
+        self._splitter = splitter(Qt.Orientation.Vertical, table, below, (0, 1))
+        self._splitter.splitterMoved.connect(self._remember_height)
+        table.preferred_height_changed.connect(self._apply_height)
+        for keys, by in _KEYS.items():
+            QShortcut(QKeySequence(keys), self).activated.connect(partial(self._move, by))
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.addWidget(self._splitter)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """In a small window the table gives way too."""
+        super().resizeEvent(event)
+        self._apply_height()
+
+    def _apply_height(self) -> None:
+        preferred = self._table.preferred_height
+        too_many = max(0, math.ceil((preferred - self.height() * _MAX_TABLE_SHARE) / ROW_HEIGHT))
+        height = preferred - too_many * ROW_HEIGHT if self._user_height is None else self._user_height
+        self._splitter.setSizes([height, max(1, self.height() - height)])
+
+    def _move(self, by: int) -> None:
+        self._user_height = self._table.height() + by
+        self._apply_height()
+        self._remember_height()
+
+    def _remember_height(self) -> None:
+        self._user_height = self._table.height()
+
+
+_COLLAPSED_COUNT = 2
+_ROLES: dict[Severity, str] = {"warning": "caution", "note": "caption"}
+
+
+class CompareHeader(QWidget):
+    """The verdict, its first sentence in large letters, can be selected and copied.
+
+    Of many doubts and notes the first are shown until a reader asks for all.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._verdict = _selectable("", "verdict")
+        self._rest = _selectable("", "")
+        self._copy = button("Copy", "Copy the verdict and what makes it doubtful", flat=True)
+        self._more = button("", "Show every reason to doubt the verdict, or only the first", flat=True)
+        self._clipboard_text = ""
+        self._warnings: list[QLabel] = []
+        self._all = False
+        self._copy.clicked.connect(self.copy)
+        self._more.clicked.connect(self._toggle_all)
+        self._build()
+
+    def show_model(self, comparison: Comparison) -> None:
+        """Show what these runs come to."""
+        header = comparison_header(comparison)
+        self._verdict.setText(_with_unbroken_percent(header.first))
+        self._verdict.setToolTip(header.method)
+        self._rest.setText(_with_unbroken_percent(header.rest))
+        self._rest.setVisible(bool(header.rest))
+        self._show_warnings(header.lines)
+        self._clipboard_text = header.clipboard_text
+
+    def displayed_text(self) -> str:
+        """The verdict, the doubts and the notes, a line each."""
+        shown = "\n".join([self._verdict.text(), self._rest.text(), *(label.text() for label in self._warnings)])
+        return shown.replace("\N{NO-BREAK SPACE}", " ")
+
+    def copy(self) -> None:
+        """Put the verdict and the doubts on the clipboard."""
+        QGuiApplication.clipboard().setText(self._clipboard_text)
+
+    def _show_warnings(self, lines: Sequence[tuple[str, Severity]]) -> None:
+        for label in self._warnings:
+            label.hide()
+            label.deleteLater()
+        self._warnings = [_selectable(text, _ROLES[severity]) for text, severity in lines]
+        for label in self._warnings:
+            self._lines.addWidget(label)
+        self._update_visibility()
+
+    def _toggle_all(self) -> None:
+        self._all = not self._all
+        self._update_visibility()
+
+    def _update_visibility(self) -> None:
+        rest = len(self._warnings) - _COLLAPSED_COUNT
+        for n, label in enumerate(self._warnings):
+            label.setVisible(self._all or n < _COLLAPSED_COUNT or rest == 1)
+        self._more.setText("Fewer" if self._all else f"{rest} more")
+        self._more.setVisible(rest > 1)
+
+    def _build(self) -> None:
+        self._lines = QVBoxLayout()
+        self._lines.setSpacing(GRID // 2)
+        top = QHBoxLayout()
+        top.setSpacing(2 * GRID)
+        top.addWidget(self._verdict, 1)
+        top.addWidget(self._copy, 0, Qt.AlignmentFlag.AlignTop)
+        below = QHBoxLayout()
+        below.setSpacing(2 * GRID)
+        below.addLayout(self._lines, 1)
+        below.addWidget(self._more, 0, Qt.AlignmentFlag.AlignTop)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(2 * GRID, GRID, 2 * GRID, 0)
+        column.setSpacing(GRID // 2)
+        column.addLayout(top)
+        column.addWidget(self._rest)
+        column.addLayout(below)
+
+
+def _selectable(text: str, role: str) -> QLabel:
+    label = text_label(text, role, wrap=True)
+    label.setTextInteractionFlags(
+        Qt.TextInteractionFlag.TextSelectableByMouse | Qt.TextInteractionFlag.TextSelectableByKeyboard
+    )
+    return label
+
+
+def _with_unbroken_percent(text: str) -> str:
+    """Words in which no line ends between a number and its percent sign: it reads as another number there."""
+    return text.replace(" %", "\N{NO-BREAK SPACE}%")
+
+
+_NO_EXPERIMENT = "No experiment is stored here yet"
+
+_REPORTS = {"HTML (*.html)": ".html", "Markdown (*.md)": ".md"}
+
+
+class CompareView(QWidget):
+    """Shows a `Comparison` and its `CompareCurves`. `painted` comes when all of both has been drawn.
+
+    Runs in signals are numbers; `again_asked` wants the variant of a run in the form, `report_asked` has a file's path.
+    """
+
+    painted = Signal()
+    baseline_requested = Signal(int)
+    open_run_requested = Signal(int)
+    rerun_requested = Signal(int)
+    report_requested = Signal(object)
+    experiments_requested = Signal()
+    experiment_requested = Signal(int)
+
+    def __init__(self, theme: Theme) -> None:
+        super().__init__()
+        self.setProperty("role", "surface")
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        self._comparison = Comparison()
+        self.header = CompareHeader()
+        self.table = CompareTableView(theme)
+        self.tabs = CompareTabs(theme)
+        self._problem = text_label("", "bad", wrap=True)
+        self._busy = text_label("", "caption")
+        self._by_variant = toggle_button("By variant", "A row a variant; the triangle unfolds its runs")
+        self._by_run = toggle_button("By run", "A row a run")
+        self._columns = button("Columns …", "Which columns the table shows", small=True)
+        self._copy = button(
+            "Copy table", "Copy the table tab-separated (Ctrl+C in it); as Markdown from its menu", small=True
+        )
+        self._report = button(
+            "Save &report …", "Write all of this as one HTML file, or as Markdown with its pictures", small=True
+        )
+        self._experiments = button("&Experiments …", "Compare the runs of an experiment", small=True)
+        self._shared = ElidedLabel("caption", Qt.AlignmentFlag.AlignLeft)
+        self._pages = QStackedWidget()
+        self._page = QWidget()
+        self.offers = OffersView()
+        self._connect()
+        self._build()
+
+    @property
+    def by_run_button(self) -> QPushButton:
+        """Turns the table to a row a run."""
+        return self._by_run
+
+    def displayed_text(self) -> str:
+        """The sentences above the table, as one text."""
+        return "\n".join(filter(None, [self._problem.text(), self.header.displayed_text()]))
+
+    def show_model(self, comparison: Comparison) -> None:
+        """Show these runs against their baseline; the curves stay as they are."""
+        self._comparison = comparison
+        self.show_problem("")
+        self.show_busy("")
+        self.header.show_model(comparison)
+        self._shared.setText(comparison.shared)
+        self._shared.setToolTip(comparison.shared)
+        self.table.show_table(comparison.table)
+        self.tabs.show_gallery(comparison.gallery, comparison.scaling)
+        self._pages.setCurrentWidget(self._page if comparison.runs else self.offers)
+
+    def show_curves(self, curves: CompareCurves) -> None:
+        """Show the curves of the runs; those hidden stay hidden."""
+        self.tabs.curves.show_curves(curves, tuple(self._comparison.styles), self.table.hidden_runs)
+
+    def show_report_path(self, path: Path) -> None:
+        """Say where the report is now."""
+        self.show_problem("")
+        self._shared.setText(f"Written to {path}.")
+
+    def offer_experiments(self, choices: Sequence[tuple[int, str]]) -> None:
+        """Let the reader choose an experiment: numbers with their words."""
+        menu = QMenu(self)
+        for experiment, label in choices:
+            action = menu.addAction(label.replace("&", "&&"))
+            action.triggered.connect(lambda _=False, n=experiment: self.experiment_requested.emit(n))
+        if not choices:
+            menu.addAction(_NO_EXPERIMENT).setEnabled(False)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        anchor = self._experiments if self._comparison.runs else self.offers.experiments_button
+        menu.popup(anchor.mapToGlobal(QPoint(0, anchor.height())))
+
+    def show_busy(self, text: str) -> None:
+        """Say what is being read, above whatever was shown before; "" is nothing."""
+        show_text(self._busy, text)
+
+    def show_problem(self, sentence: str) -> None:
+        """Say what is wrong, above whatever was shown before; "" is nothing wrong."""
+        show_text(self._problem, sentence)
+
+    def _ask_report(self) -> None:
+        path = ask_save_path(self, "Save report", Path.cwd() / "comparison.html", _REPORTS)
+        if path is not None:
+            self.report_requested.emit(path)
+
+    def _choose_columns(self) -> None:
+        self.table.columns_menu().popup(self._columns.mapToGlobal(QPoint(0, self._columns.height())))
+
+    def _connect(self) -> None:
+        self.table.baseline_requested.connect(self.baseline_requested)
+        self.table.hidden_changed.connect(lambda: self.tabs.curves.hide_runs(self.table.hidden_runs))
+        for part in (self.table, self.tabs):
+            part.open_run_requested.connect(self.open_run_requested)
+            part.rerun_requested.connect(self.rerun_requested)
+        self.tabs.curves.toggled.connect(lambda run: self.table.toggle_runs([run]))
+        self.tabs.curves.panels.drawn.connect(lambda: QTimer.singleShot(0, self.painted.emit))
+        self._by_variant.clicked.connect(lambda: self.table.show_by_variant(True))
+        self._by_run.clicked.connect(lambda: self.table.show_by_variant(False))
+        self._columns.clicked.connect(self._choose_columns)
+        self._copy.clicked.connect(self.table.copy)
+        self._report.clicked.connect(self._ask_report)
+        self._experiments.clicked.connect(self.experiments_requested)
+        self.offers.experiments_requested.connect(self.experiments_requested)
+
+    def _build(self) -> None:
+        group = QButtonGroup(self)
+        bar = QHBoxLayout()
+        bar.setContentsMargins(GRID, 0, 2 * GRID, 0)
+        bar.setSpacing(GRID // 2)
+        for made in (self._by_variant, self._by_run):
+            group.addButton(made)
+            bar.addWidget(made)
+        bar.addSpacing(GRID)
+        bar.addWidget(self._shared, 1)
+        bar.addWidget(self._experiments)
+        bar.addWidget(self._columns)
+        bar.addWidget(self._copy)
+        bar.addWidget(self._report)
+        self._by_variant.setChecked(True)
+        self._problem.setContentsMargins(2 * GRID, GRID, 2 * GRID, 0)
+        self._problem.hide()
+        self._busy.setContentsMargins(2 * GRID, GRID, 2 * GRID, 0)
+        self._busy.hide()
+        column = QVBoxLayout(self._page)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(GRID // 2)
+        column.addWidget(self.header)
+        column.addLayout(bar)
+        column.addWidget(CompareSplitter(self.table, self.tabs), 1)
+        self._pages.addWidget(self.offers)
+        self._pages.addWidget(self._page)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(0)
+        layout.addWidget(self._problem)
+        layout.addWidget(self._busy)
+        layout.addWidget(self._pages, 1)

@@ -1,0 +1,224 @@
+"""The comparison table: variants expand into runs, check boxes hide curves, one row is the baseline."""
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from PySide6.QtCore import QItemSelectionModel, QPoint, Qt, Signal
+from PySide6.QtGui import QAction, QGuiApplication, QKeyEvent, QKeySequence, QMouseEvent, QResizeEvent
+from PySide6.QtWidgets import QAbstractItemView, QMenu
+
+from app.gui.compare.table_model import CHECK_BOX_WIDTH, EXPANDER_WIDTH, MARKS_WIDTH, CompareDelegate, CompareModel
+from app.gui.theme import GRID, Theme
+from app.gui.widgets.cell_table import ROW_HEIGHT, CellTable
+from app.viewmodels.compare.table import BASE, RUN, VARIANT, Arrangement, CompareTable, TableRow, table_text
+
+_MAX_ROWS_SHOWN, _MIN_ROWS_SHOWN = 8, 2
+_VARIANT_MAX, _VARIANT_PCT = 36 * GRID, 32
+"""Pixels that names may take in any window, and percent of its width in a wide one."""
+_BASE_WIDTH = 6 * GRID
+_ALWAYS_SHOWN = (RUN, BASE, VARIANT)
+
+
+class CompareTableView(CellTable):
+    """Space hides and shows curves, B makes a baseline, arrows fold, Return opens, Ctrl+C copies; so does the mouse.
+
+    Every run in a signal is a run's number. `hidden_changed` tells that other curves are to be shown, `columns_changed`
+    the names of the columns that are hidden from now on, `height_wanted` that `wanted_height` is another.
+    """
+
+    hidden_changed = Signal()
+    baseline_requested = Signal(int)
+    open_run_requested = Signal(int)
+    rerun_requested = Signal(int)
+    columns_changed = Signal(object)
+    preferred_height_changed = Signal()
+
+    def __init__(self, theme: Theme) -> None:
+        self._model = CompareModel()
+        self._hidden_columns: frozenset[str] = frozenset()
+        self.preferred_height = 0
+        super().__init__(self._model, CompareDelegate(theme), elastic=2, elastic_max=_VARIANT_MAX)
+        self.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
+        heads = self.horizontalHeader()
+        heads.setSectionsClickable(True)
+        heads.sectionClicked.connect(self._sort)
+        heads.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
+        heads.customContextMenuRequested.connect(lambda at: self.columns_menu().popup(heads.mapToGlobal(at)))
+        self.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
+        self.customContextMenuRequested.connect(self._show_menu)
+        self.setAccessibleName("Compared runs")
+
+    def show_table(self, table: CompareTable) -> None:
+        """Show this table as the one before was arranged; the current row stays if it is still there."""
+        self._show(table, self._model.arrangement)
+
+    def show_by_variant(self, by_variant: bool) -> None:
+        """A row a variant, or a row a run."""
+        self._show(self._model.table, replace(self._model.arrangement, by_variant=by_variant))
+
+    def hide_columns(self, names: Collection[str]) -> None:
+        """Show every column but these and those of which no run has anything."""
+        self._hidden_columns = frozenset(names)
+        for n, key in enumerate(self._model.table.keys):
+            self.setColumnHidden(n, key in self._hidden_columns or key in self._model.table.empty)
+        self._stretch()
+
+    def rows(self) -> list[TableRow]:
+        """The rows from top to bottom."""
+        return list(self._model.rows)
+
+    def select_row(self, row: int) -> None:
+        """Go to a row; unlike Qt's `selectRow` also while Ctrl or Shift is held, as in Ctrl+Shift+C."""
+        flags = QItemSelectionModel.SelectionFlag
+        self.selectionModel().setCurrentIndex(self._model.index(row, 0), flags.ClearAndSelect | flags.Rows)
+
+    def current_row(self) -> TableRow | None:
+        """The row under the keyboard."""
+        index = self.currentIndex()
+        return self._model.rows[index.row()] if index.isValid() else None
+
+    @property
+    def hidden_runs(self) -> frozenset[int]:
+        """The runs whose curves are not shown."""
+        return self._model.hidden
+
+    def toggle_runs(self, runs: Collection[int]) -> None:
+        """Hide the curves of these runs, or show them if all are hidden."""
+        shown = set(runs) - self._model.hidden
+        self._model.hide_runs(self._model.hidden | shown if shown else self._model.hidden - set(runs))
+        self.hidden_changed.emit()
+
+    def copy(self, *, markdown: bool = False) -> None:
+        """Put what is shown on the clipboard, tab-separated or as a Markdown table."""
+        hidden = self._hidden_columns | self._model.table.empty
+        text = table_text(self._model.table, self._model.rows, hidden, markdown=markdown)
+        QGuiApplication.clipboard().setText(text)
+
+    def columns_menu(self) -> QMenu:
+        """A box for every column that some run has something of."""
+        menu = QMenu(self)
+        table = self._model.table
+        for key, column in zip(table.keys, table.columns, strict=True):
+            if key not in _ALWAYS_SHOWN and key not in table.empty:
+                entry = QAction(column.title, menu, checkable=True, checked=key not in self._hidden_columns)
+                entry.setToolTip(column.help)
+                entry.toggled.connect(lambda shown, key=key: self._show_column(key, shown))
+                menu.addAction(entry)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        return menu
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """The table's own keys; the rest moves."""
+        row, key = self.current_row(), Qt.Key(event.key())
+        if event.matches(QKeySequence.StandardKey.Copy):
+            self.copy()
+        elif row is None:
+            super().keyPressEvent(event)
+        elif key == Qt.Key.Key_Space:
+            self.toggle_runs(row.runs)
+        elif key == Qt.Key.Key_B:
+            self.baseline_requested.emit(row.runs[0])
+        elif key in (Qt.Key.Key_Right, Qt.Key.Key_Left) and row.kind == "variant":
+            self._set_expanded(row, expanded=key == Qt.Key.Key_Right)
+        elif key in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+            self._open(row)
+        else:
+            super().keyPressEvent(event)
+
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        """A click on a fold, a box or a radio mark."""
+        index = self.indexAt(event.position().toPoint())
+        if index.isValid() and event.button() == Qt.MouseButton.LeftButton:
+            x = event.position().x() - self.columnViewportPosition(index.column())
+            self._click(self._model.rows[index.row()], self._model.table.keys[index.column()], x)
+        super().mouseReleaseEvent(event)
+
+    def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
+        """A run opens, a variant unfolds."""
+        index = self.indexAt(event.position().toPoint())
+        if index.isValid() and index.column() > 1:
+            self._open(self._model.rows[index.row()])
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """A wide window has room for long names."""
+        self._elastic_max = max(_VARIANT_MAX, self.width() * _VARIANT_PCT // 100)
+        super().resizeEvent(event)
+
+    def width_for(self, column: int, content: int) -> int:
+        """The first column has its marks too, that of the baseline only a mark."""
+        key = self._model.table.keys[column]
+        return _BASE_WIDTH if key == BASE else content + MARKS_WIDTH if key == RUN else content
+
+    def _show(self, table: CompareTable, arrangement: Arrangement) -> None:
+        row = self.current_row()
+        self._model.set_table(table, arrangement, self._model.hidden & _runs(table))
+        self._delegate.unit_widths.clear()
+        self.fit(table.widest(), title_suffix=" ↓")
+        self.hide_columns(self._hidden_columns)
+        if self._model.rows:
+            self.select_row(next((n for n, each in enumerate(self._model.rows) if row and each.runs[0] in row.runs), 0))
+        self._update_heights(len(self._model.rows))
+
+    def _update_heights(self, rows: int) -> None:
+        """Never higher than all rows, nor lower than some; `wanted_height` is what suits most."""
+        frame = 2 * self.frameWidth() + self.horizontalScrollBar().sizeHint().height()
+        frame += self.horizontalHeader().sizeHint().height()
+        self.setMaximumHeight(frame + ROW_HEIGHT * rows)
+        self.setMinimumHeight(frame + ROW_HEIGHT * min(rows, _MIN_ROWS_SHOWN))
+        self.preferred_height = frame + ROW_HEIGHT * min(rows, _MAX_ROWS_SHOWN)
+        self.preferred_height_changed.emit()
+
+    def _click(self, row: TableRow, key: str, x: float) -> None:
+        if key == BASE and row.kind != "member":
+            self.baseline_requested.emit(row.runs[0])
+        elif key == RUN and x < EXPANDER_WIDTH and row.kind == "variant":
+            self._set_expanded(row, expanded=row.runs[0] not in self._model.arrangement.unfolded)
+        elif key == RUN and EXPANDER_WIDTH <= x < EXPANDER_WIDTH + CHECK_BOX_WIDTH + GRID and row.style is not None:
+            self.toggle_runs(row.runs)
+
+    def _open(self, row: TableRow) -> None:
+        if row.kind == "variant":
+            self._set_expanded(row, expanded=row.runs[0] not in self._model.arrangement.unfolded)
+        else:
+            self.open_run_requested.emit(row.runs[0])
+
+    def _set_expanded(self, row: TableRow, *, expanded: bool) -> None:
+        before = self._model.arrangement
+        expanded_runs = before.unfolded | {row.runs[0]} if expanded else before.unfolded - {row.runs[0]}
+        self._show(self._model.table, replace(before, unfolded=expanded_runs))
+
+    def _sort(self, column: int) -> None:
+        if self._model.table.keys[column] == BASE:
+            return
+        numeric = self._model.columns[column].numeric
+        self._show(self._model.table, self._model.arrangement.sorted_by(column, numeric=numeric))
+
+    def _show_column(self, key: str, shown: bool) -> None:
+        self.hide_columns(self._hidden_columns - {key} if shown else self._hidden_columns | {key})
+        self.columns_changed.emit(self._hidden_columns)
+
+    def _show_menu(self, position: QPoint) -> None:
+        """What can be done with a row, also by the keyboard's menu key."""
+        row = self.current_row()
+        menu = QMenu(self)
+        if row is not None:
+            run, alone = row.runs[0], row.kind != "variant"
+            for label, act in (
+                ("&Open the run" if alone else "&Show or hide its runs", lambda: self._open(row)),
+                ("&Run again …", lambda: self.rerun_requested.emit(run)),
+                ("Make &baseline", lambda: self.baseline_requested.emit(run)),
+                ("&Hide or show its curves", lambda: self.toggle_runs(row.runs)),
+            ):
+                menu.addAction(label).triggered.connect(act)
+            menu.addSeparator()
+        menu.addAction("&Copy the table").triggered.connect(self.copy)
+        menu.addAction("Copy as &Markdown").triggered.connect(lambda: self.copy(markdown=True))
+        columns = self.columns_menu()
+        columns.setTitle("Co&lumns")
+        menu.addMenu(columns)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        menu.popup(self.viewport().mapToGlobal(position))
+
+
+def _runs(table: CompareTable) -> set[int]:
+    return {run for variant in table.variants for run in variant.summary.runs}

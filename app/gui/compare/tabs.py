@@ -1,0 +1,138 @@
+"""The tabs below the comparison table: curves, the article that the runs reproduce, and charts."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QStackedWidget, QTabBar, QVBoxLayout, QWidget
+
+from app.gui.compare.charts import ChartsView
+from app.gui.compare.curves import CurvesView
+from app.gui.compare.scaling import ScalingPanel
+from app.gui.theme import GRID, Theme
+from app.gui.widgets.basic import Scroller, separator
+from app.viewmodels.compare.comparison import ChartGallery
+from app.viewmodels.compare.scaling import ScalingView
+
+if TYPE_CHECKING:
+    from app.gui.compare.article import ArticleView
+
+_CURVES, _ARTICLE, _GPUS = "curves", "article", "gpus"
+_TITLES = {
+    _CURVES: "Curves",
+    _ARTICLE: "Article",
+    "speed-up": "Speed-up",
+    "energy-ratio": "Energy",
+    "batch": "Batch size",
+    "frontier": "Speed and energy",
+    _GPUS: "Scaling",
+    "roofline": "Roofline",
+}
+
+
+class CompareTabs(QWidget):
+    """A picture is drawn when its tab is opened. How steps scale, and why not better, stands under its picture.
+
+    `article_wanted` comes when the tab of an article is first opened for the runs it was offered for.
+    """
+
+    open_run_requested = Signal(int)
+    rerun_requested = Signal(int)
+    article_requested = Signal()
+
+    def __init__(self, theme: Theme) -> None:
+        super().__init__()
+        self._theme = theme
+        self.article: ArticleView | None = None
+        self._article_offered = False
+        self._article_was_requested = False
+        self.curves = CurvesView(theme)
+        self.charts = ChartsView(theme)
+        self._gallery = ChartGallery()
+        self._scaling_views: tuple[ScalingView, ...] = ()
+        self._scaling = ScalingPanel(theme)
+        self._tabs = QTabBar()
+        self._stack = QStackedWidget()
+        self.charts.open_run_requested.connect(self.open_run_requested)
+        self.charts.rerun_requested.connect(self.rerun_requested)
+        self._tabs.currentChanged.connect(self._show_tab)
+        self._build()
+
+    @property
+    def titles(self) -> list[str]:
+        """The words on the tabs."""
+        return [self._tabs.tabText(n) for n in range(self._tabs.count())]
+
+    def open_tab(self, title: str) -> None:
+        """Turn to a tab."""
+        self._tabs.setCurrentIndex(self.titles.index(title))
+
+    def offer_article(self, offered: bool) -> None:
+        """Whether the runs of the next gallery repeat an article; its tables are wanted when it is opened."""
+        self._article_offered, self._article_was_requested = offered, False
+
+    def open_article(self) -> None:
+        """Turn to the article, where one is offered."""
+        if self._article_offered:
+            self.open_tab(_TITLES[_ARTICLE])
+
+    def show_article(self, html: str) -> None:
+        """Show what was asked for."""
+        self._article_view().show_html(html)
+
+    def show_gallery(self, gallery: ChartGallery, scaling: Sequence[ScalingView]) -> None:
+        """Offer these pictures; the tab that was open stays open if it is still there."""
+        self._gallery, self._scaling_views = gallery, tuple(scaling)
+        before = self._tabs.tabData(self._tabs.currentIndex())
+        article = [_ARTICLE] if self._article_offered else []
+        keys = [_CURVES, *article, *(chart.key for chart in gallery.charts)]
+        self._tabs.blockSignals(True)
+        while self._tabs.count():
+            self._tabs.removeTab(0)
+        for key in keys:
+            self._tabs.setTabData(self._tabs.addTab(_TITLES[key]), key)
+        self._tabs.setCurrentIndex(keys.index(before) if before in keys else 0)
+        self._tabs.blockSignals(False)
+        self._show_tab()
+
+    def _show_tab(self) -> None:
+        key = self._tabs.tabData(self._tabs.currentIndex())
+        self.charts.show_charts([chart for chart in self._gallery.charts if chart.key == key])
+        self._scaling.show_views(self._scaling_views if key == _GPUS else ())
+        if key == _ARTICLE:
+            self._stack.setCurrentWidget(self._article_view())
+            self._request_article()
+        else:
+            self._stack.setCurrentIndex(0 if key == _CURVES else 1)
+
+    def _request_article(self) -> None:
+        if not self._article_was_requested:
+            self._article_was_requested = True
+            self.article_requested.emit()
+
+    def _article_view(self) -> "ArticleView":
+        from app.gui.compare.article import ArticleView
+
+        if self.article is None:
+            self.article = ArticleView(self._theme)
+            self._stack.addWidget(self.article)
+        return self.article
+
+    def _build(self) -> None:
+        self._tabs.setDrawBase(False)
+        self._tabs.setExpanding(False)
+        self._tabs.setAccessibleName("Curves and pictures")
+        inside = QWidget()
+        column = QVBoxLayout(inside)
+        column.setContentsMargins(2 * GRID, GRID, 2 * GRID, GRID)
+        column.addWidget(self.charts)
+        column.addWidget(self._scaling)
+        column.addStretch(1)
+        self._stack.addWidget(self.curves)
+        self._stack.addWidget(Scroller(inside))
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(0)
+        layout.addWidget(self._tabs)
+        layout.addWidget(separator())
+        layout.addWidget(self._stack, 1)

@@ -1,0 +1,135 @@
+"""Opens the experiment matrix on demand, and offers the quick comparison to a new user."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject, Signal
+
+from app.errors import UserError
+from app.gui.run.run_controller import RunController
+from app.gui.run.screen import RunView
+from app.gui.threads import Background
+from app.samples import Inventory
+from app.viewmodels.run.form import VariantForm
+
+if TYPE_CHECKING:
+    from app.gui.experiment.matrix_controller import MatrixController
+    from app.runs.experiment.queue import ExperimentRequest
+    from workloads.catalog import Machine
+
+
+class ExperimentController(QObject):
+    """What builds experiments is made when it is first wanted. `asked` has an `Asked` and a preset's key or None.
+
+    `compare_asked` has the stored runs of a preset.
+    """
+
+    requested = Signal(object, object)
+    compare_requested = Signal(object)
+
+    def __init__(
+        self,
+        view: RunView,
+        run: RunController,
+        form: VariantForm,
+        database: Path,
+        reads: Background,
+        inventory: Callable[[], Inventory],
+    ) -> None:
+        super().__init__(view)
+        self._view = view
+        self._run = run
+        self._form = form
+        self._database = database
+        self._reads = reads
+        self._inventory = inventory
+        self._matrix: MatrixController | None = None
+        self._busy = False
+        self._offer_checked = False
+
+    def start(self) -> None:
+        """Listen to the view."""
+        self._run.form_shown.connect(self._refresh)
+        self._view.form.compare_requested.connect(self.open)
+        self._view.live.offer_accepted.connect(self._submit_quick)
+
+    def open(self) -> None:
+        """Show what experiments are built with, in place of the plots."""
+        if self._matrix is None:
+            self._matrix = self._make_matrix()
+        self._view.show_matrix()
+        self._matrix.show(busy=self._busy)
+        self._view.matrix_view().setFocus()
+
+    def close(self) -> None:
+        """Give up what is being read."""
+        if self._matrix is not None:
+            self._matrix.close()
+
+    def open_presets(self) -> None:
+        """Show the prepared ones."""
+        self.open()
+        self._view.matrix_view().show_page(1)
+
+    def _refresh(self, busy: bool) -> None:
+        self._busy = busy
+        if self._matrix is not None and self._view.matrix is not None and self._view.matrix.isVisible():
+            self._matrix.show(busy=busy)
+        if busy:
+            self._view.live.show_offer("")
+        elif self._form.state().is_machine_known and not self._offer_checked:
+            self._offer_checked = True
+            machine = self._form.machine
+            self._reads.run(lambda: _quick_offer(self._database, machine), self._show_offer, self._ignore)
+
+    def _show_offer(self, question: str) -> None:
+        self._view.live.show_offer("" if self._busy else question)
+
+    def _make_matrix(self) -> "MatrixController":
+        from app.gui.experiment.matrix_controller import MatrixController
+
+        view = self._view.matrix_view()
+        controller = MatrixController(view, self._form, self._database, self._reads, self._inventory)
+        controller.requested.connect(self._submit)
+        controller.compare_requested.connect(self.compare_requested)
+        view.close_requested.connect(self._view.show_live)
+        controller.start()
+        return controller
+
+    def _submit(self, request: "ExperimentRequest", preset: str | None) -> None:
+        """Back to the plots: what was asked for is seen there."""
+        self._view.show_live()
+        self.requested.emit(request, preset)
+
+    def _submit_quick(self) -> None:
+        self._view.live.show_offer("")
+        machine = self._form.machine
+        self._reads.run(
+            lambda: _quick_request(machine),
+            lambda request: self.requested.emit(request, request.name),
+            self._run.show_error,
+        )
+
+    def _ignore(self, error: UserError) -> None:
+        """An offer that cannot be made is none."""
+
+
+def _quick_request(machine: "Machine") -> "ExperimentRequest":
+    from app.runs.experiment.presets import QUICK, load_preset
+    from app.runs.experiment.queue import ExperimentRequest
+
+    return ExperimentRequest.from_plan(load_preset(QUICK).plan(machine))
+
+
+def _quick_offer(database: Path, machine: "Machine") -> str:
+    """What a newcomer can begin with; "" where something is stored already."""
+    from app.storage.store import Store
+
+    with Store.open(database) as store:
+        runs, *_ = store.library.census()
+    if runs:
+        return ""
+    from app.runs.experiment.presets import QUICK, load_preset
+
+    return f"{load_preset(QUICK).experiment_for(machine).question} Answered within minutes."

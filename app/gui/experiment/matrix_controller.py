@@ -1,0 +1,257 @@
+"""The experiment matrix's controller: chosen values, time estimates, presets, and the resulting request."""
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from PySide6.QtCore import QObject, Qt, Signal
+from PySide6.QtGui import QGuiApplication
+
+from app.errors import UserError
+from app.gui.experiment.matrix import MatrixView
+from app.gui.experiment.preset_reader import preset_lines, preset_reference_runs, preset_runs
+from app.gui.threads import Background
+from app.queries import RemainingWork
+from app.runs.custom import ReadOptions, resolve_workload
+from app.runs.experiment.presets import FindWorkload, add_user_preset_file, load_preset
+from app.runs.experiment.progress import estimate_remaining
+from app.runs.experiment.queue import ExperimentRequest
+from app.runs.experiment.reuse import ExperimentRuns
+from app.runs.experiment.schedule import Plan
+from app.runs.experiment.stopping import MAX_REPEATS
+from app.samples import Inventory
+from app.storage.store import Store
+from app.viewmodels.experiment.matrix import MatrixForm
+from app.viewmodels.experiment.matrix_state import MatrixRequest
+from app.viewmodels.experiment.preview import PresetLine, describe_estimate, sequential_reason
+from app.viewmodels.run.form import VariantForm
+from workloads.catalog import Machine
+from workloads.protocol import Value
+
+Result = TypeVar("Result")
+
+
+class PresetFiles(QObject):
+    """Does work that may need a file of the user's; `told` is what is waited for meanwhile, "" where it is over."""
+
+    progressed = Signal(str)
+
+    def __init__(self, database: Path, parent: QObject) -> None:
+        super().__init__(parent)
+        self._database = database
+        self._closed = threading.Event()
+        # Reading takes as long as TensorFlow's import, or as a run that goes on: nothing else waits for it.
+        self._reads = Background(self)
+
+    def run(
+        self,
+        work: Callable[[FindWorkload], Result],
+        done: Callable[[Result], None],
+        failed: Callable[[UserError], None],
+    ) -> None:
+        """As `Background.run`; `work` is given what finds workloads."""
+        reading = ReadOptions(notify=self.progressed.emit, wait_for_stop=self._closed.wait)
+
+        def run_work() -> Result:
+            try:
+                return work(lambda word: resolve_workload(word, self._database, reading))
+            finally:
+                self.progressed.emit("")
+
+        self._reads.run(run_work, done, failed)
+
+    def close(self) -> None:
+        """Give up what is being read, and end the thread."""
+        self._closed.set()
+        self._reads.close()
+
+
+_READING = "Looking at what is stored …"
+
+
+class MatrixController(QObject):
+    """Brings form, matrix and database together; `asked` has an `Asked` and a preset's key or None.
+
+    `compare_asked` has the stored runs of a preset.
+    """
+
+    requested = Signal(object, object)
+    compare_requested = Signal(object)
+
+    def __init__(
+        self,
+        view: MatrixView,
+        form: VariantForm,
+        database: Path,
+        reads: Background,
+        inventory: Callable[[], Inventory],
+    ) -> None:
+        super().__init__(view)
+        self._view = view
+        self._matrix = MatrixForm(form, MAX_REPEATS)
+        self._form = form
+        self._database = database
+        self._reads = reads
+        self._inventory = inventory
+        self._busy = False
+        self._estimate: RemainingWork | None = None
+        self._stored = False
+        self._problem = ""
+        self._current_request: MatrixRequest | None = None
+        self._reading = False
+        self._presets: tuple[PresetLine, ...] = ()
+        self._files = PresetFiles(database, self)
+
+    def start(self) -> None:
+        """Listen to the view."""
+        rows, foot, presets = self._view.rows, self._view.footer, self._view.presets
+        database, inventory = self._database, self._inventory
+        rows.value_toggled.connect(lambda name, value, on: self._change(lambda: self._matrix.tick(name, value, on=on)))
+        rows.list_edited.connect(lambda name, text: self._change(lambda: self._matrix.enter_list(name, text)))
+        foot.baseline_chosen.connect(lambda index: self._change(lambda: self._matrix.choose_baseline(index)))
+        foot.extent_changed.connect(self._extend)
+        foot.reset_requested.connect(lambda: self._change(self._matrix.reset))
+        foot.copy_requested.connect(self._copy_command)
+        foot.start_requested.connect(self._submit)
+        presets.start_requested.connect(self._submit_preset)
+        presets.verdict_requested.connect(lambda key: self._compare(lambda: preset_runs(database, key, inventory())))
+        presets.reference_requested.connect(lambda key: self._compare(lambda: preset_reference_runs(database, key)))
+        presets.file_chosen.connect(self._add_file)
+        self._files.progressed.connect(presets.show_reading, Qt.ConnectionType.QueuedConnection)
+        self._view.presets_shown.connect(self._read_presets)
+
+    def close(self) -> None:
+        """Give up what is being read."""
+        self._files.close()
+
+    def show(self, *, busy: bool) -> None:
+        """Show the form's variant and what is stored as they are now; while the window is `busy` all is only queued."""
+        self._busy = busy
+        self._current_request = None
+        self._show()
+        if self._view.presets.isVisible():
+            self._read_presets()
+
+    def _change(self, change: Callable[[], None]) -> None:
+        change()
+        self._show()
+
+    def _extend(self, name: str, value: Value | None) -> None:
+        self._change(lambda: self._matrix.update_extent(**{name: value}))
+
+    def _show(self) -> None:
+        state = self._matrix.state()
+        if not state.problem:
+            self._request_estimate(self._matrix.request())
+        self._view.show_model(state, self._describe_time(), stored=state.again or self._stored, busy=self._busy)
+        self._view.presets.show_presets(self._presets, busy=self._busy)
+
+    def _describe_time(self) -> str:
+        """What is known of the time that it takes."""
+        if self._estimate is None or self._current_request is None:
+            return self._problem or _READING
+        request = self._current_request
+        sequential_note = sequential_reason(request.variants, self._form.machine) if request.parallel > 1 else ""
+        sentences = describe_estimate(self._estimate, at_most=request.until_pct is not None, budget_s=request.budget_s)
+        return " ".join([*sentences, sequential_note])
+
+    def _request_estimate(self, request: MatrixRequest) -> None:
+        """Ask the database about an experiment, one question at a time; only the newest answer is shown."""
+        if request == self._current_request:
+            return
+        self._current_request, self._estimate, self._problem = request, None, ""
+        if self._reading:
+            return
+        self._reading = True
+        self._reads.run(
+            lambda: _read_estimate(self._database, request, self._inventory()),
+            self._estimate_handler(request),
+            self._failed,
+        )
+
+    def _estimate_handler(self, request: MatrixRequest) -> Callable[[RemainingWork], None]:
+        def take(ahead: RemainingWork) -> None:
+            self._reading = False
+            if request == self._current_request:
+                self._estimate, self._stored = ahead, ahead.done > 0
+            else:
+                self._current_request = None
+            self._show()
+
+        return take
+
+    def _failed(self, error: UserError) -> None:
+        self._reading, self._problem = False, str(error)
+        self._show()
+
+    def _submit(self) -> None:
+        matrix_request = self._matrix.request()
+        request = ExperimentRequest.from_plan(
+            _plan(matrix_request),
+            budget_s=matrix_request.budget_s,
+            parallel=matrix_request.parallel,
+            again=matrix_request.again,
+        )
+        self.requested.emit(request, None)
+
+    def _copy_command(self) -> None:
+        QGuiApplication.clipboard().setText(self._matrix.command())
+        self._view.footer.confirm_copied()
+
+    def _read_presets(self) -> None:
+        self._reads.run(
+            lambda: preset_lines(self._database, self._inventory()), self._show_presets, self._preset_failed
+        )
+
+    def _show_presets(self, lines: tuple[PresetLine, ...]) -> None:
+        self._presets = lines
+        self._view.presets.show_presets(lines, busy=self._busy)
+
+    def _submit_preset(self, key: str) -> None:
+        machine = self._form.machine
+        self._view.presets.show_problem("")
+        self._files.run(lambda find: _preset_request(key, find, machine), self._emit_preset, self._preset_failed)
+
+    def _emit_preset(self, found: tuple[ExperimentRequest, str]) -> None:
+        self.requested.emit(*found)
+
+    def _compare(self, read: Callable[[], list[int]]) -> None:
+        self._reads.run(read, self.compare_requested.emit, self._preset_failed)
+
+    def _preset_failed(self, error: UserError) -> None:
+        self._view.presets.show_problem(str(error))
+
+    def _add_file(self, file: str) -> None:
+        """List one of the user's too, from now on."""
+        machine = self._form.machine
+
+        def work(find: FindWorkload) -> tuple[PresetLine, ...]:
+            load_preset(file, find).plan(machine)
+            add_user_preset_file(self._database, file)
+            return preset_lines(self._database, self._inventory())
+
+        self._view.presets.show_problem("")
+        self._files.run(work, self._show_presets, self._preset_failed)
+
+
+def _preset_request(key: str, find: FindWorkload, machine: Machine) -> tuple[ExperimentRequest, str]:
+    named = load_preset(key, find)
+    return ExperimentRequest.from_plan(named.plan(machine)), named.key
+
+
+def _plan(request: MatrixRequest) -> Plan:
+    return Plan(
+        name=request.name,
+        variants=request.variants,
+        repeats=request.repeats,
+        until_pct=request.until_pct,
+        notes=request.notes,
+    )
+
+
+def _read_estimate(database: Path, request: MatrixRequest, inventory: Inventory) -> RemainingWork:
+    with Store.open(database) as store:
+        return estimate_remaining(
+            store, _plan(request), inventory, ExperimentRuns(exclusive=request.again), parallel=request.parallel
+        )

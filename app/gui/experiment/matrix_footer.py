@@ -1,0 +1,223 @@
+"""The footer of the experiment builder: baseline, repeats, limits, estimate, and the Start button."""
+
+from PySide6.QtCore import QSignalBlocker, Qt, Signal
+from PySide6.QtWidgets import (
+    QAbstractSpinBox,
+    QCheckBox,
+    QComboBox,
+    QDoubleSpinBox,
+    QGridLayout,
+    QHBoxLayout,
+    QPushButton,
+    QSizePolicy,
+    QSpinBox,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app.gui.theme import GRID, tabular_font
+from app.gui.widgets.basic import button, prepare_spin_box, separator, show_text, text_label
+from app.queries import REPEATS_LIMIT
+from app.viewmodels.experiment.matrix_state import MatrixState
+from app.viewmodels.experiment.preview import RefusedGroup, describe_refused
+
+_MAX_MINUTES = 7 * 24 * 60
+
+
+class MatrixFooter(QWidget):
+    """Baseline, repeats and limits, then what all of it amounts to."""
+
+    baseline_chosen = Signal(int)
+    extent_changed = Signal(str, object)
+    """A field of `Extent` and its new value."""
+    start_requested = Signal()
+    copy_requested = Signal()
+    reset_requested = Signal()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._refused_shown: tuple[RefusedGroup, ...] = ()
+        self._combinations = 0
+        self._baseline = QComboBox()
+        self._repeats = QSpinBox()
+        self._until = QDoubleSpinBox()
+        self._budget = QSpinBox()
+        self._concurrent = QCheckBox("Runs on different GPUs at the same &time")
+        self._rerun = QCheckBox("Make stored runs a&gain")
+        self._headline = text_label("", "title")
+        self._detail = text_label("", "muted")
+        self._text = text_label("", "", wrap=True)
+        self._refused = text_label("", "caption", wrap=True)
+        self._every_reason = button("", "Every reason", flat=True)
+        self._every_reason.setCheckable(True)
+        self._start = button("Start e&xperiment", "Begin now, or when what goes on has ended", primary=True)
+        self._copy = button("", "Copy the same experiment as a shell command", flat=True)
+        self._reset = button("Clear values", "Go back to one value of each, as in the form", flat=True)
+        self._connect()
+        self._build()
+
+    @property
+    def start_button(self) -> QPushButton:
+        """Starts the experiment."""
+        return self._start
+
+    @property
+    def copy_button(self) -> QPushButton:
+        """Copies the command."""
+        return self._copy
+
+    @property
+    def concurrent_box(self) -> QCheckBox:
+        """Whether runs may go on at the same time, seen where they can."""
+        return self._concurrent
+
+    @property
+    def rerun_box(self) -> QCheckBox:
+        """Whether stored runs do not count, a choice where there are some."""
+        return self._rerun
+
+    @property
+    def reasons_button(self) -> QPushButton:
+        """Shows every reason, or the first ones again."""
+        return self._every_reason
+
+    def show_model(self, state: MatrixState, estimate: str, *, stored: bool, busy: bool) -> None:
+        """Show this state and what is known `ahead` of it; while the window is `busy` it can only be queued.
+
+        Where runs of it are `stored` they can be made again.
+        """
+        with QSignalBlocker(self._baseline):
+            if [self._baseline.itemText(at) for at in range(self._baseline.count())] != list(state.variants):
+                self._baseline.clear()
+                self._baseline.addItems(state.variants)
+            self._baseline.setCurrentIndex(state.baseline)
+        self._baseline.setEnabled(len(state.variants) > 1)
+        self._show_extent(state)
+        self._rerun.setEnabled(stored)
+        self._rerun.setChecked(state.again)
+        show_text(self._headline, state.headline)
+        show_text(self._detail, "" if state.problem else state.detail)
+        self._text.setText(state.problem or estimate)
+        self._combinations, self._refused_shown = state.combinations, state.refused
+        self._show_refused()
+        self._start.setText("Add e&xperiment to queue" if busy else "Start e&xperiment")
+        self._start.setEnabled(not state.problem)
+        self._copy.setText("Copy as comman&d")
+        self._copy.setEnabled(not state.problem)
+
+    def confirm_copied(self) -> None:
+        """Say that the command is on the clipboard, until something changes."""
+        self._copy.setText("Copied")
+
+    def _show_extent(self, state: MatrixState) -> None:
+        with QSignalBlocker(self._repeats), QSignalBlocker(self._until), QSignalBlocker(self._budget):
+            self._repeats.setRange(state.min_repeats, REPEATS_LIMIT)
+            self._repeats.setValue(state.repeats)
+            self._repeats.setPrefix("" if state.until_pct is None else "at most ")
+            self._until.setValue(state.until_pct or 0.0)
+            self._budget.setValue(round((state.budget_s or 0.0) / 60))
+        self._concurrent.setVisible(state.side_by_side is not None)
+        self._concurrent.setChecked(bool(state.side_by_side))
+
+    def _show_refused(self) -> None:
+        texts = describe_refused(self._refused_shown, self._combinations, show_all=self._every_reason.isChecked())
+        self._refused.setText(texts.text)
+        self._refused.setVisible(bool(texts.text))
+        self._every_reason.setText(texts.more_label)
+        self._every_reason.setVisible(bool(texts.more_label))
+
+    def _connect(self) -> None:
+        self._baseline.activated.connect(self.baseline_chosen)
+        self._repeats.valueChanged.connect(lambda value: self.extent_changed.emit("repeats", value))
+        self._until.valueChanged.connect(lambda value: self.extent_changed.emit("until_pct", value or None))
+        self._budget.valueChanged.connect(lambda value: self.extent_changed.emit("budget_s", 60.0 * value or None))
+        self._concurrent.clicked.connect(lambda on: self.extent_changed.emit("side_by_side", on))
+        self._rerun.clicked.connect(lambda on: self.extent_changed.emit("again", on))
+        self._every_reason.toggled.connect(lambda _: self._show_refused())
+        self._start.clicked.connect(self.start_requested)
+        self._copy.clicked.connect(self.copy_requested)
+        self._reset.clicked.connect(self.reset_requested)
+
+    def _build(self) -> None:
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(0)
+        layout.addWidget(separator())
+        column = QVBoxLayout()
+        column.setContentsMargins(2 * GRID, GRID, 2 * GRID, 2 * GRID)
+        column.setSpacing(GRID)
+        column.addLayout(self._extent())
+        column.addLayout(self._check_boxes())
+        column.addLayout(self._summary())
+        column.addWidget(self._text)
+        column.addWidget(self._refused)
+        column.addWidget(self._every_reason, 0, Qt.AlignmentFlag.AlignLeft)
+        column.addLayout(self._buttons())
+        layout.addLayout(column)
+
+    def _extent(self) -> QGridLayout:
+        for spin in (self._repeats, self._until, self._budget):
+            prepare_spin_box(spin)
+            spin.setButtonSymbols(QAbstractSpinBox.ButtonSymbols.UpDownArrows)
+            spin.setFixedWidth(14 * GRID)
+        self._until.setRange(0.0, 50.0)
+        self._until.setDecimals(1)
+        self._until.setSingleStep(0.5)
+        self._until.setPrefix("± ")
+        self._until.setSuffix(" %")
+        self._until.setSpecialValueText("off")
+        self._budget.setRange(0, _MAX_MINUTES)
+        self._budget.setSuffix(" min")
+        self._budget.setSpecialValueText("none")
+        self._baseline.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
+        self._baseline.setMaxVisibleItems(16)
+        fields = (
+            ("&Baseline", self._baseline, "What all other variants are held against"),
+            ("Repeats", self._repeats, "How often each variant runs, each time in a fresh process, in turn"),
+            ("&Until", self._until, "End once every speed-up is known as narrowly as this"),
+            (
+                "T&ime limit",
+                self._budget,
+                "Start no run that is not expected to end within this time; it can go on later",
+            ),
+        )
+        grid = QGridLayout()
+        grid.setHorizontalSpacing(2 * GRID)
+        grid.setVerticalSpacing(GRID // 2)
+        grid.setColumnStretch(0, 1)
+        for column, (name, widget, tip) in enumerate(fields):
+            label = text_label(name, "caption")
+            label.setBuddy(widget)
+            for part in (label, widget):
+                part.setToolTip(tip)
+            widget.setAccessibleName(name.replace("&", ""))
+            grid.addWidget(label, 0, column)
+            grid.addWidget(widget, 1, column)
+        return grid
+
+    def _check_boxes(self) -> QHBoxLayout:
+        self._rerun.setToolTip("Count none of the runs that are there")
+        line = QHBoxLayout()
+        line.setSpacing(3 * GRID)
+        line.addWidget(self._concurrent)
+        line.addWidget(self._rerun)
+        line.addStretch(1)
+        return line
+
+    def _summary(self) -> QHBoxLayout:
+        self._headline.setFont(tabular_font(20, bold=True))
+        line = QHBoxLayout()
+        line.setSpacing(GRID + GRID // 2)
+        line.addWidget(self._headline)
+        line.addWidget(self._detail, 0, Qt.AlignmentFlag.AlignBottom)
+        line.addStretch(1)
+        return line
+
+    def _buttons(self) -> QHBoxLayout:
+        line = QHBoxLayout()
+        line.setSpacing(2 * GRID)
+        line.addWidget(self._start)
+        line.addWidget(self._copy)
+        line.addStretch(1)
+        line.addWidget(self._reset)
+        return line

@@ -1,0 +1,90 @@
+"""Reads the list of presets: how each fits this machine, and its stored and reference runs."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from app.errors import UserError
+from app.records import RunRow
+from app.runs.custom import UnreadFileError, resolve_workload
+from app.runs.experiment.presets import QUICK, FindWorkload, NamedPreset, load_preset, preset_names, user_preset_files
+from app.runs.experiment.progress import estimate_remaining
+from app.runs.experiment.reuse import current_fingerprint, matching_results, reusable_runs
+from app.runs.experiment.schedule import Plan, RunsByVariant
+from app.samples import Inventory
+from app.storage.reference import is_reference
+from app.storage.store import Store
+from app.viewmodels.experiment.preview import PresetLine, preset_line, reference_label, refused_notes
+from workloads.catalog import UsageError
+
+
+def preset_lines(database: Path, inventory: Inventory) -> tuple[PresetLine, ...]:
+    """The quick one first, then the others in the box, then the user's files."""
+    keys = sorted(preset_names(), key=lambda name: name != QUICK) + user_preset_files(database)
+    with Store.open(database) as store:
+        stored = store.list_runs()
+        return tuple(_read_line(key, store, inventory, stored, known_workloads(database)) for key in keys)
+
+
+def known_workloads(database: Path) -> FindWorkload:
+    """Finds workloads of the user's own in files that were read before, and reads none."""
+    return lambda word: resolve_workload(word, database, None)
+
+
+def _read_line(
+    key: str, store: Store, inventory: Inventory, stored: Sequence[RunRow], find: FindWorkload
+) -> PresetLine:
+    machine = inventory.machine
+    try:
+        named = load_preset(key, find)
+        plan, question = named.plan(machine), named.experiment_for(machine).question
+    except UnreadFileError as error:
+        named = load_preset(key)
+        question, notes = named.experiment_for(machine).question, (f"{error} Start reads it.",)
+        return PresetLine(key=key, name=named.name, title=named.title, question=question, notes=notes)
+    except (UserError, UsageError) as error:
+        return PresetLine(key=key, name=Path(key).stem, title=Path(key).stem, problem=str(error))
+    return preset_line(
+        PresetLine(
+            key=key,
+            name=plan.name,
+            title=named.title,
+            question=question,
+            notes=(*plan.notes, *refused_notes(plan.variants, machine)),
+            reference=reference_label(_reference_rows(named, stored)),
+        ),
+        plan.variants,
+        estimate_remaining(store, plan, inventory, stored=stored),
+    )
+
+
+def preset_runs(database: Path, key: str, inventory: Inventory) -> list[int]:
+    """The stored runs that count for a preset on this machine, those of its baseline first."""
+    plan = load_preset(key, known_workloads(database)).plan(inventory.machine)
+    with Store.open(database) as store:
+        reusable = reusable_runs(store, plan, current_fingerprint(inventory), inventory.machine, fields=())
+    return [row.run for row in _ordered_runs(plan, [run.row for run in reusable.runs])]
+
+
+def preset_reference_runs(database: Path, key: str) -> list[int]:
+    """The reference runs of a preset that are in the database, those of its baseline first."""
+    with Store.open(database) as store:
+        return [row.run for row in _reference_rows(load_preset(key, known_workloads(database)), store.list_runs())]
+
+
+def reference_articles(rows: Sequence[RunRow]) -> list[tuple[str, list[RunRow]]]:
+    """The titles of the prepared experiments that repeat an article, with the reference runs among these, if any."""
+    repeating = (named for named in map(load_preset, preset_names()) if named.preset.article)
+    found = ((named.title, _reference_rows(named, rows)) for named in repeating)
+    return [(title, reference) for title, reference in found if reference]
+
+
+def _reference_rows(named: NamedPreset, stored: Sequence[RunRow]) -> list[RunRow]:
+    """Of the form for any machine, the first that there are some of."""
+    rows = [row for row in stored if is_reference(row)]
+    found = (_ordered_runs(plan, matching_results(rows, plan)) for plan in named.all_plans())
+    return next(filter(None, found), [])
+
+
+def _ordered_runs(plan: Plan, rows: Sequence[RunRow]) -> list[RunRow]:
+    by_variant = RunsByVariant(rows)
+    return [row for spec in plan.specs for row in by_variant.runs_of(spec)]

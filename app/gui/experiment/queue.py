@@ -1,0 +1,290 @@
+"""The queue below the live view: a summary line, the buttons that act on entries, and banners."""
+
+import textwrap
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QKeySequence, QShortcut
+from PySide6.QtWidgets import QHBoxLayout, QProgressBar, QPushButton, QVBoxLayout, QWidget
+
+from app.gui.experiment.queue_table import QueueTable
+from app.gui.theme import GRID, Theme, tabular_font
+from app.gui.widgets.basic import ElidedLabel, button, separator, set_role, text_label
+from app.gui.widgets.cell_table import plain_tooltip
+from app.gui.widgets.dialogs import ask_confirmation
+from app.viewmodels.experiment.queue import QueueState
+from app.viewmodels.experiment.queue_banner import Banner, BannerAction
+from app.viewmodels.format.cells import Tone
+
+_STEPS = 1000
+_MAX_BANNER_CHARS = 280
+"""Characters of a sentence; the verdict on many variants is for Compare."""
+_BAR_WIDTH = 12 * GRID
+_ROLES: dict[Tone, str] = {"good": "good", "warning": "warning", "bad": "bad", "quiet": "muted", "busy": "heading"}
+
+
+class BannerView(QWidget):
+    """A sentence and the buttons it can be answered with."""
+
+    answered = Signal(str)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._symbol = text_label("", "heading")
+        self._text = text_label("", "", wrap=True)
+        self._banner: Banner | None = None
+        self._line = QHBoxLayout(self)
+        self._line.setContentsMargins(0, 0, 0, 0)
+        self._line.setSpacing(GRID)
+        self._line.addWidget(self._symbol, 0, Qt.AlignmentFlag.AlignVCenter)
+        self._line.addWidget(self._text, 1)
+        self._buttons: list[QPushButton] = []
+
+    @property
+    def displayed_text(self) -> str:
+        """What it says."""
+        return self._text.text()
+
+    def button(self, action: BannerAction) -> QPushButton:
+        """The button that answers so."""
+        banner = self._banner
+        assert banner is not None, "an answer is to something told"
+        return self._buttons[[each for each, _ in banner.actions].index(action)]
+
+    def show_banner(self, banner: Banner | None) -> None:
+        """Show this, or nothing."""
+        self.setVisible(banner is not None)
+        if banner is None or banner == self._banner:
+            return
+        if self._banner is None or banner.actions != self._banner.actions:
+            self._make_buttons(banner)
+        self._banner = banner
+        self._text.setText(textwrap.shorten(banner.text, _MAX_BANNER_CHARS, placeholder=" …"))
+        self._text.setToolTip(plain_tooltip(banner.text) or "")
+        self._symbol.setText(banner.symbol)
+        set_role(self._symbol, _ROLES[banner.tone])
+
+    def _make_buttons(self, banner: Banner) -> None:
+        for old in self._buttons:
+            old.hide()
+            old.deleteLater()
+        self._buttons = [
+            button(label, primary=n == 0 and act == "go on") for n, (act, label) in enumerate(banner.actions)
+        ]
+        for made, (act, _) in zip(self._buttons, banner.actions, strict=True):
+            made.clicked.connect(lambda _=False, act=act: self.answered.emit(act))
+            self._line.addWidget(made, 0, Qt.AlignmentFlag.AlignVCenter)
+
+
+class QueueView(QWidget):
+    """Shows a `QueueState`; what acts on one entry names it."""
+
+    move_requested = Signal(int, int)
+    """An entry, and by how many places: -1 is up."""
+    pause_requested = Signal(int, str)
+    remove_requested = Signal(int)
+    verdict_requested = Signal(int)
+    pause_all_requested = Signal(str)
+    cancel_all_requested = Signal()
+    skip_requested = Signal()
+    offer_answered = Signal(str)
+    ending_answered = Signal(str)
+    export_requested = Signal()
+    export_answered = Signal(str)
+
+    def __init__(self, theme: Theme) -> None:
+        super().__init__()
+        self._theme = theme
+        self.setProperty("role", "surface")
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        self.offer_banner, self.ended_banner, self.export_banner = BannerView(), BannerView(), BannerView()
+        self._header, self._buttons = QWidget(), QWidget()
+        self.fold = button("Queue", "The experiments that are to be made, one after another (Ctrl+J)", flat=True)
+        self.fold.setCheckable(True)
+        self.count = text_label("", "heading")
+        self._bar = QProgressBar()
+        self._now = ElidedLabel("muted", Qt.AlignmentFlag.AlignLeft)
+        self._time_left = text_label("", "muted")
+        self.skip = button("S&kip the wait", "Begin the next run now, whatever the machine does")
+        self.pause_all = button("Pause all", "After the run that goes on")
+        self.table = QueueTable(theme)
+        self.up = button("Move up", "Alt+↑, or drag it", small=True)
+        self.down = button("Move down", "Alt+↓, or drag it", small=True)
+        self.pause = button("Pause", "Space", small=True)
+        self.remove = button("Remove", "Delete: the runs that were made stay in the history", small=True)
+        self.show_verdict = button("Show verdict", "Enter: compare the runs made so far", small=True)
+        self.export_button = button(
+            "Export …", "Into a database with which it goes on elsewhere; at rest only", small=True
+        )
+        self.cancel_all = button("Cancel all …", "Stop the run that goes on and empty the queue", small=True)
+        self._state = QueueState()
+        self._connect()
+        self._build()
+        self._unfold(False)
+        self.export_banner.hide()
+        self.hide()
+
+    def displayed_text(self) -> str:
+        """Everything the line says, as one text."""
+        labels = (self.count, self._now, self._time_left)
+        return " ".join(label.text() for label in labels if label.text())
+
+    def show_model(self, state: QueueState) -> None:
+        """Show this state."""
+        if state == self._state:
+            return
+        self._state = state
+        self.setVisible(not state.is_empty)
+        self._show_fold()
+        self.offer_banner.show_banner(state.offer)
+        self.ended_banner.show_banner(state.ended)
+        self.count.setText(state.count)
+        self._bar.setValue(round(state.fraction * _STEPS))
+        self._now.setText(state.activity)
+        self._now.setToolTip(state.activity)
+        self._time_left.setText(state.time_left)
+        self.skip.setVisible(state.can_skip_wait)
+        self.pause_all.setVisible(bool(state.pause_action))
+        self.pause_all.setText("Pause all" if state.pause_action == "pause" else "Go on")
+        self._bar.setVisible(bool(state.count))
+        self._header.setVisible(bool(state.count) or self.fold.isChecked())
+        if self.fold.isChecked():
+            self.table.show_rows(state.rows)
+
+    def unfold(self) -> None:
+        """Show the entries."""
+        self.fold.setChecked(True)
+
+    def _unfold(self, shown: bool) -> None:
+        self._show_fold()
+        self._header.setVisible(shown or bool(self._state.count))
+        self.table.setVisible(shown)
+        self._buttons.setVisible(shown)
+        if shown:
+            self.table.show_rows(self._state.rows)
+
+    def _show_fold(self) -> None:
+        count = self._entries()
+        self.fold.setText(f"Queue{f' ({count})' if count > 1 else ''}  {'▾' if self.fold.isChecked() else '▸'}")
+
+    def _entries(self) -> int:
+        """How many are in the queue, without those that ended."""
+        return sum(row.in_queue for row in self._state.rows)
+
+    def _toggle_entries(self) -> None:
+        """Unfold them for the keyboard; once more folds them."""
+        self.fold.setChecked(not self.table.hasFocus())
+        (self.table if self.fold.isChecked() else self.fold).setFocus()
+
+    def _update_buttons(self) -> None:
+        row = self.table.chosen
+        self.up.setEnabled(row is not None and row.can_move_up)
+        self.down.setEnabled(row is not None and row.can_move_down)
+        self.pause.setEnabled(row is not None and bool(row.pause_action))
+        self.pause.setText("Resume" if row is not None and row.pause_action == "resume" else "Pause")
+        self.remove.setEnabled(row is not None and row.in_queue)
+        self.remove.setText("Cancel" if row is not None and row.is_running_here else "Remove")
+        self.show_verdict.setEnabled(row is not None and row.experiment is not None)
+        self.export_button.setEnabled(self._state.can_export)
+        self.cancel_all.setVisible(self._entries() > 1)
+
+    def _ask_move(self, by: int) -> None:
+        row = self.table.chosen
+        if row is not None and (row.can_move_up if by < 0 else row.can_move_down):
+            self.move_requested.emit(row.entry, by)
+
+    def _ask_pause(self) -> None:
+        row = self.table.chosen
+        if row is not None and row.pause_action:
+            self.pause_requested.emit(row.entry, row.pause_action)
+
+    def _ask_remove(self) -> None:
+        row = self.table.chosen
+        if row is not None and row.in_queue:
+            self.remove_requested.emit(row.entry)
+
+    def _ask_verdict(self) -> None:
+        row = self.table.chosen
+        if row is not None and row.experiment is not None:
+            self.verdict_requested.emit(row.entry)
+
+    def _ask_to_cancel_all(self) -> None:
+        question = f"Cancel all {self._entries()} experiments of the queue?"
+        loss = "The run that goes on is stopped. Runs that were made stay in the history."
+        box = ask_confirmation(self, self._theme, "Cancel all", question, loss, "&Cancel all", "&Keep them")
+        box.accepted.connect(self.cancel_all_requested)
+
+    def _connect(self) -> None:
+        self.offer_banner.answered.connect(self.offer_answered)
+        self.ended_banner.answered.connect(self.ending_answered)
+        self.export_banner.answered.connect(self.export_answered)
+        self.export_button.clicked.connect(self.export_requested)
+        self.fold.toggled.connect(self._unfold)
+        QShortcut(QKeySequence("Ctrl+J"), self).activated.connect(self._toggle_entries)
+        self.skip.clicked.connect(self.skip_requested)
+        self.pause_all.clicked.connect(lambda: self.pause_all_requested.emit(self._state.pause_action))
+        self.cancel_all.clicked.connect(self._ask_to_cancel_all)
+        self.table.chosen_changed.connect(self._update_buttons)
+        self.table.move_requested.connect(self.move_requested)
+        for signal, button_widget, handler in (
+            (self.table.move_up_requested, self.up, lambda: self._ask_move(-1)),
+            (self.table.move_down_requested, self.down, lambda: self._ask_move(1)),
+            (self.table.pause_requested, self.pause, self._ask_pause),
+            (self.table.remove_requested, self.remove, self._ask_remove),
+            (self.table.verdict_requested, self.show_verdict, self._ask_verdict),
+        ):
+            signal.connect(handler)
+            button_widget.clicked.connect(handler)
+
+    def _build(self) -> None:
+        self._bar.setRange(0, _STEPS)
+        self._bar.setTextVisible(False)
+        self._bar.setFixedWidth(_BAR_WIDTH)
+        self._bar.setAccessibleName("Runs of the queue that are done")
+        for label in (self.count, self._time_left):
+            label.setFont(tabular_font())
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(0)
+        layout.addWidget(separator())
+        inside = QVBoxLayout()
+        inside.setContentsMargins(2 * GRID, GRID, 2 * GRID, GRID)
+        inside.setSpacing(GRID)
+        inside.addWidget(self.offer_banner)
+        inside.addWidget(self.ended_banner)
+        inside.addWidget(self.export_banner)
+        inside.addWidget(self._header)
+        inside.addWidget(self.table)
+        inside.addWidget(self._buttons)
+        self._fill_header()
+        self._fill_buttons()
+        layout.addLayout(inside)
+
+    def _fill_header(self) -> None:
+        header = QHBoxLayout(self._header)
+        header.setContentsMargins(0, 0, 0, 0)
+        header.setSpacing(GRID)
+        middle = Qt.AlignmentFlag.AlignVCenter
+        header.addWidget(self.fold, 0, middle)
+        header.addSpacing(GRID)
+        header.addWidget(self.count, 0, middle)
+        header.addWidget(self._bar, 0, middle)
+        header.addWidget(self._now, 1, middle)
+        for widget in (self._time_left, self.skip, self.pause_all):
+            header.addWidget(widget, 0, middle)
+
+    def _fill_buttons(self) -> None:
+        line = QHBoxLayout(self._buttons)
+        line.setContentsMargins(0, 0, 0, 0)
+        line.setSpacing(GRID // 2)
+        for act in (
+            self.up,
+            self.down,
+            self.pause,
+            self.remove,
+            self.show_verdict,
+            self.export_button,
+            self.cancel_all,
+        ):
+            line.addWidget(act)
+        # What is about one entry stands apart from what is about all.
+        line.insertStretch(line.indexOf(self.export_button), 1)

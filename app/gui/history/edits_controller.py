@@ -1,0 +1,123 @@
+"""Writes the user's edits of stored runs: tags, notes, trash, saved filters, visible columns."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from PySide6.QtCore import QObject, Signal
+
+from app.errors import UserError
+from app.gui.history.screen import HistoryView
+from app.gui.threads import Background, Result
+from app.queries import RunOrder, RunQuery
+from app.storage.library import Library
+from app.storage.store import Store
+from app.viewmodels.history.annotations import Annotations, TagChange, collect_annotations
+from app.viewmodels.history.table import deleted_label
+
+
+class HistoryEdits(QObject):
+    """Every change is written off the GUI thread; `changed` tells when one is in the database."""
+
+    changed = Signal()
+
+    def __init__(self, view: HistoryView, database: Path, background: Background, parent: QObject) -> None:
+        super().__init__(parent)
+        self._view = view
+        self._database = database
+        self._background = background
+        self._deleted: list[int] = []
+        self._connect()
+
+    def _edit(self, change: Callable[[Library], Result], done: Callable[[Result], None] | None = None) -> None:
+        """Write one change, then show what came of it."""
+
+        def ended(result: Result) -> None:
+            if done is not None:
+                done(result)
+            self.changed.emit()
+
+        self._with_library(change, ended)
+
+    def _with_library(self, work: Callable[[Library], Result], done: Callable[[Result], None]) -> None:
+        def open_and_work() -> Result:
+            with Store.open(self._database) as store:
+                return work(store.library)
+
+        self._background.run(open_and_work, done, self._show_error)
+
+    def _show_error(self, error: UserError) -> None:
+        self._view.show_problem(str(error))
+
+    def _edit_tags(self, runs: Sequence[int]) -> None:
+        self._with_library(lambda library: _read_annotations(library, runs), self._view.edit_tags)
+
+    def _edit_note(self, runs: Sequence[int]) -> None:
+        self._with_library(lambda library: _read_annotations(library, runs), self._view.edit_note)
+
+    def _change_tags(self, change: TagChange) -> None:
+        if change.added or change.removed:
+            annotations = self._view.detail.annotations
+            self._edit(lambda library: _change_tags(library, change), lambda _: annotations.set_stored_tags(change))
+
+    def _change_note(self, runs: Sequence[int], note: str) -> None:
+        annotations = self._view.detail.annotations
+        self._edit(lambda library: _write_note(library, runs, note), lambda _: annotations.set_stored_note(runs, note))
+
+    def _delete(self, runs: Sequence[int]) -> None:
+        self._edit(lambda library: library.delete(runs), self._show_deleted)
+
+    def _show_deleted(self, runs: list[int]) -> None:
+        self._deleted = runs
+        self._view.overview.footer.show_message(deleted_label(runs) if runs else "", can_undo=bool(runs))
+
+    def _undo(self) -> None:
+        if self._deleted:
+            self._restore(self._deleted)
+
+    def _restore(self, runs: Sequence[int]) -> None:
+        self._edit(lambda library: library.restore(runs), lambda _: self._show_deleted([]))
+
+    def _purge(self, runs: Sequence[int]) -> None:
+        self._edit(lambda library: library.purge(runs), lambda _: self._show_deleted([]))
+
+    def _save_filter(self, name: str, query: RunQuery) -> None:
+        self._edit(lambda library: library.save_filter(name, query))
+
+    def _delete_filter(self, name: str) -> None:
+        self._edit(lambda library: library.delete_filter(name))
+
+    def _show_columns(self, columns: Sequence[RunOrder]) -> None:
+        self._edit(lambda library: library.show_columns(columns))
+
+    def _connect(self) -> None:
+        view = self._view
+        actions = view.overview.run_actions
+        actions.tags_requested.connect(self._edit_tags)
+        actions.note_requested.connect(self._edit_note)
+        actions.delete_requested.connect(self._delete)
+        actions.restore_requested.connect(self._restore)
+        actions.purge_requested.connect(view.ask_to_purge)
+        for editor in (view, view.detail.annotations):
+            editor.tags_changed.connect(self._change_tags)
+            editor.note_changed.connect(self._change_note)
+        view.purge_agreed.connect(self._purge)
+        view.overview.footer.undo_requested.connect(self._undo)
+        view.overview.bar.filter_saved.connect(self._save_filter)
+        view.overview.bar.filter_deleted.connect(self._delete_filter)
+        view.overview.columns_chosen.connect(self._show_columns)
+
+
+def _read_annotations(library: Library, runs: Sequence[int]) -> Annotations:
+    return collect_annotations(library.run_rows(runs), library.facets().tags)
+
+
+def _write_note(library: Library, runs: Sequence[int], note: str) -> None:
+    for run in runs:
+        library.set_note(run, note)
+
+
+def _change_tags(library: Library, change: TagChange) -> None:
+    for tag in change.added:
+        library.add_tag(change.runs, tag)
+    for tag in change.removed:
+        library.remove_tag(change.runs, tag)

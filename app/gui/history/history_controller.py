@@ -1,0 +1,261 @@
+"""The History screen's controller: reads runs off the GUI thread, shows the database size, prunes old samples."""
+
+from pathlib import Path
+
+from PySide6.QtCore import QObject, QTimer, Signal
+
+from app.errors import UserError
+from app.gui.history.edits_controller import HistoryEdits
+from app.gui.history.screen import HistoryView
+from app.gui.threads import Background
+from app.queries import RunQuery
+from app.storage import retention
+from app.storage.files import disk_space
+from app.storage.reference import reference_runs
+from app.storage.retention import Pruned
+from app.storage.store import Store
+from app.viewmodels.history import storage
+from app.viewmodels.history.run_detail import RunDetail, run_detail
+from app.viewmodels.history.storage import StorageLine
+from app.viewmodels.history.table import (
+    DEFAULT_COLUMNS,
+    HistoryOptions,
+    HistoryRow,
+    Listing,
+    group_by_experiment,
+    history_rows,
+    visible_page,
+)
+
+
+class HistoryStorage(QObject):
+    """Keeps samples for as long as the user wants."""
+
+    def __init__(self, view: HistoryView, database: Path, background: Background, parent: QObject) -> None:
+        super().__init__(parent)
+        self._view = view
+        self._database = database
+        self._background = background
+        self._note = ""
+        view.overview.footer.retention_requested.connect(self._set_retention)
+        view.pruning_agreed.connect(self._prune)
+
+    def refresh(self) -> None:
+        """Read the size again."""
+        note, self._note = self._note, ""
+        self._background.run(lambda: _read_storage(self._database, note), self._view.show_storage, self._show_error)
+
+    def _set_retention(self, days: int | None) -> None:
+        """Keep samples for so many days: at once where nothing is that old, else after a question."""
+
+        def show_preview(preview: Pruned | None) -> None:
+            if days is not None and preview is not None and preview.runs:
+                self._view.ask_to_prune(storage.prune_question(preview, days), storage.prune_consequence(preview), days)
+            else:
+                self.refresh()
+
+        self._background.run(lambda: _check_retention(self._database, days), show_preview, self._show_error)
+
+    def _prune(self, days: int) -> None:
+        self._background.run(lambda: _prune(self._database, days), self._show_pruned, self._fail_prune)
+
+    def _show_pruned(self, done: Pruned) -> None:
+        self._note = storage.prune_result(done)
+        self.refresh()
+
+    def _fail_prune(self, error: UserError) -> None:
+        self.refresh()
+        self._show_error(error)
+
+    def _show_error(self, error: UserError) -> None:
+        self._view.show_problem(str(error))
+
+
+def _read_storage(database: Path, note: str) -> StorageLine:
+    return StorageLine(
+        path=database,
+        size_bytes=retention.size_bytes(database),
+        free_bytes=disk_space(database).free_bytes,
+        retention_days=retention.load_days(database),
+        note=note,
+    )
+
+
+def _check_retention(database: Path, days: int | None) -> Pruned | None:
+    """What keeping so few days would delete; where that is nothing, the setting is stored."""
+    preview = None if days is None else retention.prune(database, days, dry_run=True)
+    if preview is None or not preview.runs:
+        retention.save_days(database, days)
+    return preview
+
+
+def _prune(database: Path, days: int) -> Pruned:
+    done = retention.prune(database, days)
+    retention.save_days(database, days)
+    return done
+
+
+_POLL_MS = 2_000
+
+
+class HistoryController(QObject):
+    """Finds runs, reads the rows that come into view, opens one, and tells which ones to compare or export."""
+
+    compare_requested = Signal(list)
+    export_requested = Signal(list, str)
+    import_requested = Signal()
+    reference_requested = Signal(bool)
+
+    def __init__(
+        self, view: HistoryView, database: Path, background: Background, parent: QObject | None = None
+    ) -> None:
+        super().__init__(parent)
+        self._view = view
+        self._database = database
+        self._background = background
+        self._query = RunQuery()
+        self._reading = False
+        self._read_pending = False
+        self._outdated = True
+        self._reading_rows = False
+        self._requested_run: int | None = None
+        self._edits = HistoryEdits(view, database, background, self)
+        self._storage = HistoryStorage(view, database, background, self)
+        self._connect()
+
+    def refresh(self) -> None:
+        """Read the runs again; choice, order and place stay."""
+        self._outdated = True
+        self._read()
+        self._storage.refresh()
+
+    def open_run(self, run: int) -> None:
+        """Read one run and turn to its page."""
+        self._requested_run = run
+        self._background.run(lambda: _read_run(self._database, run), self._show_run, self._show_error)
+
+    def _read(self) -> None:
+        """Read what is asked for; what is asked for while reading, once afterwards."""
+        if self._reading:
+            self._read_pending = True
+            return
+        self._reading = True
+        overview, query = self._view.overview, self._query
+        before, in_groups = overview.listing.query, overview.grouped
+        near = overview.table.runs_near() if query == before else ()
+        # What there is to choose from takes half the time, and stays as it was for a new question to the same runs.
+        offered = None if self._outdated or query.deleted != before.deleted else overview.listing.options
+        self._background.run(
+            lambda: _read_listing(self._database, query, near, offered, in_groups=in_groups),
+            self._show_listing,
+            self._fail_read,
+        )
+
+    def _poll(self) -> None:
+        """Another program may have begun or ended a run in this database."""
+        if self._view.isVisible() and not self._reading:
+            self._background.run(lambda: _read_census(self._database), self._compare_census, self._show_error)
+
+    def _compare_census(self, found: tuple[int, ...]) -> None:
+        if found != self._view.overview.listing.options.census:
+            self.refresh()
+
+    def _set_query(self, query: RunQuery) -> None:
+        self._query = query
+        self._read()
+
+    def _show_listing(self, found: Listing) -> None:
+        if found.query == self._query:
+            self._view.show_problem("")
+            self._view.show_model(found)
+            self._outdated = self._read_pending
+        self._finish_read()
+
+    def _fail_read(self, error: UserError) -> None:
+        self._show_error(error)
+        self._finish_read()
+
+    def _finish_read(self) -> None:
+        self._reading = False
+        if self._read_pending:
+            self._read_pending = False
+            self._read()
+
+    def _read_rows(self, runs: tuple[int, ...]) -> None:
+        """Read a page; those wanted meanwhile the table asks for once more when it has come."""
+        if self._reading_rows:
+            return
+        self._reading_rows = True
+
+        def show(rows: dict[int, HistoryRow]) -> None:
+            self._reading_rows = False
+            self._view.table.add_rows(runs, rows)
+
+        self._background.run(lambda: _read_rows(self._database, runs), show, self._fail_rows)
+
+    def _fail_rows(self, error: UserError) -> None:
+        self._reading_rows = False
+        self._show_error(error)
+
+    def _show_run(self, detail: RunDetail) -> None:
+        if detail.run == self._requested_run:
+            self._view.show_problem("")
+            self._view.show_run(detail)
+
+    def _show_error(self, error: UserError) -> None:
+        self._view.show_problem(str(error))
+
+    def _connect(self) -> None:
+        actions = self._view.overview.run_actions
+        actions.compare_requested.connect(self.compare_requested)
+        actions.export_requested.connect(self.export_requested)
+        self._view.overview.import_requested.connect(self.import_requested)
+        self._view.overview.reference_requested.connect(self.reference_requested)
+        self._view.overview.bar.query_changed.connect(self._set_query)
+        self._view.table.rows_requested.connect(self._read_rows)
+        self._view.table.opened.connect(self.open_run)
+        self._edits.changed.connect(self.refresh)
+        timer = QTimer(self._view, interval=_POLL_MS)
+        timer.timeout.connect(self._poll)
+        timer.start()
+
+
+def _read_listing(
+    database: Path, query: RunQuery, near: tuple[int, ...], offered: HistoryOptions | None, *, in_groups: bool
+) -> Listing:
+    """What a query finds, with the rows around those of `near`."""
+    with Store.open(database) as store:
+        library = store.library
+        offered = offered or _read_offered(store, deleted=query.deleted)
+        runs = library.find(query)
+        groups = group_by_experiment(runs, offered.experiments, None)
+        ordered = [run for group in groups for run in group.runs] if in_groups else runs
+        rows = history_rows(library.run_rows(visible_page(ordered, near)), None)
+        return Listing(query=query, options=offered, runs=runs, groups=groups, rows=rows)
+
+
+def _read_offered(store: Store, *, deleted: bool) -> HistoryOptions:
+    library = store.library
+    return HistoryOptions(
+        facets=library.facets(deleted=deleted),
+        experiments=library.experiments(),
+        filters=library.filters(),
+        shown=library.shown_columns() or DEFAULT_COLUMNS,
+        census=library.census(),
+        reference=len(reference_runs(store)),
+    )
+
+
+def _read_census(database: Path) -> tuple[int, ...]:
+    with Store.open(database) as store:
+        return store.library.census()
+
+
+def _read_rows(database: Path, runs: tuple[int, ...]) -> dict[int, HistoryRow]:
+    with Store.open(database) as store:
+        return history_rows(store.library.run_rows(runs), None)
+
+
+def _read_run(database: Path, run: int) -> RunDetail:
+    with Store.open(database) as store:
+        return run_detail(store.load(run), None, pruned_utc_ns=retention.pruned_utc_ns(database, run))

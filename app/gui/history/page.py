@@ -1,0 +1,296 @@
+"""The page of one stored run: outcome, figures, plots, environment details and log."""
+
+import html
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QFontDatabase, QGuiApplication
+from PySide6.QtWidgets import (
+    QHBoxLayout,
+    QPlainTextEdit,
+    QPushButton,
+    QScrollArea,
+    QSplitter,
+    QStackedWidget,
+    QTextBrowser,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app.gui.history.annotations import AnnotationEditor
+from app.gui.history.log_view import LogView
+from app.gui.plot.stored_panels import StoredPanels
+from app.gui.plot.time_bar import RangeButtons
+from app.gui.run.evidence import BadgeLine, EvidencePanel
+from app.gui.theme import GRID, Theme, tabular_font
+from app.gui.widgets.basic import button, clear_layout, separator, show_text, splitter, text_label
+from app.viewmodels.format.cells import Cell
+from app.viewmodels.history.run_detail import DetailGroup, RunDetail
+
+
+def details_html(groups: tuple[DetailGroup, ...], muted: str) -> str:
+    """The facts as tables, names quiet, values able to wrap; every word is escaped."""
+    return "".join(_table_html(g, muted) if g.rows else _group_html(g, muted) for g in groups)
+
+
+def _group_html(group: DetailGroup, muted: str) -> str:
+    rows = (
+        f'<tr><td style="color:{muted}; padding-right:16px">{html.escape(fact.name)}</td>'
+        f"<td>{html.escape(fact.value).replace(chr(10), '<br>')}</td></tr>"
+        for fact in group.items
+    )
+    return f'{_title_html(group.title)}<table cellpadding="1">{"".join(rows)}</table>'
+
+
+def _table_html(table: DetailGroup, muted: str) -> str:
+    header = "".join(f'<td align="right" style="color:{muted}">{_cell_html(title)}</td>' for title in table.header)
+    rows = "".join(f"<tr>{_cells_html(row, muted)}</tr>" for row in table.rows)
+    return f'{_title_html(table.title)}<table cellpadding="1" cellspacing="0"><tr>{header}</tr>{rows}</table>'
+
+
+def _cells_html(row: tuple[str, ...], muted: str) -> str:
+    label = f'<td style="color:{muted}; padding-right:8px">{html.escape(row[0])}</td>'
+    return label + "".join(f'<td align="right" style="padding-left:12px">{_cell_html(cell)}</td>' for cell in row[1:])
+
+
+def _cell_html(cell: str) -> str:
+    """What a cell says: after a table that ends in an empty cell, Qt leaves out the next heading's margin."""
+    return html.escape(cell) or "&nbsp;"
+
+
+def _title_html(title: str) -> str:
+    return f'<p style="margin-top:12px; margin-bottom:2px"><b>{html.escape(title)}</b></p>'
+
+
+_DETAILS_WIDTH = 44 * GRID
+_TRACEBACK_LINES = 14
+_LOG_HEIGHT = 19 * GRID
+
+
+class RunPageView(QWidget):
+    """Shows a `RunDetail`."""
+
+    back_requested = Signal()
+    replay_requested = Signal(int)
+
+    def __init__(self, theme: Theme) -> None:
+        super().__init__()
+        self._theme = theme
+        self._detail: RunDetail | None = None
+        self._title = text_label("", "title", wrap=True)
+        self._subtitle = text_label("", "muted")
+        self._outcome = text_label("", "heading")
+        self._reason = text_label("", wrap=True)
+        self._reason.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        self._badge = BadgeLine(theme)
+        self._evidence = EvidencePanel(theme)
+        self._parts = QStackedWidget()
+        self._notes = text_label("", "muted", wrap=True)
+        self._figures = QHBoxLayout()
+        self._traceback = QPlainTextEdit()
+        self._panels = StoredPanels(theme)
+        self._range_buttons = RangeButtons()
+        self._no_plots = text_label("This run has no measurements: it ended before any were taken.", "muted")
+        self._annotations = AnnotationEditor()
+        self._details = QTextBrowser()
+        self._log = LogView(theme)
+        self._back = button("← &History", "Back to the table (Escape)", flat=True)
+        self._copy = button("Copy as co&mmand", "Copy the command that runs this variant again")
+        self._replay = button("Re&play", "Play this run again on the Run screen, as it was")
+        self._badge.toggled.connect(lambda shown: self._parts.setCurrentIndex(int(shown)))
+        self._back.clicked.connect(self.back_requested)
+        self._replay.clicked.connect(self._ask_replay)
+        self._copy.clicked.connect(self._copy_command)
+        self._range_buttons.range_requested.connect(self._panels.show_range)
+        self._panels.moved.connect(lambda: self._range_buttons.mark_shown(self._panels.span))
+        theme.changed.connect(self._restyle)
+        self._build()
+
+    @property
+    def replay_button(self) -> QPushButton:
+        """The button that plays the run again; enabled where it has something to play."""
+        return self._replay
+
+    @property
+    def panels(self) -> StoredPanels:
+        """The plots."""
+        return self._panels
+
+    @property
+    def range_buttons(self) -> RangeButtons:
+        """Which stretch of the run the plots show."""
+        return self._range_buttons
+
+    @property
+    def annotations(self) -> AnnotationEditor:
+        """The run's tags and note."""
+        return self._annotations
+
+    @property
+    def badge(self) -> BadgeLine:
+        """Whether the run ran as asked."""
+        return self._badge
+
+    @property
+    def evidence(self) -> EvidencePanel:
+        """What really ran."""
+        return self._evidence
+
+    def displayed_text(self) -> str:
+        """Everything the page says apart from plots and log, as one text."""
+        labels = (self._title, self._subtitle, self._outcome, self._reason, self._notes)
+        texts = (
+            self._badge.displayed_text(),
+            self._evidence.displayed_text(),
+            self._traceback.toPlainText(),
+            self._details.toPlainText(),
+        )
+        return "\n".join([*(label.text() for label in labels), *texts])
+
+    def show_model(self, detail: RunDetail) -> None:
+        """Show this run from its top."""
+        self._detail = detail
+        self._title.setText(detail.title)
+        self._subtitle.setText(detail.subtitle)
+        self._outcome.setText(f"{detail.outcome.symbol}  {detail.outcome.text.capitalize()}")
+        show_text(self._reason, detail.reason)
+        show_text(self._notes, "\n".join(detail.notes))
+        self._badge.show_view(detail.evidence)
+        self._evidence.show_view(detail.evidence)
+        self._replay.setEnabled(bool(detail.panels))
+        self._annotations.show_annotations(detail.run, detail.tags, detail.note)
+        self._traceback.setPlainText(detail.traceback.rstrip())
+        self._traceback.setVisible(bool(detail.traceback))
+        lines = min(self._traceback.blockCount(), _TRACEBACK_LINES) + 2
+        self._traceback.setFixedHeight(lines * self._traceback.fontMetrics().lineSpacing())
+        self._show_figures(detail.figures)
+        self._no_plots.setVisible(not detail.panels)
+        self._range_buttons.setVisible(detail.measured != detail.whole)
+        self._range_buttons.show_spans(detail.measured, detail.whole)
+        self._panels.show_panels(detail.panels, detail.measured, detail.bands, whole=detail.whole)
+        self._range_buttons.mark_shown(self._panels.span)
+        self._log.show_log(detail.log_title, detail.log)
+        self._restyle()
+        self._details.moveCursor(self._details.textCursor().MoveOperation.Start)
+
+    def focus_search(self) -> None:
+        """Put the cursor into the search of the log."""
+        self._log.focus_search()
+
+    def _show_figures(self, shown: tuple[tuple[str, Cell], ...]) -> None:
+        clear_layout(self._figures)
+        for name, cell in shown:
+            self._figures.addWidget(_figure(name, cell))
+
+    def _ask_replay(self) -> None:
+        if self._detail is not None:
+            self.replay_requested.emit(self._detail.run)
+
+    def _copy_command(self) -> None:
+        if self._detail is not None:
+            QGuiApplication.clipboard().setText(self._detail.command)
+
+    def _restyle(self) -> None:
+        if self._detail is None:
+            return
+        tone = self._detail.outcome.tone
+        self._outcome.setStyleSheet(f"color: {self._theme.tone_colour(tone)};" if tone else "")
+        scroll_position = self._details.verticalScrollBar().value()
+        self._details.setHtml(details_html(self._detail.groups, self._theme.colours.muted))
+        self._details.verticalScrollBar().setValue(scroll_position)
+
+    def _build(self) -> None:
+        self._figures.setSpacing(4 * GRID)
+        self._traceback.setReadOnly(True)
+        self._traceback.setFont(QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont))
+        self._traceback.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
+        self._traceback.setAccessibleName("Traceback")
+        self._details.setAccessibleName("Facts of the run")
+        self._details.setFrameShape(QTextBrowser.Shape.NoFrame)
+        self._details.setFont(tabular_font())
+        self._details.document().setDocumentMargin(GRID)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(2 * GRID, GRID, 0, 0)
+        layout.setSpacing(GRID)
+        layout.addLayout(self._header())
+        layout.addWidget(separator())
+        layout.addWidget(self._body(), 1)
+
+    def _header(self) -> QVBoxLayout:
+        top = QHBoxLayout()
+        top.addWidget(self._back)
+        top.addStretch(1)
+        top.addWidget(self._replay)
+        top.addWidget(self._copy)
+        state = QHBoxLayout()
+        state.setSpacing(2 * GRID)
+        state.addWidget(self._outcome)
+        state.addWidget(self._subtitle)
+        state.addStretch(1)
+        text = QVBoxLayout()
+        text.setSpacing(GRID // 2)
+        text.addWidget(self._title)
+        text.addLayout(state)
+        text.addWidget(self._reason)
+        text.addWidget(self._notes)
+        row = QHBoxLayout()
+        row.setSpacing(4 * GRID)
+        row.addLayout(text, 1)
+        row.addLayout(self._figures)
+        header = QVBoxLayout()
+        header.setContentsMargins(0, 0, 2 * GRID, 0)
+        header.setSpacing(GRID)
+        header.addLayout(top)
+        header.addLayout(row)
+        header.addWidget(self._badge)
+        return header
+
+    def _body(self) -> QSplitter:
+        plots = QWidget()
+        column = QVBoxLayout(plots)
+        column.setContentsMargins(0, GRID, 2 * GRID, GRID)
+        column.setSpacing(GRID)
+        column.addWidget(self._traceback)
+        column.addWidget(self._no_plots)
+        column.addWidget(self._range_buttons, 0, Qt.AlignmentFlag.AlignLeft)
+        column.addWidget(self._panels, 1)
+        column.addStretch(0)
+        scroll = QScrollArea()
+        scroll.setWidgetResizable(True)
+        scroll.setWidget(plots)
+        self._parts.addWidget(scroll)
+        self._parts.addWidget(self._evidence)
+        left = splitter(Qt.Orientation.Vertical, self._parts, self._log, (1, 0))
+        left.setSizes([1000, _LOG_HEIGHT])
+        body = splitter(Qt.Orientation.Horizontal, left, self._side_panel(), (1, 0))
+        body.setSizes([1000, _DETAILS_WIDTH])
+        return body
+
+    def _side_panel(self) -> QWidget:
+        """What is told in words: the user's own, then the facts."""
+        about = QWidget()
+        column = QVBoxLayout(about)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        column.addWidget(self._annotations)
+        column.addWidget(separator())
+        column.addWidget(self._details, 1)
+        return about
+
+
+def _figure(name: str, cell: Cell) -> QWidget:
+    """One number, large, with its unit beside and its name above."""
+    number = text_label(cell.text, "figure")
+    number.setAccessibleName(name)
+    line = QHBoxLayout()
+    line.setSpacing(GRID // 2)
+    line.addWidget(number, 0, Qt.AlignmentFlag.AlignBottom)
+    line.addWidget(text_label(cell.unit, "muted"), 0, Qt.AlignmentFlag.AlignBottom)
+    line.addStretch(1)
+    made = QWidget()
+    column = QVBoxLayout(made)
+    column.setContentsMargins(0, 0, 0, 0)
+    column.setSpacing(0)
+    column.addWidget(text_label(name, "caption"))
+    column.addLayout(line)
+    column.addStretch(1)
+    return made

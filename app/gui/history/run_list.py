@@ -1,0 +1,326 @@
+"""The list of stored runs with its filter bar, actions on the selected runs, and the status line below."""
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import QObject, QPoint, Qt, Signal, SignalInstance
+from PySide6.QtGui import QAction, QKeySequence
+from PySide6.QtWidgets import QComboBox, QHBoxLayout, QMenu, QSizePolicy, QStackedWidget, QVBoxLayout, QWidget
+
+from app.gui.history.filter_bar import FilterBar
+from app.gui.history.table import HistoryTable
+from app.gui.theme import GRID, Theme
+from app.gui.widgets.basic import ElidedLabel, EmptyState, button, separator, text_label
+from app.queries import RunOrder
+from app.viewmodels.history.storage import RETENTION_CHOICES, StorageLine, retention_label
+from app.viewmodels.history.table import (
+    COLUMNS,
+    ORDERS,
+    Listing,
+    can_compare,
+    compare_label,
+    count_label,
+    empty_text,
+    offers_reference,
+    restore_label,
+    toggle_order,
+)
+
+EXPORT_LABELS = {
+    "db": "&Database (.db) …",
+    "csv": "&CSV tables …",
+    "json": "&JSON tables …",
+    "parquet": "&Parquet tables …",
+    "trace": "&Timeline (Perfetto) …",
+}
+"""The kinds of file that runs are exported to, and their words in the menu."""
+
+
+class RunActions(QObject):
+    """Each signal brings the chosen runs, oldest first."""
+
+    compare_requested = Signal(list)
+    tags_requested = Signal(list)
+    note_requested = Signal(list)
+    delete_requested = Signal(list)
+    restore_requested = Signal(list)
+    purge_requested = Signal(list)
+    export_requested = Signal(list, str)
+
+    def __init__(self, table: HistoryTable) -> None:
+        super().__init__(table)
+        self._table = table
+        self._open = QAction("&Open\tEnter", self)
+        self._open.triggered.connect(table.open_current)
+        self.compare = self._action("&Compare", "Ctrl+Shift+C", self.compare_requested)
+        self.compare.setShortcutContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
+        self._tags = self._action("&Tags …", "T", self.tags_requested)
+        self._note = self._action("&Note …", "N", self.note_requested)
+        self._delete = self._action("&Delete", "Del", self.delete_requested)
+        self.restore = self._action("&Restore", "R", self.restore_requested)
+        self._purge = self._action("Delete for &good …", "Shift+Del", self.purge_requested)
+        self._export = QMenu("&Export", table)
+        for kind, label in EXPORT_LABELS.items():
+            entry = self._export.addAction(label)
+            entry.triggered.connect(lambda _checked, kind=kind: self.export_requested.emit(self._table.chosen(), kind))
+        table.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
+        table.customContextMenuRequested.connect(self._show_menu)
+
+    def show_chosen(self, chosen: int, *, deleted: bool) -> None:
+        """Offer what can be done with so many runs, in the trash or not."""
+        self.compare.setText(compare_label(chosen))
+        self.compare.setEnabled(can_compare(chosen) and not deleted)
+        self.restore.setText(restore_label(chosen))
+        for action in (self._tags, self._note, self._delete):
+            action.setEnabled(chosen > 0 and not deleted)
+        for action in (self.restore, self._purge):
+            action.setEnabled(chosen > 0 and deleted)
+        self._export.setEnabled(chosen > 0)
+
+    def _action(self, label: str, key: str, signal: SignalInstance) -> QAction:
+        made = QAction(label, self)
+        made.setShortcut(QKeySequence(key))
+        made.setShortcutContext(Qt.ShortcutContext.WidgetShortcut)
+        made.triggered.connect(lambda: signal.emit(self._table.chosen()))
+        self._table.addAction(made)
+        return made
+
+    def _show_menu(self, position: QPoint) -> None:
+        """Also by the keyboard's menu key."""
+        menu = QMenu(self._table)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self._open.setEnabled(self._table.current_run() is not None)
+        menu.addAction(self._open)
+        offered = (self.compare, self._tags, self._note, self._delete, self.restore, self._purge)
+        menu.addActions([action for action in offered if action.isEnabled()])
+        menu.insertMenu(self._delete, self._export)
+        menu.popup(self._table.viewport().mapToGlobal(position))
+
+
+class HistoryFooter(QWidget):
+    """Tells; asks to keep samples for another time, to bring deleted runs back, or to stop what goes on."""
+
+    retention_requested = Signal(object)
+    undo_requested = Signal()
+    stop_requested = Signal()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = text_label("", "caption")
+        self._message = _shrinking_label("heading")
+        self._undo = button("&Undo", "Bring them back (Ctrl+Z)", flat=True)
+        self._progress = _shrinking_label("caption")
+        self._stop = button("&Stop", "Nothing of it stays", flat=True)
+        self._storage = _shrinking_label("caption")
+        self._retention = QComboBox()
+        self._retention_days: int | None = None
+        self._retention.activated.connect(lambda index: self.retention_requested.emit(self._retention.itemData(index)))
+        self._undo.clicked.connect(self.undo_requested)
+        self._stop.clicked.connect(self.stop_requested)
+        self._build()
+        self.show_message("")
+        self.show_progress("")
+
+    def show_message(self, text: str, *, can_undo: bool = False) -> None:
+        """Say what was done; "" is nothing."""
+        self._message.setText(text)
+        self._message.setToolTip(text)
+        self._message.setVisible(bool(text))
+        self._undo.setVisible(can_undo)
+
+    def show_progress(self, text: str) -> None:
+        """Say how far something is that can be stopped, in place of the database's size; "" is nothing."""
+        self._progress.setText(text)
+        for widget in (self._progress, self._stop):
+            widget.setVisible(bool(text))
+        self._storage.setVisible(not text)
+
+    def show_storage(self, line: StorageLine) -> None:
+        """Say how large the database is and how long it keeps samples."""
+        self._storage.setText(line.text)
+        self._storage.setToolTip(str(line.path))
+        self._retention_days = line.retention_days
+        choices = dict.fromkeys((*RETENTION_CHOICES, line.retention_days))
+        self._retention.clear()
+        for days in choices:
+            self._retention.addItem(retention_label(days), days)
+        self.show_retention()
+
+    def show_retention(self) -> None:
+        """Show again for how long samples are kept: the user did not agree to another time."""
+        self._retention.setCurrentIndex(self._retention.findData(self._retention_days))
+
+    def _build(self) -> None:
+        self._retention.setAccessibleName("How long samples are kept")
+        self._retention.setToolTip(
+            "Samples and logs of older runs are deleted when the window opens; their figures stay"
+        )
+        self._retention.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
+        footer = QHBoxLayout(self)
+        footer.setContentsMargins(2 * GRID, GRID // 2, 2 * GRID, GRID // 2)
+        footer.setSpacing(GRID)
+        footer.addWidget(self.count)
+        footer.addSpacing(2 * GRID)
+        footer.addWidget(self._message)
+        footer.addWidget(self._undo)
+        footer.addStretch(1)
+        for widget in (self._progress, self._stop, self._storage):
+            footer.addWidget(widget)
+        footer.addSpacing(GRID)
+        footer.addWidget(self._retention)
+
+
+def _shrinking_label(role: str) -> ElidedLabel:
+    """As wide as its words while there is room: a window never grows with what is told in it."""
+    label = ElidedLabel(role, Qt.AlignmentFlag.AlignLeft)
+    label.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
+    label.setMinimumWidth(1)
+    return label
+
+
+class HistoryList(QWidget):
+    """Shows a `Listing`. Groups and what is folded of them are this screen's own; all else is asked for."""
+
+    columns_chosen = Signal(list)
+    import_requested = Signal()
+    reference_requested = Signal(bool)
+
+    def __init__(self, theme: Theme) -> None:
+        super().__init__()
+        self._listing = Listing()
+        self._folded: set[int] = set()
+        self.bar = FilterBar()
+        self.table = HistoryTable(theme)
+        self.run_actions = RunActions(self.table)
+        self.footer = HistoryFooter()
+        self._show_reference = button("Show &reference runs", "Copies of runs measured on real GPUs", primary=True)
+        self._empty = EmptyState("", "", self._show_reference)
+        self._pages = QStackedWidget()
+        self._group = self._toggle("&Group by experiment", "Ctrl+G")
+        self._deleted = self._toggle("&Deleted runs", "")
+        self._reference = self._toggle("Re&ference runs", "")
+        self._columns = QMenu("&Columns", self)
+        self._build_menus()
+        self._build()
+        self._connect()
+
+    @property
+    def grouped(self) -> bool:
+        """Whether runs stand in groups by experiment."""
+        return self._group.isChecked()
+
+    @property
+    def listing(self) -> Listing:
+        """The runs shown, and what they were asked for with."""
+        return self._listing
+
+    def show_listing(self, listing: Listing) -> None:
+        """Show what was found; what was chosen stays chosen, and the view where it was unless the question is new."""
+        is_new = listing.query != self._listing.query
+        self._listing = listing
+        self.bar.show_listing(listing)
+        self._show_columns(listing.options.shown)
+        self._deleted.setChecked(listing.query.deleted)
+        self._deleted.setText(f"&Deleted runs ({listing.options.facets.deleted:,})")
+        self._reference.setChecked(listing.options.reference > 0)
+        title, _, text = empty_text(listing).partition("\n")
+        self._empty.set_text(title, text)
+        # In this order the keyboard goes from the button to the table.
+        self._pages.setCurrentWidget(self.table if listing.runs else self._empty)
+        self._show_reference.setVisible(offers_reference(listing))
+        self.table.show_listing(listing, self._folded_groups(), from_top=is_new)
+
+    def escape(self) -> None:
+        """Take the filters away, then leave the trash; else to the table."""
+        self.bar.clear()
+        self.table.setFocus()
+
+    def _folded_groups(self) -> set[int] | None:
+        return self._folded if self.grouped else None
+
+    def _fold(self, experiment: int) -> None:
+        self._folded ^= {experiment}
+        self.table.show_lines(self._listing.lines(self._folded_groups()), self._listing.query)
+
+    def _regroup(self) -> None:
+        self.table.show_lines(self._listing.lines(self._folded_groups()), self._listing.query, from_top=True)
+
+    def _show_chosen(self) -> None:
+        chosen, deleted = len(self.table.chosen()), self._listing.query.deleted
+        self.bar.compare.setText(compare_label(chosen))
+        self.bar.compare.setEnabled(can_compare(chosen))
+        self.bar.restore.setText(restore_label(chosen))
+        self.bar.restore.setEnabled(chosen > 0)
+        self.run_actions.show_chosen(chosen, deleted=deleted)
+        self.footer.count.setText(count_label(self._listing, chosen))
+
+    def _show_columns(self, shown: Sequence[RunOrder]) -> None:
+        self.table.show_columns(shown)
+        for order, entry in zip(ORDERS, self._columns.actions(), strict=True):
+            entry.setChecked(order in shown)
+
+    def _choose_columns(self) -> None:
+        chosen = [order for order, entry in zip(ORDERS, self._columns.actions(), strict=True) if entry.isChecked()]
+        self._show_columns(chosen)
+        self.columns_chosen.emit(chosen)
+
+    def _ask_deleted(self) -> None:
+        self.bar.show_deleted(self._deleted.isChecked())
+
+    def _ask_reference(self, shown: bool) -> None:
+        """The mark stays as it was until the runs are here, or gone."""
+        self._reference.setChecked(not shown)
+        self.reference_requested.emit(shown)
+
+    def _toggle(self, label: str, key: str) -> QAction:
+        made = QAction(label, self)
+        made.setCheckable(True)
+        made.setShortcut(QKeySequence(key))
+        made.setShortcutContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
+        self.addAction(made)
+        return made
+
+    def _connect(self) -> None:
+        self.addAction(self.run_actions.compare)
+        self._group.toggled.connect(self._regroup)
+        self._deleted.triggered.connect(self._ask_deleted)
+        self._reference.triggered.connect(self._ask_reference)
+        self._show_reference.clicked.connect(lambda: self.reference_requested.emit(True))
+        self.bar.search.returnPressed.connect(self.table.setFocus)
+        self.bar.compare.clicked.connect(self.run_actions.compare.trigger)
+        self.bar.restore.clicked.connect(self.run_actions.restore.trigger)
+        self.table.chosen_changed.connect(self._show_chosen)
+        self.table.fold_toggled.connect(self._fold)
+        header = self.table.horizontalHeader()
+        header.sectionClicked.connect(lambda column: self.bar.change_query(toggle_order(self.bar.query, column)))
+        header.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
+        header.customContextMenuRequested.connect(lambda position: self._columns.popup(header.mapToGlobal(position)))
+
+    def _build_menus(self) -> None:
+        for column, order in zip(COLUMNS, ORDERS, strict=True):
+            entry = self._columns.addAction(column.title)
+            entry.setCheckable(True)
+            entry.setEnabled(order != "run")
+            entry.triggered.connect(self._choose_columns)
+        sort = QMenu("&Sort by", self)
+        for number, column in enumerate(COLUMNS):
+            entry = sort.addAction(column.title)
+            entry.triggered.connect(lambda _checked, n=number: self.bar.change_query(toggle_order(self.bar.query, n)))
+        view = QMenu(self.bar.view)
+        view.addActions([self._group, self._deleted, self._reference])
+        view.addSeparator()
+        view.addMenu(sort)
+        view.addMenu(self._columns)
+        view.addSeparator()
+        view.addAction("&Import runs …").triggered.connect(self.import_requested)
+        self.bar.view.setMenu(view)
+
+    def _build(self) -> None:
+        self._pages.addWidget(self.table)
+        self._pages.addWidget(self._empty)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(0)
+        layout.addWidget(self.bar)
+        layout.addWidget(self._pages, 1)
+        layout.addWidget(separator())
+        layout.addWidget(self.footer)

@@ -1,0 +1,151 @@
+"""The History screen: the list of stored runs, or the page of one run."""
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QKeySequence, QShortcut, QShowEvent
+from PySide6.QtWidgets import QMessageBox, QStackedWidget, QVBoxLayout, QWidget
+
+from app.gui.history.annotations import NoteDialog, TagDialog
+from app.gui.history.page import RunPageView
+from app.gui.history.run_list import HistoryList
+from app.gui.history.table import HistoryTable
+from app.gui.theme import GRID, Theme
+from app.gui.widgets.basic import show_text, text_label
+from app.gui.widgets.dialogs import ask_confirmation
+from app.viewmodels.history.annotations import Annotations
+from app.viewmodels.history.run_detail import RunDetail
+from app.viewmodels.history.storage import StorageLine
+from app.viewmodels.history.table import Listing, format_run_count
+
+
+class HistoryView(QWidget):
+    """Shows a `Listing`, or a `RunDetail` on top of it."""
+
+    tags_changed = Signal(object)
+    note_changed = Signal(tuple, str)
+    purge_agreed = Signal(list)
+    pruning_agreed = Signal(int)
+
+    def __init__(self, theme: Theme) -> None:
+        super().__init__()
+        self._theme = theme
+        self.setProperty("role", "surface")
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        self._problem = text_label("", "bad", wrap=True)
+        self._pages = QStackedWidget()
+        self._overview = HistoryList(theme)
+        self._detail = RunPageView(theme)
+        self._build()
+        self._connect()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        """The keyboard begins in the table."""
+        super().showEvent(event)
+        if not self.shows_run:
+            self.table.setFocus()
+
+    @property
+    def overview(self) -> HistoryList:
+        """The list of runs with all around it."""
+        return self._overview
+
+    @property
+    def table(self) -> HistoryTable:
+        """The table of runs."""
+        return self._overview.table
+
+    @property
+    def detail(self) -> RunPageView:
+        """The page of one run."""
+        return self._detail
+
+    @property
+    def shows_run(self) -> bool:
+        """Whether the page of a run is open."""
+        return self._pages.currentWidget() is self._detail
+
+    def show_model(self, listing: Listing) -> None:
+        """Show these runs; what was chosen stays chosen."""
+        self._overview.show_listing(listing)
+
+    def show_problem(self, sentence: str) -> None:
+        """Say what is wrong where the user looks; "" is nothing wrong."""
+        show_text(self._problem, sentence)
+
+    def show_storage(self, line: StorageLine) -> None:
+        """Say how large the database is and how long it keeps samples."""
+        self._overview.footer.show_storage(line)
+
+    def show_run(self, detail: RunDetail) -> None:
+        """Turn to the page of one run."""
+        self._detail.show_model(detail)
+        self._pages.setCurrentWidget(self._detail)
+        self._detail.setFocus()
+
+    def show_list(self) -> None:
+        """Turn back to the table."""
+        self._pages.setCurrentWidget(self._overview)
+        self.table.setFocus()
+
+    def edit_tags(self, annotations: Annotations) -> None:
+        """Let the user change the tags of these runs."""
+        dialog = TagDialog(annotations, self)
+        dialog.changed.connect(self.tags_changed)
+        dialog.open()
+
+    def edit_note(self, annotations: Annotations) -> None:
+        """Let the user write one note on these runs."""
+        dialog = NoteDialog(annotations, self)
+        dialog.changed.connect(lambda note: self.note_changed.emit(annotations.runs, note))
+        dialog.open()
+
+    def ask_to_prune(self, question: str, consequence: str, days: int) -> None:
+        """Ask before samples are deleted; the setting stays as it was unless the user agrees."""
+        agreed = self._ask_to_delete("Old samples", question, consequence)
+        agreed.accepted.connect(lambda: self.pruning_agreed.emit(days))
+        agreed.rejected.connect(self._overview.footer.show_retention)
+
+    def ask_to_purge(self, runs: list[int]) -> None:
+        """Ask before runs are deleted for good."""
+        question = f"Delete {format_run_count(len(runs))} for good?"
+        agreed = self._ask_to_delete(
+            "Deleted runs", question, "Their samples and saved weights go too. Nothing brings them back."
+        )
+        agreed.accepted.connect(lambda: self.purge_agreed.emit(runs))
+
+    def _ask_to_delete(self, title: str, question: str, consequence: str) -> QMessageBox:
+        """A question before something is deleted; its `accepted` and `rejected` tell the answer."""
+        return ask_confirmation(self, self._theme, title, question, consequence, "&Delete", "&Keep them")
+
+    def _focus_search(self) -> None:
+        if self.shows_run:
+            self._detail.focus_search()
+        else:
+            self._overview.bar.focus_search()
+
+    def _escape(self) -> None:
+        if self.shows_run:
+            self.show_list()
+        else:
+            self._overview.escape()
+
+    def _connect(self) -> None:
+        self._detail.back_requested.connect(self.show_list)
+        for keys, act in (
+            ("Ctrl+F", self._focus_search),
+            ("Escape", self._escape),
+            ("Ctrl+Z", self._overview.footer.undo_requested.emit),
+        ):
+            shortcut = QShortcut(QKeySequence(keys), self)
+            shortcut.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
+            shortcut.activated.connect(act)
+
+    def _build(self) -> None:
+        self._problem.setContentsMargins(2 * GRID, 0, 2 * GRID, GRID)
+        self._problem.hide()
+        self._pages.addWidget(self._overview)
+        self._pages.addWidget(self._detail)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(0)
+        layout.addWidget(self._problem)
+        layout.addWidget(self._pages, 1)

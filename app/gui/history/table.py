@@ -1,0 +1,251 @@
+"""The table of stored runs: loads rows near the viewport and preserves the selection across updates."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from PySide6.QtCore import QItemSelection, QItemSelectionModel, QModelIndex, Qt, Signal
+from PySide6.QtGui import QKeyEvent, QMouseEvent, QResizeEvent
+from PySide6.QtWidgets import QAbstractItemView
+
+from app.gui.history.table_model import EXPANDER_WIDTH, GroupSelection, HistoryDelegate, HistoryModel
+from app.gui.theme import GRID, Theme
+from app.gui.widgets.cell_table import ROW_HEIGHT, CellTable
+from app.queries import RunOrder, RunQuery
+from app.viewmodels.format.cells import Cell
+from app.viewmodels.history.table import (
+    ANNOTATIONS_COLUMN,
+    COLUMNS,
+    DEVICES_COLUMN,
+    ORDERS,
+    VARIANT_COLUMN,
+    Group,
+    HistoryRow,
+    Line,
+    Listing,
+    widest,
+)
+
+_VARIANT_MAX = 24 * GRID
+_ANNOTATIONS_MIN = 17 * GRID
+_FIRST_SHARE = 40 * GRID
+"""Of the room to spare variants get so much before the notes get any, and these as much before variants get more."""
+_DEVICES_MAX = 24 * GRID
+_ENTER = (Qt.Key.Key_Return, Qt.Key.Key_Enter)
+_NEAR_HEIGHTS, _PAGE_HEIGHTS = 0.5, 2.0
+"""How many heights of the view around it need their rows, and how many are read once some have none."""
+
+
+class HistoryTable(CellTable):
+    """Keeps the chosen runs, the current one and the first one in view when its lines are replaced."""
+
+    opened = Signal(int)
+    chosen_changed = Signal()
+    rows_requested = Signal(tuple)
+    rows_shown = Signal()
+    fold_toggled = Signal(int)
+
+    def __init__(self, theme: Theme) -> None:
+        self._lines = HistoryModel()
+        self._widest: tuple[Cell, ...] = ()
+        self._preferred_widths = {VARIANT_COLUMN: 0, ANNOTATIONS_COLUMN: 0}
+        super().__init__(self._lines, HistoryDelegate(theme), elastic=VARIANT_COLUMN, elastic_max=_VARIANT_MAX)
+        self.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
+        self.setSelectionModel(GroupSelection(self._lines))
+        # With all of 10,000 rows chosen a head would ask each one whether it is, for 300 ms a frame.
+        self.horizontalHeader().setSelectionModel(QItemSelectionModel(self._lines, self))
+        self.horizontalHeader().setSectionsClickable(True)
+        self.selectionModel().selectionChanged.connect(self._emit_chosen)
+        self.verticalScrollBar().valueChanged.connect(self._request_near_rows)
+        self.doubleClicked.connect(self._open)
+        self.setAccessibleName("Stored runs")
+
+    def show_listing(self, listing: Listing, folded: Iterable[int] | None, *, from_top: bool) -> None:
+        """Show what a query found, anew from its rows on; groups are folded, or with None there are none."""
+        self._lines.mark_outdated()
+        self._lines.fill(listing.rows, listing.rows)
+        self._fit(listing.rows.values())
+        self._set_lines(listing.lines(folded), listing.query, from_top=from_top)
+        self._emit_shown()
+
+    def show_lines(self, lines: Sequence[Line], query: RunQuery, *, from_top: bool = False) -> None:
+        """Show the same runs in other lines."""
+        self._set_lines(lines, query, from_top=from_top)
+        self._request_near_rows()
+
+    def show_columns(self, shown: Sequence[RunOrder]) -> None:
+        """Show these columns, named by what orders by them."""
+        for column, order in enumerate(ORDERS):
+            self.setColumnHidden(column, order not in shown)
+        self._stretch()
+
+    def _set_lines(self, lines: Sequence[Line], query: RunQuery, *, from_top: bool) -> None:
+        """Runs that are still there stay chosen, and the first one in view stays the first."""
+        chosen, current, row = set(self.chosen()), self.current_line(), self.currentIndex().row()
+        first = self._first_in_view()
+        self._lines.set_lines(lines, query)
+        self.clearSpans()
+        for top, _ in self._lines.group_ranges():
+            self.setSpan(top, 0, 1, len(COLUMNS))
+        self._restore_selection(chosen, self._row_after(current, row))
+        top_row = None if from_top or first is None else self._lines.line_row(first)
+        self.verticalScrollBar().setValue(top_row or 0)
+        self.chosen_changed.emit()
+
+    def add_rows(self, requested: Iterable[int], rows: Mapping[int, HistoryRow]) -> None:
+        """Show rows that were read; `asked` are the runs they were read for."""
+        self._lines.fill(requested, rows)
+        self._emit_shown()
+
+    def chosen(self) -> list[int]:
+        """The chosen runs, oldest first; those of a folded group by its line."""
+        found: set[int] = set()
+        for part in self.selectionModel().selection().toList():
+            for line in self._lines.lines[part.top() : part.bottom() + 1]:
+                found.update((line,) if isinstance(line, int) else self._lines.folded_runs(line))
+        return sorted(found)
+
+    def current_line(self) -> Line | None:
+        """The run or group under the keyboard."""
+        index = self.currentIndex()
+        return self._lines.lines[index.row()] if index.isValid() else None
+
+    def current_run(self) -> int | None:
+        """The run under the keyboard; None on a group's line."""
+        line = self.current_line()
+        return line if isinstance(line, int) else None
+
+    def runs_near(self) -> tuple[int, ...]:
+        """The runs in view and near it."""
+        return tuple(
+            line for line in self._lines.lines[slice(*self._visible_range(_NEAR_HEIGHTS))] if isinstance(line, int)
+        )
+
+    def open_current(self) -> None:
+        """Open the current run, or fold the current group."""
+        if self.currentIndex().isValid():
+            self._open(self.currentIndex())
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Enter opens the current run; Enter, Left and Right fold and unfold groups."""
+        line = self.current_line()
+        plain = event.modifiers() in (Qt.KeyboardModifier.NoModifier, Qt.KeyboardModifier.KeypadModifier)
+        if isinstance(line, int) and event.key() in _ENTER:
+            self.opened.emit(line)
+        elif not (plain and self._handle_fold_key(event.key(), line)):
+            super().keyPressEvent(event)
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        """A click on a group's arrow folds it; elsewhere it chooses."""
+        index = self.indexAt(event.position().toPoint())
+        line = self._lines.lines[index.row()] if index.isValid() else None
+        off_expander = event.position().x() - self.columnViewportPosition(0) > EXPANDER_WIDTH
+        if isinstance(line, Group) and not off_expander and event.button() == Qt.MouseButton.LeftButton:
+            self.fold_toggled.emit(line.experiment)
+        else:
+            super().mousePressEvent(event)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """More lines may be in view."""
+        super().resizeEvent(event)
+        self._request_near_rows()
+
+    def width_for(self, column: int, content: int) -> int:
+        """Names of many devices are cut short."""
+        if column in self._preferred_widths:
+            self._preferred_widths[column] = content
+        return min(content, _DEVICES_MAX) if column == DEVICES_COLUMN else content
+
+    def _row_after(self, current: Line | None, row: int) -> int | None:
+        """Where the current line is now; where it is gone the keyboard stays at its row."""
+        if current is None or not self._lines.lines:
+            return None
+        new_row = self._lines.line_row(current)
+        return min(row, len(self._lines.lines) - 1) if new_row is None else new_row
+
+    def _stretch(self) -> None:
+        """Variants and notes share what the other columns leave; notes have all that no variant needs."""
+        preferred, annotations = self._preferred_widths[VARIANT_COLUMN], self._preferred_widths[ANNOTATIONS_COLUMN]
+        annotations_min = min(annotations, _ANNOTATIONS_MIN)
+        self.setColumnWidth(ANNOTATIONS_COLUMN, annotations_min)
+        super()._stretch()
+        variant, first = self.columnWidth(VARIANT_COLUMN), min(preferred, _FIRST_SHARE)
+        spare = variant - first
+        if spare > 0 and not self.isColumnHidden(ANNOTATIONS_COLUMN):
+            notes = min(spare, min(annotations, _FIRST_SHARE) - annotations_min)
+            notes += max(0, spare - notes - (preferred - first))
+            self.setColumnWidth(VARIANT_COLUMN, variant - notes)
+            self.setColumnWidth(ANNOTATIONS_COLUMN, annotations_min + notes)
+
+    def _handle_fold_key(self, key: int, line: Line | None) -> bool:
+        """Whether this key folds or unfolds, or goes from a run to its group; done here if so."""
+        if isinstance(line, Group):
+            is_folded = bool(self._lines.folded_runs(line))
+            toggles = key in _ENTER or key == (Qt.Key.Key_Right if is_folded else Qt.Key.Key_Left)
+            if toggles:
+                self.fold_toggled.emit(line.experiment)
+            return toggles
+        above = self._lines.group_above(self.currentIndex().row())
+        if key != Qt.Key.Key_Left or above is None:
+            return False
+        self.setCurrentIndex(self._lines.index(above, 0))
+        return True
+
+    def _request_near_rows(self) -> None:
+        """Ask for the rows of the lines around those in view, generously once some are missing."""
+        if self._lines.missing(*self._visible_range(_NEAR_HEIGHTS)):
+            self.rows_requested.emit(self._lines.missing(*self._visible_range(_PAGE_HEIGHTS)))
+
+    def _visible_range(self, heights: float) -> tuple[int, int]:
+        """First and last line in view, and so many heights of the view more on either side; the last is left out."""
+        height = self.viewport().height() // ROW_HEIGHT + 1
+        first, margin = max(0, self.rowAt(0)), int(heights * height)
+        return max(0, first - margin), first + height + margin
+
+    def _fit(self, rows: Iterable[HistoryRow]) -> None:
+        """Columns only grow, and only with what was found anew: nothing jumps while one scrolls."""
+        needed = widest(rows, self._widest)
+        if needed != self._widest:
+            self._widest = needed
+            self.fit(needed, title_suffix=" ↓")
+
+    def _first_in_view(self) -> Line | None:
+        """The line at the top, None where that is the very first: what comes before it is then to be seen."""
+        first = self.rowAt(0)
+        return self._lines.lines[first] if first > 0 else None
+
+    def _emit_shown(self) -> None:
+        self.rows_shown.emit()
+        self._request_near_rows()
+
+    def _emit_chosen(self) -> None:
+        self.chosen_changed.emit()
+
+    def _open(self, index: QModelIndex) -> None:
+        line = self._lines.lines[index.row()]
+        if isinstance(line, Group):
+            self.fold_toggled.emit(line.experiment)
+        else:
+            self.opened.emit(line)
+
+    def _restore_selection(self, chosen: set[int], current_row: int | None) -> None:
+        selection = QItemSelection()
+        last = len(COLUMNS) - 1
+        lines = self._lines.lines if chosen else ()
+        for first, end in _true_ranges([self._lines.is_chosen(line, chosen) for line in lines]):
+            selection.select(self._lines.index(first, 0), self._lines.index(end, last))
+        model = self.selectionModel()
+        model.blockSignals(True)
+        if current_row is not None:
+            model.setCurrentIndex(self._lines.index(current_row, 0), QItemSelectionModel.SelectionFlag.NoUpdate)
+        model.select(selection, QItemSelectionModel.SelectionFlag.ClearAndSelect)
+        model.blockSignals(False)
+
+
+def _true_ranges(flags: Sequence[bool]) -> list[tuple[int, int]]:
+    """First and last position of every unbroken stretch of true."""
+    found: list[tuple[int, int]] = []
+    for n, flag in enumerate(flags):
+        if flag and found and found[-1][1] == n - 1:
+            found[-1] = (found[-1][0], n)
+        elif flag:
+            found.append((n, n))
+    return found

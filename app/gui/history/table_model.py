@@ -1,0 +1,251 @@
+"""Model, group selection and painting of the table of stored runs; rows are loaded page by page."""
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+
+from PySide6.QtCore import QItemSelection, QItemSelectionModel, QModelIndex, QPointF, QRect, QRectF, Qt
+from PySide6.QtGui import QColor, QFont, QFontMetrics, QPainter, QPen, QPolygonF
+from PySide6.QtWidgets import QStyleOptionViewItem
+
+from app.gui.theme import GRID, LEFT
+from app.gui.widgets.cell_table import CELL_ROLE, AnyIndex, CellDelegate, CellModel, tabular
+from app.queries import RunQuery
+from app.viewmodels.format.cells import Cell
+from app.viewmodels.history.table import ANNOTATIONS_COLUMN, COLUMNS, ORDERS, Group, HistoryRow, Line
+
+FOLDED_ROLE = CELL_ROLE + 1
+"""Whether a group is folded; None on the line of a run."""
+
+_MAX_CACHED_ROWS = 4_000
+_NO_PARENT = QModelIndex()
+_BLANKS = (Cell(text=""),) * (len(COLUMNS) - 1)
+
+
+class HistoryModel(CellModel):
+    """Lines in their order. A run whose row has not been read yet shows its number alone."""
+
+    def __init__(self) -> None:
+        super().__init__(COLUMNS)
+        self.lines: Sequence[Line] = ()
+        self._run_rows: dict[Line, int] = {}
+        self._group_rows: dict[int, int] = {}
+        self._group_ranges: Sequence[tuple[int, int]] = ()
+        self._rows: dict[int, HistoryRow] = {}
+        self._up_to_date: set[int] = set()
+        self._query = RunQuery()
+
+    def set_lines(self, lines: Sequence[Line], query: RunQuery) -> None:
+        """Show these lines, and in the heads what ordered them."""
+        self.beginResetModel()
+        self.lines, self._query = lines, query
+        self._run_rows = dict(zip(lines, itertools.count(), strict=False))
+        self._group_rows = {line.experiment: n for n, line in enumerate(lines) if isinstance(line, Group)}
+        tops = [*self._group_rows.values(), len(lines)]
+        self._group_ranges = [(top, following - 1) for top, following in itertools.pairwise(tops)]
+        self.endResetModel()
+
+    def mark_outdated(self) -> None:
+        """From now on every row is asked for once more; until it comes it is shown as it was."""
+        self._up_to_date.clear()
+
+    def fill(self, requested: Iterable[int], rows: Mapping[int, HistoryRow]) -> None:
+        """Take rows that were read; runs that were asked for and not found stay blank."""
+        for run, row in rows.items():
+            self._rows.pop(run, None)
+            self._rows[run] = row
+        self._up_to_date.update(requested)
+        self._evict_oldest()
+        changed = [self._run_rows[run] for run in rows if run in self._run_rows]
+        if changed:
+            self.dataChanged.emit(self.index(min(changed), 0), self.index(max(changed), len(COLUMNS) - 1))
+
+    def missing(self, first: int, last: int) -> tuple[int, ...]:
+        """Those runs of the lines from `first` to before `last` that are to be read."""
+        return tuple(line for line in self.lines[first:last] if isinstance(line, int) and line not in self._up_to_date)
+
+    def line_row(self, line: Line) -> int | None:
+        """Where a run or a group stands now; None where it is folded away or was not found."""
+        return self._run_rows.get(line) if isinstance(line, int) else self._group_rows.get(line.experiment)
+
+    def group_ranges(self) -> Sequence[tuple[int, int]]:
+        """For each group its own line and the last line of its runs."""
+        return self._group_ranges
+
+    def group_above(self, row: int) -> int | None:
+        """The line of the group that a line belongs to; None where there are no groups."""
+        return next((top for top, end in self._group_ranges if top <= row <= end), None)
+
+    def folded_runs(self, group: Group) -> tuple[int, ...]:
+        """The runs of a group that is folded, none of one that is not: they have lines of their own."""
+        return () if group.runs[0] in self._run_rows else group.runs
+
+    def is_chosen(self, line: Line, runs: AbstractSet[int]) -> bool:
+        """Whether a line is chosen where these runs are: a group's when all of its are."""
+        return line in runs if isinstance(line, int) else runs >= set(line.runs)
+
+    def rowCount(self, parent: AnyIndex = _NO_PARENT) -> int:
+        """One row a line."""
+        return 0 if parent.isValid() else len(self.lines)
+
+    def row_cells(self, row: int) -> Sequence[Cell]:
+        """The cells of a run; of a group one cell with all its words."""
+        line = self.lines[row]
+        if isinstance(line, Group):
+            return (Cell(text=line.title, unit=line.details, tooltip=line.title), *_BLANKS)
+        known = self._rows.get(line)
+        return known.cells if known else (Cell(text=str(line)), *_BLANKS)
+
+    def data(self, index: AnyIndex, role: int = Qt.ItemDataRole.DisplayRole) -> object:
+        """Whether a group is folded; the rest as in every table."""
+        if role == FOLDED_ROLE:
+            line = self.lines[index.row()]
+            return bool(self.folded_runs(line)) if isinstance(line, Group) else None
+        return super().data(index, role)
+
+    def title(self, column: int) -> str:
+        """The title, with an arrow where the rows are ordered by it: Qt's own would lie on right-aligned words."""
+        title = super().title(column)
+        if ORDERS[column] != self._query.order:
+            return title
+        return f"{title} {'↓' if self._query.descending else '↑'}"
+
+    def _evict_oldest(self) -> None:
+        """Thousands of rows that nobody looks at would only take memory."""
+        for run in list(self._rows)[:-_MAX_CACHED_ROWS]:
+            del self._rows[run]
+            self._up_to_date.discard(run)
+
+
+EXPANDER_WIDTH = 3 * GRID
+"""Where a click folds a group, from its left."""
+
+_CHIP_HEIGHT = 18
+_CHIP_PX = 12
+_MIN_NOTE_CHARS = 10
+
+
+class HistoryDelegate(CellDelegate):
+    """Adds groups and chips to the cells of all tables."""
+
+    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex) -> None:
+        """A group's line, a cell with chips, or a cell as everywhere."""
+        folded = index.data(FOLDED_ROLE) if index.column() == 0 else None
+        cell = index.data(CELL_ROLE)
+        if folded is None and index.column() != ANNOTATIONS_COLUMN:
+            self.paint_cell(painter, option, index, cell)
+            return
+        painter.save()
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        if folded is None:
+            self.paint_background(painter, option)
+            self._paint_annotations(painter, option, self.content_area(option, index), cell)
+        else:
+            self._paint_group(painter, option, cell, folded=folded)
+        painter.restore()
+
+    def _paint_group(self, painter: QPainter, option: QStyleOptionViewItem, cell: Cell, *, folded: bool) -> None:
+        colours = self._theme.colours
+        area = QRect(option.rect)
+        painter.fillRect(area, QColor(colours.window))
+        self.paint_background(painter, option)
+        _paint_arrow(
+            painter, QPointF(area.left() + EXPANDER_WIDTH / 2 + 2, area.center().y() + 0.5), colours.muted, folded
+        )
+        painter.setPen(QColor(colours.text))
+        painter.setFont(_bold(option.font))
+        room = area.adjusted(EXPANDER_WIDTH + GRID // 2, 0, -GRID, 0)
+        unit_width = painter.fontMetrics().horizontalAdvance(cell.unit)
+        title = painter.fontMetrics().elidedText(
+            cell.text, Qt.TextElideMode.ElideMiddle, room.width() - unit_width - 2 * GRID
+        )
+        painter.drawText(room, LEFT, title)
+        room.setLeft(room.left() + painter.fontMetrics().horizontalAdvance(title) + 2 * GRID)
+        painter.setFont(tabular(option.font))
+        painter.setPen(QColor(colours.muted))
+        painter.drawText(room, LEFT, cell.unit)
+
+    def _paint_annotations(self, painter: QPainter, option: QStyleOptionViewItem, area: QRect, cell: Cell) -> None:
+        """Chips as far as there is room, "+2" for the others, then the note."""
+        colours = self._theme.colours
+        small = QFont(option.font)
+        small.setPixelSize(_CHIP_PX)
+        painter.setFont(small)
+        left = area.left()
+        for n, chip in enumerate(cell.chips):
+            rest = f"+{len(cell.chips) - n}"
+            max_width = (
+                area.right() - left - (0 if n == len(cell.chips) - 1 else _chip_width(painter, rest) + GRID // 2)
+            )
+            if n and _chip_width(painter, chip) > max_width:
+                left = self._paint_chip(painter, area, left, rest)
+                break
+            left = self._paint_chip(painter, area, left, chip, max_width)
+        painter.setFont(tabular(option.font))
+        painter.setPen(QColor(colours.muted))
+        area.setLeft(left + (GRID // 2 if cell.chips else 0))
+        painter.drawText(area, LEFT, elide_note(cell.text, painter.fontMetrics(), area.width()))
+
+    def _paint_chip(self, painter: QPainter, area: QRect, left: int, text: str, max_width: int = 10_000) -> int:
+        """Paint one chip and return where the next begins."""
+        colours = self._theme.colours
+        width = min(_chip_width(painter, text), max_width)
+        chip = QRect(left, area.y() + (area.height() - _CHIP_HEIGHT) // 2, width, _CHIP_HEIGHT)
+        painter.setPen(QPen(QColor(colours.line), 1))
+        painter.setBrush(QColor(colours.raised))
+        painter.drawRoundedRect(QRectF(chip).adjusted(0.5, 0.5, -0.5, -0.5), 4, 4)
+        painter.setPen(QColor(colours.text))
+        inner = chip.adjusted(GRID - 2, 0, 2 - GRID, 0)
+        shown = painter.fontMetrics().elidedText(text, Qt.TextElideMode.ElideRight, inner.width())
+        painter.drawText(inner, Qt.AlignmentFlag.AlignCenter, shown)
+        return left + width + GRID // 2
+
+
+def elide_note(note: str, metrics: QFontMetrics, width: int) -> str:
+    """What of a note fits into so many pixels; a few letters of a longer one would say nothing."""
+    if metrics.horizontalAdvance(note) <= width:
+        return note
+    shown = metrics.elidedText(note, Qt.TextElideMode.ElideRight, width)
+    return shown if len(shown) >= _MIN_NOTE_CHARS else "…"
+
+
+def _chip_width(painter: QPainter, text: str) -> int:
+    return painter.fontMetrics().horizontalAdvance(text) + 2 * (GRID - 2) + 2
+
+
+def _bold(font: QFont) -> QFont:
+    made = tabular(font)
+    made.setBold(True)
+    return made
+
+
+def _paint_arrow(painter: QPainter, middle: QPointF, colour: str, folded: bool) -> None:
+    """To the right where folded, down where its runs are below."""
+    corners = ((-2, -4), (2, 0), (-2, 4)) if folded else ((-4, -2), (0, 2), (4, -2))
+    painter.setPen(QPen(QColor(colour), 1.5))
+    painter.setBrush(Qt.BrushStyle.NoBrush)
+    painter.drawPolyline(QPolygonF([middle + QPointF(x, y) for x, y in corners]))
+
+
+class GroupSelection(QItemSelectionModel):
+    """Widens every choice of a group's line by the lines of its runs below it."""
+
+    def __init__(self, model: HistoryModel) -> None:
+        super().__init__(model)
+        self._rows = model
+
+    def select(  # type: ignore[override]  # one function for both of Qt's
+        self, chosen: QItemSelection | QModelIndex, command: QItemSelectionModel.SelectionFlag
+    ) -> None:
+        """Qt comes here with every change of what is chosen, by mouse or keyboard."""
+        selection = QItemSelection(chosen, chosen) if isinstance(chosen, QModelIndex) else chosen
+        super().select(self._with_group_runs(selection), command)
+
+    def _with_group_runs(self, selection: QItemSelection) -> QItemSelection:
+        parts = [(part.top(), part.bottom()) for part in selection.toList()]
+        last = self._rows.columnCount() - 1
+        for top, bottom in self._rows.group_ranges():
+            if any(first <= top <= end < bottom for first, end in parts):
+                whole = QItemSelection(self._rows.index(top, 0), self._rows.index(bottom, last))
+                selection.merge(whole, QItemSelectionModel.SelectionFlag.Select)
+        return selection

@@ -1,0 +1,148 @@
+"""Exports chosen runs to files and imports runs from a database, in the background and cancellable."""
+
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Literal
+
+from PySide6.QtCore import QObject, Qt, Signal
+
+from app.errors import UserError
+from app.gui.history.screen import HistoryView
+from app.gui.threads import Background
+from app.gui.widgets.dialogs import ask_for_file, ask_for_new_file
+from app.storage.transfer.progress import StoppedError, TransferProgress
+from app.viewmodels.history.table import format_run_count
+
+ExportKind = Literal["db", "csv", "json", "parquet", "trace"]
+
+_NAME_FILTER = "Databases (*.db);;All files (*)"
+_SINGLE_FILES = {
+    "db": ("database", ".db", _NAME_FILTER),
+    "trace": ("timeline", ".trace.json", "Timelines (*.json);;All files (*)"),
+}
+"""What is one file: its word, how its name ends, and what a dialog offers. Of anything else a folder is made."""
+
+
+class TransferController(QObject):
+    """One export or import at a time; `imported` tells when there are new runs."""
+
+    imported = Signal()
+    _progressed = Signal(float)
+
+    def __init__(self, view: HistoryView, database: Path, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._view = view
+        self._foot = view.overview.footer
+        self._database = database
+        self._folder = Path.home()
+        self._background = Background(self)
+        self._stop = threading.Event()
+        self._task = ""
+        self._progressed.connect(self._show_progress, Qt.ConnectionType.QueuedConnection)
+        self._foot.stop_requested.connect(self._stop.set)
+
+    def close(self) -> None:
+        """Stop what goes on; nothing of it stays."""
+        self._stop.set()
+        self._background.close()
+
+    def export(self, runs: Sequence[int], kind: ExportKind) -> None:
+        """Ask for a place, then write the runs: one file, or a folder of tables."""
+        name = f"run-{runs[0]}" if len(runs) == 1 else f"{len(runs)}-runs"
+        word, suffix, name_filter = _SINGLE_FILES.get(kind, (f"new folder of {kind} files", "", ""))
+        ask_for_new_file(
+            self._view,
+            f"Export {format_run_count(len(runs))} to a {word}",
+            self._folder / f"{name}{suffix}",
+            name_filter,
+            lambda file: self._export(tuple(runs), kind, Path(file)),
+        )
+
+    def import_runs(self) -> None:
+        """Ask for a database, then add its runs to this one."""
+        title = "Import the runs of a database"
+        ask_for_file(self._view, title, self._folder, _NAME_FILTER, lambda file: self._import(Path(file)))
+
+    def show_reference(self, shown: bool) -> None:
+        """Put the runs in the box beside the user's, or take them away again."""
+        task = f"{'Adding' if shown else 'Removing'} the reference runs"
+        self._run_task(task, lambda watch: _set_reference(self._database, watch, shown=shown), self.imported.emit)
+
+    def _export(self, runs: tuple[int, ...], kind: ExportKind, target: Path) -> None:
+        def work(watch: TransferProgress) -> list[str]:
+            return _export(self._database, runs, kind, target, watch)
+
+        self._run_file_task(f"Exporting {format_run_count(len(runs))}", target, work, lambda: None)
+
+    def _import(self, file: Path) -> None:
+        def work(watch: TransferProgress) -> list[str]:
+            return _import(self._database, file, watch)
+
+        self._run_file_task(f"Importing {file.name}", file, work, self.imported.emit)
+
+    def _run_file_task(
+        self, task: str, path: Path, work: Callable[[TransferProgress], list[str]], done: Callable[[], None]
+    ) -> None:
+        """Do what takes a while; the next dialog begins where this one ended."""
+        self._folder = path.parent
+        self._run_task(task, work, done)
+
+    def _run_task(self, task: str, work: Callable[[TransferProgress], list[str]], done: Callable[[], None]) -> None:
+        """Do what takes a while; what it came to is said below the table, what was wrong above it."""
+        self._task = task
+        self._stop.clear()
+        self._foot.show_message("")
+        self._view.show_problem("")
+        self._show_progress(0.0)
+
+        def ended(messages: list[str]) -> None:
+            self._foot.show_progress("")
+            self._foot.show_message(" ".join(messages))
+            done()
+
+        watch = TransferProgress(self._progressed.emit, self._stop.is_set)
+        self._background.run(lambda: work(watch), ended, self._fail)
+
+    def _show_progress(self, share: float) -> None:
+        if self._task:
+            self._foot.show_progress(f"{self._task} … {100 * share:.0f} %")
+
+    def _fail(self, error: UserError) -> None:
+        self._foot.show_progress("")
+        if isinstance(error, StoppedError):
+            self._foot.show_message(str(error))
+        else:
+            self._view.show_problem(str(error))
+
+
+def _export(
+    database: Path, runs: tuple[int, ...], kind: ExportKind, target: Path, watch: TransferProgress
+) -> list[str]:
+    from app.report.export import describe_export, export_files
+    from app.report.trace import export_trace
+    from app.storage.transfer.import_export import export_database
+
+    if kind == "db":
+        return describe_export(export_database(database, runs, target, watch), target)
+    if kind == "trace":
+        return describe_export(export_trace(database, runs, target, watch), target)
+    return describe_export(export_files(database, runs, target, kind, watch), target)
+
+
+def _import(database: Path, file: Path, watch: TransferProgress) -> list[str]:
+    from app.report.export import describe_import
+    from app.runs.experiment.queue import import_with_queue
+
+    return describe_import(import_with_queue(database, file, watch))
+
+
+def _set_reference(database: Path, watch: TransferProgress, *, shown: bool) -> list[str]:
+    from app.report.export import describe_reference_added, describe_reference_removed
+    from app.storage.reference import add_reference, remove_reference
+
+    return [
+        describe_reference_added(add_reference(database, watch))
+        if shown
+        else describe_reference_removed(remove_reference(database))
+    ]

@@ -1,0 +1,274 @@
+"""The Monitor screen: a row per device with its figures, processes and recent telemetry; with its controller."""
+
+import time
+
+from PySide6.QtCore import QObject, Qt, Signal
+from PySide6.QtWidgets import (
+    QGridLayout,
+    QHBoxLayout,
+    QLabel,
+    QPushButton,
+    QScrollArea,
+    QSizePolicy,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app.gui.plot.time_panel import TimePanel
+from app.gui.theme import GRID, Theme, tabular_font
+from app.gui.widgets.basic import EmptyState, button, clear_layout, separator, show_text, text_label
+from app.records import RunEvent
+from app.samples import Inventory, Processes
+from app.viewmodels.monitor import DeviceMetric, MonitoredDevice, MonitorModel, MonitorState
+
+_ONE_COLUMN, _TWO_COLUMNS = 34 * GRID, 60 * GRID
+_FIGURES_PER_COLUMN = 7
+_PLOT_HEIGHT = 20 * GRID
+_SINGLE_DEVICE_FIGURE_PX = 20
+_HEADER_HEIGHT, _LINE_HEIGHT = 7 * GRID, 18
+
+
+class DeviceRowView(QWidget):
+    """One device: figures at the left, its last minute at the right. Nothing is done while it is out of sight.
+
+    One that is `alone` has the whole page: large figures, and plots below each other.
+    """
+
+    def __init__(self, row: MonitoredDevice, theme: Theme, *, alone: bool) -> None:
+        super().__init__()
+        self._label = text_label(row.label, "heading")
+        self._name = text_label(row.name, "muted", wrap=True)
+        self._lost = text_label("", "problem", wrap=True)
+        self._processes = text_label("", "muted", wrap=True)
+        self._unavailable = text_label("", "caption", wrap=True)
+        self._grid = QGridLayout()
+        self._left = QWidget()
+        self._values: dict[str, QLabel] = {}
+        self._plots = {panel.key: TimePanel(panel.title, panel.unit, theme) for panel in row.panels}
+        self._alone = alone
+        self._text_column = QVBoxLayout(self._left)
+        self._build()
+        self._fill(row.metrics)
+
+    def displayed_text(self) -> str:
+        """Everything shown but plots, as one text."""
+        labels = (self._label, self._name, self._lost, self._processes, self._unavailable)
+        values = (f"{name} {label.text()}" for name, label in self._values.items())
+        return "\n".join(text for text in (*(label.text() for label in labels), *values) if text)
+
+    def plot(self, key: str) -> TimePanel:
+        """One of its plots."""
+        return self._plots[key]
+
+    def add_below(self, widget: QWidget) -> None:
+        """Place something below the words."""
+        self._text_column.insertWidget(self._text_column.count() - 1, widget)
+
+    def show_row(self, row: MonitoredDevice, origin_s: float, window_s: tuple[float, float]) -> None:
+        """Show the numbers now."""
+        if [figure.label for figure in row.metrics] != list(self._values):
+            self._fill(row.metrics)
+        for figure in row.metrics:
+            self._values[figure.label].setText(figure.value)
+        for label, text in (
+            (self._lost, f"Lost. {row.lost}" if row.lost else ""),
+            (self._processes, row.processes),
+            (self._unavailable, row.not_reported),
+        ):
+            show_text(label, text)
+        for panel in row.panels:
+            plot, curve = self._plots[panel.key], panel.curves[0]
+            if panel.y_range is not None:
+                plot.set_y_range(*panel.y_range)
+            plot.set_x_range(*window_s)
+            plot.set_source(curve.key, curve.shifted(origin_s), colour=curve.colour, label=curve.label)
+            plot.refresh()
+
+    def _build(self) -> None:
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(0, 2 * GRID, 0, 2 * GRID)
+        layout.setSpacing(3 * GRID)
+        column = self._text_column
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(GRID // 2)
+        for widget in (self._label, self._name, self._lost):
+            column.addWidget(widget)
+        column.addSpacing(GRID // 2)
+        column.addLayout(self._grid)
+        column.addSpacing(GRID // 2)
+        column.addWidget(self._processes)
+        column.addWidget(self._unavailable)
+        column.addStretch(1)
+        self._grid.setVerticalSpacing(2)
+        self._grid.setHorizontalSpacing(GRID)
+        self._processes.setFont(tabular_font())
+        self._processes.setAccessibleName("Processes")
+        layout.addWidget(self._left)
+        plots = QVBoxLayout() if self._alone else QHBoxLayout()
+        plots.setSpacing(3 * GRID)
+        for plot in self._plots.values():
+            if self._alone:
+                plot.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Ignored)
+                plots.addWidget(plot, 1)
+            else:
+                plots.addWidget(plot, 1, Qt.AlignmentFlag.AlignTop)
+        layout.addLayout(plots, 1)
+
+    def _fill(self, shown: tuple[DeviceMetric, ...]) -> None:
+        """Lay the figures out anew: in one column, or in two where there are many."""
+        clear_layout(self._grid)
+        self._values = {}
+        two = len(shown) > _FIGURES_PER_COLUMN
+        lines = -(-len(shown) // 2) if two else len(shown)
+        self._left.setFixedWidth(_TWO_COLUMNS if two else _ONE_COLUMN)
+        for plot in self._plots.values():
+            min_height = max(_PLOT_HEIGHT, _HEADER_HEIGHT + lines * _LINE_HEIGHT)
+            if self._alone:
+                plot.setMinimumHeight(min_height)
+            else:
+                plot.setFixedHeight(min_height)
+        for index, figure in enumerate(shown):
+            column, line = divmod(index, lines)
+            value = self._values[figure.label] = text_label(figure.value)
+            value.setFont(tabular_font(_SINGLE_DEVICE_FIGURE_PX if self._alone else None))
+            value.setAccessibleName(figure.label)
+            self._grid.addWidget(text_label(figure.label, "muted"), line, 3 * column)
+            self._grid.addWidget(value, line, 3 * column + 1, Qt.AlignmentFlag.AlignRight)
+        for column in (1, 4):
+            self._grid.setColumnStretch(column, 1 if two or column == 1 else 0)
+        self._grid.setColumnMinimumWidth(2, 2 * GRID if two else 0)
+
+
+class NoGpuView(QWidget):
+    """Why there is no GPU, what there would be with one, and the way to runs that had some."""
+
+    reference_requested = Signal()
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.hide()
+        self._reason = text_label("", "heading", wrap=True)
+        self._with_gpu = text_label("", "muted", wrap=True)
+        self._reference = button("Show re&ference runs", "Copies of runs measured on real GPUs, in the history")
+        self._reference.clicked.connect(self.reference_requested)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 3 * GRID, 0, 0)
+        layout.setSpacing(GRID)
+        layout.addWidget(self._reason)
+        layout.addWidget(self._with_gpu)
+        layout.addWidget(self._reference, 0, Qt.AlignmentFlag.AlignLeft)
+
+    def show_reason(self, reason: str, with_gpu: str) -> None:
+        """Say it; nothing is shown where there is nothing to say."""
+        self._reason.setText(reason)
+        self._with_gpu.setText(with_gpu)
+        self.setVisible(bool(reason))
+
+    def displayed_text(self) -> str:
+        """What it says."""
+        return f"{self._reason.text()}\n{self._with_gpu.text()}"
+
+    @property
+    def reference_button(self) -> QPushButton:
+        """Asks for the reference runs."""
+        return self._reference
+
+
+class MonitorView(QWidget):
+    """Shows a `MonitorState`; `trace_asked` wants recorded telemetry instead of what happens now."""
+
+    trace_requested = Signal()
+
+    def __init__(self, theme: Theme) -> None:
+        super().__init__()
+        self.setProperty("role", "surface")
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        self._theme = theme
+        self._rows: dict[str, DeviceRowView] = {}
+        self._empty = EmptyState("Looking for devices …", "Their power, load and memory appear here.")
+        self.no_gpu = NoGpuView(self)
+        self._trace = button("Replay a &trace …", "Telemetry that `watch --json` wrote into a file (Ctrl+O)", flat=True)
+        self._trace.clicked.connect(self.trace_requested)
+        self._column = QVBoxLayout()
+        self._scroll = QScrollArea()
+        self._build()
+
+    @property
+    def trace_button(self) -> QPushButton:
+        """Asks for a trace to replay."""
+        return self._trace
+
+    def row(self, device: str) -> DeviceRowView:
+        """The row of one device."""
+        return self._rows[device]
+
+    def show_model(self, state: MonitorState) -> None:
+        """Show this state, in the rows that are in sight.
+
+        A call makes at most one new row, so that none takes long; the next calls make the others.
+        """
+        self._empty.setVisible(not state.rows)
+        self._scroll.setVisible(bool(state.rows))
+        missing = [row for row in state.rows if row.device not in self._rows]
+        if missing:
+            self._add(missing[0], alone=len(state.rows) == 1)
+        self.no_gpu.show_reason(state.note, state.gpu_hint)
+        for row in state.rows:
+            view = self._rows.get(row.device)
+            if view is not None and (row in missing or not view.visibleRegion().isEmpty()):
+                view.show_row(row, state.origin_s, state.window_s)
+
+    def _add(self, row: MonitoredDevice, *, alone: bool) -> None:
+        view = self._rows[row.device] = DeviceRowView(row, self._theme, alone=alone)
+        last = self._column.count() - 1
+        if len(self._rows) > 1:
+            self._column.insertWidget(last, separator())
+            last += 1
+        self._column.insertWidget(last, view, int(alone))
+        self._column.setStretch(last + 1, int(not alone))
+        if alone:
+            view.add_below(self.no_gpu)
+
+    def _build(self) -> None:
+        content = QWidget()
+        content.setLayout(self._column)
+        self._column.setContentsMargins(2 * GRID, 0, 2 * GRID, GRID)
+        self._column.setSpacing(0)
+        self._column.addStretch(1)
+        self._scroll.setWidget(content)
+        self._scroll.setWidgetResizable(True)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(0)
+        layout.addWidget(self._empty, 1)
+        layout.addWidget(self._scroll, 4)
+        layout.addWidget(separator())
+        footer = QHBoxLayout()
+        footer.setContentsMargins(2 * GRID, GRID // 2, 2 * GRID, GRID // 2)
+        footer.addStretch(1)
+        footer.addWidget(self._trace)
+        layout.addLayout(footer)
+
+
+_REFRESH_PERIOD_S = 0.09
+"""Numbers that change more often than this nobody can read."""
+
+
+class MonitorController(QObject):
+    """Brings the monitor's model and view together."""
+
+    def __init__(self, view: MonitorView) -> None:
+        super().__init__(view)
+        self._view = view
+        self._model = MonitorModel()
+        self._shown_s = 0.0
+
+    def handle(self, event: RunEvent | Inventory | Processes) -> None:
+        """Take one event."""
+        self._model.handle(event)
+
+    def refresh(self) -> None:
+        """Show the numbers now, if anyone can see them and has had time to read the last."""
+        if self._view.isVisible() and time.monotonic() - self._shown_s >= _REFRESH_PERIOD_S:
+            self._shown_s = time.monotonic()
+            self._view.show_model(self._model.state())

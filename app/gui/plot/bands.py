@@ -1,0 +1,174 @@
+"""Overlays of a plot: shaded bands behind the curves; markers, strips and the crosshair in front."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import pyqtgraph as pg
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import QColor, QFont, QPainter, QPen
+from PySide6.QtWidgets import QApplication, QGraphicsObject
+
+from app.gui.theme import Theme
+from app.viewmodels.plot.model import Band, Marker
+
+_FONT_PX = 10
+_NAME_MARGIN = 4
+_STRIP_PX = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Strip:
+    """A stretch of time marked at the foot of a plot in a curve's colour; `line` 0 is the lowest."""
+
+    start: float
+    end: float
+    colour: int
+    line: int
+
+
+class _Layer(QGraphicsObject):
+    """Something painted in pixels over the whole view of a plot."""
+
+    def __init__(self, theme: Theme, view: pg.ViewBox) -> None:
+        super().__init__()
+        self._theme = theme
+        self._view = view
+        view.sigRangeChanged.connect(self._view_changed)
+
+    def boundingRect(self) -> QRectF:
+        """The whole view."""
+        return QRectF(self._view.viewRect())
+
+    def paint(self, painter: QPainter, *_: object) -> None:
+        """Paint in pixels, whatever the range."""
+        view = self.boundingRect()
+        area = painter.worldTransform().mapRect(view)
+        painter.save()
+        painter.resetTransform()
+        font = QFont(QApplication.font())
+        font.setPixelSize(_FONT_PX)
+        painter.setFont(font)
+        self._paint(painter, area, view.left(), area.width() / (view.width() or 1.0))
+        painter.restore()
+
+    def _paint(self, painter: QPainter, area: QRectF, start: float, scale: float) -> None:
+        """Paint on `area`, whose left is the time `start` and where a second takes `scale` pixels."""
+        raise NotImplementedError
+
+    def _repaint(self) -> None:
+        """Have the whole view painted, once; the scene would ask for a second paint beside that of the curves."""
+        for view in self.scene().views():
+            view.viewport().update()
+
+    def _view_changed(self, *_: object) -> None:
+        self.prepareGeometryChange()
+
+
+class Bands(_Layer):
+    """All bands of one plot in one item, painted behind everything else."""
+
+    def __init__(self, theme: Theme, view: pg.ViewBox) -> None:
+        super().__init__(theme, view)
+        self._bands: tuple[Band, ...] = ()
+        self._unnamed: frozenset[str] = frozenset()
+        self.setZValue(-100)
+
+    @property
+    def bands(self) -> tuple[Band, ...]:
+        """What is shaded."""
+        return self._bands
+
+    def set_bands(self, bands: Sequence[Band]) -> None:
+        """Replace all bands."""
+        if tuple(bands) != self._bands:
+            self._bands = tuple(bands)
+            self._repaint()
+
+    def unnamed_at(self, time: float) -> str:
+        """The name of the band at a time where it was too narrow to be written; otherwise nothing."""
+        found = (band.name for band in self._bands if band.start <= time < band.end and band.name in self._unnamed)
+        return next(found, "")
+
+    def _paint(self, painter: QPainter, area: QRectF, start: float, scale: float) -> None:
+        """Fill every band in view and write its name at its top left, where it fits."""
+        unnamed = set()
+        for index, band in enumerate(self._bands):
+            left = max(area.left() + (band.start - start) * scale, area.left())
+            right = min(area.left() + (band.end - start) * scale, area.right())
+            if left < right:
+                band_area = QRectF(QPointF(left, area.top()), QPointF(right, area.bottom()))
+                if not self._paint_band(painter, band_area, band, shaded=index % 2 == 0):
+                    unnamed.add(band.name)
+        self._unnamed = frozenset(unnamed)
+
+    def _paint_band(self, painter: QPainter, area: QRectF, band: Band, *, shaded: bool) -> bool:
+        colours = self._theme.colours
+        if band.strong or shaded:
+            painter.fillRect(area, QColor(colours.band_measure if band.strong else colours.band))
+        painter.setPen(QPen(QColor(colours.line), 1))
+        painter.drawLine(area.topLeft(), area.bottomLeft())
+        text_area = area.adjusted(_NAME_MARGIN, 2, 0, 0)
+        fits = painter.fontMetrics().horizontalAdvance(band.name) <= text_area.width()
+        if fits:
+            painter.setPen(QColor(colours.muted))
+            painter.drawText(text_area, Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignTop, band.name)
+        return fits
+
+
+class Marks(_Layer):
+    """Moments as lines with their names, strips at the foot, and the crosshair, before the curves."""
+
+    def __init__(self, theme: Theme, view: pg.ViewBox) -> None:
+        super().__init__(theme, view)
+        self._moments: tuple[Marker, ...] = ()
+        self._strips: tuple[Strip, ...] = ()
+        self._crosshair: float | None = None
+        self.setZValue(100)
+
+    def set_marks(self, moments: Sequence[Marker], strips: Sequence[Strip]) -> None:
+        """Replace moments and strips."""
+        if (tuple(moments), tuple(strips)) != (self._moments, self._strips):
+            self._moments, self._strips = tuple(moments), tuple(strips)
+            self._repaint()
+
+    def set_crosshair(self, time: float | None) -> None:
+        """Where the crosshair stands, or nowhere."""
+        if time != self._crosshair:
+            self._crosshair = time
+            self._repaint()
+
+    def _paint(self, painter: QPainter, area: QRectF, start: float, scale: float) -> None:
+        for strip in self._strips:
+            left = max(area.left() + (strip.start - start) * scale, area.left())
+            right = min(area.left() + (strip.end - start) * scale, area.right())
+            if right > left:
+                foot = area.bottom() - (strip.line + 1) * (_STRIP_PX + 1)
+                width = max(1.0, right - left)
+                painter.fillRect(QRectF(left, foot, width, _STRIP_PX), self._theme.curve_colour(strip.colour))
+        self._paint_moments(painter, area, start, scale)
+        if self._crosshair is not None:
+            at = area.left() + (self._crosshair - start) * scale
+            self._paint_line(painter, area, at, self._theme.colours.muted)
+
+    def _paint_moments(self, painter: QPainter, area: QRectF, start: float, scale: float) -> None:
+        """A line a moment, its name on a ground of its own at the right, or at the left where that is cramped."""
+        metrics = painter.fontMetrics()
+        ends = [*(area.left() + (moment.time - start) * scale for moment in self._moments), area.right()]
+        for moment, (at, following) in zip(self._moments, pairwise(ends), strict=True):
+            if not area.left() <= at <= area.right():
+                continue
+            self._paint_line(painter, area, at, self._theme.colours.bad)
+            label_area = QRectF(at, area.top() + metrics.height() + 2, 0, metrics.height())
+            width = metrics.horizontalAdvance(moment.name) + 2 * _NAME_MARGIN
+            label_area = (
+                label_area.adjusted(0, 0, width, 0) if following - at > width else label_area.adjusted(-width, 0, 0, 0)
+            )
+            painter.fillRect(label_area, QColor(self._theme.colours.bad))
+            painter.setPen(QColor(self._theme.colours.surface))
+            painter.drawText(label_area, Qt.AlignmentFlag.AlignCenter, moment.name)
+
+    def _paint_line(self, painter: QPainter, area: QRectF, at: float, colour: str) -> None:
+        if area.left() <= at <= area.right():
+            painter.setPen(QPen(QColor(colour), 1))
+            painter.drawLine(QPointF(round(at), area.top()), QPointF(round(at), area.bottom()))

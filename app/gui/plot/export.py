@@ -1,0 +1,159 @@
+"""Saves plots and charts as SVG or PNG; plots of the window become vector charts."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from PySide6.QtCore import QBuffer, QByteArray, QPoint, Qt
+from PySide6.QtGui import QAction, QImage, QPainter
+from PySide6.QtSvg import QSvgRenderer
+from PySide6.QtWidgets import QMenu, QMessageBox, QWidget
+
+from app.errors import UserError, write_error
+from app.gui.plot.canvas import TimeAxis
+from app.gui.theme import Colours, Theme
+from app.gui.widgets.dialogs import ask_save_path
+from app.report.charts.canvas import Drawing, Palette
+from app.report.charts.curves import draw_curves
+from app.viewmodels.charts import model
+from app.viewmodels.charts.curve_style import dash_pattern
+from app.viewmodels.charts.curves import CurvePlot, DrawnCurve, clip_curve
+from app.viewmodels.charts.model import Axis
+from app.viewmodels.plot.model import Band, CurveSource
+
+
+def window_palette(colours: Colours) -> Palette:
+    """Pictures on the surface of a screen."""
+    return Palette(
+        text=colours.text, muted=colours.muted, line=colours.line, background=colours.surface, curves=colours.curves
+    )
+
+
+_PIXEL_RATIO = 2
+_FILE_TYPES = {"PNG (*.png)": ".png", "SVG (*.svg)": ".svg"}
+
+
+class Drawable(Protocol):
+    """A widget whose contents are a picture."""
+
+    def drawing(self) -> Drawing:
+        """What it shows, in the colours in force."""
+
+    def background_colour(self) -> str:
+        """The colour behind it."""
+
+
+def save_chart(parent: QWidget, shown: Drawable) -> None:
+    """Ask where to, and write the picture there; what goes wrong is said in one sentence."""
+    drawn = shown.drawing()
+    path = ask_save_path(parent, "Save picture", Path.cwd() / f"{file_name(drawn.name)}.png", _FILE_TYPES)
+    if path is None:
+        return
+    try:
+        write_chart(path, drawn.svg(shown.background_colour()))
+    except UserError as error:
+        QMessageBox.warning(parent, "Save picture", str(error))
+
+
+def write_chart(path: Path, svg: str) -> None:
+    """Write SVG as it is, or painted where the name ends in .png; raises `UserError` where that cannot be."""
+    try:
+        path.write_bytes(_png(svg) if path.suffix.lower() == ".png" else svg.encode())
+    except OSError as error:
+        raise write_error(path, error) from error
+
+
+def file_name(title: str) -> str:
+    """A title as the name of a file anywhere: letters, figures and hyphens."""
+    return re.sub(r"[^0-9a-z]+", "-", title.lower()).strip("-")[:60] or "picture"
+
+
+def show_save_menu(parent: QWidget, shown: Callable[[], Drawable], position: QPoint) -> None:
+    """A menu at a place of the screen whose one entry saves a picture."""
+    menu = QMenu(parent)
+    menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+    add_save_action(menu, lambda: save_chart(parent, shown()))
+    menu.popup(position)
+
+
+def add_save_action(menu: QMenu, save: Callable[[], None]) -> QAction:
+    """The entry of a menu that saves a picture."""
+    action = menu.addAction("&Save picture …")
+    action.triggered.connect(save)
+    return action
+
+
+def _png(svg: str) -> bytes:
+    renderer = QSvgRenderer(QByteArray(svg.encode()))
+    image = QImage(renderer.defaultSize() * _PIXEL_RATIO, QImage.Format.Format_ARGB32_Premultiplied)
+    image.fill(0)
+    painter = QPainter(image)
+    renderer.render(painter)
+    painter.end()
+    buffer = QBuffer()
+    buffer.open(QBuffer.OpenModeFlag.WriteOnly)
+    image.save(buffer, "PNG")  # type: ignore[call-overload]  # the stub wants bytes for the format, Qt takes both
+    return bytes(buffer.data().data())
+
+
+_COLUMNS = 1000
+_X_TICKS, _Y_TICKS = 8, 4
+
+
+def make_curve_plot(
+    title_and_unit: tuple[str, str],
+    x_range: tuple[float, float],
+    y_range: tuple[float, float],
+    axis: TimeAxis,
+    curves: Sequence[DrawnCurve],
+    bands: Sequence[Band],
+) -> CurvePlot:
+    """A panel with its title and unit, the stretch of its axis that is in view, and the range of its values."""
+    values = [value for value, _ in model.linear_ticks(*x_range, _X_TICKS)]
+    labels = axis.tickStrings(values, 1.0, values[1] - values[0] if len(values) > 1 else 1.0)
+    return CurvePlot(
+        title=title_and_unit[0],
+        x=Axis(title="", low=x_range[0], high=x_range[1], ticks=tuple(zip(values, labels, strict=True))),
+        y=Axis(
+            title=title_and_unit[1],
+            low=y_range[0],
+            high=y_range[1],
+            ticks=tuple(model.linear_ticks(*y_range, _Y_TICKS)),
+        ),
+        curves=tuple(clip_curve(curve, *x_range) for curve in curves),
+        bands=tuple(bands),
+    )
+
+
+def drawn_curve(source: CurveSource, x_range: tuple[float, float], label: str, style: int) -> DrawnCurve:
+    """A curve over a stretch of its axis; where only ranges are known of older parts, a stroke from end to end."""
+    x, low, high = source.window(*x_range, _COLUMNS)
+    if low is not high:
+        x, low = np.repeat(x, 2), np.stack([low, high], axis=1).ravel()
+    return DrawnCurve(label=label, colour=style, x=x, y=low, dash=dash_pattern(style))
+
+
+@dataclass(frozen=True, slots=True)
+class StackedPlots:
+    """Plots one below the other, in the theme's colours."""
+
+    plots: tuple[CurvePlot, ...]
+    theme: Theme
+    width: float
+
+    def drawing(self) -> Drawing:
+        """Named after its first plots."""
+        name = ", ".join(plot.title for plot in self.plots if plot.title)
+        return draw_curves(self.plots, window_palette(self.theme.colours), self.width, name)
+
+    def background_colour(self) -> str:
+        """The colour behind the plots."""
+        return self.theme.colours.surface
+
+
+def show_plot_menu(parent: QWidget, make_plot: Callable[[], CurvePlot], theme: Theme, position: QPoint) -> None:
+    """A menu at a place of the screen that saves a plot as wide as it is."""
+    show_save_menu(parent, lambda: StackedPlots((make_plot(),), theme, parent.width()), position)

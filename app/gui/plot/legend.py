@@ -1,0 +1,231 @@
+"""Names and values of curves: the legend above a plot and the readout beside the crosshair."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from PySide6.QtCore import QPoint, QRect, QSize, Qt, Signal
+from PySide6.QtGui import QColor, QFontMetrics, QMouseEvent, QPainter, QPaintEvent, QPen
+from PySide6.QtWidgets import QSizePolicy, QWidget
+
+from app.gui.theme import GRID, LEFT, RIGHT, Theme, tabular_font
+from app.viewmodels.charts.curve_style import dash_pattern
+
+SWATCH, _DASHED_SWATCH = 12, 24
+_SWATCH_HEIGHT = 3
+_ENTRY_GAP = 2 * GRID
+_DIMMED_ALPHA = 60
+
+
+@dataclass(slots=True)
+class _Entry:
+    label: str
+    colour: int
+    value: str = ""
+    value_width: int = 0
+
+
+class Legend(QWidget):
+    """Entries in one line, right-aligned. The room of a value only grows, so nothing jumps when numbers change.
+
+    `clicked` tells an entry's key. With `all_or_none` names that do not all fit are left out: a few would mislead.
+    """
+
+    clicked = Signal(str)
+
+    def __init__(self, theme: Theme) -> None:
+        super().__init__()
+        self._theme = theme
+        self._entries: dict[str, _Entry] = {}
+        self._dimmed: frozenset[str] = frozenset()
+        self.all_or_none = False
+        self._areas: dict[str, QRect] = {}
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        theme.changed.connect(self.update)
+
+    def set_entry(self, key: str, label: str, colour: int) -> None:
+        """Add an entry, or change the word of one; a curve without a word has none."""
+        entry = self._entries.get(key)
+        if not label:
+            return
+        if entry is None or (entry.label, entry.colour) != (label, colour):
+            self._entries[key] = _Entry(label, colour, entry.value if entry else "")
+            self._changed()
+
+    def set_value(self, key: str, text: str) -> None:
+        """The number beside an entry's word; entries that do not exist are ignored."""
+        entry = self._entries.get(key)
+        if entry is not None and entry.value != text:
+            entry.value = text
+            self.update()
+            self.setAccessibleDescription(self.text())
+
+    def remove(self, key: str) -> None:
+        """Forget an entry."""
+        self._entries.pop(key, None)
+        self._changed()
+
+    def set_dimmed(self, keys: Collection[str]) -> None:
+        """Which entries are of curves that are not drawn now: they stay, but faint."""
+        self._dimmed = frozenset(keys)
+        self.update()
+
+    def text(self) -> str:
+        """All entries as words."""
+        return ", ".join(f"{entry.label} {entry.value}".strip() for entry in self._entries.values())
+
+    @property
+    def shows_values(self) -> bool:
+        """Whether there is room for the values of all entries."""
+        return self._full_width(QFontMetrics(tabular_font())) <= self.width()
+
+    def sizeHint(self) -> QSize:
+        """One line of text."""
+        return QSize(2 * GRID, QFontMetrics(tabular_font()).height() + 2)
+
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        """A click on an entry."""
+        key = next((key for key, area in self._areas.items() if area.contains(event.position().toPoint())), None)
+        if key is not None and event.button() == Qt.MouseButton.LeftButton:
+            self.clicked.emit(key)
+
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        """Draw from the right; where not all fit, values go first, then the last entries."""
+        painter = QPainter(self)
+        painter.setFont(tabular_font())
+        metrics = painter.fontMetrics()
+        value = self._full_width(metrics) <= self.width()
+        widths = {key: self._width(entry, metrics, value=value) for key, entry in self._entries.items()}
+        shown = list(widths)
+        while shown and sum(widths[key] + _ENTRY_GAP for key in shown) - _ENTRY_GAP > self.width():
+            shown = [] if self.all_or_none else shown[:-1]
+        right = self.width()
+        self._areas = {}
+        for key in reversed(shown):
+            area = QRect(right - widths[key], 0, widths[key], self.height())
+            self._paint_entry(painter, key, area, value=value)
+            self._areas[key] = area
+            right -= widths[key] + _ENTRY_GAP
+        painter.end()
+
+    def _full_width(self, metrics: QFontMetrics) -> int:
+        """The width of all entries with their values."""
+        return (
+            sum(self._width(entry, metrics, value=True) + _ENTRY_GAP for entry in self._entries.values()) - _ENTRY_GAP
+        )
+
+    def _width(self, entry: _Entry, metrics: QFontMetrics, *, value: bool) -> int:
+        entry.value_width = max(entry.value_width, metrics.horizontalAdvance(entry.value))
+        room = GRID + entry.value_width if value and entry.value_width else 0
+        return swatch_width(entry.colour) + GRID // 2 + metrics.horizontalAdvance(entry.label) + room
+
+    def _paint_entry(self, painter: QPainter, key: str, area: QRect, *, value: bool) -> None:
+        entry, colours = self._entries[key], self._theme.colours
+        dimmed = key in self._dimmed
+        colour = self._theme.curve_colour(entry.colour)
+        colour.setAlpha(_DIMMED_ALPHA if dimmed else 255)
+        paint_swatch(painter, area.left(), area.center().y(), colour, entry.colour)
+        painter.setPen(QColor(colours.faint if dimmed else colours.muted))
+        text_area = area.adjusted(swatch_width(entry.colour) + GRID // 2, 0, 0, 0)
+        painter.drawText(text_area, LEFT, entry.label)
+        if not value:
+            return
+        painter.setPen(QColor(colours.text))
+        painter.drawText(text_area, RIGHT, entry.value)
+
+    def _changed(self) -> None:
+        self.setAccessibleDescription(self.text())
+        self.update()
+
+
+def swatch_width(style: int) -> int:
+    """The pixels a swatch takes: a dash needs more of them to be seen."""
+    return _DASHED_SWATCH if dash_pattern(style) else SWATCH
+
+
+def paint_swatch(painter: QPainter, left: int, middle: int, colour: QColor, style: int) -> None:
+    """A short stretch of a curve in its look."""
+    x, end = left, left + swatch_width(style)
+    for segment, pixels in enumerate(dash_pattern(style) * _DASHED_SWATCH or (SWATCH,)):
+        if segment % 2 == 0 and x < end:
+            painter.fillRect(QRect(x, middle - 1, min(pixels, end - x), _SWATCH_HEIGHT), colour)
+        x += pixels
+
+
+_MAX_ROWS_PER_COLUMN = 10
+_SWATCH_SPACE = 24
+
+
+class Reading(NamedTuple):
+    """One curve: its look, its name, its value in words."""
+
+    style: int
+    label: str
+    value: str
+
+
+class Readout(QWidget):
+    """Lies over the plots and takes no mouse; hidden while there is nothing to read."""
+
+    def __init__(self, theme: Theme, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._theme = theme
+        self._plots = parent
+        self._readings: tuple[Reading, ...] = ()
+        self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
+        self.hide()
+
+    def text(self) -> str:
+        """What it says, or nothing while it is hidden."""
+        return ", ".join(f"{each.label} {each.value}" for each in self._readings) if self.isVisible() else ""
+
+    def show_readings(self, readings: Sequence[Reading], at: QPoint) -> None:
+        """Show these beside a place of the parent, on the side that has the room; none hide it."""
+        self._readings = tuple(readings)
+        self.setVisible(bool(readings))
+        if not readings:
+            return
+        self.resize(self.sizeHint())
+        bounds = self._plots.rect()
+        right = at.x() + 2 * GRID
+        left = right if right + self.width() <= bounds.right() else at.x() - 2 * GRID - self.width()
+        self.move(max(0, left), max(0, min(at.y(), bounds.bottom() - self.height())))
+        self.raise_()
+        self.update()
+
+    def sizeHint(self) -> QSize:
+        """Columns of at most ten rows."""
+        columns = -(-len(self._readings) // _MAX_ROWS_PER_COLUMN)
+        rows = min(len(self._readings), _MAX_ROWS_PER_COLUMN)
+        return QSize(columns * self._column_width() + GRID, rows * self._row_height() + GRID)
+
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        """A swatch, a name and a value a row."""
+        colours = self._theme.colours
+        painter = QPainter(self)
+        painter.setFont(tabular_font())
+        painter.setPen(QPen(QColor(colours.line)))
+        painter.setBrush(QColor(colours.surface))
+        painter.drawRect(self.rect().adjusted(0, 0, -1, -1))
+        width, height = self._column_width(), self._row_height()
+        for number, reading in enumerate(self._readings):
+            column, row = divmod(number, _MAX_ROWS_PER_COLUMN)
+            area = QRect(GRID + column * width, GRID // 2 + row * height, width - GRID, height)
+            paint_swatch(
+                painter, area.left(), area.center().y(), self._theme.curve_colour(reading.style), reading.style
+            )
+            text_area = area.adjusted(_SWATCH_SPACE + GRID // 2, 0, 0, 0)
+            painter.setPen(QColor(colours.muted))
+            painter.drawText(text_area, LEFT, reading.label)
+            painter.setPen(QColor(colours.text))
+            painter.drawText(text_area, RIGHT, reading.value)
+        painter.end()
+
+    def _column_width(self) -> int:
+        metrics = self.fontMetrics()
+        label = max(metrics.horizontalAdvance(each.label) for each in self._readings)
+        value = max(metrics.horizontalAdvance(each.value) for each in self._readings)
+        return _SWATCH_SPACE + label + value + 4 * GRID
+
+    def _row_height(self) -> int:
+        return self.fontMetrics().height() + 2

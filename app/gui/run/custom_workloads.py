@@ -1,0 +1,128 @@
+"""Custom workloads in the form: a file is chosen, read in another process, and watched for changes."""
+
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from PySide6.QtCore import QFileSystemWatcher, QObject, Qt, QTimer, Signal
+
+from app.errors import UserError
+from app.gui.run.form import FormView
+from app.gui.threads import Background
+from app.gui.widgets.dialogs import ask_for_file
+from app.viewmodels.run.form import VariantForm
+from workloads.catalog import Workload
+
+_DEBOUNCE_MS = 300
+"""Editors write a file in several goes."""
+
+
+class CustomWorkloads(QObject):
+    """Reads files of the user's and offers their workloads in the form; `show_form` shows what that changed.
+
+    The files chosen are remembered for the next window on this database.
+    """
+
+    _progressed = Signal(str, str)
+
+    def __init__(self, view: FormView, form: VariantForm, database: Path, show_form: Callable[[], None]) -> None:
+        super().__init__(view)
+        self._view = view
+        self._form = form
+        self._database = database
+        self._show_form = show_form
+        self._closed = threading.Event()
+        # On a thread of its own: reading takes as long as TensorFlow's import, or as a run that goes on.
+        self._reads = Background(self)
+        self._watcher = QFileSystemWatcher(self)
+        self._changed: set[Path] = set()
+        self._debounce = QTimer(self)
+        self._debounce.setSingleShot(True)
+        self._debounce.setInterval(_DEBOUNCE_MS)
+
+    def start(self) -> None:
+        """Listen to the form, and to the files."""
+        self._view.custom_file_requested.connect(self.ask)
+        self._progressed.connect(self._show_progress, Qt.ConnectionType.QueuedConnection)
+        self._watcher.fileChanged.connect(self._note_change)
+        self._debounce.timeout.connect(self._read_changed)
+
+    def ask(self) -> None:
+        """Let the user choose a file."""
+        ask_for_file(self._view, "Own workload", Path.cwd(), "Python files (*.py)", lambda name: self.open(Path(name)))
+
+    def open(self, path: Path) -> None:
+        """Read a file and turn the form to its first workload."""
+        self._read(path.absolute(), chosen=True)
+
+    def restore(self) -> None:
+        """Offer the workloads of the files chosen in earlier windows."""
+        self._reads.run(lambda: _read_chosen(self._database), self._read_all, self._ignore)
+
+    def close(self) -> None:
+        """Give up what is being read, and end the thread."""
+        self._closed.set()
+        self._debounce.stop()
+        self._reads.close()
+
+    def _read_all(self, paths: Iterable[Path]) -> None:
+        for path in paths:
+            self._read(path, chosen=False)
+
+    def _read(self, path: Path, *, chosen: bool) -> None:
+        def failed(error: UserError) -> None:
+            self._form.mark_file_failed(path, str(error))
+            self._show_form()
+
+        self._watch(path)
+        self._form.mark_file_loading(path, f"Reading {path.name} …")
+        self._show_form()
+        self._reads.run(lambda: self._load(path), lambda found: self._offer(path, found, chosen=chosen), failed)
+
+    def _load(self, path: Path) -> tuple[Workload, ...]:
+        """On the reading thread: what the file has."""
+        from app.runs.custom import ReadOptions, load_custom_workloads
+
+        reading = ReadOptions(
+            notify=lambda text: self._progressed.emit(str(path), text), wait_for_stop=self._closed.wait
+        )
+        return load_custom_workloads(path, "", self._database, reading)
+
+    def _offer(self, path: Path, workloads: tuple[Workload, ...], *, chosen: bool) -> None:
+        self._form.offer_custom_workloads(path, workloads)
+        if chosen:
+            self._form.choose(workloads[0].name)
+            paths = self._form.custom_files
+            self._reads.run(lambda: _save_chosen(self._database, paths), self._ignore, self._ignore)
+        self._show_form()
+
+    def _show_progress(self, path: str, text: str) -> None:
+        self._form.mark_file_loading(Path(path), text)
+        self._show_form()
+
+    def _watch(self, path: Path) -> None:
+        if str(path) not in self._watcher.files():
+            self._watcher.addPath(str(path))
+
+    def _note_change(self, path: str) -> None:
+        self._changed.add(Path(path))
+        self._debounce.start()
+
+    def _read_changed(self) -> None:
+        changed, self._changed = self._changed, set()
+        self._read_all(sorted(changed))
+
+    def _ignore(self, _: object) -> None:
+        """Nothing is lost for the user: the next window asks for the file anew."""
+
+
+def _read_chosen(database: Path) -> list[Path]:
+    from app.runs.custom import recent_files
+
+    return recent_files(database)
+
+
+def _save_chosen(database: Path, paths: tuple[Path, ...]) -> None:
+    from app.runs.custom import save_recent_files
+
+    save_recent_files(database, paths)

@@ -1,0 +1,247 @@
+"""Evidence of what actually ran: the verification badge and the panel with kernels, devices and weight transfer."""
+
+import html
+from collections.abc import Sequence
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import (
+    QGridLayout,
+    QHBoxLayout,
+    QLabel,
+    QLayout,
+    QPushButton,
+    QScrollArea,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app.gui.theme import GRID, LEFT, RIGHT, Theme, tabular_font
+from app.gui.widgets.basic import ElidedLabel, button, text_label
+from app.gui.widgets.share_bars import ShareBar, StackedBar
+from app.viewmodels.format import units
+from app.viewmodels.history.evidence import Aspect, Badge, EvidenceView, PortabilityRow
+from app.viewmodels.history.kernel_time import DEVICE_COLUMNS, KernelRow
+
+
+class BadgeLine(QWidget):
+    """Whether it ran as asked, in one line, and the button that turns to the evidence and back."""
+
+    toggled = Signal(bool)
+
+    def __init__(self, theme: Theme) -> None:
+        super().__init__()
+        self._theme = theme
+        self._badge: Badge | None = None
+        self._title = text_label("", "heading")
+        self._detail = text_label("", "", wrap=True)
+        self._detail.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        self._button = button("Show e&vidence", "Asked beside ran, and where the time went", flat=True)
+        self._button.setCheckable(True)
+        self._button.toggled.connect(self._toggle)
+        theme.changed.connect(self._restyle)
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(GRID)
+        # As far down as the words of the button stand in it.
+        for label in (self._title, self._detail):
+            label.setContentsMargins(0, GRID // 2, 0, GRID // 2)
+        layout.addWidget(self._title, 0, Qt.AlignmentFlag.AlignTop)
+        layout.addWidget(self._detail, 1, Qt.AlignmentFlag.AlignTop)
+        layout.addWidget(self._button, 0, Qt.AlignmentFlag.AlignTop)
+
+    @property
+    def button(self) -> QPushButton:
+        """Turns to the evidence and back."""
+        return self._button
+
+    def displayed_text(self) -> str:
+        """What the line says."""
+        return f"{self._title.text()} {self._detail.text()}"
+
+    def show_view(self, view: EvidenceView) -> None:
+        """Show this badge; without anything behind it there is no button."""
+        self._badge = view.badge
+        self._title.setText(f"{view.badge.symbol}  {view.badge.title}".strip())
+        self._detail.setText(view.badge.detail)
+        has_evidence = bool(view.aspects or view.portability)
+        self._button.setVisible(has_evidence)
+        if not has_evidence:
+            self._button.setChecked(False)
+        self._restyle()
+
+    def _toggle(self, checked: bool) -> None:
+        self._button.setText("Hide e&vidence" if checked else "Show e&vidence")
+        self.toggled.emit(checked)
+
+    def _restyle(self) -> None:
+        if self._badge is not None:
+            self._title.setStyleSheet(f"color: {self._theme.tone_colour(self._badge.tone)};")
+
+
+class EvidencePanel(QScrollArea):
+    """Shows an `EvidenceView`: asked beside ran, time by class, the kernels that took most of it, weights elsewhere."""
+
+    def __init__(self, theme: Theme) -> None:
+        super().__init__()
+        self._theme = theme
+        self._view: EvidenceView | None = None
+        self.setWidgetResizable(True)
+        self.setAccessibleName("Evidence of what ran")
+        theme.changed.connect(self._rebuild)
+
+    def displayed_text(self) -> str:
+        """All that the panel says."""
+        return "\n".join(label.text() for label in self.findChildren(QLabel))
+
+    def show_view(self, view: EvidenceView) -> None:
+        """Show this evidence from its top, unless it is shown already."""
+        if view != self._view:
+            self._view = view
+            self._rebuild()
+
+    def _rebuild(self) -> None:
+        if self._view is None:
+            return
+        content = QWidget()
+        column = QVBoxLayout(content)
+        column.setContentsMargins(0, GRID, 2 * GRID, 2 * GRID)
+        column.setSpacing(3 * GRID)
+        for part in self._parts(self._view):
+            column.addLayout(part)
+        column.addStretch(1)
+        self.setWidget(content)
+
+    def _parts(self, view: EvidenceView) -> list[QVBoxLayout]:
+        """What there is to show, from the most telling on."""
+        parts = []
+        if view.aspects:
+            parts.append(_titled("Asked and ran", self._aspects(view.aspects)))
+        if view.kernels:
+            parts.append(_titled("Where the time went", self._time_shares(view)))
+            parts.append(_titled(f"{view.noun.capitalize()}s that took most of it", self._kernels(view)))
+        if view.devices:
+            parts.append(_titled("Each device's step", _devices(view)))
+        if view.portability:
+            parts.append(_titled("The same weights elsewhere", _trials(view.portability)))
+        if notes := "\n".join(filter(None, (view.sources, *view.notes))):
+            parts.append(_titled("", text_label(notes, "caption", wrap=True)))
+        return parts
+
+    def _aspects(self, aspects: tuple[Aspect, ...]) -> QGridLayout:
+        grid = _table(("", "Asked", "Ran"), numbers=())
+        warning = self._theme.tone_colour("warning")
+        for row, aspect in enumerate(aspects, 1):
+            ran = text_label(f"✘  {aspect.actual}" if aspect.differs else aspect.actual)
+            if aspect.differs:
+                ran.setStyleSheet(f"color: {warning}; font-weight: 600;")
+            for column, label in enumerate((text_label(aspect.name, "muted"), text_label(aspect.requested), ran)):
+                grid.addWidget(label, row, column)
+        grid.setColumnStretch(3, 1)
+        return grid
+
+    def _time_shares(self, view: EvidenceView) -> QHBoxLayout:
+        figure = _column(text_label(view.idle_share, "figure"), text_label(f"of the time {view.idle_label}", "caption"))
+        bar = StackedBar(self._theme)
+        bar.show_parts(view.classes)
+        legend = QLabel(self._legend(view))
+        legend.setTextFormat(Qt.TextFormat.RichText)
+        legend.setWordWrap(True)
+        line = QHBoxLayout()
+        line.setSpacing(4 * GRID)
+        line.addLayout(figure)
+        line.addLayout(_column(bar, legend, text_label(f"Of {view.noun} time. {view.traced}", "caption")), 1)
+        return line
+
+    def _legend(self, view: EvidenceView) -> str:
+        muted = self._theme.colours.muted
+        return " &nbsp; ".join(
+            f'<span style="color:{self._theme.curve_colour(part.colour).name()}">■</span>&nbsp;{part.name}'
+            f'&nbsp;<span style="color:{muted}">{units.percent(100 * part.share, 1)}</span>'
+            for part in view.classes
+        )
+
+    def _kernels(self, view: EvidenceView) -> QGridLayout:
+        on_tensor_cores = "Tensor cores" if any(kernel.tensor_cores for kernel in view.kernels) else ""
+        grid = _table(("Class", view.noun.capitalize(), "", f"Of {view.noun} time", "Count", on_tensor_cores), (3, 4))
+        largest = max(kernel.share for kernel in view.kernels) or 1.0
+        for row, kernel in enumerate(view.kernels, 1):
+            bar = ShareBar(self._theme, kernel.colour, kernel.share / largest)
+            for column, widget in enumerate(_kernel_cells(kernel, bar)):
+                grid.addWidget(widget, row, column)
+        if view.other_kernels:
+            grid.addWidget(text_label(view.other_kernels, "caption"), len(view.kernels) + 1, 1)
+        grid.setColumnStretch(1, 3)
+        grid.setColumnStretch(2, 1)
+        return grid
+
+
+def _kernel_cells(kernel: KernelRow, bar: ShareBar) -> tuple[QWidget, ...]:
+    name = ElidedLabel(side=Qt.AlignmentFlag.AlignLeft)
+    name.setText(kernel.name)
+    # Names of kernels are full of angle brackets, which Qt would take for mark-up.
+    name.setToolTip(f"<qt>{html.escape(kernel.help).replace(chr(10), '<br>')}</qt>")
+    share, count = (_number(text) for text in (units.percent(100 * kernel.share, 1), f"{kernel.count:,}"))
+    return text_label(kernel.kind, "muted"), name, bar, share, count, text_label(kernel.tensor_cores)
+
+
+def _devices(view: EvidenceView) -> QVBoxLayout:
+    grid = _table(DEVICE_COLUMNS, numbers=range(1, len(DEVICE_COLUMNS)))
+    for row, device in enumerate(view.devices, 1):
+        for column, text in enumerate(device):
+            grid.addWidget(_number(text) if column else text_label(text, "muted"), row, column)
+    grid.setColumnStretch(len(DEVICE_COLUMNS), 1)
+    made = _column(text_label(view.imbalance, "caption"))
+    made.insertLayout(0, grid)
+    return made
+
+
+def _trials(trials: tuple[PortabilityRow, ...]) -> QGridLayout:
+    grid = _table(("", "Largest difference", ""), numbers=(1,))
+    for row, trial in enumerate(trials, 1):
+        for column, label in enumerate(
+            (text_label(trial.where), _number(trial.difference), text_label(trial.magnitude, "muted"))
+        ):
+            grid.addWidget(label, row, column)
+    grid.setColumnStretch(3, 1)
+    return grid
+
+
+def _table(titles: Sequence[str], numbers: Sequence[int]) -> QGridLayout:
+    """An empty table with its heads; the columns of numbers keep to the right."""
+    grid = QGridLayout()
+    grid.setContentsMargins(0, 0, 0, 0)
+    grid.setHorizontalSpacing(3 * GRID)
+    grid.setVerticalSpacing(GRID // 2)
+    for column, title in enumerate(titles):
+        label = text_label(title, "caption")
+        label.setAlignment(RIGHT if column in numbers else LEFT)
+        grid.addWidget(label, 0, column)
+    return grid
+
+
+def _number(text: str) -> QLabel:
+    label = text_label(text)
+    label.setFont(tabular_font())
+    label.setAlignment(RIGHT)
+    return label
+
+
+def _column(*widgets: QWidget) -> QVBoxLayout:
+    column = QVBoxLayout()
+    column.setSpacing(GRID // 2)
+    for widget in widgets:
+        column.addWidget(widget)
+    column.addStretch(1)
+    return column
+
+
+def _titled(title: str, part: QLayout | QWidget) -> QVBoxLayout:
+    made = QVBoxLayout()
+    made.setSpacing(GRID)
+    if title:
+        made.addWidget(text_label(title, "heading"))
+    if isinstance(part, QLayout):
+        made.addLayout(part)
+    else:
+        made.addWidget(part)
+    return made

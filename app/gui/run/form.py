@@ -1,0 +1,318 @@
+"""The form for one run: workload, parameters, and the buttons that run, queue, compare or stop."""
+
+from PySide6.QtCore import QSignalBlocker, Qt, Signal
+from PySide6.QtGui import QKeySequence, QShortcut
+from PySide6.QtWidgets import (
+    QGridLayout,
+    QHBoxLayout,
+    QInputDialog,
+    QPushButton,
+    QSizePolicy,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app.gui.run.form_controls import Control, control_for
+from app.gui.theme import GRID, Theme
+from app.gui.widgets.basic import (
+    BreakingLabel,
+    ElidedComboBox,
+    Scroller,
+    button,
+    separator,
+    set_role,
+    show_text,
+    text_label,
+)
+from app.viewmodels.run.form import Field, FormState
+from app.viewmodels.run.largest_batch import LimitQuestion, limit_question
+
+
+class BatchLimitDialog(QInputDialog):
+    """One number: the batch size to go no further than."""
+
+    def __init__(self, question: LimitQuestion, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self.setWindowTitle("Find the largest batch")
+        self.setLabelText(question.text)
+        self.setInputMode(QInputDialog.InputMode.IntInput)
+        self.setIntRange(question.minimum, question.maximum)
+        self.setIntValue(question.default)
+        self.setOkButtonText("&Search")
+
+
+_FORM_WIDTH = 43 * GRID
+_LABEL_WIDTH = 16 * GRID
+_CUSTOM_ENTRY = ("", "Own workload …")
+"""What stands below the workloads, its name none that a workload has."""
+
+
+class FieldRow:
+    """One parameter's label, control and the line under them."""
+
+    def __init__(self, control: Control, field: Field) -> None:
+        self.control = control
+        self.label = text_label(field.label, "muted", wrap=True)
+        self.label.setBuddy(control.widget)
+        self.label.setFixedWidth(_LABEL_WIDTH)
+        self.note = BreakingLabel("caption")
+        control.widget.setAccessibleName(field.label)
+        control.widget.setObjectName(f"field.{field.name}")
+        control.widget.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+
+    def show_field(self, field: Field, *, visible: bool) -> None:
+        """Show the field's value, limits and reasons."""
+        self.control.show_field(field)
+        self.control.widget.setEnabled(field.enabled)
+        self.note.setText(field.note)
+        set_role(self.note, "problem" if field.problem else "caption")
+        for widget in (self.label, self.control.widget):
+            widget.setToolTip(f"{field.help}\n{field.note}" if field.note else field.help)
+            widget.setVisible(visible)
+        self.control.widget.setAccessibleDescription(f"{field.help} {field.note}".strip())
+        self.note.setVisible(visible and bool(field.note))
+
+
+def _row_keys(state: FormState) -> tuple[tuple[str, str], ...]:
+    """What makes rows others: a file of the user's may have other parameters by now."""
+    return ((state.workload, ""), *((field.name, field.kind) for field in state.fields))
+
+
+class FormView(QWidget):
+    """Every parameter of the workload, what cannot run here and why, and the Run button."""
+
+    workload_chosen = Signal(str)
+    custom_file_requested = Signal()
+    """For a file of the user's with workloads in it."""
+    edited = Signal(str, object)
+    reset_requested = Signal()
+    run_or_stop_requested = Signal()
+    queue_requested = Signal()
+    compare_requested = Signal()
+    copy_requested = Signal()
+    largest_batch_requested = Signal(int)
+    """With the batch size to go no further than."""
+
+    def __init__(self, theme: Theme) -> None:
+        super().__init__()
+        self._theme = theme
+        self._rows: dict[str, FieldRow] = {}
+        self._state: FormState | None = None
+        self._busy = False
+        self._workload = ElidedComboBox()
+        self._workload.setAccessibleName("Workload")
+        self._workload.activated.connect(self._choose_workload)
+        self._help = BreakingLabel("caption")
+        self._custom = BreakingLabel("caption")
+        self._fields = QGridLayout()
+        self._advanced = button("&Advanced", "Parameters that seldom change", flat=True)
+        self._advanced.setCheckable(True)
+        self._advanced_fields = QGridLayout()
+        self._refusal = BreakingLabel("problem")
+        self._warning = BreakingLabel("caution")
+        self._run = button("&Run", "Run this variant (Ctrl+R)", primary=True)
+        self._queue = button("Add to queue", "Run this variant when what goes on has ended (Ctrl+R)")
+        self._compare = button("&Compare values …", "Several values of any parameter as one experiment (Ctrl+E)")
+        self._copy = button("Copy as co&mmand", "Copy the same run as a shell command", flat=True)
+        self._reset = button("R&eset to defaults", "Forget every change of this workload", flat=True)
+        self._largest = button("Find the &largest batch …", "Short runs until memory runs out", flat=True)
+        self._connect()
+        self._build()
+
+    @property
+    def run_button(self) -> QPushButton:
+        """The button that runs or stops."""
+        return self._run
+
+    @property
+    def state(self) -> FormState | None:
+        """What is shown; None before anything was."""
+        return self._state
+
+    @property
+    def custom_text(self) -> str:
+        """What stands below the workload of a file of the user's."""
+        return self._custom.text()
+
+    @property
+    def queue_button(self) -> QPushButton:
+        """Adds to the queue, seen while something goes on."""
+        return self._queue
+
+    @property
+    def compare_button(self) -> QPushButton:
+        """Opens what experiments are built with."""
+        return self._compare
+
+    def show_model(
+        self, state: FormState, *, busy: bool = False, stopping: bool = False, error: str = "", warning: str = ""
+    ) -> None:
+        """Show this state. `error` is shown above the Run button in place of a refusal, `warning` beside either.
+
+        While the window is `busy` with a run or the queue, the form stays usable: what it says can be queued.
+        """
+        rebuilt = self._state is None or _row_keys(self._state) != _row_keys(state)
+        self._state, self._busy = state, busy
+        if rebuilt:
+            self._rebuild(state)
+        self._show_workloads(state)
+        show_text(self._help, state.help)
+        show_text(self._custom, state.custom_file_text)
+        set_role(self._custom, "problem" if state.custom_file_invalid else "caption")
+        show_text(self._warning, warning)
+        self._show_fields()
+        self._show_run(state, stopping=stopping, error=error)
+
+    def confirm_copied(self) -> None:
+        """Say that the command is on the clipboard, until something changes."""
+        self._copy.setText("Copied")
+
+    def _ask_limit(self) -> None:
+        """Ask how far to go; `largest_batch_asked` tells what was said."""
+        if self._state is None:
+            return
+        dialog = BatchLimitDialog(limit_question(self._state), self)
+        self._theme.apply_style_sheet(dialog)
+        dialog.intValueSelected.connect(self.largest_batch_requested)
+        dialog.open()
+
+    def _show_workloads(self, state: FormState) -> None:
+        offered = (*state.workloads, _CUSTOM_ENTRY)
+        with QSignalBlocker(self._workload):
+            current = tuple(
+                (self._workload.itemData(n), self._workload.itemText(n)) for n in range(self._workload.count())
+            )
+            if current != offered:
+                self._workload.clear()
+                for name, title in offered:
+                    self._workload.addItem(title, name)
+            self._workload.setCurrentIndex(self._workload.findData(state.workload))
+            self._workload.setToolTip(self._workload.currentText())
+
+    def _choose_workload(self, index: int) -> None:
+        name = self._workload.itemData(index)
+        if name != _CUSTOM_ENTRY[0]:
+            self.workload_chosen.emit(name)
+            return
+        if self._state is not None:
+            self._show_workloads(self._state)
+        self.custom_file_requested.emit()
+
+    def _show_fields(self) -> None:
+        if self._state is None:
+            return
+        unfolded = self._advanced.isChecked()
+        self._advanced.setText("&Advanced  ▾" if unfolded else "&Advanced  ▸")
+        for field in self._state.fields:
+            visible = unfolded or not field.advanced or field.problem
+            self._rows[field.name].show_field(field, visible=visible)
+
+    def _show_run(self, state: FormState, *, stopping: bool, error: str) -> None:
+        text = error or " ".join(state.refusals)
+        if not state.is_machine_known and not error:
+            text = "Looking for GPUs …"
+        self._copy.setText("Copy as co&mmand")
+        show_text(self._refusal, text)
+        set_role(self._refusal, "problem" if state.is_machine_known or error else "caption")
+        possible = state.is_machine_known and not state.refusals
+        self._run.setText("Stopping …" if stopping else "&Stop" if self._busy else "&Run")
+        self._run.setToolTip("Stop what goes on (Ctrl+.)" if self._busy else "Run this variant (Ctrl+R)")
+        self._run.setEnabled(not stopping and (self._busy or possible))
+        self._run.setAccessibleDescription(text)
+        self._queue.setVisible(self._busy)
+        self._queue.setEnabled(possible)
+        self._largest.setEnabled(not self._busy and possible)
+
+    def _rebuild(self, state: FormState) -> None:
+        for row in self._rows.values():
+            for widget in (row.label, row.control.widget, row.note):
+                widget.hide()
+                widget.deleteLater()
+        self._rows = {field.name: self._add_row(field) for field in state.fields}
+        previous: QWidget = self._workload
+        folded = False
+        for field in sorted(state.fields, key=lambda field: field.advanced):
+            widget = self._rows[field.name].control.widget
+            if field.advanced and not folded:
+                QWidget.setTabOrder(previous, self._advanced)
+                previous, folded = self._advanced, True
+            QWidget.setTabOrder(previous, widget)
+            previous = widget
+        for widget in (self._run, self._queue, self._compare, self._copy, self._reset, self._largest):
+            QWidget.setTabOrder(previous, widget)
+            previous = widget
+
+    def _add_row(self, field: Field) -> FieldRow:
+        row = FieldRow(control_for(field, self.edited.emit), field)
+        grid = self._advanced_fields if field.advanced else self._fields
+        line = grid.rowCount()
+        grid.addWidget(row.label, line, 0)
+        grid.addWidget(row.control.widget, line, 1)
+        grid.addWidget(row.note, line + 1, 0, 1, 2)
+        return row
+
+    def _connect(self) -> None:
+        self._advanced.toggled.connect(lambda _: self._show_fields())
+        self._run.clicked.connect(self.run_or_stop_requested)
+        self._queue.clicked.connect(self.queue_requested)
+        self._compare.clicked.connect(self.compare_requested)
+        QShortcut(QKeySequence("Ctrl+E"), self).activated.connect(self.compare_requested)
+        self._copy.clicked.connect(self.copy_requested)
+        self._reset.clicked.connect(self.reset_requested)
+        self._largest.clicked.connect(self._ask_limit)
+
+    def _build(self) -> None:
+        self.setFixedWidth(_FORM_WIDTH)
+        content = QWidget()
+        column = QVBoxLayout(content)
+        column.setContentsMargins(2 * GRID, GRID, 2 * GRID, GRID)
+        column.setSpacing(GRID)
+        for grid in (self._fields, self._advanced_fields):
+            grid.setHorizontalSpacing(GRID)
+            grid.setVerticalSpacing(GRID // 2)
+            grid.setColumnStretch(1, 1)
+        column.addLayout(self._fields)
+        fold = QHBoxLayout()
+        fold.addWidget(self._advanced)
+        fold.addStretch(1)
+        column.addLayout(fold)
+        column.addLayout(self._advanced_fields)
+        column.addStretch(1)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(0)
+        layout.addLayout(self._header())
+        layout.addWidget(Scroller(content, horizontal=False), 1)
+        layout.addWidget(separator())
+        layout.addLayout(self._footer())
+
+    def _header(self) -> QVBoxLayout:
+        label = text_label("&Workload", "heading")
+        label.setBuddy(self._workload)
+        header = QVBoxLayout()
+        header.setContentsMargins(2 * GRID, 2 * GRID, 2 * GRID, GRID)
+        header.setSpacing(GRID)
+        for widget in (label, self._workload, self._help, self._custom):
+            header.addWidget(widget)
+        return header
+
+    def _footer(self) -> QVBoxLayout:
+        small = QHBoxLayout()
+        small.addWidget(self._copy)
+        small.addStretch(1)
+        small.addWidget(self._reset)
+        footer = QVBoxLayout()
+        footer.setContentsMargins(2 * GRID, GRID, 2 * GRID, GRID)
+        footer.setSpacing(GRID)
+        footer.addWidget(self._warning)
+        footer.addWidget(self._refusal)
+        first = QHBoxLayout()
+        first.setSpacing(GRID)
+        first.addWidget(self._run, 1)
+        first.addWidget(self._queue, 1)
+        footer.addLayout(first)
+        footer.addWidget(self._compare)
+        footer.addLayout(small)
+        footer.addWidget(self._largest, 0, Qt.AlignmentFlag.AlignLeft)
+        return footer

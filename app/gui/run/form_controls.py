@@ -1,0 +1,233 @@
+"""Input controls of the form, one per parameter type, and the option list of a choice."""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from PySide6.QtCore import QRect, QSignalBlocker, QSize, Qt
+from PySide6.QtGui import (
+    QColor,
+    QFontMetrics,
+    QGuiApplication,
+    QPainter,
+    QPalette,
+    QStandardItem,
+    QStandardItemModel,
+    QWheelEvent,
+)
+from PySide6.QtWidgets import (
+    QCheckBox,
+    QComboBox,
+    QDoubleSpinBox,
+    QLineEdit,
+    QSpinBox,
+    QStyle,
+    QStyledItemDelegate,
+    QStyleOptionViewItem,
+    QWidget,
+)
+
+from app.gui.theme import GRID, LEFT
+from app.gui.widgets.basic import prepare_spin_box
+from app.gui.widgets.cell_table import AnyIndex
+from app.viewmodels.run.form import Field, Option
+from workloads.protocol import Value
+
+_NOTE_ALPHA = 0.65
+_OPTION_HEIGHT = 3 * GRID
+_WIDEST_LIST = 120 * GRID
+_SELECTED = QPalette.ColorRole.HighlightedText
+
+
+class OptionDelegate(QStyledItemDelegate):
+    """An option with what it is, or why it cannot run here, beside it; all of a list begin at the same place."""
+
+    def __init__(self, parent: QComboBox) -> None:
+        super().__init__(parent)
+        self._note_x = 0
+
+    def measure(self, options: Sequence[Option], metrics: QFontMetrics) -> int:
+        """Find where the words beside the options begin; the width the whole list wants, in pixels."""
+        notes = max((metrics.horizontalAdvance(option_note(option)) for option in options), default=0)
+        labels = max((metrics.horizontalAdvance(option.label) for option in options), default=0)
+        self._note_x = labels + 3 * GRID if notes else 0
+        return min(self._note_x + notes + 4 * GRID, _WIDEST_LIST) if notes else 0
+
+    def sizeHint(self, option: QStyleOptionViewItem, index: AnyIndex) -> QSize:
+        """Air above and below: the style sheet's does not reach a delegate."""
+        return QSize(super().sizeHint(option, index).width(), _OPTION_HEIGHT)
+
+    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex) -> None:
+        """The option, faint where it is disabled, and quieter the words beside it."""
+        area = QRect(option.rect).adjusted(GRID, 0, -GRID, 0)
+        enabled = bool(option.state & QStyle.StateFlag.State_Enabled)
+        selected = enabled and bool(option.state & QStyle.StateFlag.State_Selected)
+        if selected:
+            painter.fillRect(option.rect, QGuiApplication.palette().highlight())
+        painter.save()
+        painter.setPen(_option_colour(enabled=enabled, selected=selected))
+        painter.drawText(area, LEFT, str(index.data()))
+        if self._note_x:
+            quiet = _option_colour(enabled=True, selected=selected)
+            quiet.setAlphaF(_NOTE_ALPHA)
+            painter.setPen(quiet)
+            area.setLeft(area.left() + self._note_x)
+            note = str(index.data(Qt.ItemDataRole.ToolTipRole) or "")
+            text = option.fontMetrics.elidedText(note, Qt.TextElideMode.ElideRight, area.width())
+            painter.drawText(area, LEFT, text)
+        painter.restore()
+
+
+def _option_colour(*, enabled: bool, selected: bool) -> QColor:
+    """From the program's palette: the style sheet's colour makes no difference between enabled and disabled."""
+    group = QPalette.ColorGroup.Active if enabled else QPalette.ColorGroup.Disabled
+    return QColor(QGuiApplication.palette().color(group, _SELECTED if selected else QPalette.ColorRole.Text))
+
+
+def option_note(option: Option) -> str:
+    """Why an option cannot run here, else what it is."""
+    return option.reason or option.help
+
+
+Edited = Callable[[str, Value], None]
+
+_MAX_VISIBLE_OPTIONS = 16
+
+
+class Control(Protocol):
+    """A control in the form."""
+
+    @property
+    def widget(self) -> QWidget:
+        """What stands in the form."""
+
+    def show_field(self, field: Field) -> None:
+        """Show this value, these options and limits, without telling of an edit."""
+
+
+def control_for(field: Field, edited: Edited) -> Control:
+    """The control that suits the field's kind."""
+    if field.kind == "choice":
+        return ChoiceControl(field.name, edited)
+    if field.kind == "switch":
+        return SwitchControl(field.name, edited)
+    if field.kind in ("text", "path"):
+        return TextControl(field.name, edited)
+    return IntegerControl(field.name, edited) if field.kind == "integer" else NumberControl(field.name, edited)
+
+
+class _ComboBox(QComboBox):
+    """Leaves the wheel to the form's scrolling, so that scrolling by changes nothing."""
+
+    def wheelEvent(self, event: QWheelEvent) -> None:
+        event.ignore()
+
+
+class _SpinBox(QSpinBox):
+    def wheelEvent(self, event: QWheelEvent) -> None:
+        event.ignore()
+
+
+class _DecimalSpinBox(QDoubleSpinBox):
+    def wheelEvent(self, event: QWheelEvent) -> None:
+        event.ignore()
+
+    def textFromValue(self, value: float) -> str:
+        """As many decimals as the value has, two at least."""
+        text = super().textFromValue(value)
+        more = max(0, self.decimals() - 2)
+        return text[: len(text) - more] + text[len(text) - more :].rstrip("0")
+
+
+class ChoiceControl:
+    """A drop-down list; options that cannot run here are there, disabled, with the reason beside them."""
+
+    def __init__(self, name: str, edited: Edited) -> None:
+        self.widget = _ComboBox()
+        self._items = QStandardItemModel(self.widget)
+        self._delegate = OptionDelegate(self.widget)
+        self.widget.setModel(self._items)
+        self.widget.setItemDelegate(self._delegate)
+        self.widget.setMaxVisibleItems(_MAX_VISIBLE_OPTIONS)
+        self.widget.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
+        self.widget.setMinimumContentsLength(6)
+        self.widget.activated.connect(lambda index: edited(name, self.widget.itemData(index)))
+
+    def show_field(self, field: Field) -> None:
+        """Fill the list and choose the value."""
+        with QSignalBlocker(self.widget):
+            self._items.clear()
+            for option in field.options:
+                item = QStandardItem(option.label)
+                item.setData(option.value, Qt.ItemDataRole.UserRole)
+                item.setToolTip(option_note(option))
+                item.setEnabled(option.reason is None)
+                self._items.appendRow(item)
+            values = [option.value for option in field.options]
+            self.widget.setCurrentIndex(values.index(field.value))
+        self.widget.view().setMinimumWidth(self._delegate.measure(field.options, self.widget.fontMetrics()))
+
+
+class SwitchControl:
+    """A check box."""
+
+    def __init__(self, name: str, edited: Edited) -> None:
+        self.widget = QCheckBox()
+        self.widget.clicked.connect(lambda checked: edited(name, checked))
+
+    def show_field(self, field: Field) -> None:
+        """Tick or untick."""
+        self.widget.setChecked(bool(field.value))
+
+
+class IntegerControl:
+    """A whole number with its limits; told when typing ends, not at each digit."""
+
+    def __init__(self, name: str, edited: Edited) -> None:
+        self.widget = _SpinBox()
+        prepare_spin_box(self.widget)
+        self.widget.setGroupSeparatorShown(True)
+        self.widget.valueChanged.connect(lambda value: edited(name, value))
+
+    def show_field(self, field: Field) -> None:
+        """Set limits and value."""
+        with QSignalBlocker(self.widget):
+            self.widget.setRange(int(field.minimum), int(field.maximum))
+            self.widget.setSuffix(f" {field.unit}" if field.unit else "")
+            self.widget.setSpecialValueText(field.unset)
+            self.widget.setValue(int(field.value))
+
+
+class NumberControl:
+    """A number with its limits and unit."""
+
+    def __init__(self, name: str, edited: Edited) -> None:
+        self.widget = _DecimalSpinBox()
+        prepare_spin_box(self.widget)
+        self.widget.valueChanged.connect(lambda value: edited(name, value))
+
+    def show_field(self, field: Field) -> None:
+        """Set limits and value."""
+        with QSignalBlocker(self.widget):
+            self.widget.setDecimals(field.decimals)
+            self.widget.setRange(field.minimum, field.maximum)
+            self.widget.setSuffix(f" {field.unit}" if field.unit else "")
+            self.widget.setValue(float(field.value))
+
+
+class TextControl:
+    """A line of text; told when typing ends."""
+
+    def __init__(self, name: str, edited: Edited) -> None:
+        self.widget = QLineEdit()
+        self.widget.editingFinished.connect(lambda: self._emit_edit(name, edited))
+
+    def show_field(self, field: Field) -> None:
+        """Set the text."""
+        self.widget.setText(str(field.value))
+        self.widget.setModified(False)
+        self.widget.setPlaceholderText(field.unset)
+
+    def _emit_edit(self, name: str, edited: Edited) -> None:
+        if self.widget.isModified():
+            self.widget.setModified(False)
+            edited(name, self.widget.text())

@@ -1,0 +1,318 @@
+"""The live view of a run: throughput, progress, live plots, outcome, and a tab for each concurrent run."""
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import QSignalBlocker, QSize, Qt, Signal
+from PySide6.QtGui import QIcon, QKeySequence, QPainter, QPixmap, QResizeEvent, QShortcut
+from PySide6.QtWidgets import (
+    QHBoxLayout,
+    QProgressBar,
+    QPushButton,
+    QStackedWidget,
+    QTabBar,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app.gui.plot.legend import SWATCH, paint_swatch
+from app.gui.plot.plot_group import PanelStack
+from app.gui.plot.time_bar import TimeBar
+from app.gui.run.evidence import BadgeLine, EvidencePanel
+from app.gui.theme import GRID, Theme, tabular_font
+from app.gui.widgets.basic import ElidedLabel, Scroller, button, set_role, show_text, text_label
+from app.viewmodels.history.evidence import EvidenceView
+from app.viewmodels.run.live import LiveState, RunTab, Status
+
+
+class RunTabs(QTabBar):
+    """Seen where there is something to choose; every run has the colour of its GPU's curves.
+
+    `chosen` tells the number of the run that the user turns to.
+    """
+
+    chosen = Signal(int)
+
+    def __init__(self, theme: Theme) -> None:
+        super().__init__()
+        self._theme = theme
+        self._shown: tuple[RunTab, ...] = ()
+        self.setProperty("role", "runs")
+        self.setDrawBase(False)
+        self.setExpanding(False)
+        self.setElideMode(Qt.TextElideMode.ElideRight)
+        self.setIconSize(QSize(SWATCH, GRID))
+        self.setFont(tabular_font())
+        self.setAccessibleName("Runs at the same time")
+        self.currentChanged.connect(lambda index: self.chosen.emit(self.tabData(index)))
+        theme.changed.connect(self._update_icons)
+        self.hide()
+
+    def show_runs(self, runs: Sequence[RunTab], shown: int | None) -> None:
+        """Show these runs, `shown` being the number of the chosen one."""
+        with QSignalBlocker(self):
+            if self._shown != tuple(runs):
+                self._show(tuple(runs))
+            numbers = [run.run for run in runs]
+            if shown in numbers:
+                self.setCurrentIndex(numbers.index(shown))
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """More room says more."""
+        super().resizeEvent(event)
+        self._update_titles()
+
+    def _show(self, runs: tuple[RunTab, ...]) -> None:
+        self._shown = runs
+        while self.count() > len(runs):
+            self.removeTab(self.count() - 1)
+        while self.count() < len(runs):
+            self.addTab("")
+        for index, run in enumerate(runs):
+            self.setTabToolTip(index, run.help)
+            self.setTabData(index, run.run)
+        self._update_icons()
+        self._update_titles()
+        self.setVisible(bool(runs))
+
+    def _update_titles(self) -> None:
+        """Name all in the longest way that fits."""
+        for titles in zip(*(run.labels for run in self._shown), strict=True):
+            for index, text in enumerate(titles):
+                self.setTabText(index, text)
+            if sum(self.tabSizeHint(index).width() for index in range(self.count())) <= self.width():
+                return
+
+    def _update_icons(self) -> None:
+        for index, run in enumerate(self._shown):
+            self.setTabIcon(index, QIcon(self._swatch(run.colour)))
+
+    def _swatch(self, style: int) -> QPixmap:
+        drawn = QPixmap(self.iconSize())
+        drawn.fill(Qt.GlobalColor.transparent)
+        painter = QPainter(drawn)
+        paint_swatch(painter, 0, drawn.height() // 2, self._theme.curve_colour(style), style)
+        painter.end()
+        return drawn
+
+
+_BIG_PX = 36
+_PROGRESS_STEPS = 1000
+
+
+class LiveView(QWidget):
+    """Shows a `LiveState`."""
+
+    log_requested = Signal()
+    offer_accepted = Signal()
+    run_chosen = Signal(int)
+    """Another one of the runs that go on at the same time."""
+
+    def __init__(self, theme: Theme) -> None:
+        super().__init__()
+        self.setProperty("role", "surface")
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        self._runs = RunTabs(theme)
+        self._runs.chosen.connect(self.run_chosen)
+        self._number = text_label("–", "big")
+        self._number.setFont(tabular_font(_BIG_PX, bold=True))
+        self._number.setAccessibleName("Throughput")
+        self._unit = text_label("", "unit")
+        self._placeholder = text_label("", "title")
+        self._placeholder.setAlignment(Qt.AlignmentFlag.AlignBottom)
+        self._spread = text_label("", "caption")
+        self._name = ElidedLabel("muted")
+        self._title = text_label("", "heading")
+        self._time_left = text_label("", "muted")
+        self._detail = text_label("", "", wrap=True)
+        self._facts = text_label("", "muted", wrap=True)
+        self._facts.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        self._detail.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        for label in (self._time_left, self._facts, self._spread):
+            label.setFont(tabular_font())
+        self._badge = BadgeLine(theme)
+        self._evidence = EvidencePanel(theme)
+        self._parts = QStackedWidget()
+        self._badge.toggled.connect(lambda shown: self._parts.setCurrentIndex(int(shown)))
+        self._bar = QProgressBar()
+        self._bar.setRange(0, _PROGRESS_STEPS)
+        self._bar.setTextVisible(False)
+        self._bar.setAccessibleName("Progress of this phase")
+        self._log = button("Show &log", "The worker's own words, with the traceback", flat=True)
+        self._log.clicked.connect(self.log_requested)
+        self._offer = button("Start the &quick comparison", "What a first experiment looks like")
+        self._offer.clicked.connect(self.offer_accepted)
+        self._offer_text = text_label("", "muted", wrap=True)
+        self._stack = PanelStack(theme)
+        self._time_bar = TimeBar(self._stack)
+        self._state: LiveState | None = None
+        self._stack.crosshair_moved.connect(self._show_reading)
+        to_plots = QShortcut(QKeySequence("Ctrl+L"), self)
+        to_plots.activated.connect(self._stack.setFocus)
+        self._build()
+
+    @property
+    def log_button(self) -> QPushButton:
+        """The button that shows the log, seen when there is one."""
+        return self._log
+
+    @property
+    def offer_button(self) -> QPushButton:
+        """Takes what is offered."""
+        return self._offer
+
+    @property
+    def name(self) -> str:
+        """The variant of the run shown."""
+        return self._name.text()
+
+    @property
+    def runs(self) -> RunTabs:
+        """What chooses among runs that go on at the same time."""
+        return self._runs
+
+    @property
+    def stack(self) -> PanelStack:
+        """The plots."""
+        return self._stack
+
+    @property
+    def badge(self) -> BadgeLine:
+        """Whether the run that ended ran as asked; seen when there is evidence."""
+        return self._badge
+
+    @property
+    def evidence(self) -> EvidencePanel:
+        """What really ran."""
+        return self._evidence
+
+    @property
+    def time_bar(self) -> TimeBar:
+        """What chooses the stretch of time."""
+        return self._time_bar
+
+    def displayed_text(self) -> str:
+        """Everything the head says, as one text."""
+        labels = (
+            self._placeholder,
+            self._title,
+            self._detail,
+            self._number,
+            self._unit,
+            self._spread,
+            self._time_left,
+            self._facts,
+        )
+        return " ".join(label.text() for label in labels if label.text())
+
+    def show_model(self, state: LiveState) -> None:
+        """Show this state; plots draw only what changed."""
+        self._runs.show_runs(state.runs, state.run)
+        show_text(self._number, state.throughput)
+        self._unit.setText(state.unit)
+        self._spread.setText(state.spread)
+        show_text(self._facts, state.summary)
+        self._show_status(state.status, state.throughput)
+        self._show_evidence(state.evidence)
+        self._state = state
+        self._time_bar.show_model(state)
+        self._stack.show_panels(
+            state.panels, state.origin_s, state.window_s, state.bands, state.markers, fit=bool(state.pause_label)
+        )
+        self._show_reading(self._stack.crosshair)
+
+    def show_offer(self, question: str) -> None:
+        """Offer to answer a question with one click; "" is no offer."""
+        self._offer_text.setText(question)
+        for part in (self._offer, self._offer_text):
+            part.setVisible(bool(question))
+
+    def _show_evidence(self, view: EvidenceView | None) -> None:
+        self._badge.setVisible(view is not None)
+        if view is None:
+            self._badge.button.setChecked(False)
+        else:
+            self._badge.show_view(view)
+            self._evidence.show_view(view)
+
+    def _show_reading(self, time: float | None) -> None:
+        self._time_bar.show_reading("" if time is None or self._state is None else self._state.describe_time(time))
+
+    def _show_status(self, status: Status, number: str) -> None:
+        """Where the run stands: beside its number, or in its place while there is none."""
+        title, other = (self._title, self._placeholder) if number else (self._placeholder, self._title)
+        title.setText(status.title)
+        set_role(self._title, status.tone)
+        set_role(self._placeholder, f"title {status.tone}")
+        title.show()
+        other.clear()
+        other.hide()
+        self._name.setText(status.name)
+        self._name.setToolTip(status.name)
+        show_text(self._time_left, status.left)
+        show_text(self._detail, status.detail)
+        self._bar.setValue(round((status.fraction or 0.0) * _PROGRESS_STEPS))
+        self._log.setVisible(status.has_log)
+
+    def _build(self) -> None:
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(2 * GRID, 2 * GRID, 2 * GRID, GRID)
+        layout.setSpacing(GRID)
+        layout.addWidget(self._runs)
+        layout.addLayout(self._header())
+        layout.addWidget(self._detail)
+        layout.addLayout(self._offer_line())
+        layout.addWidget(self._facts)
+        layout.addWidget(self._badge)
+        layout.addWidget(self._bar)
+        self._parts.addWidget(self._curves())
+        self._parts.addWidget(self._evidence)
+        layout.addWidget(self._parts, 1)
+
+    def _offer_line(self) -> QHBoxLayout:
+        line = QHBoxLayout()
+        line.setSpacing(2 * GRID)
+        line.addWidget(self._offer)
+        line.addWidget(self._offer_text, 1)
+        self.show_offer("")
+        return line
+
+    def _curves(self) -> QWidget:
+        made = QWidget()
+        column = QVBoxLayout(made)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(GRID)
+        column.addWidget(self._time_bar)
+        column.addWidget(Scroller(self._stack), 1)
+        return made
+
+    def _header(self) -> QHBoxLayout:
+        figure = QHBoxLayout()
+        figure.setSpacing(GRID)
+        bottom = Qt.AlignmentFlag.AlignBottom
+        unit = QVBoxLayout()
+        unit.setSpacing(0)
+        unit.addStretch(1)
+        unit.addWidget(self._unit)
+        unit.addWidget(self._spread)
+        unit.addSpacing(GRID // 2)
+        self._placeholder.setMinimumHeight(self._number.sizeHint().height())
+        figure.addWidget(self._placeholder, 0, bottom)
+        figure.addWidget(self._number, 0, bottom)
+        figure.addLayout(unit)
+        text = QVBoxLayout()
+        text.setSpacing(GRID // 2)
+        text.addStretch(1)
+        text.addWidget(self._name)
+        text.addLayout(self._status_line())
+        header = QHBoxLayout()
+        header.addLayout(figure)
+        header.addLayout(text, 1)
+        return header
+
+    def _status_line(self) -> QHBoxLayout:
+        line = QHBoxLayout()
+        line.setSpacing(GRID)
+        line.addStretch(1)
+        for widget in (self._log, self._title, self._time_left):
+            line.addWidget(widget)
+        return line

@@ -1,0 +1,110 @@
+"""Replays a recording on the Run screen, through the same model and plots as live data."""
+
+from PySide6.QtCore import QObject, QTimer, Signal
+
+from app.gui.run.replay import ReplayView
+from app.gui.run.run_controller import connect_time_controls
+from app.gui.run.screen import RunView
+from app.telemetry.replay import Recording, Replay
+from app.viewmodels.run.live import LiveModel
+from app.viewmodels.run.time_view import describe_replay, format_position
+
+_TICK_MS = 33
+
+
+class ReplayController(QObject):
+    """Plays one recording at a time. `changed` tells what is played, in words; "" when the screen is live again."""
+
+    changed = Signal(str)
+
+    def __init__(self, view: RunView) -> None:
+        super().__init__(view)
+        self._view = view
+        self._model = LiveModel()
+        self._replay: Replay | None = None
+        self._title = ""
+        self._end_s = 0.0
+        self._measure_s: float | None = None
+        self._connected = False
+        self._timer = QTimer(self)
+        self._timer.setInterval(_TICK_MS)
+        self._timer.timeout.connect(self._tick)
+
+    @property
+    def playing(self) -> bool:
+        """Whether a replay is on the screen, be it paused or at its end."""
+        return self._replay is not None
+
+    def play(self, recording: Recording, speed: float = 1.0) -> None:
+        """Play a recording from its beginning, in place of another one if there is."""
+        view = self._view.show_replay()
+        if not self._connected:
+            self._connect(view)
+        self._title, self._end_s = describe_replay(recording), (recording.end_ns - recording.start_ns) / 1e9
+        measure_ns = recording.measure_ns
+        self._measure_s = None if measure_ns is None else (measure_ns - recording.start_ns) / 1e9
+        view.offer_measured(offered=measure_ns is not None)
+        self._model.handle(recording.inventory)
+        self._replay = Replay(recording, speed=speed)
+        self._timer.start()
+        self._tick()
+        self.changed.emit(self._title)
+
+    def stop(self) -> None:
+        """End the replay; the screen shows this machine again."""
+        self._timer.stop()
+        self._replay = None
+        self._view.show_live()
+        self.changed.emit("")
+
+    def _connect(self, view: ReplayView) -> None:
+        self._connected = True
+        view.pause_requested.connect(self._pause_or_resume)
+        view.speed_requested.connect(self._set_speed)
+        view.restart_requested.connect(self._restart)
+        view.measured_requested.connect(self._jump_to_measured)
+        view.stop_requested.connect(self.stop)
+        view.live.log_requested.connect(lambda: self._view.show_log(self._model.log))
+        connect_time_controls(view.live, self._model, self._show)
+
+    def _tick(self) -> None:
+        if self._replay is None:
+            return
+        for event in self._replay.read():
+            self._model.handle(event)
+        if self._replay.ended or self._replay.paused:
+            self._timer.stop()
+        self._show()
+
+    def _show(self) -> None:
+        replay, view = self._replay, self._view.replay
+        if replay is None or view is None or not view.isVisible():
+            return
+        position = format_position(self._end_s if replay.ended else replay.position_s, self._end_s)
+        view.show_bar(self._title, position, paused=replay.paused, ended=replay.ended, speed=replay.speed)
+        view.live.show_model(self._model.state())
+
+    def _pause_or_resume(self) -> None:
+        if self._replay is not None and self._replay.paused:
+            self._replay.resume()
+            self._timer.start()
+        elif self._replay is not None:
+            self._replay.pause()
+        self._tick()
+
+    def _set_speed(self, speed: float) -> None:
+        if self._replay is not None:
+            self._replay.set_speed(speed)
+        self._tick()
+
+    def _restart(self) -> None:
+        if self._replay is not None:
+            self._replay.restart()
+            self._timer.start()
+        self._tick()
+
+    def _jump_to_measured(self) -> None:
+        if self._replay is not None and self._measure_s is not None:
+            self._replay.jump(self._measure_s)
+            self._timer.start()
+        self._tick()

@@ -1,0 +1,265 @@
+"""The Run screen's controller: connects form, run session and live view."""
+
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+from PySide6.QtCore import QObject, Signal
+from PySide6.QtGui import QGuiApplication
+
+from app.analysis.largest_batch import LargestBatch
+from app.errors import UserError
+from app.gui.run.live import LiveView
+from app.gui.run.screen import RunView
+from app.gui.threads import Background, Bridge
+from app.records import Outcome, RunEvent, RunStarted
+from app.samples import Inventory
+from app.viewmodels.run.form import VariantForm
+from app.viewmodels.run.largest_batch import describe_largest_batch, describe_try
+from app.viewmodels.run.live import LiveModel
+from workloads.catalog import UsageError
+from workloads.protocol import RunSpec, Value
+
+
+def connect_time_controls(view: LiveView, model: LiveModel, refresh: Callable[[], None]) -> None:
+    """Let a view's bar and plots change which stretch the model shows, and show that at once."""
+
+    def show(change: Callable[[], None]) -> None:
+        change()
+        refresh()
+
+    bar, plots = view.time_bar, view.stack
+    bar.window_requested.connect(lambda name: show(lambda: model.follow(name)))
+    bar.pause_requested.connect(lambda: show(model.toggle_pause))
+    bar.follow_requested.connect(lambda: show(model.follow))
+    bar.per_gpu_toggled.connect(lambda apart: show(lambda: model.split_by_gpu(apart)))
+    plots.zoomed.connect(lambda factor, at: show(lambda: model.zoom(factor, at)))
+    plots.panned.connect(lambda by: show(lambda: model.pan(by)))
+
+
+Result = TypeVar("Result")
+
+
+class Session(Protocol):
+    """One run from its spec to its outcome; see `app.runs.session`."""
+
+    def run(self) -> Outcome:
+        """Run to the end; blocks its thread."""
+
+    def stop(self) -> None:
+        """Ask the run to end; from any thread."""
+
+
+class BatchSearch(Protocol):
+    """A search for the largest batch, many runs one after another; see `app.runs.probes`."""
+
+    def run(self) -> LargestBatch:
+        """Search to the end; blocks its thread."""
+
+    def stop(self) -> None:
+        """Ask the search to end; from any thread."""
+
+
+class RunController(QObject):
+    """Starts and stops runs, one at a time. `ended` comes when a run, or a search of many, is over and stored.
+
+    While one goes on, or the queue does, another is asked for by `queue_asked`; `queue_stop_asked` is Stop where it is
+    the queue that goes on. `form_shown` comes with every change of the form, and says whether anything goes on.
+    """
+
+    ended = Signal()
+    queue_requested = Signal(object)
+    queue_stop_requested = Signal()
+    form_shown = Signal(bool)
+
+    def __init__(
+        self,
+        view: RunView,
+        form: VariantForm,
+        make_session: Callable[[RunSpec], Session],
+        make_search: Callable[[RunSpec, int], BatchSearch],
+        sessions: Background,
+        bridge: Bridge,
+    ) -> None:
+        super().__init__(view)
+        self._view = view
+        self._form = form
+        self._live = LiveModel()
+        self._make_session = make_session
+        self._make_search = make_search
+        self._sessions = sessions
+        self._bridge = bridge
+        self._session: Session | BatchSearch | None = None
+        self._stopping = False
+        self._queue_running = False
+        self._error = ""
+        self._warning = ""
+        self._notice = ""
+
+    def start(self) -> None:
+        """Listen to the view and show the first state."""
+        form, live = self._view.form, self._view.live
+        form.workload_chosen.connect(lambda name: self._change(lambda: self._form.choose(name)))
+        form.edited.connect(self._edit)
+        form.reset_requested.connect(lambda: self._change(self._form.reset))
+        form.run_or_stop_requested.connect(self.run_or_stop)
+        form.queue_requested.connect(self.run)
+        form.copy_requested.connect(self._copy_command)
+        form.largest_batch_requested.connect(self.find_largest_batch)
+        live.log_requested.connect(lambda: self._view.show_log(self._live.log))
+        live.run_chosen.connect(self._show_run)
+        connect_time_controls(live, self._live, self.refresh)
+        self.show_form()
+        self.refresh()
+
+    @property
+    def running(self) -> bool:
+        """Whether a run is under way, its end not yet stored."""
+        return self._session is not None
+
+    def handle(self, event: RunEvent | Inventory, run: int | None = None) -> None:
+        """Take one event of a run, by its number, or of telemetry."""
+        self._live.handle(event, run)
+        if isinstance(event, RunStarted) and self._notice and self.running:
+            self._notice = describe_try(event.spec)
+            self.show_form()
+        if isinstance(event, Inventory):
+            self._form.set_machine(event.machine, event.no_gpu_reason)
+            self.show_form()
+
+    def refresh(self) -> None:
+        """Show what the events so far amount to."""
+        self._view.live.show_model(self._live.state())
+
+    def run_or_stop(self) -> None:
+        """The one button: run the variant, or stop what goes on."""
+        if self._busy:
+            self.stop()
+        else:
+            self.run()
+
+    def run(self) -> None:
+        """Run the form's variant in a session of its own, or queue it while something goes on.
+
+        Nothing happens where it cannot run.
+        """
+        state = self._form.state()
+        if not state.is_machine_known or state.refusals:
+            return
+        spec = self._form.spec()
+        if self._busy:
+            self.queue_requested.emit(spec)
+            return
+        session = self._make_session(spec)
+        self._live.request(spec)
+        self._begin(session, session.run, self._end_run)
+
+    def show_queue(self, *, running: bool) -> None:
+        """Whether the queue makes runs now: what the form asks for is then queued too."""
+        self._queue_running = running
+        self._live.set_queue_running(running)
+        self._stopping = self._stopping and self._busy
+        self.show_form()
+
+    def find_largest_batch(self, limit: int) -> None:
+        """Search from the form's batch size on, as far as `limit`; what it found stands above the Run button."""
+        state, spec = self._form.state(), self._form.spec()
+        if self._busy or not state.is_machine_known or state.refusals:
+            return
+        try:
+            search = self._make_search(spec, limit)
+        except UsageError as error:
+            self.show_error(UserError(str(error)))
+            return
+        self._live.request(spec)
+        self._begin(search, search.run, self._end_search)
+        self._notice = "Looking for the largest batch …"
+        self.show_form()
+
+    @property
+    def _busy(self) -> bool:
+        return self.running or self._queue_running
+
+    def _begin(
+        self, session: Session | BatchSearch, work: Callable[[], Result], done: Callable[[Result], None]
+    ) -> None:
+        self._session, self._error, self._notice = session, "", ""
+        self._view.show_live()
+        self._sessions.run(work, done, self._fail)
+        self.show_form()
+        self.refresh()
+
+    def fill(self, spec: RunSpec) -> None:
+        """Put a variant into the form as it was; what is not known here any more is said."""
+        try:
+            self._change(lambda: self._form.fill(spec))
+        except UsageError as error:
+            self.show_error(UserError(str(error)))
+
+    def stop(self) -> None:
+        """Ask what goes on to end; `ended` tells when a run has."""
+        if self._stopping or not self._busy:
+            return
+        self._stopping = True
+        if self._session is not None:
+            self._session.stop()
+        else:
+            self.queue_stop_requested.emit()
+        self.show_form()
+
+    def show_error(self, error: UserError) -> None:
+        """Say beside the Run button what is wrong."""
+        self._error = str(error)
+        self.show_form()
+
+    def warn(self, text: str) -> None:
+        """Say above the Run button what may go wrong; "" is nothing."""
+        self._warning = text
+        self.show_form()
+
+    def _show_run(self, run: int) -> None:
+        self._live.show_run(run)
+        self.refresh()
+
+    def _edit(self, name: str, value: Value) -> None:
+        self._change(lambda: self._form.edit(name, value))
+
+    def _change(self, change: Callable[[], None]) -> None:
+        self._error = self._notice = ""
+        change()
+        self.show_form()
+
+    def _end_run(self, _outcome: Outcome) -> None:
+        self._finish()
+
+    def _end_search(self, result: LargestBatch) -> None:
+        self._notice = describe_largest_batch(result)
+        self._finish()
+
+    def _fail(self, error: UserError) -> None:
+        self._notice = ""
+        self._live.withdraw()
+        self._error = str(error)
+        self._finish()
+
+    def _finish(self) -> None:
+        self._session = None
+        self._stopping = False
+        self._bridge.flush()
+        self.show_form()
+        self.refresh()
+        self.ended.emit()
+
+    def show_form(self) -> None:
+        """Show what the form amounts to."""
+        self._view.form.show_model(
+            self._form.state(),
+            busy=self._busy,
+            stopping=self._stopping,
+            error=self._error,
+            warning=" ".join(filter(None, (self._warning, self._notice))),
+        )
+        self.form_shown.emit(self._busy)
+
+    def _copy_command(self) -> None:
+        QGuiApplication.clipboard().setText(self._form.command())
+        self._view.form.confirm_copied()

@@ -1,0 +1,112 @@
+"""The Run screen: the form on the left, the live view and the queue on the right."""
+
+from typing import TYPE_CHECKING
+
+from PySide6.QtGui import QFontDatabase
+from PySide6.QtWidgets import (
+    QDialog,
+    QDialogButtonBox,
+    QFrame,
+    QHBoxLayout,
+    QPlainTextEdit,
+    QStackedWidget,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app.gui.run.form import FormView
+from app.gui.run.live import LiveView
+from app.gui.run.replay import ReplayView
+from app.gui.theme import GRID, Theme
+
+if TYPE_CHECKING:
+    from app.gui.experiment.matrix import MatrixView
+    from app.gui.experiment.queue import QueueView
+
+
+class RunView(QWidget):
+    """Places the form, the live view or what takes its place, and the queue."""
+
+    def __init__(self, theme: Theme) -> None:
+        super().__init__()
+        self.form = FormView(theme)
+        self.live = LiveView(theme)
+        self.replay: ReplayView | None = None
+        self.queue: QueueView | None = None
+        self.matrix: MatrixView | None = None
+        self._theme = theme
+        self._right = QStackedWidget()
+        self._right.addWidget(self.live)
+        line = QFrame()
+        line.setProperty("role", "rule")
+        line.setFixedWidth(1)
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(0)
+        layout.addWidget(self.form)
+        layout.addWidget(line)
+        self._column = QVBoxLayout()
+        self._column.setSpacing(0)
+        self._column.addWidget(self._right, 1)
+        layout.addLayout(self._column, 1)
+
+    def queue_view(self) -> "QueueView":
+        """The queue, made when it is first wanted."""
+        if self.queue is None:
+            from app.gui.experiment.queue import QueueView
+
+            self.queue = QueueView(self._theme)
+            self._column.addWidget(self.queue)
+        return self.queue
+
+    def show_replay(self) -> ReplayView:
+        """Turn from the live view to the replay, made when it is first wanted; the form waits meanwhile."""
+        if self.replay is None:
+            self.replay = ReplayView(self._theme)
+            self._right.addWidget(self.replay)
+        self._right.setCurrentWidget(self.replay)
+        self.form.setEnabled(False)
+        return self.replay
+
+    def matrix_view(self) -> "MatrixView":
+        """What experiments are built with, made when it is first wanted."""
+        if self.matrix is None:
+            from app.gui.experiment.matrix import MatrixView
+
+            self.matrix = MatrixView()
+            self._right.addWidget(self.matrix)
+        return self.matrix
+
+    def show_matrix(self) -> None:
+        """Turn from the plots to what experiments are built with; the form stays usable."""
+        self._right.setCurrentWidget(self.matrix_view())
+
+    def show_live(self) -> None:
+        """Turn back to the live view."""
+        self._right.setCurrentWidget(self.live)
+        self.form.setEnabled(True)
+
+    def show_log(self, text: str) -> None:
+        """Show the worker's log in a window of its own, the newest lines in view."""
+        dialog = LogDialog(text, self)
+        dialog.open()
+
+
+class LogDialog(QDialog):
+    """A log to read and copy."""
+
+    def __init__(self, text: str, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.setWindowTitle("Log of the run")
+        self.resize(112 * GRID, 72 * GRID)
+        self.text = QPlainTextEdit(text)
+        self.text.setReadOnly(True)
+        self.text.setFont(QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont))
+        self.text.setAccessibleName("Log of the run")
+        buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Close)
+        buttons.rejected.connect(self.reject)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(2 * GRID, 2 * GRID, 2 * GRID, 2 * GRID)
+        layout.addWidget(self.text)
+        layout.addWidget(buttons)
+        self.finished.connect(self.deleteLater)

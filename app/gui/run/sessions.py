@@ -1,0 +1,51 @@
+"""Creates run sessions, batch searches and queue runners for the window, with a standby worker for the next one."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from app.analysis.largest_batch import search_bounds
+from app.gui.threads import Bridge, BridgeSink
+from app.queries import QueueProgress
+from app.runs.experiment.progress import ProgressReporter
+from app.runs.experiment.queue_runner import QueueRunner
+from app.runs.leases import Leases
+from app.runs.probes import LargestBatchSession
+from app.runs.session import RunServices, RunSession
+from app.runs.standby import StandbyLauncher, is_standby_wanted
+from app.storage.database import load_setting
+from app.storage.known_settings import STANDBY
+from app.telemetry.feed import TelemetryFeed
+from workloads.protocol import RunSpec
+
+
+class SessionFactory:
+    """Makes sessions that store in `database` and tell the window of it; `close` it when the last one has ended."""
+
+    def __init__(self, database: Path, feed: TelemetryFeed, bridge: Bridge) -> None:
+        self._bridge = bridge
+        self._launcher = StandbyLauncher(
+            Leases(), lambda: is_standby_wanted(feed, lambda: load_setting(database, STANDBY))
+        )
+        self._services = RunServices(database=database, feed=feed, launcher=self._launcher)
+
+    def prepare(self) -> None:
+        """Has a worker stand by where one is wanted, and none where not; returns at once."""
+        self._launcher.prepare()
+
+    def make_run(self, spec: RunSpec) -> RunSession:
+        """One run."""
+        return RunSession(spec, self._services, (BridgeSink(self._bridge),))
+
+    def make_search(self, spec: RunSpec, limit: int) -> LargestBatchSession:
+        """The search for the largest batch up to `limit`; raises `UsageError` where there is nothing to search."""
+        return LargestBatchSession(
+            spec, search_bounds(spec, limit), self._services, lambda *_: (BridgeSink(self._bridge),)
+        )
+
+    def make_queue_runner(self, on_progress: Callable[[QueueProgress], None]) -> QueueRunner:
+        """One walk through the queue; `told` hears how far it is, on the threads that make the runs."""
+        return QueueRunner(self._services, ProgressReporter(on_progress, lambda: (BridgeSink(self._bridge),)))
+
+    def close(self) -> None:
+        """Ends the worker that stands by."""
+        self._launcher.close()

@@ -1,0 +1,45 @@
+"""Chooses what Ctrl+S saves: the chart under the pointer, the focused one, or all visible plots."""
+
+from PySide6.QtGui import QCursor
+from PySide6.QtWidgets import QApplication, QToolTip, QWidget
+
+from app.gui.compare.charts import ChartWidget
+from app.gui.compare.scaling import ScalingChart
+from app.gui.plot.export import Drawable, StackedPlots, save_chart
+from app.gui.plot.time_panel import TimePanel
+from app.gui.theme import Theme
+
+_NO_CHART = "There is no plot here to save."
+
+
+def save_shown_chart(page: QWidget, theme: Theme) -> None:
+    """Save one picture of a page, or say that there is none."""
+    shown = chart_to_save(page, QApplication.widgetAt(QCursor.pos()), theme)
+    if shown is None:
+        QToolTip.showText(QCursor.pos(), _NO_CHART, page)
+    else:
+        save_chart(page, shown)
+
+
+def chart_to_save(page: QWidget, hovered: QWidget | None, theme: Theme) -> Drawable | None:
+    """The plot or picture pointed at, the picture with the keyboard, or else every plot or a picture in sight."""
+    for candidate in (hovered, QApplication.focusWidget()):
+        found = _enclosing_chart(candidate, page)
+        if isinstance(found, TimePanel):
+            return StackedPlots((found.snapshot(),), theme, found.width())
+        if found is not None:
+            return found
+    plots = [panel for panel in page.findChildren(TimePanel) if not panel.visibleRegion().isEmpty()]
+    if not plots:
+        charts = (chart for chart in page.findChildren(ChartWidget) if not chart.visibleRegion().isEmpty())
+        return next(charts, None)
+    return StackedPlots(tuple(panel.snapshot() for panel in plots), theme, max(panel.width() for panel in plots))
+
+
+def _enclosing_chart(widget: QWidget | None, page: QWidget) -> ChartWidget | ScalingChart | TimePanel | None:
+    """The plot or picture that a widget of the page is part of."""
+    while widget is not None and widget is not page:
+        if isinstance(widget, (ChartWidget, ScalingChart, TimePanel)):
+            return widget
+        widget = widget.parentWidget()
+    return None

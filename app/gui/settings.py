@@ -1,0 +1,183 @@
+"""The Settings menu: choices stored in the database, end-of-run notifications, and the standby worker."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from PySide6.QtGui import QActionGroup
+from PySide6.QtWidgets import QApplication, QMenu, QSystemTrayIcon
+
+from app.errors import UserError
+from app.gui.threads import Background
+from app.gui.window import MainWindow
+from app.records import RunEnded, RunStarted
+from app.runs.standby import AUTOMATIC, OFF, ON, STANDBY_VARIABLE, environment_choice, no_standby_reason
+from app.samples import Inventory
+from app.storage.known_settings import NOTICE, STANDBY, Setting
+from app.viewmodels.format import units
+from app.viewmodels.format.naming import short_name
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsStore:
+    """The database that choices are kept in, the thread that reads and writes them, and what hears of a failure."""
+
+    database: Path
+    background: Background
+    on_failure: Callable[[UserError], None]
+
+
+class ChoiceSetting:
+    """One of `ways`, by its key; until another is chosen, `usual`. `kept` is called when a choice is stored."""
+
+    def __init__(
+        self,
+        menu: QMenu,
+        heading: str,
+        options: Mapping[str, str],
+        setting: Setting[str],
+        store: SettingsStore,
+        *,
+        default: str,
+        on_saved: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._setting = setting
+        self._store = store
+        self._default = default
+        self._on_saved = on_saved
+        if not menu.isEmpty():
+            menu.addSeparator()
+        self._heading = menu.addAction(heading)
+        self._heading.setEnabled(False)
+        font = self._heading.font()
+        font.setBold(True)
+        self._heading.setFont(font)
+        self._group = QActionGroup(menu)
+        self._actions = {way: self._group.addAction(menu.addAction(label)) for way, label in options.items()}
+        for way, action in self._actions.items():
+            action.setCheckable(True)
+            action.triggered.connect(partial(self._save, way))
+        self._show(None)
+
+    @property
+    def value(self) -> str:
+        """What holds."""
+        return next(way for way, action in self._actions.items() if action.isChecked())
+
+    def start(self) -> None:
+        """Read from the database what was chosen."""
+        from app.storage.database import load_setting
+
+        database, setting = self._store.database, self._setting
+        self._store.background.run(lambda: load_setting(database, setting), self._show, self._store.on_failure)
+
+    def set_label(self, option: str, label: str) -> None:
+        """Give one of the choices other words."""
+        self._actions[option].setText(label)
+
+    def force(self, option: str, heading: str) -> None:
+        """Let this hold, whatever is chosen: it is decided elsewhere, as `heading` says."""
+        self._heading.setText(heading)
+        self._group.setEnabled(False)
+        self._actions[option].setChecked(True)
+
+    def _show(self, stored: str | None) -> None:
+        if self._group.isEnabled():
+            self._actions[stored if stored in self._actions else self._default].setChecked(True)
+
+    def _save(self, option: str) -> None:
+        from app.storage.database import save_setting
+
+        database, setting = self._store.database, self._setting
+        self._store.background.run(
+            lambda: save_setting(database, setting, option), lambda _: self._after_save(option), self._store.on_failure
+        )
+
+    def _after_save(self, option: str) -> None:
+        self._show(option)
+        self._on_saved()
+
+
+_NOTIFICATION_HEADING = "When a run or experiment of over a minute ends while another window is in front"
+NOTIFICATION_CHOICES = {"off": "Say &nothing", "message": "Show a &message", "sound": "Show a message, and s&ound"}
+LONG_RUN_S = 60.0
+"""A shorter run's end is seen by who started it."""
+
+
+class RunEndNotifier:
+    """What happens when a long run ends while the window is not the active one; its menu lets the user choose it."""
+
+    def __init__(self, window: MainWindow, store: SettingsStore) -> None:
+        self._window = window
+        self._began_ns: int | None = None
+        self._title = self._text = ""
+        self._tray = QSystemTrayIcon(window.windowIcon(), window)
+        self._tray.messageClicked.connect(window.activateWindow)
+        self._choice = ChoiceSetting(
+            window.settings_menu, _NOTIFICATION_HEADING, NOTIFICATION_CHOICES, NOTICE, store, default="message"
+        )
+
+    def start(self) -> None:
+        """Read from the database what was chosen."""
+        self._choice.start()
+
+    def handle(self, event: object) -> None:
+        """Take one event of a run; other events say nothing here."""
+        if isinstance(event, RunStarted):
+            self._began_ns = event.t_ns if self._began_ns is None else self._began_ns
+            self._text = short_name(event.spec)
+        elif isinstance(event, RunEnded):
+            self._title = f"Run {event.run}: {event.outcome.name.replace('_', ' ')}"
+
+    def notify_experiment_end(self, title: str, text: str) -> None:
+        """Tell of the end of an experiment."""
+        self._title, self._text = title, text
+        self.notify()
+
+    def discard(self) -> None:
+        """What began was left before its end, by someone who is here."""
+        self._began_ns = None
+
+    def notify(self) -> None:
+        """Tell of the end of what began with the first run since the last end: one run, or many for one purpose."""
+        began_ns, self._began_ns = self._began_ns, None
+        choice = self._choice.value
+        lasted_s = 0.0 if began_ns is None else (time.monotonic_ns() - began_ns) / 1e9
+        if lasted_s < LONG_RUN_S or choice == "off" or self._window.isActiveWindow():
+            return
+        if QSystemTrayIcon.isSystemTrayAvailable():
+            self._tray.show()
+            self._tray.showMessage(self._title, f"{self._text}, after {units.duration(lasted_s)}")
+        else:
+            QApplication.alert(self._window)
+        if choice == "sound":
+            QApplication.beep()
+
+
+_STANDBY_HEADING = "Standby: import TensorFlow ahead of the next run"
+_AUTOMATIC = "&Automatic"
+
+
+class StandbySetting:
+    """Its choices in the window's menu; `changed` is called when another one holds."""
+
+    def __init__(self, menu: QMenu, store: SettingsStore, on_change: Callable[[], None]) -> None:
+        options = {AUTOMATIC: _AUTOMATIC, ON: "&On", OFF: "O&ff"}
+        self._choice = ChoiceSetting(
+            menu, _STANDBY_HEADING, options, STANDBY, store, default=AUTOMATIC, on_saved=on_change
+        )
+        if decided := environment_choice():
+            self._choice.force(decided, f"Standby: {decided}, as {STANDBY_VARIABLE} says")
+
+    def start(self) -> None:
+        """Read from the database what was chosen."""
+        self._choice.start()
+
+    def handle(self, event: object) -> None:
+        """Say of the machine, when it is known, what it does by itself."""
+        if isinstance(event, Inventory):
+            reason = no_standby_reason(event.machine)
+            state = f"off here, {reason}" if reason else "on here"
+            self._choice.set_label(AUTOMATIC, f"{_AUTOMATIC}: {state}")

@@ -1,0 +1,189 @@
+"""The GUI thread and the others: background work, the event bridge, and garbage collection.
+
+Python's cyclic collector runs on whichever thread happens to allocate. When that is a reader thread and the garbage
+holds Qt objects, they are destroyed off the GUI thread, which Qt does not survive (widgets and timers belong to their
+thread: https://doc.qt.io/qt-6/threads-qobject.html). So the automatic collector is off, and a timer does its work.
+"""
+
+import gc
+import queue
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from PySide6.QtCore import QObject, Qt, QTimer, Signal
+
+from app.errors import UserError, bug_message
+from app.records import RunEvent, RunStarted
+from app.samples import DeviceLost, FieldsUpdated, Inventory, Processes, Sample, SlowSample
+from workloads.catalog import UsageError
+
+Result = TypeVar("Result")
+
+
+class Background(QObject):
+    """Runs functions one after another on one thread, so a database is never read by two of them at a time."""
+
+    _ended = Signal(object, object, object)
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._closed = False
+        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="background")
+        self._ended.connect(self._deliver, Qt.ConnectionType.QueuedConnection)
+
+    def run(
+        self,
+        work: Callable[[], Result],
+        done: Callable[[Result], None],
+        failed: Callable[[UserError], None],
+    ) -> None:
+        """Call `work` on the worker thread, then `done(result)` or `failed(error)` on the GUI thread.
+
+        `UserError` and `UsageError` are told to `failed`. So is a bug, that nothing waits for what will not come, and
+        then it is raised on the GUI thread. Nothing is begun once it is closed.
+        """
+        if self._closed:
+            return
+        future = self._executor.submit(work)
+        future.add_done_callback(lambda ended: self._ended.emit(ended, done, failed))
+
+    def close(self) -> None:
+        """Drop what has not begun and wait for what has; nothing is delivered afterwards."""
+        self._closed = True
+        self._executor.shutdown(wait=True, cancel_futures=True)
+
+    def _deliver(self, ended: Future[Any], done: Callable[[Any], None], failed: Callable[[UserError], None]) -> None:
+        if self._closed:
+            return
+        error = ended.exception()
+        if error is None:
+            done(ended.result())
+            return
+        failed(_to_user_error(error))
+        if not isinstance(error, UserError | UsageError):
+            raise error
+
+
+def _to_user_error(error: BaseException) -> UserError:
+    """What the user is told of it."""
+    if isinstance(error, UserError):
+        return error
+    return UserError(str(error) if isinstance(error, UsageError) else bug_message(error))
+
+
+_DRAIN_PERIOD_MS = 33
+_BUDGET_S = 0.008
+
+
+class Bridge(QObject):
+    """`post` may come from any thread. On the GUI thread `arrived` tells each event, then `drained` once a tick.
+
+    With an event comes the number of the run it is of, None where that has none yet or it is of the machine.
+    """
+
+    arrived = Signal(object, object)
+    drained = Signal()
+    _woken = Signal()
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._queue: queue.SimpleQueue[tuple[RunEvent | Inventory | Processes, int | None]] = queue.SimpleQueue()
+        self._awake = False
+        self._closed = False
+        self._timer = QTimer(self)
+        self._timer.setInterval(_DRAIN_PERIOD_MS)
+        self._timer.timeout.connect(self._tick)
+        self._woken.connect(self._wake, Qt.ConnectionType.QueuedConnection)
+
+    def post(self, event: RunEvent | Inventory | Processes, run: int | None = None) -> None:
+        """Queue an event; the timer runs only while something arrives."""
+        self._queue.put((event, run))
+        if not self._awake:
+            self._awake = True
+            self._woken.emit()
+
+    def flush(self) -> None:
+        """Deliver everything queued now, however much it is."""
+        while self._deliver(float("inf")):
+            pass
+        self.drained.emit()
+
+    def close(self) -> None:
+        """Deliver nothing more; a wake-up already on its way finds nobody."""
+        self._closed = True
+        self._timer.stop()
+
+    def _wake(self) -> None:
+        if not self._closed:
+            self._timer.start()
+
+    def _tick(self) -> None:
+        if self._deliver(time.monotonic() + _BUDGET_S):
+            self.drained.emit()
+            return
+        self._timer.stop()
+        self._awake = False
+        if not self._queue.empty():  # something came between the last look and falling asleep
+            self._awake = True
+            self._timer.start()
+
+    def _deliver(self, deadline_s: float) -> int:
+        """Events delivered before the deadline; the rest waits for the next tick."""
+        count = 0
+        while time.monotonic() < deadline_s:
+            try:
+                event, run = self._queue.get_nowait()
+            except queue.Empty:
+                break
+            self.arrived.emit(event, run)
+            count += 1
+        return count
+
+
+class BridgeSink:
+    """A run's sink that hands its events to the window. Samples come there from the feed already, run or no run."""
+
+    def __init__(self, bridge: Bridge) -> None:
+        self._bridge = bridge
+        self._run: int | None = None
+
+    def handle(self, event: RunEvent) -> None:
+        """Queue the event."""
+        if isinstance(event, RunStarted):
+            self._run = event.run
+        if not isinstance(event, Sample | SlowSample | DeviceLost | FieldsUpdated):
+            self._bridge.post(event, self._run)
+
+
+_COLLECT_PERIOD_MS = 1_000
+
+
+class GuiGarbageCollector(QObject):
+    """Collects the young generations every second, and the old one when Python's own rule would."""
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._timer = QTimer(self)
+        self._timer.setInterval(_COLLECT_PERIOD_MS)
+        self._timer.timeout.connect(self.collect)
+
+    def start(self) -> None:
+        """Takes over from the automatic collector; what lives now (modules, classes) is never looked at again."""
+        gc.disable()
+        gc.collect()
+        gc.freeze()
+        self._timer.start()
+
+    def stop(self) -> None:
+        """Hands collection back to Python."""
+        self._timer.stop()
+        gc.unfreeze()
+        gc.enable()
+
+    def collect(self) -> None:
+        """One collection of the oldest generation whose threshold is passed, as the automatic collector does."""
+        counts, thresholds = gc.get_count(), gc.get_threshold()
+        due = [generation for generation in (2, 1, 0) if counts[generation] > thresholds[generation] > 0]
+        gc.collect(due[0] if due else 0)

@@ -1,0 +1,274 @@
+"""Widgets that all screens share: labels, buttons, separators, scroll areas, empty states and a flow layout.
+
+Every view keeps to one convention: it is built with the `Theme`, shows what `show_model(model)` gives it, and tells
+what the user wants by Qt signals. It starts no thread, opens no file and knows no controller.
+"""
+
+import re
+
+from PySide6.QtCore import QPoint, QRect, QSize, Qt
+from PySide6.QtGui import QPainter, QPaintEvent
+from PySide6.QtWidgets import (
+    QComboBox,
+    QDoubleSpinBox,
+    QFrame,
+    QLabel,
+    QLayout,
+    QLayoutItem,
+    QPushButton,
+    QScrollArea,
+    QSizePolicy,
+    QSpinBox,
+    QSplitter,
+    QStyle,
+    QStyleOptionComboBox,
+    QStylePainter,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app.gui.theme import GRID
+
+
+class FlowLayout(QLayout):
+    """Places widgets side by side, then on the next line, `across` and `down` pixels apart."""
+
+    def __init__(self, parent: QWidget, horizontal_gap: int, vertical_gap: int) -> None:
+        super().__init__(parent)
+        self._horizontal_gap = horizontal_gap
+        self._vertical_gap = vertical_gap
+        self._items: list[QLayoutItem] = []
+        self.setContentsMargins(0, 0, 0, 0)
+
+    def addItem(self, item: QLayoutItem) -> None:
+        """Put it at the end."""
+        self._items.append(item)
+
+    def count(self) -> int:
+        """How many there are."""
+        return len(self._items)
+
+    def itemAt(self, index: int) -> QLayoutItem | None:
+        """The one at a place, None past the end."""
+        return self._items[index] if 0 <= index < len(self._items) else None
+
+    def takeAt(self, index: int) -> QLayoutItem | None:
+        """Take one out."""
+        return self._items.pop(index) if 0 <= index < len(self._items) else None
+
+    def hasHeightForWidth(self) -> bool:
+        """Fewer pixels across are more lines."""
+        return True
+
+    def heightForWidth(self, width: int) -> int:
+        """How high all lines are in a width, in pixels."""
+        return max((rect.bottom() + 1 for rect in self._item_rects(width)), default=0)
+
+    def sizeHint(self) -> QSize:
+        """All in one line."""
+        sizes = [item.sizeHint() for item in self._items]
+        gaps = self._horizontal_gap * max(0, len(sizes) - 1)
+        return QSize(sum(size.width() for size in sizes) + gaps, max((size.height() for size in sizes), default=0))
+
+    def minimumSize(self) -> QSize:
+        """The widest of them alone."""
+        sizes = [item.minimumSize() for item in self._items]
+        return QSize(max((s.width() for s in sizes), default=0), max((s.height() for s in sizes), default=0))
+
+    def expandingDirections(self) -> Qt.Orientation:
+        """None: what room is left stays empty."""
+        return Qt.Orientation(0)
+
+    def setGeometry(self, area: QRect) -> None:
+        """Place all within an area."""
+        super().setGeometry(area)
+        for item, rect in zip(self._items, self._item_rects(area.width()), strict=True):
+            item.setGeometry(rect.translated(area.topLeft()))
+
+    def _item_rects(self, width: int) -> list[QRect]:
+        rects: list[QRect] = []
+        position = QPoint(0, 0)
+        for item in self._items:
+            size = item.sizeHint()
+            if position.x() and position.x() + size.width() > width:
+                position = QPoint(0, max(rect.bottom() + 1 for rect in rects) + self._vertical_gap)
+            rects.append(QRect(position, size))
+            position = QPoint(position.x() + size.width() + self._horizontal_gap, position.y())
+        return rects
+
+
+_SPIN_MARGIN = 6
+_BREAK_HINT = "\N{ZERO WIDTH SPACE}"
+_LONG_WORD = re.compile(r"\S{24,}")
+_NAME_BREAKS = re.compile(r"[_./:](?=\w)")
+
+
+def text_label(text: str, role: str = "", *, wrap: bool = False) -> QLabel:
+    """Plain text in a role of the style sheet.
+
+    These are heading, title, figure, big, muted, caption, problem, good, warning and bad.
+    """
+    label = QLabel(text)
+    label.setTextFormat(Qt.TextFormat.PlainText)
+    label.setProperty("role", role)
+    label.setWordWrap(wrap)
+    return label
+
+
+def show_text(label: QLabel, text: str) -> None:
+    """Show these words; a label without any takes no room."""
+    label.setText(text)
+    label.setVisible(bool(text))
+
+
+def set_role(widget: QWidget, role: str) -> None:
+    """Give a widget another role of the style sheet."""
+    if widget.property("role") != role:
+        widget.setProperty("role", role)
+        widget.style().unpolish(widget)
+        widget.style().polish(widget)
+
+
+def button(text: str, help: str = "", *, primary: bool = False, flat: bool = False, small: bool = False) -> QPushButton:
+    """A push button; `&` in the text marks its mnemonic, `help` is its tooltip."""
+    made = QPushButton(text)
+    made.setProperty("primary", "true" if primary else "false")
+    made.setProperty("flat", "true" if flat else "false")
+    made.setProperty("small", "true" if small else "false")
+    made.setToolTip(help)
+    made.setAutoDefault(False)
+    return made
+
+
+def toggle_button(text: str, help: str = "") -> QPushButton:
+    """A small button that stays pressed."""
+    made = button(text, help, small=True)
+    made.setCheckable(True)
+    return made
+
+
+def prepare_spin_box(box: QSpinBox | QDoubleSpinBox) -> None:
+    """Have it tell a number when typing ends, not at each digit, and keep the number off its edge."""
+    box.setKeyboardTracking(False)
+    # The style sheet's padding does not reach the text of a spin box.
+    box.lineEdit().setTextMargins(_SPIN_MARGIN, 0, 0, 0)
+
+
+class BreakingLabel(QLabel):
+    """Several lines that fit any width: a name or path too long for a line goes on in the next one.
+
+    Without that such a word is cut, and Qt gives the lines too little height.
+    """
+
+    def __init__(self, role: str) -> None:
+        super().__init__()
+        self.setTextFormat(Qt.TextFormat.PlainText)
+        self.setProperty("role", role)
+        self.setWordWrap(True)
+
+    def setText(self, text: str) -> None:
+        """Show these words, with invisible places to break a line in."""
+        super().setText(_LONG_WORD.sub(lambda word: _NAME_BREAKS.sub(rf"\g<0>{_BREAK_HINT}", word[0]), text))
+
+    def text(self) -> str:
+        """The words without them."""
+        return super().text().replace(_BREAK_HINT, "")
+
+
+class ElidedLabel(QLabel):
+    """One line that gives way: what does not fit is left out of its middle."""
+
+    def __init__(self, role: str = "", side: Qt.AlignmentFlag = Qt.AlignmentFlag.AlignRight) -> None:
+        super().__init__()
+        self.setAlignment(side | Qt.AlignmentFlag.AlignVCenter)
+        self.setTextFormat(Qt.TextFormat.PlainText)
+        self.setProperty("role", role)
+        self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
+
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        """Draw what fits, at its side."""
+        painter = QPainter(self)
+        painter.setPen(self.palette().color(self.foregroundRole()))
+        text = self.fontMetrics().elidedText(self.text(), Qt.TextElideMode.ElideMiddle, self.width())
+        painter.drawText(self.rect(), self.alignment(), text)
+        painter.end()
+
+
+class ElidedComboBox(QComboBox):
+    """A drop-down list whose chosen word gives way in its middle where it does not fit."""
+
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        """Draw what fits."""
+        option = QStyleOptionComboBox()
+        self.initStyleOption(option)
+        part = QStyle.SubControl.SC_ComboBoxEditField
+        width = self.style().subControlRect(QStyle.ComplexControl.CC_ComboBox, option, part, self).width()
+        option.currentText = self.fontMetrics().elidedText(self.currentText(), Qt.TextElideMode.ElideMiddle, width)
+        painter = QStylePainter(self)
+        painter.drawComplexControl(QStyle.ComplexControl.CC_ComboBox, option)
+        painter.drawControl(QStyle.ControlElement.CE_ComboBoxLabel, option)
+        painter.end()
+
+
+def clear_layout(layout: QLayout) -> None:
+    """Take every widget out of a layout and delete it."""
+    while (item := layout.takeAt(0)) is not None:
+        if (widget := item.widget()) is not None:
+            widget.hide()
+            widget.deleteLater()
+
+
+def separator() -> QFrame:
+    """A hairline between two parts."""
+    line = QFrame()
+    line.setProperty("role", "rule")
+    line.setFixedHeight(1)
+    return line
+
+
+def splitter(orientation: Qt.Orientation, first: QWidget, second: QWidget, stretch: tuple[int, int]) -> QSplitter:
+    """Two parts with a line between them that can be moved; `stretch` says which takes what room there is."""
+    made = QSplitter(orientation)
+    made.setChildrenCollapsible(False)
+    made.setHandleWidth(1)
+    for widget, share in zip((first, second), stretch, strict=True):
+        made.addWidget(widget)
+        made.setStretchFactor(made.count() - 1, share)
+    return made
+
+
+class Scroller(QScrollArea):
+    """Scrolls what is in it, which is as wide as there is room; the keyboard goes to what is in it, not to itself."""
+
+    def __init__(self, content: QWidget | None = None, *, horizontal: bool = True) -> None:
+        super().__init__()
+        self.setWidgetResizable(True)
+        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        if content is not None:
+            self.setWidget(content)
+        if not horizontal:
+            self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+
+
+class EmptyState(QWidget):
+    """What an empty screen says: one heading, what to do next, and what does it."""
+
+    def __init__(self, title: str, text: str, action: QPushButton | None = None) -> None:
+        super().__init__()
+        self._title = text_label(title, "title")
+        self._text = text_label(text, "muted", wrap=True)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(4 * GRID, 4 * GRID, 4 * GRID, 4 * GRID)
+        layout.setSpacing(GRID)
+        layout.addStretch(2)
+        layout.addWidget(self._title, 0, Qt.AlignmentFlag.AlignHCenter)
+        layout.addWidget(self._text)
+        self._text.setAlignment(Qt.AlignmentFlag.AlignHCenter)
+        if action is not None:
+            layout.addWidget(action, 0, Qt.AlignmentFlag.AlignHCenter)
+        layout.addStretch(3)
+
+    def set_text(self, title: str, text: str) -> None:
+        """Say something else."""
+        self._title.setText(title)
+        self._text.setText(text)

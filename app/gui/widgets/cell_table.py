@@ -1,0 +1,235 @@
+"""Tables of runs: a model over cells, the delegate that paints them, and a view whose columns fit their content."""
+
+import html
+from collections.abc import Sequence
+
+from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, QRect, QSize, Qt
+from PySide6.QtGui import QColor, QFont, QFontMetrics, QPainter, QResizeEvent
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QHeaderView,
+    QStyle,
+    QStyledItemDelegate,
+    QStyleOptionViewItem,
+    QTableView,
+)
+
+from app.gui.theme import GRID, LEFT, RIGHT, Theme
+from app.viewmodels.format.cells import Cell, Column
+
+CELL_ROLE = Qt.ItemDataRole.UserRole
+ROW_HEIGHT = 28
+SYMBOL_WIDTH = 18
+_NAME_SEPARATOR = " · "
+
+_SELECTED_ALPHA = 46
+
+AnyIndex = QModelIndex | QPersistentModelIndex
+
+
+class CellDelegate(QStyledItemDelegate):
+    """Paints the `Cell` under `CELL_ROLE`; `unit_widths` is the room each numeric column keeps for its units."""
+
+    def __init__(self, theme: Theme) -> None:
+        super().__init__()
+        self._theme = theme
+        self.unit_widths: dict[int, int] = {}
+
+    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex) -> None:
+        """The row's ground and the cell."""
+        self.paint_cell(painter, option, index, index.data(CELL_ROLE))
+
+    def paint_cell(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex, cell: Cell) -> None:
+        """The row's ground, then symbol, words or figures, and unit."""
+        painter.save()
+        self.paint_background(painter, option)
+        painter.setFont(tabular(option.font))
+        area = self.content_area(option, index)
+        if index.column() in self.unit_widths:
+            self._paint_quantity(painter, area, cell, self.unit_widths[index.column()])
+        else:
+            self._paint_text(painter, area, cell)
+        painter.restore()
+
+    def sizeHint(self, _option: QStyleOptionViewItem, _index: AnyIndex) -> QSize:
+        """Room for one line; columns get their width from the longest text, not from every cell."""
+        return QSize(6 * GRID, ROW_HEIGHT)
+
+    def content_area(self, option: QStyleOptionViewItem, _index: AnyIndex) -> QRect:
+        """Where the words of a cell go."""
+        return QRect(option.rect).adjusted(GRID, 0, -GRID, 0)
+
+    def paint_background(self, painter: QPainter, option: QStyleOptionViewItem) -> None:
+        """Selection as a wash of the accent, so that the colours of outcomes stay readable on it."""
+        colours = self._theme.colours
+        if option.state & QStyle.StateFlag.State_Selected:
+            wash = QColor(colours.accent)
+            wash.setAlpha(_SELECTED_ALPHA)
+            painter.fillRect(option.rect, wash)
+        elif option.state & QStyle.StateFlag.State_MouseOver:
+            painter.fillRect(option.rect, QColor(colours.raised))
+
+    def _paint_quantity(self, painter: QPainter, area: QRect, cell: Cell, unit_width: int) -> None:
+        colours = self._theme.colours
+        painter.setPen(QColor(colours.faint if cell.key is None else colours.text))
+        painter.drawText(area.adjusted(0, 0, -unit_width, 0), RIGHT, cell.text)
+        painter.setPen(QColor(colours.muted))
+        painter.drawText(
+            QRect(area.right() + 1 - unit_width + GRID // 2, area.y(), unit_width, area.height()), LEFT, cell.unit
+        )
+
+    def _paint_text(self, painter: QPainter, area: QRect, cell: Cell) -> None:
+        colour = QColor(self._theme.tone_colour(cell.tone) if cell.tone else self._theme.colours.text)
+        painter.setPen(colour)
+        if cell.symbol:
+            painter.drawText(area, LEFT, cell.symbol)
+            area = area.adjusted(SYMBOL_WIDTH, 0, 0, 0)
+        painter.drawText(area, LEFT, elide_name(cell.text, painter.fontMetrics(), area.width()))
+
+
+def elide_name(name: str, metrics: QFontMetrics, width: int) -> str:
+    """What fits into so many pixels: of a name in parts the first ones and the last, else its beginning and end."""
+    if metrics.horizontalAdvance(name) <= width:
+        return name
+    parts = name.split(_NAME_SEPARATOR)
+    shorter = (_NAME_SEPARATOR.join([*parts[:count], "…", parts[-1]]) for count in range(len(parts) - 2, 0, -1))
+    fitting = (shown for shown in shorter if metrics.horizontalAdvance(shown) <= width)
+    return next(fitting, None) or metrics.elidedText(name, Qt.TextElideMode.ElideMiddle, width)
+
+
+def tabular(font: QFont) -> QFont:
+    """The same font with figures of one width."""
+    made = QFont(font)
+    made.setFeature(QFont.Tag("tnum"), 1)
+    return made
+
+
+_NO_PARENT = QModelIndex()
+_MAX_TOOLTIP_CHARS = 1_000
+
+
+class CellModel(QAbstractTableModel):
+    """Rows of cells, thousands of them; nothing is made for a cell before it is painted."""
+
+    def __init__(self, columns: Sequence[Column]) -> None:
+        super().__init__()
+        self.columns = columns
+
+    def row_cells(self, row: int) -> Sequence[Cell]:
+        """The cells of a row, one a column."""
+        raise NotImplementedError
+
+    def title(self, column: int) -> str:
+        """The words in a column's head."""
+        return self.columns[column].title
+
+    def columnCount(self, parent: AnyIndex = _NO_PARENT) -> int:
+        """The columns of the view-model."""
+        return 0 if parent.isValid() else len(self.columns)
+
+    def data(self, index: AnyIndex, role: int = Qt.ItemDataRole.DisplayRole) -> object:
+        """The cell for the delegate, its words for everything else."""
+        cell = self.row_cells(index.row())[index.column()]
+        if role == CELL_ROLE:
+            return cell
+        if role == Qt.ItemDataRole.DisplayRole:
+            return " ".join(filter(None, (", ".join(cell.chips), cell.text, cell.unit)))
+        return plain_tooltip(cell.tooltip) if role == Qt.ItemDataRole.ToolTipRole else None
+
+    def headerData(self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole) -> object:
+        """Titles, their help and side."""
+        if orientation != Qt.Orientation.Horizontal:
+            return None
+        column = self.columns[section]
+        if role == Qt.ItemDataRole.TextAlignmentRole:
+            return RIGHT if column.numeric else LEFT
+        if role == Qt.ItemDataRole.DisplayRole:
+            return self.title(section)
+        return column.help if role == Qt.ItemDataRole.ToolTipRole else None
+
+
+class CellTable(QTableView):
+    """Whole rows, no grid, one height; one column is elastic: it takes what the others leave."""
+
+    def __init__(self, model: CellModel, delegate: CellDelegate, *, elastic: int, elastic_max: int) -> None:
+        """The elastic column wants the room of its longest cell, but no more than `elastic_most` pixels."""
+        super().__init__()
+        self._cells = model
+        self._delegate = delegate
+        self._elastic = elastic
+        self._elastic_max = elastic_max
+        self._elastic_preferred = 0
+        model.setParent(self)
+        delegate.setParent(self)
+        self.setModel(model)
+        self.setItemDelegate(delegate)
+        self._configure()
+
+    def fit(self, widest: Sequence[Cell], *, title_suffix: str = "") -> None:
+        """Give every column the width of its widest cell or of its title and what may stand beside that."""
+        metrics = QFontMetrics(tabular(self.font()))
+        for n, (column, cell) in enumerate(zip(self._cells.columns, widest, strict=True)):
+            if column.numeric:
+                self._delegate.unit_widths[n] = _unit_width(metrics, cell.unit)
+            width = self.width_for(n, _content_width(metrics, f"{column.title}{title_suffix}", cell))
+            if n == self._elastic:
+                self._elastic_preferred = width
+            else:
+                self.setColumnWidth(n, width)
+        self._stretch()
+
+    def width_for(self, _column: int, content: int) -> int:
+        """The width of a column whose words take `content` pixels."""
+        return content
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """The elastic column takes what the other columns leave."""
+        super().resizeEvent(event)
+        self._stretch()
+
+    def _stretch(self) -> None:
+        """Where the others leave less than the elastic column wants, the table scrolls sideways."""
+        header = self.horizontalHeader()
+        others = sum(header.sectionSize(n) for n in range(header.count()) if n != self._elastic)
+        preferred = min(self._elastic_preferred, self._elastic_max)
+        self.setColumnWidth(self._elastic, max(preferred, self.viewport().width() - others))
+
+    def _configure(self) -> None:
+        self.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
+        self.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
+        self.setShowGrid(False)
+        # The delegate paints the selection: the style's solid accent would swallow the colours of outcomes.
+        self.setStyleSheet("QTableView { selection-background-color: transparent; }")
+        self.setWordWrap(False)
+        self.setMouseTracking(True)
+        self.setTabKeyNavigation(False)
+        self.setCornerButtonEnabled(False)
+        self.setHorizontalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
+        rows = self.verticalHeader()
+        rows.hide()
+        rows.setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
+        rows.setDefaultSectionSize(ROW_HEIGHT)
+        header = self.horizontalHeader()
+        header.setHighlightSections(False)
+        header.setMinimumSectionSize(5 * GRID)
+        header.setSectionResizeMode(QHeaderView.ResizeMode.Interactive)
+
+
+def plain_tooltip(text: str) -> str | None:
+    """Words for a tooltip, shown as they are, whatever Qt would take for mark-up, in lines of a readable length."""
+    if not text:
+        return None
+    shown = text if len(text) <= _MAX_TOOLTIP_CHARS else f"{text[:_MAX_TOOLTIP_CHARS]} …"
+    return f'<p style="white-space: pre-wrap">{html.escape(shown)}</p>'
+
+
+def _content_width(metrics: QFontMetrics, title: str, cell: Cell) -> int:
+    """The width of a column whose longest cell is this one, title included."""
+    symbol = SYMBOL_WIDTH if cell.symbol else 0
+    content = metrics.horizontalAdvance(cell.text) + _unit_width(metrics, cell.unit) + symbol
+    return max(content, metrics.horizontalAdvance(title)) + 2 * GRID + 2
+
+
+def _unit_width(metrics: QFontMetrics, unit: str) -> int:
+    """The room a column keeps for a unit and the space before it."""
+    return metrics.horizontalAdvance(unit) + GRID // 2 if unit else 0

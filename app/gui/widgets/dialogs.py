@@ -1,0 +1,108 @@
+"""Dialogs: confirmation before something is lost, and file choosers."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QFileDialog, QMainWindow, QMessageBox, QWidget
+
+from app.errors import UserError
+from app.gui.theme import Theme
+
+
+def ask_confirmation(
+    parent: QWidget, theme: Theme, title: str, question: str, consequence: str, yes: str, no: str
+) -> QMessageBox:
+    """Ask before something is lost: `no` is what Enter means. `accepted` and `rejected` of the box tell the answer."""
+    box = _box(parent, theme, QMessageBox.Icon.Question, title, question)
+    box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+    box.setInformativeText(consequence)
+    box.addButton(yes, QMessageBox.ButtonRole.AcceptRole)
+    box.setDefaultButton(box.addButton(no, QMessageBox.ButtonRole.RejectRole))
+    box.open()
+    return box
+
+
+def ask_to_close(window: QMainWindow, theme: Theme, consequence: str, on_accept: Callable[[], None]) -> None:
+    """Ask whether to stop the run that goes on; `what_follows` says what becomes of it, and of those after it."""
+    question = "A run is going. Stop it and close?"
+    box = ask_confirmation(window, theme, "A run is going", question, consequence, "&Stop and close", "&Keep running")
+    box.accepted.connect(on_accept)
+
+
+def ask_for_another_database(
+    window: QMainWindow, theme: Theme, error: UserError, on_answer: Callable[[Path | None], None]
+) -> None:
+    """Say why the database cannot be used; `answered` gets another one, or None where the user wants none."""
+    box = _box(window, theme, QMessageBox.Icon.Warning, "The database cannot be used", str(error))
+    other = box.addButton("Choose &another file …", QMessageBox.ButtonRole.AcceptRole)
+    box.addButton("&Close", QMessageBox.ButtonRole.RejectRole)
+    box.finished.connect(lambda _: on_answer(_ask_database_path(window) if box.clickedButton() is other else None))
+    box.open()
+
+
+def ask_for_file(
+    parent: QWidget, title: str, folder: Path, name_filter: str, on_chosen: Callable[[str], object]
+) -> None:
+    """Ask for a file that is there; `chosen` gets its path."""
+    dialog = QFileDialog(parent, title, str(folder), name_filter)
+    dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+    dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
+    dialog.fileSelected.connect(on_chosen)
+    dialog.open()
+
+
+def ask_for_new_file(
+    parent: QWidget, title: str, default_path: Path, name_filter: str, on_chosen: Callable[[str], object]
+) -> None:
+    """Ask where to write, `at` unless told otherwise, whose ending every name gets; `chosen` gets the path.
+
+    What is there already is never written over: whoever writes says so.
+    """
+    dialog = QFileDialog(parent, title, str(default_path.parent), name_filter)
+    dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+    dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
+    dialog.setOption(QFileDialog.Option.DontConfirmOverwrite)
+    dialog.setDefaultSuffix(default_path.suffix.removeprefix("."))
+    dialog.selectFile(default_path.name)
+    dialog.fileSelected.connect(on_chosen)
+    dialog.open()
+
+
+def ask_save_path(parent: QWidget, title: str, default_path: Path, file_types: Mapping[str, str]) -> Path | None:
+    """Ask where to write, `at` unless told otherwise, a file of these kinds (words and ending); None where nowhere.
+
+    A name without one of the endings gets that of the kind chosen. Qt would ask about the name as it was typed, so
+    whether what is there may be written over is asked here, about the whole one.
+    """
+    name, chosen_type = QFileDialog.getSaveFileName(
+        parent, title, str(default_path), ";;".join(file_types), options=QFileDialog.Option.DontConfirmOverwrite
+    )
+    if not name:
+        return None
+    path = Path(name)
+    if path.suffix.lower() not in file_types.values():
+        path = path.with_name(path.name + file_types.get(chosen_type, default_path.suffix))
+    if not path.exists():
+        return path
+    yes, no = QMessageBox.StandardButton.Yes, QMessageBox.StandardButton.No
+    question = f"{path.name} is there already. Write over it?"
+    return path if QMessageBox.question(parent, title, question, yes | no, no) == yes else None
+
+
+def _box(parent: QWidget, theme: Theme, icon: QMessageBox.Icon, title: str, text: str) -> QMessageBox:
+    box = QMessageBox(icon, title, text)
+    box.setParent(parent, box.windowFlags())
+    theme.apply_style_sheet(box)
+    return box
+
+
+def _ask_database_path(window: QMainWindow) -> Path | None:
+    name, _ = QFileDialog.getSaveFileName(
+        window,
+        "Database",
+        str(Path.home()),
+        "Databases (*.db)",
+        options=QFileDialog.Option.DontConfirmOverwrite,
+    )
+    return Path(name) if name else None

@@ -1,0 +1,164 @@
+"""The canvas charts are drawn on: colour palette, hit areas and plot frames with axes."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from app.report.charts import svg
+from app.viewmodels.charts import curve_style
+from app.viewmodels.charts.model import Axis, Chart, ChartItem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Palette:
+    """Words, quiet words, faint lines, the paper, and the colours of runs; each is anything SVG takes as a colour."""
+
+    text: str
+    muted: str
+    line: str
+    background: str
+    curves: tuple[str, ...]
+
+    def curve(self, colour: int) -> str:
+        """The colour of a run or variant by its number."""
+        return self.curves[colour % len(self.curves)]
+
+
+LIGHT = Palette(text="#1a1d21", muted="#5b636d", line="#d9dce0", background="#ffffff", curves=curve_style.LIGHT_PALETTE)
+DARK = Palette(text="#e8eaed", muted="#a0a8b2", line="#33383f", background="#1d2024", curves=curve_style.DARK_PALETTE)
+PAGE = Palette(
+    text="var(--text)",
+    muted="var(--muted)",
+    line="var(--line)",
+    background="var(--paper)",
+    curves=tuple(f"var(--curve{number})" for number in range(len(curve_style.LIGHT_PALETTE))),
+)
+"""For pictures that stand in a page: they are light or dark with it."""
+
+
+def css_variables(palette: Palette) -> str:
+    """The style sheet's values of `PAGE` in one ink."""
+    names = {"text": palette.text, "muted": palette.muted, "line": palette.line, "paper": palette.background}
+    curves = {f"curve{number}": colour for number, colour in enumerate(palette.curves)}
+    return "".join(f"--{name}:{colour};" for name, colour in {**names, **curves}.items())
+
+
+_TITLE_PX, _MARGIN = 15.0, 4.0
+_LINE = 17.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HitArea:
+    """A rectangle of the drawing that stands for a place of the picture."""
+
+    left: float
+    top: float
+    width: float
+    height: float
+    item: ChartItem
+
+    @property
+    def centre(self) -> tuple[float, float]:
+        """Its centre."""
+        return self.left + self.width / 2, self.top + self.height / 2
+
+    def contains(self, x: float, y: float) -> bool:
+        """Whether a position is on it."""
+        return self.left <= x <= self.left + self.width and self.top <= y <= self.top + self.height
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawing:
+    """A picture in pixels."""
+
+    name: str
+    width: float
+    height: float
+    parts: tuple[str, ...]
+    hit_areas: tuple[HitArea, ...] = ()
+
+    def svg(self, background: str = "") -> str:
+        """The picture as SVG; without `paper` what is behind it shows through."""
+        return svg.document(self.width, self.height, self.parts, self.name, background)
+
+
+@dataclass(slots=True)
+class Canvas:
+    """Where a picture is drawn, one part after the other."""
+
+    palette: Palette
+    width: float
+    height: float = 0.0
+    parts: list[str] = field(default_factory=list)
+    hit_areas: list[HitArea] = field(default_factory=list)
+
+    def finish(self, name: str) -> Drawing:
+        """What was drawn."""
+        return Drawing(
+            name=name, width=self.width, height=self.height, parts=tuple(self.parts), hit_areas=tuple(self.hit_areas)
+        )
+
+    def add_mark(self, marks: str, area: tuple[float, float, float, float], item: ChartItem) -> None:
+        """Draw marks that can be pointed at within left, top, width, height."""
+        self.parts.append(svg.with_tooltip(marks, item.tooltip))
+        left, top, width, height = area
+        self.hit_areas.append(HitArea(left=left, top=top, width=width, height=height, item=item))
+
+
+def with_title(chart: Chart, palette: Palette, width: float, draw: Callable[[Canvas], None]) -> Drawing:
+    """A picture with its title and caption above what `draw` puts below them."""
+    canvas = Canvas(palette, width)
+    title = svg.elide(chart.title, width - 2 * _MARGIN, _TITLE_PX, bold=True)
+    canvas.parts.append(svg.text(_MARGIN, 18, title, palette.text, size=_TITLE_PX, bold=True))
+    lines = svg.wrap(chart.caption, width - 2 * _MARGIN)
+    canvas.parts.extend(
+        svg.text(_MARGIN, 38 + _LINE * number, words, palette.muted) for number, words in enumerate(lines)
+    )
+    canvas.height = 38 + _LINE * len(lines)
+    draw(canvas)
+    return canvas.finish(chart.title)
+
+
+_TICK_LABEL_PX = 11.0
+AXIS_HEIGHT = 38.0
+"""Room below a frame for its numbers and the axis's title."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlotFrame:
+    """A plot's area in pixels and its two axes."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+    x: Axis
+    y: Axis
+
+    def x_pixel(self, value: float) -> float:
+        """The pixel column of a value."""
+        return self.left + (self.right - self.left) * self.x.share(value)
+
+    def y_pixel(self, value: float) -> float:
+        """The pixel row of a value."""
+        return self.bottom - (self.bottom - self.top) * self.y.share(value)
+
+
+def tick_labels_width(axis: Axis) -> float:
+    """The room that an upright axis needs for its numbers."""
+    return max((svg.text_width(words, _TICK_LABEL_PX) for _, words in axis.ticks), default=0.0) + 8
+
+
+def draw_frame(frame: PlotFrame, canvas: Canvas) -> None:
+    """Lines at the upright axis's numbers, the foot, and both axes' numbers and titles."""
+    palette = canvas.palette
+    for value, words in frame.y.ticks:
+        row = frame.y_pixel(value)
+        canvas.parts.append(svg.line(frame.left, row, frame.right, row, palette.line))
+        canvas.parts.append(svg.text(frame.left - 6, row + 4, words, palette.muted, "end", _TICK_LABEL_PX))
+    canvas.parts.append(svg.line(frame.left, frame.bottom, frame.right, frame.bottom, palette.muted))
+    for value, words in frame.x.ticks:
+        column = frame.x_pixel(value)
+        canvas.parts.append(svg.line(column, frame.bottom, column, frame.bottom + 4, palette.muted))
+        canvas.parts.append(svg.text(column, frame.bottom + 16, words, palette.muted, "middle", _TICK_LABEL_PX))
+    middle = (frame.left + frame.right) / 2
+    canvas.parts.append(svg.text(middle, frame.bottom + 32, frame.x.title, palette.muted, "middle", _TICK_LABEL_PX))

@@ -1,0 +1,91 @@
+"""Stacked panels of curves over one axis, with shaded phases and one legend."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from app.report.charts import svg
+from app.report.charts.canvas import Canvas, Drawing, Palette, PlotFrame, draw_frame, tick_labels_width
+from app.viewmodels.charts.curves import CurvePlot, DrawnCurve
+
+_HEIGHT, _HEAD, _FOOT = 110.0, 26.0, 22.0
+_LEGEND_LINE, _DASH = 18.0, 16.0
+_SMALL_PX = 11.0
+_LINE, _DOT = 1.2, 0.5
+_SHADE, _STRONG_SHADE = 0.04, 0.08
+
+
+def draw_curves(plots: Sequence[CurvePlot], palette: Palette, width: float, name: str) -> Drawing:
+    """All panels on axes of one width."""
+    canvas = Canvas(palette, width)
+    _draw_legend(plots, canvas)
+    left = max(tick_labels_width(plot.y) for plot in plots)
+    for plot in plots:
+        top = canvas.height + _HEAD
+        frame = PlotFrame(left=left, top=top, right=width - 12, bottom=top + _HEIGHT, x=plot.x, y=plot.y)
+        title = svg.text(4, canvas.height + 15, plot.title, palette.text, bold=True)
+        unit_x = 14 + svg.text_width(plot.title) * 1.08
+        canvas.parts += [title, svg.text(unit_x, canvas.height + 15, plot.y.title, palette.muted, size=_SMALL_PX)]
+        _draw_bands(plot, frame, canvas)
+        draw_frame(frame, canvas)
+        for curve in plot.curves:
+            canvas.parts += [_stroke(piece, curve, palette) for piece in _pieces(curve, frame)]
+        canvas.height = frame.bottom + _FOOT
+    return canvas.finish(name)
+
+
+@dataclass(frozen=True, slots=True)
+class _LegendEntry:
+    label: str
+    colour: int
+    dash: tuple[int, ...]
+
+
+def _draw_legend(plots: Sequence[CurvePlot], canvas: Canvas) -> None:
+    """A dash and a name for each curve, once for all panels, in as many lines as that takes."""
+    entries = dict.fromkeys(
+        _LegendEntry(curve.label, curve.colour, curve.dash) for plot in plots for curve in plot.curves if curve.label
+    )
+    x, y = 4.0, 14.0
+    for entry in entries:
+        name = svg.elide(entry.label, canvas.width - _DASH - 12)
+        length = _DASH + 6 + svg.text_width(name) + 14
+        if x > 4 and x + length > canvas.width:
+            x, y = 4.0, y + _LEGEND_LINE
+        dash = " ".join(map(str, entry.dash))
+        canvas.parts.append(svg.line(x, y - 4, x + _DASH, y - 4, canvas.palette.curve(entry.colour), 2, dash))
+        canvas.parts.append(svg.text(x + _DASH + 6, y, name, canvas.palette.muted))
+        x += length
+    canvas.height = y + 8 if entries else 0.0
+
+
+def _draw_bands(plot: CurvePlot, frame: PlotFrame, canvas: Canvas) -> None:
+    for band in plot.bands:
+        start, end = max(band.start, plot.x.low), min(band.end, plot.x.high)
+        if start >= end:
+            continue
+        left, right = frame.x_pixel(start), frame.x_pixel(end)
+        shade = _STRONG_SHADE if band.strong else _SHADE
+        colour = canvas.palette.curve(0) if band.strong else canvas.palette.text
+        canvas.parts.append(svg.rectangle(left, frame.top, right - left, frame.bottom - frame.top, colour, shade))
+        if svg.text_width(band.name, 10) + 6 < right - left:
+            canvas.parts.append(svg.text(left + 4, frame.top + 11, band.name, canvas.palette.muted, size=10))
+
+
+def _stroke(piece: Sequence[tuple[float, float]], curve: DrawnCurve, palette: Palette) -> str:
+    """A line, or a dot where there is a single point: a line through it alone is not seen."""
+    if len(piece) == 1:
+        return svg.circle(*piece[0], _DOT, palette.curve(curve.colour), palette.curve(curve.colour))
+    return svg.polyline(piece, palette.curve(curve.colour), _LINE, " ".join(map(str, curve.dash)))
+
+
+def _pieces(curve: DrawnCurve, frame: PlotFrame) -> Iterator[list[tuple[float, float]]]:
+    """The stretches between gaps, in pixels; what is above or below the axis stays at its edge."""
+    there = np.isfinite(curve.y)
+    borders = np.flatnonzero(np.diff(there.astype(np.int8), prepend=0, append=0))
+    for first, last in borders.reshape(-1, 2):
+        piece = zip(curve.x[first:last], curve.y[first:last], strict=True)
+        yield [
+            (frame.x_pixel(float(x)), frame.y_pixel(min(max(float(y), frame.y.low), frame.y.high))) for x, y in piece
+        ]

@@ -1,0 +1,276 @@
+"""Bar charts and plots drawn as SVG."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from app.report.charts import labels, svg
+from app.report.charts.canvas import (
+    AXIS_HEIGHT,
+    Canvas,
+    Drawing,
+    Palette,
+    PlotFrame,
+    draw_frame,
+    tick_labels_width,
+    with_title,
+)
+from app.viewmodels.charts.model import Bar, BarChart, Chart, Guide, Plot, Point, PointChart, PointSeries
+
+_ROW, _BAR_HEIGHT = 26.0, 12.0
+_MAX_NAME_SHARE, _GAP = 0.46, 12.0
+_LEFT = 4.0
+
+
+def draw_bars(chart: BarChart, canvas: Canvas) -> None:
+    """Below what is on the sheet already."""
+    names = max(svg.text_width(bar.label) for bar in chart.bars)
+    figures = max(svg.text_width(bar.text) for bar in chart.bars if bar.value is not None)
+    left = _LEFT + min(names, _MAX_NAME_SHARE * canvas.width) + _GAP
+    right = canvas.width - figures - 2 * _GAP
+    top = canvas.height + 4
+    bottom = top + _ROW * len(chart.bars)
+
+    def to_x(value: float) -> float:
+        return left + (right - left) * chart.axis.share(value)
+
+    for value, words in chart.axis.ticks:
+        canvas.parts.append(svg.line(to_x(value), top, to_x(value), bottom, canvas.palette.line))
+        canvas.parts.append(svg.text(to_x(value), bottom + 16, words, canvas.palette.muted, "middle", 11))
+    start = to_x(chart.start)
+    for number, bar in enumerate(chart.bars):
+        middle = top + _ROW * (number + 0.5)
+        name = svg.elide(bar.label, left - _GAP - _LEFT)
+        marks = svg.text(_LEFT, middle + 4, name, canvas.palette.text)
+        ends = None if bar.low is None or bar.high is None else (to_x(bar.low), to_x(bar.high))
+        marks += _bar_marks(bar, start, None if bar.value is None else to_x(bar.value), ends, middle, canvas)
+        canvas.add_mark(marks, (0, middle - _ROW / 2, canvas.width, _ROW), bar)
+    canvas.parts.append(svg.line(start, top, start, bottom, canvas.palette.text))
+    canvas.height = bottom + 26
+
+
+def _bar_marks(
+    bar: Bar, start: float, end: float | None, ends: tuple[float, float] | None, middle: float, canvas: Canvas
+) -> str:
+    """The bar, its interval over it, and its figures at the right; without a value the reason beside the line."""
+    palette = canvas.palette
+    if end is None:
+        return svg.text(start + 8, middle + 4, bar.text, palette.muted)
+    marks = svg.rectangle(
+        min(start, end), middle - _BAR_HEIGHT / 2, abs(end - start), _BAR_HEIGHT, palette.curve(bar.colour)
+    )
+    if ends is not None:
+        marks += svg.whisker(ends, middle, palette.background, upright=False, width=4)  # seen on any bar
+        marks += svg.whisker(ends, middle, palette.text, upright=False, width=1.5)
+    return marks + svg.text(canvas.width - _LEFT, middle + 4, bar.text, palette.text, "end")
+
+
+_HEIGHT = 230.0
+_HEAD = 30.0
+_LANE_HEIGHT = 18.0
+_CROSS_SPACING = 9.0
+_COLUMN_GAP = 24.0
+_SMALL_PX = 11.0
+_RADIUS = 4.0
+_REACH = 9.0
+_WHISKER = 3.0
+_RIGHT_MARGIN = 26.0
+"""Room at the right of a frame for half of its last number."""
+_POINT_NAME, _NAME_SHARE = 300.0, 0.35
+_LABEL_SHARE = 0.4
+"""Of a plot's width that the names of its lines take at most."""
+_AFTER_LINE = 14.0
+
+
+def draw_plots(point_chart: PointChart, canvas: Canvas) -> None:
+    """One plot over the whole width, several in two columns where the names of lines have room in these."""
+    half = (canvas.width - _COLUMN_GAP) / 2
+    columns = 2 if len(point_chart.plots) > 1 and _longest_name(point_chart.plots) <= _LABEL_SHARE * half else 1
+    width = half if columns == 2 else canvas.width
+    top = canvas.height
+    for first in range(0, len(point_chart.plots), columns):
+        row = point_chart.plots[first : first + columns]
+        above = (
+            _HEAD
+            + _LANE_HEIGHT * max(len(_outcome_lanes(chart)) for chart in row)
+            + (15 if any(c.title for c in row) else 0)
+        )
+        room = (top + above, top + above + max(map(_frame_height, row)))
+        for column, chart in enumerate(row):
+            _draw_plot(chart, canvas, column * (width + _COLUMN_GAP), top, room, width)
+        top = room[1] + AXIS_HEIGHT
+    canvas.height = top
+
+
+def _longest_name(plots: Sequence[Plot]) -> float:
+    """The width of the longest name of a line."""
+    names = (series.label for plot in plots for series in plot.series if series.joined)
+    return max(map(svg.text_width, names), default=0.0)
+
+
+def _frame_height(plot: Plot) -> float:
+    """Of the frame: every line has its name beside it."""
+    return max(_HEIGHT, labels.HEIGHT * sum(series.joined for series in plot.series))
+
+
+def _draw_plot(plot: Plot, canvas: Canvas, left: float, top: float, room: tuple[float, float], width: float) -> None:
+    """A plot whose frame reaches from the first height of `room` to the second."""
+    ends = min(_longest_name([plot]), _LABEL_SHARE * width)
+    lanes = _outcome_lanes(plot)
+    frame = PlotFrame(
+        left=left + tick_labels_width(plot.y),
+        top=room[0],
+        right=left + width - (ends + _AFTER_LINE if ends else _RIGHT_MARGIN),
+        bottom=room[1],
+        x=plot.x,
+        y=plot.y,
+    )
+    if plot.title:
+        title = svg.elide(plot.title, width - 8, bold=True)
+        canvas.parts.append(svg.text(left + 4, top + 16, title, canvas.palette.text, bold=True))
+    unit_y = top + (31 if plot.title else 16)
+    canvas.parts.append(svg.text(left + 4, unit_y, plot.y.title, canvas.palette.muted, size=_SMALL_PX))
+    draw_frame(frame, canvas)
+    taken = _draw_guides(plot.guides, frame, canvas)
+    _draw_lanes(lanes, plot, frame, canvas)
+    for series in plot.series:
+        _draw_series(series, frame, canvas)
+    _label_lines(plot, ends, frame, canvas)
+    _label_points(plot, taken, frame, canvas)
+
+
+def _outcome_lanes(plot: Plot) -> list[str]:
+    """What runs without a result came to, each kind once."""
+    return list(dict.fromkeys(p.outcome for series in plot.series for p in series.points if p.y is None))
+
+
+def _draw_guides(guides: Sequence[Guide], frame: PlotFrame, canvas: Canvas) -> list[labels.Box]:
+    """Each line, and its name over its end, no two names over one another; where the names stand."""
+    for guide in guides:
+        colour = canvas.palette.muted if guide.colour is None else canvas.palette.curve(guide.colour)
+        positions = [(frame.x_pixel(x), frame.y_pixel(y)) for x, y in guide.points]
+        canvas.parts.append(svg.polyline(positions, colour, 1, "5 4" if guide.dashed else ""))
+    named = [guide for guide in guides if guide.label]
+    wanted = [frame.y_pixel(guide.points[-1][1]) - 6 for guide in named]
+    boxes = []
+    for guide, height in zip(named, labels.separate_heights(wanted, frame.top, frame.bottom), strict=True):
+        end, length = frame.x_pixel(guide.points[-1][0]) - 4, svg.text_width(guide.label, _SMALL_PX)
+        canvas.parts.append(svg.text(end, height, guide.label, canvas.palette.muted, "end", _SMALL_PX))
+        boxes.append((end - length, height - labels.HEIGHT + 3, length, labels.HEIGHT))
+    return boxes
+
+
+def _draw_lanes(lanes: list[str], plot: Plot, frame: PlotFrame, canvas: Canvas) -> None:
+    """An ✕ for every variant without a result, above its place; several at one place stand side by side."""
+    for number, outcome in enumerate(lanes):
+        row = frame.top - _LANE_HEIGHT * (len(lanes) - number) + 4
+        missing = [
+            (series, point) for series, point in _all_points(plot) if point.y is None and point.outcome == outcome
+        ]
+        count_at_x = Counter(point.x for _, point in missing)
+        seen: Counter[float] = Counter()
+        columns = []
+        for series, point in missing:
+            columns.append(frame.x_pixel(point.x) + _CROSS_SPACING * (seen[point.x] - (count_at_x[point.x] - 1) / 2))
+            seen[point.x] += 1
+            marks = svg.cross(columns[-1], row, 3, canvas.palette.curve(series.colour))
+            canvas.add_mark(marks, _hit_box(columns[-1], row, _CROSS_SPACING / 2), point)
+        canvas.parts.append(svg.text(min(columns) - 12, row + 4, outcome, canvas.palette.muted, "end", _SMALL_PX))
+
+
+def _all_points(plot: Plot) -> Iterator[tuple[PointSeries, Point]]:
+    return ((series, point) for series in plot.series for point in series.points)
+
+
+def _draw_series(series: PointSeries, frame: PlotFrame, canvas: Canvas) -> None:
+    colour = canvas.palette.curve(series.colour)
+    known = [(point, frame.x_pixel(point.x), frame.y_pixel(point.y)) for point in series.points if point.y is not None]
+    if series.joined and len(known) > 1:
+        canvas.parts.append(svg.polyline([(x, y) for _, x, y in known], colour))
+    for point, x, y in known:
+        fill = colour if point.mark == "full" else canvas.palette.background
+        marks = _whiskers(point, x, y, frame, colour) + svg.circle(x, y, _RADIUS, fill, colour)
+        canvas.add_mark(marks, _hit_box(x, y), point)
+
+
+def _whiskers(point: Point, x: float, y: float, frame: PlotFrame, colour: str) -> str:
+    upright, across = _whisker_ends(point, frame)
+    marks = svg.whisker(upright, x, colour, upright=True) if upright else ""
+    return marks + (svg.whisker(across, y, colour, upright=False) if across else "")
+
+
+def _whisker_ends(point: Point, frame: PlotFrame) -> tuple[tuple[float, float] | None, tuple[float, float] | None]:
+    """Where its whiskers end, the upright one and the one across; an interval from two runs may reach beyond any axis.
+
+    The lower end of a value is the larger height.
+    """
+    upright = across = None
+    if point.low is not None and point.high is not None:
+        upright = frame.y_pixel(max(point.low, frame.y.low)), frame.y_pixel(min(point.high, frame.y.high))
+    if point.x_low is not None and point.x_high is not None:
+        across = frame.x_pixel(max(point.x_low, frame.x.low)), frame.x_pixel(min(point.x_high, frame.x.high))
+    return upright, across
+
+
+def _whisker_boxes(point: Point, x: float, y: float, frame: PlotFrame) -> Iterator[labels.Box]:
+    """What its whiskers cover, so that no name stands there."""
+    upright, across = _whisker_ends(point, frame)
+    if upright:
+        yield x - _WHISKER, upright[1], 2 * _WHISKER, upright[0] - upright[1]
+    if across:
+        yield across[0], y - _WHISKER, across[1] - across[0], 2 * _WHISKER
+
+
+def _hit_box(x: float, y: float, across: float = _REACH) -> tuple[float, float, float, float]:
+    return x - across, y - _REACH, 2 * across, 2 * _REACH
+
+
+def _label_lines(plot: Plot, longest: float, frame: PlotFrame, canvas: Canvas) -> None:
+    """At the right end of the plot, at the height of the line's last point."""
+    ended = [
+        (series, frame.y_pixel(known[-1]))
+        for series in plot.series
+        if series.joined and (known := [point.y for point in series.points if point.y is not None])
+    ]
+    heights = labels.separate_heights([height for _, height in ended], frame.top, frame.bottom)
+    for (series, _), height in zip(ended, heights, strict=True):
+        words = svg.elide(series.label, longest)
+        canvas.parts.append(svg.text(frame.right + 6, height + 4, words, canvas.palette.curve(series.colour)))
+
+
+def _label_points(plot: Plot, taken: Sequence[labels.Box], frame: PlotFrame, canvas: Canvas) -> None:
+    """Beside each point of what is not joined, as far as there is room; the rest tell their name when pointed at."""
+    longest = max(_POINT_NAME, _NAME_SHARE * (frame.right - frame.left))
+    free = [
+        (series, point, point.y) for series, point in _all_points(plot) if not series.joined and point.y is not None
+    ]
+    positions = [(frame.x_pixel(point.x), frame.y_pixel(y)) for _, point, y in free]
+    names = [svg.elide(point.label, longest, _SMALL_PX) for _, point, _ in free]
+    inside = (frame.left, frame.top - 6, frame.right - frame.left + _RIGHT_MARGIN, frame.bottom - frame.top + 6)
+    whiskers = [
+        box
+        for (_, point, _), position in zip(free, positions, strict=True)
+        for box in _whisker_boxes(point, *position, frame)
+    ]
+    important = [point.mark == "full" for _, point, _ in free]
+    boxes = labels.place_labels(positions, names, _SMALL_PX, inside, important, taken, whiskers)
+    for (series, _, _), name, box in zip(free, names, boxes, strict=True):
+        if box is not None:
+            canvas.parts.append(
+                svg.text(box[0], box[1] + 11, name, canvas.palette.curve(series.colour), size=_SMALL_PX)
+            )
+
+
+WIDTH = 880.0
+MIN_WIDTH = 480.0
+
+
+def draw_chart(chart: Chart, palette: Palette, width: float = WIDTH) -> Drawing:
+    """The drawing, as high as it needs to be."""
+
+    def draw_content(canvas: Canvas) -> None:
+        if isinstance(chart, BarChart):
+            draw_bars(chart, canvas)
+        else:
+            draw_plots(chart, canvas)
+
+    return with_title(chart, palette, max(width, MIN_WIDTH), draw_content)

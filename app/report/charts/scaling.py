@@ -1,0 +1,70 @@
+"""The scaling chart as SVG: parts of a step as stacked bars, and throughput against the number of GPUs."""
+
+from collections.abc import Iterator, Sequence
+
+from app.report.charts import svg
+from app.report.charts.canvas import Drawing, Palette
+from app.viewmodels.compare.scaling import ScalingBar, ScalingPoint, ScalingView
+from app.viewmodels.format import units
+from app.viewmodels.format.naming import gpus_label
+
+WIDTH, HEIGHT = 880, 200
+_PARTS = (("computing", "compute_ms"), ("communicating alone", "communication_ms"), ("no kernel", "idle_ms"))
+_LEFT, _TOP, _BAR_ROOM, _BAR_HEIGHT, _ROW = 150, 44, 300, 26, 52
+_TEXT_PX = 13.0
+_PLOT_X, _PLOT_Y, _PLOT_W, _PLOT_H = 640, 30, 210, 130
+
+
+def draw_scaling(view: ScalingView, palette: Palette) -> Drawing:
+    """The picture of one pair, `WIDTH` by `HEIGHT`."""
+    parts = (*_bars(view.bars, palette), *_legend(palette), *_plot(view.points, view.unit, palette))
+    return Drawing(name=f"{view.title}: {view.efficiency}", width=WIDTH, height=HEIGHT, parts=parts)
+
+
+def _step_colours(palette: Palette) -> tuple[str, ...]:
+    """Of the parts of a step; where nothing runs it is grey."""
+    return palette.curve(0), palette.curve(1), palette.curve(-1)
+
+
+def _bars(bars: Sequence[ScalingBar], palette: Palette) -> Iterator[str]:
+    yield _text(0, 18, "One step on a GPU", palette.muted)
+    scale = _BAR_ROOM / max(bar.step_ms for bar in bars)
+    for number, bar in enumerate(bars):
+        y = _TOP + number * _ROW
+        yield _text(0, y + 18, bar.label, palette.text)
+        x = float(_LEFT)
+        lengths = [getattr(bar.parts, name) for _, name in _PARTS] if bar.parts else [0.0, 0.0, bar.step_ms]
+        for length, colour in zip(lengths, _step_colours(palette), strict=True):
+            yield svg.rectangle(x, y, length * scale, _BAR_HEIGHT, colour)
+            x += length * scale
+        yield _text(x + 8, y + 18, units.milliseconds(bar.step_ms), palette.text)
+
+
+def _legend(palette: Palette) -> Iterator[str]:
+    x = _LEFT
+    for (name, _), colour in zip(_PARTS, _step_colours(palette), strict=True):
+        yield svg.rectangle(x, HEIGHT - 39, 12, 12, colour)
+        yield _text(x + 18, HEIGHT - 28, name, palette.muted)
+        x += 36 + 7 * len(name)
+
+
+def _plot(points: Sequence[ScalingPoint], unit: str, palette: Palette) -> Iterator[str]:
+    """From no GPU and nothing, so that lengths compare."""
+    most_gpus, most = max(point.gpus for point in points), max(max(point.ideal, point.throughput) for point in points)
+
+    def to_pixel(gpus: float, value: float) -> tuple[float, float]:
+        return _PLOT_X + _PLOT_W * gpus / most_gpus, _PLOT_Y + _PLOT_H * (1 - value / most)
+
+    yield _text(_PLOT_X, 18, f"{unit}, and the ideal line", palette.muted)
+    corner, right, top = to_pixel(0, 0), to_pixel(most_gpus, 0), to_pixel(0, most)
+    yield svg.line(*corner, *right, palette.line) + svg.line(*corner, *top, palette.line)
+    yield svg.line(*corner, *to_pixel(most_gpus, most), palette.muted, dash="4 4")
+    for point in points:
+        x, y = to_pixel(point.gpus, point.throughput)
+        yield svg.circle(x, y, 3.5, palette.curve(0), palette.curve(0))
+        yield _text(x - 8, y + 18, units.number(point.throughput), palette.text, "end" if point.gpus > 1 else "start")
+        yield _text(x, _PLOT_Y + _PLOT_H + 18, gpus_label(point.gpus), palette.muted, "middle")
+
+
+def _text(x: float, y: float, words: str, colour: str, anchor: svg.Anchor = "start") -> str:
+    return svg.text(x, y, words, colour, anchor, _TEXT_PX)

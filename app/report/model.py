@@ -1,0 +1,247 @@
+"""The content of a report of a comparison as values, shared by the HTML and Markdown renderers."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from app.records import RunRow, StoredRun
+from app.runs.environment import program_version
+from app.viewmodels.charts.curve_style import dash_pattern
+from app.viewmodels.charts.curves import CurvePlot, stored_plot
+from app.viewmodels.compare.comparison import ChartGallery, ComparedRuns, compare, comparison_curves
+from app.viewmodels.compare.scaling import ScalingView, worst_pairs
+from app.viewmodels.compare.table import (
+    BASE,
+    RUN,
+    VARIANT,
+    Arrangement,
+    CompareTable,
+    constant_columns,
+    describe_constant_columns,
+)
+from app.viewmodels.compare.warnings import ComparisonWarning
+from app.viewmodels.format import cells, units
+from app.viewmodels.format.environment import (
+    comparable_keys,
+    differing_environment,
+    environment_label,
+    format_environment_value,
+    format_values_by_run,
+)
+from app.viewmodels.format.naming import run_command
+from app.viewmodels.history.evidence import stored_evidence_view
+
+_CURVES = ("throughput", "gpu power_mw", "cpu load_pct", "loss")
+ALL_PAIRS = "All pairs that differ in their GPUs alone; drawn below are some that scale worst, one of a variant."
+_COLUMNS = 6
+"""Figures beside a variant's name that fit on paper; more go into another table below."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextTable:
+    """Cells of words under their heads; `numeric` columns are right-aligned, `colours` are one a row or none."""
+
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    numeric: frozenset[int] = frozenset()
+    colours: tuple[int | None, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArticleSection:
+    """Tables of an article, each with its caption; `claims` are what it says of them, `source` which article it is."""
+
+    title: str
+    tables: tuple[tuple[str, TextTable], ...]
+    claims: tuple[str, ...] = ()
+    source: str = ""
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """What stands below the tables."""
+        return (*self.claims, *([self.source] if self.source else []))
+
+
+@dataclass(frozen=True, slots=True)
+class RerunCommand:
+    """How one variant is run again."""
+
+    name: str
+    command: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportModel:
+    """A report; `made` says when, by which version, of how many runs; `scaling` where steps of traced runs go.
+
+    Of many pairs only some have a picture there, and `pairs` has a row for each. `article` are the tables of the
+    article that was repeated, if one was.
+    """
+
+    title: str
+    made: str
+    shared: str
+    verdict: str
+    method: str
+    warnings: tuple[ComparisonWarning, ...]
+    notes: tuple[str, ...]
+    figures: tuple[TextTable, ...]
+    gallery: ChartGallery
+    scaling: tuple[ScalingView, ...]
+    pairs: TextTable
+    curves: tuple[CurvePlot, ...]
+    evidence: TextTable
+    common: TextTable
+    differing: TextTable
+    reruns: tuple[RerunCommand, ...]
+    runs: TextTable
+    article: tuple[ArticleSection, ...] = ()
+
+
+def build_report(
+    found: ComparedRuns,
+    baseline: int,
+    made_utc_ns: int,
+    older: Sequence[StoredRun] = (),
+    article: tuple[ArticleSection, ...] = (),
+) -> ReportModel:
+    """All of a report on these runs against the variant of run `baseline`; `older` are earlier runs of that one."""
+    comparison = compare(found, baseline, older)
+    names = _variant_names(comparison.table)
+    firsts = [run for run in found.runs if run.row.run in {variant[0] for variant in names}]
+    rows = [run.row for run in found.runs]
+    count, variants = len(rows), len(names)
+    traced = [view for view in comparison.scaling if any(bar.parts for bar in view.bars)]
+    drawn = worst_pairs(traced)
+    return ReportModel(
+        title=f"{variants} {units.plural('variant', variants)} compared",
+        made=f"{count} {units.plural('run', count)} · {units.utc_time(made_utc_ns)} · VariantScope {program_version()}",
+        shared=comparison.shared,
+        verdict=" ".join(comparison.sentences),
+        method=comparison.method,
+        warnings=comparison.warnings,
+        notes=tuple(filter(None, (describe_constant_columns(rows), *comparison.notes))),
+        figures=_figures(comparison.table, constant_columns(rows)),
+        gallery=comparison.gallery,
+        scaling=tuple(drawn),
+        pairs=_scaling_pairs(traced if len(drawn) < len(traced) else ()),
+        curves=_curves(found, names),
+        evidence=_evidence(found.runs, names),
+        common=_common_environment(found.runs),
+        differing=_differing_environment(found.runs),
+        reruns=tuple(RerunCommand(names[_variant_key(run, names)], run_command(run)) for run in firsts),
+        runs=_runs(rows),
+        article=article,
+    )
+
+
+VariantNames = Mapping[tuple[int, ...], str]
+"""What each variant is called, by the numbers of its runs."""
+
+
+def _variant_names(table: CompareTable) -> VariantNames:
+    column = table.keys.index(VARIANT)
+    return {variant.summary.runs: variant.summary.cells[column].text for variant in table.variants}
+
+
+def _variant_key(run: StoredRun, names: VariantNames) -> tuple[int, ...]:
+    return next(numbers for numbers in names if run.row.run in numbers)
+
+
+def _figures(table: CompareTable, constant: Collection[str]) -> tuple[TextTable, ...]:
+    """The window's table, a row a variant, in pieces that fit on paper, without columns that say nothing new."""
+    rows = Arrangement().rows(table)
+    name = table.keys.index(VARIANT)
+    left_out = {BASE, RUN, VARIANT, *table.empty, *constant}
+    shown = [n for n, key in enumerate(table.keys) if key not in left_out]
+    pieces = [shown[first : first + _COLUMNS] for first in range(0, len(shown), _COLUMNS)]
+    return tuple(
+        TextTable(
+            head=("Variant", *(table.columns[n].title for n in piece)),
+            rows=tuple((row.cells[name].text, *(cells.plain_text(row.cells[n]) for n in piece)) for row in rows),
+            numeric=frozenset(index for index, n in enumerate(piece, 1) if table.columns[n].numeric),
+            colours=tuple(row.style for row in rows),
+        )
+        for piece in pieces
+    )
+
+
+def _scaling_pairs(views: Sequence[ScalingView]) -> TextTable:
+    """A row for every pair of runs that differ in their GPUs alone."""
+    return TextTable(
+        head=("Variant", "From", "To", "Efficiency", "Speed-up", "Lost to"),
+        rows=tuple((view.variant, *view.sides, view.efficiency, view.speedup, view.lost_to) for view in views),
+        numeric=frozenset({3, 4}),
+    )
+
+
+def _curves(found: ComparedRuns, names: VariantNames) -> tuple[CurvePlot, ...]:
+    curves = comparison_curves(found, "time")
+    called = {str(number): f"Run {number} · {name}" for numbers, name in names.items() for number in numbers}
+    plots = [
+        stored_plot(
+            panel, curves.measured, called, [dash_pattern(curve.colour) for curve in panel.curves], curves.bands
+        )
+        for panel in curves.panels
+        if panel.key in _CURVES
+    ]
+    return tuple(plot for plot in plots if plot is not None)
+
+
+def _evidence(runs: Sequence[StoredRun], names: VariantNames) -> TextTable:
+    """One row a variant, of its first run that kept evidence."""
+    rows = []
+    for numbers, name in names.items():
+        variant_runs = [run for run in runs if run.row.run in numbers]
+        shown = next((run for run in variant_runs if run.evidence is not None), variant_runs[0])
+        view = stored_evidence_view(shown)
+        requested = ", ".join(f"{aspect.name}: {aspect.requested}" for aspect in view.aspects)
+        actual = ", ".join(f"{aspect.name}: {aspect.actual}" for aspect in view.aspects)
+        match = cells.plain_text(cells.verified(shown.row)) or units.ABSENT
+        summary = view.badge.detail if shown.evidence else f"{view.badge.title}. {view.badge.detail}"
+        rows.append((name, str(shown.row.run), match, requested, actual, summary))
+    head = ("Variant", "Run", "As asked", "Asked", "Ran", "In words")
+    return TextTable(head=head, rows=tuple(rows), numeric=frozenset({1}))
+
+
+def _common_environment(runs: Sequence[StoredRun]) -> TextTable:
+    """Facts that all runs share, of those that have them."""
+    differing = differing_environment(runs)
+    values = {
+        key: next(run.environment[key] for run in runs if key in run.environment)
+        for key in comparable_keys(runs)
+        if key not in differing
+    }
+    rows = tuple(
+        (environment_label(key), format_environment_value(key, value)) for key, value in values.items() if value
+    )
+    return TextTable(head=("Fact", "Value"), rows=rows)
+
+
+def _differing_environment(runs: Sequence[StoredRun]) -> TextTable:
+    rows = tuple(
+        (environment_label(key), format_values_by_run(values)) for key, values in differing_environment(runs).items()
+    )
+    return TextTable(head=("Fact", "Values"), rows=rows)
+
+
+def _runs(rows: Sequence[RunRow]) -> TextTable:
+    """Where each row of the report comes from; notes and tags where there are any."""
+    head = ("Run", "Identity", "Started", "Outcome", "Reason", "Tags", "Note")
+    table_rows = [
+        (
+            str(row.run),
+            row.uid,
+            units.utc_time(row.started_utc_ns),
+            cells.plain_text(cells.outcome(row.outcome)),
+            (row.outcome.reason if row.outcome else None) or "",
+            ", ".join(row.tags),
+            row.note,
+        )
+        for row in rows
+    ]
+    shown = [n for n in range(len(head)) if any(row[n] for row in table_rows)]
+    return TextTable(
+        head=tuple(head[n] for n in shown),
+        rows=tuple(tuple(row[n] for n in shown) for row in table_rows),
+        numeric=frozenset({0}),
+    )

@@ -1,0 +1,262 @@
+"""Runs as a timeline in the Trace Event Format, for ui.perfetto.dev and chrome://tracing.
+
+The format is described in Google's document "Trace Event Format"
+(docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU).
+"""
+
+import itertools
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+
+from app.records import CUSTOM_SOURCE_KEY, Floats, Ints, SampleColumns, StoredRun
+from app.report.documents import list_document
+from app.samples import Sample, field_unit
+from app.storage.files import atomic_output
+from app.storage.store import Store
+from app.storage.transfer.import_export import Exported, check_exportable
+from app.storage.transfer.progress import NO_PROGRESS, RowCounter, TransferProgress
+from app.viewmodels.format.cells import example_word
+from app.viewmodels.format.derived import phase_energies
+from app.viewmodels.format.naming import short_name
+from app.viewmodels.format.telemetry_fields import ThrottleTracker, field_label
+from app.viewmodels.format.units import rate_unit
+from app.viewmodels.plot.telemetry_buffer import device_label
+
+_NO_ARGS: Mapping[str, Any] = MappingProxyType({})
+
+
+class TraceEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One event: `ph` says whether it is a slice (X), an instant (i), a counter's value (C) or a name (M).
+
+    `ts` and `dur` are whole microseconds, `ts` since the run's start; `cat` is its category, `s` how far an instant
+    reaches: its thread (t) or its process (p).
+    """
+
+    name: str
+    ph: Literal["X", "i", "C", "M"]
+    pid: int
+    tid: int
+    ts: int | None = None
+    dur: int | None = None
+    cat: str | None = None
+    s: Literal["t", "p"] | None = None
+    args: dict[str, Any] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Track:
+    """One thread of a process, and when its run started; times are given in nanoseconds of the monotonic clock.
+
+    Both ends of a slice are rounded down, so that what lies within another slice still does.
+    """
+
+    pid: int
+    tid: int
+    zero_ns: int
+
+    def name_event(self, name: str, kind: Literal["process_name", "thread_name"] = "thread_name") -> TraceEvent:
+        """What the line, or the whole process, is called."""
+        return TraceEvent(name=kind, ph="M", pid=self.pid, tid=self.tid, args={"name": name})
+
+    def sort_index_event(self, index: int) -> TraceEvent:
+        """Where the process stands among the others."""
+        return TraceEvent(name="process_sort_index", ph="M", pid=self.pid, tid=self.tid, args={"sort_index": index})
+
+    def slice(
+        self, name: str, category: str, start_ns: int, end_ns: int, args: Mapping[str, Any] = _NO_ARGS
+    ) -> TraceEvent:
+        """Something that lasted; of what is said of it, what is absent is left out."""
+        ts = self.to_us(start_ns)
+        dur = self.to_us(end_ns) - ts
+        return TraceEvent(
+            name=name, ph="X", pid=self.pid, tid=self.tid, ts=ts, dur=dur, cat=category, args=_without_absent(args)
+        )
+
+    def instant(self, name: str, category: str, t_ns: int, *, process_wide: bool = False) -> TraceEvent:
+        """Something that happened."""
+        reach: Literal["t", "p"] = "p" if process_wide else "t"
+        return TraceEvent(name=name, ph="i", pid=self.pid, tid=self.tid, ts=self.to_us(t_ns), cat=category, s=reach)
+
+    def counter(self, name: str, unit: str, t_us: int, value: float) -> TraceEvent:
+        """The value that a counter of the process has from a time in microseconds on."""
+        return TraceEvent(name=name, ph="C", pid=self.pid, tid=self.tid, ts=t_us, args={unit: value})
+
+    def to_us(self, t_ns: int) -> int:
+        """A time in whole microseconds since the run's start."""
+        return (t_ns - self.zero_ns) // 1000
+
+
+def _without_absent(args: Mapping[str, Any]) -> dict[str, Any]:
+    """Without what is absent; JSON has no word for a number that is none."""
+    return {name: value for name, value in args.items() if value is not None and not _is_not_finite(value)}
+
+
+def _is_not_finite(value: object) -> bool:
+    return isinstance(value, float) and not math.isfinite(value)
+
+
+_THROTTLE_MASK = "throttle_reasons"
+"""Drawn as slices with the reasons' words: as a number it says nothing."""
+_DISPLAY_UNITS = {"mW": (1_000, "W"), "mJ": (1_000, "J"), "ns": (1_000_000_000, "s")}
+"""By what a stored unit is divided for a reader, and the unit that this gives."""
+
+
+def trace_events(run: StoredRun, index: int, threads: Iterator[int]) -> Iterator[TraceEvent]:
+    """The run as the process at this place, its number the pid; other tids come from `threads`.
+
+    On the main thread lie the run, its phases within it and their blocks within those. Every field that a device gave
+    is a counter, of which what is absent is left out.
+    """
+    main = Track(pid=run.row.run, tid=run.row.run, zero_ns=run.anchor_t_ns)
+    yield main.name_event(f"run {run.row.run} · {short_name(run.row.spec)}", "process_name")
+    yield main.sort_index_event(index)
+    yield main.name_event("Phases and blocks")
+    yield from _phases(run, main)
+    yield from _blocks(run, main)
+    if run.epochs:
+        yield from _epochs(run, _new_thread(main, threads))
+    for columns in run.samples:
+        yield from _throttling_events(columns, main, threads)
+        yield from _counters(columns, main)
+        if columns.lost_t_ns is not None:
+            lost = f"{device_label(columns.device)} stopped answering"
+            yield main.instant(lost, "device", columns.lost_t_ns, process_wide=True)
+    if run.log:
+        yield from _log(run, _new_thread(main, threads))
+
+
+def event_count(run: StoredRun) -> int:
+    """About how many events there will be: nearly all are values of counters."""
+    return run.blocks.steps.size + sum(
+        int(np.count_nonzero(np.isfinite(values)))
+        for columns in run.samples
+        for values in (*columns.fields.values(), *columns.slow.values())
+    )
+
+
+def _new_thread(main: Track, threads: Iterator[int]) -> Track:
+    return Track(pid=main.pid, tid=next(threads), zero_ns=main.zero_ns)
+
+
+def _phases(run: StoredRun, track: Track) -> Iterator[TraceEvent]:
+    ends = [*(phase.end_ns for phase in run.phases if phase.end_ns is not None), *run.blocks.end_ns.tolist()]
+    end_ns = max(ends, default=run.anchor_t_ns)
+    yield track.slice(f"run {run.row.run}", "run", run.anchor_t_ns, end_ns, _metadata(run))
+    for phase, energy in zip(run.phases, phase_energies(run), strict=True):
+        args = {"energy_mj": energy.energy_mj, "mean_power_mw": energy.power_mw}
+        yield track.slice(phase.name, "phase", phase.start_ns, phase.end_ns or end_ns, args)
+
+
+def _metadata(run: StoredRun) -> dict[str, Any]:
+    """What ran, on what, and how it ended; the text of a user's own file is in the database."""
+    (listed,) = list_document([run.row])["runs"]
+    return {
+        **listed,
+        "devices": {device_label(columns.device): columns.device.name for columns in run.samples},
+        "environment": {name: value for name, value in run.environment.items() if name != CUSTOM_SOURCE_KEY},
+    }
+
+
+def _blocks(run: StoredRun, track: Track) -> Iterator[TraceEvent]:
+    blocks = run.blocks
+    rate = rate_unit(example_word(run.row.spec))
+    for i, throughput in enumerate(blocks.throughput.tolist()):
+        start_ns, end_ns, loss = int(blocks.start_ns[i]), int(blocks.end_ns[i]), float(blocks.loss[i])
+        counted = {name: int(getattr(blocks, name)[i]) for name in ("first_step", "steps", "examples")}
+        values = {rate: throughput, "loss": loss, "measured": bool(blocks.measured[i])}
+        yield track.slice("block", "block", start_ns, end_ns, {**counted, **values})
+        for counter, unit, t_ns, value in (
+            ("Throughput", rate, start_ns, throughput),
+            ("Loss", "of the last step", end_ns, loss),
+        ):
+            if math.isfinite(value):
+                yield track.counter(counter, unit, track.to_us(t_ns), value)
+
+
+def _epochs(run: StoredRun, track: Track) -> Iterator[TraceEvent]:
+    yield track.name_event("Epochs")
+    for epoch in run.epochs:
+        args = {"steps": epoch.steps, "examples": epoch.examples, "loss": epoch.loss, "accuracy": epoch.accuracy}
+        yield track.slice(f"epoch {epoch.epoch}", "epoch", epoch.start_ns, epoch.end_ns, args)
+        yield track.slice("test", "epoch", epoch.end_ns, epoch.tested_ns)
+
+
+def _throttling_events(columns: SampleColumns, main: Track, threads: Iterator[int]) -> Iterator[TraceEvent]:
+    """The stretches in which a device held its clocks back, on a line of their own where there are any."""
+    device, throttling = columns.device, ThrottleTracker(max_intervals=None)
+    for t_ns, mask in _present_values(columns.t_ns, columns.fields.get(_THROTTLE_MASK)):
+        throttling.add(Sample(t_ns=t_ns, device=device.device, throttle_reasons=int(mask)))
+    if ranges := throttling.overlapping(-math.inf, math.inf):
+        track = _new_thread(main, threads)
+        yield track.name_event(f"{device_label(device)} clocks held back")
+        for each in ranges:
+            yield track.slice(each.text, "clock_event", round(each.start_s * 1e9), round(each.end_s * 1e9))
+
+
+def _counters(columns: SampleColumns, track: Track) -> Iterator[TraceEvent]:
+    for t_ns, fields in ((columns.t_ns, columns.fields), (columns.slow_t_ns, columns.slow)):
+        for name in (name for name in fields if name != _THROTTLE_MASK):
+            divisor, unit = _DISPLAY_UNITS.get(field_unit(name), (1, field_unit(name)))
+            counter = f"{device_label(columns.device)} · {field_label(name)}"
+            for at_ns, value in _present_values(t_ns, fields[name]):
+                yield track.counter(counter, unit, track.to_us(at_ns), value / divisor)
+
+
+def _present_values(t_ns: Ints, values: Floats | None) -> Iterator[tuple[int, float]]:
+    """The times at which there is a value, and the values."""
+    if values is None:
+        return iter(())
+    is_present = np.isfinite(values)
+    return zip(t_ns[is_present].tolist(), values[is_present].tolist(), strict=True)
+
+
+def _log(run: StoredRun, track: Track) -> Iterator[TraceEvent]:
+    yield track.name_event("Log")
+    for line in run.log:
+        yield track.instant(line.text, "log", line.t_ns)
+
+
+def export_trace(database: Path, runs: Sequence[int], target: Path, watch: TransferProgress = NO_PROGRESS) -> Exported:
+    """Writes a file in which each run is a process and all start at zero; it appears when it is complete.
+
+    Raises `UserError` for a run that cannot be taken away or a place that cannot be written, `StoppedError`.
+    """
+    started_s = time.monotonic()
+    check_exportable(database, runs)
+    with atomic_output(target) as part:
+        _write(database, runs, part, watch)
+    return Exported(
+        files=(target,),
+        runs=len(runs),
+        bytes=target.stat().st_size,
+        seconds=time.monotonic() - started_s,
+    )
+
+
+def _write(database: Path, runs: Sequence[int], path: Path, watch: TransferProgress) -> None:
+    """One run at a time is in memory, and its events one by one."""
+    encode = msgspec.json.Encoder().encode
+    # Viewers know threads by their number alone: none may be that of another thread or of a process.
+    threads = itertools.count(max(runs) + 1)
+    separator = b"\n"
+    with Store.open(database) as store, path.open("wb") as file:
+        file.write(b'{"displayTimeUnit": "ms", "traceEvents": [')
+        for index, number in enumerate(runs):
+            run = store.load(number)
+            counter = RowCounter(_partial_watch(watch, index, len(runs)), event_count(run))
+            for event in counter.rows(trace_events(run, index, threads)):
+                file.write(separator + encode(event))
+                separator = b",\n"
+        file.write(b"\n]}\n")
+
+
+def _partial_watch(watch: TransferProgress, index: int, parts: int) -> TransferProgress:
+    return TransferProgress(lambda share: watch.report((index + share) / parts), watch.should_stop)

@@ -1,0 +1,80 @@
+"""Runs several sessions at the same time, stops them together, and records which other GPUs were busy."""
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from app.errors import UserError
+from app.records import CONCURRENT_GPUS_KEY, StoredRun
+from app.runs.leases import Lease
+from app.runs.session import RunServices, RunSession
+from app.runs.sinks import Sink
+from app.storage.store import Store
+from workloads.protocol import RunSpec
+
+
+@dataclass(slots=True, eq=False)
+class _ActiveRun:
+    session: RunSession
+    devices: tuple[str, ...]
+    other_devices: set[str] = field(default_factory=set)
+
+
+class ConcurrentRuns:
+    """Makes runs and stores with each on which other GPUs of this machine others of them went on meanwhile."""
+
+    def __init__(self, services: RunServices) -> None:
+        self._services = services
+        # A signal's handler calls `stop` on a thread that may be inside already.
+        self._lock = threading.RLock()
+        self._active: list[_ActiveRun] = []
+        self._stopped = False
+
+    def run(
+        self,
+        spec: RunSpec,
+        sinks: Sequence[Sink],
+        *,
+        environment: Mapping[str, str] | None = None,
+        lease: Lease | None = None,
+    ) -> StoredRun:
+        """Makes one run, as it is stored; blocks its thread. Raises `UserError` where it cannot be stored."""
+        session = RunSession(spec, self._services, sinks, environment=environment, lease=lease)
+        with self._registered(_ActiveRun(session, lease.devices if lease else ())) as active:
+            outcome = session.run()
+        if session.number is None:
+            raise UserError(outcome.reason or "The run could not be stored.")
+        with Store.open(self._services.database) as store:
+            if active.other_devices:
+                store.add_environment(session.number, {CONCURRENT_GPUS_KEY: self._device_names(active.other_devices)})
+            stored = store.load(session.number)
+        if stored.row.outcome is None:
+            raise UserError(outcome.reason or "The end of the run could not be stored.")
+        return stored
+
+    def stop(self) -> None:
+        """Stops every run that goes on, and any begun later; returns at once."""
+        with self._lock:
+            self._stopped = True
+            for active in self._active:
+                active.session.stop()
+
+    @contextmanager
+    def _registered(self, active: _ActiveRun) -> Iterator[_ActiveRun]:
+        with self._lock:
+            for other in self._active:
+                active.other_devices.update(other.devices)
+                other.other_devices.update(active.devices)
+            self._active.append(active)
+            if self._stopped:
+                active.session.stop()
+        try:
+            yield active
+        finally:
+            with self._lock:
+                self._active.remove(active)
+
+    def _device_names(self, uuids: set[str]) -> str:
+        devices = self._services.feed.wait_inventory().devices
+        return ", ".join(f"{device.name} ({device.device})" for device in devices if device.device in uuids)

@@ -1,0 +1,87 @@
+"""Finds the articles that a set of stored runs replicates."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from app.errors import UserError
+from app.records import StoredRun
+from app.runs.experiment.article import Article
+from app.runs.experiment.presets import FindWorkload, NamedPreset, load_preset, preset_names
+from app.runs.experiment.reuse import run_fingerprint
+from app.runs.experiment.schedule import Plan, RunsByVariant
+from app.storage.reference import is_reference
+from workloads.catalog import UsageError, workload
+
+_MIN_VARIANTS = 2
+"""So many variants make a comparison."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArticleRuns:
+    """Runs that repeat an article, all made in the same surroundings; `plan` is the experiment that they are of."""
+
+    article: Article
+    plan: Plan
+    runs: tuple[StoredRun, ...]
+
+    @property
+    def run_numbers(self) -> frozenset[int]:
+        """The numbers of the runs."""
+        return frozenset(run.row.run for run in self.runs)
+
+
+def replicated_articles(
+    runs: Sequence[StoredRun], files: Iterable[str] = (), find: FindWorkload = workload
+) -> tuple[ArticleRuns, ...]:
+    """The articles of which these runs repeat two variants or more, by presets in the box and in the user's `files`.
+
+    Runs of different surroundings are told apart, and reference runs from others. Presets have variants in common: one
+    is left out where another has all of its runs and more. `find` finds workloads of the user's own, too.
+    """
+    found = [each for named in _readable_presets([*preset_names(), *files], find) for each in _replicated(named, runs)]
+    return tuple(each for each in found if not any(each.run_numbers < other.run_numbers for other in found))
+
+
+def _readable_presets(keys: Iterable[str], find: FindWorkload) -> Iterator[NamedPreset]:
+    for key in keys:
+        try:
+            yield load_preset(key, find)
+        except (UserError, UsageError):  # the list of presets says what is wrong with it
+            continue
+
+
+def _replicated(named: NamedPreset, runs: Sequence[StoredRun]) -> Iterator[ArticleRuns]:
+    article = named.preset.article
+    if article is None:
+        return
+    plans = named.all_plans()
+    for plan in (plan for index, plan in enumerate(plans) if plan not in plans[:index]):
+        for group in _group_by_environment(_runs_of_plan(plan, runs), plan):
+            runs_by_variant = RunsByVariant([run.row for run in group])
+            if sum(bool(runs_by_variant.runs_of(spec)) for spec in plan.variants) >= _MIN_VARIANTS:
+                yield ArticleRuns(article=article, plan=plan, runs=tuple(group))
+
+
+def _runs_of_plan(plan: Plan, runs: Sequence[StoredRun]) -> list[StoredRun]:
+    runs_by_variant = RunsByVariant([run.row for run in runs])
+    numbers = {row.run for spec in plan.specs for row in runs_by_variant.runs_of(spec)}
+    return [run for run in runs if run.row.run in numbers]
+
+
+def _group_by_environment(runs: Sequence[StoredRun], plan: Plan) -> list[list[StoredRun]]:
+    """The runs in groups made in the same surroundings, those of the reference last."""
+    on_gpu = any(int(spec.variant["gpus"]) for spec in plan.variants)
+    groups: list[list[StoredRun]] = []
+    for run in sorted(runs, key=lambda run: is_reference(run.row)):
+        matching = (group for group in groups if _same_environment(group[0], run, on_gpu=on_gpu))
+        group = next(matching, None)
+        if group is None:
+            groups.append([run])
+        else:
+            group.append(run)
+    return groups
+
+
+def _same_environment(one: StoredRun, other: StoredRun, *, on_gpu: bool) -> bool:
+    differences = run_fingerprint(one).differences(run_fingerprint(other), on_gpu=on_gpu)
+    return not differences and is_reference(one.row) == is_reference(other.row)

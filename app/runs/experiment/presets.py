@@ -1,0 +1,259 @@
+"""Presets: prepared experiments in TOML files, adapted to the machine they run on."""
+
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+
+from app.errors import UserError, read_error
+from app.paths import RESOURCES
+from app.queries import Repeats
+from app.runs.custom import parse_workload_path
+from app.runs.experiment.article import Article
+from app.runs.experiment.schedule import Plan, WeightTransfer
+from app.runs.experiment.stopping import MAX_REPEATS, parse_precision_pct
+from app.storage.database import load_setting, save_setting
+from app.storage.known_settings import PRESET_FILES
+from workloads.catalog import (
+    MAX_VARIANTS,
+    Machine,
+    UsageError,
+    Workload,
+    check,
+    combinations,
+    complete,
+    distinct,
+    workload,
+)
+from workloads.protocol import RunSpec, Value
+
+PRESET_FOLDER = RESOURCES / "presets"
+QUICK = "quick"
+"""The one that a newcomer is offered: any machine makes it within minutes."""
+
+FindWorkload = Callable[[str], Workload]
+"""Finds a workload by its name, or by `path/to/file.py:name`; raises `UsageError` or `UserError`."""
+
+ValueList = Annotated[list[Value], msgspec.Meta(min_length=1)]
+"""Several values of one setting."""
+
+
+class PresetMatrix(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One workload and its settings: every combination of those that list several values, the last varying fastest.
+
+    The workload is one of the program's, or one of the user's own by the path of its file, as seen from the preset's.
+    """
+
+    workload: str
+    settings: dict[str, Value | ValueList]
+
+    @property
+    def value_lists(self) -> dict[str, list[Value]]:
+        """The values of each setting."""
+        return {name: value if isinstance(value, list) else [value] for name, value in self.settings.items()}
+
+
+class PresetTransfer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One run whose weights are saved and tried in other implementations, on the CPU or on so many `gpus`."""
+
+    workload: str
+    settings: dict[str, Value]
+    into: tuple[str, ...]
+    gpus: int = 0
+
+
+class PresetExperiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The experiment on one kind of machine.
+
+    `until`, as `0.5%`, ends it earlier; `instead` are values for parameters whose own value cannot run on a machine;
+    `note` says how this form is smaller than the question it stands for.
+    """
+
+    question: str
+    repeats: Repeats
+    matrix: Annotated[tuple[PresetMatrix, ...], msgspec.Meta(min_length=1)]
+    until: str = ""
+    portability: tuple[PresetTransfer, ...] = ()
+    instead: dict[str, Value] = {}
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        """Raises `ValueError`, which becomes a `msgspec.ValidationError`."""
+        if self.until:
+            parse_precision_pct(self.until)
+        if (count := sum(math.prod(map(len, matrix.value_lists.values())) for matrix in self.matrix)) > MAX_VARIANTS:
+            raise ValueError(f"{count:,} combinations are too many: {MAX_VARIANTS} at most")
+
+
+class Preset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A prepared experiment for machines with a GPU and without, and the article it repeats if it repeats one."""
+
+    gpu: PresetExperiment
+    cpu: PresetExperiment
+    title: str = ""
+    article: Article | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NamedPreset:
+    """A preset with its name, and with the `key` that finds it again: the name in the box, else its file's whole path.
+
+    A file of the user's may have the name of one in the box. `own` are the user's workloads that it names, by its words
+    for them; they are known where they were looked for.
+    """
+
+    key: str
+    name: str
+    preset: Preset
+    custom_workloads: Mapping[str, Workload] = field(default_factory=dict)
+
+    @property
+    def title(self) -> str:
+        """What a reader knows it by: its own title, else its article's, else its name."""
+        article = self.preset.article
+        return self.preset.title or (article.title if article else self.name)
+
+    def experiment_for(self, machine: Machine) -> PresetExperiment:
+        """The one for this machine."""
+        return self.preset.gpu if machine.gpus else self.preset.cpu
+
+    def plan(self, machine: Machine, repeats: int | None = None, until_pct: float | None = None) -> Plan:
+        """The experiment as this machine can make it; raises `UsageError` where the file asks for what there is not.
+
+        `repeats` and `until_pct` are the user's, in place of the file's.
+        """
+        experiment = self.experiment_for(machine)
+        requested = self._variants(experiment)
+        specs = [_with_replacements(spec, experiment.instead, machine) for spec in requested]
+        possible = [spec for spec in specs if int(spec.variant["gpus"]) <= len(machine.gpus)]
+        # Where nothing fits, the runs themselves say why they are refused.
+        retained = possible or specs
+        notes = (
+            experiment.note,
+            _describe_excluded(machine, len(specs) - len(retained)),
+            *_describe_replacements(requested, specs),
+        )
+        plan = self._plan(experiment, retained, repeats, until_pct)
+        if self.preset.article is not None:
+            self.preset.article.check(plan.variants)
+        return replace(plan, notes=tuple(filter(None, notes)))
+
+    def all_plans(self, repeats: int | None = None, until_pct: float | None = None) -> list[Plan]:
+        """The experiment as any machine may have made it, for what is stored."""
+        gpu, cpu = self.preset.gpu, self.preset.cpu
+        newer = self._variants(gpu)
+        older = [RunSpec(workload=s.workload, variant={**s.variant, **gpu.instead}) for s in newer]
+        experiments = [(gpu, newer), (gpu, older), (cpu, self._variants(cpu))]
+        return [self._plan(form, specs, repeats, until_pct) for form, specs in experiments]
+
+    def _variants(self, experiment: PresetExperiment) -> list[RunSpec]:
+        # A preset names its GPUs: no machine's defaults decide.
+        return [
+            spec
+            for matrix in experiment.matrix
+            for spec in combinations(
+                self.custom_workloads.get(matrix.workload) or workload(matrix.workload), matrix.value_lists, Machine()
+            )
+        ]
+
+    def _plan(
+        self, experiment: PresetExperiment, specs: Sequence[RunSpec], repeats: int | None, until_pct: float | None
+    ) -> Plan:
+        file_pct = parse_precision_pct(experiment.until) if experiment.until else None
+        return Plan(
+            name=self.name,
+            variants=tuple(distinct(specs)),
+            repeats=repeats or (experiment.repeats if until_pct is None else max(experiment.repeats, MAX_REPEATS)),
+            until_pct=file_pct if until_pct is None else until_pct,
+            carried=tuple(map(_weight_transfer, experiment.portability)),
+        )
+
+
+def preset_names() -> list[str]:
+    """Names of the presets in the box."""
+    return sorted(path.stem for path in PRESET_FOLDER.glob("*.toml"))
+
+
+def user_preset_files(database: Path) -> list[str]:
+    """The paths of the presets that the user has added to a database."""
+    stored = load_setting(database, PRESET_FILES)
+    return list(stored or ())
+
+
+def add_user_preset_file(database: Path, file: str) -> None:
+    """Add one to them."""
+    save_setting(database, PRESET_FILES, list(dict.fromkeys([*user_preset_files(database), file])))
+
+
+def load_preset(name: str, find: FindWorkload | None = None) -> NamedPreset:
+    """The preset of that name, or in the file of that path; raises `UsageError` or `UserError`.
+
+    Workloads of the user's own that it names are looked for by `find`: without, it has no plan.
+    """
+    names = preset_names()
+    if name not in names and not name.endswith(".toml"):
+        raise UsageError(f"There is no preset called {name!r}. There are: {', '.join(names)}, or a file's path.")
+    path = PRESET_FOLDER / f"{name}.toml" if name in names else Path(name)
+    key = name if name in names else str(path.absolute())
+    decoded = _read(path)
+    return NamedPreset(key, path.stem, decoded, {} if find is None else _find_custom_workloads(decoded, path, find))
+
+
+def _read(path: Path) -> Preset:
+    try:
+        return msgspec.toml.decode(path.read_bytes(), type=Preset)
+    except OSError as error:
+        raise read_error(path, error) from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is no preset: it is not written in UTF-8.") from error
+    except msgspec.DecodeError as error:
+        raise UserError(f"{path} is no preset: {error}.") from error
+
+
+def _find_custom_workloads(preset: Preset, path: Path, find: FindWorkload) -> dict[str, Workload]:
+    """The user's own workloads that the preset in this file names, by its words for them."""
+    names = dict.fromkeys(matrix.workload for form in (preset.gpu, preset.cpu) for matrix in form.matrix)
+    try:
+        return {word: find(_resolve(path.parent, *named)) for word in names if (named := parse_workload_path(word))}
+    except UsageError as error:
+        raise UsageError(f"{path.name} names a workload that cannot be had. {error}") from error
+
+
+def _resolve(folder: Path, file: Path, name: str) -> str:
+    path = os.path.normpath(folder.absolute() / file.expanduser())
+    return f"{path}:{name}" if name else path
+
+
+def _weight_transfer(portability: PresetTransfer) -> WeightTransfer:
+    settings = {**portability.settings, "save_weights": True}
+    spec = complete(portability.workload, settings, Machine())
+    return WeightTransfer(spec=spec, into=portability.into, gpus=portability.gpus)
+
+
+def _with_replacements(spec: RunSpec, instead: Mapping[str, Value], machine: Machine) -> RunSpec:
+    """The variant with other values for those that cannot run here."""
+    refused = {name for refusal in check(spec, machine) for name in refusal.parameters}
+    replacements = {name: value for name, value in instead.items() if name in refused}
+    return RunSpec(workload=spec.workload, variant={**spec.variant, **replacements})
+
+
+def _describe_excluded(machine: Machine, excluded: int) -> str:
+    if not excluded:
+        return ""
+    have = "1 GPU" if len(machine.gpus) == 1 else f"{len(machine.gpus)} GPUs"
+    return f"This machine has {have}: {excluded} variants with more are left out."
+
+
+def _describe_replacements(requested: Sequence[RunSpec], actual: Sequence[RunSpec]) -> list[str]:
+    """One sentence for every value that another took the place of."""
+    changes = (
+        f"{name}={mended.variant[name]} in place of {spec.variant[name]}, which cannot run here."
+        for spec, mended in zip(requested, actual, strict=True)
+        for name in spec.variant
+        if mended.variant[name] != spec.variant[name]
+    )
+    return list(dict.fromkeys(changes))

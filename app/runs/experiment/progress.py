@@ -1,0 +1,221 @@
+"""Progress of experiments and queue entries, and estimates of the remaining time."""
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from app.errors import UserError
+from app.queries import EntryState, QueueEntry, QueueProgress, RemainingWork
+from app.records import RunRow, StoredRun
+from app.runs.custom import is_source_changed
+from app.runs.experiment.entry_session import EntryStatus, runs_of_entry
+from app.runs.experiment.idle_wait import WaitStatus
+from app.runs.experiment.queue import decode_request
+from app.runs.experiment.reuse import (
+    NO_RUNS,
+    ExperimentRuns,
+    ThrottleFilter,
+    current_fingerprint,
+    reusable_runs,
+    runs_on_same_hardware,
+)
+from app.runs.experiment.schedule import Plan, count_done, plan_concurrency, remaining_runs, timed_runs, total_s
+from app.runs.experiment.session import Experiment, PlannedRun
+from app.runs.sinks import Sink
+from app.samples import Inventory
+from app.storage.store import Store
+from workloads.catalog import runnable
+from workloads.protocol import RunSpec
+
+
+def estimate_remaining(
+    store: Store,
+    plan: Plan,
+    inventory: Inventory,
+    experiment_runs: ExperimentRuns = NO_RUNS,
+    throttle_filter: ThrottleFilter | None = None,
+    parallel: int = 1,
+    stored: Sequence[RunRow] | None = None,
+) -> RemainingWork:
+    """What is stored and left of a plan on this machine; what this machine refuses takes no time.
+
+    `own` are the runs that it has made itself, `repeated` judges which were throttled too long to count, `parallel` is
+    how many may go on at once. `stored` are all runs of the store, for who looks at many plans.
+    """
+    machine, stored = inventory.machine, store.list_runs() if stored is None else stored
+    fingerprint = current_fingerprint(inventory)
+    reusable = reusable_runs(
+        store, plan, fingerprint, machine, throttle_filter, experiment_runs, fields=(), stored=stored
+    )
+    rows = [run.row for run in reusable.runs]
+    to_make, made = remaining_runs(plan, rows, machine), count_done(plan, rows)
+    possible = runnable(to_make, machine)
+    comparable_runs = runs_on_same_hardware(stored, machine)
+    return RemainingWork(
+        planned=made + len(to_make),
+        done=made,
+        left_s=total_s(possible, comparable_runs, plan_concurrency(plan, machine, parallel)),
+        timing_runs=count_timing_runs(possible, comparable_runs),
+        from_other_workloads=not any(
+            row.spec.workload == spec.workload for row in comparable_runs for spec in plan.variants
+        ),
+        excluded=reusable.excluded,
+        excluded_due_to=reusable.excluded_due_to,
+        imported=reusable.imported,
+        imported_differences=reusable.imported_differences,
+    )
+
+
+def count_timing_runs(specs: Sequence[RunSpec], runs: Sequence[RunRow]) -> int:
+    """How many runs tell how long these take: those of their workloads, else all."""
+    ended = timed_runs(runs)
+    workloads = {spec.workload for spec in specs}
+    return len([row for row in ended if row.spec.workload in workloads] or ended)
+
+
+def queue_progress(store: Store, inventory: Inventory) -> list[QueueProgress]:
+    """How far every entry is, in their order; one that another version wrote has nothing planned, and words on it."""
+    stored = store.list_runs()
+    return [_entry_progress(store, entry, inventory, stored) for entry in store.queue.entries()]
+
+
+def remaining_s(status: EntryStatus, runs: Sequence[RunRow], comparable_runs: Sequence[RunRow]) -> float | None:
+    """How long what is left after `runs` takes, learnt from runs `alike`; None where there is nothing to learn from."""
+    plan, machine = status.experiment.plan, status.machine
+    possible = runnable(remaining_runs(plan, runs, machine), machine)
+    if possible and not count_timing_runs(possible, comparable_runs):
+        return None
+    return total_s(possible, comparable_runs, plan_concurrency(plan, machine, status.request.parallel))
+
+
+def describe_imported(imported: int, differences: Sequence[str]) -> str:
+    """That runs count which were made in other surroundings, and what differs; "" where there are none."""
+    if not imported:
+        return ""
+    runs, subject = ("1 run was", "it counts") if imported == 1 else (f"{imported} runs were", "they count")
+    elsewhere = " on another machine," if {"CPU", "card"} & set(differences) else ""
+    return f"{runs} made{elsewhere} with another {', another '.join(differences)}: {subject} all the same."
+
+
+def _entry_progress(store: Store, entry: QueueEntry, inventory: Inventory, stored: Sequence[RunRow]) -> QueueProgress:
+    try:
+        request = decode_request(entry)
+    except UserError as error:
+        return QueueProgress(
+            entry=entry.entry, name=entry.name, state=entry.state, done=0, planned=0, message=str(error)
+        )
+    throttle_filter = ThrottleFilter(request.max_throttled_pct)
+    remaining = estimate_remaining(
+        store, request.plan, inventory, runs_of_entry(store, entry, request), throttle_filter, request.parallel, stored
+    )
+    is_known = remaining.timing_runs or remaining.done == remaining.planned
+    imported = describe_imported(remaining.imported, remaining.imported_differences)
+    return QueueProgress(
+        entry=entry.entry,
+        name=entry.name,
+        state=entry.state,
+        done=remaining.done,
+        planned=remaining.planned,
+        left_s=remaining.left_s if is_known else None,
+        experiment=entry.experiment,
+        message=" ".join(filter(None, (imported, _describe_changed_source(entry, request.plan, store.path)))),
+    )
+
+
+def _describe_changed_source(entry: QueueEntry, plan: Plan, database: Path) -> str:
+    """That an entry is of an older text of the user's file, by which it is told from one of the same name."""
+    # All variants are of one text.
+    if not is_source_changed(plan.variants[0], database):
+        return ""
+    return f"Entry {entry.entry} is made with the workload's file as it was then; the file has changed since."
+
+
+class ProgressReporter:
+    """Tells how far the entry that goes on is, whenever that changes; a listener of `QueueRunner`.
+
+    `told` is called on the threads that make runs; `sinks` are asked for anew at each run.
+    """
+
+    def __init__(self, notify: Callable[[QueueProgress], None], sinks: Callable[[], Sequence[Sink]]) -> None:
+        self._notify = notify
+        self._sinks = sinks
+        self._status: EntryStatus | None = None
+        self._new_runs: list[RunRow] = []
+        self._progress: QueueProgress | None = None
+        self._running: list[RunSpec] = []
+        self._wait_messages: dict[int, str] = {}
+        self._lock = threading.Lock()
+
+    def entry_started(self, status: EntryStatus) -> None:
+        """An entry is begun."""
+        self._status, self._new_runs, self._running, self._wait_messages = status, [], [], {}
+        self._progress = QueueProgress(
+            entry=status.entry.entry,
+            name=status.entry.name,
+            state="running",
+            done=status.experiment.done,
+            planned=status.experiment.planned,
+            left_s=self._remaining_s(),
+            experiment=status.entry.experiment,
+            message=describe_imported(status.reusable.imported, status.reusable.imported_differences),
+        )
+        self._notify(self._progress)
+
+    def run_sinks(self, planned_run: PlannedRun) -> Sequence[Sink]:
+        """A run begins."""
+        self._running.append(planned_run.spec)
+        self._update(lambda now: replace(now, position=planned_run.position, specs=tuple(self._running)))
+        return self._sinks()
+
+    def run_waiting(self, planned_run: PlannedRun, status: WaitStatus) -> bool:
+        """A run waits."""
+        self._wait_messages[planned_run.position] = f"{status.reason} ({status.limit_s:.0f} s at most)"
+        self._update(lambda now: replace(now, waiting_for=self._join_wait_messages()))
+        return True
+
+    def wait_ended(self, planned_run: PlannedRun) -> None:
+        """It waits no longer."""
+        self._wait_messages.pop(planned_run.position, None)
+        self._update(lambda now: replace(now, waiting_for=self._join_wait_messages()))
+
+    def run_finished(self, run: StoredRun, *, accepted: bool) -> None:
+        """A run has ended."""
+        if accepted:
+            self._new_runs.append(run.row)
+        self._running.remove(run.row.spec)
+        plan, rows = self._plan_and_rows()
+        self._update(
+            lambda now: replace(
+                now, specs=tuple(self._running), done=count_done(plan, rows), left_s=self._remaining_s()
+            )
+        )
+
+    def message(self, sentence: str) -> None:
+        """A sentence of the entry."""
+        self._update(lambda now: replace(now, message=sentence))
+
+    def entry_finished(self, entry: QueueEntry, experiment: Experiment, state: EntryState) -> None:
+        """An entry goes on no longer."""
+        number, done = entry.experiment, experiment.done
+        self._update(lambda now: replace(now, state=state, specs=(), waiting_for="", done=done, experiment=number))
+
+    def _join_wait_messages(self) -> str:
+        return "; ".join(self._wait_messages.copy().values())
+
+    def _plan_and_rows(self) -> tuple[Plan, list[RunRow]]:
+        assert self._status is not None, "an entry begins before it is told of"
+        before = self._status.experiment
+        return before.plan, [*(run.row for run in before.runs), *self._new_runs]
+
+    def _remaining_s(self) -> float | None:
+        assert self._status is not None, "an entry begins before it is told of"
+        _, rows = self._plan_and_rows()
+        return remaining_s(self._status, rows, [*self._status.comparable_runs, *self._new_runs])
+
+    def _update(self, change: Callable[[QueueProgress], QueueProgress]) -> None:
+        """Several runs may go on at once: one change at a time, told in its order."""
+        with self._lock:
+            if self._progress is not None and (progress := change(self._progress)) != self._progress:
+                self._progress = progress
+                self._notify(progress)

@@ -1,0 +1,123 @@
+"""Works through the queue entry by entry, rereading it before each run."""
+
+import threading
+from collections.abc import Callable, Sequence
+
+from app.errors import UserError
+from app.queries import EntryState, QueueEntry
+from app.runs.experiment.entry_session import EntrySession, QueueListener
+from app.runs.experiment.session import Experiment
+from app.runs.recovery import mark_crashed_runs
+from app.runs.session import RunServices
+from app.storage.store import Store
+
+
+class QueueRunner:
+    """One walk through the queue. `run` blocks its thread, once; the others may come from any thread, at any time.
+
+    Whoever adds, moves, pauses or removes an entry or asks for more of it, in this program or another, does so from the
+    next run on.
+    """
+
+    def __init__(self, services: RunServices, listener: QueueListener) -> None:
+        self._services = services
+        self._listener = listener
+        self._stopped = threading.Event()
+        self._cancelled: set[int] = set()
+        self._current: tuple[int, EntrySession] | None = None
+
+    def run(self, only: Sequence[int] | None = None, failed: Callable[[UserError], object] | None = None) -> None:
+        """Makes the entries, or only these, until none waits or it is stopped.
+
+        One that cannot be made, as on a full disk, is paused: `failed` hears why and the others go on; without it
+        `UserError` is raised.
+        """
+        while (entry := self._take_next(only)) is not None:
+            try:
+                self._run_entry(entry, only)
+            except UserError as error:
+                if failed is None:
+                    raise
+                failed(error)
+
+    def stop(self) -> None:
+        """Stops the run that goes on and begins no other; its entry stays. Returns at once."""
+        self._stopped.set()
+        if (current := self._current) is not None:
+            current[1].stop()
+
+    def cancel(self, entry: int) -> None:
+        """Stops the run that goes on if it is of this entry, and takes the entry out then. Returns at once."""
+        self._cancelled.add(entry)
+        if (current := self._current) is not None and current[0] == entry:
+            current[1].stop()
+
+    def skip_wait(self) -> None:
+        """Begins the run that waits for a fair machine; returns at once."""
+        if (current := self._current) is not None:
+            current[1].skip_wait()
+
+    def _take_next(self, only: Sequence[int] | None) -> QueueEntry | None:
+        with Store.open(self._services.database) as store:
+            mark_crashed_runs(store)
+            while not self._stopped.is_set():
+                entry = next(iter(self._runnable_entries(store, only)), None)
+                if entry is None or store.queue.claim(entry.entry):
+                    return entry
+        return None
+
+    def _runnable_entries(
+        self, store: Store, only: Sequence[int] | None, current: int | None = None
+    ) -> list[QueueEntry]:
+        """The entries to be made in their order, the current one among them; others' are theirs."""
+        return [
+            entry
+            for entry in store.queue.entries()
+            if (only is None or entry.entry in only)
+            and entry.entry not in self._cancelled
+            and entry.state != "paused"
+            and (not entry.owned or entry.entry == current)
+        ]
+
+    def _run_entry(self, entry: QueueEntry, only: Sequence[int] | None) -> None:
+        try:
+            session = EntrySession(entry, self._services, self._listener, lambda: self._is_next(entry, only))
+            self._current = (entry.entry, session)
+            if self._stopped.is_set() or entry.entry in self._cancelled:
+                session.stop()
+            experiment = session.run()
+            state = self._update_entry(entry, experiment, is_over=session.is_over)
+        except UserError:
+            # Waiting, it would stand in the way of all others each time.
+            with Store.open(self._services.database) as store:
+                store.queue.set_state(entry.entry, "paused")
+            raise
+        finally:
+            self._current = None
+            with Store.open(self._services.database) as store:
+                store.queue.release(entry.entry)
+        self._listener.entry_finished(session.entry, experiment, state)
+
+    def _is_next(self, entry: QueueEntry, only: Sequence[int] | None) -> bool:
+        """Whether the next run is still one of this entry, and of the plan it was begun with."""
+        with Store.open(self._services.database) as store:
+            first = next(iter(self._runnable_entries(store, only, entry.entry)), None)
+        return first is not None and (first.entry, first.plan) == (entry.entry, entry.plan)
+
+    def _update_entry(self, entry: QueueEntry, experiment: Experiment, *, is_over: bool) -> EntryState:
+        """Takes an entry out that is over, pauses one whose time is spent; how it stands now."""
+        number = entry.entry
+        with Store.open(self._services.database) as store:
+            if is_over and store.queue.finish(number, entry.plan):
+                return experiment.state
+            if number in self._cancelled:
+                store.queue.remove(number)
+            elif experiment.state == "out of budget":
+                # Waiting, it would be given the same time again at once.
+                store.queue.set_state(number, "paused")
+            state = next((each.state for each in store.queue.entries() if each.entry == number), None)
+        if experiment.state == "out of budget":
+            return experiment.state
+        if self._stopped.is_set():
+            return "stopped"
+        return "removed" if state is None else "waiting" if state == "running" else state

@@ -1,0 +1,334 @@
+"""Executes an experiment's plan run by run within its time budget, balancing variants over the GPUs."""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field, replace
+
+from app.analysis.comparability import used_gpus
+from app.queries import ExperimentState
+from app.records import RunRow, StoredRun
+from app.runs.experiment.schedule import (
+    FINAL_OUTCOMES,
+    Plan,
+    count_done,
+    count_surplus,
+    expected_s,
+    given_up_variants,
+    is_given_up,
+    is_precision_reached,
+    matching_keys,
+    plan_concurrency,
+    remaining_rounds,
+    remaining_runs,
+    runs_of_variant,
+    variant_key,
+)
+from app.runs.leases import CPU, Lease
+from workloads.catalog import Machine, find_gpu
+from workloads.protocol import RunSpec
+
+
+def candidate_devices(spec: RunSpec, machine: Machine) -> list[str]:
+    """The devices a run may lease: the GPUs that it names, else all, by UUID; the processor where it asks for none."""
+    if not int(spec.variant["gpus"]):
+        return [CPU]
+    names = [word.strip() for word in str(spec.variant["devices"]).split(",") if word.strip()]
+    named = [gpu.uuid for word in names if (gpu := find_gpu(machine, word)) is not None]
+    return named or [gpu.uuid for gpu in machine.gpus]
+
+
+class DeviceBalancer:
+    """Where the runs of an experiment of so many variants were: each is to meet the cards that the others were on.
+
+    Cards of one kind differ by a percent or so, which is no difference of variants where these share their cards.
+    """
+
+    def __init__(self, variants: int, machine: Machine) -> None:
+        self._variants = variants
+        self._machine = machine
+        self._runs_by_device = Counter[str]()
+        self._runs_by_variant = Counter[tuple[Hashable, str]]()
+
+    def add(self, spec: RunSpec, devices: Collection[str]) -> None:
+        """Counts a run of this variant that is or was on these devices."""
+        self._runs_by_device.update(devices)
+        self._runs_by_variant.update((key, device) for key in matching_keys(spec) for device in devices)
+
+    def ranked_devices(self, spec: RunSpec) -> list[str]:
+        """The devices the run may lease, those first on which its variant has had least of its share of the runs."""
+        deficits = self._deficits(spec)
+        return sorted(deficits, key=lambda device: -deficits[device])
+
+    def choose(self, specs: Sequence[RunSpec], busy: Collection[str]) -> RunSpec:
+        """Of runs on equally many devices the one that lacks those most which nobody holds; of equals the first."""
+
+        def deficit_on_free(spec: RunSpec) -> float:
+            free = [lack for device, lack in self._deficits(spec).items() if device not in busy]
+            count = int(spec.variant["gpus"])
+            return sum(sorted(free)[-count:]) if len(free) >= count else float("-inf")
+
+        return max(specs, key=deficit_on_free)
+
+    def _deficits(self, spec: RunSpec) -> dict[str, int]:
+        """By device how many runs its variant is behind an equal share of them, times the number of variants."""
+        key = variant_key(spec)
+        return {
+            device: self._runs_by_device[device] - self._variants * self._runs_by_variant[key, device]
+            for device in candidate_devices(spec, self._machine)
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedRun:
+    """One run of an experiment: the `place`-th of the `planned`, on devices lent to it, and what is known before it."""
+
+    spec: RunSpec
+    position: int
+    total: int
+    lease: Lease
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+RunFunction = Callable[[PlannedRun], StoredRun]
+"""Makes one run and gives it back as it is stored; called on a thread of its own, several at once where asked for."""
+
+LeaseFunction = Callable[[RunSpec, Sequence[str], Callable[[float], bool]], Lease | None]
+"""Leases what a variant needs of these devices, the first of those free, once they are: nothing where it is refused
+anyway; None where the last gives up."""
+
+WaitFunction = Callable[[PlannedRun, Callable[[], bool]], Mapping[str, str]]
+"""Waits until a run would be fair, while the other says that it may; facts on how that went."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Experiment:
+    """An experiment as far as it is: `done` runs of `planned` have a result, `runs` are all of them and the others.
+
+    `next_s` is how long the next run is expected to take; None where none is left. `budget_s` is what one sitting may
+    take, None where that is not limited.
+    """
+
+    plan: Plan
+    state: ExperimentState
+    runs: tuple[StoredRun, ...]
+    planned: int
+    done: int
+    next_s: float | None = None
+    budget_s: float | None = None
+
+    @property
+    def measured(self) -> bool:
+        """Whether any of its runs completed; refused ones and those without enough memory have a result too."""
+        return any(run.row.completed for run in self.runs)
+
+    @property
+    def surplus_runs(self) -> int:
+        """How many runs have a result beside those planned: more repeats are stored than are asked for now."""
+        return count_surplus(self.plan, [run.row for run in self.runs])
+
+    def describe_given_up(self) -> str:
+        """That no more runs were made of variants that failed twice; "" where all had their turns."""
+        rows = [run.row for run in self.runs]
+        count = sum(len(runs_of_variant(spec, rows)) < self.plan.repeats for spec in given_up_variants(self.plan, rows))
+        if not count:
+            return ""
+        variants, of_each = (
+            ("1 variant was", "its runs") if count == 1 else (f"{count} variants were", "the runs of each")
+        )
+        return f"{variants} given up for now: two of {of_each} in a row failed for the same reason."
+
+    @classmethod
+    def from_runs(
+        cls, plan: Plan, state: ExperimentState, runs: Sequence[StoredRun], machine: Machine | None = None
+    ) -> "Experiment":
+        """The experiment with these runs; without a machine nothing is known to be refused before it is tried."""
+        rows = [run.row for run in runs]
+        rest = remaining_runs(plan, rows, machine)
+        made = count_done(plan, rows)
+        ended: ExperimentState = "settled" if is_precision_reached(plan, rows) else "complete"
+        return cls(
+            plan=plan,
+            state=state if rest else ended,
+            runs=tuple(runs),
+            planned=made + len(rest),
+            done=made,
+            next_s=expected_s(rest[0], rows) if rest else None,
+        )
+
+
+class ExperimentSession:
+    """Makes what is left of a plan after the runs `stored`. `run` blocks its thread; `stop` may come from any other.
+
+    With `budget_s`, no run is started that is not expected to end within so many seconds of `run`'s beginning.
+    `wait` is called before each run that this machine can make, its devices leased. A run of which `counts` says no is
+    made once more. A variant of which two runs in a row failed for one reason gets no third. With `parallel`, so many
+    runs at most go on at once, each on GPUs of its own, begun round by round; the one of a round that has least been on
+    a free GPU goes on there.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        stored: Sequence[StoredRun],
+        machine: Machine,
+        run_one: RunFunction,
+        budget_s: float | None = None,
+        *,
+        lease: LeaseFunction,
+        wait: WaitFunction = lambda *_: {},
+        accept: Callable[[StoredRun], bool] = lambda _: True,
+        parallel: int = 1,
+    ) -> None:
+        self._plan = plan
+        self._runs = list(stored)
+        self._machine = machine
+        self._run_one = run_one
+        self._budget_s = budget_s
+        self._lease = lease
+        self._wait = wait
+        self._accept = accept
+        self._concurrency = plan_concurrency(plan, machine, parallel)
+        self._balancer = DeviceBalancer(len(plan.variants), machine)
+        for run in stored:
+            self._balancer.add(run.row.spec, used_gpus(run))
+        self._stopped = False
+        self._accept_lock = threading.Lock()
+        self._running: dict[Future[ExperimentState | None], PlannedRun] = {}
+        self._end_state: ExperimentState | None = None
+        self._began_s = time.monotonic()
+
+    def may_continue(self) -> bool:
+        """Whether it was not told to stop, and its time is not spent."""
+        in_time = self._budget_s is None or time.monotonic() - self._began_s < self._budget_s
+        return in_time and not self._stopped
+
+    def stop(self) -> None:
+        """Starts no further run; returns at once."""
+        self._stopped = True
+
+    def run(self) -> Experiment:
+        """Makes the runs. Raises `UserError` where one cannot be stored."""
+        state = self._execute()
+        return replace(Experiment.from_runs(self._plan, state, self._runs, self._machine), budget_s=self._budget_s)
+
+    def _execute(self) -> ExperimentState:
+        self._began_s = time.monotonic()
+        rounds = remaining_rounds(self._plan, self._rows(), self._machine)
+        before, to_make = count_done(self._plan, self._rows()), sum(map(len, rounds))
+        # A worker dies with the thread that started it: these last until every run has ended.
+        with ThreadPoolExecutor(self._concurrency.parallel, thread_name_prefix="experiment") as threads:
+            # One run is taken out of its round at a time, as often as that had runs.
+            for position, pending in enumerate((each for each in rounds for _ in tuple(each)), before + 1):
+                planned_run = self._next_run(pending, position, before + to_make)
+                if self._end_state is not None:
+                    break
+                if planned_run is not None:
+                    self._balancer.add(planned_run.spec, planned_run.lease.devices)
+                    self._running[threads.submit(self._execute_run, planned_run)] = planned_run
+            while self._running:
+                self._await_any()
+        return self._end_state or "failed"
+
+    def _next_run(self, pending: list[RunSpec], position: int, total: int) -> PlannedRun | None:
+        """The turn of one of a round's runs, once it may begin; None where it is not needed or the experiment ends."""
+        while not self._concurrency.admits(pending[0], self._running_specs()):
+            self._await_any()
+        pending.remove(spec := self._choose_next(pending))
+        if self._end_state is not None or self._needs_no_run(spec):
+            return None
+        self._end_state = self._end_reason(spec)
+        if self._end_state is not None:
+            return None
+        lease = self._lease(
+            spec, self._balancer.ranked_devices(spec), lambda seconds: self._sleep_or_give_up(spec, seconds)
+        )
+        if lease is None:
+            self._end_state = self._end_state or self._end_reason(spec)
+            return None
+        return PlannedRun(spec=spec, position=position, total=total, lease=lease)
+
+    def _choose_next(self, pending: Sequence[RunSpec]) -> RunSpec:
+        """The run of a round that begins: its first, or beside others the one that a free card lacks most."""
+        if not self._running:
+            return pending[0]
+        gpus, running = pending[0].variant["gpus"], self._running_specs()
+        candidates = [
+            spec for spec in pending if spec.variant["gpus"] == gpus and self._concurrency.admits(spec, running)
+        ]
+        return self._balancer.choose(
+            candidates, {device for turn in self._running.values() for device in turn.lease.devices}
+        )
+
+    def _running_specs(self) -> list[RunSpec]:
+        return [turn.spec for turn in self._running.values()]
+
+    def _await_any(self, timeout_s: float | None = None) -> None:
+        ended, _ = wait(self._running, timeout_s, FIRST_COMPLETED)
+        for future in ended:
+            del self._running[future]
+            self._end_state = future.result() or self._end_state
+
+    def _sleep_or_give_up(self, spec: RunSpec, seconds: float) -> bool:
+        """Sleeps so long while a run waits for its devices; whether to wait no longer."""
+        if self._running:
+            self._await_any(seconds)
+        else:
+            time.sleep(seconds)
+        self._end_state = self._end_state or self._end_reason(spec)
+        return self._end_state is not None or self._needs_no_run(spec)
+
+    def _execute_run(self, planned_run: PlannedRun) -> ExperimentState | None:
+        """Makes a run, and once more where it does not count; why none is made after it, None where one may be."""
+        try:
+            while isinstance(ready := self._wait_until_idle(planned_run), PlannedRun):
+                run = self._run_one(ready)
+                accepted = self._record(run)
+                if run.row.outcome is not None and run.row.outcome.name == "stopped":
+                    return "stopped"
+                if accepted:
+                    return None
+            return ready
+        finally:
+            planned_run.lease.release()
+
+    def _wait_until_idle(self, planned_run: PlannedRun) -> PlannedRun | ExperimentState:
+        """The turn once the machine was waited for, or why its run is not begun."""
+        if (end_reason := self._end_reason(planned_run.spec)) is not None or not planned_run.lease.devices:
+            return end_reason or planned_run
+        environment = self._wait(planned_run, self.may_continue)
+        return self._end_reason(planned_run.spec) or replace(planned_run, environment=environment)
+
+    def _record(self, run: StoredRun) -> bool:
+        with self._accept_lock:
+            if accepted := self._accept(run):
+                self._runs.append(run)
+            return accepted
+
+    def _end_reason(self, spec: RunSpec) -> ExperimentState | None:
+        """Why this run is not begun; None where it may be."""
+        if self._stopped:
+            return "stopped"
+        if self._budget_s is not None and self._exceeds_budget(spec, time.monotonic() - self._began_s, self._budget_s):
+            return "out of budget"
+        return None
+
+    def _rows(self) -> list[RunRow]:
+        return [run.row for run in self._runs]
+
+    def _needs_no_run(self, spec: RunSpec) -> bool:
+        """Whether a run has answered for this variant, it is given up, or the others are known well enough."""
+        rows = self._rows()
+        made = runs_of_variant(spec, rows)
+        if is_given_up(made) or any(row.outcome is not None and row.outcome.name in FINAL_OUTCOMES for row in made):
+            return True
+        if self._plan.until_pct is None or spec not in self._plan.variants:
+            return False
+        given_up_specs = given_up_variants(self._plan, rows)
+        others = tuple(variant for variant in self._plan.variants if variant not in given_up_specs)
+        return is_precision_reached(replace(self._plan, variants=others), rows)
+
+    def _exceeds_budget(self, spec: RunSpec, spent_s: float, budget_s: float) -> bool:
+        return spent_s + expected_s(spec, self._rows()) > budget_s

@@ -1,0 +1,83 @@
+"""Weight-transfer trials of an experiment: its runs' saved weights in the implementations its plan names."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.records import PortabilityResult, StoredRun
+from app.runs.experiment.schedule import Plan, WeightTransfer, runs_of_variant
+from app.runs.jobs import Notify
+from app.runs.leases import CPU
+from app.runs.session import RunServices
+from app.runs.weight_transfer import transfer_targets, try_weights, weights_file
+from app.storage.store import Store
+
+
+def run_to_transfer(transfer: WeightTransfer, runs: Sequence[StoredRun]) -> StoredRun | None:
+    """The newest completed run whose weights are to be tried."""
+    made = [run.row.run for run in runs if run.row.completed]
+    made_runs = [row.run for row in runs_of_variant(transfer.spec, [run.row for run in runs]) if row.run in made]
+    return next((run for run in reversed(runs) if run.row.run in made_runs), None)
+
+
+def latest_trial(run: StoredRun, implementation: str, gpus: int) -> PortabilityResult | None:
+    """What the newest trial of a run's weights in an implementation gave, on the CPU or on a GPU."""
+    trials = [
+        trial
+        for trial in run.portability
+        if trial.implementation == implementation and (trial.device == CPU) == (gpus == 0)
+    ]
+    return trials[-1] if trials else None
+
+
+@dataclass(frozen=True, slots=True)
+class TransferTrial:
+    """A trial still to be made: a run's weights in an implementation, on the CPU or on a GPU."""
+
+    run: StoredRun
+    implementation: str
+    gpus: int
+
+
+def pending_trials(plan: Plan, runs: Sequence[StoredRun]) -> list[TransferTrial]:
+    """The trials that the plan's runs do not have yet, of those runs that are there."""
+    return [
+        TransferTrial(run, name, transfer.gpus)
+        for transfer in plan.carried
+        if (run := run_to_transfer(transfer, runs)) is not None
+        for name in transfer.into
+        if latest_trial(run, name, transfer.gpus) is None
+    ]
+
+
+def runs_with_weights(plan: Plan, runs: Sequence[StoredRun], database: Path) -> tuple[StoredRun, ...]:
+    """These runs without those whose weights are gone before all of their trials were made: they are made again."""
+    pending = [trial.run.row for trial in pending_trials(plan, runs)]
+    missing = [row.run for row in pending if not weights_file(row, database, None).exists()]
+    return tuple(run for run in runs if run.row.run not in missing)
+
+
+def run_pending_trials(
+    plan: Plan, runs: Sequence[StoredRun], services: RunServices, notify: Notify, may_continue: Callable[[], bool]
+) -> list[StoredRun]:
+    """Tries and stores what was not tried yet, while it `may_go_on`; the same runs, with what is known of them now.
+
+    Raises `UserError` where a file of weights is not there or an implementation cannot be tried on this machine.
+    """
+    tried = []
+    for trial in pending_trials(plan, runs):
+        if may_continue():
+            notify(f"Trying the weights of run {trial.run.row.run} in {trial.implementation} …")
+            _run_trial(trial, services, notify)
+            tried.append(trial.run.row.run)
+    with Store.open(services.database) as store:
+        return [store.load(run.row.run) if run.row.run in tried else run for run in runs]
+
+
+def _run_trial(trial: TransferTrial, services: RunServices, notify: Notify) -> None:
+    run, machine = trial.run.row, services.feed.wait_inventory().machine
+    weights = weights_file(run, services.database, None)
+    (target,) = transfer_targets(run.spec, [trial.implementation], trial.gpus, machine).possible
+    result = try_weights(run, weights, target, services, notify).result
+    with Store.open(services.database) as store:
+        store.add_portability(run.run, [result])

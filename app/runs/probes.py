@@ -1,0 +1,103 @@
+"""One-off measurements outside experiments: device calibration and the search for the largest batch size."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from app.analysis.largest_batch import BatchSearch, BatchTrial, LargestBatch, SearchBounds, trial_spec
+from app.errors import UserError
+from app.runs.jobs import Notify, leased, run_job
+from app.runs.leases import CPU
+from app.runs.session import RunServices, RunSession
+from app.runs.sinks import Sink
+from app.storage.store import Store
+from workloads import catalog
+from workloads.catalog import Machine
+from workloads.protocol import Calibrate, Calibration, RunSpec
+
+
+class CalibrationResult(NamedTuple):
+    """A device's rate as it is now, and as it was stored before; None where it was not."""
+
+    calibration: Calibration
+    previous: Calibration | None
+
+
+def calibrate(
+    services: RunServices, store: Store, precisions: Sequence[str], notify: Notify
+) -> Iterator[CalibrationResult]:
+    """Every GPU, or the processor where there is none, in these precisions (none: all it has), each kept as it comes.
+
+    Raises `UserError` for a precision that it does not have.
+    """
+    machine = services.feed.wait_inventory().machine
+    for spec in _specs(machine, precisions):
+        for device in [gpu.uuid for gpu in machine.gpus] or [CPU]:
+            notify(f"{device} in {spec.variant['precision']} …")
+            with leased(services.leases, [device], notify):
+                calibration = run_job(Calibrate(spec=spec, gpu_uuids=(device,) if machine.gpus else ()), Calibration)
+            previous = store.calibration(calibration.device, calibration.precision)
+            store.save_calibration(calibration, time.time_ns())
+            yield CalibrationResult(calibration, previous)
+
+
+def _specs(machine: Machine, precisions: Sequence[str]) -> list[RunSpec]:
+    """A variant of each precision that can run here."""
+    known = catalog.workload("lstm").parameter("precision")
+    names = [str(catalog.parse(known, word)) for word in precisions] or [choice.value for choice in known.choices]
+    specs = [
+        catalog.complete("lstm", {"precision": name, "gpus": min(1, len(machine.gpus))}, machine) for name in names
+    ]
+    reasons = [refusals[0].reason for spec in specs if (refusals := catalog.check(spec, machine))]
+    if reasons and precisions:
+        raise UserError(reasons[0])
+    return [spec for spec in specs if not catalog.check(spec, machine)]
+
+
+PURPOSE = "a try for the largest batch"
+
+SinksForTry = Callable[[int, int], Sequence[Sink]]
+"""Who is told of a try's events, by its number, counted from 1, and its batch size."""
+
+
+class LargestBatchSession:
+    """One search. `run` blocks its thread until the answer; `stop` may come from any other."""
+
+    def __init__(self, spec: RunSpec, bounds: SearchBounds, services: RunServices, sinks_for_try: SinksForTry) -> None:
+        self._spec = spec
+        self._search = BatchSearch(bounds)
+        self._services = services
+        self._sinks_for_try = sinks_for_try
+        # A signal's handler calls `stop` on a thread that may be inside already.
+        self._lock = threading.RLock()
+        self._stopped = False
+        self._session: RunSession | None = None
+
+    def stop(self) -> None:
+        """Asks the try that is going on to end, and makes no other; returns at once."""
+        with self._lock:
+            self._stopped = True
+            if self._session is not None:
+                self._session.stop()
+
+    def run(self) -> LargestBatch:
+        """Tries batch sizes until the answer is known. Raises `UserError` where runs cannot be stored."""
+        while (batch_size := self._search.next_batch_size()) is not None:
+            if (ended := self._try(batch_size)) is not None:
+                return ended
+        return self._search.result()
+
+    def _try(self, batch_size: int) -> LargestBatch | None:
+        """One try; the result where the search ends with it."""
+        sinks = self._sinks_for_try(len(self._search.tries) + 1, batch_size)
+        session = RunSession(trial_spec(self._spec, batch_size), self._services, sinks, purpose=PURPOSE)
+        with self._lock:
+            if self._stopped:
+                return self._search.result("stopped")
+            self._session = session
+        outcome = session.run()
+        done = BatchTrial(session.number or 0, batch_size, outcome.name)
+        if self._search.record(done, outcome.reason):
+            return None
+        return self._search.result("stopped" if outcome.name == "stopped" else "broken off", outcome.reason)

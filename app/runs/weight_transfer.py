@@ -1,0 +1,122 @@
+"""A run's saved weights loaded into other implementations and devices: possible targets, trials, export."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.errors import UserError
+from app.paths import weights_path
+from app.records import PortabilityResult, RunRow
+from app.runs.jobs import Notify, leased, run_job
+from app.runs.leases import CPU, Leases
+from app.runs.session import RunServices
+from app.samples import HOST
+from workloads import catalog
+from workloads.catalog import Machine
+from workloads.protocol import ExportModel, OutputDifference, RunSpec, TryWeights, Variant
+
+_RERUN_HINT = "run the variant again with -s save_weights=true"
+_INFERENCE_SETTINGS: Variant = {
+    "mode": "inference",
+    "precision": "float32",
+    "xla": False,
+    "dropout": 0.0,
+    "recurrent_dropout": 0.0,
+}
+"""How weights are tried: the most exact, and without what only training has."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransferTargets:
+    """Where weights can be tried on this machine, and by implementation why they cannot be in the others."""
+
+    possible: tuple[RunSpec, ...]
+    excluded: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class TrialResult:
+    """What came of one target, and how large a difference the rounding of the training explains."""
+
+    result: PortabilityResult
+    tolerance: float
+
+
+def weights_file(run: RunRow, database: Path, path: Path | None) -> Path:
+    """The file of a run's weights: the one given, else that beside the database; raises `UserError`."""
+    if run.spec.workload != "lstm":
+        raise UserError(f"Run {run.run} is one of {run.spec.workload}; only lstm runs save their weights.")
+    if path is not None:
+        return path
+    if not run.spec.variant.get("save_weights", False):
+        raise UserError(f"Run {run.run} did not save its weights: {_RERUN_HINT}.")
+    if not run.completed:
+        how = run.outcome.name.replace("_", " ") if run.outcome else "still running"
+        raise UserError(f"Run {run.run} is {how}, and weights are saved when a run completes: {_RERUN_HINT}.")
+    return weights_path(database, run.uid)
+
+
+def transfer_targets(trained: RunSpec, into: Sequence[str], gpus: int, machine: Machine) -> TransferTargets:
+    """The variants to try, of the implementations named or of all; raises `UserError` where one named cannot be."""
+    parameter = catalog.workload("lstm").parameter("implementation")
+    names = [str(catalog.parse(parameter, word)) for word in into] or [choice.value for choice in parameter.choices]
+    specs = {name: _target_spec(trained, name, gpus) for name in names}
+    reasons = {name: refusals[0].reason for name, spec in specs.items() if (refusals := catalog.check(spec, machine))}
+    if reasons and (into or len(reasons) == len(names)):
+        raise UserError(next(iter(reasons.values())))
+    return TransferTargets(
+        possible=tuple(spec for name, spec in specs.items() if name not in reasons), excluded=reasons
+    )
+
+
+def _target_spec(trained: RunSpec, implementation: str, gpus: int) -> RunSpec:
+    overrides: Variant = {
+        "implementation": implementation,
+        "gpus": gpus,
+        "devices": "",
+        "cpu_threads": 0,
+        "memory_growth": True,
+        "save_weights": False,
+        "interpreter": "",
+    }
+    return RunSpec(
+        workload=trained.workload,
+        variant={**catalog.with_defaults(trained).variant, **_INFERENCE_SETTINGS, **overrides},
+    )
+
+
+def try_weights(run: RunRow, weights: Path, spec: RunSpec, services: RunServices, notify: Notify) -> TrialResult:
+    """One target: the same inputs through it, compared with what the run's own model answered."""
+    inventory = services.feed.wait_inventory()
+    gpus = [gpu.uuid for gpu in inventory.machine.gpus] if spec.variant["gpus"] else []
+    with leased(services.leases, gpus or [CPU], notify) as device:
+        request = TryWeights(
+            weights_path=str(weights.absolute()),
+            trained=catalog.with_defaults(run.spec).variant,
+            spec=spec,
+            gpu_uuids=(device,) if gpus else (),
+        )
+        compared = run_job(request, OutputDifference)
+    names = {known.device: known.name for known in inventory.devices}
+    result = PortabilityResult(
+        utc_ns=time.time_ns(),
+        implementation=str(spec.variant["implementation"]),
+        device=device,
+        device_name=names[device if gpus else HOST],
+        precision=str(spec.variant["precision"]),
+        max_difference=compared.max_difference,
+        max_output=compared.max_output,
+    )
+    return TrialResult(result, compared.tolerance)
+
+
+def export_model(run: RunRow, weights: Path, paths: Sequence[Path], leases: Leases, notify: Notify) -> OutputDifference:
+    """Makes a plain Keras model of a run's weights at each path: a .keras file, or the folder of a SavedModel."""
+    request = ExportModel(
+        weights_path=str(weights.absolute()),
+        trained=catalog.with_defaults(run.spec).variant,
+        model_paths=tuple(str(path.absolute()) for path in paths),
+    )
+    with leased(leases, [CPU], notify):
+        return run_job(request, OutputDifference)

@@ -1,0 +1,166 @@
+"""Opens and migrates a database file, translates SQLite errors, and provides transactions and settings."""
+
+import contextlib
+import sqlite3
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from sqlite_utils import Database
+
+from app.errors import DatabaseError, UserError
+from app.storage.known_settings import Setting, Value
+from app.storage.migrations import APPLICATION_ID, migrations
+
+BUSY_TIMEOUT_S = 10.0
+"""How long a database waits for its turn while another program writes."""
+
+_RETRY_S = 0.01
+
+_USE_ANOTHER_FILE = "choose another file with --db"
+
+
+@contextlib.contextmanager
+def translate_sqlite_errors(path: Path) -> Iterator[None]:
+    """Turns what SQLite says about the user's world into a `DatabaseError` of one sentence; our own bugs pass through.
+
+    Result codes: https://www.sqlite.org/rescode.html
+    """
+    try:
+        yield
+    except sqlite3.Error as error:
+        sentence = _error_sentence(path, getattr(error, "sqlite_errorname", "") or "", str(error))
+        if sentence is None:
+            raise
+        raise DatabaseError(sentence) from error
+    except OverflowError as error:
+        raise UserError("No run has a number that large; `python -m app list` shows what there is.") from error
+
+
+@contextlib.contextmanager
+def transaction(db: Database, path: Path) -> Iterator[None]:
+    """One write transaction, begun at once: a deferred one that reads first can fail without waiting its turn."""
+    connection = db.conn
+    with translate_sqlite_errors(path):
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            connection.execute("COMMIT")
+        except BaseException:
+            connection.rollback()
+            raise
+
+
+def _error_sentence(path: Path, code: str, text: str) -> str | None:
+    for prefix, sentence in (
+        ("SQLITE_NOTADB", f"{path} is not an SQLite database; {_USE_ANOTHER_FILE}."),
+        ("SQLITE_CORRUPT", f"{path} is damaged; restore a copy of it or {_USE_ANOTHER_FILE}."),
+        ("SQLITE_FULL", f"The disk that holds {path} is full; free some space, what is stored already is kept."),
+        ("SQLITE_IOERR", f"{path} cannot be read or written ({text}); check the disk that holds it."),
+        ("SQLITE_READONLY", f"{path} is read-only; make it writable, or {_USE_ANOTHER_FILE} and `import` it there."),
+        ("SQLITE_CANTOPEN", f"{path} cannot be opened or made; check that its folder exists and is writable."),
+        ("SQLITE_BUSY", f"{path} is locked by another program; close that program, or try again later."),
+        ("SQLITE_LOCKED", f"{path} is locked by another program; close that program, or try again later."),
+        ("SQLITE_PERM", f"{path} may not be opened; check its permissions or {_USE_ANOTHER_FILE}."),
+        ("SQLITE_AUTH", f"{path} may not be opened; check its permissions or {_USE_ANOTHER_FILE}."),
+    ):
+        if code.startswith(prefix):
+            return sentence
+    return None
+
+
+def open_database(path: Path, busy_s: float = BUSY_TIMEOUT_S) -> Database:
+    """The database at `path`, made with its folder when missing and migrated to the newest schema.
+
+    Raises `DatabaseError`. Write-ahead log with synchronous=NORMAL: safe against a crash of the program, and a batch
+    costs no fsync (https://www.sqlite.org/wal.html).
+    """
+    _make_folder(path)
+    with translate_sqlite_errors(path):
+        # Not as it was typed: SQLite may take `file:name` for an address.
+        connection = sqlite3.connect(path.absolute(), timeout=busy_s)
+        try:
+            db = Database(connection, execute_plugins=False)
+            if _needs_migration(db, path):
+                _switch_to_wal(db, busy_s)
+                with transaction(db, path):
+                    migrations.apply(db)
+            connection.execute("PRAGMA synchronous = NORMAL")
+            connection.execute("PRAGMA foreign_keys = ON")
+        except BaseException:
+            connection.close()
+            raise
+    return db
+
+
+def _switch_to_wal(db: Database, busy_s: float) -> None:
+    """Turns the write-ahead log on; while another program does the same SQLite says "busy" without waiting its turn."""
+    end_s = time.monotonic() + busy_s
+    while True:
+        try:
+            db.enable_wal()
+        except sqlite3.OperationalError as error:
+            if not error.sqlite_errorname.startswith("SQLITE_BUSY") or time.monotonic() > end_s:
+                raise
+            time.sleep(_RETRY_S)
+        else:
+            return
+
+
+def _make_folder(path: Path) -> None:
+    if path.is_dir():
+        raise DatabaseError(f"{path} is a folder, not a database file; {_USE_ANOTHER_FILE}.")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DatabaseError(
+            f"The folder {path.parent} cannot be made ({error.strerror}); {_USE_ANOTHER_FILE}."
+        ) from error
+
+
+def _needs_migration(db: Database, path: Path) -> bool:
+    """Whether migrations are pending; raises `DatabaseError` for a newer or a foreign database."""
+    # In this order: another program may make the tables, and set the id with them, between the two.
+    (table_count,) = db.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    (application_id,) = db.execute("PRAGMA application_id").fetchone()
+    if table_count and application_id != APPLICATION_ID:
+        raise DatabaseError(f"{path} is a database of another program; {_USE_ANOTHER_FILE}.")
+    applied = {migration.name for migration in migrations.applied(db)}
+    if not applied <= set(known_migrations()):
+        raise DatabaseError(
+            f"{path} was written by a newer version of VariantScope; update the program or {_USE_ANOTHER_FILE}."
+        )
+    return bool(migrations.pending(db))
+
+
+def known_migrations() -> tuple[str, ...]:
+    """The names of all migrations of this version in their order: on an empty database each one is pending."""
+    with contextlib.closing(Database(memory=True, execute_plugins=False)) as empty:
+        return tuple(migration.name for migration in migrations.pending(empty))
+
+
+def get_setting(connection: sqlite3.Connection, definition: Setting[Value]) -> Value | None:
+    """What a setting is; None where it was never set."""
+    found = connection.execute("SELECT value FROM settings WHERE name = ?", (definition.name,)).fetchone()
+    return None if found is None else definition.read(found[0])
+
+
+def set_setting(connection: sqlite3.Connection, definition: Setting[Value], value: Value | None) -> None:
+    """Sets it, in the caller's transaction; None is as if it had never been set."""
+    connection.execute("DELETE FROM settings WHERE name = ?", (definition.name,))
+    if value is not None:
+        connection.execute(
+            "INSERT INTO settings (name, value) VALUES (?, ?)", (definition.name, definition.write(value))
+        )
+
+
+def load_setting(path: Path, definition: Setting[Value]) -> Value | None:
+    """What a setting is in the database at that path; None where it was never set. Raises `DatabaseError`."""
+    with contextlib.closing(open_database(path)) as db, translate_sqlite_errors(path):
+        return get_setting(db.conn, definition)
+
+
+def save_setting(path: Path, definition: Setting[Value], value: Value | None) -> None:
+    """Sets it in the database at that path. Raises `DatabaseError`."""
+    with contextlib.closing(open_database(path)) as db, translate_sqlite_errors(path), db.conn:
+        set_setting(db.conn, definition, value)

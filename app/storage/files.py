@@ -1,0 +1,91 @@
+"""File-level helpers that do not open the database: free disk space, change fingerprint, atomic output."""
+
+import contextlib
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.errors import UserError, write_error
+
+LOW_SPACE_BYTES = 200_000_000
+"""Less than this is worth a warning: some hours of samples of a few GPUs."""
+
+MIN_FREE_BYTES = 20_000_000
+"""Less than this is not enough to store a run."""
+
+
+@dataclass(frozen=True, slots=True)
+class DiskSpace:
+    """Free space where a database lies, in bytes; None where the system does not say."""
+
+    path: Path
+    free_bytes: int | None
+
+    @property
+    def warning(self) -> str:
+        """One sentence where there is little room, "" where there is enough."""
+        if self.free_bytes is None or self.free_bytes >= LOW_SPACE_BYTES:
+            return ""
+        return (
+            f"Only {self._format_free()} is free on the disk that holds {self.path}; "
+            "free some space, or delete old samples with `python -m app prune`."
+        )
+
+    @property
+    def refusal(self) -> str:
+        """One sentence where no run can be stored, "" where one can."""
+        if self.free_bytes is None or self.free_bytes >= MIN_FREE_BYTES:
+            return ""
+        return f"The disk that holds {self.path} has only {self._format_free()} free; free some space, then run again."
+
+    def _format_free(self) -> str:
+        return f"{(self.free_bytes or 0) / 1e6:,.0f} MB"
+
+
+def disk_space(database: Path) -> DiskSpace:
+    """The room a database has, which need not exist yet."""
+    folder = next(parent for parent in (database.absolute().parent, *database.absolute().parents) if parent.is_dir())
+    try:
+        return DiskSpace(database, shutil.disk_usage(folder).free)
+    except OSError:
+        return DiskSpace(database, None)
+
+
+FileFingerprint = tuple[tuple[int, int], ...]
+"""When each file of a database was last written, in nanoseconds, and its size in bytes."""
+
+
+def file_fingerprint(path: Path) -> FileFingerprint:
+    """Another one as soon as any program wrote to the database at `path`; reading it leaves this as it is.
+
+    A write goes to the write-ahead log and later to the database (https://www.sqlite.org/wal.html); an empty log is
+    made and deleted by mere readers, and counts as none.
+    """
+    return tuple(map(_mtime_and_size, (path, path.with_name(f"{path.name}-wal"))))
+
+
+def _mtime_and_size(path: Path) -> tuple[int, int]:
+    try:
+        found = path.stat()
+    except OSError:
+        return 0, 0
+    return (found.st_mtime_ns, found.st_size) if found.st_size else (0, 0)
+
+
+@contextlib.contextmanager
+def atomic_output(target: Path) -> Iterator[Path]:
+    """Where to write what shall be at `target`: it gets that name at the end, and nothing of it stays without an end.
+
+    Raises `UserError` where something is there already (an empty folder does not count) or nothing can be written.
+    """
+    if target.exists() and not (target.is_dir() and not any(target.iterdir())):
+        raise UserError(f"{target} is there already; name another place, or delete it first.")
+    try:
+        with tempfile.TemporaryDirectory(prefix=f"{target.name}.part-", dir=target.absolute().parent) as folder:
+            part = Path(folder) / target.name
+            yield part
+            part.rename(target)
+    except OSError as error:
+        raise write_error(target, error) from error

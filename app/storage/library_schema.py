@@ -1,0 +1,132 @@
+"""Schema of the run library and the queue: search text, tags, filters, experiments, trash, and queue entries."""
+
+from collections.abc import Iterator
+
+_TAGS = """
+CREATE TABLE tags (
+    run INTEGER NOT NULL REFERENCES runs (run) ON DELETE CASCADE,
+    tag TEXT NOT NULL COLLATE NOCASE,
+    PRIMARY KEY (run, tag)
+) STRICT, WITHOUT ROWID
+"""
+
+_FILTERS = """
+CREATE TABLE filters (
+    name TEXT PRIMARY KEY,
+    query TEXT NOT NULL CHECK (json_valid(query))
+) STRICT, WITHOUT ROWID
+"""
+
+_EXPERIMENTS = """
+CREATE TABLE experiments (
+    experiment INTEGER PRIMARY KEY,
+    uid TEXT NOT NULL UNIQUE,
+    name TEXT NOT NULL,
+    preset TEXT,
+    created_utc_ns INTEGER NOT NULL,
+    plan TEXT NOT NULL CHECK (json_valid(plan))
+) STRICT
+"""
+
+_EXPERIMENT_RUNS = """
+CREATE TABLE experiment_runs (
+    experiment INTEGER NOT NULL REFERENCES experiments (experiment) ON DELETE CASCADE,
+    run INTEGER NOT NULL REFERENCES runs (run) ON DELETE CASCADE,
+    place INTEGER NOT NULL,
+    PRIMARY KEY (experiment, run)
+) STRICT, WITHOUT ROWID
+"""
+
+_SEARCH_TEXT = """
+CREATE TABLE run_words (
+    run INTEGER PRIMARY KEY REFERENCES runs (run) ON DELETE CASCADE,
+    words TEXT NOT NULL
+) STRICT
+"""
+
+_SEARCH_TEXT_VIEW = """
+CREATE VIEW run_words_now AS SELECT run, lower(concat_words) AS words FROM (
+    SELECT run, workload || char(10)
+        || coalesce((
+            SELECT group_concat(key || '=' || CASE type WHEN 'true' THEN type WHEN 'false' THEN type ELSE value END,
+                char(10)) FROM json_each(variant)), '') || char(10)
+        || coalesce((
+            SELECT group_concat(name, char(10)) FROM devices WHERE devices.run = runs.run AND kind = 'gpu'),
+            CASE gpus WHEN 0 THEN 'CPU' ELSE '' END) || char(10)
+        || replace(coalesce(outcome, 'running'), '_', ' ') || char(10)
+        || coalesce(reason, '') || char(10)
+        || coalesce((SELECT reason FROM evidence WHERE evidence.run = runs.run AND match = 0), '') || char(10)
+        || coalesce(purpose, '') || char(10)
+        || coalesce(started_utc, '') || char(10)
+        || coalesce((SELECT group_concat(tag, char(10)) FROM tags WHERE tags.run = runs.run), '') || char(10)
+        || coalesce((
+            SELECT group_concat(name, char(10)) FROM experiment_runs JOIN experiments USING (experiment)
+            WHERE experiment_runs.run = runs.run), '') || char(10)
+        || note AS concat_words
+    FROM runs
+)
+"""
+"""What a search looks through, in lower case (of ASCII letters: SQLite knows no others), a line for each thing."""
+
+_SEARCH_TEXT_TRIGGERS = {
+    "runs_changed": "UPDATE OF workload, variant, outcome, reason, purpose, started_utc_ns, note ON runs",
+    "devices_added": "INSERT ON devices",
+    "evidence_added": "INSERT ON evidence",
+    "tags_added": "INSERT ON tags",
+    "tags_removed": "DELETE ON tags",
+    "experiment_runs_added": "INSERT ON experiment_runs",
+    "experiment_runs_removed": "DELETE ON experiment_runs",
+}
+"""What changes a run's words. Triggers see to it, so that whoever writes runs need not know."""
+
+_INDICES = (
+    # Holds what a list of runs is chosen and ordered by: the wide rows are read for the few that are shown.
+    """CREATE INDEX runs_listed ON runs (
+        deleted_utc_ns, workload, outcome, started_utc_ns, ended_utc_ns, throughput, step_ms_p50, mean_power_mw,
+        energy_mj_per_example, implementation, layout, gpus, batch_size, precision, xla
+    )""",
+    "CREATE INDEX devices_listed ON devices (run, kind, device_index, name)",
+    "CREATE INDEX evidence_listed ON evidence (run, match)",
+    "CREATE INDEX tags_by_tag ON tags (tag, run)",
+    "CREATE INDEX experiments_of_run ON experiment_runs (run, experiment)",
+)
+
+
+def library_statements() -> Iterator[str]:
+    """The statements of the migration, in their order."""
+    yield "ALTER TABLE runs ADD COLUMN note TEXT NOT NULL DEFAULT ''"
+    yield "ALTER TABLE runs ADD COLUMN deleted_utc_ns INTEGER"
+    yield from (_TAGS, _FILTERS, _EXPERIMENTS, _EXPERIMENT_RUNS, _SEARCH_TEXT, _SEARCH_TEXT_VIEW)
+    yield "INSERT INTO run_words (run, words) SELECT run, words FROM run_words_now"
+    yield (
+        "CREATE TRIGGER runs_added AFTER INSERT ON runs BEGIN"
+        " INSERT INTO run_words (run, words) SELECT run, words FROM run_words_now WHERE run = NEW.run; END"
+    )
+    for name, change in _SEARCH_TEXT_TRIGGERS.items():
+        row = "OLD" if change.startswith("DELETE") else "NEW"
+        yield (
+            f"CREATE TRIGGER {name} AFTER {change} BEGIN UPDATE run_words"
+            f" SET words = (SELECT words FROM run_words_now WHERE run = {row}.run)"
+            # A run that is deleted takes its tags along after it is gone itself.
+            f" WHERE run = {row}.run AND run IN (SELECT run FROM runs); END"
+        )
+    yield from _INDICES
+
+
+QUEUE = """
+CREATE TABLE queue (
+    entry INTEGER PRIMARY KEY AUTOINCREMENT,
+    uid TEXT NOT NULL UNIQUE,
+    name TEXT NOT NULL,
+    preset TEXT,
+    plan TEXT NOT NULL CHECK (json_valid(plan)),
+    state TEXT NOT NULL DEFAULT 'waiting' CHECK (state IN ('waiting', 'paused')),
+    place INTEGER NOT NULL,
+    added_utc_ns INTEGER NOT NULL,
+    experiment INTEGER REFERENCES experiments (experiment) ON DELETE SET NULL,
+    owner_pid INTEGER,
+    owner_started_s REAL,
+    owner_boot_id TEXT
+) STRICT
+"""
+"""Numbers are never given twice: what one program removed, another may still name."""

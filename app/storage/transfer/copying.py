@@ -1,0 +1,153 @@
+"""Copies runs and queue entries between two databases of the current schema, under new numbers."""
+
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from app.errors import UserError
+from app.storage.listing import no_such_run
+from app.storage.transfer.progress import RowCounter
+from app.storage.transfer.tables import (
+    DEVICE_TABLES,
+    EXPERIMENTS,
+    QUEUE,
+    RUN_TABLES,
+    TRANSFERRED,
+    Table,
+    stored_columns,
+)
+
+_LARGE_RUN_TABLES = ("blocks", "log_lines", "kernels")
+"""Beside samples, what a run may have many rows of."""
+
+
+def count_rows(connection: sqlite3.Connection, runs: Iterable[int], tables: Iterable[str], schema: str = "main") -> int:
+    """How many rows the large ones of these tables hold of these runs: the measure of how long copying takes."""
+    large = {table.name for table in DEVICE_TABLES} | set(_LARGE_RUN_TABLES)
+    count = 0
+    for table in large.intersection(tables):
+        condition = "run = ?"
+        if table not in _LARGE_RUN_TABLES:
+            condition = f"device_id IN (SELECT device_id FROM {schema}.devices WHERE run = ?)"
+        for run in runs:
+            count += connection.execute(f"SELECT count(*) FROM {schema}.{table} WHERE {condition}", (run,)).fetchone()[
+                0
+            ]
+    return count
+
+
+def require_exportable(connection: sqlite3.Connection, runs: Iterable[int], path: Path, schema: str = "main") -> None:
+    """Raises `UserError` for a run that cannot be taken away: no run at all, one going on, or one in the trash."""
+    for run in runs:
+        found = connection.execute(
+            f"SELECT outcome IS NULL, deleted_utc_ns IS NOT NULL FROM {schema}.runs WHERE run = ?", (run,)
+        ).fetchone()
+        if found is None:
+            raise no_such_run(run, path)
+        is_running, is_deleted = found
+        if is_running:
+            raise UserError(f"Run {run} is still going on; export it when it has ended.")
+        if is_deleted:
+            raise UserError(f"Run {run} is in the trash; `python -m app restore {run}` takes it out.")
+
+
+class RunCopier:
+    """Copies runs from an attached database into `main`, inside a transaction of the caller's.
+
+    Both have the newest schema and were made by this program; `source` is the name of the attached one.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, source: str, counter: RowCounter) -> None:
+        self._connection = connection
+        self._source = source
+        self._counter = counter
+        self._names = {table.name: stored_columns(connection, table.name) for table in TRANSFERRED}
+        self._experiments: dict[int, int] = {}
+
+    def copy(self, runs: Sequence[int]) -> tuple[int, ...]:
+        """Copies the runs with all that belongs to them, and returns their new numbers in the same order."""
+        numbers = {run: self._copy_run(run) for run in runs}
+        self._copy_experiments(numbers)
+        return tuple(numbers.values())
+
+    def copy_entries(self, entries: Sequence[int]) -> tuple[int, ...]:
+        """Copies these entries of the queue, paused and nobody's, to its end; their new numbers in the same order.
+
+        Their runs are to be copied before. An entry that is here already finds the experiment made of it elsewhere.
+        """
+        numbers = tuple(self._copy_entry(entry) for entry in entries)
+        self._connection.execute(
+            "UPDATE main.queue SET experiment = (SELECT experiment FROM main.experiments WHERE uid = queue.uid)"
+            " WHERE experiment IS NULL"
+        )
+        return numbers
+
+    def _copy_entry(self, entry: int) -> int:
+        ((experiment,),) = self._rows("SELECT experiment FROM {}.queue WHERE entry = ?", entry)
+        last = self._connection.execute("SELECT coalesce(max(place), 0) FROM main.queue").fetchone()[0]
+        overrides = {
+            **dict.fromkeys(("owner_pid", "owner_started_s", "owner_boot_id")),
+            "experiment": None if experiment is None else self._copy_experiment(experiment),
+            "place": last + 1,
+            "state": "paused",
+        }
+        return self._copy_row(QUEUE.name, QUEUE.key, entry, overrides)
+
+    def _copy_run(self, run: int) -> int:
+        number = self._copy_row("runs", "run", run, {})
+        for (device_id,) in self._rows("SELECT device_id FROM {}.devices WHERE run = ? ORDER BY device_id", run):
+            device = self._copy_row("devices", "device_id", device_id, {"run": number})
+            for table in DEVICE_TABLES:
+                self._copy_rows(table, device_id, device)
+        for table in RUN_TABLES:
+            self._copy_rows(table, run, number)
+        return number
+
+    def _copy_experiments(self, numbers: dict[int, int]) -> None:
+        """Copies the experiments these runs belong to; one that is here already gets the runs it lacks."""
+        for run, number in numbers.items():
+            for source_number, position in self._rows(
+                "SELECT experiment, place FROM {}.experiment_runs WHERE run = ?", run
+            ):
+                self._connection.execute(
+                    "INSERT INTO main.experiment_runs (experiment, run, place) VALUES (?, ?, ?)",
+                    (self._copy_experiment(source_number), number, position),
+                )
+
+    def _copy_experiment(self, source_number: int) -> int:
+        """The number here of an experiment, which is added where it is not here."""
+        if source_number not in self._experiments:
+            found = self._rows(
+                "SELECT experiment FROM main.experiments"
+                " WHERE uid = (SELECT uid FROM {}.experiments WHERE experiment = ?)",
+                source_number,
+            )
+            number = found[0][0] if found else self._copy_row(EXPERIMENTS.name, EXPERIMENTS.key, source_number, {})
+            self._experiments[source_number] = number
+        return self._experiments[source_number]
+
+    def _copy_row(self, table: str, key: str, value: int, overrides: Mapping[str, int | str | None]) -> int:
+        """Copies one row with these values in place of its own, and returns the number it got here."""
+        names = [name for name in self._names[table] if name != key]
+        selected = ", ".join(f":{name}" if name in overrides else name for name in names)
+        cursor = self._connection.execute(
+            f"INSERT INTO main.{table} ({', '.join(names)})"
+            f" SELECT {selected} FROM {self._source}.{table} WHERE {key} = :their_key",
+            {"their_key": value, **overrides},
+        )
+        assert cursor.lastrowid is not None, "SQLite names the row it inserted"
+        return cursor.lastrowid
+
+    def _copy_rows(self, table: Table, old: int, new: int) -> None:
+        """Copies every row that belongs to `old` as one that belongs to `new`."""
+        names = ", ".join(name for name in self._names[table.name] if name != table.key)
+        done = self._connection.execute(
+            f"INSERT INTO main.{table.name} ({table.key}, {names})"
+            f" SELECT ?, {names} FROM {self._source}.{table.name} WHERE {table.key} = ?",
+            (new, old),
+        )
+        self._counter.add(done.rowcount)
+
+    def _rows(self, sql: str, value: int) -> list[Any]:
+        return self._connection.execute(sql.format(self._source), (value,)).fetchall()

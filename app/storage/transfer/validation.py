@@ -1,0 +1,211 @@
+"""Whether runs read from a given file are what this program could have written: ranges, words, texts and JSON.
+
+Types, references and uniqueness are held by the private database itself, whose tables are STRICT.
+"""
+
+import sqlite3
+from collections.abc import Iterator, Mapping
+from typing import Any, get_args
+
+import msgspec
+
+from app.errors import DatabaseError, UserError
+from app.queries import Repeats, Variants
+from app.samples import FieldInfo
+from app.storage.library import checked_note, checked_tag
+from app.storage.transfer.source_file import SourceFile
+from app.storage.transfer.tables import TRANSFERRED, Column, columns
+from workloads import catalog
+from workloads.catalog import Parameter, UsageError
+from workloads.protocol import KernelClass, PhaseName, RunSpec, TimedPhase, Value, Variant
+
+_MAX_INTEGER = 2**61
+"""Two such add up without overflow; in nanoseconds they are 73 years, of one clock or since 1970."""
+_MAX_REAL = 1e39
+"""Above float32's largest number, to which a loss may grow."""
+_MIN_REAL = 1e-39
+"""What is nearer to zero, but not zero, is no measured value, and what is divided by it may be infinite."""
+
+_SIGNED = {
+    "temperature_c",
+    "memory_temperature_c",
+    "device_index",
+    "exit_code",
+    "loss",
+    "loss_first",
+    "loss_last",
+}
+_ABOVE_ZERO = {
+    ("runs", "throughput"),
+    ("runs", "peak_flops_per_s"),
+    ("blocks", "steps"),
+    ("blocks", "examples"),
+    ("epochs", "steps"),
+    ("epochs", "examples"),
+}
+"""What is divided by."""
+
+_INVALID = {
+    ("runs", "uid"): "length(uid) NOT BETWEEN 1 AND 64 OR uid GLOB '*[^0-9A-Za-z_-]*'",
+    ("queue", "uid"): "length(uid) NOT BETWEEN 1 AND 64 OR uid GLOB '*[^0-9A-Za-z_-]*'",
+    ("experiments", "uid"): "length(uid) NOT BETWEEN 1 AND 64 OR uid GLOB '*[^0-9A-Za-z_-]*'",
+    ("phases", "end_ns"): "end_ns < start_ns",
+    ("blocks", "end_ns"): "end_ns <= start_ns",
+    ("epochs", "end_ns"): "end_ns <= start_ns",
+    ("epochs", "tested_ns"): "tested_ns < end_ns",
+    ("epochs", "accuracy"): "accuracy > 1",
+}
+"""When a value makes no sense; a uid names files, so it holds nothing that a path could."""
+
+_ENUMERATIONS: Mapping[tuple[str, str], tuple[str, ...]] = {
+    ("phases", "phase"): get_args(PhaseName),
+    ("blocks", "phase"): get_args(TimedPhase),
+    ("kernels", "kind"): get_args(KernelClass),
+}
+
+
+class _PlannedTransfer(msgspec.Struct):
+    spec: RunSpec
+
+
+class _PlannedExperiment(msgspec.Struct):
+    """Of what an entry of the queue asks for, the part that decides what would be run."""
+
+    variants: Variants
+    repeats: Repeats
+    carried: tuple[_PlannedTransfer, ...] = ()
+
+
+_JSON: Mapping[tuple[str, str], Any] = {
+    ("runs", "variant"): Variant,
+    ("runs", "environment"): dict[str, str],
+    ("devices", "absent"): dict[str, str],
+    ("devices", "fields"): dict[str, FieldInfo],
+    ("evidence", "asked"): dict[str, str],
+    ("evidence", "ran"): dict[str, str],
+    ("evidence", "sources"): tuple[str, ...],
+    ("evidence", "notes"): tuple[str, ...],
+    ("experiments", "plan"): dict[str, Any],
+    ("queue", "plan"): _PlannedExperiment,
+}
+
+_FREE_TEXT = {("runs", "detail"), ("runs", "note"), ("log_lines", "text"), *_JSON}
+"""Texts that may be long and hold anything: logs, tracebacks, and what is checked in another way."""
+_MAX_TEXT_LENGTH = 50_000
+"""Characters of a name or a sentence; the names of kernels are the longest."""
+_CONTROL = "*[\x01-\x08\x0b-\x1f\x7f]*"
+"""Characters with which a text could command a terminal; line ends and tabs are none."""
+
+
+def check_values(staged: sqlite3.Connection, source_file: SourceFile) -> None:
+    """Raises `DatabaseError` that names the first value found that this program does not write."""
+    for table, column, value in _faults(staged):
+        shown = repr(value)
+        raise DatabaseError(
+            f"{source_file.path} holds what VariantScope does not write ({table}.{column} is"
+            f" {shown if len(shown) < 60 else shown[:60] + ' …'}); nothing was imported."
+        )
+
+
+Fault = tuple[str, str, Any]
+"""Table, column and the value that is wrong."""
+
+
+def _faults(staged: sqlite3.Connection) -> Iterator[Fault]:
+    for table in TRANSFERRED:
+        yield from _number_faults(staged, table.name)
+        yield from _text_faults(staged, table.name)
+    for (name, column), condition in _INVALID.items():
+        yield from _first_fault(staged, name, column, condition)
+    for (name, column), allowed in _ENUMERATIONS.items():
+        known = ", ".join("?" * len(allowed))
+        yield from _first_fault(staged, name, column, f"{column} NOT IN ({known})", *allowed)
+    for (name, column), kind in _JSON.items():
+        yield from _json_faults(staged, name, column, kind)
+    yield from _variant_faults(staged)
+    yield from _annotation_faults(staged)
+
+
+def _first_fault(staged: sqlite3.Connection, table: str, column: str, condition: str, *values: Any) -> Iterator[Fault]:
+    found = staged.execute(f"SELECT {column} FROM {table} WHERE {condition} LIMIT 1", values).fetchone()
+    if found is not None:
+        yield table, column, found[0]
+
+
+def _number_faults(staged: sqlite3.Connection, table: str) -> Iterator[Fault]:
+    """One pass over the table, and one for each column only where there is something to find."""
+    conditions = {
+        column.name: _out_of_range(column, above_zero=(table, column.name) in _ABOVE_ZERO)
+        for column in columns(staged, table)
+        if column.type in ("INTEGER", "REAL") and not column.generated
+    }
+    if staged.execute(f"SELECT 1 FROM {table} WHERE {' OR '.join(conditions.values())} LIMIT 1").fetchone():
+        for name, condition in conditions.items():
+            yield from _first_fault(staged, table, name, condition)
+
+
+def _out_of_range(column: Column, *, above_zero: bool) -> str:
+    """SQL that holds for a number that this program does not write; infinity is one."""
+    highest = _MAX_INTEGER if column.type == "INTEGER" else _MAX_REAL
+    if column.name in _SIGNED:
+        return f"{column.name} NOT BETWEEN -{highest!r} AND {highest!r}"
+    lowest = 1 if column.type == "INTEGER" else _MIN_REAL
+    outside = f"{column.name} NOT BETWEEN {lowest!r} AND {highest!r}"
+    return outside if above_zero else f"({outside} AND {column.name} <> 0)"
+
+
+def _text_faults(staged: sqlite3.Connection, table: str) -> Iterator[Fault]:
+    for column in columns(staged, table):
+        if column.type == "TEXT" and not column.generated and (table, column.name) not in _FREE_TEXT:
+            name = column.name
+            yield from _first_fault(
+                staged, table, name, f"length({name}) > ? OR {name} GLOB ?", _MAX_TEXT_LENGTH, _CONTROL
+            )
+
+
+def _json_faults(staged: sqlite3.Connection, table: str, column: str, kind: Any) -> Iterator[Fault]:
+    decoder = msgspec.json.Decoder(kind)
+    for (text,) in staged.execute(f"SELECT DISTINCT {column} FROM {table}"):
+        try:
+            decoder.decode(text)
+        except (msgspec.MsgspecError, RecursionError):
+            yield table, column, text
+
+
+def _variant_faults(staged: sqlite3.Connection) -> Iterator[Fault]:
+    """Parameters this version knows, in their own type and range; others are carried as they are."""
+    for table, column, workload, variant in _specs(staged):
+        known = catalog.find_workload(workload)
+        parameters = {p.name: p for p in known.parameters} if known else {}
+        for name, value in variant.items():
+            if name in parameters and not _is_valid(parameters[name], value):
+                yield table, column, f"{name}={value}"
+
+
+def _specs(staged: sqlite3.Connection) -> Iterator[tuple[str, str, str, Variant]]:
+    """Table, column, workload and variant of all that was run, or is to be."""
+    for workload, text in staged.execute("SELECT DISTINCT workload, variant FROM runs"):
+        yield "runs", "variant", workload, msgspec.json.decode(text)
+    for (text,) in staged.execute("SELECT plan FROM queue"):
+        plan = msgspec.json.decode(text, type=_PlannedExperiment)
+        for spec in (*plan.variants, *(each.spec for each in plan.carried)):
+            yield "queue", "plan", spec.workload, spec.variant
+
+
+def _is_valid(parameter: Parameter, value: Value) -> bool:
+    """Whether the value is of the parameter's kind; a choice may be one that another version has."""
+    if parameter.kind in ("switch", "text", "path", "choice"):
+        return isinstance(value, bool if parameter.kind == "switch" else str)
+    try:
+        return not isinstance(value, bool | str) and catalog.parse(parameter, str(value)) == value
+    except UsageError:
+        return False
+
+
+def _annotation_faults(staged: sqlite3.Connection) -> Iterator[Fault]:
+    for table, column, checked in (("runs", "note", checked_note), ("tags", "tag", checked_tag)):
+        for (text,) in staged.execute(f"SELECT DISTINCT {column} FROM {table}"):
+            try:
+                checked(text)
+            except UserError:
+                yield table, column, text

@@ -1,0 +1,82 @@
+"""Time series charts of stored runs: one panel of curves, clipped and decimated for drawing."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from app.analysis.align import decimate
+from app.records import Floats
+from app.viewmodels.charts import model
+from app.viewmodels.charts.model import Axis
+from app.viewmodels.plot import stored_curves
+from app.viewmodels.plot.model import Band
+
+_TIME_TICKS = 8
+_BUCKETS = 300
+"""Stretches a curve on paper is reduced to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrawnCurve:
+    """One curve in its panel's unit, NaN for gaps; `dash` is pixels drawn and left out in turn, empty where solid."""
+
+    label: str
+    colour: int
+    x: Floats
+    y: Floats
+    dash: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CurvePlot:
+    """One panel; `bands` are shaded and named stretches of its axis."""
+
+    title: str
+    x: Axis
+    y: Axis
+    curves: tuple[DrawnCurve, ...]
+    bands: tuple[Band, ...] = ()
+
+
+def stored_plot(
+    panel: stored_curves.StoredPanel,
+    span: tuple[float, float],
+    names: Mapping[str, str],
+    dashes: Sequence[tuple[int, ...]],
+    bands: Sequence[Band] = (),
+) -> CurvePlot | None:
+    """A panel of stored runs over a stretch of seconds; `names` by a curve's key, `dashes` one a curve.
+
+    None where no curve has anything in that stretch.
+    """
+    curves = [
+        clip_curve(DrawnCurve(label=names[curve.key], colour=curve.colour, x=curve.x, y=curve.y, dash=dash), *span)
+        for curve, dash in zip(panel.curves, dashes, strict=True)
+    ]
+    tops = [float(np.nanmax(curve.y)) for curve in curves if np.isfinite(curve.y).any()]
+    if not tops:
+        return None
+    low, high = panel.y_range or (0.0, max(tops) * 1.05 or 1.0)
+    return CurvePlot(
+        title=panel.title,
+        x=time_axis(*span),
+        y=Axis(title=panel.unit, low=low, high=high, ticks=tuple(model.linear_ticks(low, high, 4))),
+        curves=tuple(curves),
+        bands=tuple(bands),
+    )
+
+
+def time_axis(start: float, end: float) -> Axis:
+    """Seconds as minutes and seconds."""
+    values = [value for value, _ in model.linear_ticks(start, end, _TIME_TICKS)]
+    spacing = values[1] - values[0] if len(values) > 1 else end - start
+    labels = model.time_labels(values, spacing)
+    return Axis(title="", low=start, high=end, ticks=tuple(zip(values, labels, strict=True)))
+
+
+def clip_curve(curve: DrawnCurve, start: float, end: float) -> DrawnCurve:
+    """The part of a curve between two places on the axis, with no more points than paper shows."""
+    inside = (curve.x >= start) & (curve.x <= end)
+    x, y = decimate(curve.x[inside], curve.y[inside], _BUCKETS)
+    return DrawnCurve(label=curve.label, colour=curve.colour, x=x, y=y, dash=curve.dash)

@@ -1,0 +1,228 @@
+"""Charts as values, independent of any toolkit: marks, series, axes and round tick values."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from app.viewmodels.format.units import duration
+
+Tick = tuple[float, str]
+"""A place on an axis and what stands there."""
+
+_NARROW = 2.0
+_MULTIPLES = ((1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8), (1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,))
+"""Of powers of ten, the finest first."""
+
+
+def round_step(wanted: float) -> float:
+    """The next of 1, 2 or 5 times a power of ten."""
+    power = 10.0 ** math.floor(math.log10(wanted)) if wanted > 0 else 1.0
+    return next((m * power for m in (1.0, 2.0, 5.0) if m * power >= wanted), 10 * power)
+
+
+def tick_labels(values: Sequence[float], spacing: float) -> list[str]:
+    """Numbers with thousands apart, `80,000`, and as many decimals as their spacing needs."""
+    decimals = max(0, -math.floor(math.log10(spacing))) if spacing > 0 else 0
+    return [f"{value:,.{min(decimals, 9)}f}" for value in values]
+
+
+def time_labels(values: Sequence[float], spacing: float) -> list[str]:
+    """Seconds as a clock, `0:30`, finer steps as seconds; negative times carry a minus sign."""
+    if spacing < 1:
+        return [f"{value:.{max(1, math.ceil(-math.log10(spacing)))}f} s" for value in values]
+    return [("−" if value < 0 else "") + duration(abs(value)) for value in values]
+
+
+def linear_ticks(low: float, high: float, most: int = 8) -> list[Tick]:
+    """Multiples of one round step from `low` to `high`, at most about `most` of them."""
+    step = round_step((high - low) / most)
+    values = [number * step for number in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
+    return list(zip(values, tick_labels(values, step), strict=True))
+
+
+def log_ticks(low: float, high: float, most: int = 7) -> list[Tick]:
+    """Round multiples of powers of ten, the fewer the more powers there are; a narrow range has equal steps."""
+    if high / low < _NARROW:
+        return linear_ticks(low, high, most)
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    found: list[Tick] = []
+    for multiples in _MULTIPLES:
+        found = [_tick(m, power) for power in powers for m in multiples if low <= m * 10.0**power <= high]
+        if len(found) <= most:
+            break
+    return found[:: math.ceil(len(found) / most)]
+
+
+def _tick(multiple: float, power: int) -> Tick:
+    digits = 0 if multiple == int(multiple) else 1
+    return multiple * 10.0**power, f"{multiple * 10.0**power:,.{max(0, digits - power)}f}"
+
+
+def doubling_ticks(values: Sequence[int], most: int = 10) -> list[Tick]:
+    """These whole numbers themselves, for an axis on which doubling is one step; every second one where they crowd."""
+    every = math.ceil(len(values) / most)
+    return [(float(value), f"{value:,}") for value in values[::every]]
+
+
+Mark = Literal["full", "hollow"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChartItem:
+    """What one can point at: the runs behind it, its name, and its figures in a few lines of words."""
+
+    runs: tuple[int, ...]
+    label: str
+    tooltip: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar(ChartItem):
+    """One row: a value with its interval (None where there is none) and the same as text.
+
+    Without a value `text` says why: `out of memory`, `baseline`.
+    """
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    text: str
+    colour: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point(ChartItem):
+    """One point with the intervals of both its values; without `y` it stands where its `outcome` is told."""
+
+    x: float
+    y: float | None
+    low: float | None = None
+    high: float | None = None
+    x_low: float | None = None
+    x_high: float | None = None
+    outcome: str = ""
+    mark: Mark = "full"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PointSeries:
+    """Points of one colour; a `joined` series has its name at its end, the points of others have their own."""
+
+    label: str
+    colour: int
+    points: tuple[Point, ...]
+    joined: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guide:
+    """A line to hold points against, such as ideal scaling, in a series' colour or none; `label` stands at its end."""
+
+    label: str
+    colour: int | None = None
+    points: tuple[tuple[float, float], ...]
+    dashed: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Axis:
+    """From `low` to `high`, in equal steps or, with `log`, in equal factors."""
+
+    title: str
+    low: float
+    high: float
+    ticks: tuple[Tick, ...]
+    log: bool = False
+
+    def share(self, value: float) -> float:
+        """How far along the axis a value lies: 0 at its low end, 1 at its high one."""
+        if self.log:
+            return math.log(value / self.low) / math.log(self.high / self.low)
+        return (value - self.low) / (self.high - self.low)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plot:
+    """One plot of a picture."""
+
+    title: str
+    x: Axis
+    y: Axis
+    series: tuple[PointSeries, ...]
+    guides: tuple[Guide, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BarChart:
+    """Rows of bars that begin at `start`, where a line stands; `caption` says what it shows and of what."""
+
+    key: str
+    title: str
+    caption: str
+    bars: tuple[Bar, ...]
+    axis: Axis
+    start: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PointChart:
+    """One plot, or several of one kind beside each other."""
+
+    key: str
+    title: str
+    caption: str
+    plots: tuple[Plot, ...]
+
+
+Chart = BarChart | PointChart
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoData:
+    """Why a picture has nothing to say of these runs, and what would give it something."""
+
+    key: str
+    title: str
+    why: str
+
+
+_LOG_SCALE_RATIO = 8.0
+"""Values this many times apart are told apart only on a logarithmic axis."""
+_MARGIN = 0.06
+
+
+def zero_based_axis(values: Iterable[float | None], title: str) -> Axis:
+    """From 0 to a little above the largest, so that heights compare."""
+    high = max(_known(values)) * (1 + _MARGIN)
+    return Axis(title=title, low=0.0, high=high, ticks=tuple(linear_ticks(0.0, high)))
+
+
+def log_axis(values: Iterable[float | None], title: str, margin: float = 1.15, most: int = 7) -> Axis:
+    """From a little below the smallest to a little above the largest, in equal factors."""
+    known = _known(values)
+    low, high = min(known) / margin, max(known) * margin
+    return Axis(title=title, low=low, high=high, ticks=tuple(log_ticks(low, high, most)), log=True)
+
+
+def fitting_axis(values: Iterable[float | None], title: str) -> Axis:
+    """From zero where that shows differences, else in equal factors."""
+    known = _known(values)
+    return log_axis(known, title) if max(known) > _LOG_SCALE_RATIO * min(known) else zero_based_axis(known, title)
+
+
+def doubling_axis(values: Iterable[int], title: str) -> Axis:
+    """Whole numbers that mostly double, each with its own place."""
+    numbers = sorted(set(values))
+    margin = 2**0.35
+    return Axis(
+        title=title,
+        low=numbers[0] / margin,
+        high=numbers[-1] * margin,
+        ticks=tuple(doubling_ticks(numbers)),
+        log=True,
+    )
+
+
+def _known(values: Iterable[float | None]) -> list[float]:
+    return [value for value in values if value is not None and math.isfinite(value)]

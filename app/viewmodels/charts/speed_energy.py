@@ -1,0 +1,223 @@
+"""Charts of speed and energy: ratios to the baseline as bars, and the Pareto frontier."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from app.analysis.intervals import LEVEL, Estimate
+from app.analysis.verdict import work_ratio
+from app.viewmodels.charts import model
+from app.viewmodels.charts.model import Axis, Bar, BarChart, Guide, NoData, Plot, Point, PointChart, PointSeries
+from app.viewmodels.charts.variants import ChartVariant, drawable, format_estimate
+from app.viewmodels.format import cells, units
+from app.viewmodels.format.cells import example_word
+from app.viewmodels.format.naming import variant_names, workload_title
+
+_FRONTIER_KEY, _FRONTIER_TITLE = "frontier", "Speed against energy"
+_MJ_PER_J = 1000.0
+_MAX_X_TICKS = 5
+"""Numbers side by side take more room than one above the other."""
+
+
+def frontier_chart(found: Sequence[ChartVariant]) -> PointChart | NoData:
+    """Nothing where fewer than two variants of a workload have both a throughput and an energy."""
+    known = [one for one in found if one.throughput is not None and one.energy is not None]
+    workloads = dict.fromkeys(one.spec.workload for one in known)
+    groups = [[one for one in known if one.spec.workload == name] for name in workloads]
+    plots = tuple(_frontier_plot(group) for group in groups if len(group) > 1)
+    if not plots:
+        why = "Fewer than two variants have both a throughput and an energy; energy needs a GPU that tells its power."
+        return NoData(key=_FRONTIER_KEY, title=_FRONTIER_TITLE, why=why)
+    return PointChart(
+        key=_FRONTIER_KEY,
+        title=_FRONTIER_TITLE,
+        caption=(
+            "To the right is faster, below is less energy; both axes in equal factors. The line joins what no other "
+            "variant beats in both."
+        ),
+        plots=plots,
+    )
+
+
+def pareto_front(rates: Sequence[float], energies: Sequence[float]) -> list[int]:
+    """Indices of the pairs that no other is at least as good in both and better in one, the fastest first (Pareto)."""
+    order = sorted(range(len(rates)), key=lambda index: (-rates[index], energies[index]))
+    best: list[int] = []
+    for index in order:
+        if not best or energies[index] < energies[best[-1]]:
+            best.append(index)
+    return best
+
+
+def _frontier_plot(group: Sequence[ChartVariant]) -> Plot:
+    example = example_word(group[0].spec)
+    rates = [_known(one.throughput).value for one in group]
+    energies = [_known(one.energy).value for one in group]
+    unit, scale = ("J", _MJ_PER_J) if max(energies) >= _MJ_PER_J else ("mJ", 1.0)
+    front = pareto_front(rates, energies)
+    names = variant_names([one.spec for one in group])
+    points = [
+        _frontier_point(one, name, f"{unit}/{example}", scale, on=index in front)
+        for index, (one, name) in enumerate(zip(group, names, strict=True))
+    ]
+    series = (
+        PointSeries(label="", colour=one.colour, points=(point,), joined=False)
+        for one, point in zip(group, points, strict=True)
+    )
+    x = [end for point in points for end in (point.x_low, point.x, point.x_high)]
+    y = [end for point in points for end in (point.low, point.y, point.high)]
+    return Plot(
+        title=workload_title(group[0].spec.workload),
+        x=model.log_axis(x, group[0].rate_unit, most=_MAX_X_TICKS),
+        y=model.log_axis(y, f"{unit}/{example}"),
+        series=tuple(series),
+        guides=(Guide(label="", points=tuple((rates[i], energies[i] / scale) for i in front), dashed=False),),
+    )
+
+
+def _known(estimate: Estimate | None) -> Estimate:
+    assert estimate is not None, "only variants with both are drawn"
+    return estimate
+
+
+def _frontier_point(one: ChartVariant, name: str, unit: str, scale: float, *, on: bool) -> Point:
+    rate, energy = _known(one.throughput), _scaled(_known(one.energy), scale)
+    return Point(
+        runs=one.numbers,
+        label=name,
+        tooltip=f"{name}\n{format_estimate(rate, one.rate_unit)}\n{format_estimate(energy, unit)}",
+        x=rate.value,
+        x_low=rate.low,
+        x_high=rate.high,
+        y=energy.value,
+        low=energy.low,
+        high=energy.high,
+        mark="full" if on else "hollow",
+    )
+
+
+def _scaled(found: Estimate, scale: float) -> Estimate:
+    low, high = (None if end is None else end / scale for end in (found.low, found.high))
+    return Estimate(found.value / scale, low, high, found.n)
+
+
+_MIN_REACH = math.log(1.02)
+"""An axis reaches at least 2 % to both sides, so that noise does not look like news."""
+
+RatioReader = Callable[[ChartVariant], Estimate | None]
+KnownRatio = tuple[ChartVariant, Estimate]
+"""A variant with its ratio."""
+
+
+def speedup_chart(found: Sequence[ChartVariant]) -> BarChart | NoData:
+    """How many times as fast as the baseline each variant is, the fastest first."""
+    return _ratio_chart(
+        found,
+        "speed-up",
+        "Speed-up",
+        "to the right is faster",
+        lambda one: drawable(one.result.speedup),
+        fastest_first=True,
+    )
+
+
+def energy_chart(found: Sequence[ChartVariant]) -> BarChart | NoData:
+    """The energy an example takes as a ratio to the baseline's, the least first."""
+    return _ratio_chart(
+        found,
+        "energy-ratio",
+        "Energy an example",
+        "to the left is less",
+        lambda one: drawable(one.result.energy_ratio),
+        fastest_first=False,
+    )
+
+
+def _ratio_chart(
+    found: Sequence[ChartVariant], key: str, title: str, meaning: str, ratio: RatioReader, *, fastest_first: bool
+) -> BarChart | NoData:
+    full_name, workload = next((one.name, one.spec.workload) for one in found if one.result.is_baseline)
+    found, elsewhere = _select_workload(found, workload)
+    base = next(one for one in found if one.result.is_baseline)
+    ratios = [(one, known) for one in found if one is not base and (known := ratio(one)) is not None]
+    if not ratios:
+        return NoData(key=key, title=title, why=f"No other variant has a ratio to {full_name}.")
+    ratios.sort(key=lambda pair: pair[1].value, reverse=fastest_first)
+    comparable, different = _split_by_work(ratios, base)
+    without = [one for one in found if one is not base and ratio(one) is None]
+    bars = [_baseline_bar(base), *map(_ratio_bar, comparable), *map(_empty_bar, without), *map(_ratio_bar, different)]
+    if all(known.interval is None for _, known in ratios):
+        how = "one run a variant has no interval"
+    else:
+        how = f"whiskers are {100 * LEVEL:.0f} % intervals that hold together"
+    return BarChart(
+        key=key,
+        title=f"{title} against {full_name}",
+        caption=f"Ratio to the baseline on a logarithmic axis; {meaning}; "
+        f"{how}.{_describe_different_work(different)}{elsewhere}",
+        bars=tuple(bars),
+        axis=_ratio_axis([known for _, known in ratios]),
+        start=1.0,
+    )
+
+
+def _select_workload(found: Sequence[ChartVariant], workload: str) -> tuple[list[ChartVariant], str]:
+    """Those of one workload, named by what differs among them, and a sentence on the others, which have no ratio."""
+    selected = [one for one in found if one.spec.workload == workload]
+    names = variant_names([one.spec for one in selected])
+    others = len(found) - len(selected)
+    note = (
+        f" {others} {units.plural('variant', others)} of other workloads {'has' if others == 1 else 'have'} no ratio."
+    )
+    return [replace(one, name=name) for one, name in zip(selected, names, strict=True)], note if others else ""
+
+
+def _split_by_work(ratios: Sequence[KnownRatio], base: ChartVariant) -> tuple[list[KnownRatio], list[KnownRatio]]:
+    """Those that do the baseline's work for an example, and those that do other work; where none does, all as one."""
+    comparable = [each for each in ratios if work_ratio(each[0].result.runs, base.result.runs) is None]
+    return (comparable, [each for each in ratios if each not in comparable]) if comparable else (list(ratios), [])
+
+
+def _describe_different_work(different: Sequence[KnownRatio]) -> str:
+    if not different:
+        return ""
+    last = "The last one does" if len(different) == 1 else f"The last {len(different)} do"
+    return f" {last} other work for an example than the baseline."
+
+
+def _ratio_axis(estimates: Sequence[Estimate]) -> Axis:
+    ends = [abs(math.log(end)) for each in estimates for end in (each.value, *(each.interval or ()))]
+    logs = [math.log(end) for each in estimates for end in (each.value, *(each.interval or ()))]
+    reach = max(_MIN_REACH, 0.08 * max(ends))
+    low, high = math.exp(min(*logs, 0.0) - reach), math.exp(max(*logs, 0.0) + reach)
+    marks = tuple((value, f"{text}×") for value, text in model.log_ticks(low, high))
+    return Axis(title="", low=low, high=high, ticks=marks, log=True)
+
+
+def _baseline_bar(base: ChartVariant) -> Bar:
+    tooltip = f"{base.name}\nthe baseline"
+    return Bar(runs=base.numbers, label=base.name, tooltip=tooltip, value=None, text="baseline", colour=base.colour)
+
+
+def _ratio_bar(known: KnownRatio) -> Bar:
+    one, ratio = known
+    text = cells.ratio(ratio.value).text
+    if ends := units.ratio_ends(ratio.interval, ratio.value):
+        text += f"  ({' to '.join(ends)})"
+    rate = one.throughput
+    figures = "" if rate is None else f"\n{format_estimate(rate, one.rate_unit)}"
+    return Bar(
+        runs=one.numbers,
+        label=one.name,
+        tooltip=f"{one.name}\n{text}{figures}",
+        value=ratio.value,
+        low=ratio.low,
+        high=ratio.high,
+        text=text,
+        colour=one.colour,
+    )
+
+
+def _empty_bar(one: ChartVariant) -> Bar:
+    why = one.outcome if one.throughput is None else "not measured"
+    return Bar(runs=one.numbers, label=one.name, tooltip=f"{one.name}\n{why}", value=None, text=why, colour=one.colour)

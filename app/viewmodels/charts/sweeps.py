@@ -1,0 +1,245 @@
+"""Charts of throughput against batch size and against the number of GPUs.
+
+Two plots for each workload and each kind of scaling: one batch for all GPUs together, one batch for each.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from app.analysis.intervals import Estimate
+from app.analysis.scaling import GpuCountResult, Scaling, ScalingKind, scalings
+from app.records import StoredRun
+from app.viewmodels.charts import model
+from app.viewmodels.charts.curve_style import LIGHT_PALETTE
+from app.viewmodels.charts.model import Axis, Guide, NoData, Plot, Point, PointChart, PointSeries
+from app.viewmodels.charts.variants import ChartVariant, distinct_colours, format_estimate
+from app.viewmodels.format import units
+from app.viewmodels.format.cells import example_word
+from app.viewmodels.format.naming import differing_parameters, format_setting, gpus_label, variant_names, workload_title
+from workloads.catalog import with_defaults
+from workloads.protocol import RunSpec, Value
+
+_BATCH_KEY, _BATCH_TITLE = "batch", "Throughput against batch size"
+_LABEL_PARAMETERS = ("implementation", "layout", "gpus", "precision")
+BatchFamily = list[ChartVariant]
+"""Variants that differ in their batch alone."""
+
+
+def batch_chart(found: Sequence[ChartVariant]) -> PointChart | NoData:
+    """Nothing where no variant was run with several batch sizes."""
+    families = _batch_families([one for one in found if one.batch_size is not None])
+    several = [family for family in families if len({one.batch_size for one in family}) > 1]
+    measured = [family for family in several if any(one.throughput is not None for one in family)]
+    workloads = dict.fromkeys(family[0].spec.workload for family in measured)
+    if not workloads:
+        return NoData(key=_BATCH_KEY, title=_BATCH_TITLE, why="No variant was run with several batch sizes.")
+    by_workload = [[each for each in families if each[0].spec.workload == name] for name in workloads]
+    names = [_batch_family_names(group) for group in by_workload]
+    colours = _batch_colours(by_workload, names)
+    plots = [_batch_plot(group, group_names, colours) for group, group_names in zip(by_workload, names, strict=True)]
+    return PointChart(
+        key=_BATCH_KEY,
+        title=_BATCH_TITLE,
+        caption="The batch is that of all GPUs together; ✕ did not fit, or has no result for the reason beside it.",
+        plots=tuple(plots),
+    )
+
+
+def _batch_families(found: Sequence[ChartVariant]) -> list[BatchFamily]:
+    families: dict[tuple[object, ...], BatchFamily] = {}
+    for one in found:
+        rest = _spec_without_batch(one.spec)
+        families.setdefault((rest.workload, *sorted(rest.variant.items())), []).append(one)
+    return list(families.values())
+
+
+def _batch_family_names(families: Sequence[BatchFamily]) -> list[str]:
+    """What tells the families apart; of one alone what most would ask of it, for its short name has a batch in it."""
+    specs = [_spec_without_batch(family[0].spec) for family in families]
+    if len(specs) > 1:
+        return variant_names(specs)
+    return [
+        " · ".join(format_setting(spec, name) for name in _LABEL_PARAMETERS if name in spec.variant) for spec in specs
+    ]
+
+
+def _spec_without_batch(spec: RunSpec) -> RunSpec:
+    """The variant as if all had one batch size."""
+    return RunSpec(workload=spec.workload, variant={**with_defaults(spec).variant, "batch_size": 1})
+
+
+def _batch_colours(by_workload: Sequence[Sequence[BatchFamily]], names: Sequence[Sequence[str]]) -> dict[str, int]:
+    """A colour for each name, the same in all plots."""
+    first: dict[str, int] = {}
+    for families, group_names in zip(by_workload, names, strict=True):
+        for family, name in zip(families, group_names, strict=True):
+            first.setdefault(name, family[0].colour)
+    return dict(zip(first, distinct_colours(list(first.values()), len(LIGHT_PALETTE)), strict=True))
+
+
+def _batch_plot(families: Sequence[BatchFamily], names: Sequence[str], colours: Mapping[str, int]) -> Plot:
+    first = families[0][0]
+    series = tuple(_batch_series(family, name, colours[name]) for family, name in zip(families, names, strict=True))
+    points = [point for each in series for point in each.points]
+    return Plot(
+        title=workload_title(first.spec.workload),
+        x=model.doubling_axis(
+            [int(point.x) for point in points], f"batch size, {units.plural(example_word(first.spec))}"
+        ),
+        y=model.fitting_axis([end for point in points for end in (point.low, point.y, point.high)], first.rate_unit),
+        series=series,
+    )
+
+
+def _batch_series(family: BatchFamily, name: str, colour: int) -> PointSeries:
+    ordered = sorted(family, key=lambda one: one.batch_size or 0)
+    return PointSeries(label=name, colour=colour, points=tuple(_batch_point(one, name) for one in ordered))
+
+
+def _batch_point(one: ChartVariant, name: str) -> Point:
+    rate, batch = one.throughput, one.batch_size or 0
+    figures = one.outcome if rate is None else format_estimate(rate, one.rate_unit)
+    return Point(
+        runs=one.numbers,
+        label=f"{batch:,}",
+        tooltip=f"{name}, batch {batch:,}\n{figures}",
+        x=float(batch),
+        y=rate.value if rate else None,
+        low=rate.low if rate else None,
+        high=rate.high if rate else None,
+        outcome="" if rate else one.outcome,
+    )
+
+
+_GPUS_KEY, _GPUS_TITLE = "gpus", "Scaling to more GPUs"
+_KIND_TITLES: Mapping[ScalingKind, str] = {"strong": "one batch in all", "weak": "one batch a GPU"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _GpuFamily:
+    """One variant from its fewest GPUs to more, in order of GPUs."""
+
+    kind: ScalingKind
+    few: GpuCountResult
+    more: tuple[Scaling, ...]
+
+    @property
+    def workload(self) -> str:
+        return self.few.runs[0].row.spec.workload
+
+
+def gpu_count_chart(runs: Sequence[StoredRun]) -> PointChart | NoData:
+    """Nothing where no two runs differ in their GPUs alone."""
+    families = _gpu_families(runs)
+    if not families:
+        why = "No two variants differ in their GPUs alone, at one global batch or at one batch a GPU."
+        return NoData(key=_GPUS_KEY, title=_GPUS_TITLE, why=why)
+    workloads = dict.fromkeys(family.workload for family in families)
+    groups = [
+        [one for one in families if (one.workload, one.kind) == (name, k)] for name in workloads for k in _KIND_TITLES
+    ]
+    plots = [chart for group in groups if group for chart in _gpu_plots(group)]
+    return PointChart(
+        key=_GPUS_KEY,
+        title=_GPUS_TITLE,
+        caption="Efficiency is throughput over what that many times the fewest GPUs would give; dashed is ideal.",
+        plots=tuple(plots),
+    )
+
+
+def _gpu_families(runs: Sequence[StoredRun]) -> list[_GpuFamily]:
+    found: dict[tuple[ScalingKind, int], list[Scaling]] = {}
+    for pair in scalings(runs):
+        found.setdefault((pair.kind, pair.few.runs[0].row.run), []).append(pair)
+    return [
+        _GpuFamily(kind=kind, few=pairs[0].few, more=tuple(sorted(pairs, key=lambda pair: pair.many.gpus)))
+        for (kind, _), pairs in found.items()
+    ]
+
+
+def _gpu_plots(families: Sequence[_GpuFamily]) -> tuple[Plot, Plot]:
+    spec = families[0].few.runs[0].row.spec
+    unit = units.rate_unit(example_word(spec))
+    title = f"{workload_title(spec.workload)}, {_KIND_TITLES[families[0].kind]}"
+    names = _gpu_family_names(families)
+    colours = distinct_colours(range(len(families)), len(LIGHT_PALETTE))
+    counts = sorted({side.gpus for family in families for side in _sides(family)})
+    x = Axis(title="GPUs", low=0.0, high=counts[-1] * 1.08, ticks=tuple((float(n), str(n)) for n in counts))
+    rates = tuple(_rate_series(*each, unit) for each in zip(families, names, colours, strict=True))
+    shares = tuple(_efficiency_series(*each) for each in zip(families, names, colours, strict=True))
+    ideal = tuple(_ideal_guide(family, colour, counts[-1]) for family, colour in zip(families, colours, strict=True))
+    reach = [end for line in rates for point in line.points for end in (point.y, point.high)]
+    reach += [guide.points[-1][1] for guide in ideal]
+    return (
+        Plot(title=title, x=x, y=model.zero_based_axis(reach, unit), series=rates, guides=ideal),
+        Plot(title="", x=x, y=_percent_axis(shares), series=shares, guides=(_full_efficiency_guide(counts[-1]),)),
+    )
+
+
+def _gpu_family_names(families: Sequence[_GpuFamily]) -> list[str]:
+    """What tells a family from the others, its batch always."""
+    specs = [_spec_without_gpus(family.few.runs[0].row.spec) for family in families]
+    labels = variant_names(specs) if differing_parameters(specs) else [""] * len(specs)
+    sizes = [one.few.batch_size // (1 if one.kind == "strong" else one.few.gpus) for one in families]
+    batches = [f"batch {size:,}" for size in sizes]
+    return [" · ".join(filter(None, pair)) for pair in zip(labels, batches, strict=True)]
+
+
+def _spec_without_gpus(spec: RunSpec) -> RunSpec:
+    """The variant as if all had the same GPUs and batch."""
+    rest: dict[str, Value] = {"gpus": 1, "batch_size": 1, "devices": "", "all_reduce": ""}
+    return RunSpec(workload=spec.workload, variant={**with_defaults(spec).variant, **rest})
+
+
+def _sides(family: _GpuFamily) -> tuple[GpuCountResult, ...]:
+    return (family.few, *(pair.many for pair in family.more))
+
+
+def _rate_series(family: _GpuFamily, name: str, colour: int, unit: str) -> PointSeries:
+    points = tuple(
+        _gpu_point(side, name, side.throughput, format_estimate(side.throughput, unit)) for side in _sides(family)
+    )
+    return PointSeries(label=name, colour=colour, points=points)
+
+
+def _efficiency_series(family: _GpuFamily, name: str, colour: int) -> PointSeries:
+    points = [
+        _gpu_point(pair.many, name, share := _scaled(pair.efficiency, 100.0), format_estimate(share, "%"))
+        for pair in family.more
+    ]
+    first = _gpu_point(family.few, name, Estimate(100.0, None, None, family.few.throughput.n), "what efficiency is of")
+    return PointSeries(label=name, colour=colour, points=(first, *points))
+
+
+def _scaled(found: Estimate, factor: float) -> Estimate:
+    low, high = (None if end is None else end * factor for end in (found.low, found.high))
+    return Estimate(found.value * factor, low, high, found.n)
+
+
+def _gpu_point(side: GpuCountResult, name: str, estimate: Estimate, figures: str) -> Point:
+    label = gpus_label(side.gpus)
+    return Point(
+        runs=tuple(run.row.run for run in side.runs),
+        label=label,
+        tooltip=f"{name}, {label}\n{figures}",
+        x=float(side.gpus),
+        y=estimate.value,
+        low=estimate.low,
+        high=estimate.high,
+    )
+
+
+def _ideal_guide(family: _GpuFamily, colour: int, most: int) -> Guide:
+    a_gpu = family.few.throughput.value / family.few.gpus
+    return Guide(label="", colour=colour, points=((0.0, 0.0), (float(most), a_gpu * most)))
+
+
+def _full_efficiency_guide(most: int) -> Guide:
+    return Guide(label="", points=((0.0, 100.0), (float(most), 100.0)))
+
+
+def _percent_axis(lines: Sequence[PointSeries]) -> Axis:
+    ends = [end for line in lines for point in line.points for end in (point.y, point.high) if end is not None]
+    high = max(110.0, *ends)
+    marks = tuple((value, f"{text} %") for value, text in model.linear_ticks(0.0, high))
+    return Axis(title="efficiency", low=0.0, high=high, ticks=marks)

@@ -1,0 +1,114 @@
+"""The variants that charts are drawn of: name, colour, runs and estimates."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from app.analysis.intervals import LEVEL, Estimate
+from app.analysis.verdict import VariantResult
+from app.records import StoredRun
+from app.viewmodels.charts.curve_style import curve_styles
+from app.viewmodels.compare.verdict import compute_verdict
+from app.viewmodels.format import units
+from app.viewmodels.format.cells import OUTCOMES, example_word
+from workloads.catalog import with_defaults
+from workloads.protocol import RunSpec
+
+_MAX_MAGNITUDE = 1e18
+"""No rate, energy or ratio is larger than this, or smaller than one over it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChartVariant:
+    """One variant among those compared; `colour` is that of its first run."""
+
+    name: str
+    colour: int
+    result: VariantResult
+    runs: tuple[StoredRun, ...]
+
+    @property
+    def spec(self) -> RunSpec:
+        """The variant itself."""
+        return self.result.runs[0].spec
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The numbers of its runs."""
+        return tuple(row.run for row in self.result.runs)
+
+    @property
+    def outcome(self) -> str:
+        """How its last run ended, in a word or two: `out of memory`."""
+        ended = self.result.runs[-1].outcome
+        return OUTCOMES[ended.name if ended else "running"].word
+
+    @property
+    def throughput(self) -> Estimate | None:
+        """Its examples/s, where that can be drawn."""
+        return drawable(self.result.throughput)
+
+    @property
+    def energy(self) -> Estimate | None:
+        """Its energy for one example in mJ, where that can be drawn."""
+        return drawable(self.result.energy)
+
+    @property
+    def batch_size(self) -> int | None:
+        """None for a workload without one."""
+        batch = with_defaults(self.spec).variant.get("batch_size")
+        return batch if isinstance(batch, int) and batch > 0 else None
+
+    @property
+    def rate_unit(self) -> str:
+        """The unit of its throughput: `images/s`."""
+        return units.rate_unit(example_word(self.spec))
+
+
+def chart_variants(
+    runs: Sequence[StoredRun], baseline: int, colours: Mapping[int, int] | None = None
+) -> tuple[ChartVariant, ...]:
+    """Every variant of these runs, in order; `colours` by run are as everywhere unless given."""
+    by_number = {run.row.run: run for run in runs}
+    verdict = compute_verdict([run.row for run in runs], baseline)
+    style_by_run = colours or curve_styles([result.runs for result in verdict.results])
+    return tuple(
+        ChartVariant(
+            name=name,
+            colour=style_by_run.get(result.runs[0].run, index),
+            result=result,
+            runs=tuple(by_number[row.run] for row in result.runs),
+        )
+        for index, (result, name) in enumerate(zip(verdict.results, verdict.names, strict=True))
+    )
+
+
+def drawable(estimate: Estimate | None) -> Estimate | None:
+    """An estimate that has a place on an axis, without ends that have none; None for what an odd database may hold."""
+    if estimate is None or not _is_drawable(estimate.value):
+        return None
+    ends = estimate.interval
+    return (
+        estimate if ends is None or all(map(_is_drawable, ends)) else Estimate(estimate.value, None, None, estimate.n)
+    )
+
+
+def _is_drawable(value: float) -> bool:
+    return 1 / _MAX_MAGNITUDE < value < _MAX_MAGNITUDE
+
+
+def distinct_colours(colours: Sequence[int], many: int) -> tuple[int, ...]:
+    """The same colours where no two are one; of equal ones the later take the next that is free, while there is one."""
+    taken: list[int] = []
+    for colour in colours:
+        free = (other % many for other in range(colour, colour + many) if other % many not in taken)
+        taken.append(next(free, colour % many))
+    return tuple(taken)
+
+
+def format_estimate(estimate: Estimate, unit: str) -> str:
+    """`68,899 images/s (95 % interval 68,612 to 69,187, 5 runs)`."""
+    runs = f"{estimate.n} {units.plural('run', estimate.n)}"
+    if estimate.interval is None:
+        return f"{units.number(estimate.value, 4)} {unit} ({runs}, no interval)"
+    low, high = (units.number(end, 4) for end in estimate.interval)
+    return f"{units.number(estimate.value, 4)} {unit} ({100 * LEVEL:.0f} % interval {low} to {high}, {runs})"

@@ -1,0 +1,232 @@
+"""A comparison of stored runs as values: header, verdict, warnings, table, charts and notes."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from app.analysis.verdict import group_by_variant, throughputs
+from app.records import RunRow, StoredRun
+from app.viewmodels.charts.curve_style import MAX_COMPARED, MAX_DRAWN, curve_styles, interleave_variants
+from app.viewmodels.charts.model import Chart, NoData
+from app.viewmodels.charts.roofline import roofline_chart
+from app.viewmodels.charts.speed_energy import energy_chart, frontier_chart, speedup_chart
+from app.viewmodels.charts.sweeps import batch_chart, gpu_count_chart
+from app.viewmodels.charts.variants import chart_variants
+from app.viewmodels.compare.curves import Alignment, CompareCurves, compare_curves
+from app.viewmodels.compare.metrics import RunMetrics, run_metrics
+from app.viewmodels.compare.scaling import ScalingView, scaling_views
+from app.viewmodels.compare.table import CompareTable, compare_table
+from app.viewmodels.compare.verdict import compute_verdict, describe_method
+from app.viewmodels.compare.warnings import EVIDENCE, ComparisonWarning, Severity, comparison_warnings
+from app.viewmodels.format import units
+from app.viewmodels.format.naming import shared_settings
+from app.viewmodels.format.sentences import format_run_numbers, group_by_ending
+from app.viewmodels.plot.stored_curves import GPU_QUANTITIES, GPU_STATE, HOST_QUANTITIES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChartGallery:
+    """The pictures that say something, in order, and the reasons of those that do not."""
+
+    charts: tuple[Chart, ...] = ()
+    no_data: tuple[NoData, ...] = ()
+
+
+def chart_gallery(runs: Sequence[StoredRun], baseline: int, colours: Mapping[int, int] | None = None) -> ChartGallery:
+    """Every picture of these runs against the variant of run `baseline`.
+
+    `colours` gives each run's look by its number (`app.viewmodels.charts.curve_style`), which is that of these runs
+    unless given.
+    """
+    found = chart_variants(runs, baseline, colours)
+    made = (
+        speedup_chart(found),
+        energy_chart(found),
+        batch_chart(found),
+        frontier_chart(found),
+        gpu_count_chart(runs),
+        roofline_chart(found),
+    )
+    return ChartGallery(
+        charts=tuple(each for each in made if not isinstance(each, NoData)),
+        no_data=tuple(each for each in made if isinstance(each, NoData)),
+    )
+
+
+COMPARED_FIELDS = tuple(
+    dict.fromkeys(
+        (
+            *(quantity.field for quantity in (*GPU_QUANTITIES, *GPU_STATE, *HOST_QUANTITIES)),
+            *("power_limit_mw", "throttle_reasons", "load_pct", "worker_load_pct"),
+            *("throttled_power_ns", "throttled_thermal_ns", "throttled_brake_ns"),
+            *("dram_active_pct", "nvlink_tx_bytes_per_s", "pcie_tx_bytes_per_s"),
+        )
+    )
+)
+"""What a comparison needs of the samples."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedRuns:
+    """Runs read for a comparison, with all that does not depend on the baseline.
+
+    `drawn` are those whose curves are; `too_many` have some too, but no eye could tell them apart; `left_out` runs were
+    too many to read.
+    """
+
+    runs: tuple[StoredRun, ...] = ()
+    metrics: Mapping[int, RunMetrics] = field(default_factory=dict)
+    styles: Mapping[int, int] = field(default_factory=dict)
+    drawn: tuple[int, ...] = ()
+    too_many: int = 0
+    left_out: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Runs against a baseline. `shared` are the settings they have in common, `notes` sentences on the table.
+
+    `sentences` are the verdict alone; `verdict` says first which runs are not what they say they are, if any. `looks`
+    are of the runs whose curves are drawn, by number.
+    """
+
+    baseline: int = 0
+    runs: tuple[int, ...] = ()
+    verdict: str = ""
+    sentences: tuple[str, ...] = ()
+    method: str = ""
+    warnings: tuple[ComparisonWarning, ...] = ()
+    shared: str = ""
+    notes: tuple[str, ...] = ()
+    table: CompareTable = field(default_factory=CompareTable)
+    styles: Mapping[int, int] = field(default_factory=dict)
+    gallery: ChartGallery = field(default_factory=ChartGallery)
+    scaling: tuple[ScalingView, ...] = ()
+
+
+def prepare_comparison(runs: Sequence[StoredRun], left_out: int = 0) -> ComparedRuns:
+    """The runs in their order; slow enough to belong off the GUI thread."""
+    groups = group_by_variant([run.row for run in runs])
+    drawable = {run.row.run for run in runs if len(run.blocks.steps) or any(len(one.t_ns) for one in run.samples)}
+    drawn = [row.run for row in interleave_variants(groups) if row.run in drawable][:MAX_DRAWN]
+    return ComparedRuns(
+        runs=tuple(runs),
+        metrics={run.row.run: run_metrics(run) for run in runs},
+        styles=curve_styles(groups),
+        drawn=tuple(run.row.run for run in runs if run.row.run in drawn),
+        too_many=len(drawable) - len(drawn),
+        left_out=left_out,
+    )
+
+
+def default_baseline(rows: Sequence[RunRow]) -> int:
+    """The run that others are compared with unless one is named: the first that measured, else the first."""
+    return next((row.run for row in rows if throughputs([row])), rows[0].run)
+
+
+def compare(found: ComparedRuns, baseline: int, older: Sequence[StoredRun] = ()) -> Comparison:
+    """All that the screen shows but curves, against the variant of run `baseline`; off the GUI thread too.
+
+    `older` are earlier runs of that variant, to see whether it has drifted.
+    """
+    rows = [run.row for run in found.runs]
+    verdict = compute_verdict(rows, baseline)
+    drawn_styles = {run: found.styles[run] for run in found.drawn}
+    return Comparison(
+        baseline=baseline,
+        runs=tuple(row.run for row in rows),
+        verdict=verdict.text,
+        sentences=verdict.sentences,
+        method=describe_method(verdict.results),
+        warnings=comparison_warnings(found.runs, older),
+        shared=shared_settings([row.spec for row in rows]),
+        notes=(*_omission_notes(found), *_unmeasured_notes(found)),
+        table=compare_table(verdict, found.metrics, drawn_styles, baseline),
+        styles=drawn_styles,
+        gallery=chart_gallery(found.runs, baseline, found.styles),
+        scaling=tuple(scaling_views(found.runs)),
+    )
+
+
+def comparison_curves(found: ComparedRuns, align: Alignment) -> CompareCurves:
+    """The curves of the runs that are drawn."""
+    return compare_curves([run for run in found.runs if run.row.run in found.drawn], found.styles, align)
+
+
+def _omission_notes(found: ComparedRuns) -> list[str]:
+    """What of the choice is left out, and where."""
+    sentences = []
+    if found.too_many:
+        drawn = len(found.drawn)
+        sentences.append(
+            f"Curves of {drawn} of {drawn + found.too_many} runs are drawn, every variant's first ones; "
+            "the table and the verdict take all."
+        )
+    if found.left_out:
+        sentences.append(
+            f"{found.left_out:,} more {units.plural('run', found.left_out)} of the choice are left out: "
+            f"at most {MAX_COMPARED} are compared at once."
+        )
+    return sentences
+
+
+def _unmeasured_notes(found: ComparedRuns) -> list[str]:
+    """Which runs never measured, or not to an end, and why; where the curves of one of them begin."""
+    without = [run.row for run in found.runs if run.measure_start_ns is None]
+    cut_off = [run.row for run in found.runs if run.measure_start_ns is not None and _has_no_result(run.row)]
+    sentences = [*_describe_unmeasured(without, "never reached"), *_describe_unmeasured(cut_off, "did not get through")]
+    if any(row.run in found.drawn for row in without):
+        sentences.append("Without a measured part, time zero is the start of the run.")
+    return sentences
+
+
+def _has_no_result(row: RunRow) -> bool:
+    return row.outcome is not None and row.outcome.name not in ("completed", "stopped")
+
+
+def _describe_unmeasured(rows: Sequence[RunRow], how_far: str) -> list[str]:
+    """A sentence for those that ended alike."""
+    return [
+        f"{format_run_numbers([row.run for row in alike]).capitalize()} ({word}) {how_far}"
+        f" {'its' if len(alike) == 1 else 'their'} measured part. {reason}".rstrip()
+        for (word, reason), alike in group_by_ending(rows).items()
+    ]
+
+
+_SIGNS: dict[Severity, str] = {"warning": "▲", "note": "·"}
+_MISMATCH_NOTE = "So the verdict is about what ran, not about what was asked."
+"""What runs that are not what they say they are mean for the verdict."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparisonHeader:
+    """The verdict's `first` sentence and the `rest`; `lines` are doubts and notes, each with how much it matters.
+
+    `method` says how intervals were made; `copied` is the verdict with its doubts for the clipboard, a line each.
+    """
+
+    first: str
+    rest: str
+    method: str
+    lines: tuple[tuple[str, Severity], ...]
+    clipboard_text: str
+
+
+def comparison_header(comparison: Comparison) -> ComparisonHeader:
+    """What is said of a comparison above its table."""
+    first, *rest = comparison.sentences or ("",)
+    others = [doubt.sentence for doubt in comparison.warnings if doubt.key != EVIDENCE]
+    warnings = [(_warning_line(doubt), doubt.severity) for doubt in comparison.warnings]
+    notes: list[tuple[str, Severity]] = [(note, "note") for note in comparison.notes]
+    return ComparisonHeader(
+        first=first,
+        rest=" ".join(rest),
+        method=comparison.method,
+        lines=(*warnings, *notes),
+        # The verdict says already what the doubt about evidence does.
+        clipboard_text="\n".join([comparison.verdict, *others]),
+    )
+
+
+def _warning_line(warning: ComparisonWarning) -> str:
+    text = f"{_SIGNS[warning.severity]}  {warning.sentence}"
+    return f"{text} {_MISMATCH_NOTE}" if warning.key == EVIDENCE else text

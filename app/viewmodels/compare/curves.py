@@ -1,0 +1,184 @@
+"""Curves of compared runs on a common axis (seconds, steps or examples) that starts with the measured part."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from app.analysis.align import Combination, TimeSeries, combine, decimate, interpolate_done, seconds_since, with_gaps
+from app.records import Floats, Ints, StoredRun
+from app.viewmodels.format import cells, units
+from app.viewmodels.plot import stored_curves
+from app.viewmodels.plot.model import Band, Span
+from app.viewmodels.plot.stored_curves import (
+    GPU_QUANTITIES,
+    GPU_STATE,
+    HOST_QUANTITIES,
+    Quantity,
+    StoredCurve,
+    StoredPanel,
+)
+
+Alignment = Literal["time", "steps", "examples"]
+ALIGNMENTS: tuple[Alignment, ...] = ("time", "steps", "examples")
+
+_REDUCTIONS: Mapping[str, Combination] = {"load_pct": "mean", "sm_clock_mhz": "mean", "temperature_c": "max"}
+_REDUCTION_NAMES: Mapping[Combination, str] = {"sum": "sum", "mean": "mean", "max": "highest"}
+_MOST_POINTS = 50_000
+"""Of a longer curve only this many points are kept: more than any screen shows, zoomed in too."""
+_MAX_HEADING_CHARS = 13
+"""More characters than this above a small panel leave no room beside them."""
+_MARGIN_BEFORE, _MARGIN_AFTER = 0.06, 0.02
+"""How much is in view around the measured part, of its length."""
+_SINGLE_POINT_MARGIN = 0.5
+"""How much is in view around a single point: as much as that is of a second, a step or an example."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompareCurves:
+    """The panels, each with a curve a run; `measured` is the stretch to show first, `whole` all there is."""
+
+    align: Alignment = "time"
+    panels: tuple[StoredPanel, ...] = ()
+    bands: tuple[Band, ...] = ()
+    measured: Span = (0.0, 1.0)
+    whole: Span = (0.0, 1.0)
+
+
+def compare_curves(runs: Sequence[StoredRun], styles: Mapping[int, int], align: Alignment) -> CompareCurves:
+    """Curves of these runs; `looks` by run number. Slow enough to belong off the GUI thread."""
+    panels = tuple(_panels(runs, _CurveBuilder(align, styles)))
+    whole = _full_span(panels)
+    length = max((_measured_length(run, align) for run in runs), default=0.0)
+    bands = (Band("before", whole[0], 0.0), Band("measure", 0.0, length, strong=True), Band("after", length, whole[1]))
+    return CompareCurves(
+        align=align,
+        panels=panels,
+        bands=tuple(band for band in bands if length and band.start < band.end),
+        measured=(max(-_MARGIN_BEFORE * length, whole[0]), min((1 + _MARGIN_AFTER) * length, whole[1]))
+        if length
+        else whole,
+        whole=whole,
+    )
+
+
+def _full_span(panels: Sequence[StoredPanel]) -> Span:
+    """From the first point to the last; a single one stands in the middle of a stretch."""
+    start = min((float(curve.x[0]) for panel in panels for curve in panel.curves), default=0.0)
+    end = max((float(curve.x[-1]) for panel in panels for curve in panel.curves), default=1.0)
+    return (start, end) if start < end else (start - _SINGLE_POINT_MARGIN, end + _SINGLE_POINT_MARGIN)
+
+
+def small_multiples(panels: Sequence[StoredPanel], runs: Sequence[int], span: Span) -> tuple[StoredPanel, ...]:
+    """One row of panels a run, in the order of the runs; only the first row is titled.
+
+    Every column is on one scale, that of the values within `span`.
+    """
+    scaled = [
+        replace(_with_short_title(panel), y_range=panel.y_range or (0.0, _highest(panel, span))) for panel in panels
+    ]
+    return tuple(
+        replace(
+            panel,
+            key=f"{panel.key} {run}",
+            title=panel.title if row == 0 else "",
+            unit=panel.unit if row == 0 else "",
+            curves=tuple(curve for curve in panel.curves if curve.key == str(run)),
+        )
+        for row, run in enumerate(runs)
+        for panel in scaled
+    )
+
+
+def _with_short_title(panel: StoredPanel) -> StoredPanel:
+    """The panel with a title for a small one; one that would crowd out the run's number gives way to the unit."""
+    title = panel.title.partition(",")[0]
+    crowded = panel.unit and len(title) + len(panel.unit) > _MAX_HEADING_CHARS
+    return replace(panel, title=panel.unit, unit="") if crowded else replace(panel, title=title)
+
+
+def format_position(align: Alignment, x: float) -> str:
+    """A place on the axis: `12.30 s`, `step 1,024`, `65,536 examples`."""
+    if align == "time":
+        return units.with_unit(x, "s", 2)
+    return f"step {x:,.0f}" if align == "steps" else f"{x:,.0f} examples"
+
+
+@dataclass(frozen=True, slots=True)
+class _CurveBuilder:
+    """Puts a run's series on the axis, in its look."""
+
+    align: Alignment
+    styles: Mapping[int, int]
+
+    def curve(self, run: StoredRun, series: TimeSeries) -> StoredCurve:
+        x = self._x(run, series.t_ns)
+        is_finite = np.isfinite(x)
+        x, y = decimate(x[is_finite], series.y[is_finite], _MOST_POINTS // 2)
+        number = run.row.run
+        return StoredCurve(key=str(number), label=f"Run {number}", colour=self.styles[number], x=x, y=y)
+
+    def _x(self, run: StoredRun, t_ns: Ints) -> Floats:
+        if self.align != "time":
+            return interpolate_done(t_ns, run.blocks, _amounts(run, self.align))
+        start = run.measure_start_ns
+        return seconds_since(t_ns, run.anchor_t_ns if start is None else start)
+
+
+def _amounts(run: StoredRun, align: Alignment) -> Ints:
+    return run.blocks.steps if align == "steps" else run.blocks.examples
+
+
+def _measured_length(run: StoredRun, align: Alignment) -> float:
+    """How long the measured part is on the axis; 0 without one."""
+    measured = run.blocks.measured
+    start = run.measure_start_ns
+    if start is None or not measured.any():
+        return 0.0
+    return (
+        (int(run.blocks.end_ns[measured][-1]) - start) / 1e9
+        if align == "time"
+        else float(_amounts(run, align)[measured].sum())
+    )
+
+
+def _highest(panel: StoredPanel, span: Span) -> float:
+    seen = [curve.y[(curve.x >= span[0]) & (curve.x <= span[1])] for curve in panel.curves]
+    return max((float(np.nanmax(values)) for values in seen if not np.isnan(values).all()), default=0.0) or 1.0
+
+
+def _panels(runs: Sequence[StoredRun], builder: _CurveBuilder) -> list[StoredPanel]:
+    on_gpu = [run for run in runs if stored_curves.gpu_samples(run)]
+    on_cpu = [run for run in runs if not stored_curves.gpu_samples(run)]
+    rate_units = {units.rate_unit(cells.example_word(run.row.spec)) for run in runs}
+    rate_unit = rate_units.pop() if len(rate_units) == 1 else "examples/s"
+
+    def block_panel(key: str, title: str, unit: str, series: Callable[[StoredRun], TimeSeries]) -> StoredPanel | None:
+        return _panel(key, title, unit, [builder.curve(run, series(run)) for run in runs])
+
+    panels = [
+        block_panel("throughput", "Throughput", rate_unit, stored_curves.throughput_series),
+        *(_telemetry("gpu", quantity, on_gpu, builder) for quantity in (*GPU_QUANTITIES, *GPU_STATE)),
+        *(_telemetry("cpu", quantity, on_cpu, builder) for quantity in HOST_QUANTITIES),
+        block_panel("loss", "Loss", "", stored_curves.loss_series),
+        block_panel("accuracy", "Accuracy", "%", stored_curves.accuracy_series),
+    ]
+    return [each for each in panels if each is not None]
+
+
+def _telemetry(kind: str, quantity: Quantity, runs: Sequence[StoredRun], builder: _CurveBuilder) -> StoredPanel | None:
+    """One field of all these runs; GPUs of one run are put together, and the title says how if there are several."""
+    how = _REDUCTIONS.get(quantity.field, "sum")
+    several = any(len(stored_curves.gpu_samples(run)) > 1 for run in runs)
+    title = f"{quantity.title}, {_REDUCTION_NAMES[how]} of a run's GPUs" if several else quantity.title
+    curves = []
+    for run in runs:
+        devices = stored_curves.gpu_samples(run) or stored_curves.host_samples(run)
+        tracks = [with_gaps(stored_curves.telemetry_series(device, quantity)) for device in devices]
+        curves.append(builder.curve(run, tracks[0] if len(tracks) == 1 else combine(tracks, how)))
+    return _panel(f"{kind} {quantity.field}", title, quantity.unit, curves)
+
+
+def _panel(key: str, title: str, unit: str, curves: Sequence[StoredCurve]) -> StoredPanel | None:
+    return stored_curves.stored_panel(key, title, unit, [curve for curve in curves if len(curve.x)])

@@ -1,0 +1,108 @@
+"""Suggestions of what to compare, shown while no comparison is open."""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from app.analysis.verdict import group_by_variant, throughputs
+from app.queries import StoredExperiment
+from app.records import RunRow
+from app.viewmodels.experiment.preview import reference_label
+from app.viewmodels.format.cells import local_time
+from app.viewmodels.format.naming import variant_names
+from app.viewmodels.history.table import format_run_count
+
+OfferAction = Literal["compare", "article", "add", "build"]
+"""Compare runs, the same with the article they repeat first, add the reference runs, or build an experiment."""
+
+_MOST_CHOICES = 25
+"""A longer menu would not fit on a small screen."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """One thing to do next; `runs` are those to compare, in their order."""
+
+    action: OfferAction
+    title: str
+    detail: str
+    runs: tuple[int, ...] = ()
+
+
+def compare_offers(
+    latest: Sequence[RunRow],
+    experiments: Sequence[StoredExperiment],
+    reference: Collection[int],
+    articles: Sequence[tuple[str, Sequence[RunRow]]],
+) -> tuple[Offer, ...]:
+    """Of the user's own runs first, then of the reference, whose run numbers are `reference`.
+
+    `latest` are own runs and `experiments` all experiments, both the newest first; `articles` are titles with the
+    reference runs that repeat them.
+    """
+    user_offers = [*_last_variants(latest), *_last_experiment(experiments, reference)]
+    return (
+        *user_offers,
+        *_reference_offers(articles),
+        *(() if user_offers else (_BUILD,)),
+        *(() if reference else (_ADD,)),
+    )
+
+
+def experiment_choices(experiments: Sequence[StoredExperiment]) -> tuple[tuple[int, str], ...]:
+    """Experiments to choose one from, each by its number with its words; of many, the newest first, only so many."""
+    return tuple(
+        (each.experiment, f"{each.experiment}  {each.name} · {format_run_count(len(each.runs))}")
+        for each in experiments[:_MOST_CHOICES]
+    )
+
+
+_BUILD = Offer(
+    action="build",
+    title="An experiment of your own",
+    detail="A prepared one, fitted to this machine, or every combination of values",
+)
+_ADD = Offer(
+    action="add",
+    title="Runs measured on real GPUs",
+    detail="The articles' tables on NVIDIA H200; copies beside your own, marked as reference",
+)
+
+
+def _last_variants(latest: Sequence[RunRow]) -> Iterator[Offer]:
+    """The two variants of one workload that ran last, each by its last run that measured."""
+    measured = [row for row in latest if throughputs([row])]
+    for workload in dict.fromkeys(row.spec.workload for row in measured):
+        groups = group_by_variant([row for row in measured if row.spec.workload == workload])
+        if len(groups) > 1:
+            later, earlier = groups[0][0], groups[1][0]
+            earlier_name, later_name = variant_names([earlier.spec, later.spec])
+            yield Offer(
+                action="compare",
+                title="The last two variants",
+                detail=f"{workload} · {earlier_name} (run {earlier.run}) and {later_name} (run {later.run})",
+                runs=(earlier.run, later.run),
+            )
+            return
+
+
+def _last_experiment(experiments: Sequence[StoredExperiment], reference: Collection[int]) -> Iterator[Offer]:
+    user_experiments = (found for found in experiments if len(found.runs) > 1 and found.runs[0] not in reference)
+    for found in user_experiments:
+        yield Offer(
+            action="article",
+            title="The last experiment",
+            detail=f"{found.name} · {format_run_count(len(found.runs))} · {local_time(found.created_utc_ns, None)}",
+            runs=found.runs,
+        )
+        return
+
+
+def _reference_offers(articles: Sequence[tuple[str, Sequence[RunRow]]]) -> Iterator[Offer]:
+    for title, rows in articles:
+        yield Offer(
+            action="article",
+            title=title,
+            detail=f"{reference_label(rows)} · {format_run_count(len(rows))}",
+            runs=tuple(row.run for row in rows),
+        )

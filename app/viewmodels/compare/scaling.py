@@ -1,0 +1,200 @@
+"""How well a variant scales to more GPUs and why not better, as text and chart data."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from app.analysis.intervals import LEVEL, Estimate
+from app.analysis.scaling import VARYING_PARAMETERS, GpuCountResult, Scaling, StepParts, scalings
+from app.records import StoredRun
+from app.viewmodels.format import units
+from app.viewmodels.format.cells import example_word
+from app.viewmodels.format.naming import gpus_label, variant_names
+from workloads.catalog import with_defaults
+from workloads.protocol import RunSpec, Value
+
+_KINDS = {"strong": "the same global batch", "weak": "the same batch a GPU"}
+_FEW = 4
+"""So many pairs have a picture each in a report of a comparison."""
+NO_SCALING_PAIRS = (
+    "Among these runs no two differ in their GPUs alone, at the same global batch or at the same batch a GPU; "
+    "run one variant on one GPU and on two."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScalingBar:
+    """One number of GPUs in the picture: a step and its parts in milliseconds (None where nothing was traced)."""
+
+    label: str
+    step_ms: float
+    parts: StepParts | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScalingPoint:
+    """Throughput on a number of GPUs; `ideal` is what that many times the few would give."""
+
+    gpus: int
+    throughput: float
+    ideal: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScalingView:
+    """One pair: a title, the efficiency, the most likely cause in one sentence, figures of both sides, and a picture.
+
+    `rows` are a label and one figure for the few and for the many GPUs. `variant` is what both are, GPUs and batches
+    apart; `share` is the efficiency as a number, and `lost_to` its cause in a word or two.
+    """
+
+    title: str
+    variant: str
+    share: float
+    lost_to: str
+    efficiency: str
+    interval: str
+    speedup: str
+    cause: str
+    sides: tuple[str, str]
+    rows: tuple[tuple[str, str, str], ...]
+    bars: tuple[ScalingBar, ...]
+    points: tuple[ScalingPoint, ...]
+    unit: str
+
+
+def scaling_views(runs: Sequence[StoredRun]) -> list[ScalingView]:
+    """One view for each pair that there is among the runs."""
+    pairs = scalings(runs)
+    specs = [_common_spec(pair) for pair in pairs]
+    unique_specs = [spec for index, spec in enumerate(specs) if spec not in specs[:index]]
+    names = variant_names(unique_specs) if len(unique_specs) > 1 else [spec.workload for spec in unique_specs]
+    return [
+        _view(pair, names[unique_specs.index(spec)], len(unique_specs) > 1)
+        for pair, spec in zip(pairs, specs, strict=True)
+    ]
+
+
+def worst_pairs(views: Sequence[ScalingView]) -> list[ScalingView]:
+    """A few pairs are all of them; of more, a few of those that scale worst, one of a variant."""
+    if len(views) <= _FEW:
+        return list(views)
+    worst: dict[str, ScalingView] = {}
+    for view in sorted(views, key=lambda view: view.share):
+        worst.setdefault(view.variant, view)
+    few = list(worst.values())[:_FEW]
+    return [view for view in views if any(view is each for each in few)]
+
+
+def _common_spec(pair: Scaling) -> RunSpec:
+    """What a pair's variant is, GPUs and batches apart; how gradients are exchanged is that of the many."""
+    spec = with_defaults(pair.many.runs[0].row.spec)
+    same: dict[str, Value] = dict.fromkeys(VARYING_PARAMETERS - {"all_reduce"}, "")
+    return RunSpec(workload=spec.workload, variant={**spec.variant, **same})
+
+
+def _view(found: Scaling, variant: str, among_others: bool) -> ScalingView:
+    few, many = found.few, found.many
+    prefix = f"{variant}, " if among_others else ""
+    names = tuple(f"{gpus_label(side.gpus)}, batch {side.batch_size:,}" for side in (few, many))
+    base = few.throughput.value
+    return ScalingView(
+        title=f"{prefix}{few.gpus} to {many.gpus} GPUs, {_KINDS[found.kind]} ({found.kind} scaling)",
+        variant=variant,
+        share=found.efficiency.value,
+        lost_to=found.cause,
+        efficiency=units.percent(100 * found.efficiency.value, 1),
+        interval=_interval(found.efficiency),
+        speedup=units.ratio(found.speedup.value),
+        cause=describe_cause(found),
+        sides=(names[0], names[1]),
+        rows=tuple(_rows(few, many)),
+        bars=tuple(
+            ScalingBar(label=name, step_ms=side.step_ms, parts=side.parts)
+            for name, side in zip(names, (few, many), strict=True)
+        ),
+        points=tuple(
+            ScalingPoint(gpus=side.gpus, throughput=side.throughput.value, ideal=base * side.gpus / few.gpus)
+            for side in (few, many)
+        ),
+        unit=units.rate_unit(example_word(few.runs[0].row.spec)),
+    )
+
+
+def _interval(estimate: Estimate) -> str:
+    if estimate.interval is None:
+        return "no interval: each side needs two runs or more"
+    low, high = estimate.interval
+    return f"{100 * LEVEL:.0f} % interval {100 * low:.1f} to {100 * high:.1f} %"
+
+
+def describe_cause(found: Scaling) -> str:
+    """Why it is not better, in one sentence."""
+    many, lost = found.many, found.lost
+    if found.cause == "nothing lost":
+        return "Nothing is lost that could be told from what runs differ by anyway."
+    if lost is None:
+        return "Why is not known: one side has no trace; run both with evidence=trace."
+    of_excess = f"of the {units.milliseconds(lost.step_ms)} that a step takes too long"
+    match found.cause:
+        case "data":
+            waiting = units.milliseconds(found.lost_data_ms)
+            return f"Most likely data: {waiting} {of_excess} are waiting for training data from the host."
+        case "communication":
+            exposed = units.milliseconds(lost.communication_ms)
+            return (
+                f"Most likely communication: {exposed} {of_excess} are exchanging gradients while nothing is computed."
+            )
+        case "launching":
+            gap, count = _micro(many.gap_us), f"{many.kernels or 0:,.0f}"
+            return (
+                f"Most likely launching: {units.milliseconds(lost.idle_ms)} {of_excess} are between "
+                f"kernels ({count} a step, "
+                f"{gap} apart), while GPUs wait for the host; a larger batch or XLA gives it time."
+            )
+        case "imbalance":
+            behind, longer = units.milliseconds(many.straggler_ms), units.percent(100 * (many.imbalance or 0.0), 1)
+            return (
+                f"Most likely imbalance: {behind} {of_excess} are due to the slowest GPU, which "
+                f"computes {longer} longer."
+            )
+        case "computing":
+            why = "smaller batches use a GPU less well" if found.kind == "strong" else "the same work took longer"
+            return (
+                f"Most likely computing itself: {units.milliseconds(lost.compute_ms)} {of_excess} are "
+                f"in kernels: {why}."
+            )
+    return f"The cause is not known: no single part makes up most {of_excess}."
+
+
+def _rows(few: GpuCountResult, many: GpuCountResult) -> list[tuple[str, str, str]]:
+    def row(label: str, figure: Callable[[GpuCountResult], str]) -> tuple[str, str, str]:
+        return label, figure(few), figure(many)
+
+    rows = [
+        row("Throughput", lambda side: units.number(side.throughput.value, 4)),
+        row("Runs", lambda side: str(len(side.runs))),
+        row("Step", lambda side: units.milliseconds(side.step_ms)),
+        row("Computing", lambda side: _part(side, "compute_ms")),
+        row("Communicating alone", lambda side: _part(side, "communication_ms")),
+        row("No kernel", lambda side: _part(side, "idle_ms")),
+        row("Communication, of kernel time", lambda side: _share(side.communication_share)),
+        row("Kernels a step", lambda side: units.number(side.kernels, 3)),
+        row("Between two kernels", lambda side: _micro(side.gap_us)),
+        row("Imbalance", lambda side: _share(side.imbalance)),
+        row("Waiting for data", lambda side: units.milliseconds(side.data_ms)),
+        row("Sent over NVLink", lambda side: units.byte_size(side.nvlink_bytes)),
+        row("Sent over PCIe", lambda side: units.byte_size(side.pcie_bytes)),
+    ]
+    return [row for row in rows if row[1:] != (units.ABSENT, units.ABSENT)]
+
+
+def _part(side: GpuCountResult, name: str) -> str:
+    return units.milliseconds(getattr(side.parts, name)) if side.parts else units.ABSENT
+
+
+def _share(value: float | None) -> str:
+    return units.ABSENT if value is None else units.percent(100 * value, 1)
+
+
+def _micro(value: float | None) -> str:
+    return units.amount(value, "µs", 2)

@@ -1,0 +1,271 @@
+"""The comparison table as values: variants with their runs, sort order, constant columns, copy as text."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from operator import itemgetter
+from typing import Literal, TypeVar
+
+from app.analysis.verdict import VariantResult
+from app.records import RunRow
+from app.viewmodels.compare.metrics import METRIC_COLUMNS, RunMetrics, estimate_cell, ratio_cell
+from app.viewmodels.compare.verdict import Verdict
+from app.viewmodels.format import cells, units
+from app.viewmodels.format.cells import Cell, Column
+from app.viewmodels.format.sentences import join_with_and
+
+RowKind = Literal["variant", "run", "member"]
+"""A variant of several runs, a run in a row of its own, a run under its variant."""
+
+RUN, BASE, VARIANT = "run", "base", "variant"
+_WORST_FIRST = ("crashed", "failed", "out_of_memory", "refused", "stopped", "running", "completed")
+_NO_TEXT = Cell(text="")
+Each = TypeVar("Each")
+
+
+@dataclass(frozen=True, slots=True)
+class TableRow:
+    """One row; `runs` are those it stands for. `look` is None where its curves are not drawn."""
+
+    kind: RowKind
+    cells: tuple[Cell, ...]
+    runs: tuple[int, ...]
+    style: int | None
+    is_baseline: bool
+
+
+@dataclass(frozen=True, slots=True)
+class VariantRows:
+    """One variant: the row of all its runs together and the rows of each."""
+
+    summary: TableRow
+    runs: tuple[TableRow, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompareTable:
+    """All columns by name, and all rows; `empty` are columns of which no run has anything."""
+
+    keys: tuple[str, ...] = ()
+    columns: tuple[Column, ...] = ()
+    variants: tuple[VariantRows, ...] = ()
+    empty: frozenset[str] = frozenset()
+
+    def widest(self) -> list[Cell]:
+        """For each column a cell as wide as its widest."""
+        rows = [row for variant in self.variants for row in variant.runs]
+        rows += [variant.summary for variant in self.variants if len(variant.runs) > 1]
+        return [cells.widest([row.cells[n] for row in rows]) for n in range(len(self.columns))]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrangement:
+    """How a reader wants the rows: by variant or run by run, which variants unfolded (by first run), in which order.
+
+    `column` None is the order in which the runs were chosen.
+    """
+
+    by_variant: bool = True
+    unfolded: frozenset[int] = field(default_factory=frozenset)
+    column: int | None = None
+    descending: bool = True
+
+    def sorted_by(self, column: int, *, numeric: bool) -> "Arrangement":
+        """The same after a click on a column's head: its natural way, then the other way, then as chosen."""
+        if column != self.column:
+            return replace(self, column=column, descending=numeric)
+        if self.descending is numeric:
+            return replace(self, descending=not numeric)
+        return replace(self, column=None)
+
+    def rows(self, table: CompareTable) -> list[TableRow]:
+        """The rows to show."""
+        if not self.by_variant:
+            return self._ordered([run for variant in table.variants for run in variant.runs], lambda row: row)
+        shown: list[TableRow] = []
+        for variant in self._ordered(table.variants, lambda variant: variant.summary):
+            shown.append(variant.summary if len(variant.runs) > 1 else variant.runs[0])
+            if len(variant.runs) > 1 and variant.summary.runs[0] in self.unfolded:
+                members = self._ordered(variant.runs, lambda row: row)
+                shown += [_member(row, table.keys.index(VARIANT)) for row in members]
+        return shown
+
+    def _ordered(self, items: Sequence[Each], get_row: Callable[[Each], TableRow]) -> list[Each]:
+        """Absent values last whichever way."""
+        if self.column is None:
+            return list(items)
+        keyed = [(get_row(item).cells[self.column].key, item) for item in items]
+        present = [(key, item) for key, item in keyed if key is not None]
+        present.sort(key=itemgetter(0), reverse=self.descending)
+        return [item for _, item in present] + [item for key, item in keyed if key is None]
+
+
+def _member(row: TableRow, variant: int) -> TableRow:
+    """A run under its variant, whose name it need not repeat."""
+    return replace(row, kind="member", cells=(*row.cells[:variant], Cell(text=""), *row.cells[variant + 1 :]))
+
+
+def compare_table(
+    verdict: Verdict, metrics: Mapping[int, RunMetrics], styles: Mapping[int, int], baseline: int
+) -> CompareTable:
+    """The table of these results; `figures` and `looks` by run number."""
+    base = next(result for result in verdict.results if result.is_baseline)
+    builder = _RowBuilder(metrics=metrics, styles=styles, baseline=baseline, base=base)
+    rows = tuple(builder.variant(result, name) for result, name in zip(verdict.results, verdict.names, strict=True))
+    run_rows = [row for variant in rows for row in variant.runs]
+    columns = _columns(verdict)
+    empty = [key for n, key in enumerate(columns) if all(row.cells[n].key is None for row in run_rows)]
+    return CompareTable(
+        keys=tuple(columns),
+        columns=tuple(columns.values()),
+        variants=rows,
+        empty=frozenset(empty) - {BASE},
+    )
+
+
+def table_text(table: CompareTable, rows: Sequence[TableRow], hidden: Collection[str], *, markdown: bool) -> str:
+    """The columns that are not hidden, tab-separated under their heads or as a Markdown table."""
+    shown = [n for n, key in enumerate(table.keys) if key not in hidden and key != BASE]
+    lines = [[table.columns[n].title for n in shown]]
+    lines += [[cells.plain_text(row.cells[n]) for n in shown] for row in rows]
+    if not markdown:
+        return "\n".join("\t".join(line) for line in lines)
+    rule = ["---:" if table.columns[n].numeric else "---" for n in shown]
+    escaped = [[cell.replace("|", "\\|") for cell in line] for line in lines]
+    return "\n".join(f"| {' | '.join(line)} |" for line in (escaped[0], rule, *escaped[1:]))
+
+
+def _columns(verdict: Verdict) -> dict[str, Column]:
+    """Throughput and energy bear their unit in the head: it is one for all rows."""
+    examples = {cells.example_word(result.runs[0].spec) for result in verdict.results}
+    example = examples.pop() if len(examples) == 1 else "example"
+    columns = {
+        RUN: Column("Run", "The run's number, or how many runs; the box shows or hides curves"),
+        BASE: Column("Base", "Ratios are against this one: click, or press B", numeric=False),
+        VARIANT: Column("Variant", "What differs between these runs", numeric=False),
+        "outcome": Column("Outcome", "How the run ended", numeric=False),
+        "as_asked": Column(
+            "As asked", "Whether what ran is what was asked, as far as its evidence tells", numeric=False
+        ),
+        "throughput": Column(
+            units.rate_unit(example).capitalize(), "Throughput over the measured blocks, ± half of its 95 % interval"
+        ),
+        "speedup": Column("Speed-up", "Throughput as a ratio to the baseline's, with its 95 % interval"),
+        "energy": Column(f"mJ/{example}", "Energy for one example, ± half of its 95 % interval"),
+        "energy_ratio": Column(
+            "Energy ratio", "Energy for one example as a ratio to the baseline's, below 1 is less; its 95 % interval"
+        ),
+    }
+    return {**columns, **{figure.key: figure.column for figure in METRIC_COLUMNS}}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _RowBuilder:
+    """Makes the rows of one table."""
+
+    metrics: Mapping[int, RunMetrics]
+    styles: Mapping[int, int]
+    baseline: int
+    base: VariantResult
+
+    def variant(self, result: VariantResult, name: str) -> VariantRows:
+        runs = tuple(self._run_row(row, name, result) for row in result.runs)
+        return VariantRows(summary=self._variant_row(result, name), runs=runs)
+
+    def _variant_row(self, result: VariantResult, name: str) -> TableRow:
+        count = len(result.runs)
+        shown = (
+            Cell(text=f"{count} {units.plural('run', count)}", key=float(result.runs[0].run)),
+            _NO_TEXT,
+            cells.text_cell(name, cells.variant(result.runs[0].spec).tooltip),
+            _outcomes_cell(result.runs),
+            _verified_cell(result.runs),
+            estimate_cell(result.throughput),
+            _mark_baseline(ratio_cell(result.speedup), is_base=result.is_baseline),
+            estimate_cell(result.energy),
+            _mark_baseline(ratio_cell(result.energy_ratio), is_base=result.is_baseline),
+            *(figure.cell([self.metrics[row.run] for row in result.runs]) for figure in METRIC_COLUMNS),
+        )
+        return TableRow(
+            kind="variant",
+            cells=shown,
+            runs=tuple(row.run for row in result.runs),
+            style=self.styles.get(result.runs[0].run),
+            is_baseline=result.is_baseline,
+        )
+
+    def _run_row(self, row: RunRow, name: str, result: VariantResult) -> TableRow:
+        """A run's ratios are to the mean of the baseline's runs."""
+        alone = result.is_baseline and len(self.base.runs) == 1
+        comparable = row.spec.workload == self.base.runs[0].spec.workload
+        throughput, energy = row.summary.throughput, row.summary.energy_mj_per_example
+        base_throughput = self.base.throughput.value if self.base.throughput and comparable else None
+        base_energy = self.base.energy.value if self.base.energy and comparable else None
+        shown = (
+            cells.run_number(row),
+            _NO_TEXT,
+            cells.text_cell(name, cells.variant(row.spec).tooltip),
+            cells.outcome(row.outcome),
+            cells.verified(row),
+            replace(cells.throughput(row), unit=""),
+            _mark_baseline(cells.ratio(_ratio(throughput, base_throughput)), is_base=alone),
+            replace(cells.energy(row), unit=""),
+            _mark_baseline(cells.ratio(_ratio(energy, base_energy)), is_base=alone),
+            *(figure.cell([self.metrics[row.run]]) for figure in METRIC_COLUMNS),
+        )
+        return TableRow(
+            kind="run",
+            cells=shown,
+            runs=(row.run,),
+            style=self.styles.get(row.run),
+            is_baseline=row.run == self.baseline,
+        )
+
+
+def _ratio(value: float | None, base: float | None) -> float | None:
+    return value / base if value is not None and base else None
+
+
+def _mark_baseline(ratio: Cell, *, is_base: bool) -> Cell:
+    return replace(ratio, text="baseline", unit="") if is_base and ratio.key is not None else ratio
+
+
+def _outcomes_cell(runs: Sequence[RunRow]) -> Cell:
+    """How many ended how, in the look of the worst."""
+    names = [row.outcome.name if row.outcome else "running" for row in runs]
+    present = [name for name in _WORST_FIRST if name in names]
+    counts = ", ".join(f"{names.count(name)} {cells.OUTCOMES[name].word}" for name in present)
+    worst = cells.outcome(next(row.outcome for row, name in zip(runs, names, strict=True) if name == present[0]))
+    why = dict.fromkeys(filter(None, (cells.outcome(row.outcome).tooltip for row in runs)))
+    return replace(worst, text=counts if len(present) > 1 else worst.text, tooltip="\n".join(why))
+
+
+def _verified_cell(runs: Sequence[RunRow]) -> Cell:
+    """What is said of the run that is furthest from what was asked, and of how many where not of all."""
+    with_evidence = [row for row in runs if row.has_evidence]
+    if not with_evidence:
+        return cells.verified(runs[0])
+    order = {False: 0, None: 1, True: 2}
+    worst = min(with_evidence, key=lambda row: order[row.match])
+    same = sum(row.match is worst.match for row in with_evidence)
+    cell = cells.verified(worst)
+    return cell if same == len(with_evidence) else replace(cell, text=f"{cell.text}, {same} of {len(with_evidence)}")
+
+
+_EXPECTED: Mapping[str, tuple[Callable[[RunRow], bool], str]] = {
+    "outcome": (lambda row: row.completed, "completed"),
+    "as_asked": (lambda row: row.match is True, "ran as asked"),
+}
+"""By column what is usual, and how it is said."""
+
+
+def constant_columns(rows: Sequence[RunRow]) -> list[str]:
+    """The columns that say the usual of every run."""
+    return [column for column, (is_expected, _) in _EXPECTED.items() if all(map(is_expected, rows))]
+
+
+def describe_constant_columns(rows: Sequence[RunRow]) -> str:
+    """The same in a sentence; "" where there is none."""
+    phrases = [_EXPECTED[column][1] for column in constant_columns(rows)]
+    if not phrases or len(rows) < 2:
+        return ""
+    return f"{'Both' if len(rows) == 2 else f'All {len(rows)}'} runs {join_with_and(phrases)}."

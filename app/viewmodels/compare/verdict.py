@@ -1,0 +1,338 @@
+"""The verdict of a comparison in sentences, the same in window, report and terminal."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import NamedTuple
+
+from app.analysis.intervals import LEVEL, Estimate, RequiredRepeats
+from app.analysis.verdict import Decision, VariantResult, judge, work_ratio
+from app.records import RunRow
+from app.viewmodels.format import units
+from app.viewmodels.format.cells import example_word
+from app.viewmodels.format.naming import variant_names
+from app.viewmodels.format.sentences import describe_endings, describe_group_endings, join_with_and
+from app.viewmodels.history.evidence import describe_mismatches
+from workloads.protocol import RunSpec
+
+_TIMES = 2.0
+"""From this ratio on "2.50× as fast" says more than a percentage, and "2.50× as long" more than "0.400× as fast"."""
+
+
+class NamedResult(NamedTuple):
+    """A variant with what tells it from the others, at the beginning of a sentence and within one."""
+
+    result: VariantResult
+    first: str
+    within: str
+
+
+def comparison_sentence(other: NamedResult, base: NamedResult) -> str:
+    """How the variant compares, with its interval, the runs behind it, and its energy."""
+    found = other.result
+    if found.decision == "different workloads":
+        workloads = " and ".join(each.result.runs[0].spec.workload for each in (other, base))
+        return f"{workloads} are different workloads: a ratio between them would mean nothing."
+    if found.speedup is None:
+        without = other if found.throughput is None else base
+        return (
+            f"{other.first} and {base.within} cannot be compared: "
+            f"no run of {without.within} measured anything ({describe_endings(without.result.runs)})."
+        )
+    if found.decision == "no difference seen":
+        return _no_difference(other, base)
+    one_run, energy = found.decision == "one run each", _clause(_energy(found, "it"))
+    change = f"{_change(found.speedup.value, past_tense=one_run)} {base.within}"
+    if one_run:
+        return f"{other.first} {change}{energy}."
+    return f"{other.first} {change} ({_interval(found.speedup)}, {_run_counts(other, base)}){energy}."
+
+
+def format_times(ratio: float) -> str:
+    """A ratio that is far from one: `2.50×`."""
+    return f"{units.number(ratio, 3)}×"
+
+
+def example_phrase(spec: RunSpec) -> str:
+    """`a sequence`, `an image`."""
+    example = example_word(spec)
+    return f"{'an' if example[0] in 'aeiou' else 'a'} {example}"
+
+
+def _no_difference(other: NamedResult, base: NamedResult) -> str:
+    found = other.result
+    assert found.speedup is not None
+    assert found.speedup.interval is not None
+    low, high = found.speedup.interval
+    counts = _run_counts(other, base)
+    statement = (
+        f"{other.first} and {base.within} are not told apart: {other.within} may be {format_times(low)} to "
+        f"{format_times(high)} as fast ({100 * LEVEL:.0f} % interval, {counts})"
+        if _far_from_one(low) or _far_from_one(high)
+        else f"No difference between {other.within} and {base.within} larger than "
+        f"{_percent(max(1 - low, high - 1))} % at this sample size ({counts})"
+    )
+    repeats = _clause(_describe_required_repeats(found.required_repeats))
+    return f"{statement}{repeats}{_clause(_energy(found, other.within))}."
+
+
+def _describe_required_repeats(found: RequiredRepeats | None) -> str:
+    """How narrowly more repeats would tell the speed-up; from ± 100 % on that is a factor, up or down."""
+    if found is None:
+        return ""
+    known = f"± {100 * found.half_width:g} %" if found.half_width < 1 else f"a factor of {1 + found.half_width:g}"
+    more = f"{found.repeats} more {units.plural('repeat', found.repeats)} of each"
+    return f"with about {more} the speed-up would be known to {known}"
+
+
+def _change(ratio: float, *, past_tense: bool) -> str:
+    """A ratio of throughput as `is 6.4 % faster than`; far from one `is 2.50× as fast as`, `takes 2.50× as long as`."""
+    if _far_from_one(ratio) and ratio < 1:
+        return f"{'took' if past_tense else 'takes'} {format_times(1 / ratio)} as long as"
+    verb = "ran" if past_tense else "is"
+    if _far_from_one(ratio):
+        return f"{verb} {format_times(ratio)} as fast as"
+    return f"{verb} {_percent(abs(ratio - 1))} % {'faster' if ratio >= 1 else 'slower'} than"
+
+
+def _interval(estimate: Estimate) -> str:
+    assert estimate.interval is not None
+    low, high = estimate.interval
+    if _far_from_one(estimate.value):
+        low, high = (low, high) if estimate.value > 1 else (1 / high, 1 / low)
+        return f"{100 * LEVEL:.0f} % interval {format_times(low)} to {format_times(high)}"
+    low, high = sorted((abs(low - 1), abs(high - 1)))
+    return f"{100 * LEVEL:.0f} % interval {_percent(low)} to {_percent(high)} %"
+
+
+def _energy(other: VariantResult, subject: str) -> str:
+    """What is known of its energy an example, as `it uses 4.1 % less energy an image`; "" where nothing is."""
+    found = other.energy_ratio
+    if found is None:
+        return ""
+    energy_phrase = f"energy {example_phrase(other.runs[0].spec)}"
+    if found.interval is not None and found.interval[0] <= 1 <= found.interval[1]:
+        return f"no difference in {energy_phrase} is seen"
+    change = f"{_percent(abs(found.value - 1))} % {'less' if found.value < 1 else 'more'}"
+    if _far_from_one(found.value):
+        change = f"{format_times(found.value)} the"
+    return f"{subject} {'used' if found.interval is None else 'uses'} {change} {energy_phrase}"
+
+
+def _clause(text: str) -> str:
+    return f"; {text}" if text else ""
+
+
+def _far_from_one(ratio: float) -> bool:
+    return ratio >= _TIMES or ratio <= 1 / _TIMES
+
+
+def _percent(share: float) -> str:
+    """A share in percent with one decimal, or with two digits where it is smaller than that shows."""
+    return f"{100 * share:.1f}" if share >= 0.001 else units.number(100 * share, 1)
+
+
+def _run_counts(other: NamedResult, base: NamedResult) -> str:
+    a, b = (each.result.throughput.n if each.result.throughput else 0 for each in (other, base))
+    return f"{a} {units.plural('run', a)} each" if a == b else f"{a} against {b} runs"
+
+
+METHOD = "Welch's t on the logarithm of each process's throughput"
+MOST_SENTENCES = 4
+"""Variants that get a sentence each; of more only the best, the worst and how many lie between are told."""
+NO_METHOD = "No interval: it takes two or more runs of each variant"
+SINGLE_RUN_NOTE = (
+    "A variant with one run has no interval: repeat each to know whether a difference is more than chance."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """The results of all variants in their order with a name each, and the decision as one word or two.
+
+    `sentences` are the verdict in words; `text` says first which runs it is not about by their names, if any.
+    """
+
+    results: tuple[VariantResult, ...]
+    names: tuple[str, ...]
+    decision: str
+    sentences: tuple[str, ...]
+    text: str
+
+
+def compute_verdict(rows: Sequence[RunRow], baseline_run: int) -> Verdict:
+    """The verdict on these runs against the variant of run `baseline_run`, with what its text is not about."""
+    results = judge(rows, baseline_run)
+    wrong = describe_mismatches(rows)
+    sentences = tuple(_sentences(results))
+    statement = " ".join(sentences)
+    return Verdict(
+        results=tuple(results),
+        names=tuple(result_names(results)),
+        decision=overall_decision(results),
+        sentences=sentences,
+        text=f"{wrong} So this is about what ran, not about what was asked. {statement}" if wrong else statement,
+    )
+
+
+def describe_method(results: Sequence[VariantResult]) -> str:
+    """How the intervals of the speed-ups were made."""
+    compared = sum(1 for result in results if not result.is_baseline and result.speedup and result.speedup.interval)
+    if not compared:
+        return NO_METHOD
+    corrected = f"{METHOD}, with Šidák's correction for {compared} comparisons with one baseline"
+    return METHOD if compared == 1 else corrected
+
+
+def result_names(results: Sequence[VariantResult]) -> list[str]:
+    """For each variant what tells it from the others."""
+    return variant_names([result.runs[0].spec for result in results])
+
+
+def overall_decision(results: Sequence[VariantResult]) -> str:
+    """The decision of the strongest statement that can be made, for a program to read."""
+    others = [result.decision for result in results if not result.is_baseline]
+    return others[0] if len(others) == 1 else "several variants" if others else "nothing to compare"
+
+
+def _sentences(results: Sequence[VariantResult]) -> list[str]:
+    """One sentence a variant against the baseline; of many variants the best, the worst, and how many lie between.
+
+    Where variants do other work for an example than the baseline and others do the same, the first are only counted.
+    """
+    baseline = next(result for result in results if result.is_baseline)
+    others = [result for result in results if not result.is_baseline]
+    if not others:
+        return ["All chosen runs are of one variant: there is nothing to compare it with."]
+    work = [work_ratio(other.runs, baseline.runs) for other in others]
+    work_ratios = [times_more for times_more in work if times_more is not None]
+    same_work = [other for other, times_more in zip(others, work, strict=True) if times_more is None]
+    has_same_work = any(other.speedup for other in same_work)
+    base, *named = _name_results([baseline, *(same_work if has_same_work else others)])
+    qualifier = " that do the same work" if work_ratios and has_same_work else ""
+    one_run = any(other.result.decision == "one run each" for other in named)
+    return [
+        *(
+            _individual_sentences(named, base)
+            if len(named) <= MOST_SENTENCES
+            else _summary_sentences(named, base, qualifier)
+        ),
+        *([_describe_other_work(work_ratios, baseline, has_same_work=has_same_work)] if work_ratios else []),
+        *([SINGLE_RUN_NOTE] if one_run else []),
+    ]
+
+
+def _name_results(results: Sequence[VariantResult]) -> list[NamedResult]:
+    """What tells those of the first one's workload apart, in their order, then the others by their workloads alone."""
+    workload = results[0].runs[0].spec.workload
+    same_workload = [result for result in results if result.runs[0].spec.workload == workload]
+    inline_names = variant_names([result.runs[0].spec for result in same_workload], in_sentence=True)
+    names = zip(same_workload, result_names(same_workload), inline_names, strict=True)
+    elsewhere = [(result, other) for result in results if (other := result.runs[0].spec.workload) != workload]
+    return [
+        *(NamedResult(result, shown[:1] + name[1:], name) for result, shown, name in names),
+        *(NamedResult(result, other, other) for result, other in elsewhere),
+    ]
+
+
+def _individual_sentences(others: Sequence[NamedResult], base: NamedResult) -> list[str]:
+    """A sentence each, but one for several of which nothing was measured."""
+    without = [other for other in others if _lacks_throughput(other, base)]
+    if len(without) < 2:
+        return list(dict.fromkeys(comparison_sentence(other, base) for other in others))
+    sentences = dict.fromkeys(comparison_sentence(other, base) for other in others if other not in without)
+    endings = [describe_endings(other.result.runs) for other in without]
+    if len(set(endings)) == 1:
+        names = f"{join_with_and([other.within for other in without])} ({endings[0]})"
+    else:
+        names = join_with_and([f"{other.within} ({ended})" for other, ended in zip(without, endings, strict=True)])
+    return [*sentences, f"Nothing was measured of {names}."]
+
+
+def _lacks_throughput(other: NamedResult, base: NamedResult) -> bool:
+    """Whether it is for its own runs that it cannot be compared."""
+    same_workload = other.result.decision != "different workloads"
+    return same_workload and other.result.throughput is None and base.result.throughput is not None
+
+
+def _summary_sentences(others: Sequence[NamedResult], base: NamedResult, qualifier: str) -> list[str]:
+    """Of others that are `like` the baseline, in words, the fastest, the slowest, how many lie between or are left."""
+    speeds = [(other.result.speedup.value, other) for other in others if other.result.speedup]
+    ranked = [other for _, other in sorted(speeds, key=itemgetter(0), reverse=True)]
+    between = [other.result.decision for other in ranked[1:-1]]
+    return [
+        *_extreme_sentences(ranked, base, qualifier),
+        *([_tally_decisions(between)] if between else []),
+        *_incomparable_sentences([other.result for other in others if not other.result.speedup], base),
+    ]
+
+
+def _extreme_sentences(ranked: Sequence[NamedResult], base: NamedResult, qualifier: str) -> list[str]:
+    """The fastest and the slowest, each in its sentence; the slowest of all may still be faster than the baseline."""
+    if len(ranked) < 2:
+        return _individual_sentences(ranked, base)
+    fastest, slowest = ranked[0], ranked[-1]
+    all_slower, all_faster = _differs(fastest, faster=False), _differs(slowest, faster=True)
+    again = base._replace(within="the baseline")
+    return [
+        (
+            f"{'Even the' if all_slower else 'The'} fastest of {len(ranked)} others{qualifier}: "
+            f"{comparison_sentence(fastest, base)}"
+        ),
+        f"{'Even the' if all_faster else 'The'} slowest: {comparison_sentence(slowest, again)}",
+    ]
+
+
+def _differs(shown: NamedResult, *, faster: bool) -> bool:
+    """Whether its runs differ from the baseline's that way, with an interval or without one."""
+    speedup = shown.result.speedup
+    if speedup is None or shown.result.decision == "no difference seen":
+        return False
+    return speedup.value > 1 if faster else speedup.value < 1
+
+
+def _incomparable_sentences(others: Sequence[VariantResult], base: NamedResult) -> list[str]:
+    """How many have no ratio, and why."""
+    elsewhere = [other.runs[0].spec.workload for other in others if other.decision == "different workloads"]
+    sentences = []
+    if elsewhere:
+        names = ", ".join(dict.fromkeys(elsewhere))
+        sentences.append(
+            f"{len(elsewhere)} of another workload ({names}) {'has' if len(elsewhere) == 1 else 'have'} no ratio: "
+            "it would mean nothing."
+        )
+    if rest := [other.runs for other in others if other.decision != "different workloads"]:
+        baseline_unmeasured = base.result.throughput is None
+        why = (
+            f": no run of it measured anything{describe_group_endings([base.result.runs])}"
+            if baseline_unmeasured
+            else ""
+        )
+        sentences.append(f"{len(rest)} cannot be compared with {base.within}{why or describe_group_endings(rest)}.")
+    return sentences
+
+
+def _describe_other_work(found: Sequence[float], baseline: VariantResult, *, has_same_work: bool) -> str:
+    """How many are no alternatives to the baseline, and how many times its work they do.
+
+    They were left out so far where there are others that are alike.
+    """
+    ends = " to ".join(dict.fromkeys(format_times(end) for end in (min(found), max(found))))
+    single = len(found) == 1
+    work = (
+        f"{'it does' if single else 'they do'} other work, {ends} the operations "
+        f"{example_phrase(baseline.runs[0].spec)}"
+    )
+    if not has_same_work:
+        return f"{'It is no alternative' if single else 'None is an alternative'}, though: {work}."
+    are, ratios = ("is no alternative", "its ratio") if single else ("are no alternatives", "their ratios")
+    return f"{len(found)} more {are}: {work}; the table has {ratios}."
+
+
+def _tally_decisions(decisions: Sequence[Decision]) -> str:
+    """How many lie between, and what may be said of them: 3 faster, 1 not told apart."""
+    if set(decisions) == {"one run each"}:
+        return f"{len(decisions)} {'lies' if len(decisions) == 1 else 'lie'} between them."
+    labels = {"no difference seen": "not told apart", "one run each": "with one run only"}
+    parts = (f"{decisions.count(each)} {labels.get(each, each)}" for each in dict.fromkeys(decisions))
+    return f"Between them, in the table: {', '.join(parts)}."

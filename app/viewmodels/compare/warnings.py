@@ -1,0 +1,307 @@
+"""Reasons why a comparison may be misleading, one plain sentence each."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from app.analysis import comparability
+from app.analysis.comparability import THROTTLED_SHARE_LIMIT, ThrottleCause, idle_wait_blockers
+from app.analysis.verdict import group_by_variant
+from app.records import CONCURRENT_GPUS_KEY, GPUS_USED_KEY, IDLE_WAIT_KEY, OTHERS_ON_GPU_KEY, RunRow, StoredRun
+from app.viewmodels.format import units
+from app.viewmodels.format.cells import example_word
+from app.viewmodels.format.environment import (
+    differing_environment,
+    environment_label,
+    format_values_by_run,
+    runs_by_value,
+    shorten_uuids,
+)
+from app.viewmodels.format.naming import differing_parameters, variant_names
+from app.viewmodels.format.sentences import format_run_numbers, join_with_and
+from app.viewmodels.format.units import plural
+from app.viewmodels.history.evidence import describe_mismatches
+from workloads.catalog import with_defaults
+from workloads.protocol import Value
+
+_MAX_NAMED = 4
+"""So many cards or variants are named."""
+
+GpuSet = frozenset[str]
+"""UUIDs of the cards that a run, or a variant's runs, used."""
+
+
+def describe_gpu_use(
+    kind: str, used: Sequence[GpuSet], exclusive: Mapping[GpuSet, Sequence[RunRow]], runs: Sequence[RunRow]
+) -> str:
+    """How many cards of a kind were used, and by how many runs each, or which variants ran on which alone.
+
+    `used` are the cards of each run. `only` has, by cards, a run of each variant that ran on these alone, if any did;
+    `runs` are all compared.
+    """
+    details = _describe_exclusive_gpus(exclusive, runs) if exclusive else _describe_gpu_counts(used)
+    return f"{len(frozenset().union(*used))} {kind} were used{details}."
+
+
+def _describe_gpu_counts(used: Sequence[GpuSet]) -> str:
+    """`: GPU-0f9e5287 by 23 runs, GPU-3b1c9d44 by 25`."""
+    counts = Counter(shorten_uuids(card) for gpus in used for card in gpus).most_common()
+    (first, most), *others = counts
+    if len(counts) > _MAX_NAMED:
+        ends = " to ".join(dict.fromkeys((str(counts[-1][1]), str(most))))
+        return f", each by {ends} {plural('run', most)}"
+    parts = [f"{first} by {most} {plural('run', most)}", *(f"{card} by {count}" for card, count in others)]
+    return f": {', '.join(parts)}"
+
+
+def _describe_exclusive_gpus(exclusive: Mapping[GpuSet, Sequence[RunRow]], runs: Sequence[RunRow]) -> str:
+    groups = group_by_variant(runs)
+    names = variant_names([group[0].spec for group in groups], in_sentence=True)
+    by_run = {row.run: name for group, name in zip(groups, names, strict=True) for row in group}
+    parts = [
+        f"only {join_with_and(sorted(map(shorten_uuids, gpus)))} ran {_name_few([by_run[row.run] for row in rows])}"
+        for gpus, rows in exclusive.items()
+    ]
+    return f", and some variants share no card, so that what differs between them may be the card: {'; '.join(parts)}"
+
+
+def _name_few(variants: Sequence[str]) -> str:
+    """A few by their names, of many only how many."""
+    return join_with_and(variants) if len(variants) <= _MAX_NAMED else f"{len(variants)} variants"
+
+
+EARLIER_RUNS = 10
+"""So many earlier runs of the baseline's variant are looked at, to see whether it has drifted."""
+
+Severity = Literal["warning", "note"]
+"""A warning is of something that may account for a difference; a note is worth knowing."""
+
+EVIDENCE = "evidence"
+"""The key of the doubt that some runs did not run what was asked."""
+
+_MAX_LISTED = 4
+"""So many runs are told each by itself."""
+_MINOR_KEYS = ("os", "kernel", "python", "numpy", "memory_total_bytes", "gpus_present")
+_LIBRARIES = ("tensorflow", "keras", "cuda_built", "cudnn_built", "cuda_loaded", "cudnn_loaded", "nccl_loaded")
+_PLURAL_KEYS = ("gpus_present", "cpu_count")
+"""Facts whose names are of several things."""
+_THROTTLE_CAUSES: Mapping[ThrottleCause, str] = {
+    "heat": "because of heat",
+    "power limit": "by the power limit",
+    "hardware slowdown": "by a hardware slowdown",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparisonWarning:
+    """One reason to doubt: `values` are what each run it is about says, by run number."""
+
+    key: str
+    sentence: str
+    values: Mapping[int, str]
+    severity: Severity = "warning"
+
+
+def comparison_warnings(runs: Sequence[StoredRun], older: Sequence[StoredRun] = ()) -> tuple[ComparisonWarning, ...]:
+    """Every reason to doubt a comparison of these runs, warnings first.
+
+    `older` are earlier runs of the baseline's variant beside those compared; their rows and environments count.
+    """
+    found = [
+        *_mismatched(runs),
+        *_throttled(runs),
+        *_idle_wait_timed_out(runs),
+        *_shared_gpu(runs),
+        *_shared_host(runs),
+        *_concurrent_runs(runs),
+        *_different_gpus(runs),
+        *_gpu_settings(runs),
+        *_environment(runs),
+        *_drift(runs, older),
+    ]
+    return tuple(sorted(found, key=lambda warning: warning.severity == "note"))
+
+
+def _mismatched(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
+    wrong = [run.row for run in runs if run.row.match is False]
+    values = {row.run: row.mismatch_reason or "" for row in wrong}
+    return [ComparisonWarning(key=EVIDENCE, sentence=describe_mismatches(wrong), values=values)] if wrong else []
+
+
+def _throttled(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
+    """Causes that held back some of the runs, as far as their telemetry tells; or all, where that is not as usual.
+
+    A card at full load is at its power limit. One that heat or a slowdown holds back is slower than its kind.
+    """
+    shares = {run.row.run: comparability.throttled_shares(run) for run in runs}
+    found = []
+    for hold, cause_text in _THROTTLE_CAUSES.items():
+        known = {run: of_run[hold] for run, of_run in shares.items() if hold in of_run}
+        throttled = {run: share for run, share in known.items() if share >= THROTTLED_SHARE_LIMIT}
+        is_normal = hold == "power limit"
+        if throttled and not (is_normal and len(throttled) == len(known)):
+            extent, amounts = _throttled_extent(throttled, known, runs), _format_shares(throttled, "for")
+            found.append(
+                ComparisonWarning(
+                    key=f"throttled {hold}",
+                    sentence=f"GPUs were held back {cause_text} in {extent}: {amounts} of the measured part.",
+                    values={run: units.percent(100 * share) for run, share in known.items()},
+                    severity="note" if is_normal else "warning",
+                )
+            )
+    return found
+
+
+def _throttled_extent(throttled: Mapping[int, float], known: Mapping[int, float], runs: Sequence[StoredRun]) -> str:
+    if len(throttled) < len(known):
+        return "some runs only"
+    return "all runs" if len(throttled) == len(runs) else "all runs that tell"
+
+
+def _format_shares(shares: Mapping[int, float], between: str) -> str:
+    """Which runs for which share each, of many from which to which."""
+    if len(shares) <= _MAX_LISTED:
+        return ", ".join(f"run {run} {between} {100 * share:.0f} %" for run, share in shares.items())
+    ends = dict.fromkeys(f"{100 * share:.0f}" for share in (min(shares.values()), max(shares.values())))
+    return f"{format_run_numbers(shares)} {between} {' to '.join(ends)} %"
+
+
+def _idle_wait_timed_out(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
+    """Runs on GPUs that began although these were hot or in use; how busy a host was while a run measured is known."""
+    values = {run.row.run: idle_wait_blockers(run.environment) for run in runs if comparability.used_gpus(run)}
+    values = {run: reason for run, reason in values.items() if reason}
+    sentence = f"The wait for cool GPUs that nobody uses gave up before a run ({_format_reasons(values)})."
+    return [ComparisonWarning(key=IDLE_WAIT_KEY, sentence=sentence, values=values)] if values else []
+
+
+def _shared_gpu(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
+    values = {run.row.run: others for run in runs if (others := run.environment.get(OTHERS_ON_GPU_KEY))}
+    sentence = f"Other processes used the GPU during a run, which makes it slower ({_format_reasons(values)})."
+    return [ComparisonWarning(key=OTHERS_ON_GPU_KEY, sentence=sentence, values=values)] if values else []
+
+
+def _format_reasons(values: Mapping[int, str]) -> str:
+    """Which runs say what, of much of it only the first."""
+    parts = [f"{format_run_numbers(alike)}: {reason}" for reason, alike in runs_by_value(values).items()]
+    left_out = f"; and {len(parts) - _MAX_LISTED} more" if len(parts) > _MAX_LISTED else ""
+    return f"{'; '.join(parts[:_MAX_LISTED])}{left_out}"
+
+
+def _shared_host(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
+    """Runs on the processor beside which other programs were busy."""
+    shares = {run.row.run: share for run in runs if (share := comparability.other_processes_load_pct(run)) is not None}
+    busy = {run: share / 100 for run, share in shares.items() if share > comparability.OTHER_LOAD_LIMIT_PCT}
+    if not busy:
+        return []
+    sentence = (
+        "Other programs kept the processors busy while a run measured, which makes it slower: "
+        f"{_format_shares(busy, 'by')}."
+    )
+    return [
+        ComparisonWarning(
+            key="others_on_host",
+            sentence=sentence,
+            values={run: units.percent(share) for run, share in shares.items()},
+        )
+    ]
+
+
+def _concurrent_runs(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
+    """That some runs on GPUs had the machine's other ones quiet beside them and others not."""
+    measured = [run for run in runs if run.row.summary.throughput is not None and comparability.used_gpus(run)]
+    values = {
+        run.row.run: run.environment.get(CONCURRENT_GPUS_KEY)
+        or ("other runs" if comparability.had_concurrent_runs(run, runs) else "")
+        for run in measured
+    }
+    concurrent, alone = (
+        [run for run, others in values.items() if bool(others) is has_others] for has_others in (True, False)
+    )
+    if not concurrent or not alone:
+        return []
+    sentence = (
+        f"{format_run_numbers(concurrent).capitalize()} went on beside runs on other GPUs of the machine, "
+        "the others alone."
+        if len(concurrent) <= len(alone)
+        else f"{format_run_numbers(alone).capitalize()} went on alone, the others beside runs on other "
+        "GPUs of the machine."
+    )
+    return [ComparisonWarning(key=CONCURRENT_GPUS_KEY, sentence=sentence, values=values)]
+
+
+def _different_gpus(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
+    """That the kind of card differs, or which cards of one kind were used where nobody asked for them.
+
+    That matters where variants that are compared share none of them.
+    """
+    kinds = {run.row.run: ", ".join(sorted(set(run.row.gpu_names))) for run in runs if run.row.gpu_names}
+    if len(set(kinds.values())) > 1:
+        return [_difference("card", "The kind of GPU", kinds)]
+    differing_names = differing_parameters([run.row.spec for run in runs])
+    used = {run.row.run: gpus for run in runs if (gpus := comparability.used_gpus(run))}
+    if "devices" in differing_names or len(set(used.values())) < 2:
+        return []
+    exclusive = comparability.runs_on_separate_gpus(runs)
+    if "gpus" in differing_names and not exclusive:
+        return []
+    kind = next(iter(kinds.values()), "GPUs")
+    sentence = describe_gpu_use(kind, list(used.values()), exclusive, [run.row for run in runs])
+    values = {run: ", ".join(sorted(cards)) for run, cards in used.items()}
+    return [
+        ComparisonWarning(
+            key=GPUS_USED_KEY, sentence=sentence, values=values, severity="warning" if exclusive else "note"
+        )
+    ]
+
+
+def _gpu_settings(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
+    """Settings of the cards that telemetry saw."""
+    limits = {run.row.run: units.with_unit(watts, "W") for run in runs if (watts := comparability.power_limit_w(run))}
+    by_hand = {run.row.run: comparability.clocks_set(run) for run in runs}
+    clocks = {run: "set by hand" if set_ else "automatic" for run, set_ in by_hand.items() if set_ is not None}
+    settings = (
+        ("power_limit", "The GPUs' power limit", limits),
+        ("clocks", "How the GPUs' clocks are set", clocks),
+    )
+    return [_difference(key, name, values) for key, name, values in settings if len(set(values.values())) > 1]
+
+
+def _environment(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
+    return [
+        _difference(
+            key, environment_label(key), values, "note" if key in _MINOR_KEYS or _is_requested(runs, key) else "warning"
+        )
+        for key, values in differing_environment(runs).items()
+        if key != GPUS_USED_KEY
+    ]
+
+
+def _is_requested(runs: Sequence[StoredRun], key: str) -> bool:
+    """Whether a library's version differs because the runs name other interpreters, and for no other reason."""
+    found: dict[Value, set[str]] = {}
+    for run in runs:
+        interpreter = run.row.spec.variant.get("interpreter", "")
+        found.setdefault(interpreter, set()).add(run.environment.get(key, ""))
+    return key in _LIBRARIES and len(found) > 1 and all(len(values) == 1 for values in found.values())
+
+
+def _difference(key: str, name: str, values: Mapping[int, str], severity: Severity = "warning") -> ComparisonWarning:
+    differ = "differ" if key in _PLURAL_KEYS else "differs"
+    return ComparisonWarning(
+        key=key, sentence=f"{name} {differ}: {format_values_by_run(values)}.", values=values, severity=severity
+    )
+
+
+def _drift(runs: Sequence[StoredRun], older: Sequence[StoredRun]) -> list[ComparisonWarning]:
+    found = comparability.drift(runs, older)
+    if found is None or found.interval is None or found.interval[0] <= 1 <= found.interval[1]:
+        return []
+    spec = with_defaults(older[0].row.spec)
+    newest = {run.row.run: run.row.summary.throughput for run in runs if with_defaults(run.row.spec) == spec}
+    sentence = (
+        f"The baseline has drifted: its {units.plural('run', len(newest))} here ran {100 * abs(found.value - 1):.1f} % "
+        f"{'faster' if found.value > 1 else 'slower'} than older runs of the same variant in the same environment."
+    )
+    values = {run: units.rate(value, example_word(spec)) for run, value in newest.items()}
+    return [ComparisonWarning(key="drift", sentence=sentence, values=values)]

@@ -1,0 +1,276 @@
+"""The experiment form: several values of any parameter, and the combinations that they make."""
+
+import math
+import shlex
+from dataclasses import dataclass, field, replace
+
+from app.analysis.intervals import DEFAULT_REPEATS, MIN_REPEATS
+from app.viewmodels.experiment.matrix_state import (
+    Extent,
+    MatrixRequest,
+    MatrixRow,
+    MatrixState,
+    format_cli_values,
+    format_values,
+    list_placeholder,
+    parse_values,
+)
+from app.viewmodels.experiment.preview import group_refused
+from app.viewmodels.format.naming import variant_names
+from app.viewmodels.format.units import plural, sentence
+from app.viewmodels.run.form import Field, Option, VariantForm
+from workloads import catalog
+from workloads.catalog import MAX_VARIANTS, Refusal, UsageError
+from workloads.protocol import RunSpec, Value
+
+_COMMON = ("implementation", "layout", "layers", "units", "gpus", "batch_size", "precision", "xla")
+_SHARED = frozenset.intersection(*(frozenset(p.name for p in known.parameters) for known in catalog.WORKLOADS))
+_SWITCH = (Option(value=False, label="Off"), Option(value=True, label="On"))
+
+
+@dataclass(slots=True)
+class _Selection:
+    """What was chosen of one workload."""
+
+    lists: dict[str, tuple[Value, ...]] = field(default_factory=dict)
+    errors: dict[str, tuple[str, str]] = field(default_factory=dict)
+    baseline: dict[str, Value] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Combinations:
+    """The combinations that can run here, the baseline first, those that cannot, and how many there are in all."""
+
+    runnable: tuple[RunSpec, ...]
+    refused: tuple[tuple[RunSpec, Refusal], ...]
+    count: int
+
+
+class MatrixForm:
+    """Several values of some parameters, the others as in the form; `most_repeats` is the limit where a width ends it.
+
+    The form's variant is the baseline until another one is chosen.
+    """
+
+    def __init__(self, form: VariantForm, max_repeats: int) -> None:
+        self._form = form
+        self._max_repeats = max_repeats
+        self._by_workload: dict[str, _Selection] = {}
+        self._extent = Extent()
+
+    def tick(self, name: str, value: Value, *, on: bool) -> None:
+        """Take a value in or leave it out; the last one stays."""
+        now = self._values(name)
+        wanted = {*now, value} if on else {*now} - {value}
+        if wanted:
+            self._selection.lists[name] = self._offered_order(name, wanted)
+
+    def enter_list(self, name: str, text: str) -> None:
+        """Take the values typed, the form's where there are none; what is no list is kept with what is wrong."""
+        parameter = self._parameter(name)
+        self._selection.errors.pop(name, None)
+        self._selection.lists.pop(name, None)
+        if not text.strip():
+            return
+        try:
+            self._selection.lists[name] = parse_values(parameter, text)
+        except UsageError as error:
+            self._selection.errors[name] = text, sentence(str(error).replace(name, parameter.label, 1))
+
+    def choose_baseline(self, index: int) -> None:
+        """Hold all against this one of the state's variants."""
+        spec = self._ordered_variants(self._combinations())[index]
+        self._selection.baseline = {name: spec.variant[name] for name in self._varied()}
+
+    def update_extent(self, **changes: object) -> None:
+        """Go another way in some of what `Extent` has."""
+        self._extent = replace(self._extent, **changes)  # type: ignore[arg-type]
+
+    def reset(self) -> None:
+        """Forget everything chosen for this workload."""
+        self._by_workload.pop(self._key, None)
+
+    def request(self) -> MatrixRequest:
+        """The experiment as it stands."""
+        found, extent = self._combinations(), self._extent
+        groups = group_refused(found.refused, self._varied())
+        return MatrixRequest(
+            name=" ".join([self._workload.name, *self._settings()]),
+            variants=found.runnable,
+            repeats=self._repeats,
+            until_pct=extent.until_pct,
+            notes=tuple(f"{group.count} left out. {group.text}" for group in groups),
+            budget_s=extent.budget_s,
+            parallel=len(self._form.machine.gpus) if self._side_by_side else 1,
+            again=extent.again,
+        )
+
+    def state(self) -> MatrixState:
+        """Everything the matrix shows."""
+        form, found, extent = self._form.state(), self._combinations(), self._extent
+        listed = self._ordered_variants(found)
+        problem = form.custom_file_refusal or self._problem(found) if form.is_machine_known else "Looking for GPUs …"
+        runs = len(found.runnable) * self._repeats
+        most = "" if extent.until_pct is None else "at most "
+        return MatrixState(
+            workload=form.workload,
+            rows=tuple(map(self._row, form.fields)),
+            variants=tuple(variant_names(listed)),
+            baseline=listed.index(found.runnable[0]) if found.runnable else -1,
+            combinations=found.count,
+            refused=group_refused(found.refused, self._varied()),
+            repeats=self._repeats,
+            min_repeats=1 if extent.until_pct is None else MIN_REPEATS + 1,
+            until_pct=extent.until_pct,
+            budget_s=extent.budget_s,
+            side_by_side=extent.side_by_side if len(self._form.machine.gpus) > 1 else None,
+            again=extent.again,
+            headline=f"{runs:,} {plural('run', runs)}" if len(found.runnable) > 1 else "",
+            detail=f"{len(found.runnable):,} variants, each {most}{self._repeats} {plural('time', self._repeats)}",
+            problem=problem,
+            command=self.command(),
+        )
+
+    def command(self) -> str:
+        """The same experiment as a shell command; what cannot run here is refused there, run by run."""
+        words = ["python", "-m", "app", "experiment", self._form.cli_name]
+        words += [part for setting in self._settings() for part in ("-s", setting)]
+        extent = self._extent
+        if extent.repeats is not None:
+            words += ["--repeats", str(self._repeats)]
+        if extent.until_pct is not None:
+            words += ["--until", f"{extent.until_pct:g}%"]
+        if extent.budget_s is not None:
+            words += ["--budget", f"{extent.budget_s:.0f}s"]
+        if self._side_by_side:
+            words += ["--parallel", str(len(self._form.machine.gpus))]
+        if extent.again:
+            words.append("--again")
+        return shlex.join(words)
+
+    @property
+    def _side_by_side(self) -> bool:
+        return self._extent.side_by_side and len(self._form.machine.gpus) > 1
+
+    @property
+    def _workload(self) -> catalog.Workload:
+        return self._form.workload
+
+    @property
+    def _key(self) -> str:
+        """The workload; one of the user's own is another one when its file has changed."""
+        return f"{self._workload.name} {self._workload.custom_file.sha256 if self._workload.custom_file else ''}"
+
+    @property
+    def _selection(self) -> _Selection:
+        return self._by_workload.setdefault(self._key, _Selection())
+
+    @property
+    def _repeats(self) -> int:
+        if self._extent.until_pct is None:
+            return self._extent.repeats or DEFAULT_REPEATS
+        return max(self._extent.repeats or self._max_repeats, MIN_REPEATS + 1)
+
+    def _parameter(self, name: str) -> catalog.Parameter:
+        return self._workload.parameter(name)
+
+    def _values(self, name: str) -> tuple[Value, ...]:
+        """The values of a parameter that take part; the form's own where no others were chosen."""
+        return self._selection.lists.get(name) or (self._form.spec().variant[name],)
+
+    def _varied(self) -> list[str]:
+        """Parameters with several values, in the catalog's order."""
+        names = (parameter.name for parameter in self._workload.parameters)
+        return [name for name in names if len(self._selection.lists.get(name, ())) > 1]
+
+    def _offered_order(self, name: str, wanted: set[Value]) -> tuple[Value, ...]:
+        """Values that are ticked, as they are offered."""
+        offered = next(_options(field) for field in self._form.state().fields if field.name == name)
+        return tuple(option.value for option in offered if option.value in wanted)
+
+    def _fixed_values(self) -> dict[str, Value]:
+        """What has one value: the form's, or the only one left here."""
+        single = {name: values[0] for name, values in self._selection.lists.items() if len(values) == 1}
+        variant = self._form.spec().variant
+        return {**{parameter.name: variant[parameter.name] for parameter in self._workload.parameters}, **single}
+
+    def _lists(self) -> dict[str, tuple[Value, ...]]:
+        """The values of each varied parameter, the baseline's first."""
+        base = self._selection.baseline or self._form.spec().variant
+        lists = ((name, self._selection.lists[name]) for name in self._varied())
+        return {name: tuple(sorted(values, key=lambda value: value != base.get(name))) for name, values in lists}
+
+    def _combinations(self) -> _Combinations:
+        lists = self._lists()
+        count = math.prod(map(len, lists.values()))
+        if count > MAX_VARIANTS:
+            return _Combinations((), (), count)
+        single = {name: (value,) for name, value in self._fixed_values().items()}
+        specs = catalog.combinations(self._workload, {**single, **lists}, self._form.machine)
+        checked = [(spec, catalog.check(spec, self._form.machine)) for spec in specs]
+        return _Combinations(
+            runnable=tuple(spec for spec, refusals in checked if not refusals),
+            refused=tuple((spec, refusals[0]) for spec, refusals in checked if refusals),
+            count=count,
+        )
+
+    def _ordered_variants(self, found: _Combinations) -> list[RunSpec]:
+        """Those that can run in an order that does not depend on the baseline."""
+        lists = self._selection.lists
+        varied = self._varied()
+        return sorted(found.runnable, key=lambda spec: [lists[name].index(spec.variant[name]) for name in varied])
+
+    def _problem(self, found: _Combinations) -> str:
+        if error := next(iter(self._selection.errors.values()), None):
+            return error[1]
+        if found.count > MAX_VARIANTS:
+            return f"{found.count:,} combinations are too many: choose fewer values, {MAX_VARIANTS} at most."
+        if found.count < 2:
+            return "Choose two values or more of any parameter: each combination becomes a variant."
+        if len(found.runnable) < 2:
+            return "Fewer than two of these combinations can run here, so there is nothing to compare."
+        return ""
+
+    def _row(self, field: Field) -> MatrixRow:
+        options = _options(field)
+        values = self._values(field.name)
+        parameter = self._parameter(field.name)
+        text, problem = self._selection.errors.get(field.name, (format_values(parameter, values), ""))
+        is_custom = self._workload.custom_file is not None and field.name not in _SHARED
+        folded = not (is_custom or field.name in _COMMON or len(values) > 1 or problem)
+        return MatrixRow(
+            name=field.name,
+            label=field.label,
+            help=field.help,
+            options=options,
+            chosen=values,
+            text="" if options else text,
+            unit=field.unit,
+            placeholder=list_placeholder(parameter),
+            folded=folded,
+            problem=problem,
+        )
+
+    def _settings(self) -> list[str]:
+        """`name=a,b` for each parameter that is varied or not at its default on this machine."""
+        fixed, lists, machine = self._fixed_values(), self._lists(), self._form.machine
+        gpus = lists.get("gpus") or (fixed["gpus"],)
+        defaults = [catalog.fill_defaults(self._workload, {"gpus": count}, machine).variant for count in gpus]
+        default_gpus = catalog.fill_defaults(self._workload, {}, machine).variant["gpus"]
+        settings = []
+        for parameter in self._workload.parameters:
+            name = parameter.name
+            values = lists.get(name) or (fixed[name],)
+            default = [default_gpus] if name == "gpus" else [variant[name] for variant in defaults]
+            if len(values) > 1 or any(values[0] != value for value in default):
+                settings.append(f"{name}={format_cli_values(parameter, values)}")
+        return settings
+
+
+def _options(field: Field) -> tuple[Option, ...]:
+    """The values to tick; none where they are typed."""
+    if field.kind == "switch":
+        return _SWITCH
+    if field.name == "gpus":
+        return tuple(replace(option, label="CPU") if option.value == 0 else option for option in field.options)
+    return field.options

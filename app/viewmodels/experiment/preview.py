@@ -1,0 +1,174 @@
+"""What an experiment would run on this machine: stored runs, time left, refused combinations, preset lines."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from app.queries import RemainingWork
+from app.records import RunRow
+from app.viewmodels.format import units
+from app.viewmodels.format.naming import differing_parameters, format_setting, gpus_label, short_gpu_name
+from app.viewmodels.format.units import plural
+from workloads.catalog import Machine, Refusal, check, runnable
+from workloads.protocol import RunSpec
+
+
+def format_estimate(left_s: float, learnt_from: int) -> str:
+    """How long runs take; at least what they measure where no run tells how much there is beside that."""
+    if learnt_from:
+        return f"about {units.duration(left_s)}"
+    return f"at least {units.duration(left_s)}" if left_s else "time not known yet"
+
+
+def describe_estimate(ahead: RemainingWork, *, at_most: bool = False, budget_s: float | None = None) -> list[str]:
+    """What is stored already and what is left, from how much that is known, and what does not count and why.
+
+    `at_most`: it may end before its last repeat; `budget_s`: it ends when that is spent, and can go on later.
+    """
+    left = ahead.planned - ahead.done
+    if not left:
+        sentences = [f"All {ahead.planned:,} are stored already: nothing is left to run."]
+    else:
+        sentences = [_describe_remaining(ahead, left, "at most " if at_most else "")]
+    if budget_s is not None and budget_s < ahead.left_s:
+        sentences.append(f"It stops within {units.duration(budget_s)} and can go on later.")
+    return [*sentences, *describe_uncounted(ahead.excluded, ahead.excluded_due_to)]
+
+
+def describe_uncounted(uncounted: int, causes: Sequence[str]) -> list[str]:
+    """That stored runs of the same variants do not count, made with another of `because`; none where all count."""
+    if not uncounted:
+        return []
+    runs = f"{uncounted:,} stored {units.plural('run', uncounted)}"
+    return [f"Not counted: {runs} of these variants with another {', another '.join(causes)}."]
+
+
+def sequential_reason(specs: Sequence[RunSpec], machine: Machine) -> str:
+    """Why none of these runs can go on beside another, whatever is asked for; "" where some can."""
+    counts = [int(spec.variant["gpus"]) for spec in runnable(specs, machine)]
+    on_gpus = sorted(count for count in counts if count)
+    if not counts:
+        return ""
+    if not on_gpus:
+        return "One run after another: they are on the CPU, which only one at a time can measure."
+    if on_gpus[0] + on_gpus[min(1, len(on_gpus) - 1)] > len(machine.gpus):
+        return f"One run after another: no two of them fit on the {gpus_label(len(machine.gpus))} of this machine."
+    return ""
+
+
+def _describe_remaining(ahead: RemainingWork, left: int, most: str) -> str:
+    stored = f"{ahead.done:,} of {ahead.planned:,} are stored already" if ahead.done else ""
+    if not ahead.timing_runs:
+        least = f"at least {units.duration(ahead.left_s)}" if ahead.left_s else "a time not known yet"
+        they = f"all {left:,}" if most else "they"
+        return f"No run like these is stored yet: {they} take {least}."
+    rest = f"{stored}; the other {left:,} take" if stored else "They take"
+    judged = f"{ahead.timing_runs:,} stored {units.plural('run', ahead.timing_runs)}"
+    others = " of other workloads" if ahead.from_other_workloads else ""
+    return f"{rest} {most}about {units.duration(ahead.left_s)}, judged by {judged}{others}."
+
+
+_NUMBER = re.compile(r"\d+")
+_REASONS_SHOWN = 2
+"""Reasons; the others are one click away."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusedGroup:
+    """So many combinations with one reason; `what` names the values that they share, "" where it is all of them."""
+
+    count: int
+    values: str
+    reason: str
+
+    @property
+    def text(self) -> str:
+        """The group as one sentence or two."""
+        return f"{self.values}: {self.reason}" if self.values else self.reason
+
+
+class RefusedText(NamedTuple):
+    """What cannot run, with a line a reason, and the words of the way to the `others`; "" where there are none."""
+
+    text: str
+    more_label: str
+
+
+def describe_refused(groups: Sequence[RefusedGroup], combinations: int, *, show_all: bool) -> RefusedText:
+    """What of so many combinations cannot run, with the first reasons or with `every` one."""
+    if not groups:
+        return RefusedText("", "")
+    count, more = sum(group.count for group in groups), len(groups) - _REASONS_SHOWN
+    shown = groups if show_all else groups[:_REASONS_SHOWN]
+    lines = [f"{count:,} of {combinations:,} combinations cannot run here and are left out:"]
+    lines += [f"{group.count:,} ×  {group.text}" for group in shown]
+    more_label = "Fewer reasons" if show_all else f"{more} more {plural('reason', more)} …"
+    return RefusedText("\n".join(lines), more_label if more > 0 else "")
+
+
+def group_refused(refused: Sequence[tuple[RunSpec, Refusal]], varied: Sequence[str]) -> tuple[RefusedGroup, ...]:
+    """Those with the same reason together, the largest group first; reasons may differ in their numbers alone."""
+    groups: dict[tuple[tuple[str, ...], str], list[tuple[RunSpec, Refusal]]] = {}
+    for spec, refusal in refused:
+        key = refusal.parameters, _NUMBER.sub("#", refusal.reason)
+        groups.setdefault(key, []).append((spec, refusal))
+    found = [_group(members, varied) for members in groups.values()]
+    return tuple(sorted(found, key=lambda group: -group.count))
+
+
+def _group(members: Sequence[tuple[RunSpec, Refusal]], varied: Sequence[str]) -> RefusedGroup:
+    first = members[0][1]
+    names = [name for name in varied if name in first.parameters]
+    values = (" / ".join(dict.fromkeys(format_setting(spec, name) for spec, _ in members)) for name in names)
+    return RefusedGroup(count=len(members), values=" with ".join(values), reason=first.reason)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PresetLine:
+    """One prepared experiment; `key` is its name or the path of its file; `problem`: the file cannot be used.
+
+    `notes` say how it was made to fit the machine, `is_made` that nothing is left to run, `reference` what the
+    reference runs of it that are stored are called, if any are.
+    """
+
+    key: str
+    name: str
+    title: str
+    question: str = ""
+    size: str = ""
+    time: str = ""
+    notes: tuple[str, ...] = ()
+    problem: str = ""
+    is_complete: bool = False
+    reference: str = ""
+
+    @property
+    def size_text(self) -> str:
+        """How much it is and how long it takes; its name before that where its title is another one."""
+        name = "" if self.title == self.name else self.name
+        return ". ".join(filter(None, (" · ".join(filter(None, (name, self.size))), self.time)))
+
+
+def refused_notes(variants: Sequence[RunSpec], machine: Machine) -> tuple[str, ...]:
+    """How many variants cannot run on this machine, a sentence for a reason."""
+    checked = [(spec, check(spec, machine)) for spec in variants]
+    groups = group_refused([(spec, found[0]) for spec, found in checked if found], differing_parameters(variants))
+    return tuple(f"{group.count} {plural('variant', group.count)} cannot run here. {group.text}" for group in groups)
+
+
+def reference_label(runs: Sequence[RunRow]) -> str:
+    """What these reference runs are called, `H200 reference`; "" where there is none."""
+    names = dict.fromkeys(short_gpu_name(name) for row in runs for name in row.gpu_names)
+    return f"{', '.join(names) or 'The'} reference" if runs else ""
+
+
+def preset_line(line: PresetLine, variants: Sequence[RunSpec], ahead: RemainingWork) -> PresetLine:
+    """What is known of a preset, with its size and what it has before it on this machine."""
+    runs = f"{ahead.planned:,} {plural('run', ahead.planned)}"
+    return replace(
+        line,
+        size=f"{len(variants):,} {plural('variant', len(variants))}, {runs}",
+        time=" ".join(describe_estimate(ahead)),
+        is_complete=ahead.done == ahead.planned,
+    )

@@ -1,0 +1,283 @@
+"""The queue as values: one line for all of it, one row and its table cells for each entry."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from app.queries import QUEUED_STATES, QueueProgress
+from app.viewmodels.experiment.queue_banner import STATE_STYLES, Banner, describe_ending, ended_banner, resume_banner
+from app.viewmodels.format import units
+from app.viewmodels.format.cells import Cell, Column, Tone
+from app.viewmodels.format.naming import short_name, variant_names
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueRow:
+    """One entry: what is shown of it, and what can be done with it."""
+
+    entry: int
+    name: str
+    symbol: str
+    state: str
+    tone: Tone
+    done: str
+    fraction: float
+    time_left: str
+    tooltip: str
+    can_move_up: bool = False
+    can_move_down: bool = False
+    pause_action: Literal["pause", "resume", ""] = ""
+    is_running_here: bool = False
+    in_queue: bool = True
+    experiment: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueState:
+    """Everything the window shows of the queue; without rows and tellings nothing is shown.
+
+    `count` is how many runs of all are done, `now` what goes on; both are empty where what is told says it already.
+    `skip` says whether a wait goes on that can be skipped, `may_export` whether all of it rests and can be taken away.
+    """
+
+    rows: tuple[QueueRow, ...] = ()
+    count: str = ""
+    fraction: float = 0.0
+    activity: str = ""
+    time_left: str = ""
+    can_skip_wait: bool = False
+    pause_action: Literal["pause", "go on", ""] = ""
+    can_export: bool = False
+    offer: Banner | None = None
+    ended: Banner | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to show."""
+        return not self.rows and self.offer is None and self.ended is None
+
+
+class QueueModel:
+    """Folds what is read of the queue and what its runner tells into what is shown.
+
+    `goes_on` is whether this window makes its runs; an entry that runs all the same is made by another program.
+    """
+
+    def __init__(self) -> None:
+        self._entries: tuple[QueueProgress, ...] = ()
+        self._current: QueueProgress | None = None
+        self._progress_s = 0.0
+        self._ended: tuple[QueueProgress, ...] = ()
+        self._counted: frozenset[int] = frozenset()
+        self._banner: Banner | None = None
+        self._offered = False
+        self.is_running = False
+
+    @property
+    def last_ended(self) -> QueueProgress | None:
+        """What ended last, and is told of."""
+        return None if self._banner is None else self._banner.progress
+
+    @property
+    def entries(self) -> tuple[QueueProgress, ...]:
+        """What is in the queue, in its order."""
+        return self._entries
+
+    @property
+    def runs_elsewhere(self) -> bool:
+        """Whether another program makes runs of the queue, and this window none."""
+        return not self.is_running and any(entry.state == "running" for entry in self._entries)
+
+    def begin(self) -> None:
+        """The runner begins: from now on the count is about what it makes."""
+        self.is_running, self._offered = True, False
+        self._counted = frozenset()
+
+    def finish(self) -> None:
+        """The runner has ended."""
+        self.is_running, self._current = False, None
+
+    def update(self, entries: Sequence[QueueProgress]) -> None:
+        """Take the entries as they stand in the database."""
+        self._entries = tuple(entries)
+        self._offered = self._offered and bool(entries) and all(entry.state != "running" for entry in entries)
+        remaining = {entry.entry for entry in entries}
+        # What ended and is in the queue still, as with its time spent, is shown as that and not twice.
+        self._ended = tuple(ended for ended in self._ended if ended.entry not in remaining)
+
+    def reorder(self, order: Sequence[int]) -> None:
+        """Put the entries in this order before the database has them so: the eye follows the hand."""
+        self._entries = tuple(sorted(self._entries, key=lambda entry: order.index(entry.entry)))
+
+    def is_running_here(self, entry: int) -> bool:
+        """Whether a run of this entry goes on in this window."""
+        return self._current is not None and self._current.entry == entry
+
+    def experiment_number(self, entry: int) -> int | None:
+        """The number of an entry's experiment, be it in the queue or ended."""
+        found = (each.experiment for each in (*self._entries, *self._ended) if each.entry == entry)
+        return next(found, None)
+
+    def handle(self, progress: QueueProgress, now_s: float) -> None:
+        """Take what the runner tells, at `now_s` seconds of any clock."""
+        self._progress_s = now_s
+        others = tuple(entry for entry in self._entries if entry.entry != progress.entry)
+        if progress.state in QUEUED_STATES:
+            self._current = progress if progress.state == "running" else None
+            entries = (
+                _with_pause(progress, entry) if entry.entry == progress.entry else entry for entry in self._entries
+            )
+            self._entries = tuple(entries) if len(others) < len(self._entries) else (*others, progress)
+            return
+        self._current = None
+        if progress.state == "stopped":  # it stays in the queue
+            return
+        self._entries = others
+        if progress.state != "removed":
+            self._ended = (*self._ended, progress)
+            self._counted |= {progress.entry}
+            self._banner = ended_banner(progress)
+
+    def set_verdict(self, entry: int, verdict: str) -> None:
+        """Say the verdict of an entry that ended, if that is what is told."""
+        if self._banner is not None and self.last_ended is not None and self.last_ended.entry == entry:
+            self._banner = replace(self._banner, text=describe_ending(self.last_ended, verdict))
+
+    def offer_resume(self) -> None:
+        """Offer to go on with what is in the queue."""
+        self._offered = bool(self._entries)
+
+    def withdraw_offer(self) -> None:
+        """Offer no longer."""
+        self._offered = False
+
+    def dismiss_ended(self) -> None:
+        """Say no more of what ended, and list it no longer."""
+        self._banner, self._ended = None, ()
+
+    def state(self, now_s: float) -> QueueState:
+        """What to show at `now_s`, on the clock of `tell`."""
+        finished = sum(ended.done for ended in self._ended if ended.entry in self._counted)
+        done = finished + sum(entry.done for entry in self._entries)
+        planned = finished + sum(entry.planned for entry in self._entries)
+        return QueueState(
+            rows=(*self._rows(now_s), *(_row(ended) for ended in reversed(self._ended))),
+            count=f"{done}/{planned}" if self._entries and not self._offered else "",
+            fraction=done / planned if planned else 0.0,
+            activity=self._describe_activity(),
+            time_left=self._format_time_left(now_s),
+            can_skip_wait=self._current is not None and bool(self._current.waiting_for),
+            pause_action=self._pause_action(),
+            can_export=bool(self._entries) and not self.is_running and not self.runs_elsewhere,
+            offer=resume_banner(self._entries) if self._offered else None,
+            ended=self._banner,
+        )
+
+    def _rows(self, now_s: float) -> list[QueueRow]:
+        last = len(self._entries) - 1
+        return [
+            replace(
+                _row(self._with_time_left(entry, now_s), running_here=self.is_running_here(entry.entry)),
+                can_move_up=index > 0,
+                can_move_down=index < last,
+                is_running_here=self.is_running_here(entry.entry),
+            )
+            for index, entry in enumerate(self._entries)
+        ]
+
+    def _with_time_left(self, entry: QueueProgress, now_s: float) -> QueueProgress:
+        """The entry with what is left of it by now; while it waits nothing of that passes."""
+        if not self.is_running_here(entry.entry) or entry.left_s is None or entry.waiting_for:
+            return entry
+        return replace(entry, left_s=max(0.0, entry.left_s - (now_s - self._progress_s)))
+
+    def _describe_activity(self) -> str:
+        if self._offered or not self._entries:
+            return ""
+        if self._current is not None:
+            if self._current.waiting_for:
+                return f"Waiting: {self._current.waiting_for}"
+            return _describe_runs(self._current) or self._current.name
+        if self.runs_elsewhere:
+            return "Another program makes these runs"
+        if self.is_running:
+            return "The next run begins …"
+        return "Paused"
+
+    def _format_time_left(self, now_s: float) -> str:
+        """Of what is to be made without being asked once more."""
+        pending = [self._with_time_left(entry, now_s) for entry in self._entries if entry.state != "paused"]
+        known = [entry.left_s for entry in pending if entry.left_s is not None]
+        if not sum(known):
+            return ""
+        return f"{'' if len(known) == len(pending) else 'at least '}{units.duration(sum(known))} left"
+
+    def _pause_action(self) -> Literal["pause", "go on", ""]:
+        """What can be done with all: pause them if any is to come, go on where all rest."""
+        if self._offered or self.runs_elsewhere or not self._entries:
+            return ""
+        return "pause" if self.is_running and any(entry.state != "paused" for entry in self._entries) else "go on"
+
+
+def _with_pause(progress: QueueProgress, entry: QueueProgress) -> QueueProgress:
+    """What is told of an entry's run: that the entry is paused after it, the runner does not say."""
+    return replace(progress, state="paused") if entry.state == "paused" else progress
+
+
+def _row(progress: QueueProgress, *, running_here: bool = False) -> QueueRow:
+    elsewhere = progress.state == "running" and not running_here
+    style = STATE_STYLES[progress.state]
+    left = "" if progress.left_s is None or progress.state not in QUEUED_STATES else units.duration(progress.left_s)
+    is_last = running_here and progress.state == "paused"
+    in_queue = progress.state in QUEUED_STATES
+    return QueueRow(
+        entry=progress.entry,
+        name=progress.name,
+        symbol=style.symbol,
+        state="running elsewhere" if elsewhere else "its last run" if is_last else progress.state,
+        tone=style.tone,
+        done=f"{progress.done}/{progress.planned}",
+        fraction=progress.done / progress.planned if progress.planned else 0.0,
+        time_left=left,
+        tooltip="\n".join(filter(None, (progress.name, _describe_runs(progress), progress.message))),
+        pause_action=("resume" if progress.state == "paused" else "pause") if in_queue and not elsewhere else "",
+        in_queue=in_queue,
+        experiment=progress.experiment,
+    )
+
+
+def _describe_runs(progress: QueueProgress) -> str:
+    """What goes on: one run by its name, several by their count, and two by what tells them apart."""
+    if len(progress.specs) < 2:
+        return "".join(map(short_name, progress.specs))
+    names = dict.fromkeys(variant_names(progress.specs)) if len(progress.specs) == 2 else ()
+    return ": ".join(filter(None, (f"{len(progress.specs)} runs at once", "; ".join(names))))
+
+
+QUEUE_COLUMNS = (
+    Column("Experiment", "What is compared", numeric=False),
+    Column("State", "Where it stands", numeric=False),
+    Column("Progress", "How much of it is done", numeric=False),
+    Column("Runs", "Runs with a result, of those planned"),
+    Column("Left", "How long the others are expected to take"),
+)
+NAME_COLUMN, BAR_COLUMN = 0, 2
+WIDEST_CELLS = (
+    Cell(text=""),
+    Cell(text="running elsewhere"),
+    Cell(text="▮" * 8),
+    Cell(text="000/000"),
+    Cell(text="10:00:00"),
+)
+"""For each column a cell as wide as it is expected to need."""
+
+
+def queue_cells(row: QueueRow) -> tuple[Cell, ...]:
+    """What is shown of an entry, a cell a column; that of its bar has no words."""
+    return (
+        Cell(text=row.name, symbol=row.symbol, tooltip=row.tooltip),
+        Cell(text=row.state, tone=row.tone, tooltip=row.tooltip),
+        Cell(text="", tooltip=row.tooltip),
+        Cell(text=row.done, key=row.fraction),
+        Cell(text=row.time_left, key=0),
+    )

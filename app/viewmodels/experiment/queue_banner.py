@@ -1,0 +1,140 @@
+"""Banners above the queue: what ended, what can be resumed and how an export goes, with their actions."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from app.errors import UserError
+from app.queries import EntryState, QueueProgress
+from app.records import RunRow
+from app.viewmodels.compare.comparison import default_baseline
+from app.viewmodels.compare.verdict import compute_verdict
+from app.viewmodels.format import units
+from app.viewmodels.format.cells import Tone
+from workloads.catalog import with_defaults
+
+BannerAction = Literal["go on", "not now", "remove", "show", "dismiss", "unfold", "stop"]
+"""What the line above the queue can be answered with."""
+
+
+class StateStyle(NamedTuple):
+    """How a state is shown: never by colour alone, always with its word, which is the state itself."""
+
+    symbol: str
+    tone: Tone
+
+
+STATE_STYLES: dict[EntryState, StateStyle] = {
+    "running": StateStyle("▶", "busy"),
+    "waiting": StateStyle("○", "quiet"),
+    "paused": StateStyle("‖", "quiet"),
+    "complete": StateStyle("✔", "good"),
+    "settled": StateStyle("✔", "good"),
+    "stopped": StateStyle("■", "quiet"),
+    "out of budget": StateStyle("◔", "warning"),
+    "failed": StateStyle("✖", "bad"),
+    "removed": StateStyle("■", "quiet"),
+}
+
+_MAX_NAME_LENGTH = 60
+"""Characters of a name within a sentence: that of a large matrix is longer than what is said of it."""
+_END_PHRASES: dict[EntryState, str] = {
+    "complete": "is complete",
+    "settled": "is settled, every speed-up known as narrowly as was asked",
+    "out of budget": "is out of budget; going on gives it as much again",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Banner:
+    """A sentence above the queue with the answers it can be given, the first the one to be expected."""
+
+    text: str
+    symbol: str
+    tone: Tone
+    actions: tuple[tuple[BannerAction, str], ...]
+    progress: QueueProgress | None = None
+
+
+def _format_runs_made(done: int, planned: int) -> str:
+    return f"{done} of {planned} {units.plural('run', planned)} made"
+
+
+def resume_banner(entries: Sequence[QueueProgress]) -> Banner:
+    """The offer to go on with what is unfinished."""
+    done, planned = sum(entry.done for entry in entries), sum(entry.planned for entry in entries)
+    if len(entries) == 1:
+        text = f"{_quote_name(entries[0].name)} is unfinished: {_format_runs_made(done, planned)}."
+        other_actions: tuple[tuple[BannerAction, str], ...] = (("remove", "Remove"),)
+    else:
+        text = f"{len(entries)} experiments are unfinished: {_format_runs_made(done, planned)}."
+        other_actions = (("unfold", "Show them"),)
+    sentences = dict.fromkeys(entry.message for entry in entries if entry.message)
+    return Banner(
+        text=" ".join([text, *sentences]),
+        symbol=STATE_STYLES["paused"].symbol,
+        tone="busy",
+        actions=(("go on", "Go on"), ("not now", "Not now"), *other_actions),
+    )
+
+
+def describe_ending(progress: QueueProgress, verdict: str = "") -> str:
+    """How an entry ended, what else there is to say, and its verdict where it is known."""
+    if progress.state == "failed":
+        runs = units.plural("run", progress.planned)
+        text = f"{_quote_name(progress.name)} has ended: {progress.done} of {progress.planned} {runs} gave a result."
+    else:
+        text = (
+            f"{_quote_name(progress.name)} {_END_PHRASES[progress.state]}: "
+            f"{_format_runs_made(progress.done, progress.planned)}."
+        )
+    return " ".join(filter(None, (text, progress.message, verdict)))
+
+
+def experiment_verdict(rows: Sequence[RunRow]) -> str:
+    """What the runs of an experiment say, as Compare does; "" where they are all of one variant."""
+    specs = [with_defaults(row.spec) for row in rows]
+    if all(spec == specs[0] for spec in specs):
+        return ""
+    return compute_verdict(rows, default_baseline(rows)).text
+
+
+def ended_banner(progress: QueueProgress) -> Banner:
+    """How an entry ended, with the way to its runs."""
+    style = STATE_STYLES[progress.state]
+    show: tuple[tuple[BannerAction, str], ...] = (
+        ("show", "Show the run" if progress.planned == 1 else "Show verdict"),
+    )
+    return Banner(
+        text=describe_ending(progress),
+        symbol=style.symbol,
+        tone=style.tone,
+        actions=(*(show if progress.experiment is not None else ()), ("dismiss", "Dismiss")),
+        progress=progress,
+    )
+
+
+def export_progress_banner(share: float) -> Banner:
+    """How far the export of the queue is, of 1."""
+    text = f"Exporting the queue … {100 * share:.0f} %"
+    return Banner(text=text, symbol=STATE_STYLES["running"].symbol, tone="busy", actions=(("stop", "Stop"),))
+
+
+def export_ended_banner(text: str) -> Banner:
+    """What was written, and where."""
+    style = STATE_STYLES["complete"]
+    return Banner(text=text, symbol=style.symbol, tone=style.tone, actions=(("dismiss", "Dismiss"),))
+
+
+def export_failed_banner(error: UserError) -> Banner:
+    """Why nothing was written."""
+    style = STATE_STYLES["failed"]
+    return Banner(text=str(error), symbol=style.symbol, tone=style.tone, actions=(("dismiss", "Dismiss"),))
+
+
+def _quote_name(name: str) -> str:
+    """A name in quotes; a long one ends after a whole word of it, where it has several."""
+    if len(name) > _MAX_NAME_LENGTH:
+        beginning = name[:_MAX_NAME_LENGTH]
+        name = f"{beginning.rpartition(' ')[0] or beginning} …"
+    return f"“{name}”"

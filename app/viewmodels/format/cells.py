@@ -1,0 +1,233 @@
+"""One table cell of a run as a value: its text, unit, sort key and tooltip."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, tzinfo
+from typing import Literal, NamedTuple
+
+from app.records import Outcome, RunRow, Summary
+from app.viewmodels.format import derived, naming, units
+from app.viewmodels.format.naming import format_gpu_counts
+from workloads import catalog
+from workloads.protocol import RunSpec
+
+Tone = Literal["good", "warning", "bad", "quiet", "busy"]
+
+
+class StatusLabel(NamedTuple):
+    """How an outcome is shown: never by colour alone."""
+
+    symbol: str
+    word: str
+    tone: Tone
+
+
+OUTCOMES: Mapping[str, StatusLabel] = {
+    "running": StatusLabel("▶", "running", "busy"),
+    "completed": StatusLabel("✔", "completed", "good"),
+    "stopped": StatusLabel("■", "stopped", "quiet"),
+    "refused": StatusLabel("⊘", "refused", "quiet"),
+    "out_of_memory": StatusLabel("▲", "out of memory", "warning"),
+    "failed": StatusLabel("✖", "failed", "bad"),
+    "crashed": StatusLabel("✖", "crashed", "bad"),
+}
+"""By outcome name; `running` is a run without one."""
+
+VERIFICATIONS: Mapping[bool | None, StatusLabel] = {
+    True: StatusLabel("✔", "yes", "good"),
+    False: StatusLabel("✘", "no", "warning"),
+    None: StatusLabel("?", "unknown", "quiet"),
+}
+"""By what a run's evidence says of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """`key` is what the column sorts by (None is absent and comes last); `unit` stands beside `text`.
+
+    `chips` are single words before the text, each in a shape of its own.
+    """
+
+    text: str
+    unit: str = ""
+    key: float | str | None = None
+    tooltip: str = ""
+    symbol: str = ""
+    tone: Tone | None = None
+    chips: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a table of runs; `numeric` ones are right-aligned."""
+
+    title: str
+    help: str
+    numeric: bool = True
+
+
+def text_cell(text: str, tooltip: str = "") -> Cell:
+    """A cell of words; sorts without regard to case."""
+    return Cell(text=text, key=text.lower() or None, tooltip=tooltip)
+
+
+def quantity(text: str, key: float | None, tooltip: str = "") -> Cell:
+    """A number formatted by `units`, split into figures and unit so that the figures line up."""
+    figures, _, unit = text.partition("\N{NO-BREAK SPACE}")
+    return Cell(text=figures, unit=unit, key=key if units.is_known(key) else None, tooltip=tooltip)
+
+
+def run_number(row: RunRow) -> Cell:
+    """The run's number in this database."""
+    return Cell(text=str(row.run), key=float(row.run), tooltip=f"Run {row.run}, everywhere known as {row.uid}")
+
+
+def started(row: RunRow, zone: tzinfo | None) -> Cell:
+    """When the run started, in `zone` (None is the system's); UTC to the second in the tooltip."""
+    return Cell(
+        text=local_time(row.started_utc_ns, zone),
+        key=float(row.started_utc_ns),
+        tooltip=units.utc_time(row.started_utc_ns),
+    )
+
+
+def local_time(utc_ns: int, zone: tzinfo | None) -> str:
+    """A time to the minute in `zone` (None is the system's)."""
+    return f"{datetime.fromtimestamp(utc_ns / 1e9, UTC).astimezone(zone):%Y-%m-%d %H:%M}"
+
+
+def annotations(row: RunRow) -> Cell:
+    """The user's tags, and the first line of the note; all of both in the tooltip."""
+    first_line = row.note.partition("\n")[0]
+    full_text = "\n\n".join(filter(None, (", ".join(row.tags), row.note)))
+    key = ", ".join(row.tags).lower() or None
+    return Cell(text=first_line, key=key, tooltip=full_text, tone="quiet", chips=row.tags)
+
+
+def workload(row: RunRow) -> Cell:
+    """The workload's name, its title in the tooltip."""
+    known = catalog.find_workload(row.spec.workload)
+    return text_cell(row.spec.workload, known.title if known else "")
+
+
+def variant(spec: RunSpec, purpose: str | None = None) -> Cell:
+    """The variant in short without workload and devices, and what it was run for; every parameter in the tooltip."""
+    full = "\n".join(f"{name} = {naming.value_text(value)}" for name, value in spec.variant.items())
+    name = naming.short_name(spec, devices=False).removeprefix(spec.workload).lstrip(" ·")
+    return text_cell(" · ".join(filter(None, (name, purpose))), full)
+
+
+def devices(row: RunRow) -> Cell:
+    """What the run ran on: short GPU names with their count, the whole names in the tooltip, or the CPU."""
+    if row.gpu_names:
+        short = format_gpu_counts(sorted(row.gpu_names), separator=" + ", single_prefix="")
+        return text_cell(short, "\n".join(row.gpu_names))
+    gpus = int(row.spec.variant.get("gpus", 0))
+    return text_cell(naming.gpus_label(gpus))
+
+
+def outcome(ended: Outcome | None) -> Cell:
+    """The outcome as symbol and word; the reason in the tooltip."""
+    shown = OUTCOMES[ended.name if ended else "running"]
+    reason = (ended.reason if ended else "Running now, here or in another program.") or ""
+    return Cell(text=shown.word, key=shown.word, tooltip=reason, symbol=shown.symbol, tone=shown.tone)
+
+
+def verified(row: RunRow) -> Cell:
+    """Whether what ran is what was asked; empty where no evidence was kept, the reason in the tooltip."""
+    if not row.has_evidence:
+        return Cell(text="", tooltip="No evidence was kept.")
+    shown = VERIFICATIONS[row.match]
+    sentences = {True: "It ran as asked.", None: "It is not known whether it ran as asked."}
+    tooltip = sentences.get(row.match) or f"It did not run as asked. {units.sentence(row.mismatch_reason or '')}"
+    return Cell(text=shown.word, key=shown.word, tooltip=tooltip, symbol=shown.symbol, tone=shown.tone)
+
+
+def throughput(row: RunRow) -> Cell:
+    """Examples/s with the workload's own word."""
+    value = row.summary.throughput
+    over = f"Over {describe_blocks(row.summary)}"
+    return quantity(units.rate(value, example_word(row.spec)), value, over if value is not None else "")
+
+
+def describe_blocks(summary: Summary) -> str:
+    """How many measured blocks the figures are of, and how many before them were still a warm-up."""
+    counted = f"{summary.blocks:,} measured {units.plural('block', summary.blocks)}"
+    return f"{counted}, {summary.blocks_cut} before them cut as warm-up" if summary.blocks_cut else counted
+
+
+def step_ms(value: float | None) -> Cell:
+    """The time of one step in milliseconds."""
+    return quantity(units.milliseconds(value), value)
+
+
+def power(power_mw: float | None) -> Cell:
+    """Power in watts."""
+    return quantity(units.watts(power_mw), power_mw)
+
+
+def energy(row: RunRow) -> Cell:
+    """Energy for one example, always in millijoules so that a column compares."""
+    value = row.summary.energy_mj_per_example
+    source = row.summary.energy_source
+    return quantity(units.amount(value, f"mJ/{example_word(row.spec)}"), value, f"Source: {source}" if source else "")
+
+
+def gflops(row: RunRow) -> Cell:
+    """Operations a second by formula; how many a step in the tooltip."""
+    per_step = row.summary.flops_per_step
+    per_step_text = "" if per_step is None else f"{units.number(per_step / 1e9)} billion operations a step, by formula"
+    rate = derived.flops_per_s(row.summary)
+    return quantity(units.gflops(rate), rate, per_step_text)
+
+
+def utilisation(row: RunRow) -> Cell:
+    """Model FLOP utilisation; what it is a share of in the tooltip."""
+    peak = units.gflops(row.summary.peak_flops_per_s)
+    value = derived.mfu_pct(row.summary)
+    basis = f"Of {peak}, measured with a large matrix product"
+    warning = derived.peak_warning(row.summary)
+    return quantity(units.percent(value, 1), value, f"{basis}; {warning}" if warning else basis)
+
+
+def duration(row: RunRow) -> Cell:
+    """From start to end; absent while the run goes on."""
+    if row.ended_utc_ns is None:
+        return Cell(text=units.ABSENT)
+    seconds = (row.ended_utc_ns - row.started_utc_ns) / 1e9
+    return quantity(units.duration(seconds), seconds, f"{seconds:,.1f} s")
+
+
+def seconds(value: float | None) -> Cell:
+    """A length of time in seconds."""
+    return quantity(units.amount(value, "s"), value)
+
+
+def byte_count(value: float | None) -> Cell:
+    """Memory in powers of 1024."""
+    return quantity(units.byte_size(value), value)
+
+
+def ratio(value: float | None) -> Cell:
+    """A ratio to the baseline."""
+    return quantity(f"{units.ratio_figures(value)}×" if units.is_known(value) else units.ABSENT, value)
+
+
+def plain_text(cell: Cell) -> str:
+    """A cell as one text: symbol, words, unit."""
+    return " ".join(filter(None, (cell.symbol, cell.text, cell.unit)))
+
+
+def widest(column: Sequence[Cell]) -> Cell:
+    """A cell as wide as the widest of a column: its longest words, its longest unit, a symbol where there is one."""
+    return Cell(
+        text=max((cell.text for cell in column), key=len, default=""),
+        unit=max((cell.unit for cell in column), key=len, default=""),
+        symbol=next((cell.symbol for cell in column if cell.symbol), ""),
+    )
+
+
+def example_word(spec: RunSpec) -> str:
+    """What one item of the workload's training data is called; "example" for a workload unknown here."""
+    known = catalog.find_workload(spec.workload)
+    return known.example if known else "example"

@@ -1,0 +1,123 @@
+"""The environment of runs as text: a label for every key, and the values that differ between runs."""
+
+import re
+from collections.abc import Mapping, Sequence
+
+from app.records import (
+    CONCURRENT_GPUS_KEY,
+    CUSTOM_PATH_KEY,
+    CUSTOM_SOURCE_KEY,
+    GPUS_USED_KEY,
+    HOST_LOAD_KEY,
+    IDLE_WAIT_KEY,
+    OTHERS_ON_GPU_KEY,
+    PER_RUN_KEYS,
+    THROTTLED_KEY,
+    StoredRun,
+)
+from app.viewmodels.format.naming import differing_parameters
+from app.viewmodels.format.sentences import format_run_numbers
+from app.viewmodels.format.units import byte_size, plural
+
+_MOST_VALUES = 4
+"""So many values of a fact are told with their runs."""
+_UUID = re.compile(r"(GPU-[0-9a-f]{8})-[0-9a-f-]{27}")
+_DERIVED_FROM_GPUS = {"tensorflow_devices", "env CUDA_VISIBLE_DEVICES"}
+_NAMES: Mapping[str, str] = {
+    "tensorflow": "TensorFlow",
+    "keras": "Keras",
+    "numpy": "NumPy",
+    "python": "Python",
+    "driver": "NVIDIA driver",
+    "cuda_driver": "CUDA of the driver",
+    "cuda_built": "CUDA of TensorFlow",
+    "cudnn_built": "cuDNN of TensorFlow",
+    "cuda_loaded": "CUDA loaded",
+    "cudnn_loaded": "cuDNN loaded",
+    "nccl_loaded": "NCCL loaded",
+    "tensorflow_devices": "TensorFlow sees",
+    "gpus_present": "GPUs present",
+    GPUS_USED_KEY: "GPUs used",
+    OTHERS_ON_GPU_KEY: "Others on the GPU",
+    CONCURRENT_GPUS_KEY: "Other runs meanwhile on",
+    IDLE_WAIT_KEY: "Waited before the run",
+    HOST_LOAD_KEY: "Host load before the run, %",
+    THROTTLED_KEY: "Throttled while measuring, %",
+    CUSTOM_PATH_KEY: "Own workload's file",
+    CUSTOM_SOURCE_KEY: "Own workload's source",
+    "cpu": "CPU",
+    "cpu_count": "Processors",
+    "memory_total_bytes": "Memory",
+    "os": "Operating system",
+    "kernel": "Kernel",
+    "program_version": "VariantScope",
+    "git_commit": "Git commit",
+}
+
+
+def environment_label(key: str) -> str:
+    """The name of a fact as a reader knows it; one that is not known here keeps its own."""
+    return _NAMES.get(key) or (key.removeprefix("env ") if key.startswith("env ") else key.replace("_", " "))
+
+
+def format_environment_value(key: str, value: str) -> str:
+    """The value of a fact; bytes in powers of 1024, of a source how long it is."""
+    if key == CUSTOM_SOURCE_KEY:
+        lines = len(value.splitlines())
+        return f"{lines:,} {plural('line', lines)}"
+    return byte_size(int(value)) if key.endswith("_bytes") and value.isdecimal() else value
+
+
+def comparable_keys(runs: Sequence[StoredRun]) -> list[str]:
+    """The keys of all facts that say something of the machine, not of what was asked of it.
+
+    Which GPUs a run was given is no news where the runs asked for different numbers of them, and what TensorFlow saw
+    of them follows from it.
+    """
+    gpu_parameters = {"gpus", "devices"} & set(differing_parameters([run.row.spec for run in runs]))
+    excluded = _DERIVED_FROM_GPUS | PER_RUN_KEYS | ({GPUS_USED_KEY} if gpu_parameters else set())
+    return [key for key in dict.fromkeys(key for run in runs for key in run.environment) if key not in excluded]
+
+
+def differing_environment(runs: Sequence[StoredRun]) -> dict[str, dict[int, str]]:
+    """The facts that are not the same for all runs, with the value of each run that has them, by its number."""
+    values_by_key = {
+        key: {
+            run.row.run: format_environment_value(key, run.environment[key]) for run in runs if key in run.environment
+        }
+        for key in comparable_keys(runs)
+    }
+    return {key: values for key, values in values_by_key.items() if len(set(values.values())) > 1}
+
+
+def format_values_by_run(values: Mapping[int, str]) -> str:
+    """Values with their runs, `575 (run 2), else 580`: rare ones first; what most runs share needs no list of runs.
+
+    Of many values only a few are told. Cards are named by the beginning of their UUID.
+    """
+    holders = runs_by_value({run: shorten_uuids(value) for run, value in values.items()})
+    *rare, (majority, most) = sorted(holders.items(), key=lambda item: len(item[1]))
+    if rare and len(most) == len(rare[-1][1]):
+        return _join_few([f"{value} ({format_run_numbers(numbers)})" for value, numbers in holders.items()])
+    return _join_few([*(f"{value} ({format_run_numbers(numbers)})" for value, numbers in rare), f"else {majority}"])
+
+
+def runs_by_value(values: Mapping[int, str]) -> dict[str, list[int]]:
+    """The runs that have each value."""
+    holders: dict[str, list[int]] = {}
+    for run, value in values.items():
+        holders.setdefault(value, []).append(run)
+    return holders
+
+
+def shorten_uuids(value: str) -> str:
+    """A fact with the UUIDs of cards cut to what tells them apart: `NVIDIA H200 (GPU-0f9e5287)`."""
+    return _UUID.sub(r"\1", value)
+
+
+def _join_few(parts: Sequence[str]) -> str:
+    if len(parts) <= _MOST_VALUES:
+        return ", ".join(parts)
+    *first, last = [*parts[: _MOST_VALUES - 2], parts[-1]]
+    left_out = len(parts) - len(first) - 1
+    return ", ".join([*first, f"{left_out} other {plural('value', left_out)}", last])

@@ -1,0 +1,240 @@
+"""Readable names: variants by what differs between them, parameters, settings, GPUs and interpreters."""
+
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import PurePath
+
+from app.records import CUSTOM_PATH_KEY, StoredRun
+from app.viewmodels.format.units import ABSENT
+from workloads import catalog
+from workloads.protocol import RunSpec, Value
+
+
+def short_gpu_name(name: str) -> str:
+    """A card's name without what nearly all of them begin with: `H200` for `NVIDIA H200`."""
+    return name.removeprefix("NVIDIA ").removeprefix("GeForce ")
+
+
+def format_gpu_counts(names: Iterable[str], *, separator: str = ", ", single_prefix: str = "1× ") -> str:
+    """How many cards of each name there are: `2× H200, 1× L4`; `one` stands before a name that is there once."""
+    counts = Counter(map(short_gpu_name, names))
+    return separator.join(f"{single_prefix if count == 1 else f'{count}× '}{name}" for name, count in counts.items())
+
+
+_ALWAYS_NAMED = ("implementation", "layout", "behaviour")
+_OMITTED = (
+    "gpus",
+    "devices",
+    "batch_size",
+    "precision",
+    "xla",
+    catalog.SOURCE,
+    *catalog.STEP_INDEPENDENT_PARAMETERS,
+    *_ALWAYS_NAMED,
+)
+
+
+def short_name(spec: RunSpec, *, devices: bool = True) -> str:
+    """The variant in a few words, as `cnn10 Native NCHW · 2 GPUs · batch 1024 · bfloat16`, GPUs only with `devices`.
+
+    What an older run does not name is taken to be its default.
+    """
+    spec = catalog.with_defaults(spec)
+    variant = spec.variant
+    head = " ".join(
+        [spec.workload, *(choice_label(spec, name, variant[name]) for name in _ALWAYS_NAMED if name in variant)]
+    )
+    parts = [head, *([gpus_label(variant.get("gpus", 0))] if devices else [])]
+    if "batch_size" in variant:
+        parts.append(f"batch {variant['batch_size']}")
+    if variant.get("precision", "float32") != "float32":
+        parts.append(choice_label(spec, "precision", variant["precision"]))
+    if variant.get("xla") is True:
+        parts.append("XLA")
+    return " · ".join(parts + _non_default(spec))
+
+
+def parameter_label(spec: RunSpec, name: str) -> str:
+    """The label of a parameter of the spec's workload; made of its name where the catalog does not know it."""
+    parameter = parameters_by_name(spec).get(name)
+    return parameter.label if parameter else catalog.label_from_name(name)
+
+
+def workload_title(name: str) -> str:
+    """The title of a workload; its name where the catalog does not know it."""
+    known = catalog.find_workload(name)
+    return known.title if known else name
+
+
+def gpus_label(count: Value) -> str:
+    """What so many GPUs are called: `CPU` for none, `1 GPU`, `2 GPUs`."""
+    return "CPU" if count == 0 else f"{count} GPU" if count == 1 else f"{count} GPUs"
+
+
+def value_text(value: Value) -> str:
+    """A value as the command line takes it."""
+    return str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def choice_label(spec: RunSpec, name: str, value: Value) -> str:
+    """A value as a reader knows it: a choice's label, a path in short, else as the command line takes it."""
+    parameter = parameters_by_name(spec).get(name)
+    if parameter is not None and parameter.kind == "path":
+        return path_name(str(value))
+    choices = parameter.choices if parameter else ()
+    return next((choice.label for choice in choices if choice.value == value), value_text(value))
+
+
+def path_name(path: str) -> str:
+    """A virtual environment by its folder, `tf216`; one that projects call alike with the project, `mine/.venv`."""
+    folder = PurePath(path)
+    if folder.name in ("python", "python3") and folder.parent.name == "bin":
+        folder = folder.parents[1]
+    is_generic = folder.name.lstrip(".") in ("venv", "env")
+    return f"{folder.parent.name}/{folder.name}" if is_generic else folder.name
+
+
+def parameters_by_name(spec: RunSpec) -> dict[str, catalog.Parameter]:
+    """The parameters of the spec's workload by name; none where the catalog does not know it."""
+    known = catalog.find_workload(spec.workload)
+    return {p.name: p for p in known.parameters} if known else {}
+
+
+def is_non_default(spec: RunSpec, name: str, parameter: catalog.Parameter | None) -> bool:
+    """Whether the spec's value of a parameter is not its default; None is a parameter that is not known."""
+    on_cpu = spec.variant.get("gpus", 0) == 0
+    return parameter is None or spec.variant[name] != catalog.default_value(parameter, on_cpu=on_cpu)
+
+
+def _non_default(spec: RunSpec) -> list[str]:
+    known = parameters_by_name(spec)
+    names = (name for name in spec.variant if name not in _OMITTED and is_non_default(spec, name, known.get(name)))
+    return [_parameter_text(spec, name, known.get(name)) for name in names]
+
+
+def _parameter_text(spec: RunSpec, name: str, parameter: catalog.Parameter | None) -> str:
+    said = choice_label(spec, name, spec.variant[name])
+    label = parameter_label(spec, name).lower()
+    return f"{label} {said if parameter and parameter.kind == 'path' else said.lower()}"
+
+
+_UUID_SHOWN = len("GPU-0f9e5287")
+_HASH_SHOWN = 8
+_PROPER_NAMES = ("Python",)
+_OUTSIDE_STEP = frozenset({"devices"}) | catalog.STEP_INDEPENDENT_PARAMETERS
+"""On which card and how long is measured: nothing that makes a step another one."""
+_IDENTIFYING = ("implementation", "layout", "gpus", "batch_size", "precision")
+
+
+def differing_parameters(specs: Sequence[RunSpec]) -> list[str]:
+    """Parameters that differ among the specs that have them, in their order; `workload` first if it differs.
+
+    What an older run does not name counts with its default.
+    """
+    specs = [catalog.with_defaults(spec) for spec in specs]
+    names = dict.fromkeys(name for spec in specs for name in spec.variant)
+    found = [name for name in names if len({str(s.variant[name]) for s in specs if name in s.variant}) > 1]
+    return ["workload", *found] if len({spec.workload for spec in specs}) > 1 else found
+
+
+def variant_names(specs: Sequence[RunSpec], *, in_sentence: bool = False) -> list[str]:
+    """For each variant what tells it from the others, `NCHW · Batch size 64`; its short name where nothing does.
+
+    Which cards and how long was measured is named only of those that nothing else tells apart. Of three or more, a
+    switch or way to exchange gradients at its default is named only where some variant has no other name. With
+    `in_sentence` parameters are written as within a sentence.
+    """
+    names = differing_parameters(specs)
+    specs = [catalog.with_defaults(spec) for spec in specs]
+    step_counts = Counter(_step_identity(spec) for spec in specs)
+    names_by_spec = [
+        [
+            name
+            for name in names
+            if name == "workload"
+            or (name in spec.variant and (name not in _OUTSIDE_STEP or step_counts[_step_identity(spec)] > 1))
+        ]
+        for spec in specs
+    ]
+    short_names = [
+        [name for name in own if not _is_omittable(spec, name)] for spec, own in zip(specs, names_by_spec, strict=True)
+    ]
+    return [
+        " · ".join(format_setting(spec, name, in_sentence=in_sentence) for name in own) or short_name(spec)
+        for spec, own in zip(specs, short_names if len(specs) > 2 and all(short_names) else names_by_spec, strict=True)
+    ]
+
+
+def _step_identity(spec: RunSpec) -> tuple[object, ...]:
+    """What makes a step of the variant what it is, on whatever card and however long it is measured."""
+    return (spec.workload, *sorted(setting for setting in spec.variant.items() if setting[0] not in _OUTSIDE_STEP))
+
+
+def shared_settings(specs: Sequence[RunSpec]) -> str:
+    """The workload and the telling settings that differing variants share; "" where there is nothing to say."""
+    names = differing_parameters(specs)
+    if not names or "workload" in names:
+        return ""
+    first = catalog.with_defaults(specs[0])
+    known = parameters_by_name(first)
+    shared = [
+        name
+        for name in first.variant
+        if name not in names and (name in _IDENTIFYING or is_non_default(first, name, known.get(name)))
+    ]
+    return " · ".join([first.workload, *(format_setting(first, name) for name in shared)])
+
+
+def format_setting(spec: RunSpec, name: str, *, in_sentence: bool = False) -> str:
+    """One parameter with its value in a few words: `NCHW`, `2 GPUs`, `Batch size 64`, `XLA on`.
+
+    With `in_sentence` it is `batch size 64`; what is a name, as `XLA`, stays as it is.
+    """
+    if name == "workload":
+        return spec.workload
+    value = spec.variant[name]
+    parameter = parameters_by_name(spec).get(name)
+    label = _in_sentence_case(parameter_label(spec, name), in_sentence=in_sentence)
+    if name == "gpus":
+        return gpus_label(value)
+    if name == catalog.SOURCE:
+        return f"source {str(value)[:_HASH_SHOWN]}"
+    if name == "devices" and value:
+        return f"on {', '.join(word.strip()[:_UUID_SHOWN] for word in str(value).split(','))}"
+    if parameter is not None and parameter.kind == "path":
+        return f"{label} {path_name(str(value))}" if value else f"own {label}"
+    if isinstance(value, bool):
+        return f"{label} {'on' if value else 'off'}"
+    chosen = next((c.label for c in parameter.choices if c.value == value), None) if parameter else None
+    return chosen or " ".join([label, _value_with_unit(parameter, value)])
+
+
+def run_command(run: StoredRun) -> str:
+    """The command line that runs its variant again: every parameter, so that no machine's defaults matter."""
+    spec = run.row.spec
+    parameters = {name: value for name, value in spec.variant.items() if value != "" and name != catalog.SOURCE}
+    settings = (f"{name}={value_text(value)}" for name, value in parameters.items())
+    workload = workload_argument(run.environment.get(CUSTOM_PATH_KEY, ""), spec.workload)
+    return shlex.join(["python", "-m", "app", "run", workload, *(word for s in settings for word in ("-s", s))])
+
+
+def workload_argument(path: str, workload: str) -> str:
+    """A workload as the command line names it: one of the user's own with the path of its file, if that is known."""
+    return f"{path}:{workload.rpartition(':')[2]}" if path else workload
+
+
+def _in_sentence_case(label: str, *, in_sentence: bool) -> str:
+    is_name = label in _PROPER_NAMES or label[1:2].isupper()
+    return label if is_name or not in_sentence else label[:1].lower() + label[1:]
+
+
+def _value_with_unit(parameter: catalog.Parameter | None, value: Value) -> str:
+    text = value_text(value) or ABSENT
+    return f"{text} {parameter.unit}" if parameter and parameter.unit else text
+
+
+def _is_omittable(spec: RunSpec, name: str) -> bool:
+    parameter = parameters_by_name(spec).get(name)
+    is_minor = name == "all_reduce" or (parameter is not None and parameter.kind == "switch")
+    return is_minor and not is_non_default(spec, name, parameter)

@@ -1,0 +1,88 @@
+"""Several runs in a sentence: their numbers as ranges, and how they ended."""
+
+import textwrap
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+
+from app.records import RunRow
+from app.viewmodels.format import units
+from app.viewmodels.format.cells import OUTCOMES
+from app.viewmodels.format.units import plural
+
+_MAX_RANGES = 6
+"""Stretches that a sentence names."""
+
+
+def format_run_numbers(runs: Collection[int]) -> str:
+    """Which runs: `run 4`, `runs 1, 4–9 and 12`, `runs 1, 3, 5, 7, 9 and 17 more`."""
+    ranges = list(_run_ranges(sorted(runs)))
+    named = ranges if len(ranges) <= _MAX_RANGES else ranges[: _MAX_RANGES - 1]
+    more = len(runs) - sum(map(len, named))
+    parts = [*(word for numbers in named for word in _range_labels(numbers)), *([f"{more:,} more"] if more else [])]
+    return f"{plural('run', len(runs))} {join_with_and(parts)}"
+
+
+def join_with_and(items: Iterable[str]) -> str:
+    """Words one after another in a sentence: `a`, `a and b`, `a, b and c`."""
+    *leading, last = items
+    return f"{', '.join(leading)} and {last}" if leading else last
+
+
+def _run_ranges(ordered: Iterable[int]) -> Iterable[list[int]]:
+    current: list[int] = []
+    for run in ordered:
+        if current and run != current[-1] + 1:
+            yield current
+            current = []
+        current.append(run)
+    yield current
+
+
+def _range_labels(numbers: list[int]) -> list[str]:
+    """Two neighbours are named each."""
+    return [f"{numbers[0]}–{numbers[-1]}"] if len(numbers) > 2 else [str(run) for run in numbers]
+
+
+_MAX_REASON_LENGTH = 200
+"""Characters of a reason within a sentence; the whole is told beside the table."""
+_MAX_REASONS = 3
+"""Reasons that a sentence names; of more the commonest."""
+
+Ending = tuple[str, str]
+"""The word for an outcome, and the reason as a sentence, "" where there is none."""
+
+
+def run_ending(row: RunRow) -> Ending:
+    """How a run ended. That the user stopped it is no reason beside its outcome."""
+    if row.outcome is None:
+        return OUTCOMES["running"].word, ""
+    reason = "" if row.outcome.name == "stopped" else row.outcome.reason or ""
+    return OUTCOMES[row.outcome.name].word, units.sentence(reason)
+
+
+def group_by_ending(rows: Sequence[RunRow]) -> dict[Ending, list[RunRow]]:
+    """The runs that ended in one way and for one reason together, in order of first appearance."""
+    found: dict[Ending, list[RunRow]] = {}
+    for row in rows:
+        found.setdefault(run_ending(row), []).append(row)
+    return found
+
+
+def describe_endings(rows: Sequence[RunRow]) -> str:
+    """Within a sentence: `failed: Out of luck; out of memory`."""
+    return "; ".join(": ".join(filter(None, (word, _short(reason)))) for word, reason in group_by_ending(rows))
+
+
+def describe_group_endings(groups: Sequence[Sequence[RunRow]]) -> str:
+    """How these groups of runs ended: ` (failed: Out of luck)` where all did so, else `: 2 (failed) and 1 (…)`."""
+    (first, count), *others = Counter(map(describe_endings, groups)).most_common()
+    if not others:
+        return f" ({first})"
+    named, rest = [(first, count), *others[: _MAX_REASONS - 1]], others[_MAX_REASONS - 1 :]
+    parts = [f"{count} ({ended})" for ended, count in named]
+    return f": {join_with_and([*parts, *([f'{sum(n for _, n in rest)} for other reasons'] if rest else [])])}"
+
+
+def _short(reason: str) -> str:
+    """Its first sentence, without the full stop."""
+    return textwrap.shorten(reason.partition(". ")[0], _MAX_REASON_LENGTH, placeholder=" …").removesuffix(".")

@@ -1,0 +1,227 @@
+"""A run's evidence for display: verification badge, requested and actual settings, traced kernel time."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from app.records import Outcome, PortabilityResult, RunRow, StoredRun
+from app.viewmodels.format import naming, units
+from app.viewmodels.format.cells import VERIFICATIONS, Tone
+from app.viewmodels.format.sentences import format_run_numbers
+from app.viewmodels.history import kernel_time
+from app.viewmodels.history.kernel_time import (
+    ClassShare,
+    DeviceTimeRow,
+    KernelRow,
+    describe_imbalance,
+    device_time_rows,
+)
+from workloads.protocol import Evidence, RunSpec
+
+_TITLES = {True: "Ran as asked", False: "Did not run as asked", None: "Not known whether it ran as asked"}
+_SOURCES = {"graph": "the executed graph", "trace": "the profiler's trace", "hlo": "XLA's optimised program"}
+_MAJORITY = 0.5
+_BARE = ("on", "off", "partly")
+"""Values that say nothing without the name of what they are a value of."""
+_EQUIVALENT = {"auto": "cudnn"}
+"""What a choice left to Keras is taken to ask for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Badge:
+    """Whether what ran is what was asked; `detail` says what ran, or why it is not that, or why nobody knows."""
+
+    symbol: str = ""
+    title: str
+    detail: str
+    tone: Tone = "quiet"
+
+
+class Aspect(NamedTuple):
+    """One aspect of a variant, as it was asked and as it ran; `differs` is to be seen at once."""
+
+    name: str
+    requested: str
+    actual: str
+    differs: bool
+
+
+class PortabilityRow(NamedTuple):
+    """Another implementation that was given the run's weights, and how far its outputs are from the run's own."""
+
+    where: str
+    difference: str
+    magnitude: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvidenceView:
+    """A run's evidence in words; where none was kept, only the badge says something.
+
+    `between` is the share of the traced time in which `idle`: no kernel ran, on the CPU nothing of TensorFlow's; `noun`
+    is what kernels are called there (ops, on the CPU); `rest` is what `kernels` leave out; `seen` tells where all this
+    was read. `devices` has each one's own part where there are several, and `imbalance` says how alike they are.
+    """
+
+    badge: Badge
+    aspects: tuple[Aspect, ...] = ()
+    traced: str = ""
+    idle_share: str = ""
+    idle_label: str = "no kernel ran"
+    noun: str = "kernel"
+    classes: tuple[ClassShare, ...] = ()
+    kernels: tuple[KernelRow, ...] = ()
+    other_kernels: str = ""
+    devices: tuple[DeviceTimeRow, ...] = ()
+    imbalance: str = ""
+    sources: str = ""
+    notes: tuple[str, ...] = ()
+    portability: tuple[PortabilityRow, ...] = ()
+
+
+def stored_evidence_view(run: StoredRun) -> EvidenceView:
+    """The evidence of a stored run."""
+    return evidence_view(run.row.spec, run.evidence, run.row.outcome, run.portability)
+
+
+def evidence_view(
+    spec: RunSpec, evidence: Evidence | None, outcome: Outcome | None, portability: Sequence[PortabilityResult] = ()
+) -> EvidenceView:
+    """The evidence of a run of `spec`, which may have left none; without an outcome it still runs."""
+    trials = tuple(_portability_result(spec, found) for found in portability)
+    if evidence is None:
+        return EvidenceView(badge=_no_badge(spec, outcome), portability=trials)
+    noun, idle = ("op", "nothing ran") if spec.variant.get("gpus") == 0 else ("kernel", "no kernel ran")
+    return EvidenceView(
+        badge=_badge(spec, evidence),
+        aspects=_aspects(spec, evidence),
+        traced=_traced(spec, evidence),
+        idle_share=_idle_share(evidence),
+        idle_label=idle,
+        noun=noun,
+        classes=kernel_time.class_shares(evidence.kernels),
+        kernels=kernel_time.kernel_rows(evidence.kernels),
+        other_kernels=kernel_time.describe_other_kernels(evidence.kernels, noun),
+        devices=device_time_rows(evidence),
+        imbalance=describe_imbalance(evidence.devices),
+        sources=_describe_sources(evidence.sources),
+        notes=evidence.notes,
+        portability=trials,
+    )
+
+
+def describe_mismatches(rows: Iterable[RunRow]) -> str:
+    """One sentence for each kind of reason why some of these runs are not what their names say; "" if none is known.
+
+    Reasons are of one kind where only their counts and the names in brackets differ.
+    """
+    kinds: dict[str, list[RunRow]] = {}
+    for row in rows:
+        if row.match is False:
+            kinds.setdefault(_reason_kind(row.mismatch_reason or ""), []).append(row)
+    return " ".join(_describe_mismatch(kind, group) for kind, group in kinds.items())
+
+
+def _describe_mismatch(kind: str, rows: Sequence[RunRow]) -> str:
+    reasons = {row.mismatch_reason or "" for row in rows}
+    reason = reasons.pop() if len(reasons) == 1 else kind
+    runs = format_run_numbers([row.run for row in rows])
+    return f"{runs.capitalize()} did not run what was asked. {units.sentence(reason)}"
+
+
+def _reason_kind(reason: str) -> str:
+    """A reason without the counts and names that are one run's own."""
+    return re.sub(r"\b\d+ of \d+ | \([^)]*\)", "", reason)
+
+
+def _badge(spec: RunSpec, evidence: Evidence) -> Badge:
+    shown = VERIFICATIONS[evidence.match]
+    detail = units.sentence(evidence.reason) if evidence.reason else _describe_actual(spec, evidence)
+    return Badge(symbol=shown.symbol, title=_TITLES[evidence.match], detail=detail, tone=shown.tone)
+
+
+def _describe_actual(spec: RunSpec, evidence: Evidence) -> str:
+    """What ran in a few words: `cuDNN · TF32 on tensor cores · XLA off · 1 GPU`."""
+    actual = evidence.ran
+    phrases = {name: _phrase(spec, name, value) for name, value in actual.items() if name not in ("device", "replicas")}
+    if "precision" in phrases and (kernel_time.named_tensor_share(evidence.kernels) or 0.0) > _MAJORITY:
+        phrases["precision"] += " on tensor cores"
+    where = actual.get("device", "")
+    if where == "GPU" and "replicas" in actual:
+        where = naming.gpus_label(int(actual["replicas"]))
+    return " · ".join(filter(None, (*phrases.values(), where)))
+
+
+def _no_badge(spec: RunSpec, outcome: Outcome | None) -> Badge:
+    if outcome is None:
+        return Badge(title="No evidence yet", detail="It is collected after the measured part.")
+    return Badge(title="No evidence was kept", detail=_why_none(spec, outcome))
+
+
+def _why_none(spec: RunSpec, outcome: Outcome) -> str:
+    if outcome.name == "refused":
+        return "The run never began."
+    requested = spec.variant.get("evidence")
+    if requested is None:
+        return "The run is older than the collecting of evidence."
+    return "It was not asked for." if requested == "off" else "The run ended before it could be collected."
+
+
+def _aspects(spec: RunSpec, evidence: Evidence) -> tuple[Aspect, ...]:
+    return tuple(
+        Aspect(
+            name=_label(spec, name),
+            requested=_value(spec, name, evidence.asked.get(name, "")),
+            actual=_value(spec, name, evidence.ran.get(name, "")),
+            differs=evidence.match is False and _differs(evidence, name),
+        )
+        for name in dict.fromkeys((*evidence.asked, *evidence.ran))
+    )
+
+
+def _differs(evidence: Evidence, name: str) -> bool:
+    requested, actual = evidence.asked.get(name, ""), evidence.ran.get(name)
+    return actual is not None and actual != _EQUIVALENT.get(requested, requested)
+
+
+def _label(spec: RunSpec, name: str) -> str:
+    label = naming.parameter_label(spec, name)
+    return label if label != name else name.replace("_", " ").capitalize()
+
+
+def _value(spec: RunSpec, name: str, value: str) -> str:
+    return naming.choice_label(spec, name, value) or units.ABSENT
+
+
+def _phrase(spec: RunSpec, name: str, value: str) -> str:
+    """An aspect in a badge: a value that speaks for itself stands alone."""
+    return f"{_label(spec, name)} {value}" if value in _BARE else _value(spec, name, value)
+
+
+def _traced(spec: RunSpec, evidence: Evidence) -> str:
+    if not evidence.steps:
+        return ""
+    devices = max(1, int(spec.variant.get("gpus", 1)))
+    a_step = units.milliseconds(evidence.span_ns / 1e6 / evidence.steps / devices)
+    return f"{evidence.steps} {units.plural('step', evidence.steps)} traced after the measured part, {a_step} each."
+
+
+def _idle_share(evidence: Evidence) -> str:
+    busy = kernel_time.busy_share(evidence)
+    return "" if busy is None else units.percent(100 * (1 - busy), 1)
+
+
+def _describe_sources(sources: Sequence[str]) -> str:
+    names = [_SOURCES.get(source, source) for source in sources]
+    return f"Seen in {' and '.join(filter(None, (', '.join(names[:-1]), names[-1])))}." if names else ""
+
+
+def _portability_result(spec: RunSpec, found: PortabilityResult) -> PortabilityRow:
+    implementation = naming.choice_label(spec, "implementation", found.implementation)
+    precision = naming.choice_label(spec, "precision", found.precision)
+    return PortabilityRow(
+        where=f"{implementation} on {found.device_name}, {precision}",
+        difference=f"{found.max_difference:.1e}" if found.max_difference else "0",
+        magnitude=f"of outputs up to {units.number(found.max_output)}",
+    )

@@ -1,0 +1,143 @@
+"""Time of the traced steps by kernel class, by kernel and by device."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from app.analysis.scaling import imbalance
+from app.viewmodels.format import units
+from workloads.protocol import DeviceTime, Evidence, Kernel, KernelClass
+
+
+class DeviceTimeRow(NamedTuple):
+    """One device's step: how long it is, and in how much of it the device computes, communicates alone, is idle."""
+
+    device: str
+    step: str
+    computing: str
+    communicating: str
+    idle: str
+    kernels: str
+
+
+DEVICE_COLUMNS = DeviceTimeRow("", "Step", "Computing", "Communicating alone", "No kernel", "Kernels")
+
+
+def device_time_rows(evidence: Evidence) -> tuple[DeviceTimeRow, ...]:
+    """One row a device; none where there is one device only."""
+    return tuple(_device_row(one, evidence.steps) for one in evidence.devices) if len(evidence.devices) > 1 else ()
+
+
+def describe_imbalance(devices: Sequence[DeviceTime]) -> str:
+    """How alike the devices are, in a sentence; "" of one."""
+    share = imbalance(devices)
+    if share is None:
+        return ""
+    slowest = max(devices, key=lambda device: device.compute_ns)
+    return f"The slowest, {slowest.device}, computes {units.percent(100 * share, 1)} longer than the fastest."
+
+
+def _device_row(time: DeviceTime, steps: int) -> DeviceTimeRow:
+    def per_step(time_ns: int) -> str:
+        return units.milliseconds(time_ns / 1e6 / steps)
+
+    return DeviceTimeRow(
+        device=time.device,
+        step=per_step(time.span_ns),
+        computing=per_step(time.compute_ns),
+        communicating=per_step(time.busy_ns - time.compute_ns),
+        idle=per_step(time.span_ns - time.busy_ns),
+        kernels=units.number(time.kernels / steps),
+    )
+
+
+MAX_KERNELS = 12
+"""More kernels than this are told together."""
+
+_CLASSES: dict[KernelClass, tuple[str, int]] = {
+    "gemm": ("GEMM", 0),
+    "convolution": ("convolution", 1),
+    "rnn": ("RNN", 2),
+    "pointwise": ("point-wise", 3),
+    "transpose": ("transpose", 4),
+    "copy": ("copy", 5),
+    "communication": ("communication", 6),
+    "other": ("other", 7),
+}
+"""What each class is called and which of the curves' colours it has."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClassShare:
+    """A class of kernels with its share of all kernels' time, from 0 to 1."""
+
+    name: str
+    colour: int
+    share: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelRow:
+    """One kernel; `share` is of all kernels' time, from 0 to 1. `tensor_cores` is "" where its name does not tell."""
+
+    name: str
+    kind: str
+    colour: int
+    share: float
+    count: int
+    tensor_cores: str
+    help: str
+
+
+def busy_share(evidence: Evidence) -> float | None:
+    """The share of the traced time in which a kernel ran, from 0 to 1; None where nothing was traced."""
+    return evidence.busy_ns / evidence.span_ns if evidence.span_ns else None
+
+
+def named_tensor_share(kernels: Iterable[Kernel]) -> float | None:
+    """The share of the products' time on tensor cores, of the kernels whose names tell; None if there is none."""
+    known = [kernel for kernel in kernels if kernel.tensor_cores is not None]
+    total_ns = _total_ns(known)
+    return _total_ns(kernel for kernel in known if kernel.tensor_cores) / total_ns if total_ns else None
+
+
+def class_shares(kernels: Sequence[Kernel]) -> tuple[ClassShare, ...]:
+    """The classes that took any time, the greatest first."""
+    total_ns, times = _total_ns(kernels), dict[KernelClass, int]()
+    for kernel in kernels:
+        times[kernel.kind] = times.get(kernel.kind, 0) + kernel.time_ns
+    ranked = sorted(times.items(), key=lambda item: item[1], reverse=True)
+    return tuple(ClassShare(*_CLASSES[kind], time_ns / total_ns) for kind, time_ns in ranked if time_ns)
+
+
+def kernel_rows(kernels: Sequence[Kernel]) -> tuple[KernelRow, ...]:
+    """The first `TOP` kernels."""
+    total_ns = _total_ns(kernels)
+    return tuple(_kernel_row(kernel, total_ns) for kernel in kernels[:MAX_KERNELS])
+
+
+def describe_other_kernels(kernels: Sequence[Kernel], noun: str) -> str:
+    """What the first `TOP` leave out: `13 more kernels, 2.1 % together`; "" where they are all."""
+    left, total_ns = kernels[MAX_KERNELS:], _total_ns(kernels)
+    if not left or not total_ns:
+        return ""
+    share = units.percent(100 * _total_ns(left) / total_ns, 1)
+    return f"{len(left)} more {units.plural(noun, len(left))}, {share} together"
+
+
+def _kernel_row(kernel: Kernel, total_ns: int) -> KernelRow:
+    kind, colour = _CLASSES[kernel.kind]
+    mean = units.amount(kernel.time_ns / kernel.count / 1e3 if kernel.count else None, "µs")
+    return KernelRow(
+        name=kernel.name,
+        kind=kind,
+        colour=colour,
+        share=kernel.time_ns / total_ns if total_ns else 0.0,
+        count=kernel.count,
+        tensor_cores={True: "yes", False: "no", None: ""}[kernel.tensor_cores],
+        help=f"{kernel.name}\n{kernel.count:,} times, {mean} each on average",
+    )
+
+
+def _total_ns(kernels: Iterable[Kernel]) -> int:
+    return sum(kernel.time_ns for kernel in kernels)

@@ -1,0 +1,290 @@
+"""The page of one stored run: outcome, key figures, details, curves and log."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import tzinfo
+from typing import NamedTuple
+
+from app.records import StoredRun
+from app.samples import HOST
+from app.viewmodels.format import cells, derived, naming, units
+from app.viewmodels.format.cells import Cell
+from app.viewmodels.format.environment import environment_label, format_environment_value
+from app.viewmodels.format.naming import run_command
+from app.viewmodels.history.evidence import EvidenceView, stored_evidence_view
+from app.viewmodels.plot import stored_curves
+from app.viewmodels.plot.model import Band, Span
+from app.viewmodels.plot.stored_curves import StoredPanel
+
+LOG_TAIL = 2000
+"""More lines than this are left in the database: the end is what tells why a run ended."""
+
+_MEASURED = "measure"
+_MARGIN = 0.1
+"""How much is in view on each side of the measured part, of its length."""
+
+
+class DetailItem(NamedTuple):
+    """One line of the facts: a name and a value in words."""
+
+    name: str
+    value: str
+
+
+class DetailGroup(NamedTuple):
+    """Facts of one kind under a heading, or as a table: its rows begin with words, the rest are numbers."""
+
+    title: str
+    items: tuple[DetailItem, ...] = ()
+    header: tuple[str, ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunDetail:
+    """`reason` and `traceback` are "" where the run needs none; `log` is the log's last `LOG_TAIL` lines.
+
+    `notes` are sentences a reader must know before trusting a number or missing a plot. The plots show the stretch
+    `measured` of `whole` first, in seconds; without a measured part both are one.
+    """
+
+    run: int
+    title: str
+    subtitle: str
+    outcome: Cell
+    reason: str
+    traceback: str
+    figures: tuple[tuple[str, Cell], ...]
+    notes: tuple[str, ...]
+    evidence: EvidenceView
+    groups: tuple[DetailGroup, ...]
+    panels: tuple[StoredPanel, ...]
+    bands: tuple[Band, ...]
+    measured: Span
+    whole: Span
+    log: str
+    log_title: str
+    command: str
+    tags: tuple[str, ...] = ()
+    note: str = ""
+
+
+def run_detail(run: StoredRun, zone: tzinfo | None, *, pruned_utc_ns: int | None = None) -> RunDetail:
+    """Everything the page of one run shows; slow enough to belong off the GUI thread. `zone` None is the system's.
+
+    `pruned_utc_ns` is when its samples were deleted, if they were.
+    """
+    row = run.row
+    panels = stored_curves.run_panels(run, units.rate_unit(cells.example_word(row.spec)))
+    end_s = _end_s(run, panels)
+    bands = _bands(run, end_s)
+    begun = cells.started(row, zone)
+    return RunDetail(
+        run=row.run,
+        title=f"Run {row.run} · {naming.short_name(row.spec)}",
+        subtitle=f"{begun.text} · {cells.devices(row).text}",
+        outcome=cells.outcome(row.outcome),
+        reason=(row.outcome.reason if row.outcome else None) or "",
+        traceback=(row.outcome.detail if row.outcome else None) or "",
+        figures=_figures(run),
+        notes=tuple(
+            filter(
+                None,
+                (_trash_note(row.deleted_utc_ns), derived.pruned_note(pruned_utc_ns), derived.memory_note(run)),
+            )
+        ),
+        evidence=stored_evidence_view(run),
+        groups=tuple(group for group in _groups(run) if group.items or group.rows),
+        panels=panels,
+        bands=bands,
+        measured=_measured(bands, end_s),
+        whole=(0.0, end_s),
+        log="\n".join(f"{(line.t_ns - run.anchor_t_ns) / 1e9:9.3f}  {line.text}" for line in run.log[-LOG_TAIL:]),
+        log_title=_log_title(len(run.log)),
+        command=run_command(run),
+        tags=row.tags,
+        note=row.note,
+    )
+
+
+def _trash_note(deleted_utc_ns: int | None) -> str:
+    if deleted_utc_ns is None:
+        return ""
+    return f"This run is in the trash since {units.utc_time(deleted_utc_ns)}; it can be restored from the deleted runs."
+
+
+def _figures(run: StoredRun) -> tuple[tuple[str, Cell], ...]:
+    """The few numbers that matter, largest first."""
+    s = run.row.summary
+    trained = derived.epoch_totals(run)
+    accuracy = None if trained is None else trained.accuracy
+    found = (
+        ("Throughput", cells.throughput(run.row)),
+        ("Accuracy", cells.quantity(derived.format_accuracy(accuracy), accuracy)),
+        ("Step p50", cells.step_ms(s.step_ms_p50)),
+        ("Computed", cells.gflops(run.row)),
+        ("Mean power", cells.power(s.mean_power_mw)),
+        ("Energy", cells.energy(run.row)),
+    )
+    return tuple((name, cell) for name, cell in found if cell.key is not None)
+
+
+def _groups(run: StoredRun) -> Sequence[DetailGroup]:
+    spec = run.row.spec
+    parameters = tuple(
+        DetailItem(naming.parameter_label(spec, name), naming.value_text(value) or units.ABSENT)
+        for name, value in spec.variant.items()
+    )
+    return (
+        DetailGroup("Summary", _summary(run)),
+        DetailGroup("Epochs", header=derived.EPOCH_COLUMNS, rows=derived.epoch_rows(run)),
+        DetailGroup("Energy", _energy(run)),
+        DetailGroup(
+            "Phases",
+            header=("", "s", "W", "J", ""),
+            rows=tuple(map(derived.phase_cells, derived.phase_energies(run))),
+        ),
+        DetailGroup("Memory, highest", _memory(run)),
+        DetailGroup("Parameters", (DetailItem("Workload", spec.workload), *parameters)),
+        DetailGroup("Devices", tuple(_device(c.device.index, c.device.name, c.device.device) for c in run.samples)),
+        DetailGroup("Telemetry", tuple(DetailItem(*row) for row in derived.audit_rows(run.row.summary))),
+        *_field_costs(run),
+        DetailGroup("Environment", _environment(run.environment)),
+        DetailGroup("Run", _identity(run)),
+    )
+
+
+def _summary(run: StoredRun) -> tuple[DetailItem, ...]:
+    s = run.row.summary
+    example = cells.example_word(run.row.spec)
+    shown = (
+        ("Throughput", units.rate(s.throughput, example)),
+        ("Step p50", units.milliseconds(s.step_ms_p50)),
+        ("Step p95", units.milliseconds(s.step_ms_p95)),
+        ("Step p99", units.milliseconds(s.step_ms_p99)),
+        ("Measured for", units.with_unit(s.measured_s, "s", 1)),
+        ("Measured steps", _count(s.measured_steps)),
+        (f"Measured {units.plural(example)}", _count(s.measured_examples)),
+        ("Measured blocks", _count(s.blocks)),
+        ("Blocks cut as warm-up", _count(s.blocks_cut or 0)),
+        ("Waiting for data", units.percent(s.waiting_pct, 1)),
+        ("Step, data ready", units.milliseconds(s.ready_step_ms)),
+        ("Epochs", derived.describe_epochs(run) or units.ABSENT),
+        ("Operations a step", _billions(s.flops_per_step)),
+        ("Computed", _cell_text(cells.gflops(run.row))),
+        ("Utilisation", _cell_text(cells.utilisation(run.row))),
+        ("Measured peak", units.gflops(s.peak_flops_per_s)),
+        ("Compile", units.with_unit(s.compile_s, "s", 2)),
+        ("First loss", units.number(s.loss_first)),
+        ("Last loss", units.number(s.loss_last)),
+    )
+    return tuple(DetailItem(name, text) for name, text in shown if text != units.ABSENT)
+
+
+def _energy(run: StoredRun) -> tuple[DetailItem, ...]:
+    s = run.row.summary
+    per_step = derived.energy_mj_per_step(s)
+    shown = (
+        ("Mean power", units.watts(s.mean_power_mw)),
+        (f"Per {cells.example_word(run.row.spec)}", _cell_text(cells.energy(run.row)).partition("/")[0]),
+        ("Per step", units.amount(per_step, "mJ")),
+        ("Taken from", s.energy_source or units.ABSENT),
+        ("Error at most", derived.format_energy_error(s) or units.ABSENT),
+    )
+    return tuple(DetailItem(name, text) for name, text in shown if text != units.ABSENT)
+
+
+def _memory(run: StoredRun) -> tuple[DetailItem, ...]:
+    """What the driver saw, what TensorFlow's allocator needed of it, and what there is."""
+    s, total = run.row.summary, derived.memory_total_bytes(run)
+    used = "Used, as the driver says" if total is not None else "Used by the worker"
+    shown = (
+        (used, units.byte_size(s.device_peak_bytes)),
+        ("TensorFlow's allocator", units.byte_size(s.allocator_peak_bytes)),
+        ("The card has", units.byte_size(total)),
+    )
+    return tuple(DetailItem(name, text) for name, text in shown if text != units.ABSENT)
+
+
+def _field_costs(run: StoredRun) -> list[DetailGroup]:
+    """What reading cost, for one device of each name."""
+    devices = {columns.device.name: columns.device for columns in reversed(run.samples)}
+    header = ("", "renewed", "a read")
+    return [
+        DetailGroup(f"Fields of {name}", header=header, rows=tuple(map(tuple, derived.field_costs(device))))
+        for name, device in reversed(devices.items())
+    ]
+
+
+def _environment(environment: Mapping[str, str]) -> tuple[DetailItem, ...]:
+    return tuple(
+        DetailItem(environment_label(key), format_environment_value(key, value))
+        for key, value in environment.items()
+        if value
+    )
+
+
+def _identity(run: StoredRun) -> tuple[DetailItem, ...]:
+    row = run.row
+    ended = row.outcome
+    exit_code = "" if ended is None or ended.exit_code is None else str(ended.exit_code)
+    shown = (
+        ("Number", str(row.run)),
+        ("Identity", row.uid),
+        ("Started", units.utc_time(row.started_utc_ns)),
+        ("Ended", units.utc_time(row.ended_utc_ns)),
+        ("Duration", _cell_text(cells.duration(row))),
+        ("Exit code", exit_code),
+        ("Process ended by", (ended.ended_by if ended else None) or ""),
+    )
+    return tuple(DetailItem(name, text) for name, text in shown if text and text != units.ABSENT)
+
+
+def _device(index: int, name: str, device: str) -> DetailItem:
+    return DetailItem("Host", name) if device == HOST else DetailItem(f"GPU {index}", f"{name}\n{device}")
+
+
+def _billions(count: int | None) -> str:
+    return units.ABSENT if count is None else f"{units.number(count / 1e9)} billion"
+
+
+def _count(value: int) -> str:
+    return f"{value:,}" if value else units.ABSENT
+
+
+def _cell_text(cell: Cell) -> str:
+    return f"{cell.text}\N{NO-BREAK SPACE}{cell.unit}" if cell.unit else cell.text
+
+
+def _log_title(lines: int) -> str:
+    if lines > LOG_TAIL:
+        return f"Log, last {LOG_TAIL:,} of {lines:,} lines"
+    return f"Log, {lines:,} {units.plural('line', lines)}" if lines else "Log, empty"
+
+
+def _end_s(run: StoredRun, panels: Sequence[StoredPanel]) -> float:
+    """Where the time axis ends: the last thing known of the run."""
+    ends = [float(curve.x[-1]) for panel in panels for curve in panel.curves]
+    ends += [(phase.end_ns - run.anchor_t_ns) / 1e9 for phase in run.phases if phase.end_ns is not None]
+    return max(ends, default=1.0)
+
+
+def _measured(bands: Sequence[Band], end_s: float) -> Span:
+    """The measured part with a little around it."""
+    phase_band = next((band for band in bands if band.name == _MEASURED), None)
+    if phase_band is None:
+        return (0.0, end_s)
+    around = _MARGIN * (phase_band.end - phase_band.start)
+    return (max(phase_band.start - around, 0.0), min(phase_band.end + around, end_s))
+
+
+def _bands(run: StoredRun, end_s: float) -> tuple[Band, ...]:
+    return tuple(
+        Band(
+            phase.name,
+            (phase.start_ns - run.anchor_t_ns) / 1e9,
+            end_s if phase.end_ns is None else (phase.end_ns - run.anchor_t_ns) / 1e9,
+            phase.name == _MEASURED,
+        )
+        for phase in run.phases
+    )

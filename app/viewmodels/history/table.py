@@ -1,0 +1,295 @@
+"""The table of stored runs: columns, rows, experiment groups and labels."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import tzinfo
+from typing import NamedTuple
+
+from app.queries import Facets, RunOrder, RunQuery, StoredExperiment
+from app.records import RunRow
+from app.viewmodels.charts.curve_style import MAX_COMPARED
+from app.viewmodels.format import cells, units
+from app.viewmodels.format.cells import Cell, Column
+
+NO_EXPERIMENT = 0
+"""The group of the runs that belong to no experiment: experiments are numbered from 1."""
+
+_NO_EXPERIMENT_LABELS = ("Without an experiment", "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """The line of one experiment: its name, when it began, and those of its runs that were found, in their order."""
+
+    experiment: int
+    title: str
+    started: str
+    runs: tuple[int, ...]
+
+    @property
+    def details(self) -> str:
+        """How many runs it has and when it began."""
+        count = f"{len(self.runs):,} {units.plural('run', len(self.runs))}"
+        return f"{count} · {self.started}" if self.started else count
+
+
+Line = int | Group
+"""A run by its number, or a group."""
+
+
+def build_groups(
+    runs: Sequence[int], experiment_of: Mapping[int, int], named: Mapping[int, tuple[str, str]]
+) -> tuple[Group, ...]:
+    """The runs by their experiment, in the order of `named`, those without one last.
+
+    `named` has an experiment's name and when it began, in words.
+    """
+    labels = {**named, NO_EXPERIMENT: _NO_EXPERIMENT_LABELS}
+    members: dict[int, list[int]] = {experiment: [] for experiment in labels}
+    for run in runs:
+        members[experiment_of.get(run, NO_EXPERIMENT)].append(run)
+    return tuple(
+        Group(experiment=experiment, title=title, started=begun, runs=tuple(members[experiment]))
+        for experiment, (title, begun) in labels.items()
+        if members[experiment]
+    )
+
+
+def build_lines(groups: Sequence[Group], folded: Collection[int]) -> tuple[Line, ...]:
+    """Every group with its runs below it, unless it is folded."""
+    lines: list[Line] = []
+    for group in groups:
+        lines.append(group)
+        if group.experiment not in folded:
+            lines += group.runs
+    return tuple(lines)
+
+
+PAGE = 48
+"""How many rows are read along with the numbers of the runs: what a window shows at once, and a little more."""
+
+
+class ListColumn(NamedTuple):
+    """A column of the table, what orders by it, and a cell as wide as it is expected to need."""
+
+    column: Column
+    order: RunOrder
+    expected: Cell
+
+
+_LIST_COLUMNS: tuple[ListColumn, ...] = (
+    ListColumn(Column("Run", "Number of the run in this database"), "run", Cell(text="10000")),
+    ListColumn(Column("Started", "When the run started, in local time"), "started", Cell(text="2026-10-30 20:48")),
+    ListColumn(Column("Workload", "What was trained", numeric=False), "workload", Cell(text="wrn28-10")),
+    ListColumn(Column("Variant", "What differs from the workload's defaults", numeric=False), "variant", Cell(text="")),
+    ListColumn(
+        Column("Tags, note", "Your own words on a run: T changes its tags, N its note", numeric=False),
+        "tags",
+        Cell(text="baseline, warm-up"),
+    ),
+    ListColumn(Column("Devices", "What it ran on", numeric=False), "devices", Cell(text="2× H200")),
+    ListColumn(Column("Outcome", "How the run ended", numeric=False), "outcome", Cell(text="completed", symbol="✔")),
+    ListColumn(
+        Column("As asked", "Whether what ran is what was asked, as far as its evidence tells", numeric=False),
+        "as_asked",
+        Cell(text="yes", symbol="✔"),
+    ),
+    ListColumn(
+        Column("Throughput", "Examples a second over the measured blocks"),
+        "throughput",
+        Cell(text="100,000"),
+    ),
+    ListColumn(Column("Step p50", "Median time of one step"), "step_ms_p50", Cell(text="1,000")),
+    ListColumn(
+        Column("Mean power", "Mean power of the run's GPUs together while measuring"),
+        "mean_power",
+        Cell(text="1,000"),
+    ),
+    ListColumn(Column("Energy", "Energy for one example"), "energy", Cell(text="1,000")),
+    ListColumn(Column("Duration", "From the start of the run to its end"), "duration", Cell(text="10:00:00")),
+)
+COLUMNS: tuple[Column, ...] = tuple(listed.column for listed in _LIST_COLUMNS)
+ORDERS: tuple[RunOrder, ...] = tuple(listed.order for listed in _LIST_COLUMNS)
+_HIDDEN_BY_DEFAULT = ("step_ms_p50", "mean_power", "duration")
+DEFAULT_COLUMNS: tuple[RunOrder, ...] = tuple(order for order in ORDERS if order not in _HIDDEN_BY_DEFAULT)
+"""More columns would leave no room for the variant in a window of usual width."""
+
+_CHIP_ROOM = " " * 5
+
+VARIANT_COLUMN, ANNOTATIONS_COLUMN, DEVICES_COLUMN, OUTCOME_COLUMN = 3, 4, 5, 6
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryRow:
+    """One run as the table shows it; `source` is what it was made from."""
+
+    source: RunRow
+    cells: tuple[Cell, ...]
+
+    @property
+    def run(self) -> int:
+        """The run's number."""
+        return self.source.run
+
+
+def history_rows(runs: Iterable[RunRow], zone: tzinfo | None) -> dict[int, HistoryRow]:
+    """The rows of runs by their numbers; `zone` is the reader's time zone, None the system's."""
+    return {run.run: HistoryRow(run, _cells(run, zone)) for run in runs}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryOptions:
+    """What there is to choose from, whatever a query finds; `shown` are the columns, by what orders by them.
+
+    `census` changes when a run begins, ends or is deleted; `reference` is how many reference runs are among the runs.
+    """
+
+    facets: Facets = field(default_factory=lambda: Facets(total=0, deleted=0, workloads={}, outcomes={}, tags={}))
+    experiments: Sequence[StoredExperiment] = ()
+    filters: Mapping[str, RunQuery] = field(default_factory=dict)
+    shown: Sequence[RunOrder] = DEFAULT_COLUMNS
+    census: tuple[int, ...] = ()
+    reference: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """What a query found: the numbers of the runs in order, and the same in groups.
+
+    `rows` are those of the first runs, or of those in view before; the others are read when they come into view.
+    """
+
+    query: RunQuery = field(default_factory=RunQuery)
+    options: HistoryOptions = field(default_factory=HistoryOptions)
+    runs: Sequence[int] = ()
+    groups: Sequence[Group] = ()
+    rows: Mapping[int, HistoryRow] = field(default_factory=dict)
+
+    def lines(self, folded: Iterable[int] | None) -> Sequence[Line]:
+        """The table's lines: in groups, some of them folded, or with None for `folded` one line a run."""
+        return self.runs if folded is None else build_lines(self.groups, frozenset(folded))
+
+    @property
+    def filter_name(self) -> str:
+        """The saved filter that is in force; "" where none is."""
+        current = unordered(self.query)
+        return next((name for name, query in self.options.filters.items() if unordered(query) == current), "")
+
+
+def group_by_experiment(
+    runs: Sequence[int], experiments: Sequence[StoredExperiment], zone: tzinfo | None
+) -> tuple[Group, ...]:
+    """The runs by their experiment; one of several experiments stands with the newest of them."""
+    experiment_of = {run: found.experiment for found in reversed(experiments) for run in found.runs}
+    named = {found.experiment: (found.name, cells.local_time(found.created_utc_ns, zone)) for found in experiments}
+    return build_groups(runs, experiment_of, named)
+
+
+def visible_page(runs: Sequence[int], near: Collection[int]) -> Sequence[int]:
+    """The runs whose rows are read along with all numbers: those around `near`, without that the first ones."""
+    known = set(near)
+    first = next((n for n, run in enumerate(runs) if run in known), 0)
+    return runs[max(0, first - PAGE // 4) : first + max(PAGE, len(known) + PAGE // 4)]
+
+
+def toggle_order(query: RunQuery, column: int) -> RunQuery:
+    """The same query after a click on that column's head: a new one starts its natural way."""
+    order = ORDERS[column]
+    turned = not query.descending if order == query.order else COLUMNS[column].numeric
+    return replace(query, order=order, descending=turned)
+
+
+def unordered(query: RunQuery) -> RunQuery:
+    """What a query asks for, whatever its order."""
+    return replace(query, text=" ".join(query.text.split()), order="started", descending=True)
+
+
+def is_filtered(query: RunQuery) -> bool:
+    """Whether some runs may be hidden."""
+    return unordered(query) != RunQuery(deleted=query.deleted)
+
+
+def widest(rows: Iterable[HistoryRow], before: Sequence[Cell] = ()) -> tuple[Cell, ...]:
+    """For each column a cell as wide as it needs: for what is expected, for these rows and for those before."""
+    shown = [*(row.cells for row in rows), [listed.expected for listed in _LIST_COLUMNS], *([before] if before else [])]
+    return tuple(cells.widest([_chips_as_text(row[n]) for row in shown]) for n in range(len(COLUMNS)))
+
+
+def _chips_as_text(cell: Cell) -> Cell:
+    """The cell with words in place of its chips, and with room for what is around them."""
+    return replace(cell, text=_CHIP_ROOM.join((*cell.chips, cell.text)), chips=()) if cell.chips else cell
+
+
+def compare_label(chosen: int) -> str:
+    """What the Compare button says for that many chosen runs."""
+    if chosen > MAX_COMPARED:
+        return f"Compare (at most {MAX_COMPARED})"
+    return f"Compare {chosen} runs" if chosen > 1 else "Compare"
+
+
+def can_compare(chosen: int) -> bool:
+    """Whether that many runs can be compared."""
+    return 2 <= chosen <= MAX_COMPARED
+
+
+def restore_label(chosen: int) -> str:
+    """What the Restore button says for that many chosen runs."""
+    return f"Restore {format_run_count(chosen)}" if chosen else "Restore"
+
+
+def count_label(listing: Listing, chosen: int) -> str:
+    """How many runs there are, in words: "12 of 1,034 runs, 2 chosen"."""
+    shown, total = len(listing.runs), listing.options.facets.total
+    noun = "deleted " if listing.query.deleted else ""
+    total_text = f"{total:,} {noun}{units.plural('run', total)}"
+    found = total_text if shown == total else f"{shown:,} of {total_text}"
+    return f"{found} · {chosen:,} chosen" if chosen > 1 else found
+
+
+def deleted_label(runs: Sequence[int]) -> str:
+    """What was just put into the trash."""
+    return f"{f'Run {runs[0]}' if len(runs) == 1 else format_run_count(len(runs))} deleted"
+
+
+def format_run_count(count: int) -> str:
+    """So many runs, in words."""
+    return f"{count:,} {units.plural('run', count)}"
+
+
+def offers_reference(listing: Listing) -> bool:
+    """Whether an empty table offers the reference runs: to whom has no run at all."""
+    return not listing.options.facets.total and not listing.query.deleted
+
+
+def empty_text(listing: Listing) -> str:
+    """What an empty table says, its first line the heading; "" where there are runs."""
+    if listing.runs:
+        return ""
+    if is_filtered(listing.query) and listing.options.facets.total:
+        return "No run matches\nPress Escape to clear the search and the filters."
+    if listing.query.deleted:
+        return "Nothing is deleted\nRuns you delete come here and can be restored. Press Escape to see all runs."
+    return (
+        "No runs yet\nPress Ctrl+1 and run one; it appears here as soon as it starts. "
+        "Runs of another database come in by View, Import runs.\n"
+        "Until then you can look at runs measured on real GPUs: copies come beside your own, marked as reference, "
+        "and View takes them away again."
+    )
+
+
+def _cells(run: RunRow, zone: tzinfo | None) -> tuple[Cell, ...]:
+    return (
+        cells.run_number(run),
+        cells.started(run, zone),
+        cells.workload(run),
+        cells.variant(run.spec, run.purpose),
+        cells.annotations(run),
+        cells.devices(run),
+        cells.outcome(run.outcome),
+        cells.verified(run),
+        cells.throughput(run),
+        cells.step_ms(run.summary.step_ms_p50),
+        cells.power(run.summary.mean_power_mw),
+        cells.energy(run),
+        cells.duration(run),
+    )

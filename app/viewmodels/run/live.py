@@ -1,0 +1,342 @@
+"""The Run screen: the state of the run that is shown, and tabs for the runs that go on at the same time."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from app.records import Outcome, RunEnded, RunEvent, RunStarted
+from app.samples import Device, DeviceLost, Inventory, Processes, Sample
+from app.telemetry.replay import TraceStarted
+from app.viewmodels.format import units
+from app.viewmodels.format.cells import OUTCOMES
+from app.viewmodels.format.derived import summary_line
+from app.viewmodels.format.naming import differing_parameters, short_name, variant_names
+from app.viewmodels.format.telemetry_fields import ThrottleTracker
+from app.viewmodels.history.evidence import EvidenceView
+from app.viewmodels.plot.live_panels import LivePanel, device_panels, gpu_devices, with_throttles
+from app.viewmodels.plot.model import Band, Marker
+from app.viewmodels.plot.telemetry_buffer import HOST_COLOUR, TelemetryBuffer, device_colour, device_label
+from app.viewmodels.run.time_view import TimeAxis, TimeView, WindowName
+from app.viewmodels.run.timeline import LIVE_FIELDS, RunTimeline, outcome_title, training_panels, with_allocator
+from workloads.protocol import RunSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunTab:
+    """One run: where it runs, its number and what tells it from the others, before them how it ended if it has.
+
+    A run that was refused has no GPU. `words` say all that in full, and then ever shorter, for where room is scarce.
+    `colour` is that of its first GPU, or of the host.
+    """
+
+    run: int
+    labels: tuple[str, ...]
+    help: str
+    colour: int
+
+
+def run_tabs(timelines: Sequence[RunTimeline]) -> tuple[RunTab, ...]:
+    """A tab for each run that has begun; none where there is nothing to choose."""
+    started_runs = [(course, course.started) for course in timelines if isinstance(course.started, RunStarted)]
+    if len(started_runs) < 2:
+        return ()
+    specs = [started.spec for _, started in started_runs]
+    names = variant_names(specs) if differing_parameters(specs) else [""] * len(specs)
+    return tuple(_tab(course, started, name) for (course, started), name in zip(started_runs, names, strict=True))
+
+
+def _tab(timeline: RunTimeline, started: RunStarted, name: str) -> RunTab:
+    state = OUTCOMES[timeline.ended.outcome.name if timeline.ended else "running"]
+    where = f"GPU {', '.join(str(gpu.index) for gpu in timeline.gpus)}" if timeline.gpus else "No GPU"
+    short = f"{state.symbol} {where}" if timeline.ended else where
+    medium = f"{short} · run {started.run}"
+    return RunTab(
+        run=started.run,
+        labels=(f"{medium} · {name}" if name else medium, medium, short),
+        help=f"Run {started.run}, {state.word}: {short_name(started.spec)}",
+        colour=device_colour(timeline.gpus[0]) if timeline.gpus else HOST_COLOUR,
+    )
+
+
+_IDLE_S = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """Where the run stands, in words. `tone` is a role of the style: good, warning, bad or heading."""
+
+    title: str
+    tone: str = "heading"
+    detail: str = ""
+    name: str = ""
+    fraction: float | None = None
+    left: str = ""
+    has_log: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveState:
+    """Everything the live view shows; times in seconds after `origin_s` of the monotonic clock.
+
+    `held` names a view that stands still and is empty for one that follows; `growing` is false once a run has ended;
+    `apart` is a panel for each GPU, which is no choice with fewer than two of them (`several`). `evidence` is what an
+    ended run left. `runs` are those that go on at the same time, empty where there is only one, and `run` is the
+    number of the one shown.
+    """
+
+    runs: tuple[RunTab, ...]
+    run: int | None
+    origin_s: float
+    window_s: tuple[float, float]
+    window: WindowName
+    pause_label: str
+    growing: bool
+    has_several_gpus: bool
+    per_gpu: bool
+    panels: tuple[LivePanel, ...]
+    bands: tuple[Band, ...]
+    markers: tuple[Marker, ...]
+    status: Status
+    throughput: str
+    unit: str
+    spread: str
+    summary: str
+    evidence: EvidenceView | None = None
+
+    def describe_time(self, time: float) -> str:
+        """What else is known of a time on the axis: when it is, the phase, what held a GPU back."""
+        minutes, seconds = divmod(abs(time), 60.0)
+        parts = [f"{'−' if time < 0 else ''}{int(minutes)}:{seconds:04.1f}"]
+        parts += [band.name for band in self.bands if band.start <= time < band.end]
+        t_s = time + self.origin_s
+        throttles = dict.fromkeys(
+            f"{device_label(device)} held back: {throttle.text}"
+            for panel in self.panels
+            for throttle, device in panel.throttles
+            if throttle.start_s <= t_s <= throttle.end_s
+        )
+        return "  ·  ".join([*parts, *throttles])
+
+
+_READY = Status(
+    title="Ready to run",
+    detail="Choose a variant at the left, then press Run (Ctrl+R). Below is what the machine does now.",
+)
+_STARTING = Status(title="The first run is to begin", detail="The queue below says what it waits for.")
+
+
+class LiveModel:
+    """Folds events in their order. Before a run it shows the last minute of telemetry, after one it keeps that run.
+
+    Of several runs at once it shows one, the newest once that has ended, and keeps what the others tell.
+    """
+
+    def __init__(self) -> None:
+        self._inventory: Inventory | None = None
+        self._idle_telemetry = TelemetryBuffer(short_history=True)
+        self._idle_throttling = ThrottleTracker()
+        self._view = TimeView()
+        self._per_gpu = False
+        self._queue_runs = False
+        self._shown = RunTimeline()
+        self._timelines = [self._shown]
+        self._tabs: tuple[RunTab, ...] = ()
+        self._chosen_by_user = False
+
+    def request(self, spec: RunSpec) -> None:
+        """A run was asked for: until its first event the screen says that it starts."""
+        self._show_only(RunTimeline(requested=spec))
+
+    def withdraw(self) -> None:
+        """The run asked for could not even begin."""
+        self._show_only(RunTimeline())
+
+    def set_queue_running(self, running: bool) -> None:
+        """Whether the queue makes runs now, for which nobody presses Run; when it makes none any more, none goes on."""
+        self._queue_runs = running
+        if running:
+            for timeline in self._timelines:
+                timeline.was_concurrent = False
+            return
+        self._timelines = [course for course in self._timelines if not course.running]
+        self._tabs = run_tabs(self._timelines)
+        if self._shown.running:
+            self.withdraw()
+
+    @property
+    def log(self) -> str:
+        """The traceback and the worker's own words, for reading."""
+        return self._shown.log
+
+    def show_run(self, run: int) -> None:
+        """Show another one of the runs that go on, or that went on beside them."""
+        timeline = self._find_timeline(run)
+        if timeline is not None:
+            self._show(timeline)
+            self._chosen_by_user = True
+
+    def follow(self, window: WindowName | None = None) -> None:
+        """Follow what is new, in the same window or another one."""
+        self._view.follow(window)
+
+    def toggle_pause(self) -> None:
+        """Hold the view where it is, or follow again."""
+        if self._view.is_paused:
+            self._view.follow()
+        else:
+            self._view.pause(self._time_axis())
+
+    def zoom(self, factor: float, at: float) -> None:
+        """Show `factor` times as long a stretch around a time on the axis, and hold it."""
+        self._view.zoom(self._time_axis(), factor, at)
+
+    def pan(self, by: float) -> None:
+        """Move along the axis by so many seconds, and hold that."""
+        self._view.pan(self._time_axis(), by)
+
+    def split_by_gpu(self, per_gpu: bool) -> None:
+        """A panel for each GPU, or one for all of them."""
+        self._per_gpu = per_gpu
+
+    def handle(self, event: RunEvent | Inventory | TraceStarted | Processes, run: int | None = None) -> None:
+        """Take one event: that of a run is of the one with that number, without one of the only run there is."""
+        match event:
+            case Inventory():
+                self._inventory = event
+            case Sample():
+                self._handle_sample(event)
+            case DeviceLost():
+                self._handle_device_lost(event)
+            case RunStarted() | TraceStarted():
+                self._begin(RunTimeline(event), alone=run is None)
+            case Processes():
+                pass
+            case _:
+                self._handle_run_event(event, run)
+
+    def state(self) -> LiveState:
+        """Everything to show now."""
+        axis = self._time_axis()
+        throughput, spread = self._shown.headline
+        return LiveState(
+            runs=self._tabs,
+            run=self._shown.number,
+            origin_s=axis.origin_s,
+            window_s=(axis.start, axis.end),
+            window=self._view.window,
+            pause_label=("Paused" if self._shown.ended is None else "Part of the run") if self._view.is_paused else "",
+            growing=self._shown.ended is None,
+            has_several_gpus=len(gpu_devices(self._devices)) > 1,
+            per_gpu=self._per_gpu,
+            panels=self._panels(axis),
+            bands=self._shown.phases.bands(axis.origin_s, self._now_s),
+            markers=tuple(Marker(words, t_s - axis.origin_s) for words, t_s in self._shown.markers),
+            status=self._status(),
+            throughput=throughput,
+            unit=units.rate_unit(self._shown.example) if throughput else "",
+            spread=spread,
+            summary=summary_line(self._shown.ended.summary, self._shown.example) if self._shown.ended else "",
+            evidence=self._shown.evidence_view,
+        )
+
+    def _handle_sample(self, sample: Sample) -> None:
+        self._idle_telemetry.add(sample, LIVE_FIELDS)
+        self._idle_throttling.add(sample)
+        for timeline in self._timelines:
+            timeline.handle(sample)
+
+    def _handle_device_lost(self, event: DeviceLost) -> None:
+        devices = self._inventory.devices if self._inventory else ()
+        name = next((device_label(d) for d in devices if d.device == event.device), event.device)
+        for timeline in self._timelines:
+            timeline.mark_device_lost(name, event)
+
+    def _handle_run_event(self, event: RunEvent, run: int | None) -> None:
+        timeline = self._find_timeline(run)
+        if timeline is None:
+            return
+        timeline.handle(event)
+        if isinstance(event, RunEnded):
+            self._tabs = run_tabs(self._timelines)
+            running = [other for other in self._timelines if other.running]
+            if timeline is self._shown and running and not self._view.is_paused:
+                self._show(max(running, key=lambda other: other.started_s))
+
+    def _begin(self, new: RunTimeline, *, alone: bool) -> None:
+        """A run begins; those that go on beside it are kept, and the one shown stays where someone looks at it."""
+        remaining = [] if alone else [course for course in self._timelines if course.remains_with(new)]
+        running = [course for course in remaining if course.running]
+        for course in (*running, *([new] if running else [])):
+            course.was_concurrent = True
+        self._timelines = sorted((*remaining, new), key=lambda timeline: timeline.position)
+        self._tabs = run_tabs(self._timelines)
+        if self._shown not in running and not (
+            self._shown in remaining and (self._chosen_by_user or self._view.is_paused)
+        ):
+            self._show(new)
+
+    def _find_timeline(self, run: int | None) -> RunTimeline | None:
+        """The run of that number, where it is still known."""
+        if run is None:
+            return self._shown
+        return next((course for course in self._timelines if course.number == run), None)
+
+    def _show(self, timeline: RunTimeline) -> None:
+        self._shown, self._chosen_by_user = timeline, False
+        self._view.follow()
+
+    def _show_only(self, timeline: RunTimeline) -> None:
+        self._timelines, self._tabs = [timeline], ()
+        self._show(timeline)
+
+    @property
+    def _now_s(self) -> float:
+        return (self._idle_telemetry.now_s or 0.0) if self._shown.started is None else self._shown.now_s
+
+    @property
+    def _devices(self) -> tuple[Device, ...]:
+        if self._shown.started is not None:
+            return self._shown.started.devices
+        return self._inventory.devices if self._inventory else ()
+
+    def _time_axis(self) -> TimeAxis:
+        timeline = self._shown
+        if timeline.started is None:
+            return self._view.recent_axis(self._now_s, _IDLE_S)
+        return self._view.run_axis(timeline.started.t_ns / 1e9, self._now_s, ended=timeline.ended is not None)
+
+    def _panels(self, axis: TimeAxis) -> tuple[LivePanel, ...]:
+        timeline = self._shown
+        telemetry, throttling = (
+            (timeline.telemetry, timeline.throttling)
+            if timeline.started
+            else (self._idle_telemetry, self._idle_throttling)
+        )
+        cpu_count = self._inventory.machine.cpu_count if self._inventory else 1
+        panels = device_panels(self._devices, telemetry, cpu_count, per_gpu=self._per_gpu)
+        intervals = throttling.overlapping(axis.origin_s + axis.start, axis.origin_s + axis.end)
+        devices = {device.device: device for device in self._devices}
+        throttles = [(each, devices[each.device]) for each in intervals if each.device in devices]
+        device_plots = (with_allocator(with_throttles(panel, throttles), timeline) for panel in panels)
+        return (*device_plots, *training_panels(timeline))
+
+    def _status(self) -> Status:
+        if isinstance(self._shown.started, TraceStarted):
+            return Status(title="Recorded telemetry", detail=" ".join(self._shown.device_failures))
+        if self._shown.spec is None:
+            return _STARTING if self._queue_runs else _READY
+        name = short_name(self._shown.spec)
+        if self._shown.ended is not None:
+            return self._final_status(self._shown.ended.outcome, name)
+        phase = self._shown.phases
+        return Status(
+            title="Waiting" if self._shown.waiting else phase.title,
+            detail=" ".join([self._shown.waiting, *self._shown.device_failures]).strip(),
+            name=name,
+            fraction=phase.fraction,
+            left=phase.time_left_text(self._shown.spec),
+        )
+
+    def _final_status(self, outcome: Outcome, name: str) -> Status:
+        title, tone = outcome_title(outcome)
+        detail = " ".join([outcome.reason or "", *self._shown.device_failures]).strip()
+        return Status(title=title, tone=tone, detail=detail, name=name, has_log=bool(self.log))

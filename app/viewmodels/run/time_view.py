@@ -1,0 +1,90 @@
+"""The time range that live plots show, following the newest data or paused, and the position in a replay."""
+
+import math
+from dataclasses import dataclass
+from datetime import UTC, datetime, tzinfo
+from typing import Literal
+
+from app.telemetry.replay import Recording
+from app.viewmodels.format import units
+from app.viewmodels.format.naming import format_gpu_counts
+
+REPLAY_SPEEDS = (1.0, 4.0, 16.0)
+"""How many times as fast as it was a recording can be played in the window."""
+
+
+def describe_replay(recording: Recording, zone: tzinfo | None = None) -> str:
+    """What is played: `Replay of run 14 · 2× H200 · 2026-11-20`; the day in `zone`, None is the system's."""
+    day = datetime.fromtimestamp(recording.utc_ns / 1e9, UTC).astimezone(zone)
+    return f"Replay of {recording.name} · {format_gpu_counts(recording.gpu_names) or 'CPU'} · {day:%Y-%m-%d}"
+
+
+def format_position(position_s: float, end_s: float) -> str:
+    """How far it is: `0:12 of 2:10`."""
+    return f"{units.duration(min(position_s, end_s))} of {units.duration(end_s)}"
+
+
+WindowName = Literal["30 s", "5 min", "all"]
+WINDOWS: tuple[WindowName, ...] = ("30 s", "5 min", "all")
+
+_LENGTHS_S: dict[WindowName, float] = {"30 s": 30.0, "5 min": 300.0}
+_WHOLE_S = (30.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 1800.0, 3600.0)
+_SHORTEST_S = 0.5
+_LONGEST_S = 31 * 24 * 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class TimeAxis:
+    """The time axis: its zero on the monotonic clock, and the stretch shown around it. All in seconds."""
+
+    origin_s: float
+    start: float
+    end: float
+
+
+class TimeView:
+    """The user's choice. A window that follows counts its times back from now, so its ticks stand still."""
+
+    def __init__(self) -> None:
+        self.window: WindowName = "all"
+        self._paused: TimeAxis | None = None
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the view stands still while data arrive."""
+        return self._paused is not None
+
+    def follow(self, window: WindowName | None = None) -> None:
+        """Follow what is new, in the same window or another one."""
+        self._paused = None
+        self.window = window or self.window
+
+    def pause(self, shown: TimeAxis) -> None:
+        """Stay where the view is."""
+        self._paused = shown
+
+    def zoom(self, shown: TimeAxis, factor: float, at: float) -> None:
+        """Show `factor` times as long a stretch with the time `at` in its place."""
+        length = shown.end - shown.start
+        factor = min(max(factor, _SHORTEST_S / length), _LONGEST_S / length)
+        self._paused = TimeAxis(shown.origin_s, at + (shown.start - at) * factor, at + (shown.end - at) * factor)
+
+    def pan(self, shown: TimeAxis, by: float) -> None:
+        """Move along the time axis."""
+        self._paused = TimeAxis(shown.origin_s, shown.start + by, shown.end + by)
+
+    def recent_axis(self, now_s: float, whole_s: float) -> TimeAxis:
+        """The view where there is no run: the window's last seconds, or the last `whole_s` for all."""
+        return self._paused or TimeAxis(now_s, -_LENGTHS_S.get(self.window, whole_s), 0.0)
+
+    def run_axis(self, start_s: float, now_s: float, *, ended: bool) -> TimeAxis:
+        """The view of a run: its last seconds, or all of it, on an axis with some room to grow while it goes on."""
+        if self._paused is not None:
+            return self._paused
+        elapsed = now_s - start_s
+        if self.window in _LENGTHS_S and elapsed > _LENGTHS_S[self.window]:
+            return TimeAxis(now_s, -_LENGTHS_S[self.window], 0.0)
+        if ended:
+            return TimeAxis(start_s, 0.0, max(1.0, elapsed))
+        fitting = (length for length in _WHOLE_S if length >= elapsed)
+        return TimeAxis(start_s, 0.0, next(fitting, math.ceil(elapsed / 3600) * 3600.0))

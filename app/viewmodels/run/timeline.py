@@ -1,0 +1,344 @@
+"""One run as it goes on: its events folded into phases, throughput, training curves, log and outcome."""
+
+import math
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+
+from app.records import LogLine, Outcome, RunEnded, RunEvent, RunStarted, Waiting
+from app.samples import Device, DeviceLost, Sample
+from app.telemetry.replay import TraceStarted
+from app.viewmodels.format import units
+from app.viewmodels.format.cells import OUTCOMES, example_word
+from app.viewmodels.format.telemetry_fields import ThrottleTracker
+from app.viewmodels.history.evidence import EvidenceView, evidence_view
+from app.viewmodels.plot.live_panels import LiveCurve, LivePanel, gpu_devices
+from app.viewmodels.plot.model import Band, LiveSeries
+from app.viewmodels.plot.telemetry_buffer import TelemetryBuffer
+from workloads.protocol import Block, Epoch, Evidence, PhaseName, PhaseStarted, Progress, RunSpec
+
+_PHASE_TITLES: dict[str, str] = {
+    "import": "Importing TensorFlow",
+    "build": "Building the model",
+    "compile": "Compiling, first step",
+    "warmup": "Warming up",
+    "measure": "Measuring",
+    "evidence": "Checking what ran",
+    "finish": "Finishing",
+}
+_BEFORE_MEASURE = ("import", "build", "compile", "warmup")
+_MIN_FRACTION = 0.02
+
+
+def outcome_title(outcome: Outcome) -> tuple[str, str]:
+    """An outcome's title and the style's role for it."""
+    shown = OUTCOMES[outcome.name]
+    return shown.word.capitalize(), "muted" if shown.tone == "quiet" else shown.tone
+
+
+class Phases:
+    """The phases of one run so far."""
+
+    def __init__(self) -> None:
+        self._started: list[tuple[PhaseName, float]] = []
+        self._end_s: float | None = None
+        self._progress: Progress | None = None
+        self.now_s = 0.0
+
+    @property
+    def title(self) -> str:
+        """What is going on, in words."""
+        return _PHASE_TITLES[self._started[-1][0]] if self._started else "Starting"
+
+    @property
+    def fraction(self) -> float | None:
+        """How much of the phase is done, from 0 to 1; None where the worker does not say."""
+        return self._progress.fraction if self._progress else None
+
+    def begin(self, event: PhaseStarted) -> None:
+        """A phase begins."""
+        self._started.append((event.phase, event.t_ns / 1e9))
+        self._progress = None
+        self.now_s = event.t_ns / 1e9
+
+    def advance(self, event: Progress) -> None:
+        """A phase goes on; one that has ended already does not count."""
+        if self._started and self._started[-1][0] == event.phase:
+            self._progress = event
+            self.now_s = event.t_ns / 1e9
+
+    def end(self, t_ns: int) -> None:
+        """The run is over."""
+        self._end_s = t_ns / 1e9
+
+    def bands(self, origin_s: float, now_s: float) -> tuple[Band, ...]:
+        """All phases on an axis that begins at `origin_s`; the last one reaches to now."""
+        starts = [start for _, start in self._started]
+        ends = [*starts[1:], self._end_s or now_s]
+        return tuple(
+            Band(name, start - origin_s, end - origin_s, name == "measure")
+            for (name, start), end in zip(self._started, ends[: len(starts)], strict=True)
+        )
+
+    def time_left_text(self, spec: RunSpec) -> str:
+        """The time left in words: of the measured part once it runs, before it how long that will take."""
+        if not self._started:
+            return ""
+        phase, start_s = self._started[-1]
+        if phase in _BEFORE_MEASURE:
+            return _describe_measurement(spec)
+        done = self._progress
+        if phase != "measure" or done is None or done.fraction < _MIN_FRACTION:
+            return ""
+        left_s = (done.t_ns / 1e9 - start_s) * (1 - done.fraction) / done.fraction
+        return f"{units.duration(left_s)} left"
+
+
+def _describe_measurement(spec: RunSpec) -> str:
+    if epochs := int(spec.variant.get("epochs", 0)):
+        return f"then {epochs:,} {units.plural('epoch', epochs)} measured"
+    steps, seconds = spec.variant.get("steps", 0), spec.variant.get("seconds", 0)
+    return f"then {int(steps):,} steps measured" if steps else f"then {units.duration(float(seconds))} measured"
+
+
+class Throughput:
+    """Examples/s of every block after the compile phase, and the mean and spread of the measured ones."""
+
+    def __init__(self) -> None:
+        self.series = LiveSeries(periodic=False)
+        self._blocks = 0
+        self._examples = 0
+        self._seconds = 0.0
+        self._mean = 0.0
+        self._squares = 0.0
+
+    @property
+    def mean(self) -> float | None:
+        """Examples/s over all measured blocks together; None before the first."""
+        return self._examples / self._seconds if self._seconds else None
+
+    @property
+    def spread(self) -> float | None:
+        """Standard deviation of the measured blocks' throughput relative to its mean (Welford 1962)."""
+        return math.sqrt(self._squares / (self._blocks - 1)) / self._mean if self._blocks > 1 else None
+
+    @property
+    def spread_text(self) -> str:
+        """The spread with what it is over."""
+        return f"{units.plus_minus(self.spread)} over {self._blocks:,} blocks" if self._blocks > 1 else ""
+
+    def add(self, block: Block) -> None:
+        """Take one block; those that are not measured only become points of the curve."""
+        seconds = (block.end_ns - block.start_ns) / 1e9
+        value = block.examples / seconds
+        self.series.append(block.end_ns / 1e9, value)
+        if block.phase != "measure":
+            return
+        self._blocks += 1
+        self._examples += block.examples
+        self._seconds += seconds
+        step = value - self._mean
+        self._mean += step / self._blocks
+        self._squares += step * (value - self._mean)
+
+
+LIVE_FIELDS = ("power_mw", "load_pct", "memory_bytes", "worker_load_pct", "worker_memory_bytes")
+"""The fields of a sample that the live plots draw."""
+_LOG_LINES = 5000
+_OUT_OF_MEMORY = ("oom", "out of memory", "resource_exhausted")
+"""What TensorFlow writes into its log when a device's memory is full."""
+
+
+class RunTimeline:
+    """Folds the events of one run in their order; before the first run there is none to tell of."""
+
+    def __init__(self, started: RunStarted | TraceStarted | None = None, requested: RunSpec | None = None) -> None:
+        self.started = started
+        self.requested = requested
+        self.ended: RunEnded | None = None
+        self.telemetry = TelemetryBuffer()
+        self.phases = Phases()
+        self.throughput = Throughput()
+        self.loss = LiveSeries(periodic=False)
+        self.accuracy_pct = LiveSeries(periodic=False)
+        self.allocator = LiveSeries(periodic=False)
+        self.throttling = ThrottleTracker()
+        self.waiting = ""
+        self.device_failures: list[str] = []
+        self.evidence_view: EvidenceView | None = None
+        self.was_concurrent = False
+        """Whether another run went on at the same time."""
+        self._devices = {device.device: device for device in (started.devices if started else ())}
+        self._lost_markers: list[tuple[str, float]] = []
+        self._out_of_memory_s: float | None = None
+        self._log: deque[str] = deque(maxlen=_LOG_LINES)
+        self._evidence: Evidence | None = None
+
+    @property
+    def spec(self) -> RunSpec | None:
+        """What runs, or was asked for and has not begun; a trace has none."""
+        return self.started.spec if isinstance(self.started, RunStarted) else self.requested
+
+    @property
+    def example(self) -> str:
+        """The word for one item of its training data."""
+        return example_word(self.spec) if self.spec else "example"
+
+    @property
+    def running(self) -> bool:
+        """Whether it has begun and not ended."""
+        return self.started is not None and self.ended is None
+
+    @property
+    def number(self) -> int | None:
+        """The run's number in the database, once it has begun."""
+        return self.started.run if isinstance(self.started, RunStarted) else None
+
+    @property
+    def gpus(self) -> list[Device]:
+        """The GPUs it runs on."""
+        return gpu_devices(tuple(self._devices.values()))
+
+    @property
+    def position(self) -> int:
+        """Where it stands among runs at the same time: they are in the order of their GPUs."""
+        return min((gpu.index for gpu in self.gpus), default=-1)
+
+    @property
+    def started_s(self) -> float:
+        """When it began; 0 where it has not."""
+        return self.started.t_ns / 1e9 if self.started else 0.0
+
+    @property
+    def now_s(self) -> float:
+        """The newest time it has told of, its end once it has ended; 0 where it has not begun."""
+        if self.ended is not None:
+            return self.ended.t_ns / 1e9
+        return max(self.started_s, self.phases.now_s, self.telemetry.now_s or 0.0)
+
+    @property
+    def log(self) -> str:
+        """The traceback and the worker's own words, for reading."""
+        detail = (self.ended.outcome.detail or "") if self.ended else ""
+        return "\n".join(part for part in (detail, "\n".join(self._log)) if part)
+
+    @property
+    def markers(self) -> list[tuple[str, float]]:
+        """Losses of devices, and when memory ran out: the last word of it in the log, or else the run's end."""
+        if self.ended is None or self.ended.outcome.name != "out_of_memory":
+            return self._lost_markers
+        out_of_memory_s = self.ended.t_ns / 1e9 if self._out_of_memory_s is None else self._out_of_memory_s
+        return [*self._lost_markers, ("out of memory", out_of_memory_s)]
+
+    @property
+    def headline(self) -> tuple[str, str]:
+        """The throughput and its spread, in words; both are empty where nothing was measured yet."""
+        ended = self.ended.summary.throughput if self.ended else None
+        throughput = self.throughput.mean if ended is None else ended
+        return "" if throughput is None else units.number(throughput), self.throughput.spread_text
+
+    def remains_with(self, new: "RunTimeline") -> bool:
+        """Whether it is kept when `new` begins: as long as it goes on, and then as the newest run of its GPUs."""
+        if not {gpu.device for gpu in self.gpus}.isdisjoint(gpu.device for gpu in new.gpus):
+            return False
+        return self.running or (self.was_concurrent and bool(self.gpus))
+
+    def handle(self, event: RunEvent) -> None:
+        """Take one event of the run, or a sample, which counts only where it runs on that device."""
+        match event:
+            case Sample():
+                self._handle_sample(event)
+            case Waiting():
+                self.waiting = event.reason
+            case PhaseStarted():
+                self.waiting = ""
+                self.phases.begin(event)
+            case Progress():
+                self.phases.advance(event)
+            case Block():
+                self._handle_block(event)
+            case Epoch():
+                self.accuracy_pct.append(event.end_ns / 1e9, 100 * event.accuracy)
+            case LogLine():
+                self._handle_log_line(event)
+            case Evidence():
+                self._evidence = event
+            case RunEnded():
+                self._handle_end(event)
+
+    def mark_device_lost(self, name: str, event: DeviceLost) -> None:
+        """A device of that name stopped answering; of a run it matters where that runs on it."""
+        if self.started is None or event.device in self._devices:
+            self.device_failures.append(units.sentence(f"{name} stopped answering: {event.reason}"))
+            self._lost_markers.append((f"{name} lost", event.t_ns / 1e9))
+
+    def _handle_sample(self, sample: Sample) -> None:
+        if self.running and sample.device in self._devices:
+            self.telemetry.add(sample, LIVE_FIELDS)
+            self.throttling.add(sample)
+
+    def _handle_log_line(self, line: LogLine) -> None:
+        self._log.append(line.text)
+        if any(words in line.text.lower() for words in _OUT_OF_MEMORY):
+            self._out_of_memory_s = line.t_ns / 1e9
+
+    def _handle_block(self, block: Block) -> None:
+        if block.phase != "compile":
+            self.throughput.add(block)
+        if block.loss is not None:
+            self.loss.append(block.end_ns / 1e9, block.loss if math.isfinite(block.loss) else None)
+        if block.allocator_bytes is not None:
+            self.allocator.append(block.end_ns / 1e9, block.allocator_bytes)
+
+    def _handle_end(self, event: RunEnded) -> None:
+        """The run is over, and what it left as evidence is all there will be."""
+        self.phases.end(event.t_ns)
+        self.ended = event
+        if self._evidence is not None and self.spec is not None:
+            self.evidence_view = evidence_view(self.spec, self._evidence, event.outcome)
+
+
+_THROUGHPUT_COLOUR, _LOSS_COLOUR, _ACCURACY_COLOUR, _ALLOCATOR_COLOUR = 2, 3, 4, 6
+
+
+def training_panels(timeline: RunTimeline) -> tuple[LivePanel, ...]:
+    """Throughput and loss of a run, and its accuracy once an epoch was tested; none where nothing trains."""
+    if timeline.spec is None:
+        return ()
+    example, accuracy = timeline.example, timeline.accuracy_pct
+    rate = _curve("Block", _THROUGHPUT_COLOUR, timeline.throughput.series, lambda value: units.rate(value, example))
+    loss = _curve("Last step", _LOSS_COLOUR, timeline.loss, units.number)
+    epochs = _curve("After an epoch", _ACCURACY_COLOUR, accuracy, lambda value: units.percent(value, 1))
+    return (
+        LivePanel(key="throughput", title="Throughput", unit=units.rate_unit(example), curves=(rate,)),
+        LivePanel(key="loss", title="Loss", unit="", curves=(loss,)),
+        *((LivePanel(key="accuracy", title="Accuracy", unit="%", curves=(epochs,)),) if len(accuracy) else ()),
+    )
+
+
+def with_allocator(panel: LivePanel, timeline: RunTimeline) -> LivePanel:
+    """The memory of a run's first GPU with what TensorFlow's allocator holds there beside it; any other as it is."""
+    first = next(iter(timeline.gpus), None)
+    if first is None or not len(timeline.allocator) or panel.key not in ("memory", f"memory {first.device}"):
+        return panel
+    curve = LiveCurve(
+        key="allocator",
+        label="TensorFlow",
+        colour=_ALLOCATOR_COLOUR,
+        series=timeline.allocator,
+        value_text=units.byte_size(timeline.allocator.last),
+        scale=panel.curves[0].scale,
+        format_value=units.byte_size,
+    )
+    return replace(panel, curves=(*panel.curves, curve))
+
+
+def _curve(label: str, colour: int, series: LiveSeries, format_value: Callable[[float | None], str]) -> LiveCurve:
+    return LiveCurve(
+        key="run",
+        label=label,
+        colour=colour,
+        series=series,
+        value_text=format_value(series.last),
+        format_value=format_value,
+    )

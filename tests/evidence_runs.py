@@ -1,0 +1,38 @@
+"""A few steps of a small variant on the CPU in this process, and the evidence of what they ran."""
+
+from workloads.catalog import Machine, complete
+from workloads.protocol import Evidence, RunSpec, Value, Variant
+from workloads.tensorflow.runtime import Replicas
+
+SMALL: dict[str, dict[str, Value]] = {
+    "lstm": {"units": 8, "timesteps": 6, "features": 4, "layers": 2},
+    "cnn10": {"channels": 4},
+    "wrn28-10": {"depth": 10, "widen": 1},
+}
+
+
+def spec_of(workload: str, **settings: Value) -> RunSpec:
+    """The complete spec of a variant that takes milliseconds."""
+    return complete(workload, {"gpus": 0, "batch_size": 8, **SMALL[workload], **settings}, Machine(cpu_count=2))
+
+
+def collect_evidence(
+    spec: RunSpec, replicas: Replicas, *, really: Variant | None = None, steps: bool = False
+) -> Evidence:
+    """The evidence of a run of `spec`; `really` is what its step truly computes; `steps`: traced too."""
+    from workloads.build import recipe_of
+    from workloads.evidence.collector import EvidenceCollector
+    from workloads.tensorflow.steps import build_task
+
+    actual = {**spec.variant, **(really or {})}
+    task = build_task(recipe_of(spec.workload)(actual), actual, replicas)
+    collector = EvidenceCollector(spec, task)
+    assert collector.evidence() is None, "nothing is known before the first step"
+    collector.start()
+    task.fetch(task.step())
+    collector.first_step_done()
+    if steps:
+        collector.trace()
+    found = collector.evidence()
+    assert found is not None
+    return found

@@ -1,0 +1,237 @@
+"""Pictures in the window: pointed at, opened, run again and saved, by mouse and by keyboard."""
+
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from PySide6.QtCore import QPoint, QPointF, Qt
+from PySide6.QtGui import QContextMenuEvent, QImage
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication, QFileDialog, QMenu, QMessageBox, QWidget
+from pytestqt.qtbot import QtBot
+
+from app.gui.compare.charts import ChartsView, ChartWidget
+from app.gui.compare.scaling import ScalingChart
+from app.gui.plot.export import file_name, save_chart
+from app.gui.plot.time_panel import TimePanel
+from app.gui.save_shown import chart_to_save, save_shown_chart
+from app.gui.theme import DARK, LIGHT, Theme
+from app.report.charts.canvas import HitArea
+from app.viewmodels.charts.model import Chart
+from app.viewmodels.compare.comparison import chart_gallery
+from app.viewmodels.compare.scaling import scaling_views
+from app.viewmodels.plot.model import Band
+from tests.fakes.pictures import grid
+from tests.fakes.scaling import ONE, TALKING
+from tests.gui.screens import Screen
+
+OFF_SCREEN = pytest.mark.qt_log_ignore("propagateSizeHints", "does not support", extend=True)
+"""Menus and tooltips want what Qt's platform without a screen has not."""
+
+
+@pytest.fixture(scope="module")
+def pictures() -> tuple[Chart, ...]:
+    return chart_gallery(grid(), 1).charts
+
+
+@pytest.fixture
+def screen(qtbot: QtBot, theme: Theme, pictures: tuple[Chart, ...]) -> Screen[ChartsView]:
+    made = Screen(qtbot, ChartsView(theme), 1000, 2600)
+    made.view.show_charts(pictures)
+    qtbot.addWidget(made.view)
+    qtbot.waitUntil(lambda: made.view.widgets[-1].width() > 900)
+    return made
+
+
+@pytest.fixture
+def batch(screen: Screen[ChartsView]) -> ChartWidget:
+    """Throughput against batch size: three runs behind each point."""
+    return screen.view.widgets[2]
+
+
+def middle(spot: HitArea) -> QPoint:
+    return QPointF(*spot.centre).toPoint()
+
+
+def entries(menu: QMenu) -> list[str]:
+    return [action.text().replace("&", "") for action in menu.actions() if action.text()]
+
+
+def trigger(menu: QMenu, words: str) -> None:
+    next(action for action in menu.actions() if action.text().replace("&", "") == words).trigger()
+
+
+def save_as(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
+    monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_, **_options: (str(path), "PNG (*.png)"))
+
+
+@OFF_SCREEN
+def test_pointing_tells_the_figures_and_a_click_asks_which_run(batch: ChartWidget, qtbot: QtBot) -> None:
+    spot = batch.hit_areas[-1]
+    QTest.mouseMove(batch, middle(spot))
+    assert batch.accessibleDescription() == spot.item.tooltip
+    assert "95 % interval" in batch.toolTip()
+    QTest.mouseClick(batch, Qt.MouseButton.LeftButton, pos=middle(spot))
+    (menu,) = batch.findChildren(QMenu)
+    assert entries(menu) == [f"Open run {run}" for run in spot.item.runs]
+    with qtbot.waitSignal(batch.open_run_requested) as opened:
+        trigger(menu, f"Open run {spot.item.runs[1]}")
+    assert opened.args == [spot.item.runs[1]]
+    menu.close()
+
+
+def test_a_click_opens_the_one_run_behind_a_mark(qtbot: QtBot, theme: Theme) -> None:
+    made = Screen(qtbot, ChartsView(theme), 900, 900)
+    qtbot.addWidget(made.view)
+    made.view.show_charts(chart_gallery(grid()[:2], 1).charts)
+    bars = made.view.widgets[0]
+    with qtbot.waitSignal(made.view.open_run_requested) as opened:
+        QTest.mouseClick(bars, Qt.MouseButton.LeftButton, pos=middle(bars.hit_areas[1]))
+    assert opened.args == [2]
+    with qtbot.assertNotEmitted(made.view.open_run_requested):
+        QTest.mouseClick(bars, Qt.MouseButton.LeftButton, pos=QPoint(5, 5))
+
+
+@OFF_SCREEN
+def test_the_keyboard_goes_from_mark_to_mark(batch: ChartWidget, qtbot: QtBot) -> None:
+    batch.setFocus()
+    assert batch.grab().toImage().pixelColor(300, 1).name() == LIGHT.accent
+    QTest.keyClick(batch, Qt.Key.Key_Right)
+    assert batch.accessibleDescription() == batch.hit_areas[0].item.tooltip
+    QTest.keyClick(batch, Qt.Key.Key_Left)
+    assert batch.accessibleDescription() == batch.hit_areas[-1].item.tooltip
+    with qtbot.waitSignal(batch.rerun_requested) as asked:
+        trigger(batch.menu(), "Run again exactly")
+    assert asked.args == [batch.hit_areas[-1].item.runs[-1]]
+    QTest.keyClick(batch, Qt.Key.Key_Escape)
+    assert entries(batch.menu()) == ["Save picture …"]
+
+
+def test_a_picture_is_as_wide_as_there_is_room_and_in_the_colours_of_the_scheme(
+    screen: Screen[ChartsView], batch: ChartWidget, theme: Theme, qtbot: QtBot
+) -> None:
+    assert batch.drawing().width == batch.width()
+    screen.view.resize(700, 2600)
+    qtbot.waitUntil(lambda: batch.drawing().width == batch.width() < 800)
+    assert LIGHT.muted in batch.drawing().svg()
+    theme.apply(Qt.ColorScheme.Dark)
+    assert DARK.muted in batch.drawing().svg()
+    theme.apply(Qt.ColorScheme.Light)
+
+
+def test_it_is_saved_as_vectors_and_as_pixels(
+    batch: ChartWidget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a.svg", "b.png", "c"):
+        save_as(monkeypatch, tmp_path / name)
+        trigger(batch.menu(), "Save picture …")
+    root = ElementTree.fromstring((tmp_path / "a.svg").read_text(encoding="utf-8"))
+    assert len([part for part in root.iter() if part.tag.endswith("polyline")]) == 6
+    for name in ("b.png", "c.png"):
+        image = QImage(str(tmp_path / name))
+        assert image.width() == pytest.approx(2 * batch.width(), abs=2)
+        assert image.pixelColor(0, 0).name() == LIGHT.surface
+
+
+def test_what_cannot_be_written_is_said(batch: ChartWidget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(QMessageBox, "warning", lambda _parent, _title, words: said.append(words))
+    save_as(monkeypatch, tmp_path / "nowhere" / "a.svg")
+    save_chart(batch, batch)
+    assert "cannot be written" in said[0]
+    save_as(monkeypatch, Path())
+    monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_, **_options: ("", ""))
+    save_chart(batch, batch)
+    assert len(said) == 1
+
+
+def test_a_title_makes_a_file_name() -> None:
+    assert file_name("Speed-up against NHWC · 1 GPU/../x") == "speed-up-against-nhwc-1-gpu-x"
+    assert file_name("···") == "picture"
+
+
+@pytest.fixture
+def plot(qtbot: QtBot, theme: Theme) -> TimePanel:
+    panel = TimePanel("Power", "W", theme)
+    qtbot.addWidget(panel)
+    panel.resize(800, 200)
+    x = np.arange(0.0, 100.0, 0.1)
+    y = np.where((x > 40) & (x < 50), np.nan, 300 + x)
+    panel.set_curve("a", x, y, colour=1, label="GPU 0")
+    panel.set_curve("b", x, x, colour=10, label="Hidden")
+    panel.hide_curves(["b"])
+    panel.set_x_range(20.0, 80.0)
+    panel.set_y_range(0.0, 500.0)
+    panel.set_bands([Band("measure", 30.0, 70.0, strong=True)])
+    with qtbot.waitExposed(panel):
+        panel.show()
+    return panel
+
+
+def test_a_plot_is_saved_as_the_vectors_it_shows(plot: TimePanel, theme: Theme) -> None:
+    meant = chart_to_save(QWidget(), plot, theme)
+    assert meant is not None
+    root = ElementTree.fromstring(meant.drawing().svg(meant.background_colour()))
+    lines = [part for part in root.iter() if part.tag.endswith("polyline")]
+    assert len(lines) == 2, "a gap is no line, a hidden curve neither"
+    assert {line.get("stroke") for line in lines} == {LIGHT.curves[1]}
+    words = "".join(root.itertext())
+    assert all(word in words for word in ("Power", "W", "GPU 0", "measure", "0:20", "1:20"))
+    assert "Hidden" not in words
+    assert not [part for part in root.iter() if part.tag.endswith("image")]
+
+
+def test_of_several_plots_that_under_the_pointer_is_meant(theme: Theme, qtbot: QtBot) -> None:
+    page = QWidget()
+    qtbot.addWidget(page)
+    assert chart_to_save(page, None, theme) is None
+    power, load = (TimePanel(title, "W", theme) for title in ("Power", "Load"))
+    for number, panel in enumerate((power, load)):
+        panel.setParent(page)
+        panel.setGeometry(0, 200 * number, 800, 200)
+    page.resize(800, 400)
+    with qtbot.waitExposed(page):
+        page.show()
+    for pointed_at, name in ((None, "Power, Load"), (load.plot.viewport(), "Load")):
+        meant = chart_to_save(page, pointed_at, theme)
+        assert meant is not None
+        assert meant.drawing().name == name
+
+
+def test_a_picture_under_the_pointer_is_meant_else_the_first_in_sight(
+    screen: Screen[ChartsView], batch: ChartWidget, theme: Theme
+) -> None:
+    assert chart_to_save(screen.view, batch, theme) is batch
+    assert chart_to_save(screen.view, None, theme) is screen.view.widgets[0]
+
+
+@pytest.fixture
+def pair(qtbot: QtBot, theme: Theme) -> ScalingChart:
+    made = ScalingChart(theme, scaling_views([*ONE, *TALKING])[0])
+    qtbot.addWidget(made)
+    with qtbot.waitExposed(made):
+        made.show()
+    return made
+
+
+@OFF_SCREEN
+def test_the_picture_of_a_pair_is_saved_from_its_menu(
+    pair: ScalingChart, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save_as(monkeypatch, tmp_path / "pair.svg")
+    here = QPoint(50, 50)
+    QApplication.sendEvent(pair, QContextMenuEvent(QContextMenuEvent.Reason.Mouse, here, pair.mapToGlobal(here)))
+    (menu,) = pair.findChildren(QMenu)
+    trigger(menu, "Save picture …")
+    menu.close()
+    assert ElementTree.parse(tmp_path / "pair.svg").getroot().get("aria-label") == pair.accessibleName()
+
+
+def test_a_page_without_plots_says_so(qtbot: QtBot, theme: Theme, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr("app.gui.save_shown.QToolTip.showText", lambda _at, words, _page: said.append(words))
+    page = QWidget()
+    qtbot.addWidget(page)
+    save_shown_chart(page, theme)
+    assert said == ["There is no plot here to save."]

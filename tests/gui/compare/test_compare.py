@@ -1,0 +1,482 @@
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QPoint, QPointF, Qt
+from PySide6.QtGui import QGuiApplication, QWheelEvent
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QLabel, QMenu, QPushButton, QTabBar
+from pytestqt.qtbot import QtBot
+
+from app.gui.compare.compare_controller import CompareController
+from app.gui.compare.screen import CompareView
+from app.gui.plot.canvas import PlotCanvas
+from app.gui.plot.stored_panels import StoredPanels
+from app.gui.plot.time_panel import TimePanel
+from app.gui.save_shown import chart_to_save
+from app.gui.theme import Theme
+from app.gui.threads import Background
+from app.records import Outcome, Summary
+from app.storage.store import Store
+from app.viewmodels.compare.table import TableRow
+from tests.gui.screens import Screen
+from tests.unit.viewmodels.stored import keep, run_row, stopped_after_one_reading, stored_run
+from workloads.protocol import RunSpec
+
+LIMIT_MS = 120_000
+
+
+class ComparePage(Screen[CompareView]):
+    """The Compare screen on a real database."""
+
+    def __init__(self, qtbot: QtBot, database: Path, background: Background) -> None:
+        super().__init__(qtbot, CompareView(Theme()), 1300, 800)
+        self.controller = CompareController(self.view, database, background)
+
+    @property
+    def panels(self) -> StoredPanels:
+        return self.view.tabs.curves.panels
+
+    def compare(self, *runs: int) -> None:
+        with self.qtbot.waitSignal(self.view.painted, timeout=LIMIT_MS):
+            self.controller.show_runs(list(runs))
+
+    def column(self, title: str) -> list[str]:
+        return [row.cells[self.titles().index(title)].text for row in self.rows()]
+
+    def rows(self) -> list[TableRow]:
+        return self.view.table.rows()
+
+    def titles(self) -> list[str]:
+        model = self.view.table.model()
+        heads = [model.headerData(n, Qt.Orientation.Horizontal) for n in range(model.columnCount())]
+        return [str(head).removesuffix(" ↓").removesuffix(" ↑") for head in heads]
+
+    def press(self, key: Qt.Key, row: int | None = None) -> None:
+        if row is not None:
+            self.view.table.select_row(row)
+        QTest.keyClick(self.view.table, key)
+
+    def click(self, row: int, title: str, offset: int) -> None:
+        table = self.view.table
+        place = table.visualRect(table.model().index(row, self.titles().index(title))).topLeft() + QPoint(offset, 14)
+        QTest.mouseClick(table.viewport(), Qt.MouseButton.LeftButton, pos=place)
+
+    def panel(self, title: str) -> TimePanel:
+        return next(p for p in self.panels.shown if any(label.text() == title for label in p.findChildren(QLabel)))
+
+    def drawn(self) -> set[str]:
+        """The runs of whose curves something is painted."""
+        self.view.grab()
+        keys = {key for plot in self.panels.shown for key in plot.shown_keys()}
+        return {key for key in keys if any(plot.columns_drawn(key) for plot in self.panels.shown)}
+
+
+@pytest.fixture
+def database(database_path: Path) -> Path:
+    """Six runs: three of two variants each differ by 6.4 %, one is refused, one out of memory, one goes on."""
+    with Store.open(database_path) as store:
+        keep(store, stored_run(run_row(1, throughput=1000.0), environment={"tensorflow": "2.21.0"}))
+        later = run_row(2, throughput=1064.0, units=128)
+        keep(store, stored_run(later, begin_s=5000.0, environment={"tensorflow": "2.20.0"}))
+        refused = run_row(3, outcome="refused", reason="cuDNN needs an NVIDIA GPU.", throughput=None, layers=2)
+        keep(store, stored_run(refused, measured=False))
+        for n in (4, 6):
+            keep(store, stored_run(run_row(n, throughput=1001.0 + n)))
+            keep(store, stored_run(run_row(n + 1, throughput=1065.0 + n, units=128)))
+        keep(store, stored_run(run_row(8, outcome="out_of_memory", throughput=None, units=4096), measured=False))
+        keep(store, stored_run(run_row(9, outcome=None, throughput=None, units=256), measured=False))
+    return database_path
+
+
+@pytest.fixture
+def screen(qtbot: QtBot, database: Path) -> Iterator[ComparePage]:
+    background = Background()
+    made = ComparePage(qtbot, database, background)
+    yield made
+    background.close()
+    made.destroy()
+
+
+def turn(canvas: PlotCanvas, modifiers: Qt.KeyboardModifier) -> None:
+    """One notch of the wheel over the middle of a plot."""
+    middle = QPointF(canvas.rect().center())
+    event = QWheelEvent(
+        middle,
+        QPointF(canvas.mapToGlobal(middle.toPoint())),
+        QPoint(),
+        QPoint(0, 120),
+        Qt.MouseButton.NoButton,
+        modifiers,
+        Qt.ScrollPhase.NoScrollPhase,
+        False,
+    )
+    QGuiApplication.sendEvent(canvas.viewport(), event)
+
+
+def test_before_anything_is_chosen_it_says_how(screen: ComparePage) -> None:
+    assert "Ctrl+Shift+C" in screen.visible_text()
+
+
+def test_the_verdict_stands_over_the_table_and_can_be_copied_with_its_doubts(screen: ComparePage) -> None:
+    screen.compare(1, 4, 6, 2, 5, 7)
+    verdict = next(label for label in screen.view.findChildren(QLabel) if "% faster than" in label.text())
+    assert "95\N{NO-BREAK SPACE}% interval" in verdict.text(), "no line ends before a percent sign"
+    assert verdict.mapTo(screen.view, QPoint()).y() < screen.view.table.mapTo(screen.view, QPoint()).y()
+    assert verdict.textInteractionFlags() & Qt.TextInteractionFlag.TextSelectableByMouse
+    assert "TensorFlow differs" in screen.visible_text()
+    screen.view.header.copy()
+    assert QGuiApplication.clipboard().text().startswith(verdict.text().replace("\N{NO-BREAK SPACE}", " "))
+    assert "TensorFlow differs" in QGuiApplication.clipboard().text()
+
+
+def test_many_doubts_are_folded_and_unfold(screen: ComparePage, database: Path) -> None:
+    with Store.open(database) as store:
+        for n, name in enumerate(("a", "b")):
+            facts = dict.fromkeys(("driver", "keras", "cudnn_loaded", "cpu"), name)
+            keep(store, stored_run(run_row(10 + n, units=32 + n), environment=facts))
+    screen.compare(10, 11)
+    assert screen.visible_text().count("differs") == 2
+    next(b for b in screen.view.header.findChildren(type(screen.view.by_run_button)) if b.text() == "2 more").click()
+    assert screen.visible_text().count("differs") == 4
+
+
+def test_runs_overlay_their_curves_from_the_start_of_measure(screen: ComparePage) -> None:
+    screen.compare(1, 2)
+    assert screen.column("Variant") == ["Units 64", "Units 128"]
+    assert screen.column("Speed-up") == ["baseline", "1.064×"]
+    throughput = screen.panel("Throughput")
+    assert throughput.curve_keys() == ("1", "2")
+    first, second = throughput.points("1"), throughput.points("2")
+    assert first[0] == pytest.approx(second[0])
+    assert first[0][0] == pytest.approx(0.2)
+
+
+def test_b_or_a_click_makes_a_baseline_and_the_verdict_follows(screen: ComparePage) -> None:
+    screen.compare(1, 2)
+    before = screen.view.displayed_text()
+    screen.press(Qt.Key.Key_B, row=1)
+    screen.qtbot.waitUntil(lambda: screen.column("Speed-up") == ["0.940×", "baseline"], timeout=LIMIT_MS)
+    assert "6.0 % slower" in screen.view.displayed_text() != before
+    screen.compare(1, 2, 3)
+    assert screen.column("Speed-up") == ["0.940×", "baseline", "–"], "it stays when runs are added"
+    screen.click(0, "Base", 20)
+    screen.qtbot.waitUntil(lambda: screen.column("Speed-up") == ["baseline", "1.064×", "–"], timeout=LIMIT_MS)
+
+
+def test_variants_unfold_into_their_runs_and_can_be_a_row_a_run(screen: ComparePage) -> None:
+    screen.compare(1, 4, 6, 2, 5, 7)
+    assert screen.column("Run") == ["3 runs", "3 runs"]
+    screen.press(Qt.Key.Key_Right, row=0)
+    assert screen.column("Run") == ["3 runs", "1", "4", "6", "3 runs"]
+    screen.press(Qt.Key.Key_Left, row=0)
+    screen.click(1, "Run", 6)
+    assert screen.column("Run") == ["3 runs", "3 runs", "2", "5", "7"]
+    screen.view.by_run_button.click()
+    assert screen.column("Run") == ["1", "4", "6", "2", "5", "7"]
+
+
+def test_the_table_leaves_room_below_and_the_line_between_can_be_moved(screen: ComparePage) -> None:
+    view = screen.view
+    view.resize(1300, 420)
+    screen.compare(1, 4, 6, 2, 5, 7, 3)
+    view.by_run_button.click()
+    screen.qtbot.waitUntil(lambda: view.table.height() < view.tabs.height(), timeout=LIMIT_MS)
+    before = view.table.height()
+    assert (view.table.preferred_height - before) % view.table.rowHeight(0) == 0, "no row is cut"
+    with screen.qtbot.waitActive(view, timeout=LIMIT_MS):
+        view.activateWindow()
+    QTest.keyClick(view.table, Qt.Key.Key_Down, Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.ShiftModifier)
+    assert view.table.height() == before + view.table.rowHeight(0)
+    screen.compare(1, 2)
+    screen.compare(1, 4, 6, 2, 5, 7, 3)
+    view.by_run_button.click()
+    assert view.table.height() == before + view.table.rowHeight(0), "what a reader chose stays"
+
+
+def test_a_wide_window_has_room_for_long_names(screen: ComparePage, database: Path) -> None:
+    with Store.open(database) as store:
+        mine = run_row(60, implementation="a_rather_long_name_of_an_implementation_of_my_own", units=128)
+        run = keep(store, stored_run(mine))
+    screen.compare(1, run)
+    variant = screen.titles().index("Variant")
+    narrow = screen.view.table.columnWidth(variant)
+    screen.view.resize(2000, 800)
+    assert screen.view.table.columnWidth(variant) > narrow
+    screen.view.resize(1300, 800)
+    assert screen.view.table.columnWidth(variant) == narrow
+
+
+def test_heads_order_the_rows(screen: ComparePage) -> None:
+    screen.compare(1, 2, 3)
+    heads = screen.view.table.horizontalHeader()
+    for expected in (["2", "1", "3"], ["1", "2", "3"], ["1", "2", "3"]):
+        heads.sectionClicked.emit(screen.titles().index("Sequences/s"))
+        assert screen.column("Run") == expected
+
+
+def test_space_the_box_and_the_legend_hide_a_run_in_every_panel(screen: ComparePage) -> None:
+    screen.compare(1, 2)
+    screen.press(Qt.Key.Key_Space, row=0)
+    assert screen.drawn() == {"2"}
+    screen.click(0, "Run", 24)
+    assert screen.drawn() == {"1", "2"}
+    screen.panel("Throughput").legend.clicked.emit("2")
+    assert screen.drawn() == {"1"}
+    screen.press(Qt.Key.Key_B, row=1)
+    screen.qtbot.waitUntil(lambda: "baseline" in screen.column("Speed-up")[1], timeout=LIMIT_MS)
+    assert screen.drawn() == {"1"}, "another baseline shows nothing that was hidden"
+
+
+def test_a_variant_s_box_hides_all_its_runs(screen: ComparePage) -> None:
+    screen.compare(1, 4, 6, 2, 5, 7)
+    screen.press(Qt.Key.Key_Space, row=0)
+    assert screen.drawn() == {"2", "5", "7"}
+    screen.press(Qt.Key.Key_Right, row=0)
+    screen.press(Qt.Key.Key_Space, row=1)
+    assert screen.drawn() == {"1", "2", "5", "7"}
+    box = screen.view.table.model().index(0, 0).data(Qt.ItemDataRole.CheckStateRole)
+    assert Qt.CheckState(box) == Qt.CheckState.PartiallyChecked
+
+
+def test_curves_can_be_laid_along_steps_and_examples(screen: ComparePage) -> None:
+    screen.compare(1, 2)
+    ends = {}
+    for align in ("steps", "examples", "time"):
+        with screen.qtbot.waitSignal(screen.view.painted, timeout=LIMIT_MS):
+            screen.view.tabs.curves.align_button(align).click()
+        ends[align] = float(screen.panel("Loss").points("1")[0][-1])
+    assert ends == {"steps": 400.0, "examples": 12_800.0, "time": pytest.approx(8.0)}
+
+
+def test_one_crosshair_reads_every_panel_and_all_zoom_together(screen: ComparePage) -> None:
+    screen.compare(1, 2)
+    screen.panels.set_crosshair(4.1)
+    for title, value in (("Throughput", "1,600"), ("CPU load", "90.0")):
+        assert screen.panel(title).legend_text() == f"Run 1 {value}, Run 2 {value}"
+    before = screen.panels.span
+    screen.panels.setFocus()
+    QTest.keyClick(screen.panels, Qt.Key.Key_Plus)
+    start, end = screen.panels.span
+    assert before[0] < start < end < before[1]
+    assert {tuple(plot.plot.view.viewRange()[0]) for plot in screen.panels.shown} == {(start, end)}
+    screen.view.tabs.curves.full_button.click()
+    assert screen.panels.span == pytest.approx((-4.0, 8.0), abs=0.2)
+
+
+def test_ctrl_and_the_wheel_zoom_all_panels_about_the_pointer_and_a_drag_moves_them(screen: ComparePage) -> None:
+    screen.compare(1, 2)
+    canvas = screen.panel("CPU load").plot
+    before = screen.panels.span
+    turn(canvas, Qt.KeyboardModifier.NoModifier)
+    assert screen.panels.span == before, "the page scrolls"
+    turn(canvas, Qt.KeyboardModifier.ControlModifier)
+    start, end = screen.panels.span
+    assert end - start == pytest.approx((before[1] - before[0]) / 1.25)
+    canvas.dragged.emit(0.5)
+    assert screen.panels.span == pytest.approx((start + 0.5, end + 0.5))
+
+
+def test_small_multiples_have_a_row_of_panels_a_run(screen: ComparePage) -> None:
+    screen.compare(1, 2)
+    together = len(screen.panels.shown)
+    with screen.qtbot.waitSignal(screen.view.painted, timeout=LIMIT_MS):
+        screen.view.tabs.curves.per_run_button.click()
+    assert len(screen.panels.shown) == 2 * together
+    first, second = screen.panels.shown[0], screen.panels.shown[together]
+    assert (first.curve_keys(), second.curve_keys()) == (("1",), ("2",))
+    with screen.qtbot.waitSignal(screen.view.painted, timeout=LIMIT_MS):
+        screen.press(Qt.Key.Key_Space, row=0)
+    assert {plot.curve_keys() for plot in screen.panels.shown} == {("2",)}, "a hidden run has no row"
+    with screen.qtbot.waitSignal(screen.view.painted, timeout=LIMIT_MS):
+        screen.view.tabs.curves.per_run_button.click()
+    assert screen.drawn() == {"2"}, "it stays hidden in panels for all"
+
+
+def test_small_multiples_are_on_one_scale(screen: ComparePage) -> None:
+    screen.compare(1, 2)
+    together = len(screen.panels.shown)
+    with screen.qtbot.waitSignal(screen.view.painted, timeout=LIMIT_MS):
+        screen.view.tabs.curves.per_run_button.click()
+    first, second = screen.panels.shown[0], screen.panels.shown[together]
+    assert first.plot.view.viewRange()[1] == pytest.approx(second.plot.view.viewRange()[1], rel=0.2)
+
+
+def test_columns_can_be_left_out_and_that_is_remembered(screen: ComparePage, database: Path) -> None:
+    screen.compare(1, 2)
+    table = screen.view.table
+    outcome = screen.titles().index("Outcome")
+    menu = table.columns_menu()
+    next(entry for entry in menu.actions() if entry.text() == "Outcome").trigger()
+    assert table.isColumnHidden(outcome)
+    screen.compare(1, 2, 3)
+    assert table.isColumnHidden(outcome)
+    with Store.open(database) as store:
+        assert store.library.hidden_figures() == {"outcome"}
+
+
+def test_the_table_can_be_copied(screen: ComparePage) -> None:
+    screen.compare(1, 2)
+    QTest.keyClick(screen.view.table, Qt.Key.Key_C, Qt.KeyboardModifier.ControlModifier)
+    lines = QGuiApplication.clipboard().text().splitlines()
+    assert lines[0].startswith("Run\tVariant\tOutcome\tSequences/s\tSpeed-up")
+    assert lines[1].startswith("1\tUnits 64\t✔ completed\t1,000\tbaseline")
+    screen.view.table.copy(markdown=True)
+    assert QGuiApplication.clipboard().text().startswith("| Run | Variant |")
+
+
+def test_runs_that_never_measured_keep_their_rows_and_say_why(screen: ComparePage) -> None:
+    screen.compare(1, 3, 8, 9)
+    assert screen.column("Outcome") == ["completed", "refused", "out of memory", "running"]
+    assert "Run 3 (refused) never reached its measured part. cuDNN needs an NVIDIA GPU." in screen.view.displayed_text()
+    assert screen.panel("Throughput").curve_keys() == ("1",)
+    assert screen.panel("CPU load").points("3")[0][0] == pytest.approx(0.0)
+
+
+def test_the_first_run_that_measured_is_the_baseline_unless_one_is_chosen(screen: ComparePage) -> None:
+    screen.compare(8, 3, 1, 2)
+    assert screen.column("Speed-up") == ["–", "–", "baseline", "1.064×"]
+
+
+def test_a_run_that_was_going_on_is_read_again_and_others_are_not(screen: ComparePage, database: Path) -> None:
+    screen.compare(1, 9)
+    assert screen.view.table.hasFocus()
+    with Store.open(database) as store:
+        store.finish(9, outcome=Outcome(name="completed"), summary=Summary(throughput=500.0), t_ns=0, utc_ns=0)
+    with screen.qtbot.waitSignal(screen.view.painted, timeout=LIMIT_MS):
+        screen.controller.refresh()
+    assert screen.column("Outcome") == ["completed", "completed"]
+    assert screen.column("Speed-up") == ["baseline", "0.500×"]
+    with screen.qtbot.assertNotEmitted(screen.view.painted, wait=100):
+        screen.controller.refresh()
+
+
+def test_pictures_stand_in_tabs_and_lead_to_their_runs(screen: ComparePage) -> None:
+    screen.compare(1, 4, 6, 2, 5, 7)
+    assert screen.view.tabs.titles[:2] == ["Curves", "Speed-up"]
+    screen.view.tabs.open_tab("Speed-up")
+    (picture,) = screen.view.tabs.charts.widgets
+    assert picture.isVisible()
+    with screen.qtbot.waitActive(screen.view, timeout=LIMIT_MS):
+        screen.view.activateWindow()
+    screen.view.findChildren(QTabBar)[0].setFocus()
+    screen.view.focusNextChild()
+    assert picture.hasFocus(), "a picture is one step from its tab"
+    with screen.qtbot.waitSignal(screen.controller.open_run_requested) as opened:
+        picture.open_run_requested.emit(2)
+    assert opened.args == [2]
+    with screen.qtbot.waitSignal(screen.controller.rerun_requested) as again:
+        picture.rerun_requested.emit(2)
+    assert isinstance(again.args[0], RunSpec)
+    assert again.args[0].variant["units"] == 128
+
+
+@pytest.mark.qt_log_ignore("propagateSizeHints", "does not support", extend=True)
+def test_the_menu_of_a_row_does_what_the_keys_do(screen: ComparePage) -> None:
+    screen.compare(1, 2)
+    screen.view.table.select_row(1)
+    screen.view.table.customContextMenuRequested.emit(QPoint(5, 5))
+    menu = next(m for m in screen.view.table.findChildren(QMenu) if not m.title())
+    acts = {act.text(): act for act in menu.actions()}
+    with screen.qtbot.waitSignal(screen.controller.rerun_requested) as again:
+        acts["&Run again …"].trigger()
+    assert again.args[0].variant["units"] == 128
+    acts["&Hide or show its curves"].trigger()
+    assert screen.drawn() == {"1"}
+    acts["Make &baseline"].trigger()
+    screen.qtbot.waitUntil(lambda: screen.column("Speed-up") == ["0.940×", "baseline"], timeout=LIMIT_MS)
+    acts["Copy as &Markdown"].trigger()
+    assert QGuiApplication.clipboard().text().startswith("| Run |")
+    menu.close()
+
+
+def test_return_opens_a_run(screen: ComparePage) -> None:
+    screen.compare(1, 2)
+    with screen.qtbot.waitSignal(screen.controller.open_run_requested) as opened:
+        screen.press(Qt.Key.Key_Return, row=1)
+    assert opened.args == [2]
+
+
+def test_an_experiment_opens_with_its_runs(screen: ComparePage, database: Path) -> None:
+    with Store.open(database) as store:
+        number = store.library.save_experiment([2, 1], name="units", preset=None, plan='{"variants": []}')
+    with screen.qtbot.waitSignal(screen.view.painted, timeout=LIMIT_MS):
+        screen.controller.show_experiment(number)
+    assert screen.column("Run") == ["2", "1"]
+
+
+def test_an_experiment_without_runs_is_a_sentence(screen: ComparePage) -> None:
+    screen.controller.show_experiment(7)
+    screen.wait_for_text("has no runs any more")
+
+
+@pytest.mark.qt_log_ignore("propagateSizeHints", "does not support", extend=True)
+def test_an_empty_screen_offers_the_experiments(screen: ComparePage, database: Path) -> None:
+    with Store.open(database) as store:
+        store.library.save_experiment([2, 1], name="units & more", preset=None, plan='{"variants": []}')
+    next(b for b in screen.view.findChildren(QPushButton) if b.text() == "Another &experiment …").click()
+    screen.qtbot.waitUntil(lambda: bool(screen.view.findChildren(QMenu)), timeout=LIMIT_MS)
+    (menu,) = screen.view.findChildren(QMenu)
+    (entry,) = menu.actions()
+    assert entry.text() == "1  units && more · 2 runs"
+    with screen.qtbot.waitSignal(screen.view.painted, timeout=LIMIT_MS):
+        entry.trigger()
+    assert screen.column("Run") == ["2", "1"]
+    menu.close()
+
+
+def test_runs_without_any_curve_are_a_table_and_a_verdict(screen: ComparePage, database: Path) -> None:
+    with Store.open(database) as store:
+        failed = [run_row(40 + n, outcome="failed", throughput=None) for n in range(2)]
+        bare = [keep(store, replace(stored_run(row, measured=False), samples=())) for row in failed]
+    screen.compare(*bare)
+    assert screen.column("Outcome") == ["failed"]
+    assert screen.panels.shown == []
+
+
+def test_a_single_reading_is_seen_and_saved_as_a_picture(screen: ComparePage, database: Path) -> None:
+    with Store.open(database) as store:
+        bare = keep(store, stopped_after_one_reading(40))
+    screen.compare(bare)
+    assert screen.drawn() == {str(bare)}
+    meant = chart_to_save(screen.view, screen.panel("CPU load"), Theme())
+    assert meant is not None
+    assert "<circle" in meant.drawing().svg(meant.background_colour())
+
+
+def test_a_baseline_that_drifted_from_its_older_runs_is_doubted(screen: ComparePage, database: Path) -> None:
+    with Store.open(database) as store:
+        numbers = [keep(store, stored_run(run_row(20 + n, throughput=500.0 + n))) for n in range(3)]
+        other = keep(store, stored_run(run_row(30, throughput=600.0, units=128)))
+    screen.compare(*numbers, other)
+    assert "drifted" in screen.visible_text()
+
+
+def test_more_than_eight_runs_look_different(screen: ComparePage, database: Path) -> None:
+    with Store.open(database) as store:
+        numbers = [keep(store, stored_run(run_row(40 + n, units=500 + n))) for n in range(20)]
+    screen.compare(*numbers)
+    assert len({row.style for row in screen.rows()}) == 20
+    assert screen.drawn() == set(map(str, numbers))
+
+
+def test_where_legends_have_no_room_the_values_stand_beside_the_pointer(screen: ComparePage, database: Path) -> None:
+    with Store.open(database) as store:
+        numbers = [keep(store, stored_run(run_row(40 + n, units=500 + n))) for n in range(20)]
+    screen.compare(*numbers)
+    load = screen.panel("CPU load")
+    load.plot.hovered.emit(4.0)
+    assert screen.panels.readout.text().split(", ") == [f"{number} 90.0" for number in numbers]
+    screen.view.table.toggle_runs([numbers[0]])
+    load.plot.hovered.emit(4.1)
+    assert screen.panels.readout.text().split(", ") == [f"{number} 90.0" for number in numbers[1:]]
+    load.plot.left.emit()
+    assert not screen.panels.readout.isVisible()
+
+
+def test_a_run_that_is_gone_is_a_sentence_on_the_screen(screen: ComparePage) -> None:
+    screen.controller.show_runs([1, 99])
+    screen.wait_for_text("There is no run 99")
+    screen.compare(1, 2)
+    assert "There is no run 99" not in screen.visible_text()

@@ -1,0 +1,93 @@
+"""A report of what the Compare screen shows, saved from there."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QFileDialog, QMessageBox, QPushButton
+from pytestqt.qtbot import QtBot
+
+from app.gui.compare.compare_controller import CompareController
+from app.gui.compare.screen import CompareView
+from app.gui.theme import Theme
+from app.gui.threads import Background
+from app.storage.store import Store
+from tests.fakes.scaling import ONE, TALKING
+from tests.gui.screens import Screen
+from tests.unit.viewmodels.stored import keep
+
+
+@pytest.fixture
+def screen(qtbot: QtBot, theme: Theme, database_path: Path) -> Iterator[Screen[CompareView]]:
+    """One GPU against two, compared."""
+    with Store.open(database_path) as store:
+        for run in (*ONE, *TALKING):
+            keep(store, run)
+    background = Background()
+    made = Screen(qtbot, CompareView(theme), 1300, 900)
+    controller = CompareController(made.view, database_path, background, made.view)
+    with qtbot.waitSignal(made.view.painted):
+        controller.show_runs([1, 2, 3, 4])
+    yield made
+    background.close()
+    made.destroy()
+
+
+def save(screen: Screen[CompareView], monkeypatch: pytest.MonkeyPatch, name: str, chosen: str = "") -> None:
+    monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_, **_options: (name, chosen))
+    button = next(each for each in screen.view.findChildren(QPushButton) if "report" in each.text())
+    QTest.mouseClick(button, Qt.MouseButton.LeftButton)
+
+
+def test_the_report_says_what_the_screen_says(
+    screen: Screen[CompareView], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(screen, monkeypatch, str(tmp_path / "found.html"))
+    screen.wait_for_text("Written to")
+    text = (tmp_path / "found.html").read_text(encoding="utf-8")
+    verdict = screen.view.header.displayed_text().splitlines()[0]
+    assert "58.5 % faster" in verdict
+    assert verdict in text
+
+
+def test_a_name_without_an_ending_has_that_of_the_kind(
+    screen: Screen[CompareView], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(screen, monkeypatch, str(tmp_path / "found"), "Markdown (*.md)")
+    screen.wait_for_text("Written to")
+    assert (tmp_path / "found.md").exists()
+    assert (tmp_path / "found-speed-up.svg").exists()
+
+
+@pytest.mark.parametrize("answer", [QMessageBox.StandardButton.Yes, QMessageBox.StandardButton.No])
+def test_what_is_there_is_written_over_only_when_asked(
+    screen: Screen[CompareView],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    answer: QMessageBox.StandardButton,
+) -> None:
+    """Also where the ending was left out: the dialog would have asked about a name that is not there."""
+    there = tmp_path / "found.html"
+    there.write_text("mine", encoding="utf-8")
+    asked: list[str] = []
+
+    def question(_parent: object, _title: str, words: str, *_more: object) -> QMessageBox.StandardButton:
+        asked.append(words)
+        return answer
+
+    monkeypatch.setattr(QMessageBox, "question", question)
+    save(screen, monkeypatch, str(tmp_path / "found"), "HTML (*.html)")
+    assert asked == ["found.html is there already. Write over it?"]
+    if answer == QMessageBox.StandardButton.Yes:
+        screen.wait_for_text("Written to")
+    assert (there.read_text(encoding="utf-8") == "mine") == (answer == QMessageBox.StandardButton.No)
+
+
+def test_a_report_that_cannot_be_written_is_said(
+    screen: Screen[CompareView], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(screen, monkeypatch, str(tmp_path / "nowhere" / "found.html"))
+    screen.wait_for_text("cannot be written")
+    save(screen, monkeypatch, "")

@@ -1,0 +1,71 @@
+"""How well runs scale, on the Compare screen."""
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QLabel
+from pytestqt.qtbot import QtBot
+
+from app.gui.compare.scaling import ScalingChart, ScalingPanel
+from app.gui.compare.screen import CompareView
+from app.gui.run.evidence import EvidencePanel
+from app.gui.theme import DARK, LIGHT, Theme
+from app.records import StoredRun
+from app.viewmodels.compare.comparison import compare, prepare_comparison
+from app.viewmodels.history.evidence import stored_evidence_view
+from tests.fakes.scaling import LAUNCHING, ONE, TALKING
+
+
+@pytest.fixture
+def screen(qtbot: QtBot, theme: Theme) -> CompareView:
+    made = CompareView(theme)
+    qtbot.addWidget(made)
+    made.resize(1300, 1000)
+    with qtbot.waitExposed(made):
+        made.show()
+    return made
+
+
+def show(screen: CompareView, *runs: StoredRun) -> None:
+    """Show these runs, and how they scale where they do."""
+    screen.show_model(compare(prepare_comparison(runs), runs[0].row.run))
+    if "Scaling" in screen.tabs.titles:
+        screen.tabs.open_tab("Scaling")
+
+
+def visible(screen: CompareView) -> str:
+    words = "\n".join(label.text() for label in screen.findChildren(QLabel) if label.isVisible())
+    return words.replace("\N{NO-BREAK SPACE}", " ")
+
+
+def test_runs_that_differ_in_gpus_say_why_not_twice(screen: CompareView, qtbot: QtBot) -> None:
+    show(screen, *ONE, *TALKING, *LAUNCHING)
+    words = visible(screen)
+    assert "1 to 2 GPUs, the same batch a GPU (weak scaling)" in words
+    assert "79.2 %" in words
+    assert "Most likely communication: 5.00 ms" in words
+    assert "Most likely launching" in words
+    show(screen, *ONE)
+    assert not screen.findChildren(ScalingPanel)[0].isVisible()
+    assert "efficiency" not in visible(screen)
+
+
+def test_the_picture_has_the_colours_of_the_scheme(screen: CompareView, theme: Theme, qtbot: QtBot) -> None:
+    show(screen, *ONE, *TALKING)
+
+    def communication() -> str:
+        return screen.findChildren(ScalingChart)[-1].grab().toImage().pixelColor(400, 110).name()
+
+    light = communication()
+    theme.apply(Qt.ColorScheme.Dark)
+    assert (light, communication()) == (LIGHT.curves[1], DARK.curves[1])
+    theme.apply(Qt.ColorScheme.Light)
+
+
+def test_the_evidence_of_several_gpus_has_a_row_for_each(theme: Theme, qtbot: QtBot) -> None:
+    panel = EvidencePanel(theme)
+    qtbot.addWidget(panel)
+    panel.show_view(stored_evidence_view(TALKING[0]))
+    assert "GPU:1" in panel.displayed_text()
+    assert "computes 0.0" in panel.displayed_text()
+    panel.show_view(stored_evidence_view(ONE[0]))
+    assert "GPU:0" not in panel.displayed_text()

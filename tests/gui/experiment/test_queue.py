@@ -1,0 +1,447 @@
+"""The queue in the whole window, with real runs of the dummy workload."""
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QFileDialog, QLabel, QLineEdit, QSpinBox
+from pytestqt.qtbot import QtBot
+
+from app.gui.app import HISTORY, Workbench
+from app.gui.compare.screen import CompareView
+from app.gui.experiment import lazy_queue
+from app.gui.experiment.lazy_queue import QueueSnapshot
+from app.gui.experiment.queue import QueueView
+from app.gui.theme import Theme
+from app.queries import QueueEntry
+from app.records import IDLE_WAIT_KEY, RunRow
+from app.runs.experiment import idle_wait
+from app.runs.experiment.queue import ExperimentRequest, add_request, decode_request
+from app.runs.experiment.schedule import Plan
+from app.runs.leases import CPU, Leases
+from app.runs.standby import StandbyLauncher
+from app.storage.files import FileFingerprint
+from app.storage.store import Store
+from tests.fakes.nvml import Card, Driver, environment
+from tests.gui.windows import READ_LIMIT_MS, RUN_LIMIT_MS, choose, press, window_on
+from workloads.catalog import Machine, complete
+
+
+@pytest.fixture(autouse=True)
+def machine_at_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever else this machine does, no run waits for it."""
+    monkeypatch.setattr(idle_wait, "QUIET_PCT", 1000.0)
+
+
+def asked(name: str, repeats: int = 1, **values: float | str) -> ExperimentRequest:
+    """An experiment of two variants."""
+    settings = {"gpus": 0, "steps": 20, "step_ms": 1.0, **values}
+    variants = [complete("dummy", {**settings, "batch_size": batch}, Machine()) for batch in (8, 16)]
+    return ExperimentRequest.from_plan(Plan(name=name, variants=tuple(variants), repeats=repeats))
+
+
+def runs_of(workbench: Workbench) -> Sequence[RunRow]:
+    with Store.open(workbench.database) as store:
+        return store.list_runs()[::-1]
+
+
+def outcomes_of(workbench: Workbench) -> list[str]:
+    return [row.outcome.name for row in runs_of(workbench) if row.outcome is not None]
+
+
+def entries_of(workbench: Workbench) -> Sequence[QueueEntry]:
+    with Store.open(workbench.database) as store:
+        return store.queue.entries()
+
+
+def view_of(workbench: Workbench) -> QueueView:
+    return workbench.run_view.queue_view()
+
+
+def said_beside(workbench: Workbench) -> str:
+    """What stands beside the form."""
+    labels = workbench.run_view.form.findChildren(QLabel)
+    return " ".join(label.text() for label in labels if label.isVisible())
+
+
+def rows_compared(workbench: Workbench) -> int:
+    """How many variants Compare shows, its curves drawn."""
+    compare = workbench.window.findChild(CompareView)
+    if not isinstance(compare, CompareView) or not compare.tabs.curves.panels.shown or compare.tabs.curves.panels.busy:
+        return 0
+    return compare.table.model().rowCount()
+
+
+def test_an_experiment_runs_and_its_verdict_is_a_click_away(qtbot: QtBot, workbench: Workbench) -> None:
+    queue = workbench.queue.controller()
+    with qtbot.waitSignal(workbench.queue.signals.entry_ended, timeout=RUN_LIMIT_MS) as ended:
+        queue.add(asked("two batches", repeats=2))
+    view = view_of(workbench)
+    assert "two batches" in ended.args[1]
+    assert view.isVisible()
+    assert "4 of 4 runs made" in view.ended_banner.displayed_text
+    assert len(runs_of(workbench)) == 4
+    assert entries_of(workbench) == ()
+    view.ended_banner.button("show").click()
+    qtbot.waitUntil(lambda: rows_compared(workbench) == 2, timeout=READ_LIMIT_MS)
+
+
+def test_from_the_form_over_the_matrix_to_the_verdict(qtbot: QtBot, workbench: Workbench) -> None:
+    choose(workbench, seconds=0.3)
+    QTest.mouseClick(workbench.run_view.form.compare_button, Qt.MouseButton.LeftButton)
+    matrix = workbench.run_view.matrix_view()
+    qtbot.waitUntil(matrix.isVisible, timeout=READ_LIMIT_MS)
+    batches = matrix.rows.control("batch_size").findChild(QLineEdit)
+    assert isinstance(batches, QLineEdit)
+    batches.selectAll()
+    QTest.keyClicks(batches, "8, 65536\r")
+    repeats = matrix.footer.findChild(QSpinBox)
+    assert isinstance(repeats, QSpinBox)
+    repeats.setValue(2)
+    with qtbot.waitSignal(workbench.queue.signals.entry_ended, timeout=RUN_LIMIT_MS) as ended:
+        QTest.mouseClick(matrix.footer.start_button, Qt.MouseButton.LeftButton)
+    assert workbench.run_view.live.isVisible()
+    assert [row.spec.variant["batch_size"] for row in runs_of(workbench)] == [8, 65536, 65536, 8]
+    _, _, verdict = ended.args[1].partition("4 of 4 runs made. ")
+    assert verdict.startswith("Batch size 65536 is ")
+    view_of(workbench).ended_banner.button("show").click()
+    qtbot.waitUntil(lambda: rows_compared(workbench) == 2, timeout=READ_LIMIT_MS)
+    compare = workbench.window.findChild(CompareView)
+    assert isinstance(compare, CompareView)
+    shown = [label.text() for label in compare.findChildren(QLabel) if label.isVisible()]
+    assert verdict in [text.replace("\N{NO-BREAK SPACE}", " ") for text in shown]
+
+
+def test_an_experiment_asked_for_again_is_one_and_a_single_run_is_made_each_time(
+    qtbot: QtBot, workbench: Workbench
+) -> None:
+    queue, same = workbench.queue.controller(), asked("the same", seconds=600.0, steps=0)
+    queue.add(same)
+    qtbot.waitUntil(lambda: bool(runs_of(workbench)), timeout=RUN_LIMIT_MS)
+    queue.add(same)
+    spec = complete("dummy", {"gpus": 0, "steps": 20}, Machine())
+    queue.add_run(spec)
+    queue.add_run(spec)
+    queue.add(asked("the same", repeats=2, seconds=600.0, steps=0))
+
+    def planned() -> list[tuple[int, int]]:
+        return [(len(each.variants), each.repeats) for each in map(decode_request, entries_of(workbench))]
+
+    qtbot.waitUntil(lambda: planned() == [(2, 2), (1, 1), (1, 1)], timeout=READ_LIMIT_MS)
+
+
+def chosen_words(view: QueueView) -> list[str]:
+    """The entries in their order with their states."""
+    model = view.table.model()
+    return [f"{model.index(row, 0).data()}: {model.index(row, 1).data()}" for row in range(model.rowCount())]
+
+
+def test_experiments_are_added_reordered_paused_resumed_and_cancelled_while_runs_go_on(
+    qtbot: QtBot, workbench: Workbench
+) -> None:
+    queue, view = workbench.queue.controller(), view_of(workbench)
+    queue.add(asked("long", seconds=600.0, steps=0))
+    qtbot.waitUntil(lambda: "Measuring" in workbench.run_view.live.displayed_text(), timeout=RUN_LIMIT_MS)
+    queue.add(asked("second"))
+    queue.add(asked("third", step_ms=2.0))
+    QTest.keyClick(workbench.window, Qt.Key.Key_J, Qt.KeyboardModifier.ControlModifier)
+    assert view.table.hasFocus()
+    qtbot.waitUntil(lambda: len(entries_of(workbench)) == 3, timeout=READ_LIMIT_MS)
+    qtbot.waitUntil(
+        lambda: chosen_words(view) == ["long: running", "second: waiting", "third: waiting"], timeout=READ_LIMIT_MS
+    )
+    assert "0/6" in view.displayed_text()
+    assert "dummy train" in view.displayed_text()
+    view.table.choose(3)
+    QTest.keyClick(view.table, Qt.Key.Key_Up, Qt.KeyboardModifier.AltModifier)
+    qtbot.waitUntil(
+        lambda: chosen_words(view) == ["long: running", "third: waiting", "second: waiting"], timeout=READ_LIMIT_MS
+    )
+    QTest.keyClick(view.table, Qt.Key.Key_Space)
+    qtbot.waitUntil(lambda: chosen_words(view)[1] == "third: paused", timeout=READ_LIMIT_MS)
+    view.table.choose(1)
+    assert view.remove.text() == "Cancel"
+    view.remove.click()
+    qtbot.waitUntil(lambda: not queue.running, timeout=RUN_LIMIT_MS)
+    qtbot.waitUntil(lambda: chosen_words(view) == ["third: paused", "second: complete"], timeout=READ_LIMIT_MS)
+    assert view.pause_all.text() == "Go on"
+    view.table.choose(3)
+    view.pause.click()
+    qtbot.waitUntil(lambda: entries_of(workbench) == (), timeout=RUN_LIMIT_MS)
+    assert outcomes_of(workbench) == ["stopped", *["completed"] * 4]
+
+
+def test_a_closed_window_offers_what_is_left_and_runs_nothing_twice(
+    qtbot: QtBot, theme: Theme, database_path: Path
+) -> None:
+    with window_on(qtbot, database_path, theme) as first:
+        first.queue.controller().add(asked("four runs", repeats=2, steps=0, seconds=1.0))
+        qtbot.waitUntil(lambda: "2/4" in view_of(first).displayed_text(), timeout=RUN_LIMIT_MS)
+        first.window.close()
+        press(first, "&Stop and close")
+        qtbot.waitUntil(lambda: not first.window.isVisible(), timeout=RUN_LIMIT_MS)
+        made = outcomes_of(first).count("completed")
+
+    with window_on(qtbot, database_path, theme) as again:
+        view = view_of(again)
+        qtbot.waitUntil(view.offer_banner.isVisible, timeout=READ_LIMIT_MS)
+        assert view.offer_banner.displayed_text == f"“four runs” is unfinished: {made} of 4 runs made."
+        assert not again.queue.controller().running
+        with qtbot.waitSignal(again.queue.signals.entry_ended, timeout=RUN_LIMIT_MS):
+            view.offer_banner.button("go on").click()
+        assert not view.offer_banner.isVisible()
+        outcomes = outcomes_of(again)
+        assert outcomes.count("completed") == 4
+        assert outcomes.count("stopped") == len(outcomes) - 4 <= 1, "the run that went on, if one had begun"
+
+
+def test_what_is_asked_for_before_the_window_has_looked_into_the_queue_begins_all_the_same(
+    qtbot: QtBot, workbench: Workbench
+) -> None:
+    runs_held, queue, looked = threading.Event(), workbench.queue.controller(), list[None]()
+    workbench.sessions.run(runs_held.wait, lambda _: None, lambda _: None)
+    queue.add(asked("early"))
+    workbench.queue.check_entries()
+    workbench.reads.run(lambda: None, looked.append, lambda _: None)
+    qtbot.waitUntil(lambda: len(looked) == 1)
+    workbench.reads.run(lambda: None, looked.append, lambda _: None)
+    qtbot.waitUntil(lambda: len(looked) == 2)  # what was made of what it found is done too
+    states = [entry.state for entry in entries_of(workbench)]
+    runs_held.set()
+    assert states == ["waiting"]
+    with qtbot.waitSignal(workbench.queue.signals.entry_ended, timeout=RUN_LIMIT_MS):
+        pass
+    assert outcomes_of(workbench) == ["completed"] * 2
+
+
+def test_what_a_crashed_window_left_does_not_begin_with_what_is_asked_for_at_once(
+    qtbot: QtBot, theme: Theme, database_path: Path
+) -> None:
+    with Store.open(database_path) as store:
+        add_request(store, asked("left over", step_ms=2.0))
+    with window_on(qtbot, database_path, theme, lambda made: made.queue.controller().add(asked("early"))) as opened:
+        qtbot.waitUntil(lambda: outcomes_of(opened) == ["completed"] * 2, timeout=RUN_LIMIT_MS)
+        assert ("left over", "paused") in [(entry.name, entry.state) for entry in entries_of(opened)]
+
+
+def test_an_offer_can_be_left_for_later_and_removed(qtbot: QtBot, workbench: Workbench) -> None:
+    with Store.open(workbench.database) as store:
+        add_request(store, asked("left over"))
+    queue, view = workbench.queue.controller(), view_of(workbench)
+    queue.offer_resume()
+    qtbot.waitUntil(view.offer_banner.isVisible, timeout=READ_LIMIT_MS)
+    view.offer_banner.button("not now").click()
+    assert "Paused" in view.displayed_text()
+    assert [entry.state for entry in entries_of(workbench)] == ["paused"]
+    queue.offer_resume()
+    qtbot.waitUntil(view.offer_banner.isVisible, timeout=READ_LIMIT_MS)
+    view.offer_banner.button("remove").click()
+    qtbot.waitUntil(lambda: not view.isVisible(), timeout=READ_LIMIT_MS)
+    assert entries_of(workbench) == ()
+    assert runs_of(workbench) == []
+
+
+def test_while_a_run_goes_on_the_form_adds_to_the_queue_which_begins_after_it(
+    qtbot: QtBot, workbench: Workbench
+) -> None:
+    choose(workbench, seconds=0.5)
+    workbench.run.run()
+    assert workbench.run.running
+    workbench.run.run()
+    qtbot.waitUntil(lambda: len(entries_of(workbench)) == 1, timeout=READ_LIMIT_MS)
+    queue = workbench.queue.controller()
+    with qtbot.waitSignal(workbench.queue.signals.entry_ended, timeout=RUN_LIMIT_MS):
+        pass
+    first, second = runs_of(workbench)
+    assert first.spec == second.spec
+    assert first.ended_utc_ns is not None
+    assert second.started_utc_ns > first.ended_utc_ns
+    qtbot.waitUntil(lambda: not queue.running, timeout=READ_LIMIT_MS)
+    assert view_of(workbench).ended_banner.button("show").text() == "Show the run"
+
+
+def test_stop_ends_the_run_and_pauses_the_queue(qtbot: QtBot, workbench: Workbench) -> None:
+    queue, view = workbench.queue.controller(), view_of(workbench)
+    queue.add(asked("long", seconds=600.0, steps=0))
+    qtbot.waitUntil(lambda: "Measuring" in workbench.run_view.live.displayed_text(), timeout=RUN_LIMIT_MS)
+    QTest.keyClick(workbench.window, Qt.Key.Key_Period, Qt.KeyboardModifier.ControlModifier)
+    qtbot.waitUntil(lambda: not queue.running, timeout=RUN_LIMIT_MS)
+    qtbot.waitUntil(lambda: "Paused" in view.displayed_text(), timeout=READ_LIMIT_MS)
+    assert [entry.state for entry in entries_of(workbench)] == ["paused"]
+
+
+def test_a_mistake_of_the_program_s_own_ends_what_goes_on_and_is_told(
+    qtbot: QtBot, workbench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(StandbyLauncher, "launch", fail)
+    queue, view = workbench.queue.controller(), view_of(workbench)
+    with qtbot.capture_exceptions() as raised:
+        queue.add(asked("meets it"))
+        qtbot.waitUntil(lambda: "Paused" in view.displayed_text(), timeout=RUN_LIMIT_MS)
+        assert not queue.running
+        assert "made a mistake (ZeroDivisionError: a bug)" in said_beside(workbench)
+        choose(workbench)
+        workbench.run.run()
+        qtbot.waitUntil(lambda: not workbench.run.running, timeout=RUN_LIMIT_MS)
+        assert "made a mistake (ZeroDivisionError: a bug)" in said_beside(workbench)
+    assert [kind for kind, *_ in raised] == [ZeroDivisionError] * 2
+    assert [entry.state for entry in entries_of(workbench)] == ["paused"]
+    assert outcomes_of(workbench) == ["failed"] * 2
+    workbench.window.close()
+    assert not workbench.window.isVisible()
+
+
+def test_all_are_cancelled_after_a_question(qtbot: QtBot, workbench: Workbench) -> None:
+    queue, view = workbench.queue.controller(), view_of(workbench)
+    for name, seconds in (("long", 600.0), ("longer", 601.0)):
+        queue.add(asked(name, seconds=seconds, steps=0))
+    view.unfold()
+    qtbot.waitUntil(lambda: chosen_words(view) == ["long: running", "longer: waiting"], timeout=RUN_LIMIT_MS)
+    view.cancel_all.click()
+    press(workbench, "&Cancel all")
+    qtbot.waitUntil(lambda: not queue.running, timeout=RUN_LIMIT_MS)
+    qtbot.waitUntil(lambda: not view.isVisible(), timeout=READ_LIMIT_MS)
+    assert entries_of(workbench) == ()
+
+
+@pytest.fixture
+def hot(qtbot: QtBot, theme: Theme, database_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workbench]:
+    """A window on a machine whose one GPU is too hot for a fair run, and stays so."""
+    for name, value in environment(Driver(cards=(Card(uuid="GPU-hot", throttle_reasons=0x40),))).items():
+        monkeypatch.setenv(name, value)
+    with window_on(qtbot, database_path, theme) as made:
+        yield made
+
+
+def test_a_wait_for_a_fair_machine_is_shown_and_can_be_skipped(qtbot: QtBot, hot: Workbench) -> None:
+    workbench = hot
+    queue, view = workbench.queue.controller(), view_of(workbench)
+    queue.add(asked("waits", gpus=1))
+    qtbot.waitUntil(lambda: "GPU 0 throttled" in view.displayed_text(), timeout=RUN_LIMIT_MS)
+    assert "Waiting: " in view.displayed_text()
+    qtbot.waitUntil(lambda: "first run is to begin" in workbench.run_view.live.displayed_text(), timeout=READ_LIMIT_MS)
+    view.skip.click()
+    qtbot.waitUntil(lambda: bool(runs_of(workbench)), timeout=READ_LIMIT_MS)
+    assert not view.skip.isVisible()
+    with Store.open(workbench.database) as store:
+        assert store.load(1).environment[IDLE_WAIT_KEY].startswith("skipped after")
+    queue.stop()
+    qtbot.waitUntil(lambda: not queue.running, timeout=RUN_LIMIT_MS)
+
+
+def test_a_window_that_closes_after_a_single_run_begins_nothing_of_the_queue(
+    qtbot: QtBot, theme: Theme, database_path: Path
+) -> None:
+    with window_on(qtbot, database_path, theme) as window:
+        choose(window, seconds=600.0)
+        window.run.run()
+        window.queue.controller().add(asked("later"))
+        qtbot.waitUntil(lambda: "0/2" in view_of(window).displayed_text(), timeout=READ_LIMIT_MS)
+        window.quit()
+        qtbot.waitUntil(lambda: not window.window.isVisible(), timeout=RUN_LIMIT_MS)
+        assert not window.queue.running
+        assert [entry.name for entry in entries_of(window)] == ["later"]
+        assert len(runs_of(window)) == 1
+
+
+def test_what_another_version_queued_is_said_and_the_others_go_on(qtbot: QtBot, workbench: Workbench) -> None:
+    with Store.open(workbench.database) as store:
+        store.queue.add(name="newer", preset=None, plan='{"variants": []}')
+    queue, view = workbench.queue.controller(), view_of(workbench)
+    view.unfold()
+    with qtbot.waitSignal(workbench.queue.signals.entry_ended, timeout=RUN_LIMIT_MS) as ended:
+        queue.add(asked("known"))
+    assert ended.args[0] == "known"
+    qtbot.waitUntil(lambda: chosen_words(view) == ["newer: paused", "known: complete"], timeout=READ_LIMIT_MS)
+    assert "What entry 1 of the queue asks for is not known here" in said_beside(workbench)
+
+
+def test_what_another_program_runs_is_shown_as_that_until_it_has_ended(
+    qtbot: QtBot, workbench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lazy_queue, "_POLL_S", 0.1)
+    command = (sys.executable, "-m", "app", "experiment", "dummy", "--db", str(workbench.database))
+    settings = ("-s", "batch_size=8,16", "-s", "gpus=0", "-s", "seconds=0.1", "--repeats", "1", "--no-gate")
+    processor = Leases().take([CPU], 1)
+    assert processor is not None, "its first run waits for it until it was seen"
+    with subprocess.Popen([*command, *settings], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as other:
+        qtbot.waitUntil(lambda: any(entry.owned for entry in entries_of(workbench)), timeout=RUN_LIMIT_MS)
+        view = view_of(workbench)
+        qtbot.waitUntil(lambda: "Another program makes these runs" in view.displayed_text(), timeout=READ_LIMIT_MS)
+        assert not view.offer_banner.isVisible()
+        assert not view.pause_all.isVisible()
+        processor.release()
+        qtbot.waitUntil(lambda: not view.isVisible(), timeout=RUN_LIMIT_MS)
+    assert other.returncode == 0
+    assert not workbench.queue.running
+
+
+def test_what_an_import_brings_is_offered_and_nothing_begins(
+    qtbot: QtBot, workbench: Workbench, tmp_path: Path
+) -> None:
+    with Store.open(tmp_path / "elsewhere.db") as store:
+        add_request(store, asked("begun elsewhere"))
+    workbench.window.show_page(HISTORY)
+    history = workbench.stored.history
+    assert history is not None
+    history.import_requested.emit()
+    dialog = workbench.window.findChild(QFileDialog)
+    assert isinstance(dialog, QFileDialog)
+    dialog.fileSelected.emit(str(tmp_path / "elsewhere.db"))
+    dialog.close()
+    qtbot.waitUntil(lambda: bool(view_of(workbench).offer_banner.displayed_text), timeout=READ_LIMIT_MS)
+    assert view_of(workbench).offer_banner.displayed_text == "“begun elsewhere” is unfinished: 0 of 2 runs made."
+    assert not workbench.queue.running
+
+
+def test_what_another_program_adds_pauses_or_takes_out_is_seen_at_rest_and_nothing_begins(
+    qtbot: QtBot, workbench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lazy_queue, "_POLL_S", 0.1)
+    view = view_of(workbench)
+    with Store.open(workbench.database) as other:
+        entry = add_request(other, asked("from a terminal"))
+        qtbot.waitUntil(view.offer_banner.isVisible, timeout=READ_LIMIT_MS)
+        assert view.offer_banner.displayed_text == "“from a terminal” is unfinished: 0 of 2 runs made."
+        assert [each.state for each in other.queue.entries()] == ["waiting"], "it is the terminal's to go on with it"
+        view.offer_banner.button("not now").click()
+        view.unfold()
+        qtbot.waitUntil(lambda: chosen_words(view) == ["from a terminal: paused"], timeout=READ_LIMIT_MS)
+        other.queue.set_state(entry, "waiting")
+        qtbot.waitUntil(lambda: chosen_words(view) == ["from a terminal: waiting"], timeout=READ_LIMIT_MS)
+        assert not view.offer_banner.isVisible(), "what was answered is not asked again"
+        choose(workbench, seconds=0.1)
+        with qtbot.waitSignal(workbench.run.ended, timeout=RUN_LIMIT_MS):
+            workbench.run.run()
+        assert not workbench.queue.running, "only what this window was asked for follows a run of its own"
+        other.queue.remove(entry)
+        qtbot.waitUntil(lambda: not view.isVisible(), timeout=READ_LIMIT_MS)
+    assert len(runs_of(workbench)) == 1
+
+
+def test_at_rest_the_queue_is_read_only_where_something_was_written(
+    qtbot: QtBot, workbench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[QueueSnapshot | None] = []
+    seen = lazy_queue._read_snapshot
+
+    def counted(database: Path, before: FileFingerprint | None) -> tuple[FileFingerprint, QueueSnapshot | None]:
+        stamp, found = seen(database, before)
+        looks.append(found)
+        return stamp, found
+
+    monkeypatch.setattr(lazy_queue, "_POLL_S", 0.05)
+    monkeypatch.setattr(lazy_queue, "_read_snapshot", counted)
+    qtbot.waitUntil(lambda: looks[-5:] == [None] * 5, timeout=READ_LIMIT_MS)
+    with Store.open(workbench.database) as other:
+        add_request(other, asked("new"))
+    qtbot.waitUntil(view_of(workbench).offer_banner.isVisible, timeout=READ_LIMIT_MS)
+    qtbot.waitUntil(lambda: looks[-5:] == [None] * 5, timeout=READ_LIMIT_MS)

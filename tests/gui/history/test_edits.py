@@ -1,0 +1,262 @@
+"""What a reader keeps of runs in the history: tags, notes, saved filters, columns, the trash."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QAction
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QDialogButtonBox, QInputDialog, QMenu, QMessageBox
+
+from app.gui.history.annotations import NoteDialog, TagDialog
+from app.queries import RunQuery
+from app.storage.store import Store
+from tests.gui.history_page import LIMIT_MS, TITLES, HistoryPage
+from tests.unit.viewmodels.stored import keep, run_row, stored_run
+
+
+@pytest.fixture
+def screen(history_on: Callable[[Path], HistoryPage], database_path: Path) -> HistoryPage:
+    """Four runs: 1 and 2 have a tag, 3 a note, 4 failed; 1 to 3 in two experiments."""
+    with Store.open(database_path) as store:
+        for number in (1, 2, 3):
+            keep(store, stored_run(run_row(number, throughput=1000.0 * number), measured=False))
+        keep(store, stored_run(run_row(4, outcome="failed", throughput=None), measured=False))
+        store.library.add_tag([1, 2], "night")
+        store.library.set_note(3, "Too hot.\nRepeat it.")
+        store.library.save_experiment([1], name="layers", preset=None, plan="{}", utc_ns=1)
+        store.library.save_experiment([2, 3], name="layouts", preset=None, plan="{}", utc_ns=2)
+    made = history_on(database_path)
+    made.refresh()
+    return made
+
+
+def kept(screen: HistoryPage, run: int) -> tuple[tuple[str, ...], str]:
+    """The tags and note of a run in the database."""
+    with screen.store() as store:
+        (row,) = store.library.run_rows([run])
+    return row.tags, row.note
+
+
+def save(dialog: TagDialog | NoteDialog) -> None:
+    box = dialog.findChild(QDialogButtonBox)
+    assert isinstance(box, QDialogButtonBox)
+    box.button(QDialogButtonBox.StandardButton.Save).click()
+
+
+def test_tags_and_the_first_line_of_a_note_stand_in_the_table(screen: HistoryPage) -> None:
+    assert screen.column("Tags, note") == ["", "Too hot.", "night", "night"]
+    tooltip = screen.model.index(1, TITLES.index("Tags, note")).data(Qt.ItemDataRole.ToolTipRole)
+    assert "Repeat it." in tooltip
+
+
+def test_words_that_look_like_mark_up_are_shown_as_they_are(screen: HistoryPage) -> None:
+    with screen.store() as store:
+        store.library.set_note(3, "<b>Too hot</b>")
+    screen.refresh()
+    assert screen.column("Tags, note")[1] == "<b>Too hot</b>"
+    tooltip = screen.model.index(1, TITLES.index("Tags, note")).data(Qt.ItemDataRole.ToolTipRole)
+    assert "&lt;b&gt;Too hot&lt;/b&gt;" in tooltip
+
+
+def test_t_tags_all_chosen_runs(screen: HistoryPage) -> None:
+    screen.choose(4, 1)
+    screen.key(Qt.Key.Key_T)
+    dialog = screen.dialog(TagDialog)
+    assert dialog.states() == {"night": Qt.CheckState.PartiallyChecked}
+    QTest.keyClicks(dialog.line, "for the report")
+    QTest.keyClick(dialog.line, Qt.Key.Key_Return)
+    QTest.keyClick(dialog.line, Qt.Key.Key_Return)
+    screen.wait_for("Tags, note", "for the report", "Too hot.", "night", "for the report, night")
+    assert kept(screen, 1)[0] == ("for the report", "night")
+
+
+def test_a_tag_is_taken_off_by_its_box(screen: HistoryPage) -> None:
+    screen.choose(1, 2)
+    screen.key(Qt.Key.Key_T)
+    dialog = screen.dialog(TagDialog)
+    dialog.tick("night", Qt.CheckState.Unchecked)
+    save(dialog)
+    screen.wait_for("Tags, note", "", "Too hot.", "", "")
+
+
+def test_n_writes_one_note_on_all_chosen_runs(screen: HistoryPage) -> None:
+    screen.choose(3, 4)
+    screen.key(Qt.Key.Key_N)
+    dialog = screen.dialog(NoteDialog)
+    assert dialog.editor.toPlainText() == ""
+    QTest.keyClicks(dialog.editor, "Fan was off")
+    QTest.keyClick(dialog.editor, Qt.Key.Key_Return, Qt.KeyboardModifier.ControlModifier)
+    screen.wait_for("Tags, note", "Fan was off", "Fan was off", "night", "night")
+    assert kept(screen, 3)[1] == "Fan was off"
+
+
+def test_a_note_that_was_only_looked_at_stays(screen: HistoryPage) -> None:
+    screen.choose(3, 4)
+    screen.key(Qt.Key.Key_N)
+    dialog = screen.dialog(NoteDialog)
+    with screen.qtbot.assertNotEmitted(screen.view.note_changed):
+        save(dialog)
+
+
+def test_tags_and_note_on_the_page_of_a_run_are_kept_when_the_page_is_left(screen: HistoryPage) -> None:
+    screen.open(3)
+    words = screen.view.detail.annotations
+    assert (words.tags.text(), words.note.toPlainText()) == ("", "Too hot.\nRepeat it.")
+    words.tags.setText("day, Throttled")
+    words.note.setPlainText("Cooler now.")
+    screen.escape()
+    screen.qtbot.waitUntil(lambda: kept(screen, 3) == (("day", "Throttled"), "Cooler now."), timeout=LIMIT_MS)
+    screen.qtbot.waitUntil(lambda: "day, Throttled Cooler now." in screen.column("Tags, note"), timeout=LIMIT_MS)
+    screen.open(3)
+    words.tags.setText("day")
+    screen.open(1)
+    screen.qtbot.waitUntil(lambda: kept(screen, 3)[0] == ("day",), timeout=LIMIT_MS)
+    assert words.tags.text() == "night"
+
+
+def test_a_tag_that_cannot_be_is_said_and_can_be_put_right(screen: HistoryPage) -> None:
+    screen.open(1)
+    words = screen.view.detail.annotations
+    words.tags.setText("night, " + "x" * 100)
+    words.tags.editingFinished.emit()
+    screen.wait_for_text("at most 60 characters")
+    words.tags.setText("night, x")
+    words.tags.editingFinished.emit()
+    screen.qtbot.waitUntil(lambda: kept(screen, 1)[0] == ("night", "x"), timeout=LIMIT_MS)
+
+
+def test_deleted_runs_go_without_a_question_and_come_back_by_undo(screen: HistoryPage) -> None:
+    screen.choose(2, 3)
+    screen.key(Qt.Key.Key_Delete)
+    screen.wait_for("Run", "4", "1")
+    assert "2 runs deleted" in screen.visible_text()
+    assert screen.view.table.chosen() == []
+    screen.key(Qt.Key.Key_Z, Qt.KeyboardModifier.ControlModifier)
+    screen.wait_for("Run", "4", "3", "2", "1")
+    assert "2 runs deleted" not in screen.visible_text()
+
+
+def test_a_run_that_goes_on_is_not_deleted_and_said(screen: HistoryPage) -> None:
+    with screen.store() as store:
+        keep(store, stored_run(run_row(5, outcome=None, throughput=None), measured=False))
+    screen.refresh()
+    screen.choose(5)
+    screen.key(Qt.Key.Key_Delete)
+    screen.wait_for_text("Run 5 is going on")
+    assert screen.column("Run")[0] == "5"
+
+
+def test_deleted_runs_are_looked_at_restored_or_deleted_for_good(screen: HistoryPage) -> None:
+    screen.choose(1, 2, 3)
+    screen.key(Qt.Key.Key_Delete)
+    screen.wait_for("Run", "4")
+    screen.menu_entry("View", "Deleted runs (3)")
+    screen.wait_for("Run", "3", "2", "1")
+    assert "3 deleted runs" in screen.visible_text()
+    screen.choose(2)
+    screen.button("Restore 1 run").click()
+    screen.wait_for("Run", "3", "1")
+    screen.choose(3)
+    screen.key(Qt.Key.Key_Delete, Qt.KeyboardModifier.ShiftModifier)
+    box = screen.dialog(QMessageBox)
+    assert "Delete 1 run for good?" in box.text()
+    next(button for button in box.buttons() if button.text() == "&Delete").click()
+    screen.wait_for("Run", "1")
+    screen.escape()
+    screen.wait_for("Run", "4", "2")
+
+
+def test_a_filter_is_saved_chosen_and_deleted(screen: HistoryPage) -> None:
+    screen.filter("Tag shown", "night")
+    screen.wait_for("Run", "2", "1")
+    screen.menu_entry("Filters", "Save these filters")
+    name = screen.dialog(QInputDialog)
+    name.setTextValue("at night")
+    name.accept()
+    screen.qtbot.waitUntil(lambda: "at night" in screen.button_labels(), timeout=LIMIT_MS)
+    screen.escape()
+    screen.wait_for("Run", "4", "3", "2", "1")
+    screen.menu_entry("Filters", "at night")
+    screen.wait_for("Run", "2", "1")
+    screen.menu_entry("at night", "Delete this filter")
+    screen.qtbot.waitUntil(lambda: "at night" not in screen.button_labels(), timeout=LIMIT_MS)
+    with screen.store() as store:
+        assert store.library.filters() == {}
+
+
+def test_runs_of_an_experiment_are_filtered(screen: HistoryPage) -> None:
+    screen.filter("Experiment shown", "layouts")
+    screen.wait_for("Run", "3", "2")
+    assert screen.view.overview.listing.query == RunQuery(experiment=2)
+
+
+def test_groups_fold_and_choosing_a_group_chooses_its_runs(screen: HistoryPage) -> None:
+    table = screen.view.table
+    screen.key(Qt.Key.Key_G, Qt.KeyboardModifier.ControlModifier)
+    assert screen.column("Run") == [
+        "layouts 2 runs · 1970-01-01 00:00",
+        "3",
+        "2",
+        "layers 1 run · 1970-01-01 00:00",
+        "1",
+        "Without an experiment 1 run",
+        "4",
+    ]
+    table.selectRow(0)
+    assert table.chosen() == [2, 3]
+    assert screen.button("Compare 2 runs").isEnabled()
+    screen.key(Qt.Key.Key_Left)
+    assert screen.column("Run")[:2] == ["layouts 2 runs · 1970-01-01 00:00", "layers 1 run · 1970-01-01 00:00"]
+    assert table.chosen() == [2, 3]
+    with screen.qtbot.waitSignal(screen.controller.compare_requested) as asked:
+        screen.key(Qt.Key.Key_C, Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.ShiftModifier)
+    assert asked.args == [[2, 3]]
+    screen.key(Qt.Key.Key_Right)
+    assert screen.column("Run")[:3] == ["layouts 2 runs · 1970-01-01 00:00", "3", "2"]
+    screen.key(Qt.Key.Key_Down)
+    assert table.chosen() == [3]
+    screen.key(Qt.Key.Key_Left)
+    assert table.current_run() is None
+    assert table.chosen() == [2, 3]
+
+
+def test_the_rows_of_groups_are_read_too(screen: HistoryPage) -> None:
+    screen.key(Qt.Key.Key_G, Qt.KeyboardModifier.ControlModifier)
+    screen.search("layouts")
+    screen.wait_for("Run", "layouts 2 runs · 1970-01-01 00:00", "3", "2")
+    assert screen.column("Throughput")[2] == "2,000 sequences/s"
+
+
+def test_columns_are_chosen_and_remembered(screen: HistoryPage, history_on: Callable[[Path], HistoryPage]) -> None:
+    duration, energy = TITLES.index("Duration"), TITLES.index("Energy")
+    assert (screen.view.table.isColumnHidden(duration), screen.view.table.isColumnHidden(energy)) == (True, False)
+    for title in ("Duration", "Energy"):
+        submenu_entry(screen, "Columns", title).trigger()
+    assert not screen.view.table.isColumnHidden(duration)
+    with screen.qtbot.waitSignal(screen.model.modelReset, timeout=LIMIT_MS):
+        pass
+    again = history_on(screen.database)
+    again.refresh()
+    assert (again.view.table.isColumnHidden(duration), again.view.table.isColumnHidden(energy)) == (False, True)
+
+
+def submenu_entry(screen: HistoryPage, menu: str, words: str) -> QAction:
+    found = next(m for m in screen.view.findChildren(QMenu) if m.title().replace("&", "") == menu)
+    return next(action for action in found.actions() if action.text().replace("&", "") == words)
+
+
+@pytest.mark.qt_log_ignore(
+    "propagateSizeHints", "does not support raise", "does not support grabbing the keyboard", extend=True
+)
+def test_the_menu_offers_what_can_be_done_with_the_chosen_runs(screen: HistoryPage) -> None:
+    screen.choose(1, 2)
+    screen.view.table.customContextMenuRequested.emit(screen.view.table.rect().center())
+    menu = next(m for m in screen.view.table.findChildren(QMenu) if m.isVisible())
+    words = [action.text().replace("&", "") for action in menu.actions()]
+    assert words == ["Open\tEnter", "Compare 2 runs", "Tags …", "Note …", "Export", "Delete"]
+    with screen.qtbot.waitSignal(screen.controller.export_requested) as asked:
+        submenu_entry(screen, "Export", "CSV tables …").trigger()
+    assert asked.args == [[1, 2], "csv"]
+    menu.close()

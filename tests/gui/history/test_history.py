@@ -1,0 +1,272 @@
+import contextlib
+import sqlite3
+from collections.abc import Callable
+from datetime import UTC
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QModelIndex, Qt, SignalInstance
+from PySide6.QtGui import QGuiApplication, QImage
+from PySide6.QtWidgets import QLineEdit
+from pytestqt.qtbot import QtBot
+
+from app.gui.history.page import RunPageView
+from app.gui.history.table_model import HistoryModel
+from app.gui.theme import Theme
+from app.storage.store import Store
+from app.viewmodels.history.run_detail import run_detail
+from tests.gui.history_page import TITLES, HistoryPage
+from tests.unit.viewmodels.stored import keep, run_row, stored_run
+
+
+@pytest.fixture
+def database(database_path: Path) -> Path:
+    with Store.open(database_path) as store:
+        keep(store, stored_run(run_row(1, throughput=800.0)))
+        keep(store, stored_run(run_row(2, workload="cnn10", throughput=43601.0, energy_mj=12.4)))
+        failed = run_row(3, outcome="failed", reason="The loss is not a finite number.", throughput=None)
+        keep(store, stored_run(failed, measured=False))
+    return database_path
+
+
+@pytest.fixture
+def screen(history_on: Callable[[Path], HistoryPage], database: Path) -> HistoryPage:
+    made = history_on(database)
+    made.refresh()
+    return made
+
+
+def test_an_empty_database_says_what_to_do(history_on: Callable[[Path], HistoryPage], database_path: Path) -> None:
+    empty = history_on(database_path)
+    empty.refresh()
+    assert "No runs yet" in empty.visible_text()
+    assert "Ctrl+1" in empty.visible_text()
+
+
+def test_runs_come_newest_first_and_a_click_on_a_head_sorts(screen: HistoryPage) -> None:
+    assert screen.column("Run") == ["3", "2", "1"]
+    assert screen.column("Outcome") == ["failed", "completed", "completed"]
+    screen.sort("Throughput")
+    assert screen.column("Throughput") == ["43,601 images/s", "800 sequences/s", "–"]
+    assert str(screen.model.headerData(TITLES.index("Throughput"), Qt.Orientation.Horizontal)) == "Throughput ↓"
+    screen.sort("Throughput")
+    assert screen.column("Run") == ["1", "2", "3"]
+
+
+def test_search_narrows_as_typed_and_escape_clears_it(screen: HistoryPage) -> None:
+    for end in range(1, len("cnn10") + 1):
+        screen.search("cnn10"[:end])
+    screen.wait_for("Run", "2")
+    assert "1 of 3 runs" in screen.visible_text()
+    screen.search("nothing like it")
+    screen.wait_for_text("No run matches")
+    screen.escape()
+    screen.wait_for("Run", "3", "2", "1")
+    assert screen.view.overview.bar.search.text() == ""
+
+
+def test_a_search_begun_before_the_runs_were_read_knows_them_all_the_same(
+    history_on: Callable[[Path], HistoryPage], database: Path
+) -> None:
+    early = history_on(database)
+    early.controller.refresh()
+    early.search("cnn10")
+    early.wait_for("Run", "2")
+    assert "1 of 3 runs" in early.visible_text()
+
+
+def test_filters_narrow_and_escape_clears_them(screen: HistoryPage) -> None:
+    screen.filter("Outcome shown", "completed")
+    screen.wait_for("Run", "2", "1")
+    screen.filter("Workload shown", "lstm")
+    screen.wait_for("Run", "1")
+    screen.escape()
+    screen.wait_for("Run", "3", "2", "1")
+
+
+def test_ctrl_f_goes_to_the_search(screen: HistoryPage) -> None:
+    screen.view.table.setFocus()
+    screen.key(Qt.Key.Key_F, Qt.KeyboardModifier.ControlModifier)
+    screen.qtbot.waitUntil(lambda: isinstance(screen.view.focusWidget(), QLineEdit))
+
+
+def test_compare_wants_two_runs_and_sends_the_oldest_first(screen: HistoryPage) -> None:
+    compare = screen.button("Compare")
+    screen.choose(2)
+    assert not compare.isEnabled()
+    screen.choose(2, 1)
+    assert (compare.isEnabled(), compare.text()) == (True, "Compare 2 runs")
+    with screen.qtbot.waitSignal(screen.controller.compare_requested) as asked:
+        screen.key(Qt.Key.Key_C, Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.ShiftModifier)
+    assert asked.args == [[1, 2]]
+
+
+def test_a_refresh_shows_new_runs_and_keeps_choice_and_order(screen: HistoryPage, database: Path) -> None:
+    screen.sort("Throughput")
+    screen.choose(1, 3)
+    with Store.open(database) as store:
+        keep(store, stored_run(run_row(4, outcome=None, throughput=None), measured=False))
+    screen.refresh()
+    assert screen.column("Run") == ["2", "1", "4", "3"]
+    assert screen.column("Outcome")[2] == "running"
+    assert screen.view.table.chosen() == [1, 3]
+
+
+def test_a_run_that_another_program_stores_appears_by_itself(screen: HistoryPage, database: Path) -> None:
+    with Store.open(database) as store:
+        keep(store, stored_run(run_row(4, outcome=None, throughput=None), measured=False))
+    screen.wait_for("Outcome", "running", "failed", "completed", "completed")
+
+
+def test_refreshes_asked_for_while_reading_are_one_more_reading(screen: HistoryPage) -> None:
+    resets = Counter(screen.model.modelReset)
+    for _ in range(5):
+        screen.controller.refresh()
+    screen.qtbot.waitUntil(lambda: resets.count == 2)
+
+
+def test_enter_opens_the_run_with_its_plots_and_escape_goes_back_to_the_choice(screen: HistoryPage) -> None:
+    screen.choose(2)
+    screen.key(Qt.Key.Key_Return)
+    screen.wait_for_page(2)
+    plots = screen.view.detail.panels.shown
+    assert [len(plot.curve_keys()) for plot in plots] == [1, 1, 1, 1, 1]
+    x, y = plots[0].points(plots[0].curve_keys()[0])
+    assert (x[0], y[0]) == (0.0, 600.0)
+    assert "43,601" in screen.visible_text()
+    screen.escape()
+    assert not screen.view.shows_run
+    assert screen.view.table.chosen() == [2]
+
+
+def test_a_failed_run_tells_why_and_how_to_run_it_again(screen: HistoryPage) -> None:
+    screen.open(3)
+    assert "The loss is not a finite number." in screen.view.detail.displayed_text()
+    assert "Implementation" in screen.view.detail.displayed_text()
+    screen.button("Copy as command").click()
+    assert QGuiApplication.clipboard().text().startswith("python -m app run lstm -s implementation=standard")
+
+
+def test_one_page_after_another_shows_only_its_own_panels(screen: HistoryPage) -> None:
+    screen.open(2)
+    screen.open(3)
+    assert [len(plot.curve_keys()) for plot in screen.view.detail.panels.shown] == [1, 2]
+
+
+def test_axes_that_grow_are_painted_as_if_they_had_always_been_that_long(qtbot: QtBot, theme: Theme) -> None:
+    few = run_detail(stored_run(run_row(2, gpus=1, outcome="failed", throughput=None), measured=False), UTC)
+    views = [RunPageView(theme), RunPageView(theme)]
+    for view in views:
+        qtbot.addWidget(view)
+        view.resize(1400, 860)
+        with qtbot.waitExposed(view):
+            view.show()
+    views[0].show_model(run_detail(stored_run(run_row(1, gpus=1)), UTC))
+    qtbot.waitUntil(lambda: not views[0].panels.busy)
+    views[0].grab()
+    for view in views:
+        view.show_model(few)
+    qtbot.waitUntil(lambda: axes_of(views[0]) == axes_of(views[1]))
+
+
+def axes_of(view: RunPageView) -> QImage:
+    return view.grab().toImage().copy(0, 100, 72, 560)
+
+
+def test_a_problem_stands_on_the_screen_and_goes_when_it_is_solved(
+    qtbot: QtBot, history_on: Callable[[Path], HistoryPage], database_path: Path
+) -> None:
+    database_path.write_text("this is no database", encoding="utf-8")
+    screen = history_on(database_path)
+    screen.controller.refresh()
+    screen.wait_for_text("is not an SQLite database")
+    database_path.unlink()
+    screen.refresh()
+    assert "is not an SQLite database" not in screen.visible_text()
+
+
+@pytest.fixture
+def many(history_on: Callable[[Path], HistoryPage], database_path: Path) -> HistoryPage:
+    """Three thousand runs, number 1 the oldest."""
+    with Store.open(database_path) as store:
+        first = keep(store, stored_run(run_row(1), measured=False))
+    copy_runs(database_path, first, 2_999)
+    made = history_on(database_path)
+    made.refresh()
+    return made
+
+
+def test_thousands_of_runs_cost_only_the_rows_in_view(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: set[int] = set()
+    data = HistoryModel.data
+
+    def counted(model: HistoryModel, index: QModelIndex, role: int = 0) -> object:
+        asked.add(index.row())
+        return data(model, index, role)
+
+    monkeypatch.setattr(HistoryModel, "data", counted)
+    many: HistoryPage = request.getfixturevalue("many")
+    many.view.grab()
+    in_view = many.view.table.viewport().height() // many.view.table.rowHeight(0) + 2
+    assert 0 < len(asked) <= in_view
+
+
+def test_scrolling_to_the_end_shows_the_first_run_ever_made(many: HistoryPage) -> None:
+    workload = many.model.index(2_999, TITLES.index("Workload"))
+    assert (many.model.rowCount(), workload.data()) == (3_000, "")
+    many.view.table.scrollToBottom()
+    many.qtbot.waitUntil(lambda: workload.data() == "lstm")
+    assert many.model.index(2_999, TITLES.index("Run")).data() == "1"
+    assert many.model.index(1_500, TITLES.index("Workload")).data() == ""
+
+
+def test_a_refresh_leaves_the_view_where_it_was(many: HistoryPage) -> None:
+    table = many.view.table
+    table.verticalScrollBar().setValue(1_000)
+    many.qtbot.waitUntil(lambda: many.model.index(1_000, TITLES.index("Workload")).data() == "lstm")
+    with many.store() as store:
+        keep(store, stored_run(run_row(3_001, outcome=None, throughput=None), measured=False))
+    many.refresh()
+    assert many.model.rowCount() == 3_001
+    assert many.model.index(table.rowAt(0), 0).data() == "2000"
+
+
+def test_all_runs_found_can_be_chosen_at_once(many: HistoryPage) -> None:
+    many.view.table.selectAll()
+    assert len(many.view.table.chosen()) == 3_000
+    many.search("299")
+    many.qtbot.waitUntil(lambda: many.model.rowCount() < 3_000)
+    assert many.view.table.chosen() == [299]
+
+
+def copy_runs(database: Path, run: int, times: int) -> None:
+    """As many more runs as the first one, each a minute later."""
+    columns = "workload, variant, outcome, throughput, owner_pid, owner_started_s, owner_boot_id, started_t_ns"
+    minute_ns = 60_000_000_000
+    with contextlib.closing(sqlite3.connect(database)) as connection, connection:
+        connection.executemany(
+            f"INSERT INTO runs (uid, started_utc_ns, {columns})"
+            f" SELECT uid || ?, started_utc_ns + ?, {columns} FROM runs WHERE run = ?",
+            ((f"-{n}", n * minute_ns, run) for n in range(1, times + 1)),
+        )
+
+
+class Counter:
+    def __init__(self, signal: SignalInstance) -> None:
+        self.count = 0
+        signal.connect(self._one_more)
+
+    def _one_more(self) -> None:
+        self.count += 1
+
+
+def test_the_page_of_a_run_shows_its_measured_part_first_and_the_whole_by_a_click(screen: HistoryPage) -> None:
+    screen.open(1)
+    detail = screen.view.detail
+    assert detail.panels.span == pytest.approx((3.2, 12.5), abs=0.1)
+    assert detail.range_buttons.measured_button.isChecked()
+    detail.range_buttons.full_button.click()
+    assert detail.panels.span == pytest.approx((0.0, 12.5), abs=0.1)
+    assert not detail.range_buttons.measured_button.isChecked()

@@ -1,0 +1,224 @@
+import numpy as np
+import pytest
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtGui import QColor, QGuiApplication
+from PySide6.QtTest import QTest
+from pytestqt.qtbot import QtBot
+
+from app.gui.plot.bands import Strip
+from app.gui.plot.canvas import TimeAxis, ValueAxis
+from app.gui.plot.time_panel import TimePanel
+from app.gui.theme import DARK, LIGHT, Theme, style_sheet
+from app.viewmodels.charts.curve_style import HUES
+from app.viewmodels.plot.model import Band, Marker
+
+
+def panel(qtbot: QtBot, theme: Theme) -> TimePanel:
+    made = TimePanel("Power", "W", theme)
+    qtbot.addWidget(made)
+    made.resize(600, 200)
+    with qtbot.waitExposed(made):
+        made.show()
+    return made
+
+
+def count(made: TimePanel, colour: str) -> int:
+    """How many pixels of the plot have exactly this colour."""
+    image = made.plot.grab().toImage()
+    wanted = QColor(colour).rgb()
+    return sum(image.pixel(x, y) == wanted for x in range(60, image.width()) for y in range(image.height()))
+
+
+def test_it_draws_what_the_pixels_show_and_keeps_the_data(qtbot: QtBot, theme: Theme) -> None:
+    made = panel(qtbot, theme)
+    x = np.linspace(0, 60, 100_000)
+    made.set_curve("a", x, np.sin(x), colour=0, label="GPU 0")
+    made.set_x_range(0, 60)
+    made.refresh()
+    assert 400 < made.columns_drawn("a") < 600
+    assert len(made.points("a")[0]) == 100_000
+
+
+def test_a_curve_of_nothing_but_gaps_draws_nothing(qtbot: QtBot, theme: Theme) -> None:
+    made = panel(qtbot, theme)
+    made.set_curve("a", np.arange(10.0), np.full(10, np.nan), colour=0, label="GPU 0")
+    made.refresh()
+    made.grab()
+    assert made.columns_drawn("a") == 0
+
+
+def test_a_single_point_is_seen(qtbot: QtBot, theme: Theme) -> None:
+    made = panel(qtbot, theme)
+    made.set_curve("a", np.array([30.0]), np.array([5.0]), colour=0, label="GPU 0")
+    made.refresh()
+    assert count(made, LIGHT.curves[0]) == 9  # three pixels by three
+
+
+def test_nothing_is_drawn_while_nobody_looks(qtbot: QtBot, theme: Theme) -> None:
+    made = panel(qtbot, theme)
+    made.set_curve("a", np.arange(60.0), np.arange(60.0), colour=0, label="GPU 0")
+    made.hide()
+    made.refresh()
+    assert made.columns_drawn("a") == 0
+    made.show()
+    qtbot.waitUntil(lambda: made.columns_drawn("a") > 400)
+
+
+def test_a_curve_out_of_range_stays_out_of_the_plot(qtbot: QtBot, theme: Theme) -> None:
+    made = panel(qtbot, theme)
+    made.set_y_range(0.0, 10.0)
+    made.set_curve("a", np.array([0.0, 60.0]), np.array([90.0, 90.0]), colour=0, label="GPU 0")
+    made.refresh()
+    assert count(made, LIGHT.curves[0]) == 0
+    made.set_curve("a", np.array([0.0, 60.0]), np.array([-90.0, 90.0]), colour=0, label="GPU 0")
+    made.refresh()
+    assert count(made, LIGHT.curves[0]) > 50
+
+
+def test_a_zoomed_view_follows_the_data_in_it(qtbot: QtBot, theme: Theme) -> None:
+    made = panel(qtbot, theme)
+    made.set_curve("a", np.arange(60.0), np.where(np.arange(60) < 30, 1000.0, 1.0), colour=0, label="GPU 0")
+    made.set_x_range(0.0, 60.0)
+    made.refresh()
+    assert made.plot.view.viewRange()[1][1] > 1000
+    made.set_x_range(40.0, 50.0, fit=True)
+    made.refresh()
+    assert made.plot.view.viewRange()[1][1] < 2
+
+
+def test_marks_and_strips_are_seen(qtbot: QtBot, theme: Theme) -> None:
+    made = panel(qtbot, theme)
+    made.set_marks([Marker("out of memory", 30.0)], [Strip(5.0, 25.0, 1, 0), Strip(35.0, 36.0, 0, 1)])
+    assert count(made, LIGHT.bad) > 100
+    assert count(made, LIGHT.curves[1]) > 3 * 100
+    assert count(made, LIGHT.curves[0]) > 3 * 5
+
+
+def test_a_band_too_narrow_for_its_name_tells_it_to_the_pointer(qtbot: QtBot, theme: Theme) -> None:
+    made = panel(qtbot, theme)
+    made.set_bands([Band("import", 0.0, 30.0), Band("build", 30.0, 30.5), Band("measure", 30.5, 60.0)])
+    made.grab()
+    made.plot.hovered.emit(30.2)
+    assert made.plot.toolTip() == "build"
+    made.plot.hovered.emit(10.0)
+    assert made.plot.toolTip() == ""
+
+
+def test_y_grows_and_never_shrinks(qtbot: QtBot, theme: Theme) -> None:
+    made = panel(qtbot, theme)
+    tops = []
+    for high in (10.0, 90.0, 5.0):
+        made.set_curve("a", np.arange(3.0), np.array([0.0, high, 1.0]), colour=0, label="GPU 0")
+        made.refresh()
+        tops.append(made.plot.view.viewRange()[1][1])
+    assert tops[0] < tops[1] == tops[2]
+
+
+def test_colours_follow_light_and_dark(qtbot: QtBot, theme: Theme) -> None:
+    made = panel(qtbot, theme)
+    made.set_curve("a", np.arange(3.0), np.arange(3.0), colour=0, label="GPU 0")
+    made.set_bands([Band("measure", 0.0, 60.0, strong=True)])
+    made.refresh()
+    theme.apply(Qt.ColorScheme.Dark)
+    assert count(made, DARK.curves[0]) > 10
+    dark = made.grab().toImage().pixelColor(500, 150).lightness()
+    theme.apply(Qt.ColorScheme.Light)
+    light = made.grab().toImage().pixelColor(500, 150).lightness()
+    assert count(made, LIGHT.curves[0]) > 10
+    assert dark < 80 < 200 < light
+
+
+def test_the_system_turning_dark_turns_the_application(theme: Theme) -> None:
+    hints = QGuiApplication.styleHints()
+    hints.colorSchemeChanged.emit(Qt.ColorScheme.Dark)
+    assert QGuiApplication.palette().window().color().name() == DARK.window
+    hints.colorSchemeChanged.emit(Qt.ColorScheme.Light)
+    assert QGuiApplication.palette().window().color().name() == LIGHT.window
+
+
+def test_curves_stand_out_from_their_ground() -> None:
+    for colours in (LIGHT, DARK):
+        for curve in colours.curves:
+            assert contrast(QColor(curve), QColor(colours.surface)) >= 3.0, curve
+
+
+def contrast(one: QColor, other: QColor) -> float:
+    """The contrast ratio of WCAG 2.2."""
+    lighter, darker = sorted((luminance(one), luminance(other)), reverse=True)
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def luminance(colour: QColor) -> float:
+    parts = (colour.redF(), colour.greenF(), colour.blueF())
+    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def test_both_style_sheets_have_every_colour() -> None:
+    for colours in (LIGHT, DARK):
+        assert "$" not in style_sheet(colours)
+
+
+@pytest.mark.parametrize(
+    ("top", "size", "spacing"), [(115.0, 300.0, 20.0), (115.0, 50.0, 50.0), (0.8, 300.0, 0.2), (9.6, 44.0, 5.0)]
+)
+def test_labels_are_few_round_and_apart(qtbot: QtBot, theme: Theme, top: float, size: float, spacing: float) -> None:
+    ((found, offset),) = ValueAxis("left").tickSpacing(0.0, top, size)
+    assert [found, offset] == pytest.approx([spacing, 0.0])
+
+
+def test_a_second_dash_of_one_colour_leaves_columns_out_and_a_lone_point_none(qtbot: QtBot, theme: Theme) -> None:
+    made = panel(qtbot, theme)
+    level = np.arange(0.0, 61.0), np.full(61, 5.0)
+    made.set_curve("a", *level, colour=0, label="Run 1")
+    made.refresh()
+    solid = count(made, LIGHT.curves[0])
+    made.set_curve("a", *level, colour=HUES, label="Run 1")
+    made.refresh()
+    assert 0.4 < count(made, LIGHT.curves[0]) / solid < 0.8
+    made.set_curve("a", np.array([30.0]), np.array([5.0]), colour=2 * HUES, label="Run 1")
+    made.refresh()
+    assert count(made, LIGHT.curves[0]) == 9
+
+
+def test_a_hidden_curve_is_not_drawn_but_named_and_the_rest_has_the_room(qtbot: QtBot, theme: Theme) -> None:
+    made = panel(qtbot, theme)
+    made.set_curve("1", np.arange(61.0), np.full(61, 1000.0), colour=0, label="Run 1")
+    made.set_curve("2", np.arange(61.0), np.full(61, 10.0), colour=1, label="Run 2")
+    made.refresh()
+    made.hide_curves(["1"])
+    assert count(made, LIGHT.curves[0]) == 0
+    assert count(made, LIGHT.curves[1]) > 400
+    assert made.plot.view.viewRange()[1][1] < 20
+    assert made.legend_text() == "Run 1, Run 2"
+
+
+def test_a_click_on_a_name_in_the_legend_tells_which(qtbot: QtBot, theme: Theme) -> None:
+    made = panel(qtbot, theme)
+    for look in (0, 1):
+        made.set_curve(str(look), np.arange(3.0), np.arange(3.0), colour=look, label=f"Run {look}")
+    made.legend.grab()
+    with qtbot.waitSignal(made.legend.clicked) as told:
+        QTest.mouseClick(made.legend, Qt.MouseButton.LeftButton, pos=QPoint(made.legend.width() - 8, 8))
+    assert told.args == ["1"]
+    with qtbot.assertNotEmitted(made.legend.clicked):
+        QTest.mouseClick(made.legend, Qt.MouseButton.LeftButton, pos=QPoint(2, 8))
+
+
+def test_a_legend_too_narrow_gives_up_values_first_and_then_names(qtbot: QtBot, theme: Theme) -> None:
+    made = panel(qtbot, theme)
+    for look in range(20):
+        made.set_curve(str(look), np.arange(3.0), np.arange(3.0), colour=look, label=f"Run {look}")
+        made.set_value(str(look), "1,234")
+    told = []
+    for width in (600, 4000):
+        made.resize(width, 200)
+        told.append(made.legend.shows_values)
+    assert told == [False, True]
+
+
+def test_an_axis_can_count(qtbot: QtBot, theme: Theme) -> None:
+    axis = TimeAxis("bottom")
+    assert axis.tickStrings([-60.0, 0.0], 1.0, 60.0) == ["−1:00", "0:00"]
+    axis.set_counted(True)
+    assert axis.tickStrings([-1000.0, 0.0, 2000.0], 1.0, 1000.0) == ["−1,000", "0", "2,000"]

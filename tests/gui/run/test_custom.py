@@ -1,0 +1,69 @@
+"""A file of the user's in the whole window: read by a real process, chosen, changed, broken, remembered."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from PySide6.QtWidgets import QComboBox, QFileDialog
+from pytestqt.qtbot import QtBot
+
+from app.gui.app import Workbench
+from app.gui.theme import Theme
+from app.viewmodels.run.form import FormState
+from tests.gui.windows import window_on
+
+LIMIT_MS = 120_000
+TEXT = "def small(batch_size: int = 4, units: int = 8):\n    'A small one.'\n"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.py"
+    path.write_text(TEXT)
+    return path
+
+
+def until(qtbot: QtBot, workbench: Workbench, that: Callable[[FormState], bool]) -> None:
+    def shown() -> bool:
+        state = workbench.run_view.form.state
+        return state is not None and that(state)
+
+    qtbot.waitUntil(shown, timeout=LIMIT_MS)
+
+
+def test_a_file_is_chosen_followed_and_remembered(qtbot: QtBot, workbench: Workbench, theme: Theme, file: Path) -> None:
+    form = workbench.run_view.form
+    chooser = next(box for box in form.findChildren(QComboBox) if box.accessibleName() == "Workload")
+    place = chooser.findText("Own workload …")
+    assert place == chooser.count() - 1
+    chooser.activated.emit(place)
+    dialog = workbench.window.findChild(QFileDialog)
+    assert isinstance(dialog, QFileDialog)
+    dialog.fileSelected.emit(str(file))
+    dialog.close()
+    until(qtbot, workbench, lambda state: state.workload == "mine.py:small")
+    assert chooser.currentText() == "small · mine.py"
+    form.edited.emit("units", 16)
+    file.write_text("import nothing_such\n" + TEXT)
+    until(qtbot, workbench, lambda state: state.custom_file_invalid)
+    assert "mine.py:1: ModuleNotFoundError" in form.custom_text
+    assert not form.run_button.isEnabled()
+    file.write_text(TEXT.replace("units", "depth: int = 2, units"))
+    until(
+        qtbot, workbench, lambda state: not state.custom_file_text and "depth" in [field.name for field in state.fields]
+    )
+    assert form.run_button.isEnabled()
+    with window_on(qtbot, workbench.database, theme) as again:
+        until(qtbot, again, lambda state: ("mine.py:small", "small · mine.py") in state.workloads)
+
+
+def test_a_window_that_closes_gives_up_what_it_reads(qtbot: QtBot, workbench: Workbench, file: Path) -> None:
+    begun = file.with_name("begun")
+    file.write_text(f"open({str(begun)!r}, 'w').close()\nwhile True: pass\n")
+    workbench.custom_workloads.open(file)
+    assert workbench.run_view.form.custom_text == "Reading mine.py …"
+    qtbot.waitUntil(begun.exists, timeout=LIMIT_MS)
+    start_s = time.monotonic()
+    workbench.custom_workloads.close()
+    assert time.monotonic() - start_s < 50, "it would be read for a minute"

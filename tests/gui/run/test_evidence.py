@@ -1,0 +1,170 @@
+"""The evidence of a run on its page, on the Run screen, in both tables, light and dark."""
+
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtWidgets import QLabel, QWidget
+from pytestqt.qtbot import QtBot
+
+from app.gui.compare.screen import CompareView
+from app.gui.history.page import RunPageView
+from app.gui.run.evidence import EvidencePanel
+from app.gui.run.live import LiveView
+from app.gui.theme import DARK, LIGHT, Theme
+from app.gui.widgets.basic import ElidedLabel
+from app.gui.widgets.share_bars import StackedBar
+from app.records import Outcome
+from app.storage.store import Store
+from app.viewmodels.compare.comparison import compare, prepare_comparison
+from app.viewmodels.history import evidence
+from app.viewmodels.history.run_detail import run_detail
+from app.viewmodels.run.live import LiveModel
+from tests.fakes.evidence import AS_ASKED, MISLABELLED, PORTABLE, UNKNOWN
+from tests.unit.viewmodels.events import GPU_INVENTORY, ended, handle_all, started, training
+from tests.unit.viewmodels.stored import keep, run_row, stored_run
+from workloads.protocol import Evidence
+
+
+def view_of(found: Evidence | None) -> evidence.EvidenceView:
+    row = run_row(3, gpus=1, found=found)
+    return evidence.stored_evidence_view(stored_run(row, evidence=found, portability=PORTABLE if found else ()))
+
+
+def visible(page: QWidget) -> list[str]:
+    return [label.text() for label in page.findChildren(QLabel) if label.isVisible()]
+
+
+@pytest.fixture
+def panel(qtbot: QtBot, theme: Theme) -> EvidencePanel:
+    made = EvidencePanel(theme)
+    qtbot.addWidget(made)
+    made.resize(900, 800)
+    made.show()
+    return made
+
+
+@pytest.fixture
+def page(qtbot: QtBot, theme: Theme) -> RunPageView:
+    made = RunPageView(theme)
+    qtbot.addWidget(made)
+    made.resize(1400, 900)
+    with qtbot.waitExposed(made):
+        made.show()
+    return made
+
+
+def open_run(page: RunPageView, found: Evidence | None, run: int = 3) -> None:
+    page.show_model(run_detail(stored_run(run_row(run, found=found), evidence=found), None))
+
+
+def test_what_differs_stands_out_by_a_symbol_too(panel: EvidencePanel) -> None:
+    panel.show_view(view_of(MISLABELLED))
+    assert "✘  Standard" in visible(panel)
+    assert "Keras decides" in visible(panel)
+    panel.show_view(view_of(AS_ASKED))
+    assert not any("✘" in words for words in visible(panel))
+    assert "TF32" in visible(panel)
+
+
+def test_long_names_are_elided_and_whole_under_the_pointer(panel: EvidencePanel) -> None:
+    panel.show_view(view_of(AS_ASKED))
+    name = panel.findChildren(ElidedLabel)[1]
+    assert name.text() == AS_ASKED.kernels[1].name
+    assert "elemWiseRNNcell&lt;float" in name.toolTip(), "brackets are no mark-up"
+    assert panel.horizontalScrollBar().maximum() == 0
+    assert "13 more kernels, 0.7\N{NO-BREAK SPACE}% together" in visible(panel)
+
+
+def test_time_by_class_is_one_bar_whose_parts_say_what_they_are(panel: EvidencePanel) -> None:
+    panel.show_view(view_of(AS_ASKED))
+    bar = panel.findChildren(StackedBar)[0]
+    assert bar.text_at(1).startswith("GEMM, 61.1")
+    assert bar.text_at(0.7 * bar.width()).startswith("RNN, 31.7")
+    assert "point-wise 5.2" in bar.accessibleName()
+    assert "20.6\N{NO-BREAK SPACE}%" in visible(panel)
+    assert any(words.startswith("Standard on Intel Xeon") for words in visible(panel)), "weights tried elsewhere"
+
+
+def test_the_bar_has_the_colours_of_the_scheme(panel: EvidencePanel, theme: Theme) -> None:
+    panel.show_view(view_of(AS_ASKED))
+    colour = panel.findChildren(StackedBar)[0].grab().toImage().pixelColor(5, 8).name()
+    theme.apply(Qt.ColorScheme.Dark)
+    bars = [bar for bar in panel.findChildren(StackedBar) if bar.isVisible()]
+    assert (colour, bars[-1].grab().toImage().pixelColor(5, 8).name()) == (LIGHT.curves[0], DARK.curves[0])
+
+
+def test_what_could_not_be_seen_is_said(panel: EvidencePanel) -> None:
+    panel.show_view(view_of(UNKNOWN))
+    assert not panel.findChildren(StackedBar)
+    assert any("libcupti is missing" in words for words in visible(panel))
+
+
+def test_a_run_s_page_says_whether_it_ran_as_asked_and_turns_to_the_evidence(page: RunPageView) -> None:
+    open_run(page, MISLABELLED)
+    assert page.badge.displayed_text() == (f"✘  Did not run as asked {MISLABELLED.reason}")
+    assert not page.evidence.isVisible()
+    page.badge.button.click()
+    assert page.evidence.isVisible()
+    assert page.badge.button.text().replace("&", "") == "Hide evidence"
+    open_run(page, AS_ASKED, run=4)
+    assert page.evidence.isVisible(), "the next run's evidence too"
+    assert "✔  Ran as asked" in page.badge.displayed_text()
+    page.badge.button.click()
+    assert page.panels.isVisible()
+
+
+def test_an_old_run_has_no_evidence_to_turn_to(page: RunPageView) -> None:
+    open_run(page, AS_ASKED)
+    page.badge.button.click()
+    open_run(page, None)
+    assert page.badge.displayed_text() == "No evidence was kept The run is older than the collecting of evidence."
+    assert not page.badge.button.isVisible()
+    assert page.panels.isVisible()
+
+
+def test_the_run_screen_shows_evidence_when_the_run_has_ended(qtbot: QtBot, theme: Theme) -> None:
+    view, model = LiveView(theme), LiveModel()
+    qtbot.addWidget(view)
+    with qtbot.waitExposed(view):
+        view.show()
+    handle_all(model, [GPU_INVENTORY, started(GPU_INVENTORY), *training(), MISLABELLED])
+    view.show_model(model.state())
+    assert not view.badge.isVisible(), "nothing is sure before the end"
+    handle_all(model, [ended(Outcome(name="completed"))])
+    view.show_model(model.state())
+    assert "Did not run as asked" in view.badge.displayed_text()
+    view.badge.button.click()
+    assert view.evidence.isVisible()
+    handle_all(model, [started(GPU_INVENTORY)])
+    view.show_model(model.state())
+    assert (view.badge.isVisible(), view.evidence.isVisible(), view.stack.isVisible()) == (False, False, True)
+
+
+def test_compare_says_first_which_runs_are_not_what_they_say(qtbot: QtBot, theme: Theme) -> None:
+    view = CompareView(theme)
+    qtbot.addWidget(view)
+    view.resize(1400, 900)
+    with qtbot.waitExposed(view):
+        view.show()
+    rows = [run_row(1, found=AS_ASKED), run_row(2, layers=4, found=MISLABELLED)]
+    view.show_model(compare(prepare_comparison([stored_run(row) for row in rows]), 1))
+    wrong = evidence.describe_mismatches(rows)
+    assert f"▲  {wrong} So the verdict is about what ran" in view.header.displayed_text()
+    (label,) = [each for each in view.findChildren(QLabel) if "did not run what was asked" in each.text()]
+    assert label.isVisible()
+    assert label.mapTo(view, QPoint()).y() < view.table.mapTo(view, QPoint()).y()
+    plain = compare(prepare_comparison([stored_run(run_row(n)) for n in (1, 2)]), 1)
+    view.show_model(plain)
+    assert "did not run what was asked" not in view.header.displayed_text()
+    hidden = {key for n, key in enumerate(plain.table.keys) if view.table.isColumnHidden(n)}
+    assert {"as_asked", "gflops", "energy"} <= hidden, "columns of which nothing is known"
+    assert "throughput" not in hidden
+
+
+def test_the_window_s_database_gives_the_page_its_evidence(qtbot: QtBot, theme: Theme, database_path: Path) -> None:
+    with Store.open(database_path) as store:
+        row = run_row(1, gpus=1, found=AS_ASKED)
+        number = keep(store, stored_run(row, evidence=AS_ASKED, portability=PORTABLE))
+        stored = store.load(number)
+    assert evidence.stored_evidence_view(stored) == view_of(AS_ASKED)

@@ -1,0 +1,265 @@
+"""TODO docstring"""
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QImage, QPainter
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QCheckBox, QComboBox, QLabel, QPushButton, QSpinBox, QStyle, QStyleOptionViewItem, QWidget
+from pytestqt.qtbot import QtBot
+
+from app.gui.app import Workbench
+from app.gui.run.form import BatchLimitDialog, FormView
+from app.gui.theme import Theme
+from app.gui.widgets.basic import BreakingLabel, text_label
+from app.storage.store import Store
+from app.viewmodels.run.form import VariantForm
+from tests.gui.screens import visible_text
+from tests.unit.viewmodels.events import CPU_INVENTORY, GPU_INVENTORY
+from workloads.catalog import Machine
+
+
+@pytest.fixture
+def form() -> VariantForm:
+    return VariantForm("lstm")
+
+
+@pytest.fixture
+def view(qtbot: QtBot, theme: Theme, form: VariantForm) -> FormView:
+    made = FormView(theme)
+    qtbot.addWidget(made)
+    show(made, form, CPU_INVENTORY.machine)
+    made.show()
+    return made
+
+
+def show(view: FormView, form: VariantForm, machine: Machine) -> None:
+    form.set_machine(machine, None if machine.gpus else "no NVIDIA driver is installed")
+    view.show_model(form.state())
+
+
+def control(view: FormView, name: str) -> QWidget:
+    found = view.findChild(QWidget, f"field.{name}")
+    assert isinstance(found, QWidget)
+    return found
+
+
+def test_every_parameter_has_a_named_control_with_help(view: FormView, form: VariantForm) -> None:
+    for field in form.state().fields:
+        widget = control(view, field.name)
+        assert widget.accessibleName() == field.label
+        assert field.help in widget.toolTip()
+        assert widget.isVisible() != field.advanced
+
+
+def test_a_choice_that_cannot_run_here_is_disabled_and_its_reason_is_beside_it_only(view: FormView) -> None:
+    box = control(view, "implementation")
+    assert isinstance(box, QComboBox)
+    index = box.findData("cudnn")
+    assert not box.model().flags(box.model().index(index, 0)) & Qt.ItemFlag.ItemIsEnabled
+    assert "cuDNN needs an NVIDIA GPU" in box.itemData(index, Qt.ItemDataRole.ToolTipRole)
+    assert "cuDNN needs an NVIDIA GPU" not in visible_text(view)
+    assert "No NVIDIA driver is installed." in visible_text(view)
+
+
+def test_the_list_of_a_choice_tells_what_each_option_is_and_greys_what_cannot_run(view: FormView) -> None:
+    box = control(view, "implementation")
+    assert isinstance(box, QComboBox)
+    assert box.view().minimumWidth() > 2 * box.width(), "room for the words beside the options"
+    darkest = {}
+    for value in ("cudnn", "block_fused"):
+        index = box.model().index(box.findData(value), 0)
+        picture = QImage(120, 24, QImage.Format.Format_RGB32)
+        picture.fill(Qt.GlobalColor.white)
+        option = QStyleOptionViewItem()
+        option.rect = picture.rect()
+        if index.flags() & Qt.ItemFlag.ItemIsEnabled:
+            option.state = QStyle.StateFlag.State_Enabled
+        painter = QPainter(picture)
+        box.itemDelegate().paint(painter, option, index)
+        painter.end()
+        darkest[value] = min(picture.pixelColor(x, y).lightness() for x in range(80) for y in range(24))
+    assert darkest["cudnn"] > 2 * darkest["block_fused"]
+
+
+def test_typing_a_number_tells_once_when_it_is_done(qtbot: QtBot, view: FormView) -> None:
+    layers = control(view, "layers")
+    assert isinstance(layers, QSpinBox)
+    told: list[tuple[str, object]] = []
+    view.edited.connect(lambda name, value: told.append((name, value)))
+    layers.setFocus()
+    layers.selectAll()
+    QTest.keyClicks(layers, "12")
+    assert told == []
+    QTest.keyClick(layers, Qt.Key.Key_Return)
+    assert told == [("layers", 12)]
+
+
+def test_none_of_what_is_counted_says_what_ends_the_run_instead(qtbot: QtBot, theme: Theme, view: FormView) -> None:
+    show(view, VariantForm("cnn10"), CPU_INVENTORY.machine)
+    epochs = control(view, "epochs")
+    assert isinstance(epochs, QSpinBox)
+    assert epochs.text() == "off"
+    told: list[tuple[str, object]] = []
+    view.edited.connect(lambda name, value: told.append((name, value)))
+    epochs.setFocus()
+    epochs.selectAll()
+    QTest.keyClicks(epochs, "3")
+    QTest.keyClick(epochs, Qt.Key.Key_Return)
+    assert (epochs.text(), told) == ("3", [("epochs", 3)])
+
+
+def test_a_switch_and_a_choice_tell_what_was_set(qtbot: QtBot, view: FormView) -> None:
+    told: list[tuple[str, object]] = []
+    view.edited.connect(lambda name, value: told.append((name, value)))
+    both = control(view, "bidirectional")
+    assert isinstance(both, QCheckBox)
+    QTest.keyClick(both, Qt.Key.Key_Space)
+    mode = control(view, "mode")
+    assert isinstance(mode, QComboBox)
+    QTest.keyClick(mode, Qt.Key.Key_Down)
+    assert told == [("bidirectional", True), ("mode", "inference")]
+
+
+def test_a_refusal_stands_beside_a_run_button_that_cannot_be_pressed(view: FormView, form: VariantForm) -> None:
+    show(view, form, GPU_INVENTORY.machine)
+    assert view.run_button.isEnabled()
+    form.edit("gpus", 2)
+    form.edit("batch_size", 33)
+    view.show_model(form.state())
+    assert not view.run_button.isEnabled()
+    assert visible_text(view).count("A global batch of 33 does not divide evenly among 2 GPUs.") == 3
+
+
+def test_showing_a_model_tells_of_no_edit(qtbot: QtBot, view: FormView, form: VariantForm) -> None:
+    with qtbot.assertNotEmitted(view.edited):
+        show(view, form, GPU_INVENTORY.machine)
+        form.choose("cnn10")
+        view.show_model(form.state())
+
+
+def test_one_button_runs_and_stops(view: FormView, form: VariantForm) -> None:
+    view.show_model(form.state(), busy=True)
+    assert view.run_button.text() == "&Stop"
+    view.show_model(form.state(), busy=True, stopping=True)
+    assert not view.run_button.isEnabled()
+    view.show_model(form.state())
+    assert view.run_button.text() == "&Run"
+
+
+def test_while_something_goes_on_the_form_stays_usable_and_adds_to_the_queue(
+    qtbot: QtBot, view: FormView, form: VariantForm
+) -> None:
+    assert not view.queue_button.isVisible()
+    view.show_model(form.state(), busy=True)
+    assert control(view, "layers").isEnabled()
+    with qtbot.waitSignal(view.queue_requested):
+        QTest.mouseClick(view.queue_button, Qt.MouseButton.LeftButton)
+    form.edit("gpus", 2)
+    view.show_model(form.state(), busy=True)
+    assert not view.queue_button.isEnabled()
+    assert "no NVIDIA GPU" in visible_text(view)
+
+
+def test_compare_values_has_a_button_and_a_key(qtbot: QtBot, view: FormView) -> None:
+    with qtbot.waitSignal(view.compare_requested):
+        QTest.mouseClick(view.compare_button, Qt.MouseButton.LeftButton)
+    with qtbot.waitSignal(view.compare_requested):
+        QTest.keyClick(view, Qt.Key.Key_E, Qt.KeyboardModifier.ControlModifier)
+
+
+def test_every_control_is_reached_by_tab_in_the_order_seen(qtbot: QtBot, view: FormView, form: VariantForm) -> None:
+    control(view, "layers").setFocus()
+    qtbot.waitUntil(control(view, "layers").hasFocus)
+    view.focusNextChild()
+    assert control(view, "units").hasFocus()
+
+
+def test_a_warning_stands_above_the_run_button_and_holds_nothing_up(view: FormView, form: VariantForm) -> None:
+    view.show_model(form.state(), warning="Only 150 MB is free.")
+    assert "Only 150 MB is free." in visible_text(view)
+    assert view.run_button.isEnabled()
+    view.show_model(form.state())
+    assert "Only 150 MB" not in visible_text(view)
+
+
+def test_a_long_name_breaks_within_it_and_is_given_back_whole(qtbot: QtBot, theme: Theme) -> None:
+    path = "/data/experiments_of_november/my_transformer_attention_variants_version_2.py"
+    narrow, plain = BreakingLabel("caption"), text_label(path, "caption", wrap=True)
+    qtbot.addWidget(narrow)
+    qtbot.addWidget(plain)
+    narrow.setText(path)
+    assert narrow.text() == path
+    assert narrow.minimumSizeHint().width() < plain.minimumSizeHint().width() / 3
+    assert narrow.heightForWidth(150) >= 3 * narrow.fontMetrics().height()
+    narrow.setText("XLA cannot compile it; use xla=false, dropout=0.5 or recurrent_dropout.")
+    assert QLabel.text(narrow) == narrow.text(), "short words stay whole"
+
+
+LIMIT_MS = 120_000
+
+
+def choose(workbench: Workbench, **values: bool | float | str) -> None:
+    form = workbench.run_view.form
+    form.workload_chosen.emit("dummy")
+    for name, value in {"gpus": 0, "step_ms": 1.0, **values}.items():
+        form.edited.emit(name, value)
+
+
+def test_the_answer_stands_above_the_run_button(qtbot: QtBot, workbench: Workbench) -> None:
+    form = workbench.run_view.form
+    choose(workbench, behaviour="out_of_memory", batch_size=8, fitting_batch_size=13)
+    shown: list[str] = []
+    workbench.run.form_shown.connect(lambda _: shown.append(visible_text(form)))
+    with qtbot.waitSignal(workbench.run.ended, timeout=LIMIT_MS):
+        form.largest_batch_requested.emit(64)
+        assert form.run_button.text() == "&Stop"
+    assert any("trying 16 …" in words for words in shown)
+    assert "The largest batch that fits is 13; 14 does not fit (5 tries)." in visible_text(form)
+    with Store.open(workbench.database) as store:
+        assert {row.purpose for row in store.list_runs()} == {"a try for the largest batch"}
+    form.edited.emit("batch_size", 13)
+    assert "The largest batch" not in visible_text(form), "what it was about has changed"
+
+
+def test_the_answer_stays_where_the_window_had_no_time_to_show_a_try(qtbot: QtBot, workbench: Workbench) -> None:
+    form = workbench.run_view.form
+    choose(workbench, behaviour="out_of_memory", batch_size=8, fitting_batch_size=8)
+    workbench.bridge._timer.setInterval(3_600_000)  # all that the tries tell comes with the search's end
+    with qtbot.waitSignal(workbench.run.ended, timeout=LIMIT_MS):
+        form.largest_batch_requested.emit(9)
+    assert "The largest batch that fits is 8; 9 does not fit (2 tries)." in visible_text(form)
+
+
+def test_stop_ends_the_search(qtbot: QtBot, workbench: Workbench) -> None:
+    form = workbench.run_view.form
+    choose(workbench, step_ms=60_000)
+    form.largest_batch_requested.emit(64)
+    qtbot.waitUntil(lambda: "trying 8 …" in visible_text(form), timeout=LIMIT_MS)
+    with qtbot.waitSignal(workbench.run.ended, timeout=LIMIT_MS):
+        QTest.mouseClick(form.run_button, Qt.MouseButton.LeftButton)
+    assert "The search was stopped." in visible_text(form)
+
+
+def test_a_limit_below_the_batch_is_said(workbench: Workbench) -> None:
+    choose(workbench, batch_size=100)
+    workbench.run_view.form.largest_batch_requested.emit(64)
+    assert not workbench.run.running
+    assert "The limit, 64, is below the batch size to begin with, 100: " in visible_text(workbench.run_view.form)
+
+
+def test_the_button_asks_how_far_to_go(qtbot: QtBot, theme: Theme) -> None:
+    view, form = FormView(theme), VariantForm("cnn10")
+    qtbot.addWidget(view)
+    view.show()
+    asked: list[int] = []
+    view.largest_batch_requested.connect(asked.append)
+    for inventory, shown, says in ((CPU_INVENTORY, 32 * 16, True), (GPU_INVENTORY, 1_048_576, False)):
+        form.set_machine(inventory.machine)
+        view.show_model(form.state())
+        button = next(one for one in view.findChildren(QPushButton) if "largest" in one.text())
+        QTest.mouseClick(button, Qt.MouseButton.LeftButton)
+        dialog = view.findChildren(BatchLimitDialog)[-1]
+        assert dialog.intValue() == shown
+        assert ("makes the whole machine swap" in dialog.labelText()) is says
+        dialog.accept()
+        assert asked[-1] == shown

@@ -1,0 +1,195 @@
+import pytest
+from PySide6.QtCore import QCoreApplication, QPoint, Qt
+from PySide6.QtGui import QWheelEvent
+from PySide6.QtTest import QTest
+from pytestqt.qtbot import QtBot
+
+from app.gui.monitor import MonitorView
+from app.gui.run.live import LiveView, RunTabs
+from app.gui.run.screen import LogDialog, RunView
+from app.gui.theme import Theme
+from app.records import Outcome
+from app.viewmodels.monitor import MonitorModel
+from app.viewmodels.run.live import LiveModel, RunTab
+from tests.unit.viewmodels.events import GPU_INVENTORY, ended, handle_all, samples, started, training
+
+
+def show(view: LiveView, model: LiveModel) -> None:
+    """As the ticks of a window do: each call makes two new plots at most."""
+    for _ in model.state().panels:
+        view.show_model(model.state())
+
+
+def test_the_live_view_fills_from_events(qtbot: QtBot, theme: Theme) -> None:
+    model, view = LiveModel(), LiveView(theme)
+    qtbot.addWidget(view)
+    view.show()
+    handle_all(model, (GPU_INVENTORY, *samples(-5, 0)))
+    show(view, model)
+    assert "Ready to run" in view.displayed_text()
+    assert len(view.stack.panel("power").points("GPU-1")[0]) == 50
+    handle_all(model, (started(GPU_INVENTORY), *samples(0, 16), *training()))
+    show(view, model)
+    assert "Measuring" in view.displayed_text()
+    assert "1,000 images/s" in view.displayed_text()
+    for key, curve, count in (("power", "GPU-0", 160), ("memory", "allocator", 40), ("throughput", "run", 40)):
+        assert len(view.stack.panel(key).points(curve)[0]) == count
+    model.handle(ended(Outcome(name="stopped", reason="Stopped by the user.")))
+    view.show_model(model.state())
+    assert "Stopped Stopped by the user." in view.displayed_text()
+
+
+def test_where_a_run_stands_is_said_in_place_of_a_number_while_there_is_none(qtbot: QtBot, theme: Theme) -> None:
+    model, view = LiveModel(), LiveView(theme)
+    qtbot.addWidget(view)
+    handle_all(model, (GPU_INVENTORY, started(GPU_INVENTORY)))
+    view.show_model(model.state())
+    assert view.displayed_text() == "Starting"
+    handle_all(model, (*training(),))
+    view.show_model(model.state())
+    assert view.displayed_text().startswith("Measuring 1,000 images/s")
+    handle_all(model, (started(GPU_INVENTORY), ended(Outcome(name="failed", reason="It failed."), throughput=None)))
+    view.show_model(model.state())
+    assert view.displayed_text().startswith("Failed It failed. step")
+
+
+def test_tabs_of_runs_say_less_where_there_is_less_room(qtbot: QtBot, theme: Theme) -> None:
+    view = RunTabs(theme)
+    qtbot.addWidget(view)
+    runs = [
+        RunTab(
+            run=n, labels=(f"GPU {n} · run {n} · Batch size {n}", f"GPU {n} · run {n}", f"GPU {n}"), help="", colour=n
+        )
+        for n in range(8)
+    ]
+    view.show_runs(runs, 3)
+    assert view.currentIndex() == 3
+    for width, words in ((3000, "GPU 3 · run 3 · Batch size 3"), (1400, "GPU 3 · run 3"), (700, "GPU 3")):
+        view.resize(width, 40)
+        assert view.tabText(3) == words
+    with qtbot.waitSignal(view.chosen) as chosen:
+        view.setCurrentIndex(5)
+    assert chosen.args == [5]
+
+
+def test_a_second_run_replaces_the_first_in_the_plots(qtbot: QtBot, theme: Theme) -> None:
+    model, view = LiveModel(), LiveView(theme)
+    qtbot.addWidget(view)
+    handle_all(model, (GPU_INVENTORY, started(GPU_INVENTORY), *training(), ended(Outcome(name="completed"))))
+    show(view, model)
+    model.handle(started(GPU_INVENTORY))
+    show(view, model)
+    assert len(view.stack.panel("throughput").points("run")[0]) == 0
+
+
+def shown_run(qtbot: QtBot, theme: Theme) -> tuple[RunView, LiveModel]:
+    """The Run screen 16 s into a run, with its controller's share of the wiring to the model."""
+    view, model = RunView(theme), LiveModel()
+    qtbot.addWidget(view)
+    view.resize(1200, 800)
+    with qtbot.waitActive(view):
+        view.show()
+        view.activateWindow()
+    handle_all(model, (GPU_INVENTORY, started(GPU_INVENTORY), *samples(0, 16), *training()))
+    show(view.live, model)
+    return view, model
+
+
+def test_the_crosshair_stands_in_all_panels_with_the_values_of_its_time(qtbot: QtBot, theme: Theme) -> None:
+    view, _ = shown_run(qtbot, theme)
+    stack, bar = view.live.stack, view.live.time_bar
+    stack.panel("load").plot.hovered.emit(3.5)
+    assert stack.crosshair == 3.5
+    assert bar.reading == "0:03.5  ·  compile"
+    assert "601" in stack.panel("power").legend_text()
+    assert stack.panel("throughput").legend_text() == "Block –"  # before the first block
+    stack.panel("load").plot.left.emit()
+    assert bar.reading == ""
+    assert "images/s" in stack.panel("throughput").legend_text()
+
+
+def test_the_wheel_zooms_about_the_pointer_and_a_drag_moves(qtbot: QtBot, theme: Theme) -> None:
+    view, _ = shown_run(qtbot, theme)
+    stack = view.live.stack
+    canvas = stack.panel("power").plot
+    middle = canvas.view.sceneBoundingRect().center()
+    wheel = QWheelEvent(
+        middle,
+        canvas.mapToGlobal(middle),
+        QPoint(),
+        QPoint(0, 120),
+        Qt.MouseButton.NoButton,
+        Qt.KeyboardModifier.NoModifier,
+        Qt.ScrollPhase.NoScrollPhase,
+        False,
+    )
+    with qtbot.waitSignal(stack.zoomed) as zoomed:
+        QCoreApplication.sendEvent(canvas.viewport(), wheel)
+    assert zoomed.args is not None
+    assert zoomed.args[0] == pytest.approx(0.8)
+    assert zoomed.args[1] == pytest.approx(15.0, abs=0.2)
+    viewport, start = canvas.viewport(), middle.toPoint()
+    with qtbot.waitSignal(stack.panned) as panned:
+        QTest.mousePress(viewport, Qt.MouseButton.LeftButton, pos=start)
+        QTest.mouseMove(viewport, start + QPoint(100, 0))
+    assert panned.args is not None
+    assert panned.args[0] < -1.0
+    assert stack.hasFocus()
+
+
+def test_keys_of_the_plots(qtbot: QtBot, theme: Theme) -> None:
+    view, _ = shown_run(qtbot, theme)
+    stack, bar = view.live.stack, view.live.time_bar
+    stack.setFocus()
+    QTest.keyClick(stack, Qt.Key.Key_Right)
+    assert stack.crosshair == pytest.approx(15.3)
+    QTest.keyClick(stack, Qt.Key.Key_Escape)
+    assert stack.crosshair is None
+    for key, signal in (
+        (Qt.Key.Key_Space, bar.pause_requested),
+        (Qt.Key.Key_F, bar.follow_requested),
+        (Qt.Key.Key_End, bar.follow_requested),
+        (Qt.Key.Key_1, bar.window_requested),
+        (Qt.Key.Key_G, bar.per_gpu_toggled),
+        (Qt.Key.Key_Plus, stack.zoomed),
+    ):
+        with qtbot.waitSignal(signal):
+            QTest.keyClick(stack, key)
+
+
+def test_a_held_view_says_so_and_each_gpu_can_have_its_panel(qtbot: QtBot, theme: Theme) -> None:
+    view, model = shown_run(qtbot, theme)
+    model.toggle_pause()
+    model.split_by_gpu(True)
+    show(view.live, model)
+    assert view.live.time_bar.chip == "Paused"
+    assert view.live.time_bar.per_gpu_button.isChecked()
+    assert view.live.stack.panel("power GPU-1").curve_keys() == ("GPU-1",)
+    model.handle(ended(Outcome(name="completed")))
+    view.live.show_model(model.state())
+    assert view.live.time_bar.chip == "Part of the run"
+
+
+def test_the_log_can_be_read(qtbot: QtBot, theme: Theme) -> None:
+    view = RunView(theme)
+    qtbot.addWidget(view)
+    view.show()
+    view.show_log("Traceback (most recent call last): …")
+    dialog = view.findChild(LogDialog)
+    assert isinstance(dialog, LogDialog)
+    assert dialog.text.toPlainText().startswith("Traceback")
+    dialog.reject()
+
+
+def test_the_monitor_has_a_row_a_device(qtbot: QtBot, theme: Theme) -> None:
+    model, view = MonitorModel(), MonitorView(theme)
+    qtbot.addWidget(view)
+    view.show()
+    view.show_model(model.state())
+    handle_all(model, (GPU_INVENTORY, *samples(0, 5)))
+    for _ in GPU_INVENTORY.devices:  # one new row a call
+        view.show_model(model.state())
+    words = view.row("GPU-1").displayed_text()
+    assert "601" in words
+    assert "temperature (This card has no sensor.)" in words
+    assert "40" in view.row("host").displayed_text()

@@ -1,0 +1,70 @@
+"""The worker that stands by for the next click."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from PySide6.QtGui import QAction
+from pytestqt.qtbot import QtBot
+
+from app.gui.app import Workbench
+from app.gui.theme import Theme
+from app.runs.standby import STANDBY_VARIABLE
+from app.storage.database import load_setting
+from app.storage.known_settings import STANDBY
+from app.storage.store import Store
+from tests.fakes.standby import empty_libraries, standing_by
+from tests.gui.windows import RUN_LIMIT_MS, choose, click_run, window_on
+
+
+@pytest.fixture
+def window_with_standby(
+    qtbot: QtBot, theme: Theme, database_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Workbench]:
+    """A window on a machine where somebody wants a worker to stand by."""
+    monkeypatch.setenv("PYTHONPATH", str(empty_libraries(tmp_path)))
+    monkeypatch.setenv(STANDBY_VARIABLE, "on")
+    with window_on(qtbot, database_path, theme) as made:
+        yield made
+    assert standing_by() == [], "it goes with the window"
+
+
+def test_one_stands_by_from_the_start_and_after_every_run(qtbot: QtBot, window_with_standby: Workbench) -> None:
+    workbench = window_with_standby
+    qtbot.waitUntil(lambda: len(standing_by()) == 1, timeout=RUN_LIMIT_MS)
+    choose(workbench, steps=20, step_ms=1.0)
+    for _ in range(2):
+        with qtbot.waitSignal(workbench.run.ended, timeout=RUN_LIMIT_MS):
+            click_run(workbench.run_view.form)
+        qtbot.waitUntil(lambda: len(standing_by()) == 1, timeout=RUN_LIMIT_MS)
+    with Store.open(workbench.database) as store:
+        assert store.load(2).environment["standby"] == "yes"
+
+
+def standby_choices(workbench: Workbench) -> list[QAction]:
+    """The heading of the setting, then what can be chosen."""
+    return workbench.window.settings_menu.actions()[-4:]
+
+
+def test_switching_it_on_and_off_takes_effect_at_once_and_is_kept(
+    qtbot: QtBot, theme: Theme, database_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(empty_libraries(tmp_path)))
+    monkeypatch.delenv(STANDBY_VARIABLE)
+    with window_on(qtbot, database_path, theme) as workbench:
+        _, automatic, on, off = standby_choices(workbench)
+        assert automatic.text().startswith(("&Automatic: on here", "&Automatic: off here, "))
+        on.trigger()
+        qtbot.waitUntil(lambda: len(standing_by()) == 1, timeout=RUN_LIMIT_MS)
+        off.trigger()
+        qtbot.waitUntil(lambda: standing_by() == [], timeout=RUN_LIMIT_MS)
+        assert load_setting(database_path, STANDBY) == "off"
+    with window_on(qtbot, database_path, theme) as workbench:
+        _, _, _, off = standby_choices(workbench)
+        qtbot.waitUntil(off.isChecked, timeout=RUN_LIMIT_MS)
+
+
+def test_the_variable_decides_and_the_menu_says_so(window_with_standby: Workbench) -> None:
+    heading, *ways = standby_choices(window_with_standby)
+    assert heading.text() == "Standby: on, as VARIANTSCOPE_STANDBY says"
+    assert [(way.isEnabled(), way.isChecked()) for way in ways] == [(False, False), (False, True), (False, False)]

@@ -1,0 +1,161 @@
+"""TODO docstring"""
+
+import gc
+import threading
+from collections.abc import Iterator
+
+import pytest
+from PySide6.QtCore import QObject
+from pytestqt.qtbot import QtBot
+
+from app.errors import UserError
+from app.gui.threads import Background, Bridge, BridgeSink, GuiGarbageCollector
+from app.records import LogLine, Waiting
+from tests.unit.viewmodels.events import GPU_INVENTORY, ns, samples, started
+from workloads.catalog import UsageError
+
+LIMIT_MS = 120_000
+
+
+def fail_with(error: Exception) -> None:
+    raise error
+
+
+def unexpected(result: object) -> None:
+    raise AssertionError(f"nobody waits for {result!r}")
+
+
+def test_work_is_done_elsewhere_and_its_result_comes_here(qtbot: QtBot, background: Background) -> None:
+    seen: list[tuple[threading.Thread, threading.Thread]] = []
+    background.run(
+        threading.current_thread, lambda worker: seen.append((worker, threading.current_thread())), unexpected
+    )
+    qtbot.waitUntil(lambda: bool(seen), timeout=LIMIT_MS)
+    ((worker, here),) = seen
+    assert here is threading.main_thread()
+    assert worker is not here
+
+
+def test_an_error_of_the_users_world_is_handed_over(qtbot: QtBot, background: Background) -> None:
+    errors: list[UserError] = []
+    background.run(lambda: fail_with(UserError("The disk is full.")), unexpected, errors.append)
+    qtbot.waitUntil(lambda: bool(errors), timeout=LIMIT_MS)
+    assert str(errors[0]) == "The disk is full."
+
+
+def test_so_is_wrong_use(qtbot: QtBot, background: Background) -> None:
+    errors: list[UserError] = []
+    background.run(lambda: fail_with(UsageError("There is no preset called 'x'.")), unexpected, errors.append)
+    qtbot.waitUntil(lambda: bool(errors), timeout=LIMIT_MS)
+    assert [(type(error), str(error)) for error in errors] == [(UserError, "There is no preset called 'x'.")]
+
+
+def test_a_bug_is_told_and_raised_on_the_gui_thread(qtbot: QtBot, background: Background) -> None:
+    errors: list[UserError] = []
+    with qtbot.capture_exceptions() as raised:
+        background.run(lambda: fail_with(ZeroDivisionError("a bug")), unexpected, errors.append)
+        qtbot.waitUntil(lambda: bool(raised), timeout=LIMIT_MS)
+    assert [kind for kind, *_ in raised] == [ZeroDivisionError]
+    assert [str(error) for error in errors] == [
+        "VariantScope itself made a mistake (ZeroDivisionError: a bug); what is stored is kept. Please report it."
+    ]
+
+
+def test_nothing_is_delivered_after_closing(qtbot: QtBot) -> None:
+    background, later = Background(), Background()
+    background.run(lambda: 1, unexpected, unexpected)
+    background.close()
+    background.run(lambda: 1, unexpected, unexpected)
+    seen: list[int] = []
+    later.run(lambda: 2, seen.append, unexpected)
+    qtbot.waitUntil(lambda: seen == [2], timeout=LIMIT_MS)
+    later.close()
+
+
+def test_events_of_other_threads_arrive_in_order_on_the_gui_thread(qtbot: QtBot) -> None:
+    bridge = Bridge()
+    seen: list[tuple[object, bool]] = []
+    bridge.arrived.connect(
+        lambda event, _run: seen.append((event, threading.current_thread() is threading.main_thread()))
+    )
+    lines = [LogLine(n, str(n)) for n in range(5000)]
+
+    def send() -> None:
+        for line in lines:
+            bridge.post(line)
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    qtbot.waitUntil(lambda: len(seen) == len(lines))
+    sender.join()
+    assert [event for event, _ in seen] == lines
+    assert all(on_gui_thread for _, on_gui_thread in seen)
+    bridge.close()
+
+
+def test_the_timer_rests_when_nothing_arrives_and_wakes_again(qtbot: QtBot) -> None:
+    bridge = Bridge()
+    for round_ in range(3):
+        with qtbot.waitSignal(bridge.drained):
+            bridge.post(LogLine(round_, "line"))
+        qtbot.waitUntil(lambda: not bridge._timer.isActive())
+
+
+def test_a_run_sends_its_events_with_its_number_and_no_samples_twice(qtbot: QtBot) -> None:
+    bridge = Bridge()
+    seen: list[tuple[str, int | None]] = []
+    bridge.arrived.connect(lambda event, run: seen.append((type(event).__name__, run)))
+    sink = BridgeSink(bridge)
+    sink.handle(Waiting(ns(0), "Another run uses this device."))
+    sink.handle(started(GPU_INVENTORY))
+    for sample in samples(0, 1):
+        sink.handle(sample)
+        bridge.post(sample)
+    sink.handle(LogLine(ns(1), "end"))
+    bridge.flush()
+    assert [each for each in seen if each[0] != "Sample"] == [("Waiting", None), ("RunStarted", 7), ("LogLine", 7)]
+    assert [run for name, run in seen if name == "Sample"] == [None] * 30
+    bridge.close()
+
+
+class Cycle(QObject):
+    def __init__(self, deaths: list[int]) -> None:
+        super().__init__()
+        self.me = self
+        self.deaths = deaths
+
+    def __del__(self) -> None:
+        self.deaths.append(threading.get_ident())
+
+
+@pytest.fixture
+def collector(qtbot: QtBot) -> Iterator[GuiGarbageCollector]:
+    made = GuiGarbageCollector()
+    made.start()
+    yield made
+    made.stop()
+
+
+def allocate_much() -> None:
+    kept = [[number] for number in range(200_000)]
+    assert len(kept) == 200_000
+
+
+def test_another_threads_allocations_collect_nothing_and_the_timer_does(
+    qtbot: QtBot, collector: GuiGarbageCollector
+) -> None:
+    deaths: list[int] = []
+    Cycle(deaths)
+    other = threading.Thread(target=allocate_much)
+    other.start()
+    other.join()
+    assert deaths == []
+    qtbot.waitUntil(lambda: deaths == [threading.get_ident()])
+
+
+def test_stopping_hands_collection_back(qtbot: QtBot) -> None:
+    made = GuiGarbageCollector()
+    made.start()
+    assert not gc.isenabled()
+    made.stop()
+    assert gc.isenabled()

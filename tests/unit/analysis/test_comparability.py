@@ -1,0 +1,89 @@
+"""When a GPU is at rest, and how much of a run it was throttled."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from app.analysis.comparability import (
+    THROTTLE_CAUSES,
+    ThrottleCause,
+    is_cool,
+    is_throttled,
+    lowest_temperature_c,
+    throttled_environment,
+    throttled_pct,
+)
+from app.records import THROTTLED_KEY, StoredRun
+from app.samples import Sample
+from tests.fakes.experiments import result
+from workloads.catalog import Gpu, Machine, complete
+
+H200 = Machine(gpus=(Gpu(index=0, uuid="GPU-0", name="NVIDIA H200", compute_capability=(9, 0)),))
+SPEC = complete("cnn10", {"gpus": 1}, H200)
+
+
+def every_second(*temperatures_c: int | None) -> list[Sample]:
+    return [Sample(t_ns=s * 10**9, device="GPU-0", temperature_c=c) for s, c in enumerate(temperatures_c)]
+
+
+@pytest.mark.parametrize(
+    ("resting_c", "temperatures_c", "cool"),
+    [
+        (40, [45], True),
+        (40, [46], False),
+        (40, [61, 50, 45], True),
+        (None, [40], False),
+        (None, [61] * 10, False),
+        (None, [61] * 11, True),
+        (40, [61] * 11, True),
+        (None, [61, *[60] * 10], False),
+        (None, [61, *[60] * 11], True),
+        (None, [61 - s // 2 for s in range(30)], False),
+        (None, [40 + s // 2 for s in range(11)], True),
+        (None, [None, None], True),
+        (None, [], True),
+    ],
+)
+def test_a_gpu_is_cool_in_its_band_or_once_it_falls_no_more(
+    resting_c: int | None, temperatures_c: list[int | None], cool: bool
+) -> None:
+    assert is_cool(every_second(*temperatures_c), resting_c) == cool
+
+
+def test_a_gap_in_the_readings_is_no_steady_temperature() -> None:
+    before, after = every_second(61, 60), Sample(t_ns=30 * 10**9, device="GPU-0", temperature_c=50)
+    assert not is_cool([*before, after], None)
+    assert is_cool([*before, after, Sample(t_ns=41 * 10**9, device="GPU-0", temperature_c=50)], None)
+
+
+def test_the_lowest_temperature_is_that_of_those_told() -> None:
+    assert lowest_temperature_c(every_second(44, None, 41, 43)) == 41
+    assert lowest_temperature_c(every_second(None)) is None
+
+
+@pytest.mark.parametrize(
+    ("reasons", "throttled"),
+    [(None, False), (0x0, False), (0x1, False), (0x4, False), (0x8, True), (0x20, True), (0x44, True), (0x80, True)],
+)
+def test_heat_and_hardware_throttle_and_a_power_limit_does_not(reasons: int | None, throttled: bool) -> None:
+    assert is_throttled(Sample(t_ns=0, device="GPU-0", throttle_reasons=reasons)) == throttled
+
+
+def held_by(bits: int, share: float) -> StoredRun:
+    """A run held back from the beginning of its measured part, for a share of it."""
+    run = result(1, SPEC)
+    until_ns = run.phases[-1].start_ns + share * 8e9
+    samples = tuple(
+        replace(columns, fields={**columns.fields, "throttle_reasons": np.where(columns.t_ns <= until_ns, bits, 0.0)})
+        for columns in run.samples
+    )
+    return replace(run, samples=samples)
+
+
+@pytest.mark.parametrize(("hold", "told"), [("heat", "25."), ("hardware slowdown", "25."), ("power limit", "")])
+def test_how_long_a_run_was_throttled_is_a_fact_of_it(hold: ThrottleCause, told: str) -> None:
+    facts = throttled_environment(held_by(THROTTLE_CAUSES[hold][0], 0.25))
+    assert facts.get(THROTTLED_KEY, "").startswith(told)
+    assert bool(facts) == bool(told)
+    assert throttled_pct(replace(result(1, SPEC), environment=facts)) == pytest.approx(25.0 if told else 0.0, abs=1)

@@ -1,0 +1,288 @@
+"""The words of the command line: settings, wrong use, numbers and databases that are not there."""
+
+from pathlib import Path
+
+import pytest
+
+from app.cli.arguments import parse, parser
+from app.cli.experiment import _baseline_first
+from app.cli.machine import RateLimiter
+from app.cli.main import main
+from app.cli.services import one_variant, several_variants
+from app.samples import HOST, Sample, SlowSample
+from app.storage.store import Store
+from workloads.catalog import Machine, UsageError, workload
+
+
+def test_no_interpreter_is_a_value_too() -> None:
+    found = several_variants(workload("cnn10"), ["interpreter=,/envs/tf216"], Machine())
+    assert [spec.variant["interpreter"] for spec in found] == ["", "/envs/tf216"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["list"],
+        ["show", "1"],
+        ["compare", "1", "2"],
+        ["export", "1", "--format", "csv"],
+        ["queue"],
+        ["reference"],
+        ["experiment", "--preset", "quick", "--show"],
+    ],
+)
+def test_a_database_that_is_not_there_is_not_made_by_reading(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mistyped = tmp_path / "profils.db"
+    assert main([*words, "--db", str(mistyped)], {}) == 1
+    assert capsys.readouterr().err.startswith(f"There is no database {mistyped}: ")
+    assert not mistyped.exists()
+
+
+CPU = Machine(cpu_count=4)
+CNN10 = workload("cnn10")
+
+
+def test_a_setting_is_read_as_its_parameter_s_kind() -> None:
+    variant = one_variant(workload("lstm"), ["units=32", "xla=on", "seconds=1.5", "precision=bfloat16"], CPU).variant
+    assert (variant["units"], variant["xla"], variant["seconds"], variant["precision"]) == (32, True, 1.5, "bfloat16")
+    assert (variant["gpus"], variant["implementation"]) == (0, "standard"), "the CPU's defaults"
+
+
+def test_several_values_make_every_combination_the_last_fastest() -> None:
+    found = several_variants(workload("cnn10"), ["layout=NHWC,NCHW", "batch_size=8,16"], CPU)
+    assert [(spec.variant["layout"], spec.variant["batch_size"]) for spec in found] == [
+        ("NHWC", 8),
+        ("NHWC", 16),
+        ("NCHW", 8),
+        ("NCHW", 16),
+    ]
+
+
+def test_devices_is_one_value_with_commas_in_it() -> None:
+    (spec,) = several_variants(workload("cnn10"), ["devices=0,1", "gpus=2"], CPU)
+    assert spec.variant["devices"] == "0,1"
+
+
+@pytest.mark.parametrize("setting", ["seconds=5,5.0,05,", "xla=true,1,yes", "interpreter=,", "batch_size=8, 8 8"])
+def test_a_value_given_twice_in_whatever_spelling_is_one_variant(setting: str) -> None:
+    assert len(several_variants(CNN10, [setting], CPU)) == 1
+
+
+def test_no_interpreter_is_a_value_beside_another() -> None:
+    found = several_variants(CNN10, ["interpreter=,/usr/bin/python3"], CPU)
+    assert [spec.variant["interpreter"] for spec in found] == ["", "/usr/bin/python3"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        (["layout"], "-s takes name=value, not 'layout'."),
+        (["=NHWC"], "-s takes name=value, not '=NHWC'."),
+        (["layout=NHWC", "layout=NCHW"], "layout is given twice."),
+        (["layot=NHWC"], "There is no parameter of cnn10 called 'layot'. Did you mean layout?"),
+        (["layout="], "There is no value of layout called ''."),
+        (["batch_size=0"], "batch_size must be from 1 to 1,048,576, not 0."),
+        (["batch_size=1e9"], "batch_size takes a whole number, not '1e9'."),
+        (["seconds=nan"], "seconds must be from 0.1 to 86,400, not nan."),
+        (["seed=" + ",".join(map(str, range(501)))], "501 combinations are too many: choose fewer values, 500 at"),
+        (["xla=maybe"], "xla is on or off (true or false), not 'maybe'."),
+    ],
+)
+def test_a_wrong_setting_is_one_sentence(settings: list[str], sentence: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        several_variants(workload("cnn10"), settings, CPU)
+    assert str(caught.value).startswith(sentence)
+
+
+def test_the_baseline_comes_first() -> None:
+    variants = several_variants(workload("cnn10"), ["batch_size=8,16,32"], CPU)
+    ordered = _baseline_first(variants, "batch_size=16", CNN10)
+    assert [spec.variant["batch_size"] for spec in ordered] == [16, 8, 32]
+    assert _baseline_first(variants, None, CNN10) == variants
+    with pytest.raises(UsageError, match="No variant of this experiment has batch_size=64"):
+        _baseline_first(variants, "batch_size=64", CNN10)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["run"], "run needs a workload: lstm, cnn10, wrn28-10, or a file of yours as path/to/file.py:name."),
+        (["run", "lstn", "--parameters"], "There is no workload called 'lstn'. Did you mean lstm?"),
+        (["compare", "1", "1"], "compare takes two runs or more; `python -m app list` shows their numbers."),
+        (["experiment"], "experiment needs a workload with some -s name=a,b, or --preset quick; --presets lists them."),
+        (
+            ["experiment", "lstm", "--show"],
+            "--show goes with --preset; `python -m app compare` shows any stored runs.",
+        ),
+        (
+            ["experiment", "lstm", "-s", "xla=false,true", "--until", "1%", "--repeats", "3"],
+            "--until looks twice, first after 3 repeats: give --repeats 4 or more.",
+        ),
+        (
+            ["experiment", "--preset", "quick", "--report", "page.pdf"],
+            "--report takes a file that ends in .html or .md.",
+        ),
+        (
+            ["experiment", "--preset", "quick", "dummy", "-s", "seconds=1", "--baseline", "seconds=1"],
+            "--preset has a workload, settings and a baseline of its own: leave out WORKLOAD, -s, --baseline.",
+        ),
+        (
+            ["experiment", "--presets", "--report", "x.html", "--budget", "0"],
+            "--presets lists them and makes nothing: leave out --budget, --report.",
+        ),
+        (
+            ["experiment", "--preset", "quick", "--queue", "--report", "x.html", "--no-standby"],
+            "--queue makes nothing yet, but `queue go-on` takes these words: leave out --report, --no-standby.",
+        ),
+        (
+            ["experiment", "--preset", "quick", "--queue", "--sample-ms", "20"],
+            "--queue makes nothing yet, but `queue go-on` takes these words: leave out --sample-ms.",
+        ),
+        (
+            ["experiment", "--preset", "quick", "--queue", "--budget", "0s"],
+            "No run fits into a budget of no time: give --budget more, such as 8m or 90s.",
+        ),
+        (
+            ["experiment", "--preset", "quick", "--show", "--parallel"],
+            "--show makes nothing: leave out --parallel.",
+        ),
+        (
+            ["experiment", "dummy", "-s", "seconds=1,2", "--report", "/nowhere/x.html"],
+            "--report takes a file in a folder that is there; /nowhere is none.",
+        ),
+        (
+            ["queue", "go-on", "--report", "/nowhere/x.html"],
+            "--report takes a file in a folder that is there; /nowhere is none.",
+        ),
+        (["watch", "--json", "--csv"], "watch prints JSON or CSV, not both: give --json or --csv."),
+        (
+            ["compare", "1", "2", "--tag", "paper"],
+            "compare takes runs by number or by what finds them (--search, --tag …), not both.",
+        ),
+        (["compare", *map(str, range(1, 202))], "compare takes at most 200 runs at once; these are 201."),
+        (["compare", "1", "2", "--baseline", "3"], "The baseline, run 3, is not among the runs compared."),
+    ],
+)
+def test_wrong_use_is_one_sentence(
+    words: list[str], sentence: str, database_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*words, "--db", str(database_path)], {}) == 2
+    assert capsys.readouterr() == ("", f"{sentence}\n")
+    assert not database_path.exists(), "wrong use makes no database"
+
+
+def test_a_report_takes_no_folder_s_name(
+    tmp_path: Path, database_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "x.html").mkdir()
+    words = ["experiment", "--preset", "quick", "--report", str(tmp_path / "x.html"), "--db", str(database_path)]
+    assert main(words, {}) == 2
+    assert capsys.readouterr().err.endswith("x.html cannot.\n")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["dance"],
+        ["run", "lstm", "--fast"],
+        ["show"],
+        ["show", "first"],
+        ["experiment", "lstm", "--repeats", "0"],
+        ["experiment", "lstm", "--budget", "soon"],
+        ["experiment", "lstm", "--until", "narrow"],
+        ["experiment", "lstm", "--budget", ""],
+        ["experiment", "lstm", "--budget", "5m2h"],
+        ["watch", "--every", "0.001"],
+        ["watch", "--seconds", "-1"],
+        ["watch", "--seconds", "nan"],
+        ["watch", "--every", "0.009"],
+        ["run", "lstm", "--sample-ms", "9"],
+        ["experiment", "lstm", "--sample-ms", "1001"],
+        ["replay", "1", "--speed", "0"],
+        ["bench", "nothing"],
+        ["prune"],
+        ["prune", "--older-than", "soon"],
+        ["prune", "--older-than", "-1d"],
+    ],
+)
+def test_words_that_are_none_are_status_2(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        parser().parse_args(words)
+    assert caught.value.code == 2
+    assert "usage: python -m app" in capsys.readouterr().err
+
+
+def test_an_empty_database_says_what_to_do(database_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Store.open(database_path).close()
+    assert main(["list", "--db", str(database_path)], {}) == 0
+    assert capsys.readouterr() == (
+        "No runs yet. `python -m app run lstm` makes the first one; `python -m app reference` has some of real GPUs.\n",
+        "",
+    )
+
+
+def test_parameters_are_listed_with_defaults_and_limits(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "cnn10", "--parameters"], {}) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert next(line for line in lines if line.startswith("layout ")).split()[1:5] == ["NCHW", "NCHW", "|", "NHWC"]
+    assert "1 … 1,024" in next(line for line in lines if line.startswith("channels "))
+
+
+def test_a_command_of_the_layer_above_is_called() -> None:
+    assert main(["bench"], {"bench": lambda chosen: 7}) == 7
+
+
+@pytest.mark.parametrize(("word", "days"), [("30d", 30.0), ("12h", 0.5), ("2w", 14.0), ("7", 7.0), ("0", 0.0)])
+def test_an_age_is_a_number_with_its_unit(word: str, days: float) -> None:
+    assert parser().parse_args(["prune", "--older-than", word]).older_than == days
+
+
+@pytest.mark.parametrize(("word", "seconds"), [("8m", 480), ("90s", 90), ("1h30m", 5400), ("2.5", 2.5), ("1m5s", 65)])
+def test_a_budget_is_a_time(word: str, seconds: float) -> None:
+    assert parser().parse_args(["experiment", "lstm", "--budget", word]).budget == seconds
+
+
+def test_telemetry_is_read_every_50_ms_unless_told_otherwise() -> None:
+    assert parser().parse_args(["run", "lstm"]).sample_ms == 50.0
+    assert parser().parse_args(["experiment", "lstm", "--sample-ms", "10"]).sample_ms == 10.0
+
+
+def test_no_device_is_shown_more_often_than_asked() -> None:
+    due = RateLimiter(5.0)
+    host = [Sample(t_ns=n * 500_000_000, device=HOST) for n in range(31)]
+    gpu = [Sample(t_ns=n * 5_000_000_000, device="GPU-a") for n in range(4)]
+    assert [sample.t_ns / 1e9 for sample in host if due(sample)] == [0.0, 5.0, 10.0, 15.0]
+    assert all(due(sample) for sample in gpu)
+    assert due(SlowSample(t_ns=1, device=HOST)), "slow ones have a pace of their own"
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["experiment", "--repeats", "1000"], "argument --repeats: must be at most 999"),
+        (["experiment", "--repeats", "x"], "argument --repeats: takes a whole number, not 'x'"),
+        (["experiment", "--max-throttled", "most"], "argument --max-throttled: takes a number, not 'most'"),
+        (["watch", "--every", "soon"], "argument --every: takes a number, not 'soon'"),
+        (["experiment", "--until", "-1%"], "argument --until: '-1%' is no width such as 0.5%, above 0"),
+        (["experiment", "--budget", "-8m"], "argument --budget: must be a time such as 8m"),
+        (["experiment", "--max-throttled", "-.5%"], "argument --max-throttled: must be from 0% to 100%"),
+        (["experiment", "--parallel", "-2"], "argument --parallel: must be at least 1"),
+        (["prune", "--older-than", "-30d"], "argument --older-than: must be from 0 to 36500 days"),
+        (["watch", "--seconds", "-1e3"], "argument --seconds: must be a number of seconds above 0"),
+        (["experiment", "--until", "--again"], "argument --until: expected one argument"),
+    ],
+)
+def test_a_word_in_place_of_a_number_is_told_without_names_of_the_program_s_own(
+    words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        parse(words)
+    assert sentence in capsys.readouterr().err
+
+
+def test_a_number_below_0_is_a_word_of_its_own_where_no_option_takes_it() -> None:
+    assert parse(["show", "--json", "-1"]).run == -1
+    assert parse(["list", "--search", "-5x", "--limit", "2"]).search == "-5x"

@@ -1,0 +1,116 @@
+"""Waits and notifications on the terminal."""
+
+import os
+import pty
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from app.cli.main import main
+from app.cli.progress import WaitLine, notify, run_with_notification
+from app.runs.experiment.idle_wait import WaitStatus
+
+
+def held(waited_s: float) -> WaitStatus:
+    return WaitStatus("GPU 0 at 61 °C", waited_s, 60.0)
+
+
+def test_a_wait_worth_a_word_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
+    line = WaitLine()
+    assert all(line(held(waited_s)) for waited_s in (0.0, 0.9))
+    assert capsys.readouterr().err == ""
+    assert all(line(held(waited_s)) for waited_s in (1.0, 2.0))
+    line.clear()
+    assert capsys.readouterr().err == "Waiting, 60 s at most: GPU 0 at 61 °C.\n"
+
+
+def test_on_a_terminal_one_line_is_painted_over_and_enter_ends_the_wait(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keyboard, terminal = pty.openpty()
+    with os.fdopen(keyboard, "wb", buffering=0) as keys, os.fdopen(terminal, encoding="utf-8") as typed:
+        monkeypatch.setattr(sys, "stdin", typed)
+        monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+        line = WaitLine()
+        assert line(held(1.0))
+        assert line(held(1.2))
+        assert line(held(2.0))
+        keys.write(b"\n")
+        assert line(held(2.0)), "no terminal of this process: what is typed is for others"
+        monkeypatch.setattr(os, "tcgetpgrp", lambda _: os.getpgrp())
+        assert not line(held(2.0))
+        assert WaitLine()(held(0.0)), "the next wait is one again"
+        line.clear()
+    words = "\r\x1b[KWaiting: GPU 0 at 61 °C ({} of 60 s; Enter goes on)"
+    assert capsys.readouterr().err == words.format(1) + words.format(2) + "\r\x1b[K"
+
+
+Sender = Callable[[int], Path]
+
+
+@pytest.fixture
+def sender(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sender:
+    """Puts a `notify-send` on the PATH that writes its words down, a line each, and ends with this status."""
+
+    def make(status: int) -> Path:
+        told, program = tmp_path / "told", tmp_path / "notify-send"
+        program.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {told}\nexit {status}\n')
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+        return told
+
+    return make
+
+
+def test_an_experiment_notifies_when_it_is_asked_to(
+    sender: Sender, database_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = sender(0)
+    words = ["experiment", "--preset", "quick", "--show", "--db", str(database_path)]
+    assert main(words, {}) == 1, "nothing is stored"
+    assert not told.exists()
+    assert main([*words, "--notify"], {}) == 1
+    name, title, text = told.read_text().splitlines()
+    assert (name, title) == ("--app-name=VariantScope", "Experiment quick has ended")
+    assert re.fullmatch(r"It ended early, after \d:\d\d\.", text)
+    assert "Notified through notify-send." in capsys.readouterr().err
+
+
+def test_wrong_use_ends_nothing_that_one_could_be_told_of(sender: Sender, database_path: Path) -> None:
+    told = sender(0)
+    assert main(["experiment", "--preset", "quick", "--queue", "--notify", "--db", str(database_path)], {}) == 2
+    assert not told.exists()
+
+
+@pytest.mark.parametrize(
+    ("status", "text"), [(0, "Every planned run has a result"), (1, "Not every planned run has a result")]
+)
+def test_the_status_becomes_words(sender: Sender, status: int, text: str) -> None:
+    told = sender(0)
+    assert run_with_notification("Experiment lstm has ended", lambda: status) == status
+    title, words = told.read_text().splitlines()[1:]
+    assert title == "Experiment lstm has ended"
+    assert re.fullmatch(rf"{text}, after \d:\d\d\.", words)
+
+
+def test_without_a_desktop_the_terminal_rings(sender: Sender, monkeypatch: pytest.MonkeyPatch) -> None:
+    sender(1)
+    ours, theirs = pty.openpty()
+    with os.fdopen(theirs, "w") as terminal:
+        monkeypatch.setattr(sys, "stderr", terminal)
+        assert notify("a title", "words") == "Rang the terminal's bell: notify-send reached no desktop."
+        terminal.flush()
+        assert os.read(ours, 10) == b"\a"
+    os.close(ours)
+
+
+def test_without_either_nobody_is_told_and_that_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with (tmp_path / "log").open("w") as log:
+        monkeypatch.setattr(sys, "stderr", log)
+        words = "Nobody was notified: notify-send is not installed, and there is no terminal to ring."
+        assert notify("a title", "words") == words
+    assert (tmp_path / "log").read_text() == ""

@@ -1,0 +1,153 @@
+"""`export` and `import` as commands: their words, what they print, and how far they are."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from app.cli import progress
+from app.cli.main import main
+from app.cli.progress import PercentLine
+from app.storage.store import Store
+from tests.fakes.runs import keep
+
+
+@pytest.fixture
+def stored(database_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A database of two runs, with its folder the current one."""
+    with Store.open(database_path) as store:
+        keep(store)
+        keep(store, uid="uid-2")
+    monkeypatch.chdir(tmp_path)
+    return database_path
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["1"], "export takes --format csv, json, parquet or trace, or -o FILE.db for a database, or --model FILE."),
+        (
+            ["1", "-o", "x.csv"],
+            "export takes --format csv, json, parquet or trace, or -o FILE.db for a database, or --model FILE.",
+        ),
+        (
+            ["1", "--format", "csv", "-o", "x.db"],
+            "-o x.db makes a database, --format a folder of tables: give one of them at a time.",
+        ),
+        (
+            ["1", "--format", "trace", "-o", "x.db"],
+            "--format trace writes one file: -o takes a name that ends in .json.",
+        ),
+        (["1", "2", "--model", "m.keras"], "--model makes a model of one run; name that run alone."),
+        (
+            ["1", "--model", "m.keras", "-o", "x.db"],
+            "--model goes without --format and -o: give one of them at a time.",
+        ),
+    ],
+)
+def test_wrong_use_is_one_sentence(
+    stored: Path, words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["export", *words, "--db", str(stored)], {}) == 2
+    assert capsys.readouterr() == ("", f"{sentence}\n")
+    assert [path.name for path in Path.cwd().iterdir()] == [stored.name]
+
+
+def test_a_database_goes_out_and_comes_in_once(
+    stored: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there = tmp_path / "there.db"
+    assert main(["export", "2", "1", "2", "-o", "two.db", "--db", str(stored)], {}) == 0
+    assert main(["import", "two.db", "--db", str(there)], {}) == 0
+    assert main(["import", "two.db", "--db", str(there)], {}) == 0
+    out, err = capsys.readouterr()
+    wrote, *rest = out.splitlines()
+    assert wrote.startswith("Wrote 2 runs to two.db, ")
+    assert rest == [
+        "Imported 2 runs as runs 1 and 2.",
+        "Imported nothing: the file has no run that is new here.",
+        "Here already, and left as they were: runs 1 and 2.",
+    ]
+    assert err == ""
+    with Store.open(there) as store:
+        assert sorted(row.uid for row in store.list_runs()) == ["uid-1", "uid-2"]
+
+
+def test_tables_go_into_a_folder_named_after_their_runs(stored: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["export", "1", "2", "--format", "csv", "--db", str(stored)], {}) == 0
+    assert "Wrote 2 runs to 14 files in runs-1-2" in capsys.readouterr().out
+    assert (Path("runs-1-2") / "samples.csv").read_text(encoding="utf-8").startswith("run,device,t_ns,utc,power_mw")
+    assert main(["export", "1", "--format", "json", "-o", "out", "--json", "--db", str(stored)], {}) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert sorted(document["files"]) == sorted(str(path) for path in Path("out").iterdir())
+    assert document["runs"] == 1
+
+
+def test_a_timeline_is_one_file_named_after_its_runs(stored: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["export", "2", "1", "--format", "trace", "--db", str(stored)], {}) == 0
+    assert capsys.readouterr().out.startswith("Wrote 2 runs to runs-2-1.trace.json, ")
+    events = json.loads(Path("runs-2-1.trace.json").read_text(encoding="utf-8"))["traceEvents"]
+    assert {event["pid"] for event in events} == {1, 2}
+
+
+def test_a_folder_of_many_runs_says_of_how_many(stored: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with Store.open(stored) as store:
+        for n in range(3, 8):
+            keep(store, uid=f"uid-{n}")
+    assert main(["export", *"1234567", "--format", "csv", "--db", str(stored)], {}) == 0
+    assert "14 files in runs-1-2-3-4-5-and-2-more" in capsys.readouterr().out
+
+
+def test_an_import_as_a_document(stored: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["import", str(stored), "--json", "--db", str(tmp_path / "there.db")], {}) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document.pop("seconds") > 0
+    assert document == {
+        "imported": [1, 2],
+        "already": [],
+        "unfinished": [],
+        "in_trash": [],
+        "queue": [],
+        "complete": [],
+    }
+
+
+def test_a_refused_file_is_one_sentence_and_status_1(
+    stored: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "notes.txt").write_text("no database, but long enough to be taken for one's header " * 3)
+    assert main(["import", "notes.txt", "--db", str(stored)], {}) == 1
+    assert capsys.readouterr() == (
+        "",
+        "notes.txt is not an SQLite database, or it is encrypted; nothing was imported.\n",
+    )
+
+
+def line(monkeypatch: pytest.MonkeyPatch, *, is_live: bool) -> tuple[PercentLine, SimpleNamespace]:
+    """A line whose clock the test sets."""
+    clock = SimpleNamespace(now=100.0)
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    return PercentLine("Importing", is_live=is_live), clock
+
+
+def test_progress_is_quiet_at_first_then_painted_over(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown, clock = line(monkeypatch, is_live=True)
+    for at, share in ((100.5, 0.1), (101.0, 0.25), (101.05, 0.26), (101.2, 0.28)):
+        clock.now = at
+        shown.show(share)
+    shown.clear()
+    assert capsys.readouterr().err == "\r\x1b[KImporting …  25 %\r\x1b[KImporting …  28 %\r\x1b[K"
+
+
+def test_progress_in_a_log_is_a_line_each_tenth(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown, clock = line(monkeypatch, is_live=False)
+    for share in (0.2, 0.25, 0.31, 0.9):
+        clock.now += 2
+        shown.show(share)
+    shown.clear()
+    assert capsys.readouterr().err == "Importing …  20 %\nImporting …  31 %\nImporting …  90 %\n"

@@ -1,0 +1,137 @@
+"""The article's table from made-up runs: what each cell, gain and ratio says, in numbers and in words."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.cli.main import main
+from app.records import StoredRun
+from app.report.article.document import article_document, article_sections
+from app.runs.experiment.presets import load_preset
+from app.storage.store import Store
+from tests.fakes.experiments import result
+from tests.unit.viewmodels.stored import keep
+from workloads.catalog import Gpu, Machine
+from workloads.protocol import RunSpec
+
+TWO = Machine(
+    gpus=tuple(Gpu(index=n, uuid=f"GPU-{n}", name="NVIDIA H200", compute_capability=(9, 0)) for n in range(2))
+)
+NAMED = load_preset("article-c")
+PLAN = NAMED.plan(TWO)
+
+
+def spec(workload: str, batch: int, gpus: int, layout: str) -> RunSpec:
+    place = {"batch_size": batch, "gpus": gpus, "layout": layout}
+    return next(s for s in PLAN.variants if s.workload == workload and place.items() <= s.variant.items())
+
+
+def runs() -> Iterator[StoredRun]:
+    """The 10-layer network at batch 128 in all four ways, one mislabelled; at 2048 two that end otherwise."""
+    places = ((1, "NHWC", 2000.0), (1, "NCHW", 2200.0), (2, "NHWC", 1600.0), (2, "NCHW", 1980.0))
+    for number, (gpus, layout, rate) in enumerate(places, 1):
+        for turn, luck in enumerate((0.999, 1.001)):
+            wrong = (gpus, layout) == (2, "NHWC") and turn == 1
+            yield result(2 * number + turn, spec("cnn10", 128, gpus, layout), rate * luck, match=not wrong)
+    yield result(20, spec("cnn10", 2048, 1, "NHWC"), outcome="out_of_memory")
+    yield result(21, spec("cnn10", 2048, 2, "NHWC"), outcome="refused")
+    yield result(22, spec("cnn10", 2048, 2, "NCHW"), 4900.0)
+
+
+@pytest.fixture(scope="module")
+def tables() -> list[dict[str, Any]]:
+    assert NAMED.preset.article is not None
+    return article_document(NAMED.preset.article, PLAN, list(runs()))
+
+
+def words(table: dict[str, Any], which: int) -> list[tuple[str, ...]]:
+    """The head and rows of one of a section's tables."""
+    (section,) = article_sections([table])
+    shown = section.tables[which][1]
+    return [shown.head, *shown.rows]
+
+
+def test_a_table_a_workload_with_a_row_a_batch(tables: list[dict[str, Any]]) -> None:
+    assert [table["workload"] for table in tables] == ["cnn10", "wrn28-10"]
+    assert all([row["batch_size"] for row in table["rows"]] == [128, 256, 512, 1024, 2048] for table in tables)
+    assert {cell["outcome"] for row in tables[1]["rows"] for cell in row["cells"]} == {None}
+
+
+def test_gain_scaling_and_epoch_are_of_the_throughput(tables: list[dict[str, Any]]) -> None:
+    row = tables[0]["rows"][0]
+    assert [cell["throughput"]["value"] for cell in row["cells"]] == pytest.approx([2000, 2200, 1600, 1980], rel=1e-5)
+    assert [cell["epoch_s"] for cell in row["cells"]] == pytest.approx([25, 22.7273, 31.25, 25.2525], rel=1e-4)
+    assert [gain["value"] for gain in row["gains"]] == pytest.approx([1.1, 1980 / 1600])
+    assert [ratio["value"] for ratio in row["scaling"]] == pytest.approx([0.8, 0.9])
+    low, high = row["gains"][0]["interval"]
+    assert 1.09 < low < 1.1 < high < 1.11
+    assert [cell["match"] for cell in row["cells"]] == [True, True, False, True]
+
+
+def test_words_stand_where_there_is_no_figure(tables: list[dict[str, Any]]) -> None:
+    header, first, *_, last = words(tables[0], 0)
+    assert header == (
+        "Batch size",
+        *("1 GPU NHWC: images/s", "1 GPU NCHW: images/s", "1 GPU: NCHW gain"),
+        *("2 GPUs NHWC: images/s", "2 GPUs NCHW: images/s", "2 GPUs: NCHW gain"),
+        *("NHWC: 2 GPUs over 1", "NCHW: 2 GPUs over 1"),
+    )
+    assert first[:3] == ("128", "2,000", "2,200")
+    assert first[3].startswith("+10.0 % (+9")
+    assert (first[4], first[5]) == ("1,600 ✘", "1,980")
+    assert first[7].startswith("0.80× (0.")
+    assert last == ("2,048", "out of memory", "–", "–", "refused", "4,900", "–", "–", "–")
+    assert words(tables[0], 1)[-1] == ("2,048", "out of memory", "–", "refused", "10.2")
+
+
+def test_a_loss_has_a_minus_of_the_width_of_a_plus() -> None:
+    slower = [
+        result(n, spec("cnn10", 128, 1, layout), rate) for n, layout, rate in ((1, "NHWC", 1e3), (2, "NCHW", 979.0))
+    ]
+    assert NAMED.preset.article is not None
+    table, *_ = article_document(NAMED.preset.article, PLAN, slower)
+    assert words(table, 0)[1][3] == "\N{MINUS SIGN}2.1 %"
+
+
+def test_beside_it_stands_what_the_article_says(tables: list[dict[str, Any]]) -> None:
+    small, wide = (section.lines for section in article_sections(tables))
+    assert "The article, NCHW gain: just under 10 % faster, on one GPU and on two." in small
+    assert "The article, NCHW gain: just under 5 % faster." in wide
+    assert "The article, out of memory: batch 256 on 1 GPU." in wide
+    assert small[-1].endswith("(note.com, 2019). It measured on 2x RTX 2080 Ti.")
+
+
+def test_stored_runs_are_shown_on_a_machine_without_a_gpu(
+    database_path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Store.open(database_path) as store:
+        for run in runs():
+            keep(store, run)
+    report = tmp_path / "table.md"
+    shown = ["experiment", "--preset", "article-c", "--show", "--db", str(database_path)]
+    assert main([*shown, "--report", str(report)], {}) == 0
+    out, err = capsys.readouterr()
+    assert "Measured images/s; gains and ratios each with a 95 % interval of its own:" in out
+    wrong = "did not run what was asked. TensorFlow's layout optimizer turned NHWC into NCHW."
+    assert wrong in out.splitlines()[-1]
+    assert err.splitlines() == [
+        "11 of 116 runs done. Without --show the same command goes on from here.",
+        f"Written to {report}.",
+    ]
+    text = report.read_text(encoding="utf-8")
+    assert text.count("| Batch size |") == 4
+    assert "| 2,048 | out of memory | – | – | refused | 4,900 | – | – | – |" in text
+    page = tmp_path / "page.html"
+    assert main([*shown, "--report", str(page)], {}) == 0
+    text = page.read_text(encoding="utf-8")
+    assert text.count(">Batch size</th>") == 4
+    assert "It measured on 2x RTX 2080 Ti." in text
+    assert "Throughput against batch size" in text, "the pictures of every comparison too"
+
+
+def test_where_nothing_is_stored_that_is_said(database_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Store.open(database_path).close()
+    assert main(["experiment", "--preset", "quick", "--show", "--db", str(database_path)], {}) == 1
+    assert capsys.readouterr() == ("", "No run of quick is stored; without --show it makes them.\n")

@@ -1,0 +1,159 @@
+"""Tables of ratios and of portability from made-up runs: articles A and B as their presets have them."""
+
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.cli.main import main
+from app.records import PortabilityResult, StoredRun
+from app.report.article.document import article_document, article_sections
+from app.runs.experiment.presets import load_preset
+from app.runs.experiment.schedule import Plan
+from tests.fakes.experiments import result
+from workloads.catalog import Gpu, Machine
+from workloads.protocol import RunSpec
+
+ONE = Machine(gpus=(Gpu(index=0, uuid="GPU-0", name="NVIDIA H200", compute_capability=(9, 0)),))
+UTC_NS = 1_760_000_000 * 10**9
+
+
+def tables_of(name: str, plan: Plan, runs: Sequence[StoredRun]) -> list[dict[str, Any]]:
+    article = load_preset(name).preset.article
+    assert article is not None
+    return article_document(article, plan, runs)
+
+
+def variant(plan: Plan, **settings: object) -> RunSpec:
+    (found,) = (spec for spec in plan.variants if settings.items() <= spec.variant.items())
+    return found
+
+
+def computed(number: int, spec: RunSpec, gflops: float) -> StoredRun:
+    """A run at this rate: 400 steps in the 10 s that made-up runs measure."""
+    run = result(number, spec)
+    summary = replace(run.row.summary, flops_per_step=int(gflops * 1e9 * 10.0 / 400))
+    return replace(run, row=replace(run.row, summary=summary))
+
+
+@pytest.fixture(scope="module")
+def ladder() -> dict[str, Any]:
+    plan = load_preset("article-a").plan(ONE)
+    rungs = {
+        "gemm8": variant(plan, implementation="gemm8", xla=False),
+        "gemm2": variant(plan, implementation="gemm2", xla=False),
+        "top": variant(plan, implementation="wavefront", xla=True),
+    }
+    named_card = RunSpec(workload="lstm", variant={**rungs["gemm2"].variant, "devices": "GPU-0"})
+    runs = [
+        *(computed(number, rungs["gemm8"], rate) for number, rate in enumerate((799.0, 801.0), 1)),
+        *(computed(number, named_card, rate) for number, rate in enumerate((1998.0, 2002.0), 3)),
+        computed(5, rungs["top"], 40_000.0),
+        result(6, variant(plan, implementation="fused", xla=True), outcome="out_of_memory"),
+    ]
+    table, drop_in = tables_of("article-a", plan, runs)
+    assert (table["title"], drop_in["title"]) == ("The ladder: forward pass", "cuDNN as a drop-in layer")
+    return table
+
+
+def test_a_rung_stands_beside_the_article_s_figure_and_ratio(ladder: dict[str, Any]) -> None:
+    first, second, *_, last = ladder["rows"]
+    assert [row["article"]["value"] for row in ladder["rows"]] == [349, 724, 994, 1942, 2199, 2290, 3898]
+    assert second["article"]["ratio"] == [2.1, 2.1]
+    plain, compiled = second["cells"]
+    assert plain["runs"] == [3, 4], "on a card that was named"
+    assert plain["figure"]["value"] == pytest.approx(2000, rel=1e-5)
+    assert plain["ratio"]["value"] == pytest.approx(2.5, rel=1e-5)
+    low, high = plain["ratio"]["interval"]
+    assert 2.4 < low < 2.5 < high < 2.6
+    assert (compiled["outcome"], compiled["figure"]["value"], compiled["ratio"]["value"]) == (None, None, None)
+    assert first["cells"][0]["ratio"] == {"value": 1.0, "interval": None}
+    assert last["cells"][1]["ratio"]["value"] == pytest.approx(50, rel=1e-5), "over the first rung without XLA"
+
+
+def test_it_says_so_in_words(ladder: dict[str, Any]) -> None:
+    (section,) = article_sections([ladder])
+    ((caption, shown),) = section.tables
+    assert caption.startswith("Speed-ups are over “8 products a step”, those measured each with a 95 % interval")
+    assert shown.head == (
+        "Rung",
+        *("Article: GFLOPS", "Article: speed-up"),
+        *("Measured: GFLOPS", "Measured: speed-up"),
+        *("Measured, XLA: GFLOPS", "Measured, XLA: speed-up"),
+    )
+    assert shown.rows[0] == ("8 products a step", "349", "1×", "800.0", "1.00×", "–", "–")
+    assert shown.rows[3] == ("fused gates", "1,942", "5.5×", "–", "–", "out of memory", "–")
+    assert shown.rows[6][1:] == ("3,898", "11.1×", "–", "–", "40,000", "50.00×")
+    assert section.lines[-1].startswith("The article: Faster LSTM in Keras")
+
+
+def test_where_there_is_no_gpu_a_table_of_nothing_is_left_out() -> None:
+    plan = load_preset("article-a").plan(Machine(cpu_count=2))
+    (table,) = tables_of("article-a", plan, [])
+    assert table["title"] == "The ladder: forward pass"
+    assert table["columns"] == ["", "XLA"]
+
+
+@pytest.fixture(scope="module")
+def training() -> list[dict[str, Any]]:
+    plan = load_preset("article-b").plan(ONE)
+    names = {"standard": 1000.0, "cudnn": 8000.0, "block_fused": 2500.0}
+    runs = [
+        result(number, variant(plan, implementation=name, layers=4, bidirectional=True), rate)
+        for number, (name, rate) in enumerate(names.items(), 1)
+    ]
+    trial = PortabilityResult(
+        utc_ns=UTC_NS,
+        implementation="standard",
+        device="cpu",
+        device_name="A processor",
+        precision="float32",
+        max_difference=1.2e-7,
+        max_output=1.18,
+    )
+    elsewhere = replace(trial, implementation="block_fused", device="GPU-0")
+    weights = replace(result(9, plan.carried[0].spec), portability=(replace(trial, max_output=9.0), trial, elsewhere))
+    return tables_of("article-b", plan, [*runs, weights])
+
+
+def test_each_column_has_its_own_baseline(training: list[dict[str, Any]]) -> None:
+    rows = training[0]["rows"]
+    assert training[0]["columns"][-1] == "4 layers, both directions"
+    assert [row["cells"][3]["ratio"]["value"] for row in rows] == pytest.approx([1, 8, None, 2.5])
+    assert rows[1]["cells"][3]["figure"]["value"] == pytest.approx(8.0), "64 sequences at 8,000 a second"
+    assert [row["cells"][0]["ratio"]["value"] for row in rows] == [None] * 4
+    (section,) = article_sections(training[:1])
+    (caption, near), (continued, far) = section.tables
+    assert continued == f"{caption}, continued"
+    assert [row[1] for row in near.rows] == [row[1] for row in far.rows] == ["1×", "6× to 8×", "–", "2.5× to 3×"]
+    assert far.head[4:] == tuple(f"Measured, 4 layers, both directions: {what}" for what in ("ms a step", "speed-up"))
+    assert far.rows[1][4:] == ("8.000", "8.00×")
+
+
+def test_weights_tried_on_the_cpu_are_in_the_article_s_table(training: list[dict[str, Any]]) -> None:
+    plain, fused = training[1]["rows"]
+    assert (plain["run"], plain["device_name"], plain["max_difference"]) == (9, "A processor", 1.2e-7)
+    assert plain["max_output"] == 1.18, "of the newest trial"
+    assert fused["max_difference"] is None, "tried on a GPU, and the CPU is what was asked for"
+    (section,) = article_sections(training[1:])
+    ((_, shown),) = section.tables
+    assert [row[1:] for row in shown.rows] == [
+        ("Standard", "A processor", "1.2e-07", "1.18"),
+        ("Block-fused", "–", "–", "–"),
+    ]
+
+
+def test_what_was_measured_on_h200s_counts_for_the_presets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    database = tmp_path / "lstm.db"
+    shutil.copyfile(Path(__file__).parents[4] / "docs" / "measurements" / "2026-11-21-lstm.db", database)
+    assert main(["experiment", "--preset", "article-a", "--show", "--json", "--db", str(database)], {}) == 0
+    ladder, drop_in = json.loads(capsys.readouterr().out)["article"]
+    assert all(row["cells"][0]["figure"]["value"] > 500 for row in ladder["rows"]), "GFLOPS of every rung"
+    assert drop_in["rows"][1]["cells"][2]["ratio"]["value"] > 6, "cuDNN over the plain layer, training"
+    assert main(["experiment", "--preset", "article-b", "--show", "--json", "--db", str(database)], {}) == 0
+    training, _ = json.loads(capsys.readouterr().out)["article"]
+    assert [row["cells"][0]["runs"] for row in training["rows"]] == [[2], [1], [4], [5]]

@@ -1,0 +1,49 @@
+"""What an experiment has before it, judged by a real database."""
+
+from dataclasses import replace
+
+from app.queries import RemainingWork
+from app.runs.experiment.progress import estimate_remaining
+from app.runs.experiment.reuse import ExperimentRuns
+from app.runs.experiment.schedule import Plan
+from app.storage.store import Store
+from tests.fakes.experiments import environment_here, result
+from tests.unit.viewmodels.events import GPU_INVENTORY
+from tests.unit.viewmodels.stored import keep
+from workloads.catalog import complete
+
+MACHINE = GPU_INVENTORY.machine
+NCHW, NHWC, THREE_GPUS = (
+    complete("cnn10", {"gpus": gpus, "layout": layout, "seconds": 10, "batch_size": 96}, MACHINE)
+    for gpus, layout in ((1, "NCHW"), (1, "NHWC"), (3, "NCHW"))
+)
+PLAN = Plan(name="layouts", variants=(NCHW, NHWC), repeats=2)
+HERE = environment_here(GPU_INVENTORY)
+
+
+def test_without_any_run_it_takes_at_least_what_is_measured(store: Store) -> None:
+    assert estimate_remaining(store, PLAN, GPU_INVENTORY) == RemainingWork(
+        planned=4, done=0, left_s=40.0, timing_runs=0, from_other_workloads=True
+    )
+
+
+def test_what_is_stored_counts_and_tells_how_long_the_rest_takes(store: Store) -> None:
+    keep(store, result(1, NCHW, seconds=30.0, environment=HERE))
+    found = estimate_remaining(store, PLAN, GPU_INVENTORY)
+    assert (found.planned, found.done, found.timing_runs, found.from_other_workloads) == (4, 1, 1, False)
+    assert found.left_s > 3 * 10.0, "what a run takes beside measuring is known now"
+    again = estimate_remaining(store, PLAN, GPU_INVENTORY, ExperimentRuns(exclusive=True))
+    assert (again.planned, again.done) == (4, 0)
+    assert again.left_s > found.left_s
+
+
+def test_runs_of_another_driver_are_named_and_only_tell_the_time(store: Store) -> None:
+    keep(store, result(1, NCHW, seconds=30.0, environment={**HERE, "driver": "470.1"}))
+    found = estimate_remaining(store, PLAN, GPU_INVENTORY)
+    assert (found.done, found.excluded, found.excluded_due_to, found.timing_runs) == (0, 1, ("driver",), 1)
+
+
+def test_what_is_refused_here_takes_no_time(store: Store) -> None:
+    plan = replace(PLAN, variants=(NCHW, THREE_GPUS))
+    found = estimate_remaining(store, plan, GPU_INVENTORY)
+    assert (found.planned, found.left_s) == (3, 20.0)

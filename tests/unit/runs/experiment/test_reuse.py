@@ -1,0 +1,196 @@
+"""TODO docstring"""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from app.records import THROTTLED_KEY, SampleColumns, StoredRun
+from app.runs.experiment.reuse import (
+    EnvironmentFingerprint,
+    ReusableRuns,
+    ThrottleFilter,
+    current_fingerprint,
+    reusable_as_newest,
+    reusable_runs,
+    run_fingerprint,
+)
+from app.runs.experiment.schedule import Plan
+from app.samples import HOST, Device, Inventory
+from app.storage.store import Store
+from tests.fakes.experiments import ENVIRONMENT, result
+from tests.unit.viewmodels.stored import keep
+from workloads.catalog import Gpu, Machine, complete
+from workloads.protocol import OutcomeName, RunSpec
+
+ONE = Machine(gpus=(Gpu(index=0, uuid="GPU-0", name="NVIDIA H200", compute_capability=(9, 0)),))
+HERE = EnvironmentFingerprint(
+    driver="580.1",
+    gpus=frozenset({"NVIDIA H200"}),
+    cpu="Another processor",
+    tensorflow="2.21.0",
+    program_version="0.1.0",
+)
+SPECS = tuple(complete("cnn10", {"gpus": gpus, "layout": "NHWC"}, ONE) for gpus in (1, 2))
+PLAN = Plan(name="two", variants=SPECS, repeats=3)
+
+
+def counted(path: Path, *runs: StoredRun, machine: Machine = ONE) -> ReusableRuns:
+    with Store.open(path) as store:
+        for run in runs:
+            keep(store, run)
+        return reusable_runs(store, PLAN, HERE, machine)
+
+
+def on_one_gpu(number: int, **changed: str) -> StoredRun:
+    return result(number, SPECS[0], environment={**ENVIRONMENT, **changed})
+
+
+def test_results_of_the_same_variants_count(database_path: Path) -> None:
+    another = complete("cnn10", {"gpus": 1, "layout": "NCHW"}, ONE)
+    shorter = RunSpec(workload="cnn10", variant={**SPECS[0].variant, "seconds": 3.0})
+    runs = (
+        result(1, SPECS[0]),
+        result(2, another),
+        result(3, SPECS[0], outcome="failed"),
+        result(4, SPECS[0], outcome="out_of_memory"),
+        result(5, shorter),
+    )
+    assert [run.row.run for run in counted(database_path, *runs).runs] == [1, 4]
+
+
+@pytest.mark.parametrize(
+    ("changed", "because"),
+    [
+        ({"driver": "570.2"}, ("driver",)),
+        ({"tensorflow": "2.20.0"}, ("TensorFlow",)),
+        ({"program_version": "0.2.0", "driver": "570.2"}, ("VariantScope", "driver")),
+        ({"cpu": "Yet another processor"}, ()),
+        ({"git_commit": "0123"}, ()),
+    ],
+)
+def test_other_surroundings_are_counted_anew(
+    database_path: Path, changed: Mapping[str, str], because: tuple[str, ...]
+) -> None:
+    found = counted(database_path, on_one_gpu(1), on_one_gpu(2, **changed))
+    assert (found.excluded_due_to, found.excluded) == (because, len(found.excluded_due_to) and 1)
+    assert [run.row.run for run in found.runs] == ([1] if because else [1, 2])
+
+
+def test_another_card_does_not_count_and_an_unknown_fact_is_no_difference(database_path: Path) -> None:
+    run = on_one_gpu(1)
+    other = replace(run, row=replace(run.row, uid="other"), samples=tuple(map(_on_another_card, run.samples)))
+    found = counted(database_path, other, result(2, SPECS[0], environment={}))
+    assert (found.excluded_due_to, [run.row.run for run in found.runs]) == (("card",), [2])
+
+
+def _on_another_card(columns: SampleColumns) -> SampleColumns:
+    return replace(columns, device=Device(device=columns.device.device, kind=columns.device.kind, index=0, name="A100"))
+
+
+def test_another_python_is_held_against_its_own_tensorflow(database_path: Path, tmp_path: Path) -> None:
+    environment = tmp_path / "tf216"
+    (environment / "bin").mkdir(parents=True)
+    (environment / "pyvenv.cfg").touch()
+    (environment / "bin" / "python").symlink_to(sys.executable)
+    known = environment / "lib" / "python3.11" / "site-packages" / "tensorflow_cpu-2.16.2.dist-info"
+    known.mkdir(parents=True)
+    (known / "METADATA").write_text("Name: tensorflow-cpu\nVersion: 2.16.2\n")
+    spec = complete("cnn10", {"gpus": 1, "interpreter": str(environment)}, ONE)
+    plan = Plan(name="two", variants=(SPECS[0], spec), repeats=3)
+    versions = ("2.16.2", "2.15.0", "2.16.2")
+    with Store.open(database_path) as store:
+        for number, version in enumerate(versions, 1):
+            keep(store, result(number, spec, environment={**ENVIRONMENT, "tensorflow": version}))
+        keep(store, result(4, SPECS[0]))
+        for found in (reusable_runs(store, plan, HERE, ONE), reusable_as_newest(store, plan)):
+            assert ([run.row.run for run in found.runs], found.excluded_due_to) == ([1, 3, 4], ("TensorFlow",))
+
+
+def test_what_was_refused_elsewhere_is_tried_where_it_can_run(database_path: Path) -> None:
+    refused = result(1, SPECS[1], outcome="refused")
+    assert [run.row.run for run in counted(database_path, refused).runs] == [1], "one GPU here too"
+    two = Machine(gpus=(*ONE.gpus, Gpu(index=1, uuid="GPU-1", name="NVIDIA H200", compute_capability=(9, 0))))
+    assert counted(database_path, machine=two).runs == ()
+
+
+def test_a_try_of_a_search_is_no_repeat(database_path: Path) -> None:
+    with Store.open(database_path) as store:
+        number = keep(store, result(1, SPECS[0]))
+        store._db.execute("UPDATE runs SET purpose = 'a try' WHERE run = ?", (number,))
+    assert counted(database_path).runs == ()
+
+
+def test_what_is_stored_is_shown_from_the_newest_surroundings(database_path: Path) -> None:
+    with Store.open(database_path) as store:
+        for run in (on_one_gpu(1, driver="570.2"), on_one_gpu(2), on_one_gpu(3), result(4, SPECS[1])):
+            keep(store, run)
+        found = reusable_as_newest(store, PLAN)
+    assert ([run.row.run for run in found.runs], found.excluded_due_to) == ([2, 3, 4], ("driver",))
+
+
+def test_here_is_what_a_run_here_would_store() -> None:
+    host = Device(device=HOST, kind="host", index=-1, name="A processor")
+    here = current_fingerprint(Inventory(machine=ONE, devices=(host,), driver="580.1"))
+    assert (here.driver, here.gpus, here.cpu) == ("580.1", frozenset({"NVIDIA H200"}), "A processor")
+    assert here.tensorflow is None or here.tensorflow[0].isdigit()
+    assert here.program_version
+
+
+CPU_MACHINE = Machine(cpu_count=4)
+SMALL, LARGE = (complete("cnn10", {"gpus": 0, "batch_size": size, "seconds": 10}, CPU_MACHINE) for size in (8, 16))
+
+
+def made(number: int, pct: float, *, large: bool = False, outcome: OutcomeName = "completed") -> StoredRun:
+    environment = {**ENVIRONMENT, **({THROTTLED_KEY: f"{pct:.1f}"} if pct else {})}
+    return result(number, LARGE if large else SMALL, environment=environment, outcome=outcome)
+
+
+@pytest.mark.parametrize(
+    ("throttled_pct", "counts"),
+    [
+        ([0, 0], [True, True]),
+        ([5, 5.1], [True, False]),
+        ([12, 0, 0], [False, True, True]),
+        ([12, 12, 0], [False, True, True]),
+        ([12, 12, 12, 12], [False, True, False, True]),
+    ],
+)
+def test_a_throttled_run_counts_only_if_it_repeats_one(throttled_pct: list[float], counts: list[bool]) -> None:
+    repeated = ThrottleFilter()
+    assert [repeated.accepts(made(number, pct)) for number, pct in enumerate(throttled_pct)] == counts
+
+
+def test_each_variant_is_repeated_for_itself() -> None:
+    repeated = ThrottleFilter(20.0)
+    runs = [made(1, 30), made(2, 30, large=True), made(3, 30), made(4, 19, large=True)]
+    assert [repeated.accepts(run) for run in runs] == [False, False, True, True]
+
+
+def test_what_measured_nothing_is_not_judged() -> None:
+    repeated = ThrottleFilter()
+    runs = [made(1, 30), made(2, 30, outcome="failed"), made(3, 30, outcome="out_of_memory"), made(4, 30)]
+    assert [repeated.accepts(run) for run in runs] == [False, True, True, True]
+
+
+def test_an_experiment_that_goes_on_knows_what_is_still_to_be_repeated(database_path: Path) -> None:
+    plan = Plan(name="two", variants=(SMALL, LARGE), repeats=2)
+    repeated = ThrottleFilter()
+    with Store.open(database_path) as store:
+        for run in (made(1, 0), made(2, 30, large=True)):
+            keep(store, run)
+        found = reusable_runs(store, plan, run_fingerprint(made(1, 0)), CPU_MACHINE, repeated)
+    assert [run.row.run for run in found.runs] == [1]
+    assert found.excluded == 0
+    assert repeated.accepts(made(3, 30, large=True))
+
+
+def test_what_is_only_shown_is_judged_alike(database_path: Path) -> None:
+    plan = Plan(name="one", variants=(SMALL,), repeats=2)
+    with Store.open(database_path) as store:
+        for run in (made(1, 3), made(2, 0)):
+            keep(store, run)
+        assert [run.row.run for run in reusable_as_newest(store, plan).runs] == [1, 2]
+        assert [run.row.run for run in reusable_as_newest(store, plan, ThrottleFilter(2.0)).runs] == [2]

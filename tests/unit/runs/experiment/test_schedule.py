@@ -1,0 +1,139 @@
+"""TODO docstring"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.records import RunRow
+from app.runs.experiment.schedule import Concurrency, Plan, count_done, expected_s, interleaved_order, remaining_runs
+from tests.fakes.experiments import result
+from workloads.catalog import Machine, complete
+from workloads.protocol import OutcomeName, RunSpec
+
+CPU_MACHINE = Machine(cpu_count=4)
+TWO = Concurrency(parallel=2, gpus=2)
+
+
+def on(gpus: int) -> RunSpec:
+    return complete("dummy", {"gpus": gpus}, CPU_MACHINE)
+
+
+@pytest.mark.parametrize(
+    ("count", "going", "may"),
+    [
+        (1, (), True),
+        (1, (1,), True),
+        (1, (1, 1), False),
+        (2, (), True),
+        (2, (1,), False),
+        (1, (2,), False),
+        (0, (1,), False),
+        (1, (0,), False),
+        (0, (), True),
+    ],
+)
+def test_each_run_has_its_own_gpus_and_one_on_the_cpu_is_alone(count: int, going: tuple[int, ...], may: bool) -> None:
+    spec, *others = map(on, (count, *going))
+    assert TWO.admits(spec, others) is may
+
+
+def test_no_variant_is_beside_itself_where_an_experiment_may_end_early() -> None:
+    one, other = (complete("dummy", {"gpus": 1, "step_ms": ms}, CPU_MACHINE) for ms in (1.0, 2.0))
+    early = replace(TWO, may_end_early=True)
+    assert TWO.admits(one, [one])
+    assert not early.admits(one, [one])
+    assert early.admits(one, [other])
+
+
+def test_no_more_go_on_than_were_asked_for() -> None:
+    assert not Concurrency(parallel=2, gpus=8).admits(on(1), [on(1), on(1)])
+    assert not Concurrency().admits(on(1), [on(1)])
+
+
+@pytest.mark.parametrize(
+    ("room", "gpus", "lasting_s", "together_s"),
+    [
+        (Concurrency(), (1, 1, 1), (4.0, 3.0, 2.0), 9.0),
+        (TWO, (), (), 0.0),
+        (TWO, (1, 1, 1), (4.0, 3.0, 2.0), 5.0),
+        (TWO, (1, 2, 1), (4.0, 3.0, 2.0), 9.0),
+        (TWO, (1, 0, 1, 1), (4.0, 3.0, 2.0, 2.0), 9.0),
+    ],
+)
+def test_runs_beside_each_other_take_less_time_together(
+    room: Concurrency, gpus: tuple[int, ...], lasting_s: tuple[float, ...], together_s: float
+) -> None:
+    assert room.total_s([on(count) for count in gpus], lasting_s) == together_s
+
+
+CPU = Machine(cpu_count=4)
+SMALL, LARGE = (complete("cnn10", {"gpus": 0, "batch_size": size, "seconds": 10}, CPU) for size in (8, 16))
+OTHER = complete("lstm", {"gpus": 0, "seconds": 4}, CPU)
+PLAN = Plan(name="two", variants=(SMALL, LARGE), repeats=3)
+
+
+def test_forwards_and_backwards_in_turn() -> None:
+    assert interleaved_order(2, 3) == [0, 1, 1, 0, 0, 1]
+    assert interleaved_order(3, 2) == [0, 1, 2, 2, 1, 0]
+    assert interleaved_order(1, 2) == [0, 0]
+
+
+@given(st.integers(1, 12), st.integers(1, 12))
+def test_every_variant_runs_as_often_as_asked_and_drift_falls_on_all_alike(variants: int, repeats: int) -> None:
+    order = interleaved_order(variants, repeats)
+    places = [[place for place, index in enumerate(order) if index == variant] for variant in range(variants)]
+    assert [len(where) for where in places] == [repeats] * variants
+    if repeats % 2 == 0:
+        assert len({sum(where) for where in places}) == 1, "the same mean place for all"
+
+
+def rows(*made: tuple[RunSpec, OutcomeName, float]) -> list[RunRow]:
+    return [
+        result(number, spec, outcome=outcome, seconds=seconds).row
+        for number, (spec, outcome, seconds) in enumerate(made, 1)
+    ]
+
+
+@given(st.integers(0, 6))
+def test_cut_off_anywhere_it_goes_on_in_the_same_order(made: int) -> None:
+    order = remaining_runs(PLAN, [])
+    before = rows(*((spec, "completed", 20.0) for spec in order[:made]))
+    assert remaining_runs(PLAN, before) == order[made:]
+    assert count_done(PLAN, before) == made
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "still", "results"),
+    [
+        (("failed", "crashed", "stopped"), 3, 0),
+        (("completed", "failed"), 2, 1),
+        (("out_of_memory",), 0, 1),
+        (("completed", "out_of_memory"), 0, 2),
+        (("refused",), 0, 1),
+        (("completed",) * 5, 0, 3),
+    ],
+)
+def test_only_a_result_counts_and_some_are_enough_once(
+    outcomes: Sequence[OutcomeName], still: int, results: int
+) -> None:
+    made = rows(*((SMALL, outcome, 20.0) for outcome in outcomes))
+    assert remaining_runs(PLAN, made).count(SMALL) == still
+    assert count_done(PLAN, made) == results
+
+
+def test_what_cannot_run_here_has_one_turn_only() -> None:
+    on_gpu = complete("cnn10", {"gpus": 1}, CPU)
+    plan = Plan(name="refused", variants=(SMALL, on_gpu), repeats=3)
+    assert remaining_runs(plan, [], CPU) == [SMALL, on_gpu, SMALL, SMALL]
+
+
+def test_a_run_takes_what_the_longest_of_its_variant_took() -> None:
+    assert expected_s(SMALL, []) == 10.0, "nothing is known but what it is to measure"
+    assert expected_s(SMALL, rows((SMALL, "completed", 21.0), (SMALL, "completed", 24.0))) == 24.0
+    assert expected_s(LARGE, rows((SMALL, "completed", 21.0))) == 21.0, "as much beside the measured part"
+    assert expected_s(OTHER, rows((SMALL, "completed", 21.0))) == 15.0, "of another workload where there is no other"
+    assert expected_s(OTHER, rows((SMALL, "completed", 50.0), (OTHER, "completed", 9.0))) == 9.0
+    assert expected_s(SMALL, rows((SMALL, "failed", 90.0))) == 10.0

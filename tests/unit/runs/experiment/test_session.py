@@ -1,0 +1,228 @@
+"""An experiment going on, with runs made up at once: which it makes, and with what it ends."""
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from app.records import StoredRun
+from app.runs.experiment.schedule import Plan, WeightTransfer
+from app.runs.experiment.session import ExperimentSession, PlannedRun
+from app.runs.leases import Lease
+from tests.fakes.experiments import result
+from workloads.catalog import Machine, check, complete
+from workloads.protocol import OutcomeName, RunSpec
+
+CPU = Machine(cpu_count=4)
+SMALL, LARGE = (complete("cnn10", {"gpus": 0, "batch_size": size, "seconds": 10}, CPU) for size in (8, 16))
+PLAN = Plan(name="two", variants=(SMALL, LARGE), repeats=2)
+
+
+class Maker:
+    """Makes runs, keeps what it was asked for, and does something after each."""
+
+    def __init__(
+        self,
+        large: OutcomeName = "completed",
+        then: Callable[[], None] = lambda: None,
+        luck: tuple[float, ...] = (1.0, 1.001, 0.999),
+    ) -> None:
+        self.asked: list[tuple[RunSpec, int, int]] = []
+        self.facts: list[Mapping[str, str]] = []
+        self.then = then
+        self._large = large
+        self._luck = luck
+
+    def __call__(self, turn: PlannedRun) -> StoredRun:
+        spec = turn.spec
+        self.asked.append((spec, turn.position, turn.total))
+        self.facts.append(turn.environment)
+        self.then()
+        outcome = self._large if spec == LARGE else "completed"
+        return result(len(self.asked), spec, 1000.0 * self._luck[len(self.asked) % len(self._luck)], outcome=outcome)
+
+
+def lend(spec: RunSpec, _devices: Sequence[str], _stopped: Callable[[float], bool]) -> Lease:
+    """Devices that are always free; none for what cannot run."""
+    return Lease() if check(spec, CPU) else Lease(("cpu",))
+
+
+session = functools.partial(ExperimentSession, lease=lend)
+
+
+def test_it_makes_every_run_in_its_order() -> None:
+    maker = Maker()
+    found = session(PLAN, (), CPU, maker).run()
+    assert maker.asked == [(SMALL, 1, 4), (LARGE, 2, 4), (LARGE, 3, 4), (SMALL, 4, 4)]
+    assert (found.state, found.planned, found.done, found.next_s) == ("complete", 4, 4, None)
+
+
+def test_it_makes_only_what_is_not_stored() -> None:
+    maker = Maker()
+    found = session(PLAN, [result(8, SMALL), result(9, LARGE)], CPU, maker).run()
+    assert maker.asked == [(LARGE, 3, 4), (SMALL, 4, 4)]
+    assert [run.row.run for run in found.runs] == [8, 9, 1, 2]
+
+
+def test_a_variant_that_ran_out_of_memory_is_not_repeated() -> None:
+    maker = Maker("out_of_memory")
+    found = session(PLAN, (), CPU, maker).run()
+    assert [spec for spec, *_ in maker.asked] == [SMALL, LARGE, SMALL]
+    assert (found.state, found.planned, found.done) == ("complete", 3, 3)
+
+
+def test_what_failed_is_not_made_again_at_once() -> None:
+    maker = Maker("failed")
+    found = session(PLAN, (), CPU, maker).run()
+    assert len(maker.asked) == 4
+    assert (found.state, found.planned, found.done) == ("failed", 4, 2)
+
+
+def test_a_variant_that_fails_twice_for_one_reason_is_given_up_until_it_is_asked_for_again() -> None:
+    five = replace(PLAN, repeats=5)
+    maker = Maker("failed")
+    found = session(five, (), CPU, maker).run()
+    assert [spec for spec, *_ in maker.asked] == [SMALL, LARGE, LARGE, SMALL, SMALL, SMALL, SMALL]
+    assert (found.state, found.planned, found.done) == ("failed", 10, 5)
+    assert found.describe_given_up() == (
+        "1 variant was given up for now: two of its runs in a row failed for the same reason."
+    )
+    results = [run for run in found.runs if run.row.spec == SMALL]
+    again = session(five, results, CPU, Maker()).run()
+    assert (again.state, again.done, again.describe_given_up()) == ("complete", 10, "")
+
+
+def test_a_variant_that_fails_for_another_reason_each_time_has_all_its_turns() -> None:
+    maker = Maker("failed")
+
+    def unlucky(turn: PlannedRun) -> StoredRun:
+        made = maker(turn)
+        outcome = made.row.outcome
+        assert outcome is not None
+        return replace(made, row=replace(made.row, outcome=replace(outcome, reason=f"Out of luck {made.row.run}.")))
+
+    found = session(replace(PLAN, repeats=4), (), CPU, unlucky).run()
+    assert ([spec for spec, *_ in maker.asked].count(LARGE), found.describe_given_up()) == (4, "")
+    assert session(PLAN, (), CPU, Maker("failed")).run().describe_given_up() == "", "both turns were had"
+
+
+def test_an_experiment_ends_early_without_the_variant_that_was_given_up_and_has_failed_then() -> None:
+    middle = complete("cnn10", {"gpus": 0, "batch_size": 12, "seconds": 10}, CPU)
+    maker = Maker("failed")
+    found = session(replace(PLAN, variants=(SMALL, middle, LARGE), repeats=20, until_pct=0.5), (), CPU, maker).run()
+    made = [spec for spec, *_ in maker.asked]
+    assert (made.count(LARGE), found.state) == (2, "failed")
+    assert 4 <= made.count(SMALL) == made.count(middle) < 10
+
+
+def test_a_stop_between_two_runs_starts_no_other() -> None:
+    maker = Maker()
+    making = session(PLAN, (), CPU, maker)
+    maker.then = making.stop
+    found = making.run()
+    assert (len(maker.asked), found.state, found.done) == (1, "stopped", 1)
+
+
+def test_a_run_the_user_stopped_ends_it() -> None:
+    maker = Maker("stopped")
+    found = session(PLAN, (), CPU, maker).run()
+    assert (len(maker.asked), found.state, found.done) == (2, "stopped", 1)
+
+
+def test_a_budget_is_not_begun_that_does_not_suffice() -> None:
+    maker = Maker()
+    assert session(PLAN, (), CPU, maker, budget_s=9.0).run().state == "out of budget"
+    assert maker.asked == [], "a run that measures for ten seconds"
+    found = session(PLAN, (), CPU, maker, budget_s=19.0).run()
+    assert [spec for spec, *_ in maker.asked] == [SMALL], "it took 20 s by the clock it was stored with"
+    assert (found.state, found.done) == ("out of budget", 1)
+    assert found.next_s is not None
+    assert found.next_s > 19
+
+
+def test_it_ends_early_once_the_speed_ups_are_known_and_then_makes_nothing() -> None:
+    plan = replace(PLAN, repeats=9, until_pct=0.5)
+    maker = Maker()
+    found = session(plan, (), CPU, maker).run()
+    assert (found.state, found.planned, found.done, found.next_s) == ("settled", 8, 8, None), "four rounds of two"
+    assert session(plan, found.runs, CPU, Maker()).run().state == "settled"
+    again = Maker()
+    session(plan, found.runs, CPU, again).run()
+    assert again.asked == []
+    assert session(replace(plan, until_pct=None), found.runs, CPU, again).run().done == 18
+
+
+def test_where_speed_ups_stay_wide_repeats_are_the_limit() -> None:
+    maker = Maker(luck=(1.0, 1.3, 0.8))
+    found = session(replace(PLAN, repeats=5, until_pct=0.5), (), CPU, maker).run()
+    assert (found.state, found.done, len(maker.asked)) == ("complete", 10, 10)
+
+
+def test_a_run_whose_weights_are_tried_is_made_once_and_last() -> None:
+    carried = WeightTransfer(
+        spec=complete("lstm", {"gpus": 0, "save_weights": True}, CPU), into=("block_fused",), gpus=0
+    )
+    plan = replace(PLAN, carried=(carried,))
+    maker = Maker()
+    found = session(plan, (), CPU, maker).run()
+    assert [spec for spec, *_ in maker.asked] == [SMALL, LARGE, LARGE, SMALL, carried.spec]
+    assert (found.state, found.planned, found.done) == ("complete", 5, 5)
+    early = Maker()
+    found = session(replace(plan, repeats=9, until_pct=0.5), (), CPU, early).run()
+    assert (found.state, len(early.asked), early.asked[-1][0]) == ("settled", 9, carried.spec)
+
+
+def test_nothing_is_begun_after_it_once_it_was_stopped_or_its_time_is_spent() -> None:
+    making = session(PLAN, (), CPU, Maker(), budget_s=3600.0)
+    making.run()
+    assert making.may_continue()
+    making.stop()
+    assert not making.may_continue()
+    spent = session(PLAN, (), CPU, Maker(), budget_s=0.0)
+    spent.run()
+    assert not spent.may_continue()
+
+
+def test_a_run_that_does_not_count_is_made_once_more_in_its_place() -> None:
+    maker, judged = Maker(), iter([True, False, True, True, True])
+    found = session(PLAN, (), CPU, maker, accept=lambda _: next(judged)).run()
+    assert maker.asked == [(SMALL, 1, 4), (LARGE, 2, 4), (LARGE, 2, 4), (LARGE, 3, 4), (SMALL, 4, 4)]
+    assert (found.state, found.done, [run.row.run for run in found.runs]) == ("complete", 4, [1, 3, 4, 5])
+
+
+def test_a_repeat_is_not_begun_once_it_was_stopped() -> None:
+    def counts(_: StoredRun) -> bool:
+        making.stop()
+        return False
+
+    maker = Maker()
+    making = session(PLAN, (), CPU, maker, accept=counts)
+    found = making.run()
+    assert (found.state, found.planned, found.done, len(maker.asked)) == ("stopped", 4, 0, 1)
+
+
+def test_it_waits_before_every_run_that_is_possible_here() -> None:
+    impossible = complete("cnn10", {"gpus": 2, "seconds": 10}, CPU)
+    waited: list[RunSpec] = []
+    plan = replace(PLAN, variants=(SMALL, impossible))
+
+    def wait(turn: PlannedRun, _may_go_on: Callable[[], bool]) -> Mapping[str, str]:
+        waited.append(turn.spec)
+        return {"waited": "for nothing"}
+
+    maker = Maker()
+    session(plan, (), CPU, maker, wait=wait).run()
+    assert waited == [SMALL, SMALL]
+    assert maker.facts == [{"waited": "for nothing"}, {}, {"waited": "for nothing"}]
+
+
+def test_no_run_follows_a_wait_in_which_it_was_stopped() -> None:
+    maker = Maker()
+
+    def wait(_turn: PlannedRun, may_go_on: Callable[[], bool]) -> Mapping[str, str]:
+        assert may_go_on()
+        making.stop()
+        assert not may_go_on()
+        return {}
+
+    making = session(PLAN, (), CPU, maker, wait=wait)
+    assert (making.run().state, maker.asked) == ("stopped", [])

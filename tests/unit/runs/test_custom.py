@@ -1,0 +1,220 @@
+"""Workloads of the user's own: files read by real processes, what is kept of them, and what is said of bad ones."""
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from app.errors import UserError
+from app.runs.custom import (
+    ReadOptions,
+    load_custom_workloads,
+    recent_files,
+    resolve_workload,
+    save_recent_files,
+    stored_source,
+)
+from app.runs.experiment.progress import queue_progress
+from app.runs.experiment.queue import ExperimentRequest, enqueue
+from app.runs.experiment.schedule import Plan
+from app.runs.leases import CPU, Leases
+from app.runs.session import RunSession
+from app.storage.store import Store
+from app.telemetry.feed import TelemetryFeed
+from tests.fakes.processes import has_ended
+from tests.fakes.sessions import services, started_feed
+from tests.unit.viewmodels.events import CPU_INVENTORY
+from workloads.catalog import Machine, UsageError, Workload, fill_defaults
+
+TEXT = """
+import os
+from pathlib import Path
+
+print("noise on stdout", flush=True)
+os.write(1, b'{"type":"declined","reason":"noise"}')
+with Path(__file__).with_name("read-by").open("a") as file:
+    file.write(f"{os.getpid()}\\n")
+
+
+def small(batch_size: int = 4, units: int = 8):
+    '''A small one.'''
+
+
+def other(batch_size: int = 4): ...
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.py"
+    path.write_text(TEXT)
+    return path
+
+
+@pytest.fixture
+def reading(tmp_path: Path) -> ReadOptions:
+    return ReadOptions(leases=Leases(tmp_path))
+
+
+def readers(file: Path) -> list[int]:
+    """The processes that imported the file."""
+    return [int(line) for line in file.with_name("read-by").read_text().splitlines()]
+
+
+def names(workloads: tuple[Workload, ...]) -> list[str]:
+    return [workload.name for workload in workloads]
+
+
+def test_the_file_is_imported_by_another_process_and_once(
+    file: Path, database_path: Path, reading: ReadOptions
+) -> None:
+    before = set(sys.modules)
+    found = load_custom_workloads(file, "", database_path, reading)
+    assert names(found) == ["mine.py:small", "mine.py:other"]
+    assert load_custom_workloads(file, "", database_path, reading) == found
+    assert load_custom_workloads(file, "small", database_path, reading) == found[:1]
+    (reader,) = readers(file)
+    assert reader != os.getpid()
+    assert not {name for name in set(sys.modules) - before if "own_workload" in name or name == "mine"}
+
+
+def test_a_changed_file_is_another_one_and_the_old_text_stays(
+    file: Path, database_path: Path, reading: ReadOptions
+) -> None:
+    (small,) = load_custom_workloads(file, "small", database_path, reading)
+    old = fill_defaults(small, {"gpus": 0}, Machine())
+    file.write_text(TEXT + "\n# changed\n")
+    (changed,) = load_custom_workloads(file, "small", database_path, reading)
+    new = fill_defaults(changed, {"gpus": 0}, Machine())
+    assert old.workload == new.workload
+    assert old.variant["source"] != new.variant["source"]
+    for spec, text in ((old, TEXT), (new, TEXT + "\n# changed\n")):
+        source = stored_source(spec, database_path)
+        assert source is not None
+        assert (source.path, source.text) == (str(file), text)
+
+
+def test_entries_of_one_name_are_told_apart_by_the_text_they_are_of(
+    file: Path, database_path: Path, reading: ReadOptions
+) -> None:
+    with Store.open(database_path) as store:
+        for text in (TEXT, TEXT + "\n# changed\n"):
+            file.write_text(text)
+            (small,) = load_custom_workloads(file, "small", database_path, reading)
+            variants = [fill_defaults(small, {"gpus": 0, "batch_size": size}, Machine()) for size in (1, 2)]
+            enqueue(store, ExperimentRequest.from_plan(Plan(name="the same", variants=tuple(variants), repeats=1)))
+        old, new = queue_progress(store, CPU_INVENTORY)
+        assert old.message == "Entry 1 is made with the workload's file as it was then; the file has changed since."
+        assert new.message == ""
+        file.unlink()
+        assert [each.message for each in queue_progress(store, CPU_INVENTORY)] == ["", ""], "no newer text is there"
+
+
+def test_a_file_that_moved_is_the_same_workload_at_its_new_place(
+    file: Path, database_path: Path, reading: ReadOptions
+) -> None:
+    load_custom_workloads(file, "", database_path, reading)
+    moved = file.with_name("moved.py")
+    file.rename(moved)
+    (small,) = load_custom_workloads(moved, "small", database_path, reading)
+    source = stored_source(fill_defaults(small, {"gpus": 0}, Machine()), database_path)
+    assert (small.name, source.path if source else "") == ("moved.py:small", str(moved))
+    assert len(readers(moved)) == 1
+
+
+def test_a_word_names_a_workload_of_the_program_or_of_a_file(
+    file: Path, database_path: Path, reading: ReadOptions
+) -> None:
+    assert resolve_workload("lstm", database_path, None).name == "lstm"
+    assert resolve_workload(f"{file}:other", database_path, reading).title == "other · mine.py"
+    with pytest.raises(UsageError, match=rf"several workloads in .*; name one: {file}:small, {file}:other"):
+        resolve_workload(str(file), database_path, reading)
+    with pytest.raises(UserError, match=r"^mine.py: There is no function smal in it. It has small, other.$"):
+        resolve_workload(f"{file}:smal", database_path, reading)
+    with pytest.raises(UsageError, match="cannot be read"):
+        resolve_workload(f"{file.parent}/nothing.py:small", database_path, reading)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("def f(batch_size=4):\n    return (\n", r"^mine.py:2: SyntaxError: '\(' was never closed$"),
+        ("x = 1\nimport nothing_such\n", r"^mine.py:2: ModuleNotFoundError: No module named 'nothing_such'$"),
+        (
+            "import os\nos._exit(3)\n",
+            "^mine.py was not read to its end. The .* exit status 3: it said nothing.$",
+        ),
+    ],
+)
+def test_a_bad_file_is_told_in_one_sentence(
+    file: Path, database_path: Path, reading: ReadOptions, text: str, sentence: str
+) -> None:
+    file.write_text(text)
+    with pytest.raises(UserError, match=sentence):
+        load_custom_workloads(file, "", database_path, reading)
+
+
+def test_a_file_that_never_ends_is_given_up(file: Path, database_path: Path, tmp_path: Path) -> None:
+    file.write_text("while True: pass\n")
+    start_s = time.monotonic()
+    with pytest.raises(UserError, match=r"mine.py was not read within 1 s; what it computes when it is imported"):
+        load_custom_workloads(file, "", database_path, ReadOptions(limit_s=1.0, leases=Leases(tmp_path)))
+    assert time.monotonic() - start_s < 50, "the usual limit is a minute"
+
+
+def test_what_a_file_starts_ends_when_it_was_read(file: Path, database_path: Path, reading: ReadOptions) -> None:
+    leaves = "subprocess.Popen(['sleep', '600'], start_new_session=True).pid"
+    file.write_text(f"import subprocess\nwith open(__file__ + '.pid', 'w') as told: told.write(str({leaves}))\n{TEXT}")
+    assert names(load_custom_workloads(file, "", database_path, reading)) == ["mine.py:small", "mine.py:other"]
+    assert has_ended(int(file.with_name("mine.py.pid").read_text()))
+
+
+def test_no_file_is_read_while_a_run_measures_on_the_processor(file: Path, database_path: Path, tmp_path: Path) -> None:
+    lease = Leases(tmp_path).take([CPU], 1)
+    assert lease is not None
+    told: list[str] = []
+
+    def stopped(seconds: float) -> bool:
+        if seconds:
+            lease.release()
+        return False
+
+    load_custom_workloads(
+        file, "", database_path, ReadOptions(leases=Leases(tmp_path), notify=told.append, wait_for_stop=stopped)
+    )
+    assert told == ["Reading mine.py …", "Reading mine.py waits for the run that uses the processor …"]
+
+
+def test_files_chosen_before_are_remembered_as_long_as_they_are_there(file: Path, database_path: Path) -> None:
+    assert recent_files(database_path) == []
+    save_recent_files(database_path, [file, file.with_name("gone.py")])
+    assert recent_files(database_path) == [file]
+
+
+@pytest.fixture(scope="module")
+def feed() -> Iterator[TelemetryFeed]:
+    with started_feed() as feed:
+        feed.wait_inventory()
+        yield feed
+
+
+def test_a_variant_whose_file_was_never_opened_here_is_not_run(
+    file: Path, database_path: Path, reading: ReadOptions, tmp_path: Path, feed: TelemetryFeed
+) -> None:
+    (small,) = load_custom_workloads(file, "small", tmp_path / "another.db", reading)
+    spec = fill_defaults(small, {"gpus": 0}, feed.wait_inventory().machine)
+    with pytest.raises(UserError, match=r"The file of mine.py:small was never opened here as it was then"):
+        RunSession(spec, services(tmp_path, feed)).run()
+    with Store.open(database_path) as store:
+        assert store.list_runs() == []
+
+
+def test_a_run_that_crashes_names_the_file(file: Path, tmp_path: Path, feed: TelemetryFeed) -> None:
+    ends = services(tmp_path, feed, command=(sys.executable, "-c", ""))
+    (small,) = load_custom_workloads(file, "small", ends.database, ReadOptions(leases=ends.leases))
+    outcome = RunSession(fill_defaults(small, {"gpus": 0}, Machine()), ends).run()
+    assert outcome.name == "crashed"
+    assert (outcome.reason or "").startswith("mine.py: ")

@@ -1,0 +1,110 @@
+"""TODO docstring"""
+
+from pathlib import Path
+
+import msgspec
+
+from app.samples import DeviceLost, FieldInfo, FieldsUpdated, Inventory, Processes, Sample
+from app.telemetry.feed import updated_inventory
+from app.telemetry.inventory import take_inventory
+from tests.fakes.nvml import installed
+from tests.fakes.nvml_cards import MIG, TWO_H200, Card, Driver
+from tests.unit.telemetry.sources import opened
+from workloads.catalog import check, complete
+
+
+def test_instances_can_be_used_and_the_whole_cannot() -> None:
+    with opened(TWO_H200[0], MIG) as (source, _):
+        assert [gpu.uuid for gpu in source.gpus] == ["GPU-aaaa", "MIG-one", "MIG-two"]
+        assert [gpu.index for gpu in source.gpus] == [0, 2, 3], "numbered on from the last GPU"
+        assert [gpu.memory_total_bytes for gpu in source.gpus[1:]] == [70 * 2**30, 35 * 2**30]
+        assert [device.name for device in source.devices] == [
+            "NVIDIA H200",
+            "NVIDIA H200 (MIG mode)",
+            "NVIDIA H200 MIG 3g.70gb",
+            "NVIDIA H200 MIG 3g.35gb",
+        ]
+
+
+def test_each_tells_what_it_can_and_why_it_cannot_tell_the_rest() -> None:
+    with opened(MIG) as (source, _):
+        whole, one, two = source.devices
+        readings = source.read()
+        slow = [said.device for said in source.read_slow() if not isinstance(said, Processes)]
+    assert {whole.absent[name] for name in ("load_pct", "memory_load_pct")} == {"not supported"}
+    assert "power_mw" in whole.fields
+    for instance in (one, two):
+        assert set(instance.fields) == {"memory_bytes", "memory_reserved_bytes"}
+        assert {*instance.absent.values()} == {"not supported"}
+        assert {"power_mw", "load_pct", "energy_mj", "temperature_c", "sm_active_pct"} <= set(instance.absent)
+    samples = [reading for reading in readings if isinstance(reading, Sample)]
+    assert [(sample.power_mw, sample.load_pct) for sample in samples] == [(688_123, None), (None, None), (None, None)]
+    assert [sample.memory_bytes for sample in samples] == [4_000_000_000, 1_000_000_000, 1_000_000_000]
+    assert slow == ["GPU-split", "MIG-one", "MIG-two"]
+
+
+def test_an_instance_that_is_taken_away_is_lost_alone(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    first = msgspec.structs.replace(MIG.mig[0], lost_when=str(gone))
+    with opened(msgspec.structs.replace(MIG, mig=(first, MIG.mig[1]))) as (source, _):
+        gone.touch()
+        readings = [*source.read(), *source.read()]
+    assert [reading.device for reading in readings if isinstance(reading, DeviceLost)] == ["MIG-one"]
+    assert [reading.device for reading in readings].count("MIG-two") == 2
+    assert [gpu.uuid for gpu in source.gpus] == ["MIG-two"]
+
+
+def test_mig_mode_that_is_off_or_unknown_changes_nothing() -> None:
+    with opened(Card(uuid="GPU-a", mig_mode=0), Card(uuid="GPU-b", mig_mode=None)) as (source, _):
+        assert [gpu.uuid for gpu in source.gpus] == ["GPU-a", "GPU-b"]
+        assert not any("MIG" in device.name for device in source.devices)
+
+
+def test_a_gpu_in_mig_mode_without_an_instance_is_no_gpu_to_run_on() -> None:
+    with installed(Driver(cards=(msgspec.structs.replace(MIG, mig=()),))):
+        inventory = take_inventory()
+    assert inventory.machine.gpus == ()
+    assert [device.kind for device in inventory.devices] == ["gpu", "host"]
+    assert inventory.no_gpu_reason == "every GPU is in MIG mode and has no instance"
+
+
+def test_a_run_may_name_an_instance_but_not_the_gpu_it_is_of() -> None:
+    with installed(Driver(cards=(MIG,))):
+        machine = take_inventory().machine
+    assert not check(complete("dummy", {"gpus": 1, "devices": "MIG-two"}, machine), machine)
+    assert check(complete("dummy", {"gpus": 1, "devices": "GPU-split"}, machine), machine)
+
+
+LOST = DeviceLost(t_ns=1, device="GPU-aaaa", reason="NVIDIA H200 stopped answering (GPU is lost).")
+
+
+def two_h200() -> Inventory:
+    with installed(Driver(cards=TWO_H200)):
+        return take_inventory()
+
+
+def test_a_lost_gpu_is_listed_but_none_to_run_on() -> None:
+    before = two_h200()
+    after = updated_inventory(before, LOST)
+    assert [gpu.uuid for gpu in after.machine.gpus] == ["GPU-bbbb"]
+    assert [device.device for device in after.devices] == [device.device for device in before.devices]
+    lost, *others = after.devices
+    assert lost.fields == {}
+    assert (lost.absent["power_mw"], lost.absent["energy_mj"]) == ("lost", "lost")
+    assert lost.absent["fan_pct"] == "not supported", "what it never told, it did not lose"
+    assert tuple(others) == before.devices[1:]
+    assert (after.driver, after.machine.cpu_count) == (before.driver, before.machine.cpu_count)
+
+
+def test_what_watching_taught_is_known_to_the_next_run() -> None:
+    before = two_h200()
+    facts = {**before.devices[1].fields, "energy_mj": FieldInfo(unit="mJ", cost_us=3_000.0, period_ms=100.0)}
+    after = updated_inventory(before, FieldsUpdated(device="GPU-bbbb", fields=facts))
+    assert after.devices[1] == msgspec.structs.replace(before.devices[1], fields=facts)
+    assert (after.devices[0], after.machine) == (before.devices[0], before.machine)
+
+
+def test_what_was_seen_of_a_lost_device_comes_too_late() -> None:
+    before = two_h200()
+    lost = updated_inventory(before, LOST)
+    assert updated_inventory(lost, FieldsUpdated(device="GPU-aaaa", fields=before.devices[0].fields)) == lost

@@ -1,0 +1,289 @@
+"""TODO docstring"""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.analysis.verdict import judge
+from app.records import StoredRun
+from app.report.charts.canvas import LIGHT
+from app.report.charts.draw import draw_chart
+from app.viewmodels.charts import model
+from app.viewmodels.charts.model import BarChart, Chart, PointChart
+from app.viewmodels.charts.speed_energy import pareto_front
+from app.viewmodels.charts.variants import distinct_colours
+from app.viewmodels.compare.comparison import ChartGallery, chart_gallery
+from tests.fakes.experiments import result
+from tests.fakes.pictures import (
+    BATCHES,
+    FLOPS_A_STEP,
+    GPUS,
+    LAYOUTS,
+    MEMORY_PCT,
+    PEAK,
+    grid,
+    rate_of,
+    spec_of,
+    with_memory_traffic,
+)
+from workloads.protocol import RunSpec, Value
+
+
+@pytest.fixture(scope="module")
+def found() -> ChartGallery:
+    return chart_gallery([with_memory_traffic(run) for run in grid()], baseline=1)
+
+
+def picture(found: ChartGallery, key: str) -> Chart:
+    return next(each for each in found.charts if each.key == key)
+
+
+def charts(found: ChartGallery, key: str) -> PointChart:
+    shown = picture(found, key)
+    assert isinstance(shown, PointChart)
+    return shown
+
+
+def bars(found: ChartGallery, key: str) -> BarChart:
+    shown = picture(found, key)
+    assert isinstance(shown, BarChart)
+    return shown
+
+
+def test_speed_up_bars_are_the_verdicts_numbers(found: ChartGallery) -> None:
+    shown = bars(found, "speed-up")
+    results = {result.runs[0].run: result for result in judge([run.row for run in grid()], 1)}
+    base, *others = shown.bars
+    assert (base.runs[0], base.value, base.text) == (1, None, "baseline")
+    told = [bar for bar in others if bar.value is not None]
+    for bar in told:
+        speedup = results[bar.runs[0]].speedup
+        assert speedup is not None
+        assert (bar.value, bar.low, bar.high) == (speedup.value, speedup.low, speedup.high)
+    values = [bar.value or 0.0 for bar in told]
+    assert values == sorted(values, reverse=True), "the fastest stands first"
+    assert [(bar.label, bar.text) for bar in others if bar.value is None] == [
+        ("NHWC · 1 GPU · Batch size 1024", "out of memory"),
+        ("NCHW · 1 GPU · Batch size 1024", "out of memory"),
+    ]
+
+
+def test_no_bar_is_drawn_against_another_workload() -> None:
+    runs = [*grid()[:2], result(90, spec_of("NHWC", 1, 256, "wrn28-10"), 100.0)]
+    shown = bars(chart_gallery(runs, 1), "speed-up")
+    assert [bar.runs for bar in shown.bars] == [(1,), (2,)]
+    assert shown.title.startswith("Speed-up against cnn10 · ")
+    assert not any("cnn10" in bar.label for bar in shown.bars), "all bars are of it"
+    assert shown.caption.endswith("1 variant of other workloads has no ratio.")
+
+
+def test_bars_of_other_work_stand_last() -> None:
+    def working(number: int, rate: float, depth: int, layout: str = "NHWC") -> StoredRun:
+        spec = spec_of(layout, 1, 256)
+        run = result(number, RunSpec(workload=spec.workload, variant={**spec.variant, "depth": depth}), rate)
+        return replace(run, row=replace(run.row, summary=replace(run.row.summary, flops_per_step=depth * 10**9)))
+
+    base, deep, nchw, flat = working(1, 100.0, 2), working(2, 90.0, 4), working(3, 110.0, 2, "NCHW"), working(4, 300, 1)
+    shown = bars(chart_gallery([base, deep, nchw, flat], 1), "speed-up")
+    assert [bar.runs for bar in shown.bars] == [(1,), (3,), (4,), (2,)]
+    assert shown.caption.endswith("The last 2 do other work for an example than the baseline.")
+    assert "other work" not in bars(chart_gallery([base, deep], 1), "speed-up").caption, "nothing to tell it from"
+
+
+def test_a_narrow_axis_does_not_make_noise_look_like_news() -> None:
+    runs = [result(n, spec_of(LAYOUTS[n % 2], 1, 256), 1000.0 + n % 3) for n in range(1, 7)]
+    axis = bars(chart_gallery(runs, 1), "speed-up").axis
+    assert axis.low < 0.985
+    assert axis.high > 1.015
+
+
+def test_energy_bars_begin_with_the_least(found: ChartGallery) -> None:
+    shown = bars(found, "energy-ratio")
+    values = [bar.value for bar in shown.bars if bar.value is not None]
+    assert values == sorted(values)
+
+
+def test_batches_are_points_of_one_line_a_variant_with_the_edge_of_memory(found: ChartGallery) -> None:
+    (chart,) = charts(found, "batch").plots
+    assert [series.label for series in chart.series] == [
+        f"{layout} · {gpus} GPU{'s' if gpus > 1 else ''}" for gpus in GPUS for layout in LAYOUTS
+    ]
+    assert len({series.colour for series in chart.series}) == len(chart.series)
+    line = chart.series[1]
+    assert [point.x for point in line.points] == list(BATCHES)
+    small, middle, too_large = line.points
+    assert small.y == pytest.approx(rate_of("NCHW", 1, 256), rel=1e-3)
+    assert small.low is not None
+    assert small.low < rate_of("NCHW", 1, 256)
+    assert (too_large.y, too_large.outcome, len(too_large.runs)) == (None, "out of memory", 3)
+    assert "95 % interval" in middle.tooltip
+    assert chart.x.share(512.0) - chart.x.share(256.0) == pytest.approx(chart.x.share(1024.0) - chart.x.share(512.0))
+
+
+def test_workloads_are_small_multiples_of_one_colouring() -> None:
+    others = [replace(run, row=replace(run.row, run=run.row.run + 100)) for run in grid("wrn28-10")]
+    first, second = charts(chart_gallery([*grid(), *others], 1), "batch").plots
+    assert (first.title, second.title) == ("CNN · 10 layers, 32 x 32 images", "Wide ResNet · 28 layers, 32 x 32 images")
+    assert [(s.label, s.colour) for s in first.series] == [(s.label, s.colour) for s in second.series]
+
+
+def test_a_line_alone_is_named_without_a_batch() -> None:
+    runs = [result(n, spec_of("NCHW", 1, 64 * n), 1000.0 * n) for n in (1, 2)]
+    (chart,) = charts(chart_gallery(runs, 1), "batch").plots
+    assert [series.label for series in chart.series] == ["Native · NCHW · 1 GPU · TF32"]
+
+
+def test_the_frontier_joins_what_nothing_beats_in_both(found: ChartGallery) -> None:
+    (chart,) = charts(found, "frontier").plots
+    on = [series.points[0] for series in chart.series if series.points[0].mark == "full"]
+    assert len(on) >= 2
+    for point in on:
+        others = [series.points[0] for series in chart.series]
+        assert not [p for p in others if p.x > point.x and (p.y or 0) < (point.y or 0)]
+    assert [x for x, _ in chart.guides[0].points] == sorted((point.x for point in on), reverse=True)
+
+
+def test_of_equal_variants_one_is_best() -> None:
+    assert pareto_front([3.0, 2.0, 1.0, 2.0], [9.0, 5.0, 6.0, 5.0]) == [0, 1]
+
+
+def test_scaling_is_held_against_the_fewest_gpus(found: ChartGallery) -> None:
+    rates, shares, weak, _ = charts(found, "gpus").plots
+    assert rates.title == "CNN · 10 layers, 32 x 32 images, one batch in all"
+    assert weak.title == "CNN · 10 layers, 32 x 32 images, one batch a GPU"
+    names = [series.label for series in rates.series]
+    assert names[:2] == ["NHWC · batch 256", "NCHW · batch 256"]
+    line = rates.series[names.index("NHWC · batch 256")]
+    assert [point.x for point in line.points] == [1.0, 2.0, 4.0]
+    ideal = rates.guides[0]
+    assert ideal.points[-1] == pytest.approx((4.0, 4 * rate_of("NHWC", 1, 256)), rel=1e-3)
+    efficiency = shares.series[0].points
+    assert [point.y for point in efficiency] == pytest.approx([100.0, 95.0, 92.5], rel=1e-3)
+    assert efficiency[1].low is not None
+
+
+def test_the_roofline_needs_no_bytes(found: ChartGallery) -> None:
+    (chart,) = charts(found, "roofline").plots
+    gflops = FLOPS_A_STEP * 1000 / 10 / 1e9
+    point = chart.series[0].points[0]
+    assert point.y == pytest.approx(gflops)
+    assert point.x == pytest.approx(gflops / (MEMORY_PCT / 100))
+    assert [guide.label.partition(":")[0] for guide in chart.guides] == ["TF32, 1 GPU", "TF32, 2 GPUs", "TF32, 4 GPUs"]
+    (start, start_y), corner, (_, top) = chart.guides[0].points
+    assert start == start_y, "all bandwidth in use: as many operations a second as for a second of traffic"
+    assert corner == (top, top) == pytest.approx((PEAK / 1e9, PEAK / 1e9))
+
+
+def test_without_memory_traffic_only_the_share_of_the_peak_is_drawn() -> None:
+    shown = bars(chart_gallery(grid(), 1), "roofline")
+    assert shown.title == "Achieved share of the measured peak"
+    largest_that_fits = FLOPS_A_STEP * BATCHES[1] // BATCHES[0]
+    assert shown.bars[0].value == pytest.approx(100 * largest_that_fits * 100 / PEAK)
+    assert "no roofline" in shown.caption
+
+
+def test_one_run_that_was_held_up_moves_the_share_no_more_than_the_table_s() -> None:
+    first, *others = grid()
+    held_up = replace(first, row=replace(first.row, summary=replace(first.row.summary, measured_s=40.0)))
+    told = [
+        {bar.label: bar.value for bar in bars(chart_gallery(runs, 1), "roofline").bars}
+        for runs in ([first, *others], [held_up, *others])
+    ]
+    assert told[0] == told[1]
+
+
+def test_a_picture_with_nothing_to_say_says_why() -> None:
+    runs = [result(n, spec_of("NHWC", 1, 256), 1000.0) for n in (1, 2)]
+    found = chart_gallery(runs, 1)
+    assert found.charts == ()
+    told = {silent.key: silent.why for silent in found.no_data}
+    assert told["batch"] == "No variant was run with several batch sizes."
+    assert set(told) == {"speed-up", "energy-ratio", "batch", "frontier", "gpus", "roofline"}
+
+
+def test_a_run_keeps_the_colour_it_is_given() -> None:
+    runs = grid()[:2]
+    shown = bars(chart_gallery(runs, 1, {1: 5, 2: 3}), "speed-up")
+    assert [bar.colour for bar in shown.bars] == [5, 3]
+
+
+def test_colours_are_apart_as_long_as_there_are_some() -> None:
+    assert distinct_colours([0, 8, 1, 0], 8) == (0, 1, 2, 3)
+    assert sorted(distinct_colours([3] * 8, 8)) == list(range(8))
+
+
+def with_variant(run: StoredRun, **settings: Value) -> StoredRun:
+    spec = run.row.spec
+    return replace(
+        run, row=replace(run.row, spec=RunSpec(workload=spec.workload, variant={**spec.variant, **settings}))
+    )
+
+
+def with_figures(run: StoredRun, **figures: Any) -> StoredRun:
+    return replace(run, row=replace(run.row, summary=replace(run.row.summary, **figures)))
+
+
+@pytest.mark.parametrize("figure", ["throughput", "energy_mj_per_example", "peak_flops_per_s", "flops_per_step"])
+@pytest.mark.parametrize("value", [0.0, 1e-300, 1e300, math.inf])
+def test_a_figure_that_cannot_be_is_not_drawn(figure: str, value: float) -> None:
+    runs = grid()[:8]
+    odd = [with_memory_traffic(run) for run in (*runs[:1], with_figures(runs[1], **{figure: value}), *runs[2:])]
+    for picture in chart_gallery(odd, 1).charts:
+        assert draw_chart(picture, LIGHT).hit_areas
+
+
+@pytest.mark.parametrize("batch", ["many", 0, -4])
+def test_a_batch_that_is_none_has_no_place(batch: Value) -> None:
+    runs = [with_variant(run, batch_size=batch) if n == 1 else run for n, run in enumerate(grid()[:12])]
+    (chart,) = charts(chart_gallery(runs, 1), "batch").plots
+    assert 2 not in [number for series in chart.series for point in series.points for number in point.runs]
+
+
+def test_a_workload_unknown_here_is_drawn_as_far_as_it_goes() -> None:
+    runs = [
+        replace(run, row=replace(run.row, spec=RunSpec(workload="theirs", variant={"speed": n})))
+        for n, run in enumerate(grid()[:4])
+    ]
+    found = chart_gallery(runs, 1)
+    assert [picture.key for picture in found.charts] == ["speed-up", "energy-ratio", "frontier", "roofline"]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "words"),
+    [
+        (0.7, 2.7, ["0.8", "1", "1.2", "1.5", "2", "2.5"]),
+        (0.95, 1.1, ["0.95", "1.00", "1.05", "1.10"]),
+        (0.03, 14.0, ["0.03", "0.1", "0.3", "1", "3", "10"]),
+        (900.0, 15_000.0, ["1,000", "2,000", "5,000", "10,000"]),
+    ],
+)
+def test_equal_factors_have_round_numbers(low: float, high: float, words: list[str]) -> None:
+    found = [word for _, word in model.log_ticks(low, high)]
+    assert found == words
+
+
+@given(st.floats(1e-3, 1e9), st.floats(1.05, 1e6))
+def test_numbers_lie_on_the_axis_and_differ(low: float, factor: float) -> None:
+    for found in (model.log_ticks(low, low * factor), model.linear_ticks(0.0, low)):
+        values, words = zip(*found, strict=True) if found else ((), ())
+        assert len(set(words)) == len(words) <= 9
+        assert list(values) == sorted(values)
+        for value, word in found:
+            assert float(word.replace(",", "")) == pytest.approx(value, rel=1e-6, abs=1e-9)
+    assert all(
+        low * (1 - 1e-9) <= value <= low * factor * (1 + 1e-9) for value, _ in model.log_ticks(low, low * factor)
+    )
+
+
+def test_batches_keep_their_own_numbers() -> None:
+    assert model.doubling_ticks([128, 256, 2048]) == [(128.0, "128"), (256.0, "256"), (2048.0, "2,048")]
+    assert len(model.doubling_ticks(list(range(1, 40)))) <= 10
+
+
+def test_times_are_a_clock_or_seconds() -> None:
+    assert model.time_labels([-30.0, 0.0, 90.0], 30.0) == ["−0:30", "0:00", "1:30"]
+    assert model.time_labels([0.0, 0.5], 0.5) == ["0.0 s", "0.5 s"]

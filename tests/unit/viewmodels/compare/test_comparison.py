@@ -1,0 +1,422 @@
+"""TODO docstring"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from app.analysis.intervals import Estimate
+from app.records import RunRow, StoredRun
+from app.viewmodels.charts.curve_style import HUES, MAX_COMPARED, MAX_DRAWN, dash_pattern
+from app.viewmodels.compare.comparison import (
+    Comparison,
+    ComparisonHeader,
+    compare,
+    comparison_curves,
+    comparison_header,
+    prepare_comparison,
+)
+from app.viewmodels.compare.curves import CompareCurves, format_position, small_multiples
+from app.viewmodels.compare.metrics import estimate_cell
+from app.viewmodels.compare.table import Arrangement, TableRow, table_text
+from app.viewmodels.compare.verdict import SINGLE_RUN_NOTE
+from app.viewmodels.history.evidence import describe_mismatches
+from app.viewmodels.plot.model import panned, zoomed
+from app.viewmodels.plot.stored_curves import value_at
+from tests.fakes.evidence import AS_ASKED, MISLABELLED
+from tests.unit.viewmodels.stored import S, run_row, stored_run
+from workloads.protocol import Epoch
+
+
+def of(rows: Sequence[RunRow], baseline: int = 1) -> Comparison:
+    return compare(
+        prepare_comparison([stored_run(row, measured=bool(row.summary.throughput)) for row in rows]), baseline
+    )
+
+
+def column(comparison: Comparison, title: str, arrangement: Arrangement | None = None) -> list[str]:
+    table = comparison.table
+    place = [each.title for each in table.columns].index(title)
+    return [row.cells[place].text for row in (arrangement or Arrangement()).rows(table)]
+
+
+def laid_out(runs: Sequence[StoredRun], align: str = "time") -> CompareCurves:
+    return comparison_curves(prepare_comparison(runs), align)  # type: ignore[arg-type]
+
+
+def repeated(count: int, **variant: float) -> list[RunRow]:
+    """Runs of two variants in turn, the second about 6 % faster."""
+    return [
+        run_row(2 * n + k + 1, throughput=1000.0 * (1 + 0.06 * k) + n, units=64 * (k + 1), energy_mj=20.0 - k)
+        for n in range(count)
+        for k in range(2)
+    ]
+
+
+def test_ratios_are_against_the_chosen_baseline() -> None:
+    rows = [run_row(1, throughput=1000.0, energy_mj=20.0), run_row(2, throughput=1064.0, energy_mj=19.0, units=128)]
+    assert column(of(rows), "Speed-up") == ["baseline", "1.064×"]
+    assert column(of(rows), "Energy ratio") == ["baseline", "0.950×"]
+    assert column(of(rows, 2), "Speed-up") == ["0.940×", "baseline"]
+    assert "6.4 % faster" in of(rows).verdict
+    assert "6.0 % slower" in of(rows, 2).verdict
+
+
+def test_a_variant_s_runs_share_a_row_with_intervals_and_stand_under_it_when_unfolded() -> None:
+    comparison = of(repeated(3))
+    table = comparison.table
+    assert column(comparison, "Run") == ["3 runs", "3 runs"]
+    speed = [each.title for each in table.columns].index("Speed-up")
+    together = Arrangement().rows(table)[1].cells[speed]
+    assert (together.text, together.unit) == ("1.060×", "1.058–1.062")
+    assert "3 runs" in together.tooltip
+    rate = Arrangement().rows(table)[0].cells[speed - 1]
+    assert (rate.text, rate.unit) == ("1,001", "±\N{NO-BREAK SPACE}0.2\N{NO-BREAK SPACE}%")
+    unfolded = Arrangement(unfolded=frozenset({2}))
+    assert column(comparison, "Run", unfolded) == ["3 runs", "3 runs", "2", "4", "6"]
+    assert column(comparison, "Variant", unfolded)[2:] == ["", "", ""]
+    assert column(comparison, "Speed-up", unfolded)[2:] == ["1.059×", "1.060×", "1.061×"]
+
+
+def test_a_row_a_run_has_every_run_with_the_name_of_its_variant() -> None:
+    by_run = Arrangement(by_variant=False)
+    assert column(of(repeated(2)), "Run", by_run) == ["1", "3", "2", "4"]
+    assert column(of(repeated(2)), "Variant", by_run) == ["Units 64", "Units 64", "Units 128", "Units 128"]
+
+
+def test_rows_are_ordered_by_any_column_and_absent_values_come_last() -> None:
+    rows = [run_row(1, throughput=1000.0), run_row(2, outcome="failed", throughput=None, units=96)]
+    rows.append(run_row(3, throughput=2000.0, units=128))
+    comparison = of(rows)
+    rate = [each.title for each in comparison.table.columns].index("Sequences/s")
+    down = Arrangement().sorted_by(rate, numeric=True)
+    up, back = down.sorted_by(rate, numeric=True), down.sorted_by(rate, numeric=True).sorted_by(rate, numeric=True)
+    assert column(comparison, "Run", down) == ["3", "1", "2"]
+    assert column(comparison, "Run", up) == ["1", "3", "2"]
+    assert column(comparison, "Run", back) == ["1", "2", "3"]
+
+
+def test_runs_that_failed_keep_their_row_and_their_outcome_in_words() -> None:
+    rows = [
+        run_row(1),
+        run_row(2, outcome="out_of_memory", throughput=None, units=4096),
+        run_row(3, units=4096, throughput=500.0),
+        run_row(4, outcome="refused", throughput=None, layers=4),
+        run_row(5, outcome=None, throughput=None, layers=8),
+    ]
+    comparison = of(rows)
+    assert column(comparison, "Outcome") == ["completed", "1 out of memory, 1 completed", "refused", "running"]
+    assert column(comparison, "Speed-up") == ["baseline", "0.500×", "–", "–"]
+
+
+def test_there_is_no_ratio_between_workloads() -> None:
+    rows = [run_row(1), run_row(2, outcome="failed", throughput=None, units=32), run_row(3, workload="cnn10")]
+    assert column(of(rows), "Speed-up") == ["baseline", "–", "–"]
+    assert column(of(rows, 2), "Speed-up") == ["–", "–", "–"]
+
+
+def test_only_what_differs_names_a_variant_and_the_rest_is_said_once() -> None:
+    rows = [run_row(1, workload="cnn10", layout="NHWC"), run_row(2, workload="cnn10", xla=True)]
+    assert column(of(rows), "Variant") == ["NHWC · XLA off", "NCHW · XLA on"]
+    assert of(rows).shared == "cnn10 · Native · 1 GPU · Batch size 1024 · float32"
+
+
+def test_of_many_variants_a_switch_that_is_off_goes_without_saying_and_the_batch_does_not() -> None:
+    rows = [
+        run_row(1, workload="cnn10", batch_size=128),
+        run_row(2, workload="cnn10", batch_size=256, xla=True),
+        run_row(3, workload="cnn10", batch_size=256, gpus=2, all_reduce="hierarchical"),
+    ]
+    assert column(of(rows), "Variant") == [
+        "1 GPU · Batch size 128",
+        "1 GPU · Batch size 256 · XLA on",
+        "2 GPUs · Batch size 256 · Hierarchical copy",
+    ]
+    modes = [run_row(1), run_row(2, mode="inference"), run_row(3, mode="inference", xla=True)]
+    assert column(of(modes), "Variant") == ["Train", "Inference", "XLA on · Inference"]
+    only_xla = [run_row(1, xla=False), run_row(2, xla=True), run_row(3, xla=True, layout_optimizer=True)]
+    assert column(of(only_xla), "Variant")[0] == "XLA off · Layout optimizer off"
+
+
+def test_columns_of_which_no_run_has_anything_are_known_and_the_copy_leaves_them_out() -> None:
+    comparison = of([run_row(1), run_row(2, units=128)])
+    assert {"as_asked", "energy", "peak_power", "accuracy"} <= comparison.table.empty
+    assert "throughput" not in comparison.table.empty
+    rows = Arrangement().rows(comparison.table)
+    text = table_text(comparison.table, rows, comparison.table.empty | {"outcome"}, markdown=False)
+    assert text.splitlines()[0].split("\t")[:4] == ["Run", "Variant", "Sequences/s", "Speed-up"]
+    assert text.splitlines()[2].split("\t")[:4] == ["2", "Units 128", "1,000", "1.000×"]
+    marked = table_text(comparison.table, rows, comparison.table.empty, markdown=True)
+    assert marked.splitlines()[1].startswith("| ---: | --- | --- | ---: |")
+
+
+def test_words_with_a_bar_stay_one_cell_in_markdown() -> None:
+    comparison = of([run_row(1, implementation="a|b"), run_row(2, units=128)])
+    marked = table_text(comparison.table, Arrangement().rows(comparison.table), comparison.table.empty, markdown=True)
+    assert "a\\|b" in marked
+
+
+def test_what_the_samples_say_of_the_measured_part_has_columns() -> None:
+    comparison = of([run_row(1, workload="cnn10", energy_mj=20.0), run_row(2, workload="cnn10", layout="NHWC")])
+    assert column(comparison, "Peak power") == ["600", "600"]
+    assert column(comparison, "Hottest") == ["61", "61"]
+
+
+def test_epochs_have_columns_and_a_panel() -> None:
+    run = stored_run(run_row(1))
+    start = run.measure_start_ns
+    assert start is not None
+    epochs = tuple(
+        Epoch(
+            epoch=n + 1,
+            steps=200,
+            examples=6400,
+            start_ns=start + 4 * n * S,
+            end_ns=start + (4 * n + 3) * S,
+            tested_ns=start + (4 * n + 4) * S,
+            loss=0.5,
+            accuracy=0.8 + 0.05 * n,
+        )
+        for n in range(2)
+    )
+    found = prepare_comparison([replace(run, epochs=epochs), stored_run(run_row(2, units=128))])
+    comparison = compare(found, 1)
+    assert column(comparison, "Training") == ["6.00", "–"]
+    assert column(comparison, "Accuracy") == ["85.00", "–"]
+    accuracy = next(panel for panel in comparison_curves(found, "steps").panels if panel.key == "accuracy").curves[0]
+    assert accuracy.x == pytest.approx([150, 350])
+    assert accuracy.y == pytest.approx([80, 85])
+
+
+def test_nothing_is_before_or_after_a_measured_part_that_there_is_not() -> None:
+    runs = [stored_run(run_row(n, outcome="failed", throughput=None), measured=False) for n in (1, 2)]
+    curves = laid_out(runs)
+    assert curves.panels
+    assert curves.bands == ()
+
+
+def test_curves_start_at_the_measured_part_whenever_the_run_was() -> None:
+    curves = laid_out([stored_run(run_row(1)), stored_run(run_row(2, units=128), begin_s=5000.0)])
+    throughput = next(panel for panel in curves.panels if panel.key == "throughput")
+    first, second = throughput.curves
+    assert (first.label, second.label, first.colour, second.colour) == ("Run 1", "Run 2", 0, 1)
+    np.testing.assert_allclose(first.x, second.x)
+    assert first.x[0] == pytest.approx(0.2)
+    assert curves.whole == pytest.approx((-4.0, 8.0), abs=0.2)
+    assert [band.name for band in curves.bands] == ["before", "measure"]
+
+
+def test_along_steps_or_examples_curves_span_what_was_done() -> None:
+    runs = [stored_run(run_row(1)), stored_run(run_row(2, units=128), begin_s=5000.0)]
+    for align, each in (("steps", 10), ("examples", 320)):
+        curves = laid_out(runs, align)
+        load = next(panel for panel in curves.panels if panel.key == "cpu load_pct").curves[0]
+        assert (load.x[0], load.x[-1]) == pytest.approx((0, 40 * each), abs=each)
+        loss = next(panel for panel in curves.panels if panel.key == "loss").curves[0]
+        np.testing.assert_allclose(loss.x, np.arange(1, 41) * each)
+        assert curves.measured[1] == pytest.approx(40 * each)
+
+
+def test_a_run_without_blocks_has_no_place_along_steps() -> None:
+    failed = stored_run(run_row(9, outcome="failed", throughput=None, units=128), measured=False)
+    curves = laid_out([stored_run(run_row(1)), failed], "steps")
+    assert {curve.key for panel in curves.panels for curve in panel.curves} == {"1"}
+
+
+def test_gpus_of_a_run_are_put_together_and_the_title_says_how() -> None:
+    curves = laid_out([stored_run(run_row(1, workload="cnn10", gpus=2)), stored_run(run_row(2, workload="cnn10"))])
+    panels = {panel.title: panel for panel in curves.panels}
+    assert list(panels)[1:6] == [
+        "Power, sum of a run's GPUs",
+        "Load, mean of a run's GPUs",
+        "Memory, sum of a run's GPUs",
+        "SM clock, mean of a run's GPUs",
+        "Temperature, highest of a run's GPUs",
+    ]
+    power, load, memory = list(panels.values())[1:4]
+    assert [curve.y[5] for curve in power.curves] == [1200.0, 600.0]
+    assert [curve.y[5] for curve in load.curves] == [90.0, 90.0]
+    assert [curve.y[5] for curve in memory.curves] == [8.0, 4.0]
+
+
+def test_cpu_and_gpu_runs_do_not_share_a_panel() -> None:
+    curves = laid_out([stored_run(run_row(1)), stored_run(run_row(2, workload="cnn10"))])
+    keys = {panel.key: [curve.key for curve in panel.curves] for panel in curves.panels}
+    assert keys["gpu load_pct"] == ["2"]
+    assert keys["cpu load_pct"] == ["1"]
+    assert keys["throughput"] == ["1", "2"]
+
+
+def test_small_multiples_have_a_row_a_run_and_one_scale_a_column() -> None:
+    curves = laid_out([stored_run(run_row(1)), stored_run(run_row(2, workload="cnn10"))])
+    small = small_multiples(curves.panels, (1, 2), curves.measured)
+    count = len(curves.panels)
+    assert len(small) == 2 * count
+    heads = [f"{panel.title} {panel.unit}".strip() for panel in small[:count]]
+    assert heads == [
+        *("examples/s", "Power W", "Load %", "Memory GiB", "SM clock MHz", "Temperature °C"),
+        *("CPU load %", "GiB", "Loss"),
+    ]
+    assert {panel.title for panel in small[count:]} == {""}
+    assert {curve.key for panel in small[count:] for curve in panel.curves} == {"2"}
+    assert [panel.y_range for panel in small[:count]] == [panel.y_range for panel in small[count:]]
+
+
+def test_a_run_that_never_measured_is_named_with_the_reason_and_starts_at_its_start() -> None:
+    failed = stored_run(run_row(9, outcome="failed", reason="out of luck", throughput=None), measured=False)
+    found = prepare_comparison([stored_run(run_row(1, units=128)), failed])
+    assert "Run 9 (failed) never reached its measured part. Out of luck." in compare(found, 1).notes
+    again = replace(failed, row=replace(failed.row, run=10))
+    assert compare(prepare_comparison([*found.runs, again]), 1).notes[0] == (
+        "Runs 9 and 10 (failed) never reached their measured part. Out of luck."
+    )
+    late = stored_run(replace(failed.row, run=11))
+    assert compare(prepare_comparison([*found.runs, late]), 1).notes[1] == (
+        "Run 11 (failed) did not get through its measured part. Out of luck."
+    )
+    load = next(panel for panel in comparison_curves(found, "time").panels if panel.key == "cpu load_pct")
+    assert load.curves[1].x[0] == pytest.approx(0.0)
+
+
+def test_between_workloads_a_parameter_only_one_of_them_has_is_no_difference() -> None:
+    rows = [run_row(1), run_row(2, layers=4), run_row(3, workload="cnn10", gpus=0, batch_size=32)]
+    assert column(of(rows), "Variant") == [
+        "lstm · Standard · Layers 1",
+        "lstm · Standard · Layers 4",
+        "cnn10 · Native",
+    ]
+
+
+def test_a_run_that_is_not_what_its_name_says_is_told_first() -> None:
+    rows = [run_row(1, found=AS_ASKED), run_row(2, layers=4, found=MISLABELLED, gflops=1870.0)]
+    assert of(rows).verdict.startswith(f"Run 2 did not run what was asked. {MISLABELLED.reason}")
+    assert column(of(rows), "As asked") == ["yes", "no"]
+    assert column(of(rows), "GFLOPS") == ["–", "1,870"]
+    assert column(of(rows), "MFU") == ["–", "0.5"]
+
+
+def test_a_variant_says_how_many_of_its_runs_are_not_what_was_asked() -> None:
+    rows = [run_row(n, found=MISLABELLED if n == 3 else AS_ASKED) for n in (1, 2, 3)]
+    assert column(of([*rows, run_row(4, units=128, found=AS_ASKED), run_row(5, units=128)]), "As asked") == [
+        "no, 1 of 3",
+        "yes",
+    ]
+
+
+def test_runs_in_different_environments_are_doubted() -> None:
+    runs = [stored_run(run_row(n), environment={"driver": driver}) for n, driver in ((1, "580"), (2, "575"))]
+    assert any("575" in doubt.sentence for doubt in compare(prepare_comparison(runs), 1).warnings)
+
+
+def looks_of(rows: Sequence[RunRow]) -> list[int]:
+    return list(of(rows).styles.values())
+
+
+def test_runs_of_a_variant_share_a_hue_and_no_two_runs_look_alike() -> None:
+    looks = of(repeated(4)).styles
+    assert {looks[run] % HUES for run in (1, 3, 5, 7)} == {looks[1] % HUES}
+    assert {looks[run] % HUES for run in (2, 4, 6, 8)} == {looks[2] % HUES} != {looks[1] % HUES}
+    assert dash_pattern(looks[1]) == dash_pattern(looks[2]) == ()
+
+
+@pytest.mark.parametrize("variants", [1, 2, 4, 12, 20])
+def test_twenty_runs_can_be_told_apart(variants: int) -> None:
+    rows = [run_row(n + 1, units=64 + n % variants) for n in range(20)]
+    looks = looks_of(rows)
+    assert len(looks) == 20
+    assert len({(look % HUES, dash_pattern(look)) for look in looks}) == 20
+
+
+def test_of_more_runs_than_can_be_told_apart_every_variant_s_first_are_drawn() -> None:
+    rows = [run_row(n + 1, units=64 + n // 3) for n in range(36)]
+    comparison = of(rows)
+    assert len(comparison.styles) == MAX_DRAWN
+    assert set(range(1, 37, 3)) <= set(comparison.styles)
+    assert "20 of 36 runs" in comparison.notes[0]
+    assert len(column(comparison, "Run", Arrangement(by_variant=False))) == 36
+
+
+def test_runs_too_many_to_read_are_said() -> None:
+    comparison = compare(prepare_comparison([stored_run(run_row(1))], left_out=1234), 1)
+    assert comparison.notes == (
+        f"1,234 more runs of the choice are left out: at most {MAX_COMPARED} are compared at once.",
+    )
+
+
+def test_a_value_is_read_at_the_crosshair_and_nothing_where_there_is_none() -> None:
+    curves = laid_out([stored_run(run_row(1))])
+    loss = next(panel for panel in curves.panels if panel.key == "loss").curves[0]
+    assert value_at(loss, 0.45) == pytest.approx(np.exp(-0.1))
+    assert value_at(loss, 0.1) is None
+    assert value_at(loss, 1e6) is None
+    assert [format_position(align, 1234.4) for align in ("time", "steps", "examples")] == [
+        "1,234.40\N{NO-BREAK SPACE}s",
+        "step 1,234",
+        "1,234 examples",
+    ]
+
+
+def test_a_view_is_zoomed_about_a_place_and_never_leaves_the_whole() -> None:
+    assert zoomed((0.0, 10.0), 0.5, 4.0, (0.0, 10.0)) == (2.0, 7.0)
+    assert zoomed((2.0, 7.0), 100.0, 4.0, (0.0, 10.0)) == (0.0, 10.0)
+    start, end = zoomed((0.0, 10.0), 1e-12, 4.0, (0.0, 10.0))
+    assert start < 4.0 < end
+    assert panned((2.0, 7.0), 1.0, (0.0, 10.0)) == (3.0, 8.0)
+    assert panned((2.0, 7.0), 9.0, (0.0, 10.0)) == (5.0, 10.0)
+    assert panned((2.0, 7.0), -9.0, (0.0, 10.0)) == (0.0, 5.0)
+
+
+def kinds(rows: Sequence[TableRow]) -> list[str]:
+    return [row.kind for row in rows]
+
+
+def test_a_variant_with_one_run_is_that_run_and_unfolds_to_nothing() -> None:
+    comparison = of([run_row(1), run_row(2, units=128), run_row(3, units=128)])
+    assert kinds(Arrangement(unfolded=frozenset({1, 2})).rows(comparison.table)) == [
+        "run",
+        "variant",
+        "member",
+        "member",
+    ]
+
+
+def test_a_wide_interval_is_told_by_its_ends_and_a_narrow_one_in_percent() -> None:
+    told = [
+        estimate_cell(Estimate(1000.0, low, high, 3)).unit
+        for low, high in ((900.0, 1110.0), (500.0, 2000.0), (None, None))
+    ]
+    assert told == ["±\N{NO-BREAK SPACE}10.5\N{NO-BREAK SPACE}%", "500–2,000", ""]
+
+
+def head(rows: Sequence[RunRow]) -> ComparisonHeader:
+    return comparison_header(
+        compare(prepare_comparison([stored_run(row, measured=bool(row.summary.throughput)) for row in rows]), 1)
+    )
+
+
+def test_the_first_sentence_of_a_verdict_stands_by_itself() -> None:
+    found = head([run_row(1, throughput=1000.0), run_row(2, throughput=1064.5, units=128)])
+    assert found.first == "Units 128 ran 6.5 % faster than units 64."
+    assert found.rest == SINGLE_RUN_NOTE
+    assert found.method.startswith("No interval")
+
+
+def test_what_runs_that_are_not_what_they_say_mean_for_the_verdict_is_said_once_on_the_screen_and_once_copied() -> None:
+    rows = [run_row(1, found=AS_ASKED), run_row(2, layers=4, found=MISLABELLED)]
+    found = head(rows)
+    meant = "So the verdict is about what ran, not about what was asked."
+    assert found.lines[0] == (f"▲  {describe_mismatches(rows)} {meant}", "warning")
+    assert found.clipboard_text.count("did not run what was asked") == 1
+
+
+def test_notes_on_the_table_come_after_the_doubts_and_are_not_copied() -> None:
+    rows = [run_row(1, throughput=1000.0), run_row(2, units=128, outcome="refused", throughput=None)]
+    found = head(rows)
+    assert found.lines[-1] == ("Without a measured part, time zero is the start of the run.", "note")
+    assert "time zero" not in found.clipboard_text
+
+
+def test_of_no_runs_nothing_is_said() -> None:
+    empty = comparison_header(Comparison())
+    assert (empty.first, empty.rest, empty.lines) == ("", "", ())

@@ -1,0 +1,288 @@
+"""The words of a verdict, for every decision."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from app.records import RunRow
+from app.viewmodels.compare.verdict import METHOD, NO_METHOD, SINGLE_RUN_NOTE, Verdict, compute_verdict, describe_method
+from tests.fakes.evidence import MISLABELLED
+from tests.unit.viewmodels.stored import run_row
+from workloads.protocol import OutcomeName, RunSpec, Value
+
+Pairs = list[tuple[float, float]]
+"""Throughput and energy an example of each run."""
+
+
+def variant(first: int, figures: Pairs | list[float], **settings: Value) -> list[RunRow]:
+    pairs = [figure if isinstance(figure, tuple) else (figure, None) for figure in figures]
+    found = [run_row(first + n, workload="cnn10", throughput=rate, energy_mj=e) for n, (rate, e) in enumerate(pairs)]
+    return [with_settings(row, settings) for row in found]
+
+
+def with_settings(row: RunRow, settings: Mapping[str, Value]) -> RunRow:
+    return replace(row, spec=RunSpec(workload=row.spec.workload, variant={**row.spec.variant, **settings}))
+
+
+def said(*groups: list[RunRow]) -> Verdict:
+    return compute_verdict([row for group in groups for row in group], 1)
+
+
+def ended(first: int, outcome: OutcomeName, reason: str | None = None, **settings: Value) -> list[RunRow]:
+    row = run_row(first, workload="cnn10", outcome=outcome, reason=reason, throughput=None)
+    return [with_settings(row, settings)]
+
+
+NHWC = variant(1, [(1000.0, 20.0), (1001.0, 20.1), (999.0, 19.9), (1000.5, 20.0), (999.5, 20.0)], layout="NHWC")
+ONE = [NHWC[0]]
+
+
+def test_faster_with_less_energy_as_the_documents_promise_it() -> None:
+    nchw = [(1064.0, 19.2), (1066.0, 19.3), (1062.0, 19.1), (1064.5, 19.2), (1063.5, 19.2)]
+    found = said(NHWC, variant(6, nchw))
+    assert found.text == (
+        "NCHW is 6.4 % faster than NHWC (95 % interval 6.2 to 6.6 %, 5 runs each); it uses 4.0 % less energy an image."
+    )
+    assert (found.decision, found.names) == ("faster", ("NHWC", "NCHW"))
+
+
+def test_slower_with_more_energy_and_unequal_counts() -> None:
+    found = said(NHWC, variant(6, [(900.0, 25.0), (902.0, 25.2), (898.0, 24.8)]))
+    assert found.text.startswith("NCHW is 10.0 % slower than NHWC (95 % interval 9.")
+    assert found.text.endswith("%, 3 against 5 runs); it uses 25.0 % more energy an image.")
+    assert found.decision == "slower"
+
+
+def test_no_difference_says_how_large_one_could_be_and_what_would_tell_a_smaller_one() -> None:
+    found = said(NHWC, variant(6, [(1000.0, 20.0), (1012.0, 20.1), (990.0, 19.9), (1003.0, 20.0), (998.0, 20.0)]))
+    assert found.text == (
+        "No difference between NCHW and NHWC larger than 1.1 % at this sample size (5 runs each); "
+        "with about 8 more repeats of each the speed-up would be known to ± 0.5 %; "
+        "no difference in energy an image is seen."
+    )
+    assert found.decision == "no difference seen"
+
+
+def test_no_difference_where_more_would_tell_nothing() -> None:
+    same = [1000.0, 1000.1, 999.9]
+    found = said(variant(1, same, layout="NHWC"), variant(4, same))
+    assert found.text == "No difference between NCHW and NHWC larger than 0.02 % at this sample size (3 runs each)."
+
+
+def test_runs_too_unlike_each_other_to_tell_anything_are_said_not_to_be_told_apart() -> None:
+    found = said(variant(1, [1000.0, 2000.0, 1400.0], layout="NHWC"), variant(6, [1500.0, 2500.0, 1900.0]))
+    assert found.text.startswith("NCHW and NHWC are not told apart: NCHW may be 0.")
+    assert "× as fast (95 % interval, 3 runs each); " in found.text
+    assert found.decision == "no difference seen"
+
+
+def test_even_the_slowest_may_be_faster_than_the_baseline_and_even_the_fastest_slower() -> None:
+    rates = [(n, [1000.0 * n]) for n in range(2, 8)]
+    faster = said(ONE, *(variant(n, rate, batch_size=2**n, layout="NHWC") for n, rate in rates))
+    assert " Even the slowest: Batch size 4 ran 2.00× as fast as the baseline." in faster.text
+    slower = said(
+        variant(1, [9000.0], layout="NHWC"), *(variant(n, r, batch_size=2**n, layout="NHWC") for n, r in rates)
+    )
+    assert slower.text.startswith("Even the fastest of 6 others: Batch size 128 ran 22.2 % slower than")
+    assert " The slowest: Batch size 4 took 4.50× as long" in slower.text
+
+
+def test_far_apart_it_is_times_not_percent() -> None:
+    found = said(NHWC, variant(6, [(9960.0, 3.0), (9970.0, 3.02), (9950.0, 2.98)]))
+    assert found.text.startswith("NCHW is 9.96× as fast as NHWC (95 % interval 9.9")
+    assert found.text.endswith("×, 3 against 5 runs); it uses 0.150× the energy an image.")
+    slow = said(NHWC, variant(6, [300.0, 301.0, 299.0]))
+    assert slow.text.startswith("NCHW takes 3.33× as long as NHWC (95 % interval 3.")
+
+
+def test_what_more_repeats_would_tell_is_a_factor_where_a_percentage_would_mean_nothing() -> None:
+    found = said(variant(1, [1000.0, 3000.0, 1400.0], layout="NHWC"), variant(6, [1500.0, 4000.0, 1200.0]))
+    assert found.text.endswith("; with about 1 more repeat of each the speed-up would be known to a factor of 3.")
+
+
+def test_within_a_sentence_a_parameter_has_no_capital_and_a_name_keeps_its_own() -> None:
+    gpus = variant(1, [1000.0, 1001.0, 999.0], gpus=2, batch_size=8, layout="NHWC")
+    found = said(gpus, variant(6, [5840.0, 5841.0, 5839.0], gpus=1, batch_size=128, layout="NHWC"))
+    assert found.text.startswith("1 GPU · batch size 128 is 5.84× as fast as 2 GPUs · batch size 8 (")
+    assert found.names == ("2 GPUs · Batch size 8", "1 GPU · Batch size 128")
+    alike = said(gpus, variant(6, [1000.0, 1000.5, 999.5], gpus=2, batch_size=16, layout="NHWC"))
+    assert alike.text.startswith("No difference between batch size 16 and batch size 8 larger than ")
+    compiled = said(gpus, variant(6, [300.0, 301.0, 299.0], gpus=2, batch_size=8, layout="NHWC", xla=True))
+    assert compiled.text.startswith("XLA on takes 3.33× as long as XLA off (")
+
+
+def test_one_run_has_no_interval_and_is_called_so_once() -> None:
+    found = said(ONE, variant(6, [(1064.0, 19.0)]), variant(7, [(500.0, 40.0)], xla=True))
+    assert found.text == (
+        "NCHW ran 6.4 % faster than NHWC; it used 5.0 % less energy an image. "
+        "NCHW · XLA on took 2.00× as long as NHWC; it used 2.00× the energy an image. " + SINGLE_RUN_NOTE
+    )
+    assert found.decision == "several variants"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "why"),
+    [("out_of_memory", "out of memory"), ("refused", "refused"), ("failed", "failed"), ("crashed", "crashed")],
+)
+def test_what_never_measured_is_told_with_how_it_ended(outcome: OutcomeName, why: str) -> None:
+    found = said(NHWC, ended(6, outcome))
+    assert found.text == f"NCHW and NHWC cannot be compared: no run of NCHW measured anything ({why})."
+    assert found.decision == "nothing to compare"
+    base = compute_verdict([*ended(1, outcome), *variant(6, [1.0, 2.0], layout="NHWC")], 1)
+    assert base.text == f"NHWC and NCHW cannot be compared: no run of NCHW measured anything ({why})."
+
+
+def test_a_few_variants_of_which_nothing_was_measured_share_a_sentence() -> None:
+    faster = variant(6, [1064.0, 1065.0, 1063.0])
+    large = ended(10, "out_of_memory", "Memory ran out.", batch_size=64, layout="NHWC")
+    wrong = ended(11, "failed", "No such layer.", batch_size=32, layout="NHWC")
+    text = said(NHWC, faster, large, wrong).text
+    assert text.startswith("NCHW · batch size 1024 is 6.")
+    assert text.endswith(
+        " Nothing was measured of NHWC · batch size 64 (out of memory: Memory ran out) and "
+        "NHWC · batch size 32 (failed: No such layer)."
+    )
+    also = ended(12, "out_of_memory", "Memory ran out.", batch_size=32, layout="NHWC")
+    assert said(NHWC, large, also).text == (
+        "Nothing was measured of batch size 64 and batch size 32 (out of memory: Memory ran out)."
+    )
+
+
+def test_why_runs_have_no_result_is_told_once_for_all_that_have_one_reason() -> None:
+    twice = [*ended(6, "failed", "mlp.py:3: no such layer"), *ended(7, "failed", "mlp.py:3: no such layer")]
+    other = ended(8, "crashed", "The worker died of SIGSEGV.")
+    found = said(NHWC, [*twice, *other])
+    assert found.text.endswith(" (failed: mlp.py:3: no such layer; crashed: The worker died of SIGSEGV).")
+
+    def failed(first: int, count: int, reason: str) -> list[list[RunRow]]:
+        return [ended(n, "failed", reason, batch_size=n, layout="NHWC") for n in range(first, first + count)]
+
+    assert said(NHWC, *failed(10, 22, "No.")).text == "22 cannot be compared with batch size 1024 (failed: No)."
+    several = [*failed(10, 5, "No."), *failed(20, 1, "Never."), *failed(30, 2, "Not now."), *failed(40, 1, "Why?")]
+    assert said(NHWC, *several).text == (
+        "9 cannot be compared with batch size 1024: 5 (failed: No), 2 (failed: Not now), 1 (failed: Never) and "
+        "1 for other reasons."
+    )
+    base = ended(1, "failed", "No.", layout="NHWC")
+    rates = [variant(n, [1000.0], batch_size=n, layout="NHWC") for n in range(10, 16)]
+    assert said(base, *rates).text == (
+        "6 cannot be compared with batch size 1024: no run of it measured anything (failed: No)."
+    )
+    first = said(NHWC, ended(6, "out_of_memory", "Memory ran out. NVIDIA H200 has 139.8 GiB.")).text
+    assert first.endswith(" (out of memory: Memory ran out).")
+    long = said(NHWC, ended(6, "failed", "many words " * 100)).text
+    assert long.endswith(" words …).")
+    assert len(long) < 300
+
+
+def test_other_workloads_have_no_ratio() -> None:
+    found = said(NHWC, [run_row(6, workload="lstm")])
+    assert found.text == "lstm and cnn10 are different workloads: a ratio between them would mean nothing."
+    assert found.decision == "different workloads"
+    twice = said(NHWC, [run_row(6, workload="lstm")], [run_row(7, workload="lstm", units=32)])
+    assert twice.text == found.text
+
+
+def test_one_variant_alone_has_nothing_beside_it() -> None:
+    found = said(NHWC)
+    assert (found.decision, found.text) == (
+        "nothing to compare",
+        "All chosen runs are of one variant: there is nothing to compare it with.",
+    )
+
+
+def test_of_five_and_more_others_the_best_the_worst_and_how_many_lie_between() -> None:
+    rates = [1100.0, 1300.0, 900.0, 1001.0]
+    others = [
+        variant(10 * n, [rate, rate * 1.001, rate * 0.999], batch_size=2**n, layout="NHWC")
+        for n, rate in enumerate(rates, 1)
+    ]
+    found = said(NHWC, *others, ended(60, "out_of_memory", batch_size=64, layout="NHWC"))
+    best, worst = "Batch size 4 is 30.0 % faster than batch size 1024", "Batch size 8 is 10.0 % slower than"
+    assert found.text.startswith(f"The fastest of 4 others: {best} (95 % interval 2")
+    assert f"The slowest: {worst} the baseline (" in found.text
+    assert found.text.endswith(
+        "Between them, in the table: 1 faster, 1 not told apart. "
+        "1 cannot be compared with batch size 1024 (out of memory)."
+    )
+    assert found.decision == "several variants"
+    alone = said(NHWC, others[0], *(ended(60 + n, "failed", batch_size=2**n, layout="NHWC") for n in range(6, 11)))
+    assert alone.text.startswith("Batch size 2 is 10.0 % faster than batch size 1024 (")
+
+
+def working(rows: list[RunRow], flops: int) -> list[RunRow]:
+    """The same runs, each of whose examples takes so many operations."""
+    return [
+        replace(row, summary=replace(row.summary, flops_per_step=flops * int(row.spec.variant["batch_size"])))
+        for row in rows
+    ]
+
+
+def test_what_does_other_work_is_no_alternative_and_only_counted_beside_those_that_are() -> None:
+    base = working(NHWC, 1000)
+    nchw = working(variant(6, [1100.0, 1101.0, 1099.0], batch_size=64), 1000)
+    deeper = [working(variant(n, [9000.0 / n], layout="NHWC", depth=n), 1000 * n) for n in range(10, 60, 10)]
+    found = said(base, *deeper, nchw)
+    assert found.text.startswith("NCHW · batch size 64 is 10.0 % faster than NHWC · batch size 1024 (")
+    assert found.text.endswith(
+        "). 5 more are no alternatives: they do other work, 10.0× to 50.0× the operations an image; "
+        "the table has their ratios."
+    )
+    assert len(found.results) == len(found.names) == 7
+    many = [working(variant(100 + n, [1000.0 + n], layout="NHWC", batch_size=2**n), 1000) for n in range(6)]
+    assert said(base, *many, deeper[0]).text.startswith("The fastest of 6 others that do the same work: Batch size 32")
+    assert said(base, nchw, deeper[0]).text.endswith(
+        "1 more is no alternative: it does other work, 10.0× the operations an image; the table has its ratio."
+    )
+
+
+def test_where_nothing_does_the_same_work_the_ratios_are_told_with_what_they_are_not() -> None:
+    base, deeper = (working(variant(n, [1000.0 / n], depth=n), 1000 * n) for n in (1, 2))
+    assert said(base, deeper).text == (
+        "Depth 2 took 2.00× as long as depth 1. "
+        f"It is no alternative, though: it does other work, 2.00× the operations an image. {SINGLE_RUN_NOTE}"
+    )
+    assert "an alternative" not in said(base, variant(2, [500.0], depth=2)).text, "its work is not known"
+    both = said(base, deeper, working(variant(3, [100.0], depth=3), 500)).text
+    assert "None is an alternative, though: they do other work, 0.500× to 2.00× the operations an image." in both
+
+
+def test_what_has_no_ratio_does_not_hide_those_that_have_one() -> None:
+    base, deeper = (working(variant(n, [1000.0 / n], depth=n), 1000 * n) for n in (1, 2))
+    found = said(base, deeper, [run_row(3, workload="lstm")], ended(4, "refused", depth=3))
+    assert found.text.startswith("Depth 2 took 2.00× as long as depth 1. ")
+    assert "no run of depth 3 measured anything (refused). " in found.text
+    assert "lstm and cnn10 are different workloads" in found.text
+    assert "It is no alternative, though: it does other work, 2.00× the operations an image." in found.text
+
+
+def test_variants_of_other_workloads_are_counted_among_many_and_stay_out_of_names() -> None:
+    others = [variant(n, [1000.0 * n], batch_size=2**n, layout="NHWC") for n in range(2, 7)]
+    found = said(ONE, *others, [run_row(9, workload="lstm")])
+    assert found.text.startswith("The fastest of 5 others: Batch size 64 ran 6.00× as fast as batch size 1024.")
+    assert "1 of another workload (lstm) has no ratio: it would mean nothing." in found.text
+
+
+def test_of_many_with_one_run_each_only_how_many_lie_between_is_said() -> None:
+    found = said(ONE, *(variant(n, [1000.0 * n], batch_size=2**n, layout="NHWC") for n in range(2, 8)))
+    assert found.text.startswith("The fastest of 6 others: Batch size 128 ran 7.00× as fast as batch size 1024.")
+    assert found.text.endswith(f" 4 lie between them. {SINGLE_RUN_NOTE}")
+    assert describe_method(found.results) == NO_METHOD
+
+
+def test_four_others_have_a_sentence_each_and_the_method_names_its_correction() -> None:
+    others = [variant(10 * n, [1100.0, 1101.0, 1099.0], batch_size=2**n, layout="NHWC") for n in range(1, 5)]
+    found = said(NHWC, *others)
+    assert found.text.count("faster than") == 4
+    assert describe_method(found.results) == f"{METHOD}, with Šidák's correction for 4 comparisons with one baseline"
+    assert describe_method(said(NHWC, others[0]).results) == METHOD
+
+
+def test_what_did_not_run_as_asked_comes_first() -> None:
+    wrong = [run_row(6, workload="cnn10", throughput=1064.0, found=MISLABELLED)]
+    found = said(ONE, wrong)
+    assert found.text.startswith(
+        f"Run 6 did not run what was asked. {MISLABELLED.reason} "
+        "So this is about what ran, not about what was asked. NCHW ran 6.4 % faster than NHWC"
+    )

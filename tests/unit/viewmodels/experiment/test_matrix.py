@@ -1,0 +1,300 @@
+"""Experiments as they are built: combinations, what cannot run of them, the same as a command, what is said before."""
+
+import argparse
+import shlex
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from app.cli.arguments import parser
+from app.cli.services import several_variants
+from app.queries import RemainingWork
+from app.viewmodels.experiment.matrix import MatrixForm
+from app.viewmodels.experiment.matrix_state import MatrixRow
+from app.viewmodels.experiment.preview import describe_estimate
+from app.viewmodels.run.form import VariantForm
+from tests.unit.viewmodels.events import GPU_INVENTORY
+from workloads import catalog
+from workloads.catalog import MAX_VARIANTS, CustomFile, Machine, Parameter
+from workloads.protocol import RunSpec
+
+TWO_GPUS = GPU_INVENTORY.machine
+ONE_GPU = Machine(gpus=TWO_GPUS.gpus[:1], cpu_count=16)
+NO_GPU = Machine(cpu_count=2)
+MOST = 20
+
+
+def matrix_on(machine: Machine, workload: str = "lstm") -> tuple[MatrixForm, VariantForm]:
+    form = VariantForm(workload)
+    form.set_machine(machine)
+    return MatrixForm(form, MOST), form
+
+
+def row(matrix: MatrixForm, name: str) -> MatrixRow:
+    return next(row for row in matrix.state().rows if row.name == name)
+
+
+def read(matrix: MatrixForm) -> argparse.Namespace:
+    """The command as the command line understands it."""
+    words = shlex.split(matrix.command())
+    assert words[:3] == ["python", "-m", "app"]
+    return parser().parse_args(words[3:])
+
+
+def by_command(matrix: MatrixForm, machine: Machine) -> list[RunSpec]:
+    """The variants that the command makes, without those that cannot run."""
+    chosen = read(matrix)
+    made = several_variants(catalog.workload(chosen.workload), chosen.settings, machine)
+    return [spec for spec in made if not catalog.check(spec, machine)]
+
+
+def test_one_variant_is_no_experiment_yet_and_says_what_to_do() -> None:
+    matrix, _ = matrix_on(NO_GPU)
+    state = matrix.state()
+    assert "two values or more" in state.problem
+    assert state.headline == ""
+    assert row(matrix, "xla").chosen == (False,)
+    assert row(matrix, "devices").placeholder == "first free ones; several as 0; 1"
+    assert row(matrix, "interpreter").placeholder == "this program's own"
+
+
+def test_every_combination_is_a_variant_and_what_cannot_run_is_left_out_with_one_line_a_reason() -> None:
+    matrix, _ = matrix_on(TWO_GPUS)
+    for value in ("standard", "block_fused"):
+        matrix.tick("implementation", value, on=True)
+    matrix.tick("xla", True, on=True)
+    matrix.enter_list("batch_size", "64, 128 256")
+    state = matrix.state()
+    assert (state.combinations, len(state.variants), state.headline) == (18, 12, "36 runs")
+    assert state.problem == ""
+    assert [(group.count, group.values) for group in state.refused] == [
+        (3, "cuDNN with XLA on"),
+        (3, "Block-fused with XLA on"),
+    ]
+    assert "XLA cannot compile the cuDNN LSTM" in state.refused[0].reason
+    asked = matrix.request()
+    assert len(asked.variants) == 12
+    assert asked.notes == tuple(f"3 left out. {group.text}" for group in state.refused)
+    assert all(not catalog.check(spec, TWO_GPUS) for spec in asked.variants)
+
+
+def test_reasons_that_differ_in_numbers_alone_are_one_line() -> None:
+    matrix, _ = matrix_on(TWO_GPUS, "cnn10")
+    matrix.tick("gpus", 2, on=True)
+    matrix.enter_list("batch_size", "64, 65, 67, 69, 128")
+    (group,) = matrix.state().refused
+    assert group.count == 3
+    assert group.values == "2 GPUs with Batch size 65 / Batch size 67 / Batch size 69"
+
+
+def test_the_form_is_the_baseline_and_what_is_not_chosen_follows_it() -> None:
+    matrix, form = matrix_on(ONE_GPU, "cnn10")
+    matrix.tick("layout", "NHWC", on=True)
+    form.edit("batch_size", 256)
+    form.edit("layout", "NHWC")
+    first, second = matrix.request().variants
+    assert (first.variant["layout"], second.variant["layout"]) == ("NHWC", "NCHW")
+    assert first.variant["batch_size"] == second.variant["batch_size"] == 256
+    state = matrix.state()
+    assert state.variants[state.baseline] == "NHWC"
+
+
+def test_another_baseline_comes_first_and_the_list_stays_in_its_order() -> None:
+    matrix, _ = matrix_on(ONE_GPU, "cnn10")
+    matrix.tick("layout", "NHWC", on=True)
+    matrix.enter_list("batch_size", "128, 256")
+    before = matrix.state().variants
+    matrix.choose_baseline(3)
+    state = matrix.state()
+    assert (state.variants, state.baseline) == (before, 3)
+    assert matrix.request().variants[0].variant["layout"] == "NHWC"
+    assert matrix.request().variants[0].variant["batch_size"] == 256
+
+
+@pytest.mark.parametrize("machine", [NO_GPU, ONE_GPU, TWO_GPUS])
+def test_the_command_makes_the_same_variants_in_the_same_order(machine: Machine) -> None:
+    matrix, form = matrix_on(machine, "lstm")
+    form.edit("layers", 2)
+    form.edit("seconds", 2.5)
+    matrix.tick("implementation", "standard", on=True)
+    matrix.tick("implementation", "block_fused", on=True)
+    matrix.tick("gpus", 0, on=True)
+    matrix.tick("bidirectional", True, on=True)
+    matrix.tick("bidirectional", False, on=False)
+    matrix.enter_list("batch_size", "16, 32")
+    matrix.choose_baseline(1)
+    asked = matrix.request()
+    assert by_command(matrix, machine) == list(asked.variants)
+    assert all(spec.variant["bidirectional"] for spec in asked.variants)
+    assert asked.name == " ".join(["lstm", *read(matrix).settings])
+
+
+def test_on_cpu_and_gpu_all_else_is_as_the_form_shows_it() -> None:
+    matrix, form = matrix_on(ONE_GPU, "cnn10")
+    matrix.tick("gpus", 0, on=True)
+    on_gpu, on_cpu = matrix.request().variants
+    assert (on_gpu.variant["gpus"], on_cpu.variant["gpus"]) == (1, 0)
+    assert {**on_cpu.variant, "gpus": 1} == on_gpu.variant == form.spec().variant
+    assert by_command(matrix, ONE_GPU) == [on_gpu, on_cpu]
+
+
+def test_cards_are_listed_with_semicolons_here_and_in_the_command() -> None:
+    matrix, form = matrix_on(TWO_GPUS, "cnn10")
+    matrix.enter_list("devices", "0; 1")
+    assert [spec.variant["devices"] for spec in matrix.request().variants] == ["0", "1"]
+    assert "-s 'devices=0;1'" in matrix.command()
+    assert by_command(matrix, TWO_GPUS) == list(matrix.request().variants)
+    form.edit("gpus", 2)
+    matrix.enter_list("devices", "0,1; 1,0")
+    assert [spec.variant["devices"] for spec in matrix.request().variants] == ["0,1", "1,0"]
+
+
+def test_how_far_it_goes_is_in_the_command() -> None:
+    matrix, _ = matrix_on(TWO_GPUS, "cnn10")
+    matrix.tick("layout", "NHWC", on=True)
+    assert (read(matrix).repeats, read(matrix).budget, read(matrix).parallel) == (None, None, None)
+    matrix.update_extent(repeats=5, budget_s=480.0, side_by_side=True)
+    assert (read(matrix).repeats, read(matrix).budget, read(matrix).parallel) == (5, 480.0, 2)
+    assert (matrix.request().parallel, matrix.request().budget_s) == (2, 480.0)
+    matrix.update_extent(until_pct=0.5, repeats=None)
+    state = matrix.state()
+    assert (state.repeats, state.headline) == (MOST, f"{2 * MOST} runs")
+    assert "at most" in state.detail
+    matrix.update_extent(again=True)
+    assert (read(matrix).until, read(matrix).repeats, read(matrix).again) == (0.5, None, True)
+
+
+def test_runs_go_on_side_by_side_only_where_there_are_two_gpus() -> None:
+    matrix, _ = matrix_on(ONE_GPU, "cnn10")
+    matrix.update_extent(side_by_side=True)
+    assert matrix.state().side_by_side is None
+    assert matrix.request().parallel == 1
+    assert read(matrix).parallel is None
+
+
+def test_a_word_that_is_no_value_stays_with_what_is_wrong() -> None:
+    matrix, _ = matrix_on(NO_GPU)
+    matrix.enter_list("batch_size", "16, many")
+    found = row(matrix, "batch_size")
+    assert found.text == "16, many"
+    assert found.problem == "Batch size takes a whole number, not 'many'."
+    assert matrix.state().problem == found.problem
+    matrix.enter_list("batch_size", "")
+    assert row(matrix, "batch_size").text == "32"
+
+
+def test_the_last_value_stays_ticked() -> None:
+    matrix, _ = matrix_on(NO_GPU)
+    matrix.tick("xla", False, on=False)
+    assert row(matrix, "xla").chosen == (False,)
+
+
+def test_too_many_combinations_are_not_even_made() -> None:
+    matrix, _ = matrix_on(NO_GPU)
+    matrix.enter_list("batch_size", " ".join(map(str, range(1, MAX_VARIANTS + 2))))
+    assert f"{MAX_VARIANTS + 1} combinations are too many" in matrix.state().problem
+
+
+def test_seldom_parameters_are_folded_until_they_are_compared() -> None:
+    matrix, _ = matrix_on(NO_GPU)
+    assert not row(matrix, "xla").folded
+    assert row(matrix, "seed").folded
+    matrix.enter_list("seed", "1, 2")
+    assert not row(matrix, "seed").folded
+
+
+def test_each_workload_keeps_its_own_values() -> None:
+    matrix, form = matrix_on(ONE_GPU, "cnn10")
+    matrix.tick("layout", "NHWC", on=True)
+    form.choose("lstm")
+    assert len(matrix.state().variants) == 1
+    form.choose("cnn10")
+    assert len(matrix.state().variants) == 2
+
+
+@pytest.mark.parametrize(
+    ("ahead", "says"),
+    [
+        (
+            RemainingWork(planned=12, done=0, left_s=90.0, timing_runs=0),
+            "No run like these is stored yet: they take at least 1:30.",
+        ),
+        (
+            RemainingWork(planned=12, done=0, left_s=90.0, timing_runs=7),
+            "They take about 1:30, judged by 7 stored runs.",
+        ),
+        (
+            RemainingWork(planned=12, done=4, left_s=60.0, timing_runs=1),
+            "4 of 12 are stored already; the other 8 take about 1:00, judged by 1 stored run.",
+        ),
+        (
+            RemainingWork(planned=12, done=0, left_s=90.0, timing_runs=7, from_other_workloads=True),
+            "They take about 1:30, judged by 7 stored runs of other workloads.",
+        ),
+        (
+            RemainingWork(planned=12, done=12, left_s=0.0, timing_runs=9),
+            "All 12 are stored already: nothing is left to run.",
+        ),
+    ],
+)
+def test_what_is_said_of_the_time_before_it_starts(ahead: RemainingWork, says: str) -> None:
+    assert describe_estimate(ahead) == [says]
+
+
+def test_an_early_end_makes_the_least_time_that_of_all_runs() -> None:
+    ahead = RemainingWork(planned=40, done=0, left_s=400.0, timing_runs=0)
+    assert describe_estimate(ahead, at_most=True) == ["No run like these is stored yet: all 40 take at least 6:40."]
+
+
+def test_an_early_end_and_a_limit_are_said_and_what_does_not_count() -> None:
+    ahead = RemainingWork(
+        planned=12, done=0, left_s=90.0, timing_runs=7, excluded=3, excluded_due_to=("driver", "card")
+    )
+    assert describe_estimate(ahead, at_most=True, budget_s=60.0) == [
+        "They take at most about 1:30, judged by 7 stored runs.",
+        "It stops within 1:00 and can go on later.",
+        "Not counted: 3 stored runs of these variants with another driver, another card.",
+    ]
+
+
+def file_workload(sha256: str, *names: str) -> catalog.Workload:
+    """A workload of a user's file whose own parameters are whole numbers."""
+    dummy = catalog.workload("dummy")
+    lstm = {parameter.name for parameter in catalog.workload("lstm").parameters}
+    shared = tuple(parameter for parameter in dummy.parameters if parameter.name in lstm)
+    own = tuple(Parameter(name=name, kind="integer", label=name, help=name, default=8) for name in names)
+    return replace(
+        dummy,
+        name="mine.py:mine",
+        custom_file=CustomFile(path="/mine/mine.py", sha256=sha256),
+        parameters=(*own, *shared),
+    )
+
+
+def test_parameters_of_a_users_own_workload_are_in_sight_and_forgotten_when_its_file_changes() -> None:
+    matrix, form = matrix_on(NO_GPU)
+    file = Path("/mine/mine.py")
+    form.offer_custom_workloads(file, [file_workload("a" * 64, "width")])
+    form.choose("mine.py:mine")
+    assert not row(matrix, "width").folded
+    matrix.enter_list("width", "8, 16")
+    assert [spec.variant["width"] for spec in matrix.request().variants] == [8, 16]
+    assert "experiment /mine/mine.py:mine -s width=8,16" in matrix.command()
+    form.offer_custom_workloads(file, [file_workload("b" * 64, "depth")])
+    assert len(matrix.state().variants) == 1
+    assert "width" not in matrix.command()
+
+
+def test_a_file_that_is_read_or_no_good_keeps_only_its_own_workloads_from_starting() -> None:
+    matrix, form = matrix_on(NO_GPU)
+    file = Path("/mine/mine.py")
+    form.offer_custom_workloads(file, [file_workload("a" * 64, "width")])
+    form.choose("mine.py:mine")
+    matrix.enter_list("width", "8, 16")
+    form.mark_file_failed(Path("/mine/other.py"), "other.py:1: SyntaxError")
+    assert matrix.state().problem == ""
+    form.mark_file_loading(file, "Reading mine.py …")
+    assert matrix.state().problem == "mine.py has to be read first."
+    form.mark_file_failed(file, "mine.py:3: NameError")
+    assert matrix.state().problem == "mine.py has to be put right first."

@@ -1,0 +1,39 @@
+"""TODO docstring"""
+
+from app.viewmodels.experiment.preview import PresetLine, RefusedGroup, describe_refused
+
+GROUPS = tuple(
+    RefusedGroup(count=count, values=what, reason="It does not fit.")
+    for count, what in ((1200, "XLA on"), (30, ""), (4, "2 GPUs"))
+)
+
+
+def test_the_first_reasons_are_told_and_how_many_more_there_are() -> None:
+    words = describe_refused(GROUPS, 5000, show_all=False)
+    assert words.text == (
+        "1,234 of 5,000 combinations cannot run here and are left out:\n"
+        "1,200 ×  XLA on: It does not fit.\n"
+        "30 ×  It does not fit."
+    )
+    assert words.more_label == "1 more reason …"
+
+
+def test_every_reason_is_told_when_asked_for() -> None:
+    words = describe_refused(GROUPS, 5000, show_all=True)
+    assert words.text.endswith("\n4 ×  2 GPUs: It does not fit.")
+    assert words.more_label == "Fewer reasons"
+
+
+def test_there_are_no_others_where_all_reasons_are_told_at_once() -> None:
+    assert describe_refused(GROUPS[:2], 5000, show_all=False).more_label == ""
+    assert describe_refused((), 5000, show_all=False) == ("", "")
+
+
+LINE = PresetLine(key="k", name="layouts", title="Both layouts", size="4 variants, 12 runs", time="About 2 min.")
+
+
+def test_how_much_a_preset_is_begins_with_its_name_where_its_title_is_another() -> None:
+    assert LINE.size_text == "layouts · 4 variants, 12 runs. About 2 min."
+    own = PresetLine(key="k", name="mine", title="mine", size="2 variants, 6 runs")
+    assert own.size_text == "2 variants, 6 runs"
+    assert PresetLine(key="k", name="mine", title="mine", problem="It has no [gpu].").size_text == ""

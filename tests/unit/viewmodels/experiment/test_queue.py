@@ -1,0 +1,205 @@
+"""TODO docstring"""
+
+from dataclasses import replace
+
+from app.queries import QueueProgress
+from app.viewmodels.experiment.queue import (
+    BAR_COLUMN,
+    NAME_COLUMN,
+    QUEUE_COLUMNS,
+    WIDEST_CELLS,
+    QueueModel,
+    queue_cells,
+)
+from workloads.catalog import Machine, complete
+
+SPEC = complete("dummy", {"gpus": 0}, Machine())
+FIRST = QueueProgress(entry=1, name="first", state="waiting", done=2, planned=6, left_s=100.0)
+SECOND = QueueProgress(entry=2, name="second", state="waiting", done=0, planned=4, left_s=40.0)
+RUNNING = replace(FIRST, state="running", position=3, specs=(SPEC,))
+
+
+def board(*entries: QueueProgress) -> QueueModel:
+    """One whose runner has begun with these entries."""
+    made = QueueModel()
+    made.begin()
+    made.update(entries)
+    return made
+
+
+def test_an_empty_queue_shows_nothing() -> None:
+    assert QueueModel().state(0.0).is_empty
+
+
+def test_one_line_counts_the_runs_of_all_entries_and_names_the_one_that_goes_on() -> None:
+    queue = board(FIRST, SECOND)
+    queue.handle(RUNNING, now_s=10.0)
+    state = queue.state(40.0)
+    assert (state.count, state.fraction) == ("2/10", 0.2)
+    assert state.activity == "dummy train · CPU · batch 8"
+    assert state.time_left == "1:50 left"
+    assert [row.state for row in state.rows] == ["running", "waiting"]
+    assert [(row.can_move_up, row.can_move_down) for row in state.rows] == [(False, True), (True, False)]
+    assert state.pause_action == "pause"
+    assert not state.can_skip_wait
+
+
+def test_while_the_machine_is_waited_for_that_is_said_and_can_be_skipped_and_no_time_passes() -> None:
+    queue = board(FIRST)
+    queue.handle(replace(RUNNING, waiting_for="GPU 0 at 61 °C"), now_s=0.0)
+    state = queue.state(30.0)
+    assert state.activity == "Waiting: GPU 0 at 61 °C"
+    assert state.can_skip_wait
+    assert state.time_left == "1:40 left"
+
+
+def test_paused_entries_are_not_in_the_time_left_and_an_unknown_time_makes_it_the_least() -> None:
+    queue = board(FIRST, replace(SECOND, state="paused"))
+    assert queue.state(0.0).time_left == "1:40 left"
+    queue.update((FIRST, replace(SECOND, left_s=None)))
+    assert queue.state(0.0).time_left == "at least 1:40 left"
+
+
+def test_an_entry_paused_during_its_run_says_that_it_is_the_last_one() -> None:
+    queue = board(replace(FIRST, state="paused"))
+    queue.handle(RUNNING, now_s=0.0)
+    state = queue.state(0.0)
+    (row,) = state.rows
+    assert (row.state, row.pause_action, state.pause_action) == ("its last run", "resume", "go on")
+
+
+def test_an_entry_that_another_program_makes_is_said_to_be_and_not_to_be_paused_here() -> None:
+    queue = QueueModel()
+    queue.update((replace(FIRST, state="running"),))
+    state = queue.state(0.0)
+    assert (state.activity, state.pause_action) == ("Another program makes these runs", "")
+    assert (state.rows[0].state, state.rows[0].pause_action) == ("running elsewhere", "")
+
+
+def test_what_ended_is_told_with_its_verdict_counted_and_listed_until_it_is_dismissed() -> None:
+    queue = board(FIRST, SECOND)
+    queue.handle(replace(FIRST, state="complete", done=6, experiment=9), now_s=0.0)
+    queue.set_verdict(2, "Of another entry.")
+    queue.set_verdict(1, "B is 2× as fast as A.")
+    state = queue.state(0.0)
+    assert state.count == "6/10"
+    assert [(row.name, row.state, row.in_queue) for row in state.rows] == [
+        ("second", "waiting", True),
+        ("first", "complete", False),
+    ]
+    assert state.ended is not None
+    assert state.ended.text == "“first” is complete: 6 of 6 runs made. B is 2× as fast as A."
+    assert [act for act, _ in state.ended.actions] == ["show", "dismiss"]
+    queue.dismiss_ended()
+    assert queue.state(0.0).ended is None
+    assert len(queue.state(0.0).rows) == 1
+
+
+def test_runs_without_a_result_are_told_and_the_count_can_still_reach_its_end() -> None:
+    queue = board(FIRST, SECOND)
+    queue.handle(replace(FIRST, state="failed", done=5, experiment=9), now_s=0.0)
+    state = queue.state(0.0)
+    assert state.ended is not None
+    assert (state.ended.text, state.ended.tone) == (
+        "“first” has ended: 5 of 6 runs gave a result.",
+        "bad",
+    )
+    assert state.count == "5/9"
+
+
+def test_one_with_its_time_spent_is_told_of_and_in_the_queue_once() -> None:
+    queue = board(FIRST)
+    queue.handle(replace(FIRST, state="out of budget"), now_s=0.0)
+    queue.update((replace(FIRST, state="paused"),))
+    queue.finish()
+    state = queue.state(0.0)
+    assert [row.state for row in state.rows] == ["paused"]
+    assert state.ended is not None
+    assert "is out of budget" in state.ended.text
+
+
+def test_one_that_was_stopped_or_removed_is_not_told_of() -> None:
+    queue = board(FIRST, SECOND)
+    queue.handle(replace(FIRST, state="stopped"), now_s=0.0)
+    queue.handle(replace(SECOND, state="removed"), now_s=0.0)
+    state = queue.state(0.0)
+    assert state.ended is None
+    assert [row.name for row in state.rows] == ["first"]
+
+
+def test_unfinished_experiments_are_offered_and_the_line_waits_for_the_answer() -> None:
+    queue = QueueModel()
+    queue.update((replace(FIRST, name="article-c", state="paused", done=12, planned=40),))
+    queue.offer_resume()
+    state = queue.state(0.0)
+    assert state.offer is not None
+    assert state.offer.text == "“article-c” is unfinished: 12 of 40 runs made."
+    assert [label for _, label in state.offer.actions] == ["Go on", "Not now", "Remove"]
+    assert (state.count, state.pause_action) == ("", "")
+    queue.withdraw_offer()
+    state = queue.state(0.0)
+    assert (state.offer, state.count, state.activity, state.pause_action) == (None, "12/40", "Paused", "go on")
+
+
+def test_what_another_program_begins_is_no_longer_offered() -> None:
+    queue = QueueModel()
+    queue.update((FIRST,))
+    queue.offer_resume()
+    queue.update((replace(FIRST, state="running"),))
+    state = queue.state(0.0)
+    assert (state.offer, state.activity) == (None, "Another program makes these runs")
+
+
+def test_several_unfinished_experiments_are_one_offer() -> None:
+    queue = QueueModel()
+    queue.update((FIRST, replace(SECOND, message="3 of its runs come from another machine.")))
+    queue.offer_resume()
+    offer = queue.state(0.0).offer
+    assert offer is not None
+    assert offer.text == ("2 experiments are unfinished: 2 of 10 runs made. 3 of its runs come from another machine.")
+    assert [label for _, label in offer.actions] == ["Go on", "Not now", "Show them"]
+    queue.begin()
+    assert queue.state(0.0).offer is None
+
+
+def test_entries_stand_in_their_new_order_at_once() -> None:
+    queue = board(FIRST, SECOND)
+    queue.reorder((2, 1))
+    state = queue.state(0.0)
+    assert [(row.name, row.can_move_up) for row in state.rows] == [("second", False), ("first", True)]
+
+
+def test_a_long_name_is_told_by_its_first_words() -> None:
+    matrix = "cnn10 layout=NCHW,NHWC gpus=1,2 batch_size=128,256,512,1024,2048 precision=float32,bfloat16"
+    for name, banner in (
+        (matrix, "cnn10 layout=NCHW,NHWC gpus=1,2 …"),
+        ("a" * 70, f"{'a' * 60} …"),
+        ("a" * 60, "a" * 60),
+    ):
+        found = board(replace(FIRST, name=name))
+        found.offer_resume()
+        offer = found.state(0.0).offer
+        assert offer is not None
+        assert offer.text == f"“{banner}” is unfinished: 2 of 6 runs made."
+
+
+def test_only_a_queue_at_rest_can_be_exported() -> None:
+    found = board(FIRST, SECOND)
+    assert not found.state(0.0).can_export, "this window makes it"
+    found.finish()
+    assert found.state(0.0).can_export
+    found.update([replace(FIRST, state="running"), SECOND])
+    assert not found.state(0.0).can_export, "another program makes it"
+    found.update([])
+    assert not found.state(0.0).can_export
+
+
+def test_an_entry_has_a_cell_a_column_and_that_of_its_bar_has_no_words() -> None:
+    board = QueueModel()
+    board.update([QueueProgress(entry=1, name="layouts", state="waiting", done=2, planned=6, left_s=100.0)])
+    (row,) = board.state(0.0).rows
+    cells = queue_cells(row)
+    assert len(cells) == len(QUEUE_COLUMNS) == len(WIDEST_CELLS)
+    assert [cell.text for cell in cells] == ["layouts", "waiting", "", "2/6", "1:40"]
+    assert (QUEUE_COLUMNS[NAME_COLUMN].title, QUEUE_COLUMNS[BAR_COLUMN].title) == ("Experiment", "Progress")
+    assert cells[BAR_COLUMN].tooltip == row.tooltip

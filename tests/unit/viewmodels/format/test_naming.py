@@ -1,0 +1,112 @@
+"""TODO docstring"""
+
+from dataclasses import replace
+
+from app.viewmodels.format.naming import (
+    differing_parameters,
+    format_gpu_counts,
+    parameter_label,
+    run_command,
+    shared_settings,
+    short_gpu_name,
+    short_name,
+    variant_names,
+)
+from tests.unit.viewmodels.stored import run_row, stored_run
+from workloads.catalog import Gpu, Machine, complete
+from workloads.protocol import RunSpec
+
+MIXED = ("NVIDIA H200", "NVIDIA GeForce RTX 4090", "NVIDIA H200")
+
+
+def test_a_card_is_called_without_its_maker_and_brand() -> None:
+    assert [short_gpu_name(name) for name in MIXED[:2]] == ["H200", "RTX 4090"]
+
+
+def test_cards_of_each_name_are_counted_in_the_order_they_come() -> None:
+    assert format_gpu_counts(MIXED) == "2× H200, 1× RTX 4090"
+    assert format_gpu_counts(()) == ""
+
+
+def test_a_single_card_may_go_without_its_count() -> None:
+    assert format_gpu_counts(MIXED, separator=" + ", single_prefix="") == "2× H200 + RTX 4090"
+
+
+MACHINE = Machine(gpus=(Gpu(index=0, uuid="a", name="H200"), Gpu(index=1, uuid="b", name="H200")), cpu_count=8)
+
+
+def test_a_name_says_what_runs_where() -> None:
+    spec = complete("cnn10", {"gpus": 2, "precision": "bfloat16", "xla": True}, MACHINE)
+    assert short_name(spec) == "cnn10 Native NCHW · 2 GPUs · batch 1024 · bfloat16 · XLA"
+
+
+def test_defaults_of_the_cpu_are_not_named() -> None:
+    assert short_name(complete("lstm", {}, Machine())) == "lstm Standard · CPU · batch 32"
+
+
+def test_what_is_unusual_is_named() -> None:
+    assert short_name(complete("lstm", {"layers": 4}, MACHINE)) == "lstm cuDNN · 1 GPU · batch 64 · layers 4"
+
+
+def test_an_unknown_workload_still_has_a_name() -> None:
+    assert short_name(RunSpec(workload="mine", variant={"gpus": 1, "depth": 3})) == "mine · 1 GPU · depth 3"
+
+
+def test_another_python_is_named_by_its_folder() -> None:
+    paths = ("", "/envs/TF216", "/envs/tf219/bin/python", "/mine/.venv", "/usr/bin/python3.12")
+    specs = [complete("lstm", {"interpreter": path}, Machine()) for path in paths]
+    told = ["own Python", "Python TF216", "Python tf219", "Python mine/.venv", "Python python3.12"]
+    assert variant_names(specs) == told
+    assert short_name(specs[1]) == "lstm Standard · CPU · batch 32 · python TF216"
+
+
+def test_what_is_measured_and_kept_is_no_part_of_a_name() -> None:
+    assert short_name(complete("lstm", {"seconds": 3, "seed": 7}, Machine())) == "lstm Standard · CPU · batch 32"
+
+
+def test_a_run_older_than_a_parameter_is_named_and_told_apart_as_if_it_had_its_default() -> None:
+    new = complete("lstm", {"gpus": 1, "bidirectional": True}, MACHINE)
+    old = RunSpec(workload="lstm", variant={"gpus": 1, "batch_size": 64})
+    assert short_name(old) == "lstm cuDNN · 1 GPU · batch 64"
+    assert differing_parameters([old, new]) == ["bidirectional"]
+    assert variant_names([old, new]) == ["Bidirectional off", "Bidirectional on"]
+    assert shared_settings([old, new]) == "lstm · cuDNN · 1 GPU · Batch size 64 · float32"
+
+
+def test_two_cards_are_told_apart_by_the_beginning_of_their_uuids() -> None:
+    cards = ("GPU-0f9e5287-edb2-c8c9-1256-8f3cfce86682", "GPU-aecba51d-2b55-8e10-305a-1f850af2323a")
+    specs = [
+        RunSpec(workload="lstm", variant={"implementation": "cudnn", "gpus": 1, "devices": card}) for card in cards
+    ]
+    assert variant_names(specs) == ["on GPU-0f9e5287", "on GPU-aecba51d"]
+
+
+def test_how_long_is_measured_is_named_only_of_those_that_nothing_else_tells_apart() -> None:
+    variants = (("NHWC", 10), ("NHWC", 20), ("NCHW", 20))
+    specs = [
+        complete("cnn10", {"gpus": 0, "layout": layout, "warmup_steps": steps}, Machine()) for layout, steps in variants
+    ]
+    assert variant_names(specs) == ["NHWC · Warm-up steps 10", "NHWC · Warm-up steps 20", "NCHW"]
+    assert short_name(specs[0]) == short_name(specs[1])
+
+
+def test_a_workload_of_the_user_s_own_is_named_by_what_its_file_adds_and_by_the_state_of_it() -> None:
+    variant = {**complete("dummy", {}, Machine()).variant, "units": 8, "source": "ab" * 32}
+    del variant["behaviour"], variant["step_ms"], variant["fitting_batch_size"], variant["data"]
+    before = RunSpec(workload="mlp.py:mlp", variant=variant)
+    after = RunSpec(workload="mlp.py:mlp", variant={**variant, "source": "cd" * 32})
+    assert short_name(before) == "mlp.py:mlp · CPU · batch 8 · units 8"
+    assert differing_parameters([before, after]) == ["source"]
+    assert variant_names([before, after]) == ["source abababab", "source cdcdcdcd"]
+
+
+def test_the_command_of_a_stored_run_names_the_file_of_one_s_own_workload() -> None:
+    spec = RunSpec(workload="mlp.py:mlp", variant={"gpus": 0, "units": 8, "source": "ab" * 32})
+    run = stored_run(replace(run_row(1), spec=spec), environment={"own_path": "/mine/mlp.py"})
+    assert run_command(run) == "python -m app run /mine/mlp.py:mlp -s gpus=0 -s units=8"
+
+
+def test_a_parameter_without_a_label_has_one_made_of_its_name() -> None:
+    spec = RunSpec(workload="no_longer_known", variant={"hidden_units": 64, "_": 1})
+    assert parameter_label(spec, "hidden_units") == "Hidden units"
+    assert parameter_label(spec, "_") == "_"

@@ -1,0 +1,195 @@
+"""What really ran, in words: the badge, asked beside ran, where the traced time went, weights tried elsewhere."""
+
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from app.records import Summary
+from app.viewmodels.format import cells, derived
+from app.viewmodels.history.evidence import EvidenceView, describe_mismatches, evidence_view, stored_evidence_view
+from app.viewmodels.history.kernel_time import MAX_KERNELS
+from tests.fakes.evidence import AS_ASKED, MISLABELLED, ON_CPU, PORTABLE, UNKNOWN
+from tests.fakes.scaling import LIMPING, ONE
+from tests.unit.viewmodels.stored import run_row, stored_run
+from workloads.protocol import Evidence, OutcomeName, RunSpec, Value
+
+NBSP = "\N{NO-BREAK SPACE}"
+
+
+def view(found: Evidence | None, outcome: OutcomeName | None = "completed", **variant: Value) -> EvidenceView:
+    row = run_row(1, outcome=outcome, found=found)
+    spec = RunSpec(workload="lstm", variant={**row.spec.variant, "gpus": 1, **variant})
+    return stored_evidence_view(stored_run(replace(row, spec=spec), evidence=found))
+
+
+def test_a_run_that_ran_as_asked_says_what_it_was() -> None:
+    badge = view(AS_ASKED).badge
+    assert (badge.symbol, badge.title, badge.tone) == ("✔", "Ran as asked", "good")
+    assert badge.detail == "cuDNN · TF32 on tensor cores · XLA off · 1 GPU"
+
+
+def test_a_mislabelled_run_says_why_and_where() -> None:
+    shown = view(MISLABELLED)
+    assert (shown.badge.symbol, shown.badge.title, shown.badge.tone) == ("✘", "Did not run as asked", "warning")
+    assert shown.badge.detail == MISLABELLED.reason
+    assert [(aspect.name, aspect.differs) for aspect in shown.aspects] == [
+        ("Implementation", True),
+        ("Precision", False),
+        ("XLA", False),
+        ("Device", False),
+        ("Replicas", False),
+    ]
+    assert shown.aspects[0].actual == "Standard"
+
+
+def test_what_is_not_known_says_why_not() -> None:
+    shown = view(UNKNOWN)
+    assert (shown.badge.symbol, shown.badge.tone) == ("?", "quiet")
+    assert shown.badge.detail == UNKNOWN.reason
+    assert (shown.aspects[0].requested != "–", shown.aspects[0].actual, shown.aspects[0].differs) == (True, "–", False)
+    assert (shown.kernels, shown.classes, shown.idle_share, shown.traced) == ((), (), "", "")
+    assert shown.notes == UNKNOWN.notes
+
+
+def test_a_choice_left_to_keras_asks_for_cudnn() -> None:
+    auto = msgspec.structs.replace(
+        AS_ASKED, asked={**AS_ASKED.asked, "implementation": "auto", "precision": "float32"}, match=False, reason="No."
+    )
+    assert [aspect.name for aspect in view(auto).aspects if aspect.differs] == ["Precision"]
+    fine = msgspec.structs.replace(auto, match=True, reason=None)
+    assert not any(aspect.differs for aspect in view(fine).aspects)
+
+
+def test_a_badge_says_on_what_and_how_it_was_computed() -> None:
+    assert view(ON_CPU, gpus=0).badge.detail == "Standard · float32 · XLA off · CPU"
+    ran = {**AS_ASKED.ran, "replicas": "2", "xla": "partly"}
+    without = tuple(msgspec.structs.replace(kernel, tensor_cores=False) for kernel in AS_ASKED.kernels)
+    two = msgspec.structs.replace(AS_ASKED, ran=ran, kernels=without)
+    assert view(two).badge.detail == "cuDNN · TF32 · XLA partly · 2 GPUs"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "variant", "words"),
+    [
+        ("completed", {}, "The run is older than the collecting of evidence."),
+        ("completed", {"evidence": "off"}, "It was not asked for."),
+        ("failed", {"evidence": "trace"}, "The run ended before it could be collected."),
+        ("refused", {}, "The run never began."),
+        (None, {"evidence": "trace"}, "It is collected after the measured part."),
+    ],
+)
+def test_where_there_is_none_it_says_why(outcome: OutcomeName | None, variant: dict[str, Value], words: str) -> None:
+    shown = view(None, outcome, **variant)
+    assert shown.badge.title == ("No evidence was kept" if outcome else "No evidence yet")
+    assert (shown.badge.symbol, shown.badge.detail, shown.aspects) == ("", words, ())
+
+
+def test_kernels_are_ranked_with_their_share_and_the_rest_together() -> None:
+    shown = view(AS_ASKED)
+    total_ns = sum(kernel.time_ns for kernel in AS_ASKED.kernels)
+    assert len(shown.kernels) == MAX_KERNELS
+    first = shown.kernels[0]
+    assert (first.kind, first.count, first.tensor_cores) == ("GEMM", 1000, "yes")
+    assert first.share == pytest.approx(9_410_000 / total_ns)
+    assert first.help == f"{AS_ASKED.kernels[0].name}\n1,000 times, 9.41{NBSP}µs each on average"
+    left = sum(kernel.time_ns for kernel in AS_ASKED.kernels[MAX_KERNELS:])
+    assert shown.other_kernels == f"13 more kernels, {100 * left / total_ns:.1f}{NBSP}% together"
+
+
+def test_time_is_told_by_class_and_between_kernels() -> None:
+    shown = view(AS_ASKED)
+    assert [share.name for share in shown.classes][:3] == ["GEMM", "RNN", "point-wise"]
+    assert sum(share.share for share in shown.classes) == pytest.approx(1.0)
+    assert len({share.colour for share in shown.classes}) == len(shown.classes)
+    assert shown.idle_share == f"20.6{NBSP}%"
+    assert shown.traced == f"5 steps traced after the measured part, 4.96{NBSP}ms each."
+    assert shown.sources == "Seen in the executed graph and the profiler's trace."
+
+
+def test_a_step_on_two_gpus_lasts_half_of_what_both_took() -> None:
+    assert f"2.48{NBSP}ms each." in view(AS_ASKED, gpus=2).traced
+
+
+def test_several_devices_have_a_row_each_and_one_has_none() -> None:
+    found = LIMPING[0].evidence
+    assert found is not None
+    shown = view(found, gpus=2)
+    assert [row.device for row in shown.devices] == ["GPU:0", "GPU:1"]
+    first, slow = ([text.replace(NBSP, " ") for text in row[1:]] for row in shown.devices)
+    assert first == ["27.5 ms", "20.0 ms", "6.50 ms", "1.00 ms", "100"]
+    assert slow[1:3] == ["26.0 ms", "0.500 ms"]
+    assert shown.imbalance == f"The slowest, GPU:1, computes 26.1{NBSP}% longer than the fastest."
+    assert (view(ONE[0].evidence).devices, view(ONE[0].evidence).imbalance) == ((), "")
+
+
+def test_on_the_cpu_there_are_ops() -> None:
+    on_cpu, on_gpu = view(ON_CPU, gpus=0), view(AS_ASKED)
+    assert (on_cpu.noun, on_cpu.idle_label) == ("op", "nothing ran")
+    assert (on_gpu.noun, on_gpu.idle_label) == ("kernel", "no kernel ran")
+
+
+def test_three_sources_are_a_sentence_too() -> None:
+    all_three = msgspec.structs.replace(AS_ASKED, sources=("graph", "trace", "hlo"))
+    assert view(all_three).sources == ("Seen in the executed graph, the profiler's trace and XLA's optimised program.")
+
+
+def test_weights_tried_elsewhere_say_how_far_off_they_were() -> None:
+    spec = run_row(1).spec
+    (trial,) = evidence_view(spec, None, None, PORTABLE).portability
+    assert trial == ("Standard on Intel Xeon Platinum 8481C, float32", "2.4e-04", "of outputs up to 1.31")
+    (same,) = evidence_view(spec, None, None, (replace(PORTABLE[0], max_difference=0.0),)).portability
+    assert same.difference == "0"
+
+
+def test_runs_with_the_same_wrong_label_are_told_together() -> None:
+    wrong, other = MISLABELLED, msgspec.structs.replace(MISLABELLED, reason="the mask is not right-padded")
+    rows = [run_row(1, found=AS_ASKED), run_row(2, found=wrong), run_row(3, found=wrong), run_row(4)]
+    assert describe_mismatches(rows) == (f"Runs 2 and 3 did not run what was asked. {MISLABELLED.reason}")
+    assert describe_mismatches([*rows, run_row(5, found=other)]).endswith(
+        "Run 5 did not run what was asked. The mask is not right-padded."
+    )
+    assert describe_mismatches([run_row(1, found=AS_ASKED), run_row(2, found=UNKNOWN), run_row(3)]) == ""
+
+
+def test_wrong_labels_that_differ_in_counts_and_names_alone_are_told_together() -> None:
+    reasons = [
+        f"{n} of {n} operations on images ran in NHWC (block{n}/conv1 …): XLA chooses the layout." for n in (9, 18)
+    ]
+    rows = [
+        run_row(n, found=msgspec.structs.replace(MISLABELLED, reason=reason)) for n, reason in enumerate(reasons, 1)
+    ]
+    assert describe_mismatches(rows) == (
+        "Runs 1 and 2 did not run what was asked. Operations on images ran in NHWC: XLA chooses the layout."
+    )
+    assert describe_mismatches(rows[:1]).endswith(reasons[0]), "one alone keeps its counts"
+
+
+def test_a_badge_in_a_table_is_a_symbol_a_word_and_a_reason() -> None:
+    shown = [cells.verified(run_row(1, found=found)) for found in (AS_ASKED, MISLABELLED, UNKNOWN, None)]
+    assert [(cell.symbol, cell.text, cell.tone) for cell in shown] == [
+        ("✔", "yes", "good"),
+        ("✘", "no", "warning"),
+        ("?", "unknown", "quiet"),
+        ("", "", None),
+    ]
+    assert "recurrent dropout" in shown[1].tooltip
+    assert shown[3].key is None, "what has no evidence comes last"
+
+
+def test_gflops_and_utilisation_follow_from_formula_time_and_calibration() -> None:
+    summary = Summary(flops_per_step=2_000_000_000, measured_steps=500, measured_s=4.0, peak_flops_per_s=1e12)
+    assert derived.flops_per_s(summary) == pytest.approx(250e9)
+    assert derived.mfu(summary) == pytest.approx(0.25)
+    assert derived.mfu(replace(summary, peak_flops_per_s=None)) is None
+    assert derived.flops_per_s(replace(summary, flops_per_step=None)) is None
+    assert derived.flops_per_s(replace(summary, measured_steps=0, measured_s=None)) is None
+    row = run_row(1, gflops=13_375.0)
+    assert (cells.gflops(row).text, cells.gflops(row).unit) == ("13,375", "GFLOPS")
+    assert (cells.utilisation(row).text, cells.utilisation(row).unit) == ("3.3", "%")
+    assert cells.utilisation(row).tooltip == f"Of 400,000{NBSP}GFLOPS, measured with a large matrix product"
+    low = replace(row, summary=replace(row.summary, peak_flops_per_s=1e9))
+    assert cells.utilisation(low).tooltip.endswith(
+        "; the peak was measured too low: `calibrate` on a quiet machine measures it anew"
+    )
+    assert cells.gflops(run_row(2)).text == "–"

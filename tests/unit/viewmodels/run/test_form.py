@@ -1,0 +1,206 @@
+import shlex
+from pathlib import Path
+
+import pytest
+
+from app.viewmodels.run.form import Field, VariantForm
+from workloads.catalog import CustomFile, Gpu, Machine, UsageError, Workload, custom_workload
+from workloads.protocol import CustomParameter, CustomWorkload, RunSpec, Value
+
+GPU_MACHINE = Machine(
+    gpus=tuple(Gpu(index=n, uuid=f"GPU-{n}", name="H200", compute_capability=(9, 0)) for n in range(2)), cpu_count=16
+)
+CPU_MACHINE = Machine(cpu_count=2)
+
+
+def form_on(machine: Machine, workload: str = "lstm") -> VariantForm:
+    form = VariantForm(workload)
+    form.set_machine(machine, None if machine.gpus else "no NVIDIA driver is installed")
+    return form
+
+
+def field(form: VariantForm, name: str) -> Field:
+    return next(field for field in form.state().fields if field.name == name)
+
+
+def test_defaults_follow_the_machine() -> None:
+    assert form_on(GPU_MACHINE).spec().variant["implementation"] == "cudnn"
+    assert form_on(CPU_MACHINE).spec().variant["implementation"] == "standard"
+
+
+def test_turning_to_the_cpu_turns_defaults_but_not_what_was_edited() -> None:
+    form = form_on(GPU_MACHINE)
+    form.edit("layers", 3)
+    form.edit("units", 300)
+    form.edit("gpus", 0)
+    variant = form.spec().variant
+    assert (variant["layers"], variant["units"]) == (3, 300)
+    assert (variant["timesteps"], variant["implementation"]) == (50, "standard")
+    assert form.state().refusals == ()
+
+
+def test_what_cannot_run_here_is_named_with_its_reason() -> None:
+    form = form_on(CPU_MACHINE)
+    cudnn = next(option for option in field(form, "implementation").options if option.value == "cudnn")
+    assert cudnn.reason is not None
+    assert "NVIDIA GPU" in cudnn.reason
+    assert field(form, "gpus").note == "No NVIDIA driver is installed."
+    assert not field(form, "devices").enabled
+
+
+def test_under_a_field_stands_only_what_its_own_value_has_against_it() -> None:
+    form = form_on(CPU_MACHINE, "cnn10")
+    precision = field(form, "precision")
+    assert any(option.reason for option in precision.options)
+    assert precision.note == ""
+    form.edit("precision", "tf32")
+    assert "TF32" in field(form, "precision").note
+    gpus = tuple(Gpu(index=n, uuid=f"GPU-{n}", name="H200") for n in range(8))
+    assert field(form_on(Machine(gpus=gpus, cpu_count=16), "cnn10"), "gpus").note == ""
+
+
+def test_a_switch_that_cannot_be_turned_says_why() -> None:
+    xla = field(form_on(GPU_MACHINE), "xla")
+    assert not xla.enabled
+    assert "cuDNN" in xla.note
+
+
+def test_a_variant_that_cannot_run_is_refused_and_its_fields_are_marked() -> None:
+    form = form_on(GPU_MACHINE)
+    form.edit("gpus", 2)
+    form.edit("batch_size", 33)
+    assert form.state().refusals == ("A global batch of 33 does not divide evenly among 2 GPUs.",)
+    assert field(form, "batch_size").problem
+    assert not field(form, "layers").problem
+
+
+def test_nothing_is_refused_before_the_machine_is_known() -> None:
+    state = VariantForm("lstm").state()
+    assert not state.is_machine_known
+    assert state.refusals == ()
+
+
+def test_the_command_names_only_what_is_not_default_and_is_quoted() -> None:
+    form = form_on(GPU_MACHINE)
+    assert form.command() == "python -m app run lstm"
+    form.edit("gpus", 0)
+    form.edit("layers", 2)
+    form.edit("bidirectional", True)
+    assert shlex.split(form.command())[4:] == ["lstm", "-s", "gpus=0", "-s", "layers=2", "-s", "bidirectional=true"]
+    form.reset()
+    form.edit("devices", "0, 1; rm")
+    assert shlex.split(form.command())[-1] == "devices=0, 1; rm"
+
+
+def test_edits_of_each_workload_are_kept_apart() -> None:
+    form = form_on(GPU_MACHINE)
+    form.edit("layers", 4)
+    form.choose("cnn10")
+    assert "layers" not in form.spec().variant
+    form.choose("lstm")
+    assert form.spec().variant["layers"] == 4
+    form.reset()
+    assert form.spec().variant["layers"] == 1
+
+
+def test_a_wrong_edit_changes_nothing() -> None:
+    form = form_on(GPU_MACHINE)
+    with pytest.raises(UsageError):
+        form.edit("layers", 17)
+    with pytest.raises(UsageError):
+        form.choose("nothing")
+    assert form.spec().variant["layers"] == 1
+
+
+def test_the_test_workload_is_not_offered() -> None:
+    assert "dummy" not in dict(VariantForm().state().workloads)
+    assert "dummy" in dict(VariantForm(hidden=True).state().workloads)
+
+
+def test_a_variant_that_was_run_fills_the_form_as_it_was() -> None:
+    form = form_on(GPU_MACHINE)
+    spec = form_on(GPU_MACHINE, "lstm").spec()
+    run = RunSpec(workload="lstm", variant={**spec.variant, "layers": 4, "gone_meanwhile": 1})
+    form.choose("cnn10")
+    form.fill(run)
+    assert form.spec() == RunSpec(workload="lstm", variant={**spec.variant, "layers": 4})
+
+
+def test_a_variant_that_is_not_known_here_changes_nothing() -> None:
+    form = form_on(GPU_MACHINE)
+    before = form.spec()
+    wrong: dict[str, dict[str, Value]] = {"of another": {}, "cnn10": {"layout": "sideways"}}
+    for workload, variant in wrong.items():
+        with pytest.raises(UsageError):
+            form.fill(RunSpec(workload=workload, variant=variant))
+    assert form.spec() == before
+
+
+def file_workload(path: str = "/mine/mlp.py", name: str = "mlp", *parameters: CustomParameter) -> Workload:
+    described = CustomWorkload(name=name, help="Mine.", batch_size=16, parameters=parameters)
+    return custom_workload(described, CustomFile(path=path, sha256="ab" * 32))
+
+
+UNITS = CustomParameter(name="units", kind="integer", default=8, help="Units.")
+RATE = CustomParameter(name="rate", kind="number", default=0.001)
+FILE = Path("/mine/mlp.py")
+
+
+def test_workloads_of_the_user_s_file_are_offered_with_their_parameters_and_limits_wide_enough() -> None:
+    form = form_on(CPU_MACHINE)
+    form.offer_custom_workloads(FILE, [file_workload(str(FILE), "mlp", UNITS, RATE), file_workload(str(FILE), "other")])
+    assert form.state().workloads[-2:] == (("mlp.py:mlp", "mlp · mlp.py"), ("mlp.py:other", "other · mlp.py"))
+    form.choose("mlp.py:mlp")
+    form.edit("units", -3)
+    form.edit("rate", 0.0005)
+    spec = form.spec()
+    assert (spec.variant["units"], spec.variant["batch_size"], spec.variant["source"]) == (-3, 16, "ab" * 32)
+    rate = field(form, "rate")
+    assert (rate.minimum, rate.maximum, rate.decimals) == (-1e9, 1e9, 6)
+    assert shlex.split(form.command())[4:] == ["/mine/mlp.py:mlp", "-s", "units=-3", "-s", "rate=0.0005"]
+    assert form.custom_files == (FILE,)
+
+
+def test_a_file_that_changed_keeps_the_edits_that_still_fit() -> None:
+    form = form_on(CPU_MACHINE)
+    form.offer_custom_workloads(FILE, [file_workload(str(FILE), "mlp", UNITS), file_workload(str(FILE), "other")])
+    form.choose("mlp.py:mlp")
+    form.edit("units", 3)
+    form.offer_custom_workloads(FILE, [file_workload(str(FILE), "mlp", RATE, UNITS)])
+    assert form.spec().variant["units"] == 3
+    form.offer_custom_workloads(FILE, [file_workload(str(FILE), "mlp", RATE)])
+    assert "units" not in form.spec().variant
+    form.offer_custom_workloads(FILE, [file_workload(str(FILE), "renamed", RATE)])
+    assert form.state().workload == "mlp.py:renamed"
+    assert ("mlp.py:mlp", "mlp · mlp.py") not in form.state().workloads
+
+
+def test_what_is_wrong_with_a_file_stands_below_the_workload_and_its_runs_wait() -> None:
+    form = form_on(CPU_MACHINE)
+    form.offer_custom_workloads(FILE, [file_workload()])
+    form.choose("mlp.py:mlp")
+    form.mark_file_loading(FILE, "Reading mlp.py …")
+    state = form.state()
+    assert (state.custom_file_text, state.custom_file_invalid) == ("Reading mlp.py …", False)
+    assert state.refusals == ("mlp.py has to be read first.",)
+    form.mark_file_failed(FILE, "mlp.py:3: NameError: name 'x' is not defined")
+    state = form.state()
+    assert (state.custom_file_text, state.custom_file_invalid) == ("mlp.py:3: NameError: name 'x' is not defined", True)
+    assert state.refusals == ("mlp.py has to be put right first.",)
+    form.choose("cnn10")
+    assert (form.state().custom_file_text, form.state().refusals) == ("", ())
+    form.mark_file_failed(Path("/mine/new.py"), "new.py:1: SyntaxError")
+    assert (form.state().custom_file_text, form.state().refusals) == ("new.py:1: SyntaxError", ())
+    form.offer_custom_workloads(FILE, [file_workload()])
+    form.choose("mlp.py:mlp")
+    assert (form.state().custom_file_text, form.state().refusals) == ("", ())
+
+
+def test_a_variant_of_a_file_that_is_not_open_says_how_to_open_it() -> None:
+    form = form_on(CPU_MACHINE)
+    with pytest.raises(UsageError, match=r"mlp.py:mlp is in a file of yours that is not open here"):
+        form.fill(RunSpec(workload="mlp.py:mlp", variant={"units": 3}))
+    form.offer_custom_workloads(FILE, [file_workload(str(FILE), "mlp", UNITS)])
+    form.fill(RunSpec(workload="mlp.py:mlp", variant={"units": 3, "source": "another"}))
+    assert form.spec().variant["units"] == 3
+    assert form.spec().variant["source"] == "ab" * 32

@@ -1,0 +1,225 @@
+import numpy as np
+import pytest
+
+from app.records import LogLine, Outcome, Waiting
+from app.samples import DeviceLost, Sample
+from app.viewmodels.plot.live_panels import LivePanel
+from app.viewmodels.run.live import LiveModel, LiveState
+from tests.fakes.runs import EPOCHS
+from tests.unit.viewmodels.events import CPU_INVENTORY, GPU_INVENTORY, ended, handle_all, ns, samples, started, training
+from workloads.protocol import Progress
+
+
+def panel(state: LiveState, key: str) -> LivePanel:
+    return next(panel for panel in state.panels if panel.key == key)
+
+
+def model_in_a_run(until: float = 16.0) -> LiveModel:
+    model = LiveModel()
+    handle_all(model, (GPU_INVENTORY, *samples(-2, 0), started(GPU_INVENTORY), *samples(0, until), *training(until)))
+    return model
+
+
+def test_before_any_run_it_says_what_to_do_and_shows_the_machine() -> None:
+    model = LiveModel()
+    handle_all(model, (GPU_INVENTORY, *samples(-10, 0)))
+    state = model.state()
+    assert "press Run" in state.status.detail
+    assert [p.key for p in state.panels] == ["power", "load", "memory"]
+    assert state.throughput == ""
+    assert state.window_s == (-60.0, 0.0)
+    assert len(panel(state, "power").curves[0].series) == 100
+
+
+def test_a_run_fills_its_panels_from_its_own_start() -> None:
+    state = model_in_a_run().state()
+    assert [p.key for p in state.panels] == ["power", "load", "memory", "throughput", "loss"]
+    assert [curve.label for curve in panel(state, "memory").curves] == ["GPU 0", "GPU 1", "TensorFlow"]
+    power = panel(state, "power").curves[1]
+    assert len(power.series) == 160
+    assert power.y[0] == pytest.approx(601.0)
+    assert (power.colour, power.value_text) == (1, "601\N{NO-BREAK SPACE}W")
+    assert panel(state, "power").y_range == (0, 700)
+    np.testing.assert_allclose(panel(state, "throughput").curves[0].y, 1000.0)
+
+
+def test_phases_are_named_in_their_place_and_the_last_one_goes_on() -> None:
+    bands = model_in_a_run().state().bands
+    assert [band.name for band in bands] == ["import", "build", "compile", "warmup", "measure"]
+    assert (bands[-1].start, bands[-1].end, bands[-1].strong) == (6.0, 16.0, True)
+
+
+def test_time_left_follows_the_measured_part() -> None:
+    model = model_in_a_run()
+    status = model.state().status
+    assert (status.title, status.fraction, status.left) == ("Measuring", 0.5, "0:10 left")
+    model.handle(Progress(phase="measure", fraction=0.75, t_ns=ns(21)))
+    assert model.state().status.left == "0:05 left"
+
+
+def test_accuracy_has_a_panel_once_an_epoch_was_tested() -> None:
+    model = model_in_a_run()
+    assert "accuracy" not in [panel.key for panel in model.state().panels]
+    for epoch in EPOCHS:
+        model.handle(epoch)
+    (curve,) = panel(model.state(), "accuracy").curves
+    assert curve.value_text.replace("\N{NO-BREAK SPACE}", " ") == "70.0 %"
+    assert curve.y.tolist() == [50.0, 75.0, 70.0]
+
+
+def test_the_headline_is_all_examples_over_all_time_with_the_spread_of_blocks() -> None:
+    state = model_in_a_run().state()
+    assert (state.throughput, state.unit) == ("1,000", "images/s")
+    assert state.spread.endswith("over 40 blocks")
+
+
+@pytest.mark.parametrize(
+    ("outcome", "title", "tone"),
+    [
+        (Outcome(name="completed"), "Completed", "good"),
+        (Outcome(name="stopped", reason="Stopped by the user."), "Stopped", "muted"),
+        (Outcome(name="out_of_memory", reason="GPU 0 ran out of memory."), "Out of memory", "warning"),
+        (Outcome(name="failed", reason="The loss is not finite."), "Failed", "bad"),
+        (Outcome(name="crashed", reason="The worker was killed."), "Crashed", "bad"),
+        (Outcome(name="refused", reason="No GPU."), "Refused", "muted"),
+    ],
+)
+def test_every_outcome_is_said_in_words(outcome: Outcome, title: str, tone: str) -> None:
+    model = model_in_a_run()
+    model.handle(ended(outcome))
+    status = model.state().status
+    assert (status.title, status.tone, status.detail) == (title, tone, outcome.reason or "")
+    assert not model.state().growing
+
+
+def test_a_failure_shows_its_traceback_before_the_log() -> None:
+    model = model_in_a_run()
+    model.handle(LogLine(ns(1), "a warning of TensorFlow"))
+    model.handle(ended(Outcome(name="failed", reason="It failed.", detail="Traceback: line 3")))
+    assert model.log == "Traceback: line 3\na warning of TensorFlow"
+    assert model.state().status.has_log
+
+
+def test_an_ended_run_stays_as_it_was_while_telemetry_goes_on() -> None:
+    model = model_in_a_run()
+    model.handle(ended(Outcome(name="completed")))
+    before = len(panel(model.state(), "power").curves[0].series)
+    for sample in samples(17, 40):
+        model.handle(sample)
+    state = model.state()
+    assert len(panel(state, "power").curves[0].series) == before
+    assert state.window_s == pytest.approx((0.0, 16.5))
+
+
+def test_a_run_on_the_cpu_shows_the_host_and_the_worker_beside_it() -> None:
+    model = LiveModel()
+    handle_all(model, (CPU_INVENTORY, started(CPU_INVENTORY), *samples(0, 3, gpus=0)))
+    load = panel(model.state(), "load")
+    assert [curve.label for curve in load.curves] == ["All", "Worker"]
+    assert load.curves[1].y[-1] == pytest.approx(50.0)  # one whole processor of two
+
+
+def test_waiting_for_a_device_is_said_until_the_run_begins() -> None:
+    model = LiveModel()
+    model.handle(GPU_INVENTORY)
+    model.request(started(GPU_INVENTORY).spec)
+    model.handle(Waiting(ns(0), "Another run uses this device."))
+    status = model.state().status
+    assert (status.title, status.detail) == ("Waiting", "Another run uses this device.")
+    model.handle(started(GPU_INVENTORY))
+    assert model.state().status.title == "Starting"
+
+
+def test_a_device_that_vanishes_is_named() -> None:
+    model = model_in_a_run()
+    model.handle(DeviceLost(t_ns=ns(16), device="GPU-1", reason="the GPU fell off the bus"))
+    state = model.state()
+    assert state.status.detail == "GPU 1 stopped answering: the GPU fell off the bus."
+    (moment,) = state.markers
+    assert moment.name == "GPU 1 lost"
+    assert moment.time == pytest.approx(16.0)
+
+
+def test_silence_of_a_device_is_a_gap() -> None:
+    model = LiveModel()
+    handle_all(model, (GPU_INVENTORY, started(GPU_INVENTORY), *samples(0, 2), *samples(9, 10)))
+    assert np.isnan(panel(model.state(), "power").curves[0].y).sum() == 1
+
+
+def test_the_last_seconds_of_a_long_run_can_be_followed_on_an_axis_that_stands_still() -> None:
+    model = model_in_a_run(until=90.0)
+    assert model.state().window_s == (0.0, 120.0)
+    model.follow("30 s")
+    state = model.state()
+    assert state.window_s == (-30.0, 0.0)
+    assert state.origin_s == pytest.approx(ns(90) / 1e9)
+
+
+def test_a_held_view_stands_still_until_it_follows_again() -> None:
+    model = model_in_a_run()
+    before = model.state()
+    model.toggle_pause()
+    for sample in samples(16, 40):
+        model.handle(sample)
+    paused = model.state()
+    assert (paused.pause_label, paused.window_s, paused.origin_s) == ("Paused", before.window_s, before.origin_s)
+    assert len(panel(paused, "power").curves[0].series) == 400
+    model.toggle_pause()
+    assert (model.state().pause_label, model.state().window_s) == ("", (0.0, 60.0))
+
+
+def test_zooming_keeps_the_time_under_the_pointer_and_panning_moves_it() -> None:
+    model = model_in_a_run()
+    model.zoom(0.5, 10.0)
+    assert model.state().window_s == (5.0, 20.0)
+    model.pan(2.0)
+    assert model.state().window_s == (7.0, 22.0)
+    model.follow()
+    assert model.state().window_s == (0.0, 30.0)
+
+
+def test_zooming_ends_at_half_a_second() -> None:
+    model = model_in_a_run()
+    model.zoom(1e-9, 10.0)
+    start, end = model.state().window_s
+    assert end - start == pytest.approx(0.5)
+
+
+def test_each_gpu_can_have_panels_of_its_own() -> None:
+    model = model_in_a_run()
+    model.split_by_gpu(True)
+    state = model.state()
+    assert [p.title for p in state.panels[:2]] == ["Power of GPU 0", "Power of GPU 1"]
+    assert [curve.label for curve in panel(state, "memory GPU-0").curves] == ["GPU 0", "TensorFlow"]
+    assert [curve.label for curve in panel(state, "memory GPU-1").curves] == ["GPU 1"]
+
+
+def test_a_gpu_held_back_is_marked_with_the_reason() -> None:
+    model = model_in_a_run()
+    for tick, reasons in enumerate((0x1, 0x4, 0x4, 0x24, 0x2, 0x0)):
+        model.handle(Sample(t_ns=ns(16.1 + tick / 10), device="GPU-1", throttle_reasons=reasons))
+    state = model.state()
+    throttles = panel(state, "power").throttles
+    assert [(round(t.start_s - 1016, 1), round(t.end_s - 1016, 1), t.text) for t, _ in throttles] == [
+        (0.2, 0.4, "power cap"),
+        (0.4, 0.5, "power cap, thermal limit"),
+    ]
+    assert state.describe_time(16.25) == "0:16.2  ·  measure  ·  GPU 1 held back: power cap"
+    assert panel(state, "load").throttles == ()
+
+
+def test_running_out_of_memory_is_marked_when_the_log_said_it() -> None:
+    model = model_in_a_run()
+    model.handle(LogLine(ns(15), "W tensorflow: RESOURCE_EXHAUSTED: OOM when allocating tensor"))
+    assert model.state().markers == ()
+    model.handle(ended(Outcome(name="out_of_memory", reason="GPU 0 ran out of memory.")))
+    (moment,) = model.state().markers
+    assert moment.name == "out of memory"
+    assert moment.time == pytest.approx(15.0)
+
+
+def test_a_value_can_be_read_at_any_time() -> None:
+    model = model_in_a_run()
+    power = panel(model.state(), "power").curves[1]
+    assert power.value_at(ns(8) / 1e9) == "601\N{NO-BREAK SPACE}W"
+    assert power.value_at(ns(30) / 1e9) == "–"

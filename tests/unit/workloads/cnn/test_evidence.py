@@ -1,0 +1,97 @@
+"""Which implementation of an image network ran, in which layout, and which layers did not keep the one asked for."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.evidence_runs import collect_evidence, spec_of
+from workloads.protocol import Kernel
+from workloads.tensorflow.runtime import Replicas
+
+
+@pytest.mark.parametrize("workload", ["cnn10", "wrn28-10"])
+@pytest.mark.parametrize(("layout", "mode"), [("NCHW", "train"), ("NHWC", "train"), ("NCHW", "inference")])
+def test_native_layers_run_in_the_layout_asked_for(one: Replicas, workload: str, layout: str, mode: str) -> None:
+    evidence = collect_evidence(spec_of(workload, layout=layout, mode=mode), one)
+    assert (evidence.ran["layout"], evidence.ran["implementation"]) == (layout, "native")
+    assert (evidence.match, evidence.reason, evidence.notes) == (True, None, ())
+
+
+@pytest.mark.parametrize(("mode", "transposes", "words"), [("train", 8, "4 of 30"), ("inference", 4, "2 of 11")])
+def test_kerass_pooling_is_named_as_what_transposes(one: Replicas, mode: str, transposes: int, words: str) -> None:
+    evidence = collect_evidence(spec_of("cnn10", implementation="keras", layout="NCHW", mode=mode), one)
+    assert (evidence.match, evidence.ran["layout"]) == (False, "NCHW and NHWC")
+    assert evidence.ran["implementation"] == "keras"
+    assert evidence.reason == (
+        f"{words} operations on images ran in NHWC (block1/pool, block2/pool): "
+        "Keras pools channels_last and transposes there and back."
+    )
+    assert evidence.notes == (f"Transposes: {transposes} in the executed graph (block1/pool, block2/pool).",)
+
+
+@pytest.mark.parametrize(("workload", "layout"), [("cnn10", "NHWC"), ("wrn28-10", "NCHW")])
+def test_keras_keeps_the_layout_where_nothing_is_transposed(one: Replicas, workload: str, layout: str) -> None:
+    evidence = collect_evidence(spec_of(workload, implementation="keras", layout=layout), one)
+    assert (evidence.ran["layout"], evidence.ran["implementation"]) == (layout, "keras")
+    assert (evidence.match, evidence.notes) == (True, ())
+
+
+@pytest.mark.parametrize(
+    ("asked", "really", "words"),
+    [("native", "keras", "batch norm as plain arithmetic"), ("keras", "native", "TensorFlow's fused batch norm")],
+)
+@pytest.mark.parametrize("xla", [False, True])
+def test_another_implementation_is_found(one: Replicas, asked: str, really: str, words: str, xla: bool) -> None:
+    spec = spec_of("cnn10", implementation=asked, layout="NHWC", mode="inference", channels=2, xla=xla)
+    evidence = collect_evidence(spec, one, really={"implementation": really}, steps=xla)
+    assert (evidence.match, evidence.ran["implementation"]) == (False, really)
+    assert (evidence.reason or "").startswith(f"What ran is not {asked}: it has {words}.")
+
+
+def test_another_layout_is_found_and_its_layers_named(one: Replicas) -> None:
+    evidence = collect_evidence(spec_of("cnn10", layout="NHWC"), one, really={"layout": "NCHW"})
+    assert (evidence.match, evidence.ran["layout"]) == (False, "NCHW")
+    assert evidence.reason == (
+        "48 of 48 operations on images ran in NCHW (block1/conv1, block1/norm1, block1/conv2, block1/norm2 …): "
+        "the implementation did not keep what was asked."
+    )
+    spec = spec_of("cnn10", layout="NHWC", layout_optimizer=True, mode="inference")
+    assert "layout_optimizer=false" in (collect_evidence(spec, one, really={"layout": "NCHW"}).reason or "")
+
+
+def test_transposes_are_counted_and_their_layers_named() -> None:
+    found = layout_of_a_rewritten_graph()
+    assert (found.actual, found.matches) == ("NCHW", False)
+    assert found.reason == (
+        "1 of 1 operations on images ran in NCHW (block2/conv1): "
+        "TensorFlow's graph optimizer changes layouts; use layout_optimizer=false."
+    )
+    assert found.note == "Transposes: 2 in the executed graph (block2/conv1), 3 a step among the traced kernels."
+
+
+def layout_of_a_rewritten_graph() -> Any:
+    """As TensorFlow's layout optimizer leaves it on a GPU, where it works."""
+    from workloads.cnn.evidence import image_layout
+    from workloads.evidence.aspects import Observation
+    from workloads.evidence.ops import Op
+    from workloads.evidence.xplane import Trace
+
+    name = "replica_1/block2/conv1/Conv2D"
+    convolution = Op(type="Conv2D", name=name, device="GPU:0", dtype="float32", layout="NCHW")
+    there = Op(type="Transpose", name=f"{name}-0-TransposeNHWCToNCHW-LayoutOptimizer", device="GPU:0")
+    back = replace(there, name=f"{name}-0-0-TransposeNCHWToNHWC-LayoutOptimizer")
+    inside = Kernel(name="void cudnn::ops::nchwToNhwcKernel<…>", kind="transpose", count=30, time_ns=5)
+    spec = spec_of("cnn10", layout="NHWC", layout_optimizer=True)
+    return image_layout(
+        Observation(spec=spec, graph=(there, convolution, back), trace=Trace(steps=10, kernels=(inside,)))
+    )
+
+
+def test_xlas_own_layout_is_seen(one: Replicas) -> None:
+    evidence = collect_evidence(spec_of("cnn10", layout="NCHW", xla=True, mode="inference"), one, steps=True)
+    assert (evidence.match, evidence.ran["layout"], evidence.ran["implementation"]) == (False, "NHWC", "native")
+    assert evidence.reason == (
+        "9 of 9 operations on images ran in NHWC (block1/conv1, block1/conv2, block1/conv3, block2/conv1 …): "
+        "XLA chooses the layout itself."
+    )

@@ -1,0 +1,150 @@
+"""The image networks: the same answers in every layout and from every implementation, and the sizes of the sources."""
+
+import functools
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.cnn_answers import SIZES, Answers, answers, variant_of
+from workloads.catalog import Machine, complete
+from workloads.cnn import nets
+from workloads.cnn.layers import MakeLayer
+from workloads.errors import RefusedError
+from workloads.protocol import Value
+
+
+@functools.cache
+def reference(workload: str) -> Answers:
+    return answers(workload, variant_of(workload, implementation="native", layout="NCHW"))
+
+
+@pytest.mark.parametrize("workload", SIZES)
+@pytest.mark.parametrize(("implementation", "layout"), [("native", "NHWC"), ("keras", "NCHW"), ("keras", "NHWC")])
+def test_layouts_and_implementations_agree(workload: str, implementation: str, layout: str) -> None:
+    variant = variant_of(workload, implementation=implementation, layout=layout)
+    answers(workload, variant).agree(reference(workload), 1e-4)
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+def test_xla_changes_no_answer(layout: str) -> None:
+    answers("cnn10", variant_of("cnn10", layout=layout, xla=True)).agree(reference("cnn10"), 1e-4)
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+def test_xla_pools_without_windows_forwards_and_backwards(layout: str) -> None:
+    import tensorflow as tf
+
+    from workloads.cnn import layers
+    from workloads.tensorflow.primitives import compile_function
+
+    images = tf.random.stateless_normal([2, 4, 6, 8], [1, 2])
+
+    def gradient_of(make: MakeLayer) -> tuple[np.ndarray[Any, Any], str]:
+        """What the layer's gradient is, and the program that computes it."""
+        pool = make(nets.Pool(name="pool"), [], layout)
+
+        def gradient(images: tf.Tensor) -> tf.Tensor:
+            with tf.GradientTape() as tape:
+                tape.watch(images)
+                total = tf.reduce_sum(tf.square(pool(images, True)))
+            return tape.gradient(total, images)
+
+        function = compile_function(gradient)
+        return function(images).numpy(), function.experimental_get_compiler_ir(images)(stage="hlo")
+
+    windowed, its_program = gradient_of(layers.native_layer)
+    plain, program = gradient_of(layers.native_xla_layer)
+    np.testing.assert_allclose(plain, windowed, atol=1e-6)
+    assert "reduce-window" in its_program
+    assert "reduce-window" not in program
+
+
+@pytest.mark.parametrize("implementation", ["native", "keras"])
+def test_inference_uses_the_running_statistics_and_leaves_them_alone(implementation: str) -> None:
+    from workloads.cnn.model import build_cnn
+    from workloads.tensorflow.primitives import compile_function
+    from workloads.tensorflow.synthetic import synthetic_images
+
+    model = build_cnn("cnn10", variant_of("cnn10", implementation=implementation, layout="NHWC"))
+    images, classes = synthetic_images(3, 0, 4, "NHWC")
+    before, again = (compile_function(model.outputs, xla=False)(images).numpy() for _ in range(2))
+    np.testing.assert_array_equal(before, again)
+    compile_function(model.loss, xla=False)(images, classes)
+    assert np.abs(compile_function(model.outputs, xla=False)(images).numpy() - before).max() > 1e-3
+
+
+@pytest.mark.parametrize("xla", [False, True])
+def test_running_statistics_are_kerass(xla: bool) -> None:
+    import keras
+    import tensorflow as tf
+
+    from workloads.cnn.layers import BatchNorm
+    from workloads.tensorflow.primitives import compile_function
+
+    norm = BatchNorm([tf.ones([5]), tf.zeros([5])], "NHWC")
+    reference = keras.layers.BatchNormalization()
+    for number in range(2):
+        images = 2.0 + tf.random.stateless_normal([2, 4, 4, 5], [1, number])
+        reference(images, training=True)
+        compile_function(norm.__call__, xla=xla)(images, True)
+    np.testing.assert_allclose(norm.mean.numpy(), reference.moving_mean.numpy(), atol=1e-6)
+    np.testing.assert_allclose(norm.variance.numpy(), reference.moving_variance.numpy(), rtol=1e-5)
+
+
+@pytest.mark.parametrize("implementation", ["native", "keras"])
+def test_the_wide_network_has_the_articles_size_by_default(implementation: str) -> None:
+    from workloads.cnn.model import build_cnn
+
+    sizes: dict[str, Value] = {"depth": 28, "widen": 10}
+    model = build_cnn("wrn28-10", variant_of("wrn28-10", **sizes, implementation=implementation))
+    assert sum(int(np.prod(weight.shape)) for weight in model.weights) == 36_479_194
+    defaults = complete("wrn28-10", {"gpus": 1}, Machine()).variant
+    assert {name: defaults[name] for name in sizes} == sizes
+
+
+def test_a_wide_block_ends_in_a_sum_and_halves_the_images_at_the_start_of_a_group() -> None:
+    net = nets.wide_resnet(16, 2)
+    sums = [part for part in net if isinstance(part, nets.Sum)]
+    assert [len(part.shortcut) for part in sums] == [1, 0] * 3
+    convolutions = [layer for layer in nets.flatten(net) if isinstance(layer, nets.Conv)]
+    assert len(convolutions) == 16, (
+        "the depth counts the convolutions but not the dense head, for each shortcut's block"
+    )
+    assert [layer.name for layer in convolutions if layer.stride == 2] == [
+        f"group{group}/block1/{name}" for group in (2, 3) for name in ("conv1", "shortcut")
+    ]
+
+
+def test_one_seed_is_one_set_of_weights_and_another_is_another() -> None:
+    from workloads.cnn.model import build_cnn
+
+    first, same, other = (
+        [weight.numpy() for weight in build_cnn("cnn10", variant_of("cnn10", **more)).weights]
+        for more in ({}, {"implementation": "keras", "layout": "NHWC"}, {"seed": 4})
+    )
+    for mine, theirs in zip(first, same, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+    assert not np.array_equal(first[0], other[0])
+
+
+def test_images_are_the_same_in_both_layouts() -> None:
+    from workloads.tensorflow.synthetic import synthetic_images
+
+    first, classes = synthetic_images(1, 2, 3, "NCHW")
+    last, same = synthetic_images(1, 2, 3, "NHWC")
+    assert first.shape == (3, 3, 32, 32)
+    np.testing.assert_array_equal(np.transpose(first.numpy(), [0, 2, 3, 1]), last.numpy())
+    np.testing.assert_array_equal(classes.numpy(), same.numpy())
+
+
+def test_without_onednn_the_cpu_has_no_nchw(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tensorflow.python.util import _pywrap_util_port
+
+    from workloads.cnn.model import recipe_of
+
+    monkeypatch.setattr(_pywrap_util_port, "IsMklEnabled", lambda: False)
+    with pytest.raises(RefusedError, match="use layout=NHWC or xla=true"):
+        recipe_of("cnn10")(variant_of("cnn10", layout="NCHW"))
+    recipe_of("cnn10")(variant_of("cnn10", layout="NHWC"))
+    recipe_of("cnn10")(variant_of("cnn10", layout="NCHW", xla=True))

@@ -1,0 +1,320 @@
+"""What ran, observed on the CPU and in made-up GPU traces: implementations, layouts, types, replicas, all-reduce."""
+
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.evidence_runs import collect_evidence, spec_of
+from workloads.catalog import Machine, complete
+from workloads.evidence.aspects import Observation, all_reduce
+from workloads.evidence.ops import Op
+from workloads.evidence.xplane import Trace
+from workloads.protocol import DeviceTime, Kernel, RunSpec, Value
+from workloads.tensorflow.runtime import Replicas, replicas_on
+
+LOOPS = ("standard", "gemm8", "gemm2", "gemm_batched", "fused", "pretransposed", "combined_input", "wavefront")
+
+
+@pytest.fixture
+def float32() -> Any:
+    """A process with TF32 off and float32 layers, as a worker sets it up."""
+    import tensorflow as tf
+
+    tf.config.experimental.enable_tensor_float_32_execution(False)
+
+
+@pytest.mark.parametrize(
+    ("implementation", "mode"),
+    [*((name, "train") for name in (*LOOPS, "block_fused")), ("standard", "inference"), ("wavefront", "inference")],
+)
+def test_every_implementation_is_told_by_its_graph(one: Replicas, implementation: str, mode: str) -> None:
+    evidence = collect_evidence(spec_of("lstm", implementation=implementation, mode=mode), one)
+    assert evidence.ran == {
+        "implementation": implementation, "precision": "float32", "xla": "off", "device": "CPU", "replicas": "1",
+    }  # fmt: skip
+    assert (evidence.match, evidence.reason, evidence.sources) == (True, None, ("graph",))
+
+
+@pytest.mark.parametrize(
+    ("asked", "really", "words"),
+    [
+        ("gemm2", "gemm8", "2 loops of 8 products a turn"),
+        ("gemm8", "standard", "2 loops of 2 products a turn"),
+        ("combined_input", "fused", "2 loops of 1 product and a compiled kernel a turn"),
+        ("wavefront", "fused", "2 loops of 1 product and a compiled kernel a turn"),
+        ("standard", "block_fused", "2 block-fused calls"),
+        ("block_fused", "standard", "2 loops of 2 products a turn"),
+        ("cudnn", "standard", "2 loops of 2 products a turn"),
+    ],
+)
+def test_a_wrong_label_is_found(one: Replicas, asked: str, really: str, words: str) -> None:
+    spec = spec_of("lstm", implementation=asked)
+    evidence = collect_evidence(spec, one, really={"implementation": really})
+    assert evidence.match is False
+    assert evidence.reason == f"What ran is not {asked}: it has {words}."
+    assert evidence.asked["implementation"] == asked
+    assert evidence.ran["implementation"] == really
+
+
+@pytest.mark.parametrize("implementation", ["standard", "gemm_batched"])
+def test_directions_dropout_and_padding_change_no_label(one: Replicas, implementation: str) -> None:
+    more: dict[str, Value] = {"dropout": 0.2, "recurrent_dropout": 0.1, "sequence_lengths": "left_padded"}
+    evidence = collect_evidence(
+        spec_of("lstm", implementation=implementation, bidirectional=True, layers=1, **more), one
+    )
+    assert evidence.ran["implementation"] == implementation
+    assert evidence.match is True
+
+
+@pytest.mark.parametrize("implementation", ["gemm8", "wavefront"])
+def test_several_steps_a_turn_change_no_label(one: Replicas, implementation: str) -> None:
+    evidence = collect_evidence(spec_of("lstm", implementation=implementation, unroll=3), one)
+    assert evidence.ran["implementation"] == implementation
+    assert evidence.match is True
+
+
+def test_where_graphs_look_the_same_it_says_so(one: Replicas) -> None:
+    evidence = collect_evidence(spec_of("lstm", implementation="gemm2"), one)
+    assert "The executed graph looks the same for standard and gemm2." in evidence.notes
+    assert not collect_evidence(spec_of("lstm", implementation="gemm8"), one).notes
+
+
+def test_what_keras_decided_on_the_cpu_is_not_what_it_promises(one: Replicas) -> None:
+    evidence = collect_evidence(spec_of("lstm", implementation="auto"), one)
+    assert (evidence.asked["implementation"], evidence.ran["implementation"]) == ("auto", "standard")
+    assert evidence.match is False
+    assert evidence.reason is not None
+    assert "on the CPU, and cuDNN needs an NVIDIA GPU" in evidence.reason
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"recurrent_dropout": 0.1}, "no recurrent dropout"),
+        ({"activation": "relu"}, "no activation but tanh"),
+        ({"sequence_lengths": "left_padded"}, "padding at the end only"),
+        ({"xla": True}, "XLA cannot compile"),
+    ],
+)
+def test_keras_has_a_reason_on_a_gpu_too(given: dict[str, Value], words: str) -> None:
+    from workloads.lstm.evidence import fallback_reason
+
+    spec = complete("lstm", {"gpus": 0, "implementation": "auto", **given}, Machine())
+    assert words in fallback_reason({**spec.variant, "gpus": 1})
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+def test_the_type_is_that_of_the_layers_not_of_the_head(one: Replicas, precision: str) -> None:
+    lstm = collect_evidence(spec_of("lstm", implementation="gemm2", precision=precision), one)
+    cnn = collect_evidence(spec_of("cnn10", layout="NHWC", precision=precision), one)
+    assert lstm.ran["precision"] == cnn.ran["precision"] == precision
+    assert lstm.match is cnn.match is True
+
+
+def test_a_wrong_type_is_found(one: Replicas) -> None:
+    evidence = collect_evidence(spec_of("lstm", precision="bfloat16"), one, really={"precision": "float32"})
+    assert (evidence.match, evidence.ran["precision"]) == (False, "float32")
+    assert evidence.reason == "The products were computed in float32, not in bfloat16."
+
+
+def test_xlas_program_stands_for_the_graph_it_leaves_none_of(one: Replicas, float32: None) -> None:
+    evidence = collect_evidence(spec_of("lstm", implementation="standard", xla=True), one, steps=True)
+    assert evidence.ran == {
+        "implementation": "standard", "precision": "float32", "xla": "on", "device": "CPU", "replicas": "1",
+    }  # fmt: skip
+    assert (evidence.match, evidence.sources) == (True, ("trace", "hlo"))
+    assert any("XLA compiled the loop over time" in note for note in evidence.notes)
+    assert evidence.steps >= 1
+    assert 0 < evidence.busy_ns <= evidence.span_ns
+    assert any(kernel.kind == "gemm" for kernel in evidence.kernels)
+
+
+def test_xla_without_a_trace_is_not_known(one: Replicas) -> None:
+    evidence = collect_evidence(spec_of("lstm", implementation="standard", xla=True), one)
+    assert (evidence.match, evidence.ran, evidence.sources) == (None, {}, ())
+    assert evidence.reason == (
+        "XLA compiled the step as a whole, so only a trace after the measured part can show what ran."
+    )
+
+
+def test_xla_that_was_not_used_is_found(one: Replicas) -> None:
+    evidence = collect_evidence(spec_of("lstm", xla=True), one, really={"xla": False})
+    assert (evidence.match, evidence.ran["xla"]) == (False, "off")
+    assert (evidence.reason or "").startswith("XLA compiled 0 of the ")
+
+
+@pytest.mark.parametrize("xla", [False, True])
+def test_two_replicas_are_seen_on_their_devices(pair: Replicas, xla: bool) -> None:
+    evidence = collect_evidence(spec_of("lstm", implementation="gemm8", layers=1, xla=xla), pair)
+    assert evidence.ran == {
+        "implementation": "gemm8", "precision": "float32", "xla": "on" if xla else "off", "device": "CPU",
+        "replicas": "2",
+    }  # fmt: skip
+    assert evidence.match is False, "one was asked for"
+    assert evidence.reason == "2 device(s) made the products, not 1."
+
+
+def test_a_trace_of_the_cpu_is_part_of_the_evidence(one: Replicas) -> None:
+    evidence = collect_evidence(spec_of("cnn10", layout="NHWC"), one, steps=True)
+    assert (evidence.match, evidence.sources) == (True, ("graph", "trace"))
+    times = [kernel.time_ns for kernel in evidence.kernels]
+    assert times == sorted(times, reverse=True)
+    convolutions = [kernel for kernel in evidence.kernels if kernel.kind == "convolution"]
+    assert sum(kernel.count for kernel in convolutions) == (9 + 9 + 8) * evidence.steps
+    assert any("cheap on the CPU" in note for note in evidence.notes)
+
+
+TENSOR = Kernel(name="nvjet_tst", kind="gemm", count=1, time_ns=99, tensor_cores=True)
+CUDA = Kernel(name="ampere_sgemm", kind="gemm", count=1, time_ns=1, tensor_cores=False)
+SILENT = Kernel(name="gemm_fusion_dot", kind="gemm", count=1, time_ns=1)
+ONE_GPU = DeviceTime(device="GPU:0", span_ns=100, busy_ns=90, compute_ns=90, communication_ns=0, kernels=1)
+PERSISTENT = Kernel(name="RNN_blockPersist_fp_LSTM", kind="rnn", count=1, time_ns=500)
+GATES = Kernel(name="elemWiseRNNcell", kind="rnn", count=1, time_ns=500)
+
+
+@pytest.mark.parametrize(
+    ("asked", "kernels", "ran", "match"),
+    [
+        ("tf32", (TENSOR, CUDA), "tf32", True),
+        ("tf32", (CUDA,), "float32", False),
+        ("float32", (CUDA,), "float32", True),
+        ("float32", (TENSOR, CUDA), "tf32", False),
+        ("tf32", (TENSOR, GATES), "tf32", True),
+        ("tf32", (PERSISTENT, CUDA), None, None),
+        ("float32", (SILENT,), None, None),
+        ("tf32", (), None, None),
+    ],
+)
+def test_on_a_gpu_kernels_tell_tf32_from_float32(
+    asked: str, kernels: tuple[Kernel, ...], ran: str | None, match: bool | None
+) -> None:
+    from workloads.evidence.aspects import precision
+
+    found = precision(seen_on_gpu(asked, kernels=kernels))
+    assert (found.actual, found.matches) == (ran, match)
+
+
+@pytest.mark.parametrize(("exact", "ran"), [(True, "float32"), (False, "tf32")])
+def test_where_no_kernels_name_tells_xlas_program_does(exact: bool, ran: str) -> None:
+    from workloads.evidence.aspects import precision
+    from workloads.evidence.ops import Op
+
+    dot = Op(type="MatMul", name="dot", dtype="float32", loop="while", compiled=True, exact=exact)
+    seen = seen_on_gpu("float32", kernels=(SILENT,))
+    found = precision(replace(seen, graph=(), trace=replace(seen.trace, programs=(dot,))))
+    assert (found.actual, found.matches) == (ran, exact)
+
+
+def seen_on_gpu(requested: str, kernels: tuple[Kernel, ...]) -> Any:
+    from workloads.evidence.aspects import Observation
+    from workloads.evidence.ops import Op
+    from workloads.evidence.xplane import Trace
+
+    spec = spec_of("lstm")
+    product = Op(type="MatMul", name="lstm/while/MatMul", device="GPU:0", dtype="float32", loop="lstm/while")
+    return Observation(
+        spec=RunSpec(workload="lstm", variant={**spec.variant, "gpus": 1, "precision": requested}),
+        graph=(product,),
+        trace=Trace(steps=1, times=(ONE_GPU,), kernels=kernels),
+    )
+
+
+def test_products_that_fell_back_to_the_cpu_are_found() -> None:
+    from workloads.evidence.aspects import device
+
+    seen = seen_on_gpu("float32", ())
+    found = device(replace(seen, graph=(*seen.graph, replace(seen.graph[0], device="CPU:0"))))
+    assert (found.actual, found.matches) == ("CPU and GPU", False)
+    assert found.reason == "1 of the 2 products ran on the CPU."
+
+
+def test_a_profiler_that_saw_no_kernel_of_a_gpu_says_so() -> None:
+    from workloads.evidence.collector import evidence_of
+    from workloads.evidence.xplane import Trace
+
+    seen = replace(seen_on_gpu("tf32", ()), trace=Trace(steps=3))
+    evidence = evidence_of(seen)
+    assert (evidence.sources, evidence.match is True) == (("graph",), False)
+    assert any("libcupti" in note for note in evidence.notes)
+
+
+def cudnn_calls(count: int) -> tuple[Any, ...]:
+    from workloads.evidence.ops import Op
+
+    forward = [
+        Op(type="CudnnRNNV3", name=f"lstm_{n}/CudnnRNNV3", device="GPU:0", dtype="float32") for n in range(count)
+    ]
+    return (*forward, *(replace(op, type="CudnnRNNBackpropV3") for op in forward))
+
+
+@pytest.mark.parametrize(
+    ("asked", "layers", "calls", "ran"),
+    [
+        ("cudnn", 4, 4, "cudnn"),
+        ("auto", 4, 4, "cudnn"),
+        ("cudnn_stack", 4, 1, "cudnn_stack"),
+        ("cudnn_stack", 1, 1, "cudnn_stack"),
+        ("cudnn", 4, 1, "cudnn_stack"),
+        ("cudnn_stack", 4, 4, "cudnn"),
+    ],
+)
+def test_cudnn_layer_by_layer_and_the_stack_in_one_call(asked: str, layers: int, calls: int, ran: str) -> None:
+    from workloads.evidence.aspects import Observation
+    from workloads.lstm.evidence import lstm_implementation
+
+    spec = spec_of("lstm", implementation=asked, layers=layers)
+    found = lstm_implementation(Observation(spec=spec, graph=cudnn_calls(calls)))
+    assert found.actual == ran
+    assert found.matches is (ran == asked or asked == "auto")
+
+
+NCCL = Kernel(name="ncclDevKernel_AllReduce_Sum_f32_RING_LL(…)", kind="communication", count=4, time_ns=9)
+GEMM = Kernel(name="nvjet_tst", kind="gemm", count=8, time_ns=90)
+COLLECTIVE = Op(type="CollectiveReduceV2", name="CollectiveReduceV2", device="GPU:0")
+
+
+def two_gpus(requested: str = "nccl", **more: str) -> RunSpec:
+    return spec_of("cnn10", gpus=2, all_reduce=requested, **more)
+
+
+@pytest.mark.parametrize("asked", ["hierarchical", "one_device"])
+def test_copies_are_told_by_who_adds(one: Replicas, asked: str) -> None:
+    pair = replicas_on(["CPU:0", "CPU:1"], asked)
+    evidence = collect_evidence(two_gpus(asked), pair)
+    assert (evidence.asked["all_reduce"], evidence.ran["all_reduce"]) == (asked, asked)
+    other = collect_evidence(two_gpus("nccl"), pair)
+    assert other.match is False
+    assert "Gradients were exchanged by copies, added on" in (other.reason or "")
+
+
+def test_a_collective_says_what_it_used_only_in_a_trace(pair: Replicas) -> None:
+    evidence = collect_evidence(two_gpus(), pair)
+    assert "all_reduce" not in evidence.ran
+    assert "all_reduce" in evidence.asked
+
+
+def test_one_device_and_inference_exchange_nothing(one: Replicas) -> None:
+    assert "all_reduce" not in collect_evidence(spec_of("cnn10"), one).asked
+    assert "all_reduce" not in collect_evidence(two_gpus(mode="inference"), one).asked
+
+
+@pytest.mark.parametrize(
+    ("graph", "kernels", "ran", "fits"),
+    [
+        ((COLLECTIVE,), (NCCL, GEMM), "nccl", True),
+        ((COLLECTIVE,), (GEMM,), "ring", False),
+        ((COLLECTIVE,), (), None, None),
+        ((Op(type="Conv2D", name="Conv2D", device="GPU:0"),), (GEMM,), "none", False),
+        ((), (GEMM,), None, None),
+    ],
+)
+def test_nccl_is_told_by_its_kernels(
+    graph: tuple[Op, ...], kernels: tuple[Kernel, ...], ran: str | None, fits: bool | None
+) -> None:
+    times = (ONE_GPU, msgspec.structs.replace(ONE_GPU, device="GPU:1"))
+    found = all_reduce(Observation(spec=two_gpus(), graph=graph, trace=Trace(steps=2, times=times, kernels=kernels)))
+    assert (found.actual, found.matches) == (ran, fits)
+    if NCCL in kernels:
+        assert found.note == "Kernels or copies that exchange gradients: 1 a step on each device."

@@ -1,0 +1,101 @@
+"""Dropout of the LSTM: one mask a sequence for all its steps, the mean kept, none in inference."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.lstm_answers import CPU, batch_of, random_model, variant_of
+from workloads.protocol import Value
+
+SIZES: dict[str, Value] = {"gpus": 0, "batch_size": 4, "timesteps": 5, "layers": 2, "units": 4, "features": 3}
+PROGRAM_IMPLEMENTATIONS = [
+    "block_fused",
+    "gemm8",
+    "gemm2",
+    "gemm_batched",
+    "fused",
+    "pretransposed",
+    "combined_input",
+    "wavefront",
+]
+RATES = ["dropout", "recurrent_dropout"]
+STEPS, BATCH, WIDTH = 6, 300, 16
+
+
+def cell_inputs(**rates: float) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """What a cell reads of inputs and earlier outputs of ones in training, each [timesteps, batch, width]."""
+    import tensorflow as tf
+
+    from workloads.lstm.config import LstmConfig
+    from workloads.lstm.loop import Cell, LoopStack, State
+    from workloads.lstm.stack import Weights, initial_weights
+
+    inputs: list[np.ndarray[Any, Any]] = []
+    outputs: list[np.ndarray[Any, Any]] = []
+
+    def step(given: tf.Tensor, state: State) -> State:
+        inputs.append(given.numpy())
+        outputs.append(state[0].numpy())
+        return tf.ones_like(state[0]), state[1]
+
+    def cell(weights: Weights) -> Cell:
+        return Cell(step)
+
+    config = LstmConfig(layers=1, units=WIDTH, features=WIDTH, **rates)  # type: ignore[arg-type]
+    stack = LoopStack(config, initial_weights(config)[:-2], cell)
+    stack(tf.ones([BATCH, STEPS, WIDTH]), None, training=True)
+    return np.stack(inputs), np.stack(outputs[1:])
+
+
+@pytest.mark.parametrize("name", RATES)
+def test_a_mask_is_one_sequences_at_all_its_steps(name: str) -> None:
+    inputs, outputs = cell_inputs(**{name: 0.25})
+    masked, untouched = (inputs, outputs) if name == "dropout" else (outputs, inputs)
+    assert (untouched == 1).all()
+    assert set(np.unique(masked)) == {0.0, np.float32(1 / 0.75)}
+    assert (masked == masked[0]).all(), "the same at every step"
+    assert len(np.unique(masked[0], axis=0)) > 200, "another for each sequence"
+    assert masked.mean() == pytest.approx(1.0, abs=0.05)
+
+
+def losses(name: str, **given: Value) -> tuple[list[float], Any]:
+    """Three training losses of one batch and its outputs in inference."""
+    import tensorflow as tf
+
+    variant = variant_of(CPU, **SIZES, implementation=name, **given)
+    assert variant is not None
+    lstm, (inputs, targets) = random_model(variant), batch_of(variant)
+    loss = tf.function(lstm.loss, autograph=False)
+    return [float(loss(inputs, targets)) for _ in range(3)], lstm.outputs(inputs).numpy()
+
+
+@pytest.mark.parametrize(
+    ("name", "rate"),
+    [("standard", "dropout"), ("standard", "recurrent_dropout"), ("gemm2", "dropout"), ("wavefront", "dropout"),
+     ("gemm2", "recurrent_dropout"), ("wavefront", "recurrent_dropout"), ("block_fused", "dropout")],
+)  # fmt: skip
+def test_every_training_step_draws_anew_and_inference_does_not(name: str, rate: str) -> None:
+    without, outputs = losses(name)
+    assert len(set(without)) == 1
+    drawn, same = losses(name, **{rate: 0.5})
+    assert len({*drawn, *without}) == 4
+    np.testing.assert_allclose(outputs, same, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "rates", [{"dropout": 0.5}, {"recurrent_dropout": 0.5}, {"dropout": 0.5, "recurrent_dropout": 0.5}]
+)
+def test_all_own_implementations_drop_at_the_same_places(
+    monkeypatch: pytest.MonkeyPatch, rates: dict[str, Value]
+) -> None:
+    """A factor in place of a random mask makes them comparable."""
+    import tensorflow as tf
+
+    plain = losses("gemm2")[0][0]
+    monkeypatch.setattr(tf.nn, "dropout", lambda x, rate, noise_shape=None: x * (0.5 if rate else 1.0))
+    expected = losses("gemm2", **rates)[0][0]
+    assert abs(expected - plain) > 1e-3
+    for name in PROGRAM_IMPLEMENTATIONS:
+        if variant_of(CPU, **SIZES, implementation=name, **rates):
+            assert losses(name, **rates)[0][0] == pytest.approx(expected, rel=1e-5), name

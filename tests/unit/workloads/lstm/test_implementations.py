@@ -1,0 +1,155 @@
+"""Every LSTM implementation that runs on the CPU against the standard one: outputs, loss and all gradients."""
+
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from tests.lstm_answers import CPU, Answers, answers, batch_of, random_model, variant_of
+from workloads.catalog import complete, workload
+from workloads.protocol import Value, Variant
+
+IMPLEMENTATIONS = [choice.value for choice in workload("lstm").parameter("implementation").choices]
+GPU_ONLY = {"cudnn", "cudnn_stack"}
+ON_CPU = [name for name in IMPLEMENTATIONS if name not in GPU_ONLY]
+OTHERS = [name for name in ON_CPU if name != "standard"]
+SIZES: dict[str, Value] = {"gpus": 0, "batch_size": 4, "timesteps": 7}
+SMALL: dict[str, Value] = {"layers": 2, "units": 4, "features": 3, "timesteps": 3}
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is asked of implementations, and how near they must come to the standard one in float32 without XLA."""
+
+    given: Mapping[str, Value]
+    names: Sequence[str]
+    tolerance: float = 1e-5
+
+    def variant(self, **more: Value) -> Variant | None:
+        return variant_of(CPU, **{**SIZES, **self.given, **more})
+
+
+BOTH_WAYS: dict[str, Value] = {"layers": 2, "bidirectional": True}
+CASES = {
+    "one layer": Case({"units": 5, "features": 3}, OTHERS),
+    "two directions": Case({**BOTH_WAYS, "units": 4, "features": 4}, [name for name in OTHERS if name != "auto"]),
+    "padded at the start": Case(
+        {"layers": 3, "units": 4, "features": 6, "sequence_lengths": "left_padded"},
+        ["gemm2", "pretransposed", "wavefront"],
+    ),
+    "padded at the end": Case(
+        {**BOTH_WAYS, "units": 3, "features": 5, "sequence_lengths": "right_padded"},
+        ["gemm2", "pretransposed"],
+    ),
+    "several steps a turn": Case(
+        {"layers": 2, "units": 3, "features": 3, "unroll": 3, "sequence_lengths": "left_padded"},
+        ["gemm2", "combined_input", "wavefront"],
+    ),
+    "XLA": Case({**SMALL, "layers": 1, "xla": True}, [name for name in ON_CPU if name != "auto"]),
+    "XLA, two layers": Case({**SMALL, "xla": True}, ["wavefront"]),
+    "float16": Case({**SMALL, "precision": "float16"}, ["block_fused", "gemm2", "wavefront"], 5e-3),
+    "bfloat16": Case({**SMALL, "precision": "bfloat16"}, ["standard", "combined_input"], 4e-2),
+}
+RUNS = [(name, case) for case in CASES for name in CASES[case].names if CASES[case].variant(implementation=name)]
+
+
+@functools.cache
+def standard(case: str) -> Answers:
+    """The standard implementation's answers, in float32 and without XLA whatever the case says."""
+    variant = CASES[case].variant(xla=False, precision="float32", unroll=1)
+    assert variant is not None
+    found = answers(variant)
+    assert all(np.abs(gradient).max() > 5e-3 for gradient in found.gradients), "so that a comparison says something"
+    return found
+
+
+@pytest.fixture
+def float32_again() -> Iterator[None]:
+    """Keras's policy as it was."""
+    import keras
+
+    yield
+    keras.config.set_dtype_policy("float32")
+
+
+@pytest.mark.parametrize(("name", "case"), RUNS)
+def test_outputs_loss_and_gradients_are_the_standard_ones(name: str, case: str, float32_again: None) -> None:
+    import keras
+
+    variant = CASES[case].variant(implementation=name)
+    assert variant is not None
+    reference = standard(case)
+    precision = variant["precision"]
+    keras.config.set_dtype_policy("float32" if precision == "float32" else f"mixed_{precision}")
+    answers(variant).agree(reference, CASES[case].tolerance)
+
+
+def test_every_implementation_that_runs_on_the_cpu_is_compared() -> None:
+    """`auto` is the standard code here, so that one comparison of it says all."""
+    assert {name for name, _ in RUNS} == {name for name in IMPLEMENTATIONS if Case({}, []).variant(implementation=name)}
+    assert {name for name, case in RUNS if case == "two directions"} == set(OTHERS) - {"auto", "wavefront"}
+    assert {name for name, case in RUNS if case == "XLA"} == set(ON_CPU) - {"auto", "block_fused"}
+
+
+def test_the_block_fused_gradient_is_that_of_finite_differences() -> None:
+    variant = Case({"units": 3, "features": 2}, []).variant(implementation="block_fused")
+    assert variant is not None
+    lstm, (inputs, targets) = random_model(variant), batch_of(variant)
+    exact = answers(variant).gradients
+    for index in (0, 1, 2):
+        weight, gradient = lstm.weights[index], exact[index]
+        place = np.unravel_index(np.abs(gradient).argmax(), gradient.shape)
+        value, losses = weight.numpy(), []
+        for change in (0.01, -0.01):
+            moved = value.copy()
+            moved[place] += change
+            weight.assign(moved)
+            losses.append(float(lstm.loss(inputs, targets)))
+        weight.assign(value)
+        assert (losses[0] - losses[1]) / 0.02 == pytest.approx(gradient[place], rel=0.01)
+
+
+@pytest.mark.parametrize("name", ["standard", "gemm2", "wavefront"])
+@pytest.mark.parametrize("padding", ["left_padded", "right_padded"])
+def test_padding_changes_nothing(name: str, padding: str) -> None:
+    variant = Case({"layers": 2, "units": 4, "features": 3}, []).variant(implementation=name, sequence_lengths=padding)
+    assert variant is not None
+    lstm, ((sequences, lengths), _) = random_model(variant), batch_of(variant)
+    assert len(set(lengths.numpy())) > 1
+    padded = lstm.outputs((sequences, lengths)).numpy()
+    for row, length in enumerate(lengths.numpy()):
+        true_part = slice(0, length) if padding == "right_padded" else slice(sequences.shape[1] - length, None)
+        alone = lstm.stack(sequences[row : row + 1, true_part], None, training=False)
+        answer = alone @ lstm.weights[-2] + lstm.weights[-1]
+        np.testing.assert_allclose(padded[row], answer.numpy()[0], atol=1e-5)
+
+
+@pytest.mark.parametrize("name", IMPLEMENTATIONS)
+def test_one_seed_gives_every_implementation_the_same_weights(name: str) -> None:
+    from workloads.lstm import model
+    from workloads.lstm.config import config_of, weight_shapes
+    from workloads.lstm.stack import initial_weights
+
+    given: dict[str, Value] = {"units": 3, "features": 2, "layers": 2, "implementation": name}
+    variant = complete("lstm", {**given, "bidirectional": name != "wavefront"}, CPU).variant
+    weights = model.lstm_model(variant).weights
+    assert [tuple(weight.shape) for weight in weights] == list(weight_shapes(config_of(variant)).values())
+    for weight, value in zip(weights, initial_weights(config_of(variant)), strict=True):
+        np.testing.assert_array_equal(weight.numpy(), value.numpy())
+    other = model.lstm_model({**variant, "seed": 2}).weights
+    assert not np.array_equal(weights[0].numpy(), other[0].numpy())
+
+
+def test_the_weights_begin_as_kerass_do() -> None:
+    from workloads.lstm.config import LstmConfig
+    from workloads.lstm.stack import initial_weights
+
+    kernel, recurrent, bias, head, head_bias = initial_weights(LstmConfig(layers=1, units=8, features=4))
+    limit = np.sqrt(6 / (4 + 32))
+    assert 0.8 * limit < np.abs(kernel.numpy()).max() <= limit
+    np.testing.assert_allclose(recurrent.numpy() @ recurrent.numpy().T, np.eye(8), atol=1e-5)
+    np.testing.assert_array_equal(bias.numpy(), np.repeat([0, 1, 0, 0], 8))
+    assert head.shape == (8, 1)
+    assert head_bias.numpy() == [0]

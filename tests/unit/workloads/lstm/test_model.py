@@ -1,0 +1,112 @@
+"""The LSTM workload: the adding problem, both directions, and that every implementation learns."""
+
+import numpy as np
+import pytest
+
+from tests.lstm_answers import CPU, variant_of
+from workloads.catalog import Machine, complete, workload
+from workloads.protocol import Value
+from workloads.tensorflow.runtime import Replicas
+
+
+def test_adding_problem() -> None:
+    from workloads.tensorflow.synthetic import adding_problem
+
+    inputs, targets = (part.numpy() for part in adding_problem(1, 0, 4000, 9, 5))
+    assert inputs.shape == (4000, 9, 5)
+    marks = inputs[..., 1]
+    assert (marks[:, :4].sum(axis=1) == 1).all()
+    assert (marks[:, 4:].sum(axis=1) == 1).all()
+    np.testing.assert_allclose(targets[:, 0], (inputs[..., 0] * marks).sum(axis=1), rtol=1e-6)
+    assert targets.var() == pytest.approx(1 / 6, rel=0.06)
+    assert np.abs(inputs[..., 2:]).max() < 0.1
+    assert not np.array_equal(inputs, adding_problem(1, 1, 4000, 9, 5)[0].numpy())
+    np.testing.assert_array_equal(inputs, adding_problem(1, 0, 4000, 9, 5)[0].numpy())
+
+
+@pytest.mark.parametrize("padding", ["left_padded", "right_padded"])
+def test_sequences_of_different_lengths(padding: str) -> None:
+    from workloads.tensorflow.synthetic import adding_problem
+
+    (sequences, lengths), targets = adding_problem(1, 0, 2000, 9, 5, padding)
+    sequences, lengths, targets = sequences.numpy(), lengths.numpy(), targets.numpy()
+    assert set(lengths) == set(range(4, 10)), "from half of the time steps to all of them"
+    places = np.arange(9) - (9 - lengths if padding == "left_padded" else 0 * lengths)[:, np.newaxis]
+    valid = (places >= 0) & (places < lengths[:, np.newaxis])
+    assert (sequences[~valid] == 0).all()
+    assert (sequences[valid][:, 2:] != 0).all()
+    marks = sequences[..., 1]
+    first_half = places < lengths[:, np.newaxis] // 2
+    assert ((marks * first_half).sum(axis=1) == 1).all()
+    assert ((marks * ~first_half).sum(axis=1) == 1).all()
+    np.testing.assert_allclose(targets[:, 0], (sequences[..., 0] * marks).sum(axis=1), rtol=1e-6)
+
+
+def test_two_features_are_enough() -> None:
+    from workloads.tensorflow.synthetic import adding_problem
+
+    assert adding_problem(1, 0, 2, 2, 2)[0].shape == (2, 2, 2)
+
+
+@pytest.mark.parametrize(("implementation", "use_cudnn"), [("standard", False), ("cudnn", True), ("auto", "auto")])
+def test_every_direction_is_the_implementation_asked_for(implementation: str, use_cudnn: bool | str) -> None:
+    from workloads.lstm import model
+    from workloads.lstm.keras_stack import KerasStack
+
+    given = {"gpus": 0, "units": 3, "timesteps": 4, "features": 2, "layers": 2, "bidirectional": True}
+    variant = complete("lstm", {**given, "implementation": implementation}, Machine()).variant
+    lstm = model.recipe(variant).model()
+    assert isinstance(lstm, model.LstmModel)
+    assert isinstance(lstm.stack, KerasStack)
+    layers = [layer for directions in lstm.stack.layers for layer in directions]
+    assert len(layers) == 4
+    assert all(layer.use_cudnn == use_cudnn for layer in layers)
+
+
+def test_bidirectional_is_kerass() -> None:
+    import keras
+    import tensorflow as tf
+
+    from workloads.lstm import model
+
+    given = {"gpus": 0, "units": 3, "timesteps": 5, "features": 2, "layers": 2, "bidirectional": True}
+    lstm = model.recipe(complete("lstm", given, Machine()).variant).model()
+    assert isinstance(lstm, model.LstmModel)
+    inputs = tf.random.stateless_normal([4, 5, 2], [1, 1])
+    reference = keras.Sequential(
+        [
+            keras.layers.Bidirectional(keras.layers.LSTM(3, return_sequences=True)),
+            keras.layers.Bidirectional(keras.layers.LSTM(3)),
+            keras.layers.Dense(1),
+        ]
+    )
+    reference.build(inputs.shape)
+    reference.set_weights([weight.numpy() for weight in lstm.weights])
+    np.testing.assert_allclose(lstm.outputs(inputs).numpy(), reference(inputs).numpy(), atol=1e-5)
+
+
+SIZES: dict[str, Value] = {"gpus": 0, "units": 16, "timesteps": 6, "features": 3, "batch_size": 32, "layers": 1}
+ON_CPU = [
+    choice.value
+    for choice in workload("lstm").parameter("implementation").choices
+    if variant_of(CPU, **SIZES, implementation=choice.value)
+]
+
+
+@pytest.mark.parametrize("name", ON_CPU)
+def test_the_adding_problem_is_learnt(one: Replicas, name: str) -> None:
+    import tensorflow as tf
+
+    from workloads.lstm import model
+    from workloads.tensorflow.recipe import Recipe
+    from workloads.tensorflow.steps import build_task
+
+    variant = variant_of(CPU, **SIZES, implementation=name)
+    assert variant is not None
+    recipe, lstm = model.recipe(variant), model.lstm_model(variant)
+    task = build_task(Recipe(model=lambda: lstm, optimizer=recipe.optimizer, batch=recipe.batch), variant, one)
+    for _ in range(650):
+        task.step()
+    inputs, targets = recipe.batch(1000)
+    guess = float(tf.math.reduce_variance(targets))
+    assert float(tf.function(lstm.loss)(inputs, targets)) < 0.01 < 0.1 < guess

@@ -1,0 +1,81 @@
+"""The rate of matrix products against a plain timing, and a device that cannot do it."""
+
+import time
+
+import pytest
+
+from workloads.catalog import Machine, complete
+from workloads.jobs import perform
+from workloads.protocol import Calibrate, Calibration, JobFailed
+
+GONE = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "KERAS_BACKEND", "TF_CPP_MIN_LOG_LEVEL")
+"""What an errand sets in its process's environment."""
+
+
+def plain_rate(size: int) -> float:
+    """Operations a second of the fastest of three products."""
+    import tensorflow as tf
+
+    pair = tf.random.stateless_normal([2, size, size], [1, 1])
+    seconds = []
+    for _ in range(3):
+        start_s = time.monotonic()
+        tf.linalg.matmul(pair[0], pair[1])
+        seconds.append(time.monotonic() - start_s)
+    return float(2 * size**3 / min(seconds))
+
+
+def test_the_rate_is_that_of_plain_products_and_takes_a_moment() -> None:
+    from workloads.tensorflow.calibration import calibrate
+
+    start_s = time.monotonic()
+    found = calibrate("CPU:0", "cpu", "float32")
+    assert time.monotonic() - start_s < 30.0, "under a second where nothing else runs"
+    assert found is not None
+    assert (found.device, found.precision) == ("cpu", "float32")
+    assert found.size in (512, 1024, 2048, 4096, 8192)
+    # Whatever else runs here may slow one of the two down.
+    assert any(0.2 < found.flops_per_s / plain_rate(found.size) < 5 for _ in range(5))
+
+
+def test_sixteen_bits_are_timed_in_sixteen_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    import tensorflow as tf
+
+    from workloads.tensorflow.calibration import calibrate
+
+    seen = set()
+    product = tf.linalg.matmul
+
+    def noting(first: tf.Tensor, second: tf.Tensor) -> tf.Tensor:
+        seen.add((first.dtype.name, second.dtype.name))
+        return product(first, second)
+
+    monkeypatch.setattr(tf.linalg, "matmul", noting)
+    assert calibrate("CPU:0", "cpu", "bfloat16") is not None
+    assert seen == {("bfloat16", "bfloat16")}
+
+
+def test_a_device_that_cannot_is_no_failure_but_a_line_in_the_log(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import tensorflow as tf
+
+    from workloads.tensorflow.calibration import calibrate
+
+    def full(*_: tf.Tensor) -> tf.Tensor:
+        raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor")
+
+    monkeypatch.setattr(tf.linalg, "matmul", full)
+    assert calibrate("CPU:0", "cpu", "float32") is None
+    assert "No calibration of cpu in float32: OOM when allocating tensor" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("gpus", "kind"), [(0, Calibration), (1, JobFailed)])
+def test_the_errand_answers(monkeypatch: pytest.MonkeyPatch, gpus: int, kind: type) -> None:
+    for name in GONE:
+        monkeypatch.setenv(name, "before")
+    given = Calibrate(spec=complete("lstm", {"gpus": gpus}, Machine()))
+    answer = perform(given)
+    assert isinstance(answer, kind)
+    if isinstance(answer, JobFailed):
+        assert "shows no NVIDIA GPU" in answer.reason

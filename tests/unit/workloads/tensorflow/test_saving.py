@@ -1,0 +1,175 @@
+"""Saved weights loaded elsewhere in this process: other implementations, plain Keras models, and what is refused."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from workloads import weights
+from workloads.catalog import Machine, complete
+from workloads.errors import RefusedError, TrainingError
+from workloads.jobs import perform
+from workloads.protocol import PROTOCOL_VERSION, ExportModel, JobFailed, RunSpec, Start, Value, Variant
+from workloads.tensorflow.runtime import Replicas
+from workloads.weights import SavedWeights
+from workloads.worker import Worker
+
+SIZES: dict[str, Value] = {"gpus": 0, "units": 5, "features": 3, "timesteps": 6, "layers": 2, "batch_size": 16}
+
+
+def variant_of(**given: Value) -> Variant:
+    return complete("lstm", {**SIZES, **given}, Machine(cpu_count=2)).variant
+
+
+def saved_by(variant: Variant, replicas: Replicas, path: Path) -> SavedWeights:
+    """A run's file, and what is in it."""
+    from workloads.build import recipe_of
+    from workloads.tensorflow.saving import save_weights
+
+    with replicas.strategy.scope():
+        model = recipe_of("lstm")(variant).model()
+    save_weights(model, variant, replicas, path)
+    return weights.read(path, variant)
+
+
+def loaded_difference(saved: SavedWeights, replicas: Replicas, **given: Value) -> float:
+    """How far the answers of another variant with the same weights are from the trained model's."""
+    from workloads.build import recipe_of
+    from workloads.tensorflow.saving import model_outputs
+    from workloads.weights import compare_outputs
+
+    variant = {**saved.variant, "precision": "float32", **given}
+    model = recipe_of("lstm")(variant).model()
+    for weight, value in zip(model.weights, saved.weights.values(), strict=True):
+        weight.assign(value)
+    return compare_outputs(
+        saved, model_outputs(model, saved.sequences, saved.lengths, variant, replicas)
+    ).max_difference
+
+
+def test_what_is_kept_is_the_model_and_its_answers(one: Replicas, tmp_path: Path) -> None:
+    from workloads.tensorflow.synthetic import adding_problem
+
+    saved = saved_by(variant_of(), one, tmp_path / "run.npz")
+    assert saved.sequences.shape == (8, 6, 3)
+    assert saved.outputs.shape == (8, 1)
+    seen = adding_problem(1, 0, 16, 6, 3)[0].numpy()
+    assert not np.isin(saved.sequences[..., 0], seen[..., 0]).any(), "sequences that it was not trained on"
+    assert loaded_difference(saved, one) == 0.0, "the same implementation on the same device"
+
+
+@pytest.mark.parametrize("bidirectional", [False, True])
+@pytest.mark.parametrize("implementation", ["block_fused", "combined_input"])
+def test_the_same_weights_answer_the_same_elsewhere(
+    one: Replicas, tmp_path: Path, implementation: str, bidirectional: bool
+) -> None:
+    saved = saved_by(variant_of(bidirectional=bidirectional), one, tmp_path / "run.npz")
+    assert np.abs(saved.outputs).max() > 0.01
+    assert loaded_difference(saved, one, implementation=implementation) < 1e-6
+
+
+def test_weights_given_to_the_wrong_direction_are_noticed(one: Replicas, tmp_path: Path) -> None:
+    saved = saved_by(variant_of(bidirectional=True), one, tmp_path / "run.npz")
+    names = list(saved.weights)
+    turned = [name.replace("forward", "x").replace("backward", "forward").replace("x", "backward") for name in names]
+    swapped = replace(saved, weights={name: saved.weights[other] for name, other in zip(names, turned, strict=True)})
+    assert loaded_difference(swapped, one) > 1e-3
+
+
+def test_replicas_save_what_one_device_would(one: Replicas, pair: Replicas, tmp_path: Path) -> None:
+    single = saved_by(variant_of(), one, tmp_path / "one.npz")
+    double = saved_by(variant_of(), pair, tmp_path / "two.npz")
+    np.testing.assert_allclose(double.outputs, single.outputs, atol=1e-6)
+
+
+def test_long_sequences_are_few(one: Replicas, tmp_path: Path) -> None:
+    variant = variant_of(timesteps=2000, features=700, units=2, layers=1, batch_size=4)
+    assert saved_by(variant, one, tmp_path / "run.npz").sequences.shape == (2, 2000, 700), "16 MiB at most"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        pytest.param({"implementation": "block_fused"}, id="one direction"),
+        pytest.param({"bidirectional": True}, id="both directions"),
+        pytest.param({"sequence_lengths": "right_padded", "bidirectional": True}, id="padded at the end"),
+        pytest.param({"sequence_lengths": "left_padded"}, id="padded at the start"),
+        pytest.param({"activation": "relu"}, id="relu"),
+        pytest.param({"precision": "bfloat16"}, id="bfloat16"),
+    ],
+)
+def test_the_plain_keras_model_answers_as_the_trained_one(
+    one: Replicas, tmp_path: Path, given: dict[str, Value]
+) -> None:
+    from workloads.tensorflow.saving import export_model
+
+    saved = saved_by(variant_of(**given), one, tmp_path / "run.npz")
+    found = export_model(saved, [])
+    assert found.max_difference < (0.02 if "precision" in given else 1e-5)
+    assert found.max_output == np.abs(saved.outputs).max()
+
+
+@pytest.mark.parametrize(
+    ("padding", "use_cudnn"), [("fixed", "auto"), ("right_padded", "auto"), ("left_padded", False)]
+)
+def test_no_model_needs_cudnn(padding: str, use_cudnn: str | bool) -> None:
+    """Forced, it would not load on a CPU; with padding at the start it fails on a GPU."""
+    import keras
+
+    from workloads.tensorflow.saving import plain_model
+
+    model = plain_model(variant_of(sequence_lengths=padding, bidirectional=True), 6)
+    both = [layer for layer in model.layers if isinstance(layer, keras.layers.Bidirectional)]
+    assert len(both) == 2
+    assert {part.use_cudnn for layer in both for part in (layer.forward_layer, layer.backward_layer)} == {use_cudnn}
+
+
+@pytest.mark.parametrize(
+    ("value", "sentence"),
+    [
+        (2.0, r"more than rounding explains \(1e-05\); nothing was written"),
+        (np.nan, "Not all answers are finite numbers"),
+    ],
+)
+def test_a_model_that_answers_otherwise_is_not_written(
+    one: Replicas, tmp_path: Path, value: float, sentence: str
+) -> None:
+    from workloads.tensorflow.saving import export_model
+
+    saved = saved_by(variant_of(), one, tmp_path / "run.npz")
+    changed = replace(saved, weights={**saved.weights, "head/bias": np.array([value], np.float32)})
+    with pytest.raises(RefusedError, match=sentence):
+        export_model(changed, [tmp_path / "model.keras"])
+    assert not (tmp_path / "model.keras").exists()
+
+
+def test_weights_that_cannot_be_written_fail_the_run_in_words(one: Replicas, tmp_path: Path) -> None:
+    from workloads.build import recipe_of
+    from workloads.tensorflow.steps import build_task
+
+    (tmp_path / "taken").touch()
+    variant = variant_of(save_weights=True)
+    order = Start(
+        protocol=PROTOCOL_VERSION,
+        spec=RunSpec(workload="lstm", variant=variant),
+        weights_path=str(tmp_path / "taken" / "run.npz"),
+    )
+    worker = Worker(order, lambda _: None, lambda: False, order_ns=0, environment={})
+    worker._task = build_task(recipe_of("lstm")(variant), variant, one)
+    with pytest.raises(TrainingError, match=r"could not be saved at .*run.npz .*; what was measured is kept"):
+        worker._save_weights()
+
+
+def test_a_place_that_cannot_be_written_is_named(
+    one: Replicas, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "KERAS_BACKEND", "TF_CPP_MIN_LOG_LEVEL"):
+        monkeypatch.setenv(name, "before")
+    saved = saved_by(variant_of(), one, tmp_path / "run.npz")
+    taken = tmp_path / "run.npz" / "model.keras"
+    errand = ExportModel(weights_path=str(tmp_path / "run.npz"), trained=saved.variant, model_paths=(str(taken),))
+    answer = perform(errand)
+    assert isinstance(answer, JobFailed)
+    assert str(tmp_path / "run.npz") in answer.reason
+    assert "cannot be written" in answer.reason

@@ -1,0 +1,276 @@
+"""One training step, on one replica and on two, with and without XLA and loss scaling."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from workloads.catalog import Machine, complete
+from workloads.errors import RefusedError
+from workloads.protocol import Value, Variant
+from workloads.tensorflow.runtime import Replicas, replicas_on
+
+SIZES: dict[str, dict[str, Value]] = {
+    "lstm": {"units": 8, "timesteps": 6, "features": 4},
+    "cnn10": {"channels": 4},
+    "wrn28-10": {"depth": 10, "widen": 1},
+}
+
+
+def small(workload: str, **given: Value) -> Variant:
+    """A variant that takes milliseconds."""
+    return complete(workload, {"gpus": 0, "batch_size": 8, **SIZES[workload], **given}, Machine(cpu_count=2)).variant
+
+
+def trained(workload: str, variant: Variant, replicas: Replicas, steps: int) -> tuple[Any, list[float]]:
+    """The model after some steps, and each step's loss."""
+    import keras
+
+    from workloads.build import recipe_of
+    from workloads.tensorflow.recipe import Model, Recipe
+    from workloads.tensorflow.steps import build_task
+
+    keras.utils.set_random_seed(int(variant["seed"]))
+    models: list[Model] = []
+    recipe = recipe_of(workload)(variant)
+
+    def keep() -> Model:
+        models.append(recipe.model())
+        return models[0]
+
+    kept = Recipe(model=keep, optimizer=recipe.optimizer, batch=recipe.batch)
+    task = build_task(kept, variant, replicas)
+    return models[0], [task.fetch(task.step()) for _ in range(steps)]
+
+
+def weights_of(model: Any) -> list[np.ndarray[Any, Any]]:
+    return [weight.numpy() for weight in model.weights]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"xla": False},
+        {"xla": True},
+        {"implementation": "wavefront", "layers": 2, "sequence_lengths": "left_padded"},
+        {"implementation": "block_fused"},
+    ],
+)
+def test_two_replicas_make_the_step_of_one(one: Replicas, pair: Replicas, given: dict[str, Value]) -> None:
+    variant = small("lstm", **given)
+    single, losses_of_one = trained("lstm", variant, one, 3)
+    double, losses_of_two = trained("lstm", variant, pair, 3)
+    assert losses_of_two == pytest.approx(losses_of_one, rel=1e-5)
+    for a, b in zip(weights_of(single), weights_of(double), strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("all_reduce", ["hierarchical", "one_device"])
+def test_gradients_are_exchanged_by_copies_too(one: Replicas, all_reduce: str) -> None:
+    variant = small("lstm", implementation="gemm2")
+    single, losses_of_one = trained("lstm", variant, one, 3)
+    double, losses_of_two = trained("lstm", variant, replicas_on(["CPU:0", "CPU:1"], all_reduce), 3)
+    assert losses_of_two == pytest.approx(losses_of_one, rel=1e-5)
+    for a, b in zip(weights_of(single), weights_of(double), strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-5)
+
+
+def test_nccl_is_refused_where_it_cannot_be(one: Replicas) -> None:
+    with pytest.raises(RefusedError, match="NVIDIA GPUs only; use all_reduce=hierarchical"):
+        replicas_on(["CPU:0", "CPU:1"], "nccl")
+
+
+def operations(variant: Variant, replicas: Replicas) -> list[Any]:
+    """Every operation of a step, on all devices."""
+    from tensorflow.python.eager import context
+
+    from workloads.build import recipe_of
+    from workloads.tensorflow.steps import build_task
+
+    task = build_task(recipe_of("cnn10")(variant), variant, replicas)
+    context.enable_graph_collection()
+    task.fetch(task.step())
+    functions = context.export_run_metadata().function_graphs
+    context.disable_graph_collection()
+    return [node for function in functions for graph in function.partition_graphs for node in graph.node]
+
+
+@pytest.mark.parametrize("mode", ["train", "inference"])
+def test_replicas_send_gradients_and_nothing_else(pair: Replicas, mode: str) -> None:
+    found = operations(small("cnn10", mode=mode), replicas_on(["CPU:0", "CPU:1"], "hierarchical"))
+    sent = [node.attr["tensor_name"].s.decode() for node in found if node.op == "_Send"]
+    if mode == "inference":
+        assert not sent
+    else:
+        assert len(sent) == 4
+        assert all("split" in name or "AddN" in name for name in sent), sent
+
+
+@pytest.mark.parametrize("xla", [False, True])
+def test_a_step_of_two_replicas_exchanges_one_buffer(pair: Replicas, xla: bool) -> None:
+    kinds = [node.op for node in operations(small("cnn10", xla=xla), pair)]
+    assert sum("CollectiveReduce" in kind for kind in kinds) == pair.count
+    assert ("ResourceApplyMomentum" in kinds) is not xla, "XLA has the update too"
+
+
+@pytest.mark.parametrize(("workload", "implementation"), [("cnn10", "native"), ("wrn28-10", "keras")])
+def test_replicas_of_the_cnns_stay_equal(pair: Replicas, workload: str, implementation: str) -> None:
+    model, losses = trained(workload, small(workload, implementation=implementation), pair, 4)
+    for weight in model.weights:
+        first, second = (part.numpy() for part in weight.values)
+        np.testing.assert_array_equal(first, second)
+    assert np.isfinite(losses).all()
+
+
+def test_one_seed_is_one_start(one: Replicas) -> None:
+    first, losses = trained("lstm", small("lstm"), one, 2)
+    again, losses_again = trained("lstm", small("lstm"), one, 2)
+    other, losses_of_other = trained("lstm", small("lstm", seed=2), one, 2)
+    assert losses == losses_again
+    assert losses[0] != losses_of_other[0]
+    for a, b in zip(weights_of(first), weights_of(again), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert len(weights_of(other)) == len(weights_of(first))
+
+
+@pytest.mark.parametrize(
+    ("workload", "given"),
+    [
+        ("lstm", {}),
+        ("cnn10", {}),
+        ("cnn10", {"implementation": "keras"}),
+        ("cnn10", {"precision": "float16", "layout": "NHWC"}),
+        ("wrn28-10", {}),
+    ],
+)
+def test_loss_falls(one: Replicas, workload: str, given: dict[str, Value]) -> None:
+    _, losses = trained(workload, small(workload, batch_size=16, **given), one, 30)
+    assert np.mean(losses[-5:]) < 0.7 * losses[0]
+
+
+def test_inference_leaves_the_weights_alone(one: Replicas) -> None:
+    model, outputs = trained("cnn10", small("cnn10", mode="inference"), one, 2)
+    fresh, _ = trained("cnn10", small("cnn10", mode="inference"), one, 0)
+    assert outputs[0] != outputs[1], "each step takes the next batch"
+    for a, b in zip(weights_of(model), weights_of(fresh), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_loss_scale_skips_what_is_not_finite_and_halves() -> None:
+    import tensorflow as tf
+
+    from workloads.tensorflow.optimizers import LossScale, Momentum
+
+    weight = tf.Variable([1.0])
+    scale = LossScale(Momentum([weight], rate=0.5), initial=8.0)
+    step = tf.function(scale.apply)
+    once = tf.constant(1.0)
+    step([tf.constant([np.inf])], once)
+    assert weight.numpy() == [1.0]
+    assert float(scale.scaled(tf.constant(1.0))) == 4.0
+    step([tf.constant([4.0])], once)
+    assert weight.numpy() == [0.5]
+
+
+def test_adam_moves_as_kerass_does() -> None:
+    import keras
+    import tensorflow as tf
+
+    from workloads.tensorflow.optimizers import Adam
+
+    ours, theirs = tf.Variable([1.0, -2.0]), keras.Variable([1.0, -2.0])
+    adam, reference = Adam([ours], 0.01), keras.optimizers.Adam(0.01)
+    reference.build([theirs])
+    step = tf.function(adam.apply)
+    for gradient in ([0.5, -1.0], [0.1, 2.0], [-3.0, 0.0]):
+        step([tf.constant(gradient)], tf.constant(1.0))
+        reference.apply([tf.constant(gradient)], [theirs])
+    np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=1e-4)
+
+
+def test_a_skipped_step_leaves_no_trace_in_adam() -> None:
+    import tensorflow as tf
+
+    from workloads.tensorflow.optimizers import Adam, LossScale
+
+    weights = tf.Variable([1.0, 2.0]), tf.Variable([1.0, 2.0])
+    scaled, plain = LossScale(Adam([weights[0]]), initial=4.0), Adam([weights[1]])
+    once = tf.constant(1.0)
+    scaled.apply([tf.constant([4.0, 8.0])], once)
+    scaled.apply([tf.constant([np.nan, 1.0])], once)
+    scaled.apply([tf.constant([-2.0, 6.0])], once)
+    plain.apply([tf.constant([1.0, 2.0])], once)
+    plain.apply([tf.constant([-1.0, 3.0])], once)
+    np.testing.assert_allclose(weights[0].numpy(), weights[1].numpy(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("xla", [False, True])
+def test_float16_replicas_stay_equal(pair: Replicas, xla: bool) -> None:
+    import keras
+
+    keras.config.set_dtype_policy("mixed_float16")
+    try:
+        model, losses = trained("lstm", small("lstm", precision="float16", xla=xla), pair, 20)
+    finally:
+        keras.config.set_dtype_policy("float32")
+    assert losses[-1] < losses[0]
+    for weight in model.weights:
+        first, second = (part.numpy() for part in weight.values)
+        np.testing.assert_array_equal(first, second)
+
+
+@pytest.fixture
+def run_ahead() -> Iterator[None]:
+    """TensorFlow does what it is told in a queue, as it is configured for several GPUs."""
+    from tensorflow.python.eager import context, executor
+
+    queue = executor.new_executor(enable_async=True)
+    with context.executor_scope(queue):
+        yield
+        queue.clear_error()
+
+
+@pytest.mark.parametrize("gpus", [1, 2])
+def test_only_several_gpus_are_told_their_steps_ahead(monkeypatch: pytest.MonkeyPatch, gpus: int) -> None:
+    import tensorflow as tf
+
+    from workloads.tensorflow import runtime
+
+    told: list[bool] = []
+    made: list[Sequence[str]] = []
+    monkeypatch.setattr(runtime, "replicas_on", lambda devices, all_reduce: made.append(devices))
+    monkeypatch.setattr(tf.config.experimental, "set_synchronous_execution", told.append)
+    for name in ("optimizer.set_experimental_options", "experimental.enable_tensor_float_32_execution"):
+        monkeypatch.setattr(f"tensorflow.config.{name}", lambda value: None)
+    runtime.configure(small("cnn10") | {"gpus": gpus, "all_reduce": "nccl"})
+    assert made == [[f"GPU:{index}" for index in range(gpus)]]
+    assert told == [gpus == 1]
+
+
+def test_steps_told_ahead_are_the_same_steps(pair: Replicas, run_ahead: None) -> None:
+    variant = small("lstm")
+    ahead, losses_ahead = trained("lstm", variant, pair, 3)
+    with_one, losses = trained("lstm", variant, replicas_on(["CPU:0"]), 3)
+    assert losses_ahead == pytest.approx(losses, rel=1e-5)
+    for a, b in zip(weights_of(ahead), weights_of(with_one), strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-5)
+
+
+def test_a_step_told_ahead_that_fails_says_so_when_it_is_waited_for(pair: Replicas, run_ahead: None) -> None:
+    import tensorflow as tf
+
+    from workloads.build import recipe_of
+    from workloads.tensorflow.recipe import Batch, Recipe
+    from workloads.tensorflow.steps import build_task
+
+    variant = small("cnn10")
+    recipe = recipe_of("cnn10")(variant)
+
+    def no_such_class(index: int) -> Batch:
+        inputs, targets = recipe.batch(index)
+        return inputs, tf.ones_like(targets) * 10
+
+    task = build_task(Recipe(model=recipe.model, optimizer=recipe.optimizer, batch=no_such_class), variant, pair)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="label value of 10"):
+        task.fetch(task.step())

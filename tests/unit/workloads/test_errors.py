@@ -1,0 +1,100 @@
+"""Exceptions to last words, and what TensorFlow's surroundings refuse."""
+
+import os
+import sys
+
+import pytest
+
+from workloads.build import approve
+from workloads.errors import RefusedError, TrainingError, outcome_of
+from workloads.protocol import RunSpec, Variant
+from workloads.tensorflow import runtime
+
+VARIANT: Variant = {"batch_size": 512}
+
+
+def test_tensorflows_own_out_of_memory_names_batch_and_peak() -> None:
+    import tensorflow as tf
+
+    error = tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor")
+    ending = outcome_of(error, VARIANT, 3 * 2**30)
+    assert (ending.outcome, ending.traceback) == ("out_of_memory", None)
+    assert "batch_size=512 (TensorFlow held 3.0 GiB at most)" in (ending.reason or "")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 68719476736 bytes.",
+        "CUDNN_STATUS_ALLOC_FAILED in cudnn/cuda_dnn.cc",
+        "failed to allocate memory",
+    ],
+)
+def test_allocation_failures_of_xla_and_cudnn_are_out_of_memory(text: str) -> None:
+    ending = outcome_of(RuntimeError(text), VARIANT, None)
+    assert ending.outcome == "out_of_memory"
+    assert "GiB" not in (ending.reason or "")
+
+
+def test_a_missing_kernel_of_a_layout_is_a_refusal() -> None:
+    ending = outcome_of(RuntimeError("Default AvgPoolingOp only supports NHWC on device type CPU"), VARIANT, None)
+    assert ending.outcome == "refused"
+    assert "layout=NHWC" in (ending.reason or "")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{{function_node __inference_step_42}} DNN library initialization failed. Look at the errors above for more.",
+        "No DNN in stream executor",
+        "CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH in cudnn/cuda_dnn.cc",
+    ],
+)
+def test_a_cudnn_that_does_not_fit_is_told_with_what_to_install(text: str) -> None:
+    import tensorflow as tf
+
+    ending = outcome_of(tf.errors.FailedPreconditionError(None, None, text), VARIANT, 5)
+    assert ending.outcome == "failed"
+    assert (ending.reason or "").startswith("cuDNN could not be started, most often because another version of it")
+    assert "pip install 'tensorflow[and-cuda]" in (ending.reason or "")
+    assert text in (ending.traceback or "")
+
+
+def test_other_ends() -> None:
+    assert outcome_of(RefusedError("Not here."), VARIANT, None).reason == "Not here."
+    assert outcome_of(TrainingError("Lost."), VARIANT, None).outcome == "failed"
+    bug = outcome_of(KeyError("units"), VARIANT, None)
+    assert (bug.outcome, bug.reason) == ("failed", "KeyError: 'units'")
+    assert "KeyError" in (bug.traceback or "")
+
+
+def test_without_tensorflow_a_run_is_refused_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tensorflow", None)
+    with pytest.raises(RefusedError, match="pip install 'tensorflow"):
+        runtime.import_tensorflow(0)
+
+
+def test_the_environment_shows_tensorflow_the_leased_gpus_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "KERAS_BACKEND", "TF_CPP_MIN_LOG_LEVEL"):
+        monkeypatch.setenv(name, "before")
+    runtime.prepare_environment(["GPU-b", "GPU-a"])
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "GPU-b,GPU-a"
+    assert os.environ["TF_CPP_MIN_LOG_LEVEL"] == "before", "the user's own choice stays"
+    runtime.prepare_environment([])
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "-1"
+
+
+def test_facts_keep_tensorflows_flags_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", "1")
+    monkeypatch.setenv("TF_VAR_password", "secret")
+    facts = runtime.environment_info()
+    assert facts["env TF_ENABLE_ONEDNN_OPTS"] == "1"
+    assert "secret" not in facts.values()
+    assert {"python", "tensorflow", "keras", "numpy"} <= set(facts)
+
+
+def test_the_gpus_given_decide_not_the_names_asked_for() -> None:
+    spec = RunSpec(workload="cnn10", variant={"gpus": 1, "devices": "3"})
+    assert approve(spec, ("GPU-x",)).variant["devices"] == "3"
+    with pytest.raises(RefusedError, match="2 GPUs asked for"):
+        approve(RunSpec(workload="cnn10", variant={"gpus": 2}), ("GPU-x",))

@@ -1,0 +1,93 @@
+"""Which implementation of an image network ran, in which layout, and which layers used another layout."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from workloads.cnn.nets import flatten, net_of
+from workloads.evidence.aspects import Aspect, Observation
+from workloads.evidence.ops import Op
+
+_MAX_LAYERS_SHOWN = 4
+
+
+def image_layout(observation: Observation) -> Aspect:
+    """The layout of every convolution, batch norm and pooling; of XLA's program, that of the convolutions."""
+    requested = str(observation.variant["layout"])
+    ops = _xla_convolutions(observation) or [op for op in observation.graph if op.is_spatial and not op.compiled]
+    found = Counter(op.layout for op in ops)
+    if not found:
+        return Aspect(name="layout", requested=requested, reason=observation.no_product_reason)
+    other = [op for op in ops if op.layout != requested]
+    differs = (
+        f"{_mismatch_message(observation, other, len(ops))}: {_mismatch_cause(observation, other)}." if other else None
+    )
+    return Aspect(
+        name="layout",
+        requested=requested,
+        actual=" and ".join(sorted(found)),
+        reason=differs,
+        note=_transposes_note(observation),
+    )
+
+
+def _xla_convolutions(observation: Observation) -> list[Op]:
+    """XLA's forward convolutions; it writes gradients as convolutions with other axes."""
+    return [op for op in observation.programs if op.is_spatial and not op.backward]
+
+
+def _mismatch_message(observation: Observation, other: Sequence[Op], total: int) -> str:
+    return f"{len(other)} of {total} operations on images ran in {other[0].layout}{_layer_names(observation, other)}"
+
+
+def _layer_names(observation: Observation, ops: Iterable[Op]) -> str:
+    """The layers that operations belong to, in the network's order and in brackets; "" where none is known.
+
+    An operation's name has its layer's in it: `gradient_tape/block1/pool/AvgPool2D/AvgPoolGrad`.
+    """
+    paths = [f"/{op.name}/" for op in ops]
+    known = [layer.name for layer in flatten(net_of(observation.spec.workload, observation.variant))]
+    names = [name for name in known if any(re.search(rf"/{name}(_\d+)?/", path) for path in paths)]
+    shown = ", ".join(names[:_MAX_LAYERS_SHOWN]) + (" …" if len(names) > _MAX_LAYERS_SHOWN else "")
+    return f" ({shown})" if names else ""
+
+
+def _mismatch_cause(observation: Observation, other: Sequence[Op]) -> str:
+    if _xla_convolutions(observation):
+        return "XLA chooses the layout itself"
+    if observation.variant["implementation"] == "keras" and all("Pool" in op.type for op in other):
+        return "Keras pools channels_last and transposes there and back"
+    if observation.variant["layout_optimizer"]:
+        return "TensorFlow's graph optimizer changes layouts; use layout_optimizer=false"
+    return "the implementation did not keep what was asked"
+
+
+def _transposes_note(observation: Observation) -> str | None:
+    """Those in the graph, and those that libraries made on their own, as the trace has them."""
+    graph = [op for op in observation.graph if op.kind == "transpose" and not op.compiled]
+    traced = sum(kernel.count for kernel in observation.trace.kernels if kernel.kind == "transpose")
+    parts = [f"{len(graph)} in the executed graph{_layer_names(observation, graph)}"] if graph else []
+    parts += [f"{traced / observation.trace.steps:g} a step among the traced kernels"] if traced else []
+    return f"Transposes: {', '.join(parts)}." if parts else None
+
+
+_NORMS = {
+    "native": "TensorFlow's fused batch norm",
+    "keras": "batch norm as plain arithmetic",
+}
+
+
+def cnn_implementation(observation: Observation) -> Aspect:
+    """By the batch norm: `native` has TensorFlow's fused operation for it, Keras 3 never uses that."""
+    requested = str(observation.variant["implementation"])
+    ops = observation.programs if observation.fully_compiled else observation.graph
+    if not any(op.is_product for op in ops):
+        return Aspect(name="implementation", requested=requested, reason=observation.no_product_reason)
+    actual = "native" if any(_is_norm(op) for op in ops) else "keras"
+    differs = None if actual == requested else f"What ran is not {requested}: it has {_NORMS[actual]}."
+    return Aspect(name="implementation", requested=requested, actual=actual, reason=differs)
+
+
+def _is_norm(op: Op) -> bool:
+    """On the CPU, in inference, the optimizer fuses a norm into the convolution before it."""
+    return "BatchNorm" in op.type or "FusedBatchNorm" in op.fused

@@ -1,0 +1,189 @@
+"""The layers of the image networks: their interface, TensorFlow's operations with and without XLA, and Keras layers.
+
+Products are computed in the type of the images, statistics and the dense head in float32.
+
+A mean's gradient is a broadcast, computed where it is used; that of `avg_pool2d` is a windowed sum over padded images,
+a kernel of its own (measured: docs/measurements/2026-11-21-cnn.md).
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import keras
+import tensorflow as tf
+
+from workloads.cnn import nets
+from workloads.tensorflow.primitives import per_replica_variable
+
+
+class Layer(Protocol):
+    """Variables, and what they make of images."""
+
+    @property
+    def weights(self) -> Sequence[tf.Variable]:
+        """The trained variables, in the order of `nets.shapes`."""
+
+    def __call__(self, images: tf.Tensor, training: bool, /) -> tf.Tensor:
+        """Images in the layout of the layer, or features [batch, channels] once they are pooled over all pixels."""
+
+
+MakeLayer = Callable[[nets.Layer, Sequence[tf.Tensor], str], Layer]
+"""A layer from its description, its initial weights and the layout, NCHW or NHWC."""
+
+
+_DATA_FORMATS = {"NCHW": "channels_first", "NHWC": "channels_last"}
+
+
+def keras_layer(spec: nets.Layer, initial: Sequence[tf.Tensor], layout: str) -> Layer:
+    """The layer of a description with its initial weights."""
+    made = _create_keras_layer(spec, layout)
+    if isinstance(spec, nets.Conv | nets.Norm | nets.Dense):
+        made.build(_input_shape(spec, layout))
+    for variable, value in zip(made.trainable_variables, initial, strict=True):
+        variable.assign(value)
+    return _KerasLayer(made)
+
+
+def _create_keras_layer(spec: nets.Layer, layout: str) -> keras.Layer:
+    """The head in float32, as Keras's guide to mixed precision has it."""
+    data_format = _DATA_FORMATS[layout]
+    match spec:
+        case nets.Conv():
+            return keras.layers.Conv2D(
+                spec.channels, spec.kernel, spec.stride, "same", data_format=data_format, use_bias=False
+            )
+        case nets.Norm():
+            return keras.layers.BatchNormalization(axis=_channels_axis(layout))
+        case nets.Relu():
+            return keras.layers.ReLU()
+        case nets.Pool():
+            return keras.layers.AveragePooling2D(2, data_format=data_format)
+        case nets.GlobalPool():
+            return keras.layers.GlobalAveragePooling2D(data_format=data_format)
+        case nets.Dense():
+            return keras.layers.Dense(spec.channels, dtype="float32")
+
+
+def _channels_axis(layout: str) -> int:
+    return 1 if layout == "NCHW" else -1
+
+
+def _input_shape(spec: nets.Conv | nets.Norm | nets.Dense, layout: str) -> list[int | None]:
+    if isinstance(spec, nets.Dense):
+        return [None, spec.channels_in]
+    shape: list[int | None] = [None] * 4
+    shape[_channels_axis(layout)] = spec.channels_in if isinstance(spec, nets.Conv) else spec.channels
+    return shape
+
+
+class _KerasLayer:
+    def __init__(self, made: keras.Layer) -> None:
+        self._made = made
+
+    @property
+    def weights(self) -> Sequence[tf.Variable]:
+        return [variable.value for variable in self._made.trainable_variables]
+
+    def __call__(self, images: tf.Tensor, training: bool, /) -> tf.Tensor:
+        return self._made(images, training=training)
+
+
+_EPSILON = 1e-3
+_MOMENTUM = 0.99
+
+
+def native_layer(spec: nets.Layer, initial: Sequence[tf.Tensor], layout: str) -> Layer:
+    """The layer of a description with its initial weights."""
+    match spec:
+        case nets.Conv():
+            return _Conv(spec, initial, layout)
+        case nets.Norm():
+            return BatchNorm(initial, layout)
+        case nets.Dense():
+            return _Dense(initial)
+        case nets.Pool():
+            return Function(lambda images: tf.nn.avg_pool2d(images, 2, 2, "SAME", data_format=layout))
+        case nets.GlobalPool():
+            return Function(lambda images: tf.reduce_mean(images, axis=[2, 3] if layout == "NCHW" else [1, 2]))
+        case nets.Relu():
+            return Function(tf.nn.relu)
+
+
+class Function:
+    """A layer without weights."""
+
+    weights: Sequence[tf.Variable] = ()
+
+    def __init__(self, function: Callable[[tf.Tensor], tf.Tensor]) -> None:
+        self._function = function
+
+    def __call__(self, images: tf.Tensor, _training: bool, /) -> tf.Tensor:
+        """What the function makes of the images, the same in training and out of it."""
+        return self._function(images)
+
+
+class _Conv:
+    def __init__(self, spec: nets.Conv, initial: Sequence[tf.Tensor], layout: str) -> None:
+        self.weights = [tf.Variable(value) for value in initial]
+        self._stride = spec.stride
+        self._layout = layout
+
+    def __call__(self, images: tf.Tensor, _training: bool, /) -> tf.Tensor:
+        kernel = tf.cast(self.weights[0], images.dtype)
+        return tf.nn.conv2d(images, kernel, self._stride, "SAME", data_format=self._layout)
+
+
+class _Dense:
+    def __init__(self, initial: Sequence[tf.Tensor]) -> None:
+        self.weights = [tf.Variable(value) for value in initial]
+
+    def __call__(self, images: tf.Tensor, _training: bool, /) -> tf.Tensor:
+        kernel, bias = self.weights
+        return tf.matmul(tf.cast(images, tf.float32), kernel) + bias
+
+
+class BatchNorm:
+    """Batch norm with running statistics as Keras keeps them: of the biased variance, with momentum 0.99.
+
+    One operation normalises and moves the statistics. It takes the variance times N / (N - 1), for N values a channel,
+    so the running variance goes in with that factor and comes out without it.
+    """
+
+    def __init__(self, initial: Sequence[tf.Tensor], layout: str) -> None:
+        self.weights = [tf.Variable(value) for value in initial]
+        self.mean = per_replica_variable(tf.zeros_like(initial[0]))
+        self.variance = per_replica_variable(tf.ones_like(initial[0]))
+        self._layout = layout
+
+    def __call__(self, images: tf.Tensor, training: bool, /) -> tf.Tensor:
+        """Normalised by the batch's own statistics in training, by the running ones otherwise."""
+        if not training:
+            return self._fused(images, self.variance.read_value(), training=False).y
+        count = images.shape.num_elements() // int(self.weights[0].shape[0])
+        result = self._fused(images, self.variance.read_value() * (count / (count - 1)), training=True)
+        self.mean.assign(result.batch_mean, read_value=False)
+        self.variance.assign(result.batch_variance * ((count - 1) / count), read_value=False)
+        return result.y
+
+    def _fused(self, images: tf.Tensor, variance: tf.Tensor, *, training: bool) -> Any:
+        scale, offset = self.weights
+        return tf.raw_ops.FusedBatchNormV3(
+            x=images, scale=scale, offset=offset, mean=self.mean.read_value(), variance=variance, epsilon=_EPSILON,
+            exponential_avg_factor=1.0 - _MOMENTUM, data_format=self._layout, is_training=training,
+        )  # fmt: skip
+
+
+def native_xla_layer(spec: nets.Layer, initial: Sequence[tf.Tensor], layout: str) -> Layer:
+    """The layer of a description with its initial weights."""
+    if isinstance(spec, nets.Pool):
+        return Function(lambda images: _mean_pool(images, layout))
+    return native_layer(spec, initial, layout)
+
+
+def _mean_pool(images: tf.Tensor, layout: str) -> tf.Tensor:
+    """Means of 2x2 pixels, of images with an even height and width."""
+    if layout == "NCHW":
+        n, c, h, w = images.shape
+        return tf.reduce_mean(tf.reshape(images, [n, c, h // 2, 2, w // 2, 2]), axis=[3, 5])
+    n, h, w, c = images.shape
+    return tf.reduce_mean(tf.reshape(images, [n, h // 2, 2, w // 2, 2, c]), axis=[2, 4])

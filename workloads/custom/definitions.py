@@ -1,0 +1,64 @@
+"""A custom workload as a catalog entry: its own parameters and those that every workload has."""
+
+from pathlib import PurePath
+
+from workloads.parameters import common_parameters
+from workloads.protocol import CustomParameter, CustomWorkload
+from workloads.schema import Choice, CustomFile, Parameter, Workload, label_from_name
+
+SOURCE = "source"
+"""The value of a variant that says which state of the user's file it is of: the SHA-256 of its text."""
+
+_DEFAULT_BATCH_SIZE = 32
+_PASSED_PARAMETERS = ("batch_size", "seed")
+
+
+def custom_name(path: str, function: str) -> str:
+    """The name under which runs of a function of the file are stored, `mlp.py:mlp`: no folder of one machine."""
+    return f"{PurePath(path).name}:{function}"
+
+
+def is_custom(workload: str) -> bool:
+    """Whether that is the name of a user's own workload."""
+    return ".py:" in workload
+
+
+def custom_workload(described: CustomWorkload, file: CustomFile) -> Workload:
+    """The workload that a file's function was described as."""
+    return Workload(
+        name=custom_name(file.path, described.name),
+        title=f"{described.name} · {PurePath(file.path).name}",
+        help=described.help,
+        example="example",
+        parameters=(*map(_custom_parameter, described.parameters), *_program_parameters(described.batch_size)),
+        custom_file=file,
+    )
+
+
+def custom_workload_by_name(workload: str) -> Workload:
+    """What is known of a user's own workload by its name alone: the parameters that all have."""
+    return Workload(
+        name=workload, title=workload, help="", example="example", parameters=_program_parameters(_DEFAULT_BATCH_SIZE)
+    )
+
+
+def reserved_names() -> frozenset[str]:
+    """Names that a parameter of the user's cannot have, since every workload has one that is called so."""
+    return frozenset((SOURCE, *(parameter.name for parameter in _program_parameters(_DEFAULT_BATCH_SIZE)))) - frozenset(
+        _PASSED_PARAMETERS
+    )
+
+
+def _program_parameters(batch_size: int) -> tuple[Parameter, ...]:
+    return common_parameters(batch_size, batch_size, "example", ())
+
+
+def _custom_parameter(parameter: CustomParameter) -> Parameter:
+    return Parameter(
+        name=parameter.name,
+        kind=parameter.kind,
+        label=label_from_name(parameter.name),
+        help=parameter.help,
+        default=parameter.default,
+        choices=tuple(Choice(value=word, label=word) for word in parameter.choices),
+    )

@@ -1,0 +1,172 @@
+"""A user's file: loaded as a module, and its workloads described from function signatures and docstrings."""
+
+import inspect
+import io
+import linecache
+import re
+import sys
+from collections.abc import Iterator
+from types import FunctionType, ModuleType
+from typing import Any, Literal, get_args, get_origin
+
+from workloads.custom.definitions import reserved_names
+from workloads.errors import CustomWorkloadError, describe_error, error_location, file_name, function_location
+from workloads.protocol import CustomParameter, CustomParameterKind, CustomWorkload, FileDescription, Source, Value
+
+_MODULE = "own_workload"
+
+
+def load_module(source: Source) -> ModuleType:
+    """The file's text, run as a module; raises whatever it raises, and `OwnWorkloadError` where it ends the program."""
+    module = ModuleType(_MODULE)
+    module.__file__ = source.path
+    sys.modules[_MODULE] = module
+    # Tracebacks then show the lines that ran, not those that the file has by now.
+    linecache.cache[source.path] = (len(source.text), None, source.text.splitlines(keepends=True), source.path)
+    # Nobody answers there: the worker's own stdin is how it is asked to stop.
+    sys.stdin = io.StringIO()
+    try:
+        exec(compile(source.text, source.path, "exec"), module.__dict__)  # noqa: S102 - the user chose this file
+    except SystemExit as error:
+        raise CustomWorkloadError(
+            f"{error_location(error, source)}: the file ends the program when it is read."
+        ) from error
+    return module
+
+
+def public_functions(module: ModuleType) -> Iterator[FunctionType]:
+    """The functions that the file itself defines and does not keep private, in its order."""
+    for name, value in vars(module).items():
+        if inspect.isfunction(value) and value.__module__ == _MODULE and not name.startswith("_"):
+            yield value
+
+
+def find_function(name: str, module: ModuleType, source: Source) -> FunctionType:
+    """The file's function of that name; raises `OwnWorkloadError` naming those there are."""
+    found = {function.__name__: function for function in public_functions(module)}
+    if name not in found:
+        available = f"It has {', '.join(found)}." if found else "It defines none."
+        raise CustomWorkloadError(f"{file_name(source)}: There is no function {name} in it. {available}")
+    return found[name]
+
+
+_BATCH_SIZE = "batch_size"
+_PROGRAM_PARAMETERS = (_BATCH_SIZE, "seed")
+"""What the program gives to a function that asks for it."""
+_KIND_BY_TYPE: dict[type, CustomParameterKind] = {bool: "switch", int: "integer", float: "number", str: "text"}
+_KEYWORD_KINDS = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+
+def describe_file(source: Source, name: str = "") -> FileDescription:
+    """The workload of that name, or every function of the file that has a `batch_size` with a default.
+
+    Raises `OwnWorkloadError`, and whatever the file raises when it is read.
+    """
+    module = load_module(source)
+    if name:
+        return FileDescription(workloads=(describe_function(find_function(name, module, source)),))
+    found = tuple(describe_function(function) for function in public_functions(module) if _is_workload(function))
+    if not found:
+        raise CustomWorkloadError(
+            f"{file_name(source)}: There is no workload in it, that is, no function with a "
+            "parameter such as batch_size: int = 32."
+        )
+    return FileDescription(workloads=found)
+
+
+def describe_function(function: FunctionType) -> CustomWorkload:
+    """One function as a workload; raises `OwnWorkloadError`."""
+    location, parameters = function_location(function), _parameters(function)
+    if not _is_plain(function):
+        raise CustomWorkloadError(
+            f"{location}: {function.__name__} has async or yield in it; a workload is a plain function that returns "
+            "(model, loss, batch)."
+        )
+    if not _is_workload(function):
+        raise CustomWorkloadError(
+            f"{location}: {function.__name__} needs a parameter such as batch_size: int = 32, "
+            "how many examples its batch function gives."
+        )
+    size = parameters[_BATCH_SIZE].default
+    if not _is_valid_batch_size(size):
+        raise CustomWorkloadError(
+            f"{location}: batch_size of {function.__name__} is {size!r}, and has to be a whole number from 1."
+        )
+    docstring = inspect.getdoc(function) or ""
+    return CustomWorkload(
+        name=function.__name__,
+        help=docstring.partition("\n")[0],
+        batch_size=size,
+        parameters=tuple(
+            _describe_parameter(p, docstring, location)
+            for p in parameters.values()
+            if p.name not in _PROGRAM_PARAMETERS
+        ),
+    )
+
+
+def _is_workload(function: FunctionType) -> bool:
+    """Whether it means to be one; its `batch_size` need not be a number for that."""
+    parameter = _parameters(function).get(_BATCH_SIZE)
+    return parameter is not None and parameter.default is not inspect.Parameter.empty
+
+
+def _is_plain(function: FunctionType) -> bool:
+    others = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
+    return not any(is_other(function) for is_other in others)
+
+
+def _is_valid_batch_size(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+def _parameters(function: FunctionType) -> dict[str, inspect.Parameter]:
+    try:
+        return dict(inspect.signature(function, eval_str=True).parameters)
+    except Exception as error:
+        raise CustomWorkloadError(f"{function_location(function)}: {describe_error(error)}") from error
+
+
+def _describe_parameter(parameter: inspect.Parameter, docstring: str, location: str) -> CustomParameter:
+    name, default = parameter.name, parameter.default
+    if parameter.kind not in _KEYWORD_KINDS:
+        raise CustomWorkloadError(
+            f"{location}: {parameter} cannot be set; name every parameter, each with its default."
+        )
+    if name in reserved_names():
+        raise CustomWorkloadError(
+            f"{location}: {name} is what the program calls a setting of its own; choose another name."
+        )
+    if default is inspect.Parameter.empty:
+        raise CustomWorkloadError(f"{location}: {name} needs a default, such as {name}: int = 64.")
+    annotation = type(default) if parameter.annotation is inspect.Parameter.empty else parameter.annotation
+    kind, choices = _parameter_kind(annotation)
+    if kind is None or not _is_valid_default(default, kind, choices):
+        raise CustomWorkloadError(
+            f"{location}: {parameter} is none that can be set; "
+            "a parameter is an int, float, bool, str or a Literal of words, with a default of that type."
+        )
+    value: Value = float(default) if kind == "number" else default
+    return CustomParameter(name=name, kind=kind, default=value, help=_parameter_help(name, docstring), choices=choices)
+
+
+def _parameter_kind(annotation: Any) -> tuple[CustomParameterKind | None, tuple[str, ...]]:
+    """The kind of parameter that an annotation stands for, with its choices; None for one that cannot be set."""
+    if get_origin(annotation) is not Literal:
+        return _KIND_BY_TYPE.get(annotation), ()
+    values = get_args(annotation)
+    return ("choice" if all(isinstance(word, str) for word in values) else None), values
+
+
+def _is_valid_default(default: object, kind: CustomParameterKind, choices: tuple[str, ...]) -> bool:
+    if kind == "choice":
+        return default in choices
+    if kind == "number":
+        return isinstance(default, int | float) and not isinstance(default, bool)
+    return _KIND_BY_TYPE.get(type(default)) == kind
+
+
+def _parameter_help(name: str, docstring: str) -> str:
+    """What a docstring says of a parameter, on a line of its own such as `units: Units of each layer`."""
+    found = re.search(rf"^\s*{name}\s*(?:\([^)]*\))?:\s*(.+)$", docstring, re.MULTILINE)
+    return found[1].strip() if found else ""

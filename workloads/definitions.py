@@ -1,0 +1,232 @@
+"""The built-in workloads as data: every parameter with its type, limits, default and help."""
+
+from workloads.parameters import IMAGE_DATA, common_parameters, integer_parameter
+from workloads.schema import Choice, Parameter, Workload
+
+_IMPLEMENTATIONS = (
+    Choice(value="standard", label="Standard", help="Keras LSTM with use_cudnn=False: a loop over time steps."),
+    Choice(value="cudnn", label="cuDNN", help="Keras LSTM with use_cudnn=True: NVIDIA's fused kernels; GPU only."),
+    Choice(value="auto", label="Keras decides", help="Keras LSTM with use_cudnn='auto': it falls back without a word."),
+    Choice(value="block_fused", label="Block-fused", help="One BlockLSTMV2 op a layer and direction; GPU and CPU."),
+    Choice(value="cudnn_stack", label="cuDNN, whole stack", help="All layers in one cuDNN call; GPU only."),
+    Choice(value="gemm8", label="8 products", help="The ladder's start: eight matrix products a step, single ops."),
+    Choice(value="gemm2", label="2 products", help="All gates together: one input, one recurrent product a step."),
+    Choice(value="gemm_batched", label="Batched products", help="Both products of a step side by side, as one batch."),
+    Choice(value="fused", label="Fused gates", help="And all arithmetic of the gates in one compiled kernel."),
+    Choice(value="pretransposed", label="Pre-transposed", help="And the weights transposed once before the loop."),
+    Choice(value="combined_input", label="Combined inputs", help="And the input product of all steps made at once."),
+    Choice(value="wavefront", label="Wavefront", help="And all layers at once, each one step behind the one below."),
+)
+
+_LSTM_DETAILS = (
+    Parameter(
+        name="dropout",
+        kind="number",
+        label="Dropout",
+        help="Share of each layer's inputs left out in training, the same at all steps of a sequence.",
+        default=0.0,
+        minimum=0.0,
+        maximum=0.9,
+    ),
+    Parameter(
+        name="recurrent_dropout",
+        kind="number",
+        label="Recurrent dropout",
+        help="Share of each layer's own last outputs left out in training, the same at all steps of a sequence.",
+        default=0.0,
+        minimum=0.0,
+        maximum=0.9,
+    ),
+    Parameter(
+        name="sequence_lengths",
+        kind="choice",
+        label="Sequence lengths",
+        help="Whether sequences fill all time steps, or half of them to all, the rest padding that is masked out.",
+        default="fixed",
+        choices=(
+            Choice(value="fixed", label="All the same", help="Every sequence fills all time steps; no mask."),
+            Choice(value="right_padded", label="Padded at the end", help="Lengths differ; zeros follow the sequence."),
+            Choice(value="left_padded", label="Padded at the start", help="Lengths differ; zeros precede it."),
+        ),
+    ),
+    Parameter(
+        name="activation",
+        kind="choice",
+        label="Activation",
+        help="The function of the cell's input and output; the fused kernels know tanh alone.",
+        default="tanh",
+        choices=(
+            Choice(value="tanh", label="tanh", help="The LSTM's own."),
+            Choice(value="relu", label="ReLU", help="Only in Keras's loop."),
+        ),
+        advanced=True,
+    ),
+    integer_parameter(
+        "unroll",
+        "Steps a turn",
+        "Time steps in one turn of the loop, for the implementations that loop in this program: fewer turns, a longer "
+        "program to compile.",
+        1,
+        1,
+        10_000,
+        advanced=True,
+    ),
+    Parameter(
+        name="save_weights",
+        kind="switch",
+        label="Save weights",
+        help="Keep the weights at the run's end beside the database, to export the model.",
+        default=False,
+        advanced=True,
+    ),
+)
+
+LSTM = Workload(
+    name="lstm",
+    title="LSTM · adding problem",
+    help="A stack of LSTM layers learns to add two marked numbers of a noisy sequence (Hochreiter, Schmidhuber 1997).",
+    example="sequence",
+    parameters=(
+        Parameter(
+            name="implementation",
+            kind="choice",
+            label="Implementation",
+            help="How the LSTM layers are computed.",
+            default="cudnn",
+            cpu_default="standard",
+            choices=_IMPLEMENTATIONS,
+        ),
+        integer_parameter("layers", "Layers", "LSTM layers, one on top of the other.", 1, 1, 16),
+        integer_parameter("units", "Units", "Hidden units of each layer.", 512, 1, 16_384, cpu_default=64),
+        integer_parameter("timesteps", "Time steps", "Length of each sequence.", 100, 2, 10_000, cpu_default=50),
+        integer_parameter(
+            "features",
+            "Features",
+            "Inputs a time step: two informative ones, the rest noise.",
+            512,
+            2,
+            16_384,
+            cpu_default=16,
+        ),
+        Parameter(
+            name="bidirectional",
+            kind="switch",
+            label="Bidirectional",
+            help="Read each sequence in both directions and concatenate.",
+            default=False,
+        ),
+        *_LSTM_DETAILS,
+        *common_parameters(64, 32, "sequence"),
+    ),
+)
+
+_CNN_COMPUTATION = (
+    Parameter(
+        name="implementation",
+        kind="choice",
+        label="Implementation",
+        help="How the layers are computed.",
+        default="native",
+        choices=(
+            Choice(value="native", label="Native", help="TensorFlow's own operations, with fused batch norm."),
+            Choice(value="keras", label="Keras", help="Keras layers with data_format and axis given on each."),
+        ),
+    ),
+    Parameter(
+        name="layout",
+        kind="choice",
+        label="Layout",
+        help="Order of an image tensor's axes in every convolution, normalisation and pooling.",
+        default="NCHW",
+        choices=(
+            Choice(value="NCHW", label="NCHW", help="Channels first, Keras channels_first."),
+            Choice(value="NHWC", label="NHWC", help="Channels last, Keras channels_last, TensorFlow's default."),
+        ),
+    ),
+)
+
+CNN10 = Workload(
+    name="cnn10",
+    title="CNN · 10 layers, 32 x 32 images",
+    help="Three blocks of three 3x3 convolutions with batch norm and ReLU, pooling between, on CIFAR-10-sized images.",
+    example="image",
+    parameters=(
+        *_CNN_COMPUTATION,
+        integer_parameter(
+            "channels",
+            "Channels",
+            "Channels of the first block; they double in each of the next two.",
+            64,
+            1,
+            1024,
+            cpu_default=16,
+        ),
+        *common_parameters(1024, 32, "image", IMAGE_DATA),
+    ),
+)
+
+WRN = Workload(
+    name="wrn28-10",
+    title="Wide ResNet · 28 layers, 32 x 32 images",
+    help="A wide residual network (Zagoruyko, Komodakis 2016) on CIFAR-10-sized images: 36.5 million weights.",
+    example="image",
+    parameters=(
+        *_CNN_COMPUTATION,
+        integer_parameter("depth", "Depth", "Layers: 10, 16, 22, 28 … (6n + 4).", 28, 10, 100, cpu_default=10),
+        integer_parameter(
+            "widen", "Width", "Channels, in multiples of a narrow network's 16, 32, 64.", 10, 1, 20, cpu_default=1
+        ),
+        *common_parameters(128, 16, "image", IMAGE_DATA),
+    ),
+)
+
+DUMMY = Workload(
+    name="dummy",
+    title="Dummy · no TensorFlow",
+    help="Blocks of sleep with a falling loss; for tests of the program itself.",
+    example="step",
+    hidden=True,
+    parameters=(
+        Parameter(
+            name="behaviour",
+            kind="choice",
+            label="Behaviour",
+            help="What the worker does.",
+            default="train",
+            choices=tuple(
+                Choice(value=value, label=value)
+                for value in (
+                    "train",
+                    "fail",
+                    "out_of_memory",
+                    "print_garbage",
+                    "ignore_stop",
+                    "hang",
+                    "kill_self",
+                    "not_finite",
+                )
+            ),
+        ),
+        integer_parameter(
+            "fitting_batch_size",
+            "Batch that fits",
+            "The largest batch size at which the behaviour out_of_memory has enough memory.",
+            0,
+            0,
+            1_048_576,
+        ),
+        Parameter(
+            name="step_ms",
+            kind="number",
+            label="Step time",
+            help="Length of one step.",
+            default=5.0,
+            minimum=0.01,
+            maximum=60_000,
+            unit="ms",
+        ),
+        *common_parameters(8, 8, "step"),
+    ),
+)
+
+WORKLOADS: tuple[Workload, ...] = (LSTM, CNN10, WRN, DUMMY)

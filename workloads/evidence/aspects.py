@@ -1,0 +1,198 @@
+"""What was observed of a run, and the aspects that all workloads have: precision, XLA, device, replicas, all-reduce."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from workloads.evidence.kernels import makes_products
+from workloads.evidence.ops import Op, main_products
+from workloads.evidence.xplane import Trace
+from workloads.protocol import Kernel, RunSpec, Variant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """The first step's graph, and a trace of later steps; each empty where it could not be had."""
+
+    spec: RunSpec
+    graph: tuple[Op, ...] = ()
+    trace: Trace = field(default_factory=Trace)
+
+    @property
+    def variant(self) -> Variant:
+        """What was asked."""
+        return self.spec.variant
+
+    @property
+    def programs(self) -> tuple[Op, ...]:
+        """The products of XLA's programs, and the batch norms they were made from."""
+        return self.trace.programs
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether GPUs were asked for."""
+        return int(self.variant["gpus"]) > 0
+
+    @property
+    def fully_compiled(self) -> bool:
+        """Whether XLA compiled the step as a whole, so that TensorFlow has no graph of its products."""
+        return not main_products(self.graph)
+
+    @property
+    def no_product_reason(self) -> str:
+        """Why no product was seen, where that is so, in one sentence."""
+        if self.variant["xla"] and not self.trace.steps:
+            return "XLA compiled the step as a whole, so only a trace after the measured part can show what ran."
+        return "No matrix product was seen in what ran."
+
+    @property
+    def products(self) -> tuple[Op, ...]:
+        """The products that carry the work, as TensorFlow's graph has them, else as XLA's program."""
+        return main_products(self.programs) if self.fully_compiled else main_products(self.graph)
+
+    @property
+    def executed_products(self) -> tuple[Op, ...]:
+        """The same as they were computed at last: XLA's where it compiled them and its program was seen."""
+        compiled = self.fully_compiled or all(op.compiled for op in self.products)
+        return (compiled and main_products(self.programs)) or self.products
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aspect:
+    """`ran` is None where it could not be told; `reason` is one sentence where that is so, or where it does not fit.
+
+    `note` is what else is to be known.
+    """
+
+    name: str
+    requested: str
+    actual: str | None = None
+    reason: str | None = None
+    note: str | None = None
+
+    @property
+    def matches(self) -> bool | None:
+        """Whether what ran is what was asked; None where it could not be told."""
+        return None if self.actual is None else self.reason is None
+
+
+_TENSOR_CORE_THRESHOLD = 0.01
+"""The share of the products' time on tensor cores from which on these count as used."""
+
+
+def precision(observation: Observation) -> Aspect:
+    """The type that products were computed in; on a GPU, float32 and TF32 are told apart by the kernels."""
+    requested = str(observation.variant["precision"])
+    types = Counter(op.dtype for op in observation.executed_products if op.dtype)
+    if not types:
+        return Aspect(name="precision", requested=requested, reason=observation.no_product_reason)
+    ((dtype, count),) = types.most_common(1)
+    share = tensor_core_share(observation.trace.kernels)
+    actual = _float32_or_tf32(observation, share) if dtype == "float32" and observation.on_gpu else dtype
+    if actual is None:
+        reason = "Without kernels whose names tell it, float32 and TF32 products look the same."
+        return Aspect(name="precision", requested=requested, reason=reason)
+    note = f"{count} of {types.total()} products are in {dtype}." if len(types) > 1 else _share_note(share)
+    differs = None if actual == requested else f"The products were computed in {actual}, not in {requested}."
+    return Aspect(name="precision", requested=requested, actual=actual, reason=differs, note=note)
+
+
+def _float32_or_tf32(observation: Observation, share: float | None) -> str | None:
+    """By the kernels; where their names do not tell, by what XLA was asked of its products."""
+    exact = {op.exact for op in main_products(observation.programs)}
+    if share is None:
+        return {True: "float32", False: "tf32"}.get(exact.pop()) if len(exact) == 1 else None  # type: ignore[arg-type]
+    return "tf32" if share >= _TENSOR_CORE_THRESHOLD else "float32"
+
+
+def tensor_core_share(kernels: Sequence[Kernel]) -> float | None:
+    """The share of the products' time on tensor cores; None where the names of kernels tell it of less than half."""
+    products = [kernel for kernel in kernels if makes_products(kernel.name)]
+    known = [kernel for kernel in products if kernel.tensor_cores is not None]
+    known_ns = sum(kernel.time_ns for kernel in known)
+    if not known_ns or 2 * known_ns < sum(kernel.time_ns for kernel in products):
+        return None
+    return sum(kernel.time_ns for kernel in known if kernel.tensor_cores) / known_ns
+
+
+def _share_note(share: float | None) -> str | None:
+    return None if share is None else f"{100 * share:.0f} % of the time in products was on tensor cores."
+
+
+def xla(observation: Observation) -> Aspect:
+    """Whether XLA compiled the products; a few point-wise kernels of an implementation's own do not count."""
+    requested = "on" if observation.variant["xla"] else "off"
+    if not observation.products:
+        return Aspect(name="xla", requested=requested, reason=observation.no_product_reason)
+    compiled = sum(op.compiled for op in observation.products)
+    actual = "on" if compiled == len(observation.products) else "partly" if compiled else "off"
+    differs = None if actual == requested else f"XLA compiled {compiled} of the {len(observation.products)} products."
+    return Aspect(name="xla", requested=requested, actual=actual, reason=differs)
+
+
+def device(observation: Observation) -> Aspect:
+    """Whether the products were computed on GPUs or on the CPU."""
+    requested = "GPU" if observation.on_gpu else "CPU"
+    kinds = Counter(op.device.partition(":")[0] for op in observation.products if op.device)
+    if not kinds and observation.trace.devices:
+        kinds[requested] = 1
+    if not kinds:
+        return Aspect(name="device", requested=requested, reason=observation.no_product_reason)
+    actual = " and ".join(sorted(kinds))
+    reason = None if actual == requested else f"{kinds['CPU']} of the {kinds.total()} products ran on the CPU."
+    return Aspect(name="device", requested=requested, actual=actual, reason=reason)
+
+
+def replicas(observation: Observation) -> Aspect:
+    """How many devices made the same products."""
+    requested = str(max(1, int(observation.variant["gpus"])))
+    actual = len({op.device for op in observation.products if op.device}) or observation.trace.devices
+    if not actual:
+        return Aspect(name="replicas", requested=requested, reason=observation.no_product_reason)
+    reason = None if str(actual) == requested else f"{actual} device(s) made the products, not {requested}."
+    return Aspect(name="replicas", requested=requested, actual=str(actual), reason=reason)
+
+
+def all_reduce(observation: Observation) -> Aspect:
+    """NCCL by its kernels; copies by the devices that add what they were sent."""
+    requested = str(observation.variant["all_reduce"])
+    actual = _actual_method(observation)
+    if actual is None:
+        unknown = "How gradients were exchanged is not known: TensorFlow's graph does not say, and no trace shows it."
+        return Aspect(name="all_reduce", requested=requested, reason=unknown)
+    differs = None if actual == requested else f"Gradients were exchanged by {_METHODS[actual]}."
+    return Aspect(
+        name="all_reduce", requested=requested, actual=actual, reason=differs, note=_kernels_note(observation)
+    )
+
+
+_METHODS = {
+    "nccl": "NCCL",
+    "hierarchical": "copies, added on several devices",
+    "one_device": "copies, added on one device",
+    "ring": "TensorFlow's own ring, without NCCL",
+    "none": "nobody: each device trained alone",
+}
+
+
+def _actual_method(observation: Observation) -> str | None:
+    if any("nccl" in kernel.name.lower() for kernel in observation.trace.kernels):
+        return "nccl"
+    adding = {op.device for op in observation.graph if op.received}
+    if adding:
+        return "one_device" if len(adding) == 1 else "hierarchical"
+    if not observation.graph:
+        return None
+    if not any(op.kind == "communication" for op in observation.graph):
+        return "none"
+    return "ring" if observation.trace.kernels else None
+
+
+def _kernels_note(observation: Observation) -> str | None:
+    """How many exchanges a step and device has."""
+    trace = observation.trace
+    count = sum(kernel.count for kernel in trace.kernels if kernel.kind == "communication")
+    if not (count and trace.devices):
+        return None
+    each = count / trace.steps / trace.devices
+    return f"Kernels or copies that exchange gradients: {each:.4g} a step on each device."

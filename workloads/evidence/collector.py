@@ -1,0 +1,99 @@
+"""Collects the evidence of a run: the first step's graph, a trace after the measured part, and the verdict on them."""
+
+from collections.abc import Callable, Iterator
+
+from workloads.cnn import evidence
+from workloads.cnn.evidence import image_layout
+from workloads.evidence import aspects, graph, profile
+from workloads.evidence.aspects import Aspect, Observation
+from workloads.evidence.ops import Op
+from workloads.evidence.xplane import Trace
+from workloads.lstm.evidence import lstm_implementation
+from workloads.protocol import Evidence, RunSpec
+from workloads.training import Task
+
+_CNN_ASPECTS = (evidence.cnn_implementation, image_layout)
+_WORKLOAD_ASPECTS: dict[str, tuple[Callable[[Observation], Aspect], ...]] = {
+    "lstm": (lstm_implementation,),
+    "cnn10": _CNN_ASPECTS,
+    "wrn28-10": _CNN_ASPECTS,
+}
+_COMMON_ASPECTS = (aspects.precision, aspects.xla, aspects.device, aspects.replicas)
+
+
+def _aspect_functions(spec: RunSpec) -> Iterator[Callable[[Observation], Aspect]]:
+    """The aspects a run of this spec has."""
+    yield from (*_WORKLOAD_ASPECTS.get(spec.workload, ()), *_COMMON_ASPECTS)
+    if int(spec.variant["gpus"]) > 1 and spec.variant["mode"] == "train":
+        yield aspects.all_reduce
+
+
+def evidence_of(observation: Observation) -> Evidence:
+    """What ran beside what was asked; `match` is false for one aspect that differs, None for one that is not known."""
+    found = [aspect_of(observation) for aspect_of in _aspect_functions(observation.spec)]
+    matches = {aspect.matches for aspect in found}
+    match = False if False in matches else None if None in matches else True
+    trace = observation.trace
+    return Evidence(
+        asked={aspect.name: aspect.requested for aspect in found},
+        ran={aspect.name: aspect.actual for aspect in found if aspect.actual is not None},
+        match=match,
+        reason=" ".join(dict.fromkeys(aspect.reason or "" for aspect in found if aspect.matches is match)) or None,
+        sources=tuple(_sources(observation)),
+        notes=(*(aspect.note for aspect in found if aspect.note), *_notes(observation)),
+        steps=trace.steps,
+        span_ns=trace.span_ns,
+        busy_ns=trace.busy_ns,
+        kernels=trace.kernels,
+        devices=trace.times,
+    )
+
+
+def _sources(observation: Observation) -> Iterator[str]:
+    if observation.graph:
+        yield "graph"
+    if observation.trace.kernels:
+        yield "trace"
+    if observation.programs:
+        yield "hlo"
+
+
+def _notes(observation: Observation) -> Iterator[str]:
+    """What the trace could not see, and why."""
+    trace = observation.trace
+    yield from trace.notes
+    if trace.steps and not trace.kernels:
+        yield "The profiler saw no kernel: NVIDIA's libcupti is missing, or its driver allows profiling to root alone."
+    if any("graph" in kernel.name.lower() and kernel.kind == "other" for kernel in trace.kernels):
+        yield "Some kernels ran inside CUDA graphs, which the profiler shows as one."
+    if trace.kernels and not observation.on_gpu and "hlo" not in _sources(observation):
+        yield "TensorFlow does not trace operations that it knows to be cheap on the CPU: no kernel has their time."
+
+
+class EvidenceCollector:
+    """One run's witness. It costs the measured part nothing: it sees the first step, and steps after the last."""
+
+    def __init__(self, spec: RunSpec, task: Task) -> None:
+        self._spec = spec
+        self._task = task
+        self._graph: tuple[Op, ...] | None = None
+        self._trace = Trace()
+
+    def start(self) -> None:
+        """Begin to watch, before the first step."""
+        graph.start_collecting()
+
+    def first_step_done(self) -> None:
+        """Look at what the first step was."""
+        self._graph = graph.collected_ops()
+
+    def trace(self) -> None:
+        """Run a few more steps under the profiler."""
+        on_gpu = int(self._spec.variant["gpus"]) > 0
+        self._trace = profile.run_guarded(lambda: profile.trace_steps(self._task, gpu=on_gpu))
+
+    def evidence(self) -> Evidence | None:
+        """What is known so far; None before the first step was done."""
+        if self._graph is None:
+            return None
+        return evidence_of(Observation(spec=self._spec, graph=self._graph, trace=self._trace))

@@ -1,0 +1,114 @@
+"""LSTM layers as fused TensorFlow ops: `BlockLSTMV2` for each layer, or one `CudnnRNNV3` for the whole stack.
+
+TensorFlow registers the gradient of `BlockLSTM`, whose gates lie in another order, for `BlockLSTMV2` too: the forward
+pass is right and every gradient wrong. So the op's true gradient, `BlockLSTMGradV2`, is called here.
+
+cuDNN wants its parameters in one buffer. They are kept gate by gate in the common layout and packed at every step, as
+Keras does for one layer, so that a checkpoint does not depend on cuDNN.
+"""
+
+from collections.abc import Callable, Sequence
+
+import tensorflow as tf
+
+from workloads.lstm.config import GATES, LstmConfig
+from workloads.lstm.stack import BaseStack, Weights
+
+
+class BlockFused(BaseStack):
+    """Layers of block-fused directions; the second direction reads reversed time."""
+
+    def __call__(self, inputs: tf.Tensor, valid: tf.Tensor | None, *, training: bool) -> tf.Tensor:
+        """The last outputs of the top layer; `valid` must be None."""
+        assert valid is None
+        sequence = tf.transpose(inputs, [1, 0, 2])
+        for layer in self._layers(inputs.dtype):
+            parts = [self._direction(weights, sequence, training=training) for weights in layer[:1]]
+            parts += [
+                tf.reverse(self._direction(weights, tf.reverse(sequence, [0]), training=training), [0])
+                for weights in layer[1:]
+            ]
+            sequence = tf.concat(parts, 2)
+        units = self._config.units
+        return tf.concat([sequence[-1, :, :units], sequence[0, :, units:]], 1)
+
+    def _direction(self, weights: Weights, inputs: tf.Tensor, *, training: bool) -> tf.Tensor:
+        if training and self._config.dropout:
+            inputs = tf.nn.dropout(inputs, self._config.dropout, noise_shape=[1, *inputs.shape[1:]])
+        outputs: tf.Tensor = tf.custom_gradient(_block_lstm)(
+            inputs, tf.concat([weights.kernel, weights.recurrent], 0), weights.bias
+        )
+        return outputs
+
+
+def _block_lstm(
+    inputs: tf.Tensor, matrix: tf.Tensor, bias: tf.Tensor
+) -> tuple[tf.Tensor, Callable[[tf.Tensor], tuple[tf.Tensor, ...]]]:
+    """All outputs [timesteps, batch, units] of inputs [timesteps, batch, features], and what gives the gradients."""
+    steps, batch, _ = inputs.shape
+    units = bias.shape[0] // GATES
+    start, peephole = tf.zeros([batch, units], inputs.dtype), tf.zeros([units], inputs.dtype)
+    inputs_by_name = {
+        "seq_len_max": tf.constant(steps, tf.int64), "x": inputs, "cs_prev": start, "h_prev": start,
+        "w": matrix, "wci": peephole, "wcf": peephole, "wco": peephole, "b": bias,
+    }  # fmt: skip
+    outputs = tf.raw_ops.BlockLSTMV2(**inputs_by_name)
+
+    def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        gradients = tf.raw_ops.BlockLSTMGradV2(
+            **inputs_by_name,
+            **outputs._asdict(),
+            cs_grad=tf.zeros_like(outputs.cs),
+            h_grad=upstream,
+            use_peephole=False,
+        )
+        return gradients.x_grad, gradients.w_grad, gradients.b_grad
+
+    return outputs.h, gradient
+
+
+def block_fused_stack(config: LstmConfig, initial: Sequence[tf.Tensor]) -> BlockFused:
+    """Layers of block-fused directions."""
+    return BlockFused(config, initial)
+
+
+class CudnnStack(BaseStack):
+    """Layers computed by cuDNN alone, on a GPU."""
+
+    def __call__(self, inputs: tf.Tensor, valid: tf.Tensor | None, *, training: bool) -> tf.Tensor:
+        """The last outputs of the top layer; where there is padding it must be at the end."""
+        config = self._config
+        layers = self._layers(inputs.dtype)
+        batch, steps, _ = inputs.shape
+        start = tf.zeros([config.layers * config.directions, batch, config.units], inputs.dtype)
+        made = tf.raw_ops.CudnnRNNV3(
+            input=tf.transpose(inputs, [1, 0, 2]),
+            input_h=start,
+            input_c=start,
+            params=_packed_parameters([weights for layer in layers for weights in layer]),
+            sequence_lengths=tf.fill([batch], steps) if valid is None else _sequence_lengths(valid),
+            rnn_mode="lstm",
+            direction="bidirectional" if config.bidirectional else "unidirectional",
+            is_training=training,
+        )
+        return tf.concat(tf.unstack(made.output_h[-config.directions :]), 1)
+
+
+def _sequence_lengths(valid: tf.Tensor) -> tf.Tensor:
+    """How many true steps each sequence has; counted in int64, since TensorFlow adds up int32 on the host alone."""
+    return tf.cast(tf.reduce_sum(tf.cast(valid, tf.int64), 1), tf.int32)
+
+
+def _packed_parameters(parts: Sequence[Weights]) -> tf.Tensor:
+    """The buffer for cuDNN: the matrices of all parts, each gate transposed, then of each part two biases.
+
+    cuDNN adds a bias to the input's and to the recurrent product; the first is zero here.
+    """
+    matrices = [tf.transpose(matrix) for part in parts for matrix in (part.kernel, part.recurrent)]
+    biases = [bias for part in parts for bias in (tf.zeros_like(part.bias), part.bias)]
+    return tf.concat([tf.reshape(piece, [-1]) for piece in (*matrices, *biases)], 0)
+
+
+def single_call_stack(config: LstmConfig, initial: Sequence[tf.Tensor]) -> CudnnStack:
+    """All layers in one call."""
+    return CudnnStack(config, initial)

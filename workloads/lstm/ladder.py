@@ -1,0 +1,181 @@
+"""The optimization ladder of LSTM cells, from eight matrix products per step to combined inputs.
+
+What is left in a step is the recurrent product and one kernel.
+
+Every addition and activation is an op of its own.
+
+The article runs independent products at the same time on several CUDA streams. TensorFlow computes on one stream a GPU,
+so two products can only run side by side as one batched product; the narrower of the two is filled up with zeros where
+features and units differ.
+
+State and sums stay transposed too, [units, batch] and [4 units, batch], so each gate is one contiguous piece.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from workloads.lstm.config import GATES, LstmConfig
+from workloads.lstm.loop import Cell, LoopStack, State, zero_padded
+from workloads.lstm.stack import Weights
+from workloads.tensorflow.primitives import compile_function
+
+
+def next_state(i: tf.Tensor, f: tf.Tensor, g: tf.Tensor, o: tf.Tensor, cell: tf.Tensor) -> State:
+    """The state after a step, of the gates' sums: c' = s(f) c + s(i) tanh(g), h' = s(o) tanh(c'); s is the sigmoid."""
+    cell = tf.sigmoid(f) * cell + tf.sigmoid(i) * tf.tanh(g)
+    return tf.sigmoid(o) * tf.tanh(cell), cell
+
+
+def state_from_sums(sums: tf.Tensor, cell: tf.Tensor, axis: int) -> State:
+    """The state after a step, of all four gates' sums side by side on one axis."""
+    i, f, g, o = tf.split(sums, GATES, axis)
+    return next_state(i, f, g, o, cell)
+
+
+def compile_pointwise(function: Callable[..., State]) -> Callable[..., State]:
+    """The point-wise function compiled to one kernel, and its gradient to another.
+
+    The gradient computes the forward values again: it keeps nothing but the function's inputs, where TensorFlow would
+    store each intermediate of each time step.
+    """
+
+    def gradient(inputs: tuple[tf.Tensor, ...], gradients: tuple[tf.Tensor, ...]) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch([one for one in inputs if one.dtype.is_floating])
+            outputs = function(*inputs)
+        return tape.gradient(outputs, inputs, gradients)
+
+    forward, backward = compile_function(function), compile_function(gradient)
+
+    def with_gradient(*inputs: tf.Tensor) -> tuple[State, Callable[..., Any]]:
+        return forward(*inputs), lambda *gradients: backward(inputs, gradients)
+
+    compiled_function: Callable[..., State] = tf.custom_gradient(with_gradient)
+    return compiled_function
+
+
+@compile_pointwise
+def _combined_input_gates(sums: tf.Tensor, product: tf.Tensor, before: tf.Tensor) -> State:
+    return state_from_sums(sums + product, before, axis=0)
+
+
+def input_sums(weights: Weights, inputs: tf.Tensor) -> tf.Tensor:
+    """The input's part of the gates' sums at all steps, [timesteps, 4 units, batch], by one product."""
+    steps, width, batch = inputs.shape
+    columns = tf.reshape(tf.transpose(inputs, [1, 0, 2]), [width, steps * batch])
+    products = tf.matmul(weights.kernel, columns, transpose_a=True) + weights.bias[:, tf.newaxis]
+    return tf.transpose(tf.reshape(products, [-1, steps, batch]), [1, 0, 2])
+
+
+def combined_input_cell(weights: Weights) -> Cell:
+    """The recurrent product and one kernel a step."""
+    recurrent = tf.transpose(weights.recurrent)
+
+    def step(sums: tf.Tensor, state: State) -> State:
+        return _combined_input_gates(sums, recurrent @ state[0], state[1])
+
+    return Cell(step, prepare=lambda inputs: input_sums(weights, inputs))
+
+
+def combined_input_stack(config: LstmConfig, initial: Sequence[tf.Tensor]) -> LoopStack:
+    """Layers of this cell."""
+    return LoopStack(config, initial, combined_input_cell, transposed=True)
+
+
+@compile_pointwise
+def _fused_gates(products: tf.Tensor, bias: tf.Tensor, before: tf.Tensor) -> State:
+    return state_from_sums(products[0] + products[1] + bias, before, axis=1)
+
+
+def fused_cell(weights: Weights) -> Cell:
+    """One batched product and one kernel a step."""
+    width = max(weights.kernel.shape[0], weights.recurrent.shape[0])
+    both = tf.stack([zero_padded(weights.kernel, 0, width), zero_padded(weights.recurrent, 0, width)])
+
+    def step(inputs: tf.Tensor, state: State) -> State:
+        products = tf.stack([inputs, zero_padded(state[0], 1, width)]) @ both
+        return _fused_gates(products, weights.bias, state[1])
+
+    return Cell(step, prepare=lambda inputs: zero_padded(inputs, 2, width))
+
+
+def fused_stack(config: LstmConfig, initial: Sequence[tf.Tensor]) -> LoopStack:
+    """Layers of this cell."""
+    return LoopStack(config, initial, fused_cell)
+
+
+def gemm2_cell(weights: Weights) -> Cell:
+    """Two products a step."""
+
+    def step(inputs: tf.Tensor, state: State) -> State:
+        sums = inputs @ weights.kernel + state[0] @ weights.recurrent + weights.bias
+        return state_from_sums(sums, state[1], axis=1)
+
+    return Cell(step)
+
+
+def gemm2_stack(config: LstmConfig, initial: Sequence[tf.Tensor]) -> LoopStack:
+    """Layers of this cell."""
+    return LoopStack(config, initial, gemm2_cell)
+
+
+def gemm8_cell(weights: Weights) -> Cell:
+    """Each gate with its own products."""
+    kernels, recurrents = tf.split(weights.kernel, GATES, 1), tf.split(weights.recurrent, GATES, 1)
+    biases = tf.split(weights.bias, GATES)
+
+    def step(inputs: tf.Tensor, state: State) -> State:
+        i, f, g, o = (
+            inputs @ kernel + state[0] @ recurrent + bias
+            for kernel, recurrent, bias in zip(kernels, recurrents, biases, strict=True)
+        )
+        return next_state(i, f, g, o, state[1])
+
+    return Cell(step)
+
+
+def gemm8_stack(config: LstmConfig, initial: Sequence[tf.Tensor]) -> LoopStack:
+    """Layers of this cell."""
+    return LoopStack(config, initial, gemm8_cell)
+
+
+def gemm_batched_cell(weights: Weights) -> Cell:
+    """One batched product a step, [2, batch, width] x [2, width, 4 units]."""
+    width = max(weights.kernel.shape[0], weights.recurrent.shape[0])
+    both = tf.stack([zero_padded(weights.kernel, 0, width), zero_padded(weights.recurrent, 0, width)])
+
+    def step(inputs: tf.Tensor, state: State) -> State:
+        products = tf.stack([inputs, zero_padded(state[0], 1, width)]) @ both
+        return state_from_sums(products[0] + products[1] + weights.bias, state[1], axis=1)
+
+    return Cell(step, prepare=lambda inputs: zero_padded(inputs, 2, width))
+
+
+def gemm_batched_stack(config: LstmConfig, initial: Sequence[tf.Tensor]) -> LoopStack:
+    """Layers of this cell."""
+    return LoopStack(config, initial, gemm_batched_cell)
+
+
+@compile_pointwise
+def _pretransposed_gates(products: tf.Tensor, bias: tf.Tensor, before: tf.Tensor) -> State:
+    return state_from_sums(products[0] + products[1] + bias, before, axis=0)
+
+
+def pretransposed_cell(weights: Weights) -> Cell:
+    """One batched product, [2, 4 units, width] x [2, width, batch], and one kernel a step."""
+    width = max(weights.kernel.shape[0], weights.recurrent.shape[0])
+    parts = [zero_padded(tf.transpose(part), 1, width) for part in (weights.kernel, weights.recurrent)]
+    both, bias = tf.stack(parts), weights.bias[:, tf.newaxis]
+
+    def step(inputs: tf.Tensor, state: State) -> State:
+        products = both @ tf.stack([inputs, zero_padded(state[0], 0, width)])
+        return _pretransposed_gates(products, bias, state[1])
+
+    return Cell(step, prepare=lambda inputs: zero_padded(inputs, 1, width))
+
+
+def pretransposed_stack(config: LstmConfig, initial: Sequence[tf.Tensor]) -> LoopStack:
+    """Layers of this cell."""
+    return LoopStack(config, initial, pretransposed_cell, transposed=True)

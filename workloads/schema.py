@@ -1,0 +1,131 @@
+"""The catalog's types: workload, parameter, choice, machine, rule and refusal."""
+
+import difflib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+import msgspec
+
+from workloads.protocol import Value, Variant
+
+ParameterKind = Literal["choice", "integer", "number", "switch", "text", "path"]
+
+
+class UsageError(Exception):
+    """A workload, parameter or value that does not exist or is out of range: one sentence with what would be right."""
+
+
+class Gpu(msgspec.Struct, frozen=True, kw_only=True):
+    """One GPU as NVML knows it. `compute_capability` is (major, minor)."""
+
+    index: int
+    uuid: str
+    name: str
+    memory_total_bytes: int | None = None
+    compute_capability: tuple[int, int] | None = None
+
+
+class Machine(msgspec.Struct, frozen=True, kw_only=True):
+    """What a machine has, as far as variants depend on it. `platform` is `sys.platform`."""
+
+    gpus: tuple[Gpu, ...] = ()
+    cpu_count: int = 1
+    platform: str = "linux"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """One value of a parameter that has a list of them."""
+
+    value: str
+    label: str
+    help: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """One parameter of a workload: its form, limits and help. `cpu_default` replaces `default` where `gpus` is 0.
+
+    `unset` says what its least number, or no text at all, stands for where that is no value like the others.
+    """
+
+    name: str
+    kind: ParameterKind
+    label: str
+    help: str
+    default: Value
+    cpu_default: Value | None = None
+    choices: tuple[Choice, ...] = ()
+    minimum: float | None = None
+    maximum: float | None = None
+    unit: str = ""
+    unset: str = ""
+    advanced: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CustomFile:
+    """The user's file that a workload is in: where it lies, and the SHA-256 of its text."""
+
+    path: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """A workload: `example` is the word for one item of its training data (`image`, `sequence`).
+
+    `own` is the file of a workload of the user's own.
+    """
+
+    name: str
+    title: str
+    help: str
+    example: str
+    parameters: tuple[Parameter, ...]
+    hidden: bool = False
+    custom_file: CustomFile | None = None
+
+    def parameter(self, name: str) -> Parameter:
+        """The parameter of that name; raises `UsageError` naming near misses."""
+        for parameter in self.parameters:
+            if parameter.name == name:
+                return parameter
+        raise UsageError(unknown_name_message(f"parameter of {self.name}", name, (p.name for p in self.parameters)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One line of the validity table: `broken` says whether a variant breaks it on a machine, `reason` why that is so.
+
+    `parameters` are those a form marks: changing one of them can mend it. `reason` may use `{name}` of any parameter,
+    `{gpu_count}` and `{cpu_count}`. `workloads` is empty where the rule holds for all.
+    """
+
+    parameters: tuple[str, ...]
+    broken: Callable[[Variant, Machine], bool]
+    reason: str
+    workloads: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a variant cannot run here, in one sentence, and the parameters it depends on."""
+
+    parameters: tuple[str, ...]
+    reason: str
+
+
+def label_from_name(name: str) -> str:
+    """A name that has no label as one: of `hidden_units` it is Hidden units."""
+    text = name.replace("_", " ").strip()
+    return text[:1].upper() + text[1:] or name
+
+
+def unknown_name_message(what: str, word: str, known: Iterable[str]) -> str:
+    """The sentence for a word that is not one of those known, with the nearest of them."""
+    names = list(known)
+    near = difflib.get_close_matches(word, names, n=1)
+    hint = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(names)}."
+    return f"There is no {what} called {word!r}. {hint}"

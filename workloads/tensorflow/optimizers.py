@@ -1,0 +1,96 @@
+"""Optimizers as TensorFlow's fused update operations, on the variables of the replica that calls them.
+
+They hold no communication: gradients come in already averaged over replicas, so every replica makes the same update.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import tensorflow as tf
+
+
+class Optimizer(Protocol):
+    """One verb: update the weights it was made for."""
+
+    def apply(self, gradients: Sequence[tf.Tensor], mask: tf.Tensor) -> None:
+        """Update each weight by its gradient, in the order the weights were given.
+
+        `keep` is 1 for an update and 0 for none; a number, since a branch would wait for the device at every step.
+        """
+
+
+def _zeros_like(weights: Sequence[tf.Variable]) -> list[tf.Variable]:
+    return [tf.Variable(tf.zeros(weight.shape, weight.dtype), trainable=False) for weight in weights]
+
+
+def _masked_decay(decay: float, mask: tf.Tensor) -> tf.Tensor:
+    """The decay of an average, or 1 (the average stays) where there is no update."""
+    return 1.0 - (1.0 - decay) * mask
+
+
+class Adam:
+    """Adam (Kingma and Ba 2015) with its usual constants."""
+
+    def __init__(self, weights: Sequence[tf.Variable], rate: float = 0.001) -> None:
+        self._weights = weights
+        self._rate = rate
+        self._first, self._second = _zeros_like(weights), _zeros_like(weights)
+        self._powers = [tf.Variable(beta, trainable=False) for beta in (0.9, 0.999)]
+
+    def apply(self, gradients: Sequence[tf.Tensor], mask: tf.Tensor) -> None:
+        """Update each weight by its gradient, `keep` times."""
+        betas = [_masked_decay(beta, mask) for beta in (0.9, 0.999)]
+        first, second = (power.read_value() for power in self._powers)
+        for weight, m, v, gradient in zip(self._weights, self._first, self._second, gradients, strict=True):
+            tf.raw_ops.ResourceApplyAdam(
+                var=weight.handle, m=m.handle, v=v.handle, beta1_power=first, beta2_power=second,
+                lr=self._rate * mask, beta1=betas[0], beta2=betas[1], epsilon=1e-7, grad=gradient,
+            )  # fmt: skip
+        for power, value, beta in zip(self._powers, (first, second), betas, strict=True):
+            tf.raw_ops.AssignVariableOp(resource=power.handle, value=value * beta)
+
+
+class Momentum:
+    """Stochastic gradient descent with momentum 0.9."""
+
+    def __init__(self, weights: Sequence[tf.Variable], rate: float = 0.05) -> None:
+        self._weights = weights
+        self._rate = rate
+        self._sums = _zeros_like(weights)
+
+    def apply(self, gradients: Sequence[tf.Tensor], mask: tf.Tensor) -> None:
+        """Update each weight by its gradient, `keep` times."""
+        momentum = _masked_decay(0.9, mask)
+        for weight, total, gradient in zip(self._weights, self._sums, gradients, strict=True):
+            tf.raw_ops.ResourceApplyMomentum(
+                var=weight.handle, accum=total.handle, lr=self._rate * mask, grad=gradient, momentum=momentum
+            )
+
+
+class LossScale:
+    """Dynamic loss scaling for float16 (Micikevicius et al. 2018), the same on every replica.
+
+    The loss is multiplied before the backward pass; a step whose gradients are not finite is skipped and halves the
+    scale, 2,000 good steps in a row double it.
+    """
+
+    def __init__(self, optimizer: Optimizer, initial: float = 2.0**15) -> None:
+        self._optimizer = optimizer
+        self._scale = tf.Variable(initial, trainable=False)
+        self._good_steps = tf.Variable(0.0, trainable=False)
+
+    def scaled(self, loss: tf.Tensor) -> tf.Tensor:
+        """The loss to differentiate."""
+        return loss * self._scale.read_value()
+
+    def apply(self, gradients: Sequence[tf.Tensor], mask: tf.Tensor) -> None:
+        """Undo the scale, and update the weights if every gradient is finite."""
+        scale, good_steps = self._scale.read_value(), self._good_steps.read_value()
+        finite = tf.reduce_all([tf.reduce_all(tf.math.is_finite(gradient)) for gradient in gradients])
+        mask *= tf.cast(finite, tf.float32)
+        self._optimizer.apply([tf.math.multiply_no_nan(gradient, mask / scale) for gradient in gradients], mask)
+        grown = good_steps >= 1999.0
+        up, count = tf.where(grown, scale * 2.0, scale), tf.where(grown, 0.0, good_steps + 1.0)
+        down = tf.maximum(scale / 2.0, 1.0)
+        tf.raw_ops.AssignVariableOp(resource=self._scale.handle, value=tf.where(finite, up, down))
+        tf.raw_ops.AssignVariableOp(resource=self._good_steps.handle, value=tf.where(finite, count, 0.0))

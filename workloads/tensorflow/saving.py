@@ -1,0 +1,112 @@
+"""Saves a trained LSTM: weights with reference outputs, and a plain Keras model made of them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from workloads import weights
+from workloads.errors import RefusedError
+from workloads.lstm.config import config_of, weight_shapes
+from workloads.protocol import OutputDifference, Variant
+from workloads.tensorflow.primitives import compile_function
+from workloads.tensorflow.recipe import Model
+from workloads.tensorflow.runtime import Replicas, compute_dtype
+from workloads.tensorflow.synthetic import adding_problem
+from workloads.weights import SavedWeights, compare_outputs
+
+
+def export_model(saved: SavedWeights, paths: Sequence[Path]) -> OutputDifference:
+    """Write the model to each path, a .keras file or the folder of a SavedModel, once it answers as the trained one.
+
+    Raises `RefusedError` where it does not, and `OSError`.
+    """
+    model = plain_model(saved.variant, saved.sequences.shape[1])
+    model.set_weights(list(saved.weights.values()))
+    found = compare_outputs(saved, model.predict_on_batch(saved.sequences))
+    if found.max_difference > found.tolerance:
+        raise RefusedError(
+            f"The Keras model's answers differ from the trained model's by up to {found.max_difference:.2g}, more than "
+            f"rounding explains ({found.tolerance:.2g}); nothing was written. The weights were changed since they were "
+            "saved, or this Keras computes otherwise."
+        )
+    for path in paths:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.suffix == ".keras":
+            model.save(path)
+        else:
+            model.export(path)
+    return found
+
+
+def plain_model(variant: Variant, timesteps: int) -> keras.Model:
+    """Input, LSTM layers, a dense layer of one unit: nothing but Keras's own layers, in float32.
+
+    Keras may use cuDNN where there is a GPU and need not; for sequences that are padded at their start cuDNN cannot be
+    used. Steps whose features are all zero are padding, where the run's sequences had any.
+    """
+    padding, layers = variant["sequence_lengths"], int(variant["layers"])
+    use_cudnn = "auto" if padding != "left_padded" else False
+    inputs = tensor = keras.Input((timesteps, int(variant["features"])), name="sequences")
+    if padding != "fixed":
+        tensor = keras.layers.Masking()(tensor)
+    for depth in range(layers):
+        forward, backward = (
+            keras.layers.LSTM(
+                int(variant["units"]),
+                activation=str(variant["activation"]),
+                return_sequences=depth < layers - 1,
+                go_backwards=backwards,
+                use_cudnn=use_cudnn,
+            )
+            for backwards in (False, True)
+        )
+        layer = keras.layers.Bidirectional(forward, backward_layer=backward) if variant["bidirectional"] else forward
+        tensor = layer(tensor)
+    return keras.Model(inputs, keras.layers.Dense(1)(tensor))
+
+
+_REFERENCE_BATCH = 1_000_000
+"""The number of a batch that no run comes to."""
+
+_REFERENCE_EXAMPLES = 8
+_MAX_REFERENCE_BYTES = 16 * 2**20
+
+
+def save_weights(model: Model, variant: Variant, replicas: Replicas, path: Path) -> None:
+    """Write a model's weights and its answers to a few sequences; raises `OSError`.
+
+    The sequences are stored too: the same seed gives other ones on another kind of device.
+    """
+    sequences, lengths = _reference_inputs(variant)
+    saved = SavedWeights(
+        variant=variant,
+        weights=dict(zip(weight_shapes(config_of(variant)), (weight.numpy() for weight in model.weights), strict=True)),
+        sequences=sequences,
+        lengths=lengths,
+        outputs=model_outputs(model, sequences, lengths, variant, replicas),
+    )
+    weights.write(saved, path)
+
+
+def _reference_inputs(variant: Variant) -> tuple[weights.Array, NDArray[np.int64] | None]:
+    """A few sequences of the run's problem, and their lengths where those differ."""
+    timesteps, features = int(variant["timesteps"]), int(variant["features"])
+    count = max(1, min(_REFERENCE_EXAMPLES, _MAX_REFERENCE_BYTES // (4 * timesteps * features)))
+    padding = str(variant["sequence_lengths"])
+    with tf.device("CPU:0"):
+        inputs, _ = adding_problem(int(variant["seed"]), _REFERENCE_BATCH, count, timesteps, features, padding)
+    sequences, lengths = inputs if isinstance(inputs, tuple) else (inputs, None)
+    return sequences.numpy(), None if lengths is None else lengths.numpy()
+
+
+def model_outputs(model: Model, sequences: Any, lengths: Any, variant: Variant, replicas: Replicas) -> weights.Array:
+    """A model's outputs [examples, 1] in inference, computed on its first device in its variant's precision."""
+    with tf.device(replicas.devices[0]):
+        inputs = tf.cast(tf.constant(sequences), compute_dtype(str(variant["precision"])))
+        forward = compile_function(model.outputs, xla=bool(variant["xla"]))
+        return forward(inputs if lengths is None else (inputs, tf.constant(lengths))).numpy()  # type: ignore[no-any-return]

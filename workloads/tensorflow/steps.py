@@ -1,0 +1,148 @@
+"""From a recipe to a task: the step as one `tf.function` on one or several replicas, and the accuracy on test data."""
+
+from typing import Any
+
+import tensorflow as tf
+
+from workloads.cifar10 import Cifar10
+from workloads.protocol import Variant
+from workloads.tensorflow import runtime
+from workloads.tensorflow.optimizers import LossScale, Optimizer
+from workloads.tensorflow.prefetch import evaluation_queue, training_queue
+from workloads.tensorflow.primitives import compile_function, pack, per_replica_variable, unpack
+from workloads.tensorflow.recipe import Batches, Model, Recipe
+from workloads.tensorflow.runtime import Replicas
+from workloads.tensorflow.saving import save_weights
+from workloads.tensorflow.synthetic import DeviceBatches
+from workloads.training import Passes, Task
+
+
+class Accuracy:
+    """The share of all test images, each replica with its own running statistics on its slice of every batch."""
+
+    def __init__(self, stored: Cifar10, model: Model, variant: Variant, replicas: Replicas) -> None:
+        batch, xla = int(variant["batch_size"]), bool(variant["xla"])
+        self._count = len(stored.test.classes)
+        self._batch_count = -(-self._count // batch)
+        self._replicas = replicas
+        self._queue = evaluation_queue(stored, variant, replicas)
+        self._outputs = compile_function(model.outputs) if xla and replicas.count > 1 else model.outputs
+        self._count_batch = compile_function(
+            lambda taken: replicas.strategy.run(self._count_correct, (taken,)), xla=xla and replicas.count == 1
+        )
+
+    def __call__(self) -> float:
+        """From 0 to 1, with the weights as they are now."""
+        results = [self._count_batch(self._queue.take()) for _ in range(self._batch_count)]
+        parts = (part for result in results for part in self._replicas.strategy.experimental_local_results(result))
+        return sum(float(part) for part in parts) / self._count
+
+    def _count_correct(self, taken: Any) -> tf.Tensor:
+        inputs, classes = self._queue.batch(taken)
+        found = tf.argmax(self._outputs(inputs), axis=1, output_type=tf.int64)
+        return tf.reduce_sum(tf.cast(found == classes, tf.float32))
+
+
+def build_task(recipe: Recipe, variant: Variant, replicas: Replicas, stored: Cifar10 | None = None) -> Task:
+    """Make the model and its data on the devices and the step that joins them; nothing is traced or compiled yet.
+
+    Data are made by the recipe, or `stored` ones; raises `RefusedError` where those are fewer than a batch.
+    """
+    trains = variant["mode"] == "train"
+    with replicas.strategy.scope():
+        model = recipe.model()
+        optimizer = _optimizer(recipe, model, variant) if trains else None
+    prefetch = training_queue(stored, variant, replicas) if stored else None
+    batches = prefetch or DeviceBatches(recipe, variant, replicas)
+    xla = bool(variant["xla"])
+    with replicas.strategy.scope():
+        replica_step = _Step(model, optimizer, batches, replicas.count, xla=xla)
+
+    def on_replicas(taken: Any) -> None:
+        replicas.strategy.run(replica_step.train if trains else replica_step.infer, (taken,))
+
+    run = compile_function(on_replicas, xla=xla and replicas.count == 1)
+
+    def step() -> tf.Variable:
+        run(batches.take())
+        return replica_step.result
+
+    def fetch(result: tf.Variable) -> float:
+        tf.test.experimental.sync_devices()
+        return float(result.read_value())
+
+    return Task(
+        step=step,
+        fetch=fetch,
+        examples=int(variant["batch_size"]),
+        trains=trains,
+        allocator_bytes=lambda: runtime.allocator_bytes(replicas, "current"),
+        allocator_peak_bytes=lambda: runtime.allocator_bytes(replicas, "peak"),
+        save_weights=lambda path: save_weights(model, variant, replicas, path),
+        reuse_batches=prefetch.reuse_batches if prefetch else None,
+        passes=_passes(stored, model, variant, replicas) if stored and variant["epochs"] else None,
+    )
+
+
+def _passes(stored: Cifar10, model: Model, variant: Variant, replicas: Replicas) -> Passes:
+    steps = len(stored.train.classes) // int(variant["batch_size"])
+    return Passes(steps=steps, accuracy=Accuracy(stored, model, variant, replicas))
+
+
+def _optimizer(recipe: Recipe, model: Model, variant: Variant) -> Optimizer:
+    optimizer = recipe.optimizer(model.weights)
+    return LossScale(optimizer) if variant["precision"] == "float16" else optimizer
+
+
+class _Step:
+    """One replica's part of a step; a training step averages gradients over replicas.
+
+    With several replicas their gradients are exchanged in one buffer. XLA compiles what comes before and what comes
+    after that: it cannot compile the communication between them. What a step gives stays in a variable of each replica:
+    as the function's output it would be sent to one device, and the host would wait for all of them after every step
+    instead of preparing the next one.
+    """
+
+    def __init__(
+        self, model: Model, optimizer: Optimizer | None, batches: Batches, replicas: int, *, xla: bool
+    ) -> None:
+        self._model = model
+        self._optimizer = optimizer
+        self._batches = batches
+        self._replicas = replicas
+        inner = xla and replicas > 1
+        self._differentiate = compile_function(self._gradients) if inner else self._gradients
+        self._update = compile_function(self._apply) if inner else self._apply
+        self._answer = compile_function(self._outputs) if inner else self._outputs
+        self.result = per_replica_variable(tf.constant(0.0))
+
+    def train(self, taken: Any) -> None:
+        """Forward, backward, update; the result is the loss before the update."""
+        loss, gradients = self._differentiate(*self._batches.batch(taken))
+        if self._replicas > 1:
+            gradients = tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.MEAN, gradients)
+        self._update(gradients)
+        self.result.assign(loss, read_value=False)
+
+    def infer(self, taken: Any) -> None:
+        """Forward; the result is the mean of all outputs."""
+        inputs, _ = self._batches.batch(taken)
+        self.result.assign(self._answer(inputs), read_value=False)
+
+    def _gradients(self, inputs: Any, targets: tf.Tensor) -> tuple[tf.Tensor, Any]:
+        """The loss and the gradients: in one buffer where they are to be exchanged."""
+        with tf.GradientTape() as tape:
+            loss = self._model.loss(inputs, targets)
+            scaled = self._optimizer.scaled(loss) if isinstance(self._optimizer, LossScale) else loss
+        gradients = tape.gradient(scaled, list(self._model.weights), unconnected_gradients="zero")
+        # Those of an embedding come in pieces, one for each word of the batch.
+        gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        return loss, pack(gradients) if self._replicas > 1 else gradients
+
+    def _apply(self, gradients: Any) -> None:
+        assert self._optimizer is not None
+        several = self._replicas > 1
+        self._optimizer.apply(unpack(gradients, self._model.weights) if several else gradients, tf.constant(1.0))
+
+    def _outputs(self, inputs: Any) -> tf.Tensor:
+        return tf.reduce_mean(tf.cast(self._model.outputs(inputs), tf.float32))
