@@ -19,8 +19,8 @@ from app.records import StoredRun
 from app.storage.reference import TAG
 from app.storage.store import Store
 from app.storage.transfer.import_export import export_database, import_runs
+from app.units import utc_time
 from app.viewmodels.format.environment import environment_label
-from app.viewmodels.format.units import utc_time
 from workloads.catalog import with_defaults
 from workloads.protocol import RunSpec
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from app import units
 from app.analysis.scaling import has_scaling
 from app.cli.library import run_query
 from app.cli.services import open_store
@@ -22,7 +23,7 @@ from app.viewmodels.compare.comparison import default_baseline, prepare_comparis
 from app.viewmodels.compare.scaling import NO_SCALING_PAIRS, ScalingView, scaling_views
 from app.viewmodels.compare.table import constant_columns, describe_constant_columns
 from app.viewmodels.compare.warnings import EARLIER_RUNS, EVIDENCE
-from app.viewmodels.format import cells, units
+from app.viewmodels.format import cells
 from app.viewmodels.format.naming import shared_settings
 from workloads.catalog import UsageError
 

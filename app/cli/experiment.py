@@ -4,6 +4,7 @@ from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from app import units
 from app.analysis.intervals import DEFAULT_REPEATS, MIN_REPEATS
 from app.cli.arguments import SAMPLE_MS
 from app.cli.experiment_progress import (
@@ -35,7 +36,6 @@ from app.runs.experiment.stopping import MAX_REPEATS
 from app.samples import Inventory
 from app.storage.store import Store
 from app.viewmodels.experiment.preview import describe_estimate, describe_uncounted, format_estimate, sequential_reason
-from app.viewmodels.format import units
 from workloads import catalog
 from workloads.catalog import Machine, UsageError, Workload
 from workloads.protocol import RunSpec

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from app import units
 from app.analysis.comparability import throttled_pct
 from app.cli.compare import print_comparison, reason_lines, warning_lines
 from app.cli.progress import WaitLine
@@ -31,7 +32,6 @@ from app.storage.reference import is_reference
 from app.storage.store import Store
 from app.viewmodels.compare.comparison import prepare_comparison
 from app.viewmodels.experiment.preview import describe_uncounted, format_estimate
-from app.viewmodels.format import units
 from app.viewmodels.format.naming import variant_names
 from workloads.catalog import Machine, check, runnable
 

@@ -5,6 +5,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 from typing import Any
 
+from app import units
 from app.cli.services import open_store
 from app.cli.terminal import print_json, print_table
 from app.errors import UserError
@@ -14,7 +15,7 @@ from app.report.documents import iso_utc, list_document
 from app.storage import retention
 from app.storage.library import Library
 from app.storage.retention import Pruned, prune
-from app.viewmodels.format import cells, units
+from app.viewmodels.format import cells
 from app.viewmodels.format.naming import short_name
 from workloads.catalog import UsageError
 

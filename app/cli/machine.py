@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
+from app import units
 from app.cli.services import open_store, run_services, stop_on_interrupt, telemetry_feed
 from app.cli.terminal import print_json, print_table, say
 from app.errors import TelemetryError
@@ -22,7 +23,7 @@ from app.telemetry.feed import TelemetryFeed
 from app.telemetry.messages import SamplerMessage
 from app.telemetry.replay import Recording, Replay, RunRecording
 from app.telemetry.trace import read_trace
-from app.viewmodels.format import derived, units
+from app.viewmodels.format import derived
 from app.viewmodels.format.telemetry_fields import device_fields, format_field
 from workloads.catalog import UsageError
 

@@ -10,11 +10,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
+from app import units
 from app.cli.services import stop_on_interrupt
 from app.cli.terminal import StatusLine, say
 from app.runs.experiment.idle_wait import WaitStatus
 from app.storage.transfer.progress import TransferProgress
-from app.viewmodels.format import units
 
 _QUIET_S = 1.0
 """What ends sooner needs no progress."""

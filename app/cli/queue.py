@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from app import units
 from app.cli.experiment_progress import (
     EndedEntry,
     describe_elsewhere,
@@ -28,7 +29,6 @@ from app.runs.experiment.presets import load_preset
 from app.runs.experiment.progress import queue_progress
 from app.storage.queue import Queue
 from app.telemetry.inventory import take_inventory
-from app.viewmodels.format import units
 from workloads.catalog import UsageError
 
 

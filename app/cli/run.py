@@ -5,6 +5,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 from typing import Any
 
+from app import units
 from app.analysis.largest_batch import search_bounds
 from app.cli.services import chosen_workload, one_variant, run_services, stop_on_interrupt
 from app.cli.show import print_run
@@ -18,7 +19,6 @@ from app.runs.session import RunServices
 from app.runs.sinks import Sink
 from app.runs.weight_transfer import TransferTargets, TrialResult, transfer_targets, try_weights, weights_file
 from app.storage.store import Store
-from app.viewmodels.format import units
 from app.viewmodels.format.naming import choice_label, value_text
 from app.viewmodels.run.largest_batch import describe_largest_batch
 from workloads import catalog

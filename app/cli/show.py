@@ -2,13 +2,14 @@
 
 from argparse import Namespace
 
+from app import units
 from app.cli.services import open_store
 from app.cli.terminal import print_json, print_table
 from app.errors import UserError
 from app.records import CUSTOM_SOURCE_KEY, StoredRun, Summary
 from app.report.documents import run_document
 from app.storage import retention
-from app.viewmodels.format import cells, derived, units
+from app.viewmodels.format import cells, derived
 from app.viewmodels.format.naming import parameter_label, short_name, value_text
 from app.viewmodels.history.evidence import Aspect, Badge, EvidenceView, stored_evidence_view
 from app.viewmodels.history.kernel_time import DEVICE_COLUMNS, KernelRow

@@ -9,8 +9,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from app import units
 from app.records import RunEnded, RunEvent, RunStarted, Waiting
-from app.viewmodels.format import units
 from app.viewmodels.format.cells import OUTCOMES, example_word
 from app.viewmodels.format.naming import short_name
 from workloads.protocol import Block, PhaseStarted, Progress

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from app import units
 from app.cli.arguments_transfer import TRACE
 from app.cli.progress import progress_watch
 from app.cli.services import open_store
@@ -26,7 +27,6 @@ from app.runs.leases import Leases
 from app.runs.weight_transfer import export_model, weights_file
 from app.storage.reference import ReferenceFile, add_reference, reference_files, reference_runs, remove_reference
 from app.storage.transfer.import_export import export_database
-from app.viewmodels.format import units
 from app.viewmodels.format.environment import environment_label
 from workloads.catalog import UsageError
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from PySide6.QtGui import QActionGroup
 from PySide6.QtWidgets import QApplication, QMenu, QSystemTrayIcon
 
+from app import units
 from app.errors import UserError
 from app.gui.threads import Background
 from app.gui.window import MainWindow
@@ -16,7 +17,6 @@ from app.records import RunEnded, RunStarted
 from app.runs.standby import AUTOMATIC, OFF, ON, STANDBY_VARIABLE, environment_choice, no_standby_reason
 from app.samples import Inventory
 from app.storage.known_settings import NOTICE, STANDBY, Setting
-from app.viewmodels.format import units
 from app.viewmodels.format.naming import short_name
 
 

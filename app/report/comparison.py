@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from app import units
 from app.analysis.intervals import LEVEL
 from app.analysis.verdict import VariantResult, operations_per_example
 from app.records import StoredRun
@@ -16,7 +17,6 @@ from app.runs.experiment.session import Experiment
 from app.viewmodels.compare.metrics import METRIC_COLUMNS, RunMetrics, run_metrics
 from app.viewmodels.compare.verdict import METHOD, compute_verdict, describe_method
 from app.viewmodels.compare.warnings import ComparisonWarning, comparison_warnings
-from app.viewmodels.format import units
 from app.viewmodels.format.cells import example_word
 from app.viewmodels.format.naming import short_name, variant_names
 

@@ -8,12 +8,13 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from app import units
 from app.analysis.intervals import Estimate
 from app.analysis.largest_batch import LargestBatch
 from app.analysis.scaling import imbalance
 from app.records import Floats, Phase, PortabilityResult, RunRow, StoredRun, Summary
 from app.samples import HOST, Device, DeviceLost, FieldInfo, Inventory, Processes, Sample, SlowSample, field_unit
-from app.viewmodels.format import derived, units
+from app.viewmodels.format import derived
 from app.viewmodels.format.cells import example_word
 from app.viewmodels.format.derived import PhaseEnergy
 from app.viewmodels.format.telemetry_fields import device_fields

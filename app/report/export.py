@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from app import units
 from app.report.documents import run_document
 from app.report.table_files import TABLE_WRITERS, Format
 from app.storage import retention
@@ -16,7 +17,6 @@ from app.storage.store import Store
 from app.storage.transfer.flat_tables import FlatRuns, open_flat_tables
 from app.storage.transfer.import_export import Exported, Imported
 from app.storage.transfer.progress import NO_PROGRESS, TransferProgress
-from app.viewmodels.format import units
 from app.viewmodels.format.sentences import format_run_numbers
 
 DOCUMENTS = "documents.json"

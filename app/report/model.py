@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from app import units
 from app.records import RunRow, StoredRun
 from app.runs.environment import program_version
 from app.viewmodels.charts.curve_style import dash_pattern
@@ -19,7 +20,7 @@ from app.viewmodels.compare.table import (
     describe_constant_columns,
 )
 from app.viewmodels.compare.warnings import ComparisonWarning
-from app.viewmodels.format import cells, units
+from app.viewmodels.format import cells
 from app.viewmodels.format.environment import (
     comparable_keys,
     differing_environment,

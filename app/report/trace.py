@@ -23,11 +23,11 @@ from app.storage.files import atomic_output
 from app.storage.store import Store
 from app.storage.transfer.import_export import Exported, check_exportable
 from app.storage.transfer.progress import NO_PROGRESS, RowCounter, TransferProgress
+from app.units import rate_unit
 from app.viewmodels.format.cells import example_word
 from app.viewmodels.format.derived import phase_energies
 from app.viewmodels.format.naming import short_name
 from app.viewmodels.format.telemetry_fields import ThrottleTracker, field_label
-from app.viewmodels.format.units import rate_unit
 from app.viewmodels.plot.telemetry_buffer import device_label
 
 _NO_ARGS: Mapping[str, Any] = MappingProxyType({})

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from app import units
 from app.records import RunEvent
 from app.samples import HOST, SAMPLE_FIELDS, SLOW_FIELDS, Device, DeviceLost, Inventory, Processes, Sample, SlowSample
-from app.viewmodels.format import units
 from app.viewmodels.format.telemetry_fields import field_label, format_field
 from app.viewmodels.plot.live_panels import LiveCurve, LivePanel
 from app.viewmodels.plot.telemetry_buffer import TelemetryBuffer, absence_reason, device_colour, device_label

@@ -6,11 +6,11 @@ from PySide6.QtCore import QPoint, QTimer, Signal
 from PySide6.QtGui import QCursor
 from PySide6.QtWidgets import QGridLayout
 
+from app import units
 from app.gui.plot.legend import Reading, Readout
 from app.gui.plot.plot_group import PlotGroup
 from app.gui.plot.time_panel import TimePanel
 from app.gui.theme import GRID, Theme
-from app.viewmodels.format import units
 from app.viewmodels.plot.model import Band, Span, panned, zoomed
 from app.viewmodels.plot.stored_curves import StoredPanel, value_at
 

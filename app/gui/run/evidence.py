@@ -15,10 +15,10 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app import units
 from app.gui.theme import GRID, LEFT, RIGHT, Theme, tabular_font
 from app.gui.widgets.basic import ElidedLabel, button, text_label
 from app.gui.widgets.share_bars import ShareBar, StackedBar
-from app.viewmodels.format import units
 from app.viewmodels.history.evidence import Aspect, Badge, EvidenceView, PortabilityRow
 from app.viewmodels.history.kernel_time import DEVICE_COLUMNS, KernelRow
 

@@ -6,8 +6,8 @@ from PySide6.QtCore import QEvent, QRectF, QSize
 from PySide6.QtGui import QColor, QHelpEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
+from app import units
 from app.gui.theme import GRID, Theme
-from app.viewmodels.format import units
 from app.viewmodels.history.kernel_time import ClassShare
 
 _STACK_HEIGHT = 2 * GRID

@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from app import units
 from app.records import RunRow
 from app.report.documents import combined_match
 from app.runs.experiment.article import Article, Claim
-from app.viewmodels.format import units
 from app.viewmodels.format.cells import OUTCOMES
 from workloads.protocol import OutcomeName
 

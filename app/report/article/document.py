@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from app import units
 from app.records import StoredRun
 from app.report.article.cells import claim_lines, head_document, source_line
 from app.report.article.layouts import layouts_document, layouts_section
@@ -16,7 +17,6 @@ from app.runs.experiment.article_runs import ArticleRuns
 from app.runs.experiment.schedule import Plan, WeightTransfer
 from app.runs.experiment.transfer_trials import latest_trial, run_to_transfer
 from app.storage.reference import is_reference
-from app.viewmodels.format import units
 from app.viewmodels.format.environment import environment_label
 from app.viewmodels.format.naming import choice_label, short_name
 

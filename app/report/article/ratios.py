@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from app import units
 from app.analysis.intervals import Estimate, mean, ratio
 from app.analysis.verdict import throughputs
 from app.records import RunRow
@@ -11,7 +12,6 @@ from app.report.documents import estimate_document
 from app.report.model import ArticleSection, TextTable
 from app.runs.experiment.article import RatioTable, TableColumn, TableMetric, TableRow
 from app.runs.experiment.schedule import runs_of_variant
-from app.viewmodels.format import units
 from app.viewmodels.format.derived import flops_per_s
 from app.viewmodels.format.naming import value_text
 from workloads.protocol import RunSpec

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 
+from app import units
 from app.report.charts import svg
 from app.report.charts.canvas import Drawing, Palette
 from app.viewmodels.compare.scaling import ScalingBar, ScalingPoint, ScalingView
-from app.viewmodels.format import units
 from app.viewmodels.format.naming import gpus_label
 
 WIDTH, HEIGHT = 880, 200

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from app.viewmodels.format.units import duration
+from app.units import duration
 
 Tick = tuple[float, str]
 """A place on an axis and what stands there."""

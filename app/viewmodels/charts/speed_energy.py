@@ -4,12 +4,13 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from app import units
 from app.analysis.intervals import LEVEL, Estimate
 from app.analysis.verdict import work_ratio
 from app.viewmodels.charts import model
 from app.viewmodels.charts.model import Axis, Bar, BarChart, Guide, NoData, Plot, Point, PointChart, PointSeries
 from app.viewmodels.charts.variants import ChartVariant, drawable, format_estimate
-from app.viewmodels.format import cells, units
+from app.viewmodels.format import cells
 from app.viewmodels.format.cells import example_word
 from app.viewmodels.format.naming import variant_names, workload_title
 

@@ -6,6 +6,7 @@ Two plots for each workload and each kind of scaling: one batch for all GPUs tog
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from app import units
 from app.analysis.intervals import Estimate
 from app.analysis.scaling import GpuCountResult, Scaling, ScalingKind, scalings
 from app.records import StoredRun
@@ -13,7 +14,6 @@ from app.viewmodels.charts import model
 from app.viewmodels.charts.curve_style import LIGHT_PALETTE
 from app.viewmodels.charts.model import Axis, Guide, NoData, Plot, Point, PointChart, PointSeries
 from app.viewmodels.charts.variants import ChartVariant, distinct_colours, format_estimate
-from app.viewmodels.format import units
 from app.viewmodels.format.cells import example_word
 from app.viewmodels.format.naming import differing_parameters, format_setting, gpus_label, variant_names, workload_title
 from workloads.catalog import with_defaults

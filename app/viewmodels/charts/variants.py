@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from app import units
 from app.analysis.intervals import LEVEL, Estimate
 from app.analysis.verdict import VariantResult
 from app.records import StoredRun
 from app.viewmodels.charts.curve_style import curve_styles
 from app.viewmodels.compare.verdict import compute_verdict
-from app.viewmodels.format import units
 from app.viewmodels.format.cells import OUTCOMES, example_word
 from workloads.catalog import with_defaults
 from workloads.protocol import RunSpec

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from app import units
 from app.analysis.verdict import group_by_variant, throughputs
 from app.records import RunRow, StoredRun
 from app.viewmodels.charts.curve_style import MAX_COMPARED, MAX_DRAWN, curve_styles, interleave_variants
@@ -17,7 +18,6 @@ from app.viewmodels.compare.scaling import ScalingView, scaling_views
 from app.viewmodels.compare.table import CompareTable, compare_table
 from app.viewmodels.compare.verdict import compute_verdict, describe_method
 from app.viewmodels.compare.warnings import EVIDENCE, ComparisonWarning, Severity, comparison_warnings
-from app.viewmodels.format import units
 from app.viewmodels.format.naming import shared_settings
 from app.viewmodels.format.sentences import format_run_numbers, group_by_ending
 from app.viewmodels.plot.stored_curves import GPU_QUANTITIES, GPU_STATE, HOST_QUANTITIES

@@ -6,9 +6,10 @@ from typing import Literal
 
 import numpy as np
 
+from app import units
 from app.analysis.align import Combination, TimeSeries, combine, decimate, interpolate_done, seconds_since, with_gaps
 from app.records import Floats, Ints, StoredRun
-from app.viewmodels.format import cells, units
+from app.viewmodels.format import cells
 from app.viewmodels.plot import stored_curves
 from app.viewmodels.plot.model import Band, Span
 from app.viewmodels.plot.stored_curves import (

@@ -4,11 +4,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
+from app import units
 from app.analysis.comparability import ThrottleCause, throttled_shares
 from app.analysis.intervals import LEVEL, Estimate
 from app.analysis.measured import GpuPeaks, gpu_peaks
 from app.records import RunRow, StoredRun, Summary
-from app.viewmodels.format import cells, derived, units
+from app.viewmodels.format import cells, derived
 from app.viewmodels.format.cells import Cell, Column
 from app.viewmodels.plot import stored_curves
 

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from app import units
 from app.analysis.intervals import LEVEL, Estimate
 from app.analysis.scaling import VARYING_PARAMETERS, GpuCountResult, Scaling, StepParts, scalings
 from app.records import StoredRun
-from app.viewmodels.format import units
 from app.viewmodels.format.cells import example_word
 from app.viewmodels.format.naming import gpus_label, variant_names
 from workloads.catalog import with_defaults

@@ -5,11 +5,12 @@ from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import Literal, TypeVar
 
+from app import units
 from app.analysis.verdict import VariantResult
 from app.records import RunRow
 from app.viewmodels.compare.metrics import METRIC_COLUMNS, RunMetrics, estimate_cell, ratio_cell
 from app.viewmodels.compare.verdict import Verdict
-from app.viewmodels.format import cells, units
+from app.viewmodels.format import cells
 from app.viewmodels.format.cells import Cell, Column
 from app.viewmodels.format.sentences import join_with_and
 

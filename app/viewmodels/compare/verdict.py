@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import NamedTuple
 
+from app import units
 from app.analysis.intervals import LEVEL, Estimate, RequiredRepeats
 from app.analysis.verdict import Decision, VariantResult, judge, work_ratio
 from app.records import RunRow
-from app.viewmodels.format import units
 from app.viewmodels.format.cells import example_word
 from app.viewmodels.format.naming import variant_names
 from app.viewmodels.format.sentences import describe_endings, describe_group_endings, join_with_and

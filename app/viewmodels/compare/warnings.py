@@ -5,11 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from app import units
 from app.analysis import comparability
 from app.analysis.comparability import THROTTLED_SHARE_LIMIT, ThrottleCause, idle_wait_blockers
 from app.analysis.verdict import group_by_variant
 from app.records import CONCURRENT_GPUS_KEY, GPUS_USED_KEY, IDLE_WAIT_KEY, OTHERS_ON_GPU_KEY, RunRow, StoredRun
-from app.viewmodels.format import units
+from app.units import plural
 from app.viewmodels.format.cells import example_word
 from app.viewmodels.format.environment import (
     differing_environment,
@@ -20,7 +21,6 @@ from app.viewmodels.format.environment import (
 )
 from app.viewmodels.format.naming import differing_parameters, variant_names
 from app.viewmodels.format.sentences import format_run_numbers, join_with_and
-from app.viewmodels.format.units import plural
 from app.viewmodels.history.evidence import describe_mismatches
 from workloads.catalog import with_defaults
 from workloads.protocol import Value

@@ -5,6 +5,7 @@ import shlex
 from dataclasses import dataclass, field, replace
 
 from app.analysis.intervals import DEFAULT_REPEATS, MIN_REPEATS
+from app.units import plural, sentence
 from app.viewmodels.experiment.matrix_state import (
     Extent,
     MatrixRequest,
@@ -17,7 +18,6 @@ from app.viewmodels.experiment.matrix_state import (
 )
 from app.viewmodels.experiment.preview import group_refused
 from app.viewmodels.format.naming import variant_names
-from app.viewmodels.format.units import plural, sentence
 from app.viewmodels.run.form import Field, Option, VariantForm
 from workloads import catalog
 from workloads.catalog import MAX_VARIANTS, Refusal, UsageError

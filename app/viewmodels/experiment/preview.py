@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from app import units
 from app.queries import RemainingWork
 from app.records import RunRow
-from app.viewmodels.format import units
+from app.units import plural
 from app.viewmodels.format.naming import differing_parameters, format_setting, gpus_label, short_gpu_name
-from app.viewmodels.format.units import plural
 from workloads.catalog import Machine, Refusal, check, runnable
 from workloads.protocol import RunSpec
 

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from app import units
 from app.queries import QUEUED_STATES, QueueProgress
 from app.viewmodels.experiment.queue_banner import STATE_STYLES, Banner, describe_ending, ended_banner, resume_banner
-from app.viewmodels.format import units
 from app.viewmodels.format.cells import Cell, Column, Tone
 from app.viewmodels.format.naming import short_name, variant_names
 

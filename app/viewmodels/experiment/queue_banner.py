@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from app import units
 from app.errors import UserError
 from app.queries import EntryState, QueueProgress
 from app.records import RunRow
 from app.viewmodels.compare.comparison import default_baseline
 from app.viewmodels.compare.verdict import compute_verdict
-from app.viewmodels.format import units
 from app.viewmodels.format.cells import Tone
 from workloads.catalog import with_defaults
 

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from typing import Literal, NamedTuple
 
+from app import units
 from app.records import Outcome, RunRow, Summary
-from app.viewmodels.format import derived, naming, units
+from app.viewmodels.format import derived, naming
 from app.viewmodels.format.naming import format_gpu_counts
 from workloads import catalog
 from workloads.protocol import RunSpec

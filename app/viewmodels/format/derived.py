@@ -2,11 +2,11 @@
 
 from typing import NamedTuple
 
+from app import units
 from app.analysis.measured import gpu_columns
 from app.analysis.summary import waiting_pct
 from app.records import Phase, StoredRun, Summary
 from app.samples import Device
-from app.viewmodels.format import units
 from app.viewmodels.format.telemetry_fields import device_fields, field_label
 from workloads.protocol import Epoch
 

@@ -15,9 +15,9 @@ from app.records import (
     THROTTLED_KEY,
     StoredRun,
 )
+from app.units import byte_size, plural
 from app.viewmodels.format.naming import differing_parameters
 from app.viewmodels.format.sentences import format_run_numbers
-from app.viewmodels.format.units import byte_size, plural
 
 _MOST_VALUES = 4
 """So many values of a fact are told with their runs."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 
 from app.records import CUSTOM_PATH_KEY, StoredRun
-from app.viewmodels.format.units import ABSENT
+from app.units import ABSENT
 from workloads import catalog
 from workloads.protocol import RunSpec, Value
 

@@ -4,10 +4,10 @@ import textwrap
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
+from app import units
 from app.records import RunRow
-from app.viewmodels.format import units
+from app.units import plural
 from app.viewmodels.format.cells import OUTCOMES
-from app.viewmodels.format.units import plural
 
 _MAX_RANGES = 6
 """Stretches that a sentence names."""

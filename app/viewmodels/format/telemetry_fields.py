@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from app import units
 from app.analysis.comparability import ClockEvent
 from app.samples import HOST, SAMPLE_FIELDS, SLOW_FIELDS, Sample, field_unit
-from app.viewmodels.format import units
 
 _THROTTLE_REASONS = {
     ClockEvent.POWER_CAP: "power cap",

@@ -5,8 +5,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from app import units
 from app.records import Outcome, PortabilityResult, RunRow, StoredRun
-from app.viewmodels.format import naming, units
+from app.viewmodels.format import naming
 from app.viewmodels.format.cells import VERIFICATIONS, Tone
 from app.viewmodels.format.sentences import format_run_numbers
 from app.viewmodels.history import kernel_time

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from app import units
 from app.analysis.scaling import imbalance
-from app.viewmodels.format import units
 from workloads.protocol import DeviceTime, Evidence, Kernel, KernelClass
 
 

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from datetime import tzinfo
 from typing import NamedTuple
 
+from app import units
 from app.records import StoredRun
 from app.samples import HOST
-from app.viewmodels.format import cells, derived, naming, units
+from app.viewmodels.format import cells, derived, naming
 from app.viewmodels.format.cells import Cell
 from app.viewmodels.format.environment import environment_label, format_environment_value
 from app.viewmodels.format.naming import run_command

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from app import units
 from app.storage.retention import Pruned
-from app.viewmodels.format import units
 
 RETENTION_CHOICES: tuple[int | None, ...] = (None, 7, 30, 90, 365)
 """Days that samples can be kept; None is for ever."""

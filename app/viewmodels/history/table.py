@@ -5,10 +5,11 @@ from dataclasses import dataclass, field, replace
 from datetime import tzinfo
 from typing import NamedTuple
 
+from app import units
 from app.queries import Facets, RunOrder, RunQuery, StoredExperiment
 from app.records import RunRow
 from app.viewmodels.charts.curve_style import MAX_COMPARED
-from app.viewmodels.format import cells, units
+from app.viewmodels.format import cells
 from app.viewmodels.format.cells import Cell, Column
 
 NO_EXPERIMENT = 0

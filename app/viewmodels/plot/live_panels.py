@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from app import units
 from app.records import Floats
 from app.samples import HOST, Device
-from app.viewmodels.format import units
 from app.viewmodels.format.telemetry_fields import ThrottleInterval
 from app.viewmodels.plot.model import CurveInfo, LiveSeries, Plot, ShiftedCurve
 from app.viewmodels.plot.telemetry_buffer import (

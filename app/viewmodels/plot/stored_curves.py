@@ -8,7 +8,7 @@ import numpy as np
 from app.analysis.align import TimeSeries, decimate, seconds_since, with_gaps
 from app.analysis.measured import gpu_columns
 from app.records import Floats, SampleColumns, StoredRun
-from app.viewmodels.format.units import bytes_unit
+from app.units import bytes_unit
 from app.viewmodels.plot.model import CurveInfo, Plot
 from app.viewmodels.plot.telemetry_buffer import HOST_COLOUR, WORKER_COLOUR, device_colour, device_label
 

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from app.units import sentence
 from app.viewmodels.format.naming import value_text, workload_argument
-from app.viewmodels.format.units import sentence
 from workloads import catalog
 from workloads.catalog import Machine, Parameter, UsageError, Workload
 from workloads.protocol import RunSpec, Value

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
+from app import units
 from app.analysis.largest_batch import LargestBatch
-from app.viewmodels.format import units
 from app.viewmodels.run.form import FormState
 from workloads.protocol import RunSpec
 

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from app import units
 from app.records import Outcome, RunEnded, RunEvent, RunStarted
 from app.samples import Device, DeviceLost, Inventory, Processes, Sample
 from app.telemetry.replay import TraceStarted
-from app.viewmodels.format import units
 from app.viewmodels.format.cells import OUTCOMES
 from app.viewmodels.format.derived import summary_line
 from app.viewmodels.format.naming import differing_parameters, short_name, variant_names

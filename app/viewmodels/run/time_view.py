@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from typing import Literal
 
+from app import units
 from app.telemetry.replay import Recording
-from app.viewmodels.format import units
 from app.viewmodels.format.naming import format_gpu_counts
 
 REPLAY_SPEEDS = (1.0, 4.0, 16.0)

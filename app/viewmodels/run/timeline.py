@@ -5,10 +5,10 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 
+from app import units
 from app.records import LogLine, Outcome, RunEnded, RunEvent, RunStarted, Waiting
 from app.samples import Device, DeviceLost, Sample
 from app.telemetry.replay import TraceStarted
-from app.viewmodels.format import units
 from app.viewmodels.format.cells import OUTCOMES, example_word
 from app.viewmodels.format.telemetry_fields import ThrottleTracker
 from app.viewmodels.history.evidence import EvidenceView, evidence_view

@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from app import units
 from app.cli.main import main
 from app.records import StoredRun
 from app.report.comparison import compare_document
@@ -18,7 +19,6 @@ from app.report.render import html_report, markdown_report, write_report
 from app.storage.store import Store
 from app.viewmodels.compare.comparison import compare, prepare_comparison
 from app.viewmodels.compare.scaling import scaling_views
-from app.viewmodels.format import units
 from tests.fakes.pictures import grid, with_memory_traffic
 from tests.fakes.scaling import ONE, TALKING, run_of
 from tests.unit.viewmodels.stored import UTC_NS, keep, stopped_after_one_reading

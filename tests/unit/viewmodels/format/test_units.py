@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from app.viewmodels.format import units
+from app import units
 from app.viewmodels.format.sentences import format_run_numbers
 
 
