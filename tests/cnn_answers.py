@@ -41,7 +41,7 @@ def answers(workload: str, variant: Variant) -> Answers:
     """One forward and one backward pass in float32, compiled by XLA where the variant says so; then inference."""
     import tensorflow as tf
 
-    from workloads.cnn.model import build_cnn
+    from workloads.tensorflow.cnn.model import build_cnn
     from workloads.tensorflow.primitives import compile_function
     from workloads.tensorflow.synthetic import synthetic_images
 

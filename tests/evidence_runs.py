@@ -21,7 +21,7 @@ def collect_evidence(
 ) -> Evidence:
     """The evidence of a run of `spec`; `really` is what its step truly computes; `steps`: traced too."""
     from workloads.build import recipe_of
-    from workloads.evidence.collector import EvidenceCollector
+    from workloads.tensorflow.evidence.collector import EvidenceCollector
     from workloads.tensorflow.steps import build_task
 
     actual = {**spec.variant, **(really or {})}

@@ -38,7 +38,7 @@ def variant_of(machine: Machine, **settings: Value) -> Variant | None:
 
 def random_model(variant: Variant) -> Any:
     """The variant's model, all its weights and biases away from zero."""
-    from workloads.lstm import model
+    from workloads.tensorflow.lstm import model
 
     lstm = model.lstm_model(variant)
     lstm.set_weights([_normal(list(weight.shape), number) for number, weight in enumerate(lstm.weights)])
@@ -57,7 +57,7 @@ def batch_of(variant: Variant) -> Any:
     """Inputs and targets as a step gets them."""
     import tensorflow as tf
 
-    from workloads.lstm import model
+    from workloads.tensorflow.lstm import model
     from workloads.tensorflow.runtime import compute_dtype
 
     dtype = compute_dtype(str(variant["precision"]))

@@ -12,7 +12,7 @@ from workloads.tensorflow import runtime
 from workloads.training import Task
 
 if TYPE_CHECKING:
-    from workloads.evidence.collector import EvidenceCollector
+    from workloads.tensorflow.evidence.collector import EvidenceCollector
     from workloads.tensorflow.recipe import Recipe
 
 
@@ -70,7 +70,7 @@ def _recipe(spec: RunSpec, source: Source | None) -> "Recipe":
         return recipe_of(spec.workload)(spec.variant)
     if source is None:
         raise RefusedError(f"The file of {spec.workload} did not come with the order to run it.")
-    from workloads.custom.recipe import custom_recipe
+    from workloads.tensorflow.custom import custom_recipe
 
     return custom_recipe(spec, source)
 
@@ -86,7 +86,7 @@ def make_collector(spec: RunSpec, task: Task) -> "EvidenceCollector | None":
     """Who watches what the task really runs; None where nobody is to, or nothing is computed."""
     if not needs_tensorflow(spec) or spec.variant["evidence"] == "off":
         return None
-    from workloads.evidence.collector import EvidenceCollector
+    from workloads.tensorflow.evidence.collector import EvidenceCollector
 
     return EvidenceCollector(spec, task)
 
@@ -94,9 +94,9 @@ def make_collector(spec: RunSpec, task: Task) -> "EvidenceCollector | None":
 def recipe_of(workload: str) -> "Callable[[Variant], Recipe]":
     """The function that gives a workload's recipe for a variant."""
     if workload == "lstm":
-        from workloads.lstm import model
+        from workloads.tensorflow.lstm import model
 
         return model.recipe
-    from workloads.cnn.model import recipe_of as cnn_recipe_of
+    from workloads.tensorflow.cnn.model import recipe_of as cnn_recipe_of
 
     return cnn_recipe_of(workload)

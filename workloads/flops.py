@@ -13,8 +13,8 @@ al. 2022, "PaLM" (arXiv 2204.02311), appendix B.
 
 from collections.abc import Callable
 
-from workloads.cnn.nets import Conv, Dense, flatten, net_of
-from workloads.lstm.config import GATES
+from workloads.cnn import Conv, Dense, flatten, net_of
+from workloads.lstm import GATES
 from workloads.protocol import RunSpec, Variant
 
 _TRAINING = 3

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from workloads.build import approve, import_libraries, recipe_of
 from workloads.errors import RefusedError
-from workloads.lstm.config import config_of, weight_shapes
+from workloads.lstm import config_of, weight_shapes
 from workloads.protocol import OutputDifference, TryWeights, Variant
 
 _FORMAT = "variantscope lstm weights"

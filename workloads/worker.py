@@ -34,7 +34,7 @@ from workloads.tensorflow.runtime import loaded_versions, preimport_libraries
 from workloads.training import Loop, Report, Task, plan_of
 
 if TYPE_CHECKING:
-    from workloads.evidence.collector import EvidenceCollector
+    from workloads.tensorflow.evidence.collector import EvidenceCollector
 
 
 class Worker:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from workloads import weights
 from workloads.errors import RefusedError
-from workloads.lstm.config import config_of, weight_shapes
+from workloads.lstm import config_of, weight_shapes
 from workloads.protocol import OutputDifference, Variant
 from workloads.tensorflow.primitives import compile_function
 from workloads.tensorflow.recipe import Model

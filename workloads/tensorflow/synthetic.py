@@ -7,10 +7,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from workloads.cnn.nets import CLASSES, COLOURS, IMAGE_SIZE
-from workloads.lstm.loop import valid_steps
+from workloads.cnn import CLASSES, COLOURS, IMAGE_SIZE
 from workloads.protocol import Variant
 from workloads.tensorflow import runtime
+from workloads.tensorflow.lstm.loop import valid_steps
 from workloads.tensorflow.recipe import Batch, Recipe
 from workloads.tensorflow.runtime import Replicas
 

@@ -64,7 +64,7 @@ def trained(
     """The user's workload trained so many steps, or with another optimizer: its model, and each step's loss."""
     import keras
 
-    from workloads.custom.recipe import custom_recipe
+    from workloads.tensorflow.custom import custom_recipe
     from workloads.tensorflow.recipe import Model, Recipe
     from workloads.tensorflow.steps import build_task
 
@@ -266,7 +266,7 @@ def test_a_step_that_float16_skips_leaves_weights_and_the_optimizers_state(
     import keras
     import tensorflow as tf
 
-    from workloads.custom.recipe import KerasOptimizer
+    from workloads.tensorflow.custom import KerasOptimizer
     from workloads.tensorflow.optimizers import LossScale
     from workloads.tensorflow.primitives import compile_function
 

@@ -42,7 +42,7 @@ def test_the_lstm_counts_what_tensorflow_counts_of_keras_s(layers: int, bidirect
 
 @pytest.mark.parametrize(("workload", "sizes"), [("cnn10", {"channels": 4}), ("wrn28-10", {"depth": 16, "widen": 1})])
 def test_the_cnns_count_what_tensorflow_counts(workload: str, sizes: dict[str, Value]) -> None:
-    from workloads.cnn.model import build_cnn
+    from workloads.tensorflow.cnn.model import build_cnn
 
     spec = spec_of(workload, layout="NHWC", **sizes)
     assert flops_per_step(spec) == counted(build_cnn(workload, spec.variant).outputs, 2, 32, 32, 3)

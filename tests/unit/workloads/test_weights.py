@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from workloads.catalog import Machine, complete
-from workloads.lstm.config import config_of, weight_shapes
+from workloads.lstm import config_of, weight_shapes
 from workloads.protocol import Value, Variant
 from workloads.weights import SavedWeights, WeightsError, read, write
 

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from tests.cnn_answers import SIZES, Answers, answers, variant_of
+from workloads import cnn
 from workloads.catalog import Machine, complete
-from workloads.cnn import nets
-from workloads.cnn.layers import MakeLayer
 from workloads.errors import RefusedError
 from workloads.protocol import Value
+from workloads.tensorflow.cnn.layers import MakeLayer
 
 
 @functools.cache
@@ -35,14 +35,14 @@ def test_xla_changes_no_answer(layout: str) -> None:
 def test_xla_pools_without_windows_forwards_and_backwards(layout: str) -> None:
     import tensorflow as tf
 
-    from workloads.cnn import layers
+    from workloads.tensorflow.cnn import layers
     from workloads.tensorflow.primitives import compile_function
 
     images = tf.random.stateless_normal([2, 4, 6, 8], [1, 2])
 
     def gradient_of(make: MakeLayer) -> tuple[np.ndarray[Any, Any], str]:
         """What the layer's gradient is, and the program that computes it."""
-        pool = make(nets.Pool(name="pool"), [], layout)
+        pool = make(cnn.Pool(name="pool"), [], layout)
 
         def gradient(images: tf.Tensor) -> tf.Tensor:
             with tf.GradientTape() as tape:
@@ -62,7 +62,7 @@ def test_xla_pools_without_windows_forwards_and_backwards(layout: str) -> None:
 
 @pytest.mark.parametrize("implementation", ["native", "keras"])
 def test_inference_uses_the_running_statistics_and_leaves_them_alone(implementation: str) -> None:
-    from workloads.cnn.model import build_cnn
+    from workloads.tensorflow.cnn.model import build_cnn
     from workloads.tensorflow.primitives import compile_function
     from workloads.tensorflow.synthetic import synthetic_images
 
@@ -79,7 +79,7 @@ def test_running_statistics_are_kerass(xla: bool) -> None:
     import keras
     import tensorflow as tf
 
-    from workloads.cnn.layers import BatchNorm
+    from workloads.tensorflow.cnn.layers import BatchNorm
     from workloads.tensorflow.primitives import compile_function
 
     norm = BatchNorm([tf.ones([5]), tf.zeros([5])], "NHWC")
@@ -94,7 +94,7 @@ def test_running_statistics_are_kerass(xla: bool) -> None:
 
 @pytest.mark.parametrize("implementation", ["native", "keras"])
 def test_the_wide_network_has_the_articles_size_by_default(implementation: str) -> None:
-    from workloads.cnn.model import build_cnn
+    from workloads.tensorflow.cnn.model import build_cnn
 
     sizes: dict[str, Value] = {"depth": 28, "widen": 10}
     model = build_cnn("wrn28-10", variant_of("wrn28-10", **sizes, implementation=implementation))
@@ -104,10 +104,10 @@ def test_the_wide_network_has_the_articles_size_by_default(implementation: str) 
 
 
 def test_a_wide_block_ends_in_a_sum_and_halves_the_images_at_the_start_of_a_group() -> None:
-    net = nets.wide_resnet(16, 2)
-    sums = [part for part in net if isinstance(part, nets.Sum)]
+    net = cnn.wide_resnet(16, 2)
+    sums = [part for part in net if isinstance(part, cnn.Sum)]
     assert [len(part.shortcut) for part in sums] == [1, 0] * 3
-    convolutions = [layer for layer in nets.flatten(net) if isinstance(layer, nets.Conv)]
+    convolutions = [layer for layer in cnn.flatten(net) if isinstance(layer, cnn.Conv)]
     assert len(convolutions) == 16, (
         "the depth counts the convolutions but not the dense head, for each shortcut's block"
     )
@@ -117,7 +117,7 @@ def test_a_wide_block_ends_in_a_sum_and_halves_the_images_at_the_start_of_a_grou
 
 
 def test_one_seed_is_one_set_of_weights_and_another_is_another() -> None:
-    from workloads.cnn.model import build_cnn
+    from workloads.tensorflow.cnn.model import build_cnn
 
     first, same, other = (
         [weight.numpy() for weight in build_cnn("cnn10", variant_of("cnn10", **more)).weights]
@@ -141,7 +141,7 @@ def test_images_are_the_same_in_both_layouts() -> None:
 def test_without_onednn_the_cpu_has_no_nchw(monkeypatch: pytest.MonkeyPatch) -> None:
     from tensorflow.python.util import _pywrap_util_port
 
-    from workloads.cnn.model import recipe_of
+    from workloads.tensorflow.cnn.model import recipe_of
 
     monkeypatch.setattr(_pywrap_util_port, "IsMklEnabled", lambda: False)
     with pytest.raises(RefusedError, match="use layout=NHWC or xla=true"):

@@ -8,10 +8,10 @@ import pytest
 
 from tests.evidence_runs import collect_evidence, spec_of
 from workloads.catalog import Machine, complete
-from workloads.evidence.aspects import Observation, all_reduce
-from workloads.evidence.ops import Op
-from workloads.evidence.xplane import Trace
 from workloads.protocol import DeviceTime, Kernel, RunSpec, Value
+from workloads.tensorflow.evidence.aspects import Observation, all_reduce
+from workloads.tensorflow.evidence.ops import Op
+from workloads.tensorflow.evidence.xplane import Trace
 from workloads.tensorflow.runtime import Replicas, replicas_on
 
 LOOPS = ("standard", "gemm8", "gemm2", "gemm_batched", "fused", "pretransposed", "combined_input", "wavefront")
@@ -99,7 +99,7 @@ def test_what_keras_decided_on_the_cpu_is_not_what_it_promises(one: Replicas) ->
     ],
 )
 def test_keras_has_a_reason_on_a_gpu_too(given: dict[str, Value], words: str) -> None:
-    from workloads.lstm.evidence import fallback_reason
+    from workloads.tensorflow.lstm.evidence import fallback_reason
 
     spec = complete("lstm", {"gpus": 0, "implementation": "auto", **given}, Machine())
     assert words in fallback_reason({**spec.variant, "gpus": 1})
@@ -190,7 +190,7 @@ GATES = Kernel(name="elemWiseRNNcell", kind="rnn", count=1, time_ns=500)
 def test_on_a_gpu_kernels_tell_tf32_from_float32(
     asked: str, kernels: tuple[Kernel, ...], ran: str | None, match: bool | None
 ) -> None:
-    from workloads.evidence.aspects import precision
+    from workloads.tensorflow.evidence.aspects import precision
 
     found = precision(seen_on_gpu(asked, kernels=kernels))
     assert (found.actual, found.matches) == (ran, match)
@@ -198,8 +198,8 @@ def test_on_a_gpu_kernels_tell_tf32_from_float32(
 
 @pytest.mark.parametrize(("exact", "ran"), [(True, "float32"), (False, "tf32")])
 def test_where_no_kernels_name_tells_xlas_program_does(exact: bool, ran: str) -> None:
-    from workloads.evidence.aspects import precision
-    from workloads.evidence.ops import Op
+    from workloads.tensorflow.evidence.aspects import precision
+    from workloads.tensorflow.evidence.ops import Op
 
     dot = Op(type="MatMul", name="dot", dtype="float32", loop="while", compiled=True, exact=exact)
     seen = seen_on_gpu("float32", kernels=(SILENT,))
@@ -208,9 +208,9 @@ def test_where_no_kernels_name_tells_xlas_program_does(exact: bool, ran: str) ->
 
 
 def seen_on_gpu(requested: str, kernels: tuple[Kernel, ...]) -> Any:
-    from workloads.evidence.aspects import Observation
-    from workloads.evidence.ops import Op
-    from workloads.evidence.xplane import Trace
+    from workloads.tensorflow.evidence.aspects import Observation
+    from workloads.tensorflow.evidence.ops import Op
+    from workloads.tensorflow.evidence.xplane import Trace
 
     spec = spec_of("lstm")
     product = Op(type="MatMul", name="lstm/while/MatMul", device="GPU:0", dtype="float32", loop="lstm/while")
@@ -222,7 +222,7 @@ def seen_on_gpu(requested: str, kernels: tuple[Kernel, ...]) -> Any:
 
 
 def test_products_that_fell_back_to_the_cpu_are_found() -> None:
-    from workloads.evidence.aspects import device
+    from workloads.tensorflow.evidence.aspects import device
 
     seen = seen_on_gpu("float32", ())
     found = device(replace(seen, graph=(*seen.graph, replace(seen.graph[0], device="CPU:0"))))
@@ -231,8 +231,8 @@ def test_products_that_fell_back_to_the_cpu_are_found() -> None:
 
 
 def test_a_profiler_that_saw_no_kernel_of_a_gpu_says_so() -> None:
-    from workloads.evidence.collector import evidence_of
-    from workloads.evidence.xplane import Trace
+    from workloads.tensorflow.evidence.collector import evidence_of
+    from workloads.tensorflow.evidence.xplane import Trace
 
     seen = replace(seen_on_gpu("tf32", ()), trace=Trace(steps=3))
     evidence = evidence_of(seen)
@@ -241,7 +241,7 @@ def test_a_profiler_that_saw_no_kernel_of_a_gpu_says_so() -> None:
 
 
 def cudnn_calls(count: int) -> tuple[Any, ...]:
-    from workloads.evidence.ops import Op
+    from workloads.tensorflow.evidence.ops import Op
 
     forward = [
         Op(type="CudnnRNNV3", name=f"lstm_{n}/CudnnRNNV3", device="GPU:0", dtype="float32") for n in range(count)
@@ -261,8 +261,8 @@ def cudnn_calls(count: int) -> tuple[Any, ...]:
     ],
 )
 def test_cudnn_layer_by_layer_and_the_stack_in_one_call(asked: str, layers: int, calls: int, ran: str) -> None:
-    from workloads.evidence.aspects import Observation
-    from workloads.lstm.evidence import lstm_implementation
+    from workloads.tensorflow.evidence.aspects import Observation
+    from workloads.tensorflow.lstm.evidence import lstm_implementation
 
     spec = spec_of("lstm", implementation=asked, layers=layers)
     found = lstm_implementation(Observation(spec=spec, graph=cudnn_calls(calls)))

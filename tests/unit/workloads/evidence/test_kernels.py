@@ -2,8 +2,8 @@
 
 import pytest
 
-from workloads.evidence.kernels import classify, on_tensor_cores
 from workloads.protocol import KernelClass
+from workloads.tensorflow.evidence.kernels import classify, on_tensor_cores
 
 XMMA = "tilesize128x128x32_warpgroupsize1x1x1_execute_segment_k_off_kernel__5x"
 KERNELS: list[tuple[str, KernelClass, bool | None]] = [

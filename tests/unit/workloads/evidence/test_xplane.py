@@ -26,7 +26,7 @@ def add_line(plane: Any, name: str, events: Sequence[Timed], base_ns: int = 0) -
 
 
 def test_kernels_on_two_streams_are_busy_together_only_once() -> None:
-    from workloads.evidence.xplane import read
+    from workloads.tensorflow.evidence.xplane import read
 
     profile = space()
     plane = profile.planes.add(name="/device:GPU:0")
@@ -42,7 +42,7 @@ def test_kernels_on_two_streams_are_busy_together_only_once() -> None:
 
 
 def test_times_of_two_gpus_are_added() -> None:
-    from workloads.evidence.xplane import read
+    from workloads.tensorflow.evidence.xplane import read
 
     profile = space()
     for number, end_ns in ((0, 300), (1, 700)):
@@ -54,8 +54,8 @@ def test_times_of_two_gpus_are_added() -> None:
 
 
 def test_communication_that_hides_behind_computing_is_told_from_what_does_not() -> None:
-    from workloads.evidence.xplane import read
     from workloads.protocol import DeviceTime
+    from workloads.tensorflow.evidence.xplane import read
 
     profile = space()
     plane = profile.planes.add(name="/device:GPU:1")
@@ -68,7 +68,7 @@ def test_communication_that_hides_behind_computing_is_told_from_what_does_not() 
 
 
 def test_a_gpu_that_the_profiler_could_not_see_has_no_kernels_of_the_cpus() -> None:
-    from workloads.evidence.xplane import read
+    from workloads.tensorflow.evidence.xplane import read
 
     profile = space()
     add_line(profile.planes.add(name="/host:CPU"), "python", [("MatMul:MatMul", 0, 100)])
@@ -79,7 +79,7 @@ def test_a_gpu_that_the_profiler_could_not_see_has_no_kernels_of_the_cpus() -> N
 
 
 def test_on_the_cpu_what_only_holds_operations_is_left_to_them() -> None:
-    from workloads.evidence.xplane import read
+    from workloads.tensorflow.evidence.xplane import read
 
     profile = space()
     events = [("a/Call:PartitionedCall", 0, 100), ("b/MatMul:_MklMatMul", 10, 40), ("c/MatMul_1:_MklMatMul", 40, 60)]
@@ -95,7 +95,7 @@ def test_on_the_cpu_what_only_holds_operations_is_left_to_them() -> None:
 def test_a_real_trace_of_the_cpu_adds_up(jit: bool) -> None:
     import tensorflow as tf
 
-    from workloads.evidence.profile import trace_steps
+    from workloads.tensorflow.evidence.profile import trace_steps
     from workloads.training import Task
 
     matrix = tf.random.stateless_normal([300, 300], [1, 1])
@@ -121,7 +121,7 @@ def test_a_profiler_in_use_is_a_note_and_leaves_the_other_alone(
 ) -> None:
     import tensorflow as tf
 
-    from workloads.evidence.profile import run_guarded, trace_steps
+    from workloads.tensorflow.evidence.profile import run_guarded, trace_steps
     from workloads.training import Task
 
     task = Task(step=lambda: 1, fetch=float, examples=1)
@@ -138,8 +138,8 @@ def test_a_profiler_in_use_is_a_note_and_leaves_the_other_alone(
 def test_a_profiler_that_hangs_is_left_behind() -> None:
     import threading
 
-    from workloads.evidence.profile import run_guarded
-    from workloads.evidence.xplane import Trace
+    from workloads.tensorflow.evidence.profile import run_guarded
+    from workloads.tensorflow.evidence.xplane import Trace
 
     answered = threading.Event()
 
@@ -153,7 +153,7 @@ def test_a_profiler_that_hangs_is_left_behind() -> None:
 
 
 def test_a_traces_table_can_be_printed(tmp_path: Any, capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
-    from workloads.evidence.__main__ import main
+    from workloads.tensorflow.evidence.__main__ import main
 
     profile = space()
     plane = profile.planes.add(name="/device:GPU:0")

@@ -27,9 +27,9 @@ def cell_inputs(**rates: float) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, A
     """What a cell reads of inputs and earlier outputs of ones in training, each [timesteps, batch, width]."""
     import tensorflow as tf
 
-    from workloads.lstm.config import LstmConfig
-    from workloads.lstm.loop import Cell, LoopStack, State
-    from workloads.lstm.stack import Weights, initial_weights
+    from workloads.lstm import LstmConfig
+    from workloads.tensorflow.lstm.loop import Cell, LoopStack, State
+    from workloads.tensorflow.lstm.stack import Weights, initial_weights
 
     inputs: list[np.ndarray[Any, Any]] = []
     outputs: list[np.ndarray[Any, Any]] = []

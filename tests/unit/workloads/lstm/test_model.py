@@ -50,8 +50,8 @@ def test_two_features_are_enough() -> None:
 
 @pytest.mark.parametrize(("implementation", "use_cudnn"), [("standard", False), ("cudnn", True), ("auto", "auto")])
 def test_every_direction_is_the_implementation_asked_for(implementation: str, use_cudnn: bool | str) -> None:
-    from workloads.lstm import model
-    from workloads.lstm.keras_stack import KerasStack
+    from workloads.tensorflow.lstm import model
+    from workloads.tensorflow.lstm.keras_stack import KerasStack
 
     given = {"gpus": 0, "units": 3, "timesteps": 4, "features": 2, "layers": 2, "bidirectional": True}
     variant = complete("lstm", {**given, "implementation": implementation}, Machine()).variant
@@ -67,7 +67,7 @@ def test_bidirectional_is_kerass() -> None:
     import keras
     import tensorflow as tf
 
-    from workloads.lstm import model
+    from workloads.tensorflow.lstm import model
 
     given = {"gpus": 0, "units": 3, "timesteps": 5, "features": 2, "layers": 2, "bidirectional": True}
     lstm = model.recipe(complete("lstm", given, Machine()).variant).model()
@@ -97,7 +97,7 @@ ON_CPU = [
 def test_the_adding_problem_is_learnt(one: Replicas, name: str) -> None:
     import tensorflow as tf
 
-    from workloads.lstm import model
+    from workloads.tensorflow.lstm import model
     from workloads.tensorflow.recipe import Recipe
     from workloads.tensorflow.steps import build_task
 

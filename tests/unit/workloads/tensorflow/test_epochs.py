@@ -116,7 +116,7 @@ def test_the_cnn_learns_from_stored_images(data: Cifar10, one: Replicas) -> None
 def test_what_prepares_images_does_not_touch_the_evidence_of_their_layout(
     data: Cifar10, one: Replicas, layout: str
 ) -> None:
-    from workloads.evidence.collector import EvidenceCollector
+    from workloads.tensorflow.evidence.collector import EvidenceCollector
 
     spec = spec_of(layout=layout)
     task = task_of(spec, data, one)

@@ -5,11 +5,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from workloads.lstm import fused_ops, keras_stack, ladder, wavefront
-from workloads.lstm.config import config_of
-from workloads.lstm.loop import valid_steps
-from workloads.lstm.stack import MakeStack, Stack, initial_weights
+from workloads.lstm import config_of
 from workloads.protocol import Variant
+from workloads.tensorflow.lstm import fused_ops, keras_stack, ladder, wavefront
+from workloads.tensorflow.lstm.loop import valid_steps
+from workloads.tensorflow.lstm.stack import MakeStack, Stack, initial_weights
 from workloads.tensorflow.optimizers import Adam
 from workloads.tensorflow.recipe import Recipe
 from workloads.tensorflow.synthetic import adding_problem
@@ -43,7 +43,7 @@ class LstmModel:
 
     @property
     def weights(self) -> Sequence[tf.Variable]:
-        """The trained variables in the layout of `workloads.lstm.stack`, whatever the implementation."""
+        """The trained variables in the layout of `workloads.tensorflow.lstm.stack`, whatever the implementation."""
         return [*self.stack.weights, self._kernel, self._bias]
 
     def set_weights(self, values: Sequence[Any]) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import keras
 import tensorflow as tf
 
-from workloads.cnn import nets
+from workloads import cnn
 from workloads.tensorflow.primitives import per_replica_variable
 
 
@@ -21,46 +21,46 @@ class Layer(Protocol):
 
     @property
     def weights(self) -> Sequence[tf.Variable]:
-        """The trained variables, in the order of `nets.shapes`."""
+        """The trained variables, in the order of `cnn.weight_shapes`."""
 
     def __call__(self, images: tf.Tensor, training: bool, /) -> tf.Tensor:
         """Images in the layout of the layer, or features [batch, channels] once they are pooled over all pixels."""
 
 
-MakeLayer = Callable[[nets.Layer, Sequence[tf.Tensor], str], Layer]
+MakeLayer = Callable[[cnn.Layer, Sequence[tf.Tensor], str], Layer]
 """A layer from its description, its initial weights and the layout, NCHW or NHWC."""
 
 
 _DATA_FORMATS = {"NCHW": "channels_first", "NHWC": "channels_last"}
 
 
-def keras_layer(spec: nets.Layer, initial: Sequence[tf.Tensor], layout: str) -> Layer:
+def keras_layer(spec: cnn.Layer, initial: Sequence[tf.Tensor], layout: str) -> Layer:
     """The layer of a description with its initial weights."""
     made = _create_keras_layer(spec, layout)
-    if isinstance(spec, nets.Conv | nets.Norm | nets.Dense):
+    if isinstance(spec, cnn.Conv | cnn.Norm | cnn.Dense):
         made.build(_input_shape(spec, layout))
     for variable, value in zip(made.trainable_variables, initial, strict=True):
         variable.assign(value)
     return _KerasLayer(made)
 
 
-def _create_keras_layer(spec: nets.Layer, layout: str) -> keras.Layer:
+def _create_keras_layer(spec: cnn.Layer, layout: str) -> keras.Layer:
     """The head in float32, as Keras's guide to mixed precision has it."""
     data_format = _DATA_FORMATS[layout]
     match spec:
-        case nets.Conv():
+        case cnn.Conv():
             return keras.layers.Conv2D(
                 spec.channels, spec.kernel, spec.stride, "same", data_format=data_format, use_bias=False
             )
-        case nets.Norm():
+        case cnn.Norm():
             return keras.layers.BatchNormalization(axis=_channels_axis(layout))
-        case nets.Relu():
+        case cnn.Relu():
             return keras.layers.ReLU()
-        case nets.Pool():
+        case cnn.Pool():
             return keras.layers.AveragePooling2D(2, data_format=data_format)
-        case nets.GlobalPool():
+        case cnn.GlobalPool():
             return keras.layers.GlobalAveragePooling2D(data_format=data_format)
-        case nets.Dense():
+        case cnn.Dense():
             return keras.layers.Dense(spec.channels, dtype="float32")
 
 
@@ -68,11 +68,11 @@ def _channels_axis(layout: str) -> int:
     return 1 if layout == "NCHW" else -1
 
 
-def _input_shape(spec: nets.Conv | nets.Norm | nets.Dense, layout: str) -> list[int | None]:
-    if isinstance(spec, nets.Dense):
+def _input_shape(spec: cnn.Conv | cnn.Norm | cnn.Dense, layout: str) -> list[int | None]:
+    if isinstance(spec, cnn.Dense):
         return [None, spec.channels_in]
     shape: list[int | None] = [None] * 4
-    shape[_channels_axis(layout)] = spec.channels_in if isinstance(spec, nets.Conv) else spec.channels
+    shape[_channels_axis(layout)] = spec.channels_in if isinstance(spec, cnn.Conv) else spec.channels
     return shape
 
 
@@ -92,20 +92,20 @@ _EPSILON = 1e-3
 _MOMENTUM = 0.99
 
 
-def native_layer(spec: nets.Layer, initial: Sequence[tf.Tensor], layout: str) -> Layer:
+def native_layer(spec: cnn.Layer, initial: Sequence[tf.Tensor], layout: str) -> Layer:
     """The layer of a description with its initial weights."""
     match spec:
-        case nets.Conv():
+        case cnn.Conv():
             return _Conv(spec, initial, layout)
-        case nets.Norm():
+        case cnn.Norm():
             return BatchNorm(initial, layout)
-        case nets.Dense():
+        case cnn.Dense():
             return _Dense(initial)
-        case nets.Pool():
+        case cnn.Pool():
             return Function(lambda images: tf.nn.avg_pool2d(images, 2, 2, "SAME", data_format=layout))
-        case nets.GlobalPool():
+        case cnn.GlobalPool():
             return Function(lambda images: tf.reduce_mean(images, axis=[2, 3] if layout == "NCHW" else [1, 2]))
-        case nets.Relu():
+        case cnn.Relu():
             return Function(tf.nn.relu)
 
 
@@ -123,7 +123,7 @@ class Function:
 
 
 class _Conv:
-    def __init__(self, spec: nets.Conv, initial: Sequence[tf.Tensor], layout: str) -> None:
+    def __init__(self, spec: cnn.Conv, initial: Sequence[tf.Tensor], layout: str) -> None:
         self.weights = [tf.Variable(value) for value in initial]
         self._stride = spec.stride
         self._layout = layout
@@ -173,9 +173,9 @@ class BatchNorm:
         )  # fmt: skip
 
 
-def native_xla_layer(spec: nets.Layer, initial: Sequence[tf.Tensor], layout: str) -> Layer:
+def native_xla_layer(spec: cnn.Layer, initial: Sequence[tf.Tensor], layout: str) -> Layer:
     """The layer of a description with its initial weights."""
-    if isinstance(spec, nets.Pool):
+    if isinstance(spec, cnn.Pool):
         return Function(lambda images: _mean_pool(images, layout))
     return native_layer(spec, initial, layout)
 

@@ -16,9 +16,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from workloads.lstm.config import GATES, LstmConfig
-from workloads.lstm.loop import Cell, LoopStack, State, zero_padded
-from workloads.lstm.stack import Weights
+from workloads.lstm import GATES, LstmConfig
+from workloads.tensorflow.lstm.loop import Cell, LoopStack, State, zero_padded
+from workloads.tensorflow.lstm.stack import Weights
 from workloads.tensorflow.primitives import compile_function
 
 

@@ -9,18 +9,19 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import tensorflow as tf
 from tensorflow.python.util import _pywrap_util_port
 
-from workloads.cnn import layers, nets
-from workloads.cnn.layers import MakeLayer
-from workloads.cnn.nets import Conv, Dense, Layer, Net, Norm, Sum, flatten, net_of, weight_shapes
+from workloads import cnn
+from workloads.cnn import Conv, Dense, Layer, Net, Norm, Sum, flatten, net_of, weight_shapes
 from workloads.errors import RefusedError
 from workloads.protocol import Variant
+from workloads.tensorflow.cnn import layers
+from workloads.tensorflow.cnn.layers import MakeLayer
 from workloads.tensorflow.optimizers import Momentum
 from workloads.tensorflow.recipe import Recipe
 from workloads.tensorflow.synthetic import synthetic_images
 
 
 def initial_weights(net: Net, seed: int) -> Iterator[tuple[Layer, list[tf.Tensor]]]:
-    """Each layer with the values of its weights, in the order of `nets.shapes`.
+    """Each layer with the values of its weights, in the order of `cnn.weight_shapes`.
 
     Kernels are those of He et al. 2015: normal with variance 2 / fan_in; scales are 1, offsets and biases 0.
     """
@@ -70,7 +71,7 @@ class Cnn:
         """The logits, [batch, 10], with the running statistics."""
         return self._run(self._net, inputs, training=False)
 
-    def _run(self, parts: Iterable[nets.Layer | Sum], images: tf.Tensor, *, training: bool) -> tf.Tensor:
+    def _run(self, parts: Iterable[cnn.Layer | Sum], images: tf.Tensor, *, training: bool) -> tf.Tensor:
         for part in parts:
             if isinstance(part, Sum):
                 body = self._run(part.body, images, training=training)

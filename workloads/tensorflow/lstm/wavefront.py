@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from workloads.lstm.config import LstmConfig
-from workloads.lstm.ladder import compile_pointwise, input_sums, state_from_sums
-from workloads.lstm.loop import State, Step, run_loop, zero_padded
-from workloads.lstm.stack import BaseStack, Weights
+from workloads.lstm import LstmConfig
+from workloads.tensorflow.lstm.ladder import compile_pointwise, input_sums, state_from_sums
+from workloads.tensorflow.lstm.loop import State, Step, run_loop, zero_padded
+from workloads.tensorflow.lstm.stack import BaseStack, Weights
 
 
 @compile_pointwise

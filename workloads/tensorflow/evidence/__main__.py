@@ -1,9 +1,9 @@
-"""`python -m workloads.evidence FILE.xplane.pb [STEPS]`: the kernels of a profiler's trace, as evidence counts them."""
+"""Print the kernels of a profiler's trace: `python -m workloads.tensorflow.evidence FILE.xplane.pb [STEPS]`."""
 
 import sys
 from pathlib import Path
 
-from workloads.evidence.xplane import read
+from workloads.tensorflow.evidence.xplane import read
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from tensorflow.core.framework import types_pb2
 from tensorflow.python.eager import context
 
-from workloads.evidence.ops import CLUSTER, Op, plain_type
+from workloads.tensorflow.evidence.ops import CLUSTER, Op, plain_type
 
 _TYPES = {types_pb2.DT_FLOAT: "float32", types_pb2.DT_HALF: "float16", types_pb2.DT_BFLOAT16: "bfloat16"}
 _LOOP_BODY = "/body/"

@@ -10,9 +10,9 @@ from tensorflow.compiler.xla import xla_data_pb2
 from tensorflow.compiler.xla.service import hlo_pb2
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
-from workloads.evidence.kernels import classify, on_tensor_cores
-from workloads.evidence.ops import Op, plain_type
 from workloads.protocol import DeviceTime, Kernel
+from workloads.tensorflow.evidence.kernels import classify, on_tensor_cores
+from workloads.tensorflow.evidence.ops import Op, plain_type
 
 _DTYPES = {
     xla_data_pb2.F32: "float32",

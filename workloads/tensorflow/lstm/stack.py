@@ -12,7 +12,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from workloads.lstm.config import GATES, LstmConfig, weight_shapes
+from workloads.lstm import GATES, LstmConfig, weight_shapes
 
 
 class Weights(NamedTuple):
@@ -58,7 +58,7 @@ class Stack(Protocol):
 
     @property
     def weights(self) -> Sequence[tf.Variable]:
-        """The trained variables in the layout of `workloads.lstm.stack`, float32."""
+        """The trained variables in the layout of `workloads.tensorflow.lstm.stack`, float32."""
 
     def __call__(self, inputs: tf.Tensor, valid: tf.Tensor | None, *, training: bool) -> tf.Tensor:
         """The last outputs of the top layer, [batch, directions * units], of inputs [batch, timesteps, features].

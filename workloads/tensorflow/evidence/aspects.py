@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from workloads.evidence.kernels import makes_products
-from workloads.evidence.ops import Op, main_products
-from workloads.evidence.xplane import Trace
 from workloads.protocol import Kernel, RunSpec, Variant
+from workloads.tensorflow.evidence.kernels import makes_products
+from workloads.tensorflow.evidence.ops import Op, main_products
+from workloads.tensorflow.evidence.xplane import Trace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

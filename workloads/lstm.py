@@ -1,6 +1,6 @@
 """An LSTM variant's sizes, and the names and shapes of its weights; needs no TensorFlow.
 
-See `workloads.lstm.stack` for what they hold. The order is that of a model's `weights`.
+See `workloads.tensorflow.lstm.stack` for what they hold. The order is that of a model's `weights`.
 """
 
 from dataclasses import dataclass

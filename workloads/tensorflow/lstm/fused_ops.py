@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-from workloads.lstm.config import GATES, LstmConfig
-from workloads.lstm.stack import BaseStack, Weights
+from workloads.lstm import GATES, LstmConfig
+from workloads.tensorflow.lstm.stack import BaseStack, Weights
 
 
 class BlockFused(BaseStack):

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from workloads.evidence.aspects import Aspect, Observation
-from workloads.evidence.ops import CLUSTER, Op, main_products, ops_by_device
 from workloads.protocol import Variant
+from workloads.tensorflow.evidence.aspects import Aspect, Observation
+from workloads.tensorflow.evidence.ops import CLUSTER, Op, main_products, ops_by_device
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

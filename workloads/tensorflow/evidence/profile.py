@@ -10,8 +10,8 @@ from tempfile import TemporaryDirectory
 
 import tensorflow as tf
 
-from workloads.evidence import xplane
-from workloads.evidence.xplane import Trace
+from workloads.tensorflow.evidence import xplane
+from workloads.tensorflow.evidence.xplane import Trace
 from workloads.training import Task
 
 _MAX_STEPS = 10

@@ -6,7 +6,7 @@ from typing import Literal
 import keras
 import tensorflow as tf
 
-from workloads.lstm.config import LstmConfig
+from workloads.lstm import LstmConfig
 
 UseCudnn = bool | Literal["auto"]
 

@@ -2,14 +2,14 @@
 
 from collections.abc import Callable, Iterator
 
-from workloads.cnn import evidence
-from workloads.cnn.evidence import image_layout
-from workloads.evidence import aspects, graph, profile
-from workloads.evidence.aspects import Aspect, Observation
-from workloads.evidence.ops import Op
-from workloads.evidence.xplane import Trace
-from workloads.lstm.evidence import lstm_implementation
 from workloads.protocol import Evidence, RunSpec
+from workloads.tensorflow.cnn import evidence
+from workloads.tensorflow.cnn.evidence import image_layout
+from workloads.tensorflow.evidence import aspects, graph, profile
+from workloads.tensorflow.evidence.aspects import Aspect, Observation
+from workloads.tensorflow.evidence.ops import Op
+from workloads.tensorflow.evidence.xplane import Trace
+from workloads.tensorflow.lstm.evidence import lstm_implementation
 from workloads.training import Task
 
 _CNN_ASPECTS = (evidence.cnn_implementation, image_layout)

@@ -7,8 +7,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from workloads.lstm.config import LstmConfig
-from workloads.lstm.stack import BaseStack, Weights
+from workloads.lstm import LstmConfig
+from workloads.tensorflow.lstm.stack import BaseStack, Weights
 
 State = tuple[tf.Tensor, tf.Tensor]
 """A direction's output h and cell c, each [batch, units]; [units, batch] where everything is kept transposed."""

@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from workloads.evidence.kernels import classify
 from workloads.protocol import KernelClass
+from workloads.tensorflow.evidence.kernels import classify
 
 CLUSTER = "XlaCluster"
 """The type under which a call into compiled code stands here, whatever the call itself is named."""

@@ -4,9 +4,9 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from workloads.cnn.nets import flatten, net_of
-from workloads.evidence.aspects import Aspect, Observation
-from workloads.evidence.ops import Op
+from workloads.cnn import flatten, net_of
+from workloads.tensorflow.evidence.aspects import Aspect, Observation
+from workloads.tensorflow.evidence.ops import Op
 
 _MAX_LAYERS_SHOWN = 4
 
