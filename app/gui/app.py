@@ -20,7 +20,7 @@ from app.gui.run.screen import RunView
 from app.gui.settings import RunEndNotifier, SettingsStore, StandbySetting
 from app.gui.stored_screens import StoredScreens
 from app.gui.theme import Theme
-from app.gui.threads import Background, Bridge, GuiGarbageCollector
+from app.gui.threads import Background, Bridge, GuiGarbageCollector, close_jobs
 from app.gui.widgets.dialogs import ask_for_another_database, ask_to_close
 from app.gui.window import MainWindow, Page
 from app.samples import HOST, DeviceLost, Inventory
@@ -179,8 +179,7 @@ class Workbench(QObject):
         """End the sampler and the worker threads."""
         if self.replay.playing:
             self.replay.stop()
-        self.stored.close()
-        self.custom_workloads.close()
+        close_jobs(self.window)
         self.experiments.close()
         self.feed.close()
         self.bridge.close()

@@ -62,7 +62,7 @@ class StoredScreens(QObject):
         view = HistoryView(self._theme)
         self.history = HistoryController(view, self._database, self._reads)
         self.history.compare_requested.connect(self.compare_runs)
-        self._transfer = TransferController(view, self._database, self)
+        self._transfer = TransferController(view, self._database)
         self._transfer.imported.connect(self.history.refresh)
         self._transfer.imported.connect(self.imported)
         self.history.export_requested.connect(self._transfer.export)
@@ -117,8 +117,3 @@ class StoredScreens(QObject):
         """Runs were stored."""
         if self.compare is not None:
             self.compare.refresh()
-
-    def close(self) -> None:
-        """End what is being exported or imported."""
-        if self._transfer is not None:
-            self._transfer.close()

@@ -7,12 +7,15 @@ thread: https://doc.qt.io/qt-6/threads-qobject.html). So the automatic collector
 
 import gc
 import queue
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 from PySide6.QtCore import QObject, Qt, QTimer, Signal
+from PySide6.QtWidgets import QWidget
 
 from app.errors import UserError, bug_message
 from app.records import RunEvent, RunStarted
@@ -20,6 +23,7 @@ from app.samples import DeviceLost, FieldsUpdated, Inventory, Processes, Sample,
 from workloads.catalog import UsageError
 
 Result = TypeVar("Result")
+Progress = TypeVar("Progress")
 
 
 class Background(QObject):
@@ -64,6 +68,81 @@ class Background(QObject):
         failed(_to_user_error(error))
         if not isinstance(error, UserError | UsageError):
             raise error
+
+
+@dataclass(frozen=True, slots=True)
+class JobControl(Generic[Progress]):
+    """The way from a job's work back to the window.
+
+    Thread: the job's own.
+    """
+
+    report: Callable[[Progress], None]
+    """Show how far the work is; returns at once."""
+    stop: threading.Event
+    """Set when the work shall end early."""
+
+
+class CancellableJob(QObject):
+    """Runs functions one after another on its own thread; each can report progress and be stopped.
+
+    `close_jobs` ends it with the window of its parent.
+
+    Thread: GUI only.
+    """
+
+    _reported = Signal(object, object)
+
+    def __init__(self, parent: QObject) -> None:
+        super().__init__(parent)
+        self._background = Background(self)
+        self._stop = threading.Event()
+        self._closed = False
+        self._reported.connect(self._deliver, Qt.ConnectionType.QueuedConnection)
+
+    def run(
+        self,
+        work: Callable[[JobControl[Progress]], Result],
+        done: Callable[[Result], None],
+        failed: Callable[[UserError], None],
+        *,
+        on_progress: Callable[[Progress], None] = lambda _: None,
+    ) -> None:
+        """Call `work` on the job's thread, then `done` or `failed` on the GUI thread, as `Background.run` does.
+
+        Args:
+            work: What to do. It looks at `stop` of its control, or waits on it, and ends soon after it is set.
+            done: Gets the result.
+            failed: Gets the error; work that was stopped has to raise one.
+            on_progress: Gets each report, on the GUI thread and before the end.
+        """
+        if self._stop.is_set():
+            self._stop = threading.Event()  # a new one: what was stopped may not have noticed yet
+        control: JobControl[Progress] = JobControl(lambda report: self._reported.emit(on_progress, report), self._stop)
+        self._background.run(lambda: work(control), done, failed)
+
+    def stop(self) -> None:
+        """Ask what runs or waits to end early."""
+        self._stop.set()
+
+    def close(self) -> None:
+        """Stop, and wait for the thread; nothing is delivered afterwards."""
+        self._closed = True
+        self.stop()
+        self._background.close()
+
+    def _deliver(self, on_progress: Callable[[Any], None], report: object) -> None:
+        if not self._closed:
+            on_progress(report)
+
+
+def close_jobs(window: QWidget) -> None:
+    """Stop every job in a window, and wait for their threads."""
+    jobs = window.findChildren(CancellableJob)
+    for job in jobs:
+        job.stop()
+    for job in jobs:
+        job.close()
 
 
 def _to_user_error(error: BaseException) -> UserError:

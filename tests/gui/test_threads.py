@@ -1,15 +1,24 @@
-"""TODO docstring"""
+"""Background work, jobs with progress, the bridge of events, and garbage collection, with real threads."""
 
 import gc
 import threading
 from collections.abc import Iterator
 
 import pytest
-from PySide6.QtCore import QObject
+from PySide6.QtCore import QCoreApplication, QObject
+from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 
 from app.errors import UserError
-from app.gui.threads import Background, Bridge, BridgeSink, GuiGarbageCollector
+from app.gui.threads import (
+    Background,
+    Bridge,
+    BridgeSink,
+    CancellableJob,
+    GuiGarbageCollector,
+    JobControl,
+    close_jobs,
+)
 from app.records import LogLine, Waiting
 from tests.unit.viewmodels.events import GPU_INVENTORY, ns, samples, started
 from workloads.catalog import UsageError
@@ -70,6 +79,56 @@ def test_nothing_is_delivered_after_closing(qtbot: QtBot) -> None:
     later.run(lambda: 2, seen.append, unexpected)
     qtbot.waitUntil(lambda: seen == [2], timeout=LIMIT_MS)
     later.close()
+
+
+def count_until_stopped(control: JobControl[int]) -> int:
+    """Report 0, then wait; return 1 where it is not stopped."""
+    control.report(0)
+    if control.stop.wait(LIMIT_MS / 1000):
+        raise UserError("Stopped.")
+    return 1
+
+
+def test_a_job_reports_on_the_gui_thread_before_it_ends(qtbot: QtBot) -> None:
+    window = QWidget()
+    qtbot.addWidget(window)
+    job, seen = CancellableJob(window), list[object]()
+
+    def work(control: JobControl[str]) -> str:
+        control.report("first")
+        control.report("second")
+        return "done"
+
+    job.run(
+        work, seen.append, unexpected, on_progress=lambda text: seen.append((text, threading.current_thread().name))
+    )
+    qtbot.waitUntil(lambda: seen[-1:] == ["done"], timeout=LIMIT_MS)
+    assert seen == [("first", "MainThread"), ("second", "MainThread"), "done"]
+    close_jobs(window)
+
+
+def test_a_stopped_job_ends_and_the_next_one_is_not_stopped(qtbot: QtBot) -> None:
+    window = QWidget()
+    qtbot.addWidget(window)
+    job, reports, errors, seen = CancellableJob(window), list[int](), list[UserError](), list[str]()
+    job.run(count_until_stopped, unexpected, errors.append, on_progress=reports.append)
+    qtbot.waitUntil(lambda: reports == [0], timeout=LIMIT_MS)
+    job.stop()
+    job.run(lambda control: str(control.stop.is_set()), seen.append, unexpected)
+    qtbot.waitUntil(lambda: seen == ["False"], timeout=LIMIT_MS)
+    assert [str(error) for error in errors] == ["Stopped."]
+    close_jobs(window)
+
+
+def test_jobs_end_with_their_window_and_deliver_nothing_more(qtbot: QtBot) -> None:
+    window = QWidget()
+    qtbot.addWidget(window)
+    first, second, reports = CancellableJob(window), CancellableJob(window), list[int]()
+    first.run(count_until_stopped, unexpected, unexpected, on_progress=reports.append)
+    second.run(count_until_stopped, unexpected, unexpected, on_progress=reports.append)
+    qtbot.waitUntil(lambda: reports == [0, 0], timeout=LIMIT_MS)
+    close_jobs(window)
+    QCoreApplication.processEvents()
 
 
 def test_events_of_other_threads_arrive_in_order_on_the_gui_thread(qtbot: QtBot) -> None:

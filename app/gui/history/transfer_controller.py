@@ -1,15 +1,14 @@
 """Exports chosen runs to files and imports runs from a database, in the background and cancellable."""
 
-import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
-from PySide6.QtCore import QObject, Qt, Signal
+from PySide6.QtCore import QObject, Signal
 
 from app.errors import UserError
 from app.gui.history.screen import HistoryView
-from app.gui.threads import Background
+from app.gui.threads import CancellableJob, JobControl
 from app.gui.widgets.dialogs import ask_for_file, ask_for_new_file
 from app.storage.transfer.progress import StoppedError, TransferProgress
 from app.viewmodels.history.table import format_run_count
@@ -28,24 +27,15 @@ class TransferController(QObject):
     """One export or import at a time; `imported` tells when there are new runs."""
 
     imported = Signal()
-    _progressed = Signal(float)
 
-    def __init__(self, view: HistoryView, database: Path, parent: QObject | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, view: HistoryView, database: Path) -> None:
+        super().__init__(view)
         self._view = view
         self._foot = view.overview.footer
         self._database = database
         self._folder = Path.home()
-        self._background = Background(self)
-        self._stop = threading.Event()
-        self._task = ""
-        self._progressed.connect(self._show_progress, Qt.ConnectionType.QueuedConnection)
-        self._foot.stop_requested.connect(self._stop.set)
-
-    def close(self) -> None:
-        """Stop what goes on; nothing of it stays."""
-        self._stop.set()
-        self._background.close()
+        self._job = CancellableJob(self)
+        self._foot.stop_requested.connect(self._job.stop)
 
     def export(self, runs: Sequence[int], kind: ExportKind) -> None:
         """Ask for a place, then write the runs: one file, or a folder of tables."""
@@ -89,24 +79,23 @@ class TransferController(QObject):
         self._run_task(task, work, done)
 
     def _run_task(self, task: str, work: Callable[[TransferProgress], list[str]], done: Callable[[], None]) -> None:
-        """Do what takes a while; what it came to is said below the table, what was wrong above it."""
-        self._task = task
-        self._stop.clear()
-        self._foot.show_message("")
-        self._view.show_problem("")
-        self._show_progress(0.0)
+        """Do what takes a while; the result is shown below the table, an error above it."""
+
+        def show_progress(share: float) -> None:
+            self._foot.show_progress(f"{task} … {100 * share:.0f} %")
+
+        def run(control: JobControl[float]) -> list[str]:
+            return work(TransferProgress(control.report, control.stop.is_set))
 
         def ended(messages: list[str]) -> None:
             self._foot.show_progress("")
             self._foot.show_message(" ".join(messages))
             done()
 
-        watch = TransferProgress(self._progressed.emit, self._stop.is_set)
-        self._background.run(lambda: work(watch), ended, self._fail)
-
-    def _show_progress(self, share: float) -> None:
-        if self._task:
-            self._foot.show_progress(f"{self._task} … {100 * share:.0f} %")
+        self._foot.show_message("")
+        self._view.show_problem("")
+        show_progress(0.0)
+        self._job.run(run, ended, self._fail, on_progress=show_progress)
 
     def _fail(self, error: UserError) -> None:
         self._foot.show_progress("")

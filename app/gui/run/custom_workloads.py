@@ -1,14 +1,13 @@
 """Custom workloads in the form: a file is chosen, read in another process, and watched for changes."""
 
-import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from PySide6.QtCore import QFileSystemWatcher, QObject, Qt, QTimer, Signal
+from PySide6.QtCore import QFileSystemWatcher, QObject, QTimer
 
 from app.errors import UserError
 from app.gui.run.form import FormView
-from app.gui.threads import Background
+from app.gui.threads import CancellableJob, JobControl
 from app.gui.widgets.dialogs import ask_for_file
 from app.viewmodels.run.form import VariantForm
 from workloads.catalog import Workload
@@ -18,12 +17,12 @@ _DEBOUNCE_MS = 300
 
 
 class CustomWorkloads(QObject):
-    """Reads files of the user's and offers their workloads in the form; `show_form` shows what that changed.
+    """Reads Python files with workloads and offers these in the form.
 
-    The files chosen are remembered for the next window on this database.
+    The chosen files are remembered for the next window on this database.
+
+    Thread: GUI only.
     """
-
-    _progressed = Signal(str, str)
 
     def __init__(self, view: FormView, form: VariantForm, database: Path, show_form: Callable[[], None]) -> None:
         super().__init__(view)
@@ -31,9 +30,8 @@ class CustomWorkloads(QObject):
         self._form = form
         self._database = database
         self._show_form = show_form
-        self._closed = threading.Event()
-        # On a thread of its own: reading takes as long as TensorFlow's import, or as a run that goes on.
-        self._reads = Background(self)
+        # Reading takes as long as TensorFlow's import, or as the current run: no other read waits for it.
+        self._job = CancellableJob(self)
         self._watcher = QFileSystemWatcher(self)
         self._changed: set[Path] = set()
         self._debounce = QTimer(self)
@@ -41,9 +39,8 @@ class CustomWorkloads(QObject):
         self._debounce.setInterval(_DEBOUNCE_MS)
 
     def start(self) -> None:
-        """Listen to the form, and to the files."""
+        """Connect the form and the file watcher."""
         self._view.custom_file_requested.connect(self.ask)
-        self._progressed.connect(self._show_progress, Qt.ConnectionType.QueuedConnection)
         self._watcher.fileChanged.connect(self._note_change)
         self._debounce.timeout.connect(self._read_changed)
 
@@ -52,18 +49,12 @@ class CustomWorkloads(QObject):
         ask_for_file(self._view, "Own workload", Path.cwd(), "Python files (*.py)", lambda name: self.open(Path(name)))
 
     def open(self, path: Path) -> None:
-        """Read a file and turn the form to its first workload."""
+        """Read a file and choose its first workload in the form."""
         self._read(path.absolute(), chosen=True)
 
     def restore(self) -> None:
         """Offer the workloads of the files chosen in earlier windows."""
-        self._reads.run(lambda: _read_chosen(self._database), self._read_all, self._ignore)
-
-    def close(self) -> None:
-        """Give up what is being read, and end the thread."""
-        self._closed.set()
-        self._debounce.stop()
-        self._reads.close()
+        self._job.run(lambda _: _read_chosen(self._database), self._read_all, self._ignore)
 
     def _read_all(self, paths: Iterable[Path]) -> None:
         for path in paths:
@@ -74,30 +65,25 @@ class CustomWorkloads(QObject):
             self._form.mark_file_failed(path, str(error))
             self._show_form()
 
+        def show_progress(text: str) -> None:
+            self._form.mark_file_loading(path, text)
+            self._show_form()
+
         self._watch(path)
-        self._form.mark_file_loading(path, f"Reading {path.name} …")
-        self._show_form()
-        self._reads.run(lambda: self._load(path), lambda found: self._offer(path, found, chosen=chosen), failed)
-
-    def _load(self, path: Path) -> tuple[Workload, ...]:
-        """On the reading thread: what the file has."""
-        from app.runs.custom import ReadOptions, load_custom_workloads
-
-        reading = ReadOptions(
-            notify=lambda text: self._progressed.emit(str(path), text), wait_for_stop=self._closed.wait
+        show_progress(f"Reading {path.name} …")
+        self._job.run(
+            lambda control: _load(path, self._database, control),
+            lambda found: self._offer(path, found, chosen=chosen),
+            failed,
+            on_progress=show_progress,
         )
-        return load_custom_workloads(path, "", self._database, reading)
 
     def _offer(self, path: Path, workloads: tuple[Workload, ...], *, chosen: bool) -> None:
         self._form.offer_custom_workloads(path, workloads)
         if chosen:
             self._form.choose(workloads[0].name)
             paths = self._form.custom_files
-            self._reads.run(lambda: _save_chosen(self._database, paths), self._ignore, self._ignore)
-        self._show_form()
-
-    def _show_progress(self, path: str, text: str) -> None:
-        self._form.mark_file_loading(Path(path), text)
+            self._job.run(lambda _: _save_chosen(self._database, paths), self._ignore, self._ignore)
         self._show_form()
 
     def _watch(self, path: Path) -> None:
@@ -113,7 +99,14 @@ class CustomWorkloads(QObject):
         self._read_all(sorted(changed))
 
     def _ignore(self, _: object) -> None:
-        """Nothing is lost for the user: the next window asks for the file anew."""
+        """Nothing is lost: the user can choose the file again."""
+
+
+def _load(path: Path, database: Path, control: JobControl[str]) -> tuple[Workload, ...]:
+    from app.runs.custom import ReadOptions, load_custom_workloads
+
+    options = ReadOptions(notify=control.report, wait_for_stop=control.stop.wait)
+    return load_custom_workloads(path, "", database, options)
 
 
 def _read_chosen(database: Path) -> list[Path]:

@@ -8,6 +8,7 @@ import pytest
 from PySide6.QtWidgets import QFileDialog, QLabel
 
 from app.gui.history.transfer_controller import TransferController
+from app.gui.threads import close_jobs
 from app.storage.reference import reference_files
 from app.storage.store import Store
 from tests.fakes.runs import begin
@@ -32,7 +33,7 @@ def takeaway(screen: HistoryPage) -> Iterator[TransferController]:
     screen.controller.export_requested.connect(made.export)
     screen.controller.import_requested.connect(made.import_runs)
     yield made
-    made.close()
+    close_jobs(screen.view)
 
 
 def pick(screen: HistoryPage, path: Path) -> None:
@@ -59,7 +60,7 @@ def test_chosen_runs_are_written_to_a_database_that_another_one_imports(
     pick(other, taken)
     other.wait_for("Run", "1")
     other.qtbot.waitUntil(lambda: told(other, "Imported 1 run as run 1."))
-    brought.close()
+    close_jobs(other.view)
 
 
 def test_tables_go_into_a_new_folder(screen: HistoryPage, takeaway: TransferController, tmp_path: Path) -> None:
@@ -140,7 +141,7 @@ def test_a_newcomer_sees_the_reference_runs_by_one_click_and_is_rid_of_them_by_o
     page.menu_entry("View", "Reference runs")
     page.wait_for_text("No runs yet")
     page.qtbot.waitUntil(lambda: told(page, f"Removed {count} runs of the reference."))
-    takeaway.close()
+    close_jobs(page.view)
 
 
 def test_while_a_run_is_going_on_the_reference_runs_wait_and_are_not_said_to_be_here(

@@ -10,6 +10,7 @@ from pytestqt.qtbot import QtBot
 
 from app.gui.app import Workbench
 from app.gui.theme import Theme
+from app.gui.threads import close_jobs
 from app.viewmodels.run.form import FormState
 from tests.gui.windows import window_on
 
@@ -65,5 +66,5 @@ def test_a_window_that_closes_gives_up_what_it_reads(qtbot: QtBot, workbench: Wo
     assert workbench.run_view.form.custom_text == "Reading mine.py …"
     qtbot.waitUntil(begun.exists, timeout=LIMIT_MS)
     start_s = time.monotonic()
-    workbench.custom_workloads.close()
+    close_jobs(workbench.window)
     assert time.monotonic() - start_s < 50, "it would be read for a minute"
