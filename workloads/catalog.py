@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from workloads.custom.definitions import SOURCE, custom_workload, custom_workload_by_name, is_custom
 from workloads.definitions import WORKLOADS
-from workloads.interpreter import find_python, installed_tensorflow
+from workloads.framework import FRAMEWORK
+from workloads.interpreter import find_python, installed_framework
 from workloads.protocol import RunSpec, Value
 from workloads.schema import (
     Choice,
@@ -28,6 +29,7 @@ from workloads.schema import (
 from workloads.validity import RULES, find_gpu
 
 __all__ = [
+    "FRAMEWORK",
     "MAX_VARIANTS",
     "SOURCE",
     "STEP_INDEPENDENT_PARAMETERS",
@@ -50,7 +52,7 @@ __all__ = [
     "find_gpu",
     "find_python",
     "find_workload",
-    "installed_tensorflow",
+    "installed_framework",
     "is_custom",
     "label_from_name",
     "parse",

@@ -8,7 +8,7 @@ from typing import Literal
 
 from app.records import Outcome
 from app.samples import Device
-from workloads.catalog import is_custom
+from workloads.catalog import FRAMEWORK, is_custom
 from workloads.protocol import Finished
 
 _FATAL = re.compile(r"F\d{4} .*?\] (.+)")
@@ -95,7 +95,7 @@ def fatal_message(line: str) -> str | None:
 def _crash_reason(ending: WorkerExit) -> str:
     exit_code = ending.exit_code
     if ending.fatal_message is not None:
-        return f"TensorFlow gave up: {ending.fatal_message}"
+        return f"{FRAMEWORK.name} gave up: {ending.fatal_message}"
     if exit_code == -signal.SIGKILL:
         return "The worker was killed (SIGKILL), often for want of memory in the machine; its log has the last lines."
     if exit_code < 0:

@@ -1,6 +1,5 @@
 """Which stored runs an experiment can reuse: same variant, same environment, not throttled for too long."""
 
-import importlib.metadata
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -11,7 +10,7 @@ from app.runs.experiment.schedule import Plan, is_result, matching_variants
 from app.samples import HOST, Inventory
 from app.storage.reference import is_reference
 from app.storage.store import Store
-from workloads.catalog import Machine, check, installed_tensorflow, with_defaults
+from workloads.catalog import FRAMEWORK, Machine, check, installed_framework, with_defaults
 from workloads.protocol import RunSpec
 
 
@@ -46,13 +45,13 @@ class EnvironmentFingerprint:
     driver: str | None
     gpus: frozenset[str]
     cpu: str | None
-    tensorflow: str | None
+    framework: str | None
     program_version: str | None
 
     def differences(self, other: "EnvironmentFingerprint", *, on_gpu: bool) -> list[str]:
         """Names of the facts in which `other` differs, of those that matter on a GPU or on the CPU."""
         pairs: dict[str, tuple[str | None, str | None]] = {
-            "TensorFlow": (self.tensorflow, other.tensorflow),
+            FRAMEWORK.name: (self.framework, other.framework),
             "VariantScope": (self.program_version, other.program_version),
         }
         if not on_gpu:
@@ -74,7 +73,7 @@ def current_fingerprint(inventory: Inventory) -> EnvironmentFingerprint:
         driver=inventory.driver,
         gpus=frozenset(gpu.name for gpu in inventory.machine.gpus),
         cpu=next(device.name for device in inventory.devices if device.device == HOST),
-        tensorflow=_installed_tensorflow(),
+        framework=installed_framework(),
         program_version=program_version(),
     )
 
@@ -85,17 +84,9 @@ def run_fingerprint(run: StoredRun) -> EnvironmentFingerprint:
         driver=run.environment.get("driver"),
         gpus=frozenset(run.row.gpu_names),
         cpu=run.environment.get("cpu"),
-        tensorflow=run.environment.get("tensorflow"),
+        framework=run.environment.get(FRAMEWORK.version_key),
         program_version=run.environment.get("program_version"),
     )
-
-
-def _installed_tensorflow() -> str | None:
-    """The version a worker would import, told without importing it."""
-    try:
-        return importlib.metadata.version("tensorflow")
-    except importlib.metadata.PackageNotFoundError:
-        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,16 +118,16 @@ NO_RUNS = ExperimentRuns()
 
 @dataclass(frozen=True, slots=True)
 class FingerprintByInterpreter:
-    """Surroundings that runs are held against; by interpreter the TensorFlow there, where it is not the program's."""
+    """The environment that runs are compared with; `framework` is its version in each other interpreter."""
 
     base: EnvironmentFingerprint
-    tensorflow: Mapping[str, str | None]
+    framework: Mapping[str, str | None]
 
     def expected_for(self, run: StoredRun) -> EnvironmentFingerprint:
         """Those that a run like this one would have."""
         interpreter = _interpreter(run.row.spec)
-        known = interpreter in self.tensorflow
-        return replace(self.base, tensorflow=self.tensorflow[interpreter]) if known else self.base
+        known = interpreter in self.framework
+        return replace(self.base, framework=self.framework[interpreter]) if known else self.base
 
 
 def matching_results(stored: Sequence[RunRow], plan: Plan) -> list[RunRow]:
@@ -182,7 +173,7 @@ def reusable_runs(
     runs = [store.load(row.run, fields) for row in rows]
     interpreters = {_interpreter(spec) for spec in plan.specs} - {""}
     fingerprints = FingerprintByInterpreter(
-        fingerprint, {interpreter: installed_tensorflow(interpreter) for interpreter in interpreters}
+        fingerprint, {interpreter: installed_framework(interpreter) for interpreter in interpreters}
     )
     return _select_reusable(
         [run for run in runs if not _refused_but_possible(run.row, machine)],
@@ -199,10 +190,10 @@ def reusable_as_newest(store: Store, plan: Plan, throttle_filter: ThrottleFilter
     measured = [run for run in runs if run.row.completed]
     if not runs:
         return ReusableRuns(runs=())
-    tensorflow = {_interpreter(run.row.spec): run.environment.get("tensorflow") for run in measured or runs}
+    framework = {_interpreter(run.row.spec): run.environment.get(FRAMEWORK.version_key) for run in measured or runs}
     return _select_reusable(
         runs,
-        FingerprintByInterpreter(run_fingerprint((measured or runs)[-1]), tensorflow),
+        FingerprintByInterpreter(run_fingerprint((measured or runs)[-1]), framework),
         throttle_filter or ThrottleFilter(),
     )
 

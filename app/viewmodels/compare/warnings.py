@@ -22,7 +22,7 @@ from app.viewmodels.format.environment import (
 from app.viewmodels.format.naming import differing_parameters, variant_names
 from app.viewmodels.format.sentences import format_run_numbers, join_with_and
 from app.viewmodels.history.evidence import describe_mismatches
-from workloads.catalog import with_defaults
+from workloads.catalog import FRAMEWORK, with_defaults
 from workloads.protocol import Value
 
 _MAX_NAMED = 4
@@ -83,7 +83,6 @@ EVIDENCE = "evidence"
 _MAX_LISTED = 4
 """So many runs are told each by itself."""
 _MINOR_KEYS = ("os", "kernel", "python", "numpy", "memory_total_bytes", "gpus_present")
-_LIBRARIES = ("tensorflow", "keras", "cuda_built", "cudnn_built", "cuda_loaded", "cudnn_loaded", "nccl_loaded")
 _PLURAL_KEYS = ("gpus_present", "cpu_count")
 """Facts whose names are of several things."""
 _THROTTLE_CAUSES: Mapping[ThrottleCause, str] = {
@@ -283,7 +282,7 @@ def _is_requested(runs: Sequence[StoredRun], key: str) -> bool:
     for run in runs:
         interpreter = run.row.spec.variant.get("interpreter", "")
         found.setdefault(interpreter, set()).add(run.environment.get(key, ""))
-    return key in _LIBRARIES and len(found) > 1 and all(len(values) == 1 for values in found.values())
+    return key in FRAMEWORK.library_keys and len(found) > 1 and all(len(values) == 1 for values in found.values())
 
 
 def _difference(key: str, name: str, values: Mapping[int, str], severity: Severity = "warning") -> ComparisonWarning:

@@ -8,6 +8,7 @@ from app.analysis.summary import waiting_pct
 from app.records import Phase, StoredRun, Summary
 from app.samples import Device
 from app.viewmodels.format.telemetry_fields import device_fields, field_label
+from workloads.catalog import FRAMEWORK
 from workloads.protocol import Epoch
 
 EPOCH_COLUMNS = ("", "accuracy", "loss", "s", "test s", "waiting")
@@ -184,7 +185,7 @@ def memory_total_bytes(run: StoredRun) -> int | None:
 
 
 def memory_note(run: StoredRun) -> str:
-    """One sentence where the card was full because TensorFlow took it, not because the model needs it; else ""."""
+    """One sentence where the card was full because the framework took it, not because the model needs it; else ""."""
     summary, total = run.row.summary, memory_total_bytes(run)
     used, needed = summary.device_peak_bytes, summary.allocator_peak_bytes
     if run.row.spec.variant.get("memory_growth") is not False or total is None or used is None or needed is None:
@@ -192,7 +193,7 @@ def memory_note(run: StoredRun) -> str:
     if used < _FULL_SHARE * total or needed > _FULL_SHARE * total:
         return ""
     return (
-        "The card looks full because TensorFlow took it: memory growth was off. "
+        f"The card looks full because {FRAMEWORK.name} took it: memory growth was off. "
         f"The run itself needed {units.byte_size(needed)}."
     )
 

@@ -18,24 +18,18 @@ from app.records import (
 from app.units import byte_size, plural
 from app.viewmodels.format.naming import differing_parameters
 from app.viewmodels.format.sentences import format_run_numbers
+from workloads.catalog import FRAMEWORK
 
 _MOST_VALUES = 4
 """So many values of a fact are told with their runs."""
 _UUID = re.compile(r"(GPU-[0-9a-f]{8})-[0-9a-f-]{27}")
-_DERIVED_FROM_GPUS = {"tensorflow_devices", "env CUDA_VISIBLE_DEVICES"}
+_DERIVED_FROM_GPUS = {FRAMEWORK.devices_key, "env CUDA_VISIBLE_DEVICES"}
 _NAMES: Mapping[str, str] = {
-    "tensorflow": "TensorFlow",
-    "keras": "Keras",
+    **FRAMEWORK.labels,
     "numpy": "NumPy",
     "python": "Python",
     "driver": "NVIDIA driver",
     "cuda_driver": "CUDA of the driver",
-    "cuda_built": "CUDA of TensorFlow",
-    "cudnn_built": "cuDNN of TensorFlow",
-    "cuda_loaded": "CUDA loaded",
-    "cudnn_loaded": "cuDNN loaded",
-    "nccl_loaded": "NCCL loaded",
-    "tensorflow_devices": "TensorFlow sees",
     "gpus_present": "GPUs present",
     GPUS_USED_KEY: "GPUs used",
     OTHERS_ON_GPU_KEY: "Others on the GPU",
@@ -71,8 +65,8 @@ def format_environment_value(key: str, value: str) -> str:
 def comparable_keys(runs: Sequence[StoredRun]) -> list[str]:
     """The keys of all facts that say something of the machine, not of what was asked of it.
 
-    Which GPUs a run was given is no news where the runs asked for different numbers of them, and what TensorFlow saw
-    of them follows from it.
+    Which GPUs a run was given is no news where the runs asked for different numbers of them, and what the framework
+    saw of them follows from it.
     """
     gpu_parameters = {"gpus", "devices"} & set(differing_parameters([run.row.spec for run in runs]))
     excluded = _DERIVED_FROM_GPUS | PER_RUN_KEYS | ({GPUS_USED_KEY} if gpu_parameters else set())

@@ -16,6 +16,7 @@ from app.viewmodels.history.evidence import EvidenceView, stored_evidence_view
 from app.viewmodels.plot import stored_curves
 from app.viewmodels.plot.model import Band, Span
 from app.viewmodels.plot.stored_curves import StoredPanel
+from workloads.catalog import FRAMEWORK
 
 LOG_TAIL = 2000
 """More lines than this are left in the database: the end is what tells why a run ended."""
@@ -196,12 +197,12 @@ def _energy(run: StoredRun) -> tuple[DetailItem, ...]:
 
 
 def _memory(run: StoredRun) -> tuple[DetailItem, ...]:
-    """What the driver saw, what TensorFlow's allocator needed of it, and what there is."""
+    """What the driver saw, what the framework's allocator needed of it, and what there is."""
     s, total = run.row.summary, derived.memory_total_bytes(run)
     used = "Used, as the driver says" if total is not None else "Used by the worker"
     shown = (
         (used, units.byte_size(s.device_peak_bytes)),
-        ("TensorFlow's allocator", units.byte_size(s.allocator_peak_bytes)),
+        (f"{FRAMEWORK.name}'s allocator", units.byte_size(s.allocator_peak_bytes)),
         ("The card has", units.byte_size(total)),
     )
     return tuple(DetailItem(name, text) for name, text in shown if text != units.ABSENT)

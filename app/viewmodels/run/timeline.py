@@ -15,10 +15,11 @@ from app.viewmodels.history.evidence import EvidenceView, evidence_view
 from app.viewmodels.plot.live_panels import LiveCurve, LivePanel, gpu_devices
 from app.viewmodels.plot.model import Band, LiveSeries
 from app.viewmodels.plot.telemetry_buffer import TelemetryBuffer
+from workloads.catalog import FRAMEWORK
 from workloads.protocol import Block, Epoch, Evidence, PhaseName, PhaseStarted, Progress, RunSpec
 
 _PHASE_TITLES: dict[str, str] = {
-    "import": "Importing TensorFlow",
+    "import": f"Importing {FRAMEWORK.name}",
     "build": "Building the model",
     "compile": "Compiling, first step",
     "warmup": "Warming up",
@@ -146,7 +147,7 @@ LIVE_FIELDS = ("power_mw", "load_pct", "memory_bytes", "worker_load_pct", "worke
 """The fields of a sample that the live plots draw."""
 _LOG_LINES = 5000
 _OUT_OF_MEMORY = ("oom", "out of memory", "resource_exhausted")
-"""What TensorFlow writes into its log when a device's memory is full."""
+"""What the log of a worker says when a device's memory is full."""
 
 
 class RunTimeline:
@@ -317,13 +318,13 @@ def training_panels(timeline: RunTimeline) -> tuple[LivePanel, ...]:
 
 
 def with_allocator(panel: LivePanel, timeline: RunTimeline) -> LivePanel:
-    """The memory of a run's first GPU with what TensorFlow's allocator holds there beside it; any other as it is."""
+    """The memory of a run's first GPU with what the framework's allocator holds there; any other as it is."""
     first = next(iter(timeline.gpus), None)
     if first is None or not len(timeline.allocator) or panel.key not in ("memory", f"memory {first.device}"):
         return panel
     curve = LiveCurve(
         key="allocator",
-        label="TensorFlow",
+        label=FRAMEWORK.name,
         colour=_ALLOCATOR_COLOUR,
         series=timeline.allocator,
         value_text=units.byte_size(timeline.allocator.last),

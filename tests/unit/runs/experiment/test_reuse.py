@@ -30,7 +30,7 @@ HERE = EnvironmentFingerprint(
     driver="580.1",
     gpus=frozenset({"NVIDIA H200"}),
     cpu="Another processor",
-    tensorflow="2.21.0",
+    framework="2.21.0",
     program_version="0.1.0",
 )
 SPECS = tuple(complete("cnn10", {"gpus": gpus, "layout": "NHWC"}, ONE) for gpus in (1, 2))
@@ -135,7 +135,7 @@ def test_here_is_what_a_run_here_would_store() -> None:
     host = Device(device=HOST, kind="host", index=-1, name="A processor")
     here = current_fingerprint(Inventory(machine=ONE, devices=(host,), driver="580.1"))
     assert (here.driver, here.gpus, here.cpu) == ("580.1", frozenset({"NVIDIA H200"}), "A processor")
-    assert here.tensorflow is None or here.tensorflow[0].isdigit()
+    assert here.framework is None or here.framework[0].isdigit()
     assert here.program_version
 
 
