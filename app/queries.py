@@ -2,11 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal, get_args
+from typing import Literal, get_args
 
-import msgspec
-
-from workloads.catalog import MAX_VARIANTS
 from workloads.protocol import RunSpec
 
 RunOrder = Literal[
@@ -28,13 +25,6 @@ RunOrder = Literal[
 
 TEXT_ORDERS: frozenset[RunOrder] = frozenset(("workload", "variant", "tags", "devices", "outcome", "as_asked"))
 """Those that go from A to Z by nature; the others from the highest down."""
-
-REPEATS_LIMIT = 999
-"""Runs of each variant that an experiment may ask for; more are a slip of the hand."""
-Repeats = Annotated[int, msgspec.Meta(ge=1, le=REPEATS_LIMIT)]
-"""How often each variant runs, where it is read from a file."""
-Variants = Annotated[tuple[RunSpec, ...], msgspec.Meta(min_length=1, max_length=MAX_VARIANTS)]
-"""The variants of an experiment, where they are read from a file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ import numpy as np
 from app.analysis.intervals import Estimate, pooled_ratio
 from app.analysis.measured import gpu_columns, measured_values, measured_window, values_in_window
 from app.analysis.verdict import group_by_variant, same_work, throughputs
+from app.plan import MAX_THROTTLED_PCT
 from app.records import (
     CONCURRENT_GPUS_KEY,
     IDLE_WAIT_KEY,
@@ -43,7 +44,7 @@ ThrottleCause = Literal["heat", "power limit", "hardware slowdown"]
 OTHER_LOAD_LIMIT_PCT = 20.0
 """Other programs that use more than this of all processors take time from a run that computes on them."""
 
-THROTTLED_SHARE_LIMIT = 0.05
+THROTTLED_SHARE_LIMIT = MAX_THROTTLED_PCT / 100
 """A run held back for less of its measured part than this has lost too little to matter."""
 
 THROTTLE_CAUSES: Mapping[ThrottleCause, tuple[int, str]] = {
@@ -186,9 +187,6 @@ def _share_by_counter(gpu: SampleColumns, counter: str, window: tuple[int, int])
     start, end = np.interp([0.0, window[1] - window[0]], t_ns - window[0], throttled_ns)
     return float(np.clip((end - start) / (window[1] - window[0]), 0.0, 1.0))
 
-
-MAX_THROTTLED_PCT = 100 * THROTTLED_SHARE_LIMIT
-"""Percent of its measured part that a run may be throttled and still count at once."""
 
 QUIET_PCT = 10.0
 """A host busier than this, before a run on it, is used by others."""

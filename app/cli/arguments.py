@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, get_args
 
-from app.analysis.comparability import MAX_THROTTLED_PCT
 from app.cli.arguments_transfer import NOTIFY_HELP, add_queue, add_transfers
-from app.queries import REPEATS_LIMIT, RunOrder
+from app.plan import MAX_THROTTLED_PCT, REPEATS_LIMIT
+from app.queries import RunOrder
 from app.runs.environment import program_version
 from app.runs.experiment.stopping import parse_precision_pct
 from workloads import catalog

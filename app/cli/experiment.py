@@ -4,6 +4,8 @@ from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from msgspec import structs
+
 from app import units
 from app.analysis.intervals import DEFAULT_REPEATS, MIN_REPEATS
 from app.cli.arguments import SAMPLE_MS
@@ -21,6 +23,7 @@ from app.cli.progress import run_with_notification
 from app.cli.services import chosen_workload, open_store, run_services, several_variants, workload_finder
 from app.cli.terminal import print_json, print_table, say
 from app.errors import UserError
+from app.plan import Plan
 from app.queries import QueueEntry
 from app.report.comparison import experiment_document
 from app.report.render import check_writable
@@ -28,9 +31,8 @@ from app.runs.experiment.article import Article
 from app.runs.experiment.entry_session import runs_of_entry
 from app.runs.experiment.presets import NamedPreset, load_preset, preset_names, user_preset_files
 from app.runs.experiment.progress import estimate_remaining
-from app.runs.experiment.queue import ExperimentRequest, decode_request, enqueue
-from app.runs.experiment.reuse import ThrottleFilter, reusable_as_newest
-from app.runs.experiment.schedule import Plan
+from app.runs.experiment.queue import enqueue, entry_plan
+from app.runs.experiment.reuse import reusable_as_newest
 from app.runs.experiment.session import Experiment
 from app.runs.experiment.stopping import MAX_REPEATS
 from app.samples import Inventory
@@ -172,7 +174,7 @@ def _run(chosen: Namespace) -> int:
         machine = inventory.machine
         plan = _preset_plan(named, machine, chosen) if named else _matrix_plan(chosen, machine)
         with Store.open(services.database) as store:
-            entry = _enqueue(_experiment_request(plan, machine, chosen), store, named.key if named else None)
+            entry = _enqueue(_with_limits(plan, machine, chosen), store)
             if chosen.queue and not entry.owned:
                 _print_estimate(store, entry, inventory)
         if chosen.queue:
@@ -186,12 +188,11 @@ def _run(chosen: Namespace) -> int:
 
 def _print_estimate(store: Store, entry: QueueEntry, inventory: Inventory) -> None:
     """Says of an entry that is only added what of it cannot run, how many runs it has, and how long they take."""
-    request = decode_request(entry)
-    repeated, entry_runs = ThrottleFilter(request.max_throttled_pct), runs_of_entry(store, entry, request)
-    ahead = estimate_remaining(store, request.plan, inventory, entry_runs, repeated, request.parallel)
+    plan = entry_plan(entry)
+    ahead = estimate_remaining(store, plan, inventory, runs_of_entry(store, entry))
     planned = f"{ahead.planned:,} {units.plural('run', ahead.planned)} planned."
-    takes = describe_estimate(ahead, at_most=request.until_pct is not None, budget_s=request.budget_s)
-    for sentence in (*describe_refusals(request.plan, inventory.machine), planned, *takes):
+    takes = describe_estimate(ahead, at_most=plan.until_pct is not None, budget_s=plan.budget_s)
+    for sentence in (*describe_refusals(plan, inventory.machine), planned, *takes):
         say(sentence)
 
 
@@ -213,23 +214,24 @@ def _preset_plan(named: NamedPreset, machine: Machine, chosen: Namespace) -> Pla
     return plan
 
 
-def _experiment_request(plan: Plan, machine: Machine, chosen: Namespace) -> ExperimentRequest:
+def _with_limits(plan: Plan, machine: Machine, chosen: Namespace) -> Plan:
+    """Return the plan with the limits that the command names."""
     if chosen.parallel is not None and (words := sequential_reason(plan.specs, machine)):
         say(words)
-    return ExperimentRequest.from_plan(
+    return structs.replace(
         plan,
         budget_s=chosen.budget,
         # Without a number: as many as there are GPUs.
         parallel=chosen.parallel or (1 if chosen.parallel is None else max(1, len(machine.gpus))),
         again=chosen.again,
-        gate_s=chosen.gate_limit,
+        max_idle_wait_s=chosen.gate_limit,
         max_throttled_pct=chosen.max_throttled,
     )
 
 
-def _enqueue(request: ExperimentRequest, store: Store, preset: str | None) -> QueueEntry:
+def _enqueue(plan: Plan, store: Store) -> QueueEntry:
     """The entry of this experiment: the unfinished one where there is one, as it is asked for now."""
-    entry, is_new = enqueue(store, request, preset)
+    entry, is_new = enqueue(store, plan)
     if not is_new and not entry.owned:
         say(f"This experiment is in the queue already, unfinished, as entry {entry.entry}.")
     return entry
@@ -237,9 +239,9 @@ def _enqueue(request: ExperimentRequest, store: Store, preset: str | None) -> Qu
 
 def _describe_elsewhere(entry: QueueEntry) -> str:
     """That there is nothing to be made here, and how many repeats are made there; what was asked for here counts."""
-    request = decode_request(entry)
-    most = "" if request.until_pct is None else "at most "
-    repeats = f"{most}{request.repeats} {units.plural('repeat', request.repeats)}"
+    plan = entry_plan(entry)
+    most = "" if plan.until_pct is None else "at most "
+    repeats = f"{most}{plan.repeats} {units.plural('repeat', plan.repeats)}"
     return describe_elsewhere(
         f"this very experiment at this moment, as entry {entry.entry} of the queue, with {repeats}"
     )
@@ -247,9 +249,12 @@ def _describe_elsewhere(entry: QueueEntry) -> str:
 
 def _stored_experiment(named: NamedPreset, chosen: Namespace) -> Experiment:
     """The experiment as it is stored, on whatever machine its newest runs were made."""
-    plans = named.all_plans(chosen.repeats, chosen.until)
+    plans = [
+        structs.replace(plan, max_throttled_pct=chosen.max_throttled)
+        for plan in named.all_plans(chosen.repeats, chosen.until)
+    ]
     with open_store(chosen.db) as store:
-        found = [(plan, reusable_as_newest(store, plan, ThrottleFilter(chosen.max_throttled))) for plan in plans]
+        found = [(plan, reusable_as_newest(store, plan)) for plan in plans]
     plan, newest = max(found, key=lambda pair: max((run.anchor_utc_ns for run in pair[1].runs), default=0))
     if not newest.runs:
         raise UserError(f"No run of {named.name} is stored; without --show it makes them.")

@@ -13,6 +13,7 @@ from app.cli.progress import WaitLine
 from app.cli.services import stop_on_interrupt
 from app.cli.terminal import ProgressSink, StatusLine, print_table, print_text, say
 from app.errors import UserError
+from app.plan import Plan
 from app.queries import FINISHED_STATES, INTERRUPTED_STATES, QUEUED_STATES, EntryState, QueueEntry
 from app.records import RunRow, StoredRun
 from app.report.article.document import article_sections
@@ -23,7 +24,7 @@ from app.runs.experiment.entry_session import EntryStatus, entry_status
 from app.runs.experiment.idle_wait import WaitStatus
 from app.runs.experiment.progress import count_timing_runs, describe_imported
 from app.runs.experiment.queue_runner import QueueRunner
-from app.runs.experiment.schedule import Plan, plan_concurrency, remaining_runs, stopping_rule, total_s
+from app.runs.experiment.schedule import plan_concurrency, remaining_runs, stopping_rule, total_s
 from app.runs.experiment.session import Experiment, PlannedRun
 from app.runs.experiment.transfer_trials import pending_trials
 from app.runs.session import RunServices
@@ -62,9 +63,7 @@ def describe_throttled(made: StoredRun) -> str:
     return f"Run {made.row.run} was throttled for {share} of its measured part: it does not count and is made again."
 
 
-def describe_plan(
-    before: Experiment, alike: Sequence[RunRow], machine: Machine, budget_s: float | None, parallel: int = 1
-) -> list[str]:
+def describe_plan(before: Experiment, alike: Sequence[RunRow], machine: Machine) -> list[str]:
     """What is planned, done and left before the first run; how long it takes, judged by runs `alike`."""
     plan, rows = before.plan, [run.row for run in before.runs]
     to_make = remaining_runs(plan, rows, machine)
@@ -76,9 +75,9 @@ def describe_plan(
     possible = runnable(to_make, machine)
     most = "" if plan.until_pct is None else " at most"
     takes = format_estimate(
-        total_s(possible, alike, plan_concurrency(plan, machine, parallel)), count_timing_runs(possible, alike)
+        total_s(possible, alike, plan_concurrency(plan, machine)), count_timing_runs(possible, alike)
     )
-    budget = "" if budget_s is None else f", within {units.duration(budget_s)}"
+    budget = "" if plan.budget_s is None else f", within {units.duration(plan.budget_s)}"
     planned = f"{before.planned} {units.plural('run', before.planned)} planned{most}"
     return [f"{planned}, {before.done} done{_describe_extra_runs(before)}, {len(to_make)} left ({takes}){budget}."]
 
@@ -99,8 +98,9 @@ def _describe_progress(found: Experiment, goes_on: str, *, shown: bool) -> str:
         repeats = stopping_rule(found.plan, [run.row for run in found.runs]).repeats
         return f"Settled after {repeats} repeats: {found.done} runs done{_describe_extra_runs(found)}."
     if found.state == "out of budget" and found.next_s is not None:
-        if found.budget_s is not None and found.next_s >= found.budget_s:
-            goes_on = f"No run fits into {units.duration(found.budget_s)}: give --budget more."
+        budget_s = found.plan.budget_s
+        if budget_s is not None and found.next_s >= budget_s:
+            goes_on = f"No run fits into {units.duration(budget_s)}: give --budget more."
         takes = f", and the next one takes about {units.duration(found.next_s)}" if found.next_s else ""
         return f"Out of budget: {far}{takes}. {goes_on}"
     if found.state == "complete" and not found.measured:
@@ -196,9 +196,7 @@ class EntryReporter:
     def entry_started(self, status: EntryStatus) -> None:
         """Says what is ahead."""
         plan, machine = status.experiment.plan, status.machine
-        ahead = describe_plan(
-            status.experiment, status.comparable_runs, machine, status.request.budget_s, status.request.parallel
-        )
+        ahead = describe_plan(status.experiment, status.comparable_runs, machine)
         counted = status.reusable
         uncounted = describe_uncounted(counted.excluded, counted.excluded_due_to)
         imported = filter(None, [describe_imported(counted.imported, counted.imported_differences)])

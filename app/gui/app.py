@@ -132,7 +132,7 @@ class Workbench(QObject):
         self.bridge.arrived.connect(self._handle)
         self.bridge.drained.connect(self._refresh)
         self.run.ended.connect(self._run_ended)
-        self.experiments.requested.connect(lambda request, preset: self.queue.controller().add(request, preset))
+        self.experiments.plan_submitted.connect(lambda plan: self.queue.controller().add(plan))
         self.experiments.compare_requested.connect(self.stored.compare_experiment)
         self._connect_queue()
         self.experiments.start()

@@ -7,12 +7,13 @@ from typing import Any
 from app import units
 from app.analysis.intervals import LEVEL
 from app.analysis.verdict import VariantResult, operations_per_example
+from app.plan import Plan
 from app.records import StoredRun
 from app.report.article.document import article_document
 from app.report.documents import combined_match, estimate_document
 from app.report.scaling import scaling_document
 from app.runs.experiment.article import Article
-from app.runs.experiment.schedule import Plan, runs_of_variant, stopping_rule
+from app.runs.experiment.schedule import runs_of_variant, stopping_rule
 from app.runs.experiment.session import Experiment
 from app.viewmodels.compare.metrics import METRIC_COLUMNS, RunMetrics, run_metrics
 from app.viewmodels.compare.verdict import METHOD, compute_verdict, describe_method

@@ -7,11 +7,11 @@ import pytest
 from app.cli.experiment_progress import EntryReporter
 from app.cli.services import run_services
 from app.errors import UserError
+from app.plan import Plan
 from app.records import StoredRun
 from app.runs.experiment.progress import queue_progress
-from app.runs.experiment.queue import ExperimentRequest, add_request
+from app.runs.experiment.queue import add_plan
 from app.runs.experiment.queue_runner import QueueRunner
-from app.runs.experiment.schedule import Plan
 from app.storage.store import Store
 from tests.fakes.sessions import dummy, run_through, services, started_feed
 
@@ -51,9 +51,7 @@ def test_a_disk_that_fills_up_pauses_the_experiment_and_answers_for_no_variant(
         used = services(tmp_path, feed)
         variants = tuple(dummy(feed.wait_inventory(), batch_size=size, steps=5) for size in (1, 2))
         with Store.open(used.database) as store:
-            entry = add_request(
-                store, ExperimentRequest.from_plan(Plan(name="filling", variants=variants, repeats=3), gate_s=0.0)
-            )
+            entry = add_plan(store, Plan(name="filling", variants=variants, repeats=3, max_idle_wait_s=0.0))
         with pytest.raises(UserError, match="has only 10 MB free; free some space"):
             QueueRunner(used, Filling(monkeypatch)).run([entry])
         with Store.open(used.database) as store:

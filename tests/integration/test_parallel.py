@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from app.plan import Plan
 from app.records import CONCURRENT_GPUS_KEY, Outcome, RunEvent, StoredRun
 from app.runs.concurrent_runs import ConcurrentRuns
-from app.runs.experiment.schedule import Plan
 from app.runs.experiment.session import Experiment, ExperimentSession, PlannedRun
 from app.runs.session import RunServices, lease_devices
 from app.telemetry.feed import TelemetryFeed
@@ -36,14 +36,13 @@ class Making:
         self._measured = measured
         self._going = ConcurrentRuns(running)
         self._session = ExperimentSession(
-            Plan(name="some", variants=tuple(variants), repeats=repeats),
+            Plan(name="some", variants=tuple(variants), repeats=repeats, parallel=2),
             (),
             running.feed.wait_inventory().machine,
             self._run_one,
             lease=lambda spec, devices, stopped: lease_devices(
                 spec, running, notify=lambda _: None, wait_for_stop=stopped, devices=devices
             ),
-            parallel=2,
         )
 
     def run(self) -> Experiment:

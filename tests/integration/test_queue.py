@@ -4,18 +4,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
+from msgspec import structs
 
 from app.bench.resume import KilledExperiment, Tally, kill_and_resume
 from app.errors import UserError
+from app.plan import Plan
 from app.queries import QueueProgress
 from app.records import StoredRun
 from app.runs.experiment.progress import ProgressReporter, queue_progress
-from app.runs.experiment.queue import ExperimentRequest, add_request, decode_request, enqueue
+from app.runs.experiment.queue import add_plan, enqueue, entry_plan
 from app.runs.experiment.queue_runner import QueueRunner
-from app.runs.experiment.schedule import Plan
 from app.runs.session import RunServices
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
@@ -72,9 +72,9 @@ def add(
     entries = []
     for number, name in enumerate(names):
         specs = tuple(dummy(inventory, batch_size=10 * number + n, **settings) for n in (1, 2))  # type: ignore[arg-type]
-        asked = ExperimentRequest.from_plan(Plan(name=name, variants=specs, repeats=repeats), gate_s=0.0)
+        asked = Plan(name=name, variants=specs, repeats=repeats, max_idle_wait_s=0.0)
         with Store.open(used.database) as store:
-            entries.append(add_request(store, msgspec.structs.replace(asked, **(how or {}))))
+            entries.append(add_plan(store, structs.replace(asked, **(how or {}))))
     return entries
 
 
@@ -133,7 +133,7 @@ def test_more_repeats_asked_for_while_it_goes_on_join_it_with_nothing_run_twice(
     def ask(told: Told) -> None:
         repeats = {1: 2, 4: 3}.get(told.now.position, 1)  # as its first run goes on, and as the last one does
         with Store.open(used.database) as store:
-            wanted = msgspec.structs.replace(decode_request(store.queue.entry(a)), repeats=repeats)
+            wanted = structs.replace(entry_plan(store.queue.entry(a)), repeats=repeats)
             enqueue(store, wanted)
 
     told = Told(used, ask).run()
@@ -217,9 +217,9 @@ def test_stored_runs_count_unless_it_is_to_be_made_anew(used: RunServices) -> No
 def test_a_single_run_asked_for_twice_is_made_twice(used: RunServices) -> None:
     spec = dummy(used.feed.wait_inventory(), steps=5)
     with Store.open(used.database) as store:
-        asked = ExperimentRequest.from_plan(Plan(name="one", variants=(spec,), repeats=1), again=True, gate_s=0.0)
-        add_request(store, asked)
-        add_request(store, asked)
+        asked = Plan(name="one", variants=(spec,), repeats=1, again=True, max_idle_wait_s=0.0)
+        add_plan(store, asked)
+        add_plan(store, asked)
     assert Told(used).run().ends == [("one", "complete", 1)] * 2
     assert outcomes(used) == ["completed"] * 2
 

@@ -15,18 +15,17 @@ from app.viewmodels.run.form import VariantForm
 
 if TYPE_CHECKING:
     from app.gui.experiment.matrix_controller import MatrixController
-    from app.runs.experiment.queue import ExperimentRequest
+    from app.plan import Plan
     from workloads.catalog import Machine
 
 
 class ExperimentController(QObject):
-    """What builds experiments is made when it is first wanted. `asked` has an `Asked` and a preset's key or None.
+    """Makes the experiment builder when it is first opened."""
 
-    `compare_asked` has the stored runs of a preset.
-    """
-
-    requested = Signal(object, object)
+    plan_submitted = Signal(object)
+    """With the `Plan`."""
     compare_requested = Signal(object)
+    """With the stored runs of a preset."""
 
     def __init__(
         self,
@@ -91,35 +90,30 @@ class ExperimentController(QObject):
 
         view = self._view.matrix_view()
         controller = MatrixController(view, self._form, self._database, self._reads, self._inventory)
-        controller.requested.connect(self._submit)
+        controller.plan_submitted.connect(self._submit)
         controller.compare_requested.connect(self.compare_requested)
         view.close_requested.connect(self._view.show_live)
         controller.start()
         return controller
 
-    def _submit(self, request: "ExperimentRequest", preset: str | None) -> None:
-        """Back to the plots: what was asked for is seen there."""
+    def _submit(self, plan: "Plan") -> None:
+        """Go back to the plots, which show the experiment."""
         self._view.show_live()
-        self.requested.emit(request, preset)
+        self.plan_submitted.emit(plan)
 
     def _submit_quick(self) -> None:
         self._view.live.show_offer("")
         machine = self._form.machine
-        self._reads.run(
-            lambda: _quick_request(machine),
-            lambda request: self.requested.emit(request, request.name),
-            self._run.show_error,
-        )
+        self._reads.run(lambda: _quick_plan(machine), self.plan_submitted.emit, self._run.show_error)
 
     def _ignore(self, error: UserError) -> None:
         """An offer that cannot be made is none."""
 
 
-def _quick_request(machine: "Machine") -> "ExperimentRequest":
+def _quick_plan(machine: "Machine") -> "Plan":
     from app.runs.experiment.presets import QUICK, load_preset
-    from app.runs.experiment.queue import ExperimentRequest
 
-    return ExperimentRequest.from_plan(load_preset(QUICK).plan(machine))
+    return load_preset(QUICK).plan(machine)
 
 
 def _quick_offer(database: Path, machine: "Machine") -> str:

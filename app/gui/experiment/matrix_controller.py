@@ -12,21 +12,17 @@ from app.errors import UserError
 from app.gui.experiment.matrix import MatrixView
 from app.gui.experiment.preset_reader import preset_lines, preset_reference_runs, preset_runs
 from app.gui.threads import Background
+from app.plan import Plan
 from app.queries import RemainingWork
 from app.runs.custom import ReadOptions, resolve_workload
 from app.runs.experiment.presets import FindWorkload, add_user_preset_file, load_preset
 from app.runs.experiment.progress import estimate_remaining
-from app.runs.experiment.queue import ExperimentRequest
-from app.runs.experiment.reuse import ExperimentRuns
-from app.runs.experiment.schedule import Plan
 from app.runs.experiment.stopping import MAX_REPEATS
 from app.samples import Inventory
 from app.storage.store import Store
 from app.viewmodels.experiment.matrix import MatrixForm
-from app.viewmodels.experiment.matrix_state import MatrixRequest
 from app.viewmodels.experiment.preview import PresetLine, describe_estimate, sequential_reason
 from app.viewmodels.run.form import VariantForm
-from workloads.catalog import Machine
 from workloads.protocol import Value
 
 Result = TypeVar("Result")
@@ -71,13 +67,12 @@ _READING = "Looking at what is stored …"
 
 
 class MatrixController(QObject):
-    """Brings form, matrix and database together; `asked` has an `Asked` and a preset's key or None.
+    """Connects form, matrix and database."""
 
-    `compare_asked` has the stored runs of a preset.
-    """
-
-    requested = Signal(object, object)
+    plan_submitted = Signal(object)
+    """With the `Plan`."""
     compare_requested = Signal(object)
+    """With the stored runs of a preset."""
 
     def __init__(
         self,
@@ -98,7 +93,7 @@ class MatrixController(QObject):
         self._estimate: RemainingWork | None = None
         self._stored = False
         self._problem = ""
-        self._current_request: MatrixRequest | None = None
+        self._plan: Plan | None = None
         self._reading = False
         self._presets: tuple[PresetLine, ...] = ()
         self._files = PresetFiles(database, self)
@@ -128,7 +123,7 @@ class MatrixController(QObject):
     def show(self, *, busy: bool) -> None:
         """Show the form's variant and what is stored as they are now; while the window is `busy` all is only queued."""
         self._busy = busy
-        self._current_request = None
+        self._plan = None
         self._show()
         if self._view.presets.isVisible():
             self._read_presets()
@@ -143,40 +138,40 @@ class MatrixController(QObject):
     def _show(self) -> None:
         state = self._matrix.state()
         if not state.problem:
-            self._request_estimate(self._matrix.request())
+            self._request_estimate(self._matrix.plan())
         self._view.show_model(state, self._describe_time(), stored=state.again or self._stored, busy=self._busy)
         self._view.presets.show_presets(self._presets, busy=self._busy)
 
     def _describe_time(self) -> str:
         """What is known of the time that it takes."""
-        if self._estimate is None or self._current_request is None:
+        if self._estimate is None or self._plan is None:
             return self._problem or _READING
-        request = self._current_request
-        sequential_note = sequential_reason(request.variants, self._form.machine) if request.parallel > 1 else ""
-        sentences = describe_estimate(self._estimate, at_most=request.until_pct is not None, budget_s=request.budget_s)
+        plan = self._plan
+        sequential_note = sequential_reason(plan.variants, self._form.machine) if plan.parallel > 1 else ""
+        sentences = describe_estimate(self._estimate, at_most=plan.until_pct is not None, budget_s=plan.budget_s)
         return " ".join([*sentences, sequential_note])
 
-    def _request_estimate(self, request: MatrixRequest) -> None:
+    def _request_estimate(self, plan: Plan) -> None:
         """Ask the database about an experiment, one question at a time; only the newest answer is shown."""
-        if request == self._current_request:
+        if plan == self._plan:
             return
-        self._current_request, self._estimate, self._problem = request, None, ""
+        self._plan, self._estimate, self._problem = plan, None, ""
         if self._reading:
             return
         self._reading = True
         self._reads.run(
-            lambda: _read_estimate(self._database, request, self._inventory()),
-            self._estimate_handler(request),
+            lambda: _read_estimate(self._database, plan, self._inventory()),
+            self._estimate_handler(plan),
             self._failed,
         )
 
-    def _estimate_handler(self, request: MatrixRequest) -> Callable[[RemainingWork], None]:
+    def _estimate_handler(self, plan: Plan) -> Callable[[RemainingWork], None]:
         def take(ahead: RemainingWork) -> None:
             self._reading = False
-            if request == self._current_request:
+            if plan == self._plan:
                 self._estimate, self._stored = ahead, ahead.done > 0
             else:
-                self._current_request = None
+                self._plan = None
             self._show()
 
         return take
@@ -186,14 +181,7 @@ class MatrixController(QObject):
         self._show()
 
     def _submit(self) -> None:
-        matrix_request = self._matrix.request()
-        request = ExperimentRequest.from_plan(
-            _plan(matrix_request),
-            budget_s=matrix_request.budget_s,
-            parallel=matrix_request.parallel,
-            again=matrix_request.again,
-        )
-        self.requested.emit(request, None)
+        self.plan_submitted.emit(self._matrix.plan())
 
     def _copy_command(self) -> None:
         QGuiApplication.clipboard().setText(self._matrix.command())
@@ -211,10 +199,9 @@ class MatrixController(QObject):
     def _submit_preset(self, key: str) -> None:
         machine = self._form.machine
         self._view.presets.show_problem("")
-        self._files.run(lambda find: _preset_request(key, find, machine), self._emit_preset, self._preset_failed)
-
-    def _emit_preset(self, found: tuple[ExperimentRequest, str]) -> None:
-        self.requested.emit(*found)
+        self._files.run(
+            lambda find: load_preset(key, find).plan(machine), self.plan_submitted.emit, self._preset_failed
+        )
 
     def _compare(self, read: Callable[[], list[int]]) -> None:
         self._reads.run(read, self.compare_requested.emit, self._preset_failed)
@@ -235,23 +222,6 @@ class MatrixController(QObject):
         self._files.run(work, self._show_presets, self._preset_failed)
 
 
-def _preset_request(key: str, find: FindWorkload, machine: Machine) -> tuple[ExperimentRequest, str]:
-    named = load_preset(key, find)
-    return ExperimentRequest.from_plan(named.plan(machine)), named.key
-
-
-def _plan(request: MatrixRequest) -> Plan:
-    return Plan(
-        name=request.name,
-        variants=request.variants,
-        repeats=request.repeats,
-        until_pct=request.until_pct,
-        notes=request.notes,
-    )
-
-
-def _read_estimate(database: Path, request: MatrixRequest, inventory: Inventory) -> RemainingWork:
+def _read_estimate(database: Path, plan: Plan, inventory: Inventory) -> RemainingWork:
     with Store.open(database) as store:
-        return estimate_remaining(
-            store, _plan(request), inventory, ExperimentRuns(exclusive=request.again), parallel=request.parallel
-        )
+        return estimate_remaining(store, plan, inventory)

@@ -17,7 +17,7 @@ from PySide6.QtWidgets import (
 
 from app.gui.theme import GRID, tabular_font
 from app.gui.widgets.basic import button, prepare_spin_box, separator, show_text, text_label
-from app.queries import REPEATS_LIMIT
+from app.plan import REPEATS_LIMIT
 from app.viewmodels.experiment.matrix_state import MatrixState
 from app.viewmodels.experiment.preview import RefusedGroup, describe_refused
 

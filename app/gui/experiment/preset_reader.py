@@ -4,12 +4,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from app.errors import UserError
+from app.plan import Plan
 from app.records import RunRow
 from app.runs.custom import UnreadFileError, resolve_workload
 from app.runs.experiment.presets import QUICK, FindWorkload, NamedPreset, load_preset, preset_names, user_preset_files
 from app.runs.experiment.progress import estimate_remaining
 from app.runs.experiment.reuse import current_fingerprint, matching_results, reusable_runs
-from app.runs.experiment.schedule import Plan, RunsByVariant
+from app.runs.experiment.schedule import RunsByVariant
 from app.samples import Inventory
 from app.storage.reference import is_reference
 from app.storage.store import Store

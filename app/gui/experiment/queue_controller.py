@@ -14,10 +14,10 @@ from app.gui.experiment.queue import QueueView
 from app.gui.experiment.queue_edits import QueueEdits
 from app.gui.threads import Background
 from app.gui.widgets.dialogs import ask_for_new_file
+from app.plan import Plan
 from app.queries import QUEUED_STATES, QueueProgress
 from app.report.export import describe_export
-from app.runs.experiment.queue import ExperimentRequest, exportable_queue
-from app.runs.experiment.schedule import Plan
+from app.runs.experiment.queue import exportable_queue
 from app.samples import Inventory
 from app.storage.store import Store
 from app.storage.transfer.import_export import export_database
@@ -166,14 +166,14 @@ class QueueController(QObject):
         else:
             self._edits.pause_unowned(self._offer_resume)
 
-    def add(self, request: ExperimentRequest, preset: str | None = None) -> None:
+    def add(self, plan: Plan) -> None:
         """Put an experiment at the end of the queue; it begins at once where nothing goes on."""
         self._begin_requested = True
-        self._edits.add(request, preset, self._resume)
+        self._edits.add(plan, self._resume)
 
     def add_run(self, spec: RunSpec) -> None:
         """The same with one run of one variant, whatever was run of it before."""
-        self.add(ExperimentRequest.from_plan(Plan(name=short_name(spec), variants=(spec,), repeats=1), again=True))
+        self.add(Plan(name=short_name(spec), variants=(spec,), repeats=1, again=True))
 
     def begin(self) -> None:
         """Have made what waits, if this window was asked to and nothing goes on; what only others want is left."""

@@ -5,9 +5,10 @@ from pathlib import Path
 
 from app.errors import UserError
 from app.gui.threads import Background
+from app.plan import Plan
 from app.queries import QueueProgress, SettableState
 from app.runs.experiment.progress import queue_progress
-from app.runs.experiment.queue import ExperimentRequest, add_request, enqueue
+from app.runs.experiment.queue import add_plan, enqueue
 from app.runs.recovery import pause_unowned_queue
 from app.samples import Inventory
 from app.storage.store import Store
@@ -40,9 +41,9 @@ class QueueEdits:
         """Read anew; other programs change it too."""
         self._change(lambda _: None, then)
 
-    def add(self, request: ExperimentRequest, preset: str | None, then: Then) -> None:
+    def add(self, plan: Plan, then: Then) -> None:
         """Put an experiment at the end, or have the one that is there, unfinished, go on."""
-        self._change(lambda store: _add(store, request, preset), then)
+        self._change(lambda store: _add(store, plan), then)
 
     def move(self, entry: int, by: int) -> None:
         """Move an entry by so many places, up where that is negative."""
@@ -92,9 +93,9 @@ def _set_all(store: Store, state: SettableState) -> None:
         store.queue.set_state(entry.entry, state)
 
 
-def _add(store: Store, request: ExperimentRequest, preset: str | None) -> None:
+def _add(store: Store, plan: Plan) -> None:
     """A single run may be wanted twice; an experiment is one entry, however often it is asked for."""
-    if len(request.variants) > 1:
-        enqueue(store, request, preset)
+    if len(plan.variants) > 1:
+        enqueue(store, plan)
     else:
-        add_request(store, request, preset)
+        add_plan(store, plan)

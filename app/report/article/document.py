@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from app import units
+from app.plan import Plan, WeightTransfer
 from app.records import StoredRun
 from app.report.article.cells import claim_lines, head_document, source_line
 from app.report.article.layouts import layouts_document, layouts_section
@@ -14,7 +15,6 @@ from app.report.model import ArticleSection, TextTable
 from app.report.render import section_html
 from app.runs.experiment.article import Article, ArticleTable, LayoutTable, PortabilityTable, RatioTable
 from app.runs.experiment.article_runs import ArticleRuns
-from app.runs.experiment.schedule import Plan, WeightTransfer
 from app.runs.experiment.transfer_trials import latest_trial, run_to_transfer
 from app.storage.reference import is_reference
 from app.viewmodels.format.environment import environment_label
@@ -88,7 +88,7 @@ def _table_document(table: ArticleTable, plan: Plan, runs: Sequence[StoredRun]) 
         case RatioTable():
             return ratios_document(table, plan.variants, rows)
         case PortabilityTable():
-            return portability_rows(plan.carried, runs)
+            return portability_rows(plan.weight_transfers, runs)
 
 
 def _head(article: Article, table: ArticleTable) -> dict[str, Any]:

@@ -4,11 +4,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from app.errors import UserError
+from app.plan import Plan
 from app.records import StoredRun
 from app.runs.experiment.article import Article
 from app.runs.experiment.presets import FindWorkload, NamedPreset, load_preset, preset_names
 from app.runs.experiment.reuse import run_fingerprint
-from app.runs.experiment.schedule import Plan, RunsByVariant
+from app.runs.experiment.schedule import RunsByVariant
 from app.storage.reference import is_reference
 from workloads.catalog import UsageError, workload
 

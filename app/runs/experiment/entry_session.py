@@ -12,9 +12,8 @@ from app.queries import INTERRUPTED_STATES, EntryState, QueueEntry
 from app.records import IDLE_WAIT_KEY, RunEvent, RunRow, RunStarted, StoredRun
 from app.runs.concurrent_runs import ConcurrentRuns
 from app.runs.experiment.idle_wait import IdleLimits, IdleWait, WaitStatus
-from app.runs.experiment.queue import ExperimentRequest, decode_request
+from app.runs.experiment.queue import entry_plan
 from app.runs.experiment.reuse import (
-    ExperimentRuns,
     ReusableRuns,
     ThrottleFilter,
     current_fingerprint,
@@ -36,7 +35,6 @@ class EntryStatus:
     """An entry before its next run: how far it is, and runs `alike` that tell how long the rest takes."""
 
     entry: QueueEntry
-    request: ExperimentRequest
     experiment: Experiment
     reusable: ReusableRuns
     comparable_runs: tuple[RunRow, ...]
@@ -79,7 +77,7 @@ class EntrySession:
     ) -> None:
         self.entry = entry
         """The entry, with its experiment once it has one."""
-        self._request = decode_request(entry)
+        self._plan = entry_plan(entry)
         self._services = services
         self._listener = listener
         self._may_begin = may_begin
@@ -107,22 +105,20 @@ class EntrySession:
 
     def run(self) -> Experiment:
         """Makes the runs and the trials. Raises `UserError` where a run cannot be stored."""
-        throttle_filter = ThrottleFilter(self._request.max_throttled_pct)
+        throttle_filter = ThrottleFilter(self._plan.max_throttled_pct)
         status = entry_status(self.entry, self._services, throttle_filter)
         self._add_runs(run.row.run for run in status.experiment.runs)
         self._drop_excluded(status)
         self._listener.entry_started(replace(status, entry=self.entry))
-        with contextlib.closing(IdleWait(self._services.feed, _limits(self._request.gate_s))) as idle_wait:
+        with contextlib.closing(IdleWait(self._services.feed, _limits(self._plan.max_idle_wait_s))) as idle_wait:
             self._session = session = ExperimentSession(
                 status.experiment.plan,
                 status.experiment.runs,
                 status.machine,
                 self._execute_run,
-                self._request.budget_s,
                 lease=self._lease,
                 wait=lambda turn, may_go_on: self._wait(idle_wait, turn, may_go_on),
                 accept=lambda made: self._judge(throttle_filter, made),
-                parallel=self._request.parallel,
             )
             if self._is_ending.is_set():
                 session.stop()
@@ -130,7 +126,7 @@ class EntrySession:
         if message := experiment.describe_given_up():
             self._listener.message(message)
         is_unfinished = experiment.state in INTERRUPTED_STATES
-        if not is_unfinished and experiment.plan.carried:
+        if not is_unfinished and experiment.plan.weight_transfers:
             experiment = self._with_trials(experiment, session.may_continue)
             is_unfinished = bool(pending_trials(experiment.plan, experiment.runs)) and not session.may_continue()
         self.is_over = not is_unfinished
@@ -176,7 +172,7 @@ class EntrySession:
         """Takes out what was cut off before, and made again now: it says nothing of the variants."""
         reusable = {run.row.run for run in status.reusable.runs}
         with Store.open(self._services.database) as store:
-            made = runs_of_entry(store, self.entry, self._request).runs
+            made = runs_of_entry(store, self.entry)
             store.queue.remove_runs(self.entry.entry, sorted(made - reusable))
 
     def _add_runs(self, runs: Iterable[int]) -> None:
@@ -215,18 +211,16 @@ def entry_status(
 
     `repeated` judges which were throttled too long to count, and then knows of them.
     """
-    inventory, request = services.feed.wait_inventory(), decode_request(entry)
-    plan, machine = request.plan, inventory.machine
-    throttle_filter = throttle_filter or ThrottleFilter(request.max_throttled_pct)
+    inventory, plan = services.feed.wait_inventory(), entry_plan(entry)
+    machine = inventory.machine
     with Store.open(services.database) as store:
-        experiment_runs = runs_of_entry(store, entry, request)
-        reusable = reusable_runs(store, plan, current_fingerprint(inventory), machine, throttle_filter, experiment_runs)
+        own_runs = runs_of_entry(store, entry)
+        reusable = reusable_runs(store, plan, current_fingerprint(inventory), machine, own_runs, throttle_filter)
         comparable_runs = tuple(runs_on_same_hardware(store.list_runs(), machine))
     stored = runs_with_weights(plan, reusable.runs, services.database)
     experiment = Experiment.from_runs(plan, "stopped", stored, machine)
     return EntryStatus(
         entry=entry,
-        request=request,
         experiment=experiment,
         reusable=reusable,
         comparable_runs=comparable_runs,
@@ -234,10 +228,9 @@ def entry_status(
     )
 
 
-def runs_of_entry(store: Store, entry: QueueEntry, request: ExperimentRequest) -> ExperimentRuns:
-    """The runs that were made of an entry, here or elsewhere."""
-    runs = () if entry.experiment is None else store.library.runs_of_experiment(entry.experiment)
-    return ExperimentRuns(runs=frozenset(runs), exclusive=request.again)
+def runs_of_entry(store: Store, entry: QueueEntry) -> frozenset[int]:
+    """Return the runs that an entry has made, here or elsewhere: they count wherever that was."""
+    return frozenset(() if entry.experiment is None else store.library.runs_of_experiment(entry.experiment))
 
 
 def _limits(max_s: float | None) -> IdleLimits:

@@ -3,7 +3,7 @@
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
@@ -11,10 +11,9 @@ import msgspec
 
 from app.errors import UserError, read_error
 from app.paths import RESOURCES
-from app.queries import Repeats
+from app.plan import Plan, Repeats, WeightTransfer
 from app.runs.custom import parse_workload_path
 from app.runs.experiment.article import Article
-from app.runs.experiment.schedule import Plan, WeightTransfer
 from app.runs.experiment.stopping import MAX_REPEATS, parse_precision_pct
 from app.storage.database import load_setting, save_setting
 from app.storage.known_settings import PRESET_FILES
@@ -140,7 +139,7 @@ class NamedPreset:
         plan = self._plan(experiment, retained, repeats, until_pct)
         if self.preset.article is not None:
             self.preset.article.check(plan.variants)
-        return replace(plan, notes=tuple(filter(None, notes)))
+        return msgspec.structs.replace(plan, notes=tuple(filter(None, notes)))
 
     def all_plans(self, repeats: int | None = None, until_pct: float | None = None) -> list[Plan]:
         """The experiment as any machine may have made it, for what is stored."""
@@ -166,10 +165,11 @@ class NamedPreset:
         file_pct = parse_precision_pct(experiment.until) if experiment.until else None
         return Plan(
             name=self.name,
+            preset=self.key,
             variants=tuple(distinct(specs)),
             repeats=repeats or (experiment.repeats if until_pct is None else max(experiment.repeats, MAX_REPEATS)),
             until_pct=file_pct if until_pct is None else until_pct,
-            carried=tuple(map(_weight_transfer, experiment.portability)),
+            weight_transfers=tuple(map(_weight_transfer, experiment.portability)),
         )
 
 

@@ -1,26 +1,24 @@
 """Progress of experiments and queue entries, and estimates of the remaining time."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from app.errors import UserError
+from app.plan import Plan
 from app.queries import EntryState, QueueEntry, QueueProgress, RemainingWork
 from app.records import RunRow, StoredRun
 from app.runs.custom import is_source_changed
 from app.runs.experiment.entry_session import EntryStatus, runs_of_entry
 from app.runs.experiment.idle_wait import WaitStatus
-from app.runs.experiment.queue import decode_request
+from app.runs.experiment.queue import entry_plan
 from app.runs.experiment.reuse import (
-    NO_RUNS,
-    ExperimentRuns,
-    ThrottleFilter,
     current_fingerprint,
     reusable_runs,
     runs_on_same_hardware,
 )
-from app.runs.experiment.schedule import Plan, count_done, plan_concurrency, remaining_runs, timed_runs, total_s
+from app.runs.experiment.schedule import count_done, plan_concurrency, remaining_runs, timed_runs, total_s
 from app.runs.experiment.session import Experiment, PlannedRun
 from app.runs.sinks import Sink
 from app.samples import Inventory
@@ -33,9 +31,7 @@ def estimate_remaining(
     store: Store,
     plan: Plan,
     inventory: Inventory,
-    experiment_runs: ExperimentRuns = NO_RUNS,
-    throttle_filter: ThrottleFilter | None = None,
-    parallel: int = 1,
+    own_runs: Collection[int] = (),
     stored: Sequence[RunRow] | None = None,
 ) -> RemainingWork:
     """What is stored and left of a plan on this machine; what this machine refuses takes no time.
@@ -45,9 +41,7 @@ def estimate_remaining(
     """
     machine, stored = inventory.machine, store.list_runs() if stored is None else stored
     fingerprint = current_fingerprint(inventory)
-    reusable = reusable_runs(
-        store, plan, fingerprint, machine, throttle_filter, experiment_runs, fields=(), stored=stored
-    )
+    reusable = reusable_runs(store, plan, fingerprint, machine, own_runs, fields=(), stored=stored)
     rows = [run.row for run in reusable.runs]
     to_make, made = remaining_runs(plan, rows, machine), count_done(plan, rows)
     possible = runnable(to_make, machine)
@@ -55,7 +49,7 @@ def estimate_remaining(
     return RemainingWork(
         planned=made + len(to_make),
         done=made,
-        left_s=total_s(possible, comparable_runs, plan_concurrency(plan, machine, parallel)),
+        left_s=total_s(possible, comparable_runs, plan_concurrency(plan, machine)),
         timing_runs=count_timing_runs(possible, comparable_runs),
         from_other_workloads=not any(
             row.spec.workload == spec.workload for row in comparable_runs for spec in plan.variants
@@ -86,7 +80,7 @@ def remaining_s(status: EntryStatus, runs: Sequence[RunRow], comparable_runs: Se
     possible = runnable(remaining_runs(plan, runs, machine), machine)
     if possible and not count_timing_runs(possible, comparable_runs):
         return None
-    return total_s(possible, comparable_runs, plan_concurrency(plan, machine, status.request.parallel))
+    return total_s(possible, comparable_runs, plan_concurrency(plan, machine))
 
 
 def describe_imported(imported: int, differences: Sequence[str]) -> str:
@@ -100,15 +94,12 @@ def describe_imported(imported: int, differences: Sequence[str]) -> str:
 
 def _entry_progress(store: Store, entry: QueueEntry, inventory: Inventory, stored: Sequence[RunRow]) -> QueueProgress:
     try:
-        request = decode_request(entry)
+        plan = entry_plan(entry)
     except UserError as error:
         return QueueProgress(
             entry=entry.entry, name=entry.name, state=entry.state, done=0, planned=0, message=str(error)
         )
-    throttle_filter = ThrottleFilter(request.max_throttled_pct)
-    remaining = estimate_remaining(
-        store, request.plan, inventory, runs_of_entry(store, entry, request), throttle_filter, request.parallel, stored
-    )
+    remaining = estimate_remaining(store, plan, inventory, runs_of_entry(store, entry), stored=stored)
     is_known = remaining.timing_runs or remaining.done == remaining.planned
     imported = describe_imported(remaining.imported, remaining.imported_differences)
     return QueueProgress(
@@ -119,7 +110,7 @@ def _entry_progress(store: Store, entry: QueueEntry, inventory: Inventory, store
         planned=remaining.planned,
         left_s=remaining.left_s if is_known else None,
         experiment=entry.experiment,
-        message=" ".join(filter(None, (imported, _describe_changed_source(entry, request.plan, store.path)))),
+        message=" ".join(filter(None, (imported, _describe_changed_source(entry, plan, store.path)))),
     )
 
 

@@ -1,15 +1,14 @@
-"""Experiment requests in the queue: enqueue, decode, export and import."""
+"""Plans in the queue: add, decode, export and import."""
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Self
 
 import msgspec
 
-from app.analysis.comparability import MAX_THROTTLED_PCT
 from app.errors import UserError
-from app.queries import QueueEntry, Repeats, Variants
-from app.runs.experiment.schedule import Plan, WeightTransfer, remaining_runs
+from app.plan import Plan, decode_plan, encode_plan
+from app.queries import QueueEntry
+from app.runs.experiment.schedule import remaining_runs
 from app.runs.experiment.transfer_trials import pending_trials
 from app.storage.store import Store
 from app.storage.transfer.import_export import Imported, import_runs
@@ -33,118 +32,68 @@ def exportable_queue(store: Store) -> tuple[list[int], list[int]]:
     return [entry.entry for entry in entries], list(dict.fromkeys(runs))
 
 
-class ExperimentRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A plan, and how it is to be made.
+def entry_plan(entry: QueueEntry) -> Plan:
+    """Return the plan of an entry.
 
-    `budget_s` is for one sitting, not for all together; `parallel` how many runs may go on at once; `gate_s` how long
-    a run waits for a machine at rest at most, None as long as usual. With `again` no run counts that was made before
-    it was asked for.
+    Raises:
+        UserError: Another version of the program wrote what is not known here.
     """
-
-    name: str
-    variants: Variants
-    repeats: Repeats
-    until_pct: float | None = None
-    carried: tuple[WeightTransfer, ...] = ()
-    notes: tuple[str, ...] = ()
-    budget_s: float | None = None
-    parallel: int = 1
-    again: bool = False
-    gate_s: float | None = None
-    max_throttled_pct: float = MAX_THROTTLED_PCT
-
-    @classmethod
-    def from_plan(
-        cls,
-        plan: Plan,
-        *,
-        budget_s: float | None = None,
-        parallel: int = 1,
-        again: bool = False,
-        gate_s: float | None = None,
-        max_throttled_pct: float = MAX_THROTTLED_PCT,
-    ) -> Self:
-        """What is asked for with this plan."""
-        return msgspec.structs.replace(
-            msgspec.convert(plan, cls, from_attributes=True),
-            budget_s=budget_s,
-            parallel=parallel,
-            again=again,
-            gate_s=gate_s,
-            max_throttled_pct=max_throttled_pct,
-        )
-
-    @property
-    def plan(self) -> Plan:
-        """The plan itself; what an older version did not name has its default."""
-        plan = msgspec.convert(self, Plan, from_attributes=True)
-        return replace(plan, variants=tuple(map(with_defaults, plan.variants)))
-
-
-def _identity(request: ExperimentRequest) -> tuple[object, ...]:
-    """What makes it this experiment: its variants and its baseline, not how often it is asked for or in what words."""
-    baseline, *others = (msgspec.json.encode(spec, order="sorted") for spec in request.plan.variants)
-    return baseline, sorted(others), request.carried, request.again
-
-
-def _with_more_repeats(mine: ExperimentRequest, other: ExperimentRequest) -> ExperimentRequest:
-    """The one with the repeats and the width of whichever asks for more runs."""
-    more = max(mine, other, key=lambda each: (each.repeats, -(each.until_pct or 0.0)))
-    return msgspec.structs.replace(mine, repeats=more.repeats, until_pct=more.until_pct)
-
-
-def encode_request(request: ExperimentRequest) -> str:
-    """The JSON that is kept."""
-    return msgspec.json.encode(request).decode()
-
-
-def decode_request(entry: QueueEntry) -> ExperimentRequest:
-    """What an entry asks for; raises `UserError` where another version of the program wrote what is not known here."""
     try:
-        request = msgspec.json.decode(entry.plan, type=ExperimentRequest)
-        unknown = {spec.workload for spec in request.plan.specs if find_workload(spec.workload) is None}
+        plan = msgspec.structs.replace(decode_plan(entry.plan), preset=entry.preset)
+        unknown = {spec.workload for spec in plan.specs if find_workload(spec.workload) is None}
     except msgspec.MsgspecError as error:
-        raise _unknown_request(entry, str(error)) from error
+        raise _unknown_plan(entry, str(error)) from error
     if unknown:
-        raise _unknown_request(entry, f"there is no workload called {', '.join(sorted(unknown))}")
-    return request
+        raise _unknown_plan(entry, f"there is no workload called {', '.join(sorted(unknown))}")
+    return plan
 
 
-def _unknown_request(entry: QueueEntry, reason: str) -> UserError:
+def _unknown_plan(entry: QueueEntry, reason: str) -> UserError:
     return UserError(
         f"What entry {entry.entry} of the queue asks for is not known here ({reason}): update the program,"
         f" or take it out with `python -m app queue remove {entry.entry}`."
     )
 
 
-def add_request(store: Store, request: ExperimentRequest, preset: str | None = None) -> int:
-    """Adds an entry at the end of the queue and returns its number.
+def add_plan(store: Store, plan: Plan) -> int:
+    """Add an entry at the end of the queue and return its number, even where the same plan is queued already.
 
-    A single run is a plan of one variant and one repeat, `again`: what was stored before would count as it otherwise.
+    A single run is a plan of one variant, one repeat and `again`: otherwise runs stored before would count as it.
     """
-    return store.queue.add(name=request.name, preset=preset, plan=encode_request(request))
+    return store.queue.add(name=plan.name, preset=plan.preset, plan=encode_plan(plan))
 
 
-def enqueue(store: Store, request: ExperimentRequest, preset: str | None = None) -> tuple[QueueEntry, bool]:
-    """The entry of an experiment, and whether it is new: an unfinished one waits again, as it is asked for now.
+def enqueue(store: Store, plan: Plan) -> tuple[QueueEntry, bool]:
+    """Return the entry of an experiment, and whether it is new; an unfinished one waits again, with this plan.
 
-    One that a living program makes is only asked for more repeats where it had fewer: a second entry would make runs
-    twice. However many programs ask at once, they get the same one.
+    An entry that a living process runs only gets more repeats, where it had fewer: a second entry would make runs
+    twice. All programs that add the same plan at the same time get the same entry.
     """
 
     def is_same(entry: QueueEntry) -> bool:
         try:
-            other = decode_request(entry)
-        except UserError:  # what another version wrote is none of ours
+            return _identity(entry_plan(entry)) == _identity(plan)
+        except UserError:  # an entry of another version is left alone
             return False
-        return entry.preset == preset and _identity(other) == _identity(request)
 
-    def updated_plan(entry: QueueEntry) -> str:
-        return encode_request(_with_more_repeats(decode_request(entry), request))
+    def merged_plan(entry: QueueEntry) -> str:
+        return encode_plan(_with_more_repeats(entry_plan(entry), plan))
 
     return store.queue.add_or_update(
-        name=request.name, preset=preset, plan=encode_request(request), is_same=is_same, merged_plan=updated_plan
+        name=plan.name, preset=plan.preset, plan=encode_plan(plan), is_same=is_same, merged_plan=merged_plan
     )
+
+
+def _identity(plan: Plan) -> tuple[object, ...]:
+    """Return what makes it this experiment: variants and baseline, but neither its name nor its number of repeats."""
+    baseline, *others = (msgspec.json.encode(with_defaults(spec), order="sorted") for spec in plan.variants)
+    return baseline, sorted(others), plan.weight_transfers, plan.again, plan.preset
+
+
+def _with_more_repeats(mine: Plan, other: Plan) -> Plan:
+    """Return `mine` with the repeats and the target precision of whichever plan needs more runs."""
+    more = max(mine, other, key=lambda each: (each.repeats, -(each.until_pct or 0.0)))
+    return msgspec.structs.replace(mine, repeats=more.repeats, until_pct=more.until_pct)
 
 
 def import_with_queue(database: Path, file: Path, watch: TransferProgress = NO_PROGRESS) -> Imported:
@@ -165,10 +114,10 @@ def _is_complete(store: Store, entry: QueueEntry) -> bool:
     if entry.experiment is None:
         return False
     try:
-        plan = decode_request(entry).plan
+        plan = entry_plan(entry)
     except UserError:  # what another version wrote is left to it
         return False
     runs = store.library.runs_of_experiment(entry.experiment)
     if remaining_runs(plan, [row for row in store.list_runs() if row.run in runs]):
         return False
-    return not (plan.carried and pending_trials(plan, [store.load(run) for run in runs]))
+    return not (plan.weight_transfers and pending_trials(plan, [store.load(run) for run in runs]))

@@ -3,10 +3,11 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from app.analysis.comparability import MAX_THROTTLED_PCT, throttled_pct
+from app.analysis.comparability import throttled_pct
+from app.plan import MAX_THROTTLED_PCT, Plan
 from app.records import RunRow, StoredRun
 from app.runs.environment import program_version
-from app.runs.experiment.schedule import Plan, is_result, matching_variants
+from app.runs.experiment.schedule import is_result, matching_variants
 from app.samples import HOST, Inventory
 from app.storage.reference import is_reference
 from app.storage.store import Store
@@ -104,18 +105,6 @@ class ReusableRuns:
     imported_differences: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExperimentRuns:
-    """The runs that an experiment has made itself: they count wherever that was. With `alone` no others do."""
-
-    runs: frozenset[int] = frozenset()
-    exclusive: bool = False
-
-
-NO_RUNS = ExperimentRuns()
-"""It has made none itself."""
-
-
 @dataclass(frozen=True, slots=True)
 class FingerprintByInterpreter:
     """The environment that runs are compared with; `framework` is its version in each other interpreter."""
@@ -155,8 +144,8 @@ def reusable_runs(
     plan: Plan,
     fingerprint: EnvironmentFingerprint,
     machine: Machine,
+    own_runs: Collection[int] = (),
     throttle_filter: ThrottleFilter | None = None,
-    experiment_runs: ExperimentRuns = NO_RUNS,
     fields: Collection[str] | None = None,
     stored: Sequence[RunRow] | None = None,
 ) -> ReusableRuns:
@@ -167,9 +156,7 @@ def reusable_runs(
     `stored` are all runs of the store, where they were read already.
     """
     results = matching_results(store.list_runs() if stored is None else stored, plan)
-    rows = [
-        row for row in _without_reference(results) if not experiment_runs.exclusive or row.run in experiment_runs.runs
-    ]
+    rows = [row for row in _without_reference(results) if not plan.again or row.run in own_runs]
     runs = [store.load(row.run, fields) for row in rows]
     interpreters = {_interpreter(spec) for spec in plan.specs} - {""}
     fingerprints = FingerprintByInterpreter(
@@ -178,12 +165,12 @@ def reusable_runs(
     return _select_reusable(
         [run for run in runs if not _refused_but_possible(run.row, machine)],
         fingerprints,
-        throttle_filter or ThrottleFilter(),
-        experiment_runs,
+        throttle_filter or ThrottleFilter(plan.max_throttled_pct),
+        own_runs,
     )
 
 
-def reusable_as_newest(store: Store, plan: Plan, throttle_filter: ThrottleFilter | None = None) -> ReusableRuns:
+def reusable_as_newest(store: Store, plan: Plan) -> ReusableRuns:
     """The stored runs made in the surroundings of the newest of them; reference runs where there are no others."""
     results = matching_results(store.list_runs(), plan)
     runs = [store.load(row.run) for row in _without_reference(results) or results]
@@ -194,7 +181,7 @@ def reusable_as_newest(store: Store, plan: Plan, throttle_filter: ThrottleFilter
     return _select_reusable(
         runs,
         FingerprintByInterpreter(run_fingerprint((measured or runs)[-1]), framework),
-        throttle_filter or ThrottleFilter(),
+        ThrottleFilter(plan.max_throttled_pct),
     )
 
 
@@ -215,16 +202,16 @@ def _select_reusable(
     runs: Sequence[StoredRun],
     fingerprints: FingerprintByInterpreter,
     throttle_filter: ThrottleFilter,
-    experiment_runs: ExperimentRuns = NO_RUNS,
+    own_runs: Collection[int] = (),
 ) -> ReusableRuns:
     compared = [
         (run, fingerprints.expected_for(run).differences(run_fingerprint(run), on_gpu=_on_gpu(run))) for run in runs
     ]
-    excluded = [names for run, names in compared if names and run.row.run not in experiment_runs.runs]
+    excluded = [names for run, names in compared if names and run.row.run not in own_runs]
     accepted = [
         (run, names)
         for run, names in compared
-        if (not names or run.row.run in experiment_runs.runs) and throttle_filter.accepts(run)
+        if (not names or run.row.run in own_runs) and throttle_filter.accepts(run)
     ]
     imported = [names for _, names in accepted if names]
     return ReusableRuns(

@@ -4,6 +4,7 @@ import statistics
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
+from app.plan import Plan
 from app.records import RunRow
 from app.runs.experiment.stopping import StoppingRule
 from workloads.catalog import Machine, check, with_defaults
@@ -47,36 +48,6 @@ RESULT_OUTCOMES = ("completed", *FINAL_OUTCOMES)
 """Outcomes that answer something; a run that ended otherwise is made again."""
 
 _FAILED = ("failed", "crashed")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WeightTransfer:
-    """A run made once, after all others, whose saved weights are tried `into` implementations on so many `gpus`."""
-
-    spec: RunSpec
-    into: tuple[str, ...]
-    gpus: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """An experiment: its variants, the baseline first, and how often each runs.
-
-    With `until_pct`, `repeats` is how often at most: fewer do once every speed-up is known to ± that many percent.
-    `carried` are runs beside those compared. `notes` are sentences on what was changed to fit it to this machine.
-    """
-
-    name: str
-    variants: tuple[RunSpec, ...]
-    repeats: int
-    until_pct: float | None = None
-    carried: tuple[WeightTransfer, ...] = ()
-    notes: tuple[str, ...] = ()
-
-    @property
-    def specs(self) -> tuple[RunSpec, ...]:
-        """Every variant that a run is made of, those compared first."""
-        return (*self.variants, *(transfer.spec for transfer in self.carried))
 
 
 def interleaved_order(variants: int, repeats: int) -> list[int]:
@@ -155,7 +126,7 @@ def _comparison_rounds(plan: Plan, runs: Sequence[RunRow], machine: Machine | No
 
 
 def _transfer_specs(plan: Plan, runs: Sequence[RunRow]) -> list[RunSpec]:
-    return [each.spec for each in plan.carried if not any(map(is_result, runs_of_variant(each.spec, runs)))]
+    return [each.spec for each in plan.weight_transfers if not any(map(is_result, runs_of_variant(each.spec, runs)))]
 
 
 def _remaining_repeats(spec: RunSpec, runs: Sequence[RunRow], repeats: int, machine: Machine | None) -> range:
@@ -206,7 +177,7 @@ def is_precision_reached(plan: Plan, runs: Sequence[RunRow]) -> bool:
 def count_done(plan: Plan, runs: Sequence[RunRow]) -> int:
     """How many of the planned runs have a result; more repeats than planned count no further."""
     ended = RunsByVariant([row for row in runs if is_result(row)])
-    transfers = sum(bool(ended.runs_of(each.spec)) for each in plan.carried)
+    transfers = sum(bool(ended.runs_of(each.spec)) for each in plan.weight_transfers)
     return transfers + sum(min(plan.repeats, len(ended.runs_of(spec))) for spec in plan.variants)
 
 
@@ -232,9 +203,9 @@ def total_s(specs: Sequence[RunSpec], runs: Sequence[RunRow], concurrency: Concu
     return (concurrency or Concurrency()).total_s(specs, [durations.expected_s(spec) for spec in specs])
 
 
-def plan_concurrency(plan: Plan, machine: Machine, parallel: int) -> Concurrency:
-    """Which runs of a plan may go on at the same time, where so many are asked for."""
-    return Concurrency(parallel=parallel, gpus=len(machine.gpus), may_end_early=plan.until_pct is not None)
+def plan_concurrency(plan: Plan, machine: Machine) -> Concurrency:
+    """Return which runs of a plan may run concurrently on this machine."""
+    return Concurrency(parallel=plan.parallel, gpus=len(machine.gpus), may_end_early=plan.until_pct is not None)
 
 
 class _DurationModel:

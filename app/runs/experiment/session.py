@@ -7,12 +7,14 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 
+from msgspec import structs
+
 from app.analysis.comparability import used_gpus
+from app.plan import Plan
 from app.queries import ExperimentState
 from app.records import RunRow, StoredRun
 from app.runs.experiment.schedule import (
     FINAL_OUTCOMES,
-    Plan,
     count_done,
     count_surplus,
     expected_s,
@@ -107,8 +109,7 @@ WaitFunction = Callable[[PlannedRun, Callable[[], bool]], Mapping[str, str]]
 class Experiment:
     """An experiment as far as it is: `done` runs of `planned` have a result, `runs` are all of them and the others.
 
-    `next_s` is how long the next run is expected to take; None where none is left. `budget_s` is what one sitting may
-    take, None where that is not limited.
+    `next_s` is how long the next run is expected to take; None where none is left.
     """
 
     plan: Plan
@@ -117,7 +118,6 @@ class Experiment:
     planned: int
     done: int
     next_s: float | None = None
-    budget_s: float | None = None
 
     @property
     def measured(self) -> bool:
@@ -175,22 +175,19 @@ class ExperimentSession:
         stored: Sequence[StoredRun],
         machine: Machine,
         run_one: RunFunction,
-        budget_s: float | None = None,
         *,
         lease: LeaseFunction,
         wait: WaitFunction = lambda *_: {},
         accept: Callable[[StoredRun], bool] = lambda _: True,
-        parallel: int = 1,
     ) -> None:
         self._plan = plan
         self._runs = list(stored)
         self._machine = machine
         self._run_one = run_one
-        self._budget_s = budget_s
         self._lease = lease
         self._wait = wait
         self._accept = accept
-        self._concurrency = plan_concurrency(plan, machine, parallel)
+        self._concurrency = plan_concurrency(plan, machine)
         self._balancer = DeviceBalancer(len(plan.variants), machine)
         for run in stored:
             self._balancer.add(run.row.spec, used_gpus(run))
@@ -202,7 +199,7 @@ class ExperimentSession:
 
     def may_continue(self) -> bool:
         """Whether it was not told to stop, and its time is not spent."""
-        in_time = self._budget_s is None or time.monotonic() - self._began_s < self._budget_s
+        in_time = self._plan.budget_s is None or time.monotonic() - self._began_s < self._plan.budget_s
         return in_time and not self._stopped
 
     def stop(self) -> None:
@@ -212,7 +209,7 @@ class ExperimentSession:
     def run(self) -> Experiment:
         """Makes the runs. Raises `UserError` where one cannot be stored."""
         state = self._execute()
-        return replace(Experiment.from_runs(self._plan, state, self._runs, self._machine), budget_s=self._budget_s)
+        return Experiment.from_runs(self._plan, state, self._runs, self._machine)
 
     def _execute(self) -> ExperimentState:
         self._began_s = time.monotonic()
@@ -311,7 +308,8 @@ class ExperimentSession:
         """Why this run is not begun; None where it may be."""
         if self._stopped:
             return "stopped"
-        if self._budget_s is not None and self._exceeds_budget(spec, time.monotonic() - self._began_s, self._budget_s):
+        spent_s, budget_s = time.monotonic() - self._began_s, self._plan.budget_s
+        if budget_s is not None and spent_s + expected_s(spec, self._rows()) > budget_s:
             return "out of budget"
         return None
 
@@ -328,7 +326,4 @@ class ExperimentSession:
             return False
         given_up_specs = given_up_variants(self._plan, rows)
         others = tuple(variant for variant in self._plan.variants if variant not in given_up_specs)
-        return is_precision_reached(replace(self._plan, variants=others), rows)
-
-    def _exceeds_budget(self, spec: RunSpec, spent_s: float, budget_s: float) -> bool:
-        return spent_s + expected_s(spec, self._rows()) > budget_s
+        return is_precision_reached(structs.replace(self._plan, variants=others), rows)

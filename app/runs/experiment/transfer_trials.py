@@ -4,8 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from app.plan import Plan, WeightTransfer
 from app.records import PortabilityResult, StoredRun
-from app.runs.experiment.schedule import Plan, WeightTransfer, runs_of_variant
+from app.runs.experiment.schedule import runs_of_variant
 from app.runs.jobs import Notify
 from app.runs.leases import CPU
 from app.runs.session import RunServices
@@ -43,7 +44,7 @@ def pending_trials(plan: Plan, runs: Sequence[StoredRun]) -> list[TransferTrial]
     """The trials that the plan's runs do not have yet, of those runs that are there."""
     return [
         TransferTrial(run, name, transfer.gpus)
-        for transfer in plan.carried
+        for transfer in plan.weight_transfers
         if (run := run_to_transfer(transfer, runs)) is not None
         for name in transfer.into
         if latest_trial(run, name, transfer.gpus) is None

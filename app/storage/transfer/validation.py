@@ -10,7 +10,7 @@ from typing import Any, get_args
 import msgspec
 
 from app.errors import DatabaseError, UserError
-from app.queries import Repeats, Variants
+from app.plan import Repeats, Variants
 from app.samples import FieldInfo
 from app.storage.library import checked_note, checked_tag
 from app.storage.transfer.source_file import SourceFile

@@ -5,10 +5,10 @@ import shlex
 from dataclasses import dataclass, field, replace
 
 from app.analysis.intervals import DEFAULT_REPEATS, MIN_REPEATS
+from app.plan import Plan
 from app.units import plural, sentence
 from app.viewmodels.experiment.matrix_state import (
     Extent,
-    MatrixRequest,
     MatrixRow,
     MatrixState,
     format_cli_values,
@@ -90,11 +90,11 @@ class MatrixForm:
         """Forget everything chosen for this workload."""
         self._by_workload.pop(self._key, None)
 
-    def request(self) -> MatrixRequest:
-        """The experiment as it stands."""
+    def plan(self) -> Plan:
+        """Return the experiment as it is chosen now; `notes` say which combinations cannot run here."""
         found, extent = self._combinations(), self._extent
         groups = group_refused(found.refused, self._varied())
-        return MatrixRequest(
+        return Plan(
             name=" ".join([self._workload.name, *self._settings()]),
             variants=found.runnable,
             repeats=self._repeats,

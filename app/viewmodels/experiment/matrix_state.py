@@ -1,4 +1,4 @@
-"""Rows, state and request of the experiment form as values, and lists of parameter values as text."""
+"""Rows and state of the experiment form as values, and lists of parameter values as text."""
 
 import re
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from app.viewmodels.experiment.preview import RefusedGroup
 from app.viewmodels.format.naming import value_text
 from app.viewmodels.run.form import Option
 from workloads.catalog import Parameter, parse
-from workloads.protocol import RunSpec, Value
+from workloads.protocol import Value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,20 +69,6 @@ class MatrixState:
     detail: str
     problem: str
     command: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MatrixRequest:
-    """The experiment that the matrix asks for, the baseline first; `notes` say what of it cannot run here."""
-
-    name: str
-    variants: tuple[RunSpec, ...]
-    repeats: int
-    until_pct: float | None
-    notes: tuple[str, ...]
-    budget_s: float | None
-    parallel: int
-    again: bool
 
 
 _NUMBERS = re.compile(r"[,;\s]+")

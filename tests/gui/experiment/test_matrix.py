@@ -20,8 +20,8 @@ from app.gui.run.run_controller import BatchSearch, RunController, Session
 from app.gui.run.screen import RunView
 from app.gui.theme import Theme
 from app.gui.threads import Background, Bridge
+from app.plan import Plan
 from app.runs.experiment.presets import load_preset
-from app.runs.experiment.queue import ExperimentRequest
 from app.runs.leases import CPU, Leases
 from app.samples import Inventory
 from app.storage.store import Store
@@ -40,13 +40,13 @@ class RunScreen(Screen[RunView]):
     """The Run screen on a machine that a test chooses; nothing runs, what is asked for is noted."""
 
     def __init__(self, qtbot: QtBot, theme: Theme, database: Path, inventory: Inventory, workload: str) -> None:
-        self.asked: list[tuple[ExperimentRequest, str | None]] = []
+        self.asked: list[Plan] = []
         self.reads = Background()
         view = RunView(theme)
         form = VariantForm(workload, hidden=True)
         self.run = RunController(view, form, _no_session, _no_search, self.reads, Bridge(view))
         self.experiments = ExperimentController(view, self.run, form, database, self.reads, lambda: inventory)
-        self.experiments.requested.connect(lambda asked, preset: self.asked.append((asked, preset)))
+        self.experiments.plan_submitted.connect(self.asked.append)
         self.experiments.start()
         self.run.start()
         self.run.handle(inventory)
@@ -76,9 +76,9 @@ class RunScreen(Screen[RunView]):
         QTest.keyClicks(edit, text)
         QTest.keyClick(edit, Qt.Key.Key_Return)
 
-    def start(self) -> ExperimentRequest:
+    def start(self) -> Plan:
         QTest.mouseClick(self.matrix.footer.start_button, Qt.MouseButton.LeftButton)
-        return self.asked[-1][0]
+        return self.asked[-1]
 
     def destroy(self) -> None:
         self.experiments.close()
@@ -121,7 +121,7 @@ def measured(database_path: Path) -> Path:
     return database_path
 
 
-def varied(asked: ExperimentRequest, *names: str) -> list[tuple[Value, ...]]:
+def varied(asked: Plan, *names: str) -> list[tuple[Value, ...]]:
     return [tuple(spec.variant[name] for name in names) for spec in asked.variants]
 
 
@@ -253,10 +253,10 @@ def test_presets_are_listed_for_this_machine_and_start_with_one_click(screen_on:
     words = screen.visible_text()
     assert "44 of 120 are stored already; the other 76 take about" in words
     assert load_preset("quick").experiment_for(GPU_INVENTORY.machine).question in words
-    with screen.qtbot.waitSignal(screen.experiments.requested, timeout=LIMIT_MS):
+    with screen.qtbot.waitSignal(screen.experiments.plan_submitted, timeout=LIMIT_MS):
         QTest.mouseClick(screen.matrix.presets.start_button("article-c"), Qt.MouseButton.LeftButton)
-    asked, name = screen.asked[-1]
-    assert (name, len(asked.variants), asked.repeats) == ("article-c", 40, 3)
+    asked = screen.asked[-1]
+    assert (asked.preset, len(asked.variants), asked.repeats) == ("article-c", 40, 3)
 
 
 def test_a_preset_with_nothing_left_to_run_shows_its_verdict(screen_on: Open, database_path: Path) -> None:
@@ -361,11 +361,11 @@ def test_a_preset_of_the_users_own_workload_is_read_when_it_starts_and_when_its_
     screen.matrix.show_page(1)
     screen.wait_for_text("mine.py has not been read yet. Start reads it.")
     assert "2 variants, 4 runs" not in screen.visible_text()
-    with screen.qtbot.waitSignal(screen.experiments.requested, timeout=LIMIT_MS):
+    with screen.qtbot.waitSignal(screen.experiments.plan_submitted, timeout=LIMIT_MS):
         QTest.mouseClick(presets.start_button(str(preset_of_mine)), Qt.MouseButton.LeftButton)
-    asked, key = screen.asked[-1]
-    assert key == str(preset_of_mine)
-    made = [(spec.workload, spec.variant["units"], spec.variant["depth"]) for spec in asked.plan.variants]
+    asked = screen.asked[-1]
+    assert asked.preset == str(preset_of_mine)
+    made = [(spec.workload, spec.variant["units"], spec.variant["depth"]) for spec in asked.variants]
     assert made == [("mine.py:mine", 1, 8), ("mine.py:mine", 2, 8)]
 
 
@@ -398,10 +398,10 @@ def test_a_newcomer_is_offered_the_quick_comparison(screen_on: Open) -> None:
     screen = screen_on(CPU_INVENTORY)
     quick = load_preset("quick")
     screen.wait_for_text(quick.experiment_for(CPU_INVENTORY.machine).question)
-    with screen.qtbot.waitSignal(screen.experiments.requested, timeout=LIMIT_MS):
+    with screen.qtbot.waitSignal(screen.experiments.plan_submitted, timeout=LIMIT_MS):
         QTest.mouseClick(screen.view.live.offer_button, Qt.MouseButton.LeftButton)
-    asked, name = screen.asked[-1]
-    assert (name, asked.plan) == ("quick", quick.plan(CPU_INVENTORY.machine))
+    asked = screen.asked[-1]
+    assert (asked.preset, asked) == ("quick", quick.plan(CPU_INVENTORY.machine))
     assert not screen.view.live.offer_button.isVisible()
 
 

@@ -18,11 +18,11 @@ from app.gui.experiment import lazy_queue
 from app.gui.experiment.lazy_queue import QueueSnapshot
 from app.gui.experiment.queue import QueueView
 from app.gui.theme import Theme
+from app.plan import Plan
 from app.queries import QueueEntry
 from app.records import IDLE_WAIT_KEY, RunRow
 from app.runs.experiment import idle_wait
-from app.runs.experiment.queue import ExperimentRequest, add_request, decode_request
-from app.runs.experiment.schedule import Plan
+from app.runs.experiment.queue import add_plan, entry_plan
 from app.runs.leases import CPU, Leases
 from app.runs.standby import StandbyLauncher
 from app.storage.files import FileFingerprint
@@ -38,11 +38,11 @@ def machine_at_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(idle_wait, "QUIET_PCT", 1000.0)
 
 
-def asked(name: str, repeats: int = 1, **values: float | str) -> ExperimentRequest:
+def asked(name: str, repeats: int = 1, **values: float | str) -> Plan:
     """An experiment of two variants."""
     settings = {"gpus": 0, "steps": 20, "step_ms": 1.0, **values}
     variants = [complete("dummy", {**settings, "batch_size": batch}, Machine()) for batch in (8, 16)]
-    return ExperimentRequest.from_plan(Plan(name=name, variants=tuple(variants), repeats=repeats))
+    return Plan(name=name, variants=tuple(variants), repeats=repeats)
 
 
 def runs_of(workbench: Workbench) -> Sequence[RunRow]:
@@ -130,7 +130,7 @@ def test_an_experiment_asked_for_again_is_one_and_a_single_run_is_made_each_time
     queue.add(asked("the same", repeats=2, seconds=600.0, steps=0))
 
     def planned() -> list[tuple[int, int]]:
-        return [(len(each.variants), each.repeats) for each in map(decode_request, entries_of(workbench))]
+        return [(len(each.variants), each.repeats) for each in map(entry_plan, entries_of(workbench))]
 
     qtbot.waitUntil(lambda: planned() == [(2, 2), (1, 1), (1, 1)], timeout=READ_LIMIT_MS)
 
@@ -223,7 +223,7 @@ def test_what_a_crashed_window_left_does_not_begin_with_what_is_asked_for_at_onc
     qtbot: QtBot, theme: Theme, database_path: Path
 ) -> None:
     with Store.open(database_path) as store:
-        add_request(store, asked("left over", step_ms=2.0))
+        add_plan(store, asked("left over", step_ms=2.0))
     with window_on(qtbot, database_path, theme, lambda made: made.queue.controller().add(asked("early"))) as opened:
         qtbot.waitUntil(lambda: outcomes_of(opened) == ["completed"] * 2, timeout=RUN_LIMIT_MS)
         assert ("left over", "paused") in [(entry.name, entry.state) for entry in entries_of(opened)]
@@ -231,7 +231,7 @@ def test_what_a_crashed_window_left_does_not_begin_with_what_is_asked_for_at_onc
 
 def test_an_offer_can_be_left_for_later_and_removed(qtbot: QtBot, workbench: Workbench) -> None:
     with Store.open(workbench.database) as store:
-        add_request(store, asked("left over"))
+        add_plan(store, asked("left over"))
     queue, view = workbench.queue.controller(), view_of(workbench)
     queue.offer_resume()
     qtbot.waitUntil(view.offer_banner.isVisible, timeout=READ_LIMIT_MS)
@@ -388,7 +388,7 @@ def test_what_an_import_brings_is_offered_and_nothing_begins(
     qtbot: QtBot, workbench: Workbench, tmp_path: Path
 ) -> None:
     with Store.open(tmp_path / "elsewhere.db") as store:
-        add_request(store, asked("begun elsewhere"))
+        add_plan(store, asked("begun elsewhere"))
     workbench.window.show_page(HISTORY)
     history = workbench.stored.history
     assert history is not None
@@ -408,7 +408,7 @@ def test_what_another_program_adds_pauses_or_takes_out_is_seen_at_rest_and_nothi
     monkeypatch.setattr(lazy_queue, "_POLL_S", 0.1)
     view = view_of(workbench)
     with Store.open(workbench.database) as other:
-        entry = add_request(other, asked("from a terminal"))
+        entry = add_plan(other, asked("from a terminal"))
         qtbot.waitUntil(view.offer_banner.isVisible, timeout=READ_LIMIT_MS)
         assert view.offer_banner.displayed_text == "“from a terminal” is unfinished: 0 of 2 runs made."
         assert [each.state for each in other.queue.entries()] == ["waiting"], "it is the terminal's to go on with it"
@@ -442,6 +442,6 @@ def test_at_rest_the_queue_is_read_only_where_something_was_written(
     monkeypatch.setattr(lazy_queue, "_read_snapshot", counted)
     qtbot.waitUntil(lambda: looks[-5:] == [None] * 5, timeout=READ_LIMIT_MS)
     with Store.open(workbench.database) as other:
-        add_request(other, asked("new"))
+        add_plan(other, asked("new"))
     qtbot.waitUntil(view_of(workbench).offer_banner.isVisible, timeout=READ_LIMIT_MS)
     qtbot.waitUntil(lambda: looks[-5:] == [None] * 5, timeout=READ_LIMIT_MS)

@@ -11,8 +11,7 @@ from pytestqt.qtbot import QtBot
 from app.gui.app import Workbench
 from app.gui.run.live import LiveView
 from app.gui.theme import Theme
-from app.runs.experiment.queue import ExperimentRequest
-from app.runs.experiment.schedule import Plan
+from app.plan import Plan
 from tests.fakes.nvml import TWO_H200, Driver, environment
 from tests.gui.windows import RUN_LIMIT_MS, choose, window_on
 from workloads.catalog import Gpu, Machine, complete
@@ -29,15 +28,13 @@ def two_gpus(qtbot: QtBot, theme: Theme, database_path: Path, monkeypatch: pytes
         yield made
 
 
-def at_once(*lengths_s: float) -> ExperimentRequest:
+def at_once(*lengths_s: float) -> Plan:
     """An experiment whose variants are measured so long each, two of them at once, without a wait before any."""
     variants = [
         complete("dummy", {"gpus": 1, "step_ms": 20.0, "seconds": seconds, "batch_size": 8 * (n + 1)}, TWO_GPUS)
         for n, seconds in enumerate(lengths_s)
     ]
-    return ExperimentRequest.from_plan(
-        Plan(name="at once", variants=tuple(variants), repeats=1), parallel=2, gate_s=0.0
-    )
+    return Plan(name="at once", variants=tuple(variants), repeats=1, parallel=2, max_idle_wait_s=0.0)
 
 
 def tabs_of(live: LiveView) -> list[str]:

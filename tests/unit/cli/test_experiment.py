@@ -6,12 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from app.cli.experiment_progress import describe_ending, describe_plan, describe_refusals
 from app.cli.main import main
+from app.plan import Plan
 from app.report.comparison import experiment_document, runs_in_order
 from app.runs.experiment.presets import add_user_preset_file
-from app.runs.experiment.schedule import Plan
 from app.runs.experiment.session import Experiment
 from app.viewmodels.experiment.preview import sequential_reason
 from tests.fakes.experiments import result
@@ -25,7 +26,7 @@ SMALL, LARGE, ON_GPUS = (
     for gpus, size in ((0, 8), (0, 16), (3, 16))
 )
 PLAN = Plan(name="two", variants=(SMALL, LARGE), repeats=3)
-MIXED = replace(PLAN, variants=(SMALL, ON_GPUS))
+MIXED = structs.replace(PLAN, variants=(SMALL, ON_GPUS))
 STEADY = [
     result(number + first, spec, value)
     for first, spec in ((0, SMALL), (10, LARGE))
@@ -39,7 +40,7 @@ def replace_layout(spec: RunSpec) -> RunSpec:
 
 def test_what_cannot_run_is_said_with_every_reason_before_anything_runs() -> None:
     assert describe_refusals(PLAN, CPU) == []
-    two = replace(MIXED, variants=(*MIXED.variants, replace_layout(ON_GPUS)))
+    two = structs.replace(MIXED, variants=(*MIXED.variants, replace_layout(ON_GPUS)))
     missing, uneven = describe_refusals(two, CPU)
     assert missing == (
         "Cannot run here: NCHW · 3 GPUs · Batch size 16, NHWC · 3 GPUs · Batch size 16. "
@@ -50,70 +51,68 @@ def test_what_cannot_run_is_said_with_every_reason_before_anything_runs() -> Non
 
 def test_the_count_and_the_time_are_said_before_anything_runs() -> None:
     nothing = Experiment.from_runs(PLAN, "stopped", (), CPU)
-    assert describe_plan(nothing, (), CPU, None) == ["6 runs planned, 0 done, 6 left (at least 1:00)."]
+    assert describe_plan(nothing, (), CPU) == ["6 runs planned, 0 done, 6 left (at least 1:00)."]
     begun = Experiment.from_runs(PLAN, "stopped", [result(1, SMALL, seconds=21.0)], CPU)
     known = [run.row for run in begun.runs]
-    assert describe_plan(begun, known, CPU, 60.0) == ["6 runs planned, 1 done, 5 left (about 1:45), within 1:00."]
+    within_a_minute = replace(begun, plan=structs.replace(PLAN, budget_s=60.0))
+    assert describe_plan(within_a_minute, known, CPU) == ["6 runs planned, 1 done, 5 left (about 1:45), within 1:00."]
     mixed = Experiment.from_runs(MIXED, "stopped", (), CPU)
-    assert describe_plan(mixed, (), CPU, None) == ["4 runs planned, 0 done, 4 left (at least 0:30)."], (
-        "a refusal is quick"
-    )
-    until = Experiment.from_runs(replace(PLAN, until_pct=0.5), "stopped", (), CPU)
-    assert describe_plan(until, (), CPU, None) == ["6 runs planned at most, 0 done, 6 left (at least 1:00)."]
+    assert describe_plan(mixed, (), CPU) == ["4 runs planned, 0 done, 4 left (at least 0:30)."], "a refusal is quick"
+    until = Experiment.from_runs(structs.replace(PLAN, until_pct=0.5), "stopped", (), CPU)
+    assert describe_plan(until, (), CPU) == ["6 runs planned at most, 0 done, 6 left (at least 1:00)."]
 
 
 def test_time_is_what_runs_usually_take_not_what_the_slowest_did() -> None:
     made = [result(number, SMALL, seconds=seconds).row for number, seconds in enumerate((12.0, 14.0, 300.0), 1)]
-    twice = replace(PLAN, variants=(SMALL,), repeats=2)
-    (said,) = describe_plan(Experiment.from_runs(twice, "stopped", (), CPU), made, CPU, None)
+    twice = structs.replace(PLAN, variants=(SMALL,), repeats=2)
+    (said,) = describe_plan(Experiment.from_runs(twice, "stopped", (), CPU), made, CPU)
     assert said == "2 runs planned, 0 done, 2 left (about 0:28)."
 
 
 def test_the_end_says_after_how_many_repeats_and_how_narrowly() -> None:
-    found = Experiment.from_runs(replace(PLAN, repeats=9, until_pct=0.5), "stopped", STEADY, CPU)
+    found = Experiment.from_runs(structs.replace(PLAN, repeats=9, until_pct=0.5), "stopped", STEADY, CPU)
     pattern = r"Settled after 4 repeats: 8 runs done\. Speed-ups are known to ± 0\.\d+ %; ± 0\.5 % was asked for\."
     assert re.fullmatch(pattern, describe_ending(found))
-    (ahead,) = describe_plan(found, (), CPU, None)
+    (ahead,) = describe_plan(found, (), CPU)
     assert re.fullmatch(f"{pattern} Nothing is left to run; --again makes every run anew\\.", ahead)
-    wide = Experiment.from_runs(replace(PLAN, repeats=4, until_pct=0.01), "stopped", STEADY, CPU)
+    wide = Experiment.from_runs(structs.replace(PLAN, repeats=4, until_pct=0.01), "stopped", STEADY, CPU)
     assert re.fullmatch(
         r"Complete: 8 of 8 runs done\. Speed-ups are known to ± 0\.\d+ %; ± 0\.01 % was asked for\.",
         describe_ending(wide),
     )
-    begun = Experiment.from_runs(replace(PLAN, until_pct=0.01), "stopped", STEADY[:1], CPU)
+    begun = Experiment.from_runs(structs.replace(PLAN, until_pct=0.01), "stopped", STEADY[:1], CPU)
     assert describe_ending(begun) == "Stopped: 1 of 6 runs done. The same command goes on from here."
 
 
 def test_out_of_budget_it_is_said_how_it_goes_on_where_it_can() -> None:
     begun = Experiment.from_runs(PLAN, "out of budget", [result(1, SMALL, seconds=21.0)], CPU)
     far = "Out of budget: 1 of 6 runs done, and the next one takes about 0:21."
-    assert describe_ending(replace(begun, budget_s=30.0)) == f"{far} The same command goes on from here."
-    unknown = replace(begun, budget_s=0.0, next_s=0.0)
+    half_a_minute, no_time = (replace(begun, plan=structs.replace(PLAN, budget_s=budget_s)) for budget_s in (30.0, 0.0))
+    assert describe_ending(half_a_minute) == f"{far} The same command goes on from here."
+    unknown = replace(no_time, next_s=0.0)
     assert describe_ending(unknown) == "Out of budget: 1 of 6 runs done. No run fits into 0:00: give --budget more."
-    assert describe_ending(replace(begun, budget_s=0.0)) == f"{far} No run fits into 0:00: give --budget more."
+    assert describe_ending(no_time) == f"{far} No run fits into 0:00: give --budget more."
 
 
 def test_of_one_run_is_not_spoken_as_of_many() -> None:
-    one = replace(PLAN, variants=(SMALL,), repeats=1)
-    assert describe_plan(Experiment.from_runs(one, "stopped", (), CPU), (), CPU, None) == [
+    one = structs.replace(PLAN, variants=(SMALL,), repeats=1)
+    assert describe_plan(Experiment.from_runs(one, "stopped", (), CPU), (), CPU) == [
         "1 run planned, 0 done, 1 left (at least 0:10)."
     ]
     made = Experiment.from_runs(one, "stopped", [result(1, SMALL)], CPU)
-    assert describe_plan(made, (), CPU, None) == [
-        "The only run is stored: nothing is left to run. --again makes it anew."
-    ]
+    assert describe_plan(made, (), CPU) == ["The only run is stored: nothing is left to run. --again makes it anew."]
     assert describe_ending(made) == "Complete: 1 of 1 run done."
 
 
 def test_more_stored_runs_than_are_planned_are_told_of_as_the_table_counts_them() -> None:
     found = Experiment.from_runs(PLAN, "stopped", STEADY, CPU)
     assert len(runs_in_order(found)) == 8
-    assert describe_plan(found, (), CPU, None) == [
+    assert describe_plan(found, (), CPU) == [
         "All 6 runs are stored (2 more stored runs count too): nothing is left to run. --again makes them anew."
     ]
     assert describe_ending(found) == "Complete: 6 of 6 runs done (2 more stored runs count too)."
     begun = Experiment.from_runs(PLAN, "stopped", STEADY[:4], CPU)
-    assert describe_plan(begun, (), CPU, None)[0].startswith("6 runs planned, 3 done (1 more stored run counts too), ")
+    assert describe_plan(begun, (), CPU)[0].startswith("6 runs planned, 3 done (1 more stored run counts too), ")
     assert describe_ending(begun).startswith("Stopped: 3 of 6 runs done (1 more stored run counts too). ")
 
 
@@ -161,7 +160,7 @@ def test_where_runs_never_go_on_beside_each_other_the_reason_is_said() -> None:
     two = GPU_INVENTORY.machine
     one = Machine(gpus=two.gpus[:1], cpu_count=two.cpu_count)
     on_one, on_both = (
-        replace(PLAN, variants=(complete("cnn10", {"gpus": count, "batch_size": 16}, two),)) for count in (1, 2)
+        structs.replace(PLAN, variants=(complete("cnn10", {"gpus": count, "batch_size": 16}, two),)) for count in (1, 2)
     )
     assert sequential_reason(on_one.specs, two) == ""
     assert (

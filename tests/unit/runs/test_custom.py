@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from app.errors import UserError
+from app.plan import Plan
 from app.runs.custom import (
     ReadOptions,
     load_custom_workloads,
@@ -18,8 +19,7 @@ from app.runs.custom import (
     stored_source,
 )
 from app.runs.experiment.progress import queue_progress
-from app.runs.experiment.queue import ExperimentRequest, enqueue
-from app.runs.experiment.schedule import Plan
+from app.runs.experiment.queue import enqueue
 from app.runs.leases import CPU, Leases
 from app.runs.session import RunSession
 from app.storage.store import Store
@@ -105,7 +105,7 @@ def test_entries_of_one_name_are_told_apart_by_the_text_they_are_of(
             file.write_text(text)
             (small,) = load_custom_workloads(file, "small", database_path, reading)
             variants = [fill_defaults(small, {"gpus": 0, "batch_size": size}, Machine()) for size in (1, 2)]
-            enqueue(store, ExperimentRequest.from_plan(Plan(name="the same", variants=tuple(variants), repeats=1)))
+            enqueue(store, Plan(name="the same", variants=tuple(variants), repeats=1))
         old, new = queue_progress(store, CPU_INVENTORY)
         assert old.message == "Entry 1 is made with the workload's file as it was then; the file has changed since."
         assert new.message == ""

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from app.cli.main import main
+from app.plan import Plan
 from app.records import PortabilityResult, StoredRun
 from app.report.article.document import article_document, article_sections
 from app.runs.experiment.presets import load_preset
-from app.runs.experiment.schedule import Plan
 from tests.fakes.experiments import result
 from workloads.catalog import Gpu, Machine
 from workloads.protocol import RunSpec
@@ -116,7 +116,9 @@ def training() -> list[dict[str, Any]]:
         max_output=1.18,
     )
     elsewhere = replace(trial, implementation="block_fused", device="GPU-0")
-    weights = replace(result(9, plan.carried[0].spec), portability=(replace(trial, max_output=9.0), trial, elsewhere))
+    weights = replace(
+        result(9, plan.weight_transfers[0].spec), portability=(replace(trial, max_output=9.0), trial, elsewhere)
+    )
     return tables_of("article-b", plan, [*runs, weights])
 
 

@@ -9,8 +9,8 @@ import pytest
 from msgspec import structs
 
 from app.errors import UserError
+from app.plan import Plan
 from app.records import StoredRun
-from app.runs.experiment.schedule import Plan
 from app.runs.experiment.session import ExperimentSession, LeaseFunction, PlannedRun, RunFunction
 from app.runs.leases import Lease, Leases
 from tests.fakes.experiments import result
@@ -95,8 +95,8 @@ def making(
     maker: RunFunction,
     counts: Callable[[StoredRun], bool] = lambda _: True,
 ) -> ExperimentSession:
-    plan = Plan(name="some", variants=tuple(variants), repeats=1)
-    return ExperimentSession(plan, (), MACHINE, maker, lease=lend, accept=counts, parallel=2)
+    plan = Plan(name="some", variants=tuple(variants), repeats=1, parallel=2)
+    return ExperimentSession(plan, (), MACHINE, maker, lease=lend, accept=counts)
 
 
 @pytest.fixture
@@ -125,8 +125,8 @@ def test_a_run_on_all_gpus_or_on_the_cpu_is_alone(leases: Leases, between: RunSp
 @pytest.mark.parametrize("quick", [SMALL, LARGE])
 def test_every_variant_meets_every_card_whichever_is_quicker(leases: Leases, quick: RunSpec) -> None:
     maker = InTurn(quick, planned=6)
-    plan = Plan(name="some", variants=(SMALL, LARGE), repeats=3)
-    found = ExperimentSession(plan, (), MACHINE, maker, lease=lender(leases), parallel=2).run()
+    plan = Plan(name="some", variants=(SMALL, LARGE), repeats=3, parallel=2)
+    found = ExperimentSession(plan, (), MACHINE, maker, lease=lender(leases)).run()
     assert (found.state, found.done) == ("complete", 6)
     assert cards_met(maker) == {(spec, (card,)) for spec in ("8", "16") for card in UUIDS}
     rounds = [maker.specs[n : n + 2] for n in (0, 2, 4)]
@@ -144,8 +144,8 @@ def test_an_experiment_that_goes_on_knows_on_which_cards_its_runs_were(
 ) -> None:
     stored = [ran_on(card, result(1, spec)) for spec, card in zip((SMALL, LARGE), earlier, strict=True)]
     maker = Maker(together=2)
-    plan = Plan(name="some", variants=(SMALL, LARGE), repeats=2)
-    ExperimentSession(plan, stored, MACHINE, maker, lease=lender(leases), parallel=2).run()
+    plan = Plan(name="some", variants=(SMALL, LARGE), repeats=2, parallel=2)
+    ExperimentSession(plan, stored, MACHINE, maker, lease=lender(leases)).run()
     then = {("8", (earlier[1],)), ("16", (earlier[0],))}
     assert cards_met(maker) == then
 

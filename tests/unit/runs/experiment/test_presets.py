@@ -32,7 +32,7 @@ def test_nothing_of_a_preset_is_refused_on_any_machine(name: str, machine: Machi
     plan = load_preset(name).plan(machine)
     assert len(plan.variants) > 1
     assert [check(spec, machine) for spec in plan.specs if check(spec, machine)] == []
-    for carried in plan.carried:
+    for carried in plan.weight_transfers:
         found = transfer_targets(carried.spec, carried.into, carried.gpus, machine)
         assert len(found.possible) == len(carried.into)
 
@@ -68,7 +68,7 @@ def test_every_cell_of_a_table_of_ratios_is_measured_on_a_gpu(name: str) -> None
         cells = [table.variant(line, column, plan.variants) for line in table.rows for column in table.columns]
         assert None not in cells
         assert all(table.baseline_of(column, plan.variants) in plan.variants for column in table.columns)
-    carried = {each.spec.variant["implementation"] for each in plan.carried}
+    carried = {each.spec.variant["implementation"] for each in plan.weight_transfers}
     assert carried == ({"cudnn"} if name == "article-b" else set())
 
 

@@ -1,11 +1,10 @@
 """What an experiment has before it, judged by a real database."""
 
-from dataclasses import replace
+from msgspec import structs
 
+from app.plan import Plan
 from app.queries import RemainingWork
 from app.runs.experiment.progress import estimate_remaining
-from app.runs.experiment.reuse import ExperimentRuns
-from app.runs.experiment.schedule import Plan
 from app.storage.store import Store
 from tests.fakes.experiments import environment_here, result
 from tests.unit.viewmodels.events import GPU_INVENTORY
@@ -32,7 +31,7 @@ def test_what_is_stored_counts_and_tells_how_long_the_rest_takes(store: Store) -
     found = estimate_remaining(store, PLAN, GPU_INVENTORY)
     assert (found.planned, found.done, found.timing_runs, found.from_other_workloads) == (4, 1, 1, False)
     assert found.left_s > 3 * 10.0, "what a run takes beside measuring is known now"
-    again = estimate_remaining(store, PLAN, GPU_INVENTORY, ExperimentRuns(exclusive=True))
+    again = estimate_remaining(store, structs.replace(PLAN, again=True), GPU_INVENTORY)
     assert (again.planned, again.done) == (4, 0)
     assert again.left_s > found.left_s
 
@@ -44,6 +43,6 @@ def test_runs_of_another_driver_are_named_and_only_tell_the_time(store: Store) -
 
 
 def test_what_is_refused_here_takes_no_time(store: Store) -> None:
-    plan = replace(PLAN, variants=(NCHW, THREE_GPUS))
+    plan = structs.replace(PLAN, variants=(NCHW, THREE_GPUS))
     found = estimate_remaining(store, plan, GPU_INVENTORY)
     assert (found.planned, found.left_s) == (3, 20.0)

@@ -2,16 +2,16 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec import structs
 
-from app.runs.experiment.queue import ExperimentRequest, decode_request, enqueue
-from app.runs.experiment.schedule import Plan
+from app.plan import Plan, encode_plan
+from app.runs.experiment.queue import enqueue, entry_plan
 from app.storage.store import Store
-from workloads.catalog import Machine, complete
+from workloads.catalog import Machine, complete, with_defaults
 
 _PROGRAMS = 6
 _ROUNDS = 4
@@ -31,7 +31,7 @@ def test_programs_that_ask_for_the_same_at_the_same_instant_get_one_entry(databa
             for number in range(_ROUNDS):
                 together.wait()
                 variants = (PLAN.variants[0], complete("dummy", {"gpus": 0, "batch_size": number + 20}, Machine()))
-                entry, is_new = enqueue(store, ExperimentRequest.from_plan(replace(PLAN, variants=variants)))
+                entry, is_new = enqueue(store, structs.replace(PLAN, variants=variants))
                 found.append((entry.entry, is_new))
         return found
 
@@ -44,9 +44,9 @@ def test_programs_that_ask_for_the_same_at_the_same_instant_get_one_entry(databa
 
 
 def test_an_unfinished_one_waits_again_as_it_is_asked_for_now(store: Store) -> None:
-    first, _ = enqueue(store, ExperimentRequest.from_plan(PLAN))
+    first, _ = enqueue(store, PLAN)
     store.queue.set_state(first.entry, "paused")
-    again, is_new = enqueue(store, ExperimentRequest.from_plan(replace(PLAN, repeats=5)))
+    again, is_new = enqueue(store, structs.replace(PLAN, repeats=5))
     assert (again.entry, again.state, is_new) == (first.entry, "waiting", False)
     assert '"repeats":5' in again.plan
 
@@ -54,12 +54,12 @@ def test_an_unfinished_one_waits_again_as_it_is_asked_for_now(store: Store) -> N
 def test_it_is_the_same_whatever_it_is_called_and_in_whatever_order_but_not_of_another_baseline(store: Store) -> None:
     a, b = PLAN.variants
     c = complete("dummy", {"gpus": 0, "batch_size": 64}, Machine())
-    first, _ = enqueue(store, ExperimentRequest.from_plan(replace(PLAN, variants=(a, b, c))))
-    other_words = ExperimentRequest.from_plan(replace(PLAN, name="typed the other way round", variants=(a, c, b)))
+    first, _ = enqueue(store, structs.replace(PLAN, variants=(a, b, c)))
+    other_words = structs.replace(PLAN, name="typed the other way round", variants=(a, c, b))
     assert enqueue(store, other_words)[0].entry == first.entry
     for other, preset in (((b, a, c), None), ((a, b), None), ((a, b, c), "quick")):
-        assert enqueue(store, ExperimentRequest.from_plan(replace(PLAN, variants=other)), preset)[1]
-    assert enqueue(store, msgspec.structs.replace(other_words, again=True))[1]
+        assert enqueue(store, structs.replace(PLAN, variants=other, preset=preset))[1]
+    assert enqueue(store, structs.replace(other_words, again=True))[1]
 
 
 @pytest.mark.parametrize(
@@ -74,16 +74,36 @@ def test_it_is_the_same_whatever_it_is_called_and_in_whatever_order_but_not_of_a
 def test_one_that_is_made_at_this_moment_is_asked_for_more_but_never_for_less(
     store: Store, wanted: dict[str, float], made: dict[str, float]
 ) -> None:
-    first, _ = enqueue(store, ExperimentRequest.from_plan(PLAN, budget_s=60.0))
+    first, _ = enqueue(store, structs.replace(PLAN, budget_s=60.0))
     store.queue.claim(first.entry)
-    entry, is_new = enqueue(store, ExperimentRequest.from_plan(replace(PLAN, **wanted)))  # type: ignore[arg-type]
+    entry, is_new = enqueue(store, structs.replace(PLAN, **wanted))
     assert (entry.entry, entry.state, is_new) == (first.entry, "running", False)
-    assert decode_request(entry) == ExperimentRequest.from_plan(replace(PLAN, **made), budget_s=60.0)  # type: ignore[arg-type]
+    assert entry_plan(entry) == structs.replace(PLAN, **made, budget_s=60.0)
 
 
 def test_of_as_many_repeats_the_narrower_width_is_made(store: Store) -> None:
-    narrow, wide = (ExperimentRequest.from_plan(replace(PLAN, until_pct=width)) for width in (0.5, 2.0))
+    narrow, wide = (structs.replace(PLAN, until_pct=width) for width in (0.5, 2.0))
     first, _ = enqueue(store, wide)
     store.queue.claim(first.entry)
-    for asked, width in ((narrow, 0.5), (wide, 0.5), (ExperimentRequest.from_plan(PLAN), None)):
-        assert decode_request(enqueue(store, asked)[0]).until_pct == width
+    for asked, width in ((narrow, 0.5), (wide, 0.5), (PLAN, None)):
+        assert entry_plan(enqueue(store, asked)[0]).until_pct == width
+
+
+def test_an_entry_of_the_version_before_goes_on_with_every_limit(store: Store) -> None:
+    spec = '{"workload":"dummy","variant":{"gpus":0,"batch_size":8}}'
+    written = (
+        f'{{"name":"old","variants":[{spec}],"repeats":3,"until_pct":0.5,'
+        f'"carried":[{{"spec":{spec},"into":["fused"],"gpus":0}}],"notes":["smaller"],"budget_s":60.0,"parallel":2,'
+        '"again":true,"gate_s":0.0,"max_throttled_pct":2.0}'
+    )
+    entry = store.queue.entry(store.queue.add(name="old", preset="quick", plan=written))
+    plan = entry_plan(entry)
+    assert plan.variants == (with_defaults(PLAN.variants[0]),)
+    (transfer,) = plan.weight_transfers
+    assert (transfer.into, transfer.gpus, transfer.spec.variant) == (("fused",), 0, {"gpus": 0, "batch_size": 8})
+    assert (plan.repeats, plan.until_pct, plan.notes, plan.preset) == (3, 0.5, ("smaller",), "quick")
+    assert (plan.budget_s, plan.parallel, plan.again) == (60.0, 2, True)
+    assert (plan.max_idle_wait_s, plan.max_throttled_pct) == (0.0, 2.0)
+    again, before = msgspec.json.decode(encode_plan(plan)), msgspec.json.decode(written)
+    assert again.keys() - before.keys() == {"preset"}
+    assert {**again, "variants": []} == {**before, "variants": [], "preset": "quick"}

@@ -6,7 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
+from app.plan import Plan
 from app.records import THROTTLED_KEY, SampleColumns, StoredRun
 from app.runs.experiment.reuse import (
     EnvironmentFingerprint,
@@ -17,7 +19,6 @@ from app.runs.experiment.reuse import (
     reusable_runs,
     run_fingerprint,
 )
-from app.runs.experiment.schedule import Plan
 from app.samples import HOST, Device, Inventory
 from app.storage.store import Store
 from tests.fakes.experiments import ENVIRONMENT, result
@@ -181,7 +182,7 @@ def test_an_experiment_that_goes_on_knows_what_is_still_to_be_repeated(database_
     with Store.open(database_path) as store:
         for run in (made(1, 0), made(2, 30, large=True)):
             keep(store, run)
-        found = reusable_runs(store, plan, run_fingerprint(made(1, 0)), CPU_MACHINE, repeated)
+        found = reusable_runs(store, plan, run_fingerprint(made(1, 0)), CPU_MACHINE, throttle_filter=repeated)
     assert [run.row.run for run in found.runs] == [1]
     assert found.excluded == 0
     assert repeated.accepts(made(3, 30, large=True))
@@ -189,8 +190,9 @@ def test_an_experiment_that_goes_on_knows_what_is_still_to_be_repeated(database_
 
 def test_what_is_only_shown_is_judged_alike(database_path: Path) -> None:
     plan = Plan(name="one", variants=(SMALL,), repeats=2)
+    strict = structs.replace(plan, max_throttled_pct=2.0)
     with Store.open(database_path) as store:
         for run in (made(1, 3), made(2, 0)):
             keep(store, run)
         assert [run.row.run for run in reusable_as_newest(store, plan).runs] == [1, 2]
-        assert [run.row.run for run in reusable_as_newest(store, plan, ThrottleFilter(2.0)).runs] == [2]
+        assert [run.row.run for run in reusable_as_newest(store, strict).runs] == [2]

@@ -4,8 +4,10 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from msgspec import structs
+
+from app.plan import Plan, WeightTransfer
 from app.records import StoredRun
-from app.runs.experiment.schedule import Plan, WeightTransfer
 from app.runs.experiment.session import ExperimentSession, PlannedRun
 from app.runs.leases import Lease
 from tests.fakes.experiments import result
@@ -78,7 +80,7 @@ def test_what_failed_is_not_made_again_at_once() -> None:
 
 
 def test_a_variant_that_fails_twice_for_one_reason_is_given_up_until_it_is_asked_for_again() -> None:
-    five = replace(PLAN, repeats=5)
+    five = structs.replace(PLAN, repeats=5)
     maker = Maker("failed")
     found = session(five, (), CPU, maker).run()
     assert [spec for spec, *_ in maker.asked] == [SMALL, LARGE, LARGE, SMALL, SMALL, SMALL, SMALL]
@@ -100,7 +102,7 @@ def test_a_variant_that_fails_for_another_reason_each_time_has_all_its_turns() -
         assert outcome is not None
         return replace(made, row=replace(made.row, outcome=replace(outcome, reason=f"Out of luck {made.row.run}.")))
 
-    found = session(replace(PLAN, repeats=4), (), CPU, unlucky).run()
+    found = session(structs.replace(PLAN, repeats=4), (), CPU, unlucky).run()
     assert ([spec for spec, *_ in maker.asked].count(LARGE), found.describe_given_up()) == (4, "")
     assert session(PLAN, (), CPU, Maker("failed")).run().describe_given_up() == "", "both turns were had"
 
@@ -108,7 +110,9 @@ def test_a_variant_that_fails_for_another_reason_each_time_has_all_its_turns() -
 def test_an_experiment_ends_early_without_the_variant_that_was_given_up_and_has_failed_then() -> None:
     middle = complete("cnn10", {"gpus": 0, "batch_size": 12, "seconds": 10}, CPU)
     maker = Maker("failed")
-    found = session(replace(PLAN, variants=(SMALL, middle, LARGE), repeats=20, until_pct=0.5), (), CPU, maker).run()
+    found = session(
+        structs.replace(PLAN, variants=(SMALL, middle, LARGE), repeats=20, until_pct=0.5), (), CPU, maker
+    ).run()
     made = [spec for spec, *_ in maker.asked]
     assert (made.count(LARGE), found.state) == (2, "failed")
     assert 4 <= made.count(SMALL) == made.count(middle) < 10
@@ -130,9 +134,9 @@ def test_a_run_the_user_stopped_ends_it() -> None:
 
 def test_a_budget_is_not_begun_that_does_not_suffice() -> None:
     maker = Maker()
-    assert session(PLAN, (), CPU, maker, budget_s=9.0).run().state == "out of budget"
+    assert session(structs.replace(PLAN, budget_s=9.0), (), CPU, maker).run().state == "out of budget"
     assert maker.asked == [], "a run that measures for ten seconds"
-    found = session(PLAN, (), CPU, maker, budget_s=19.0).run()
+    found = session(structs.replace(PLAN, budget_s=19.0), (), CPU, maker).run()
     assert [spec for spec, *_ in maker.asked] == [SMALL], "it took 20 s by the clock it was stored with"
     assert (found.state, found.done) == ("out of budget", 1)
     assert found.next_s is not None
@@ -140,7 +144,7 @@ def test_a_budget_is_not_begun_that_does_not_suffice() -> None:
 
 
 def test_it_ends_early_once_the_speed_ups_are_known_and_then_makes_nothing() -> None:
-    plan = replace(PLAN, repeats=9, until_pct=0.5)
+    plan = structs.replace(PLAN, repeats=9, until_pct=0.5)
     maker = Maker()
     found = session(plan, (), CPU, maker).run()
     assert (found.state, found.planned, found.done, found.next_s) == ("settled", 8, 8, None), "four rounds of two"
@@ -148,12 +152,12 @@ def test_it_ends_early_once_the_speed_ups_are_known_and_then_makes_nothing() -> 
     again = Maker()
     session(plan, found.runs, CPU, again).run()
     assert again.asked == []
-    assert session(replace(plan, until_pct=None), found.runs, CPU, again).run().done == 18
+    assert session(structs.replace(plan, until_pct=None), found.runs, CPU, again).run().done == 18
 
 
 def test_where_speed_ups_stay_wide_repeats_are_the_limit() -> None:
     maker = Maker(luck=(1.0, 1.3, 0.8))
-    found = session(replace(PLAN, repeats=5, until_pct=0.5), (), CPU, maker).run()
+    found = session(structs.replace(PLAN, repeats=5, until_pct=0.5), (), CPU, maker).run()
     assert (found.state, found.done, len(maker.asked)) == ("complete", 10, 10)
 
 
@@ -161,23 +165,23 @@ def test_a_run_whose_weights_are_tried_is_made_once_and_last() -> None:
     carried = WeightTransfer(
         spec=complete("lstm", {"gpus": 0, "save_weights": True}, CPU), into=("block_fused",), gpus=0
     )
-    plan = replace(PLAN, carried=(carried,))
+    plan = structs.replace(PLAN, weight_transfers=(carried,))
     maker = Maker()
     found = session(plan, (), CPU, maker).run()
     assert [spec for spec, *_ in maker.asked] == [SMALL, LARGE, LARGE, SMALL, carried.spec]
     assert (found.state, found.planned, found.done) == ("complete", 5, 5)
     early = Maker()
-    found = session(replace(plan, repeats=9, until_pct=0.5), (), CPU, early).run()
+    found = session(structs.replace(plan, repeats=9, until_pct=0.5), (), CPU, early).run()
     assert (found.state, len(early.asked), early.asked[-1][0]) == ("settled", 9, carried.spec)
 
 
 def test_nothing_is_begun_after_it_once_it_was_stopped_or_its_time_is_spent() -> None:
-    making = session(PLAN, (), CPU, Maker(), budget_s=3600.0)
+    making = session(structs.replace(PLAN, budget_s=3600.0), (), CPU, Maker())
     making.run()
     assert making.may_continue()
     making.stop()
     assert not making.may_continue()
-    spent = session(PLAN, (), CPU, Maker(), budget_s=0.0)
+    spent = session(structs.replace(PLAN, budget_s=0.0), (), CPU, Maker())
     spent.run()
     assert not spent.may_continue()
 
@@ -203,7 +207,7 @@ def test_a_repeat_is_not_begun_once_it_was_stopped() -> None:
 def test_it_waits_before_every_run_that_is_possible_here() -> None:
     impossible = complete("cnn10", {"gpus": 2, "seconds": 10}, CPU)
     waited: list[RunSpec] = []
-    plan = replace(PLAN, variants=(SMALL, impossible))
+    plan = structs.replace(PLAN, variants=(SMALL, impossible))
 
     def wait(turn: PlannedRun, _may_go_on: Callable[[], bool]) -> Mapping[str, str]:
         waited.append(turn.spec)

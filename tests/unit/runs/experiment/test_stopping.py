@@ -2,8 +2,9 @@
 
 import pytest
 
+from app.plan import Plan
 from app.records import RunRow
-from app.runs.experiment.schedule import Plan, is_precision_reached, remaining_runs, stopping_rule
+from app.runs.experiment.schedule import is_precision_reached, remaining_runs, stopping_rule
 from app.runs.experiment.stopping import StoppingRule, parse_precision_pct
 from tests.fakes.experiments import result
 from workloads.catalog import Machine, complete

@@ -4,8 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from app.paths import weights_path
+from app.plan import Plan, WeightTransfer
 from app.records import PortabilityResult, StoredRun
-from app.runs.experiment.schedule import Plan, WeightTransfer
 from app.runs.experiment.transfer_trials import latest_trial, run_to_transfer, runs_with_weights
 from tests.fakes.experiments import result
 from workloads.catalog import Machine, complete
@@ -14,7 +14,7 @@ CPU = Machine(cpu_count=4)
 SPEC = complete("lstm", {"gpus": 0, "save_weights": True}, CPU)
 OTHER = complete("lstm", {"gpus": 0}, CPU)
 CARRIED = WeightTransfer(spec=SPEC, into=("standard", "fused"), gpus=0)
-PLAN = Plan(name="one", variants=(OTHER,), repeats=2, carried=(CARRIED,))
+PLAN = Plan(name="one", variants=(OTHER,), repeats=2, weight_transfers=(CARRIED,))
 
 
 def trial(implementation: str, device: str = "cpu", difference: float = 1e-7) -> PortabilityResult:

@@ -73,7 +73,7 @@ def test_every_combination_is_a_variant_and_what_cannot_run_is_left_out_with_one
         (3, "Block-fused with XLA on"),
     ]
     assert "XLA cannot compile the cuDNN LSTM" in state.refused[0].reason
-    asked = matrix.request()
+    asked = matrix.plan()
     assert len(asked.variants) == 12
     assert asked.notes == tuple(f"3 left out. {group.text}" for group in state.refused)
     assert all(not catalog.check(spec, TWO_GPUS) for spec in asked.variants)
@@ -93,7 +93,7 @@ def test_the_form_is_the_baseline_and_what_is_not_chosen_follows_it() -> None:
     matrix.tick("layout", "NHWC", on=True)
     form.edit("batch_size", 256)
     form.edit("layout", "NHWC")
-    first, second = matrix.request().variants
+    first, second = matrix.plan().variants
     assert (first.variant["layout"], second.variant["layout"]) == ("NHWC", "NCHW")
     assert first.variant["batch_size"] == second.variant["batch_size"] == 256
     state = matrix.state()
@@ -108,8 +108,8 @@ def test_another_baseline_comes_first_and_the_list_stays_in_its_order() -> None:
     matrix.choose_baseline(3)
     state = matrix.state()
     assert (state.variants, state.baseline) == (before, 3)
-    assert matrix.request().variants[0].variant["layout"] == "NHWC"
-    assert matrix.request().variants[0].variant["batch_size"] == 256
+    assert matrix.plan().variants[0].variant["layout"] == "NHWC"
+    assert matrix.plan().variants[0].variant["batch_size"] == 256
 
 
 @pytest.mark.parametrize("machine", [NO_GPU, ONE_GPU, TWO_GPUS])
@@ -124,7 +124,7 @@ def test_the_command_makes_the_same_variants_in_the_same_order(machine: Machine)
     matrix.tick("bidirectional", False, on=False)
     matrix.enter_list("batch_size", "16, 32")
     matrix.choose_baseline(1)
-    asked = matrix.request()
+    asked = matrix.plan()
     assert by_command(matrix, machine) == list(asked.variants)
     assert all(spec.variant["bidirectional"] for spec in asked.variants)
     assert asked.name == " ".join(["lstm", *read(matrix).settings])
@@ -133,7 +133,7 @@ def test_the_command_makes_the_same_variants_in_the_same_order(machine: Machine)
 def test_on_cpu_and_gpu_all_else_is_as_the_form_shows_it() -> None:
     matrix, form = matrix_on(ONE_GPU, "cnn10")
     matrix.tick("gpus", 0, on=True)
-    on_gpu, on_cpu = matrix.request().variants
+    on_gpu, on_cpu = matrix.plan().variants
     assert (on_gpu.variant["gpus"], on_cpu.variant["gpus"]) == (1, 0)
     assert {**on_cpu.variant, "gpus": 1} == on_gpu.variant == form.spec().variant
     assert by_command(matrix, ONE_GPU) == [on_gpu, on_cpu]
@@ -142,12 +142,12 @@ def test_on_cpu_and_gpu_all_else_is_as_the_form_shows_it() -> None:
 def test_cards_are_listed_with_semicolons_here_and_in_the_command() -> None:
     matrix, form = matrix_on(TWO_GPUS, "cnn10")
     matrix.enter_list("devices", "0; 1")
-    assert [spec.variant["devices"] for spec in matrix.request().variants] == ["0", "1"]
+    assert [spec.variant["devices"] for spec in matrix.plan().variants] == ["0", "1"]
     assert "-s 'devices=0;1'" in matrix.command()
-    assert by_command(matrix, TWO_GPUS) == list(matrix.request().variants)
+    assert by_command(matrix, TWO_GPUS) == list(matrix.plan().variants)
     form.edit("gpus", 2)
     matrix.enter_list("devices", "0,1; 1,0")
-    assert [spec.variant["devices"] for spec in matrix.request().variants] == ["0,1", "1,0"]
+    assert [spec.variant["devices"] for spec in matrix.plan().variants] == ["0,1", "1,0"]
 
 
 def test_how_far_it_goes_is_in_the_command() -> None:
@@ -156,7 +156,7 @@ def test_how_far_it_goes_is_in_the_command() -> None:
     assert (read(matrix).repeats, read(matrix).budget, read(matrix).parallel) == (None, None, None)
     matrix.update_extent(repeats=5, budget_s=480.0, side_by_side=True)
     assert (read(matrix).repeats, read(matrix).budget, read(matrix).parallel) == (5, 480.0, 2)
-    assert (matrix.request().parallel, matrix.request().budget_s) == (2, 480.0)
+    assert (matrix.plan().parallel, matrix.plan().budget_s) == (2, 480.0)
     matrix.update_extent(until_pct=0.5, repeats=None)
     state = matrix.state()
     assert (state.repeats, state.headline) == (MOST, f"{2 * MOST} runs")
@@ -169,7 +169,7 @@ def test_runs_go_on_side_by_side_only_where_there_are_two_gpus() -> None:
     matrix, _ = matrix_on(ONE_GPU, "cnn10")
     matrix.update_extent(side_by_side=True)
     assert matrix.state().side_by_side is None
-    assert matrix.request().parallel == 1
+    assert matrix.plan().parallel == 1
     assert read(matrix).parallel is None
 
 
@@ -279,7 +279,7 @@ def test_parameters_of_a_users_own_workload_are_in_sight_and_forgotten_when_its_
     form.choose("mine.py:mine")
     assert not row(matrix, "width").folded
     matrix.enter_list("width", "8, 16")
-    assert [spec.variant["width"] for spec in matrix.request().variants] == [8, 16]
+    assert [spec.variant["width"] for spec in matrix.plan().variants] == [8, 16]
     assert "experiment /mine/mine.py:mine -s width=8,16" in matrix.command()
     form.offer_custom_workloads(file, [file_workload("b" * 64, "depth")])
     assert len(matrix.state().variants) == 1
