@@ -3,7 +3,6 @@
 import time
 from argparse import Namespace
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from app import units
@@ -14,11 +13,10 @@ from app.cli.terminal import print_json, print_table, print_text, say
 from app.errors import UserError
 from app.records import StoredRun
 from app.report.comparison import compare_document
-from app.report.markup import RenderedPage
-from app.report.render import check_suffix, write_page, write_report
-from app.report.scaling import efficiency_headline, scaling_document, scaling_html_page, scaling_markdown_page
+from app.report.render import check_suffix, render_scaling, write_page, write_report
+from app.report.scaling import efficiency_headline, scaling_document
 from app.storage.library import Library
-from app.viewmodels.charts.curve_style import MAX_COMPARED
+from app.viewmodels.charts.palette import MAX_COMPARED
 from app.viewmodels.compare.comparison import default_baseline, prepare_comparison
 from app.viewmodels.compare.scaling import NO_SCALING_PAIRS, ScalingView, scaling_views
 from app.viewmodels.compare.table import constant_columns, describe_constant_columns
@@ -172,7 +170,7 @@ def scaling(chosen: Namespace) -> int:
     if not views:
         raise UserError(NO_SCALING_PAIRS)
     if chosen.report is not None:
-        write_page(chosen.report, _render_page(chosen.report, runs))
+        write_page(chosen.report, render_scaling(runs, chosen.report))
         say(f"Written to {chosen.report}.")
     if chosen.json:
         print_json(scaling_document(runs))
@@ -180,10 +178,6 @@ def scaling(chosen: Namespace) -> int:
         for view in views:
             _print_view(view)
     return 0
-
-
-def _render_page(path: Path, runs: Sequence[StoredRun]) -> RenderedPage:
-    return scaling_markdown_page(runs, path.stem) if path.suffix == ".md" else RenderedPage(scaling_html_page(runs))
 
 
 def _print_view(view: ScalingView) -> None:

@@ -1,6 +1,6 @@
 """Colours, fonts and distances of the window; light or dark after the system, through Qt itself."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from string import Template
 
 from PySide6.QtCore import QObject, Qt, Signal
@@ -8,7 +8,7 @@ from PySide6.QtGui import QColor, QFont, QGuiApplication, QPalette, QPen
 from PySide6.QtWidgets import QApplication, QWidget
 
 from app.paths import RESOURCES
-from app.viewmodels.charts import curve_style
+from app.viewmodels.charts import palette
 from app.viewmodels.format.cells import Tone
 
 GRID = 8
@@ -21,66 +21,50 @@ _FONT_PX = 13
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Colours:
-    """One scheme, by name. `curves` are those of a GPU or a run."""
+class Colours(palette.Palette):
+    """The colours of the window in one scheme; charts and reports have some of them too."""
 
     scheme: str
     window: str
-    surface: str
     raised: str
-    line: str
-    text: str
-    muted: str
     faint: str
     accent: str
     accent_hover: str
     on_accent: str
     good: str
-    warning: str
     bad: str
     band: str
     band_measure: str
-    curves: tuple[str, ...]
 
 
 LIGHT = Colours(
+    **asdict(palette.LIGHT),
     scheme="light",
     window="#f4f5f6",
-    surface="#ffffff",
     raised="#e9ebed",
-    line="#d9dce0",
-    text="#1a1d21",
-    muted="#5b636d",
     faint="#949ca6",
     accent="#0b66c3",
     accent_hover="#0a58a8",
     on_accent="#ffffff",
     good="#00734f",
-    warning="#8a5a00",
     bad="#b3261e",
     band="#0a1a1d21",
     band_measure="#140b66c3",
-    curves=curve_style.LIGHT_PALETTE,
 )
 
 DARK = Colours(
+    **asdict(palette.DARK),
     scheme="dark",
     window="#16181b",
-    surface="#1d2024",
     raised="#2a2e34",
-    line="#33383f",
-    text="#e8eaed",
-    muted="#a0a8b2",
     faint="#727b86",
     accent="#4ea1f3",
     accent_hover="#6fb4f7",
     on_accent="#0c1a28",
     good="#3ecf9b",
-    warning="#e5b04a",
     bad="#ff8a80",
     band="#0affffff",
     band_measure="#1c4ea1f3",
-    curves=curve_style.DARK_PALETTE,
 )
 
 
@@ -143,7 +127,7 @@ class Theme(QObject):
 
 def style_sheet(colours: Colours) -> str:
     """The style sheet in one scheme's colours."""
-    values = {name: getattr(colours, name) for name in Colours.__slots__ if name != "curves"}
+    values = {name: value for name, value in asdict(colours).items() if name != "curves"}
     template = Template((RESOURCES / "style.qss").read_text(encoding="utf-8"))
     return template.substitute(values, icons=(RESOURCES / "icons").as_posix())
 

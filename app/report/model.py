@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from app import units
 from app.records import RunRow, StoredRun
 from app.runs.environment import program_version
-from app.viewmodels.charts.curve_style import dash_pattern
 from app.viewmodels.charts.curves import CurvePlot, stored_plot
+from app.viewmodels.charts.palette import dash_pattern
 from app.viewmodels.compare.comparison import ChartGallery, ComparedRuns, compare, comparison_curves
 from app.viewmodels.compare.scaling import ScalingView, worst_pairs
 from app.viewmodels.compare.table import (

@@ -1,19 +1,18 @@
-"""Scaling to more GPUs as a JSON document, an HTML page and a Markdown page."""
+"""Scaling to more GPUs as a JSON document and as sections of a report."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from app.analysis.intervals import LEVEL, Estimate
 from app.analysis.scaling import GpuCountResult, Scaling, scalings
 from app.records import StoredRun
-from app.report import markup
-from app.report.charts.canvas import LIGHT, PAGE
+from app.report.charts.canvas import Drawing
 from app.report.charts.scaling import draw_scaling
-from app.report.charts.svg import escape_xml
 from app.report.documents import estimate_document
-from app.report.markup import RenderedPage, escape_markdown, html_page, html_table
-from app.viewmodels.compare.scaling import ScalingView, describe_cause, scaling_views
+from app.report.model import TextTable
+from app.viewmodels.charts.palette import Palette
+from app.viewmodels.compare.scaling import ScalingView, describe_cause
 
 
 def scaling_document(runs: Sequence[StoredRun]) -> dict[str, Any]:
@@ -57,40 +56,27 @@ def _side(side: GpuCountResult) -> dict[str, Any]:
     }
 
 
-_TITLE = "How well it scales"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScalingSection:
+    """A report's section on one pair of runs that differ only in their GPUs."""
+
+    title: str
+    text: str
+    drawing: Drawing
+    figures: TextTable
 
 
-def scaling_html_page(runs: Sequence[StoredRun]) -> str:
-    """Every pair among the runs."""
-    return html_page(_TITLE, f"<h1>{_TITLE}</h1>" + "".join(map(scaling_html, scaling_views(runs))))
-
-
-def scaling_markdown_page(runs: Sequence[StoredRun], stem: str) -> RenderedPage:
-    """The same; `stem` begins the names of its pictures' files."""
-    views = scaling_views(runs)
-    files = scaling_files(views, stem)
-    parts = [scaling_markdown(view, file) for view, file in zip(views, files, strict=True)]
-    return RenderedPage("\n\n".join([f"# {_TITLE}", *parts]) + "\n", files)
-
-
-def scaling_files(views: Sequence[ScalingView], stem: str) -> dict[str, str]:
-    """The picture of each pair by the name of its file."""
-    drawings = (draw_scaling(view, LIGHT) for view in views)
-    return {f"{stem}-scaling-{n}.svg": drawing.svg(LIGHT.background) for n, drawing in enumerate(drawings, 1)}
-
-
-def scaling_html(view: ScalingView) -> str:
-    """One pair: its words, its picture and its table."""
-    words = f"<h3>{escape_xml(view.title)}</h3><p>{escape_xml(efficiency_headline(view))} {escape_xml(view.cause)}</p>"
-    figures = html_table(("", *view.sides), view.rows, frozenset({1, 2}))
-    return f"{words}<figure>{draw_scaling(view, PAGE).svg()}</figure>{figures}"
-
-
-def scaling_markdown(view: ScalingView, file: str) -> str:
-    """One pair whose picture is in a file."""
-    figures = markup.markdown_table(("", *view.sides), view.rows, frozenset({1, 2}))
-    words = f"{escape_markdown(efficiency_headline(view))} {escape_markdown(view.cause)}"
-    return "\n\n".join([f"### {escape_markdown(view.title)}", words, markup.markdown_image(view.title, file), figures])
+def scaling_sections(views: Sequence[ScalingView], palette: Palette) -> tuple[ScalingSection, ...]:
+    """Return a section for each pair, drawn in these colours."""
+    return tuple(
+        ScalingSection(
+            title=view.title,
+            text=f"{efficiency_headline(view)} {view.cause}",
+            drawing=draw_scaling(view, palette),
+            figures=TextTable(head=("", *view.sides), rows=view.rows, numeric=frozenset({1, 2})),
+        )
+        for view in views
+    )
 
 
 def efficiency_headline(view: ScalingView) -> str:

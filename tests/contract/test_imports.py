@@ -97,6 +97,11 @@ def test_cli_loads_neither_qt_nor_tensorflow() -> None:
     assert loaded_after("import app.cli") & HEAVY == set()
 
 
+def test_jinja2_is_imported_when_a_report_is_rendered_and_not_before() -> None:
+    assert importers({"jinja2", "markupsafe"}) == {"app.report.render"}
+    assert not loaded_after("import app.report.render") & {"jinja2", "markupsafe"}
+
+
 def test_window_loads_no_tensorflow_and_no_scipy() -> None:
     loaded = loaded_after("import app.gui.app")
     assert loaded & (TENSORFLOW | {"scipy"}) == set()

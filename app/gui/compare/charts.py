@@ -18,7 +18,7 @@ from PySide6.QtGui import (
 from PySide6.QtSvg import QSvgRenderer
 from PySide6.QtWidgets import QMenu, QSizePolicy, QToolTip, QVBoxLayout, QWidget
 
-from app.gui.plot.export import add_save_action, save_chart, window_palette
+from app.gui.plot.export import add_save_action, save_chart
 from app.gui.theme import GRID, Theme
 from app.report.charts.canvas import Drawing, HitArea
 from app.report.charts.draw import MIN_WIDTH, WIDTH, draw_chart
@@ -46,7 +46,7 @@ class ChartWidget(QWidget):
         self._theme = theme
         self._chart = chart
         self._renderer = QSvgRenderer(self)
-        self._drawn = draw_chart(chart, window_palette(theme.colours))
+        self._drawn = draw_chart(chart, theme.colours)
         self._current: int | None = None
         self.setMouseTracking(True)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
@@ -198,7 +198,7 @@ class ChartWidget(QWidget):
         return self.mapToGlobal(QPoint(round(hit.centre[0]), round(hit.top + hit.height)))
 
     def _draw(self) -> None:
-        self._drawn = draw_chart(self._chart, window_palette(self._theme.colours), self.width() or WIDTH)
+        self._drawn = draw_chart(self._chart, self._theme.colours, self.width() or WIDTH)
         self._renderer.load(QByteArray(self._drawn.svg().encode()))
         self.setFixedHeight(round(self._drawn.height))
         self.update()

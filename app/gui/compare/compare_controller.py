@@ -15,7 +15,7 @@ from app.gui.threads import Background
 from app.queries import RunQuery
 from app.records import StoredRun
 from app.storage.store import Store
-from app.viewmodels.charts.curve_style import MAX_COMPARED, MAX_DRAWN
+from app.viewmodels.charts.palette import MAX_COMPARED, MAX_DRAWN
 from app.viewmodels.compare.comparison import (
     COMPARED_FIELDS,
     ComparedRuns,
@@ -285,7 +285,7 @@ def _write_report(
 
 
 def _articles_html(articles: Sequence["ArticleRuns"]) -> str:
-    from app.report.article.document import articles_html
+    from app.report.render import articles_html
 
     return articles_html(articles)
 

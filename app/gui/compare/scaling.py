@@ -7,7 +7,7 @@ from PySide6.QtGui import QContextMenuEvent, QPainter, QPaintEvent
 from PySide6.QtSvg import QSvgRenderer
 from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
 
-from app.gui.plot.export import show_save_menu, window_palette
+from app.gui.plot.export import show_save_menu
 from app.gui.theme import GRID, Theme, tabular_font
 from app.gui.widgets.basic import text_label
 from app.report.charts.canvas import Drawing
@@ -30,7 +30,7 @@ class ScalingChart(QWidget):
 
     def drawing(self) -> Drawing:
         """The picture in the colours in force."""
-        return draw_scaling(self._view, window_palette(self._theme.colours))
+        return draw_scaling(self._view, self._theme.colours)
 
     def background_colour(self) -> str:
         """The colour behind it."""

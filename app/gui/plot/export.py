@@ -14,23 +14,15 @@ from PySide6.QtWidgets import QMenu, QMessageBox, QWidget
 
 from app.errors import UserError, write_error
 from app.gui.plot.canvas import TimeAxis
-from app.gui.theme import Colours, Theme
+from app.gui.theme import Theme
 from app.gui.widgets.dialogs import ask_save_path
-from app.report.charts.canvas import Drawing, Palette
+from app.report.charts.canvas import Drawing
 from app.report.charts.curves import draw_curves
 from app.viewmodels.charts import model
-from app.viewmodels.charts.curve_style import dash_pattern
 from app.viewmodels.charts.curves import CurvePlot, DrawnCurve, clip_curve
 from app.viewmodels.charts.model import Axis
+from app.viewmodels.charts.palette import dash_pattern
 from app.viewmodels.plot.model import Band, CurveSource
-
-
-def window_palette(colours: Colours) -> Palette:
-    """Pictures on the surface of a screen."""
-    return Palette(
-        text=colours.text, muted=colours.muted, line=colours.line, background=colours.surface, curves=colours.curves
-    )
-
 
 _PIXEL_RATIO = 2
 _FILE_TYPES = {"PNG (*.png)": ".png", "SVG (*.svg)": ".svg"}
@@ -147,7 +139,7 @@ class StackedPlots:
     def drawing(self) -> Drawing:
         """Named after its first plots."""
         name = ", ".join(plot.title for plot in self.plots if plot.title)
-        return draw_curves(self.plots, window_palette(self.theme.colours), self.width, name)
+        return draw_curves(self.plots, self.theme.colours, self.width, name)
 
     def background_colour(self) -> str:
         """The colour behind the plots."""

@@ -9,7 +9,7 @@ from PySide6.QtGui import QColor, QFontMetrics, QMouseEvent, QPainter, QPaintEve
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app.gui.theme import GRID, LEFT, RIGHT, Theme, tabular_font
-from app.viewmodels.charts.curve_style import dash_pattern
+from app.viewmodels.charts.palette import dash_pattern
 
 SWATCH, _DASHED_SWATCH = 12, 24
 _SWATCH_HEIGHT = 3

@@ -17,7 +17,7 @@ from app.gui.plot.curves import Curves
 from app.gui.plot.legend import Legend
 from app.gui.theme import GRID, Theme, tabular_font
 from app.records import Floats
-from app.viewmodels.charts.curve_style import dash_pattern
+from app.viewmodels.charts.palette import dash_pattern
 from app.viewmodels.plot.model import Band, CurveSource, Marker, Points
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The tables of an article from stored runs, as a document, as report sections and as HTML."""
+"""The tables of an article from stored runs, as a document and as report sections."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -10,9 +10,7 @@ from app.records import StoredRun
 from app.report.article.cells import claim_lines, head_document, source_line
 from app.report.article.layouts import layouts_document, layouts_section
 from app.report.article.ratios import ratios_document, ratios_section
-from app.report.charts.svg import escape_xml
 from app.report.model import ArticleSection, TextTable
-from app.report.render import section_html
 from app.runs.experiment.article import Article, ArticleTable, LayoutTable, PortabilityTable, RatioTable
 from app.runs.experiment.article_runs import ArticleRuns
 from app.runs.experiment.transfer_trials import latest_trial, run_to_transfer
@@ -114,27 +112,12 @@ def repeated_sections(repeated: Sequence[ArticleRuns]) -> tuple[ArticleSection, 
     return tuple(
         replace(section, source=f"{section.source} {describe_origin(each.runs)}.")
         for each in repeated
-        for section in _measured_sections(each)
+        for section in measured_sections(each)
     )
 
 
-def articles_html(repeated: Sequence[ArticleRuns]) -> str:
-    """The pieces one after another; every text in them is escaped."""
-    return "".join(part for each in repeated for part in _html_parts(each))
-
-
-def _html_parts(repeated: ArticleRuns) -> Iterator[str]:
-    article = repeated.article
-    machine_lines = [f"The article measured on {article.machine}."] if article.machine else []
-    yield f"<h1>{escape_xml(article.title)}</h1>"
-    yield from (
-        f'<p class="quiet">{escape_xml(words)}</p>' for words in (*machine_lines, describe_origin(repeated.runs))
-    )
-    yield from (section_html(replace(section, source="")) for section in _measured_sections(repeated))
-
-
-def _measured_sections(repeated: ArticleRuns) -> tuple[ArticleSection, ...]:
-    """Without the tables of which nothing is among the runs: only some of an article's may have been chosen."""
+def measured_sections(repeated: ArticleRuns) -> tuple[ArticleSection, ...]:
+    """Return the sections of the tables that the runs measured something of."""
     tables = article_document(repeated.article, repeated.plan, repeated.runs)
     return article_sections([table for table in tables if is_measured(table)])
 

@@ -4,43 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from app.report.charts import svg
-from app.viewmodels.charts import curve_style
 from app.viewmodels.charts.model import Axis, Chart, ChartItem
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Palette:
-    """Words, quiet words, faint lines, the paper, and the colours of runs; each is anything SVG takes as a colour."""
-
-    text: str
-    muted: str
-    line: str
-    background: str
-    curves: tuple[str, ...]
-
-    def curve(self, colour: int) -> str:
-        """The colour of a run or variant by its number."""
-        return self.curves[colour % len(self.curves)]
-
-
-LIGHT = Palette(text="#1a1d21", muted="#5b636d", line="#d9dce0", background="#ffffff", curves=curve_style.LIGHT_PALETTE)
-DARK = Palette(text="#e8eaed", muted="#a0a8b2", line="#33383f", background="#1d2024", curves=curve_style.DARK_PALETTE)
-PAGE = Palette(
-    text="var(--text)",
-    muted="var(--muted)",
-    line="var(--line)",
-    background="var(--paper)",
-    curves=tuple(f"var(--curve{number})" for number in range(len(curve_style.LIGHT_PALETTE))),
-)
-"""For pictures that stand in a page: they are light or dark with it."""
-
-
-def css_variables(palette: Palette) -> str:
-    """The style sheet's values of `PAGE` in one ink."""
-    names = {"text": palette.text, "muted": palette.muted, "line": palette.line, "paper": palette.background}
-    curves = {f"curve{number}": colour for number, colour in enumerate(palette.curves)}
-    return "".join(f"--{name}:{colour};" for name, colour in {**names, **curves}.items())
-
+from app.viewmodels.charts.palette import Palette
 
 _TITLE_PX, _MARGIN = 15.0, 4.0
 _LINE = 17.0

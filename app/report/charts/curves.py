@@ -6,8 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from app.report.charts import svg
-from app.report.charts.canvas import Canvas, Drawing, Palette, PlotFrame, draw_frame, tick_labels_width
+from app.report.charts.canvas import Canvas, Drawing, PlotFrame, draw_frame, tick_labels_width
 from app.viewmodels.charts.curves import CurvePlot, DrawnCurve
+from app.viewmodels.charts.palette import Palette
 
 _HEIGHT, _HEAD, _FOOT = 110.0, 26.0, 22.0
 _LEGEND_LINE, _DASH = 18.0, 16.0

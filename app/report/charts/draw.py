@@ -8,13 +8,13 @@ from app.report.charts.canvas import (
     AXIS_HEIGHT,
     Canvas,
     Drawing,
-    Palette,
     PlotFrame,
     draw_frame,
     tick_labels_width,
     with_title,
 )
 from app.viewmodels.charts.model import Bar, BarChart, Chart, Guide, Plot, Point, PointChart, PointSeries
+from app.viewmodels.charts.palette import Palette
 
 _ROW, _BAR_HEIGHT = 26.0, 12.0
 _MAX_NAME_SHARE, _GAP = 0.46, 12.0
@@ -59,7 +59,7 @@ def _bar_marks(
         min(start, end), middle - _BAR_HEIGHT / 2, abs(end - start), _BAR_HEIGHT, palette.curve(bar.colour)
     )
     if ends is not None:
-        marks += svg.whisker(ends, middle, palette.background, upright=False, width=4)  # seen on any bar
+        marks += svg.whisker(ends, middle, palette.surface, upright=False, width=4)  # seen on any bar
         marks += svg.whisker(ends, middle, palette.text, upright=False, width=1.5)
     return marks + svg.text(canvas.width - _LEFT, middle + 4, bar.text, palette.text, "end")
 
@@ -187,7 +187,7 @@ def _draw_series(series: PointSeries, frame: PlotFrame, canvas: Canvas) -> None:
     if series.joined and len(known) > 1:
         canvas.parts.append(svg.polyline([(x, y) for _, x, y in known], colour))
     for point, x, y in known:
-        fill = colour if point.mark == "full" else canvas.palette.background
+        fill = colour if point.mark == "full" else canvas.palette.surface
         marks = _whiskers(point, x, y, frame, colour) + svg.circle(x, y, _RADIUS, fill, colour)
         canvas.add_mark(marks, _hit_box(x, y), point)
 

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 
 from app import units
 from app.report.charts import svg
-from app.report.charts.canvas import Drawing, Palette
+from app.report.charts.canvas import Drawing
+from app.viewmodels.charts.palette import Palette
 from app.viewmodels.compare.scaling import ScalingBar, ScalingPoint, ScalingView
 from app.viewmodels.format.naming import gpus_label
 

@@ -11,8 +11,8 @@ from app.analysis.intervals import Estimate
 from app.analysis.scaling import GpuCountResult, Scaling, ScalingKind, scalings
 from app.records import StoredRun
 from app.viewmodels.charts import model
-from app.viewmodels.charts.curve_style import LIGHT_PALETTE
 from app.viewmodels.charts.model import Axis, Guide, NoData, Plot, Point, PointChart, PointSeries
+from app.viewmodels.charts.palette import HUES
 from app.viewmodels.charts.variants import ChartVariant, distinct_colours, format_estimate
 from app.viewmodels.format.cells import example_word
 from app.viewmodels.format.naming import differing_parameters, format_setting, gpus_label, variant_names, workload_title
@@ -74,7 +74,7 @@ def _batch_colours(by_workload: Sequence[Sequence[BatchFamily]], names: Sequence
     for families, group_names in zip(by_workload, names, strict=True):
         for family, name in zip(families, group_names, strict=True):
             first.setdefault(name, family[0].colour)
-    return dict(zip(first, distinct_colours(list(first.values()), len(LIGHT_PALETTE)), strict=True))
+    return dict(zip(first, distinct_colours(list(first.values()), HUES), strict=True))
 
 
 def _batch_plot(families: Sequence[BatchFamily], names: Sequence[str], colours: Mapping[str, int]) -> Plot:
@@ -162,7 +162,7 @@ def _gpu_plots(families: Sequence[_GpuFamily]) -> tuple[Plot, Plot]:
     unit = units.rate_unit(example_word(spec))
     title = f"{workload_title(spec.workload)}, {_KIND_TITLES[families[0].kind]}"
     names = _gpu_family_names(families)
-    colours = distinct_colours(range(len(families)), len(LIGHT_PALETTE))
+    colours = distinct_colours(range(len(families)), HUES)
     counts = sorted({side.gpus for family in families for side in _sides(family)})
     x = Axis(title="GPUs", low=0.0, high=counts[-1] * 1.08, ticks=tuple((float(n), str(n)) for n in counts))
     rates = tuple(_rate_series(*each, unit) for each in zip(families, names, colours, strict=True))

@@ -7,7 +7,7 @@ from app import units
 from app.analysis.intervals import LEVEL, Estimate
 from app.analysis.verdict import VariantResult
 from app.records import StoredRun
-from app.viewmodels.charts.curve_style import curve_styles
+from app.viewmodels.charts.palette import curve_styles
 from app.viewmodels.compare.verdict import compute_verdict
 from app.viewmodels.format.cells import OUTCOMES, example_word
 from workloads.catalog import with_defaults

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from app import units
 from app.analysis.verdict import group_by_variant, throughputs
 from app.records import RunRow, StoredRun
-from app.viewmodels.charts.curve_style import MAX_COMPARED, MAX_DRAWN, curve_styles, interleave_variants
 from app.viewmodels.charts.model import Chart, NoData
+from app.viewmodels.charts.palette import MAX_COMPARED, MAX_DRAWN, curve_styles, interleave_variants
 from app.viewmodels.charts.roofline import roofline_chart
 from app.viewmodels.charts.speed_energy import energy_chart, frontier_chart, speedup_chart
 from app.viewmodels.charts.sweeps import batch_chart, gpu_count_chart
@@ -34,7 +34,7 @@ class ChartGallery:
 def chart_gallery(runs: Sequence[StoredRun], baseline: int, colours: Mapping[int, int] | None = None) -> ChartGallery:
     """Every picture of these runs against the variant of run `baseline`.
 
-    `colours` gives each run's look by its number (`app.viewmodels.charts.curve_style`), which is that of these runs
+    `colours` gives each run's look by its number (`app.viewmodels.charts.palette`), which is that of these runs
     unless given.
     """
     found = chart_variants(runs, baseline, colours)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from app import units
 from app.queries import Facets, RunOrder, RunQuery, StoredExperiment
 from app.records import RunRow
-from app.viewmodels.charts.curve_style import MAX_COMPARED
+from app.viewmodels.charts.palette import MAX_COMPARED
 from app.viewmodels.format import cells
 from app.viewmodels.format.cells import Cell, Column
 

@@ -9,7 +9,7 @@ from app.gui.plot.bands import Strip
 from app.gui.plot.canvas import TimeAxis, ValueAxis
 from app.gui.plot.time_panel import TimePanel
 from app.gui.theme import DARK, LIGHT, Theme, style_sheet
-from app.viewmodels.charts.curve_style import HUES
+from app.viewmodels.charts.palette import HUES
 from app.viewmodels.plot.model import Band, Marker
 
 

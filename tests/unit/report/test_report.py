@@ -13,9 +13,8 @@ from app import units
 from app.cli.main import main
 from app.records import StoredRun
 from app.report.comparison import compare_document
-from app.report.markup import escape_markdown
 from app.report.model import ReportModel, build_report
-from app.report.render import html_report, markdown_report, write_report
+from app.report.render import escape_markdown, html_report, markdown_report, write_report
 from app.storage.store import Store
 from app.viewmodels.compare.comparison import compare, prepare_comparison
 from app.viewmodels.compare.scaling import scaling_views

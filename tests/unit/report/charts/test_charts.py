@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.report.charts import labels, svg
-from app.report.charts.canvas import DARK, LIGHT, PAGE, Drawing
+from app.report.charts.canvas import Drawing
 from app.report.charts.draw import WIDTH, draw_chart
 from app.viewmodels.charts.model import Axis, Bar, BarChart, Chart, Guide, Plot, Point, PointChart, PointSeries
+from app.viewmodels.charts.palette import DARK, LIGHT, PAGE
 from app.viewmodels.compare.comparison import chart_gallery
 from tests.fakes.pictures import grid, with_memory_traffic
 
@@ -25,7 +26,7 @@ def pictures() -> tuple[Chart, ...]:
 
 
 def parsed(drawing: Drawing) -> ElementTree.Element:
-    return ElementTree.fromstring(drawing.svg(LIGHT.background))
+    return ElementTree.fromstring(drawing.svg(LIGHT.surface))
 
 
 def axis(low: float, high: float) -> Axis:

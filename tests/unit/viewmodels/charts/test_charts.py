@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from app.analysis.verdict import judge
 from app.records import StoredRun
-from app.report.charts.canvas import LIGHT
 from app.report.charts.draw import draw_chart
 from app.viewmodels.charts import model
 from app.viewmodels.charts.model import BarChart, Chart, PointChart
+from app.viewmodels.charts.palette import LIGHT
 from app.viewmodels.charts.speed_energy import pareto_front
 from app.viewmodels.charts.variants import distinct_colours
 from app.viewmodels.compare.comparison import ChartGallery, chart_gallery

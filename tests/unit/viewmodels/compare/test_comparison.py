@@ -8,7 +8,7 @@ import pytest
 
 from app.analysis.intervals import Estimate
 from app.records import RunRow, StoredRun
-from app.viewmodels.charts.curve_style import HUES, MAX_COMPARED, MAX_DRAWN, dash_pattern
+from app.viewmodels.charts.palette import HUES, MAX_COMPARED, MAX_DRAWN, dash_pattern
 from app.viewmodels.compare.comparison import (
     Comparison,
     ComparisonHeader,

@@ -8,7 +8,7 @@ import pytest
 
 from app.queries import Facets, RunOrder, RunQuery, StoredExperiment
 from app.records import RunRow
-from app.viewmodels.charts.curve_style import MAX_COMPARED
+from app.viewmodels.charts.palette import MAX_COMPARED
 from app.viewmodels.history.annotations import TagChange, collect_annotations, parse_tags, tag_change
 from app.viewmodels.history.run_detail import run_detail
 from app.viewmodels.history.table import (

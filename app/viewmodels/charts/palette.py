@@ -1,0 +1,101 @@
+"""Colours of charts and pages, and the colour and dash pattern of each compared run.
+
+Hues after Okabe and Ito (2008), "Color Universal Design"; shifted where they lack contrast.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from itertools import zip_longest
+
+from app.records import RunRow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Palette:
+    """Colours of a chart, in any form that SVG takes; `curves` are those of runs, variants and GPUs."""
+
+    text: str
+    muted: str
+    line: str
+    surface: str
+    warning: str
+    curves: tuple[str, ...]
+
+    def curve(self, index: int) -> str:
+        """Return the colour of a run or variant by its index."""
+        return self.curves[index % len(self.curves)]
+
+
+LIGHT = Palette(
+    text="#1a1d21",
+    muted="#5b636d",
+    line="#d9dce0",
+    surface="#ffffff",
+    warning="#8a5a00",
+    curves=("#0072b2", "#d55e00", "#00875f", "#b5528b", "#a87400", "#2b8fca", "#857a00", "#555b63"),
+)
+DARK = Palette(
+    text="#e8eaed",
+    muted="#a0a8b2",
+    line="#33383f",
+    surface="#1d2024",
+    warning="#e5b04a",
+    curves=("#4aa8e0", "#f08040", "#2fc295", "#dc8fbb", "#e69f00", "#8fd0f5", "#f0e442", "#b9c0c8"),
+)
+HUES = len(LIGHT.curves)
+PAGE = Palette(
+    text="var(--text)",
+    muted="var(--muted)",
+    line="var(--line)",
+    surface="var(--surface)",
+    warning="var(--warning)",
+    curves=tuple(f"var(--curve{index})" for index in range(HUES)),
+)
+"""The colours of an HTML page, light or dark as its reader has it."""
+
+
+def css_variables(palette: Palette) -> str:
+    """Return the CSS declarations that give the variables of `PAGE` these colours."""
+    colours = {name: value for name, value in asdict(palette).items() if name != "curves"}
+    curves = {f"curve{index}": colour for index, colour in enumerate(palette.curves)}
+    return "".join(f"--{name}:{colour};" for name, colour in {**colours, **curves}.items())
+
+
+DASHES: tuple[tuple[int, ...], ...] = ((), (9, 5), (2, 4), (12, 4, 2, 4), (4, 10))
+"""Pixels drawn and left out in turn; the first is solid. A look is a hue's index plus `HUES` times a dash's."""
+
+MAX_COMPARED = 200
+"""More runs than this are not read for one comparison."""
+
+MAX_DRAWN = 20
+"""More runs than this no eye tells apart in one plot."""
+
+
+def interleave_variants(groups: Sequence[Sequence[RunRow]]) -> list[RunRow]:
+    """All runs, every variant's first before any variant's second."""
+    return [row for turn in zip_longest(*groups) for row in turn if row is not None]
+
+
+def curve_styles(groups: Sequence[Sequence[RunRow]]) -> dict[int, int]:
+    """The look of each run by its number, of the variants in their order; no two are alike of those that are drawn.
+
+    Runs of one variant share its hue. Where dashes do not suffice for that, or all runs are of one variant, every run
+    has a hue of its own as long as there is one.
+    """
+    rows = interleave_variants(groups)
+    variant_index = {row.run: n for n, group in enumerate(groups) for row in group}
+    taken = [0] * HUES
+    by_variant: dict[int, int] = {}
+    for row in rows:
+        hue = variant_index[row.run] % HUES
+        by_variant[row.run] = hue + HUES * taken[hue]
+        taken[hue] += 1
+    drawn = {by_variant[row.run] // HUES for row in rows[:MAX_DRAWN]}
+    if len(groups) > 1 and max(drawn) < len(DASHES):
+        return by_variant
+    return {row.run: n for n, row in enumerate(rows)}
+
+
+def dash_pattern(style: int) -> tuple[int, ...]:
+    """The pixels a look draws and leaves out in turn; empty where it leaves out none."""
+    return DASHES[style // HUES % len(DASHES)]
