@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from app.samples import Device, DeviceLost, FieldsUpdated, Sample, SlowSample
+from app.fields import Sample, SlowSample
+from app.samples import Device, DeviceLost, FieldsUpdated
 from workloads.protocol import (
     Block,
     Calibration,
@@ -252,7 +253,7 @@ class BlockColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleColumns:
-    """One device's samples of a run: `t_ns` and, per field of `SAMPLE_FIELDS`, values with NaN where absent.
+    """One device's samples of a run: `t_ns` and, per field of `FAST_FIELDS`, values with NaN where absent.
 
     `slow_t_ns` and `slow` are the same of its slow samples and `SLOW_FIELDS`; `lost_t_ns` is when it stopped answering.
     """

@@ -1,4 +1,4 @@
-"""Telemetry values: devices, their fields, samples and processes, as immutable messages between processes."""
+"""Telemetry messages between processes: devices and their fields, processes on a GPU, and lost devices."""
 
 from typing import Literal
 
@@ -35,63 +35,6 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
     memory_total_bytes: int | None = None
     fields: dict[str, FieldInfo] = {}
     absent: dict[str, str] = {}
-
-
-class Sample(msgspec.Struct, frozen=True, kw_only=True, tag="sample", tag_field="type"):
-    """Cheap telemetry of one device at one time, stamped at the source; None is "this device does not say".
-
-    On a GPU `power_mw` is instantaneous where the driver has that, `power_average_mw` the driver's one-second average,
-    `memory_load_pct` the share of time memory was read or written, `memory_bytes` what programs hold (the driver's own
-    reserve is in `SlowSample`), `throttle_reasons` NVML's bit mask of clock event reasons.
-    On the host `load_pct` is CPU load over all processors, `power_mw` the processor packages' (RAPL), `memory_bytes`
-    memory in use, and `worker_load_pct` (100 is one whole processor) and `worker_memory_bytes` (resident) are the
-    worker's own.
-    """
-
-    t_ns: int
-    device: str
-    power_mw: int | None = None
-    load_pct: float | None = None
-    memory_bytes: int | None = None
-    temperature_c: int | None = None
-    sm_clock_mhz: int | None = None
-    power_limit_mw: int | None = None
-    worker_load_pct: float | None = None
-    worker_memory_bytes: int | None = None
-    power_average_mw: int | None = None
-    memory_load_pct: float | None = None
-    memory_clock_mhz: int | None = None
-    throttle_reasons: int | None = None
-
-
-class SlowSample(msgspec.Struct, frozen=True, kw_only=True, tag="slow_sample", tag_field="type"):
-    """Dear or slowly changing telemetry of one device at one time; None is "not said" or "not read this time".
-
-    `energy_mj` and the `throttled_*_ns` are counters since the driver was loaded; `pcie_*` and `nvlink_*` are bytes a
-    second over the time since the reading before; the percentages from `sm_active_pct` on are GPM metrics (Hopper and
-    newer) over that time. On the host `sampler_cpu_s` is the processor time the sampler itself has used.
-    """
-
-    t_ns: int
-    device: str
-    energy_mj: int | None = None
-    memory_reserved_bytes: int | None = None
-    memory_temperature_c: int | None = None
-    fan_pct: int | None = None
-    throttled_power_ns: int | None = None
-    throttled_thermal_ns: int | None = None
-    throttled_brake_ns: int | None = None
-    pcie_tx_bytes_per_s: float | None = None
-    pcie_rx_bytes_per_s: float | None = None
-    nvlink_tx_bytes_per_s: float | None = None
-    nvlink_rx_bytes_per_s: float | None = None
-    sm_active_pct: float | None = None
-    sm_occupancy_pct: float | None = None
-    tensor_active_pct: float | None = None
-    fp32_active_pct: float | None = None
-    fp16_active_pct: float | None = None
-    dram_active_pct: float | None = None
-    sampler_cpu_s: float | None = None
 
 
 class GpuProcess(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,25 +76,3 @@ class DeviceLost(msgspec.Struct, frozen=True, kw_only=True, tag="device_lost", t
     t_ns: int
     device: str
     reason: str
-
-
-SAMPLE_FIELDS: tuple[str, ...] = tuple(name for name in Sample.__struct_fields__ if name not in ("t_ns", "device"))
-SLOW_FIELDS: tuple[str, ...] = tuple(name for name in SlowSample.__struct_fields__ if name not in ("t_ns", "device"))
-
-
-_UNIT_BY_SUFFIX = (
-    ("_bytes_per_s", "bytes/s"),
-    ("_bytes", "bytes"),
-    ("_mw", "mW"),
-    ("_mj", "mJ"),
-    ("_pct", "%"),
-    ("_mhz", "MHz"),
-    ("_ns", "ns"),
-    ("_c", "°C"),
-    ("_s", "s"),
-)
-
-
-def field_unit(name: str) -> str:
-    """The unit that the name of a field of `Sample` or `SlowSample` carries; "bits" for a mask."""
-    return next((unit for suffix, unit in _UNIT_BY_SUFFIX if name.endswith(suffix)), "bits")

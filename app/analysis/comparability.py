@@ -9,6 +9,7 @@ import numpy as np
 from app.analysis.intervals import Estimate, pooled_ratio
 from app.analysis.measured import gpu_columns, measured_values, measured_window, values_in_window
 from app.analysis.verdict import group_by_variant, same_work, throughputs
+from app.fields import Sample
 from app.plan import MAX_THROTTLED_PCT
 from app.records import (
     CONCURRENT_GPUS_KEY,
@@ -20,7 +21,6 @@ from app.records import (
     SampleColumns,
     StoredRun,
 )
-from app.samples import Sample
 from workloads.catalog import with_defaults
 
 

@@ -25,7 +25,7 @@ def measured_window(run: StoredRun) -> tuple[int, int] | None:
 
 
 def measured_values(run: StoredRun, field: str) -> list[Floats]:
-    """What each GPU said of a field of `SAMPLE_FIELDS` or `SLOW_FIELDS` then; one that said nothing is left out."""
+    """What each GPU said of a field of `FAST_FIELDS` or `SLOW_FIELDS` then; one that said nothing is left out."""
     window = measured_window(run)
     if window is None:
         return []

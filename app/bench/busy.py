@@ -11,10 +11,11 @@ from pathlib import Path
 from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QApplication
 
+from app.fields import Sample
 from app.gui.app import COMPARE, Workbench
 from app.gui.theme import Theme
 from app.records import Outcome, Summary
-from app.samples import HOST, Device, Sample
+from app.samples import HOST, Device
 from app.storage.owner import this_process
 from app.storage.store import Store
 from workloads import catalog

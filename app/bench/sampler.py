@@ -19,8 +19,9 @@ import psutil
 
 from app.analysis import intervals
 from app.bench.harness import Result, training
+from app.fields import Sample
 from app.runs.launcher import child_environment
-from app.samples import Device, Sample
+from app.samples import Device
 from app.storage.owner import this_process
 from app.storage.retention import size_bytes
 from app.storage.store import Store

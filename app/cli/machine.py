@@ -15,9 +15,10 @@ from app import units
 from app.cli.services import open_store, run_services, stop_on_interrupt, telemetry_feed
 from app.cli.terminal import print_json, print_table, say
 from app.errors import TelemetryError
+from app.fields import FAST_FIELDS, SLOW_FIELDS, Sample, SlowSample
 from app.report.documents import TelemetryMessage, device_lines, gpus_document, iso_utc, telemetry_line
 from app.runs.probes import CalibrationResult, calibrate
-from app.samples import HOST, SAMPLE_FIELDS, SLOW_FIELDS, Device, DeviceLost, Inventory, Sample, SlowSample
+from app.samples import HOST, Device, DeviceLost, Inventory
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.messages import SamplerMessage
@@ -97,9 +98,7 @@ class _Readings:
         """Takes one message."""
         if isinstance(message, Sample | SlowSample):
             readings = self.values.setdefault(message.device, {})
-            named = (
-                (name, getattr(message, name)) for name in (*SAMPLE_FIELDS, *SLOW_FIELDS) if hasattr(message, name)
-            )
+            named = ((name, getattr(message, name)) for name in (*FAST_FIELDS, *SLOW_FIELDS) if hasattr(message, name))
             readings.update((name, value) for name, value in named if value is not None)
         if isinstance(message, Sample | DeviceLost):
             self.answered.add(message.device)
@@ -163,7 +162,7 @@ Printer = Callable[[TelemetryMessage], None]
 _PERIOD_TOLERANCE = 0.95
 """A reading may come this share of the time asked for after the one before."""
 
-_LOGGED = tuple(name for name in SAMPLE_FIELDS if not name.startswith("worker"))
+_LOGGED = tuple(name for name in FAST_FIELDS if not name.startswith("worker"))
 
 
 def watch(chosen: Namespace) -> int:

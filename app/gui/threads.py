@@ -18,8 +18,9 @@ from PySide6.QtCore import QObject, Qt, QTimer, Signal
 from PySide6.QtWidgets import QWidget
 
 from app.errors import UserError, bug_message
+from app.fields import Sample, SlowSample
 from app.records import RunEvent, RunStarted
-from app.samples import DeviceLost, FieldsUpdated, Inventory, Processes, Sample, SlowSample
+from app.samples import DeviceLost, FieldsUpdated, Inventory, Processes
 from workloads.catalog import UsageError
 
 Result = TypeVar("Result")

@@ -12,8 +12,9 @@ from app import units
 from app.analysis.intervals import Estimate
 from app.analysis.largest_batch import LargestBatch
 from app.analysis.scaling import imbalance
+from app.fields import FIELDS, Sample, SlowSample
 from app.records import Floats, Phase, PortabilityResult, RunRow, StoredRun, Summary
-from app.samples import HOST, Device, DeviceLost, FieldInfo, Inventory, Processes, Sample, SlowSample, field_unit
+from app.samples import HOST, Device, DeviceLost, FieldInfo, Inventory, Processes
 from app.viewmodels.format import derived
 from app.viewmodels.format.cells import example_word
 from app.viewmodels.format.derived import PhaseEnergy
@@ -328,7 +329,7 @@ def _device(device: Device, values: Mapping[str, float]) -> dict[str, Any]:
 
 def _field(device: Device, name: str, value: float | None) -> dict[str, Any]:
     """A field is supported where the device gave it when it was probed, or gives it now."""
-    info, reason = device.fields.get(name, FieldInfo(unit=field_unit(name))), device.absent.get(name)
+    info, reason = device.fields.get(name, FieldInfo(unit=FIELDS[name].unit)), device.absent.get(name)
     return {
         "supported": reason is None and (name in device.fields or value is not None),
         "value": value,

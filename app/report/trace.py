@@ -16,9 +16,9 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
+from app.fields import FIELDS, Sample
 from app.records import CUSTOM_SOURCE_KEY, Floats, Ints, SampleColumns, StoredRun
 from app.report.documents import list_document
-from app.samples import Sample, field_unit
 from app.storage.files import atomic_output
 from app.storage.store import Store
 from app.storage.transfer.import_export import Exported, check_exportable
@@ -204,7 +204,7 @@ def _throttling_events(columns: SampleColumns, main: Track, threads: Iterator[in
 def _counters(columns: SampleColumns, track: Track) -> Iterator[TraceEvent]:
     for t_ns, fields in ((columns.t_ns, columns.fields), (columns.slow_t_ns, columns.slow)):
         for name in (name for name in fields if name != _THROTTLE_MASK):
-            divisor, unit = _DISPLAY_UNITS.get(field_unit(name), (1, field_unit(name)))
+            divisor, unit = _DISPLAY_UNITS.get(FIELDS[name].unit, (1, FIELDS[name].unit))
             counter = f"{device_label(columns.device)} · {field_label(name)}"
             for at_ns, value in _present_values(t_ns, fields[name]):
                 yield track.counter(counter, unit, track.to_us(at_ns), value / divisor)

@@ -4,9 +4,10 @@ import queue
 import time
 from collections.abc import Callable, Collection, Sequence
 
+from app.fields import Sample, SlowSample
 from app.records import OTHERS_ON_GPU_KEY, RunEvent
 from app.runs.supervisor import Inbox
-from app.samples import HOST, Device, DeviceLost, FieldsUpdated, GpuProcess, Processes, Sample, SlowSample
+from app.samples import HOST, Device, DeviceLost, FieldsUpdated, GpuProcess, Processes
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.messages import SamplerMessage
 from workloads.protocol import EnvironmentInfo, PhaseStarted

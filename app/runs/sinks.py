@@ -3,8 +3,9 @@
 import time
 from typing import Protocol
 
+from app.fields import Sample, SlowSample
 from app.records import LogLine, RunEvent
-from app.samples import DeviceLost, FieldsUpdated, Sample, SlowSample
+from app.samples import DeviceLost, FieldsUpdated
 from app.storage.store import Store, StoredEvent
 from workloads.protocol import Block, Calibration, DataReady, EnvironmentInfo, Epoch, Evidence, Flops, PhaseStarted
 

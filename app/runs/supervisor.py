@@ -6,10 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from app.errors import UserError
+from app.fields import Sample, SlowSample
 from app.records import LogLine, RunEvent
 from app.runs.launcher import BrokenMessage, Exited, Worker, WorkerEvent
 from app.runs.outcome import BROKEN_PYTHON, EndMethod, WorkerExit, fatal_message
-from app.samples import DeviceLost, FieldsUpdated, Sample, SlowSample
+from app.samples import DeviceLost, FieldsUpdated
 from workloads.protocol import PROTOCOL_VERSION, Finished, Hello
 
 _END_METHODS: tuple[EndMethod, ...] = ("itself", "closed stdin", "terminated", "killed")

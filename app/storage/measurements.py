@@ -5,12 +5,13 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 import numpy as np
 from sqlite_utils import Database
 
+from app.fields import FAST_FIELDS, SLOW_FIELDS
 from app.records import Floats, Ints, PortabilityResult, RunRow, SampleColumns
-from app.samples import SAMPLE_FIELDS, SLOW_FIELDS, Device
+from app.samples import Device
 from app.storage import rows
 from workloads.protocol import Calibration, Evidence
 
-_ALL_FIELDS = (*SAMPLE_FIELDS, *SLOW_FIELDS)
+_ALL_FIELDS = (*FAST_FIELDS, *SLOW_FIELDS)
 
 
 def load_samples(db: Database, run: int) -> Iterator[SampleColumns]:
@@ -53,7 +54,7 @@ def _load_columns(
         absent = np.full(t_ns.size, np.nan)
         return t_ns, {name: values.get(name, absent) for name in known if name in fields}
 
-    t_ns, fast = read("samples", SAMPLE_FIELDS)
+    t_ns, fast = read("samples", FAST_FIELDS)
     slow_t_ns, slow = read("slow_samples", SLOW_FIELDS)
     return SampleColumns(device=device, t_ns=t_ns, fields=fast, slow_t_ns=slow_t_ns, slow=slow, lost_t_ns=lost_t_ns)
 

@@ -9,8 +9,9 @@ from typing import Any, TypeVar, cast
 import msgspec
 import numpy as np
 
+from app.fields import Sample, SlowSample
 from app.records import BlockColumns, Outcome, Phase, PortabilityResult, RunRow, Summary
-from app.samples import Device, FieldInfo, Sample, SlowSample
+from app.samples import Device, FieldInfo
 from workloads.protocol import DeviceTime, Epoch, Evidence, Kernel, PhaseName, RunSpec
 
 Row = tuple[Any, ...]

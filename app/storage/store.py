@@ -7,8 +7,9 @@ from typing import Any, Self
 
 from sqlite_utils import Database
 
+from app.fields import FAST_FIELDS, SLOW_FIELDS, Sample, SlowSample
 from app.records import LogLine, Outcome, Phase, PortabilityResult, RunRow, StoredRun, Summary
-from app.samples import SAMPLE_FIELDS, SLOW_FIELDS, Device, DeviceLost, FieldsUpdated, Sample, SlowSample
+from app.samples import Device, DeviceLost, FieldsUpdated
 from app.storage import listing, measurements, rows
 from app.storage.database import BUSY_TIMEOUT_S, open_database, transaction, translate_sqlite_errors
 from app.storage.library import Library
@@ -100,7 +101,7 @@ class Store:
                 self._begin_phase(run, phase)
             for table, columns, kind in (("blocks", rows.BLOCK_COLUMNS, Block), ("epochs", rows.EPOCH_COLUMNS, Epoch)):
                 self._insert(table, columns, run, (rows.values(event, columns) for event in by_type.get(kind, ())))
-            self._insert_samples("samples", SAMPLE_FIELDS, run, by_type.get(Sample, ()))
+            self._insert_samples("samples", FAST_FIELDS, run, by_type.get(Sample, ()))
             self._insert_samples("slow_samples", SLOW_FIELDS, run, by_type.get(SlowSample, ()))
             lines = enumerate(by_type.get(LogLine, ()), first_log_line)
             self._insert("log_lines", ("line", "t_ns", "text"), run, ((n, line.t_ns, line.text) for n, line in lines))

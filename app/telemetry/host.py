@@ -11,7 +11,8 @@ from pathlib import Path
 
 import psutil
 
-from app.samples import HOST, Device, FieldInfo, Sample, SlowSample, field_unit
+from app.fields import FIELDS, Sample, SlowSample
+from app.samples import HOST, Device, FieldInfo
 
 _POWERCAP = Path("/sys/class/powercap")
 
@@ -76,7 +77,7 @@ class HostSource:
             index=-1,
             name=cpu_name(),
             memory_total_bytes=psutil.virtual_memory().total,
-            fields={name: FieldInfo(unit=field_unit(name), cost_us=cost_us) for name in available},
+            fields={name: FieldInfo(unit=FIELDS[name].unit, cost_us=cost_us) for name in available},
             absent={"power_mw": power_absence} if power_absence else {},
         )
         self._devices = (host,)

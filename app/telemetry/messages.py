@@ -2,7 +2,8 @@
 
 import msgspec
 
-from app.samples import DeviceLost, FieldsUpdated, Inventory, Processes, Sample, SlowSample
+from app.fields import Sample, SlowSample
+from app.samples import DeviceLost, FieldsUpdated, Inventory, Processes
 
 Reading = Sample | DeviceLost
 

@@ -10,7 +10,8 @@ import psutil
 import pynvml
 
 from app.errors import TelemetryError
-from app.samples import Device, DeviceLost, FieldsUpdated, GpuProcess, Processes, SlowSample
+from app.fields import SlowSample
+from app.samples import Device, DeviceLost, FieldsUpdated, GpuProcess, Processes
 from app.telemetry.messages import Reading
 from app.telemetry.nvml_gpu import GONE_ERRORS, GpuReader
 from workloads.catalog import Gpu

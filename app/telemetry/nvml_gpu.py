@@ -9,7 +9,8 @@ from typing import Any
 
 import pynvml
 
-from app.samples import Device, FieldInfo, Sample, SlowSample, field_unit
+from app.fields import FIELDS, Sample, SlowSample
+from app.samples import Device, FieldInfo
 from app.telemetry import nvml_gpm
 from app.telemetry.nvml_calls import (
     ENERGY_CALL,
@@ -267,7 +268,7 @@ class GpuReader:
                 _raise_if_lost(error)
                 reasons.update({name: absence_reason(error) for name in call.fields})
                 continue
-            self.fields.update({name: FieldInfo(unit=field_unit(name), cost_us=cost_us) for name in call.fields})
+            self.fields.update({name: FieldInfo(unit=FIELDS[name].unit, cost_us=cost_us) for name in call.fields})
             self.absent.update({name: reason for name, reason in reasons.items() if name not in call.fields})
             return _PreparedCall(call.fields, read)
         self.absent.update(reasons)
@@ -285,7 +286,7 @@ class GpuReader:
             self.absent.update({name: absence_reason(error) for name in nvml_gpm.FIELDS})
             return
         self._gpm = gpm
-        self.fields.update({name: FieldInfo(unit=field_unit(name), cost_us=cost_us) for name in available})
+        self.fields.update({name: FieldInfo(unit=FIELDS[name].unit, cost_us=cost_us) for name in available})
         self.absent.update({name: "not supported" for name in nvml_gpm.FIELDS if name not in available})
 
 

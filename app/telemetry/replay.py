@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+from app.fields import FIELDS, Sample, SlowSample
 from app.records import Floats, Ints, RunEnded, RunEvent, RunStarted, SampleColumns, StoredRun
-from app.samples import Device, DeviceLost, Inventory, Processes, Sample, SlowSample
+from app.samples import Device, DeviceLost, Inventory, Processes
 from workloads.catalog import Machine
 from workloads.protocol import Block, PhaseStarted, Progress, TimedPhase
 
@@ -29,11 +30,6 @@ class TraceStarted:
 
 Event = RunEvent | TraceStarted | Processes
 """What a recording plays: a run's events, or the telemetry of a trace."""
-
-_INTEGER_FIELDS = {
-    name for kind in (Sample, SlowSample) for name, hint in kind.__annotations__.items() if hint in (int, int | None)
-}
-"""Fields that are whole numbers: the columns of a stored run hold them as floats."""
 
 
 class Timed(NamedTuple):
@@ -144,7 +140,7 @@ def _sample_events(kind: type[T], device: str, t_ns: Ints, fields: Mapping[str, 
     for row, at_ns in enumerate(t_ns.tolist()):
         values = {name: float(column[row]) for name, column in fields.items()}
         present: dict[str, Any] = {
-            name: round(value) if name in _INTEGER_FIELDS else value
+            name: round(value) if FIELDS[name].is_integer else value
             for name, value in values.items()
             if not math.isnan(value)
         }

@@ -10,7 +10,8 @@ from typing import Annotated, NamedTuple
 import msgspec
 
 from app.errors import UserError, read_error
-from app.samples import HOST, Device, DeviceLost, Inventory, Processes, Sample, SlowSample
+from app.fields import Sample, SlowSample
+from app.samples import HOST, Device, DeviceLost, Inventory, Processes
 from app.telemetry.replay import Timed, TraceStarted
 from workloads.catalog import Machine
 

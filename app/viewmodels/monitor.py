@@ -4,8 +4,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from app import units
+from app.fields import FAST_FIELDS, SLOW_FIELDS, Sample, SlowSample
 from app.records import RunEvent
-from app.samples import HOST, SAMPLE_FIELDS, SLOW_FIELDS, Device, DeviceLost, Inventory, Processes, Sample, SlowSample
+from app.samples import HOST, Device, DeviceLost, Inventory, Processes
 from app.viewmodels.format.telemetry_fields import field_label, format_field
 from app.viewmodels.plot.live_panels import LiveCurve, LivePanel
 from app.viewmodels.plot.telemetry_buffer import TelemetryBuffer, absence_reason, device_colour, device_label
@@ -185,7 +186,7 @@ class MonitorModel:
             case Sample():
                 self._telemetry.add(event, _FIELDS)
                 self._lost.pop(event.device, None)
-                self._values.setdefault(event.device, {}).update(_reported(event, SAMPLE_FIELDS))
+                self._values.setdefault(event.device, {}).update(_reported(event, FAST_FIELDS))
             case SlowSample():
                 values = _reported(event, SLOW_FIELDS)
                 self._values.setdefault(event.device, {}).update(values)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.samples import SAMPLE_FIELDS
+from app.fields import FAST_FIELDS
 from app.storage.migrations import APPLICATION_ID
 from app.storage.store import Store
 from tests.fakes.runs import keep
@@ -110,7 +110,7 @@ def test_absent_is_null(plain: sqlite3.Connection) -> None:
 def test_sample_columns_are_the_fields(plain: sqlite3.Connection) -> None:
     columns = [row["name"] for row in pragma(plain, "table_info(samples)")]
     assert columns[:2] == ["device_id", "t_ns"]
-    assert sorted(columns[2:]) == sorted(SAMPLE_FIELDS)
+    assert sorted(columns[2:]) == sorted(FAST_FIELDS)
 
 
 @pytest.mark.parametrize(

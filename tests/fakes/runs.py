@@ -1,7 +1,8 @@
 """A made-up run with every kind of value in it, for tests of what stores and shows runs."""
 
+from app.fields import Sample
 from app.records import LogLine, Outcome, PortabilityResult, Summary
-from app.samples import HOST, Device, DeviceLost, Sample
+from app.samples import HOST, Device, DeviceLost
 from app.storage.owner import Owner, this_process
 from app.storage.store import Store
 from workloads.protocol import Block, DeviceTime, Epoch, Evidence, Kernel, PhaseStarted, RunSpec

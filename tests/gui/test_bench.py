@@ -9,9 +9,9 @@ from pytestqt.qtbot import QtBot
 from app.bench.database import DRAWN, TYPED, measure, typed_prefixes
 from app.bench.frames import PlainPlots, ProgramPanels, frame_times, noise, recorded
 from app.bench.many_runs import Size, fill
+from app.fields import FAST_FIELDS
 from app.gui.theme import Theme
 from app.queries import RunOrder, RunQuery
-from app.samples import SAMPLE_FIELDS
 from app.storage.store import Store
 
 SMALL = Size(runs=400, samples=20_000, long_runs=2, long_samples=1_000)
@@ -32,7 +32,7 @@ def test_the_made_database_is_of_its_size_and_worth_searching(database_path: Pat
     assert len(orders) > 8, "every order is another one"
     assert [columns.t_ns.size for columns in drawn.samples] == [1_000, 0], "the host's are not drawn"
     assert [columns.t_ns.size for columns in short.samples] == [SMALL.short_samples] * 2
-    assert set(drawn.samples[0].fields) == set(DRAWN) < set(SAMPLE_FIELDS)
+    assert set(drawn.samples[0].fields) == set(DRAWN) < set(FAST_FIELDS)
     assert (facets.total, set(facets.tags)) == (400, {"baseline", "paper", "suspicious", "night"})
     assert {len(experiment.runs) for experiment in experiments} == {12}
 

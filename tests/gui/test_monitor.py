@@ -5,9 +5,10 @@ import pytest
 from PySide6.QtWidgets import QScrollArea
 from pytestqt.qtbot import QtBot
 
+from app.fields import SlowSample
 from app.gui.monitor import DeviceRowView, MonitorView
 from app.gui.theme import Theme
-from app.samples import DeviceLost, GpuProcess, Inventory, Processes, SlowSample
+from app.samples import DeviceLost, GpuProcess, Inventory, Processes
 from app.viewmodels.monitor import MonitorModel
 from tests.unit.viewmodels.events import CPU_INVENTORY, DEVICES, GPU_INVENTORY, HOST_DEVICE, handle_all, ns, samples
 

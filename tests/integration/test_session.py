@@ -12,12 +12,13 @@ import psutil
 import pytest
 
 from app.errors import DatabaseError
+from app.fields import Sample, SlowSample
 from app.records import LogLine, Outcome, RunEnded, RunEvent, RunStarted, Waiting
 from app.runs.outcome import BROKEN_PYTHON
 from app.runs.recovery import mark_crashed_runs
 from app.runs.session import RunSession
 from app.runs.supervisor import WorkerTimeouts
-from app.samples import FieldsUpdated, Sample, SlowSample
+from app.samples import FieldsUpdated
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
 from tests.fakes.sessions import LIMIT_S, PATIENT, dummy, going, is_measured, run_through, services, started_feed

@@ -7,8 +7,9 @@ import numpy as np
 import psutil
 import pytest
 
+from app.fields import Sample
 from app.records import Outcome, RunStarted, StoredRun, Waiting
-from app.samples import HOST, DeviceLost, Sample
+from app.samples import HOST, DeviceLost
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
 from tests.fakes.nvml import TWO_H200, Card

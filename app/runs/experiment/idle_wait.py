@@ -6,8 +6,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from app.analysis.comparability import QUIET_PCT, STEADY_S, TIMED_OUT, is_cool, is_throttled, lowest_temperature_c
+from app.fields import Sample
 from app.records import HOST_LOAD_KEY, IDLE_WAIT_KEY
-from app.samples import HOST, Device, Processes, Sample
+from app.samples import HOST, Device, Processes
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.messages import SamplerMessage
 

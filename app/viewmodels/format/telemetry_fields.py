@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from app import units
 from app.analysis.comparability import ClockEvent
-from app.samples import HOST, SAMPLE_FIELDS, SLOW_FIELDS, Sample, field_unit
+from app.fields import FAST_FIELDS, FIELDS, SLOW_FIELDS, Sample
+from app.samples import HOST
 
 _THROTTLE_REASONS = {
     ClockEvent.POWER_CAP: "power cap",
@@ -138,7 +139,7 @@ _HOST_FIELDS = ("power_mw", "load_pct", "memory_bytes", *_HOST_ONLY)
 
 def device_fields(device: str) -> tuple[str, ...]:
     """Every field a device may have, in the order of the records."""
-    fields = (*SAMPLE_FIELDS, *SLOW_FIELDS)
+    fields = (*FAST_FIELDS, *SLOW_FIELDS)
     if device == HOST:
         return tuple(name for name in fields if name in _HOST_FIELDS)
     return tuple(name for name in fields if name not in _HOST_ONLY)
@@ -153,7 +154,7 @@ def format_field(name: str, value: float | None) -> str:
     """A field's value with its unit as a reader wants it: watts for milliwatts, GiB for bytes, words for bits."""
     if value is None:
         return units.ABSENT
-    unit = field_unit(name)
+    unit = FIELDS[name].unit
     if unit == "bits":
         return format_clock_events(int(value))
     if unit == "bytes/s":

@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 
 from app.analysis.pyramid import LEVELS
-from app.samples import HOST, Device, Inventory, Sample
+from app.fields import Sample
+from app.samples import HOST, Device, Inventory
 from app.viewmodels.format.naming import format_gpu_counts
 from app.viewmodels.plot.model import SHORT_HISTORY_LEVELS, LiveSeries
 

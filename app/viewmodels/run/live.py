@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from app import units
+from app.fields import Sample
 from app.records import Outcome, RunEnded, RunEvent, RunStarted
-from app.samples import Device, DeviceLost, Inventory, Processes, Sample
+from app.samples import Device, DeviceLost, Inventory, Processes
 from app.telemetry.replay import TraceStarted
 from app.viewmodels.format.cells import OUTCOMES
 from app.viewmodels.format.derived import summary_line

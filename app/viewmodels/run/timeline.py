@@ -6,8 +6,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from app import units
+from app.fields import Sample
 from app.records import LogLine, Outcome, RunEnded, RunEvent, RunStarted, Waiting
-from app.samples import Device, DeviceLost, Sample
+from app.samples import Device, DeviceLost
 from app.telemetry.replay import TraceStarted
 from app.viewmodels.format.cells import OUTCOMES, example_word
 from app.viewmodels.format.telemetry_fields import ThrottleTracker

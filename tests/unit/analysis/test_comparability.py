@@ -14,8 +14,8 @@ from app.analysis.comparability import (
     throttled_environment,
     throttled_pct,
 )
+from app.fields import Sample
 from app.records import THROTTLED_KEY, StoredRun
-from app.samples import Sample
 from tests.fakes.experiments import result
 from workloads.catalog import Gpu, Machine, complete
 

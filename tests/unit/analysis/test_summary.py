@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.analysis.summary import MAX_CUT_FRACTION, MIN_BLOCKS, step_ms, summarise, warmup_blocks
+from app.fields import FAST_FIELDS
 from app.records import BlockColumns, Floats, Outcome, Phase, RunRow, SampleColumns, StoredRun, Summary
-from app.samples import HOST, SAMPLE_FIELDS, Device
+from app.samples import HOST, Device
 from workloads.protocol import RunSpec
 
 S = 1_000_000_000
@@ -43,7 +44,7 @@ def samples(
     return SampleColumns(
         device=Device(device=device, kind="host" if device == HOST else "gpu", index=0, name=device),
         t_ns=BIG + (np.array(at_s, dtype=np.float64) * S).astype(np.int64),
-        fields={name: np.array(given.get(name, absent), dtype=np.float64) for name in SAMPLE_FIELDS},
+        fields={name: np.array(given.get(name, absent), dtype=np.float64) for name in FAST_FIELDS},
     )
 
 

@@ -9,7 +9,8 @@ from app.cli.experiment import _baseline_first
 from app.cli.machine import RateLimiter
 from app.cli.main import main
 from app.cli.services import one_variant, several_variants
-from app.samples import HOST, Sample, SlowSample
+from app.fields import Sample, SlowSample
+from app.samples import HOST
 from app.storage.store import Store
 from workloads.catalog import Machine, UsageError, workload
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from app.fields import FAST_FIELDS, SLOW_FIELDS, Sample, SlowSample
 from app.records import Phase, Summary
 from app.report.documents import (
     TelemetryMessage,
@@ -17,19 +18,7 @@ from app.report.documents import (
     run_document,
     telemetry_line,
 )
-from app.samples import (
-    HOST,
-    SAMPLE_FIELDS,
-    SLOW_FIELDS,
-    Device,
-    DeviceLost,
-    FieldInfo,
-    GpuProcess,
-    Inventory,
-    Processes,
-    Sample,
-    SlowSample,
-)
+from app.samples import HOST, Device, DeviceLost, FieldInfo, GpuProcess, Inventory, Processes
 from app.storage.store import Store
 from tests.fakes.nvml import LAPTOP, Driver, installed
 from tests.fakes.runs import ENVIRONMENT, EVIDENCE, OUTCOME, SPEC, UTC_NS, S, begin, keep
@@ -125,7 +114,7 @@ def test_a_field_says_its_unit_its_period_and_what_a_read_costs() -> None:
     told = {"supported": True, "value": None, "reason": None, "unit": "mJ", "period_ms": 100.0, "cost_us": 2300.0}
     assert field == told, "supported, though not read yet"
     named = document["gpus"][0]["fields"]
-    assert set(named) | {"worker_load_pct", "worker_memory_bytes", "sampler_cpu_s"} == {*SAMPLE_FIELDS, *SLOW_FIELDS}
+    assert set(named) | {"worker_load_pct", "worker_memory_bytes", "sampler_cpu_s"} == {*FAST_FIELDS, *SLOW_FIELDS}
     assert "fan_pct" not in document["host"]["fields"]
 
 

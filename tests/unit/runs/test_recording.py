@@ -8,10 +8,11 @@ from contextlib import contextmanager
 import pynvml
 import pytest
 
+from app.fields import Sample, SlowSample
 from app.records import OTHERS_ON_GPU_KEY, RunEvent
 from app.runs.recording import OtherProcesses, TelemetryRecorder
 from app.runs.supervisor import Inbox
-from app.samples import HOST, Device, DeviceLost, GpuProcess, Processes, Sample, SlowSample
+from app.samples import HOST, Device, DeviceLost, GpuProcess, Processes
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.messages import SamplerMessage
 from tests.fakes.nvml_cards import ENERGY, LAPTOP, TWO_H200, Card, Flaw

@@ -6,11 +6,12 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from app.errors import DatabaseError
+from app.fields import Sample
 from app.records import LogLine, RunEvent
 from app.runs.launcher import BrokenMessage, Exited
 from app.runs.outcome import WorkerExit
 from app.runs.supervisor import Inbox, InboxItem, StopRequested, Supervisor, WorkerTimeouts
-from app.samples import HOST, DeviceLost, Sample
+from app.samples import HOST, DeviceLost
 from workloads.protocol import PROTOCOL_VERSION, EnvironmentInfo, Finished, Hello, PhaseStarted
 
 AT_ONCE = WorkerTimeouts(hello_s=0.0, silence_s=0.0, closed_stdin_s=0.0, terminated_s=0.0, finished_s=0.0)

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from app.errors import DatabaseError
+from app.fields import Sample
 from app.records import LogLine
-from app.samples import Sample
 from app.storage import retention
 from app.storage.owner import Owner, boot_id
 from app.storage.store import Store

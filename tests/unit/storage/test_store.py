@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from app.errors import DatabaseError, UserError
+from app.fields import Sample
 from app.records import LogLine, Outcome, Phase, Summary
-from app.samples import HOST, FieldInfo, Sample
+from app.samples import HOST, FieldInfo
 from app.storage.owner import this_process
 from app.storage.store import Store
 from tests.fakes.runs import (

@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from app.samples import Device, Sample, SlowSample
+from app.fields import Sample, SlowSample
+from app.samples import Device
 from app.telemetry.nvml import NvmlSource
 from tests.fakes.nvml import FakeNvml, installed
 from tests.fakes.nvml_cards import Card, Driver

@@ -15,7 +15,8 @@ import psutil
 import pytest
 
 from app.errors import TelemetryError
-from app.samples import HOST, DeviceLost, Inventory, Sample
+from app.fields import Sample
+from app.samples import HOST, DeviceLost, Inventory
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.messages import SamplerMessage
 from tests.fakes.nvml import TWO_H200, Card, Driver, environment

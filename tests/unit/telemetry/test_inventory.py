@@ -4,7 +4,8 @@ from pathlib import Path
 
 import msgspec
 
-from app.samples import DeviceLost, FieldInfo, FieldsUpdated, Inventory, Processes, Sample
+from app.fields import Sample
+from app.samples import DeviceLost, FieldInfo, FieldsUpdated, Inventory, Processes
 from app.telemetry.feed import updated_inventory
 from app.telemetry.inventory import take_inventory
 from tests.fakes.nvml import installed

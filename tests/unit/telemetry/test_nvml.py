@@ -7,7 +7,8 @@ import pynvml
 import pytest
 
 from app.errors import TelemetryError
-from app.samples import DeviceLost, Sample
+from app.fields import Sample
+from app.samples import DeviceLost
 from app.telemetry.inventory import take_inventory
 from app.telemetry.nvml import NvmlSource
 from tests.fakes.nvml import LAPTOP, NO_PERMISSION, RTX_2080_TI, TWO_H200, Card, Driver, installed

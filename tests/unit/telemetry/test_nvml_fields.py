@@ -4,7 +4,8 @@ import msgspec
 import pynvml
 import pytest
 
-from app.samples import SAMPLE_FIELDS, SLOW_FIELDS, Device, Sample
+from app.fields import FAST_FIELDS, SLOW_FIELDS, Sample
+from app.samples import Device
 from app.telemetry.nvml_calls import FAST_CALLS
 from app.telemetry.nvml_gpm import FIELDS as GPM_FIELDS
 from tests.fakes.nvml import FakeNvml
@@ -24,7 +25,7 @@ from tests.unit.telemetry.clock import Clock
 from tests.unit.telemetry.sources import described, opened
 
 OF_THE_HOST = {"worker_load_pct", "worker_memory_bytes", "sampler_cpu_s"}
-GPU_FIELDS = {*SAMPLE_FIELDS, *SLOW_FIELDS} - OF_THE_HOST
+GPU_FIELDS = {*FAST_FIELDS, *SLOW_FIELDS} - OF_THE_HOST
 H200, _ = TWO_H200
 
 
@@ -168,7 +169,7 @@ def test_an_error_that_is_no_loss_takes_only_its_own_fields_this_once(function: 
         (good,) = source.read()
     assert isinstance(bad, Sample)
     assert isinstance(good, Sample)
-    missing = {name for name in SAMPLE_FIELDS if getattr(bad, name) is None} - OF_THE_HOST
+    missing = {name for name in FAST_FIELDS if getattr(bad, name) is None} - OF_THE_HOST
     assert missing == fields
     assert all(getattr(good, name) is not None for name in fields)
 
@@ -178,7 +179,7 @@ def test_every_cheap_field_is_read_at_every_tick_by_one_call_each() -> None:
         fake.calls.clear()
         samples = [source.read()[0] for _ in range(3)]
     assert sum(fake.calls.values()) == 3 * len(FAST_CALLS)
-    of_a_gpu = set(SAMPLE_FIELDS) - OF_THE_HOST
+    of_a_gpu = set(FAST_FIELDS) - OF_THE_HOST
     assert all(getattr(sample, name) is not None for sample in samples for name in of_a_gpu)
 
 

@@ -7,7 +7,8 @@ import time
 import pynvml
 import pytest
 
-from app.samples import DeviceLost, FieldsUpdated, Processes, Sample, SlowSample
+from app.fields import Sample, SlowSample
+from app.samples import DeviceLost, FieldsUpdated, Processes
 from app.telemetry import nvml_gpm
 from app.telemetry.nvml import NvmlSource
 from tests.fakes.nvml import FakeNvml

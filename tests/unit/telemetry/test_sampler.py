@@ -19,7 +19,8 @@ import numpy as np
 import psutil
 import pytest
 
-from app.samples import HOST, DeviceLost, FieldsUpdated, Inventory, Sample, SlowSample
+from app.fields import Sample, SlowSample
+from app.samples import HOST, DeviceLost, FieldsUpdated, Inventory
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.messages import SamplerMessage
 from tests.fakes.nvml import environment

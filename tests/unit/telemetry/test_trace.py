@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from app.errors import UserError
+from app.fields import Sample, SlowSample
 from app.report.documents import TelemetryMessage, device_lines, iso_utc, telemetry_line
-from app.samples import HOST, Device, DeviceLost, GpuProcess, Inventory, Processes, Sample, SlowSample
+from app.samples import HOST, Device, DeviceLost, GpuProcess, Inventory, Processes
 from app.telemetry.replay import Replay, TraceStarted
 from app.telemetry.trace import read_trace
 from workloads.catalog import Machine

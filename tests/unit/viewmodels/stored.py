@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from app.fields import FAST_FIELDS, Sample
 from app.records import (
     BlockColumns,
     LogLine,
@@ -15,7 +16,7 @@ from app.records import (
     StoredRun,
     Summary,
 )
-from app.samples import HOST, SAMPLE_FIELDS, Device, Sample
+from app.samples import HOST, Device
 from app.storage.owner import this_process
 from app.storage.store import Store
 from workloads.protocol import Block, Evidence, OutcomeName, PhaseStarted, RunSpec, Value
@@ -128,7 +129,7 @@ def _samples(device: Device, t_ns: np.ndarray[tuple[int], np.dtype[np.int64]]) -
         device=device,
         t_ns=t_ns,
         fields={
-            **dict.fromkeys(SAMPLE_FIELDS, absent),
+            **dict.fromkeys(FAST_FIELDS, absent),
             "sm_clock_mhz": full * 1980 if on_gpu else absent,
             "temperature_c": full * 61 if on_gpu else absent,
             "power_mw": full * 600_000 if on_gpu else absent,

@@ -1,7 +1,8 @@
 import msgspec
 import pytest
 
-from app.samples import DeviceLost, FieldInfo, GpuProcess, Processes, SlowSample, field_unit
+from app.fields import FIELDS, SlowSample
+from app.samples import DeviceLost, FieldInfo, GpuProcess, Processes
 from app.viewmodels.format.telemetry_fields import device_fields, field_label, format_clock_events, format_field
 from app.viewmodels.monitor import MonitoredDevice, MonitorModel, describe_not_reported
 from tests.unit.viewmodels.events import CPU_INVENTORY, DEVICES, GPU_INVENTORY, handle_all, ns, samples
@@ -131,7 +132,7 @@ def test_throttle_reasons_are_words(mask: int, words: str) -> None:
 def test_every_field_has_a_word_and_a_unit() -> None:
     for name in {*device_fields("GPU-0"), *device_fields("host")}:
         assert field_label(name)
-        assert (field_unit(name) == "bits") == (name == "throttle_reasons")
+        assert (FIELDS[name].unit == "bits") == (name == "throttle_reasons")
     assert format_field("power_mw", 688_123) == f"688.1{NBSP}W"
     assert format_field("throttled_power_ns", 0) == f"0{NBSP}s"
     assert format_field("fan_pct", None) == "–"

@@ -5,9 +5,10 @@ from collections.abc import Collection, Mapping, Sequence
 
 import pytest
 
+from app.fields import Sample
 from app.records import HOST_LOAD_KEY, IDLE_WAIT_KEY
 from app.runs.experiment.idle_wait import IdleLimits, IdleWait, WaitStatus
-from app.samples import HOST, Device, GpuProcess, Inventory, Processes, Sample
+from app.samples import HOST, Device, GpuProcess, Inventory, Processes
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.messages import SamplerMessage
 from workloads.catalog import Gpu, Machine

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from app.fields import Sample, SlowSample
 from app.records import CONCURRENT_GPUS_KEY, HOST_LOAD_KEY, IDLE_WAIT_KEY, OTHERS_ON_GPU_KEY, THROTTLED_KEY, StoredRun
-from app.samples import Sample, SlowSample
 from app.storage.store import Store
 from app.viewmodels.compare.warnings import ComparisonWarning, comparison_warnings
 from app.viewmodels.format.environment import format_values_by_run

@@ -6,8 +6,9 @@ from datetime import UTC
 import numpy as np
 import pytest
 
+from app.fields import SLOW_FIELDS
 from app.records import Phase, StoredRun
-from app.samples import SLOW_FIELDS, Device, FieldInfo
+from app.samples import Device, FieldInfo
 from app.telemetry.replay import RunRecording
 from app.viewmodels.format import derived
 from app.viewmodels.history.run_detail import DetailGroup, run_detail

@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
 
+from app.fields import Sample
 from app.records import LogLine, Outcome, Waiting
-from app.samples import DeviceLost, Sample
+from app.samples import DeviceLost
 from app.viewmodels.plot.live_panels import LivePanel
 from app.viewmodels.run.live import LiveModel, LiveState
 from tests.fakes.runs import EPOCHS

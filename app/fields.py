@@ -1,0 +1,384 @@
+"""The telemetry fields: one row for each quantity that a device reports, from which everything else follows.
+
+A row is an attribute of `Sample` (fast fields) or `SlowSample` (slow fields) with its `Field` as annotation. Screens,
+documents, exports and the database loop over `FIELDS` or are checked against it by a test; only the reader is elsewhere
+(`app/telemetry`) and the column, which a migration adds. A name carries the unit in which its value is stored.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Annotated, Literal, get_type_hints
+
+import msgspec
+
+DeviceKind = Literal["gpu", "host"]
+Screen = Literal["run", "compare"]
+"""Where a field is plotted: over one run (live, replayed or stored), or over several compared runs."""
+Topic = Literal[
+    "power",
+    "load",
+    "memory",
+    "clock",
+    "temperature",
+    "fan",
+    "throttling",
+    "throttled",
+    "activity",
+    "pcie",
+    "nvlink",
+    "cost",
+]
+
+TOPICS: Mapping[Topic, str] = MappingProxyType(
+    {
+        "power": "",
+        "load": "",
+        "memory": "",
+        "clock": "",
+        "temperature": "",
+        "fan": "",
+        "throttling": "",
+        "throttled": "throttled time",
+        "activity": "GPM metrics",
+        "pcie": "PCIe bytes",
+        "nvlink": "NVLink bytes",
+        "cost": "",
+    }
+)
+"""Topics in the order of the screens; with the words for all of a topic's fields where they are absent together."""
+
+_UNIT_BY_SUFFIX = (
+    ("_bytes_per_s", "bytes/s"),
+    ("_bytes", "bytes"),
+    ("_mw", "mW"),
+    ("_mj", "mJ"),
+    ("_pct", "%"),
+    ("_mhz", "MHz"),
+    ("_ns", "ns"),
+    ("_c", "°C"),
+    ("_s", "s"),
+)
+_DISPLAY_UNITS: Mapping[str, tuple[str, float]] = MappingProxyType(
+    {"mW": ("W", 1e3), "mJ": ("J", 1e3), "ns": ("s", 1e9)}
+)
+"""For stored units that no reader wants: the unit shown, and how many of the stored one make one of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One telemetry field.
+
+    Attributes:
+        label: What every screen calls it.
+        topic: What it belongs to on screens.
+        meaning: One line for docs/telemetry.md.
+        source: The NVML call or the reading of the host.
+        absent: When a device does not report it.
+        kind: A gauge is a value now, a share a percentage of 100, a counter only counts up: its mean says nothing.
+        devices: The kinds of device that can report it.
+        host_label: What it is called on the host, where that differs.
+        gpu_plots: The screens that plot it for GPUs.
+        host_plots: The screens that plot it for the host.
+        panel: The field in whose plot it is drawn; by default its own.
+        combination: How the values of a run's GPUs become one curve of Compare.
+        in_monitor: Whether the Monitor shows it as a figure of its own.
+        name: The attribute of the sample, the column and the JSON key; filled in from the struct.
+        speed: Fast fields are read at every tick, slow ones on a schedule of their own; filled in from the struct.
+        is_integer: Whether it is a whole number; filled in from the struct.
+    """
+
+    label: str
+    topic: Topic
+    meaning: str
+    source: str
+    absent: str = "not supported by the GPU"
+    kind: Literal["gauge", "share", "counter"] = "gauge"
+    devices: tuple[DeviceKind, ...] = ("gpu",)
+    host_label: str = ""
+    gpu_plots: tuple[Screen, ...] = ()
+    host_plots: tuple[Screen, ...] = ()
+    panel: str = ""
+    combination: Literal["sum", "mean", "max"] = "sum"
+    in_monitor: bool = True
+    name: str = ""
+    speed: Literal["fast", "slow"] = "fast"
+    is_integer: bool = False
+
+    @property
+    def unit(self) -> str:
+        """The unit in which it is stored and exported: the one in its name; "bits" for a mask."""
+        return next((unit for suffix, unit in _UNIT_BY_SUFFIX if self.name.endswith(suffix)), "bits")
+
+    @property
+    def display_unit(self) -> str:
+        """The unit in which screens show it; of bytes, they choose the power of 1024 that suits."""
+        return _DISPLAY_UNITS.get(self.unit, (self.unit, 1.0))[0]
+
+    @property
+    def scale(self) -> float:
+        """The divisor that turns a stored value into `display_unit`."""
+        return _DISPLAY_UNITS.get(self.unit, (self.unit, 1.0))[1]
+
+    def label_on(self, kind: DeviceKind) -> str:
+        """Return what it is called on this kind of device."""
+        return self.host_label if kind == "host" and self.host_label else self.label
+
+    def plots_on(self, kind: DeviceKind) -> tuple[Screen, ...]:
+        """Return the screens that plot it for this kind of device."""
+        return self.gpu_plots if kind == "gpu" else self.host_plots
+
+
+_BOTH: tuple[DeviceKind, ...] = ("gpu", "host")
+_EVERYWHERE: tuple[Screen, ...] = ("run", "compare")
+_NO_RUN = "no run is followed"
+
+
+class Sample(msgspec.Struct, frozen=True, kw_only=True, tag="sample", tag_field="type"):
+    """The fast fields of one device at one time, stamped at the source; None is "this device does not report it"."""
+
+    t_ns: int
+    device: str
+    power_mw: Annotated[
+        int | None,
+        Field(
+            "Power",
+            "power",
+            "power now; on the host of the processor packages",
+            "field 186, or `nvmlDeviceGetPowerUsage` (a 1 s average on Ampere and newer, but GA100); RAPL",
+            devices=_BOTH,
+            absent="this user may not read RAPL",
+            gpu_plots=_EVERYWHERE,
+        ),
+    ] = None
+    load_pct: Annotated[
+        float | None,
+        Field(
+            "Load",
+            "load",
+            "share of the last period in which some kernel ran; on the host over all processors",
+            "`nvmlDeviceGetUtilizationRates`; psutil",
+            host_label="CPU load",
+            kind="share",
+            devices=_BOTH,
+            gpu_plots=_EVERYWHERE,
+            host_plots=_EVERYWHERE,
+        ),
+    ] = None
+    memory_bytes: Annotated[
+        int | None,
+        Field(
+            "Memory",
+            "memory",
+            "memory that programs hold; on the host what is not available to new programs",
+            "`nvmlDeviceGetMemoryInfo` v2, `used`; psutil",
+            devices=_BOTH,
+            gpu_plots=_EVERYWHERE,
+            host_plots=("run",),
+        ),
+    ] = None
+    temperature_c: Annotated[
+        int | None,
+        Field(
+            "Temperature",
+            "temperature",
+            "the core",
+            "`nvmlDeviceGetTemperature`",
+            gpu_plots=("compare",),
+            combination="max",
+        ),
+    ] = None
+    sm_clock_mhz: Annotated[
+        int | None,
+        Field(
+            "SM clock",
+            "clock",
+            "clock of the streaming multiprocessors now",
+            "`nvmlDeviceGetClockInfo`",
+            gpu_plots=("compare",),
+        ),
+    ] = None
+    power_limit_mw: Annotated[
+        int | None,
+        Field("Power limit", "power", "the limit in force", "`nvmlDeviceGetEnforcedPowerLimit`", in_monitor=False),
+    ] = None
+    worker_load_pct: Annotated[
+        float | None,
+        Field(
+            "Worker load",
+            "load",
+            "load of the run's own process; 100 is one processor",
+            "psutil",
+            devices=("host",),
+            absent=_NO_RUN,
+            panel="load_pct",
+            host_plots=("run",),
+            in_monitor=False,
+        ),
+    ] = None
+    worker_memory_bytes: Annotated[
+        int | None,
+        Field(
+            "Worker memory",
+            "memory",
+            "resident memory of the run's own process",
+            "psutil",
+            devices=("host",),
+            absent=_NO_RUN,
+            panel="memory_bytes",
+            host_plots=_EVERYWHERE,
+            in_monitor=False,
+        ),
+    ] = None
+    power_average_mw: Annotated[
+        int | None,
+        Field("Average power", "power", "the driver's average over one second", "field 185, in the same call as 186"),
+    ] = None
+    memory_load_pct: Annotated[
+        float | None,
+        Field(
+            "Memory load",
+            "load",
+            "share of the last period in which memory was read or written",
+            "`nvmlDeviceGetUtilizationRates`",
+            kind="share",
+        ),
+    ] = None
+    memory_clock_mhz: Annotated[
+        int | None, Field("Memory clock", "clock", "clock of the memory now", "`nvmlDeviceGetClockInfo`")
+    ] = None
+    throttle_reasons: Annotated[
+        int | None,
+        Field(
+            "Clock limit",
+            "throttling",
+            "NVML's mask of clock event reasons: why the clocks are not higher; screens say it in words",
+            "`nvmlDeviceGetCurrentClocksEventReasons`",
+        ),
+    ] = None
+
+
+def _throttled(cause: str, reason: str, source: str) -> Field:
+    meaning = f"time throttled by {reason} since the driver was loaded"
+    return Field(f"Throttled by {cause}", "throttled", meaning, source, kind="counter")
+
+
+def _rate(label: str, link: Literal["pcie", "nvlink"], way: str, source: str) -> Field:
+    meaning = f"{way} over {'PCIe' if link == 'pcie' else 'all NVLinks'}, since the reading before"
+    absent = "not supported by the GPU" if link == "pcie" else "before Hopper, or without NVLink"
+    return Field(label, link, meaning, source, absent=absent, gpu_plots=("run",))
+
+
+def _activity(label: str, meaning: str, plots: tuple[Screen, ...] = ()) -> Field:
+    return Field(label, "activity", meaning, "GPM", absent="before Hopper", kind="share", gpu_plots=plots)
+
+
+class SlowSample(msgspec.Struct, frozen=True, kw_only=True, tag="slow_sample", tag_field="type"):
+    """The slow fields of one device at one time; None is "not reported" or "not read this time"."""
+
+    t_ns: int
+    device: str
+    energy_mj: Annotated[
+        int | None,
+        Field(
+            "Energy counter",
+            "power",
+            "energy since the driver was loaded; also read at every edge of a phase",
+            "`nvmlDeviceGetTotalEnergyConsumption`",
+            kind="counter",
+            absent="before Volta",
+        ),
+    ] = None
+    memory_reserved_bytes: Annotated[
+        int | None,
+        Field(
+            "Memory reserved",
+            "memory",
+            "what the driver keeps for itself; not in `memory_bytes`",
+            "`nvmlDeviceGetMemoryInfo` v2, `reserved`",
+        ),
+    ] = None
+    memory_temperature_c: Annotated[
+        int | None,
+        Field(
+            "Memory temperature",
+            "temperature",
+            "the memory",
+            "field 82",
+            absent="no sensor",
+            gpu_plots=("run",),
+            combination="max",
+        ),
+    ] = None
+    fan_pct: Annotated[
+        int | None,
+        Field(
+            "Fan", "fan", "speed of the fan, of its highest", "`nvmlDeviceGetFanSpeed`", kind="share", absent="no fan"
+        ),
+    ] = None
+    throttled_power_ns: Annotated[int | None, _throttled("power", "the power limit", "field 74")] = None
+    throttled_thermal_ns: Annotated[int | None, _throttled("heat", "temperature", "fields 269 + 270, else 75")] = None
+    throttled_brake_ns: Annotated[int | None, _throttled("power brake", "the power brake", "field 271")] = None
+    pcie_tx_bytes_per_s: Annotated[float | None, _rate("PCIe out", "pcie", "out of the GPU", "GPM, else field 197")] = (
+        None
+    )
+    pcie_rx_bytes_per_s: Annotated[float | None, _rate("PCIe in", "pcie", "into the GPU", "GPM, else field 198")] = None
+    nvlink_tx_bytes_per_s: Annotated[float | None, _rate("NVLink out", "nvlink", "out of the GPU", "GPM")] = None
+    nvlink_rx_bytes_per_s: Annotated[float | None, _rate("NVLink in", "nvlink", "into the GPU", "GPM")] = None
+    sm_active_pct: Annotated[
+        float | None, _activity("SM active", "share of time an SM had a warp, mean over SMs", ("run",))
+    ] = None
+    sm_occupancy_pct: Annotated[float | None, _activity("SM occupancy", "warps resident, of the most there can be")] = (
+        None
+    )
+    tensor_active_pct: Annotated[
+        float | None, _activity("Tensor cores active", "share of time the tensor cores were active", ("run",))
+    ] = None
+    fp32_active_pct: Annotated[float | None, _activity("FP32 active", "share of time the FP32 pipe was active")] = None
+    fp16_active_pct: Annotated[float | None, _activity("FP16 active", "share of time the FP16 pipe was active")] = None
+    dram_active_pct: Annotated[float | None, _activity("DRAM bandwidth", "bandwidth of the memory used", ("run",))] = (
+        None
+    )
+    sampler_cpu_s: Annotated[
+        float | None,
+        Field(
+            "Sampler CPU time",
+            "cost",
+            "processor time that the sampler itself has used",
+            "`time.process_time`",
+            kind="counter",
+            devices=("host",),
+            absent="never",
+        ),
+    ] = None
+
+
+def _rows(struct: type[Sample | SlowSample], speed: Literal["fast", "slow"]) -> Iterator[Field]:
+    for name, hint in get_type_hints(struct, include_extras=True).items():
+        for row in getattr(hint, "__metadata__", ()):
+            is_integer = hint.__origin__ == int | None
+            yield replace(row, name=name, speed=speed, is_integer=is_integer, panel=row.panel or name)
+
+
+FIELDS: Mapping[str, Field] = MappingProxyType(
+    {field.name: field for field in (*_rows(Sample, "fast"), *_rows(SlowSample, "slow"))}
+)
+"""Every field by its name, in the order of the samples."""
+
+FAST_FIELDS: tuple[str, ...] = tuple(name for name, field in FIELDS.items() if field.speed == "fast")
+SLOW_FIELDS: tuple[str, ...] = tuple(name for name, field in FIELDS.items() if field.speed == "slow")
+
+
+def fields_of(kind: DeviceKind) -> tuple[Field, ...]:
+    """Return every field that a device of this kind can report, in the order of the samples."""
+    return tuple(field for field in FIELDS.values() if kind in field.devices)
+
+
+def fields_by_topic(kind: DeviceKind) -> tuple[Field, ...]:
+    """Return every field that a device of this kind can report, in the order of the screens."""
+    return tuple(sorted(fields_of(kind), key=lambda field: tuple(TOPICS).index(field.topic)))
+
+
+def plotted_fields(screen: Screen, kind: DeviceKind) -> tuple[Field, ...]:
+    """Return the fields of a kind of device that a screen plots, in the order of their plots."""
+    return tuple(field for field in fields_by_topic(kind) if screen in field.plots_on(kind))
