@@ -284,7 +284,7 @@ def test_what_another_program_goes_on_with_at_the_end_is_said_to_be_that_one_s(
         with Store.open(tmp_path / "profiles.db") as store:
             change(store.queue)
 
-    moments = (lambda queue: queue.move(2, 1), lambda queue: queue.take(1))
+    moments = (lambda queue: queue.move(2, 1), lambda queue: queue.claim(1))
     at_launches(monkeypatch, *(partial(leave_and_lose, moment) for moment in moments))
     made = say("queue", "go-on", "--no-standby")
     assert ENTRY_1_ELSEWHERE in made.err
