@@ -20,7 +20,7 @@ def collect_evidence(
     spec: RunSpec, replicas: Replicas, *, really: Variant | None = None, steps: bool = False
 ) -> Evidence:
     """The evidence of a run of `spec`; `really` is what its step truly computes; `steps`: traced too."""
-    from workloads.build import recipe_of
+    from workloads.tensorflow.backend import recipe_of
     from workloads.tensorflow.evidence.collector import EvidenceCollector
     from workloads.tensorflow.steps import build_task
 

@@ -13,7 +13,8 @@ from workloads.custom.definitions import SOURCE, custom_workload, custom_workloa
 from workloads.definitions import WORKLOADS
 from workloads.framework import FRAMEWORK
 from workloads.interpreter import find_python, installed_framework
-from workloads.protocol import RunSpec, Value
+from workloads.parameters import PRECISION
+from workloads.protocol import RunSpec, Value, Variant
 from workloads.schema import (
     Choice,
     CustomFile,
@@ -26,11 +27,12 @@ from workloads.schema import (
     label_from_name,
     unknown_name_message,
 )
-from workloads.validity import RULES, find_gpu
+from workloads.validity import PRECISION_RULES, RULES, find_gpu
 
 __all__ = [
     "FRAMEWORK",
     "MAX_VARIANTS",
+    "PRECISION",
     "SOURCE",
     "STEP_INDEPENDENT_PARAMETERS",
     "WORKLOADS",
@@ -56,6 +58,7 @@ __all__ = [
     "is_custom",
     "label_from_name",
     "parse",
+    "precision_refusal",
     "refusal_reason",
     "runnable",
     "with_defaults",
@@ -176,6 +179,12 @@ def check(spec: RunSpec, machine: Machine) -> tuple[Refusal, ...]:
         for rule in RULES
         if (not rule.workloads or spec.workload in rule.workloads) and rule.broken(spec.variant, machine)
     )
+
+
+def precision_refusal(precision: str, machine: Machine) -> str | None:
+    """Return why a machine's first device, a GPU if it has one, cannot compute in a precision; None if it can."""
+    variant: Variant = {"precision": precision, "gpus": min(1, len(machine.gpus))}
+    return next((rule.reason for rule in PRECISION_RULES if rule.broken(variant, machine)), None)
 
 
 def refusal_reason(spec: RunSpec, name: str, value: Value, machine: Machine) -> str | None:

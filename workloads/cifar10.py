@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workloads.errors import RefusedError
+from workloads.protocol import Variant
 
 URL = "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz"
 ARCHIVE = "cifar-10-python.tar.gz"
@@ -82,6 +83,13 @@ def _cache_folder() -> Path:
             f"Where CIFAR-10 lies is not known without platformdirs; give data_folder, or set {FOLDER_VARIABLE}."
         ) from error
     return platformdirs.user_cache_path("variantscope")
+
+
+def stored_data(variant: Variant) -> Cifar10 | None:
+    """Return the data that a variant takes from a copy on this machine, or None if its data are synthetic."""
+    if variant.get("data") != "cifar10":
+        return None
+    return load(data_folder(str(variant["data_folder"])))
 
 
 def load(folder: Path, checksums: Checksums = PUBLISHED) -> Cifar10:

@@ -3,10 +3,12 @@
 import re
 import time
 import traceback
+from dataclasses import dataclass
 from pathlib import PurePath
 from types import FunctionType
 
-from workloads.protocol import Finished, Source, Variant
+from workloads.framework import FRAMEWORK
+from workloads.protocol import Finished, Source, Variant, WorkerOutcome
 
 
 class RefusedError(Exception):
@@ -25,12 +27,20 @@ class CustomWorkloadError(Exception):
     """A user's own file is not as its interface has it; the message begins with the file and the line."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownError:
+    """What an error of the framework means: the outcome, and one sentence with what to do, None for a generic one."""
+
+    outcome: WorkerOutcome
+    reason: str | None = None
+
+
 _COLOURS_AND_LABELS = re.compile(r"\x1b\[[0-9;]*m|\{\{[^{}]*\}\} ")
 _FRAME = re.compile(r'^\s*File "(.+)", line (\d+)', re.MULTILINE)
 _CONTEXT_LINE = re.compile(
     r'\s*(Exception encountered when calling |Graph execution error:|Detected at node |<stack traces |File ")'
 )
-"""Lines in which Keras and TensorFlow say where something went wrong, before what did."""
+"""Lines in which libraries say where something went wrong, before the line that says what did."""
 _MAX_MESSAGE_LENGTH = 300
 
 
@@ -65,35 +75,21 @@ def describe_error(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-_OUT_OF_MEMORY_PATTERNS = (
-    "RESOURCE_EXHAUSTED",
-    "out of memory",
-    "OOM when allocating",
-    "CUDA_ERROR_OUT_OF_MEMORY",
-    "CUDNN_STATUS_ALLOC_FAILED",
-    "CUBLAS_STATUS_ALLOC_FAILED",
-    "failed to allocate memory",
-)
-_LAYOUT_PATTERNS = ("only supports NHWC", "only supports the NHWC", "only support NHWC", "NHWC tensor format")
+def outcome_of(
+    error: Exception,
+    variant: Variant,
+    peak_bytes: int | None,
+    source: Source | None = None,
+    known: KnownError | None = None,
+) -> Finished:
+    """Return how a run ends that raised an error.
 
-_CUDNN_PATTERNS = (
-    "DNN library initialization failed",
-    "DNN library is not found",
-    "No DNN in stream executor",
-    "VERSION_MISMATCH",
-    "CuDNN library needs to have matching major version",
-)
-_CUDNN_MESSAGE = (
-    "cuDNN could not be started, most often because another version of it was loaded than TensorFlow was built for: "
-    "the log names both. Install the right one with `pip install 'tensorflow[and-cuda]>=2.21,<2.22'`, and take other "
-    "ones out of LD_LIBRARY_PATH."
-)
-
-
-def outcome_of(error: Exception, variant: Variant, peak_bytes: int | None, source: Source | None = None) -> Finished:
-    """How a run ends that raised this; `peak_bytes` is the allocator's peak, if known.
-
-    What goes wrong in a user's own `source` is told with its file and line.
+    Args:
+        error: The error.
+        variant: The run's variant, for the message of a device without memory.
+        peak_bytes: The allocator's peak, None if unknown.
+        source: The file of a custom workload: errors in it are reported with file and line.
+        known: The backend's explanation of the error.
     """
     now_ns = time.monotonic_ns()
     if isinstance(error, RefusedError):
@@ -101,31 +97,22 @@ def outcome_of(error: Exception, variant: Variant, peak_bytes: int | None, sourc
     if isinstance(error, TrainingError):
         reason = f"{file_name(source)}: {error}" if source else str(error)
         return Finished(outcome="failed", t_ns=now_ns, reason=reason, allocator_peak_bytes=peak_bytes)
-    if _is_out_of_memory(error):
+    if isinstance(error, OutOfMemoryError | MemoryError) or (known and known.outcome == "out_of_memory"):
         reason = _out_of_memory_message(variant, peak_bytes)
         return Finished(outcome="out_of_memory", t_ns=now_ns, reason=reason, allocator_peak_bytes=peak_bytes)
-    if any(pattern in str(error) for pattern in _LAYOUT_PATTERNS):
-        reason = "TensorFlow on this processor has no NCHW kernels for this variant; use layout=NHWC, or xla=true."
-        return Finished(outcome="refused", t_ns=now_ns, reason=reason)
+    if known and known.outcome == "refused":
+        return Finished(outcome="refused", t_ns=now_ns, reason=known.reason)
     return Finished(
         outcome="failed",
         t_ns=now_ns,
-        reason=_CUDNN_MESSAGE
-        if any(words in str(error) for words in _CUDNN_PATTERNS)
-        else _failure_message(error, source),
+        reason=known.reason if known else _failure_message(error, source),
         traceback="".join(traceback.format_exception(error)),
         allocator_peak_bytes=peak_bytes,
     )
 
 
-def _is_out_of_memory(error: Exception) -> bool:
-    if isinstance(error, OutOfMemoryError | MemoryError) or type(error).__name__ == "ResourceExhaustedError":
-        return True
-    return any(pattern in str(error) for pattern in _OUT_OF_MEMORY_PATTERNS)
-
-
 def _out_of_memory_message(variant: Variant, peak_bytes: int | None) -> str:
-    peak = f" (TensorFlow held {peak_bytes / 2**30:.1f} GiB at most)" if peak_bytes else ""
+    peak = f" ({FRAMEWORK.name} held {peak_bytes / 2**30:.1f} GiB at most)" if peak_bytes else ""
     return f"Memory ran out at batch_size={variant.get('batch_size')}{peak}; try a smaller batch size."
 
 

@@ -5,16 +5,17 @@ import sys
 import traceback
 from pathlib import Path
 
-from workloads import weights
-from workloads.build import approve, import_libraries
+from workloads import catalog
+from workloads.backend import Backend, load_backend
+from workloads.build import approve, machine_of
 from workloads.control import claim_stdout, set_parent_death_signal
+from workloads.custom.source import describe_file
 from workloads.errors import RefusedError, outcome_of
 from workloads.protocol import (
     Calibrate,
     Calibration,
     DescribeFile,
     ExportModel,
-    FileDescription,
     JobFailed,
     JobRequest,
     JobResult,
@@ -23,80 +24,81 @@ from workloads.protocol import (
     decode_job_request,
     encode,
 )
-from workloads.tensorflow.runtime import configure, import_tensorflow, prepare_environment
-from workloads.weights import WeightsError, try_weights
+from workloads.weights import WeightsError, compare_outputs, read
 
 
 def perform(request: JobRequest) -> JobResult:
-    """The errand's answer, why there is none in words."""
+    """Do a job and return its result, or the reason why it failed."""
+    backend = load_backend()
     try:
         match request:
             case TryWeights():
-                return try_weights(request)
+                return _try_weights(request, backend)
             case ExportModel():
-                return _export(request)
+                return _export_model(request, backend)
             case Calibrate():
-                return _calibrate(request)
+                return _calibrate(request, backend)
             case DescribeFile():
-                return _describe(request)
+                backend.prepare_environment(())
+                return describe_file(request.source, request.name)
     except (WeightsError, RefusedError) as error:
         return JobFailed(reason=str(error))
-    except Exception as error:  # noqa: BLE001 - the process's edge: the end is told in words, its traceback on stderr
+    except Exception as error:  # noqa: BLE001 - the process's edge: the reason is the result, the traceback goes to stderr
         traceback.print_exc()
-        return JobFailed(reason=_failure_reason(error, request))
+        return JobFailed(reason=_failure_reason(error, request, backend))
 
 
-def _failure_reason(error: Exception, request: JobRequest) -> str:
+def _failure_reason(error: Exception, request: JobRequest, backend: Backend) -> str:
+    known = backend.explain_error(error)
     match request:
         case DescribeFile():
-            found = outcome_of(error, {}, None, request.source)
+            found = outcome_of(error, {}, None, request.source, known)
         case ExportModel():
-            found = outcome_of(error, request.trained, None)
-        case _:
-            found = outcome_of(error, request.spec.variant, None)
+            found = outcome_of(error, request.trained, None, known=known)
+        case TryWeights():
+            found = outcome_of(error, request.spec.variant, None, known=known)
+        case Calibrate():
+            found = outcome_of(error, {}, None, known=known)
     return found.reason or str(error)
 
 
-def _export(request: ExportModel) -> OutputDifference:
-    saved = weights.read(Path(request.weights_path), request.trained)
-    prepare_environment(())
-    import_tensorflow(0)
-    from workloads.tensorflow.saving import export_model
+def _try_weights(request: TryWeights, backend: Backend) -> OutputDifference:
+    """Load the weights into the requested variant and compare its outputs with the trained model's."""
+    saved = read(Path(request.weights_path), request.trained)
+    spec = approve(request.spec, request.gpu_uuids)
+    backend.import_framework(request.gpu_uuids)
+    return compare_outputs(saved, backend.infer(saved, spec))
 
+
+def _export_model(request: ExportModel, backend: Backend) -> OutputDifference:
+    saved = read(Path(request.weights_path), request.trained)
+    backend.import_framework(())
     try:
-        return export_model(saved, [Path(path) for path in request.model_paths])
+        return backend.export_model(saved, [Path(path) for path in request.model_paths])
     except OSError as error:
         raise RefusedError(f"{error.filename or 'The model'} cannot be written: {error.strerror or error}.") from error
 
 
-def _calibrate(request: Calibrate) -> Calibration:
-    spec = approve(request.spec, request.gpu_uuids)
-    import_libraries(spec, request.gpu_uuids)
-    from workloads.tensorflow.calibration import calibrate
-
-    tf_device = configure(spec.variant).devices[0]
-    device = (*request.gpu_uuids, "cpu")[0]
-    if (found := calibrate(tf_device, device, str(spec.variant["precision"]))) is None:
+def _calibrate(request: Calibrate, backend: Backend) -> Calibration:
+    uuids = request.gpu_uuids
+    if (reason := catalog.precision_refusal(request.precision, machine_of(uuids))) is not None:
+        raise RefusedError(reason)
+    backend.import_framework(uuids)
+    if (found := backend.calibrate(request.precision, uuids)) is None:
+        device = (*uuids, "cpu")[0]
         raise RefusedError(f"{device} could not be calibrated now, most likely because other programs hold its memory.")
     return found
 
 
-def _describe(request: DescribeFile) -> FileDescription:
-    prepare_environment(())
-    from workloads.custom.source import describe_file
-
-    return describe_file(request.source, request.name)
-
-
 def main() -> None:
-    """Do one errand and be gone."""
+    """Do one job, then end the process."""
     pipe = claim_stdout()
     set_parent_death_signal()
     result = perform(decode_job_request(sys.stdin.buffer.readline()))
     pipe.write(encode(result))
     pipe.flush()
     sys.stderr.flush()
-    # TensorFlow's own teardown takes half a second and tells nobody anything.
+    # The framework's own teardown takes half a second and has nothing to say.
     os._exit(0)
 
 

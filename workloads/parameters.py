@@ -19,25 +19,28 @@ def integer_parameter(
     )
 
 
-_PRECISIONS = (
-    Choice(value="float32", label="float32", help="32-bit storage and 32-bit products."),
-    Choice(
-        value="tf32", label="TF32", help="32-bit storage, products rounded to TF32 on tensor cores (Ampere and newer)."
+PRECISION = Parameter(
+    name="precision",
+    kind="choice",
+    label="Precision",
+    help="The number format products are computed in.",
+    default="float32",
+    choices=(
+        Choice(value="float32", label="float32", help="32-bit storage and 32-bit products."),
+        Choice(
+            value="tf32",
+            label="TF32",
+            help="32-bit storage, products rounded to TF32 on tensor cores (Ampere and newer).",
+        ),
+        Choice(
+            value="bfloat16", label="bfloat16", help="16-bit compute with the range of float32; weights stay float32."
+        ),
+        Choice(value="float16", label="float16", help="16-bit compute with loss scaling; weights stay float32."),
     ),
-    Choice(value="bfloat16", label="bfloat16", help="16-bit compute with the range of float32; weights stay float32."),
-    Choice(value="float16", label="float16", help="16-bit compute with loss scaling; weights stay float32."),
 )
 
-
 _COMPUTATION: tuple[Parameter, ...] = (
-    Parameter(
-        name="precision",
-        kind="choice",
-        label="Precision",
-        help="The number format products are computed in.",
-        default="float32",
-        choices=_PRECISIONS,
-    ),
+    PRECISION,
     Parameter(
         name="xla",
         kind="switch",

@@ -260,9 +260,9 @@ class ExportModel(msgspec.Struct, frozen=True, kw_only=True, tag="export_model",
 
 
 class Calibrate(msgspec.Struct, frozen=True, kw_only=True, tag="calibrate", tag_field=_TAG):
-    """The errand of measuring the matrix-product rate of a variant's first device in its precision."""
+    """The job of measuring the matrix-product rate of one GPU, or of the CPU, in a precision."""
 
-    spec: RunSpec
+    precision: str
     gpu_uuids: tuple[str, ...] = ()
 
 

@@ -62,6 +62,20 @@ def _lstm_rule(parameters: str, broken: Callable[[Variant], bool], reason: str) 
     )
 
 
+PRECISION_RULES: tuple[Rule, ...] = (
+    Rule(
+        parameters=("precision", "gpus"),
+        broken=lambda v, _: v["precision"] == "tf32" and int(v["gpus"]) == 0,
+        reason="TF32 is a tensor-core format of NVIDIA GPUs, and this run is on the CPU; use precision=float32.",
+    ),
+    Rule(
+        parameters=("precision",),
+        broken=lambda v, m: v["precision"] == "tf32" and int(v["gpus"]) > 0 and _too_old_for_tf32(m),
+        reason="TF32 needs a GPU of the Ampere generation or newer (compute capability 8.0).",
+    ),
+)
+"""Rules that need to know `precision` and `gpus` alone, so that they hold for a calibration too."""
+
 _GENERAL: tuple[Rule, ...] = (
     Rule(
         parameters=("gpus",),
@@ -108,16 +122,7 @@ _GENERAL: tuple[Rule, ...] = (
         broken=_too_few_whole_gpus,
         reason="CUDA gives one process one MIG instance, and gpus={gpus} needs more; use gpus=1 or whole GPUs.",
     ),
-    Rule(
-        parameters=("precision", "gpus"),
-        broken=lambda v, _: v["precision"] == "tf32" and int(v["gpus"]) == 0,
-        reason="TF32 is a tensor-core format of NVIDIA GPUs, and this run is on the CPU; use precision=float32.",
-    ),
-    Rule(
-        parameters=("precision",),
-        broken=lambda v, m: v["precision"] == "tf32" and int(v["gpus"]) > 0 and _too_old_for_tf32(m),
-        reason="TF32 needs a GPU of the Ampere generation or newer (compute capability 8.0).",
-    ),
+    *PRECISION_RULES,
     Rule(
         parameters=("cpu_threads",),
         broken=lambda v, m: int(v["cpu_threads"]) > m.cpu_count,

@@ -17,10 +17,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from workloads.build import approve, import_libraries, recipe_of
 from workloads.errors import RefusedError
 from workloads.lstm import config_of, weight_shapes
-from workloads.protocol import OutputDifference, TryWeights, Variant
+from workloads.protocol import OutputDifference, Variant
 
 _FORMAT = "variantscope lstm weights"
 _VERSION = 1
@@ -153,21 +152,6 @@ def _check_sizes(path: Path, stored: Variant, expected: Variant) -> None:
 _TOLERANCES = {"float32": 1e-5, "tf32": 1e-2, "float16": 1e-2, "bfloat16": 1e-1}
 """How far an answer near 1 may be off by rounding: about twenty times the unit roundoff of the 16-bit formats and TF32
 (2^-11, bfloat16 2^-8), since a recurrence passes its errors on; in float32 the sum's order alone differs."""
-
-
-def try_weights(request: TryWeights) -> OutputDifference:
-    """Load the weights into the errand's variant and compare; raises `WeightsError` and `RefusedError`."""
-    saved = read(Path(request.weights_path), request.trained)
-    spec = approve(request.spec, request.gpu_uuids)
-    import_libraries(spec, request.gpu_uuids)
-    from workloads.tensorflow.runtime import configure
-    from workloads.tensorflow.saving import model_outputs
-
-    replicas = configure(spec.variant)
-    model = recipe_of(spec.workload)(spec.variant).model()
-    for weight, value in zip(model.weights, saved.weights.values(), strict=True):
-        weight.assign(value)
-    return compare_outputs(saved, model_outputs(model, saved.sequences, saved.lengths, spec.variant, replicas))
 
 
 def compare_outputs(saved: SavedWeights, outputs: Array) -> OutputDifference:

@@ -1,6 +1,6 @@
 """One run in one process: `python -m workloads.worker`, order on stdin, messages on stdout, the rest on stderr.
 
-`python -m workloads.worker standby` imports TensorFlow before it says hello, for whichever run it will be given.
+`python -m workloads.worker standby` imports the framework before it says hello, for whichever run it will be given.
 """
 
 import os
@@ -9,9 +9,9 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from workloads.build import approve, build, import_libraries, make_collector, needs_tensorflow
+from workloads.backend import EvidenceCollector, backend_of, load_backend
+from workloads.build import approve, build, import_libraries
 from workloads.control import ControlChannel, MessagePipe, claim_stdout, set_parent_death_signal
 from workloads.dummy import ignores_stop
 from workloads.errors import TrainingError, outcome_of
@@ -30,18 +30,11 @@ from workloads.protocol import (
     Start,
     decode_start,
 )
-from workloads.tensorflow.runtime import loaded_versions, preimport_libraries
 from workloads.training import Loop, Report, Task, plan_of
-
-if TYPE_CHECKING:
-    from workloads.tensorflow.evidence.collector import EvidenceCollector
 
 
 class Worker:
-    """Runs one order from import to finish, reporting as it goes.
-
-    `told_ns` is when the order came; `facts` is what is to be told of this process besides what the run finds.
-    """
+    """Runs one order from import to finish, reporting as it goes."""
 
     def __init__(
         self,
@@ -52,7 +45,17 @@ class Worker:
         order_ns: int,
         environment: Mapping[str, str],
     ) -> None:
+        """Store what the run needs.
+
+        Args:
+            start: The order.
+            report: Sends a message to the program.
+            stopped: Returns whether the program asked to stop.
+            order_ns: When the order came, in `time.monotonic_ns()`.
+            environment: What to report of this process besides what the run finds.
+        """
         self._start = start
+        self._backend = backend_of(start.spec.workload)
         self._report = report
         self._stopped = stopped
         self._order_ns = order_ns
@@ -61,13 +64,14 @@ class Worker:
         self._collector: EvidenceCollector | None = None
 
     def run(self) -> Finished:
-        """The run's last word, however it ends."""
+        """Make the run and return its end, however it ends."""
         try:
             return self._perform()
-        except Exception as error:  # noqa: BLE001 - the process's edge: the end is told in words, with its traceback
+        except Exception as error:  # noqa: BLE001 - the process's edge: the end is reported with its traceback
             peak_bytes = self._peak_bytes()
             self._report_evidence()
-            return outcome_of(error, self._start.spec.variant, peak_bytes, self._start.source)
+            known = None if self._backend is None else self._backend.explain_error(error)
+            return outcome_of(error, self._start.spec.variant, peak_bytes, self._start.source, known)
 
     def _perform(self) -> Finished:
         uuids = self._start.gpu_uuids
@@ -92,7 +96,7 @@ class Worker:
         if completed:
             self._save_weights()
             self._calibrate(spec)
-        if loaded := loaded_versions():
+        if self._backend and (loaded := self._backend.loaded_versions()):
             self._report(EnvironmentInfo(facts=loaded))
         if not completed:
             return _stopped(peak_bytes)
@@ -100,26 +104,27 @@ class Worker:
 
     def _train(self, task: Task, spec: RunSpec) -> bool:
         """Run the loop; true at its end, false when stopped."""
-        plan, self._collector = plan_of(spec.variant), make_collector(spec, task)
-        if self._collector is None:
+        plan = plan_of(spec.variant)
+        if self._backend is None or spec.variant["evidence"] == "off":
             return Loop(task, plan, self._report, self._stopped).run()
+        self._collector = self._backend.make_collector(spec, task)
         self._collector.start()
         return Loop(task, plan, self._report, self._stopped, self._collector.first_step_done).run()
 
     def _trace_steps(self, spec: RunSpec) -> None:
-        """Trace a few more steps, where that is asked for."""
+        """Trace a few more steps if the variant requests it."""
         if self._collector is not None and spec.variant["evidence"] == "trace":
             self._phase("evidence")
             self._collector.trace()
 
     def _report_evidence(self) -> None:
-        """Tell once what is known of what ran: also of a run that was stopped or failed, if it made a first step."""
+        """Report once what is known of what ran: also of a run that was stopped or failed, if it made a first step."""
         collector, self._collector = self._collector, None
         if collector is not None and (evidence := collector.evidence()) is not None:
             self._report(evidence)
 
     def _save_weights(self) -> None:
-        """Save what was learnt, where that is asked for; raises `TrainingError` where it cannot be written."""
+        """Save the weights if the order says where; raises `TrainingError` if they cannot be written."""
         if self._start.weights_path is None or self._task is None:
             return
         try:
@@ -129,14 +134,10 @@ class Worker:
             raise TrainingError(f"{why}; what was measured is kept.") from error
 
     def _calibrate(self, spec: RunSpec) -> None:
-        """Measure how fast the first device multiplies, where that is asked for."""
-        if not (self._start.calibrate and needs_tensorflow(spec)):
+        """Calibrate the first device in the run's precision if the order requests it."""
+        if not self._start.calibrate or self._backend is None:
             return
-        from workloads.tensorflow.calibration import calibrate
-
-        uuids = self._start.gpu_uuids
-        tf_device, device = ("GPU:0", uuids[0]) if uuids else ("CPU:0", "cpu")
-        if (found := calibrate(tf_device, device, str(spec.variant["precision"]))) is not None:
+        if (found := self._backend.calibrate(str(spec.variant["precision"]), self._start.gpu_uuids)) is not None:
             self._report(found)
 
     def _phase(self, phase: PhaseName) -> None:
@@ -156,7 +157,7 @@ def _stopped(peak_bytes: int | None = None) -> Finished:
 
 
 def _serve(channel: ControlChannel, pipe: MessagePipe, environment: Mapping[str, str]) -> Finished:
-    """Say hello, take the order, run it."""
+    """Say hello, take the order, run it; return its end."""
     pipe.report(Hello(protocol=PROTOCOL_VERSION, pid=os.getpid(), t_ns=time.monotonic_ns(), utc_ns=time.time_ns()))
     line, order_ns = channel.wait_order()
     if not line:
@@ -171,14 +172,14 @@ def _serve(channel: ControlChannel, pipe: MessagePipe, environment: Mapping[str,
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run one order and be gone."""
+    """Run one order, then end the process."""
     pipe = MessagePipe(claim_stdout())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     channel = ControlChannel(sys.stdin.buffer, set_parent_death_signal(), lambda: pipe.send_final(_stopped()))
     channel.start()
     environment = {}
     if STANDBY in arguments:
-        preimport_libraries()
+        load_backend().preimport()
         environment = {"standby": "yes"}
     pipe.send_final(_serve(channel, pipe, environment))
 

@@ -32,27 +32,25 @@ def calibrate(
     Raises `UserError` for a precision that it does not have.
     """
     machine = services.feed.wait_inventory().machine
-    for spec in _specs(machine, precisions):
+    for precision in _precisions(machine, precisions):
         for device in [gpu.uuid for gpu in machine.gpus] or [CPU]:
-            notify(f"{device} in {spec.variant['precision']} …")
+            notify(f"{device} in {precision} …")
+            request = Calibrate(precision=precision, gpu_uuids=(device,) if machine.gpus else ())
             with leased(services.leases, [device], notify):
-                calibration = run_job(Calibrate(spec=spec, gpu_uuids=(device,) if machine.gpus else ()), Calibration)
+                calibration = run_job(request, Calibration)
             previous = store.calibration(calibration.device, calibration.precision)
             store.save_calibration(calibration, time.time_ns())
             yield CalibrationResult(calibration, previous)
 
 
-def _specs(machine: Machine, precisions: Sequence[str]) -> list[RunSpec]:
-    """A variant of each precision that can run here."""
-    known = catalog.workload("lstm").parameter("precision")
-    names = [str(catalog.parse(known, word)) for word in precisions] or [choice.value for choice in known.choices]
-    specs = [
-        catalog.complete("lstm", {"precision": name, "gpus": min(1, len(machine.gpus))}, machine) for name in names
-    ]
-    reasons = [refusals[0].reason for spec in specs if (refusals := catalog.check(spec, machine))]
-    if reasons and precisions:
-        raise UserError(reasons[0])
-    return [spec for spec in specs if not catalog.check(spec, machine)]
+def _precisions(machine: Machine, wanted: Sequence[str]) -> list[str]:
+    """Return the precisions to calibrate in: those wanted, else all that the machine can compute in."""
+    known = catalog.PRECISION
+    names = [str(catalog.parse(known, word)) for word in wanted] or [choice.value for choice in known.choices]
+    reasons = {name: catalog.precision_refusal(name, machine) for name in names}
+    if wanted and (refused := next(filter(None, reasons.values()), None)):
+        raise UserError(refused)
+    return [name for name in names if reasons[name] is None]
 
 
 PURPOSE = "a try for the largest batch"

@@ -16,11 +16,11 @@ import numpy as np
 
 from tests.gpu.steps import value_of
 from workloads import catalog
-from workloads.build import recipe_of
 from workloads.cifar10 import Cifar10, Split
 from workloads.protocol import Block, DataReady, Message, Value, Variant
 from workloads.schema import Gpu, Machine
 from workloads.tensorflow import runtime
+from workloads.tensorflow.backend import TensorflowBackend, recipe_of
 from workloads.training import Loop, plan_of
 
 _WORKLOAD = "cnn10"
@@ -32,8 +32,7 @@ def main() -> None:
     lists = [word.split("=", 1) for word in words]
     uuids = [] if devices == "cpu" else devices.split(",")
     machine = Machine(gpus=tuple(Gpu(index=n, uuid=uuid, name="") for n, uuid in enumerate(uuids)), cpu_count=64)
-    runtime.prepare_environment(uuids)
-    runtime.import_tensorflow(len(uuids))
+    TensorflowBackend().import_framework(uuids)
     images = Cifar10(_random(50_000), _random(10_000))
     for values in itertools.product(*(texts.split(",") for _, texts in lists)):
         settings = {name: value_of(_WORKLOAD, name, text) for (name, _), text in zip(lists, values, strict=True)}

@@ -21,7 +21,7 @@ from workloads.build import build
 from workloads.flops import flops_per_step
 from workloads.protocol import RunSpec, Value
 from workloads.schema import Gpu, Machine
-from workloads.tensorflow import runtime
+from workloads.tensorflow.backend import TensorflowBackend
 
 
 def value_of(workload: str, name: str, text: str) -> Value:
@@ -39,8 +39,7 @@ def main() -> None:
     lists = [word.split("=", 1) for word in words]
     uuids = [] if devices == "cpu" else devices.split(",")
     machine = Machine(gpus=tuple(Gpu(index=n, uuid=uuid, name="") for n, uuid in enumerate(uuids)), cpu_count=64)
-    runtime.prepare_environment(uuids)
-    runtime.import_tensorflow(len(uuids))
+    TensorflowBackend().import_framework(uuids)
     for values in itertools.product(*(texts.split(",") for _, texts in lists)):
         settings = {name: value_of(workload, name, text) for (name, _), text in zip(lists, values, strict=True)}
         spec = catalog.complete(workload, settings, machine)

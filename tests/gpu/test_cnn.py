@@ -36,7 +36,7 @@ def test_layouts_implementations_and_xla_agree(workload: str, implementation: st
 def test_every_precision_learns(implementation: str, layout: str, precision: str, xla: bool) -> None:
     import keras
 
-    from workloads.build import recipe_of
+    from workloads.tensorflow.backend import recipe_of
     from workloads.tensorflow.runtime import replicas_on
     from workloads.tensorflow.steps import build_task
 

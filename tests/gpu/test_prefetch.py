@@ -35,7 +35,7 @@ def test_batches_are_on_the_gpu_before_a_step_asks(data: Cifar10) -> None:
 @pytest.mark.parametrize("precision", ["float32", "bfloat16", "float16"])
 @pytest.mark.parametrize(("layout", "xla"), [("NCHW", False), ("NHWC", False), ("NCHW", True)])
 def test_the_cnn_learns_from_stored_images(data: Cifar10, layout: str, xla: bool, precision: str) -> None:
-    from workloads.build import recipe_of
+    from workloads.tensorflow.backend import recipe_of
     from workloads.tensorflow.runtime import replicas_on
     from workloads.tensorflow.steps import build_task
 

@@ -69,7 +69,7 @@ def test_errands_and_answers_come_back() -> None:
     errands: list[JobRequest] = [
         TryWeights(weights_path="/a.npz", trained={"units": 3}, spec=spec, gpu_uuids=("GPU-a",)),
         ExportModel(weights_path="/a.npz", trained={"units": 3}, model_paths=("/m.keras", "/m")),
-        Calibrate(spec=spec),
+        Calibrate(precision="tf32", gpu_uuids=("GPU-0",)),
     ]
     answers: list[JobResult] = [
         OutputDifference(max_difference=1e-7, max_output=1.5, tolerance=1e-5),

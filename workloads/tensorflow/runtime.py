@@ -1,86 +1,17 @@
-"""TensorFlow's process-wide configuration: environment, import, devices, replicas, and the library versions in use."""
+"""Configures TensorFlow for one variant, once per process: threads, memory, precision and the replicas that compute."""
 
-import ctypes
-import os
-import platform
-import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from workloads.errors import RefusedError
-from workloads.interpreter import MINIMUM_VERSIONS, install_command, is_older
 from workloads.protocol import Variant
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
 
-_MAPS = Path("/proc/self/maps")
-
-
-def loaded_versions() -> dict[str, str]:
-    """Versions of the CUDA runtime, cuDNN and NCCL loaded now (Linux); those not loaded are left out.
-
-    TensorFlow loads them when it first needs them, so ask at the end of a run.
-    """
-    paths = {line.split()[-1] for line in _MAPS.read_text().splitlines()} if _MAPS.exists() else set()
-    found = {
-        "cuda_loaded": _library_versions(paths, "libcudart", _cuda_version),
-        "cudnn_loaded": _library_versions(paths, "libcudnn", _cudnn_version),
-        "nccl_loaded": _library_versions(paths, "libnccl", _nccl_version),
-    }
-    return {name: version for name, version in found.items() if version}
-
-
-def _library_versions(paths: Iterable[str], stem: str, version_of: Callable[[ctypes.CDLL], str | None]) -> str:
-    """The versions of every library of that name, in the order of their paths: a process can hold two."""
-    loaded = sorted(path for path in paths if Path(path).name.split(".so")[0] == stem)
-    libraries = (ctypes.CDLL(path, mode=os.RTLD_NOLOAD | os.RTLD_NOW) for path in loaded)
-    return ", ".join(dict.fromkeys(version for library in libraries if (version := version_of(library))))
-
-
-def _cuda_version(library: ctypes.CDLL) -> str | None:
-    """`cudaRuntimeGetVersion`: 1000 major + 10 minor."""
-    version = ctypes.c_int()
-    if library.cudaRuntimeGetVersion(ctypes.byref(version)) != 0:
-        return None
-    return f"{version.value // 1000}.{version.value % 1000 // 10}"
-
-
-def _cudnn_version(library: ctypes.CDLL) -> str:
-    """`cudnnGetVersion`: 10000 major + 100 minor + patch (from cuDNN 9)."""
-    library.cudnnGetVersion.restype = ctypes.c_size_t
-    return _format_version(int(library.cudnnGetVersion()))
-
-
-def _nccl_version(library: ctypes.CDLL) -> str | None:
-    """`ncclGetVersion`: 10000 major + 100 minor + patch (from NCCL 2.9)."""
-    version = ctypes.c_int()
-    return _format_version(version.value) if library.ncclGetVersion(ctypes.byref(version)) == 0 else None
-
-
-def _format_version(number: int) -> str:
-    return f"{number // 10_000}.{number // 100 % 100}.{number % 100}"
-
-
 _POLICIES = {"float32": "float32", "tf32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
-_TF_FLAGS = (
-    "AUTOTUNE",
-    "CPP_",
-    "CUDNN_",
-    "DETERMINISTIC_",
-    "DISABLE_",
-    "ENABLE_",
-    "FORCE_",
-    "GPU_",
-    "NUM_",
-    "USE_",
-    "XLA_",
-)
-_FLAGS = (*(f"TF_{word}" for word in _TF_FLAGS), "XLA_FLAGS", "NCCL_", "CUDA_", "OMP_", "KERAS_BACKEND")
-"""Not all of `TF_`: Terraform keeps secrets under that prefix."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,52 +25,6 @@ class Replicas:
     def count(self) -> int:
         """How many replicas train together."""
         return len(self.devices)
-
-
-def prepare_environment(gpu_uuids: Sequence[str]) -> None:
-    """Set what TensorFlow reads at its import: the GPUs it may see (none is the CPU), their order, its chattiness."""
-    os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(gpu_uuids) or "-1"
-    os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
-    os.environ["KERAS_BACKEND"] = "tensorflow"
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
-
-
-def preimport_libraries() -> None:
-    """Import TensorFlow and Keras for a run that is not known yet; raises `RefusedError` where they are missing.
-
-    No GPU is touched: CUDA first reads which ones it may see when TensorFlow first looks for them, and that is after
-    the run's own `prepare_environment`. Were it ever otherwise, TensorFlow would see none, never another run's.
-    """
-    prepare_environment(())
-    _import_libraries()
-
-
-def import_tensorflow(gpu_count: int) -> None:
-    """Import TensorFlow and Keras; raises `RefusedError` where they are missing or see fewer GPUs than `gpu_count`."""
-    _import_libraries()
-    import tensorflow as tf
-
-    seen = len(tf.config.list_physical_devices("GPU"))
-    if seen < gpu_count:
-        raise RefusedError(
-            f"TensorFlow sees {seen} of the {gpu_count} GPU(s) this run was given: its CUDA libraries are missing or "
-            "do not fit the driver; install them with `pip install 'tensorflow[and-cuda]>=2.21,<2.22'`."
-        )
-
-
-def _import_libraries() -> None:
-    try:
-        import keras
-        import tensorflow as tf
-    except ModuleNotFoundError as error:
-        raise RefusedError(
-            f"TensorFlow cannot be imported ({error}); install it with "
-            f"`{sys.executable} -m pip install 'tensorflow>=2.21,<2.22'`, or with 'tensorflow[and-cuda]' in its place "
-            "for NVIDIA GPUs."
-        ) from error
-    for name, version in (("tensorflow", tf.__version__), ("keras", keras.__version__)):
-        if is_older(version, name):
-            raise RefusedError(f"{name} {version} is older than {MINIMUM_VERSIONS[name]}; {install_command([name])}.")
 
 
 def configure(variant: Variant) -> Replicas:
@@ -191,27 +76,6 @@ def _cross_device_ops(all_reduce: str | None, devices: Sequence[str]) -> "tf.dis
 def compute_dtype(precision: str) -> str:
     """The type products are computed in; TF32 keeps its tensors in float32."""
     return "float32" if precision == "tf32" else precision
-
-
-def environment_info() -> dict[str, str]:
-    """Versions, visible devices and the environment variables that change what TensorFlow does."""
-    import keras
-    import numpy as np
-    import tensorflow as tf
-
-    build = tf.sysconfig.get_build_info()
-    gpus = [tf.config.experimental.get_device_details(gpu) for gpu in tf.config.list_physical_devices("GPU")]
-    versions = {
-        "python": platform.python_version(),
-        "tensorflow": tf.__version__,
-        "keras": keras.__version__,
-        "numpy": np.__version__,
-        "cuda_built": build.get("cuda_version"),
-        "cudnn_built": build.get("cudnn_version"),
-        "tensorflow_devices": ", ".join(str(gpu.get("device_name", "GPU")) for gpu in gpus) or "CPU",
-    }
-    flags = {f"env {name}": value for name, value in sorted(os.environ.items()) if name.startswith(_FLAGS)}
-    return {name: str(value) for name, value in versions.items() if value} | flags
 
 
 def allocator_bytes(replicas: Replicas, key: str) -> int | None:

@@ -6,7 +6,7 @@ import pytest
 
 from app.errors import UserError
 from app.records import Outcome, RunRow, Summary
-from app.runs.probes import _specs
+from app.runs.probes import _precisions
 from app.runs.weight_transfer import transfer_targets, weights_file
 from workloads.catalog import Gpu, Machine, UsageError, check, complete
 from workloads.protocol import OutcomeName, RunSpec, Value
@@ -85,7 +85,7 @@ def test_what_is_named_must_be_possible() -> None:
 
 
 def test_every_precision_that_a_machine_has_is_calibrated() -> None:
-    assert [spec.variant["precision"] for spec in _specs(CPU, [])] == ["float32", "bfloat16", "float16"]
-    assert [spec.variant["precision"] for spec in _specs(GPU, [])] == ["float32", "tf32", "bfloat16", "float16"]
+    assert _precisions(CPU, []) == ["float32", "bfloat16", "float16"]
+    assert _precisions(GPU, []) == ["float32", "tf32", "bfloat16", "float16"]
     with pytest.raises(UserError, match="TF32 is a tensor-core format"):
-        _specs(CPU, ["float32", "tf32"])
+        _precisions(CPU, ["float32", "tf32"])

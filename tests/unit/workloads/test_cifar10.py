@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from tests.fakes import cifar10 as fakes
-from workloads.build import stored_data
 from workloads.catalog import Machine, complete
 from workloads.cifar10 import (
     ARCHIVE,
@@ -21,6 +20,7 @@ from workloads.cifar10 import (
     Cifar10,
     data_folder,
     load,
+    stored_data,
 )
 from workloads.errors import RefusedError
 from workloads.protocol import Variant

@@ -7,17 +7,23 @@ import pytest
 
 from workloads.build import approve
 from workloads.errors import RefusedError, TrainingError, outcome_of
-from workloads.protocol import RunSpec, Variant
-from workloads.tensorflow import runtime
+from workloads.protocol import Finished, RunSpec, Variant
+from workloads.tensorflow.backend import TensorflowBackend
+from workloads.tensorflow.environment import environment_info
 
 VARIANT: Variant = {"batch_size": 512}
+
+
+def ending_of(error: Exception, peak_bytes: int | None = None) -> Finished:
+    """The end of a run that TensorFlow computed."""
+    return outcome_of(error, VARIANT, peak_bytes, known=TensorflowBackend().explain_error(error))
 
 
 def test_tensorflows_own_out_of_memory_names_batch_and_peak() -> None:
     import tensorflow as tf
 
     error = tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor")
-    ending = outcome_of(error, VARIANT, 3 * 2**30)
+    ending = ending_of(error, 3 * 2**30)
     assert (ending.outcome, ending.traceback) == ("out_of_memory", None)
     assert "batch_size=512 (TensorFlow held 3.0 GiB at most)" in (ending.reason or "")
 
@@ -31,13 +37,13 @@ def test_tensorflows_own_out_of_memory_names_batch_and_peak() -> None:
     ],
 )
 def test_allocation_failures_of_xla_and_cudnn_are_out_of_memory(text: str) -> None:
-    ending = outcome_of(RuntimeError(text), VARIANT, None)
+    ending = ending_of(RuntimeError(text))
     assert ending.outcome == "out_of_memory"
     assert "GiB" not in (ending.reason or "")
 
 
 def test_a_missing_kernel_of_a_layout_is_a_refusal() -> None:
-    ending = outcome_of(RuntimeError("Default AvgPoolingOp only supports NHWC on device type CPU"), VARIANT, None)
+    ending = ending_of(RuntimeError("Default AvgPoolingOp only supports NHWC on device type CPU"))
     assert ending.outcome == "refused"
     assert "layout=NHWC" in (ending.reason or "")
 
@@ -53,7 +59,7 @@ def test_a_missing_kernel_of_a_layout_is_a_refusal() -> None:
 def test_a_cudnn_that_does_not_fit_is_told_with_what_to_install(text: str) -> None:
     import tensorflow as tf
 
-    ending = outcome_of(tf.errors.FailedPreconditionError(None, None, text), VARIANT, 5)
+    ending = ending_of(tf.errors.FailedPreconditionError(None, None, text), 5)
     assert ending.outcome == "failed"
     assert (ending.reason or "").startswith("cuDNN could not be started, most often because another version of it")
     assert "pip install 'tensorflow[and-cuda]" in (ending.reason or "")
@@ -61,33 +67,34 @@ def test_a_cudnn_that_does_not_fit_is_told_with_what_to_install(text: str) -> No
 
 
 def test_other_ends() -> None:
-    assert outcome_of(RefusedError("Not here."), VARIANT, None).reason == "Not here."
-    assert outcome_of(TrainingError("Lost."), VARIANT, None).outcome == "failed"
-    bug = outcome_of(KeyError("units"), VARIANT, None)
+    assert ending_of(RefusedError("Not here.")).reason == "Not here."
+    assert ending_of(TrainingError("Lost.")).outcome == "failed"
+    bug = ending_of(KeyError("units"))
     assert (bug.outcome, bug.reason) == ("failed", "KeyError: 'units'")
     assert "KeyError" in (bug.traceback or "")
 
 
 def test_without_tensorflow_a_run_is_refused_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_DEVICE_ORDER", "before")
     monkeypatch.setitem(sys.modules, "tensorflow", None)
     with pytest.raises(RefusedError, match="pip install 'tensorflow"):
-        runtime.import_tensorflow(0)
+        TensorflowBackend().import_framework(())
 
 
 def test_the_environment_shows_tensorflow_the_leased_gpus_only(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "KERAS_BACKEND", "TF_CPP_MIN_LOG_LEVEL"):
         monkeypatch.setenv(name, "before")
-    runtime.prepare_environment(["GPU-b", "GPU-a"])
+    TensorflowBackend().prepare_environment(["GPU-b", "GPU-a"])
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "GPU-b,GPU-a"
     assert os.environ["TF_CPP_MIN_LOG_LEVEL"] == "before", "the user's own choice stays"
-    runtime.prepare_environment([])
+    TensorflowBackend().prepare_environment([])
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "-1"
 
 
 def test_facts_keep_tensorflows_flags_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", "1")
     monkeypatch.setenv("TF_VAR_password", "secret")
-    facts = runtime.environment_info()
+    facts = environment_info()
     assert facts["env TF_ENABLE_ONEDNN_OPTS"] == "1"
     assert "secret" not in facts.values()
     assert {"python", "tensorflow", "keras", "numpy"} <= set(facts)

@@ -4,12 +4,11 @@ import time
 
 import pytest
 
-from workloads.catalog import Machine, complete
 from workloads.jobs import perform
 from workloads.protocol import Calibrate, Calibration, JobFailed
 
 GONE = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "KERAS_BACKEND", "TF_CPP_MIN_LOG_LEVEL")
-"""What an errand sets in its process's environment."""
+"""What a job sets in its process's environment."""
 
 
 def plain_rate(size: int) -> float:
@@ -70,12 +69,11 @@ def test_a_device_that_cannot_is_no_failure_but_a_line_in_the_log(
     assert "No calibration of cpu in float32: OOM when allocating tensor" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("gpus", "kind"), [(0, Calibration), (1, JobFailed)])
-def test_the_errand_answers(monkeypatch: pytest.MonkeyPatch, gpus: int, kind: type) -> None:
+@pytest.mark.parametrize(("precision", "kind"), [("float32", Calibration), ("tf32", JobFailed)])
+def test_the_job_answers(monkeypatch: pytest.MonkeyPatch, precision: str, kind: type) -> None:
     for name in GONE:
         monkeypatch.setenv(name, "before")
-    given = Calibrate(spec=complete("lstm", {"gpus": gpus}, Machine()))
-    answer = perform(given)
+    answer = perform(Calibrate(precision=precision))
     assert isinstance(answer, kind)
     if isinstance(answer, JobFailed):
-        assert "shows no NVIDIA GPU" in answer.reason
+        assert "TF32 is a tensor-core format of NVIDIA GPUs" in answer.reason

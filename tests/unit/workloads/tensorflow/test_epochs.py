@@ -31,7 +31,7 @@ def spec_of(**given: Value) -> RunSpec:
 
 
 def task_of(spec: RunSpec, data: Cifar10, replicas: Replicas) -> Task:
-    from workloads.build import recipe_of
+    from workloads.tensorflow.backend import recipe_of
     from workloads.tensorflow.steps import build_task
 
     return build_task(recipe_of(spec.workload)(spec.variant), spec.variant, replicas, data)

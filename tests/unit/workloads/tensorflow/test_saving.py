@@ -24,7 +24,7 @@ def variant_of(**given: Value) -> Variant:
 
 def saved_by(variant: Variant, replicas: Replicas, path: Path) -> SavedWeights:
     """A run's file, and what is in it."""
-    from workloads.build import recipe_of
+    from workloads.tensorflow.backend import recipe_of
     from workloads.tensorflow.saving import save_weights
 
     with replicas.strategy.scope():
@@ -35,7 +35,7 @@ def saved_by(variant: Variant, replicas: Replicas, path: Path) -> SavedWeights:
 
 def loaded_difference(saved: SavedWeights, replicas: Replicas, **given: Value) -> float:
     """How far the answers of another variant with the same weights are from the trained model's."""
-    from workloads.build import recipe_of
+    from workloads.tensorflow.backend import recipe_of
     from workloads.tensorflow.saving import model_outputs
     from workloads.weights import compare_outputs
 
@@ -145,7 +145,7 @@ def test_a_model_that_answers_otherwise_is_not_written(
 
 
 def test_weights_that_cannot_be_written_fail_the_run_in_words(one: Replicas, tmp_path: Path) -> None:
-    from workloads.build import recipe_of
+    from workloads.tensorflow.backend import recipe_of
     from workloads.tensorflow.steps import build_task
 
     (tmp_path / "taken").touch()

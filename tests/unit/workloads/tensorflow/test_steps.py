@@ -27,7 +27,7 @@ def trained(workload: str, variant: Variant, replicas: Replicas, steps: int) -> 
     """The model after some steps, and each step's loss."""
     import keras
 
-    from workloads.build import recipe_of
+    from workloads.tensorflow.backend import recipe_of
     from workloads.tensorflow.recipe import Model, Recipe
     from workloads.tensorflow.steps import build_task
 
@@ -85,7 +85,7 @@ def operations(variant: Variant, replicas: Replicas) -> list[Any]:
     """Every operation of a step, on all devices."""
     from tensorflow.python.eager import context
 
-    from workloads.build import recipe_of
+    from workloads.tensorflow.backend import recipe_of
     from workloads.tensorflow.steps import build_task
 
     task = build_task(recipe_of("cnn10")(variant), variant, replicas)
@@ -260,7 +260,7 @@ def test_steps_told_ahead_are_the_same_steps(pair: Replicas, run_ahead: None) ->
 def test_a_step_told_ahead_that_fails_says_so_when_it_is_waited_for(pair: Replicas, run_ahead: None) -> None:
     import tensorflow as tf
 
-    from workloads.build import recipe_of
+    from workloads.tensorflow.backend import recipe_of
     from workloads.tensorflow.recipe import Batch, Recipe
     from workloads.tensorflow.steps import build_task
 

@@ -1,0 +1,102 @@
+"""The backend: what a worker needs of the framework that computes, and the one place that chooses it.
+
+Worker, training loop, jobs and benchmarks know this interface alone. `workloads.tensorflow` implements it; another
+framework would be another package with a class like `TensorflowBackend`. The workload `dummy` computes nothing and has
+no backend.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from workloads.errors import KnownError
+from workloads.protocol import Calibration, Evidence, OutputDifference, RunSpec, Source
+from workloads.training import Task
+from workloads.weights import Array, SavedWeights
+
+
+class EvidenceCollector(Protocol):
+    """Collects what a task really runs, without cost to its measured part."""
+
+    def start(self) -> None:
+        """Start watching, before the first step."""
+
+    def first_step_done(self) -> None:
+        """Record the first step, after it was made."""
+
+    def trace(self) -> None:
+        """Run a few more steps under the profiler, after the measured part."""
+
+    def evidence(self) -> Evidence | None:
+        """Return what is known so far, or None before the first step was made."""
+
+
+class Backend(Protocol):
+    """The framework in this process. It can be configured once, so a process makes one run or does one job."""
+
+    def prepare_environment(self, gpu_uuids: Sequence[str]) -> None:
+        """Set what the framework reads when it is imported: which GPUs it may see (none: the CPU), and their order."""
+
+    def preimport(self) -> None:
+        """Import the framework for a run that is not known yet, without touching a GPU; raises `RefusedError`."""
+
+    def import_framework(self, gpu_uuids: Sequence[str]) -> dict[str, str]:
+        """Import the framework so that it sees these GPUs only, and return versions, devices and flags.
+
+        Raises:
+            RefusedError: It is missing, too old, or sees fewer GPUs.
+        """
+
+    def build_task(self, spec: RunSpec, source: Source | None) -> Task:
+        """Configure the framework for a variant and return it ready to step; after `import_framework`.
+
+        Args:
+            spec: The complete run spec.
+            source: The file of a custom workload; its own errors are raised as they come.
+
+        Raises:
+            RefusedError: The variant's data cannot be used, or the framework lacks what the variant needs.
+        """
+
+    def make_collector(self, spec: RunSpec, task: Task) -> EvidenceCollector:
+        """Return the collector of a task's evidence."""
+
+    def loaded_versions(self) -> dict[str, str]:
+        """Return the versions of the libraries that the framework loaded on demand; ask at the end of a run."""
+
+    def calibrate(self, precision: str, gpu_uuids: Sequence[str]) -> Calibration | None:
+        """Measure the rate of a large matrix product on the first device.
+
+        Args:
+            precision: A value of the parameter `precision`.
+            gpu_uuids: The GPUs of `import_framework`; none is the CPU.
+
+        Returns:
+            The rate, or None, with a line in the log, if the device cannot do it now.
+        """
+
+    def infer(self, saved: SavedWeights, spec: RunSpec) -> Array:
+        """Load weights into the model of another variant and return its outputs [examples, 1] to their sequences."""
+
+    def export_model(self, saved: SavedWeights, paths: Sequence[Path]) -> OutputDifference:
+        """Write a plain model with these weights to each path, once it answers as the trained one.
+
+        Raises:
+            RefusedError: It answers differently; nothing is written.
+            OSError: A path cannot be written.
+        """
+
+    def explain_error(self, error: Exception) -> KnownError | None:
+        """Return what an error of the framework means for a run, or None for any other error."""
+
+
+def load_backend() -> Backend:
+    """Return the backend; the framework itself is not imported yet."""
+    from workloads.tensorflow.backend import TensorflowBackend
+
+    return TensorflowBackend()
+
+
+def backend_of(workload: str) -> Backend | None:
+    """Return the backend that a workload computes with, or None for one that computes nothing."""
+    return None if workload == "dummy" else load_backend()

@@ -1,0 +1,175 @@
+"""TensorFlow behind the interface of `workloads.backend`; imported when a method needs it, not with this module."""
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from workloads import catalog, cifar10
+from workloads.errors import KnownError, RefusedError
+from workloads.interpreter import MINIMUM_VERSIONS, install_command, is_older
+from workloads.protocol import Calibration, OutputDifference, RunSpec, Source, Variant
+from workloads.tensorflow import environment, runtime
+from workloads.training import Task
+from workloads.weights import Array, SavedWeights
+
+if TYPE_CHECKING:
+    from workloads.tensorflow.evidence.collector import EvidenceCollector
+    from workloads.tensorflow.recipe import Recipe
+
+_OUT_OF_MEMORY_PATTERNS = (
+    "RESOURCE_EXHAUSTED",
+    "out of memory",
+    "OOM when allocating",
+    "CUDA_ERROR_OUT_OF_MEMORY",
+    "CUDNN_STATUS_ALLOC_FAILED",
+    "CUBLAS_STATUS_ALLOC_FAILED",
+    "failed to allocate memory",
+)
+_LAYOUT_MESSAGE = "TensorFlow on this processor has no NCHW kernels for this variant; use layout=NHWC, or xla=true."
+_LAYOUT_PATTERNS = ("only supports NHWC", "only supports the NHWC", "only support NHWC", "NHWC tensor format")
+
+_CUDNN_PATTERNS = (
+    "DNN library initialization failed",
+    "DNN library is not found",
+    "No DNN in stream executor",
+    "VERSION_MISMATCH",
+    "CuDNN library needs to have matching major version",
+)
+_CUDNN_MESSAGE = (
+    "cuDNN could not be started, most often because another version of it was loaded than TensorFlow was built for: "
+    "the log names both. Install the right one with `pip install 'tensorflow[and-cuda]>=2.21,<2.22'`, and take other "
+    "ones out of LD_LIBRARY_PATH."
+)
+
+
+class TensorflowBackend:
+    """TensorFlow in this process; see `Backend` for what each method promises."""
+
+    def prepare_environment(self, gpu_uuids: Sequence[str]) -> None:
+        """Set the GPUs that TensorFlow may see, their order, the backend of Keras and how much is logged."""
+        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(gpu_uuids) or "-1"
+        os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+        os.environ["KERAS_BACKEND"] = "tensorflow"
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
+
+    def preimport(self) -> None:
+        """Import TensorFlow and Keras for a run that is not known yet.
+
+        No GPU is touched: CUDA first reads which ones it may see when TensorFlow first looks for them, and that is
+        after the run's own `prepare_environment`. Were it ever otherwise, TensorFlow would see none, never another
+        run's.
+        """
+        self.prepare_environment(())
+        _import_libraries()
+
+    def import_framework(self, gpu_uuids: Sequence[str]) -> dict[str, str]:
+        """Import TensorFlow and Keras, check the GPUs that they see, and let memory grow until a variant says no."""
+        self.prepare_environment(gpu_uuids)
+        _import_libraries()
+        import tensorflow as tf
+
+        gpus = tf.config.list_physical_devices("GPU")
+        if len(gpus) < len(gpu_uuids):
+            raise RefusedError(
+                f"TensorFlow sees {len(gpus)} of the {len(gpu_uuids)} GPU(s) this run was given: its CUDA libraries "
+                "are missing or do not fit the driver; install them with "
+                "`pip install 'tensorflow[and-cuda]>=2.21,<2.22'`."
+            )
+        for gpu in gpus:
+            tf.config.experimental.set_memory_growth(gpu, True)
+        return environment.environment_info()
+
+    def build_task(self, spec: RunSpec, source: Source | None) -> Task:
+        """Load stored data, configure TensorFlow, and make the model and its step."""
+        from workloads.tensorflow.steps import build_task
+
+        stored = cifar10.stored_data(spec.variant)
+        replicas = runtime.configure(spec.variant)
+        return build_task(_recipe(spec, source), spec.variant, replicas, stored)
+
+    def make_collector(self, spec: RunSpec, task: Task) -> "EvidenceCollector":
+        """Return the collector that reads TensorFlow's graphs and profiler traces."""
+        from workloads.tensorflow.evidence.collector import EvidenceCollector
+
+        return EvidenceCollector(spec, task)
+
+    def loaded_versions(self) -> dict[str, str]:
+        """Return the versions of CUDA, cuDNN and NCCL, those that are loaded."""
+        return environment.loaded_versions()
+
+    def calibrate(self, precision: str, gpu_uuids: Sequence[str]) -> Calibration | None:
+        """Measure matrix products on the first device, in the precision that TensorFlow is set to for it."""
+        import tensorflow as tf
+
+        from workloads.tensorflow.calibration import calibrate
+
+        tf.config.experimental.enable_tensor_float_32_execution(precision == "tf32")
+        tf_device, device = ("GPU:0", gpu_uuids[0]) if gpu_uuids else ("CPU:0", "cpu")
+        return calibrate(tf_device, device, precision)
+
+    def infer(self, saved: SavedWeights, spec: RunSpec) -> Array:
+        """Configure TensorFlow for the variant, load the weights into its model and compute its outputs."""
+        from workloads.tensorflow.saving import model_outputs
+
+        replicas = runtime.configure(spec.variant)
+        model = recipe_of(spec.workload)(spec.variant).model()
+        for weight, value in zip(model.weights, saved.weights.values(), strict=True):
+            weight.assign(value)
+        return model_outputs(model, saved.sequences, saved.lengths, spec.variant, replicas)
+
+    def export_model(self, saved: SavedWeights, paths: Sequence[Path]) -> OutputDifference:
+        """Write a plain Keras model: a .keras file or the folder of a SavedModel."""
+        from workloads.tensorflow.saving import export_model
+
+        return export_model(saved, paths)
+
+    def explain_error(self, error: Exception) -> KnownError | None:
+        """Recognise a full device, a layout without kernels and a cuDNN that does not fit, by type and message."""
+        message = str(error)
+        if type(error).__name__ == "ResourceExhaustedError" or _contains(message, _OUT_OF_MEMORY_PATTERNS):
+            return KnownError(outcome="out_of_memory")
+        if _contains(message, _LAYOUT_PATTERNS):
+            return KnownError(outcome="refused", reason=_LAYOUT_MESSAGE)
+        return KnownError(outcome="failed", reason=_CUDNN_MESSAGE) if _contains(message, _CUDNN_PATTERNS) else None
+
+
+def recipe_of(workload: str) -> "Callable[[Variant], Recipe]":
+    """Return the function that gives a built-in workload's recipe for a variant."""
+    if workload == "lstm":
+        from workloads.tensorflow.lstm import model
+
+        return model.recipe
+    from workloads.tensorflow.cnn.model import recipe_of as cnn_recipe_of
+
+    return cnn_recipe_of(workload)
+
+
+def _recipe(spec: RunSpec, source: Source | None) -> "Recipe":
+    if not catalog.is_custom(spec.workload):
+        return recipe_of(spec.workload)(spec.variant)
+    if source is None:
+        raise RefusedError(f"The file of {spec.workload} did not come with the order to run it.")
+    from workloads.tensorflow.custom import custom_recipe
+
+    return custom_recipe(spec, source)
+
+
+def _import_libraries() -> None:
+    try:
+        import keras
+        import tensorflow as tf
+    except ModuleNotFoundError as error:
+        raise RefusedError(
+            f"TensorFlow cannot be imported ({error}); install it with "
+            f"`{sys.executable} -m pip install 'tensorflow>=2.21,<2.22'`, or with 'tensorflow[and-cuda]' in its place "
+            "for NVIDIA GPUs."
+        ) from error
+    for name, version in (("tensorflow", tf.__version__), ("keras", keras.__version__)):
+        if is_older(version, name):
+            raise RefusedError(f"{name} {version} is older than {MINIMUM_VERSIONS[name]}; {install_command([name])}.")
+
+
+def _contains(message: str, patterns: Sequence[str]) -> bool:
+    return any(pattern in message for pattern in patterns)
