@@ -284,6 +284,19 @@ class PortabilityResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RunHeader:
+    """A stored run without its measurements: what experiments and articles count, judge and compare it by.
+
+    `gpu_uuids` are the GPUs it used.
+    """
+
+    row: RunRow
+    environment: Mapping[str, str] = field(default_factory=dict)
+    gpu_uuids: frozenset[str] = frozenset()
+    portability: tuple[PortabilityResult, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StoredRun:
     """Everything the database holds of one run."""
 
@@ -298,6 +311,17 @@ class StoredRun:
     evidence: Evidence | None = None
     portability: tuple[PortabilityResult, ...] = ()
     epochs: tuple[Epoch, ...] = ()
+
+    @property
+    def header(self) -> RunHeader:
+        """The run without its measurements."""
+        gpus = (columns.device for columns in self.samples if columns.device.kind == "gpu")
+        return RunHeader(
+            row=self.row,
+            environment=self.environment,
+            gpu_uuids=frozenset(gpu.device for gpu in gpus),
+            portability=self.portability,
+        )
 
     @property
     def measure_start_ns(self) -> int | None:

@@ -211,9 +211,9 @@ def throttled_environment(run: StoredRun) -> Mapping[str, str]:
     return {THROTTLED_KEY: f"{100 * share:.1f}"} if share > 0 else {}
 
 
-def throttled_pct(run: StoredRun) -> float:
-    """What a stored run says of that; 0 where it says nothing."""
-    return float(run.environment.get(THROTTLED_KEY, 0.0))
+def throttled_pct(environment: Mapping[str, str]) -> float:
+    """Return that percentage from a stored run's environment; 0 where it has none."""
+    return float(environment.get(THROTTLED_KEY, 0.0))
 
 
 def idle_wait_blockers(environment: Mapping[str, str]) -> str:

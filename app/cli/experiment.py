@@ -15,6 +15,7 @@ from app.cli.experiment_progress import (
     describe_reference,
     describe_refusals,
     exit_status,
+    load_compared,
     print_experiment,
     run_entries,
     write_experiment_report,
@@ -23,6 +24,7 @@ from app.cli.progress import run_with_notification
 from app.cli.services import chosen_workload, open_store, run_services, several_variants, workload_finder
 from app.cli.terminal import print_json, print_table, say
 from app.errors import UserError
+from app.paths import default_database
 from app.plan import Plan
 from app.queries import QueueEntry
 from app.report.comparison import experiment_document
@@ -255,7 +257,7 @@ def _stored_experiment(named: NamedPreset, chosen: Namespace) -> Experiment:
     ]
     with open_store(chosen.db) as store:
         found = [(plan, reusable_as_newest(store, plan)) for plan in plans]
-    plan, newest = max(found, key=lambda pair: max((run.anchor_utc_ns for run in pair[1].runs), default=0))
+    plan, newest = max(found, key=lambda pair: max((run.row.started_utc_ns for run in pair[1].runs), default=0))
     if not newest.runs:
         raise UserError(f"No run of {named.name} is stored; without --show it makes them.")
     for sentence in [*describe_reference(newest.runs), *describe_uncounted(newest.excluded, newest.excluded_due_to)]:
@@ -264,14 +266,15 @@ def _stored_experiment(named: NamedPreset, chosen: Namespace) -> Experiment:
 
 
 def _print_result(found: Experiment, article: Article | None, chosen: Namespace, entry: int | None = None) -> None:
-    document = experiment_document(found, article)
+    runs = load_compared(found, chosen.db or default_database())
+    document = experiment_document(found, runs, article)
     if chosen.json:
         print_json(document)
     else:
-        print_experiment(found, document)
+        print_experiment(runs, document)
     say(describe_ending(found, shown=chosen.show, entry=entry))
     if chosen.report is not None:
-        write_experiment_report(found, document["article"], chosen.report)
+        write_experiment_report(runs, document["article"], chosen.report)
 
 
 def _matrix_plan(chosen: Namespace, machine: Machine) -> Plan:

@@ -15,7 +15,7 @@ from app.cli.terminal import ProgressSink, StatusLine, print_table, print_text, 
 from app.errors import UserError
 from app.plan import Plan
 from app.queries import FINISHED_STATES, INTERRUPTED_STATES, QUEUED_STATES, EntryState, QueueEntry
-from app.records import RunRow, StoredRun
+from app.records import RunHeader, RunRow, StoredRun
 from app.report.article.document import article_sections
 from app.report.comparison import runs_in_order
 from app.report.model import ArticleSection
@@ -39,7 +39,7 @@ from workloads.catalog import Machine, check, runnable
 _SHOW_HINT = "Without --show the same command goes on from here."
 
 
-def describe_reference(runs: Sequence[StoredRun]) -> list[str]:
+def describe_reference(runs: Sequence[RunHeader]) -> list[str]:
     """That these are no runs of this machine's, where all are of the reference."""
     if not all(is_reference(run.row) for run in runs):
         return []
@@ -57,9 +57,9 @@ def describe_refusals(plan: Plan, machine: Machine) -> list[str]:
     return [f"Cannot run here: {', '.join(names)}. {reason}" for reason, names in by_reason.items()]
 
 
-def describe_throttled(made: StoredRun) -> str:
+def describe_throttled(made: RunHeader) -> str:
     """That a run does not count, why, and what follows."""
-    share = units.percent(throttled_pct(made))
+    share = units.percent(throttled_pct(made.environment))
     return f"Run {made.row.run} was throttled for {share} of its measured part: it does not count and is made again."
 
 
@@ -130,15 +130,21 @@ def _describe_precision(found: Experiment) -> str:
     return f"Speed-ups are known to ± {' to '.join(ends)} %; ± {found.plan.until_pct:g} % was asked for."
 
 
-def print_experiment(found: Experiment, document: Mapping[str, Any]) -> None:
+def load_compared(found: Experiment, database: Path) -> list[StoredRun]:
+    """Load the runs that an experiment compares, those of the baseline first."""
+    with Store.open(database) as store:
+        return runs_in_order(found, store.load)
+
+
+def print_experiment(runs: Sequence[StoredRun], document: Mapping[str, Any]) -> None:
     """Prints the tables of an article, or else the verdict."""
     if document["article"]:
         for section in article_sections(document["article"]):
             _print_section(section)
         for line in (*reason_lines(document["rows"]), *warning_lines(document["warnings"])):
             print_text(line)
-    elif found.runs:
-        print_comparison(dict(document), runs_in_order(found))
+    elif runs:
+        print_comparison(dict(document), runs)
 
 
 def _print_section(section: ArticleSection) -> None:
@@ -153,12 +159,11 @@ def _print_section(section: ArticleSection) -> None:
     print()
 
 
-def write_experiment_report(found: Experiment, tables: Sequence[Mapping[str, Any]], path: Path) -> None:
+def write_experiment_report(runs: Sequence[StoredRun], tables: Sequence[Mapping[str, Any]], path: Path) -> None:
     """Writes a report of the comparison, with an article's tables where there are some.
 
     Raises `UserError` where there is nothing to report yet, or the file cannot be written.
     """
-    runs = runs_in_order(found)
     if not runs:
         raise UserError("No run of this experiment has a result yet, so there is nothing to report.")
     article = article_sections(tables)
@@ -216,7 +221,7 @@ class EntryReporter:
         if (line := self._waits.pop(planned_run.position, None)) is not None:
             line.clear()
 
-    def run_finished(self, run: StoredRun, *, accepted: bool) -> None:
+    def run_finished(self, run: RunHeader, *, accepted: bool) -> None:
         """Says of a run that it does not count."""
         if not accepted:
             self._line.say(describe_throttled(run))

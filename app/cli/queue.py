@@ -12,6 +12,7 @@ from app.cli.experiment_progress import (
     describe_elsewhere,
     describe_ending,
     exit_status,
+    load_compared,
     print_experiment,
     run_entries,
     write_experiment_report,
@@ -64,14 +65,14 @@ def _run_and_report(chosen: Namespace, named: Sequence[QueueEntry]) -> int:
 
     with run_services(chosen.db, chosen.sample_ms, standby=chosen.standby) as services:
         all_ended = run_entries(services, [entry.entry for entry in named] or None, fail)
-    documents = [_print_ended(ended, as_json=chosen.json) for ended in all_ended]
+    documents = [_print_ended(ended, services.database, as_json=chosen.json) for ended in all_ended]
     if chosen.json:
         print_json({"experiments": documents})
     if chosen.report is not None:
         for ended, document in zip(all_ended, documents, strict=True):
             file = chosen.report if len(named) == 1 else _entry_report_path(chosen.report, ended)
             try:
-                write_experiment_report(ended.found, document["article"], file)
+                write_experiment_report(load_compared(ended.found, services.database), document["article"], file)
             except UserError as error:  # what is wrong with one file is not with the next
                 fail(error)
     return 1 if wrong else exit_status(all_ended)
@@ -90,11 +91,12 @@ def _print_nothing_waiting(entries: Sequence[QueueEntry], *, as_json: bool) -> i
     return 0
 
 
-def _print_ended(ended: EndedEntry, *, as_json: bool) -> dict[str, Any]:
-    document = experiment_document(ended.found, _article(ended))
+def _print_ended(ended: EndedEntry, database: Path, *, as_json: bool) -> dict[str, Any]:
+    runs = load_compared(ended.found, database)
+    document = experiment_document(ended.found, runs, _article(ended))
     if not as_json:
         print(f"{ended.entry.name}:")
-        print_experiment(ended.found, document)
+        print_experiment(runs, document)
         say(
             _describe_entry_elsewhere(ended.entry)
             if ended.is_elsewhere

@@ -158,7 +158,9 @@ def run_once(spec: RunSpec, services: RunServices) -> StoredRun:
     """One run with its progress on stderr, as it is stored; Ctrl-C stops it. Raises `UserError` where it is not."""
     going = ConcurrentRuns(services)
     with stop_on_interrupt(going.stop):
-        return going.run(spec, [ProgressSink()])
+        run = going.run(spec, [ProgressSink()]).row.run
+    with Store.open(services.database) as store:
+        return store.load(run)
 
 
 def _known_workloads() -> str:

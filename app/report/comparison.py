@@ -1,6 +1,6 @@
 """Comparisons and experiments as JSON documents."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -94,13 +94,17 @@ _EMPTY_COMPARISON: dict[str, Any] = {
 }
 
 
-def experiment_document(found: Experiment, article: Article | None) -> dict[str, Any]:
+def experiment_document(found: Experiment, runs: Sequence[StoredRun], article: Article | None) -> dict[str, Any]:
     """What `compare` says of its runs, and `experiment`, `state`, `planned`, `done` (runs), `article` (tables).
 
     `repeats` are complete rounds of all variants, `half_widths_pct` how narrowly each speed-up is known after them,
     `until_pct` how narrowly was asked.
+
+    Args:
+        found: The experiment.
+        runs: The runs that it compares, as `runs_in_order` returns them.
+        article: The article that it replicates, if any.
     """
-    runs = runs_in_order(found)
     made = stopping_rule(found.plan, [run.row for run in found.runs])
     compared = compare_document(runs, runs[0].row.run) if runs else _EMPTY_COMPARISON
     if words := _single_variant_text(found.plan, runs):
@@ -127,15 +131,18 @@ def _single_variant_text(plan: Plan, runs: Sequence[StoredRun]) -> str:
     return f"Only {names[0]} has runs yet: there is nothing to compare it with so far."
 
 
-def runs_in_order(found: Experiment) -> list[StoredRun]:
-    """The runs compared, those of the baseline first, each variant's in the order they were made.
+def runs_in_order(found: Experiment, load: Callable[[int], StoredRun]) -> list[StoredRun]:
+    """Return the runs compared, those of the baseline first, each variant's in the order they were made.
 
-    Each is of the variant it counts as: where that leaves the cards open, which they were makes no other variant.
+    Each has the spec of the variant it counts as: where that leaves the GPUs open, other GPUs are no other variant.
+
+    Args:
+        found: The experiment.
+        load: Returns the stored run of a number.
     """
-    by_number = {run.row.run: run for run in found.runs}
     rows = [run.row for run in found.runs]
     return [
-        replace(by_number[row.run], row=replace(row, spec=spec))
+        replace(load(row.run), row=replace(row, spec=spec))
         for spec in found.plan.variants
         for row in runs_of_variant(spec, rows)
     ]

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from app.errors import UserError
-from app.records import CONCURRENT_GPUS_KEY, StoredRun
+from app.records import CONCURRENT_GPUS_KEY, RunHeader
 from app.runs.leases import Lease
 from app.runs.session import RunServices, RunSession
 from app.runs.sinks import Sink
@@ -38,8 +38,8 @@ class ConcurrentRuns:
         *,
         environment: Mapping[str, str] | None = None,
         lease: Lease | None = None,
-    ) -> StoredRun:
-        """Makes one run, as it is stored; blocks its thread. Raises `UserError` where it cannot be stored."""
+    ) -> RunHeader:
+        """Make one run and return its header as stored; blocks its thread. Raises `UserError` if it is not stored."""
         session = RunSession(spec, self._services, sinks, environment=environment, lease=lease)
         with self._registered(_ActiveRun(session, lease.devices if lease else ())) as active:
             outcome = session.run()
@@ -48,7 +48,7 @@ class ConcurrentRuns:
         with Store.open(self._services.database) as store:
             if active.other_devices:
                 store.add_environment(session.number, {CONCURRENT_GPUS_KEY: self._device_names(active.other_devices)})
-            stored = store.load(session.number)
+            stored = store.load_header(session.number)
         if stored.row.outcome is None:
             raise UserError(outcome.reason or "The end of the run could not be stored.")
         return stored

@@ -8,7 +8,7 @@ from typing import Any, Self
 from sqlite_utils import Database
 
 from app.fields import FAST_FIELDS, SLOW_FIELDS, Sample, SlowSample
-from app.records import LogLine, Outcome, Phase, PortabilityResult, RunRow, StoredRun, Summary
+from app.records import LogLine, Outcome, Phase, PortabilityResult, RunHeader, RunRow, StoredRun, Summary
 from app.samples import Device, DeviceLost, FieldsUpdated
 from app.storage import listing, measurements, rows
 from app.storage.database import BUSY_TIMEOUT_S, open_database, transaction, translate_sqlite_errors
@@ -197,6 +197,25 @@ class Store:
                 ),
                 portability=measurements.load_portability(self._db, run),
                 log=self._load_log(run) if fields is None else (),
+            )
+
+    def load_header(self, run: int) -> RunHeader:
+        """Return what is stored of one run besides its measurements, in the trash or not.
+
+        Raises:
+            UserError: There is no run of that number.
+        """
+        with translate_sqlite_errors(self.path):
+            found = listing.select_rows(self._db, "run = ?", run)
+            if not found:
+                raise listing.no_such_run(run, self.path)
+            (environment,) = self._db.execute("SELECT environment FROM runs WHERE run = ?", (run,)).fetchone()
+            gpus = self._db.execute("SELECT device FROM devices WHERE run = ? AND kind = 'gpu'", (run,)).fetchall()
+            return RunHeader(
+                row=found[0],
+                environment=json.loads(environment),
+                gpu_uuids=frozenset(device for (device,) in gpus),
+                portability=measurements.load_portability(self._db, run),
             )
 
     def load_earlier(self, run: int, excluding: Sequence[int], limit: int) -> list[StoredRun]:

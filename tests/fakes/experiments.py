@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from importlib import metadata
 
-from app.records import StoredRun
+from app.records import RunHeader, StoredRun
 from app.runs.environment import program_version
 from app.samples import Inventory
 from tests.unit.viewmodels.stored import run_row, stored_run
@@ -48,6 +48,18 @@ def result(
     return stored_run(
         replace(row, spec=spec), measured=outcome == "completed", environment=dict(environment), evidence=found
     )
+
+
+def header(
+    number: int,
+    spec: RunSpec,
+    throughput: float | None = 1000.0,
+    *,
+    outcome: OutcomeName = "completed",
+    seconds: float = 20.0,
+) -> RunHeader:
+    """Such a run without its measurements."""
+    return result(number, spec, throughput, outcome=outcome, seconds=seconds).header
 
 
 def environment_here(inventory: Inventory) -> dict[str, str]:

@@ -8,7 +8,7 @@ from app.cli.experiment_progress import EntryReporter
 from app.cli.services import run_services
 from app.errors import UserError
 from app.plan import Plan
-from app.records import StoredRun
+from app.records import RunHeader
 from app.runs.experiment.progress import queue_progress
 from app.runs.experiment.queue import add_plan
 from app.runs.experiment.queue_runner import QueueRunner
@@ -38,7 +38,7 @@ class Filling(EntryReporter):
         super().__init__()
         self._monkeypatch = monkeypatch
 
-    def run_finished(self, run: StoredRun, *, accepted: bool) -> None:
+    def run_finished(self, run: RunHeader, *, accepted: bool) -> None:
         super().run_finished(run, accepted=accepted)
         if run.row.run == 3:
             with_free(self._monkeypatch, 10_000_000)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from app.plan import Plan
-from app.records import CONCURRENT_GPUS_KEY, Outcome, RunEvent, StoredRun
+from app.records import CONCURRENT_GPUS_KEY, Outcome, RunEvent, RunHeader
 from app.runs.concurrent_runs import ConcurrentRuns
 from app.runs.experiment.session import Experiment, ExperimentSession, PlannedRun
 from app.runs.session import RunServices, lease_devices
@@ -52,7 +52,7 @@ class Making:
         self._session.stop()
         self._going.stop()
 
-    def _run_one(self, turn: PlannedRun) -> StoredRun:
+    def _run_one(self, turn: PlannedRun) -> RunHeader:
         return self._going.run(
             turn.spec, [_Measured(lambda: self._measured(turn))], environment=turn.environment, lease=turn.lease
         )
@@ -74,12 +74,12 @@ def variants(feed: TelemetryFeed, steps: int) -> list[RunSpec]:
     return [dummy(inventory, gpus=1, step_ms=ms, steps=steps, seconds=600.0) for ms in (1.0, 2.0, 3.0)]
 
 
-def span_ns(run: StoredRun) -> range:
+def span_ns(run: RunHeader) -> range:
     assert run.row.ended_utc_ns is not None
     return range(run.row.started_utc_ns, run.row.ended_utc_ns)
 
 
-def overlap(one: StoredRun, other: StoredRun) -> bool:
+def overlap(one: RunHeader, other: RunHeader) -> bool:
     first, second = span_ns(one), span_ns(other)
     return max(first.start, second.start) < min(first.stop, second.stop)
 

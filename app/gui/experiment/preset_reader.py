@@ -62,7 +62,7 @@ def preset_runs(database: Path, key: str, inventory: Inventory) -> list[int]:
     """The stored runs that count for a preset on this machine, those of its baseline first."""
     plan = load_preset(key, known_workloads(database)).plan(inventory.machine)
     with Store.open(database) as store:
-        reusable = reusable_runs(store, plan, current_fingerprint(inventory), inventory.machine, fields=())
+        reusable = reusable_runs(store, plan, current_fingerprint(inventory), inventory.machine)
     return [row.run for row in _ordered_runs(plan, [run.row for run in reusable.runs])]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from app import units
 from app.plan import Plan, WeightTransfer
-from app.records import StoredRun
+from app.records import RunHeader
 from app.report.article.cells import claim_lines, head_document, source_line
 from app.report.article.layouts import layouts_document, layouts_section
 from app.report.article.ratios import ratios_document, ratios_section
@@ -19,7 +19,7 @@ from app.viewmodels.format.environment import environment_label
 from app.viewmodels.format.naming import choice_label, short_name
 
 
-def portability_rows(transfers: Sequence[WeightTransfer], runs: Sequence[StoredRun]) -> dict[str, Any] | None:
+def portability_rows(transfers: Sequence[WeightTransfer], runs: Sequence[RunHeader]) -> dict[str, Any] | None:
     """One row a trial, those to come too; None where the experiment tries no weights.
 
     `max_difference` is the largest absolute difference of an answer to the trained model's own, None before it was
@@ -29,7 +29,7 @@ def portability_rows(transfers: Sequence[WeightTransfer], runs: Sequence[StoredR
     return {"rows": rows} if rows else None
 
 
-def _rows(transfer: WeightTransfer, run: StoredRun | None) -> list[dict[str, Any]]:
+def _rows(transfer: WeightTransfer, run: RunHeader | None) -> list[dict[str, Any]]:
     tried = {name: latest_trial(run, name, transfer.gpus) if run else None for name in transfer.into}
     return [
         {
@@ -72,13 +72,13 @@ _SECTIONS: Mapping[str, Callable[[Mapping[str, Any]], ArticleSection]] = {
 }
 
 
-def article_document(article: Article, plan: Plan, runs: Sequence[StoredRun]) -> list[dict[str, Any]]:
+def article_document(article: Article, plan: Plan, runs: Sequence[RunHeader]) -> list[dict[str, Any]]:
     """Its tables with what was measured, as far as the experiment has something of them."""
     found = ((table, _table_document(table, plan, runs)) for table in article.tables)
     return [{**_head(article, table), **measured} for table, measured in found if measured is not None]
 
 
-def _table_document(table: ArticleTable, plan: Plan, runs: Sequence[StoredRun]) -> dict[str, Any] | None:
+def _table_document(table: ArticleTable, plan: Plan, runs: Sequence[RunHeader]) -> dict[str, Any] | None:
     rows = [run.row for run in runs]
     match table:
         case LayoutTable():
@@ -122,7 +122,7 @@ def measured_sections(repeated: ArticleRuns) -> tuple[ArticleSection, ...]:
     return article_sections([table for table in tables if is_measured(table)])
 
 
-def describe_origin(runs: Sequence[StoredRun]) -> str:
+def describe_origin(runs: Sequence[RunHeader]) -> str:
     """On what runs of the same surroundings were made and when, and whether they came with the program."""
     gpus = sorted({name for run in runs for name in run.row.gpu_names})
     cpus = dict.fromkeys(run.environment["cpu"] for run in runs if "cpu" in run.environment)
@@ -136,7 +136,7 @@ def describe_origin(runs: Sequence[StoredRun]) -> str:
     return " · ".join(filter(None, parts))
 
 
-def _known_versions(runs: Sequence[StoredRun]) -> Iterator[str]:
+def _known_versions(runs: Sequence[RunHeader]) -> Iterator[str]:
     """Those that are known; the runs share them."""
     for key in _VERSIONS:
         known = {run.environment[key] for run in runs if run.environment.get(key)}

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from app.errors import UserError
 from app.plan import Plan
-from app.records import StoredRun
+from app.records import RunHeader, StoredRun
 from app.runs.experiment.article import Article
 from app.runs.experiment.presets import FindWorkload, NamedPreset, load_preset, preset_names
 from app.runs.experiment.reuse import run_fingerprint
@@ -23,7 +23,7 @@ class ArticleRuns:
 
     article: Article
     plan: Plan
-    runs: tuple[StoredRun, ...]
+    runs: tuple[RunHeader, ...]
 
     @property
     def run_numbers(self) -> frozenset[int]:
@@ -39,7 +39,9 @@ def replicated_articles(
     Runs of different surroundings are told apart, and reference runs from others. Presets have variants in common: one
     is left out where another has all of its runs and more. `find` finds workloads of the user's own, too.
     """
-    found = [each for named in _readable_presets([*preset_names(), *files], find) for each in _replicated(named, runs)]
+    headers = [run.header for run in runs]
+    presets = _readable_presets([*preset_names(), *files], find)
+    found = [each for named in presets for each in _replicated(named, headers)]
     return tuple(each for each in found if not any(each.run_numbers < other.run_numbers for other in found))
 
 
@@ -51,7 +53,7 @@ def _readable_presets(keys: Iterable[str], find: FindWorkload) -> Iterator[Named
             continue
 
 
-def _replicated(named: NamedPreset, runs: Sequence[StoredRun]) -> Iterator[ArticleRuns]:
+def _replicated(named: NamedPreset, runs: Sequence[RunHeader]) -> Iterator[ArticleRuns]:
     article = named.preset.article
     if article is None:
         return
@@ -63,16 +65,16 @@ def _replicated(named: NamedPreset, runs: Sequence[StoredRun]) -> Iterator[Artic
                 yield ArticleRuns(article=article, plan=plan, runs=tuple(group))
 
 
-def _runs_of_plan(plan: Plan, runs: Sequence[StoredRun]) -> list[StoredRun]:
+def _runs_of_plan(plan: Plan, runs: Sequence[RunHeader]) -> list[RunHeader]:
     runs_by_variant = RunsByVariant([run.row for run in runs])
     numbers = {row.run for spec in plan.specs for row in runs_by_variant.runs_of(spec)}
     return [run for run in runs if run.row.run in numbers]
 
 
-def _group_by_environment(runs: Sequence[StoredRun], plan: Plan) -> list[list[StoredRun]]:
+def _group_by_environment(runs: Sequence[RunHeader], plan: Plan) -> list[list[RunHeader]]:
     """The runs in groups made in the same surroundings, those of the reference last."""
     on_gpu = any(int(spec.variant["gpus"]) for spec in plan.variants)
-    groups: list[list[StoredRun]] = []
+    groups: list[list[RunHeader]] = []
     for run in sorted(runs, key=lambda run: is_reference(run.row)):
         matching = (group for group in groups if _same_environment(group[0], run, on_gpu=on_gpu))
         group = next(matching, None)
@@ -83,6 +85,6 @@ def _group_by_environment(runs: Sequence[StoredRun], plan: Plan) -> list[list[St
     return groups
 
 
-def _same_environment(one: StoredRun, other: StoredRun, *, on_gpu: bool) -> bool:
+def _same_environment(one: RunHeader, other: RunHeader, *, on_gpu: bool) -> bool:
     differences = run_fingerprint(one).differences(run_fingerprint(other), on_gpu=on_gpu)
     return not differences and is_reference(one.row) == is_reference(other.row)

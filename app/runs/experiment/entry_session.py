@@ -9,7 +9,7 @@ from typing import Protocol
 from app.analysis.comparability import idle_wait_blockers
 from app.errors import UserError
 from app.queries import INTERRUPTED_STATES, EntryState, QueueEntry
-from app.records import IDLE_WAIT_KEY, RunEvent, RunRow, RunStarted, StoredRun
+from app.records import IDLE_WAIT_KEY, RunEvent, RunHeader, RunRow, RunStarted
 from app.runs.concurrent_runs import ConcurrentRuns
 from app.runs.experiment.idle_wait import IdleLimits, IdleWait, WaitStatus
 from app.runs.experiment.queue import entry_plan
@@ -56,7 +56,7 @@ class QueueListener(Protocol):
     def wait_ended(self, planned_run: PlannedRun) -> None:
         """It waits no longer."""
 
-    def run_finished(self, run: StoredRun, *, accepted: bool) -> None:
+    def run_finished(self, run: RunHeader, *, accepted: bool) -> None:
         """A run has ended; one that does not count is made once more."""
 
     def message(self, sentence: str) -> None:
@@ -154,13 +154,13 @@ class EntrySession:
             self._listener.message(f"The wait before a run {environment[IDLE_WAIT_KEY]}.")
         return environment
 
-    def _execute_run(self, planned_run: PlannedRun) -> StoredRun:
+    def _execute_run(self, planned_run: PlannedRun) -> RunHeader:
         sinks = (*self._listener.run_sinks(planned_run), _MembershipSink(self._add_runs))
         return self._concurrent_runs.run(
             planned_run.spec, sinks, environment=planned_run.environment, lease=planned_run.lease
         )
 
-    def _judge(self, throttle_filter: ThrottleFilter, run: StoredRun) -> bool:
+    def _judge(self, throttle_filter: ThrottleFilter, run: RunHeader) -> bool:
         accepted = throttle_filter.accepts(run)
         if not accepted:
             with Store.open(self._services.database) as store:

@@ -8,7 +8,7 @@ from pathlib import Path
 from app.errors import UserError
 from app.plan import Plan
 from app.queries import EntryState, QueueEntry, QueueProgress, RemainingWork
-from app.records import RunRow, StoredRun
+from app.records import RunHeader, RunRow
 from app.runs.custom import is_source_changed
 from app.runs.experiment.entry_session import EntryStatus, runs_of_entry
 from app.runs.experiment.idle_wait import WaitStatus
@@ -41,7 +41,7 @@ def estimate_remaining(
     """
     machine, stored = inventory.machine, store.list_runs() if stored is None else stored
     fingerprint = current_fingerprint(inventory)
-    reusable = reusable_runs(store, plan, fingerprint, machine, own_runs, fields=(), stored=stored)
+    reusable = reusable_runs(store, plan, fingerprint, machine, own_runs, stored=stored)
     rows = [run.row for run in reusable.runs]
     to_make, made = remaining_runs(plan, rows, machine), count_done(plan, rows)
     possible = runnable(to_make, machine)
@@ -170,7 +170,7 @@ class ProgressReporter:
         self._wait_messages.pop(planned_run.position, None)
         self._update(lambda now: replace(now, waiting_for=self._join_wait_messages()))
 
-    def run_finished(self, run: StoredRun, *, accepted: bool) -> None:
+    def run_finished(self, run: RunHeader, *, accepted: bool) -> None:
         """A run has ended."""
         if accepted:
             self._new_runs.append(run.row)

@@ -120,4 +120,4 @@ def _is_complete(store: Store, entry: QueueEntry) -> bool:
     runs = store.library.runs_of_experiment(entry.experiment)
     if remaining_runs(plan, [row for row in store.list_runs() if row.run in runs]):
         return False
-    return not (plan.weight_transfers and pending_trials(plan, [store.load(run) for run in runs]))
+    return not (plan.weight_transfers and pending_trials(plan, [store.load_header(run) for run in runs]))

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from app.analysis.comparability import throttled_pct
 from app.plan import MAX_THROTTLED_PCT, Plan
-from app.records import RunRow, StoredRun
+from app.records import RunHeader, RunRow
 from app.runs.environment import program_version
 from app.runs.experiment.schedule import is_result, matching_variants
 from app.samples import HOST, Inventory
@@ -22,7 +22,7 @@ class ThrottleFilter:
         self._max_pct = max_throttled_pct
         self._awaiting_repeat: list[RunSpec] = []
 
-    def accepts(self, run: StoredRun) -> bool:
+    def accepts(self, run: RunHeader) -> bool:
         """Whether this run counts: not if it was throttled for too long, unless it repeats one that was."""
         if not run.row.completed:
             return True
@@ -30,7 +30,7 @@ class ThrottleFilter:
         if variant in self._awaiting_repeat:
             self._awaiting_repeat.remove(variant)
             return True
-        if throttled_pct(run) <= self._max_pct:
+        if throttled_pct(run.environment) <= self._max_pct:
             return True
         self._awaiting_repeat.append(variant)
         return False
@@ -79,7 +79,7 @@ def current_fingerprint(inventory: Inventory) -> EnvironmentFingerprint:
     )
 
 
-def run_fingerprint(run: StoredRun) -> EnvironmentFingerprint:
+def run_fingerprint(run: RunHeader) -> EnvironmentFingerprint:
     """Those a run was made in."""
     return EnvironmentFingerprint(
         driver=run.environment.get("driver"),
@@ -98,7 +98,7 @@ class ReusableRuns:
     begun on another machine; `brought_with` names the facts.
     """
 
-    runs: tuple[StoredRun, ...]
+    runs: tuple[RunHeader, ...]
     excluded: int = 0
     excluded_due_to: tuple[str, ...] = ()
     imported: int = 0
@@ -112,7 +112,7 @@ class FingerprintByInterpreter:
     base: EnvironmentFingerprint
     framework: Mapping[str, str | None]
 
-    def expected_for(self, run: StoredRun) -> EnvironmentFingerprint:
+    def expected_for(self, run: RunHeader) -> EnvironmentFingerprint:
         """Those that a run like this one would have."""
         interpreter = _interpreter(run.row.spec)
         known = interpreter in self.framework
@@ -146,7 +146,6 @@ def reusable_runs(
     machine: Machine,
     own_runs: Collection[int] = (),
     throttle_filter: ThrottleFilter | None = None,
-    fields: Collection[str] | None = None,
     stored: Sequence[RunRow] | None = None,
 ) -> ReusableRuns:
     """The stored runs that need not be made again; what was refused elsewhere counts only if it is refused here too.
@@ -157,7 +156,7 @@ def reusable_runs(
     """
     results = matching_results(store.list_runs() if stored is None else stored, plan)
     rows = [row for row in _without_reference(results) if not plan.again or row.run in own_runs]
-    runs = [store.load(row.run, fields) for row in rows]
+    runs = [store.load_header(row.run) for row in rows]
     interpreters = {_interpreter(spec) for spec in plan.specs} - {""}
     fingerprints = FingerprintByInterpreter(
         fingerprint, {interpreter: installed_framework(interpreter) for interpreter in interpreters}
@@ -173,7 +172,7 @@ def reusable_runs(
 def reusable_as_newest(store: Store, plan: Plan) -> ReusableRuns:
     """The stored runs made in the surroundings of the newest of them; reference runs where there are no others."""
     results = matching_results(store.list_runs(), plan)
-    runs = [store.load(row.run) for row in _without_reference(results) or results]
+    runs = [store.load_header(row.run) for row in _without_reference(results) or results]
     measured = [run for run in runs if run.row.completed]
     if not runs:
         return ReusableRuns(runs=())
@@ -199,7 +198,7 @@ def _interpreter(spec: RunSpec) -> str:
 
 
 def _select_reusable(
-    runs: Sequence[StoredRun],
+    runs: Sequence[RunHeader],
     fingerprints: FingerprintByInterpreter,
     throttle_filter: ThrottleFilter,
     own_runs: Collection[int] = (),
@@ -227,5 +226,5 @@ def _flatten(lists: Iterable[Sequence[str]]) -> Iterable[str]:
     return (name for names in lists for name in names)
 
 
-def _on_gpu(run: StoredRun) -> bool:
+def _on_gpu(run: RunHeader) -> bool:
     return int(run.row.spec.variant.get("gpus", 0)) > 0

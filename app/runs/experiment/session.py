@@ -9,10 +9,9 @@ from dataclasses import dataclass, field, replace
 
 from msgspec import structs
 
-from app.analysis.comparability import used_gpus
 from app.plan import Plan
 from app.queries import ExperimentState
-from app.records import RunRow, StoredRun
+from app.records import RunHeader, RunRow
 from app.runs.experiment.schedule import (
     FINAL_OUTCOMES,
     count_done,
@@ -94,7 +93,7 @@ class PlannedRun:
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
-RunFunction = Callable[[PlannedRun], StoredRun]
+RunFunction = Callable[[PlannedRun], RunHeader]
 """Makes one run and gives it back as it is stored; called on a thread of its own, several at once where asked for."""
 
 LeaseFunction = Callable[[RunSpec, Sequence[str], Callable[[float], bool]], Lease | None]
@@ -114,7 +113,7 @@ class Experiment:
 
     plan: Plan
     state: ExperimentState
-    runs: tuple[StoredRun, ...]
+    runs: tuple[RunHeader, ...]
     planned: int
     done: int
     next_s: float | None = None
@@ -142,7 +141,7 @@ class Experiment:
 
     @classmethod
     def from_runs(
-        cls, plan: Plan, state: ExperimentState, runs: Sequence[StoredRun], machine: Machine | None = None
+        cls, plan: Plan, state: ExperimentState, runs: Sequence[RunHeader], machine: Machine | None = None
     ) -> "Experiment":
         """The experiment with these runs; without a machine nothing is known to be refused before it is tried."""
         rows = [run.row for run in runs]
@@ -172,13 +171,13 @@ class ExperimentSession:
     def __init__(
         self,
         plan: Plan,
-        stored: Sequence[StoredRun],
+        stored: Sequence[RunHeader],
         machine: Machine,
         run_one: RunFunction,
         *,
         lease: LeaseFunction,
         wait: WaitFunction = lambda *_: {},
-        accept: Callable[[StoredRun], bool] = lambda _: True,
+        accept: Callable[[RunHeader], bool] = lambda _: True,
     ) -> None:
         self._plan = plan
         self._runs = list(stored)
@@ -190,7 +189,7 @@ class ExperimentSession:
         self._concurrency = plan_concurrency(plan, machine)
         self._balancer = DeviceBalancer(len(plan.variants), machine)
         for run in stored:
-            self._balancer.add(run.row.spec, used_gpus(run))
+            self._balancer.add(run.row.spec, run.gpu_uuids)
         self._stopped = False
         self._accept_lock = threading.Lock()
         self._running: dict[Future[ExperimentState | None], PlannedRun] = {}
@@ -298,7 +297,7 @@ class ExperimentSession:
         environment = self._wait(planned_run, self.may_continue)
         return self._end_reason(planned_run.spec) or replace(planned_run, environment=environment)
 
-    def _record(self, run: StoredRun) -> bool:
+    def _record(self, run: RunHeader) -> bool:
         with self._accept_lock:
             if accepted := self._accept(run):
                 self._runs.append(run)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.plan import Plan, WeightTransfer
-from app.records import PortabilityResult, StoredRun
+from app.records import PortabilityResult, RunHeader
 from app.runs.experiment.schedule import runs_of_variant
 from app.runs.jobs import Notify
 from app.runs.leases import CPU
@@ -14,14 +14,14 @@ from app.runs.weight_transfer import transfer_targets, try_weights, weights_file
 from app.storage.store import Store
 
 
-def run_to_transfer(transfer: WeightTransfer, runs: Sequence[StoredRun]) -> StoredRun | None:
+def run_to_transfer(transfer: WeightTransfer, runs: Sequence[RunHeader]) -> RunHeader | None:
     """The newest completed run whose weights are to be tried."""
     made = [run.row.run for run in runs if run.row.completed]
     made_runs = [row.run for row in runs_of_variant(transfer.spec, [run.row for run in runs]) if row.run in made]
     return next((run for run in reversed(runs) if run.row.run in made_runs), None)
 
 
-def latest_trial(run: StoredRun, implementation: str, gpus: int) -> PortabilityResult | None:
+def latest_trial(run: RunHeader, implementation: str, gpus: int) -> PortabilityResult | None:
     """What the newest trial of a run's weights in an implementation gave, on the CPU or on a GPU."""
     trials = [
         trial
@@ -35,12 +35,12 @@ def latest_trial(run: StoredRun, implementation: str, gpus: int) -> PortabilityR
 class TransferTrial:
     """A trial still to be made: a run's weights in an implementation, on the CPU or on a GPU."""
 
-    run: StoredRun
+    run: RunHeader
     implementation: str
     gpus: int
 
 
-def pending_trials(plan: Plan, runs: Sequence[StoredRun]) -> list[TransferTrial]:
+def pending_trials(plan: Plan, runs: Sequence[RunHeader]) -> list[TransferTrial]:
     """The trials that the plan's runs do not have yet, of those runs that are there."""
     return [
         TransferTrial(run, name, transfer.gpus)
@@ -51,7 +51,7 @@ def pending_trials(plan: Plan, runs: Sequence[StoredRun]) -> list[TransferTrial]
     ]
 
 
-def runs_with_weights(plan: Plan, runs: Sequence[StoredRun], database: Path) -> tuple[StoredRun, ...]:
+def runs_with_weights(plan: Plan, runs: Sequence[RunHeader], database: Path) -> tuple[RunHeader, ...]:
     """These runs without those whose weights are gone before all of their trials were made: they are made again."""
     pending = [trial.run.row for trial in pending_trials(plan, runs)]
     missing = [row.run for row in pending if not weights_file(row, database, None).exists()]
@@ -59,8 +59,8 @@ def runs_with_weights(plan: Plan, runs: Sequence[StoredRun], database: Path) -> 
 
 
 def run_pending_trials(
-    plan: Plan, runs: Sequence[StoredRun], services: RunServices, notify: Notify, may_continue: Callable[[], bool]
-) -> list[StoredRun]:
+    plan: Plan, runs: Sequence[RunHeader], services: RunServices, notify: Notify, may_continue: Callable[[], bool]
+) -> list[RunHeader]:
     """Tries and stores what was not tried yet, while it `may_go_on`; the same runs, with what is known of them now.
 
     Raises `UserError` where a file of weights is not there or an implementation cannot be tried on this machine.
@@ -72,7 +72,7 @@ def run_pending_trials(
             _run_trial(trial, services, notify)
             tried.append(trial.run.row.run)
     with Store.open(services.database) as store:
-        return [store.load(run.row.run) if run.row.run in tried else run for run in runs]
+        return [store.load_header(run.row.run) if run.row.run in tried else run for run in runs]
 
 
 def _run_trial(trial: TransferTrial, services: RunServices, notify: Notify) -> None:

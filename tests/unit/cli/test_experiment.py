@@ -11,11 +11,12 @@ from msgspec import structs
 from app.cli.experiment_progress import describe_ending, describe_plan, describe_refusals
 from app.cli.main import main
 from app.plan import Plan
+from app.records import StoredRun
 from app.report.comparison import experiment_document, runs_in_order
 from app.runs.experiment.presets import add_user_preset_file
 from app.runs.experiment.session import Experiment
 from app.viewmodels.experiment.preview import sequential_reason
-from tests.fakes.experiments import result
+from tests.fakes.experiments import header, result
 from tests.unit.viewmodels.events import GPU_INVENTORY
 from workloads.catalog import Machine, complete
 from workloads.protocol import RunSpec
@@ -32,6 +33,11 @@ STEADY = [
     for first, spec in ((0, SMALL), (10, LARGE))
     for number, value in enumerate((1000.0, 1001.0, 999.0, 1000.5), 1)
 ]
+HEADERS = [run.header for run in STEADY]
+
+
+def load(run: int) -> StoredRun:
+    return next(each for each in STEADY if each.row.run == run)
 
 
 def replace_layout(spec: RunSpec) -> RunSpec:
@@ -52,7 +58,7 @@ def test_what_cannot_run_is_said_with_every_reason_before_anything_runs() -> Non
 def test_the_count_and_the_time_are_said_before_anything_runs() -> None:
     nothing = Experiment.from_runs(PLAN, "stopped", (), CPU)
     assert describe_plan(nothing, (), CPU) == ["6 runs planned, 0 done, 6 left (at least 1:00)."]
-    begun = Experiment.from_runs(PLAN, "stopped", [result(1, SMALL, seconds=21.0)], CPU)
+    begun = Experiment.from_runs(PLAN, "stopped", [header(1, SMALL, seconds=21.0)], CPU)
     known = [run.row for run in begun.runs]
     within_a_minute = replace(begun, plan=structs.replace(PLAN, budget_s=60.0))
     assert describe_plan(within_a_minute, known, CPU) == ["6 runs planned, 1 done, 5 left (about 1:45), within 1:00."]
@@ -63,29 +69,29 @@ def test_the_count_and_the_time_are_said_before_anything_runs() -> None:
 
 
 def test_time_is_what_runs_usually_take_not_what_the_slowest_did() -> None:
-    made = [result(number, SMALL, seconds=seconds).row for number, seconds in enumerate((12.0, 14.0, 300.0), 1)]
+    made = [header(number, SMALL, seconds=seconds).row for number, seconds in enumerate((12.0, 14.0, 300.0), 1)]
     twice = structs.replace(PLAN, variants=(SMALL,), repeats=2)
     (said,) = describe_plan(Experiment.from_runs(twice, "stopped", (), CPU), made, CPU)
     assert said == "2 runs planned, 0 done, 2 left (about 0:28)."
 
 
 def test_the_end_says_after_how_many_repeats_and_how_narrowly() -> None:
-    found = Experiment.from_runs(structs.replace(PLAN, repeats=9, until_pct=0.5), "stopped", STEADY, CPU)
+    found = Experiment.from_runs(structs.replace(PLAN, repeats=9, until_pct=0.5), "stopped", HEADERS, CPU)
     pattern = r"Settled after 4 repeats: 8 runs done\. Speed-ups are known to ± 0\.\d+ %; ± 0\.5 % was asked for\."
     assert re.fullmatch(pattern, describe_ending(found))
     (ahead,) = describe_plan(found, (), CPU)
     assert re.fullmatch(f"{pattern} Nothing is left to run; --again makes every run anew\\.", ahead)
-    wide = Experiment.from_runs(structs.replace(PLAN, repeats=4, until_pct=0.01), "stopped", STEADY, CPU)
+    wide = Experiment.from_runs(structs.replace(PLAN, repeats=4, until_pct=0.01), "stopped", HEADERS, CPU)
     assert re.fullmatch(
         r"Complete: 8 of 8 runs done\. Speed-ups are known to ± 0\.\d+ %; ± 0\.01 % was asked for\.",
         describe_ending(wide),
     )
-    begun = Experiment.from_runs(structs.replace(PLAN, until_pct=0.01), "stopped", STEADY[:1], CPU)
+    begun = Experiment.from_runs(structs.replace(PLAN, until_pct=0.01), "stopped", HEADERS[:1], CPU)
     assert describe_ending(begun) == "Stopped: 1 of 6 runs done. The same command goes on from here."
 
 
 def test_out_of_budget_it_is_said_how_it_goes_on_where_it_can() -> None:
-    begun = Experiment.from_runs(PLAN, "out of budget", [result(1, SMALL, seconds=21.0)], CPU)
+    begun = Experiment.from_runs(PLAN, "out of budget", [header(1, SMALL, seconds=21.0)], CPU)
     far = "Out of budget: 1 of 6 runs done, and the next one takes about 0:21."
     half_a_minute, no_time = (replace(begun, plan=structs.replace(PLAN, budget_s=budget_s)) for budget_s in (30.0, 0.0))
     assert describe_ending(half_a_minute) == f"{far} The same command goes on from here."
@@ -99,31 +105,33 @@ def test_of_one_run_is_not_spoken_as_of_many() -> None:
     assert describe_plan(Experiment.from_runs(one, "stopped", (), CPU), (), CPU) == [
         "1 run planned, 0 done, 1 left (at least 0:10)."
     ]
-    made = Experiment.from_runs(one, "stopped", [result(1, SMALL)], CPU)
+    made = Experiment.from_runs(one, "stopped", [header(1, SMALL)], CPU)
     assert describe_plan(made, (), CPU) == ["The only run is stored: nothing is left to run. --again makes it anew."]
     assert describe_ending(made) == "Complete: 1 of 1 run done."
 
 
 def test_more_stored_runs_than_are_planned_are_told_of_as_the_table_counts_them() -> None:
-    found = Experiment.from_runs(PLAN, "stopped", STEADY, CPU)
-    assert len(runs_in_order(found)) == 8
+    found = Experiment.from_runs(PLAN, "stopped", HEADERS, CPU)
+    assert len(runs_in_order(found, load)) == 8
     assert describe_plan(found, (), CPU) == [
         "All 6 runs are stored (2 more stored runs count too): nothing is left to run. --again makes them anew."
     ]
     assert describe_ending(found) == "Complete: 6 of 6 runs done (2 more stored runs count too)."
-    begun = Experiment.from_runs(PLAN, "stopped", STEADY[:4], CPU)
+    begun = Experiment.from_runs(PLAN, "stopped", HEADERS[:4], CPU)
     assert describe_plan(begun, (), CPU)[0].startswith("6 runs planned, 3 done (1 more stored run counts too), ")
     assert describe_ending(begun).startswith("Stopped: 3 of 6 runs done (1 more stored run counts too). ")
 
 
 def test_where_one_variant_alone_has_runs_the_others_are_not_forgotten() -> None:
-    begun = Experiment.from_runs(PLAN, "stopped", STEADY[:2], CPU)
-    assert experiment_document(begun, None)["verdict"] == {
+    begun = Experiment.from_runs(PLAN, "stopped", HEADERS[:2], CPU)
+    assert experiment_document(begun, runs_in_order(begun, load), None)["verdict"] == {
         "decision": "nothing to compare",
         "text": "Only Batch size 8 has runs yet: there is nothing to compare it with so far.",
     }
-    both = Experiment.from_runs(PLAN, "stopped", STEADY, CPU)
-    assert experiment_document(both, None)["verdict"]["text"].startswith("No difference between batch size 16")
+    both = Experiment.from_runs(PLAN, "stopped", HEADERS, CPU)
+    assert experiment_document(both, runs_in_order(both, load), None)["verdict"]["text"].startswith(
+        "No difference between batch size 16"
+    )
 
 
 def test_presets_are_listed_with_their_runs_time_and_question(

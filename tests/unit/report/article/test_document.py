@@ -57,5 +57,5 @@ def test_the_machine_is_its_cards_or_else_its_processor() -> None:
     on_gpu = stored_run(run_row(1, gpu_names=("NVIDIA H200",)), environment=ENVIRONMENT)
     on_cpu = stored_run(run_row(2), environment={"cpu": "A processor"})
     versions = "NVIDIA driver 580.1 · TensorFlow 2.21.0 · VariantScope 0.1.0"
-    assert describe_origin([on_gpu]) == f"Measured on NVIDIA H200 · {versions} · 2025-10-09 · 1 run"
-    assert describe_origin([on_cpu]) == "Measured on A processor · 2025-10-09 · 1 run"
+    assert describe_origin([on_gpu.header]) == f"Measured on NVIDIA H200 · {versions} · 2025-10-09 · 1 run"
+    assert describe_origin([on_cpu.header]) == "Measured on A processor · 2025-10-09 · 1 run"

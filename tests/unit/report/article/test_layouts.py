@@ -43,7 +43,7 @@ def runs() -> Iterator[StoredRun]:
 @pytest.fixture(scope="module")
 def tables() -> list[dict[str, Any]]:
     assert NAMED.preset.article is not None
-    return article_document(NAMED.preset.article, PLAN, list(runs()))
+    return article_document(NAMED.preset.article, PLAN, [run.header for run in runs()])
 
 
 def words(table: dict[str, Any], which: int) -> list[tuple[str, ...]]:
@@ -91,7 +91,7 @@ def test_a_loss_has_a_minus_of_the_width_of_a_plus() -> None:
         result(n, spec("cnn10", 128, 1, layout), rate) for n, layout, rate in ((1, "NHWC", 1e3), (2, "NCHW", 979.0))
     ]
     assert NAMED.preset.article is not None
-    table, *_ = article_document(NAMED.preset.article, PLAN, slower)
+    table, *_ = article_document(NAMED.preset.article, PLAN, [run.header for run in slower])
     assert words(table, 0)[1][3] == "\N{MINUS SIGN}2.1 %"
 
 

@@ -25,7 +25,7 @@ UTC_NS = 1_760_000_000 * 10**9
 def tables_of(name: str, plan: Plan, runs: Sequence[StoredRun]) -> list[dict[str, Any]]:
     article = load_preset(name).preset.article
     assert article is not None
-    return article_document(article, plan, runs)
+    return article_document(article, plan, [run.header for run in runs])
 
 
 def variant(plan: Plan, **settings: object) -> RunSpec:

@@ -6,14 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from msgspec import structs
 
 from app.errors import UserError
 from app.plan import Plan
-from app.records import StoredRun
+from app.records import RunHeader
 from app.runs.experiment.session import ExperimentSession, LeaseFunction, PlannedRun, RunFunction
 from app.runs.leases import Lease, Leases
-from tests.fakes.experiments import result
+from tests.fakes.experiments import header
 from tests.unit.viewmodels.events import GPU_INVENTORY
 from workloads.catalog import complete
 from workloads.protocol import OutcomeName, RunSpec
@@ -37,7 +36,7 @@ class Maker:
         self._going: list[tuple[str, ...]] = []
         self._changed = threading.Condition()
 
-    def __call__(self, turn: PlannedRun) -> StoredRun:
+    def __call__(self, turn: PlannedRun) -> RunHeader:
         with self._changed:
             self._going.append(turn.lease.devices)
             held = [device for devices in self._going for device in devices]
@@ -49,7 +48,7 @@ class Maker:
             self._changed.notify_all()
             assert self._changed.wait_for(lambda: len(self.specs) >= self._together, LIMIT_S), "it is alone"
             self._going.remove(turn.lease.devices)
-        return result(number, turn.spec, outcome=self._outcome)
+        return header(number, turn.spec, outcome=self._outcome)
 
 
 class InTurn(Maker):
@@ -62,7 +61,7 @@ class InTurn(Maker):
         self._on: list[tuple[RunSpec, str]] = []
         self._begun = threading.Condition()
 
-    def __call__(self, turn: PlannedRun) -> StoredRun:
+    def __call__(self, turn: PlannedRun) -> RunHeader:
         (card,) = turn.lease.devices
         own = (turn.spec, card)
         with self._begun:
@@ -74,7 +73,7 @@ class InTurn(Maker):
             assert self._begun.wait_for(lambda: self._ends_next(own), LIMIT_S), "no other run began"
             self._on.remove(own)
             self._begun.notify_all()
-        return result(number, turn.spec)
+        return header(number, turn.spec)
 
     def _ends_next(self, own: tuple[RunSpec, str]) -> bool:
         if len(self._on) < 2 and len(self.specs) < self._planned:
@@ -93,7 +92,7 @@ def making(
     lend: LeaseFunction,
     variants: Sequence[RunSpec],
     maker: RunFunction,
-    counts: Callable[[StoredRun], bool] = lambda _: True,
+    counts: Callable[[RunHeader], bool] = lambda _: True,
 ) -> ExperimentSession:
     plan = Plan(name="some", variants=tuple(variants), repeats=1, parallel=2)
     return ExperimentSession(plan, (), MACHINE, maker, lease=lend, accept=counts)
@@ -142,7 +141,7 @@ def cards_met(maker: Maker) -> set[tuple[str, tuple[str, ...]]]:
 def test_an_experiment_that_goes_on_knows_on_which_cards_its_runs_were(
     leases: Leases, earlier: tuple[str, str]
 ) -> None:
-    stored = [ran_on(card, result(1, spec)) for spec, card in zip((SMALL, LARGE), earlier, strict=True)]
+    stored = [ran_on(card, header(1, spec)) for spec, card in zip((SMALL, LARGE), earlier, strict=True)]
     maker = Maker(together=2)
     plan = Plan(name="some", variants=(SMALL, LARGE), repeats=2, parallel=2)
     ExperimentSession(plan, stored, MACHINE, maker, lease=lender(leases)).run()
@@ -150,13 +149,9 @@ def test_an_experiment_that_goes_on_knows_on_which_cards_its_runs_were(
     assert cards_met(maker) == then
 
 
-def ran_on(card: str, run: StoredRun) -> StoredRun:
+def ran_on(card: str, run: RunHeader) -> RunHeader:
     """The run as it would be stored of that card."""
-    samples = (
-        replace(each, device=structs.replace(each.device, device=card)) if each.device.kind == "gpu" else each
-        for each in run.samples
-    )
-    return replace(run, samples=tuple(samples))
+    return replace(run, gpu_uuids=frozenset({card}))
 
 
 def test_a_gpu_that_another_program_holds_is_left_to_it(leases: Leases) -> None:
@@ -191,7 +186,7 @@ def test_none_begins_after_one_that_was_stopped(leases: Leases) -> None:
 def test_a_run_that_cannot_be_stored_ends_it_and_holds_nothing(leases: Leases) -> None:
     maker = Maker(together=2)
 
-    def failing(turn: PlannedRun) -> StoredRun:
+    def failing(turn: PlannedRun) -> RunHeader:
         made = maker(turn)
         if turn.spec == LARGE:
             raise UserError("The disk is full.")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from app.analysis.comparability import used_gpus
 from app.plan import Plan
 from app.records import THROTTLED_KEY, SampleColumns, StoredRun
 from app.runs.experiment.reuse import (
@@ -161,19 +162,19 @@ def made(number: int, pct: float, *, large: bool = False, outcome: OutcomeName =
 )
 def test_a_throttled_run_counts_only_if_it_repeats_one(throttled_pct: list[float], counts: list[bool]) -> None:
     repeated = ThrottleFilter()
-    assert [repeated.accepts(made(number, pct)) for number, pct in enumerate(throttled_pct)] == counts
+    assert [repeated.accepts(made(number, pct).header) for number, pct in enumerate(throttled_pct)] == counts
 
 
 def test_each_variant_is_repeated_for_itself() -> None:
     repeated = ThrottleFilter(20.0)
     runs = [made(1, 30), made(2, 30, large=True), made(3, 30), made(4, 19, large=True)]
-    assert [repeated.accepts(run) for run in runs] == [False, False, True, True]
+    assert [repeated.accepts(run.header) for run in runs] == [False, False, True, True]
 
 
 def test_what_measured_nothing_is_not_judged() -> None:
     repeated = ThrottleFilter()
     runs = [made(1, 30), made(2, 30, outcome="failed"), made(3, 30, outcome="out_of_memory"), made(4, 30)]
-    assert [repeated.accepts(run) for run in runs] == [False, True, True, True]
+    assert [repeated.accepts(run.header) for run in runs] == [False, True, True, True]
 
 
 def test_an_experiment_that_goes_on_knows_what_is_still_to_be_repeated(database_path: Path) -> None:
@@ -182,10 +183,10 @@ def test_an_experiment_that_goes_on_knows_what_is_still_to_be_repeated(database_
     with Store.open(database_path) as store:
         for run in (made(1, 0), made(2, 30, large=True)):
             keep(store, run)
-        found = reusable_runs(store, plan, run_fingerprint(made(1, 0)), CPU_MACHINE, throttle_filter=repeated)
+        found = reusable_runs(store, plan, run_fingerprint(made(1, 0).header), CPU_MACHINE, throttle_filter=repeated)
     assert [run.row.run for run in found.runs] == [1]
     assert found.excluded == 0
-    assert repeated.accepts(made(3, 30, large=True))
+    assert repeated.accepts(made(3, 30, large=True).header)
 
 
 def test_what_is_only_shown_is_judged_alike(database_path: Path) -> None:
@@ -196,3 +197,11 @@ def test_what_is_only_shown_is_judged_alike(database_path: Path) -> None:
             keep(store, run)
         assert [run.row.run for run in reusable_as_newest(store, plan).runs] == [1, 2]
         assert [run.row.run for run in reusable_as_newest(store, strict).runs] == [2]
+
+
+def test_a_run_without_its_measurements_is_the_same_run(database_path: Path) -> None:
+    (found,) = counted(database_path, on_one_gpu(1)).runs
+    with Store.open(database_path) as store:
+        whole = store.load(found.row.run)
+    assert found == whole.header
+    assert found.gpu_uuids == used_gpus(whole) != frozenset()

@@ -7,10 +7,10 @@ from dataclasses import replace
 from msgspec import structs
 
 from app.plan import Plan, WeightTransfer
-from app.records import StoredRun
+from app.records import RunHeader
 from app.runs.experiment.session import ExperimentSession, PlannedRun
 from app.runs.leases import Lease
-from tests.fakes.experiments import result
+from tests.fakes.experiments import header
 from workloads.catalog import Machine, check, complete
 from workloads.protocol import OutcomeName, RunSpec
 
@@ -34,13 +34,13 @@ class Maker:
         self._large = large
         self._luck = luck
 
-    def __call__(self, turn: PlannedRun) -> StoredRun:
+    def __call__(self, turn: PlannedRun) -> RunHeader:
         spec = turn.spec
         self.asked.append((spec, turn.position, turn.total))
         self.facts.append(turn.environment)
         self.then()
         outcome = self._large if spec == LARGE else "completed"
-        return result(len(self.asked), spec, 1000.0 * self._luck[len(self.asked) % len(self._luck)], outcome=outcome)
+        return header(len(self.asked), spec, 1000.0 * self._luck[len(self.asked) % len(self._luck)], outcome=outcome)
 
 
 def lend(spec: RunSpec, _devices: Sequence[str], _stopped: Callable[[float], bool]) -> Lease:
@@ -60,7 +60,7 @@ def test_it_makes_every_run_in_its_order() -> None:
 
 def test_it_makes_only_what_is_not_stored() -> None:
     maker = Maker()
-    found = session(PLAN, [result(8, SMALL), result(9, LARGE)], CPU, maker).run()
+    found = session(PLAN, [header(8, SMALL), header(9, LARGE)], CPU, maker).run()
     assert maker.asked == [(LARGE, 3, 4), (SMALL, 4, 4)]
     assert [run.row.run for run in found.runs] == [8, 9, 1, 2]
 
@@ -96,7 +96,7 @@ def test_a_variant_that_fails_twice_for_one_reason_is_given_up_until_it_is_asked
 def test_a_variant_that_fails_for_another_reason_each_time_has_all_its_turns() -> None:
     maker = Maker("failed")
 
-    def unlucky(turn: PlannedRun) -> StoredRun:
+    def unlucky(turn: PlannedRun) -> RunHeader:
         made = maker(turn)
         outcome = made.row.outcome
         assert outcome is not None
@@ -194,7 +194,7 @@ def test_a_run_that_does_not_count_is_made_once_more_in_its_place() -> None:
 
 
 def test_a_repeat_is_not_begun_once_it_was_stopped() -> None:
-    def counts(_: StoredRun) -> bool:
+    def counts(_: RunHeader) -> bool:
         making.stop()
         return False
 

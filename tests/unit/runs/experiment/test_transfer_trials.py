@@ -5,9 +5,9 @@ from pathlib import Path
 
 from app.paths import weights_path
 from app.plan import Plan, WeightTransfer
-from app.records import PortabilityResult, StoredRun
+from app.records import PortabilityResult, RunHeader
 from app.runs.experiment.transfer_trials import latest_trial, run_to_transfer, runs_with_weights
-from tests.fakes.experiments import result
+from tests.fakes.experiments import header
 from workloads.catalog import Machine, complete
 
 CPU = Machine(cpu_count=4)
@@ -29,12 +29,12 @@ def trial(implementation: str, device: str = "cpu", difference: float = 1e-7) ->
     )
 
 
-def tried(number: int, *trials: PortabilityResult) -> StoredRun:
-    return replace(result(number, SPEC), portability=trials)
+def tried(number: int, *trials: PortabilityResult) -> RunHeader:
+    return replace(header(number, SPEC), portability=trials)
 
 
 def test_it_is_the_newest_completed_run_of_the_variant() -> None:
-    runs = [result(1, SPEC), result(2, SPEC), result(3, SPEC, outcome="failed"), result(4, OTHER)]
+    runs = [header(1, SPEC), header(2, SPEC), header(3, SPEC, outcome="failed"), header(4, OTHER)]
     found = run_to_transfer(CARRIED, runs)
     assert found is not None
     assert found.row.run == 2
@@ -51,7 +51,7 @@ def test_a_trial_is_the_newest_on_that_kind_of_device() -> None:
 
 
 def test_a_run_whose_weights_are_gone_counts_only_when_all_was_tried(database_path: Path) -> None:
-    other, half, whole = result(1, OTHER), tried(2, trial("standard")), tried(2, trial("standard"), trial("fused"))
+    other, half, whole = header(1, OTHER), tried(2, trial("standard")), tried(2, trial("standard"), trial("fused"))
     assert runs_with_weights(PLAN, (other, half), database_path) == (other,)
     assert runs_with_weights(PLAN, (other, whole), database_path) == (other, whole)
     path = weights_path(database_path, half.row.uid)
