@@ -12,8 +12,9 @@ from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QApplication
 
 from app.fields import Sample
-from app.gui.app import COMPARE, Workbench
+from app.gui.app import Workbench
 from app.gui.theme import Theme
+from app.gui.window import COMPARE
 from app.records import Outcome, Summary
 from app.samples import HOST, Device
 from app.storage.owner import this_process

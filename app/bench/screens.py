@@ -16,12 +16,13 @@ from PySide6.QtWidgets import QApplication, QWidget
 
 from app.bench.database import typed_prefixes
 from app.errors import UserError
-from app.gui.app import COMPARE, HISTORY, Workbench
+from app.gui.app import Workbench
 from app.gui.compare.screen import CompareView
 from app.gui.history.run_list import HistoryList
 from app.gui.history.screen import HistoryView
 from app.gui.theme import Theme
 from app.gui.threads import GuiGarbageCollector
+from app.gui.window import COMPARE, HISTORY
 
 Widget = TypeVar("Widget", bound=QWidget)
 

@@ -10,6 +10,7 @@ from PySide6.QtCore import QObject
 from PySide6.QtWidgets import QApplication, QFileDialog
 
 from app.errors import UserError
+from app.gui.actions import Actions
 from app.gui.experiment.experiment_controller import ExperimentController
 from app.gui.experiment.lazy_queue import LazyQueue
 from app.gui.monitor import MonitorController, MonitorView
@@ -20,9 +21,9 @@ from app.gui.run.screen import RunView
 from app.gui.settings import RunEndNotifier, SettingsStore, StandbySetting
 from app.gui.stored_screens import StoredScreens
 from app.gui.theme import Theme
-from app.gui.threads import Background, Bridge, GuiGarbageCollector, close_jobs
+from app.gui.threads import Background, Bridge, GuiGarbageCollector, WindowEvent, close_jobs
 from app.gui.widgets.dialogs import ask_for_another_database, ask_to_close
-from app.gui.window import MainWindow, Page
+from app.gui.window import COMPARE, HISTORY, RUN, MainWindow, Page
 from app.samples import HOST, DeviceLost, Inventory
 from app.storage.files import disk_space
 from app.telemetry.feed import TelemetryFeed
@@ -33,8 +34,6 @@ from workloads.protocol import RunSpec
 if TYPE_CHECKING:
     from app.gui.run.sessions import SessionFactory
     from app.telemetry.replay import Recording
-
-RUN, MONITOR, HISTORY, COMPARE = range(4)
 
 
 def main(database: Path, *, sample_ms: float, replay: tuple[int | Path, float] | None = None) -> int:
@@ -80,7 +79,28 @@ class Workbench(QObject):
         self.reads = Background(self)
         self.sessions = Background(self)
         self._theme = theme
-        run_view, self._monitor_view = RunView(theme), MonitorView(theme)
+        pages = (
+            Page("Run", lambda: self.run_view),
+            Page("Monitor", lambda: self._monitor_view),
+            Page("History", lambda: self.stored.make_history(self.actions)),
+            Page("Compare", lambda: self.stored.make_compare(self.actions)),
+        )
+        self.window = MainWindow(pages, theme)
+        self.stored = StoredScreens(self.window, theme, database, self.reads)
+        self.actions = Actions(
+            open_run=self.stored.open_run,
+            compare=self.stored.compare_runs,
+            compare_experiment=self.stored.compare_experiment,
+            run_again=self._run_again,
+            replay=self.play,
+            open_trace=self._open_trace,
+            open_presets=self._open_presets,
+            show_reference=self.stored.show_reference,
+            add_reference=self.stored.add_reference,
+            runs_imported=self._runs_imported,
+        )
+        self.run_view = run_view = RunView(theme)
+        self._monitor_view = MonitorView(theme, self.actions)
         form = VariantForm(hidden=hidden_workloads)
         self.run = RunController(run_view, form, self._make_session, self._make_search, self.sessions, self.bridge)
         self.custom_workloads = CustomWorkloads(run_view.form, form, database, self.run.show_form)
@@ -92,26 +112,11 @@ class Workbench(QObject):
         self.queue = LazyQueue(
             run_view, self.run, database, inventory, self._session_factory, self.reads, self.sessions
         )
-        self.stored = StoredScreens(
-            theme,
-            database,
-            self.reads,
-            lambda: self.window.show_page(HISTORY),
-            lambda: self.window.show_page(COMPARE),
-        )
-        pages = (
-            Page("Run", lambda: run_view),
-            Page("Monitor", lambda: self._monitor_view),
-            Page("History", self.stored.make_history),
-            Page("Compare", self.stored.make_compare),
-        )
-        self.window = MainWindow(pages, theme)
         settings_store = SettingsStore(database, self.reads, self.run.show_error)
         self._notifier = RunEndNotifier(self.window, settings_store)
         self._standby = StandbySetting(
             self.window.settings_menu, settings_store, lambda: self._session_factory().prepare()
         )
-        self.run_view = run_view
 
     def start(self) -> None:
         """Show the window; everything slow begins after its first paint."""
@@ -119,13 +124,7 @@ class Workbench(QObject):
         window.painted.connect(self._start_slow_parts)
         window.run_requested.connect(self._run)
         window.open_trace_requested.connect(self._open_trace)
-        self._monitor_view.trace_requested.connect(self._open_trace)
-        self._monitor_view.no_gpu.reference_requested.connect(self.stored.show_reference)
         self.replay.changed.connect(window.show_chip)
-        self.stored.replay_requested.connect(self.play)
-        self.stored.rerun_requested.connect(self._fill_form)
-        self.stored.build_requested.connect(lambda: window.show_page(RUN))
-        self.stored.build_requested.connect(self.experiments.open_presets)
         window.stop_requested.connect(self.run.stop)
         window.close_requested.connect(self._ask_to_close)
         window.page_shown.connect(self._page_shown)
@@ -149,7 +148,6 @@ class Workbench(QObject):
         signals.entry_cancelled.connect(self._notifier.discard)
         signals.compare_requested.connect(self.stored.compare_experiment)
         signals.open_run_requested.connect(self.stored.open_run)
-        self.stored.imported.connect(self.queue.check_entries)
         self.queue.start()
 
     def quit(self) -> None:
@@ -245,9 +243,9 @@ class Workbench(QObject):
         if not self.replay.playing:
             self.run.run()
 
-    def _handle(self, event: object, run: int | None) -> None:
-        self.run.handle(event, run)  # type: ignore[arg-type]
-        self.monitor.handle(event)  # type: ignore[arg-type]
+    def _handle(self, event: WindowEvent, run: int | None) -> None:
+        self.run.handle(event, run)
+        self.monitor.handle(event)
         self._notifier.handle(event)
         self._standby.handle(event)
         if isinstance(event, Inventory):
@@ -265,10 +263,18 @@ class Workbench(QObject):
         self.window.show_machine("No telemetry", "bad", str(error))
         self.run.show_error(error)
 
-    def _fill_form(self, spec: RunSpec) -> None:
-        """Put a variant into the form, to be run again."""
+    def _run_again(self, run: int) -> None:
         self.window.show_page(RUN)
-        self.run.fill(spec)
+        self.reads.run(lambda: _read_spec(self.database, run), self.run.fill, self.run.show_error)
+
+    def _open_presets(self) -> None:
+        self.window.show_page(RUN)
+        self.experiments.open_presets()
+
+    def _runs_imported(self) -> None:
+        self.stored.refresh_history()
+        self.stored.refresh_compare()
+        self.queue.check_entries()
 
     def _open_trace(self) -> None:
         name, _ = QFileDialog.getOpenFileName(
@@ -326,6 +332,13 @@ def _prepare(database: Path) -> None:
         mark_crashed_runs(store)
         pause_unowned_queue(store)
     prune_by_setting(database)
+
+
+def _read_spec(database: Path, run: int) -> RunSpec:
+    from app.storage.store import Store
+
+    with Store.open(database) as store:
+        return store.load(run, ()).row.spec
 
 
 def _read_recording(database: Path, source: int | Path) -> "Recording":

@@ -2,7 +2,7 @@
 
 import time
 
-from PySide6.QtCore import QObject, Qt, Signal
+from PySide6.QtCore import QObject, Qt
 from PySide6.QtWidgets import (
     QGridLayout,
     QHBoxLayout,
@@ -14,11 +14,11 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app.gui.actions import Actions
 from app.gui.plot.time_panel import TimePanel
 from app.gui.theme import GRID, Theme, tabular_font
+from app.gui.threads import WindowEvent
 from app.gui.widgets.basic import EmptyState, button, clear_layout, separator, show_text, text_label
-from app.records import RunEvent
-from app.samples import Inventory, Processes
 from app.viewmodels.monitor import DeviceMetric, MonitoredDevice, MonitorModel, MonitorState
 
 _ONE_COLUMN, _TWO_COLUMNS = 34 * GRID, 60 * GRID
@@ -142,15 +142,13 @@ class DeviceRowView(QWidget):
 class NoGpuView(QWidget):
     """Why there is no GPU, what there would be with one, and the way to runs that had some."""
 
-    reference_requested = Signal()
-
-    def __init__(self, parent: QWidget) -> None:
+    def __init__(self, parent: QWidget, actions: Actions) -> None:
         super().__init__(parent)
         self.hide()
         self._reason = text_label("", "heading", wrap=True)
         self._with_gpu = text_label("", "muted", wrap=True)
         self._reference = button("Show re&ference runs", "Copies of runs measured on real GPUs, in the history")
-        self._reference.clicked.connect(self.reference_requested)
+        self._reference.clicked.connect(actions.show_reference)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 3 * GRID, 0, 0)
         layout.setSpacing(GRID)
@@ -175,20 +173,18 @@ class NoGpuView(QWidget):
 
 
 class MonitorView(QWidget):
-    """Shows a `MonitorState`; `trace_asked` wants recorded telemetry instead of what happens now."""
+    """Shows a `MonitorState`."""
 
-    trace_requested = Signal()
-
-    def __init__(self, theme: Theme) -> None:
+    def __init__(self, theme: Theme, actions: Actions) -> None:
         super().__init__()
         self.setProperty("role", "surface")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self._theme = theme
         self._rows: dict[str, DeviceRowView] = {}
         self._empty = EmptyState("Looking for devices …", "Their power, load and memory appear here.")
-        self.no_gpu = NoGpuView(self)
+        self.no_gpu = NoGpuView(self, actions)
         self._trace = button("Replay a &trace …", "Telemetry that `watch --json` wrote into a file (Ctrl+O)", flat=True)
-        self._trace.clicked.connect(self.trace_requested)
+        self._trace.clicked.connect(actions.open_trace)
         self._column = QVBoxLayout()
         self._scroll = QScrollArea()
         self._build()
@@ -263,7 +259,7 @@ class MonitorController(QObject):
         self._model = MonitorModel()
         self._shown_s = 0.0
 
-    def handle(self, event: RunEvent | Inventory | Processes) -> None:
+    def handle(self, event: WindowEvent) -> None:
         """Take one event."""
         self._model.handle(event)
 

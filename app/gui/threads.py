@@ -153,6 +153,9 @@ def _to_user_error(error: BaseException) -> UserError:
     return UserError(str(error) if isinstance(error, UsageError) else bug_message(error))
 
 
+WindowEvent = RunEvent | Inventory | Processes
+"""What `Bridge.arrived` has, with the number of the run."""
+
 _DRAIN_PERIOD_MS = 33
 _BUDGET_S = 0.008
 
@@ -169,7 +172,7 @@ class Bridge(QObject):
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self._queue: queue.SimpleQueue[tuple[RunEvent | Inventory | Processes, int | None]] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[tuple[WindowEvent, int | None]] = queue.SimpleQueue()
         self._awake = False
         self._closed = False
         self._timer = QTimer(self)
@@ -177,7 +180,7 @@ class Bridge(QObject):
         self._timer.timeout.connect(self._tick)
         self._woken.connect(self._wake, Qt.ConnectionType.QueuedConnection)
 
-    def post(self, event: RunEvent | Inventory | Processes, run: int | None = None) -> None:
+    def post(self, event: WindowEvent, run: int | None = None) -> None:
         """Queue an event; the timer runs only while something arrives."""
         self._queue.put((event, run))
         if not self._awake:

@@ -53,18 +53,22 @@ _SHORTCUTS = (
 )
 
 
+RUN, MONITOR, HISTORY, COMPARE = range(4)
+"""The pages, in the order of their tabs."""
+
+
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A screen: its tab's word and what makes it when it is first shown."""
+    """The title of a screen's tab, and what makes the screen when it is first needed."""
 
     title: str
     make: Callable[[], QWidget]
 
 
 class MainWindow(QMainWindow):
-    """Tabs over pages that are made when first shown. Closing asks through `close_asked` until `allow_close`.
+    """Tabs over pages that are made when first needed. Closing emits `close_requested` until `allow_close`.
 
-    Every page wears the style sheet by itself: when the theme changes, one out of sight waits until it is shown.
+    Every page has its own copy of the style sheet: when the theme changes, a hidden one gets it when it is shown.
     """
 
     painted = Signal()
@@ -96,15 +100,19 @@ class MainWindow(QMainWindow):
         self._connect()
 
     def show_page(self, index: int) -> None:
-        """Turn to a page, making it when it is the first time."""
+        """Turn to a page, made now if it is the first time."""
         if index != self._tabs.currentIndex():
             self._tabs.setCurrentIndex(index)  # its tab turns the page
             return
-        if index not in self._stack_indices:
-            self._stack_indices[index] = self._stack.addWidget(self._pages[index].make())
+        self.make_page(index)
         self._stack.setCurrentIndex(self._stack_indices[index])
         self._apply_style_sheet()
         self.page_shown.emit(index)
+
+    def make_page(self, index: int) -> None:
+        """Make a page, if it is not made yet, without turning to it."""
+        if index not in self._stack_indices:
+            self._stack_indices[index] = self._stack.addWidget(self._pages[index].make())
 
     def show_machine(self, text: str, tone: str, help: str = "") -> None:
         """What the machine is; `tone` colours the dot: good, warning, bad or muted."""

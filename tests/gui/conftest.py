@@ -11,6 +11,7 @@ from pytestqt.qtbot import QtBot
 from app.gui.app import Workbench
 from app.gui.theme import Theme
 from app.gui.threads import Background
+from tests.gui.actions import RecordedActions
 from tests.gui.history_page import HistoryPage
 from tests.gui.windows import READ_LIMIT_MS, window_on
 
@@ -45,6 +46,12 @@ def theme(qtbot: QtBot) -> Theme:
     made = Theme()
     made.start()
     return made
+
+
+@pytest.fixture
+def recorded() -> RecordedActions:
+    """What a screen asks of the window."""
+    return RecordedActions()
 
 
 @pytest.fixture

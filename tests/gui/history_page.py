@@ -1,5 +1,6 @@
 """The History screen on a real database, and what a test does with it."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -15,6 +16,7 @@ from app.gui.theme import Theme
 from app.gui.threads import Background
 from app.storage.store import Store
 from app.viewmodels.history.table import COLUMNS
+from tests.gui.actions import RecordedActions
 from tests.gui.screens import Screen
 
 LIMIT_MS = 120_000
@@ -27,13 +29,19 @@ class HistoryPage(Screen[HistoryView]):
     """Reads what the screen shows and works it by mouse and keyboard."""
 
     def __init__(self, qtbot: QtBot, database: Path, background: Background) -> None:
-        super().__init__(qtbot, HistoryView(Theme()), 1200, 700)
+        self.recorded = RecordedActions()
+        actions = replace(self.recorded.actions, runs_imported=self._show_imported)
+        super().__init__(qtbot, HistoryView(Theme(), actions), 1200, 700)
         self.database = database
-        self.controller = HistoryController(self.view, database, background)
+        self.controller = HistoryController(self.view, database, background, actions)
 
     @property
     def model(self) -> QAbstractItemModel:
         return self.view.table.model()
+
+    def _show_imported(self) -> None:
+        """As the window does."""
+        self.controller.refresh()
 
     def refresh(self) -> None:
         with self.qtbot.waitSignal(self.model.modelReset, timeout=LIMIT_MS):

@@ -6,6 +6,8 @@ from PySide6.QtCore import QCoreApplication, QEvent
 from PySide6.QtWidgets import QLabel, QWidget
 from pytestqt.qtbot import QtBot
 
+from app.gui.threads import close_jobs
+
 View = TypeVar("View", bound=QWidget)
 
 
@@ -21,6 +23,7 @@ class Screen(Generic[View]):
 
     def destroy(self) -> None:
         """Delete the view here and now: the garbage collector might do it on a reading thread."""
+        close_jobs(self.view)
         self.view.close()
         self.view.deleteLater()
         QCoreApplication.sendPostedEvents(self.view, QEvent.Type.DeferredDelete.value)

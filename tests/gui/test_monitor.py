@@ -10,6 +10,7 @@ from app.gui.monitor import DeviceRowView, MonitorView
 from app.gui.theme import Theme
 from app.samples import DeviceLost, GpuProcess, Inventory, Processes
 from app.viewmodels.monitor import MonitorModel
+from tests.gui.actions import RecordedActions
 from tests.unit.viewmodels.events import CPU_INVENTORY, DEVICES, GPU_INVENTORY, HOST_DEVICE, handle_all, ns, samples
 
 
@@ -20,8 +21,8 @@ def many(count: int) -> Inventory:
 
 
 @pytest.fixture
-def view(qtbot: QtBot, theme: Theme) -> MonitorView:
-    made = MonitorView(theme)
+def view(qtbot: QtBot, theme: Theme, recorded: RecordedActions) -> MonitorView:
+    made = MonitorView(theme, recorded.actions)
     qtbot.addWidget(made)
     made.resize(1280, 800)
     with qtbot.waitExposed(made):

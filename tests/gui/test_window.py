@@ -9,11 +9,12 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QLabel, QMessageBox, QWidget
 from pytestqt.qtbot import QtBot
 
-from app.gui.app import HISTORY, MONITOR, RUN, Workbench
+from app.gui.app import Workbench
 from app.gui.compare.screen import CompareView
 from app.gui.history.screen import HistoryView
 from app.gui.monitor import MonitorView
 from app.gui.theme import DARK, Theme
+from app.gui.window import HISTORY, MONITOR, RUN
 from app.storage.store import Store
 from tests.gui.windows import READ_LIMIT_MS, RUN_LIMIT_MS, choose, click_run, press
 
@@ -35,6 +36,11 @@ def test_a_click_on_run_fills_the_plots_and_ends_in_words(qtbot: QtBot, workbenc
     assert row.outcome.name == "completed"
 
 
+def _field(workbench: Workbench, name: str) -> object:
+    state = workbench.run_view.form.state
+    return None if state is None else next(field.value for field in state.fields if field.name == name)
+
+
 def test_two_runs_are_found_in_the_history_and_overlaid_in_compare(qtbot: QtBot, workbench: Workbench) -> None:
     choose(workbench)
     for step_ms in (5.0, 8.0):
@@ -54,12 +60,13 @@ def test_two_runs_are_found_in_the_history_and_overlaid_in_compare(qtbot: QtBot,
     qtbot.waitUntil(lambda: bool(panels.shown) and not panels.busy, timeout=READ_LIMIT_MS)
     assert compare.isVisible()
     assert {len(plot.curve_keys()) for plot in panels.shown} == {2}
-    compare.table.open_run_requested.emit(1)
+    workbench.actions.open_run(1)
     assert history.isVisible()
     qtbot.waitUntil(lambda: history.shows_run, timeout=READ_LIMIT_MS)
     workbench.run_view.form.edited.emit("step_ms", 99.0)
-    compare.table.rerun_requested.emit(2)
+    workbench.actions.run_again(2)
     assert workbench.run_view.isVisible()
+    qtbot.waitUntil(lambda: _field(workbench, "step_ms") == 8.0, timeout=READ_LIMIT_MS)
     workbench.run_view.form.copy_requested.emit()
     assert "step_ms=8" in QGuiApplication.clipboard().text()
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from PySide6.QtCore import QByteArray, QPoint, QPointF, QRectF, QSize, Qt, Signal
+from PySide6.QtCore import QByteArray, QPoint, QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import (
     QColor,
     QContextMenuEvent,
@@ -18,6 +18,7 @@ from PySide6.QtGui import (
 from PySide6.QtSvg import QSvgRenderer
 from PySide6.QtWidgets import QMenu, QSizePolicy, QToolTip, QVBoxLayout, QWidget
 
+from app.gui.actions import Actions
 from app.gui.plot.export import add_save_action, save_chart
 from app.gui.theme import GRID, Theme
 from app.report.charts.canvas import Drawing, HitArea
@@ -38,13 +39,11 @@ class ChartWidget(QWidget):
     Enter opens, the menu key has the rest.
     """
 
-    open_run_requested = Signal(int)
-    rerun_requested = Signal(int)
-
-    def __init__(self, theme: Theme, chart: Chart) -> None:
+    def __init__(self, theme: Theme, chart: Chart, actions: Actions) -> None:
         super().__init__()
         self._theme = theme
         self._chart = chart
+        self._actions = actions
         self._renderer = QSvgRenderer(self)
         self._drawn = draw_chart(chart, theme.colours)
         self._current: int | None = None
@@ -145,23 +144,21 @@ class ChartWidget(QWidget):
         if hit is not None:
             self._add_runs(menu, hit.item.runs)
             run = hit.item.runs[-1]
-            menu.addAction("Run &again exactly").triggered.connect(lambda: self.rerun_requested.emit(run))
+            menu.addAction("Run &again exactly").triggered.connect(lambda: self._actions.run_again(run))
             menu.addSeparator()
         add_save_action(menu, lambda: save_chart(self, self))
         return menu
 
     def _add_runs(self, menu: QMenu, runs: Sequence[int]) -> None:
         for run in runs[:_MAX_MENU_RUNS]:
-            menu.addAction(f"Open run {run}").triggered.connect(
-                lambda _=False, run=run: self.open_run_requested.emit(run)
-            )
+            menu.addAction(f"Open run {run}").triggered.connect(lambda _=False, run=run: self._actions.open_run(run))
 
     def _open(self, position: QPoint) -> None:
         hit = self._current_area()
         if hit is None:
             return
         if len(hit.item.runs) == 1:
-            self.open_run_requested.emit(hit.item.runs[0])
+            self._actions.open_run(hit.item.runs[0])
             return
         menu = QMenu(self)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
@@ -207,12 +204,10 @@ class ChartWidget(QWidget):
 class ChartsView(QWidget):
     """Pictures one below the other; hidden while there is none."""
 
-    open_run_requested = Signal(int)
-    rerun_requested = Signal(int)
-
-    def __init__(self, theme: Theme) -> None:
+    def __init__(self, theme: Theme, actions: Actions) -> None:
         super().__init__()
         self._theme = theme
+        self._actions = actions
         self._widgets: list[ChartWidget] = []
         self._column = QVBoxLayout(self)
         self._column.setContentsMargins(0, 0, 0, 2 * GRID)
@@ -229,9 +224,7 @@ class ChartsView(QWidget):
         for widget in self._widgets:
             widget.hide()
             widget.deleteLater()
-        self._widgets = [ChartWidget(self._theme, chart) for chart in charts]
+        self._widgets = [ChartWidget(self._theme, chart, self._actions) for chart in charts]
         for widget in self._widgets:
-            widget.open_run_requested.connect(self.open_run_requested)
-            widget.rerun_requested.connect(self.rerun_requested)
             self._column.addWidget(widget)
         self.setVisible(bool(self._widgets))

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import QObject
 
 from app.errors import UserError
-from app.gui.compare.offers import OffersView
+from app.gui.actions import Actions
 from app.gui.compare.screen import CompareView
 from app.gui.threads import Background
 from app.queries import RunQuery
@@ -28,7 +28,6 @@ from app.viewmodels.compare.comparison import (
 from app.viewmodels.compare.curves import Alignment, CompareCurves
 from app.viewmodels.compare.warnings import EARLIER_RUNS
 from app.viewmodels.history.table import format_run_count
-from workloads.protocol import RunSpec
 
 if TYPE_CHECKING:
     from app.runs.experiment.article_runs import ArticleRuns
@@ -37,57 +36,6 @@ if TYPE_CHECKING:
 
 _MAX_CANDIDATES = 40
 """So many of the user's runs are looked at for two variants to compare."""
-
-
-class CompareOffers(QObject):
-    """`compare_asked` has runs and whether the article that they repeat is looked at first.
-
-    `build_asked` wants an experiment to be built, `runs_added` tells that there are more runs in the database.
-    """
-
-    compare_requested = Signal(object, bool)
-    build_requested = Signal()
-    runs_added = Signal()
-
-    def __init__(
-        self,
-        view: OffersView,
-        database: Path,
-        background: Background,
-        failed: Callable[[UserError], None],
-        parent: QObject,
-    ) -> None:
-        super().__init__(parent)
-        self._view = view
-        self._database = database
-        self._background = background
-        self._failed = failed
-        view.offer_accepted.connect(self._accept)
-
-    def refresh(self) -> None:
-        """Offer what can be done with the runs that are stored now."""
-        self._background.run(lambda: _read_offers(self._database), self._show, self._failed)
-
-    def _show(self, found: "tuple[tuple[Offer, ...], bool]") -> None:
-        offers, experiments = found
-        self._view.show_offers(offers, experiments=experiments)
-
-    def _accept(self, offer: "Offer") -> None:
-        if offer.action == "add":
-            self._view.show_adding()
-            self._background.run(lambda: _add_reference(self._database), lambda _: self._added(), self._fail)
-        elif offer.action == "build":
-            self.build_requested.emit()
-        else:
-            self.compare_requested.emit(offer.runs, offer.action == "article")
-
-    def _added(self) -> None:
-        self.refresh()
-        self.runs_added.emit()
-
-    def _fail(self, error: UserError) -> None:
-        self.refresh()
-        self._failed(error)
 
 
 def _read_offers(database: Path) -> "tuple[tuple[Offer, ...], bool]":
@@ -107,12 +55,6 @@ def _read_offers(database: Path) -> "tuple[tuple[Offer, ...], bool]":
         return compare_offers(library.run_rows(user_runs), experiments, reference, articles), bool(experiments)
 
 
-def _add_reference(database: Path) -> None:
-    from app.storage.reference import add_reference
-
-    add_reference(database)
-
-
 Result = TypeVar("Result")
 
 
@@ -128,19 +70,10 @@ class _CompareData:
 
 
 class CompareController(QObject):
-    """Shows chosen runs side by side; only the last choice asked for is shown.
+    """Shows chosen runs side by side; only the last choice is shown."""
 
-    `open_asked` tells a run whose page is wanted, `again_asked` a variant that is wanted in the form; what is told of
-    `offers` too.
-    """
-
-    open_run_requested = Signal(int)
-    rerun_requested = Signal(object)
-
-    def __init__(
-        self, view: CompareView, database: Path, background: Background, parent: QObject | None = None
-    ) -> None:
-        super().__init__(parent)
+    def __init__(self, view: CompareView, database: Path, background: Background, actions: Actions) -> None:
+        super().__init__(view)
         self._view = view
         self._database = database
         self._background = background
@@ -149,11 +82,9 @@ class CompareController(QObject):
         self._articles: tuple[ArticleRuns, ...] = ()
         self._baseline = 0
         self._align: Alignment = "time"
-        self.offers = CompareOffers(view.offers, database, background, self._fail, self)
-        self.offers.compare_requested.connect(lambda runs, article: self.show_runs(runs, article=article))
-        view.baseline_requested.connect(self.make_baseline)
-        view.open_run_requested.connect(self.open_run_requested)
-        view.rerun_requested.connect(self._run_again)
+        self._actions = actions
+        view.offers.offer_accepted.connect(self._accept_offer)
+        view.table.baseline_requested.connect(self.make_baseline)
         view.tabs.curves.alignment_requested.connect(self.align)
         view.tabs.article_requested.connect(self._show_articles)
         view.report_requested.connect(self.save_report)
@@ -179,7 +110,7 @@ class CompareController(QObject):
     def refresh(self) -> None:
         """Read the runs again where one of them was going on; where there are none look for what could be compared."""
         if not self._found.runs:
-            self.offers.refresh()
+            self._read_offers()
         elif any(run.row.outcome is None for run in self._found.runs):
             self.show_runs([run.row.run for run in self._found.runs])
 
@@ -190,6 +121,26 @@ class CompareController(QObject):
             lambda runs: self.show_runs(runs, article=True),
             self._fail,
         )
+
+    def _read_offers(self) -> None:
+        self._background.run(lambda: _read_offers(self._database), self._show_offers, self._fail)
+
+    def _show_offers(self, found: "tuple[tuple[Offer, ...], bool]") -> None:
+        offers, experiments = found
+        self._view.offers.show_offers(offers, experiments=experiments)
+
+    def _accept_offer(self, offer: "Offer") -> None:
+        if offer.action == "add":
+            self._view.offers.show_adding()
+            self._actions.add_reference(self._fail_to_add)
+        elif offer.action == "build":
+            self._actions.open_presets()
+        else:
+            self.show_runs(offer.runs, article=offer.action == "article")
+
+    def _fail_to_add(self, error: UserError) -> None:
+        self._read_offers()
+        self._fail(error)
 
     def _offer_experiments(self) -> None:
         self._background.run(lambda: _experiments(self._database), self._view.offer_experiments, self._fail)
@@ -235,11 +186,6 @@ class CompareController(QObject):
         if article:
             self._view.tabs.open_article()
         self._view.table.setFocus()
-
-    def _run_again(self, run: int) -> None:
-        spec: RunSpec | None = next((each.row.spec for each in self._found.runs if each.row.run == run), None)
-        if spec is not None:
-            self.rerun_requested.emit(spec)
 
     def _save_columns(self, names: frozenset[str]) -> None:
         self._background.run(lambda: _save_columns(self._database, names), lambda _: None, self._fail)

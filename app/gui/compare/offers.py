@@ -23,10 +23,9 @@ _BUTTON_TEXTS: "Mapping[OfferAction, str]" = {
 
 
 class OffersView(Scroller):
-    """Shows `Offer`s; `taken` has the one whose button was pressed."""
+    """Shows `Offer`s; `offer_accepted` has the one whose button was pressed."""
 
     offer_accepted = Signal(object)
-    experiments_requested = Signal()
 
     def __init__(self) -> None:
         super().__init__(horizontal=False)
@@ -34,7 +33,6 @@ class OffersView(Scroller):
         self._buttons: dict[Offer, QPushButton] = {}
         self._rows = QVBoxLayout()
         self._experiments = button("Another &experiment …", "Compare the runs of an experiment", flat=True)
-        self._experiments.clicked.connect(self.experiments_requested)
         self._experiments.hide()
         self._build()
 

@@ -18,6 +18,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app.gui.actions import Actions
 from app.gui.compare.offers import OffersView
 from app.gui.compare.table import CompareTableView
 from app.gui.compare.tabs import CompareTabs
@@ -172,27 +173,24 @@ _REPORTS = {"HTML (*.html)": ".html", "Markdown (*.md)": ".md"}
 
 
 class CompareView(QWidget):
-    """Shows a `Comparison` and its `CompareCurves`. `painted` comes when all of both has been drawn.
+    """Shows a `Comparison` and its `CompareCurves`; `painted` is emitted when all of both is drawn.
 
-    Runs in signals are numbers; `again_asked` wants the variant of a run in the form, `report_asked` has a file's path.
+    `report_requested` has the path of the file, `experiment_requested` the number of an experiment.
     """
 
     painted = Signal()
-    baseline_requested = Signal(int)
-    open_run_requested = Signal(int)
-    rerun_requested = Signal(int)
     report_requested = Signal(object)
     experiments_requested = Signal()
     experiment_requested = Signal(int)
 
-    def __init__(self, theme: Theme) -> None:
+    def __init__(self, theme: Theme, actions: Actions) -> None:
         super().__init__()
         self.setProperty("role", "surface")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self._comparison = Comparison()
         self.header = CompareHeader()
-        self.table = CompareTableView(theme)
-        self.tabs = CompareTabs(theme)
+        self.table = CompareTableView(theme, actions)
+        self.tabs = CompareTabs(theme, actions)
         self._problem = text_label("", "bad", wrap=True)
         self._busy = text_label("", "caption")
         self._by_variant = toggle_button("By variant", "A row a variant; the triangle unfolds its runs")
@@ -271,11 +269,7 @@ class CompareView(QWidget):
         self.table.columns_menu().popup(self._columns.mapToGlobal(QPoint(0, self._columns.height())))
 
     def _connect(self) -> None:
-        self.table.baseline_requested.connect(self.baseline_requested)
         self.table.hidden_changed.connect(lambda: self.tabs.curves.hide_runs(self.table.hidden_runs))
-        for part in (self.table, self.tabs):
-            part.open_run_requested.connect(self.open_run_requested)
-            part.rerun_requested.connect(self.rerun_requested)
         self.tabs.curves.toggled.connect(lambda run: self.table.toggle_runs([run]))
         self.tabs.curves.panels.drawn.connect(lambda: QTimer.singleShot(0, self.painted.emit))
         self._by_variant.clicked.connect(lambda: self.table.show_by_variant(True))
@@ -283,8 +277,8 @@ class CompareView(QWidget):
         self._columns.clicked.connect(self._choose_columns)
         self._copy.clicked.connect(self.table.copy)
         self._report.clicked.connect(self._ask_report)
-        self._experiments.clicked.connect(self.experiments_requested)
-        self.offers.experiments_requested.connect(self.experiments_requested)
+        for opener in (self._experiments, self.offers.experiments_button):
+            opener.clicked.connect(self.experiments_requested)
 
     def _build(self) -> None:
         group = QButtonGroup(self)

@@ -7,6 +7,7 @@ from PySide6.QtCore import QItemSelectionModel, QPoint, Qt, Signal
 from PySide6.QtGui import QAction, QGuiApplication, QKeyEvent, QKeySequence, QMouseEvent, QResizeEvent
 from PySide6.QtWidgets import QAbstractItemView, QMenu
 
+from app.gui.actions import Actions
 from app.gui.compare.table_model import CHECK_BOX_WIDTH, EXPANDER_WIDTH, MARKS_WIDTH, CompareDelegate, CompareModel
 from app.gui.theme import GRID, Theme
 from app.gui.widgets.cell_table import ROW_HEIGHT, CellTable
@@ -28,12 +29,11 @@ class CompareTableView(CellTable):
 
     hidden_changed = Signal()
     baseline_requested = Signal(int)
-    open_run_requested = Signal(int)
-    rerun_requested = Signal(int)
     columns_changed = Signal(object)
     preferred_height_changed = Signal()
 
-    def __init__(self, theme: Theme) -> None:
+    def __init__(self, theme: Theme, actions: Actions) -> None:
+        self._actions = actions
         self._model = CompareModel()
         self._hidden_columns: frozenset[str] = frozenset()
         self.preferred_height = 0
@@ -180,7 +180,7 @@ class CompareTableView(CellTable):
         if row.kind == "variant":
             self._set_expanded(row, expanded=row.runs[0] not in self._model.arrangement.unfolded)
         else:
-            self.open_run_requested.emit(row.runs[0])
+            self._actions.open_run(row.runs[0])
 
     def _set_expanded(self, row: TableRow, *, expanded: bool) -> None:
         before = self._model.arrangement
@@ -205,7 +205,7 @@ class CompareTableView(CellTable):
             run, alone = row.runs[0], row.kind != "variant"
             for label, act in (
                 ("&Open the run" if alone else "&Show or hide its runs", lambda: self._open(row)),
-                ("&Run again …", lambda: self.rerun_requested.emit(run)),
+                ("&Run again …", lambda: self._actions.run_again(run)),
                 ("Make &baseline", lambda: self.baseline_requested.emit(run)),
                 ("&Hide or show its curves", lambda: self.toggle_runs(row.runs)),
             ):

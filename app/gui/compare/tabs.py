@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QStackedWidget, QTabBar, QVBoxLayout, QWidget
 
+from app.gui.actions import Actions
 from app.gui.compare.charts import ChartsView
 from app.gui.compare.curves import CurvesView
 from app.gui.compare.scaling import ScalingPanel
@@ -36,25 +37,21 @@ class CompareTabs(QWidget):
     `article_wanted` comes when the tab of an article is first opened for the runs it was offered for.
     """
 
-    open_run_requested = Signal(int)
-    rerun_requested = Signal(int)
     article_requested = Signal()
 
-    def __init__(self, theme: Theme) -> None:
+    def __init__(self, theme: Theme, actions: Actions) -> None:
         super().__init__()
         self._theme = theme
         self.article: ArticleView | None = None
         self._article_offered = False
         self._article_was_requested = False
         self.curves = CurvesView(theme)
-        self.charts = ChartsView(theme)
+        self.charts = ChartsView(theme, actions)
         self._gallery = ChartGallery()
         self._scaling_views: tuple[ScalingView, ...] = ()
         self._scaling = ScalingPanel(theme)
         self._tabs = QTabBar()
         self._stack = QStackedWidget()
-        self.charts.open_run_requested.connect(self.open_run_requested)
-        self.charts.rerun_requested.connect(self.rerun_requested)
         self._tabs.currentChanged.connect(self._show_tab)
         self._build()
 

@@ -49,10 +49,16 @@ class HistoryEdits(QObject):
         self._view.show_problem(str(error))
 
     def _edit_tags(self, runs: Sequence[int]) -> None:
-        self._with_library(lambda library: _read_annotations(library, runs), self._view.edit_tags)
+        self._with_library(lambda library: _read_annotations(library, runs), self._open_tag_editor)
 
     def _edit_note(self, runs: Sequence[int]) -> None:
-        self._with_library(lambda library: _read_annotations(library, runs), self._view.edit_note)
+        self._with_library(lambda library: _read_annotations(library, runs), self._open_note_editor)
+
+    def _open_tag_editor(self, annotations: Annotations) -> None:
+        self._view.edit_tags(annotations, self._change_tags)
+
+    def _open_note_editor(self, annotations: Annotations) -> None:
+        self._view.edit_note(annotations, lambda note: self._change_note(annotations.runs, note))
 
     def _change_tags(self, change: TagChange) -> None:
         if change.added or change.removed:
@@ -77,6 +83,9 @@ class HistoryEdits(QObject):
     def _restore(self, runs: Sequence[int]) -> None:
         self._edit(lambda library: library.restore(runs), lambda _: self._show_deleted([]))
 
+    def _ask_to_purge(self, runs: Sequence[int]) -> None:
+        self._view.ask_to_purge(runs, lambda: self._purge(runs))
+
     def _purge(self, runs: Sequence[int]) -> None:
         self._edit(lambda library: library.purge(runs), lambda _: self._show_deleted([]))
 
@@ -91,16 +100,14 @@ class HistoryEdits(QObject):
 
     def _connect(self) -> None:
         view = self._view
-        actions = view.overview.run_actions
-        actions.tags_requested.connect(self._edit_tags)
-        actions.note_requested.connect(self._edit_note)
-        actions.delete_requested.connect(self._delete)
-        actions.restore_requested.connect(self._restore)
-        actions.purge_requested.connect(view.ask_to_purge)
-        for editor in (view, view.detail.annotations):
-            editor.tags_changed.connect(self._change_tags)
-            editor.note_changed.connect(self._change_note)
-        view.purge_agreed.connect(self._purge)
+        menu = view.overview.run_menu
+        menu.tags_requested.connect(self._edit_tags)
+        menu.note_requested.connect(self._edit_note)
+        menu.delete_requested.connect(self._delete)
+        menu.restore_requested.connect(self._restore)
+        menu.purge_requested.connect(self._ask_to_purge)
+        view.detail.annotations.tags_changed.connect(self._change_tags)
+        view.detail.annotations.note_changed.connect(self._change_note)
         view.overview.footer.undo_requested.connect(self._undo)
         view.overview.bar.filter_saved.connect(self._save_filter)
         view.overview.bar.filter_deleted.connect(self._delete_filter)

@@ -2,11 +2,13 @@
 
 from pathlib import Path
 
-from PySide6.QtCore import QObject, QTimer, Signal
+from PySide6.QtCore import QObject, QTimer
 
 from app.errors import UserError
+from app.gui.actions import Actions
 from app.gui.history.edits_controller import HistoryEdits
 from app.gui.history.screen import HistoryView
+from app.gui.history.transfer_controller import TransferController
 from app.gui.threads import Background
 from app.queries import RunQuery
 from app.storage import retention
@@ -38,7 +40,6 @@ class HistoryStorage(QObject):
         self._background = background
         self._note = ""
         view.overview.footer.retention_requested.connect(self._set_retention)
-        view.pruning_agreed.connect(self._prune)
 
     def refresh(self) -> None:
         """Read the size again."""
@@ -50,7 +51,8 @@ class HistoryStorage(QObject):
 
         def show_preview(preview: Pruned | None) -> None:
             if days is not None and preview is not None and preview.runs:
-                self._view.ask_to_prune(storage.prune_question(preview, days), storage.prune_consequence(preview), days)
+                question, consequence = storage.prune_question(preview, days), storage.prune_consequence(preview)
+                self._view.ask_to_prune(question, consequence, lambda: self._prune(days))
             else:
                 self.refresh()
 
@@ -99,17 +101,10 @@ _POLL_MS = 2_000
 
 
 class HistoryController(QObject):
-    """Finds runs, reads the rows that come into view, opens one, and tells which ones to compare or export."""
+    """Finds runs, reads the rows that come into view, and opens one."""
 
-    compare_requested = Signal(list)
-    export_requested = Signal(list, str)
-    import_requested = Signal()
-    reference_requested = Signal(bool)
-
-    def __init__(
-        self, view: HistoryView, database: Path, background: Background, parent: QObject | None = None
-    ) -> None:
-        super().__init__(parent)
+    def __init__(self, view: HistoryView, database: Path, background: Background, actions: Actions) -> None:
+        super().__init__(view)
         self._view = view
         self._database = database
         self._background = background
@@ -121,6 +116,7 @@ class HistoryController(QObject):
         self._requested_run: int | None = None
         self._edits = HistoryEdits(view, database, background, self)
         self._storage = HistoryStorage(view, database, background, self)
+        self.transfer = TransferController(view, database, actions.runs_imported)
         self._connect()
 
     def refresh(self) -> None:
@@ -206,11 +202,6 @@ class HistoryController(QObject):
         self._view.show_problem(str(error))
 
     def _connect(self) -> None:
-        actions = self._view.overview.run_actions
-        actions.compare_requested.connect(self.compare_requested)
-        actions.export_requested.connect(self.export_requested)
-        self._view.overview.import_requested.connect(self.import_requested)
-        self._view.overview.reference_requested.connect(self.reference_requested)
         self._view.overview.bar.query_changed.connect(self._set_query)
         self._view.table.rows_requested.connect(self._read_rows)
         self._view.table.opened.connect(self.open_run)

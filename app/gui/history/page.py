@@ -16,6 +16,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app.gui.actions import Actions
 from app.gui.history.annotations import AnnotationEditor
 from app.gui.history.log_view import LogView
 from app.gui.plot.stored_panels import StoredPanels
@@ -70,11 +71,11 @@ class RunPageView(QWidget):
     """Shows a `RunDetail`."""
 
     back_requested = Signal()
-    replay_requested = Signal(int)
 
-    def __init__(self, theme: Theme) -> None:
+    def __init__(self, theme: Theme, actions: Actions) -> None:
         super().__init__()
         self._theme = theme
+        self._actions = actions
         self._detail: RunDetail | None = None
         self._title = text_label("", "title", wrap=True)
         self._subtitle = text_label("", "muted")
@@ -98,7 +99,7 @@ class RunPageView(QWidget):
         self._replay = button("Re&play", "Play this run again on the Run screen, as it was")
         self._badge.toggled.connect(lambda shown: self._parts.setCurrentIndex(int(shown)))
         self._back.clicked.connect(self.back_requested)
-        self._replay.clicked.connect(self._ask_replay)
+        self._replay.clicked.connect(self._play)
         self._copy.clicked.connect(self._copy_command)
         self._range_buttons.range_requested.connect(self._panels.show_range)
         self._panels.moved.connect(lambda: self._range_buttons.mark_shown(self._panels.span))
@@ -181,9 +182,9 @@ class RunPageView(QWidget):
         for name, cell in shown:
             self._figures.addWidget(_figure(name, cell))
 
-    def _ask_replay(self) -> None:
+    def _play(self) -> None:
         if self._detail is not None:
-            self.replay_requested.emit(self._detail.run)
+            self._actions.replay(self._detail.run)
 
     def _copy_command(self) -> None:
         if self._detail is not None:

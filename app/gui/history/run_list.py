@@ -1,11 +1,12 @@
 """The list of stored runs with its filter bar, actions on the selected runs, and the status line below."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from PySide6.QtCore import QObject, QPoint, Qt, Signal, SignalInstance
+from PySide6.QtCore import QObject, QPoint, Qt, Signal
 from PySide6.QtGui import QAction, QKeySequence
 from PySide6.QtWidgets import QComboBox, QHBoxLayout, QMenu, QSizePolicy, QStackedWidget, QVBoxLayout, QWidget
 
+from app.gui.actions import Actions
 from app.gui.history.filter_bar import FilterBar
 from app.gui.history.table import HistoryTable
 from app.gui.theme import GRID, Theme
@@ -35,10 +36,9 @@ EXPORT_LABELS = {
 """The kinds of file that runs are exported to, and their words in the menu."""
 
 
-class RunActions(QObject):
-    """Each signal brings the chosen runs, oldest first."""
+class RunMenu(QObject):
+    """The menu and the keys for the chosen runs; each signal has these, oldest first."""
 
-    compare_requested = Signal(list)
     tags_requested = Signal(list)
     note_requested = Signal(list)
     delete_requested = Signal(list)
@@ -46,18 +46,18 @@ class RunActions(QObject):
     purge_requested = Signal(list)
     export_requested = Signal(list, str)
 
-    def __init__(self, table: HistoryTable) -> None:
+    def __init__(self, table: HistoryTable, actions: Actions) -> None:
         super().__init__(table)
         self._table = table
         self._open = QAction("&Open\tEnter", self)
         self._open.triggered.connect(table.open_current)
-        self.compare = self._action("&Compare", "Ctrl+Shift+C", self.compare_requested)
+        self.compare = self._action("&Compare", "Ctrl+Shift+C", actions.compare)
         self.compare.setShortcutContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
-        self._tags = self._action("&Tags …", "T", self.tags_requested)
-        self._note = self._action("&Note …", "N", self.note_requested)
-        self._delete = self._action("&Delete", "Del", self.delete_requested)
-        self.restore = self._action("&Restore", "R", self.restore_requested)
-        self._purge = self._action("Delete for &good …", "Shift+Del", self.purge_requested)
+        self._tags = self._action("&Tags …", "T", self.tags_requested.emit)
+        self._note = self._action("&Note …", "N", self.note_requested.emit)
+        self._delete = self._action("&Delete", "Del", self.delete_requested.emit)
+        self.restore = self._action("&Restore", "R", self.restore_requested.emit)
+        self._purge = self._action("Delete for &good …", "Shift+Del", self.purge_requested.emit)
         self._export = QMenu("&Export", table)
         for kind, label in EXPORT_LABELS.items():
             entry = self._export.addAction(label)
@@ -76,11 +76,11 @@ class RunActions(QObject):
             action.setEnabled(chosen > 0 and deleted)
         self._export.setEnabled(chosen > 0)
 
-    def _action(self, label: str, key: str, signal: SignalInstance) -> QAction:
+    def _action(self, label: str, key: str, act: Callable[[list[int]], None]) -> QAction:
         made = QAction(label, self)
         made.setShortcut(QKeySequence(key))
         made.setShortcutContext(Qt.ShortcutContext.WidgetShortcut)
-        made.triggered.connect(lambda: signal.emit(self._table.chosen()))
+        made.triggered.connect(lambda: act(self._table.chosen()))
         self._table.addAction(made)
         return made
 
@@ -184,13 +184,13 @@ class HistoryList(QWidget):
     import_requested = Signal()
     reference_requested = Signal(bool)
 
-    def __init__(self, theme: Theme) -> None:
+    def __init__(self, theme: Theme, actions: Actions) -> None:
         super().__init__()
         self._listing = Listing()
         self._folded: set[int] = set()
         self.bar = FilterBar()
         self.table = HistoryTable(theme)
-        self.run_actions = RunActions(self.table)
+        self.run_menu = RunMenu(self.table, actions)
         self.footer = HistoryFooter()
         self._show_reference = button("Show &reference runs", "Copies of runs measured on real GPUs", primary=True)
         self._empty = EmptyState("", "", self._show_reference)
@@ -250,7 +250,7 @@ class HistoryList(QWidget):
         self.bar.compare.setEnabled(can_compare(chosen))
         self.bar.restore.setText(restore_label(chosen))
         self.bar.restore.setEnabled(chosen > 0)
-        self.run_actions.show_chosen(chosen, deleted=deleted)
+        self.run_menu.show_chosen(chosen, deleted=deleted)
         self.footer.count.setText(count_label(self._listing, chosen))
 
     def _show_columns(self, shown: Sequence[RunOrder]) -> None:
@@ -280,14 +280,14 @@ class HistoryList(QWidget):
         return made
 
     def _connect(self) -> None:
-        self.addAction(self.run_actions.compare)
+        self.addAction(self.run_menu.compare)
         self._group.toggled.connect(self._regroup)
         self._deleted.triggered.connect(self._ask_deleted)
         self._reference.triggered.connect(self._ask_reference)
         self._show_reference.clicked.connect(lambda: self.reference_requested.emit(True))
         self.bar.search.returnPressed.connect(self.table.setFocus)
-        self.bar.compare.clicked.connect(self.run_actions.compare.trigger)
-        self.bar.restore.clicked.connect(self.run_actions.restore.trigger)
+        self.bar.compare.clicked.connect(self.run_menu.compare.trigger)
+        self.bar.restore.clicked.connect(self.run_menu.restore.trigger)
         self.table.chosen_changed.connect(self._show_chosen)
         self.table.fold_toggled.connect(self._fold)
         header = self.table.horizontalHeader()

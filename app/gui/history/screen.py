@@ -1,9 +1,12 @@
 """The History screen: the list of stored runs, or the page of one run."""
 
-from PySide6.QtCore import Qt, Signal
+from collections.abc import Callable, Sequence
+
+from PySide6.QtCore import Qt
 from PySide6.QtGui import QKeySequence, QShortcut, QShowEvent
 from PySide6.QtWidgets import QMessageBox, QStackedWidget, QVBoxLayout, QWidget
 
+from app.gui.actions import Actions
 from app.gui.history.annotations import NoteDialog, TagDialog
 from app.gui.history.page import RunPageView
 from app.gui.history.run_list import HistoryList
@@ -11,7 +14,7 @@ from app.gui.history.table import HistoryTable
 from app.gui.theme import GRID, Theme
 from app.gui.widgets.basic import show_text, text_label
 from app.gui.widgets.dialogs import ask_confirmation
-from app.viewmodels.history.annotations import Annotations
+from app.viewmodels.history.annotations import Annotations, TagChange
 from app.viewmodels.history.run_detail import RunDetail
 from app.viewmodels.history.storage import StorageLine
 from app.viewmodels.history.table import Listing, format_run_count
@@ -20,20 +23,15 @@ from app.viewmodels.history.table import Listing, format_run_count
 class HistoryView(QWidget):
     """Shows a `Listing`, or a `RunDetail` on top of it."""
 
-    tags_changed = Signal(object)
-    note_changed = Signal(tuple, str)
-    purge_agreed = Signal(list)
-    pruning_agreed = Signal(int)
-
-    def __init__(self, theme: Theme) -> None:
+    def __init__(self, theme: Theme, actions: Actions) -> None:
         super().__init__()
         self._theme = theme
         self.setProperty("role", "surface")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self._problem = text_label("", "bad", wrap=True)
         self._pages = QStackedWidget()
-        self._overview = HistoryList(theme)
-        self._detail = RunPageView(theme)
+        self._overview = HistoryList(theme, actions)
+        self._detail = RunPageView(theme, actions)
         self._build()
         self._connect()
 
@@ -86,31 +84,37 @@ class HistoryView(QWidget):
         self._pages.setCurrentWidget(self._overview)
         self.table.setFocus()
 
-    def edit_tags(self, annotations: Annotations) -> None:
-        """Let the user change the tags of these runs."""
+    def edit_tags(self, annotations: Annotations, changed: Callable[[TagChange], None]) -> None:
+        """Let the user change the tags of these runs; `changed` gets what differs."""
         dialog = TagDialog(annotations, self)
-        dialog.changed.connect(self.tags_changed)
+        dialog.changed.connect(changed)
         dialog.open()
 
-    def edit_note(self, annotations: Annotations) -> None:
-        """Let the user write one note on these runs."""
+    def edit_note(self, annotations: Annotations, changed: Callable[[str], None]) -> None:
+        """Let the user write one note on these runs; `changed` gets it."""
         dialog = NoteDialog(annotations, self)
-        dialog.changed.connect(lambda note: self.note_changed.emit(annotations.runs, note))
+        dialog.changed.connect(changed)
         dialog.open()
 
-    def ask_to_prune(self, question: str, consequence: str, days: int) -> None:
-        """Ask before samples are deleted; the setting stays as it was unless the user agrees."""
-        agreed = self._ask_to_delete("Old samples", question, consequence)
-        agreed.accepted.connect(lambda: self.pruning_agreed.emit(days))
-        agreed.rejected.connect(self._overview.footer.show_retention)
+    def ask_to_prune(self, question: str, consequence: str, agreed: Callable[[], None]) -> None:
+        """Ask before samples are deleted; the setting stays as it was unless the user agrees.
 
-    def ask_to_purge(self, runs: list[int]) -> None:
-        """Ask before runs are deleted for good."""
+        Args:
+            question: What is about to be deleted.
+            consequence: What is lost, and what stays.
+            agreed: Called when the user agrees.
+        """
+        box = self._ask_to_delete("Old samples", question, consequence)
+        box.accepted.connect(agreed)
+        box.rejected.connect(self._overview.footer.show_retention)
+
+    def ask_to_purge(self, runs: Sequence[int], agreed: Callable[[], None]) -> None:
+        """Ask before runs are deleted for good; `agreed` is called when the user agrees."""
         question = f"Delete {format_run_count(len(runs))} for good?"
-        agreed = self._ask_to_delete(
+        box = self._ask_to_delete(
             "Deleted runs", question, "Their samples and saved weights go too. Nothing brings them back."
         )
-        agreed.accepted.connect(lambda: self.purge_agreed.emit(runs))
+        box.accepted.connect(agreed)
 
     def _ask_to_delete(self, title: str, question: str, consequence: str) -> QMessageBox:
         """A question before something is deleted; its `accepted` and `rejected` tell the answer."""

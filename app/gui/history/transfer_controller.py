@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import QObject
 
 from app.errors import UserError
 from app.gui.history.screen import HistoryView
@@ -24,18 +24,20 @@ _SINGLE_FILES = {
 
 
 class TransferController(QObject):
-    """One export or import at a time; `imported` tells when there are new runs."""
+    """Runs one export or import at a time; `runs_imported` is called when there are new runs."""
 
-    imported = Signal()
-
-    def __init__(self, view: HistoryView, database: Path) -> None:
+    def __init__(self, view: HistoryView, database: Path, runs_imported: Callable[[], None]) -> None:
         super().__init__(view)
         self._view = view
         self._foot = view.overview.footer
         self._database = database
         self._folder = Path.home()
+        self._runs_imported = runs_imported
         self._job = CancellableJob(self)
         self._foot.stop_requested.connect(self._job.stop)
+        view.overview.run_menu.export_requested.connect(self.export)
+        view.overview.import_requested.connect(self.import_runs)
+        view.overview.reference_requested.connect(self.set_reference)
 
     def export(self, runs: Sequence[int], kind: ExportKind) -> None:
         """Ask for a place, then write the runs: one file, or a folder of tables."""
@@ -54,10 +56,12 @@ class TransferController(QObject):
         title = "Import the runs of a database"
         ask_for_file(self._view, title, self._folder, _NAME_FILTER, lambda file: self._import(Path(file)))
 
-    def show_reference(self, shown: bool) -> None:
-        """Put the runs in the box beside the user's, or take them away again."""
+    def set_reference(self, shown: bool, failed: Callable[[UserError], None] | None = None) -> None:
+        """Add the reference runs, or remove them; `failed` gets the error where another screen shows it."""
         task = f"{'Adding' if shown else 'Removing'} the reference runs"
-        self._run_task(task, lambda watch: _set_reference(self._database, watch, shown=shown), self.imported.emit)
+        self._run_task(
+            task, lambda watch: _set_reference(self._database, watch, shown=shown), self._runs_imported, failed
+        )
 
     def _export(self, runs: tuple[int, ...], kind: ExportKind, target: Path) -> None:
         def work(watch: TransferProgress) -> list[str]:
@@ -69,7 +73,7 @@ class TransferController(QObject):
         def work(watch: TransferProgress) -> list[str]:
             return _import(self._database, file, watch)
 
-        self._run_file_task(f"Importing {file.name}", file, work, self.imported.emit)
+        self._run_file_task(f"Importing {file.name}", file, work, self._runs_imported)
 
     def _run_file_task(
         self, task: str, path: Path, work: Callable[[TransferProgress], list[str]], done: Callable[[], None]
@@ -78,8 +82,14 @@ class TransferController(QObject):
         self._folder = path.parent
         self._run_task(task, work, done)
 
-    def _run_task(self, task: str, work: Callable[[TransferProgress], list[str]], done: Callable[[], None]) -> None:
-        """Do what takes a while; the result is shown below the table, an error above it."""
+    def _run_task(
+        self,
+        task: str,
+        work: Callable[[TransferProgress], list[str]],
+        done: Callable[[], None],
+        failed: Callable[[UserError], None] | None = None,
+    ) -> None:
+        """Do what takes a while; the result is shown below the table, an error above it or by `failed`."""
 
         def show_progress(share: float) -> None:
             self._foot.show_progress(f"{task} … {100 * share:.0f} %")
@@ -92,13 +102,16 @@ class TransferController(QObject):
             self._foot.show_message(" ".join(messages))
             done()
 
+        def fail(error: UserError) -> None:
+            self._foot.show_progress("")
+            (failed or self._show_error)(error)
+
         self._foot.show_message("")
         self._view.show_problem("")
         show_progress(0.0)
-        self._job.run(run, ended, self._fail, on_progress=show_progress)
+        self._job.run(run, ended, fail, on_progress=show_progress)
 
-    def _fail(self, error: UserError) -> None:
-        self._foot.show_progress("")
+    def _show_error(self, error: UserError) -> None:
         if isinstance(error, StoppedError):
             self._foot.show_message(str(error))
         else:

@@ -10,8 +10,8 @@ from app.analysis.largest_batch import LargestBatch
 from app.errors import UserError
 from app.gui.run.live import LiveView
 from app.gui.run.screen import RunView
-from app.gui.threads import Background, Bridge
-from app.records import Outcome, RunEvent, RunStarted
+from app.gui.threads import Background, Bridge, WindowEvent
+from app.records import Outcome, RunStarted
 from app.samples import Inventory
 from app.viewmodels.run.form import VariantForm
 from app.viewmodels.run.largest_batch import describe_largest_batch, describe_try
@@ -116,7 +116,7 @@ class RunController(QObject):
         """Whether a run is under way, its end not yet stored."""
         return self._session is not None
 
-    def handle(self, event: RunEvent | Inventory, run: int | None = None) -> None:
+    def handle(self, event: WindowEvent, run: int | None = None) -> None:
         """Take one event of a run, by its number, or of telemetry."""
         self._live.handle(event, run)
         if isinstance(event, RunStarted) and self._notice and self.running:

@@ -19,6 +19,7 @@ from app.gui.threads import Background
 from app.runs.experiment.presets import load_preset
 from app.storage.store import Store
 from tests.fakes.experiments import result
+from tests.gui.actions import RecordedActions
 from tests.gui.screens import Screen
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
 
@@ -30,10 +31,11 @@ class ArticlePage(Screen[CompareView]):
     """The Compare screen on a database with some runs of an article's experiment."""
 
     def __init__(self, qtbot: QtBot, theme: Theme, database: Path, background: Background) -> None:
-        view = CompareView(theme)
+        actions = RecordedActions().actions
+        view = CompareView(theme, actions)
         theme.apply_style_sheet(view)
         super().__init__(qtbot, view, 1300, 800)
-        self.controller = CompareController(view, database, background)
+        self.controller = CompareController(view, database, background, actions)
 
     def compare(self, *runs: int, article: bool = False) -> None:
         with self.qtbot.waitSignal(self.view.painted, timeout=LIMIT_MS):

@@ -24,6 +24,7 @@ from app.viewmodels.compare.scaling import scaling_views
 from app.viewmodels.plot.model import Band
 from tests.fakes.pictures import grid
 from tests.fakes.scaling import ONE, TALKING
+from tests.gui.actions import RecordedActions
 from tests.gui.screens import Screen
 
 OFF_SCREEN = pytest.mark.qt_log_ignore("propagateSizeHints", "does not support", extend=True)
@@ -36,8 +37,8 @@ def pictures() -> tuple[Chart, ...]:
 
 
 @pytest.fixture
-def screen(qtbot: QtBot, theme: Theme, pictures: tuple[Chart, ...]) -> Screen[ChartsView]:
-    made = Screen(qtbot, ChartsView(theme), 1000, 2600)
+def screen(qtbot: QtBot, theme: Theme, pictures: tuple[Chart, ...], recorded: RecordedActions) -> Screen[ChartsView]:
+    made = Screen(qtbot, ChartsView(theme, recorded.actions), 1000, 2600)
     made.view.show_charts(pictures)
     qtbot.addWidget(made.view)
     qtbot.waitUntil(lambda: made.view.widgets[-1].width() > 900)
@@ -67,7 +68,7 @@ def save_as(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
 
 
 @OFF_SCREEN
-def test_pointing_tells_the_figures_and_a_click_asks_which_run(batch: ChartWidget, qtbot: QtBot) -> None:
+def test_pointing_tells_the_figures_and_a_click_asks_which_run(batch: ChartWidget, recorded: RecordedActions) -> None:
     spot = batch.hit_areas[-1]
     QTest.mouseMove(batch, middle(spot))
     assert batch.accessibleDescription() == spot.item.tooltip
@@ -75,35 +76,32 @@ def test_pointing_tells_the_figures_and_a_click_asks_which_run(batch: ChartWidge
     QTest.mouseClick(batch, Qt.MouseButton.LeftButton, pos=middle(spot))
     (menu,) = batch.findChildren(QMenu)
     assert entries(menu) == [f"Open run {run}" for run in spot.item.runs]
-    with qtbot.waitSignal(batch.open_run_requested) as opened:
-        trigger(menu, f"Open run {spot.item.runs[1]}")
-    assert opened.args == [spot.item.runs[1]]
+    trigger(menu, f"Open run {spot.item.runs[1]}")
+    assert recorded.calls == [("open_run", spot.item.runs[1])]
     menu.close()
 
 
-def test_a_click_opens_the_one_run_behind_a_mark(qtbot: QtBot, theme: Theme) -> None:
-    made = Screen(qtbot, ChartsView(theme), 900, 900)
+def test_a_click_opens_the_one_run_behind_a_mark(qtbot: QtBot, theme: Theme, recorded: RecordedActions) -> None:
+    made = Screen(qtbot, ChartsView(theme, recorded.actions), 900, 900)
     qtbot.addWidget(made.view)
     made.view.show_charts(chart_gallery(grid()[:2], 1).charts)
     bars = made.view.widgets[0]
-    with qtbot.waitSignal(made.view.open_run_requested) as opened:
-        QTest.mouseClick(bars, Qt.MouseButton.LeftButton, pos=middle(bars.hit_areas[1]))
-    assert opened.args == [2]
-    with qtbot.assertNotEmitted(made.view.open_run_requested):
-        QTest.mouseClick(bars, Qt.MouseButton.LeftButton, pos=QPoint(5, 5))
+    QTest.mouseClick(bars, Qt.MouseButton.LeftButton, pos=middle(bars.hit_areas[1]))
+    assert recorded.calls == [("open_run", 2)]
+    QTest.mouseClick(bars, Qt.MouseButton.LeftButton, pos=QPoint(5, 5))
+    assert recorded.calls == [("open_run", 2)]
 
 
 @OFF_SCREEN
-def test_the_keyboard_goes_from_mark_to_mark(batch: ChartWidget, qtbot: QtBot) -> None:
+def test_the_keyboard_goes_from_mark_to_mark(batch: ChartWidget, recorded: RecordedActions) -> None:
     batch.setFocus()
     assert batch.grab().toImage().pixelColor(300, 1).name() == LIGHT.accent
     QTest.keyClick(batch, Qt.Key.Key_Right)
     assert batch.accessibleDescription() == batch.hit_areas[0].item.tooltip
     QTest.keyClick(batch, Qt.Key.Key_Left)
     assert batch.accessibleDescription() == batch.hit_areas[-1].item.tooltip
-    with qtbot.waitSignal(batch.rerun_requested) as asked:
-        trigger(batch.menu(), "Run again exactly")
-    assert asked.args == [batch.hit_areas[-1].item.runs[-1]]
+    trigger(batch.menu(), "Run again exactly")
+    assert recorded.calls == [("run_again", batch.hit_areas[-1].item.runs[-1])]
     QTest.keyClick(batch, Qt.Key.Key_Escape)
     assert entries(batch.menu()) == ["Save picture …"]
 

@@ -20,9 +20,9 @@ from app.gui.threads import Background
 from app.records import Outcome, Summary
 from app.storage.store import Store
 from app.viewmodels.compare.table import TableRow
+from tests.gui.actions import RecordedActions
 from tests.gui.screens import Screen
 from tests.unit.viewmodels.stored import keep, run_row, stopped_after_one_reading, stored_run
-from workloads.protocol import RunSpec
 
 LIMIT_MS = 120_000
 
@@ -31,8 +31,9 @@ class ComparePage(Screen[CompareView]):
     """The Compare screen on a real database."""
 
     def __init__(self, qtbot: QtBot, database: Path, background: Background) -> None:
-        super().__init__(qtbot, CompareView(Theme()), 1300, 800)
-        self.controller = CompareController(self.view, database, background)
+        self.recorded = RecordedActions()
+        super().__init__(qtbot, CompareView(Theme(), self.recorded.actions), 1300, 800)
+        self.controller = CompareController(self.view, database, background, self.recorded.actions)
 
     @property
     def panels(self) -> StoredPanels:
@@ -352,6 +353,7 @@ def test_a_run_that_was_going_on_is_read_again_and_others_are_not(screen: Compar
         screen.controller.refresh()
 
 
+@pytest.mark.qt_log_ignore("propagateSizeHints", "does not support", extend=True)
 def test_pictures_stand_in_tabs_and_lead_to_their_runs(screen: ComparePage) -> None:
     screen.compare(1, 4, 6, 2, 5, 7)
     assert screen.view.tabs.titles[:2] == ["Curves", "Speed-up"]
@@ -363,13 +365,11 @@ def test_pictures_stand_in_tabs_and_lead_to_their_runs(screen: ComparePage) -> N
     screen.view.findChildren(QTabBar)[0].setFocus()
     screen.view.focusNextChild()
     assert picture.hasFocus(), "a picture is one step from its tab"
-    with screen.qtbot.waitSignal(screen.controller.open_run_requested) as opened:
-        picture.open_run_requested.emit(2)
-    assert opened.args == [2]
-    with screen.qtbot.waitSignal(screen.controller.rerun_requested) as again:
-        picture.rerun_requested.emit(2)
-    assert isinstance(again.args[0], RunSpec)
-    assert again.args[0].variant["units"] == 128
+    QTest.keyClick(picture, Qt.Key.Key_End)
+    acts = {act.text(): act for act in picture.menu().actions()}
+    acts["Open run 2"].trigger()
+    acts["Run &again exactly"].trigger()
+    assert screen.recorded.calls == [("open_run", 2), ("run_again", 7)]
 
 
 @pytest.mark.qt_log_ignore("propagateSizeHints", "does not support", extend=True)
@@ -379,9 +379,8 @@ def test_the_menu_of_a_row_does_what_the_keys_do(screen: ComparePage) -> None:
     screen.view.table.customContextMenuRequested.emit(QPoint(5, 5))
     menu = next(m for m in screen.view.table.findChildren(QMenu) if not m.title())
     acts = {act.text(): act for act in menu.actions()}
-    with screen.qtbot.waitSignal(screen.controller.rerun_requested) as again:
-        acts["&Run again …"].trigger()
-    assert again.args[0].variant["units"] == 128
+    acts["&Run again …"].trigger()
+    assert screen.recorded.calls == [("run_again", 2)]
     acts["&Hide or show its curves"].trigger()
     assert screen.drawn() == {"1"}
     acts["Make &baseline"].trigger()
@@ -393,9 +392,8 @@ def test_the_menu_of_a_row_does_what_the_keys_do(screen: ComparePage) -> None:
 
 def test_return_opens_a_run(screen: ComparePage) -> None:
     screen.compare(1, 2)
-    with screen.qtbot.waitSignal(screen.controller.open_run_requested) as opened:
-        screen.press(Qt.Key.Key_Return, row=1)
-    assert opened.args == [2]
+    screen.press(Qt.Key.Key_Return, row=1)
+    assert screen.recorded.calls == [("open_run", 2)]
 
 
 def test_an_experiment_opens_with_its_runs(screen: ComparePage, database: Path) -> None:

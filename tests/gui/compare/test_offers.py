@@ -8,14 +8,17 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
-from app.gui.app import COMPARE
+from app.gui.app import Workbench
 from app.gui.compare.compare_controller import CompareController
 from app.gui.compare.offers import OffersView
 from app.gui.compare.screen import CompareView
 from app.gui.theme import Theme
 from app.gui.threads import Background
+from app.gui.window import COMPARE
 from app.storage.store import Store
 from app.viewmodels.compare.offers import Offer
+from tests.fakes.runs import begin
+from tests.gui.actions import RecordedActions
 from tests.gui.screens import Screen
 from tests.gui.windows import READ_LIMIT_MS, RUN_LIMIT_MS, window_on
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
@@ -25,19 +28,23 @@ class EmptyPage(Screen[CompareView]):
     """The Compare screen with nothing compared."""
 
     def __init__(self, qtbot: QtBot, database: Path, background: Background) -> None:
-        super().__init__(qtbot, CompareView(Theme()), 1024, 700)
-        self.controller = CompareController(self.view, database, background)
+        actions = RecordedActions().actions
+        super().__init__(qtbot, CompareView(Theme(), actions), 1024, 700)
+        self.controller = CompareController(self.view, database, background, actions)
         self.controller.refresh()
 
-    def wait_offer(self, title: str, limit_ms: int = READ_LIMIT_MS) -> Offer:
-        self.qtbot.waitUntil(lambda: any(offer.title == title for offer in self.view.offers.offers), timeout=limit_ms)
-        return next(offer for offer in self.view.offers.offers if offer.title == title)
 
-    def take(self, offer: Offer) -> None:
-        QTest.mouseClick(self.view.offers.offers[offer], Qt.MouseButton.LeftButton)
+def wait_offer(qtbot: QtBot, view: CompareView, title: str, limit_ms: int = READ_LIMIT_MS) -> Offer:
+    qtbot.waitUntil(lambda: any(offer.title == title for offer in view.offers.offers), timeout=limit_ms)
+    return next(offer for offer in view.offers.offers if offer.title == title)
 
-    def compared(self) -> set[int]:
-        return {run for row in self.view.table.rows() for run in row.runs}
+
+def take(view: CompareView, offer: Offer) -> None:
+    QTest.mouseClick(view.offers.offers[offer], Qt.MouseButton.LeftButton)
+
+
+def compared(view: CompareView) -> set[int]:
+    return {run for row in view.table.rows() for run in row.runs}
 
 
 @pytest.fixture
@@ -50,30 +57,50 @@ def page(qtbot: QtBot, database_path: Path) -> Iterator[EmptyPage]:
 
 
 def test_the_last_variants_and_the_last_experiment_open_by_one_click(page: EmptyPage, database_path: Path) -> None:
-    page.wait_offer("An experiment of your own")
+    wait_offer(page.qtbot, page.view, "An experiment of your own")
     with Store.open(database_path) as store:
         for number, units in ((1, 32), (2, 64), (3, 128)):
             keep(store, stored_run(run_row(number, units=units)))
         store.library.save_experiment([1, 2], name="units=32,64", preset=None, plan='{"variants": []}')
     page.controller.refresh()
-    variants, experiment = page.wait_offer("The last two variants"), page.wait_offer("The last experiment")
+    variants, experiment = (
+        wait_offer(page.qtbot, page.view, "The last two variants"),
+        wait_offer(page.qtbot, page.view, "The last experiment"),
+    )
     assert page.view.offers.experiments_button.isVisible()
     for offer, runs in ((variants, {2, 3}), (experiment, {1, 2})):
         with page.qtbot.waitSignal(page.view.painted, timeout=READ_LIMIT_MS):
-            page.take(offer)
-        assert page.compared() == runs
+            take(page.view, offer)
+        assert compared(page.view) == runs
 
 
-def test_the_reference_is_added_by_one_click_and_its_articles_open_by_another(page: EmptyPage) -> None:
-    add = page.wait_offer("Runs measured on real GPUs")
-    with page.qtbot.waitSignal(page.controller.offers.runs_added, timeout=RUN_LIMIT_MS):
-        page.take(add)
-        assert not page.view.offers.offers[add].isEnabled()
-    article = page.wait_offer("channels_first makes GPU training a little faster (2019)", RUN_LIMIT_MS)
-    assert add not in page.view.offers.offers
-    with page.qtbot.waitSignal(page.view.tabs.article_requested, timeout=RUN_LIMIT_MS):
-        page.take(article)
-    assert page.compared() == set(article.runs)
+def test_the_reference_is_added_by_one_click_and_its_articles_open_by_another(
+    qtbot: QtBot, workbench: Workbench
+) -> None:
+    workbench.window.show_page(COMPARE)
+    view = workbench.window.findChild(CompareView)
+    assert isinstance(view, CompareView)
+    add = wait_offer(qtbot, view, "Runs measured on real GPUs")
+    take(view, add)
+    assert not view.offers.offers[add].isEnabled()
+    article = wait_offer(qtbot, view, "channels_first makes GPU training a little faster (2019)", RUN_LIMIT_MS)
+    assert add not in view.offers.offers
+    assert view.isVisible(), "another page does not come to the front"
+    with qtbot.waitSignal(view.tabs.article_requested, timeout=RUN_LIMIT_MS):
+        take(view, article)
+    assert compared(view) == set(article.runs)
+
+
+def test_a_reference_that_cannot_be_added_is_said_here(qtbot: QtBot, workbench: Workbench) -> None:
+    with Store.open(workbench.database) as store:
+        begin(store, uid="going-on")
+    workbench.window.show_page(COMPARE)
+    view = workbench.window.findChild(CompareView)
+    assert isinstance(view, CompareView)
+    add = wait_offer(qtbot, view, "Runs measured on real GPUs")
+    take(view, add)
+    qtbot.waitUntil(lambda: "A run is going on" in view.displayed_text(), timeout=READ_LIMIT_MS)
+    qtbot.waitUntil(lambda: add in view.offers.offers and view.offers.offers[add].isEnabled(), timeout=READ_LIMIT_MS)
 
 
 def test_an_experiment_of_ones_own_begins_with_the_prepared_ones(

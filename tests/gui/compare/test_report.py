@@ -15,6 +15,7 @@ from app.gui.theme import Theme
 from app.gui.threads import Background
 from app.storage.store import Store
 from tests.fakes.scaling import ONE, TALKING
+from tests.gui.actions import RecordedActions
 from tests.gui.screens import Screen
 from tests.unit.viewmodels.stored import keep
 
@@ -26,8 +27,9 @@ def screen(qtbot: QtBot, theme: Theme, database_path: Path) -> Iterator[Screen[C
         for run in (*ONE, *TALKING):
             keep(store, run)
     background = Background()
-    made = Screen(qtbot, CompareView(theme), 1300, 900)
-    controller = CompareController(made.view, database_path, background, made.view)
+    actions = RecordedActions().actions
+    made = Screen(qtbot, CompareView(theme, actions), 1300, 900)
+    controller = CompareController(made.view, database_path, background, actions)
     with qtbot.waitSignal(made.view.painted):
         controller.show_runs([1, 2, 3, 4])
     yield made

@@ -13,11 +13,12 @@ from app.records import StoredRun
 from app.viewmodels.compare.comparison import compare, prepare_comparison
 from app.viewmodels.history.evidence import stored_evidence_view
 from tests.fakes.scaling import LAUNCHING, ONE, TALKING
+from tests.gui.actions import RecordedActions
 
 
 @pytest.fixture
-def screen(qtbot: QtBot, theme: Theme) -> CompareView:
-    made = CompareView(theme)
+def screen(qtbot: QtBot, theme: Theme, recorded: RecordedActions) -> CompareView:
+    made = CompareView(theme, recorded.actions)
     qtbot.addWidget(made)
     made.resize(1300, 1000)
     with qtbot.waitExposed(made):

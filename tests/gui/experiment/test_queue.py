@@ -12,12 +12,13 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QFileDialog, QLabel, QLineEdit, QSpinBox
 from pytestqt.qtbot import QtBot
 
-from app.gui.app import HISTORY, Workbench
+from app.gui.app import Workbench
 from app.gui.compare.screen import CompareView
 from app.gui.experiment import lazy_queue
 from app.gui.experiment.lazy_queue import QueueSnapshot
 from app.gui.experiment.queue import QueueView
 from app.gui.theme import Theme
+from app.gui.window import HISTORY
 from app.plan import Plan
 from app.queries import QueueEntry
 from app.records import IDLE_WAIT_KEY, RunRow
@@ -392,7 +393,7 @@ def test_what_an_import_brings_is_offered_and_nothing_begins(
     workbench.window.show_page(HISTORY)
     history = workbench.stored.history
     assert history is not None
-    history.import_requested.emit()
+    history.transfer.import_runs()
     dialog = workbench.window.findChild(QFileDialog)
     assert isinstance(dialog, QFileDialog)
     dialog.fileSelected.emit(str(tmp_path / "elsewhere.db"))

@@ -96,7 +96,7 @@ def test_a_note_that_was_only_looked_at_stays(screen: HistoryPage) -> None:
     screen.choose(3, 4)
     screen.key(Qt.Key.Key_N)
     dialog = screen.dialog(NoteDialog)
-    with screen.qtbot.assertNotEmitted(screen.view.note_changed):
+    with screen.qtbot.assertNotEmitted(dialog.changed):
         save(dialog)
 
 
@@ -210,9 +210,8 @@ def test_groups_fold_and_choosing_a_group_chooses_its_runs(screen: HistoryPage) 
     screen.key(Qt.Key.Key_Left)
     assert screen.column("Run")[:2] == ["layouts 2 runs · 1970-01-01 00:00", "layers 1 run · 1970-01-01 00:00"]
     assert table.chosen() == [2, 3]
-    with screen.qtbot.waitSignal(screen.controller.compare_requested) as asked:
-        screen.key(Qt.Key.Key_C, Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.ShiftModifier)
-    assert asked.args == [[2, 3]]
+    screen.key(Qt.Key.Key_C, Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.ShiftModifier)
+    assert screen.recorded.calls == [("compare", [2, 3])]
     screen.key(Qt.Key.Key_Right)
     assert screen.column("Run")[:3] == ["layouts 2 runs · 1970-01-01 00:00", "3", "2"]
     screen.key(Qt.Key.Key_Down)
@@ -256,7 +255,7 @@ def test_the_menu_offers_what_can_be_done_with_the_chosen_runs(screen: HistoryPa
     menu = next(m for m in screen.view.table.findChildren(QMenu) if m.isVisible())
     words = [action.text().replace("&", "") for action in menu.actions()]
     assert words == ["Open\tEnter", "Compare 2 runs", "Tags …", "Note …", "Export", "Delete"]
-    with screen.qtbot.waitSignal(screen.controller.export_requested) as asked:
+    with screen.qtbot.waitSignal(screen.view.overview.run_menu.export_requested) as asked:
         submenu_entry(screen, "Export", "CSV tables …").trigger()
     assert asked.args == [[1, 2], "csv"]
     menu.close()

@@ -15,6 +15,7 @@ from app.gui.history.table_model import HistoryModel
 from app.gui.theme import Theme
 from app.storage.store import Store
 from app.viewmodels.history.run_detail import run_detail
+from tests.gui.actions import RecordedActions
 from tests.gui.history_page import TITLES, HistoryPage
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
 
@@ -96,9 +97,8 @@ def test_compare_wants_two_runs_and_sends_the_oldest_first(screen: HistoryPage) 
     assert not compare.isEnabled()
     screen.choose(2, 1)
     assert (compare.isEnabled(), compare.text()) == (True, "Compare 2 runs")
-    with screen.qtbot.waitSignal(screen.controller.compare_requested) as asked:
-        screen.key(Qt.Key.Key_C, Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.ShiftModifier)
-    assert asked.args == [[1, 2]]
+    screen.key(Qt.Key.Key_C, Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.ShiftModifier)
+    assert screen.recorded.calls == [("compare", [1, 2])]
 
 
 def test_a_refresh_shows_new_runs_and_keeps_choice_and_order(screen: HistoryPage, database: Path) -> None:
@@ -153,9 +153,11 @@ def test_one_page_after_another_shows_only_its_own_panels(screen: HistoryPage) -
     assert [len(plot.curve_keys()) for plot in screen.view.detail.panels.shown] == [1, 2]
 
 
-def test_axes_that_grow_are_painted_as_if_they_had_always_been_that_long(qtbot: QtBot, theme: Theme) -> None:
+def test_axes_that_grow_are_painted_as_if_they_had_always_been_that_long(
+    qtbot: QtBot, theme: Theme, recorded: RecordedActions
+) -> None:
     few = run_detail(stored_run(run_row(2, gpus=1, outcome="failed", throughput=None), measured=False), UTC)
-    views = [RunPageView(theme), RunPageView(theme)]
+    views = [RunPageView(theme, recorded.actions) for _ in range(2)]
     for view in views:
         qtbot.addWidget(view)
         view.resize(1400, 860)

@@ -13,10 +13,11 @@ from app.gui.app import Workbench
 from app.gui.history.history_controller import HistoryController
 from app.gui.history.screen import HistoryView
 from app.gui.theme import Theme
-from app.gui.threads import Background
+from app.gui.threads import Background, close_jobs
 from app.storage import retention
 from app.storage.store import Store
 from tests.fakes.runs import begin
+from tests.gui.actions import RecordedActions
 from tests.gui.screens import visible_text
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
 
@@ -24,17 +25,18 @@ LIMIT_MS = 120_000
 
 
 @pytest.fixture
-def view(qtbot: QtBot, theme: Theme, database_path: Path) -> Iterator[HistoryView]:
+def view(qtbot: QtBot, theme: Theme, database_path: Path, recorded: RecordedActions) -> Iterator[HistoryView]:
     """The history of one run that is more than a year old or nearly so."""
     with Store.open(database_path) as store:
         keep(store, stored_run(run_row(1)))
-    made, background = HistoryView(theme), Background()
-    controller = HistoryController(made, database_path, background)
+    made, background = HistoryView(theme, recorded.actions), Background()
+    controller = HistoryController(made, database_path, background, recorded.actions)
     made.show()
     controller.refresh()
     qtbot.waitUntil(lambda: combo(made).count() > 0, timeout=LIMIT_MS)
     yield made
     background.close()
+    close_jobs(made)
     made.close()
     made.deleteLater()
     QCoreApplication.sendPostedEvents(made, QEvent.Type.DeferredDelete.value)

@@ -1,14 +1,12 @@
 """Runs taken away from the window and brought in, with the real export and import."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from PySide6.QtWidgets import QFileDialog, QLabel
 
-from app.gui.history.transfer_controller import TransferController
-from app.gui.threads import close_jobs
 from app.storage.reference import reference_files
 from app.storage.store import Store
 from tests.fakes.runs import begin
@@ -26,16 +24,6 @@ def screen(history_on: Callable[[Path], HistoryPage], database_path: Path) -> Hi
     return made
 
 
-@pytest.fixture
-def takeaway(screen: HistoryPage) -> Iterator[TransferController]:
-    made = TransferController(screen.view, screen.database)
-    made.imported.connect(screen.controller.refresh)
-    screen.controller.export_requested.connect(made.export)
-    screen.controller.import_requested.connect(made.import_runs)
-    yield made
-    close_jobs(screen.view)
-
-
 def pick(screen: HistoryPage, path: Path) -> None:
     """Name a file in the dialog that is open."""
     screen.dialog(QFileDialog).fileSelected.emit(str(path))
@@ -47,32 +35,29 @@ def told(screen: HistoryPage, words: str) -> bool:
 
 
 def test_chosen_runs_are_written_to_a_database_that_another_one_imports(
-    screen: HistoryPage, takeaway: TransferController, history_on: Callable[[Path], HistoryPage], tmp_path: Path
+    screen: HistoryPage, history_on: Callable[[Path], HistoryPage], tmp_path: Path
 ) -> None:
     taken = tmp_path / "taken.db"
-    screen.controller.export_requested.emit([2], "db")
+    screen.controller.transfer.export([2], "db")
     pick(screen, taken)
     screen.qtbot.waitUntil(lambda: told(screen, f"Wrote 1 run to {taken}"), timeout=LIMIT_MS)
     other = history_on(tmp_path / "other.db")
-    brought = TransferController(other.view, other.database)
-    brought.imported.connect(other.controller.refresh)
-    brought.import_runs()
+    other.controller.transfer.import_runs()
     pick(other, taken)
     other.wait_for("Run", "1")
     other.qtbot.waitUntil(lambda: told(other, "Imported 1 run as run 1."))
-    close_jobs(other.view)
 
 
-def test_tables_go_into_a_new_folder(screen: HistoryPage, takeaway: TransferController, tmp_path: Path) -> None:
-    screen.controller.export_requested.emit([1, 2], "csv")
+def test_tables_go_into_a_new_folder(screen: HistoryPage, tmp_path: Path) -> None:
+    screen.controller.transfer.export([1, 2], "csv")
     assert "new folder of csv files" in screen.dialog(QFileDialog).windowTitle()
     pick(screen, tmp_path / "tables")
     screen.qtbot.waitUntil(lambda: told(screen, "Wrote 2 runs"), timeout=LIMIT_MS)
     assert "runs.csv" in {path.name for path in (tmp_path / "tables").iterdir()}
 
 
-def test_a_timeline_is_one_file(screen: HistoryPage, takeaway: TransferController, tmp_path: Path) -> None:
-    screen.controller.export_requested.emit([1, 2], "trace")
+def test_a_timeline_is_one_file(screen: HistoryPage, tmp_path: Path) -> None:
+    screen.controller.transfer.export([1, 2], "trace")
     dialog = screen.dialog(QFileDialog)
     assert dialog.windowTitle() == "Export 2 runs to a timeline"
     assert [Path(file).name for file in dialog.selectedFiles()] == ["2-runs.trace.json"]
@@ -82,16 +67,14 @@ def test_a_timeline_is_one_file(screen: HistoryPage, takeaway: TransferControlle
     assert {event["pid"] for event in events} == {1, 2}
 
 
-def test_what_is_there_already_is_left_and_said(
-    screen: HistoryPage, takeaway: TransferController, tmp_path: Path
-) -> None:
+def test_what_is_there_already_is_left_and_said(screen: HistoryPage, tmp_path: Path) -> None:
     there = tmp_path / "notes.db"
     there.write_text("mine")
-    screen.controller.export_requested.emit([1], "db")
+    screen.controller.transfer.export([1], "db")
     pick(screen, there)
     screen.wait_for_text("is there already")
     assert there.read_text() == "mine"
-    screen.controller.export_requested.emit([1], "db")
+    screen.controller.transfer.export([1], "db")
     pick(screen, tmp_path / "others.db")
     screen.qtbot.waitUntil(lambda: told(screen, "Wrote 1 run"), timeout=LIMIT_MS)
     assert "is there already" not in screen.visible_text(), "what was wrong before is not wrong now"
@@ -107,9 +90,7 @@ def test_what_is_told_below_the_table_makes_no_window_wider(screen: HistoryPage)
     assert widths[0] == widths[1]
 
 
-def test_a_file_that_is_no_database_is_said_and_nothing_is_imported(
-    screen: HistoryPage, takeaway: TransferController, tmp_path: Path
-) -> None:
+def test_a_file_that_is_no_database_is_said_and_nothing_is_imported(screen: HistoryPage, tmp_path: Path) -> None:
     text = tmp_path / "notes.db"
     text.write_text("no database at all, but long enough to be looked at" * 20)
     screen.menu_entry("View", "Import runs")
@@ -122,9 +103,6 @@ def test_a_newcomer_sees_the_reference_runs_by_one_click_and_is_rid_of_them_by_o
     history_on: Callable[[Path], HistoryPage], tmp_path: Path
 ) -> None:
     page = history_on(tmp_path / "new.db")
-    takeaway = TransferController(page.view, page.database)
-    takeaway.imported.connect(page.controller.refresh)
-    page.controller.reference_requested.connect(takeaway.show_reference)
     page.controller.refresh()
     page.wait_for_text("runs measured on real GPUs")
     show = page.button("Show reference runs")
@@ -141,13 +119,9 @@ def test_a_newcomer_sees_the_reference_runs_by_one_click_and_is_rid_of_them_by_o
     page.menu_entry("View", "Reference runs")
     page.wait_for_text("No runs yet")
     page.qtbot.waitUntil(lambda: told(page, f"Removed {count} runs of the reference."))
-    close_jobs(page.view)
 
 
-def test_while_a_run_is_going_on_the_reference_runs_wait_and_are_not_said_to_be_here(
-    screen: HistoryPage, takeaway: TransferController
-) -> None:
-    screen.controller.reference_requested.connect(takeaway.show_reference)
+def test_while_a_run_is_going_on_the_reference_runs_wait_and_are_not_said_to_be_here(screen: HistoryPage) -> None:
     with Store.open(screen.database) as store:
         begin(store, uid="going-on")
     screen.menu_entry("View", "Reference runs")

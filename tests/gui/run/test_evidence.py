@@ -21,6 +21,7 @@ from app.viewmodels.history import evidence
 from app.viewmodels.history.run_detail import run_detail
 from app.viewmodels.run.live import LiveModel
 from tests.fakes.evidence import AS_ASKED, MISLABELLED, PORTABLE, UNKNOWN
+from tests.gui.actions import RecordedActions
 from tests.unit.viewmodels.events import GPU_INVENTORY, ended, handle_all, started, training
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
 from workloads.protocol import Evidence
@@ -45,8 +46,8 @@ def panel(qtbot: QtBot, theme: Theme) -> EvidencePanel:
 
 
 @pytest.fixture
-def page(qtbot: QtBot, theme: Theme) -> RunPageView:
-    made = RunPageView(theme)
+def page(qtbot: QtBot, theme: Theme, recorded: RecordedActions) -> RunPageView:
+    made = RunPageView(theme, recorded.actions)
     qtbot.addWidget(made)
     made.resize(1400, 900)
     with qtbot.waitExposed(made):
@@ -141,8 +142,10 @@ def test_the_run_screen_shows_evidence_when_the_run_has_ended(qtbot: QtBot, them
     assert (view.badge.isVisible(), view.evidence.isVisible(), view.stack.isVisible()) == (False, False, True)
 
 
-def test_compare_says_first_which_runs_are_not_what_they_say(qtbot: QtBot, theme: Theme) -> None:
-    view = CompareView(theme)
+def test_compare_says_first_which_runs_are_not_what_they_say(
+    qtbot: QtBot, theme: Theme, recorded: RecordedActions
+) -> None:
+    view = CompareView(theme, recorded.actions)
     qtbot.addWidget(view)
     view.resize(1400, 900)
     with qtbot.waitExposed(view):

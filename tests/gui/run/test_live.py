@@ -11,6 +11,7 @@ from app.gui.theme import Theme
 from app.records import Outcome
 from app.viewmodels.monitor import MonitorModel
 from app.viewmodels.run.live import LiveModel, RunTab
+from tests.gui.actions import RecordedActions
 from tests.unit.viewmodels.events import GPU_INVENTORY, ended, handle_all, samples, started, training
 
 
@@ -181,8 +182,8 @@ def test_the_log_can_be_read(qtbot: QtBot, theme: Theme) -> None:
     dialog.reject()
 
 
-def test_the_monitor_has_a_row_a_device(qtbot: QtBot, theme: Theme) -> None:
-    model, view = MonitorModel(), MonitorView(theme)
+def test_the_monitor_has_a_row_a_device(qtbot: QtBot, theme: Theme, recorded: RecordedActions) -> None:
+    model, view = MonitorModel(), MonitorView(theme, recorded.actions)
     qtbot.addWidget(view)
     view.show()
     view.show_model(model.state())

@@ -8,13 +8,14 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QFileDialog, QLabel
 from pytestqt.qtbot import QtBot
 
-from app.gui.app import HISTORY, MONITOR, RUN, Workbench
+from app.gui.app import Workbench
 from app.gui.history.screen import HistoryView
 from app.gui.monitor import MonitorView
 from app.gui.run.replay import ReplayView
 from app.gui.run.replay_controller import ReplayController
 from app.gui.run.screen import RunView
 from app.gui.theme import Theme
+from app.gui.window import HISTORY, MONITOR, RUN
 from app.storage.store import Store
 from app.telemetry.replay import RunRecording
 from tests.unit.telemetry.test_trace import INVENTORY, TELEMETRY, by_watch

@@ -1,0 +1,47 @@
+"""What screens and controllers ask of the window around them, as one object of callables."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.errors import UserError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Actions:
+    """One call for each request that leads to another screen, or that several screens have.
+
+    `Workbench` makes it and hands it down; no signal is passed on from widget to widget for these.
+
+    Thread: GUI only.
+    """
+
+    open_run: Callable[[int], None]
+    """Show the page of a stored run in History."""
+
+    compare: Callable[[Sequence[int]], None]
+    """Show these runs in Compare."""
+
+    compare_experiment: Callable[[Sequence[int]], None]
+    """Show the runs of an experiment in Compare, at the article that they repeat, if any."""
+
+    run_again: Callable[[int], None]
+    """Put the variant of a stored run into the form on the Run screen."""
+
+    replay: Callable[[int | Path], None]
+    """Play a stored run, or the file of a trace, on the Run screen."""
+
+    open_trace: Callable[[], None]
+    """Ask for the file of a trace and play it."""
+
+    open_presets: Callable[[], None]
+    """Show the prepared experiments on the Run screen."""
+
+    show_reference: Callable[[], None]
+    """Show History and add the reference runs there."""
+
+    add_reference: Callable[[Callable[[UserError], None]], None]
+    """Add the reference runs while this screen stays; the argument gets the error, if any."""
+
+    runs_imported: Callable[[], None]
+    """Show runs, and unfinished experiments, that came from another database."""
