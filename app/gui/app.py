@@ -16,7 +16,7 @@ from app.gui.experiment.lazy_queue import LazyQueue
 from app.gui.monitor import MonitorController, MonitorView
 from app.gui.run.custom_workloads import CustomWorkloads
 from app.gui.run.replay_controller import ReplayController
-from app.gui.run.run_controller import BatchSearch, RunController, Session
+from app.gui.run.run_controller import RunController
 from app.gui.run.screen import RunView
 from app.gui.settings import RunEndNotifier, SettingsStore, StandbySetting
 from app.gui.stored_screens import StoredScreens
@@ -102,7 +102,14 @@ class Workbench(QObject):
         self.run_view = run_view = RunView(theme)
         self._monitor_view = MonitorView(theme, self.actions)
         form = VariantForm(hidden=hidden_workloads)
-        self.run = RunController(run_view, form, self._make_session, self._make_search, self.sessions, self.bridge)
+        self.run = RunController(
+            run_view,
+            form,
+            lambda spec: self._session_factory().make_run(spec),
+            lambda spec, limit: self._session_factory().make_search(spec, limit),
+            self.sessions,
+            self.bridge,
+        )
         self.custom_workloads = CustomWorkloads(run_view.form, form, database, self.run.show_form)
         self.replay = ReplayController(run_view)
         inventory = self.feed.wait_inventory
@@ -211,12 +218,6 @@ class Workbench(QObject):
             self.bridge.flush()
             self._refresh_after_runs()
 
-    def _make_session(self, spec: RunSpec) -> Session:
-        return self._session_factory().make_run(spec)
-
-    def _make_search(self, spec: RunSpec, limit: int) -> BatchSearch:
-        return self._session_factory().make_search(spec, limit)
-
     def _session_factory(self) -> "SessionFactory":
         from app.gui.run.sessions import SessionFactory
 
@@ -306,13 +307,10 @@ class Workbench(QObject):
         self.window.close()
 
     def _ask_to_close(self) -> None:
-        if not self._busy:
+        if self._busy:
+            ask_to_close(self.window, self._theme, self.quit, queue=self.queue.running)
+        else:
             self._close_window()
-            return
-        consequence = "What it has measured so far stays in the history as a stopped run."
-        if self.queue.running:
-            consequence += " The queue stays as it is, and the next start offers to go on with it."
-        ask_to_close(self.window, self._theme, consequence, self.quit)
 
     def _offer_another_database(self, error: UserError) -> None:
         ask_for_another_database(self.window, self._theme, error, self._switch_database)

@@ -23,9 +23,19 @@ def ask_confirmation(
     return box
 
 
-def ask_to_close(window: QMainWindow, theme: Theme, consequence: str, on_accept: Callable[[], None]) -> None:
-    """Ask whether to stop the run that goes on; `what_follows` says what becomes of it, and of those after it."""
+def ask_to_close(window: QMainWindow, theme: Theme, on_accept: Callable[[], None], *, queue: bool) -> None:
+    """Ask whether to stop the current run and close.
+
+    Args:
+        window: What is to be closed.
+        theme: Styles the question.
+        on_accept: Called when the user agrees.
+        queue: The run is one of the queue's.
+    """
     question = "A run is going. Stop it and close?"
+    consequence = "What it has measured so far stays in the history as a stopped run."
+    if queue:
+        consequence += " The queue stays as it is, and the next start offers to go on with it."
     box = ask_confirmation(window, theme, "A run is going", question, consequence, "&Stop and close", "&Keep running")
     box.accepted.connect(on_accept)
 
