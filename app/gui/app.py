@@ -134,7 +134,8 @@ class Workbench(QObject):
         self.replay.changed.connect(window.show_chip)
         window.stop_requested.connect(self.run.stop)
         window.close_requested.connect(self._ask_to_close)
-        window.page_shown.connect(self._page_shown)
+        window.page_shown.connect(lambda _: self.monitor.refresh())
+        window.page_shown.connect(self.stored.refresh)
         self.bridge.arrived.connect(self._handle)
         self.bridge.drained.connect(self._refresh)
         self.run.ended.connect(self._run_ended)
@@ -150,7 +151,7 @@ class Workbench(QObject):
     def _connect_queue(self) -> None:
         signals = self.queue.signals
         signals.running_changed.connect(self._queue_changed)
-        signals.run_stored.connect(self.stored.refresh_history)
+        signals.run_stored.connect(lambda: self.stored.refresh(HISTORY))
         signals.entry_ended.connect(self._notifier.notify_experiment_end)
         signals.entry_cancelled.connect(self._notifier.discard)
         signals.compare_requested.connect(self.stored.compare_experiment)
@@ -273,8 +274,8 @@ class Workbench(QObject):
         self.experiments.open_presets()
 
     def _runs_imported(self) -> None:
-        self.stored.refresh_history()
-        self.stored.refresh_compare()
+        self.stored.refresh(HISTORY)
+        self.stored.refresh(COMPARE)
         self.queue.check_entries()
 
     def _open_trace(self) -> None:
@@ -284,14 +285,6 @@ class Workbench(QObject):
         if name:
             self.play(Path(name))
 
-    def _page_shown(self, index: int) -> None:
-        """Bring a page up to date: other programs may have stored runs meanwhile."""
-        self.monitor.refresh()
-        if index == HISTORY:
-            self.stored.refresh_history()
-        elif index == COMPARE:
-            self.stored.refresh_compare()
-
     def _run_ended(self) -> None:
         self._notifier.notify()
         self._refresh_after_runs()
@@ -300,7 +293,7 @@ class Workbench(QObject):
         """Runs were stored and none goes on."""
         self._check_disk_space()
         self._session_factory().prepare()
-        self.stored.refresh_history()
+        self.stored.refresh(HISTORY)
 
     def _close_window(self) -> None:
         self.window.allow_close()

@@ -87,15 +87,11 @@ class StoredScreens:
         if self.compare is not None:
             self.compare.show_runs(runs, article=True)
 
-    def refresh_history(self) -> None:
-        """Read the runs again."""
-        if self.history is not None:
-            self.history.refresh()
-
-    def refresh_compare(self) -> None:
-        """Read the compared runs, or what can be compared, again."""
-        if self.compare is not None:
-            self.compare.refresh()
+    def refresh(self, page: int) -> None:
+        """Bring a page up to date, if it is one of these and made: this or another program may have stored runs."""
+        screen = {HISTORY: self.history, COMPARE: self.compare}.get(page)
+        if screen is not None:
+            screen.refresh()
 
     def _set_reference(self, failed: Callable[[UserError], None] | None) -> None:
         if self.history is not None:
