@@ -1,51 +1,41 @@
-"""`python -m app`: the window; with a word after it, the command line."""
+"""`python -m app`: the window; with a command after it, the command line."""
 
-import argparse
 import importlib.util
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import click
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Open the window or hand a command on; returns the exit status, 130 where Ctrl-C ended it."""
+    """Open the window or run a command; returns the exit status, 130 where Ctrl-C ended it."""
     try:
         return _main(list(sys.argv[1:] if argv is None else argv))
     except KeyboardInterrupt:
         return 130
 
 
-def _main(arguments: list[str]) -> int:
+def _main(words: list[str]) -> int:
     if importlib.util.find_spec("msgspec") is None:
         sys.stderr.write(_NOT_INSTALLED)
         return 1
-    if arguments[:1] == ["--db"] and len(arguments) > 2:
-        arguments = [*arguments[2:], *arguments[:2]]
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--db", nargs="?", type=Path)
-    parser.add_argument("--sample-ms", nargs="?")
-    given, rest = parser.parse_known_args(arguments)
-    if rest or (arguments and given.db is None and given.sample_ms is None):
-        from app.cli.main import main as command_line
+    if not words:
+        return _open_window(None)
+    # Here, for the window does not wait for them.
+    from app.cli.commands import Upper
+    from app.cli.main import main as command_line
 
-        return command_line(arguments, {"bench": _bench, "replay": _replay})
-    return _window(given.db, _sample_ms(given.sample_ms))
+    return command_line(words, Upper(open_window=_open_window, has_display=_has_display(), load_bench=_load_bench))
 
 
-def _bench(chosen: argparse.Namespace) -> int:
+def _load_bench() -> "click.Command":
     from app.bench.main import bench
 
-    return bench(chosen)
-
-
-def _replay(chosen: argparse.Namespace) -> int:
-    """In the window where there is a display, else as lines."""
-    if chosen.json or not _has_display():
-        from app.cli.machine import replay
-
-        return replay(chosen)
-    return _window(chosen.db, _sample_ms(None), (chosen.recording, chosen.speed))
+    return bench
 
 
 def _has_display() -> bool:
@@ -53,20 +43,16 @@ def _has_display() -> bool:
     return sys.platform in ("darwin", "win32") or any(os.environ.get(name) for name in named)
 
 
-def _sample_ms(word: str | None) -> float:
-    from app.cli.arguments import SAMPLE_MS, sample_ms
+def _open_window(
+    database: Path | None, sample_ms: float | None = None, replay: tuple[int | Path, float] | None = None
+) -> int:
+    """Open the window and return its exit status.
 
-    try:
-        return SAMPLE_MS if word is None else sample_ms(word)
-    except (ValueError, argparse.ArgumentTypeError):
-        sys.stderr.write(f"--sample-ms must be from 10 to 1000 milliseconds, not {word!r}.\n")
-        sys.exit(2)
-
-
-def _window(database: Path | None, sample_ms: float, replay: tuple[int | Path, float] | None = None) -> int:
-    """The window; `replay` is a stored run or a trace to play in it, and how fast."""
-    from app.paths import default_database
-
+    Args:
+        database: The file; the default one where None.
+        sample_ms: Milliseconds between two telemetry readings; the usual where None.
+        replay: A stored run or a trace to play in the window, and how many times as fast as it was.
+    """
     if not _has_display():
         sys.stderr.write(_NO_DISPLAY)
         return 1
@@ -77,7 +63,10 @@ def _window(database: Path | None, sample_ms: float, replay: tuple[int | Path, f
             raise
         sys.stderr.write(_NO_QT.format(error=error))
         return 1
-    return window(database or default_database(), sample_ms=sample_ms, replay=replay)
+    from app.paths import default_database
+    from app.samples import SAMPLE_MS
+
+    return window(database or default_database(), sample_ms=sample_ms or SAMPLE_MS, replay=replay)
 
 
 _NOT_INSTALLED = (

@@ -8,6 +8,8 @@ from workloads.catalog import Machine
 
 HOST = "host"
 """The device id of the host itself; a GPU's is its UUID."""
+SAMPLE_MS = 50.0
+"""Milliseconds between two telemetry readings unless requested otherwise."""
 
 
 class FieldInfo(msgspec.Struct, frozen=True, kw_only=True):

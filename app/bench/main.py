@@ -1,19 +1,19 @@
 """`bench`: the program's own cost, each figure beside a baseline measured in the same run."""
 
-import functools
 import json
 import sys
-from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
+
+import click
 
 from app.bench import compare, database, quick, resume, sampler, window, worker
 from app.bench.harness import Result
-from app.cli.arguments import Benchmark
+from app.cli.options import COUNT, OneOf, command
 from app.runs.environment import environment_info
 from app.telemetry.inventory import take_inventory
 from workloads.catalog import UsageError
 
-BENCHMARKS: Mapping[Benchmark, Callable[..., Sequence[Result]]] = {
+BENCHMARKS: Mapping[str, Callable[..., Sequence[Result]]] = {
     "start": window.measure_start,
     "worker": worker.measure,
     "sampler": sampler.measure,
@@ -24,18 +24,31 @@ BENCHMARKS: Mapping[Benchmark, Callable[..., Sequence[Result]]] = {
     "quick": quick.measure,
 }
 
-_COUNT_OPTIONS: Mapping[Benchmark, str] = {"resume": "kills", "quick": "times"}
-"""Benchmarks that take a number, and the option that gives it."""
 
-
-def bench(chosen: Namespace) -> int:
-    """Runs one benchmark or all, prints the figures; 0 when every limit is kept."""
-    measures = {name: _with_count(name, chosen) for name in BENCHMARKS}
-    names = [chosen.name] if chosen.name else list(BENCHMARKS)
-    results = [result for name in names for result in _measure(name, measures[name])]
-    if chosen.json:
+@command("bench", "bench start", "bench resume --kills 10", uses_database=False)
+@click.argument(
+    "name",
+    required=False,
+    type=OneOf(tuple(BENCHMARKS)),
+    metavar="[NAME]",
+    help=f"The benchmark, one of {', '.join(BENCHMARKS)} (default: all).",
+)
+@click.option("--kills", type=COUNT, metavar="N", help="With resume: kill the program so often (default 50).")
+@click.option("--times", type=COUNT, metavar="N", help="With quick: make it so often (default 10).")
+def bench(as_json: bool, name: str | None, kills: int | None, times: int | None) -> int:
+    """Run one benchmark or all, print the figures; return 0 when every limit is kept."""
+    counts = {"resume": ("--kills", kills), "quick": ("--times", times)}
+    for of, (option, count) in counts.items():
+        if count is not None and name != of:
+            raise UsageError(f"{option} goes with `bench {of}`.")
+    results = [
+        result
+        for each in ([name] if name else BENCHMARKS)
+        for result in _measure(each, counts.get(each, ("", None))[1])
+    ]
+    if as_json:
         document = {
-            "name": chosen.name or "all",
+            "name": name or "all",
             "machine": environment_info(take_inventory()),
             "results": [result.document() for result in results],
         }
@@ -45,19 +58,9 @@ def bench(chosen: Namespace) -> int:
     return 1 if any(result.passed is False for result in results) else 0
 
 
-def _with_count(name: Benchmark, chosen: Namespace) -> Callable[[], Sequence[Result]]:
-    option = _COUNT_OPTIONS.get(name)
-    number = getattr(chosen, option) if option else None
-    if number is None:
-        return BENCHMARKS[name]
-    if chosen.name != name:
-        raise UsageError(f"--{option} goes with `bench {name}`.")
-    return functools.partial(BENCHMARKS[name], number)
-
-
-def _measure(name: str, measure: Callable[[], Sequence[Result]]) -> Sequence[Result]:
+def _measure(name: str, count: int | None) -> Sequence[Result]:
     print(f"measuring {name} …", file=sys.stderr, flush=True)
-    return measure()
+    return BENCHMARKS[name]() if count is None else BENCHMARKS[name](count)
 
 
 def _print(results: Sequence[Result]) -> None:

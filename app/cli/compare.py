@@ -1,13 +1,25 @@
 """`compare` and `scaling`: stored runs compared, and their scaling to more GPUs."""
 
 import time
-from argparse import Namespace
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
+
+import click
 
 from app import units
 from app.analysis.scaling import has_scaling
+from app.cli.completion import complete_runs
 from app.cli.library import run_query
+from app.cli.options import (
+    RUN_NUMBER,
+    RunFilter,
+    command,
+    filter_options,
+    report_option,
+    runs_argument,
+)
 from app.cli.services import open_store
 from app.cli.terminal import print_json, print_table, print_text, say
 from app.errors import UserError
@@ -36,43 +48,57 @@ _NAMED = 12
 """So many runs a command is shown with."""
 
 
-def compare(chosen: Namespace) -> int:
-    """Prints the comparison, and writes a report of it where that is asked for."""
-    if chosen.report is not None:
-        check_suffix(chosen.report)
-    requested = list(dict.fromkeys(chosen.runs))
-    if _is_search(chosen):
-        if requested:
-            raise UsageError("compare takes runs by number or by what finds them (--search, --tag …), not both.")
-    else:
-        _check_runs(requested, chosen.baseline)
-    with open_store(chosen.db) as store:
-        numbers = requested or _search_runs(chosen, store.library)
-        runs = [store.load(number) for number in numbers]
-        baseline = default_baseline([run.row for run in runs]) if chosen.baseline is None else chosen.baseline
+@command("compare", "compare 1 2 3 4 --baseline 1", "compare --tag paper --report paper.html")
+@runs_argument(required=False)
+@filter_options
+@click.option(
+    "--baseline",
+    type=RUN_NUMBER,
+    metavar="RUN",
+    shell_complete=complete_runs,
+    help="The run others are compared with (default: the first that measured).",
+)
+@report_option
+def compare(
+    database: Path | None,
+    as_json: bool,
+    runs: Sequence[int],
+    baseline: int | None,
+    report: Path | None,
+    wanted: RunFilter,
+) -> int:
+    """Print the comparison, and write a report of it where one is requested."""
+    if report is not None:
+        check_suffix(report)
+    requested = list(dict.fromkeys(runs))
+    if not wanted.is_search:
+        _check_runs(requested, baseline)
+    elif requested:
+        raise UsageError("compare takes runs by number or by what finds them (--search, --tag …), not both.")
+    with open_store(database) as store:
+        numbers = requested or _search_runs(wanted, baseline, store.library)
+        stored = [store.load(number) for number in numbers]
+        if baseline is None:
+            baseline = default_baseline([run.row for run in stored])
         older = store.load_earlier(baseline, numbers, EARLIER_RUNS)
-    if chosen.report is not None:
-        write_report(chosen.report, prepare_comparison(runs), baseline, time.time_ns(), older)
-        say(f"Written to {chosen.report}.")
-    document = compare_document(runs, baseline, older)
-    if chosen.json:
+    if report is not None:
+        write_report(report, prepare_comparison(stored), baseline, time.time_ns(), older)
+        say(f"Written to {report}.")
+    document = compare_document(stored, baseline, older)
+    if as_json:
         print_json(document)
     else:
-        print_comparison(document, runs)
+        print_comparison(document, stored)
     return 0
 
 
-def _is_search(chosen: Namespace) -> bool:
-    return any((chosen.search, chosen.workload, chosen.outcome, chosen.tag, chosen.experiment))
-
-
-def _search_runs(chosen: Namespace, library: Library) -> list[int]:
-    """The runs searched for, the oldest first."""
-    numbers = library.find(run_query(chosen, library))
+def _search_runs(wanted: RunFilter, baseline: int | None, library: Library) -> list[int]:
+    """Return the runs searched for, the oldest first; raises `UsageError` where they cannot be compared."""
+    numbers = library.find(run_query(replace(wanted, sort="run", reverse=True), library))
     if len(numbers) < 2:
         found = "one run" if numbers else "no run"
         raise UsageError(f"compare takes two runs or more; the search found {found}.")
-    _check_runs(numbers, chosen.baseline)
+    _check_runs(numbers, baseline)
     return numbers
 
 
@@ -157,23 +183,26 @@ def _format_interval(interval: Sequence[float] | None, digits: int) -> str:
     return units.ABSENT if interval is None else " to ".join(units.number(value, digits) for value in interval)
 
 
-def scaling(chosen: Namespace) -> int:
-    """Prints every pair of runs that differ in GPUs, and writes it as a page where that is asked for."""
-    numbers = list(dict.fromkeys(chosen.runs))
+@command("scaling", "scaling 1 2 3 4", "scaling 1 2 3 4 --report scaling.html")
+@runs_argument(required=True)
+@report_option
+def scaling(database: Path | None, as_json: bool, runs: Sequence[int], report: Path | None) -> int:
+    """Print every pair of runs that differ in GPUs, and write a page of them where one is requested."""
+    numbers = list(dict.fromkeys(runs))
     if len(numbers) < 2:
         raise UsageError("scaling takes two runs or more; `python -m app list` shows their numbers.")
-    if chosen.report is not None:
-        check_suffix(chosen.report)
-    with open_store(chosen.db) as store:
-        runs = [store.load(number) for number in numbers]
-    views = scaling_views(runs)
+    if report is not None:
+        check_suffix(report)
+    with open_store(database) as store:
+        stored = [store.load(number) for number in numbers]
+    views = scaling_views(stored)
     if not views:
         raise UserError(NO_SCALING_PAIRS)
-    if chosen.report is not None:
-        write_page(chosen.report, render_scaling(runs, chosen.report))
-        say(f"Written to {chosen.report}.")
-    if chosen.json:
-        print_json(scaling_document(runs))
+    if report is not None:
+        write_page(report, render_scaling(stored, report))
+        say(f"Written to {report}.")
+    if as_json:
+        print_json(scaling_document(stored))
     else:
         for view in views:
             _print_view(view)

@@ -1,14 +1,16 @@
 """`experiment`: argument checks, presets, the plan, and the queue entry that is run."""
 
-from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
+import click
 from msgspec import structs
 
 from app import units
 from app.analysis.intervals import DEFAULT_REPEATS, MIN_REPEATS
-from app.cli.arguments import SAMPLE_MS
+from app.cli.completion import complete_presets
 from app.cli.experiment_progress import (
     describe_elsewhere,
     describe_ending,
@@ -20,26 +22,42 @@ from app.cli.experiment_progress import (
     run_entries,
     write_experiment_report,
 )
+from app.cli.options import (
+    COUNT,
+    FILE,
+    TIME,
+    Parsed,
+    command,
+    given_parameters,
+    no_standby_option,
+    notify_option,
+    number,
+    sampling_option,
+    settings_option,
+    whole_number,
+    workload_argument,
+)
+from app.cli.presets import list_presets
 from app.cli.progress import run_with_notification
-from app.cli.services import chosen_workload, open_store, run_services, several_variants, workload_finder
-from app.cli.terminal import print_json, print_table, say
+from app.cli.services import open_store, run_services, several_variants, workload_finder
+from app.cli.terminal import print_json, say
 from app.errors import UserError
 from app.paths import default_database
-from app.plan import Plan
+from app.plan import MAX_THROTTLED_PCT, REPEATS_LIMIT, Plan
 from app.queries import QueueEntry
 from app.report.comparison import experiment_document
 from app.report.render import check_writable
 from app.runs.experiment.article import Article
 from app.runs.experiment.entry_session import runs_of_entry
-from app.runs.experiment.presets import NamedPreset, load_preset, preset_names, user_preset_files
+from app.runs.experiment.presets import NamedPreset, load_preset
 from app.runs.experiment.progress import estimate_remaining
 from app.runs.experiment.queue import enqueue, entry_plan
 from app.runs.experiment.reuse import reusable_as_newest
 from app.runs.experiment.session import Experiment
-from app.runs.experiment.stopping import MAX_REPEATS
+from app.runs.experiment.stopping import MAX_REPEATS, parse_precision_pct
 from app.samples import Inventory
 from app.storage.store import Store
-from app.viewmodels.experiment.preview import describe_estimate, describe_uncounted, format_estimate, sequential_reason
+from app.viewmodels.experiment.preview import describe_estimate, describe_uncounted, sequential_reason
 from workloads import catalog
 from workloads.catalog import Machine, UsageError, Workload
 from workloads.protocol import RunSpec
@@ -58,133 +76,164 @@ _CONFLICTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
         ("report", "notify", "no_standby", "sample_ms"),
     ),
 }
-"""Words that would change nothing beside another one, and why."""
-_OPTION_NAMES = {"workload": "WORKLOAD", "settings": "-s", "no_standby": "--no-standby", "sample_ms": "--sample-ms"}
-_DEFAULTS: Mapping[str, float] = {"sample_ms": SAMPLE_MS}
-"""What words stand at that were not given, where that is something."""
+"""Options that exclude others, the reason, and the others."""
 
 
-def check_arguments(chosen: Namespace) -> None:
-    """Raises `UsageError` for wrong use."""
-    if chosen.show and chosen.preset is None:
-        raise UsageError("--show goes with --preset; `python -m app compare` shows any stored runs.")
-    for word, (why, others) in _CONFLICTS.items():
-        conflicting = [_OPTION_NAMES.get(other, f"--{other}") for other in others if _is_set(chosen, other)]
-        if _is_set(chosen, word) and conflicting:
-            raise UsageError(f"{why}: leave out {', '.join(conflicting)}.")
-    if chosen.budget == 0:
-        raise UsageError("No run fits into a budget of no time: give --budget more, such as 8m or 90s.")
-    if chosen.report is not None:
-        check_writable(chosen.report)
-    if chosen.until is not None and chosen.repeats is not None and chosen.repeats <= MIN_REPEATS:
-        raise UsageError(
-            f"--until looks twice, first after {MIN_REPEATS} repeats: give --repeats {MIN_REPEATS + 1} or more."
-        )
-    if not (chosen.presets or chosen.preset or chosen.workload):
-        raise UsageError("experiment needs a workload with some -s name=a,b, or --preset quick; --presets lists them.")
-
-
-def _is_set(chosen: Namespace, name: str) -> bool:
-    value = getattr(chosen, name)
-    # A number that is 0 is given, too.
-    return value is not None and value is not False and value != [] and value != _DEFAULTS.get(name)
+def _option_name(parameter: str) -> str:
+    return {"workload": "WORKLOAD", "settings": "-s"}.get(parameter, f"--{parameter.replace('_', '-')}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _PresetRow:
-    """A preset on this machine: runs planned and done, seconds for those left, and the same in words.
+class ExperimentOptions:
+    """What the words of the command say; `given` are the names of the parameters among them."""
 
-    `preset` is what `--preset` takes for it.
-    """
+    given: frozenset[str]
+    database: Path | None
+    as_json: bool
+    workload: str | None
+    settings: Sequence[str]
+    repeats: int | None
+    until: float | None
+    baseline: str | None
+    preset: str | None
+    presets: bool
+    budget: float | None
+    again: bool
+    queue: bool
+    notify: bool
+    no_standby: bool
+    parallel: int | None
+    no_gate: bool
+    gate_limit: float | None
+    max_throttled: float
+    show: bool
+    report: Path | None
+    sample_ms: float
 
-    preset: str
-    question: str
-    notes: tuple[str, ...]
-    runs: int
-    done: int
-    left_s: float
-    takes: str
+    def check(self) -> None:
+        """Raise `UsageError` for wrong use."""
+        if self.show and self.preset is None:
+            raise UsageError("--show goes with --preset; `python -m app compare` shows any stored runs.")
+        for name, (reason, others) in _CONFLICTS.items():
+            wrong = [_option_name(other) for other in others if other in self.given]
+            if name in self.given and wrong:
+                raise UsageError(f"{reason}: leave out {', '.join(wrong)}.")
+        if self.budget == 0:
+            raise UsageError("No run fits into a budget of no time: give --budget more, such as 8m or 90s.")
+        if self.report is not None:
+            check_writable(self.report)
+        if self.until is not None and self.repeats is not None and self.repeats <= MIN_REPEATS:
+            raise UsageError(
+                f"--until looks twice, first after {MIN_REPEATS} repeats: give --repeats {MIN_REPEATS + 1} or more."
+            )
+        if not (self.presets or self.preset or self.workload):
+            raise UsageError(
+                "experiment needs a workload with some -s name=a,b, or --preset quick; --presets lists them."
+            )
 
-
-def list_presets(chosen: Namespace) -> int:
-    """Prints the presets in the box, and those that the window was given, as this machine would make them."""
-    with run_services(chosen.db) as services, Store.open(services.database) as store:
-        inventory = services.feed.wait_inventory()
-        keys = [*preset_names(), *user_preset_files(services.database)]
-        listed = [found for key in keys if (found := _preset_row(key, chosen, store, inventory))]
-    if chosen.json:
-        print_json({"presets": [_preset_document(each) for each in listed]})
-    else:
-        rows = [(each.preset, str(each.runs), str(each.done), each.takes, each.question) for each in listed]
-        print_table(("preset", "runs", "done", "the rest takes", "question"), rows, right=frozenset({1, 2}))
-    return 0
-
-
-def _preset_row(key: str, chosen: Namespace, store: Store, inventory: Inventory) -> _PresetRow | None:
-    """What is listed of a preset; None, and said why, for a file that cannot be used."""
-    machine = inventory.machine
-    try:
-        named = load_preset(key, workload_finder(chosen))
-        plan = named.plan(machine)
-    except (UserError, UsageError) as error:
-        say(str(error))
-        return None
-    ahead = estimate_remaining(store, plan, inventory)
-    return _PresetRow(
-        preset=named.key,
-        question=named.experiment_for(machine).question,
-        notes=plan.notes,
-        runs=ahead.planned,
-        done=ahead.done,
-        left_s=ahead.left_s,
-        takes=format_estimate(ahead.left_s, ahead.timing_runs) if ahead.done < ahead.planned else "nothing",
-    )
-
-
-def _preset_document(listed: _PresetRow) -> dict[str, object]:
-    return {
-        "preset": listed.preset,
-        "question": listed.question,
-        "notes": list(listed.notes),
-        "runs": listed.runs,
-        "done": listed.done,
-        "left_s": listed.left_s,
-    }
+    def find_workload(self, word: str) -> Workload:
+        """Return the workload that a word names; raises `UsageError`."""
+        return workload_finder(self.database)(word)
 
 
-def experiment(chosen: Namespace) -> int:
-    """Makes what is left of the experiment and prints its verdict; 0 when every planned run has a result.
+@command("experiment", "experiment lstm -s xla=false,true -s seconds=2", "experiment --preset quick --budget 8m")
+@workload_argument
+@settings_option("NAME=A,B", "A parameter of the workload; several values vary; may be repeated.")
+@click.option(
+    "--repeats",
+    type=whole_number(least=1, most=REPEATS_LIMIT),
+    metavar="N",
+    help="Runs of each variant (default 3; with --until at most so many, default 20).",
+)
+@click.option(
+    "--until",
+    type=Parsed(parse_precision_pct),
+    metavar="WIDTH",
+    help="End early, once every speed-up is known to ± WIDTH, such as 0.5%.",
+)
+@click.option("--baseline", metavar="NAME=VALUE", help="The variant others are compared with (default: the first).")
+@click.option(
+    "--preset",
+    metavar="NAME",
+    shell_complete=complete_presets,
+    help="A prepared experiment of --presets, or the path of a file like theirs.",
+)
+@click.option("--presets", is_flag=True, help="List the prepared experiments: their questions, and how long they take.")
+@click.option(
+    "--budget",
+    type=TIME,
+    metavar="TIME",
+    help="Start no run that would not end within 8m, 90s or 1h30m; the same command later goes on.",
+)
+@click.option("--again", is_flag=True, help="Make every run anew, whatever is stored.")
+@click.option("--queue", is_flag=True, help="Only add it to the queue; `queue go-on` makes it, or the window.")
+@notify_option
+@no_standby_option
+@click.option(
+    "--parallel",
+    type=COUNT,
+    is_flag=False,
+    flag_value=0,
+    metavar="[N]",
+    help="Up to N runs at once, each on GPUs of its own (without N as many as there are GPUs).",
+)
+@click.option("--no-gate", is_flag=True, help="Never wait for cool GPUs that nobody uses, or a quiet host.")
+@click.option(
+    "--gate-limit", type=TIME, metavar="TIME", help="Wait so long for them before a run at most (default: 60s)."
+)
+@click.option(
+    "--max-throttled",
+    type=number("from 0% to 100%", lambda value: 0 <= value <= 100, suffix="%"),
+    default=MAX_THROTTLED_PCT,
+    metavar="SHARE",
+    help="Make a run once more that was throttled for more than SHARE of its measured part (default 5%).",
+)
+@click.option("--show", is_flag=True, help="With --preset: show what is stored of it and run nothing.")
+@click.option(
+    "--report",
+    type=FILE,
+    metavar="FILE",
+    help="Write a report with charts too, .html or .md; of an article's preset with its tables.",
+)
+@sampling_option
+@click.pass_context
+def experiment(context: click.Context, /, **values: Any) -> int:
+    """Make what is left of the experiment and print its verdict; return 0 when every planned run has a result.
 
     Running out of memory and being refused are results too.
     """
-    check_arguments(chosen)
-    if chosen.presets:
-        return list_presets(chosen)
-    if chosen.notify:
-        return run_with_notification(f"Experiment {chosen.preset or chosen.workload} has ended", lambda: _run(chosen))
-    return _run(chosen)
+    options = ExperimentOptions(given=given_parameters(context), **values)
+    options.check()
+    if options.presets:
+        return list_presets(options.database, as_json=options.as_json)
+    if options.notify:
+        title = f"Experiment {options.preset or options.workload} has ended"
+        return run_with_notification(title, lambda: _run(options))
+    return _run(options)
 
 
-def _run(chosen: Namespace) -> int:
-    named = load_preset(chosen.preset, workload_finder(chosen)) if chosen.preset else None
+def _run(options: ExperimentOptions) -> int:
+    named = load_preset(options.preset, options.find_workload) if options.preset else None
     article = named.preset.article if named else None
-    if named and chosen.show:
-        _print_result(_stored_experiment(named, chosen), article, chosen)
+    if named and options.show:
+        _print_result(_stored_experiment(named, options), article, options)
         return 0
-    with run_services(chosen.db, chosen.sample_ms, standby=not (chosen.no_standby or chosen.queue)) as services:
+    with run_services(
+        options.database, options.sample_ms, standby=not (options.no_standby or options.queue)
+    ) as services:
         inventory = services.feed.wait_inventory()
         machine = inventory.machine
-        plan = _preset_plan(named, machine, chosen) if named else _matrix_plan(chosen, machine)
+        plan = _preset_plan(named, machine, options) if named else _matrix_plan(options, machine)
         with Store.open(services.database) as store:
-            entry = _enqueue(_with_limits(plan, machine, chosen), store)
-            if chosen.queue and not entry.owned:
+            entry = _enqueue(_with_limits(plan, machine, options), store)
+            if options.queue and not entry.owned:
                 _print_estimate(store, entry, inventory)
-        if chosen.queue:
-            return _print_added(entry, as_json=chosen.json)
+        if options.queue:
+            return _print_added(entry, as_json=options.as_json)
         all_ended = run_entries(services, [entry.entry])
     if not all_ended or all_ended[-1].is_elsewhere:
         raise UserError(_describe_elsewhere(entry))
-    _print_result(all_ended[-1].found, article, chosen, all_ended[-1].queue_number)
+    _print_result(all_ended[-1].found, article, options, all_ended[-1].queue_number)
     return exit_status(all_ended)
 
 
@@ -208,26 +257,26 @@ def _print_added(entry: QueueEntry, *, as_json: bool) -> int:
     return 0
 
 
-def _preset_plan(named: NamedPreset, machine: Machine, chosen: Namespace) -> Plan:
+def _preset_plan(named: NamedPreset, machine: Machine, options: ExperimentOptions) -> Plan:
     """The preset's plan for this machine, once it is said what it asks and how it was fitted."""
-    plan = named.plan(machine, chosen.repeats, chosen.until)
+    plan = named.plan(machine, options.repeats, options.until)
     for sentence in (named.experiment_for(machine).question, *plan.notes):
         say(sentence)
     return plan
 
 
-def _with_limits(plan: Plan, machine: Machine, chosen: Namespace) -> Plan:
+def _with_limits(plan: Plan, machine: Machine, options: ExperimentOptions) -> Plan:
     """Return the plan with the limits that the command names."""
-    if chosen.parallel is not None and (words := sequential_reason(plan.specs, machine)):
+    if options.parallel is not None and (words := sequential_reason(plan.specs, machine)):
         say(words)
     return structs.replace(
         plan,
-        budget_s=chosen.budget,
+        budget_s=options.budget,
         # Without a number: as many as there are GPUs.
-        parallel=chosen.parallel or (1 if chosen.parallel is None else max(1, len(machine.gpus))),
-        again=chosen.again,
-        max_idle_wait_s=chosen.gate_limit,
-        max_throttled_pct=chosen.max_throttled,
+        parallel=options.parallel or (1 if options.parallel is None else max(1, len(machine.gpus))),
+        again=options.again,
+        max_idle_wait_s=0.0 if options.no_gate else options.gate_limit,
+        max_throttled_pct=options.max_throttled,
     )
 
 
@@ -249,13 +298,13 @@ def _describe_elsewhere(entry: QueueEntry) -> str:
     )
 
 
-def _stored_experiment(named: NamedPreset, chosen: Namespace) -> Experiment:
+def _stored_experiment(named: NamedPreset, options: ExperimentOptions) -> Experiment:
     """The experiment as it is stored, on whatever machine its newest runs were made."""
     plans = [
-        structs.replace(plan, max_throttled_pct=chosen.max_throttled)
-        for plan in named.all_plans(chosen.repeats, chosen.until)
+        structs.replace(plan, max_throttled_pct=options.max_throttled)
+        for plan in named.all_plans(options.repeats, options.until)
     ]
-    with open_store(chosen.db) as store:
+    with open_store(options.database) as store:
         found = [(plan, reusable_as_newest(store, plan)) for plan in plans]
     plan, newest = max(found, key=lambda pair: max((run.row.started_utc_ns for run in pair[1].runs), default=0))
     if not newest.runs:
@@ -265,29 +314,32 @@ def _stored_experiment(named: NamedPreset, chosen: Namespace) -> Experiment:
     return Experiment.from_runs(plan, "stopped", newest.runs)
 
 
-def _print_result(found: Experiment, article: Article | None, chosen: Namespace, entry: int | None = None) -> None:
-    runs = load_compared(found, chosen.db or default_database())
+def _print_result(
+    found: Experiment, article: Article | None, options: ExperimentOptions, entry: int | None = None
+) -> None:
+    runs = load_compared(found, options.database or default_database())
     document = experiment_document(found, runs, article)
-    if chosen.json:
+    if options.as_json:
         print_json(document)
     else:
         print_experiment(runs, document)
-    say(describe_ending(found, shown=chosen.show, entry=entry))
-    if chosen.report is not None:
-        write_experiment_report(runs, document["article"], chosen.report)
+    say(describe_ending(found, shown=options.show, entry=entry))
+    if options.report is not None:
+        write_experiment_report(runs, document["article"], options.report)
 
 
-def _matrix_plan(chosen: Namespace, machine: Machine) -> Plan:
-    workload = chosen_workload(chosen)
-    variants = several_variants(workload, chosen.settings, machine)
+def _matrix_plan(options: ExperimentOptions, machine: Machine) -> Plan:
+    assert options.workload is not None
+    workload = options.find_workload(options.workload)
+    variants = several_variants(workload, options.settings, machine)
     if len(variants) < 2:
         raise UsageError(
             "An experiment needs two variants or more: give a parameter several values, as -s layout=NCHW,NHWC."
         )
-    name = " ".join([chosen.workload, *chosen.settings])
-    ordered = tuple(_baseline_first(variants, chosen.baseline, workload))
-    repeats = chosen.repeats or (DEFAULT_REPEATS if chosen.until is None else MAX_REPEATS)
-    return Plan(name=name, variants=ordered, repeats=repeats, until_pct=chosen.until)
+    name = " ".join([options.workload, *options.settings])
+    ordered = tuple(_baseline_first(variants, options.baseline, workload))
+    repeats = options.repeats or (DEFAULT_REPEATS if options.until is None else MAX_REPEATS)
+    return Plan(name=name, variants=ordered, repeats=repeats, until_pct=options.until)
 
 
 def _baseline_first(variants: Sequence[RunSpec], baseline: str | None, workload: Workload) -> list[RunSpec]:

@@ -1,15 +1,29 @@
 """`list`, `note`, `tag`, `delete`, `restore` and `prune`: the stored runs found, annotated and removed."""
 
 import sys
-from argparse import Namespace
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, get_args
+
+import click
 
 from app import units
+from app.cli.options import (
+    COUNT,
+    OneOf,
+    Parsed,
+    RunFilter,
+    command,
+    filter_options,
+    read_number,
+    run_argument,
+    runs_argument,
+)
 from app.cli.services import open_store
 from app.cli.terminal import print_json, print_table
 from app.errors import UserError
-from app.queries import TEXT_ORDERS, RunQuery, StoredExperiment
+from app.queries import TEXT_ORDERS, RunOrder, RunQuery, StoredExperiment
 from app.records import RunRow
 from app.report.documents import iso_utc, list_document
 from app.storage import retention
@@ -19,31 +33,40 @@ from app.viewmodels.format import cells
 from app.viewmodels.format.naming import short_name
 from workloads.catalog import UsageError
 
+_DAYS = {"h": 1 / 24, "d": 1.0, "w": 7.0}
 
-def note(chosen: Namespace) -> int:
-    """Keeps a note on a run, or prints the one there is."""
-    with open_store(chosen.db) as store:
-        if chosen.text is not None:
-            store.library.set_note(chosen.run, chosen.text)
-        row = store.load(chosen.run, fields=()).row
-    if chosen.json:
+
+@command("note", "note 3 'power limit 300 W'", "note 3")
+@run_argument()
+@click.argument("text", required=False, help='The note; "" removes it; without it, it is shown.')
+def note(database: Path | None, as_json: bool, run: int, text: str | None) -> int:
+    """Keep a note on a run, or print the stored one."""
+    with open_store(database) as store:
+        if text is not None:
+            store.library.set_note(run, text)
+        row = store.load(run, fields=()).row
+    if as_json:
         print_json(list_document([row]))
     else:
         print(row.note or f"Run {row.run} has no note.")
     return 0
 
 
-def tag(chosen: Namespace) -> int:
-    """Gives tags to runs or takes them off, and prints the tags each has now."""
-    if not (chosen.add or chosen.remove):
+@command("tag", "tag --add paper 3 4 5", "tag --remove paper 3")
+@click.option("--add", multiple=True, metavar="TAG", help="May be repeated.")
+@click.option("--remove", multiple=True, metavar="TAG", help="May be repeated.")
+@runs_argument(required=True)
+def tag(database: Path | None, as_json: bool, add: Sequence[str], remove: Sequence[str], runs: Sequence[int]) -> int:
+    """Give tags to runs or take them off, and print the tags that each has now."""
+    if not (add or remove):
         raise UsageError("tag needs --add TAG or --remove TAG.")
-    with open_store(chosen.db) as store:
-        for word in chosen.add:
-            store.library.add_tag(chosen.runs, word)
-        for word in chosen.remove:
-            store.library.remove_tag(chosen.runs, word)
-        rows = store.library.run_rows(chosen.runs)
-    if chosen.json:
+    with open_store(database) as store:
+        for word in add:
+            store.library.add_tag(runs, word)
+        for word in remove:
+            store.library.remove_tag(runs, word)
+        rows = store.library.run_rows(runs)
+    if as_json:
         print_json(list_document(rows))
     else:
         for row in rows:
@@ -51,29 +74,34 @@ def tag(chosen: Namespace) -> int:
     return 0
 
 
-def delete(chosen: Namespace) -> int:
-    """Puts runs into the trash; with `for_good`, deletes those that are in it."""
-    with open_store(chosen.db) as store:
-        if chosen.for_good:
-            store.library.purge(chosen.runs)
-            done = f"{_count_runs(chosen.runs)} deleted for good; later runs fill the space in the file."
-            return _print_moved(store.library, [], done, chosen)
-        moved = store.library.delete(chosen.runs)
+@command("delete", "delete 3 4", "delete --for-good 3")
+@click.option("--for-good", is_flag=True, help="Delete runs that are in the trash, with their samples.")
+@runs_argument(required=True)
+def delete(database: Path | None, as_json: bool, for_good: bool, runs: Sequence[int]) -> int:
+    """Put runs into the trash; with `for_good`, delete those that are in it."""
+    with open_store(database) as store:
+        if for_good:
+            store.library.purge(runs)
+            done = f"{_count_runs(runs)} deleted for good; later runs fill the space in the file."
+            return _print_moved(store.library, [], done, as_json=as_json)
+        moved = store.library.delete(runs)
         undo = f"`python -m app restore {' '.join(map(str, moved))}` undoes it."
         done = f"{_count_runs(moved)} put into the trash. {undo}" if moved else "Nothing to do: in the trash already."
-        return _print_moved(store.library, moved, done, chosen)
+        return _print_moved(store.library, moved, done, as_json=as_json)
 
 
-def restore(chosen: Namespace) -> int:
-    """Takes runs out of the trash."""
-    with open_store(chosen.db) as store:
-        moved = store.library.restore(chosen.runs)
+@command("restore", "restore 3 4")
+@runs_argument(required=True)
+def restore(database: Path | None, as_json: bool, runs: Sequence[int]) -> int:
+    """Take runs out of the trash."""
+    with open_store(database) as store:
+        moved = store.library.restore(runs)
         done = f"{_count_runs(moved)} taken out of the trash." if moved else "Nothing to do: not in the trash."
-        return _print_moved(store.library, moved, done, chosen)
+        return _print_moved(store.library, moved, done, as_json=as_json)
 
 
-def _print_moved(library: Library, moved: Sequence[int], done: str, chosen: Namespace) -> int:
-    if chosen.json:
+def _print_moved(library: Library, moved: Sequence[int], done: str, *, as_json: bool) -> int:
+    if as_json:
         print_json(list_document(library.run_rows(moved)))
     else:
         print(done)
@@ -84,16 +112,38 @@ def _count_runs(runs: Sequence[int]) -> str:
     return f"{len(runs):,} {units.plural('run', len(runs))}"
 
 
-def list_runs(chosen: Namespace) -> int:
-    """Prints the runs asked for, newest first unless told otherwise; with `experiments`, those instead."""
-    with open_store(chosen.db) as store:
-        if chosen.experiments:
-            _print_experiments(store.library.experiments(), as_json=chosen.json)
+@command("list", "list --tag paper --sort throughput --limit 10", "list --experiments")
+@filter_options
+@click.option("--deleted", is_flag=True, help="The runs in the trash instead of all others.")
+@click.option(
+    "--sort",
+    type=OneOf(get_args(RunOrder)),
+    default="started",
+    metavar="COLUMN",
+    help=f"Order by one of {', '.join(get_args(RunOrder))}.",
+)
+@click.option("--reverse", is_flag=True, help="The other way round.")
+@click.option("--limit", type=COUNT, metavar="N", help="No more than N runs.")
+@click.option("--experiments", is_flag=True, help="List the experiments instead of runs.")
+def list_runs(
+    database: Path | None,
+    as_json: bool,
+    wanted: RunFilter,
+    deleted: bool,
+    sort: RunOrder,
+    reverse: bool,
+    limit: int | None,
+    experiments: bool,
+) -> int:
+    """Print the runs wanted, newest first unless requested otherwise; with `experiments`, those instead."""
+    with open_store(database) as store:
+        if experiments:
+            _print_experiments(store.library.experiments(), as_json=as_json)
             return 0
-        found = store.library.find(query := run_query(chosen, store.library))
-        rows = store.library.run_rows(found[: chosen.limit])
+        query = run_query(replace(wanted, deleted=deleted, sort=sort, reverse=reverse), store.library)
+        rows = store.library.run_rows(store.library.find(query)[:limit])
         total, path = store.library.facets(deleted=query.deleted).total, store.path
-    if chosen.json:
+    if as_json:
         print_json(list_document(rows))
         return 0
     if rows:
@@ -108,17 +158,17 @@ def list_runs(chosen: Namespace) -> int:
     return 0
 
 
-def run_query(chosen: Namespace, library: Library) -> RunQuery:
-    """The query that the words of the command line make."""
+def run_query(wanted: RunFilter, library: Library) -> RunQuery:
+    """Return the query for the runs wanted; raises `UserError` for an experiment that is not stored."""
     return RunQuery(
-        text=chosen.search,
-        workload=chosen.workload,
-        outcome=chosen.outcome,
-        tag=chosen.tag,
-        experiment=None if chosen.experiment is None else _experiment_number(chosen.experiment, library),
-        deleted=chosen.deleted,
-        order=chosen.sort,
-        descending=(chosen.sort not in TEXT_ORDERS) != chosen.reverse,
+        text=wanted.search,
+        workload=wanted.workload,
+        outcome=wanted.outcome,
+        tag=wanted.tag,
+        experiment=None if wanted.experiment is None else _experiment_number(wanted.experiment, library),
+        deleted=wanted.deleted,
+        order=wanted.sort,
+        descending=(wanted.sort not in TEXT_ORDERS) != wanted.reverse,
     )
 
 
@@ -173,17 +223,35 @@ def _experiment_document(experiment: StoredExperiment) -> dict[str, Any]:
     }
 
 
-def prune_runs(chosen: Namespace) -> int:
-    """Prunes and prints what that did, or would do."""
-    with open_store(chosen.db) as store:
+def _read_days(word: str) -> float:
+    """Return days from `30d`, `12h`, `2w` or a bare number of days."""
+    number, unit = (word[:-1], word[-1]) if word[-1:] in _DAYS else (word, "d")
+    value = read_number(number) * _DAYS[unit]
+    if not 0 <= value <= 36_500:
+        raise ValueError(f"must be from 0 to 36500 days, such as 30d, not {word!r}")
+    return value
+
+
+@command("prune", "prune --older-than 30d --dry-run", "prune --older-than 2w")
+@click.option(
+    "--older-than",
+    type=Parsed(_read_days),
+    required=True,
+    metavar="AGE",
+    help="Of runs that ended longer ago, such as 30d.",
+)
+@click.option("--dry-run", is_flag=True, help="Say what would be deleted and delete nothing.")
+def prune_runs(database: Path | None, as_json: bool, older_than: float, dry_run: bool) -> int:
+    """Prune, and print what that did, or would do."""
+    with open_store(database) as store:
         path = store.path
-    if not (chosen.dry_run or chosen.json):
+    if not (dry_run or as_json):
         print("Deleting samples and packing the file; about a second for each 100 MB …", file=sys.stderr)
-    done = prune(path, chosen.older_than, dry_run=chosen.dry_run)
-    if chosen.json:
-        print_json(_prune_document(done, dry_run=chosen.dry_run))
+    done = prune(path, older_than, dry_run=dry_run)
+    if as_json:
+        print_json(_prune_document(done, dry_run=dry_run))
     else:
-        print(describe_pruned(done, dry_run=chosen.dry_run))
+        print(describe_pruned(done, dry_run=dry_run))
     return 0
 
 

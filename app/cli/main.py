@@ -4,53 +4,73 @@ import errno
 import io
 import os
 import sys
-from argparse import Namespace
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from app.cli import compare, experiment, library, machine, queue, run, show, transfer
-from app.cli.arguments import parse
+import click
+
+from app.cli.commands import PROGRAM, ProgramGroup, Upper, describe_wrong_use
+from app.cli.options import DATABASE_HELP, FILE, SAMPLE_PERIOD
 from app.errors import UserError
+from app.samples import SAMPLE_MS
 from workloads.catalog import UsageError
 
-Command = Callable[[Namespace], int]
-
-COMMANDS: Mapping[str, Command] = {
-    "run": run.run,
-    "experiment": experiment.experiment,
-    "queue": queue.queue,
-    "list": library.list_runs,
-    "show": show.show,
-    "note": library.note,
-    "tag": library.tag,
-    "delete": library.delete,
-    "restore": library.restore,
-    "compare": compare.compare,
-    "scaling": compare.scaling,
-    "gpus": machine.gpus,
-    "watch": machine.watch,
-    "replay": machine.replay,
-    "prune": library.prune_runs,
-    "portability": run.portability,
-    "export": transfer.export,
-    "import": transfer.import_database,
-    "reference": transfer.reference,
-    "calibrate": machine.calibrate_devices,
-}
+_NONE = Upper()
 
 
-def main(words: Sequence[str], more: Mapping[str, Command]) -> int:
-    """Does what the words say and returns the exit status; the user's errors are one sentence on stderr.
+def _print_version(context: click.Context, _param: click.Parameter, wanted: bool) -> None:
+    if wanted and not context.resilient_parsing:
+        from app.runs.environment import program_version  # here, for no other command waits for it
 
-    `more` are commands of the layers above (`bench`, and `replay` where it has a window).
-    """
+        print(f"VariantScope {program_version()}")
+        context.exit()
+
+
+@click.group(
+    cls=ProgramGroup,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Which training variant is faster on this machine, by how much, at what energy?"
+    " Without a command the window opens.",
+)
+@click.option("--db", "database", type=FILE, metavar="PATH", help=DATABASE_HELP)
+@click.option(
+    "--sample-ms",
+    type=SAMPLE_PERIOD,
+    metavar="N",
+    default=SAMPLE_MS,
+    help=f"Milliseconds between two telemetry readings (default {SAMPLE_MS:g}).",
+)
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Print the version and exit.",
+)
+@click.pass_context
+def program(context: click.Context, database: Path | None, sample_ms: float) -> int:
+    """Open the window where no command is given, and return its exit status."""
+    if context.invoked_subcommand is not None:
+        return 0
+    open_window = context.ensure_object(Upper).open_window
+    if open_window is None:
+        raise UsageError(f"A command is missing. `{PROGRAM} --help` shows how it is used.")
+    return open_window(database, sample_ms, None)
+
+
+def main(words: Sequence[str], upper: Upper = _NONE) -> int:
+    """Do what the words say and return the exit status; the user's errors are one sentence on stderr."""
     _prepare_output()
-    chosen = parse(words)
     try:
-        status = {**COMMANDS, **more}[chosen.command](chosen)
+        status = _run(words, upper)
         # What is still buffered meets a closed pipe or a full disk here, where it can be said, not at exit.
         sys.stdout.flush()
         return status
+    except click.UsageError as error:
+        print(describe_wrong_use(error), file=sys.stderr)
+        return 2
     except UsageError as error:
         print(error, file=sys.stderr)
         return 2
@@ -71,8 +91,17 @@ def main(words: Sequence[str], more: Mapping[str, Command]) -> int:
         return 1
 
 
+def _run(words: Sequence[str], upper: Upper) -> int:
+    """Read the words and call the command; without `click.Command.main`, which would take Ctrl-C for itself."""
+    try:
+        with program.make_context(PROGRAM, list(words), obj=upper) as context:
+            return int(program.invoke(context))
+    except click.exceptions.Exit as end:
+        return end.exit_code
+
+
 def _prepare_output() -> None:
-    """Lets what is said go nowhere where nobody listens, and say `?` for what the listener's encoding has no sign for.
+    """Drop output that nobody reads, and print `?` for a character that the reader's encoding lacks.
 
     A stream is None where the program was started with it closed (https://docs.python.org/3/library/sys.html#sys.stdout).
     """
@@ -85,7 +114,7 @@ def _prepare_output() -> None:
 
 
 def _drop_output() -> None:
-    """Sends what stdout still holds nowhere: its flush at exit would fail again, in a traceback."""
+    """Send what stdout still holds nowhere: its flush at exit would fail again, in a traceback."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.close(nowhere)

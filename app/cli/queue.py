@@ -1,10 +1,12 @@
 """`queue`: the unfinished experiments, listed, changed and resumed."""
 
 import sys
-from argparse import Namespace
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import click
 
 from app import units
 from app.cli.experiment_progress import (
@@ -17,6 +19,7 @@ from app.cli.experiment_progress import (
     run_entries,
     write_experiment_report,
 )
+from app.cli.options import FILE, OneOf, command, no_standby_option, notify_option, sampling_option, whole_number
 from app.cli.progress import run_with_notification
 from app.cli.services import open_store, run_services
 from app.cli.terminal import print_json, print_table, say
@@ -32,45 +35,59 @@ from app.storage.queue import Queue
 from app.telemetry.inventory import take_inventory
 from workloads.catalog import UsageError
 
+_ACTIONS = ("list", "go-on", "move", "pause", "resume", "remove")
 
-def go_on(chosen: Namespace) -> int:
-    """Makes entries, those named even where they are paused; with none named, all that wait.
 
-    Then prints the verdict of each, writes what reports are asked for, and tells of the end; 0 when every run has a
-    result.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _GoOn:
+    """What `queue go-on` is to do: the entries to make, all that wait where none are named, and how."""
+
+    database: Path | None
+    as_json: bool
+    entries: Sequence[int]
+    standby: bool
+    notify: bool
+    report: Path | None
+    sample_ms: float
+
+
+def _go_on(wanted: _GoOn) -> int:
+    """Make entries, the named ones even where they are paused; return 0 when every run has a result.
+
+    Then print the verdict of each, write the requested reports, and notify of the end.
     """
-    if chosen.report is not None:
-        check_writable(chosen.report)
-    with open_store(chosen.db) as store:
-        named = [store.queue.entry(entry) for entry in dict.fromkeys(chosen.entries)]
+    if wanted.report is not None:
+        check_writable(wanted.report)
+    with open_store(wanted.database) as store:
+        named = [store.queue.entry(entry) for entry in dict.fromkeys(wanted.entries)]
         for entry in named:
             if entry.owned:
                 raise UserError(_describe_entry_elsewhere(entry))
             store.queue.set_state(entry.entry, "waiting")
         entries = store.queue.entries()
     if not any(entry.state == "waiting" for entry in entries):
-        return _print_nothing_waiting(entries, as_json=chosen.json)
-    if not chosen.notify:
-        return _run_and_report(chosen, named)
+        return _print_nothing_waiting(entries, as_json=wanted.as_json)
+    if not wanted.notify:
+        return _run_and_report(wanted, named)
     title = f"Experiment {named[0].name}" if len(named) == 1 else "The queue"
-    return run_with_notification(f"{title} has ended", lambda: _run_and_report(chosen, named))
+    return run_with_notification(f"{title} has ended", lambda: _run_and_report(wanted, named))
 
 
-def _run_and_report(chosen: Namespace, named: Sequence[QueueEntry]) -> int:
+def _run_and_report(wanted: _GoOn, named: Sequence[QueueEntry]) -> int:
     wrong: list[UserError] = []
 
     def fail(error: UserError) -> None:
         say(str(error))
         wrong.append(error)
 
-    with run_services(chosen.db, chosen.sample_ms, standby=chosen.standby) as services:
+    with run_services(wanted.database, wanted.sample_ms, standby=wanted.standby) as services:
         all_ended = run_entries(services, [entry.entry for entry in named] or None, fail)
-    documents = [_print_ended(ended, services.database, as_json=chosen.json) for ended in all_ended]
-    if chosen.json:
+    documents = [_print_ended(ended, services.database, as_json=wanted.as_json) for ended in all_ended]
+    if wanted.as_json:
         print_json({"experiments": documents})
-    if chosen.report is not None:
+    if wanted.report is not None:
         for ended, document in zip(all_ended, documents, strict=True):
-            file = chosen.report if len(named) == 1 else _entry_report_path(chosen.report, ended)
+            file = wanted.report if len(named) == 1 else _entry_report_path(wanted.report, ended)
             try:
                 write_experiment_report(load_compared(ended.found, services.database), document["article"], file)
             except UserError as error:  # what is wrong with one file is not with the next
@@ -122,46 +139,89 @@ def _article(ended: EndedEntry) -> Article | None:
     return article
 
 
-def queue(chosen: Namespace) -> int:
-    """Does what was asked for with the queue, and shows it then."""
-    if (chosen.first or chosen.before is not None) and chosen.action != "move":
+@command("queue", "queue", "queue go-on 2 --report result.html", "queue move 3 --first")
+@click.argument(
+    "action", type=OneOf(_ACTIONS), default="list", metavar="[ACTION]", help=f"{', '.join(_ACTIONS)} (default: list)."
+)
+@click.argument("entries", type=whole_number(), nargs=-1, metavar="[ENTRY]...", help="Their numbers in the list.")
+@click.option("--first", is_flag=True, help="With move: before all others.")
+@click.option(
+    "--before", type=whole_number(), metavar="ENTRY", help="With move: before this one (default: to the end)."
+)
+@no_standby_option
+@notify_option
+@click.option(
+    "--report",
+    type=FILE,
+    metavar="FILE",
+    help="With go-on: write a report too, .html or .md; where not exactly one ENTRY is named, a file for each, its"
+    " number before the ending (FILE-3.html).",
+)
+@sampling_option
+def queue(
+    database: Path | None,
+    as_json: bool,
+    action: str,
+    entries: Sequence[int],
+    first: bool,
+    before: int | None,
+    no_standby: bool,
+    notify: bool,
+    report: Path | None,
+    sample_ms: float,
+) -> int:
+    """Change the queue and print it, or go on with its entries."""
+    if first and before is not None:
+        raise UsageError("--first and --before exclude each other: give one of them.")
+    if (first or before is not None) and action != "move":
         raise UsageError("--first and --before go with `queue move ENTRY`.")
-    if (chosen.notify or chosen.report is not None) and chosen.action != "go-on":
+    if (notify or report is not None) and action != "go-on":
         raise UsageError("--notify and --report go with `queue go-on`.")
-    if chosen.action == "go-on":
-        return go_on(chosen)
-    if chosen.action == "list" and chosen.entries:
+    if action == "go-on":
+        return _go_on(
+            _GoOn(
+                database=database,
+                as_json=as_json,
+                entries=entries,
+                standby=not no_standby,
+                notify=notify,
+                report=report,
+                sample_ms=sample_ms,
+            )
+        )
+    if action == "list" and entries:
         raise UsageError("queue list shows all there is; numbers go with go-on, move, pause, resume and remove.")
-    if chosen.action != "list":
-        if not chosen.entries:
-            raise UsageError(f"queue {chosen.action} needs the number of an entry, as `python -m app queue` shows it.")
-        with open_store(chosen.db) as store:
-            for entry in chosen.entries:
+    if action != "list":
+        if not entries:
+            raise UsageError(f"queue {action} needs the number of an entry, as `python -m app queue` shows it.")
+        with open_store(database) as store:
+            for entry in entries:
                 store.queue.entry(entry)
-            for entry in chosen.entries:
-                _CHANGES[chosen.action](store.queue, entry, chosen)
-    return _print_queue(chosen)
+            if action == "move" and first:
+                before = next((each.entry for each in store.queue.entries() if each.entry not in entries), None)
+            for entry in entries:
+                _change(store.queue, action, entry, before)
+    return _print_queue(database, as_json=as_json)
 
 
-def _move(queue: Queue, entry: int, chosen: Namespace) -> None:
-    first = next((each.entry for each in queue.entries() if each.entry not in chosen.entries), None)
-    queue.move(entry, first if chosen.first else chosen.before)
+def _change(queue: Queue, action: str, entry: int, before: int | None) -> None:
+    match action:
+        case "move":
+            queue.move(entry, before)
+        case "pause":
+            queue.set_state(entry, "paused")
+        case "resume":
+            queue.set_state(entry, "waiting")
+        case "remove":
+            queue.remove(entry)
 
 
-_CHANGES: Mapping[str, Callable[[Queue, int, Namespace], None]] = {
-    "move": _move,
-    "pause": lambda queue, entry, _: queue.set_state(entry, "paused"),
-    "resume": lambda queue, entry, _: queue.set_state(entry, "waiting"),
-    "remove": lambda queue, entry, _: queue.remove(entry),
-}
-
-
-def _print_queue(chosen: Namespace) -> int:
-    with open_store(chosen.db) as store:
+def _print_queue(database: Path | None, *, as_json: bool) -> int:
+    with open_store(database) as store:
         entries = {entry.entry: entry for entry in store.queue.entries()}
         # Another program may add or remove some meanwhile.
         found = [each for each in queue_progress(store, take_inventory()) if each.entry in entries] if entries else []
-    if chosen.json:
+    if as_json:
         print_json({"queue": [_document(entries[each.entry], each) for each in found]})
     elif found:
         print_table(("entry", "name", "state", "runs", "left"), [_row(each) for each in found], right=frozenset({0, 3}))

@@ -1,13 +1,25 @@
 """`run` and `portability`: one variant run once, its largest batch, and its weights loaded elsewhere."""
 
 import sys
-from argparse import Namespace
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+import click
+
 from app import units
-from app.analysis.largest_batch import search_bounds
-from app.cli.services import chosen_workload, one_variant, run_services, stop_on_interrupt
+from app.analysis.largest_batch import SearchBounds, search_bounds
+from app.cli.options import (
+    COUNT,
+    FILE,
+    OneOf,
+    command,
+    run_argument,
+    sampling_option,
+    settings_option,
+    workload_argument,
+)
+from app.cli.services import one_variant, run_services, stop_on_interrupt, workload_finder
 from app.cli.show import print_run
 from app.cli.terminal import ProgressSink, print_json, print_table, say
 from app.records import RunRow, StoredRun
@@ -26,13 +38,12 @@ from workloads.catalog import Machine, UsageError
 from workloads.protocol import RunSpec
 
 
-def find_largest_batch(spec: RunSpec, services: RunServices, chosen: Namespace) -> int:
-    """Searches, with each try's progress on stderr, and prints the answer; 0 when there is one."""
-    bounds = search_bounds(spec, chosen.batch_limit, chosen.batch_step)
+def _find_largest_batch(spec: RunSpec, services: RunServices, bounds: SearchBounds, *, as_json: bool) -> int:
+    """Search, with each try's progress on stderr, and print the answer; return 0 when there is one."""
     session = LargestBatchSession(spec, bounds, services, _progress_sinks)
     with stop_on_interrupt(session.stop):
         found = session.run()
-    if chosen.json:
+    if as_json:
         print_json(largest_batch_document(spec, found))
     else:
         print(describe_largest_batch(found))
@@ -47,35 +58,47 @@ _EXACT = 1e-5
 """A difference near 1 that float32 itself explains: sums are added up in another order."""
 
 
-def portability(chosen: Namespace) -> int:
-    """Tries the weights, stores and prints what came of it; 0 when every trial answers as rounding allows."""
-    into = [word for word in chosen.into.split(",") if word]
-    with run_services(chosen.db) as services, Store.open(services.database) as store:
-        run = store.load(chosen.run).row
-        weights = weights_file(run, services.database, chosen.weights)
+@command("portability", "portability 12", "portability 12 --into standard,cudnn --gpus 0")
+@run_argument()
+@click.option("--into", default="", metavar="A,B", help="The implementations (default: all that can run there).")
+@click.option(
+    "--gpus",
+    type=OneOf(("0", "1")),
+    metavar="N",
+    help="On the CPU (0) or a GPU (1); default: not where the run trained.",
+)
+@click.option("--weights", "weights_path", type=FILE, metavar="PATH", help="Its weights file, where it was moved.")
+def portability(
+    database: Path | None, as_json: bool, run: int, into: str, gpus: str | None, weights_path: Path | None
+) -> int:
+    """Try the weights, store and print the results; return 0 when every trial differs by rounding alone."""
+    with run_services(database) as services, Store.open(services.database) as store:
+        row = store.load(run).row
+        weights = weights_file(row, services.database, weights_path)
         machine = services.feed.wait_inventory().machine
-        wanted = transfer_targets(run.spec, into, _gpus(chosen.gpus, run, machine), machine)
+        names = [word for word in into.split(",") if word]
+        wanted = transfer_targets(row.spec, names, _gpus(gpus, row, machine), machine)
         trials, failed = [], {}
         for spec in wanted.possible:
             name = str(spec.variant["implementation"])
             say(f"{choice_label(spec, 'implementation', name)} …")
             try:
-                trials.append(try_weights(run, weights, spec, services, say))
+                trials.append(try_weights(row, weights, spec, services, say))
             except JobError as error:
                 failed[name] = str(error)
             else:
-                store.add_portability(run.run, [trials[-1].result])
-    if chosen.json:
-        print_json(_trials_document(run, trials, wanted, failed))
+                store.add_portability(row.run, [trials[-1].result])
+    if as_json:
+        print_json(_trials_document(row, trials, wanted, failed))
     else:
-        _print_trials(run, trials, wanted, failed)
+        _print_trials(row, trials, wanted, failed)
     return int(bool(failed) or not all(map(_is_explained, trials)))
 
 
-def _gpus(requested: int | None, run: RunRow, machine: Machine) -> int:
-    """The other side: the CPU for what trained on a GPU, a GPU for what trained on the CPU, where there is one."""
+def _gpus(requested: str | None, run: RunRow, machine: Machine) -> int:
+    """Return the other side: 0 for what trained on a GPU, 1 for what trained on the CPU, where there is a GPU."""
     if requested is not None:
-        return requested
+        return int(requested)
     return 0 if run.spec.variant["gpus"] else min(1, len(machine.gpus))
 
 
@@ -133,21 +156,43 @@ def _verdict(run: RunRow, trials: Sequence[TrialResult]) -> str:
     )
 
 
-def run(chosen: Namespace) -> int:
-    """Runs and prints the result; 0 when it completed."""
-    if chosen.workload is None:
+@command("run", "run lstm -s seconds=5", "run cnn10 -s layout=NHWC -s batch_size=512 --json")
+@workload_argument
+@settings_option("NAME=VALUE", "A parameter of the workload; may be repeated.")
+@click.option("--parameters", is_flag=True, help="List the workload's parameters and end.")
+@click.option(
+    "--largest-batch", is_flag=True, help="Find the largest batch that fits, in short runs from the batch given."
+)
+@click.option("--batch-limit", type=COUNT, metavar="N", help="Go no further than this batch (needed on the CPU).")
+@click.option(
+    "--batch-step", type=COUNT, metavar="N", help="Tell batches apart by N (default: an eighth of the first)."
+)
+@sampling_option
+def run(
+    database: Path | None,
+    as_json: bool,
+    workload: str | None,
+    settings: Sequence[str],
+    parameters: bool,
+    largest_batch: bool,
+    batch_limit: int | None,
+    batch_step: int | None,
+    sample_ms: float,
+) -> int:
+    """Run and print the result; return 0 when it completed."""
+    if workload is None:
         raise UsageError(f"run needs a workload: {_known_workloads()}, or a file of yours as path/to/file.py:name.")
-    if chosen.parameters:
-        return _print_parameters(chosen_workload(chosen))
-    if not chosen.largest_batch and (chosen.batch_limit or chosen.batch_step):
+    found = workload_finder(database)(workload)
+    if parameters:
+        return _print_parameters(found)
+    if not largest_batch and (batch_limit or batch_step):
         raise UsageError("--batch-limit and --batch-step go with --largest-batch.")
-    workload = chosen_workload(chosen)
-    with run_services(chosen.db, chosen.sample_ms, standby=chosen.largest_batch) as services:
-        spec = one_variant(workload, chosen.settings, services.feed.wait_inventory().machine)
-        if chosen.largest_batch:
-            return find_largest_batch(spec, services, chosen)
+    with run_services(database, sample_ms, standby=largest_batch) as services:
+        spec = one_variant(found, settings, services.feed.wait_inventory().machine)
+        if largest_batch:
+            return _find_largest_batch(spec, services, search_bounds(spec, batch_limit, batch_step), as_json=as_json)
         stored = run_once(spec, services)
-    if chosen.json:
+    if as_json:
         print_json(run_document(stored))
     else:
         print_run(stored)

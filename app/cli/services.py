@@ -3,12 +3,10 @@
 import contextlib
 import signal
 import sys
-from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 
-from app.cli.arguments import SAMPLE_MS
 from app.cli.terminal import say
 from app.errors import UserError
 from app.paths import default_database
@@ -17,6 +15,7 @@ from app.runs.leases import Leases
 from app.runs.recovery import mark_crashed_runs
 from app.runs.session import RunServices
 from app.runs.standby import StandbyLauncher, is_standby_wanted
+from app.samples import SAMPLE_MS
 from app.storage.files import disk_space
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
@@ -87,15 +86,13 @@ def stop_on_interrupt(stop: Callable[[], None]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def chosen_workload(chosen: Namespace) -> Workload:
-    """The workload that the command names, of the program or in the user's own file; raises `UsageError`."""
-    return workload_finder(chosen)(chosen.workload)
+def workload_finder(database: Path | None) -> Callable[[str], Workload]:
+    """Return a function that finds a workload of the program by name, or a custom one, whose file it reads if it must.
 
-
-def workload_finder(chosen: Namespace) -> Callable[[str], Workload]:
-    """Finds the program's workload of a name, or the user's in a file; a file is read where it was not before."""
-    database = chosen.db or default_database()
-    return lambda word: resolve_workload(word, database, ReadOptions(notify=say))
+    It raises `UsageError`.
+    """
+    path = database or default_database()
+    return lambda word: resolve_workload(word, path, ReadOptions(notify=say))
 
 
 def one_variant(workload: Workload, settings: Sequence[str], machine: Machine) -> RunSpec:

@@ -1,8 +1,11 @@
 """`show`: one stored run with its metrics, evidence, phases and environment."""
 
-from argparse import Namespace
+from pathlib import Path
+
+import click
 
 from app import units
+from app.cli.options import command, run_argument
 from app.cli.services import open_store
 from app.cli.terminal import print_json, print_table
 from app.errors import UserError
@@ -82,14 +85,18 @@ def _elide_name(name: str) -> str:
 _NUMBERS = frozenset(range(1, len(derived.EPOCH_COLUMNS)))
 
 
-def show(chosen: Namespace) -> int:
-    """Prints one run."""
-    with open_store(chosen.db) as store:
-        stored = store.load(chosen.run)
-        pruned_utc_ns = retention.pruned_utc_ns(store.path, chosen.run)
-    if chosen.source:
-        return _print_source(stored, as_json=chosen.json)
-    if chosen.json:
+@command("show", "show 12", "show 12 --json")
+@run_argument()
+@click.option("--log", is_flag=True, help="Print its log too.")
+@click.option("--source", is_flag=True, help="Print the file that a custom workload was in.")
+def show(database: Path | None, as_json: bool, run: int, log: bool, source: bool) -> int:
+    """Print one run."""
+    with open_store(database) as store:
+        stored = store.load(run)
+        pruned_utc_ns = retention.pruned_utc_ns(store.path, run)
+    if source:
+        return _print_source(stored, as_json=as_json)
+    if as_json:
         print_json(run_document(stored, pruned_utc_ns=pruned_utc_ns))
         return 0
     print_run(stored)
@@ -99,7 +106,7 @@ def show(chosen: Namespace) -> int:
     print_evidence(stored_evidence_view(stored))
     print()
     _print_details(stored)
-    if chosen.log:
+    if log:
         print()
         print("\n".join(line.text for line in stored.log))
     return 0

@@ -1,12 +1,14 @@
 """`export`, `import` and `reference`: runs written to files, read from other databases, and the reference runs."""
 
-from argparse import Namespace
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
+
+import click
 
 from app import units
-from app.cli.arguments_transfer import TRACE
+from app.cli.options import FILE, OneOf, command, runs_argument
 from app.cli.progress import progress_watch
 from app.cli.services import open_store
 from app.cli.terminal import print_json, print_table, say
@@ -21,6 +23,7 @@ from app.report.export import (
     export_files,
     import_document,
 )
+from app.report.table_files import Format
 from app.report.trace import export_trace
 from app.runs.experiment.queue import exportable_queue, import_with_queue
 from app.runs.leases import Leases
@@ -31,24 +34,81 @@ from app.viewmodels.format.environment import environment_label
 from workloads.catalog import UsageError
 
 _SUFFIXES = ("", ".keras")
+_DATABASE = ".db"
+_TIMELINE = ".json"
+_NAMED = 5
+"""Runs that the name of a folder names."""
 
 
-def export_models(chosen: Namespace) -> int:
-    """Writes the models and says how well they answer."""
-    _check_model_paths(chosen.model)
-    if len(chosen.runs) != 1:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportOptions:
+    """What to write, and where."""
+
+    database: Path | None
+    as_json: bool
+    runs: Sequence[int]
+    queue: bool
+    format: Format | Literal["trace"] | None
+    output: Path | None
+    model: Sequence[Path]
+    weights: Path | None
+
+
+@command("export", "export 12 13 --format csv", "export 12 13 -o runs.db", "export 12 --model lstm.keras")
+@runs_argument(required=False)
+@click.option(
+    "--queue",
+    is_flag=True,
+    help="With -o FILE.db: the experiments that are not finished with their runs, to go on elsewhere.",
+)
+@click.option(
+    "--format",
+    type=OneOf((*get_args(Format), "trace")),
+    help="Tables in this format, a file each, in a folder; or trace: one timeline that ui.perfetto.dev opens.",
+)
+@click.option(
+    "-o",
+    "output",
+    type=FILE,
+    metavar="PATH",
+    help="The folder to make (default: runs-NUMBERS), FILE.json for a timeline (runs-NUMBERS.trace.json),"
+    " or FILE.db for a database that `import` reads.",
+)
+@click.option(
+    "--model",
+    type=FILE,
+    multiple=True,
+    metavar="PATH",
+    help="A Keras model of one run's saved weights: a file that ends in .keras, or a folder for a SavedModel;"
+    " may be repeated.",
+)
+@click.option("--weights", type=FILE, metavar="PATH", help="With --model: its weights file, where it was moved.")
+def export(**values: Any) -> int:
+    """Write what is requested and print where it is."""
+    options = ExportOptions(**values)
+    if not options.model:
+        return _export(options)
+    if options.format or options.output:
+        raise UsageError("--model goes without --format and -o: give one of them at a time.")
+    return _export_models(options)
+
+
+def _export_models(options: ExportOptions) -> int:
+    """Write the models and print how closely they agree with the run's."""
+    _check_model_paths(options.model)
+    if len(options.runs) != 1:
         raise UsageError("--model makes a model of one run; name that run alone.")
-    with open_store(chosen.db) as store:
-        run = store.load(chosen.runs[0]).row
-        weights = weights_file(run, store.path, chosen.weights)
+    with open_store(options.database) as store:
+        run = store.load(options.runs[0]).row
+        weights = weights_file(run, store.path, options.weights)
     say(f"Making a Keras model of run {run.run} …")
-    found = export_model(run, weights, chosen.model, Leases(), say)
-    if chosen.json:
-        models = [str(path) for path in chosen.model]
+    found = export_model(run, weights, options.model, Leases(), say)
+    if options.as_json:
+        models = [str(path) for path in options.model]
         differences = {"max_difference": found.max_difference, "max_output": found.max_output}
         print_json({"run": run.run, "models": models, **differences, "tolerance": found.tolerance})
         return 0
-    for path in chosen.model:
+    for path in options.model:
         load = "keras.saving.load_model" if path.suffix else "tf.saved_model.load"
         print(f'Wrote {path}: load it with {load}("{path}").')
     print(
@@ -69,31 +129,38 @@ def _check_model_paths(paths: Sequence[Path]) -> None:
             raise UserError(f"{path} is there already; name another, or delete it first.")
 
 
-def import_database(chosen: Namespace) -> int:
-    """Imports what is not here yet and says what was and was not."""
-    with open_store(chosen.db, may_be_new=True) as store:
+@command("import", "import runs.db")
+@click.argument("file", type=FILE, metavar="FILE.db", help="A database of this program, from any machine.")
+def import_database(database: Path | None, as_json: bool, file: Path) -> int:
+    """Import what is not here yet, and print what was and was not."""
+    with open_store(database, may_be_new=True) as store:
         path = store.path
     with progress_watch("Importing") as watch:
-        done = import_with_queue(path, chosen.file, watch)
-    if chosen.json:
+        done = import_with_queue(path, file, watch)
+    if as_json:
         print_json(import_document(done))
     else:
         print("\n".join(describe_import(done)))
     return 0
 
 
-def reference(chosen: Namespace) -> int:
-    """Adds or removes the reference runs where that is asked for; else says what there is of them."""
-    with open_store(chosen.db, may_be_new=chosen.add) as store:
+@command("reference", "reference", "reference --add")
+@click.option("--add", is_flag=True, help="Add copies of them to the database, tagged reference.")
+@click.option("--remove", is_flag=True, help="Delete these copies from the database again.")
+def reference(database: Path | None, as_json: bool, add: bool, remove: bool) -> int:
+    """Add or remove the reference runs where that is requested; else print what there is of them."""
+    if add and remove:
+        raise UsageError("--add and --remove exclude each other: give one of them.")
+    with open_store(database, may_be_new=add) as store:
         path, runs = store.path, reference_runs(store)
     sentences = []
-    if chosen.add:
+    if add:
         with progress_watch("Adding the reference runs") as watch:
             runs = add_reference(path, watch)
         sentences = [describe_reference_added(runs)]
-    elif chosen.remove:
+    elif remove:
         sentences, runs = [describe_reference_removed(remove_reference(path))], []
-    if chosen.json:
+    if as_json:
         print_json({"files": [_document(file) for file in reference_files()], "runs": runs})
     elif sentences:
         print("\n".join(sentences))
@@ -135,53 +202,44 @@ def _document(file: ReferenceFile) -> dict[str, Any]:
     }
 
 
-_DATABASE = ".db"
-_TIMELINE = ".json"
-_NAMED = 5
-"""Runs that the name of a folder names."""
-
-
-def export(chosen: Namespace) -> int:
-    """Writes what was asked for and says where it is."""
-    if chosen.model:
-        if chosen.format or chosen.output:
-            raise UsageError("--model goes without --format and -o: give one of them at a time.")
-        return export_models(chosen)
-    if not chosen.runs and not chosen.queue:
+def _export(options: ExportOptions) -> int:
+    """Write tables, a timeline or a database, and print where it is."""
+    if not options.runs and not options.queue:
         raise UsageError("export needs the numbers of runs, or --queue for the experiments that are not finished.")
-    target = _target(chosen)
-    with open_store(chosen.db) as store:
+    target = _target(options)
+    with open_store(options.database) as store:
         path = store.path
-        entries, made = exportable_queue(store) if chosen.queue else ([], [])
-    runs = list(dict.fromkeys([*chosen.runs, *made]))
+        entries, made = exportable_queue(store) if options.queue else ([], [])
+    runs = list(dict.fromkeys([*options.runs, *made]))
     with progress_watch("Exporting") as watch:
         if target.suffix == _DATABASE:
             done = export_database(path, runs, target, watch, entries)
-        elif chosen.format == TRACE:
+        elif options.format == "trace":
             done = export_trace(path, runs, target, watch)
         else:
-            done = export_files(path, runs, target, chosen.format, watch)
-    if chosen.json:
+            assert options.format is not None
+            done = export_files(path, runs, target, options.format, watch)
+    if options.as_json:
         print_json(export_document(done))
     else:
         print("\n".join(describe_export(done, target)))
     return 0
 
 
-def _target(chosen: Namespace) -> Path:
-    """Where to write; raises `UsageError` where that and what is asked for do not go together."""
-    is_trace = chosen.format == TRACE
-    target = chosen.output or Path(_default_name(chosen.runs) + (f".trace{_TIMELINE}" if is_trace else ""))
+def _target(options: ExportOptions) -> Path:
+    """Return where to write; raises `UsageError` for options that exclude each other."""
+    is_trace = options.format == "trace"
+    target = options.output or Path(_default_name(options.runs) + (f".trace{_TIMELINE}" if is_trace else ""))
     if is_trace and target.suffix != _TIMELINE:
         raise UsageError(f"--format trace writes one file: -o takes a name that ends in {_TIMELINE}.")
     is_database = target.suffix == _DATABASE
-    if is_database and chosen.format:
+    if is_database and options.format:
         raise UsageError(f"-o {target} makes a database, --format a folder of tables: give one of them at a time.")
-    if not is_database and chosen.format is None:
+    if not is_database and options.format is None:
         raise UsageError(
             "export takes --format csv, json, parquet or trace, or -o FILE.db for a database, or --model FILE."
         )
-    if chosen.queue and not is_database:
+    if options.queue and not is_database:
         raise UsageError("--queue goes with -o FILE.db: only a database holds experiments that can go on.")
     return target
 

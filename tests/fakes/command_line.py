@@ -6,7 +6,11 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import IO, Any
+
+from app.cli.commands import PROGRAM, Upper
+from app.cli.main import program
 
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 240.0
@@ -60,6 +64,15 @@ class CommandLine:
         document = json.loads(done.stdout)
         assert isinstance(document, dict)
         return document
+
+
+def read_words(*words: str, upper: Upper | None = None) -> SimpleNamespace:
+    """Return the parameters that a command would get; raises `click.UsageError`."""
+    with program.make_context(PROGRAM, list(words), obj=upper or Upper()) as top:
+        name, command, rest = program.resolve_command(top, [*top._protected_args, *top.args])
+        assert command is not None
+        with command.make_context(name, rest, parent=top) as context:
+            return SimpleNamespace(**context.params)
 
 
 def dummy_words(**given: object) -> list[str]:

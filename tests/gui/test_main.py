@@ -86,8 +86,8 @@ def test_ctrl_c_ends_a_command_quietly_while_it_is_still_imported(monkeypatch: p
 
 
 def test_and_while_its_words_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(_words: object) -> None:
+    def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("app.cli.main.parse", interrupted)
+    monkeypatch.setattr("app.cli.commands.ProgramCommand.parse_args", interrupted)
     assert main(["list"]) == 130

@@ -47,7 +47,7 @@ def say(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.
 
     def command(*words: str, database: Path = tmp_path / "profiles.db") -> Said:
         capsys.readouterr()
-        status = main([*words, "--db", str(database)], {})
+        status = main([*words, "--db", str(database)])
         return Said(status, *capsys.readouterr())
 
     return command

@@ -1,17 +1,21 @@
 """The words of the command line: settings, wrong use, numbers and databases that are not there."""
 
+import shlex
 from pathlib import Path
 
+import click
 import pytest
 
-from app.cli.arguments import parse, parser
+from app.bench.main import bench
+from app.cli.commands import SECTIONS, Upper
 from app.cli.experiment import _baseline_first
-from app.cli.machine import RateLimiter
 from app.cli.main import main
 from app.cli.services import one_variant, several_variants
+from app.cli.telemetry import RateLimiter
 from app.fields import Sample, SlowSample
 from app.samples import HOST
 from app.storage.store import Store
+from tests.fakes.command_line import read_words
 from workloads.catalog import Machine, UsageError, workload
 
 
@@ -36,7 +40,7 @@ def test_a_database_that_is_not_there_is_not_made_by_reading(
     words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     mistyped = tmp_path / "profils.db"
-    assert main([*words, "--db", str(mistyped)], {}) == 1
+    assert main([*words, "--db", str(mistyped)]) == 1
     assert capsys.readouterr().err.startswith(f"There is no database {mistyped}: ")
     assert not mistyped.exists()
 
@@ -169,7 +173,7 @@ def test_the_baseline_comes_first() -> None:
 def test_wrong_use_is_one_sentence(
     words: list[str], sentence: str, database_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main([*words, "--db", str(database_path)], {}) == 2
+    assert main([*words, "--db", str(database_path)]) == 2
     assert capsys.readouterr() == ("", f"{sentence}\n")
     assert not database_path.exists(), "wrong use makes no database"
 
@@ -179,46 +183,65 @@ def test_a_report_takes_no_folder_s_name(
 ) -> None:
     (tmp_path / "x.html").mkdir()
     words = ["experiment", "--preset", "quick", "--report", str(tmp_path / "x.html"), "--db", str(database_path)]
-    assert main(words, {}) == 2
+    assert main(words) == 2
     assert capsys.readouterr().err.endswith("x.html cannot.\n")
 
 
+HELP = "`python -m app{} --help` shows how it is used."
+TIME = "--budget must be a time such as 8m, 90s or 1h30m, not"
+
+
 @pytest.mark.parametrize(
-    "words",
+    ("words", "sentence"),
     [
-        [],
-        ["dance"],
-        ["run", "lstm", "--fast"],
-        ["show"],
-        ["show", "first"],
-        ["experiment", "lstm", "--repeats", "0"],
-        ["experiment", "lstm", "--budget", "soon"],
-        ["experiment", "lstm", "--until", "narrow"],
-        ["experiment", "lstm", "--budget", ""],
-        ["experiment", "lstm", "--budget", "5m2h"],
-        ["watch", "--every", "0.001"],
-        ["watch", "--seconds", "-1"],
-        ["watch", "--seconds", "nan"],
-        ["watch", "--every", "0.009"],
-        ["run", "lstm", "--sample-ms", "9"],
-        ["experiment", "lstm", "--sample-ms", "1001"],
-        ["replay", "1", "--speed", "0"],
-        ["bench", "nothing"],
-        ["prune"],
-        ["prune", "--older-than", "soon"],
-        ["prune", "--older-than", "-1d"],
+        ([], f"A command is missing. {HELP.format('')}"),
+        (["dance"], f"There is no command 'dance'. {HELP.format('')}"),
+        (["lsit"], f"There is no command 'lsit'. Did you mean list? {HELP.format('')}"),
+        (["run", "lstm", "--fast"], f"There is no option --fast. {HELP.format(' run')}"),
+        (["run", "--parmeters"], f"There is no option --parmeters. Did you mean --parameters? {HELP.format(' run')}"),
+        (["show"], f"RUN is missing. {HELP.format(' show')}"),
+        (["show", "first"], "RUN takes a whole number, not 'first'."),
+        (["show", "1", "2"], f"Got unexpected extra argument (2). {HELP.format(' show')}"),
+        (["experiment", "lstm", "--repeats", "0"], "--repeats must be at least 1, not '0'."),
+        (["experiment", "lstm", "--budget", "soon"], f"{TIME} 'soon'."),
+        (
+            ["experiment", "lstm", "--until", "narrow"],
+            "--until 'narrow' is no width such as 0.5%, above 0 and below 100.",
+        ),
+        (["experiment", "lstm", "--budget", ""], f"{TIME} ''."),
+        (["experiment", "lstm", "--budget", "5m2h"], f"{TIME} '5m2h'."),
+        (["watch", "--every", "0.001"], "--every must be from 0.01 to 3600 seconds, not '0.001'."),
+        (["watch", "--seconds", "-1"], "--seconds must be a number of seconds above 0, not '-1'."),
+        (["watch", "--seconds", "nan"], "--seconds must be a number of seconds above 0, not 'nan'."),
+        (["watch", "--every", "0.009"], "--every must be from 0.01 to 3600 seconds, not '0.009'."),
+        (["run", "lstm", "--sample-ms", "9"], "--sample-ms must be from 10 to 1000 milliseconds, not '9'."),
+        (
+            ["experiment", "lstm", "--sample-ms", "1001"],
+            "--sample-ms must be from 10 to 1000 milliseconds, not '1001'.",
+        ),
+        (["replay", "1", "--speed", "0"], "--speed must be from 0.01 to 10000, not '0'."),
+        (
+            ["bench", "nothing"],
+            "NAME must be one of start, worker, sampler, frame, compare, database, resume, quick, not 'nothing'.",
+        ),
+        (["prune"], f"--older-than is missing. {HELP.format(' prune')}"),
+        (["prune", "--older-than", "soon"], "--older-than takes a number, not 'soon'."),
+        (["prune", "--older-than", "-1d"], "--older-than must be from 0 to 36500 days, such as 30d, not '-1d'."),
+        (["reference", "--add", "--remove"], "--add and --remove exclude each other: give one of them."),
+        (
+            ["queue", "move", "1", "--first", "--before", "2"],
+            "--first and --before exclude each other: give one of them.",
+        ),
     ],
 )
-def test_words_that_are_none_are_status_2(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as caught:
-        parser().parse_args(words)
-    assert caught.value.code == 2
-    assert "usage: python -m app" in capsys.readouterr().err
+def test_words_that_are_none_are_status_2(words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words, Upper(load_bench=lambda: bench)) == 2
+    assert capsys.readouterr() == ("", f"{sentence}\n")
 
 
 def test_an_empty_database_says_what_to_do(database_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Store.open(database_path).close()
-    assert main(["list", "--db", str(database_path)], {}) == 0
+    assert main(["list", "--db", str(database_path)]) == 0
     assert capsys.readouterr() == (
         "No runs yet. `python -m app run lstm` makes the first one; `python -m app reference` has some of real GPUs.\n",
         "",
@@ -226,29 +249,29 @@ def test_an_empty_database_says_what_to_do(database_path: Path, capsys: pytest.C
 
 
 def test_parameters_are_listed_with_defaults_and_limits(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["run", "cnn10", "--parameters"], {}) == 0
+    assert main(["run", "cnn10", "--parameters"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert next(line for line in lines if line.startswith("layout ")).split()[1:5] == ["NCHW", "NCHW", "|", "NHWC"]
     assert "1 … 1,024" in next(line for line in lines if line.startswith("channels "))
 
 
 def test_a_command_of_the_layer_above_is_called() -> None:
-    assert main(["bench"], {"bench": lambda chosen: 7}) == 7
+    assert main(["bench"], Upper(load_bench=lambda: click.Command("bench", callback=lambda: 7))) == 7
 
 
 @pytest.mark.parametrize(("word", "days"), [("30d", 30.0), ("12h", 0.5), ("2w", 14.0), ("7", 7.0), ("0", 0.0)])
 def test_an_age_is_a_number_with_its_unit(word: str, days: float) -> None:
-    assert parser().parse_args(["prune", "--older-than", word]).older_than == days
+    assert read_words("prune", "--older-than", word).older_than == days
 
 
 @pytest.mark.parametrize(("word", "seconds"), [("8m", 480), ("90s", 90), ("1h30m", 5400), ("2.5", 2.5), ("1m5s", 65)])
 def test_a_budget_is_a_time(word: str, seconds: float) -> None:
-    assert parser().parse_args(["experiment", "lstm", "--budget", word]).budget == seconds
+    assert read_words("experiment", "lstm", "--budget", word).budget == seconds
 
 
 def test_telemetry_is_read_every_50_ms_unless_told_otherwise() -> None:
-    assert parser().parse_args(["run", "lstm"]).sample_ms == 50.0
-    assert parser().parse_args(["experiment", "lstm", "--sample-ms", "10"]).sample_ms == 10.0
+    assert read_words("run", "lstm").sample_ms == 50.0
+    assert read_words("experiment", "lstm", "--sample-ms", "10").sample_ms == 10.0
 
 
 def test_no_device_is_shown_more_often_than_asked() -> None:
@@ -263,27 +286,62 @@ def test_no_device_is_shown_more_often_than_asked() -> None:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["experiment", "--repeats", "1000"], "argument --repeats: must be at most 999"),
-        (["experiment", "--repeats", "x"], "argument --repeats: takes a whole number, not 'x'"),
-        (["experiment", "--max-throttled", "most"], "argument --max-throttled: takes a number, not 'most'"),
-        (["watch", "--every", "soon"], "argument --every: takes a number, not 'soon'"),
-        (["experiment", "--until", "-1%"], "argument --until: '-1%' is no width such as 0.5%, above 0"),
-        (["experiment", "--budget", "-8m"], "argument --budget: must be a time such as 8m"),
-        (["experiment", "--max-throttled", "-.5%"], "argument --max-throttled: must be from 0% to 100%"),
-        (["experiment", "--parallel", "-2"], "argument --parallel: must be at least 1"),
-        (["prune", "--older-than", "-30d"], "argument --older-than: must be from 0 to 36500 days"),
-        (["watch", "--seconds", "-1e3"], "argument --seconds: must be a number of seconds above 0"),
-        (["experiment", "--until", "--again"], "argument --until: expected one argument"),
+        (["experiment", "--repeats", "1000"], "--repeats must be at most 999"),
+        (["experiment", "--repeats", "x"], "--repeats takes a whole number, not 'x'"),
+        (["experiment", "--max-throttled", "most"], "--max-throttled takes a number, not 'most'"),
+        (["watch", "--every", "soon"], "--every takes a number, not 'soon'"),
+        (["experiment", "--until", "-1%"], "--until '-1%' is no width such as 0.5%, above 0"),
+        (["experiment", "--budget", "-8m"], "--budget must be a time such as 8m"),
+        (["experiment", "--max-throttled", "-.5%"], "--max-throttled must be from 0% to 100%"),
+        (["experiment", "--parallel", "-2"], "--parallel must be at least 1"),
+        (["prune", "--older-than", "-30d"], "--older-than must be from 0 to 36500 days"),
+        (["watch", "--seconds", "-1e3"], "--seconds must be a number of seconds above 0"),
+        (["experiment", "--until", "--again"], "--until expects a value, not the option --again"),
     ],
 )
 def test_a_word_in_place_of_a_number_is_told_without_names_of_the_program_s_own(
     words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(SystemExit):
-        parse(words)
+    assert main(words) == 2
     assert sentence in capsys.readouterr().err
 
 
 def test_a_number_below_0_is_a_word_of_its_own_where_no_option_takes_it() -> None:
-    assert parse(["show", "--json", "-1"]).run == -1
-    assert parse(["list", "--search", "-5x", "--limit", "2"]).search == "-5x"
+    assert read_words("show", "--json", "-1").run == -1
+    assert read_words("list", "--search", "-5x", "--limit", "2").search == "-5x"
+
+
+def test_an_option_may_be_abbreviated_as_long_as_one_begins_so() -> None:
+    assert read_words("experiment", "lstm", "--repeat", "4").repeats == 4
+    assert read_words("list", "--lim=2").limit == 2
+    with pytest.raises(click.NoSuchOption):
+        read_words("experiment", "lstm", "--rep", "4")
+
+
+def test_options_before_the_command_are_those_of_it(tmp_path: Path) -> None:
+    assert read_words("--db", "a.db", "--sample-ms", "20", "run", "lstm").database == Path("a.db")
+    assert read_words("--db", "a.db", "--sample-ms", "20", "run", "lstm").sample_ms == 20.0
+    assert read_words("--db", "a.db", "list", "--db", "b.db").database == Path("b.db")
+
+
+def test_every_command_is_in_a_section_of_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    heads = [line for line in lines if line and not line.startswith((" ", "Usage"))]
+    assert heads == ["Options:", *(f"{title}:" for title in SECTIONS)]
+    assert {name for entries in SECTIONS.values() for name in entries} <= {line.split()[0] for line in lines if line}
+
+
+NAMES = [name for entries in SECTIONS.values() for name in entries if name != "completion"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_examples_of_a_command_s_help_are_true(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    upper = Upper(load_bench=lambda: bench)
+    assert main([name, "--help"], upper) == 0
+    _, _, written = capsys.readouterr().out.partition("Examples:\n")
+    examples = [shlex.split(line.partition(" > ")[0]) for line in written.splitlines()]
+    assert 1 <= len(examples) <= 3
+    for python, m, app, *words in examples:
+        assert (python, m, app, words[0]) == ("python", "-m", "app", name)
+        read_words(*words, upper=upper)

@@ -30,7 +30,7 @@ def database(database_path: Path) -> Path:
 
 
 def told(database: Path, capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    assert main(["compare", *words, "--db", str(database)], {}) == 0
+    assert main(["compare", *words, "--db", str(database)]) == 0
     return capsys.readouterr().out
 
 
@@ -87,9 +87,9 @@ def test_runs_are_found_as_list_finds_them_the_oldest_first(database: Path, caps
 
 
 def test_too_few_found_are_told(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["compare", "--tag", "never", "--db", str(database)], {}) == 2
+    assert main(["compare", "--tag", "never", "--db", str(database)]) == 2
     assert capsys.readouterr().err.startswith("compare takes two runs or more; the search found no run")
     with Store.open(database) as store:
         store.library.add_tag([2], "once")
-    assert main(["compare", "--tag", "once", "--db", str(database)], {}) == 2
+    assert main(["compare", "--tag", "once", "--db", str(database)]) == 2
     assert capsys.readouterr().err.startswith("compare takes two runs or more; the search found one run")

@@ -137,12 +137,12 @@ def test_where_one_variant_alone_has_runs_the_others_are_not_forgotten() -> None
 def test_presets_are_listed_with_their_runs_time_and_question(
     database_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["experiment", "--presets", "--json", "--db", str(database_path)], {}) == 0
+    assert main(["experiment", "--presets", "--json", "--db", str(database_path)]) == 0
     listed = {each["preset"]: each for each in json.loads(capsys.readouterr().out)["presets"]}
     assert list(listed) == ["article-a", "article-b", "article-c", "quick"]
     assert all(each["done"] == 0 and each["left_s"] > 0 and each["question"] for each in listed.values())
     assert listed["quick"]["runs"] == 6
-    assert main(["experiment", "--presets", "--db", str(database_path)], {}) == 0
+    assert main(["experiment", "--presets", "--db", str(database_path)]) == 0
     head, *rows = capsys.readouterr().out.splitlines()
     assert head.split() == ["preset", "runs", "done", "the", "rest", "takes", "question"]
     assert len(rows) == 4
@@ -157,7 +157,7 @@ def test_presets_that_the_window_was_given_are_listed_by_their_files(
     own.write_text(f"[gpu]\n{form}\n[cpu]\n{form}\n")
     for file in (gone, own):
         add_user_preset_file(database_path, str(file))
-    assert main(["experiment", "--presets", "--json", "--db", str(database_path)], {}) == 0
+    assert main(["experiment", "--presets", "--json", "--db", str(database_path)]) == 0
     out, err = capsys.readouterr()
     *_, last = json.loads(out)["presets"]
     assert (last["preset"], last["runs"]) == (str(own), 4)

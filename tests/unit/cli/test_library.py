@@ -20,7 +20,7 @@ def run(database_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
     """A command on a database of three runs: 1 and 3 failed in NCHW, 2 goes on in NHWC."""
 
     def command(*words: str, status: int = 0) -> str:
-        assert main([*words, "--db", str(database_path)], {}) == status
+        assert main([*words, "--db", str(database_path)]) == status
         told = capsys.readouterr()
         return told.err if status else told.out
 

@@ -70,9 +70,9 @@ def test_an_experiment_notifies_when_it_is_asked_to(
 ) -> None:
     told = sender(0)
     words = ["experiment", "--preset", "quick", "--show", "--db", str(database_path)]
-    assert main(words, {}) == 1, "nothing is stored"
+    assert main(words) == 1, "nothing is stored"
     assert not told.exists()
-    assert main([*words, "--notify"], {}) == 1
+    assert main([*words, "--notify"]) == 1
     name, title, text = told.read_text().splitlines()
     assert (name, title) == ("--app-name=VariantScope", "Experiment quick has ended")
     assert re.fullmatch(r"It ended early, after \d:\d\d\.", text)
@@ -81,7 +81,7 @@ def test_an_experiment_notifies_when_it_is_asked_to(
 
 def test_wrong_use_ends_nothing_that_one_could_be_told_of(sender: Sender, database_path: Path) -> None:
     told = sender(0)
-    assert main(["experiment", "--preset", "quick", "--queue", "--notify", "--db", str(database_path)], {}) == 2
+    assert main(["experiment", "--preset", "quick", "--queue", "--notify", "--db", str(database_path)]) == 2
     assert not told.exists()
 
 

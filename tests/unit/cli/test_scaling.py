@@ -21,7 +21,7 @@ def database(database_path: Path) -> Path:
 
 
 def scaling(database: Path, *words: str) -> int:
-    return main(["scaling", *words, "--db", str(database)], {})
+    return main(["scaling", *words, "--db", str(database)])
 
 
 def test_it_says_how_well_and_why_not_better(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -59,11 +59,11 @@ def test_a_report_has_its_pictures(database: Path, tmp_path: Path, ending: str) 
 
 
 def test_show_has_a_row_for_each_device(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    main(["show", "3", "--db", str(database)], {})
+    main(["show", "3", "--db", str(database)])
     words = capsys.readouterr().out.replace("\N{NO-BREAK SPACE}", " ")
     (row,) = [line.split() for line in words.splitlines() if line.startswith("  GPU:1")]
     assert row == ["GPU:1", "26.5", "ms", "20.0", "ms", "5.00", "ms", "1.50", "ms", "100"]
-    main(["show", "3", "--db", str(database), "--json"], {})
+    main(["show", "3", "--db", str(database), "--json"])
     evidence = json.loads(capsys.readouterr().out)["evidence"]
     assert (evidence["imbalance"], evidence["devices"][1]["compute_ns"]) == (0.0, 80_000_000)
 
@@ -78,9 +78,9 @@ def test_wrong_use_is_said(database: Path, tmp_path: Path, capsys: pytest.Captur
 
 
 def test_compare_points_at_it(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    main(["compare", "1", "3", "--db", str(database)], {})
+    main(["compare", "1", "3", "--db", str(database)])
     assert "`python -m app scaling 1 3`" in capsys.readouterr().out
-    main(["compare", "1", "3", "--json", "--db", str(database)], {})
+    main(["compare", "1", "3", "--json", "--db", str(database)])
     assert [found["kind"] for found in json.loads(capsys.readouterr().out)["scaling"]] == ["weak"]
-    main(["compare", "1", "2", "--db", str(database)], {})
+    main(["compare", "1", "2", "--db", str(database)])
     assert "app scaling" not in capsys.readouterr().out

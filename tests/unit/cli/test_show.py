@@ -21,7 +21,7 @@ def database(database_path: Path) -> Path:
 
 
 def printed(capsys: pytest.CaptureFixture[str], database: Path, *words: str) -> str:
-    assert main([*words, "--db", str(database)], {}) == 0
+    assert main([*words, "--db", str(database)]) == 0
     return capsys.readouterr().out
 
 

@@ -49,7 +49,7 @@ def stored(database_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_wrong_use_is_one_sentence(
     stored: Path, words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["export", *words, "--db", str(stored)], {}) == 2
+    assert main(["export", *words, "--db", str(stored)]) == 2
     assert capsys.readouterr() == ("", f"{sentence}\n")
     assert [path.name for path in Path.cwd().iterdir()] == [stored.name]
 
@@ -58,9 +58,9 @@ def test_a_database_goes_out_and_comes_in_once(
     stored: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     there = tmp_path / "there.db"
-    assert main(["export", "2", "1", "2", "-o", "two.db", "--db", str(stored)], {}) == 0
-    assert main(["import", "two.db", "--db", str(there)], {}) == 0
-    assert main(["import", "two.db", "--db", str(there)], {}) == 0
+    assert main(["export", "2", "1", "2", "-o", "two.db", "--db", str(stored)]) == 0
+    assert main(["import", "two.db", "--db", str(there)]) == 0
+    assert main(["import", "two.db", "--db", str(there)]) == 0
     out, err = capsys.readouterr()
     wrote, *rest = out.splitlines()
     assert wrote.startswith("Wrote 2 runs to two.db, ")
@@ -75,17 +75,17 @@ def test_a_database_goes_out_and_comes_in_once(
 
 
 def test_tables_go_into_a_folder_named_after_their_runs(stored: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["export", "1", "2", "--format", "csv", "--db", str(stored)], {}) == 0
+    assert main(["export", "1", "2", "--format", "csv", "--db", str(stored)]) == 0
     assert "Wrote 2 runs to 14 files in runs-1-2" in capsys.readouterr().out
     assert (Path("runs-1-2") / "samples.csv").read_text(encoding="utf-8").startswith("run,device,t_ns,utc,power_mw")
-    assert main(["export", "1", "--format", "json", "-o", "out", "--json", "--db", str(stored)], {}) == 0
+    assert main(["export", "1", "--format", "json", "-o", "out", "--json", "--db", str(stored)]) == 0
     document = json.loads(capsys.readouterr().out)
     assert sorted(document["files"]) == sorted(str(path) for path in Path("out").iterdir())
     assert document["runs"] == 1
 
 
 def test_a_timeline_is_one_file_named_after_its_runs(stored: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["export", "2", "1", "--format", "trace", "--db", str(stored)], {}) == 0
+    assert main(["export", "2", "1", "--format", "trace", "--db", str(stored)]) == 0
     assert capsys.readouterr().out.startswith("Wrote 2 runs to runs-2-1.trace.json, ")
     events = json.loads(Path("runs-2-1.trace.json").read_text(encoding="utf-8"))["traceEvents"]
     assert {event["pid"] for event in events} == {1, 2}
@@ -95,12 +95,12 @@ def test_a_folder_of_many_runs_says_of_how_many(stored: Path, capsys: pytest.Cap
     with Store.open(stored) as store:
         for n in range(3, 8):
             keep(store, uid=f"uid-{n}")
-    assert main(["export", *"1234567", "--format", "csv", "--db", str(stored)], {}) == 0
+    assert main(["export", *"1234567", "--format", "csv", "--db", str(stored)]) == 0
     assert "14 files in runs-1-2-3-4-5-and-2-more" in capsys.readouterr().out
 
 
 def test_an_import_as_a_document(stored: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["import", str(stored), "--json", "--db", str(tmp_path / "there.db")], {}) == 0
+    assert main(["import", str(stored), "--json", "--db", str(tmp_path / "there.db")]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document.pop("seconds") > 0
     assert document == {
@@ -117,7 +117,7 @@ def test_a_refused_file_is_one_sentence_and_status_1(
     stored: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "notes.txt").write_text("no database, but long enough to be taken for one's header " * 3)
-    assert main(["import", "notes.txt", "--db", str(stored)], {}) == 1
+    assert main(["import", "notes.txt", "--db", str(stored)]) == 1
     assert capsys.readouterr() == (
         "",
         "notes.txt is not an SQLite database, or it is encrypted; nothing was imported.\n",

@@ -238,7 +238,7 @@ def test_the_command_line_writes_it(
 ) -> None:
     file = tmp_path / f"found.{ending}"
     words = ["compare", "1", "2", "3", "4", "--db", str(database)]
-    assert main([*words, "--json", "--report", str(file)], {}) == 0
+    assert main([*words, "--json", "--report", str(file)]) == 0
     document = json.loads(capsys.readouterr().out)
     text = file.read_text(encoding="utf-8")
     verdict = document["verdict"]["text"]
@@ -312,6 +312,6 @@ def test_what_is_as_usual_of_every_run_has_a_sentence_in_place_of_a_column(runs:
 
 def test_wrong_use_is_said(database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["compare", "1", "3", "--db", str(database), "--report"]
-    assert main([*words, "x.pdf"], {}) == 2
-    assert main([*words, str(tmp_path / "nowhere" / "x.html")], {}) == 1
+    assert main([*words, "x.pdf"]) == 2
+    assert main([*words, str(tmp_path / "nowhere" / "x.html")]) == 1
     assert "cannot be written (No such file or directory); name another place." in capsys.readouterr().err

@@ -111,7 +111,7 @@ def test_stored_runs_are_shown_on_a_machine_without_a_gpu(
             keep(store, run)
     report = tmp_path / "table.md"
     shown = ["experiment", "--preset", "article-c", "--show", "--db", str(database_path)]
-    assert main([*shown, "--report", str(report)], {}) == 0
+    assert main([*shown, "--report", str(report)]) == 0
     out, err = capsys.readouterr()
     assert "Measured images/s; gains and ratios each with a 95 % interval of its own:" in out
     wrong = "did not run what was asked. TensorFlow's layout optimizer turned NHWC into NCHW."
@@ -124,7 +124,7 @@ def test_stored_runs_are_shown_on_a_machine_without_a_gpu(
     assert text.count("| Batch size |") == 4
     assert "| 2,048 | out of memory | – | – | refused | 4,900 | – | – | – |" in text
     page = tmp_path / "page.html"
-    assert main([*shown, "--report", str(page)], {}) == 0
+    assert main([*shown, "--report", str(page)]) == 0
     text = page.read_text(encoding="utf-8")
     assert text.count(">Batch size</th>") == 4
     assert "It measured on 2x RTX 2080 Ti." in text
@@ -133,5 +133,5 @@ def test_stored_runs_are_shown_on_a_machine_without_a_gpu(
 
 def test_where_nothing_is_stored_that_is_said(database_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Store.open(database_path).close()
-    assert main(["experiment", "--preset", "quick", "--show", "--db", str(database_path)], {}) == 1
+    assert main(["experiment", "--preset", "quick", "--show", "--db", str(database_path)]) == 1
     assert capsys.readouterr() == ("", "No run of quick is stored; without --show it makes them.\n")

@@ -1,19 +1,19 @@
 """Experiments as they are built: combinations, what cannot run of them, the same as a command, what is said before."""
 
-import argparse
 import shlex
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from app.cli.arguments import parser
 from app.cli.services import several_variants
 from app.queries import RemainingWork
 from app.viewmodels.experiment.matrix import MatrixForm
 from app.viewmodels.experiment.matrix_state import MatrixRow
 from app.viewmodels.experiment.preview import describe_estimate
 from app.viewmodels.run.form import VariantForm
+from tests.fakes.command_line import read_words
 from tests.unit.viewmodels.events import GPU_INVENTORY
 from workloads import catalog
 from workloads.catalog import MAX_VARIANTS, CustomFile, Machine, Parameter
@@ -35,11 +35,11 @@ def row(matrix: MatrixForm, name: str) -> MatrixRow:
     return next(row for row in matrix.state().rows if row.name == name)
 
 
-def read(matrix: MatrixForm) -> argparse.Namespace:
+def read(matrix: MatrixForm) -> SimpleNamespace:
     """The command as the command line understands it."""
     words = shlex.split(matrix.command())
     assert words[:3] == ["python", "-m", "app"]
-    return parser().parse_args(words[3:])
+    return read_words(*words[3:])
 
 
 def by_command(matrix: MatrixForm, machine: Machine) -> list[RunSpec]:

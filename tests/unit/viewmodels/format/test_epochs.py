@@ -69,7 +69,7 @@ def test_the_document_has_every_epoch_and_the_totals(run: StoredRun) -> None:
 
 
 def test_show_prints_them(run: StoredRun, database_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["show", str(run.row.run), "--db", str(database_path)], {}) == 0
+    assert main(["show", str(run.row.run), "--db", str(database_path)]) == 0
     said = capsys.readouterr().out.replace(NBSP, " ")
     assert TOTAL in said
     assert "waiting for data 52.0 %" in [" ".join(line.split()) for line in said.splitlines()]

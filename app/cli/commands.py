@@ -1,0 +1,217 @@
+"""The frame of the command line: the table of commands, loaded when called, and how words become parameters."""
+
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+PROGRAM = "python -m app"
+
+OpenWindow = Callable[[Path | None, float, tuple[int | Path, float] | None], int]
+"""Opens the window: database, milliseconds between readings, and a recording to play with its speed."""
+
+SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
+    "Run": {
+        "run": ("app.cli.run:run", "Run one variant once and store it."),
+        "experiment": (
+            "app.cli.experiment:experiment",
+            "Run several variants in turn, repeated, and say which is faster.",
+        ),
+        "queue": ("app.cli.queue:queue", "Show the unfinished experiments; go on with, reorder, pause or remove them."),
+        "portability": (
+            "app.cli.run:portability",
+            "Try a run's saved weights in other implementations, on the CPU or a GPU.",
+        ),
+    },
+    "Compare": {
+        "compare": (
+            "app.cli.compare:compare",
+            "Compare stored runs, given by number or found as `list` finds them.",
+        ),
+        "scaling": ("app.cli.compare:scaling", "Say how well stored runs scale to more GPUs, and why not better."),
+    },
+    "History": {
+        "list": ("app.cli.library:list_runs", "List the stored runs, newest first."),
+        "show": ("app.cli.show:show", "Show one stored run."),
+        "note": ("app.cli.library:note", "Keep a note on a run, or show it."),
+        "tag": ("app.cli.library:tag", "Give runs tags, or take them off."),
+        "delete": ("app.cli.library:delete", "Put runs into the trash, from where `restore` brings them back."),
+        "restore": ("app.cli.library:restore", "Take runs out of the trash, as they were."),
+        "prune": (
+            "app.cli.library:prune_runs",
+            "Delete samples and log lines of old runs; figures, phases and blocks stay.",
+        ),
+        "export": (
+            "app.cli.transfer:export",
+            "Write runs to files: tables, a timeline, a small database, or a Keras model.",
+        ),
+        "import": ("app.cli.transfer:import_database", "Add the runs of another database that are not here yet."),
+        "reference": (
+            "app.cli.transfer:reference",
+            "Show the runs on real GPUs that come with the program, or add them.",
+        ),
+        "replay": ("app.cli.telemetry:replay", "Play a stored run or a trace again, in the window or as lines."),
+    },
+    "Machine": {
+        "gpus": ("app.cli.machine:gpus", "Show the GPUs and what they report."),
+        "watch": ("app.cli.telemetry:watch", "Print live telemetry without a run."),
+        "calibrate": (
+            "app.cli.machine:calibrate_devices",
+            "Measure anew how fast the GPUs, or the CPU, multiply matrices.",
+        ),
+    },
+    "Program": {
+        "bench": ("", "Measure the program's own cost."),
+    },
+}
+"""Every command by section: where it is defined, as `module:name`, and its help. `bench` is of a layer above."""
+
+_TARGETS = {name: target for section in SECTIONS.values() for name, (target, _) in section.items()}
+HELP = {name: text for section in SECTIONS.values() for name, (_, text) in section.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Upper:
+    """What the layers above do for the command line; None where they are absent."""
+
+    open_window: OpenWindow | None = None
+    has_display: bool = False
+    load_bench: Callable[[], click.Command] | None = None
+
+
+class ProgramGroup(click.Group):
+    """All commands in sections, each imported when it is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in the order of the help."""
+        return list(HELP)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return a command; None where no command has that name."""
+        if cmd_name == "bench":
+            upper = ctx.find_object(Upper)
+            return upper.load_bench() if upper is not None and upper.load_bench is not None else None
+        if cmd_name not in HELP:
+            return None
+        module, _, name = _TARGETS[cmd_name].partition(":")
+        found = getattr(importlib.import_module(module), name)
+        assert isinstance(found, click.Command)
+        return found
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command of the first word and the words after it; raises `click.NoSuchCommand`."""
+        if args[0] not in HELP and not ctx.resilient_parsing:
+            raise click.NoSuchCommand(args[0], possibilities=HELP, ctx=ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the names and helps, a section under each title."""
+        width = max(map(len, HELP))
+        for title, entries in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(f"{name:{width}}", text) for name, (_, text) in entries.items()])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return the commands and options that begin so, without importing a command."""
+        named = [CompletionItem(name, help=text) for name, text in HELP.items() if name.startswith(incomplete)]
+        return [*named, *click.Command.shell_complete(self, ctx, incomplete)]
+
+
+class ProgramCommand(click.Command):
+    """A command with examples in its help; numbers below 0 are values, and options may be abbreviated."""
+
+    def __init__(self, *args: Any, examples: Sequence[str] = (), **attrs: Any) -> None:
+        super().__init__(*args, **attrs)
+        self.examples = examples
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the words after the command's name; raises `click.UsageError`."""
+        return super().parse_args(ctx, args if ctx.resilient_parsing else self._sort_words(ctx, args))
+
+    def _sort_words(self, ctx: click.Context, words: Sequence[str]) -> list[str]:
+        """Return the options with their values, then `--` and the arguments, among which -1 would be an option."""
+        known = {
+            name: param for param in self.get_params(ctx) if isinstance(param, click.Option) for name in param.opts
+        }
+        options: list[str] = []
+        arguments: list[str] = []
+        left = list(words)
+        while left:
+            word = left.pop(0)
+            if word == "--":
+                arguments += left
+                break
+            if not _is_option(word):
+                arguments.append(word)
+                continue
+            word = _full_name(word, known)
+            option = known.get(word)
+            if option is None or option.is_flag:
+                options.append(word)
+            else:
+                options += _take_value(ctx, word, option, left)
+        return [*options, "--", *arguments]
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the examples, which are no text to wrap."""
+        if self.examples:
+            with formatter.section("Examples"):
+                for example in self.examples:
+                    formatter.write(f"{'':{formatter.current_indent}}{PROGRAM} {example}\n")
+
+
+def _is_option(word: str) -> bool:
+    """Return whether a word can only be an option: it begins with `-`, and no number below 0 does so."""
+    return len(word) > 1 and word.startswith("-") and not word[1:].lstrip(".")[:1].isdigit()
+
+
+def _take_value(ctx: click.Context, word: str, option: click.Option, left: list[str]) -> list[str]:
+    """Return an option with its value, the first of the words left, or alone where its value may be left out."""
+    may_be_alone = isinstance(option.flag_value, int)
+    if left and not _is_option(left[0]):
+        if may_be_alone and left[0].startswith("-"):
+            option.type.convert(left[0], option, ctx)  # click would read it as an option
+        return [word, left.pop(0)]
+    if may_be_alone:
+        return [word]
+    instead = f", not the option {left[0]}" if left else ""
+    raise click.BadOptionUsage(word, f"{word} expects a value{instead}.", ctx)
+
+
+def _full_name(word: str, known: Mapping[str, click.Option]) -> str:
+    """Return the word with its option written out where it is the beginning of one alone."""
+    name, equals, value = word.partition("=")
+    named = [other for other in known if other.startswith(name)]
+    return f"{named[0]}{equals}{value}" if len(named) == 1 and name.startswith("--") else word
+
+
+def describe_wrong_use(error: click.UsageError) -> str:
+    """Say in one line what is wrong, and where more help is unless the sentence says all."""
+    where = error.ctx.command_path if error.ctx is not None else PROGRAM
+    more = f"`{where} --help` shows how it is used."
+    match error:
+        case click.NoSuchCommand():
+            wrong = f"There is no command {error.command_name!r}.{_suggest(error.possibilities)}"
+        case click.NoSuchOption():
+            wrong = f"There is no option {error.option_name}.{_suggest(error.possibilities)}"
+        case click.MissingParameter() if error.param is not None:
+            wrong = f"{_name(error.param)} is missing."
+        case click.BadParameter() if error.param is not None:
+            return f"{_name(error.param)} {error.message}."
+        case _:
+            wrong = f"{error.format_message().rstrip('.')}."
+    return f"{wrong} {more}"
+
+
+def _suggest(names: Sequence[str] | None) -> str:
+    return f" Did you mean {' or '.join(names)}?" if names else ""
+
+
+def _name(param: click.Parameter) -> str:
+    return param.human_readable_name.strip("[].") if isinstance(param, click.Argument) else param.opts[0]

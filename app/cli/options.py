@@ -1,0 +1,237 @@
+"""Types of values, arguments and options that several commands share."""
+
+import functools
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from click.core import ParameterSource
+
+from app.cli.commands import HELP, ProgramCommand
+from app.cli.completion import complete_runs, complete_settings, complete_workloads
+from app.queries import RunOrder
+from app.samples import SAMPLE_MS
+from workloads import catalog
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+DATABASE_HELP = "The database (default: profiles.db of this checkout)."
+FILE = click.Path(path_type=Path)
+
+_TIME = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?")
+
+
+class Parsed(click.ParamType[Any]):
+    """A value that a function reads from a word; its `ValueError` goes on with the sentence `--option …`."""
+
+    def __init__(self, read: Callable[[str], Any]) -> None:
+        self.name = read.__name__
+        self._read = read
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return what the word says; a default, which is no word, as it is."""
+        if not isinstance(value, str):
+            return value
+        try:
+            return self._read(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+class OneOf(click.Choice[str]):
+    """One of several words."""
+
+    def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
+        """Return what goes on with the sentence `--option …`."""
+        return f"must be one of {', '.join(map(str, self.choices))}, not {value!r}"
+
+
+def whole_number(least: int | None = None, most: int | None = None) -> Parsed:
+    """Return the type of whole numbers within limits."""
+
+    def read(word: str) -> int:
+        try:
+            value = int(word)
+        except ValueError:
+            raise ValueError(f"takes a whole number, not {word!r}") from None
+        if least is not None and value < least:
+            raise ValueError(f"must be at least {least}, not {word!r}")
+        if most is not None and value > most:
+            raise ValueError(f"must be at most {most}, not {word!r}")
+        return value
+
+    return Parsed(read)
+
+
+def number(limits: str, fits: Callable[[float], bool], suffix: str = "") -> Parsed:
+    """Return the type of numbers.
+
+    Args:
+        limits: What a number must be, as `from 0.01 to 10000`.
+        fits: Whether a number is so.
+        suffix: What may stand behind it, as `%`.
+    """
+
+    def read(word: str) -> float:
+        value = read_number(word.removesuffix(suffix))
+        if not fits(value):
+            raise ValueError(f"must be {limits}, not {word!r}")
+        return value
+
+    return Parsed(read)
+
+
+def read_number(word: str) -> float:
+    """Return the number; raises `ValueError` with what to say of a word that is none."""
+    try:
+        return float(word)
+    except ValueError:
+        raise ValueError(f"takes a number, not {word!r}") from None
+
+
+def read_time_s(word: str) -> float:
+    """Return seconds from `8m`, `90s`, `1h30m` or a bare number of seconds; raises `ValueError` for anything else."""
+    found = _TIME.fullmatch(word)
+    if found is None or not word:
+        raise ValueError(f"must be a time such as 8m, 90s or 1h30m, not {word!r}")
+    hours, minutes, seconds = (float(part or 0) for part in found.groups())
+    return 3600 * hours + 60 * minutes + seconds
+
+
+RUN_NUMBER = whole_number()
+COUNT = whole_number(least=1)
+TIME = Parsed(read_time_s)
+SAMPLE_PERIOD = number("from 10 to 1000 milliseconds", lambda value: 10 <= value <= 1000)
+
+
+def command(name: str, *examples: str, uses_database: bool = True) -> Callable[[Callable[..., int]], ProgramCommand]:
+    """Make a function a command of the table, with `--db` and `--json`.
+
+    Args:
+        name: Its name in the table.
+        examples: Words after `python -m app` that its help shows.
+        uses_database: Whether the function gets `database`; every command takes `--db`.
+    """
+
+    def make(function: Callable[..., int]) -> ProgramCommand:
+        made = click.command(name, cls=ProgramCommand, help=HELP[name], examples=examples)
+        return made(_database_option(used=uses_database)(_json_option(function)))
+
+    return make
+
+
+def _of_program(name: str) -> Callable[[], Any]:
+    """Return what gives the value of an option before the command, None where there is none."""
+    return lambda: click.get_current_context().find_root().params.get(name)
+
+
+def _database_option(*, used: bool) -> Callable[[Decorated], Decorated]:
+    return click.option(
+        "--db",
+        "database",
+        type=FILE,
+        metavar="PATH",
+        default=_of_program("database"),
+        expose_value=used,
+        help=DATABASE_HELP,
+    )
+
+
+_json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else.")
+
+sampling_option = click.option(
+    "--sample-ms",
+    type=SAMPLE_PERIOD,
+    metavar="N",
+    default=_of_program("sample_ms"),
+    help=f"Milliseconds between two telemetry readings, 10 to 1000 (default {SAMPLE_MS:g}).",
+)
+no_standby_option = click.option("--no-standby", is_flag=True, help="Never import TensorFlow ahead for the next run.")
+notify_option = click.option(
+    "--notify", is_flag=True, help="Notify of the end: by notify-send where that works, else by the terminal's bell."
+)
+report_option = click.option(
+    "--report", type=FILE, metavar="FILE", help="Write a report with charts too: .html or .md."
+)
+workload_argument = click.argument(
+    "workload",
+    required=False,
+    metavar="[WORKLOAD]",
+    shell_complete=complete_workloads,
+    help=", ".join(known.name for known in catalog.WORKLOADS if not known.hidden)
+    + ", or path/to/file.py:name for a custom workload.",
+)
+
+
+def settings_option(metavar: str, help: str) -> Callable[[Decorated], Decorated]:
+    """Return the option `-s name=value`."""
+    return click.option("-s", "settings", multiple=True, metavar=metavar, shell_complete=complete_settings, help=help)
+
+
+def run_argument(help: str = "Its number in `list`.") -> Callable[[Decorated], Decorated]:
+    """Return the argument of one run."""
+    return click.argument("run", type=RUN_NUMBER, metavar="RUN", shell_complete=complete_runs, help=help)
+
+
+def runs_argument(*, required: bool) -> Callable[[Decorated], Decorated]:
+    """Return the argument of several runs."""
+    return click.argument(
+        "runs",
+        type=RUN_NUMBER,
+        nargs=-1,
+        required=required,
+        metavar="RUN..." if required else "[RUN]...",
+        shell_complete=complete_runs,
+        help="Their numbers in `list`.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFilter:
+    """Which of the stored runs a command is about."""
+
+    search: str = ""
+    workload: str = ""
+    outcome: str = ""
+    tag: str = ""
+    experiment: str | None = None
+    deleted: bool = False
+    sort: RunOrder = "started"
+    reverse: bool = False
+
+    @property
+    def is_search(self) -> bool:
+        """Whether it leaves out any run that is not in the trash."""
+        return any((self.search, self.workload, self.outcome, self.tag, self.experiment))
+
+
+def filter_options(function: Callable[..., int]) -> Callable[..., int]:
+    """Add the options that find runs; the function gets them as `wanted`, a `RunFilter`."""
+
+    @functools.wraps(function)
+    def with_filter(
+        *, search: str, workload: str, outcome: str, tag: str, experiment: str | None, **others: Any
+    ) -> int:
+        wanted = RunFilter(search=search, workload=workload, outcome=outcome, tag=tag, experiment=experiment)
+        return function(wanted=wanted, **others)
+
+    options = (
+        click.option("--search", default="", metavar="TEXT", help="Words in notes, tags, parameters, outcome or GPUs."),
+        click.option(
+            "--workload", default="", metavar="NAME", help="Only this workload.", shell_complete=complete_workloads
+        ),
+        click.option("--outcome", default="", metavar="NAME", help="Only this outcome, or running."),
+        click.option("--tag", default="", metavar="TAG", help="Only runs with this tag."),
+        click.option("--experiment", metavar="N|NAME", help="Only runs of this experiment."),
+    )
+    return functools.reduce(lambda decorated, option: option(decorated), reversed(options), with_filter)
+
+
+def given_parameters(context: click.Context) -> frozenset[str]:
+    """Return the names of the parameters that the user gave."""
+    return frozenset(
+        name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+    )

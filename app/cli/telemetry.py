@@ -1,0 +1,221 @@
+"""`watch` and `replay`: telemetry printed live, and again from a run or a file."""
+
+import csv
+import math
+import queue
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+import click
+
+from app import units
+from app.cli.commands import Upper
+from app.cli.completion import complete_runs
+from app.cli.options import Parsed, command, number
+from app.cli.services import open_store, stop_on_interrupt, telemetry_feed
+from app.cli.terminal import print_json
+from app.fields import FAST_FIELDS, Sample
+from app.report.documents import TelemetryMessage, device_lines, iso_utc, telemetry_line
+from app.samples import HOST, SAMPLE_MS, Device, DeviceLost, Inventory
+from app.telemetry.messages import SamplerMessage
+from app.telemetry.replay import Recording, Replay, RunRecording
+from app.telemetry.trace import read_trace
+from app.viewmodels.format.telemetry_fields import format_field
+from workloads.catalog import UsageError
+
+OutputFormat = Literal["text", "json", "csv"]
+Printer = Callable[[TelemetryMessage], None]
+
+_PERIOD_TOLERANCE = 0.95
+"""A reading may come this share of the requested time after the one before."""
+
+_LOGGED = tuple(name for name in FAST_FIELDS if not name.startswith("worker"))
+
+
+@command("watch", "watch --seconds 10", "watch --csv --every 5 > telemetry.csv", uses_database=False)
+@click.option(
+    "--seconds",
+    type=number("a number of seconds above 0", lambda value: 0 < value < math.inf),
+    metavar="N",
+    help="End after N seconds (default: at Ctrl-C).",
+)
+@click.option(
+    "--every",
+    "every_s",
+    type=number("from 0.01 to 3600 seconds", lambda value: 0.01 <= value <= 3600),
+    default=1.0,
+    metavar="S",
+    help="Seconds between two readings (default 1).",
+)
+@click.option("--csv", "as_csv", is_flag=True, help="Print a log with a header, one row per device and reading.")
+def watch(as_json: bool, seconds: float | None, every_s: float, as_csv: bool) -> int:
+    """Print telemetry until the time is over or Ctrl-C."""
+    if as_json and as_csv:
+        raise UsageError("watch prints JSON or CSV, not both: give --json or --csv.")
+    output: OutputFormat = "json" if as_json else "csv" if as_csv else "text"
+    inbox: queue.SimpleQueue[SamplerMessage | None] = queue.SimpleQueue()
+    with telemetry_feed(1000 * every_s) as feed, stop_on_interrupt(lambda: inbox.put(None)):
+        feed.subscribe(inbox.put)
+        begin_ns = time.monotonic_ns()
+        origin = Origin("live", begin_ns, time.time_ns() - begin_ns)
+        show = make_printer(output, feed.wait_inventory(), origin)
+        due = RateLimiter(every_s)
+        end_s = time.monotonic() + seconds if seconds is not None else float("inf")
+        while (left_s := end_s - time.monotonic()) > 0:
+            try:
+                message = inbox.get(timeout=min(left_s, 3600))
+            except queue.Empty:
+                continue
+            if message is None:
+                break
+            if isinstance(message, TelemetryMessage) and due(message):
+                show(message)
+    return 0
+
+
+class RateLimiter:
+    """Decide whether to show a reading: next to GPUs the host is read at its own rate, which may be higher."""
+
+    def __init__(self, every_s: float) -> None:
+        self._least_ns = round(_PERIOD_TOLERANCE * every_s * 1e9)
+        self._shown_ns: dict[str, int] = {}
+
+    def __call__(self, message: TelemetryMessage) -> bool:
+        """Return False for a sample that comes well before its device's next one is due."""
+        if not isinstance(message, Sample):
+            return True
+        before_ns = self._shown_ns.get(message.device)
+        if before_ns is not None and message.t_ns - before_ns < self._least_ns:
+            return False
+        self._shown_ns[message.device] = message.t_ns
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where telemetry comes from, and when it began.
+
+    `anchor_ns` is the wall clock less the telemetry's own.
+    """
+
+    source: str
+    begin_ns: int
+    anchor_ns: int
+
+    def utc(self, t_ns: int) -> str:
+        """Return the wall clock's time at a time of the telemetry."""
+        return iso_utc(t_ns + self.anchor_ns)
+
+
+def make_printer(output: OutputFormat, inventory: Inventory, origin: Origin) -> Printer:
+    """Return what prints a message."""
+    devices = {device.device: device for device in inventory.devices}
+    if output == "json":
+        return _json_printer(inventory, origin)
+    if output == "csv":
+        return _csv_printer(devices, origin)
+    return lambda message: _print_line(message, devices[message.device], origin)
+
+
+def _json_printer(inventory: Inventory, origin: Origin) -> Printer:
+    """Print a line per device, then one per message."""
+    begin_ns = origin.begin_ns
+    for line in device_lines(inventory, t_ns=begin_ns, utc=origin.utc(begin_ns), source=origin.source):
+        print_json(line, compact=True)
+    return lambda message: print_json(
+        telemetry_line(message, utc=origin.utc(message.t_ns), source=origin.source), compact=True
+    )
+
+
+def _csv_printer(devices: Mapping[str, Device], origin: Origin) -> Printer:
+    """Print a header, then one row per device and reading, each written at once; an absent value is empty."""
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+
+    def row(*values: object) -> None:
+        writer.writerow(["" if value is None else value for value in values])
+        sys.stdout.flush()
+
+    def show(message: TelemetryMessage) -> None:
+        if isinstance(message, Sample):
+            device = devices[message.device]
+            head = (origin.utc(message.t_ns), _device_title(device), device.name, device.device)
+            row(*head, *(getattr(message, name) for name in _LOGGED))
+
+    row("utc", "device", "name", "uuid", *_LOGGED)
+    return show
+
+
+def _device_title(device: Device) -> str:
+    return "host" if device.device == HOST else f"GPU {device.index}"
+
+
+def _print_line(message: TelemetryMessage, device: Device, origin: Origin) -> None:
+    if isinstance(message, DeviceLost):
+        print(f"{_device_title(device):6s}  {message.reason}", flush=True)
+    if not isinstance(message, Sample):
+        return
+    utc = datetime.fromtimestamp((message.t_ns + origin.anchor_ns) / 1e9, UTC)
+    fields = (
+        f"{format_field('power_mw', message.power_mw):>9s}",
+        f"{units.percent(message.load_pct):>6s}",
+        f"{units.byte_size(message.memory_bytes):>10s}",
+        f"{units.celsius(message.temperature_c):>6s}",
+        f"{units.megahertz(message.sm_clock_mhz):>10s}",
+    )
+    print(f"{utc.astimezone():%H:%M:%S.%f}"[:-4], f" {_device_title(device):6s}", *fields, flush=True)
+
+
+def _read_recording(word: str) -> int | Path:
+    return int(word) if word.isdecimal() else Path(word)
+
+
+@command("replay", "replay 12", "replay telemetry.jsonl --speed 10 --json")
+@click.argument(
+    "recording",
+    type=Parsed(_read_recording),
+    metavar="RUN|FILE",
+    shell_complete=complete_runs,
+    help="A run's number in `list`, or a file that `watch --json` wrote.",
+)
+@click.option(
+    "--speed",
+    type=number("from 0.01 to 10000", lambda value: 0.01 <= value <= 10_000),
+    default=1.0,
+    metavar="X",
+    help="How many times as fast as it was (default 1).",
+)
+@click.pass_context
+def replay(context: click.Context, database: Path | None, as_json: bool, recording: int | Path, speed: float) -> int:
+    """Play it in the window where there is one; else print the readings until the end or Ctrl-C."""
+    upper = context.ensure_object(Upper)
+    if upper.open_window is not None and upper.has_display and not as_json:
+        return upper.open_window(database, SAMPLE_MS, (recording, speed))
+    _print_recording(_open_recording(database, recording), "json" if as_json else "text", f"replay:{recording}", speed)
+    return 0
+
+
+def _print_recording(recording: Recording, output: OutputFormat, source: str, speed: float) -> None:
+    played = Replay(recording, speed=speed)
+    origin = Origin(source, recording.start_ns, recording.utc_ns - recording.start_ns)
+    show = make_printer(output, recording.inventory, origin)
+    stopped = threading.Event()
+    with stop_on_interrupt(stopped.set):
+        while not played.ended and not stopped.is_set():
+            for event in played.read():
+                if isinstance(event, TelemetryMessage):
+                    show(event)
+            if (next_s := played.next_s) is not None:
+                stopped.wait(next_s)
+
+
+def _open_recording(database: Path | None, recording: int | Path) -> Recording:
+    if isinstance(recording, Path):
+        return read_trace(recording)
+    with open_store(database) as store:
+        return RunRecording(store.load(recording))
