@@ -231,9 +231,9 @@ def _run(options: ExperimentOptions) -> int:
         if options.queue:
             return _print_added(entry, as_json=options.as_json)
         all_ended = run_entries(services, [entry.entry])
-    if not all_ended or all_ended[-1].is_elsewhere:
+    if not all_ended or all_ended[-1].state == "running":
         raise UserError(_describe_elsewhere(entry))
-    _print_result(all_ended[-1].found, article, options, all_ended[-1].queue_number)
+    _print_result(all_ended[-1].experiment, article, options, all_ended[-1].queue_number)
     return exit_status(all_ended)
 
 

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +14,18 @@ from app.cli.services import stop_on_interrupt
 from app.cli.terminal import ProgressSink, StatusLine, print_table, print_text, say
 from app.errors import UserError
 from app.plan import Plan
-from app.queries import FINISHED_STATES, INTERRUPTED_STATES, QUEUED_STATES, EntryState, QueueEntry
+from app.queries import FINISHED_STATES
 from app.records import RunHeader, RunRow, StoredRun
 from app.report.article.document import article_sections
 from app.report.comparison import runs_in_order
 from app.report.model import ArticleSection
 from app.report.render import write_report
+from app.runs.experiment.durations import count_timing_runs, total_s
 from app.runs.experiment.entry_session import EntryStatus, entry_status
 from app.runs.experiment.idle_wait import WaitStatus
-from app.runs.experiment.progress import count_timing_runs, describe_imported
+from app.runs.experiment.progress import describe_imported
 from app.runs.experiment.queue_runner import QueueRunner
-from app.runs.experiment.schedule import plan_concurrency, remaining_runs, stopping_rule, total_s
+from app.runs.experiment.schedule import remaining_runs, stopping_rule
 from app.runs.experiment.session import Experiment, PlannedRun
 from app.runs.experiment.transfer_trials import pending_trials
 from app.runs.session import RunServices
@@ -74,9 +75,7 @@ def describe_plan(before: Experiment, alike: Sequence[RunRow], machine: Machine)
         return [f"{all_are} stored{_describe_extra_runs(before)}: nothing is left to run. --again makes {them} anew."]
     possible = runnable(to_make, machine)
     most = "" if plan.until_pct is None else " at most"
-    takes = format_estimate(
-        total_s(possible, alike, plan_concurrency(plan, machine)), count_timing_runs(possible, alike)
-    )
+    takes = format_estimate(total_s(plan, possible, alike, machine), count_timing_runs(possible, alike))
     budget = "" if plan.budget_s is None else f", within {units.duration(plan.budget_s)}"
     planned = f"{before.planned} {units.plural('run', before.planned)} planned{most}"
     return [f"{planned}, {before.done} done{_describe_extra_runs(before)}, {len(to_make)} left ({takes}){budget}."]
@@ -171,30 +170,11 @@ def write_experiment_report(runs: Sequence[StoredRun], tables: Sequence[Mapping[
     say(f"Written to {path}.")
 
 
-@dataclass(frozen=True, slots=True)
-class EndedEntry:
-    """An entry of which no further run is made now, its experiment as far as it is, and how it stands."""
-
-    entry: QueueEntry
-    found: Experiment
-    how: EntryState
-
-    @property
-    def queue_number(self) -> int | None:
-        """The number under which it stays in the queue, None where it is out of it."""
-        return self.entry.entry if self.how in (*QUEUED_STATES, *INTERRUPTED_STATES) else None
-
-    @property
-    def is_elsewhere(self) -> bool:
-        """Whether another program goes on with it."""
-        return self.how == "running"
-
-
 class EntryReporter:
     """A listener of `QueueRunner` that says everything on stderr."""
 
     def __init__(self) -> None:
-        self._ended: dict[int, EndedEntry] = {}
+        self._ended: dict[int, EntryStatus] = {}
         self._line = StatusLine()
         self._waits: dict[int, WaitLine] = {}
 
@@ -208,20 +188,19 @@ class EntryReporter:
         for sentence in (*uncounted, *imported, *describe_refusals(plan, machine), *ahead):
             say(sentence)
 
-    def run_sinks(self, planned_run: PlannedRun) -> Sequence[Sink]:
+    def run_started(self, planned_run: PlannedRun) -> Sequence[Sink]:
         """A line of progress."""
         return (ProgressSink(f"[{planned_run.position}/{planned_run.total}] ", self._line),)
 
-    def run_waiting(self, planned_run: PlannedRun, status: WaitStatus) -> bool:
-        """A line of the wait, which Enter ends."""
-        return self._waits.setdefault(planned_run.position, WaitLine(self._line))(status)
-
-    def wait_ended(self, planned_run: PlannedRun) -> None:
-        """Takes that line away."""
+    def run_waiting(self, planned_run: PlannedRun, wait: WaitStatus | None) -> bool:
+        """Show a line for the wait, which Enter ends, as long as it lasts."""
+        if wait is not None:
+            return self._waits.setdefault(planned_run.position, WaitLine(self._line))(wait)
         if (line := self._waits.pop(planned_run.position, None)) is not None:
             line.clear()
+        return True
 
-    def run_finished(self, run: RunHeader, *, accepted: bool) -> None:
+    def run_ended(self, run: RunHeader, *, accepted: bool) -> None:
         """Says of a run that it does not count."""
         if not accepted:
             self._line.say(describe_throttled(run))
@@ -230,20 +209,20 @@ class EntryReporter:
         """Says it."""
         self._line.say(sentence)
 
-    def entry_finished(self, entry: QueueEntry, experiment: Experiment, state: EntryState) -> None:
-        """Keeps what was found; an entry that another went before, or of which more was asked, ends more than once."""
-        self._ended.pop(entry.entry, None)
-        self._ended[entry.entry] = EndedEntry(entry, experiment, state)
+    def entry_ended(self, status: EntryStatus) -> None:
+        """Keep the result; an entry that another overtook, or whose plan was extended, ends more than once."""
+        self._ended.pop(status.entry.entry, None)
+        self._ended[status.entry.entry] = status
 
     @property
-    def all_ended(self) -> list[EndedEntry]:
-        """The entries as they ended last, in that order."""
+    def all_ended(self) -> list[EntryStatus]:
+        """Return the entries as they ended last, in that order."""
         return list(self._ended.values())
 
 
 def run_entries(
     services: RunServices, only: Sequence[int] | None = None, failed: Callable[[UserError], object] | None = None
-) -> list[EndedEntry]:
+) -> list[EntryStatus]:
     """Makes entries of the queue with their progress on stderr, and returns those that ended; Ctrl-C ends it.
 
     One that was left before its end, for another that came first, is returned as it is when all is over.
@@ -256,16 +235,16 @@ def run_entries(
     return [_refreshed(ended, services) for ended in lines.all_ended]
 
 
-def _refreshed(ended: EndedEntry, services: RunServices) -> EndedEntry:
-    """The same, or what another program made of it since it was left: it may go on with it, or be done."""
+def _refreshed(ended: EntryStatus, services: RunServices) -> EntryStatus:
+    """Return the status, or what another program made of the entry since: it may run it, or have finished it."""
     if ended.queue_number is None:
         return ended
     with Store.open(services.database) as store:
         now = next((entry for entry in store.queue.entries() if entry.entry == ended.queue_number), None)
     if now is not None:
-        return replace(ended, how="running") if now.owned else ended
+        return replace(ended, state="running") if now.owned else ended
     found = entry_status(ended.entry, services).experiment
-    return replace(ended, found=found, how=found.state if found.state in FINISHED_STATES else "removed")
+    return replace(ended, experiment=found, state=found.state if found.state in FINISHED_STATES else "removed")
 
 
 def describe_elsewhere(what: str) -> str:
@@ -273,17 +252,17 @@ def describe_elsewhere(what: str) -> str:
     return f"Another program makes {what}: `python -m app queue` shows how far it is."
 
 
-def exit_status(all_ended: Sequence[EndedEntry]) -> int:
+def exit_status(all_ended: Sequence[EntryStatus]) -> int:
     """0 where every planned run has a result, at least one of them figures, and every trial was made.
 
     What another program goes on with is left to that one.
     """
-    return 0 if all(ended.is_elsewhere or _is_complete(ended) for ended in all_ended) else 1
+    return 0 if all(ended.state == "running" or _is_complete(ended) for ended in all_ended) else 1
 
 
-def _is_complete(ended: EndedEntry) -> bool:
+def _is_complete(ended: EntryStatus) -> bool:
     return (
-        ended.found.measured
-        and ended.found.state in FINISHED_STATES
-        and not pending_trials(ended.found.plan, ended.found.runs)
+        ended.experiment.measured
+        and ended.experiment.state in FINISHED_STATES
+        and not pending_trials(ended.experiment.plan, ended.experiment.runs)
     )

@@ -10,7 +10,6 @@ import click
 
 from app import units
 from app.cli.experiment_progress import (
-    EndedEntry,
     describe_elsewhere,
     describe_ending,
     exit_status,
@@ -29,6 +28,7 @@ from app.report.comparison import experiment_document
 from app.report.documents import iso_utc
 from app.report.render import check_writable
 from app.runs.experiment.article import Article
+from app.runs.experiment.entry_session import EntryStatus
 from app.runs.experiment.presets import load_preset
 from app.runs.experiment.progress import queue_progress
 from app.storage.queue import Queue
@@ -89,13 +89,13 @@ def _run_and_report(wanted: _GoOn, named: Sequence[QueueEntry]) -> int:
         for ended, document in zip(all_ended, documents, strict=True):
             file = wanted.report if len(named) == 1 else _entry_report_path(wanted.report, ended)
             try:
-                write_experiment_report(load_compared(ended.found, services.database), document["article"], file)
+                write_experiment_report(load_compared(ended.experiment, services.database), document["article"], file)
             except UserError as error:  # what is wrong with one file is not with the next
                 fail(error)
     return 1 if wrong else exit_status(all_ended)
 
 
-def _entry_report_path(report: Path, ended: EndedEntry) -> Path:
+def _entry_report_path(report: Path, ended: EntryStatus) -> Path:
     return report.with_stem(f"{report.stem}-{ended.entry.entry}")
 
 
@@ -108,16 +108,16 @@ def _print_nothing_waiting(entries: Sequence[QueueEntry], *, as_json: bool) -> i
     return 0
 
 
-def _print_ended(ended: EndedEntry, database: Path, *, as_json: bool) -> dict[str, Any]:
-    runs = load_compared(ended.found, database)
-    document = experiment_document(ended.found, runs, _article(ended))
+def _print_ended(ended: EntryStatus, database: Path, *, as_json: bool) -> dict[str, Any]:
+    runs = load_compared(ended.experiment, database)
+    document = experiment_document(ended.experiment, runs, _article(ended))
     if not as_json:
         print(f"{ended.entry.name}:")
         print_experiment(runs, document)
         say(
             _describe_entry_elsewhere(ended.entry)
-            if ended.is_elsewhere
-            else describe_ending(ended.found, entry=ended.queue_number)
+            if ended.state == "running"
+            else describe_ending(ended.experiment, entry=ended.queue_number)
         )
     return document
 
@@ -126,14 +126,14 @@ def _describe_entry_elsewhere(entry: QueueEntry) -> str:
     return describe_elsewhere(f"entry {entry.entry} of the queue at this moment")
 
 
-def _article(ended: EndedEntry) -> Article | None:
+def _article(ended: EntryStatus) -> Article | None:
     """That of the preset it was made of, where its file is here and its tables are of this experiment."""
     if ended.entry.preset is None:
         return None
     try:
         article = load_preset(ended.entry.preset).preset.article
         if article is not None:
-            article.check(ended.found.plan.variants)
+            article.check(ended.experiment.plan.variants)
     except (UsageError, UserError):  # it may have been queued elsewhere, or been changed since
         return None
     return article

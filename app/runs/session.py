@@ -25,7 +25,7 @@ from app.records import (
 )
 from app.runs.custom import stored_source
 from app.runs.environment import environment_info
-from app.runs.experiment.session import candidate_devices
+from app.runs.experiment.concurrency import candidate_devices
 from app.runs.launcher import Launcher, LocalLauncher, Worker
 from app.runs.leases import CPU, Lease, Leases
 from app.runs.outcome import WorkerExit, form_outcome, with_file_name, with_memory_size

@@ -1,14 +1,42 @@
 """Made-up runs of experiments: a figure for a variant, as a machine with H200s would have stored it."""
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from importlib import metadata
 
 from app.records import RunHeader, StoredRun
 from app.runs.environment import program_version
+from app.runs.experiment.session import PlannedRun
+from app.runs.leases import Lease
 from app.samples import Inventory
 from tests.unit.viewmodels.stored import run_row, stored_run
 from workloads.protocol import Evidence, OutcomeName, RunSpec
+
+Lend = Callable[[RunSpec, Sequence[str], Callable[[float], bool]], Lease | None]
+Make = Callable[[PlannedRun], RunHeader]
+
+
+@dataclass(frozen=True)
+class FakeExecutor:
+    """What an experiment's session is given, made of functions; nothing is waited for, and every run counts."""
+
+    make: Make
+    lend: Lend
+    wait: Callable[[PlannedRun, Callable[[], bool]], Mapping[str, str]] = lambda *_: {}
+    counts: Callable[[RunHeader], bool] = lambda _: True
+
+    def lease(self, spec: RunSpec, devices: Sequence[str], sleep_or_give_up: Callable[[float], bool]) -> Lease | None:
+        return self.lend(spec, devices, sleep_or_give_up)
+
+    def wait_until_idle(self, planned_run: PlannedRun, may_continue: Callable[[], bool]) -> Mapping[str, str]:
+        return self.wait(planned_run, may_continue)
+
+    def run_once(self, planned_run: PlannedRun) -> RunHeader:
+        return self.make(planned_run)
+
+    def accept(self, run: RunHeader) -> bool:
+        return self.counts(run)
+
 
 ENVIRONMENT = {"driver": "580.1", "cpu": "A processor", "tensorflow": "2.21.0", "program_version": "0.1.0"}
 

@@ -38,8 +38,8 @@ class Filling(EntryReporter):
         super().__init__()
         self._monkeypatch = monkeypatch
 
-    def run_finished(self, run: RunHeader, *, accepted: bool) -> None:
-        super().run_finished(run, accepted=accepted)
+    def run_ended(self, run: RunHeader, *, accepted: bool) -> None:
+        super().run_ended(run, accepted=accepted)
         if run.row.run == 3:
             with_free(self._monkeypatch, 10_000_000)
 

@@ -14,6 +14,7 @@ from app.runs.experiment.session import Experiment, ExperimentSession, PlannedRu
 from app.runs.session import RunServices, lease_devices
 from app.telemetry.feed import TelemetryFeed
 from tests.fakes.command_line import CommandLine, dummy_words
+from tests.fakes.experiments import FakeExecutor
 from tests.fakes.nvml import TWO_H200, environment
 from tests.fakes.nvml_cards import Driver
 from tests.fakes.sessions import LIMIT_S, dummy, is_measured, services
@@ -39,9 +40,11 @@ class Making:
             Plan(name="some", variants=tuple(variants), repeats=repeats, parallel=2),
             (),
             running.feed.wait_inventory().machine,
-            self._run_one,
-            lease=lambda spec, devices, stopped: lease_devices(
-                spec, running, notify=lambda _: None, wait_for_stop=stopped, devices=devices
+            FakeExecutor(
+                self._run_one,
+                lambda spec, devices, stopped: lease_devices(
+                    spec, running, notify=lambda _: None, wait_for_stop=stopped, devices=devices
+                ),
             ),
         )
 

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from app.analysis.comparability import idle_wait_blockers
 from app.errors import UserError
-from app.queries import INTERRUPTED_STATES, EntryState, QueueEntry
+from app.queries import INTERRUPTED_STATES, QUEUED_STATES, EntryState, QueueEntry
 from app.records import IDLE_WAIT_KEY, RunEvent, RunHeader, RunRow, RunStarted
 from app.runs.concurrent_runs import ConcurrentRuns
 from app.runs.experiment.idle_wait import IdleLimits, IdleWait, WaitStatus
@@ -32,94 +32,119 @@ from workloads.protocol import RunSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntryStatus:
-    """An entry before its next run: how far it is, and runs `alike` that tell how long the rest takes."""
+    """How far an entry of the queue is.
+
+    Attributes:
+        entry: The entry, with its experiment once that has runs.
+        state: `running` before its first run here; how it ended, or its state in the queue, once no further run starts.
+        experiment: Its plan and the runs that count.
+        reusable: Which stored runs count, and why others do not.
+        comparable_runs: Stored runs of the same hardware, to estimate durations from.
+        machine: The machine it runs on.
+    """
 
     entry: QueueEntry
+    state: EntryState
     experiment: Experiment
     reusable: ReusableRuns
     comparable_runs: tuple[RunRow, ...]
     machine: Machine
 
+    @property
+    def queue_number(self) -> int | None:
+        """Return the number under which it stays in the queue, None if it has left the queue."""
+        return self.entry.entry if self.state in (*QUEUED_STATES, *INTERRUPTED_STATES) else None
+
 
 class QueueListener(Protocol):
-    """Hears what becomes of entries; called on the threads that make them."""
+    """Follows the entries of a queue while they run.
+
+    Thread: entries on the thread of `QueueRunner.run`; runs on a thread per run, several at once with `parallel`.
+    """
 
     def entry_started(self, status: EntryStatus) -> None:
-        """An entry is begun, or goes on."""
+        """An entry begins or resumes."""
 
-    def run_sinks(self, planned_run: PlannedRun) -> Sequence[Sink]:
-        """A run begins; who hears of its events."""
+    def run_started(self, planned_run: PlannedRun) -> Sequence[Sink]:
+        """A run begins; return the sinks of its events."""
 
-    def run_waiting(self, planned_run: PlannedRun, status: WaitStatus) -> bool:
-        """A run waits; whether it shall go on waiting. Asked several times a second."""
+    def run_waiting(self, planned_run: PlannedRun, wait: WaitStatus | None) -> bool:
+        """A run waits for an idle machine, None when it no longer does; return whether to go on waiting.
 
-    def wait_ended(self, planned_run: PlannedRun) -> None:
-        """It waits no longer."""
+        Called several times per second.
+        """
 
-    def run_finished(self, run: RunHeader, *, accepted: bool) -> None:
-        """A run has ended; one that does not count is made once more."""
+    def run_ended(self, run: RunHeader, *, accepted: bool) -> None:
+        """A run has ended; one that is not accepted does not count and is made once more."""
 
     def message(self, sentence: str) -> None:
-        """Anything else worth telling."""
+        """Anything else the user should know."""
 
-    def entry_finished(self, entry: QueueEntry, experiment: Experiment, state: EntryState) -> None:
-        """No further run is made of an entry now."""
+    def entry_ended(self, status: EntryStatus) -> None:
+        """No further run of an entry starts now."""
 
 
 class EntrySession:
-    """Makes what is left of an entry. `run` blocks its thread, once; the others may come from any thread.
+    """Makes the remaining runs of one entry, then its weight-transfer trials. The executor of its `ExperimentSession`.
 
-    `may_begin` is asked before each run, and may end the entry there.
+    Thread: `run` blocks its thread, once; `end`, `stop` and `skip_wait` any; the others those of `RunExecutor`.
     """
 
     def __init__(
-        self, entry: QueueEntry, services: RunServices, listener: QueueListener, may_begin: Callable[[], bool]
+        self, entry: QueueEntry, services: RunServices, listener: QueueListener, is_next: Callable[[], bool]
     ) -> None:
-        self.entry = entry
-        """The entry, with its experiment once it has one."""
+        """Prepare a session.
+
+        Args:
+            entry: An entry that this process owns.
+            services: What runs need.
+            listener: Follows the runs.
+            is_next: Returns whether the next run is still one of this entry and plan; asked before each.
+        """
         self._plan = entry_plan(entry)
+        self._entry = entry
         self._services = services
         self._listener = listener
-        self._may_begin = may_begin
+        self._is_next = is_next
+        self._throttle_filter = ThrottleFilter(self._plan.max_throttled_pct)
         self._concurrent_runs = ConcurrentRuns(services)
+        # Set by any thread, read before a run starts: `stop` may come before there is a session to stop.
         self._is_ending = threading.Event()
-        self._skipped = 0
         self._session: ExperimentSession | None = None
+        # Counts up; each wait compares it with its value at its own beginning.
+        self._skipped_waits = 0
+        self._idle_wait: IdleWait | None = None
         self.is_over = False
-        """Whether nothing is left that could be made: every run was, and every trial."""
+        """Whether nothing is left that could be made: neither a run nor a trial."""
 
     def end(self) -> None:
-        """Begins no further run; returns at once."""
+        """Start no further run; returns at once."""
         self._is_ending.set()
         if self._session is not None:
             self._session.stop()
 
     def stop(self) -> None:
-        """Stops what goes on, too; returns at once."""
+        """Stop the current runs, too; returns at once."""
         self.end()
         self._concurrent_runs.stop()
 
     def skip_wait(self) -> None:
-        """Begins every run that waits for a fair machine."""
-        self._skipped += 1
+        """Start every run that waits for an idle machine."""
+        self._skipped_waits += 1
 
-    def run(self) -> Experiment:
-        """Makes the runs and the trials. Raises `UserError` where a run cannot be stored."""
-        throttle_filter = ThrottleFilter(self._plan.max_throttled_pct)
-        status = entry_status(self.entry, self._services, throttle_filter)
+    def run(self) -> EntryStatus:
+        """Make the runs and the trials, and return what they came to; its state is that of the experiment.
+
+        Raises:
+            UserError: A run cannot be stored.
+        """
+        status = entry_status(self._entry, self._services, self._throttle_filter)
         self._add_runs(run.row.run for run in status.experiment.runs)
         self._drop_excluded(status)
-        self._listener.entry_started(replace(status, entry=self.entry))
-        with contextlib.closing(IdleWait(self._services.feed, _limits(self._plan.max_idle_wait_s))) as idle_wait:
-            self._session = session = ExperimentSession(
-                status.experiment.plan,
-                status.experiment.runs,
-                status.machine,
-                self._execute_run,
-                lease=self._lease,
-                wait=lambda turn, may_go_on: self._wait(idle_wait, turn, may_go_on),
-                accept=lambda made: self._judge(throttle_filter, made),
-            )
+        self._listener.entry_started(replace(status, entry=self._entry))
+        with contextlib.closing(IdleWait(self._services.feed, _limits(self._plan.max_idle_wait_s))) as self._idle_wait:
+            session = ExperimentSession(status.experiment.plan, status.experiment.runs, status.machine, self)
+            self._session = session
             if self._is_ending.is_set():
                 session.stop()
             experiment = session.run()
@@ -130,58 +155,63 @@ class EntrySession:
             experiment = self._with_trials(experiment, session.may_continue)
             is_unfinished = bool(pending_trials(experiment.plan, experiment.runs)) and not session.may_continue()
         self.is_over = not is_unfinished
-        return experiment
+        return replace(status, entry=self._entry, experiment=experiment, state=experiment.state)
 
-    def _lease(self, spec: RunSpec, devices: Sequence[str], give_up: Callable[[float], bool]) -> Lease | None:
-        if not self._may_begin():
+    def lease(self, spec: RunSpec, devices: Sequence[str], sleep_or_give_up: Callable[[float], bool]) -> Lease | None:
+        """Lease the devices of a run, if that is still the queue's next."""
+        if not self._is_next():
             self.end()
             return None
         return lease_devices(
-            spec, self._services, notify=self._listener.message, wait_for_stop=give_up, devices=devices
+            spec, self._services, notify=self._listener.message, wait_for_stop=sleep_or_give_up, devices=devices
         )
 
-    def _wait(
-        self, idle_wait: IdleWait, planned_run: PlannedRun, may_continue: Callable[[], bool]
-    ) -> Mapping[str, str]:
-        skipped = self._skipped
+    def wait_until_idle(self, planned_run: PlannedRun, may_continue: Callable[[], bool]) -> Mapping[str, str]:
+        """Wait until the devices are idle, or the user skips the wait."""
+        skipped_waits = self._skipped_waits
 
         def continue_waiting(status: WaitStatus) -> bool:
-            return self._listener.run_waiting(planned_run, status) and may_continue() and self._skipped == skipped
+            may_wait = self._listener.run_waiting(planned_run, status) and may_continue()
+            return may_wait and self._skipped_waits == skipped_waits
 
-        environment = idle_wait.wait(planned_run.lease.devices, continue_waiting)
-        self._listener.wait_ended(planned_run)
+        assert self._idle_wait is not None, "runs are made within `run`"
+        environment = self._idle_wait.wait(planned_run.lease.devices, continue_waiting)
+        self._listener.run_waiting(planned_run, None)
         if idle_wait_blockers(environment):
             self._listener.message(f"The wait before a run {environment[IDLE_WAIT_KEY]}.")
         return environment
 
-    def _execute_run(self, planned_run: PlannedRun) -> RunHeader:
-        sinks = (*self._listener.run_sinks(planned_run), _MembershipSink(self._add_runs))
+    def run_once(self, planned_run: PlannedRun) -> RunHeader:
+        """Make one run; it is part of the experiment from its beginning."""
+        sinks = (*self._listener.run_started(planned_run), _MembershipSink(self._add_runs))
         return self._concurrent_runs.run(
             planned_run.spec, sinks, environment=planned_run.environment, lease=planned_run.lease
         )
 
-    def _judge(self, throttle_filter: ThrottleFilter, run: RunHeader) -> bool:
-        accepted = throttle_filter.accepts(run)
+    def accept(self, run: RunHeader) -> bool:
+        """Return whether a run counts; one that was throttled for too long leaves the experiment."""
+        accepted = self._throttle_filter.accepts(run)
         if not accepted:
             with Store.open(self._services.database) as store:
-                store.queue.remove_runs(self.entry.entry, [run.row.run])
-        self._listener.run_finished(run, accepted=accepted)
+                store.queue.remove_runs(self._entry.entry, [run.row.run])
+        self._listener.run_ended(run, accepted=accepted)
         return accepted
 
     def _drop_excluded(self, status: EntryStatus) -> None:
-        """Takes out what was cut off before, and made again now: it says nothing of the variants."""
+        """Take runs out of the experiment that were not accepted earlier: they say nothing about their variants."""
         reusable = {run.row.run for run in status.reusable.runs}
         with Store.open(self._services.database) as store:
-            made = runs_of_entry(store, self.entry)
-            store.queue.remove_runs(self.entry.entry, sorted(made - reusable))
+            made = runs_of_entry(store, self._entry)
+            store.queue.remove_runs(self._entry.entry, sorted(made - reusable))
 
     def _add_runs(self, runs: Iterable[int]) -> None:
+        # Several threads at once: the queue's transactions are the lock, and each returns the same number.
         with Store.open(self._services.database) as store:
-            experiment = store.queue.add_runs(self.entry.entry, list(runs))
-        self.entry = replace(self.entry, experiment=experiment)
+            experiment = store.queue.add_runs(self._entry.entry, list(runs))
+        self._entry = replace(self._entry, experiment=experiment)
 
     def _with_trials(self, experiment: Experiment, may_continue: Callable[[], bool]) -> Experiment:
-        """The experiment once the weights that it saved were tried; what is left of that is said."""
+        """Try the weights that the runs saved, and say which trials are still pending."""
         message = self._listener.message
         try:
             runs = run_pending_trials(experiment.plan, experiment.runs, self._services, message, may_continue)
@@ -221,6 +251,7 @@ def entry_status(
     experiment = Experiment.from_runs(plan, "stopped", stored, machine)
     return EntryStatus(
         entry=entry,
+        state="running",
         experiment=experiment,
         reusable=reusable,
         comparable_runs=comparable_runs,

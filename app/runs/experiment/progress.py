@@ -7,9 +7,10 @@ from pathlib import Path
 
 from app.errors import UserError
 from app.plan import Plan
-from app.queries import EntryState, QueueEntry, QueueProgress, RemainingWork
+from app.queries import QueueEntry, QueueProgress, RemainingWork
 from app.records import RunHeader, RunRow
 from app.runs.custom import is_source_changed
+from app.runs.experiment.durations import count_timing_runs, total_s
 from app.runs.experiment.entry_session import EntryStatus, runs_of_entry
 from app.runs.experiment.idle_wait import WaitStatus
 from app.runs.experiment.queue import entry_plan
@@ -18,8 +19,8 @@ from app.runs.experiment.reuse import (
     reusable_runs,
     runs_on_same_hardware,
 )
-from app.runs.experiment.schedule import count_done, plan_concurrency, remaining_runs, timed_runs, total_s
-from app.runs.experiment.session import Experiment, PlannedRun
+from app.runs.experiment.schedule import count_done, remaining_runs
+from app.runs.experiment.session import PlannedRun
 from app.runs.sinks import Sink
 from app.samples import Inventory
 from app.storage.store import Store
@@ -49,7 +50,7 @@ def estimate_remaining(
     return RemainingWork(
         planned=made + len(to_make),
         done=made,
-        left_s=total_s(possible, comparable_runs, plan_concurrency(plan, machine)),
+        left_s=total_s(plan, possible, comparable_runs, machine),
         timing_runs=count_timing_runs(possible, comparable_runs),
         from_other_workloads=not any(
             row.spec.workload == spec.workload for row in comparable_runs for spec in plan.variants
@@ -59,13 +60,6 @@ def estimate_remaining(
         imported=reusable.imported,
         imported_differences=reusable.imported_differences,
     )
-
-
-def count_timing_runs(specs: Sequence[RunSpec], runs: Sequence[RunRow]) -> int:
-    """How many runs tell how long these take: those of their workloads, else all."""
-    ended = timed_runs(runs)
-    workloads = {spec.workload for spec in specs}
-    return len([row for row in ended if row.spec.workload in workloads] or ended)
 
 
 def queue_progress(store: Store, inventory: Inventory) -> list[QueueProgress]:
@@ -80,7 +74,7 @@ def remaining_s(status: EntryStatus, runs: Sequence[RunRow], comparable_runs: Se
     possible = runnable(remaining_runs(plan, runs, machine), machine)
     if possible and not count_timing_runs(possible, comparable_runs):
         return None
-    return total_s(possible, comparable_runs, plan_concurrency(plan, machine))
+    return total_s(plan, possible, comparable_runs, machine)
 
 
 def describe_imported(imported: int, differences: Sequence[str]) -> str:
@@ -153,24 +147,22 @@ class ProgressReporter:
         )
         self._notify(self._progress)
 
-    def run_sinks(self, planned_run: PlannedRun) -> Sequence[Sink]:
+    def run_started(self, planned_run: PlannedRun) -> Sequence[Sink]:
         """A run begins."""
         self._running.append(planned_run.spec)
         self._update(lambda now: replace(now, position=planned_run.position, specs=tuple(self._running)))
         return self._sinks()
 
-    def run_waiting(self, planned_run: PlannedRun, status: WaitStatus) -> bool:
-        """A run waits."""
-        self._wait_messages[planned_run.position] = f"{status.reason} ({status.limit_s:.0f} s at most)"
+    def run_waiting(self, planned_run: PlannedRun, wait: WaitStatus | None) -> bool:
+        """Report what a run waits for."""
+        if wait is None:
+            self._wait_messages.pop(planned_run.position, None)
+        else:
+            self._wait_messages[planned_run.position] = f"{wait.reason} ({wait.limit_s:.0f} s at most)"
         self._update(lambda now: replace(now, waiting_for=self._join_wait_messages()))
         return True
 
-    def wait_ended(self, planned_run: PlannedRun) -> None:
-        """It waits no longer."""
-        self._wait_messages.pop(planned_run.position, None)
-        self._update(lambda now: replace(now, waiting_for=self._join_wait_messages()))
-
-    def run_finished(self, run: RunHeader, *, accepted: bool) -> None:
+    def run_ended(self, run: RunHeader, *, accepted: bool) -> None:
         """A run has ended."""
         if accepted:
             self._new_runs.append(run.row)
@@ -186,9 +178,9 @@ class ProgressReporter:
         """A sentence of the entry."""
         self._update(lambda now: replace(now, message=sentence))
 
-    def entry_finished(self, entry: QueueEntry, experiment: Experiment, state: EntryState) -> None:
-        """An entry goes on no longer."""
-        number, done = entry.experiment, experiment.done
+    def entry_ended(self, status: EntryStatus) -> None:
+        """Report the state in which an entry ends."""
+        state, done, number = status.state, status.experiment.done, status.entry.experiment
         self._update(lambda now: replace(now, state=state, specs=(), waiting_for="", done=done, experiment=number))
 
     def _join_wait_messages(self) -> str:

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from app.errors import UserError
 from app.queries import EntryState, QueueEntry
@@ -13,24 +14,33 @@ from app.storage.store import Store
 
 
 class QueueRunner:
-    """One walk through the queue. `run` blocks its thread, once; the others may come from any thread, at any time.
+    """One pass through the queue.
 
-    Whoever adds, moves, pauses or removes an entry or asks for more of it, in this program or another, does so from the
-    next run on.
+    The queue may change at any time, by this program or another: entries added, moved, paused or removed, plans
+    extended. That takes effect from the next run on.
+
+    Thread: `run` blocks its thread, once; `stop`, `cancel` and `skip_wait` any.
     """
 
     def __init__(self, services: RunServices, listener: QueueListener) -> None:
         self._services = services
         self._listener = listener
+        # `_current` is one reference, written by the thread of `run` and read by others: no lock is needed. A call that
+        # comes just before a session is set finds `_stopped` or `_cancelled`, which `_run_entry` looks at afterwards.
         self._stopped = threading.Event()
         self._cancelled: set[int] = set()
         self._current: tuple[int, EntrySession] | None = None
 
     def run(self, only: Sequence[int] | None = None, failed: Callable[[UserError], object] | None = None) -> None:
-        """Makes the entries, or only these, until none waits or it is stopped.
+        """Run the entries until none waits or `stop` is called.
 
-        One that cannot be made, as on a full disk, is paused: `failed` hears why and the others go on; without it
-        `UserError` is raised.
+        Args:
+            only: Numbers of the entries to run, None for all.
+            failed: Called with the reason when an entry cannot be run, as on a full disk; it is paused, and the others
+                are run. Without it the reason is raised.
+
+        Raises:
+            UserError: An entry cannot be run, and `failed` is None.
         """
         while (entry := self._take_next(only)) is not None:
             try:
@@ -41,19 +51,19 @@ class QueueRunner:
                 failed(error)
 
     def stop(self) -> None:
-        """Stops the run that goes on and begins no other; its entry stays. Returns at once."""
+        """Stop the current run and start no other; its entry stays. Returns at once."""
         self._stopped.set()
         if (current := self._current) is not None:
             current[1].stop()
 
     def cancel(self, entry: int) -> None:
-        """Stops the run that goes on if it is of this entry, and takes the entry out then. Returns at once."""
+        """Stop the current run if it is of this entry, then remove the entry. Returns at once."""
         self._cancelled.add(entry)
         if (current := self._current) is not None and current[0] == entry:
             current[1].stop()
 
     def skip_wait(self) -> None:
-        """Begins the run that waits for a fair machine; returns at once."""
+        """Start the run that waits for an idle machine; returns at once."""
         if (current := self._current) is not None:
             current[1].skip_wait()
 
@@ -69,7 +79,7 @@ class QueueRunner:
     def _runnable_entries(
         self, store: Store, only: Sequence[int] | None, current: int | None = None
     ) -> list[QueueEntry]:
-        """The entries to be made in their order, the current one among them; others' are theirs."""
+        """Return the entries to run, in order: without those of other processes, but with the current one."""
         return [
             entry
             for entry in store.queue.entries()
@@ -85,10 +95,10 @@ class QueueRunner:
             self._current = (entry.entry, session)
             if self._stopped.is_set() or entry.entry in self._cancelled:
                 session.stop()
-            experiment = session.run()
-            state = self._update_entry(entry, experiment, is_over=session.is_over)
+            status = session.run()
+            state = self._update_entry(entry, status.experiment, is_over=session.is_over)
         except UserError:
-            # Waiting, it would stand in the way of all others each time.
+            # An entry that fails and waits again would block all others each time.
             with Store.open(self._services.database) as store:
                 store.queue.set_state(entry.entry, "paused")
             raise
@@ -96,16 +106,16 @@ class QueueRunner:
             self._current = None
             with Store.open(self._services.database) as store:
                 store.queue.release(entry.entry)
-        self._listener.entry_finished(session.entry, experiment, state)
+        self._listener.entry_ended(replace(status, state=state))
 
     def _is_next(self, entry: QueueEntry, only: Sequence[int] | None) -> bool:
-        """Whether the next run is still one of this entry, and of the plan it was begun with."""
+        """Return whether the next run is still one of this entry, and of the plan it began with."""
         with Store.open(self._services.database) as store:
             first = next(iter(self._runnable_entries(store, only, entry.entry)), None)
         return first is not None and (first.entry, first.plan) == (entry.entry, entry.plan)
 
     def _update_entry(self, entry: QueueEntry, experiment: Experiment, *, is_over: bool) -> EntryState:
-        """Takes an entry out that is over, pauses one whose time is spent; how it stands now."""
+        """Remove an entry that is over, pause one that is out of budget, and return its state."""
         number = entry.entry
         with Store.open(self._services.database) as store:
             if is_over and store.queue.finish(number, entry.plan):
@@ -113,7 +123,7 @@ class QueueRunner:
             if number in self._cancelled:
                 store.queue.remove(number)
             elif experiment.state == "out of budget":
-                # Waiting, it would be given the same time again at once.
+                # If it waited, it would get the same time again at once.
                 store.queue.set_state(number, "paused")
             state = next((each.state for each in store.queue.entries() if each.entry == number), None)
         if experiment.state == "out of budget":

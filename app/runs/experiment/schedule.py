@@ -1,46 +1,12 @@
 """An experiment's plan: order of runs, which remain, which may run concurrently, and how long they take."""
 
-import statistics
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Sequence
 
 from app.plan import Plan
 from app.records import RunRow
 from app.runs.experiment.stopping import StoppingRule
 from workloads.catalog import Machine, check, with_defaults
 from workloads.protocol import RunSpec
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Concurrency:
-    """At most `parallel` runs at once on a machine with so many GPUs, each on its own; one on the CPU is alone.
-
-    Where an experiment may end early no variant goes on twice at once, so that every look comes when it is due.
-    """
-
-    parallel: int = 1
-    gpus: int = 0
-    may_end_early: bool = False
-
-    def admits(self, spec: RunSpec, running: Sequence[RunSpec]) -> bool:
-        """Whether a run may begin while these go on."""
-        if not running:
-            return True
-        counts = [int(each.variant["gpus"]) for each in (spec, *running)]
-        fits = len(running) < self.parallel and all(counts) and sum(counts) <= self.gpus
-        return fits and not (self.may_end_early and spec in running)
-
-    def total_s(self, specs: Sequence[RunSpec], durations_s: Sequence[float]) -> float:
-        """From the first's beginning to the last's end, each begun in its order as soon as it may."""
-        now_s, running = 0.0, list[tuple[float, RunSpec]]()
-        for spec, seconds in zip(specs, durations_s, strict=True):
-            while not self.admits(spec, [other for _, other in running]):
-                first = min(running, key=lambda each: each[0])
-                now_s = first[0]
-                running.remove(first)
-            running.append((now_s + seconds, spec))
-        return max((end_s for end_s, _ in running), default=now_s)
-
 
 FINAL_OUTCOMES = ("out_of_memory", "refused")
 """Outcomes that a repeat would only repeat: once is enough."""
@@ -185,66 +151,3 @@ def count_surplus(plan: Plan, runs: Sequence[RunRow]) -> int:
     """How many runs of the variants compared have a result beside those planned: they count for the verdict too."""
     ended = RunsByVariant([row for row in runs if is_result(row)])
     return sum(max(0, len(ended.runs_of(spec)) - plan.repeats) for spec in plan.variants)
-
-
-def expected_s(spec: RunSpec, runs: Sequence[RunRow], aggregate: Callable[[list[float]], float] = max) -> float:
-    """How long a run of this variant takes, from its worker's start to its end: by the longest of those made.
-
-    Before the first of a variant: what it is asked to measure, and as much beside that as another run of its workload
-    took, or one of any workload. Before the first of all: what it is asked to measure. `of_several` makes one figure
-    of those of several runs.
-    """
-    return _DurationModel(runs, aggregate).expected_s(spec)
-
-
-def total_s(specs: Sequence[RunSpec], runs: Sequence[RunRow], concurrency: Concurrency | None = None) -> float:
-    """How long these runs take, by what is usual of those made; one after the other where there is no more `room`."""
-    durations = _DurationModel(runs, statistics.median)
-    return (concurrency or Concurrency()).total_s(specs, [durations.expected_s(spec) for spec in specs])
-
-
-def plan_concurrency(plan: Plan, machine: Machine) -> Concurrency:
-    """Return which runs of a plan may run concurrently on this machine."""
-    return Concurrency(parallel=plan.parallel, gpus=len(machine.gpus), may_end_early=plan.until_pct is not None)
-
-
-class _DurationModel:
-    """How long runs take, by those that ended."""
-
-    def __init__(self, runs: Sequence[RunRow], aggregate: Callable[[list[float]], float]) -> None:
-        ended = timed_runs(runs)
-        self._aggregate = aggregate
-        self._runs_by_variant = RunsByVariant(ended)
-        overheads: dict[str, list[float]] = {}
-        for row in ended:
-            overheads.setdefault(row.spec.workload, []).append(_overhead_s(row))
-        self._overhead_s = {workload: aggregate(values) for workload, values in overheads.items()}
-        self._default_overhead_s = (
-            aggregate([value for values in overheads.values() for value in values]) if overheads else 0.0
-        )
-
-    def expected_s(self, spec: RunSpec) -> float:
-        """See the function of that name."""
-        if made := self._runs_by_variant.runs_of(spec):
-            return self._aggregate([_duration_s(row) for row in made])
-        return requested_s(spec) + self._overhead_s.get(spec.workload, self._default_overhead_s)
-
-
-def timed_runs(runs: Sequence[RunRow]) -> list[RunRow]:
-    """Those of which one learns how long a run takes: nobody ended them."""
-    return [row for row in runs if row.outcome is not None and row.outcome.name in ("completed", "out_of_memory")]
-
-
-def requested_s(spec: RunSpec) -> float:
-    """The seconds a variant is asked to measure; 0 where it counts steps or epochs instead."""
-    counts_else = spec.variant.get("steps", 0) or spec.variant.get("epochs", 0)
-    return 0.0 if counts_else else float(spec.variant.get("seconds", 0.0))
-
-
-def _overhead_s(row: RunRow) -> float:
-    """How long a run took beside what it was asked to measure."""
-    return _duration_s(row) - min(requested_s(row.spec), row.summary.measured_s or 0.0)
-
-
-def _duration_s(row: RunRow) -> float:
-    return 0.0 if row.ended_utc_ns is None else (row.ended_utc_ns - row.started_utc_ns) / 1e9

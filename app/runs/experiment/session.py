@@ -2,84 +2,32 @@
 
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from msgspec import structs
 
 from app.plan import Plan
 from app.queries import ExperimentState
 from app.records import RunHeader, RunRow
+from app.runs.experiment.concurrency import DeviceBalancer, plan_concurrency
+from app.runs.experiment.durations import expected_s
 from app.runs.experiment.schedule import (
     FINAL_OUTCOMES,
     count_done,
     count_surplus,
-    expected_s,
     given_up_variants,
     is_given_up,
     is_precision_reached,
-    matching_keys,
-    plan_concurrency,
     remaining_rounds,
     remaining_runs,
     runs_of_variant,
-    variant_key,
 )
-from app.runs.leases import CPU, Lease
-from workloads.catalog import Machine, find_gpu
+from app.runs.leases import Lease
+from workloads.catalog import Machine
 from workloads.protocol import RunSpec
-
-
-def candidate_devices(spec: RunSpec, machine: Machine) -> list[str]:
-    """The devices a run may lease: the GPUs that it names, else all, by UUID; the processor where it asks for none."""
-    if not int(spec.variant["gpus"]):
-        return [CPU]
-    names = [word.strip() for word in str(spec.variant["devices"]).split(",") if word.strip()]
-    named = [gpu.uuid for word in names if (gpu := find_gpu(machine, word)) is not None]
-    return named or [gpu.uuid for gpu in machine.gpus]
-
-
-class DeviceBalancer:
-    """Where the runs of an experiment of so many variants were: each is to meet the cards that the others were on.
-
-    Cards of one kind differ by a percent or so, which is no difference of variants where these share their cards.
-    """
-
-    def __init__(self, variants: int, machine: Machine) -> None:
-        self._variants = variants
-        self._machine = machine
-        self._runs_by_device = Counter[str]()
-        self._runs_by_variant = Counter[tuple[Hashable, str]]()
-
-    def add(self, spec: RunSpec, devices: Collection[str]) -> None:
-        """Counts a run of this variant that is or was on these devices."""
-        self._runs_by_device.update(devices)
-        self._runs_by_variant.update((key, device) for key in matching_keys(spec) for device in devices)
-
-    def ranked_devices(self, spec: RunSpec) -> list[str]:
-        """The devices the run may lease, those first on which its variant has had least of its share of the runs."""
-        deficits = self._deficits(spec)
-        return sorted(deficits, key=lambda device: -deficits[device])
-
-    def choose(self, specs: Sequence[RunSpec], busy: Collection[str]) -> RunSpec:
-        """Of runs on equally many devices the one that lacks those most which nobody holds; of equals the first."""
-
-        def deficit_on_free(spec: RunSpec) -> float:
-            free = [lack for device, lack in self._deficits(spec).items() if device not in busy]
-            count = int(spec.variant["gpus"])
-            return sum(sorted(free)[-count:]) if len(free) >= count else float("-inf")
-
-        return max(specs, key=deficit_on_free)
-
-    def _deficits(self, spec: RunSpec) -> dict[str, int]:
-        """By device how many runs its variant is behind an equal share of them, times the number of variants."""
-        key = variant_key(spec)
-        return {
-            device: self._runs_by_device[device] - self._variants * self._runs_by_variant[key, device]
-            for device in candidate_devices(spec, self._machine)
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,15 +41,32 @@ class PlannedRun:
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
-RunFunction = Callable[[PlannedRun], RunHeader]
-"""Makes one run and gives it back as it is stored; called on a thread of its own, several at once where asked for."""
+class RunExecutor(Protocol):
+    """Does what an `ExperimentSession` decides.
 
-LeaseFunction = Callable[[RunSpec, Sequence[str], Callable[[float], bool]], Lease | None]
-"""Leases what a variant needs of these devices, the first of those free, once they are: nothing where it is refused
-anyway; None where the last gives up."""
+    Thread: `lease` on the session's thread; the others on a thread per run, several at once with `parallel`.
+    """
 
-WaitFunction = Callable[[PlannedRun, Callable[[], bool]], Mapping[str, str]]
-"""Waits until a run would be fair, while the other says that it may; facts on how that went."""
+    def lease(self, spec: RunSpec, devices: Sequence[str], sleep_or_give_up: Callable[[float], bool]) -> Lease | None:
+        """Lease what a run needs, and wait until that is free.
+
+        Args:
+            spec: The run.
+            devices: The devices it may use, the preferred one first.
+            sleep_or_give_up: Sleeps so many seconds; returns whether to wait no longer.
+
+        Returns:
+            The lease, empty for a run that this machine refuses anyway; None if the wait was given up.
+        """
+
+    def wait_until_idle(self, planned_run: PlannedRun, may_continue: Callable[[], bool]) -> Mapping[str, str]:
+        """Wait for idle devices while `may_continue`; return how that went, as part of the run's environment."""
+
+    def run_once(self, planned_run: PlannedRun) -> RunHeader:
+        """Make one run and return it as stored."""
+
+    def accept(self, run: RunHeader) -> bool:
+        """Return whether a run counts; if not it is made once more. Never called by two threads at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,19 +138,12 @@ class ExperimentSession:
         plan: Plan,
         stored: Sequence[RunHeader],
         machine: Machine,
-        run_one: RunFunction,
-        *,
-        lease: LeaseFunction,
-        wait: WaitFunction = lambda *_: {},
-        accept: Callable[[RunHeader], bool] = lambda _: True,
+        executor: RunExecutor,
     ) -> None:
         self._plan = plan
         self._runs = list(stored)
         self._machine = machine
-        self._run_one = run_one
-        self._lease = lease
-        self._wait = wait
-        self._accept = accept
+        self._executor = executor
         self._concurrency = plan_concurrency(plan, machine)
         self._balancer = DeviceBalancer(len(plan.variants), machine)
         for run in stored:
@@ -238,7 +196,7 @@ class ExperimentSession:
         self._end_state = self._end_reason(spec)
         if self._end_state is not None:
             return None
-        lease = self._lease(
+        lease = self._executor.lease(
             spec, self._balancer.ranked_devices(spec), lambda seconds: self._sleep_or_give_up(spec, seconds)
         )
         if lease is None:
@@ -280,7 +238,7 @@ class ExperimentSession:
         """Makes a run, and once more where it does not count; why none is made after it, None where one may be."""
         try:
             while isinstance(ready := self._wait_until_idle(planned_run), PlannedRun):
-                run = self._run_one(ready)
+                run = self._executor.run_once(ready)
                 accepted = self._record(run)
                 if run.row.outcome is not None and run.row.outcome.name == "stopped":
                     return "stopped"
@@ -294,12 +252,12 @@ class ExperimentSession:
         """The turn once the machine was waited for, or why its run is not begun."""
         if (end_reason := self._end_reason(planned_run.spec)) is not None or not planned_run.lease.devices:
             return end_reason or planned_run
-        environment = self._wait(planned_run, self.may_continue)
+        environment = self._executor.wait_until_idle(planned_run, self.may_continue)
         return self._end_reason(planned_run.spec) or replace(planned_run, environment=environment)
 
     def _record(self, run: RunHeader) -> bool:
         with self._accept_lock:
-            if accepted := self._accept(run):
+            if accepted := self._executor.accept(run):
                 self._runs.append(run)
             return accepted
 

@@ -1,6 +1,5 @@
 """An experiment going on, with runs made up at once: which it makes, and with what it ends."""
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
@@ -10,7 +9,7 @@ from app.plan import Plan, WeightTransfer
 from app.records import RunHeader
 from app.runs.experiment.session import ExperimentSession, PlannedRun
 from app.runs.leases import Lease
-from tests.fakes.experiments import header
+from tests.fakes.experiments import FakeExecutor, Make, header
 from workloads.catalog import Machine, check, complete
 from workloads.protocol import OutcomeName, RunSpec
 
@@ -48,7 +47,15 @@ def lend(spec: RunSpec, _devices: Sequence[str], _stopped: Callable[[float], boo
     return Lease() if check(spec, CPU) else Lease(("cpu",))
 
 
-session = functools.partial(ExperimentSession, lease=lend)
+def session(
+    plan: Plan,
+    stored: Sequence[RunHeader],
+    machine: Machine,
+    make: Make,
+    wait: Callable[[PlannedRun, Callable[[], bool]], Mapping[str, str]] = lambda *_: {},
+    accept: Callable[[RunHeader], bool] = lambda _: True,
+) -> ExperimentSession:
+    return ExperimentSession(plan, stored, machine, FakeExecutor(make, lend, wait, accept))
 
 
 def test_it_makes_every_run_in_its_order() -> None:

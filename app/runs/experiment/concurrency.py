@@ -1,0 +1,97 @@
+"""Which runs of an experiment may run concurrently, and which GPUs each should get."""
+
+from collections import Counter
+from collections.abc import Collection, Hashable, Sequence
+from dataclasses import dataclass
+
+from app.plan import Plan
+from app.runs.experiment.schedule import matching_keys, variant_key
+from app.runs.leases import CPU
+from workloads.catalog import Machine, find_gpu
+from workloads.protocol import RunSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Concurrency:
+    """At most `parallel` runs at once on a machine with so many GPUs, each on its own; one on the CPU is alone.
+
+    Where an experiment may end early no variant goes on twice at once, so that every look comes when it is due.
+    """
+
+    parallel: int = 1
+    gpus: int = 0
+    may_end_early: bool = False
+
+    def admits(self, spec: RunSpec, running: Sequence[RunSpec]) -> bool:
+        """Whether a run may begin while these go on."""
+        if not running:
+            return True
+        counts = [int(each.variant["gpus"]) for each in (spec, *running)]
+        fits = len(running) < self.parallel and all(counts) and sum(counts) <= self.gpus
+        return fits and not (self.may_end_early and spec in running)
+
+    def total_s(self, specs: Sequence[RunSpec], durations_s: Sequence[float]) -> float:
+        """From the first's beginning to the last's end, each begun in its order as soon as it may."""
+        now_s, running = 0.0, list[tuple[float, RunSpec]]()
+        for spec, seconds in zip(specs, durations_s, strict=True):
+            while not self.admits(spec, [other for _, other in running]):
+                first = min(running, key=lambda each: each[0])
+                now_s = first[0]
+                running.remove(first)
+            running.append((now_s + seconds, spec))
+        return max((end_s for end_s, _ in running), default=now_s)
+
+
+def plan_concurrency(plan: Plan, machine: Machine) -> Concurrency:
+    """Return which runs of a plan may run concurrently on this machine."""
+    return Concurrency(parallel=plan.parallel, gpus=len(machine.gpus), may_end_early=plan.until_pct is not None)
+
+
+def candidate_devices(spec: RunSpec, machine: Machine) -> list[str]:
+    """The devices a run may lease: the GPUs that it names, else all, by UUID; the processor where it asks for none."""
+    if not int(spec.variant["gpus"]):
+        return [CPU]
+    names = [word.strip() for word in str(spec.variant["devices"]).split(",") if word.strip()]
+    named = [gpu.uuid for word in names if (gpu := find_gpu(machine, word)) is not None]
+    return named or [gpu.uuid for gpu in machine.gpus]
+
+
+class DeviceBalancer:
+    """Where the runs of an experiment of so many variants were: each is to meet the cards that the others were on.
+
+    Cards of one kind differ by a percent or so, which is no difference of variants where these share their cards.
+    """
+
+    def __init__(self, variants: int, machine: Machine) -> None:
+        self._variants = variants
+        self._machine = machine
+        self._runs_by_device = Counter[str]()
+        self._runs_by_variant = Counter[tuple[Hashable, str]]()
+
+    def add(self, spec: RunSpec, devices: Collection[str]) -> None:
+        """Counts a run of this variant that is or was on these devices."""
+        self._runs_by_device.update(devices)
+        self._runs_by_variant.update((key, device) for key in matching_keys(spec) for device in devices)
+
+    def ranked_devices(self, spec: RunSpec) -> list[str]:
+        """The devices the run may lease, those first on which its variant has had least of its share of the runs."""
+        deficits = self._deficits(spec)
+        return sorted(deficits, key=lambda device: -deficits[device])
+
+    def choose(self, specs: Sequence[RunSpec], busy: Collection[str]) -> RunSpec:
+        """Of runs on equally many devices the one that lacks those most which nobody holds; of equals the first."""
+
+        def deficit_on_free(spec: RunSpec) -> float:
+            free = [lack for device, lack in self._deficits(spec).items() if device not in busy]
+            count = int(spec.variant["gpus"])
+            return sum(sorted(free)[-count:]) if len(free) >= count else float("-inf")
+
+        return max(specs, key=deficit_on_free)
+
+    def _deficits(self, spec: RunSpec) -> dict[str, int]:
+        """By device how many runs its variant is behind an equal share of them, times the number of variants."""
+        key = variant_key(spec)
+        return {
+            device: self._runs_by_device[device] - self._variants * self._runs_by_variant[key, device]
+            for device in candidate_devices(spec, self._machine)
+        }
