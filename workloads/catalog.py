@@ -7,7 +7,7 @@ run on a machine (a refusal, no error). Both are pure, but that a path is made a
 import itertools
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from workloads.custom.definitions import SOURCE, custom_workload, custom_workload_by_name, is_custom
 from workloads.definitions import WORKLOADS
@@ -34,7 +34,6 @@ __all__ = [
     "MAX_VARIANTS",
     "PRECISION",
     "SOURCE",
-    "STEP_INDEPENDENT_PARAMETERS",
     "WORKLOADS",
     "Choice",
     "CustomFile",
@@ -57,6 +56,7 @@ __all__ = [
     "installed_framework",
     "is_custom",
     "label_from_name",
+    "parameter_names",
     "parse",
     "precision_refusal",
     "refusal_reason",
@@ -65,10 +65,6 @@ __all__ = [
     "workload",
 ]
 
-STEP_INDEPENDENT_PARAMETERS = frozenset(
-    {"seconds", "steps", "warmup_steps", "seed", "evidence", "save_weights", "data_folder"}
-)
-"""Parameters of how long is measured, what is kept of it and where data lie: they leave a step the same."""
 
 MAX_VARIANTS = 500
 """In one experiment; more are a slip of the hand: of the quickest runs they would take hours."""
@@ -90,6 +86,14 @@ def find_workload(name: str) -> Workload | None:
     return next(
         (known for known in WORKLOADS if known.name == name), custom_workload_by_name(name) if is_custom(name) else None
     )
+
+
+def parameter_names(has: Callable[[Parameter], bool]) -> tuple[str, ...]:
+    """Return the names of the built-in parameters that have a property, each once, in the catalog's order.
+
+    By name they hold for stored runs of workloads too that this version does not know.
+    """
+    return tuple(dict.fromkeys(each.name for known in WORKLOADS for each in known.parameters if has(each)))
 
 
 def parse(parameter: Parameter, text: str) -> Value:

@@ -78,6 +78,8 @@ _LSTM_DETAILS = (
         help="Keep the weights at the run's end beside the database, to export the model.",
         default=False,
         advanced=True,
+        affects_step=False,
+        silent=True,
     ),
 )
 
@@ -95,9 +97,12 @@ LSTM = Workload(
             default="cudnn",
             cpu_default="standard",
             choices=_IMPLEMENTATIONS,
+            common=True,
+            named="first",
+            identifies=True,
         ),
-        integer_parameter("layers", "Layers", "LSTM layers, one on top of the other.", 1, 1, 16),
-        integer_parameter("units", "Units", "Hidden units of each layer.", 512, 1, 16_384, cpu_default=64),
+        integer_parameter("layers", "Layers", "LSTM layers, one on top of the other.", 1, 1, 16, common=True),
+        integer_parameter("units", "Units", "Hidden units of each layer.", 512, 1, 16_384, cpu_default=64, common=True),
         integer_parameter("timesteps", "Time steps", "Length of each sequence.", 100, 2, 10_000, cpu_default=50),
         integer_parameter(
             "features",
@@ -114,6 +119,7 @@ LSTM = Workload(
             label="Bidirectional",
             help="Read each sequence in both directions and concatenate.",
             default=False,
+            silent=True,
         ),
         *_LSTM_DETAILS,
         *common_parameters(64, 32, "sequence"),
@@ -131,6 +137,9 @@ _CNN_COMPUTATION = (
             Choice(value="native", label="Native", help="TensorFlow's own operations, with fused batch norm."),
             Choice(value="keras", label="Keras", help="Keras layers with data_format and axis given on each."),
         ),
+        common=True,
+        named="first",
+        identifies=True,
     ),
     Parameter(
         name="layout",
@@ -142,6 +151,9 @@ _CNN_COMPUTATION = (
             Choice(value="NCHW", label="NCHW", help="Channels first, Keras channels_first."),
             Choice(value="NHWC", label="NHWC", help="Channels last, Keras channels_last, TensorFlow's default."),
         ),
+        common=True,
+        named="first",
+        identifies=True,
     ),
 )
 
@@ -206,6 +218,7 @@ DUMMY = Workload(
                     "not_finite",
                 )
             ),
+            named="first",
         ),
         integer_parameter(
             "fitting_batch_size",

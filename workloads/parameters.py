@@ -37,6 +37,9 @@ PRECISION = Parameter(
         ),
         Choice(value="float16", label="float16", help="16-bit compute with loss scaling; weights stay float32."),
     ),
+    common=True,
+    named="special",
+    identifies=True,
 )
 
 _COMPUTATION: tuple[Parameter, ...] = (
@@ -47,6 +50,9 @@ _COMPUTATION: tuple[Parameter, ...] = (
         label="XLA",
         help="Compile the training step with XLA (jit_compile=True).",
         default=False,
+        common=True,
+        named="special",
+        silent=True,
     ),
     Parameter(
         name="all_reduce",
@@ -60,6 +66,8 @@ _COMPUTATION: tuple[Parameter, ...] = (
             Choice(value="one_device", label="One device", help="Copied to one GPU, added there and copied back."),
         ),
         advanced=True,
+        scales=True,
+        silent=True,
     ),
     Parameter(
         name="layout_optimizer",
@@ -68,6 +76,7 @@ _COMPUTATION: tuple[Parameter, ...] = (
         help="Let TensorFlow's graph optimizer change the data layout. Off keeps the layout asked for.",
         default=False,
         advanced=True,
+        silent=True,
     ),
     Parameter(
         name="memory_growth",
@@ -76,6 +85,7 @@ _COMPUTATION: tuple[Parameter, ...] = (
         help="Take GPU memory as needed; off, TensorFlow takes nearly all of it at the start.",
         default=True,
         advanced=True,
+        silent=True,
     ),
     Parameter(
         name="mode",
@@ -100,6 +110,7 @@ _COMPUTATION: tuple[Parameter, ...] = (
             Choice(value="off", label="Off", help="Nothing: whether it ran as asked stays unknown."),
         ),
         advanced=True,
+        affects_step=False,
     ),
 )
 
@@ -137,6 +148,7 @@ IMAGE_DATA: tuple[Parameter, ...] = (
         default="",
         unset="usual place",
         advanced=True,
+        affects_step=False,
     ),
     integer_parameter(
         "epochs",
@@ -160,6 +172,7 @@ _DURATION: tuple[Parameter, ...] = (
         minimum=0.1,
         maximum=86_400,
         unit="s",
+        affects_step=False,
     ),
     integer_parameter(
         "steps",
@@ -170,6 +183,7 @@ _DURATION: tuple[Parameter, ...] = (
         100_000_000,
         unset="off",
         advanced=True,
+        affects_step=False,
     ),
     integer_parameter(
         "warmup_steps",
@@ -180,6 +194,7 @@ _DURATION: tuple[Parameter, ...] = (
         1_000_000,
         cpu_default=5,
         advanced=True,
+        affects_step=False,
     ),
     integer_parameter(
         "seed",
@@ -189,6 +204,7 @@ _DURATION: tuple[Parameter, ...] = (
         0,
         2_147_483_647,
         advanced=True,
+        affects_step=False,
     ),
     integer_parameter(
         "cpu_threads",
@@ -219,7 +235,17 @@ def common_parameters(
     """Who computes, how, on what and for how long; `example` is the word for one item of the data."""
     return (
         integer_parameter(
-            "gpus", "GPUs", "How many GPUs train together (data parallel); 0 runs on the CPU.", 1, 0, 64, cpu_default=0
+            "gpus",
+            "GPUs",
+            "How many GPUs train together (data parallel); 0 runs on the CPU.",
+            1,
+            0,
+            64,
+            cpu_default=0,
+            common=True,
+            named="special",
+            identifies=True,
+            scales=True,
         ),
         Parameter(
             name="devices",
@@ -228,6 +254,7 @@ def common_parameters(
             help="Which GPUs, by index or UUID, separated by commas; empty takes the first free ones.",
             default="",
             unset="first free ones",
+            affects_step=False,
         ),
         integer_parameter(
             "batch_size",
@@ -237,6 +264,10 @@ def common_parameters(
             1,
             1_048_576,
             cpu_default=cpu_batch_size,
+            common=True,
+            named="special",
+            identifies=True,
+            scales=True,
         ),
         *_COMPUTATION,
         *data,

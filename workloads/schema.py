@@ -45,9 +45,29 @@ class Choice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameter:
-    """One parameter of a workload: its form, limits and help. `cpu_default` replaces `default` where `gpus` is 0.
+    """One parameter of a workload: its form and limits, and its part in forms, names and comparisons.
 
-    `unset` says what its least number, or no text at all, stands for where that is no value like the others.
+    Attributes:
+        name: Its name on the command line and in a variant.
+        kind: The type of its values.
+        label: Its name on the screen.
+        help: One sentence on what it does.
+        default: The value where none is given.
+        cpu_default: The default where `gpus` is 0, if it is another one.
+        choices: The values of a `choice`.
+        minimum: The least number, inclusive.
+        maximum: The largest number, inclusive.
+        unit: The unit of a number.
+        unset: What the least number, or no text, stands for, if that is no value like the others.
+        advanced: Folded away in the form of a run.
+        common: Open in the form of an experiment; the others are folded away there.
+        named: How the short name of a variant shows it: `first` by its value alone, `special` in a form of its own,
+            `changed` by label and value if it is not the default.
+        identifies: Named in a description of what variants share even at its default.
+        affects_step: Whether another value makes a step another one; false for what says where and how long is
+            measured and what is stored.
+        scales: May differ between runs that are compared by their number of GPUs.
+        silent: Not named at its default if other parameters tell the variants apart.
     """
 
     name: str
@@ -62,6 +82,12 @@ class Parameter:
     unit: str = ""
     unset: str = ""
     advanced: bool = False
+    common: bool = False
+    named: Literal["first", "special", "changed"] = "changed"
+    identifies: bool = False
+    affects_step: bool = True
+    scales: bool = False
+    silent: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from app.analysis.intervals import Estimate, mean, ratio
 from app.analysis.measured import measured_means
 from app.analysis.verdict import throughputs
 from app.records import StoredRun
-from workloads.catalog import STEP_INDEPENDENT_PARAMETERS, with_defaults
+from workloads.catalog import parameter_names, with_defaults
 from workloads.protocol import DeviceTime, Evidence, Kernel
 
 
@@ -109,7 +109,7 @@ DOMINANT_SHARE = 0.5
 IMBALANCE_THRESHOLD = 0.05
 """Devices that compute this much longer than others differ by more than clocks of equal cards do from run to run."""
 
-VARYING_PARAMETERS = frozenset({"gpus", "devices", "batch_size", "all_reduce"}) | STEP_INDEPENDENT_PARAMETERS
+VARYING_PARAMETERS = frozenset(parameter_names(lambda parameter: parameter.scales or not parameter.affects_step))
 """What may differ between runs that are compared by their GPUs; the all-reduce is looked at on its own."""
 
 

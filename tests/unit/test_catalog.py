@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.parameter_docs import PAGE, page
 from workloads import catalog
 from workloads.catalog import Gpu, Machine, UsageError, check, complete, parse, refusal_reason, with_defaults, workload
 from workloads.protocol import RunSpec, Value
@@ -33,6 +34,10 @@ def test_every_default_is_within_its_own_limits(name: str) -> None:
         spec = complete(name, {}, machine)
         assert complete(name, spec.variant, machine) == spec
         assert set(spec.variant) == {parameter.name for parameter in workload(name).parameters}
+
+
+def test_the_page_of_parameters_is_made_from_the_catalog() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(), "make it anew with: python -m tests.parameter_docs"
 
 
 def test_defaults_follow_the_machine() -> None:

@@ -61,4 +61,5 @@ def _custom_parameter(parameter: CustomParameter) -> Parameter:
         help=parameter.help,
         default=parameter.default,
         choices=tuple(Choice(value=word, label=word) for word in parameter.choices),
+        silent=parameter.kind == "switch",
     )

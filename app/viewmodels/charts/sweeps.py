@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from app import units
 from app.analysis.intervals import Estimate
-from app.analysis.scaling import GpuCountResult, Scaling, ScalingKind, scalings
+from app.analysis.scaling import VARYING_PARAMETERS, GpuCountResult, Scaling, ScalingKind, scalings
 from app.records import StoredRun
 from app.viewmodels.charts import model
 from app.viewmodels.charts.model import Axis, Guide, NoData, Plot, Point, PointChart, PointSeries
@@ -16,11 +16,11 @@ from app.viewmodels.charts.palette import HUES
 from app.viewmodels.charts.variants import ChartVariant, distinct_colours, format_estimate
 from app.viewmodels.format.cells import example_word
 from app.viewmodels.format.naming import differing_parameters, format_setting, gpus_label, variant_names, workload_title
-from workloads.catalog import with_defaults
+from workloads.catalog import parameter_names, with_defaults
 from workloads.protocol import RunSpec, Value
 
 _BATCH_KEY, _BATCH_TITLE = "batch", "Throughput against batch size"
-_LABEL_PARAMETERS = ("implementation", "layout", "gpus", "precision")
+_LABEL_PARAMETERS = parameter_names(lambda parameter: parameter.identifies and parameter.name != "batch_size")
 BatchFamily = list[ChartVariant]
 """Variants that differ in their batch alone."""
 
@@ -59,7 +59,7 @@ def _batch_family_names(families: Sequence[BatchFamily]) -> list[str]:
     if len(specs) > 1:
         return variant_names(specs)
     return [
-        " · ".join(format_setting(spec, name) for name in _LABEL_PARAMETERS if name in spec.variant) for spec in specs
+        " · ".join(format_setting(spec, name) for name in spec.variant if name in _LABEL_PARAMETERS) for spec in specs
     ]
 
 
@@ -187,7 +187,7 @@ def _gpu_family_names(families: Sequence[_GpuFamily]) -> list[str]:
 
 def _spec_without_gpus(spec: RunSpec) -> RunSpec:
     """The variant as if all had the same GPUs and batch."""
-    rest: dict[str, Value] = {"gpus": 1, "batch_size": 1, "devices": "", "all_reduce": ""}
+    rest: dict[str, Value] = {**dict.fromkeys(VARYING_PARAMETERS, ""), "gpus": 1, "batch_size": 1}
     return RunSpec(workload=spec.workload, variant={**with_defaults(spec).variant, **rest})
 
 

@@ -23,7 +23,6 @@ from workloads import catalog
 from workloads.catalog import MAX_VARIANTS, Refusal, UsageError
 from workloads.protocol import RunSpec, Value
 
-_COMMON = ("implementation", "layout", "layers", "units", "gpus", "batch_size", "precision", "xla")
 _SHARED = frozenset.intersection(*(frozenset(p.name for p in known.parameters) for known in catalog.WORKLOADS))
 _SWITCH = (Option(value=False, label="Off"), Option(value=True, label="On"))
 
@@ -237,7 +236,7 @@ class MatrixForm:
         parameter = self._parameter(field.name)
         text, problem = self._selection.errors.get(field.name, (format_values(parameter, values), ""))
         is_custom = self._workload.custom_file is not None and field.name not in _SHARED
-        folded = not (is_custom or field.name in _COMMON or len(values) > 1 or problem)
+        folded = not (is_custom or parameter.common or len(values) > 1 or problem)
         return MatrixRow(
             name=field.name,
             label=field.label,

@@ -22,16 +22,10 @@ def format_gpu_counts(names: Iterable[str], *, separator: str = ", ", single_pre
     return separator.join(f"{single_prefix if count == 1 else f'{count}× '}{name}" for name, count in counts.items())
 
 
-_ALWAYS_NAMED = ("implementation", "layout", "behaviour")
-_OMITTED = (
-    "gpus",
-    "devices",
-    "batch_size",
-    "precision",
-    "xla",
+_NAMED_FIRST = catalog.parameter_names(lambda parameter: parameter.named == "first")
+_NOT_NAMED_IF_CHANGED = (
+    *catalog.parameter_names(lambda parameter: parameter.named != "changed" or not parameter.affects_step),
     catalog.SOURCE,
-    *catalog.STEP_INDEPENDENT_PARAMETERS,
-    *_ALWAYS_NAMED,
 )
 
 
@@ -43,7 +37,7 @@ def short_name(spec: RunSpec, *, devices: bool = True) -> str:
     spec = catalog.with_defaults(spec)
     variant = spec.variant
     head = " ".join(
-        [spec.workload, *(choice_label(spec, name, variant[name]) for name in _ALWAYS_NAMED if name in variant)]
+        [spec.workload, *(choice_label(spec, name, variant[name]) for name in _NAMED_FIRST if name in variant)]
     )
     parts = [head, *([gpus_label(variant.get("gpus", 0))] if devices else [])]
     if "batch_size" in variant:
@@ -109,7 +103,11 @@ def is_non_default(spec: RunSpec, name: str, parameter: catalog.Parameter | None
 
 def _non_default(spec: RunSpec) -> list[str]:
     known = parameters_by_name(spec)
-    names = (name for name in spec.variant if name not in _OMITTED and is_non_default(spec, name, known.get(name)))
+    names = (
+        name
+        for name in spec.variant
+        if name not in _NOT_NAMED_IF_CHANGED and is_non_default(spec, name, known.get(name))
+    )
     return [_parameter_text(spec, name, known.get(name)) for name in names]
 
 
@@ -122,9 +120,8 @@ def _parameter_text(spec: RunSpec, name: str, parameter: catalog.Parameter | Non
 _UUID_SHOWN = len("GPU-0f9e5287")
 _HASH_SHOWN = 8
 _PROPER_NAMES = ("Python",)
-_OUTSIDE_STEP = frozenset({"devices"}) | catalog.STEP_INDEPENDENT_PARAMETERS
-"""On which card and how long is measured: nothing that makes a step another one."""
-_IDENTIFYING = ("implementation", "layout", "gpus", "batch_size", "precision")
+_OUTSIDE_STEP = frozenset(catalog.parameter_names(lambda parameter: not parameter.affects_step))
+_IDENTIFYING = catalog.parameter_names(lambda parameter: parameter.identifies)
 
 
 def differing_parameters(specs: Sequence[RunSpec]) -> list[str]:
@@ -236,5 +233,4 @@ def _value_with_unit(parameter: catalog.Parameter | None, value: Value) -> str:
 
 def _is_omittable(spec: RunSpec, name: str) -> bool:
     parameter = parameters_by_name(spec).get(name)
-    is_minor = name == "all_reduce" or (parameter is not None and parameter.kind == "switch")
-    return is_minor and not is_non_default(spec, name, parameter)
+    return parameter is not None and parameter.silent and not is_non_default(spec, name, parameter)
