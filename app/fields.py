@@ -27,7 +27,8 @@ Topic = Literal[
     "activity",
     "pcie",
     "nvlink",
-    "cost",
+    "worker",
+    "sampler",
 ]
 
 TOPICS: Mapping[Topic, str] = MappingProxyType(
@@ -43,7 +44,8 @@ TOPICS: Mapping[Topic, str] = MappingProxyType(
         "activity": "GPM metrics",
         "pcie": "PCIe bytes",
         "nvlink": "NVLink bytes",
-        "cost": "",
+        "worker": "",
+        "sampler": "",
     }
 )
 """Topics in the order of the screens; with the words for all of a topic's fields where they are absent together."""
@@ -82,7 +84,6 @@ class Field:
         host_plots: The screens that plot it for the host.
         panel: The field in whose plot it is drawn; by default its own.
         combination: How the values of a run's GPUs become one curve of Compare.
-        in_monitor: Whether the Monitor shows it as a figure of its own.
         name: The attribute of the sample, the column and the JSON key; filled in from the struct.
         speed: Fast fields are read at every tick, slow ones on a schedule of their own; filled in from the struct.
         is_integer: Whether it is a whole number; filled in from the struct.
@@ -100,7 +101,6 @@ class Field:
     host_plots: tuple[Screen, ...] = ()
     panel: str = ""
     combination: Literal["sum", "mean", "max"] = "sum"
-    in_monitor: bool = True
     name: str = ""
     speed: Literal["fast", "slow"] = "fast"
     is_integer: bool = False
@@ -161,6 +161,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True, tag="sample", tag_field=
             host_label="CPU load",
             kind="share",
             devices=_BOTH,
+            combination="mean",
             gpu_plots=_EVERYWHERE,
             host_plots=_EVERYWHERE,
         ),
@@ -195,39 +196,38 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True, tag="sample", tag_field=
             "clock",
             "clock of the streaming multiprocessors now",
             "`nvmlDeviceGetClockInfo`",
+            combination="mean",
             gpu_plots=("compare",),
         ),
     ] = None
     power_limit_mw: Annotated[
         int | None,
-        Field("Power limit", "power", "the limit in force", "`nvmlDeviceGetEnforcedPowerLimit`", in_monitor=False),
+        Field("Power limit", "power", "the limit in force", "`nvmlDeviceGetEnforcedPowerLimit`"),
     ] = None
     worker_load_pct: Annotated[
         float | None,
         Field(
             "Worker load",
-            "load",
+            "worker",
             "load of the run's own process; 100 is one processor",
             "psutil",
             devices=("host",),
             absent=_NO_RUN,
             panel="load_pct",
             host_plots=("run",),
-            in_monitor=False,
         ),
     ] = None
     worker_memory_bytes: Annotated[
         int | None,
         Field(
             "Worker memory",
-            "memory",
+            "worker",
             "resident memory of the run's own process",
             "psutil",
             devices=("host",),
             absent=_NO_RUN,
             panel="memory_bytes",
             host_plots=_EVERYWHERE,
-            in_monitor=False,
         ),
     ] = None
     power_average_mw: Annotated[
@@ -307,7 +307,6 @@ class SlowSample(msgspec.Struct, frozen=True, kw_only=True, tag="slow_sample", t
             "field 82",
             absent="no sensor",
             gpu_plots=("run",),
-            combination="max",
         ),
     ] = None
     fan_pct: Annotated[
@@ -343,7 +342,7 @@ class SlowSample(msgspec.Struct, frozen=True, kw_only=True, tag="slow_sample", t
         float | None,
         Field(
             "Sampler CPU time",
-            "cost",
+            "sampler",
             "processor time that the sampler itself has used",
             "`time.process_time`",
             kind="counter",
@@ -374,11 +373,7 @@ def fields_of(kind: DeviceKind) -> tuple[Field, ...]:
     return tuple(field for field in FIELDS.values() if kind in field.devices)
 
 
-def fields_by_topic(kind: DeviceKind) -> tuple[Field, ...]:
-    """Return every field that a device of this kind can report, in the order of the screens."""
-    return tuple(sorted(fields_of(kind), key=lambda field: tuple(TOPICS).index(field.topic)))
-
-
 def plotted_fields(screen: Screen, kind: DeviceKind) -> tuple[Field, ...]:
-    """Return the fields of a kind of device that a screen plots, in the order of their plots."""
-    return tuple(field for field in fields_by_topic(kind) if screen in field.plots_on(kind))
+    """Return the fields of a kind of device that a screen plots, by topic."""
+    plotted = [field for field in fields_of(kind) if screen in field.plots_on(kind)]
+    return tuple(sorted(plotted, key=lambda field: tuple(TOPICS).index(field.topic)))

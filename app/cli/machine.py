@@ -13,7 +13,7 @@ from app.cli.options import command
 from app.cli.services import run_services, telemetry_feed
 from app.cli.terminal import print_json, print_table, say
 from app.errors import TelemetryError
-from app.fields import FAST_FIELDS, SLOW_FIELDS, Sample, SlowSample
+from app.fields import FIELDS, Sample, SlowSample, fields_of
 from app.report.documents import gpus_document
 from app.runs.probes import CalibrationResult, calibrate
 from app.samples import Device, DeviceLost, Inventory
@@ -21,7 +21,7 @@ from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.messages import SamplerMessage
 from app.viewmodels.format import derived
-from app.viewmodels.format.telemetry_fields import device_fields, format_field
+from app.viewmodels.format.telemetry_fields import format_field
 
 _SLOWER = 0.9
 """A rate below so much of the one before is more than chance: something was changed, or something else was busy."""
@@ -96,7 +96,7 @@ class _Readings:
         """Takes one message."""
         if isinstance(message, Sample | SlowSample):
             readings = self.values.setdefault(message.device, {})
-            named = ((name, getattr(message, name)) for name in (*FAST_FIELDS, *SLOW_FIELDS) if hasattr(message, name))
+            named = ((name, getattr(message, name)) for name in FIELDS if hasattr(message, name))
             readings.update((name, value) for name, value in named if value is not None)
         if isinstance(message, Sample | DeviceLost):
             self.answered.add(message.device)
@@ -104,7 +104,7 @@ class _Readings:
     def has_all_fields(self, device: Device) -> bool:
         """Whether every field that can be read was read."""
         readings = self.values.get(device.device, {})
-        return all(name in readings for name in device.fields if "worker" not in name)
+        return all(name in readings for name in device.fields if FIELDS[name].topic != "worker")
 
 
 def _collect_readings(feed: TelemetryFeed, inventory: Inventory) -> _Readings:
@@ -134,7 +134,7 @@ def _print_device(device: Device, values: Mapping[str, float]) -> None:
     print(f"\n{title}  {device.name}  {units.byte_size(device.memory_total_bytes)}")
     if device.kind == "gpu":
         print(f"  {device.device}")
-    shown = [name for name in device_fields(device.device) if name in values or name in device.fields]
+    shown = [each.name for each in fields_of(device.kind) if each.name in values or each.name in device.fields]
     rows = [_field_row(device, name, values.get(name)) for name in shown if device.kind == "gpu" or name in values]
     print_table(("  field", "value", "renewed every", "one read"), rows, right=frozenset({1, 2, 3}))
     lacking: dict[str, list[str]] = {}

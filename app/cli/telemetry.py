@@ -20,7 +20,7 @@ from app.cli.completion import complete_runs
 from app.cli.options import Parsed, command, number
 from app.cli.services import open_store, stop_on_interrupt, telemetry_feed
 from app.cli.terminal import print_json
-from app.fields import FAST_FIELDS, Sample
+from app.fields import FAST_FIELDS, FIELDS, Sample
 from app.report.documents import TelemetryMessage, device_lines, iso_utc, telemetry_line
 from app.samples import HOST, SAMPLE_MS, Device, DeviceLost, Inventory
 from app.telemetry.messages import SamplerMessage
@@ -35,7 +35,7 @@ Printer = Callable[[TelemetryMessage], None]
 _PERIOD_TOLERANCE = 0.95
 """A reading may come this share of the requested time after the one before."""
 
-_LOGGED = tuple(name for name in FAST_FIELDS if not name.startswith("worker"))
+_LOGGED = tuple(name for name in FAST_FIELDS if FIELDS[name].topic != "worker")
 
 
 @command("watch", "watch --seconds 10", "watch --csv --every 5 > telemetry.csv", uses_database=False)

@@ -12,13 +12,12 @@ from app import units
 from app.analysis.intervals import Estimate
 from app.analysis.largest_batch import LargestBatch
 from app.analysis.scaling import imbalance
-from app.fields import FIELDS, Sample, SlowSample
+from app.fields import FIELDS, Sample, SlowSample, fields_of
 from app.records import Floats, Phase, PortabilityResult, RunRow, StoredRun, Summary
 from app.samples import HOST, Device, DeviceLost, FieldInfo, Inventory, Processes
 from app.viewmodels.format import derived
 from app.viewmodels.format.cells import example_word
 from app.viewmodels.format.derived import PhaseEnergy
-from app.viewmodels.format.telemetry_fields import device_fields
 from app.viewmodels.history import kernel_time
 from app.viewmodels.run.largest_batch import describe_largest_batch
 from workloads.protocol import Evidence, RunSpec
@@ -166,10 +165,6 @@ def _host_fields(device: Device, inventory: Inventory) -> dict[str, int]:
     return {"cpu_count": inventory.machine.cpu_count} if device.device == HOST else {}
 
 
-_COUNTERS = ("energy_mj", "throttled_power_ns", "throttled_thermal_ns", "throttled_brake_ns", "sampler_cpu_s")
-"""Slow fields that count up: their mean says nothing."""
-
-
 def run_document(run: StoredRun, *, pruned_utc_ns: int | None = None) -> dict[str, Any]:
     """The `run` document of one stored run; `pruned_utc_ns` is when its samples were deleted, if they were."""
     row, summary = run.row, run.row.summary
@@ -253,7 +248,7 @@ def _phase(phase: Phase, energy: PhaseEnergy, zero_ns: int) -> dict[str, Any]:
 
 
 def _gauges(slow: Mapping[str, Floats]) -> dict[str, Floats]:
-    return {name: values for name, values in slow.items() if name not in _COUNTERS}
+    return {name: values for name, values in slow.items() if FIELDS[name].kind != "counter"}
 
 
 def _means(fields: Mapping[str, Floats]) -> dict[str, float]:
@@ -323,7 +318,7 @@ def _device(device: Device, values: Mapping[str, float]) -> dict[str, Any]:
         "name": device.name,
         "kind": device.kind,
         "memory_total_bytes": device.memory_total_bytes,
-        "fields": {name: _field(device, name, values.get(name)) for name in device_fields(device.device)},
+        "fields": {field.name: _field(device, field.name, values.get(field.name)) for field in fields_of(device.kind)},
     }
 
 

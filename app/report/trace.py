@@ -27,7 +27,7 @@ from app.units import rate_unit
 from app.viewmodels.format.cells import example_word
 from app.viewmodels.format.derived import phase_energies
 from app.viewmodels.format.naming import short_name
-from app.viewmodels.format.telemetry_fields import ThrottleTracker, field_label
+from app.viewmodels.format.telemetry_fields import ThrottleTracker
 from app.viewmodels.plot.telemetry_buffer import device_label
 
 _NO_ARGS: Mapping[str, Any] = MappingProxyType({})
@@ -105,8 +105,6 @@ def _is_not_finite(value: object) -> bool:
 
 _THROTTLE_MASK = "throttle_reasons"
 """Drawn as slices with the reasons' words: as a number it says nothing."""
-_DISPLAY_UNITS = {"mW": (1_000, "W"), "mJ": (1_000, "J"), "ns": (1_000_000_000, "s")}
-"""By what a stored unit is divided for a reader, and the unit that this gives."""
 
 
 def trace_events(run: StoredRun, index: int, threads: Iterator[int]) -> Iterator[TraceEvent]:
@@ -204,10 +202,10 @@ def _throttling_events(columns: SampleColumns, main: Track, threads: Iterator[in
 def _counters(columns: SampleColumns, track: Track) -> Iterator[TraceEvent]:
     for t_ns, fields in ((columns.t_ns, columns.fields), (columns.slow_t_ns, columns.slow)):
         for name in (name for name in fields if name != _THROTTLE_MASK):
-            divisor, unit = _DISPLAY_UNITS.get(FIELDS[name].unit, (1, FIELDS[name].unit))
-            counter = f"{device_label(columns.device)} · {field_label(name)}"
+            field = FIELDS[name]
+            counter = f"{device_label(columns.device)} · {field.label_on(columns.device.kind)}"
             for at_ns, value in _present_values(t_ns, fields[name]):
-                yield track.counter(counter, unit, track.to_us(at_ns), value / divisor)
+                yield track.counter(counter, field.display_unit, track.to_us(at_ns), value / field.scale)
 
 
 def _present_values(t_ns: Ints, values: Floats | None) -> Iterator[tuple[int, float]]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from app.fields import FIELDS, Sample, SlowSample
+from app.fields import Sample, SlowSample, fields_of
 from app.samples import HOST, Device, FieldInfo
 
 _POWERCAP = Path("/sys/class/powercap")
@@ -55,9 +55,6 @@ class RaplPower:
         return [int(path.read_text()) for path in self._packages]
 
 
-_ALWAYS_AVAILABLE = ("load_pct", "memory_bytes", "worker_load_pct", "worker_memory_bytes")
-
-
 class HostSource:
     """The machine itself, and one process on it if `follow` names one."""
 
@@ -69,7 +66,7 @@ class HostSource:
     def start(self) -> None:
         """Finds out what the host can tell and what asking costs."""
         power_absence = self._rapl.absence_reason()
-        available = _ALWAYS_AVAILABLE if power_absence else (*_ALWAYS_AVAILABLE, "power_mw")
+        absent = {"power_mw": power_absence} if power_absence else {}
         cost_us = self._cost_us()
         host = Device(
             device=HOST,
@@ -77,8 +74,12 @@ class HostSource:
             index=-1,
             name=cpu_name(),
             memory_total_bytes=psutil.virtual_memory().total,
-            fields={name: FieldInfo(unit=FIELDS[name].unit, cost_us=cost_us) for name in available},
-            absent={"power_mw": power_absence} if power_absence else {},
+            fields={
+                field.name: FieldInfo(unit=field.unit, cost_us=cost_us)
+                for field in fields_of("host")
+                if field.speed == "fast" and field.name not in absent
+            },
+            absent=absent,
         )
         self._devices = (host,)
 

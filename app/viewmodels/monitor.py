@@ -1,34 +1,20 @@
 """The Monitor screen: every device with its current metrics, its processes and its last minute."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from app import units
-from app.fields import FAST_FIELDS, SLOW_FIELDS, Sample, SlowSample
+from app.fields import FAST_FIELDS, FIELDS, SLOW_FIELDS, TOPICS, Field, Sample, SlowSample, Topic, fields_of
 from app.records import RunEvent
 from app.samples import HOST, Device, DeviceLost, Inventory, Processes
-from app.viewmodels.format.telemetry_fields import field_label, format_field
+from app.viewmodels.format.telemetry_fields import format_field
 from app.viewmodels.plot.live_panels import LiveCurve, LivePanel
 from app.viewmodels.plot.telemetry_buffer import TelemetryBuffer, absence_reason, device_colour, device_label
 
 Values = Mapping[str, float]
 
-_GPM = (
-    "sm_active_pct",
-    "sm_occupancy_pct",
-    "tensor_active_pct",
-    "fp32_active_pct",
-    "fp16_active_pct",
-    "dram_active_pct",
-)
-_PAIRS = (("pcie_tx_bytes_per_s", "pcie_rx_bytes_per_s"), ("nvlink_tx_bytes_per_s", "nvlink_rx_bytes_per_s"))
-_THROTTLED = {"throttled_power_ns": "power", "throttled_thermal_ns": "heat", "throttled_brake_ns": "brake"}
-_GROUP_LABELS = {
-    **dict.fromkeys(_GPM, "GPM metrics"),
-    **dict.fromkeys(_PAIRS[0], "PCIe bytes"),
-    **dict.fromkeys(_PAIRS[1], "NVLink bytes"),
-    **dict.fromkeys(_THROTTLED, "throttled time"),
-}
+_SHOWN_WITH_ANOTHER = ("power_limit_mw",)
+"""Fields without a figure of their own: the power reads `600 W of 700 W`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,103 +25,82 @@ class DeviceMetric:
     value: str
 
 
-@dataclass(frozen=True, slots=True)
-class _MetricSpec:
-    """A figure made of these fields; it is left out where the device has none of them."""
+def device_metrics(device: Device, now: Values, first: Values) -> tuple[DeviceMetric, ...]:
+    """Return the figures of a device, by topic.
 
-    label: str
-    fields: tuple[str, ...]
-    format_value: Callable[[Device, Values, Values], str]
-
-
-def _field_metric(field: str, label: str = "") -> _MetricSpec:
-    return _MetricSpec(
-        label or field_label(field), (field,), lambda _device, now, _first: format_field(field, now.get(field))
-    )
+    Args:
+        device: The device as it was probed.
+        now: The newest value of each field that was ever reported.
+        first: The first reading of each slow field, from which counters count.
+    """
+    return tuple(metric for topic in TOPICS for metric in _topic_metrics(device, topic, now, first))
 
 
-def _power(_device: Device, now: Values, _first: Values) -> str:
-    power, limit = units.watts(now.get("power_mw")), now.get("power_limit_mw")
-    return power if limit is None else f"{power} of {units.watts(limit)}"
+def _topic_metrics(device: Device, topic: Topic, now: Values, first: Values) -> list[DeviceMetric]:
+    fields = [field for field in fields_of(device.kind) if field.topic == topic and _is_available(device, field, now)]
+    if topic == "throttled":
+        return [DeviceMetric("Throttled", _format_throttled(fields, now, first))] if fields else []
+    gauges = [field for field in fields if field.kind != "counter" and field.name not in _SHOWN_WITH_ANOTHER]
+    metrics = [DeviceMetric(field.label_on(device.kind), _format_metric(device, field, now)) for field in gauges]
+    if topic == "memory" and fields and device.kind == "gpu":
+        metrics.append(DeviceMetric("Memory free", _format_memory_free(device, now)))
+    return metrics
 
 
-def _memory_used(device: Device, now: Values, _first: Values) -> str:
-    return units.bytes_of_total(now.get("memory_bytes"), device.memory_total_bytes)
+def _format_metric(device: Device, field: Field, now: Values) -> str:
+    value = now.get(field.name)
+    if field.name == "memory_bytes":
+        return units.bytes_of_total(value, device.memory_total_bytes)
+    if field.name == "power_mw" and "power_limit_mw" in now:
+        return f"{units.watts(value)} of {units.watts(now['power_limit_mw'])}"
+    return format_field(field.name, value)
 
 
-def _memory_free(device: Device, now: Values, _first: Values) -> str:
+def _format_memory_free(device: Device, now: Values) -> str:
     if device.memory_total_bytes is None or "memory_bytes" not in now:
         return units.ABSENT
     return units.byte_size(device.memory_total_bytes - now["memory_bytes"] - now.get("memory_reserved_bytes", 0))
 
 
-def _throttled(_device: Device, now: Values, first: Values) -> str:
-    """Time since the first reading, by cause; causes of no time are left out."""
-    since = {word: now[name] - first[name] for name, word in _THROTTLED.items() if name in now and name in first}
-    if not since:
+def _format_throttled(counters: Sequence[Field], now: Values, first: Values) -> str:
+    """Return the time throttled since the first reading, by cause; causes of no time are left out."""
+    since_ns = {
+        field.label.removeprefix("Throttled by "): now[field.name] - first[field.name]
+        for field in counters
+        if field.name in now and field.name in first
+    }
+    if not since_ns:
         return units.ABSENT
-    return ", ".join(f"{word} {units.seconds(ns / 1e9)}" for word, ns in since.items() if ns > 0) or "not yet"
-
-
-_GPU_METRICS = (
-    _MetricSpec("Power", ("power_mw",), _power),
-    _field_metric("power_average_mw", "Average power"),
-    _field_metric("load_pct"),
-    _field_metric("memory_load_pct"),
-    _MetricSpec("Memory", ("memory_bytes",), _memory_used),
-    _field_metric("memory_reserved_bytes"),
-    _MetricSpec("Memory free", ("memory_bytes",), _memory_free),
-    _field_metric("temperature_c"),
-    _field_metric("memory_temperature_c", "Memory temp."),
-    _field_metric("sm_clock_mhz"),
-    _field_metric("memory_clock_mhz"),
-    _field_metric("throttle_reasons", "Held back by"),
-    _MetricSpec("Throttled", tuple(_THROTTLED), _throttled),
-    _field_metric("fan_pct"),
-    *(_field_metric(field) for field in _GPM),
-    *(_field_metric(field) for pair in _PAIRS for field in pair),
-)
-_HOST_METRICS = (
-    _field_metric("load_pct"),
-    _MetricSpec("Memory", ("memory_bytes",), _memory_used),
-    _field_metric("power_mw"),
-)
-
-
-def device_metrics(device: Device, now: Values, first: Values) -> tuple[DeviceMetric, ...]:
-    """The numbers a device gives; `first` are the first readings of counters."""
-    specs = _HOST_METRICS if device.device == HOST else _GPU_METRICS
-    return tuple(
-        DeviceMetric(kind.label, kind.format_value(device, now, first))
-        for kind in specs
-        if any(_is_available(device, name, now) for name in kind.fields)
-    )
+    return ", ".join(f"{cause} {units.seconds(ns / 1e9)}" for cause, ns in since_ns.items() if ns > 0) or "never"
 
 
 def describe_not_reported(device: Device) -> str:
-    """What a device does not tell, by reason, in one quiet sentence; "" where it tells everything."""
+    """Return the fields that a device does not report, by reason, as one sentence; "" where it reports all."""
     by_reason: dict[str, dict[str, None]] = {}
     for name, reason in device.absent.items():
-        by_reason.setdefault(reason, {})[_GROUP_LABELS.get(name) or _lower_first(field_label(name))] = None
-    fields = "; ".join(f"{', '.join(words)} ({reason})" for reason, words in by_reason.items())
-    device_text = "the host" if device.device == HOST else "this card"
-    return f"Not told by {device_text}: {fields}." if fields else ""
+        field = FIELDS[name]
+        by_reason.setdefault(reason, {})[TOPICS[field.topic] or _lower_first(field.label)] = None
+    fields = "; ".join(f"{', '.join(labels)} ({reason})" for reason, labels in by_reason.items())
+    device_text = "the host" if device.device == HOST else "this GPU"
+    return f"Not reported by {device_text}: {fields}." if fields else ""
 
 
-def _is_available(device: Device, name: str, now: Values) -> bool:
-    """Whether a field was found when the device was probed, or is told now; one that was lost keeps its place."""
-    return name in now or name in device.fields or device.absent.get(name) == "lost"
+def _is_available(device: Device, field: Field, now: Values) -> bool:
+    """Return whether a field is reported: when the device was probed, or now; one that was lost stays."""
+    return field.topic != "worker" and (
+        field.name in now or field.name in device.fields or device.absent.get(field.name) == "lost"
+    )
 
 
-def _lower_first(word: str) -> str:
-    return word if word[1:2].isupper() else word[0].lower() + word[1:]
+def _lower_first(label: str) -> str:
+    return label if label[1:2].isupper() else label[0].lower() + label[1:]
 
 
 _WINDOW_S = 60.0
 _FIELDS = ("power_mw", "load_pct", "memory_bytes")
 _MAX_PROCESSES = 8
 _WITH_GPU = (
-    "With an NVIDIA GPU each card has a row here: curves of its power, load and memory, its temperature and clocks, "
+    "With an NVIDIA GPU each GPU has a row here: curves of its power, load and memory, its temperature and clocks, "
     "what holds it back, and which programs use it.\n\n"
     "Runs measured on two H200s come with the program. Put them into the history; "
     "Replay on a run's page plays what their cards did."

@@ -83,7 +83,7 @@ def test_new_figures_find_their_place(qtbot: QtBot, view: MonitorView) -> None:
     slow = SlowSample(t_ns=ns(5), device="GPU-0", tensor_active_pct=93.5, sm_active_pct=96.0, memory_temperature_c=62)
     model.handle(slow)
     view.show_model(model.state())
-    assert "Tensor cores 93.5" in view.row("GPU-0").displayed_text()
+    assert "Tensor cores active 93.5" in view.row("GPU-0").displayed_text()
 
 
 def test_cards_out_of_sight_cost_nothing(qtbot: QtBot, view: MonitorView) -> None:
@@ -96,8 +96,8 @@ def test_cards_out_of_sight_cost_nothing(qtbot: QtBot, view: MonitorView) -> Non
     model.handle(SlowSample(t_ns=ns(6), device="GPU-7", memory_temperature_c=63))
     view.show_model(model.state())
     assert "62" in view.row("GPU-0").displayed_text()
-    assert "Memory temp." not in view.row("GPU-7").displayed_text(), "it is below the fold"
+    assert "Memory temperature" not in view.row("GPU-7").displayed_text(), "it is below the fold"
     (scroll,) = view.findChildren(QScrollArea)
     scroll.ensureWidgetVisible(view.row("GPU-7"))
     view.show_model(model.state())
-    assert "Memory temp. 63" in view.row("GPU-7").displayed_text()
+    assert "Memory temperature 63" in view.row("GPU-7").displayed_text()

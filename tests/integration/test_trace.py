@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from app.viewmodels.format.telemetry_fields import field_label
+from app.fields import FIELDS
 from tests.fakes.command_line import CommandLine
 from tests.unit.report.test_trace import check_viewable
 
@@ -20,5 +20,5 @@ def test_a_run_s_phases_blocks_load_and_log_come_into_its_timeline(tmp_path: Pat
     assert [event["name"] for event in slices if event["cat"] == "phase"] == [each["phase"] for each in found["phases"]]
     blocks = [event["args"] for event in slices if event["cat"] == "block"]
     assert sum(args["steps"] for args in blocks if args["measured"]) == 30
-    told = {f"Host · {field_label(name)}" for device in found["devices"] for name in device["mean"]}
+    told = {f"Host · {FIELDS[name].label_on('host')}" for device in found["devices"] for name in device["mean"]}
     assert {event["name"] for event in events if event["ph"] == "C"} >= {"Throughput", *told}

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from app import units
 from app.analysis.verdict import group_by_variant, throughputs
+from app.fields import plotted_fields
 from app.records import RunRow, StoredRun
 from app.viewmodels.charts.model import Chart, NoData
 from app.viewmodels.charts.palette import MAX_COMPARED, MAX_DRAWN, curve_styles, interleave_variants
@@ -20,7 +21,6 @@ from app.viewmodels.compare.verdict import compute_verdict, describe_method
 from app.viewmodels.compare.warnings import EVIDENCE, ComparisonWarning, Severity, comparison_warnings
 from app.viewmodels.format.naming import shared_settings
 from app.viewmodels.format.sentences import format_run_numbers, group_by_ending
-from app.viewmodels.plot.stored_curves import GPU_QUANTITIES, GPU_STATE, HOST_QUANTITIES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ def chart_gallery(runs: Sequence[StoredRun], baseline: int, colours: Mapping[int
 COMPARED_FIELDS = tuple(
     dict.fromkeys(
         (
-            *(quantity.field for quantity in (*GPU_QUANTITIES, *GPU_STATE, *HOST_QUANTITIES)),
+            *(each.name for each in (*plotted_fields("compare", "gpu"), *plotted_fields("compare", "host"))),
             *("power_limit_mw", "throttle_reasons", "load_pct", "worker_load_pct"),
             *("throttled_power_ns", "throttled_thermal_ns", "throttled_brake_ns"),
             *("dram_active_pct", "nvlink_tx_bytes_per_s", "pcie_tx_bytes_per_s"),

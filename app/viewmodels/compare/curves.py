@@ -7,16 +7,13 @@ from typing import Literal
 import numpy as np
 
 from app import units
-from app.analysis.align import Combination, TimeSeries, combine, decimate, interpolate_done, seconds_since, with_gaps
+from app.analysis.align import Combination, TimeSeries, combine, decimate, interpolate_done, seconds_since
+from app.fields import DeviceKind, Field, plotted_fields
 from app.records import Floats, Ints, StoredRun
 from app.viewmodels.format import cells
 from app.viewmodels.plot import stored_curves
 from app.viewmodels.plot.model import Band, Span
 from app.viewmodels.plot.stored_curves import (
-    GPU_QUANTITIES,
-    GPU_STATE,
-    HOST_QUANTITIES,
-    Quantity,
     StoredCurve,
     StoredPanel,
 )
@@ -24,7 +21,6 @@ from app.viewmodels.plot.stored_curves import (
 Alignment = Literal["time", "steps", "examples"]
 ALIGNMENTS: tuple[Alignment, ...] = ("time", "steps", "examples")
 
-_REDUCTIONS: Mapping[str, Combination] = {"load_pct": "mean", "sm_clock_mhz": "mean", "temperature_c": "max"}
 _REDUCTION_NAMES: Mapping[Combination, str] = {"sum": "sum", "mean": "mean", "max": "highest"}
 _MOST_POINTS = 50_000
 """Of a longer curve only this many points are kept: more than any screen shows, zoomed in too."""
@@ -160,25 +156,25 @@ def _panels(runs: Sequence[StoredRun], builder: _CurveBuilder) -> list[StoredPan
 
     panels = [
         block_panel("throughput", "Throughput", rate_unit, stored_curves.throughput_series),
-        *(_telemetry("gpu", quantity, on_gpu, builder) for quantity in (*GPU_QUANTITIES, *GPU_STATE)),
-        *(_telemetry("cpu", quantity, on_cpu, builder) for quantity in HOST_QUANTITIES),
+        *(_telemetry("gpu", field, on_gpu, builder) for field in plotted_fields("compare", "gpu")),
+        *(_telemetry("host", field, on_cpu, builder) for field in plotted_fields("compare", "host")),
         block_panel("loss", "Loss", "", stored_curves.loss_series),
         block_panel("accuracy", "Accuracy", "%", stored_curves.accuracy_series),
     ]
     return [each for each in panels if each is not None]
 
 
-def _telemetry(kind: str, quantity: Quantity, runs: Sequence[StoredRun], builder: _CurveBuilder) -> StoredPanel | None:
-    """One field of all these runs; GPUs of one run are put together, and the title says how if there are several."""
-    how = _REDUCTIONS.get(quantity.field, "sum")
+def _telemetry(kind: DeviceKind, field: Field, runs: Sequence[StoredRun], builder: _CurveBuilder) -> StoredPanel | None:
+    """Return one field of all these runs; GPUs of one run become one curve, and the title says how."""
     several = any(len(stored_curves.gpu_samples(run)) > 1 for run in runs)
-    title = f"{quantity.title}, {_REDUCTION_NAMES[how]} of a run's GPUs" if several else quantity.title
+    label = field.label_on(kind)
+    title = f"{label}, {_REDUCTION_NAMES[field.combination]} of a run's GPUs" if several else label
     curves = []
     for run in runs:
         devices = stored_curves.gpu_samples(run) or stored_curves.host_samples(run)
-        tracks = [with_gaps(stored_curves.telemetry_series(device, quantity)) for device in devices]
-        curves.append(builder.curve(run, tracks[0] if len(tracks) == 1 else combine(tracks, how)))
-    return _panel(f"{kind} {quantity.field}", title, quantity.unit, curves)
+        series = [stored_curves.telemetry_series(device, field) for device in devices]
+        curves.append(builder.curve(run, series[0] if len(series) == 1 else combine(series, field.combination)))
+    return _panel(f"{'gpu' if kind == 'gpu' else 'cpu'} {field.name}", title, field.display_unit, curves)
 
 
 def _panel(key: str, title: str, unit: str, curves: Sequence[StoredCurve]) -> StoredPanel | None:

@@ -5,9 +5,9 @@ from typing import NamedTuple
 from app import units
 from app.analysis.measured import gpu_columns
 from app.analysis.summary import waiting_pct
+from app.fields import fields_of
 from app.records import Phase, StoredRun, Summary
 from app.samples import Device
-from app.viewmodels.format.telemetry_fields import device_fields, field_label
 from workloads.catalog import FRAMEWORK
 from workloads.protocol import Epoch
 
@@ -213,10 +213,10 @@ def audit_rows(summary: Summary) -> tuple[tuple[str, str], ...]:
 
 def field_costs(device: Device) -> tuple[FieldCost, ...]:
     """Every field the device gave, with its period and cost."""
-    known = ((name, device.fields[name]) for name in device_fields(device.device) if name in device.fields)
+    reported = ((field, device.fields[field.name]) for field in fields_of(device.kind) if field.name in device.fields)
     return tuple(
-        FieldCost(field_label(name), format_period(info.period_ms), format_read_cost(info.cost_us))
-        for name, info in known
+        FieldCost(field.label_on(device.kind), format_period(info.period_ms), format_read_cost(info.cost_us))
+        for field, info in reported
     )
 
 

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
 from app.analysis.align import TimeSeries, decimate, seconds_since, with_gaps
 from app.analysis.measured import gpu_columns
+from app.fields import FIELDS, Field, plotted_fields
 from app.records import Floats, SampleColumns, StoredRun
 from app.units import bytes_unit
 from app.viewmodels.plot.model import CurveInfo, Plot
@@ -14,9 +16,6 @@ from app.viewmodels.plot.telemetry_buffer import HOST_COLOUR, WORKER_COLOUR, dev
 
 BUCKETS = 1500
 """Stretches a curve is reduced to, about one for each pixel of a wide plot."""
-
-BYTES = "bytes"
-"""The unit of a panel whose values are still plain bytes."""
 
 _THROUGHPUT_COLOUR, _LOSS_COLOUR, _ACCURACY_COLOUR = 2, 3, 4
 _PERCENT_RANGE = (0.0, 100.0)
@@ -35,43 +34,6 @@ class StoredPanel(Plot[StoredCurve]):
     """One plot of stored curves."""
 
 
-@dataclass(frozen=True, slots=True)
-class Quantity:
-    """A telemetry field as a panel: `scale` turns the stored unit into the shown one."""
-
-    field: str
-    title: str
-    unit: str
-    scale: float = 1.0
-
-
-GPU_QUANTITIES = (
-    Quantity("power_mw", "Power", "W", 1e-3),
-    Quantity("load_pct", "Load", "%"),
-    Quantity("memory_bytes", "Memory", BYTES),
-)
-GPU_STATE = (
-    Quantity("sm_clock_mhz", "SM clock", "MHz"),
-    Quantity("temperature_c", "Temperature", "°C"),
-)
-SLOW_QUANTITIES = (
-    Quantity("tensor_active_pct", "Tensor cores active", "%"),
-    Quantity("sm_active_pct", "SM active", "%"),
-    Quantity("dram_active_pct", "DRAM bandwidth", "%"),
-    Quantity("memory_temperature_c", "Memory temperature", "°C"),
-)
-SLOW_PAIRS = (
-    ("PCIe", "pcie_tx_bytes_per_s", "pcie_rx_bytes_per_s"),
-    ("NVLink", "nvlink_tx_bytes_per_s", "nvlink_rx_bytes_per_s"),
-)
-"""Bytes a second, out of the GPU and into it."""
-
-HOST_QUANTITIES = (
-    Quantity("load_pct", "CPU load", "%"),
-    Quantity("worker_memory_bytes", "Memory of the run", BYTES),
-)
-
-
 def gpu_samples(run: StoredRun) -> list[SampleColumns]:
     """The GPUs the run used, in their order; none for a run on the CPU, whatever else the machine has."""
     if run.row.spec.variant.get("gpus") == 0:
@@ -84,9 +46,14 @@ def host_samples(run: StoredRun) -> list[SampleColumns]:
     return [s for s in run.samples if s.device.kind == "host"]
 
 
-def telemetry_series(columns: SampleColumns, quantity: Quantity) -> TimeSeries:
-    """One device's field in the shown unit."""
-    return TimeSeries(columns.t_ns, columns.fields[quantity.field] * quantity.scale)
+def telemetry_series(columns: SampleColumns, field: Field) -> TimeSeries:
+    """Return the values that one device reported of a field, in the unit of the screens, with NaN for gaps."""
+    if field.speed == "fast":
+        return with_gaps(TimeSeries(columns.t_ns, columns.fields[field.name] / field.scale))
+    values = columns.slow.get(field.name, np.full(columns.slow_t_ns.size, np.nan))
+    present = ~np.isnan(values)  # a slow sample holds only the fields that were due
+    series = TimeSeries(columns.slow_t_ns[present], values[present] / field.scale)
+    return with_gaps(series) if present.sum() > 2 else series
 
 
 def throughput_series(run: StoredRun) -> TimeSeries:
@@ -120,12 +87,12 @@ def stored_panel(key: str, title: str, unit: str, curves: Iterable[StoredCurve])
     present = tuple(curve for curve in curves if np.isfinite(curve.y).any())
     if not present:
         return None
-    if unit != BYTES:
+    if not unit.startswith("bytes"):
         y_range = _PERCENT_RANGE if unit == "%" else None
         return StoredPanel(key=key, title=title, unit=unit, curves=present, y_range=y_range)
     scale, name = bytes_unit(max(float(np.nanmax(curve.y)) for curve in present))
     scaled = tuple(replace(curve, y=curve.y / scale) for curve in present)
-    return StoredPanel(key=key, title=title, unit=name, curves=scaled)
+    return StoredPanel(key=key, title=title, unit=unit.replace("bytes", name), curves=scaled)
 
 
 def value_at(curve: StoredCurve, x: float) -> float | None:
@@ -146,69 +113,33 @@ def run_panels(run: StoredRun, rate_unit: str) -> tuple[StoredPanel, ...]:
         accuracy_series(run), zero, key="accuracy", label="After an epoch", colour=_ACCURACY_COLOUR
     )
     panels = [
-        *_device_panels(run, zero),
+        *_device_panels(run, zero, "fast"),
         stored_panel("throughput", "Throughput", rate_unit, [rate]),
         stored_panel("loss", "Loss", "", [losses]),
         stored_panel("accuracy", "Accuracy", "%", [accuracies]),
-        *_slow_panels(run, zero),
+        *_device_panels(run, zero, "slow"),
     ]
     return tuple(each for each in panels if each is not None)
 
 
-def _device_panels(run: StoredRun, zero: int) -> list[StoredPanel | None]:
-    gpus, hosts = gpu_samples(run), host_samples(run)
-    if gpus:
-        return [stored_panel(q.field, q.title, q.unit, [_curve(d, q, zero) for d in gpus]) for q in GPU_QUANTITIES]
-    load, worker = HOST_QUANTITIES
-    used = Quantity("memory_bytes", "Memory", BYTES)
-    memory = [(used, "All", HOST_COLOUR), (worker, "Worker", WORKER_COLOUR)]
+def _device_panels(run: StoredRun, zero: int, speed: Literal["fast", "slow"]) -> list[StoredPanel | None]:
+    """Return a panel per plotted field of the GPUs, or of the host, without those that no device reports."""
+    devices = gpu_samples(run) or host_samples(run)
+    kind = devices[0].device.kind if devices else "host"
+    panels: dict[str, list[StoredCurve]] = {}
+    for field in plotted_fields("run", kind):
+        if field.speed == speed and field.name != "worker_load_pct":
+            panels.setdefault(field.panel, []).extend(_curve(columns, field, zero) for columns in devices)
     return [
-        stored_panel("load_pct", load.title, load.unit, [_curve(host, load, zero, "All") for host in hosts]),
-        stored_panel(
-            "memory", "Memory", BYTES, [_curve(h, q, zero, label, colour) for h in hosts for q, label, colour in memory]
-        ),
+        stored_panel(name, FIELDS[name].label_on(kind), FIELDS[name].display_unit, curves)
+        for name, curves in panels.items()
     ]
 
 
-def _slow_panels(run: StoredRun, zero: int) -> list[StoredPanel | None]:
-    """What is read rarely: one panel a quantity, bytes out and bytes in apart; only those that some GPU gives."""
-    gpus = gpu_samples(run)
-    gauges = [
-        stored_panel(q.field, q.title, q.unit, [_slow_curve(gpu, q, zero) for gpu in gpus]) for q in SLOW_QUANTITIES
-    ]
-    rates = [
-        stored_panel(
-            field, f"{title} {way}", BYTES, [_slow_curve(gpu, Quantity(field, title, BYTES), zero) for gpu in gpus]
-        )
-        for title, out, into in SLOW_PAIRS
-        for field, way in ((out, "out"), (into, "in"))
-    ]
-    return [*gauges, *(replace(rate, unit=f"{rate.unit}/s") if rate else None for rate in rates)]
-
-
-def _slow_curve(columns: SampleColumns, quantity: Quantity, zero_ns: int) -> StoredCurve:
-    """The readings that have this field; a slow sample holds only what was due."""
-    values = columns.slow.get(quantity.field, np.full(columns.slow_t_ns.size, np.nan))
-    present = ~np.isnan(values)
-    series = TimeSeries(columns.slow_t_ns[present], values[present] * quantity.scale)
+def _curve(columns: SampleColumns, field: Field, zero_ns: int) -> StoredCurve:
     device = columns.device
-    return stored_curve(
-        with_gaps(series) if present.sum() > 2 else series,
-        zero_ns,
-        key=f"{device.device} {quantity.field}",
-        label=device_label(device),
-        colour=device_colour(device),
-    )
-
-
-def _curve(
-    columns: SampleColumns, quantity: Quantity, zero_ns: int, label: str | None = None, colour: int | None = None
-) -> StoredCurve:
-    device = columns.device
-    return stored_curve(
-        with_gaps(telemetry_series(columns, quantity)),
-        zero_ns,
-        key=f"{device.device} {quantity.field}",
-        label=device_label(device) if label is None else label,
-        colour=device_colour(device) if colour is None else colour,
-    )
+    label, colour = device_label(device), device_colour(device)
+    if device.kind == "host":
+        label, colour = ("Worker", WORKER_COLOUR) if field.topic == "worker" else ("All", HOST_COLOUR)
+    key = f"{device.device} {field.name}"
+    return stored_curve(telemetry_series(columns, field), zero_ns, key=key, label=label, colour=colour)

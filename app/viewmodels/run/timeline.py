@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from app import units
-from app.fields import Sample
+from app.fields import FIELDS, Sample
 from app.records import LogLine, Outcome, RunEnded, RunEvent, RunStarted, Waiting
 from app.samples import Device, DeviceLost
 from app.telemetry.replay import TraceStarted
@@ -144,7 +144,9 @@ class Throughput:
         self._squares += step * (value - self._mean)
 
 
-LIVE_FIELDS = ("power_mw", "load_pct", "memory_bytes", "worker_load_pct", "worker_memory_bytes")
+LIVE_FIELDS = tuple(
+    field.name for field in FIELDS.values() if field.speed == "fast" and "run" in (*field.gpu_plots, *field.host_plots)
+)
 """The fields of a sample that the live plots draw."""
 _LOG_LINES = 5000
 _OUT_OF_MEMORY = ("oom", "out of memory", "resource_exhausted")

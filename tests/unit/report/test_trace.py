@@ -149,12 +149,12 @@ def test_fields_are_counters_by_device_in_a_reader_s_units_and_what_is_absent_is
         "Loss": [(2_500_000, {"of the last step": 2.5})],
         "GPU 0 · Power": [(2_500_000, {"W": 688.123})],
         "GPU 0 · Load": [(2_500_000, {"%": 99.0}), (3_500_000, {"%": 0.0})],
-        "GPU 0 · Memory used": [(2_500_000, {"bytes": 4e9})],
+        "GPU 0 · Memory": [(2_500_000, {"bytes": 4e9})],
         "GPU 0 · Energy counter": [(3_500_000, {"J": 7.5})],
-        "GPU 0 · Tensor cores": [(3_500_000, {"%": 93.5})],
-        "Host · Load": [(2_500_000, {"%": 12.5})],
-        "Host · Worker's load": [(2_500_000, {"%": 100.0})],
-        "Host · Worker's memory": [(2_500_000, {"bytes": 1000.0})],
+        "GPU 0 · Tensor cores active": [(3_500_000, {"%": 93.5})],
+        "Host · CPU load": [(2_500_000, {"%": 12.5})],
+        "Host · Worker load": [(2_500_000, {"%": 100.0})],
+        "Host · Worker memory": [(2_500_000, {"bytes": 1000.0})],
     }
 
 

@@ -3,7 +3,7 @@ import pytest
 
 from app.fields import FIELDS, SlowSample
 from app.samples import DeviceLost, FieldInfo, GpuProcess, Processes
-from app.viewmodels.format.telemetry_fields import device_fields, field_label, format_clock_events, format_field
+from app.viewmodels.format.telemetry_fields import format_clock_events, format_field
 from app.viewmodels.monitor import MonitoredDevice, MonitorModel, describe_not_reported
 from tests.unit.viewmodels.events import CPU_INVENTORY, DEVICES, GPU_INVENTORY, handle_all, ns, samples
 
@@ -27,13 +27,13 @@ def test_every_device_has_its_numbers_with_units() -> None:
         "Temperature": f"55{NBSP}°C",
         "SM clock": f"1,980{NBSP}MHz",
     }
-    assert [figure.label for figure in host.metrics] == ["Load", "Memory"]
+    assert [figure.label for figure in host.metrics] == ["CPU load", "Memory"]
 
 
 def test_what_a_device_does_not_say_is_not_zero() -> None:
     _, (_, second, _) = rows()
     assert "Temperature" not in [figure.label for figure in second.metrics]
-    assert second.not_reported == "Not told by this card: temperature (This card has no sensor.)."
+    assert second.not_reported == "Not reported by this GPU: temperature (This card has no sensor.)."
 
 
 def test_a_lost_device_stays_with_the_reason() -> None:
@@ -64,11 +64,11 @@ def figures(model: MonitorModel, device: int = 0) -> dict[str, str]:
 def test_slow_values_stay_until_the_next_and_throttled_time_counts_from_the_first() -> None:
     model, _ = rows()
     model.handle(SlowSample(t_ns=ns(1), device="GPU-0", throttled_power_ns=5_000_000_000, tensor_active_pct=93.5))
-    assert figures(model)["Throttled"] == "not yet"
+    assert figures(model)["Throttled"] == "never"
     model.handle(SlowSample(t_ns=ns(2), device="GPU-0", throttled_power_ns=6_500_000_000, pcie_tx_bytes_per_s=2**30))
     shown = figures(model)
     assert shown["Throttled"] == f"power 1.50{NBSP}s"
-    assert (shown["Tensor cores"], shown["PCIe out"]) == (f"93.5{NBSP}%", f"1.0{NBSP}GiB/s")
+    assert (shown["Tensor cores active"], shown["PCIe out"]) == (f"93.5{NBSP}%", f"1.0{NBSP}GiB/s")
     assert "Fan" not in shown
 
 
@@ -109,7 +109,7 @@ def test_what_is_not_told_is_grouped_by_reason() -> None:
     gpu = msgspec.structs.replace(DEVICES[0], absent=absent)
     assert (
         describe_not_reported(gpu)
-        == "Not told by this card: fan, GPM metrics (not supported); PCIe bytes (no permission)."
+        == "Not reported by this GPU: fan, GPM metrics (not supported); PCIe bytes (no permission)."
     )
     assert describe_not_reported(DEVICES[0]) == ""
 
@@ -117,7 +117,7 @@ def test_what_is_not_told_is_grouped_by_reason() -> None:
 @pytest.mark.parametrize(
     ("mask", "words"),
     [
-        (0, "nothing"),
+        (0, "none"),
         (0x1, "idle"),
         (0x2, "clocks set by the user"),
         (0x4, "power cap"),
@@ -130,9 +130,9 @@ def test_throttle_reasons_are_words(mask: int, words: str) -> None:
 
 
 def test_every_field_has_a_word_and_a_unit() -> None:
-    for name in {*device_fields("GPU-0"), *device_fields("host")}:
-        assert field_label(name)
-        assert (FIELDS[name].unit == "bits") == (name == "throttle_reasons")
+    for name, field in FIELDS.items():
+        assert field.label
+        assert (field.unit == "bits") == (name == "throttle_reasons")
     assert format_field("power_mw", 688_123) == f"688.1{NBSP}W"
     assert format_field("throttled_power_ns", 0) == f"0{NBSP}s"
     assert format_field("fan_pct", None) == "–"
