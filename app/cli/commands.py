@@ -66,6 +66,7 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     },
     "Program": {
         "bench": ("", "Measure the program's own cost."),
+        "completion": ("app.cli.completion:completion", "Let the shell complete commands, options and values."),
     },
 }
 """Every command by section: where it is defined, as `module:name`, and its help. `bench` is of a layer above."""
@@ -132,7 +133,7 @@ class ProgramCommand(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the words after the command's name; raises `click.UsageError`."""
-        return super().parse_args(ctx, args if ctx.resilient_parsing else self._sort_words(ctx, args))
+        return super().parse_args(ctx, self._sort_words(ctx, args))
 
     def _sort_words(self, ctx: click.Context, words: Sequence[str]) -> list[str]:
         """Return the options with their values, then `--` and the arguments, among which -1 would be an option."""
@@ -180,6 +181,8 @@ def _take_value(ctx: click.Context, word: str, option: click.Option, left: list[
         return [word, left.pop(0)]
     if may_be_alone:
         return [word]
+    if ctx.resilient_parsing:  # the value is the word that the shell is to complete
+        return []
     instead = f", not the option {left[0]}" if left else ""
     raise click.BadOptionUsage(word, f"{word} expects a value{instead}.", ctx)
 

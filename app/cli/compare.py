@@ -10,7 +10,7 @@ import click
 
 from app import units
 from app.analysis.scaling import has_scaling
-from app.cli.completion import complete_runs
+from app.cli.candidates import complete_runs
 from app.cli.library import run_query
 from app.cli.options import (
     RUN_NUMBER,

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from app import units
 from app.analysis.intervals import DEFAULT_REPEATS, MIN_REPEATS
-from app.cli.completion import complete_presets
+from app.cli.candidates import complete_presets
 from app.cli.experiment_progress import (
     describe_elsewhere,
     describe_ending,

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from app.cli.candidates import complete_runs, complete_settings, complete_workloads
 from app.cli.commands import HELP, ProgramCommand
-from app.cli.completion import complete_runs, complete_settings, complete_workloads
 from app.queries import RunOrder
 from app.samples import SAMPLE_MS
 from workloads import catalog

@@ -15,8 +15,8 @@ from typing import Literal
 import click
 
 from app import units
+from app.cli.candidates import complete_runs
 from app.cli.commands import Upper
-from app.cli.completion import complete_runs
 from app.cli.options import Parsed, command, number
 from app.cli.services import open_store, stop_on_interrupt, telemetry_feed
 from app.cli.terminal import print_json

@@ -1,0 +1,68 @@
+"""What the shell offers for workloads, settings, runs and presets; the database is opened for runs alone."""
+
+from collections.abc import Iterable
+
+import click
+from click.shell_completion import CompletionItem
+
+from app.errors import UserError
+from app.paths import default_database
+from workloads import catalog
+
+_MAX_RUNS = 50
+"""So many runs, the newest, are offered."""
+
+
+def complete_workloads(_context: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Offer the program's workloads, and files where a path is begun."""
+    named = _matching(((known.name, "") for known in catalog.WORKLOADS if not known.hidden), incomplete)
+    return named or [CompletionItem(incomplete, type="file")]
+
+
+def complete_settings(context: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Offer `name=` of the workload's parameters, then the values; several of them behind commas."""
+    known = next((known for known in catalog.WORKLOADS if known.name == context.params.get("workload")), None)
+    if known is None:
+        return []
+    name, equals, typed = incomplete.partition("=")
+    if not equals:
+        return _matching(((f"{parameter.name}=", parameter.label) for parameter in known.parameters), incomplete)
+    begun, comma, _ = typed.rpartition(",")
+    values = [value for each in known.parameters if each.name == name for value in _values(each)]
+    unused = (value for value in values if value not in begun.split(","))
+    return _matching(((f"{name}={begun}{comma}{value}", "") for value in unused), incomplete)
+
+
+def _values(parameter: catalog.Parameter) -> list[str]:
+    if parameter.kind == "switch":
+        return ["false", "true"]
+    return [choice.value for choice in parameter.choices] or [f"{parameter.default}"]
+
+
+def complete_runs(context: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Offer the newest runs of the database; none where there is no database."""
+    database = context.params.get("database") or default_database()
+    if not database.exists():
+        return []
+    # Here, so that no other completion waits for the database's modules.
+    from app.queries import RunQuery
+    from app.storage.store import Store
+    from app.viewmodels.format.naming import short_name
+
+    try:
+        with Store.open(database) as store:
+            rows = store.library.run_rows(store.library.find(RunQuery())[:_MAX_RUNS])
+    except UserError:
+        return []
+    return _matching(((str(row.run), short_name(row.spec)) for row in rows), incomplete)
+
+
+def complete_presets(_context: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Offer the program's presets, and files where a path is begun."""
+    from app.runs.experiment.presets import preset_names  # here, as above
+
+    return _matching(((name, "") for name in preset_names()), incomplete) or [CompletionItem(incomplete, type="file")]
+
+
+def _matching(offers: Iterable[tuple[str, str]], incomplete: str) -> list[CompletionItem]:
+    return [CompletionItem(value, help=text) for value, text in offers if value.startswith(incomplete)]
