@@ -89,4 +89,7 @@ def decode_plan(text: str) -> Plan:
         msgspec.MsgspecError: The text is no plan of this version.
     """
     plan = msgspec.json.decode(text, type=Plan)
-    return msgspec.structs.replace(plan, variants=tuple(map(with_defaults, plan.variants)))
+    transfers = (msgspec.structs.replace(each, spec=with_defaults(each.spec)) for each in plan.weight_transfers)
+    return msgspec.structs.replace(
+        plan, variants=tuple(map(with_defaults, plan.variants)), weight_transfers=tuple(transfers)
+    )

@@ -158,12 +158,13 @@ def default_value(parameter: Parameter, *, on_cpu: bool) -> Value:
 
 
 def with_defaults(spec: RunSpec) -> RunSpec:
-    """The spec with defaults for what it does not name, as one stored before a parameter existed.
+    """Return the spec with defaults for the parameters it does not name, because they are newer than it is.
 
-    A workload that is not known here is given back as it is.
+    For where stored specs are decoded: everywhere else a spec is complete. A spec that is complete, or whose workload
+    is unknown here, is returned as it is.
     """
     known = find_workload(spec.workload)
-    if known is None:
+    if known is None or all(parameter.name in spec.variant for parameter in known.parameters):
         return spec
     on_cpu = spec.variant.get("gpus", 0) == 0
     defaults = {p.name: default_value(p, on_cpu=on_cpu) for p in known.parameters}

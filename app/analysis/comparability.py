@@ -21,7 +21,6 @@ from app.records import (
     SampleColumns,
     StoredRun,
 )
-from workloads.catalog import with_defaults
 
 
 class ClockEvent(IntEnum):
@@ -95,7 +94,7 @@ def drift(runs: Sequence[StoredRun], older: Sequence[StoredRun]) -> Estimate | N
     None where there are too few. The environment is the same when all facts that both name are, those of this program's
     own version aside. The variances of one variant's runs are taken to be equal, so that one new run can be judged.
     """
-    newest = [run for run in runs if any(_same_variant(run.row, before.row) for before in older)]
+    newest = [run for run in runs if any(run.row.spec == before.row.spec for before in older)]
     if not newest:
         return None
     shown_uids = {run.row.uid for run in runs}
@@ -154,10 +153,6 @@ def runs_on_separate_gpus(runs: Sequence[StoredRun]) -> dict[frozenset[str], lis
         if any(group_gpus.isdisjoint(others) and same_work(group, other) for other, others in with_gpus):
             found.setdefault(group_gpus, []).append(group[0])
     return found
-
-
-def _same_variant(one: RunRow, other: RunRow) -> bool:
-    return with_defaults(one.spec) == with_defaults(other.spec)
 
 
 def _same_environment(one: StoredRun, other: StoredRun) -> bool:

@@ -15,7 +15,7 @@ from app.analysis.intervals import Estimate, mean, ratio
 from app.analysis.measured import measured_means
 from app.analysis.verdict import throughputs
 from app.records import StoredRun
-from workloads.catalog import parameter_names, with_defaults
+from workloads.catalog import parameter_names
 from workloads.protocol import DeviceTime, Evidence, Kernel
 
 
@@ -182,7 +182,7 @@ def has_scaling(runs: Sequence[StoredRun]) -> bool:
 def _gpu_count_results(runs: Sequence[StoredRun]) -> list[GpuCountResult]:
     groups: dict[tuple[object, ...], list[StoredRun]] = {}
     for run in runs:
-        variant = with_defaults(run.row.spec).variant
+        variant = run.row.spec.variant
         if (
             _is_positive_int(variant.get("gpus"))
             and _is_positive_int(variant.get("batch_size"))
@@ -200,14 +200,14 @@ def _is_positive_int(value: object) -> bool:
 
 def _fixed_settings(run: StoredRun) -> tuple[object, ...]:
     """What has to be the same: the rest of the variant, and the kind of card."""
-    full = with_defaults(run.row.spec)
+    full = run.row.spec
     fixed = (setting for setting in sorted(full.variant.items()) if setting[0] not in VARYING_PARAMETERS)
     return (full.workload, frozenset(run.row.gpu_names), *fixed)
 
 
 def _are_comparable(few: StoredRun, many: StoredRun) -> bool:
     """One GPU exchanges nothing: there, any all-reduce is the same."""
-    few_variant, many_variant = (with_defaults(run.row.spec).variant for run in (few, many))
+    few_variant, many_variant = (run.row.spec.variant for run in (few, many))
     same_all_reduce = few_variant["gpus"] == 1 or few_variant.get("all_reduce") == many_variant.get("all_reduce")
     return same_all_reduce and _fixed_settings(few) == _fixed_settings(many)
 
@@ -219,7 +219,7 @@ def _scaling_kind(few: GpuCountResult, many: GpuCountResult) -> ScalingKind | No
 
 
 def _gpu_count_result(group: Sequence[StoredRun]) -> GpuCountResult:
-    variant = with_defaults(group[0].row.spec).variant
+    variant = group[0].row.spec.variant
     throughput = mean(throughputs([run.row for run in group]))
     assert throughput is not None, "only runs that measured something are grouped"
     step_ms = 1000 * int(variant["batch_size"]) / throughput.value

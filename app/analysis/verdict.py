@@ -7,7 +7,6 @@ from typing import Literal
 
 from app.analysis.intervals import LEVEL, Estimate, RequiredRepeats, mean, ratio, required_repeats, sidak_level
 from app.records import RunRow
-from workloads.catalog import with_defaults
 from workloads.protocol import RunSpec
 
 
@@ -75,16 +74,12 @@ class VariantResult:
 
 
 def group_by_variant(runs: Sequence[RunRow]) -> list[tuple[RunRow, ...]]:
-    """The runs of equal workload and variant together, in order of first appearance.
-
-    A parameter that a run does not name, because it is older than it, counts with its default.
-    """
+    """Group runs of equal workload and variant, in order of first appearance."""
     groups: list[tuple[RunSpec, list[RunRow]]] = []
     for run in runs:
-        spec = with_defaults(run.spec)
-        same = next((group for known, group in groups if known == spec), None)
+        same = next((group for known, group in groups if known == run.spec), None)
         if same is None:
-            groups.append((spec, [run]))
+            groups.append((run.spec, [run]))
         else:
             same.append(run)
     return [tuple(group) for _, group in groups]

@@ -82,7 +82,7 @@ def _target_spec(trained: RunSpec, implementation: str, gpus: int) -> RunSpec:
     }
     return RunSpec(
         workload=trained.workload,
-        variant={**catalog.with_defaults(trained).variant, **_INFERENCE_SETTINGS, **overrides},
+        variant={**trained.variant, **_INFERENCE_SETTINGS, **overrides},
     )
 
 
@@ -93,7 +93,7 @@ def try_weights(run: RunRow, weights: Path, spec: RunSpec, services: RunServices
     with leased(services.leases, gpus or [CPU], notify) as device:
         request = TryWeights(
             weights_path=str(weights.absolute()),
-            trained=catalog.with_defaults(run.spec).variant,
+            trained=run.spec.variant,
             spec=spec,
             gpu_uuids=(device,) if gpus else (),
         )
@@ -115,7 +115,7 @@ def export_model(run: RunRow, weights: Path, paths: Sequence[Path], leases: Leas
     """Makes a plain Keras model of a run's weights at each path: a .keras file, or the folder of a SavedModel."""
     request = ExportModel(
         weights_path=str(weights.absolute()),
-        trained=catalog.with_defaults(run.spec).variant,
+        trained=run.spec.variant,
         model_paths=tuple(str(path.absolute()) for path in paths),
     )
     with leased(leases, [CPU], notify):

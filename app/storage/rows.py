@@ -12,6 +12,7 @@ import numpy as np
 from app.fields import Sample, SlowSample
 from app.records import BlockColumns, Outcome, Phase, PortabilityResult, RunRow, Summary
 from app.samples import Device, FieldInfo
+from workloads.catalog import with_defaults
 from workloads.protocol import DeviceTime, Epoch, Evidence, Kernel, PhaseName, RunSpec
 
 Row = tuple[Any, ...]
@@ -67,7 +68,10 @@ def insert(
 def run_row(
     row: Sequence[Any], gpu_names: tuple[str, ...], tags: tuple[str, ...] = (), experiments: tuple[int, ...] = ()
 ) -> RunRow:
-    """The list row of one run from its `RUN_COLUMNS` and its evidence's `FOUND_COLUMNS`."""
+    """Return the list row of one run from its `RUN_COLUMNS` and its evidence's `EVIDENCE_LIST_COLUMNS`.
+
+    Its spec is complete: parameters that are newer than the run have their defaults.
+    """
     *run_values, found, match, reason = row
     values = dict(zip(RUN_COLUMNS, run_values, strict=True))
     return RunRow(
@@ -75,7 +79,7 @@ def run_row(
         uid=values["uid"],
         started_utc_ns=values["started_utc_ns"],
         ended_utc_ns=values["ended_utc_ns"],
-        spec=RunSpec(workload=values["workload"], variant=json.loads(values["variant"])),
+        spec=with_defaults(RunSpec(workload=values["workload"], variant=json.loads(values["variant"]))),
         outcome=_outcome(values),
         summary=Summary(**{name: values[name] for name in SUMMARY_COLUMNS}),
         gpu_names=gpu_names,

@@ -9,7 +9,8 @@ import pytest
 from app.fields import FAST_FIELDS
 from app.storage.migrations import APPLICATION_ID
 from app.storage.store import Store
-from tests.fakes.runs import keep
+from tests.fakes.runs import begin, keep
+from workloads.protocol import RunSpec
 
 TABLES = ("runs", "devices", "phases", "blocks", "samples", "log_lines")
 
@@ -89,10 +90,17 @@ def test_generated_columns_say_what_a_run_was(plain: sqlite3.Connection) -> None
         "batch_size": 1024,
         "precision": "tf32",
         "xla": 1,
-        "implementation": None,
+        "implementation": "native",
     }
     assert (row["tensorflow"], row["keras"], row["cudnn"]) == ("2.21.0", "3.15.1", None)
     assert row["started_utc"] == "2025-10-09T08:53:20Z"
+
+
+def test_a_parameter_newer_than_a_run_is_null_in_its_column(database_path: Path, plain: sqlite3.Connection) -> None:
+    with Store.open(database_path) as store:
+        begin(store, uid="uid-2", spec=RunSpec(workload="cnn10", variant={"gpus": 1}))
+    (row,) = plain.execute("SELECT gpus, implementation FROM runs WHERE uid = 'uid-2'").fetchall()
+    assert tuple(row) == (1, None)
 
 
 def test_blocks_and_phases_come_with_rates_and_lengths(plain: sqlite3.Connection) -> None:

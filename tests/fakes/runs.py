@@ -5,13 +5,16 @@ from app.records import LogLine, Outcome, PortabilityResult, Summary
 from app.samples import HOST, Device, DeviceLost
 from app.storage.owner import Owner, this_process
 from app.storage.store import Store
+from workloads.catalog import with_defaults
 from workloads.protocol import Block, DeviceTime, Epoch, Evidence, Kernel, PhaseStarted, RunSpec
 
 S = 1_000_000_000
 UTC_NS = 1_760_000_000 * S
-SPEC = RunSpec(
-    workload="cnn10",
-    variant={"layout": "NCHW", "gpus": 1, "batch_size": 1024, "precision": "tf32", "xla": True, "seconds": 2.5},
+SPEC = with_defaults(
+    RunSpec(
+        workload="cnn10",
+        variant={"layout": "NCHW", "gpus": 1, "batch_size": 1024, "precision": "tf32", "xla": True, "seconds": 2.5},
+    )
 )
 GPU = Device(
     device="GPU-aaaa",

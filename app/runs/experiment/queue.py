@@ -13,7 +13,7 @@ from app.runs.experiment.transfer_trials import pending_trials
 from app.storage.store import Store
 from app.storage.transfer.import_export import Imported, import_runs
 from app.storage.transfer.progress import NO_PROGRESS, TransferProgress
-from workloads.catalog import find_workload, with_defaults
+from workloads.catalog import find_workload
 
 
 def exportable_queue(store: Store) -> tuple[list[int], list[int]]:
@@ -86,7 +86,7 @@ def enqueue(store: Store, plan: Plan) -> tuple[QueueEntry, bool]:
 
 def _identity(plan: Plan) -> tuple[object, ...]:
     """Return what makes it this experiment: variants and baseline, but neither its name nor its number of repeats."""
-    baseline, *others = (msgspec.json.encode(with_defaults(spec), order="sorted") for spec in plan.variants)
+    baseline, *others = (msgspec.json.encode(spec, order="sorted") for spec in plan.variants)
     return baseline, sorted(others), plan.weight_transfers, plan.again, plan.preset
 
 

@@ -11,7 +11,7 @@ from app.runs.experiment.schedule import is_result, matching_variants
 from app.samples import HOST, Inventory
 from app.storage.reference import is_reference
 from app.storage.store import Store
-from workloads.catalog import FRAMEWORK, Machine, check, installed_framework, with_defaults
+from workloads.catalog import FRAMEWORK, Machine, check, installed_framework
 from workloads.protocol import RunSpec
 
 
@@ -26,7 +26,7 @@ class ThrottleFilter:
         """Whether this run counts: not if it was throttled for too long, unless it repeats one that was."""
         if not run.row.completed:
             return True
-        variant = with_defaults(run.row.spec)
+        variant = run.row.spec
         if variant in self._awaiting_repeat:
             self._awaiting_repeat.remove(variant)
             return True
@@ -121,15 +121,14 @@ class FingerprintByInterpreter:
 
 def matching_results(stored: Sequence[RunRow], plan: Plan) -> list[RunRow]:
     """Of stored runs, newest first, every one of the plan's variants that ended in a result, oldest first."""
-    variants = [with_defaults(spec) for spec in plan.specs]
-    workloads = {spec.workload for spec in variants}
+    workloads = {spec.workload for spec in plan.specs}
     return [
         row
         for row in reversed(stored)
         if row.spec.workload in workloads
         and row.purpose is None
         and is_result(row)
-        and any(variant in variants for variant in matching_variants(row.spec))
+        and any(variant in plan.specs for variant in matching_variants(row.spec))
     ]
 
 
@@ -190,7 +189,7 @@ def _without_reference(rows: Sequence[RunRow]) -> list[RunRow]:
 
 def _refused_but_possible(row: RunRow, machine: Machine) -> bool:
     refused = row.outcome is not None and row.outcome.name == "refused"
-    return refused and not check(with_defaults(row.spec), machine)
+    return refused and not check(row.spec, machine)
 
 
 def _interpreter(spec: RunSpec) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Hashable, Sequence
 from app.plan import Plan
 from app.records import RunRow
 from app.runs.experiment.stopping import StoppingRule
-from workloads.catalog import Machine, check, with_defaults
+from workloads.catalog import Machine, check
 from workloads.protocol import RunSpec
 
 FINAL_OUTCOMES = ("out_of_memory", "refused")
@@ -26,18 +26,16 @@ def interleaved_order(variants: int, repeats: int) -> list[int]:
 
 
 def matching_variants(made: RunSpec) -> tuple[RunSpec, RunSpec]:
-    """The variants that a run made so is one of: its own, with a default for what it does not name, and that anywhere.
+    """The variants that a run made so is one of: its own, and that anywhere.
 
     A variant that leaves its cards open is the same on whichever they were.
     """
-    exact = with_defaults(made)
-    return exact, RunSpec(workload=exact.workload, variant={**exact.variant, "devices": ""})
+    return made, RunSpec(workload=made.workload, variant={**made.variant, "devices": ""})
 
 
 def runs_of_variant(spec: RunSpec, runs: Sequence[RunRow]) -> list[RunRow]:
     """The runs of this variant."""
-    wanted = with_defaults(spec)
-    return [row for row in runs if wanted in matching_variants(row.spec)]
+    return [row for row in runs if spec in matching_variants(row.spec)]
 
 
 class RunsByVariant:
@@ -55,17 +53,13 @@ class RunsByVariant:
 
 
 def variant_key(spec: RunSpec) -> Hashable:
-    """What a variant is found by, and no other."""
-    return _key(with_defaults(spec))
+    """Return a key that only equal variants share."""
+    return spec.workload, frozenset(spec.variant.items())
 
 
 def matching_keys(made: RunSpec) -> set[Hashable]:
     """Those of the variants that a run made so is one of."""
-    return set(map(_key, matching_variants(made)))
-
-
-def _key(spec: RunSpec) -> Hashable:
-    return spec.workload, frozenset(spec.variant.items())
+    return set(map(variant_key, matching_variants(made)))
 
 
 def remaining_runs(plan: Plan, runs: Sequence[RunRow], machine: Machine | None = None) -> list[RunSpec]:

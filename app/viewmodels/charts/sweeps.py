@@ -16,7 +16,7 @@ from app.viewmodels.charts.palette import HUES
 from app.viewmodels.charts.variants import ChartVariant, distinct_colours, format_estimate
 from app.viewmodels.format.cells import example_word
 from app.viewmodels.format.naming import differing_parameters, format_setting, gpus_label, variant_names, workload_title
-from workloads.catalog import parameter_names, with_defaults
+from workloads.catalog import parameter_names
 from workloads.protocol import RunSpec, Value
 
 _BATCH_KEY, _BATCH_TITLE = "batch", "Throughput against batch size"
@@ -65,7 +65,7 @@ def _batch_family_names(families: Sequence[BatchFamily]) -> list[str]:
 
 def _spec_without_batch(spec: RunSpec) -> RunSpec:
     """The variant as if all had one batch size."""
-    return RunSpec(workload=spec.workload, variant={**with_defaults(spec).variant, "batch_size": 1})
+    return RunSpec(workload=spec.workload, variant={**spec.variant, "batch_size": 1})
 
 
 def _batch_colours(by_workload: Sequence[Sequence[BatchFamily]], names: Sequence[Sequence[str]]) -> dict[str, int]:
@@ -188,7 +188,7 @@ def _gpu_family_names(families: Sequence[_GpuFamily]) -> list[str]:
 def _spec_without_gpus(spec: RunSpec) -> RunSpec:
     """The variant as if all had the same GPUs and batch."""
     rest: dict[str, Value] = {**dict.fromkeys(VARYING_PARAMETERS, ""), "gpus": 1, "batch_size": 1}
-    return RunSpec(workload=spec.workload, variant={**with_defaults(spec).variant, **rest})
+    return RunSpec(workload=spec.workload, variant={**spec.variant, **rest})
 
 
 def _sides(family: _GpuFamily) -> tuple[GpuCountResult, ...]:

@@ -10,7 +10,6 @@ from app.records import StoredRun
 from app.viewmodels.charts.palette import curve_styles
 from app.viewmodels.compare.verdict import compute_verdict
 from app.viewmodels.format.cells import OUTCOMES, example_word
-from workloads.catalog import with_defaults
 from workloads.protocol import RunSpec
 
 _MAX_MAGNITUDE = 1e18
@@ -55,7 +54,7 @@ class ChartVariant:
     @property
     def batch_size(self) -> int | None:
         """None for a workload without one."""
-        batch = with_defaults(self.spec).variant.get("batch_size")
+        batch = self.spec.variant.get("batch_size")
         return batch if isinstance(batch, int) and batch > 0 else None
 
     @property

@@ -9,7 +9,6 @@ from app.analysis.scaling import VARYING_PARAMETERS, GpuCountResult, Scaling, St
 from app.records import StoredRun
 from app.viewmodels.format.cells import example_word
 from app.viewmodels.format.naming import gpus_label, variant_names
-from workloads.catalog import with_defaults
 from workloads.protocol import RunSpec, Value
 
 _KINDS = {"strong": "the same global batch", "weak": "the same batch a GPU"}
@@ -87,7 +86,7 @@ def worst_pairs(views: Sequence[ScalingView]) -> list[ScalingView]:
 
 def _common_spec(pair: Scaling) -> RunSpec:
     """What a pair's variant is, GPUs and batches apart; how gradients are exchanged is that of the many."""
-    spec = with_defaults(pair.many.runs[0].row.spec)
+    spec = pair.many.runs[0].row.spec
     same: dict[str, Value] = dict.fromkeys(VARYING_PARAMETERS - {"all_reduce"}, "")
     return RunSpec(workload=spec.workload, variant={**spec.variant, **same})
 

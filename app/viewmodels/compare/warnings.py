@@ -22,7 +22,7 @@ from app.viewmodels.format.environment import (
 from app.viewmodels.format.naming import differing_parameters, variant_names
 from app.viewmodels.format.sentences import format_run_numbers, join_with_and
 from app.viewmodels.history.evidence import describe_mismatches
-from workloads.catalog import FRAMEWORK, with_defaults
+from workloads.catalog import FRAMEWORK
 from workloads.protocol import Value
 
 _MAX_NAMED = 4
@@ -296,8 +296,8 @@ def _drift(runs: Sequence[StoredRun], older: Sequence[StoredRun]) -> list[Compar
     found = comparability.drift(runs, older)
     if found is None or found.interval is None or found.interval[0] <= 1 <= found.interval[1]:
         return []
-    spec = with_defaults(older[0].row.spec)
-    newest = {run.row.run: run.row.summary.throughput for run in runs if with_defaults(run.row.spec) == spec}
+    spec = older[0].row.spec
+    newest = {run.row.run: run.row.summary.throughput for run in runs if run.row.spec == spec}
     sentence = (
         f"The baseline has drifted: its {units.plural('run', len(newest))} here ran {100 * abs(found.value - 1):.1f} % "
         f"{'faster' if found.value > 1 else 'slower'} than older runs of the same variant in the same environment."

@@ -11,7 +11,6 @@ from app.records import RunRow
 from app.viewmodels.compare.comparison import default_baseline
 from app.viewmodels.compare.verdict import compute_verdict
 from app.viewmodels.format.cells import Tone
-from workloads.catalog import with_defaults
 
 BannerAction = Literal["go on", "not now", "remove", "show", "dismiss", "unfold", "stop"]
 """What the line above the queue can be answered with."""
@@ -93,8 +92,7 @@ def describe_ending(progress: QueueProgress, verdict: str = "") -> str:
 
 def experiment_verdict(rows: Sequence[RunRow]) -> str:
     """What the runs of an experiment say, as Compare does; "" where they are all of one variant."""
-    specs = [with_defaults(row.spec) for row in rows]
-    if all(spec == specs[0] for spec in specs):
+    if all(row.spec == rows[0].spec for row in rows):
         return ""
     return compute_verdict(rows, default_baseline(rows)).text
 

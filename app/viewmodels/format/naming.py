@@ -30,11 +30,7 @@ _NOT_NAMED_IF_CHANGED = (
 
 
 def short_name(spec: RunSpec, *, devices: bool = True) -> str:
-    """The variant in a few words, as `cnn10 Native NCHW · 2 GPUs · batch 1024 · bfloat16`, GPUs only with `devices`.
-
-    What an older run does not name is taken to be its default.
-    """
-    spec = catalog.with_defaults(spec)
+    """The variant in a few words, as `cnn10 Native NCHW · 2 GPUs · batch 1024 · bfloat16`, GPUs only with `devices`."""
     variant = spec.variant
     head = " ".join(
         [spec.workload, *(choice_label(spec, name, variant[name]) for name in _NAMED_FIRST if name in variant)]
@@ -125,11 +121,7 @@ _IDENTIFYING = catalog.parameter_names(lambda parameter: parameter.identifies)
 
 
 def differing_parameters(specs: Sequence[RunSpec]) -> list[str]:
-    """Parameters that differ among the specs that have them, in their order; `workload` first if it differs.
-
-    What an older run does not name counts with its default.
-    """
-    specs = [catalog.with_defaults(spec) for spec in specs]
+    """Parameters that differ among the specs that have them, in their order; `workload` first if it differs."""
     names = dict.fromkeys(name for spec in specs for name in spec.variant)
     found = [name for name in names if len({str(s.variant[name]) for s in specs if name in s.variant}) > 1]
     return ["workload", *found] if len({spec.workload for spec in specs}) > 1 else found
@@ -143,7 +135,6 @@ def variant_names(specs: Sequence[RunSpec], *, in_sentence: bool = False) -> lis
     `in_sentence` parameters are written as within a sentence.
     """
     names = differing_parameters(specs)
-    specs = [catalog.with_defaults(spec) for spec in specs]
     step_counts = Counter(_step_identity(spec) for spec in specs)
     names_by_spec = [
         [
@@ -173,7 +164,7 @@ def shared_settings(specs: Sequence[RunSpec]) -> str:
     names = differing_parameters(specs)
     if not names or "workload" in names:
         return ""
-    first = catalog.with_defaults(specs[0])
+    first = specs[0]
     known = parameters_by_name(first)
     shared = [
         name

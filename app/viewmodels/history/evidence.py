@@ -163,10 +163,11 @@ def _no_badge(spec: RunSpec, outcome: Outcome | None) -> Badge:
 def _why_none(spec: RunSpec, outcome: Outcome) -> str:
     if outcome.name == "refused":
         return "The run never began."
-    requested = spec.variant.get("evidence")
-    if requested is None:
+    if spec.variant.get("evidence") == "off":
+        return "It was not asked for."
+    if outcome.name == "completed":
         return "The run is older than the collecting of evidence."
-    return "It was not asked for." if requested == "off" else "The run ended before it could be collected."
+    return "The run ended before it could be collected."
 
 
 def _aspects(spec: RunSpec, evidence: Evidence) -> tuple[Aspect, ...]:

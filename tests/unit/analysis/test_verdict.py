@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from app.analysis.intervals import ratio, required_repeats, sidak_level
 from app.analysis.verdict import energies, group_by_variant, judge, throughputs
 from app.records import Outcome, RunRow, Summary
+from workloads.catalog import with_defaults
 from workloads.protocol import OutcomeName, RunSpec, Value
 
 
@@ -27,14 +28,14 @@ def row(
         uid=f"uid-{run}",
         started_utc_ns=run,
         ended_utc_ns=None,
-        spec=RunSpec(workload=workload, variant=variant),
+        spec=with_defaults(RunSpec(workload=workload, variant=variant)),
         outcome=Outcome(name=outcome) if outcome else None,
         summary=Summary(throughput=throughput, energy_mj_per_example=energy),
     )
 
 
 def rows(first: int, values: list[float], **variant: Value) -> list[RunRow]:
-    spec = RunSpec(workload="cnn10", variant=variant)
+    spec = with_defaults(RunSpec(workload="cnn10", variant=variant))
     return [replace(row(first + place, value), spec=spec) for place, value in enumerate(values)]
 
 

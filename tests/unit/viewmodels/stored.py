@@ -19,6 +19,7 @@ from app.records import (
 from app.samples import HOST, Device
 from app.storage.owner import this_process
 from app.storage.store import Store
+from workloads.catalog import with_defaults
 from workloads.protocol import Block, Evidence, OutcomeName, PhaseStarted, RunSpec, Value
 
 S = 1_000_000_000
@@ -57,7 +58,7 @@ def run_row(
         uid=f"uid-{run}",
         started_utc_ns=UTC_NS + run * 60 * S,
         ended_utc_ns=None if outcome is None else UTC_NS + run * 60 * S + int(seconds * S),
-        spec=RunSpec(workload=workload, variant={**(LSTM if workload == "lstm" else CNN), **variant}),
+        spec=with_defaults(RunSpec(workload=workload, variant={**(LSTM if workload == "lstm" else CNN), **variant})),
         outcome=None if outcome is None else Outcome(name=outcome, reason=reason),
         summary=Summary(
             throughput=throughput,

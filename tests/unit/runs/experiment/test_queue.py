@@ -100,10 +100,11 @@ def test_an_entry_of_the_version_before_goes_on_with_every_limit(store: Store) -
     plan = entry_plan(entry)
     assert plan.variants == (with_defaults(PLAN.variants[0]),)
     (transfer,) = plan.weight_transfers
-    assert (transfer.into, transfer.gpus, transfer.spec.variant) == (("fused",), 0, {"gpus": 0, "batch_size": 8})
+    assert (transfer.into, transfer.gpus, transfer.spec) == (("fused",), 0, with_defaults(PLAN.variants[0]))
     assert (plan.repeats, plan.until_pct, plan.notes, plan.preset) == (3, 0.5, ("smaller",), "quick")
     assert (plan.budget_s, plan.parallel, plan.again) == (60.0, 2, True)
     assert (plan.max_idle_wait_s, plan.max_throttled_pct) == (0.0, 2.0)
     again, before = msgspec.json.decode(encode_plan(plan)), msgspec.json.decode(written)
     assert again.keys() - before.keys() == {"preset"}
-    assert {**again, "variants": []} == {**before, "variants": [], "preset": "quick"}
+    complete = {name: before[name] for name in ("variants", "carried")}
+    assert {**again, **complete} == {**before, "preset": "quick"}

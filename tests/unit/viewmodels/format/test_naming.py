@@ -13,7 +13,7 @@ from app.viewmodels.format.naming import (
     variant_names,
 )
 from tests.unit.viewmodels.stored import run_row, stored_run
-from workloads.catalog import Gpu, Machine, complete
+from workloads.catalog import Gpu, Machine, complete, with_defaults
 from workloads.protocol import RunSpec
 
 MIXED = ("NVIDIA H200", "NVIDIA GeForce RTX 4090", "NVIDIA H200")
@@ -66,7 +66,7 @@ def test_what_is_measured_and_kept_is_no_part_of_a_name() -> None:
 
 def test_a_run_older_than_a_parameter_is_named_and_told_apart_as_if_it_had_its_default() -> None:
     new = complete("lstm", {"gpus": 1, "bidirectional": True}, MACHINE)
-    old = RunSpec(workload="lstm", variant={"gpus": 1, "batch_size": 64})
+    old = with_defaults(RunSpec(workload="lstm", variant={"gpus": 1, "batch_size": 64}))
     assert short_name(old) == "lstm cuDNN · 1 GPU · batch 64"
     assert differing_parameters([old, new]) == ["bidirectional"]
     assert variant_names([old, new]) == ["Bidirectional off", "Bidirectional on"]
