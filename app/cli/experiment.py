@@ -45,6 +45,7 @@ from app.errors import UserError
 from app.paths import default_database
 from app.plan import MAX_THROTTLED_PCT, REPEATS_LIMIT, Plan
 from app.queries import QueueEntry
+from app.report.article.tables import measured_tables
 from app.report.comparison import experiment_document
 from app.report.render import check_writable
 from app.runs.experiment.article import Article
@@ -318,14 +319,15 @@ def _print_result(
     found: Experiment, article: Article | None, options: ExperimentOptions, entry: int | None = None
 ) -> None:
     runs = load_compared(found, options.database or default_database())
-    document = experiment_document(found, runs, article)
+    tables = measured_tables(article, found.plan, found.runs)
+    document = experiment_document(found, runs, tables)
     if options.as_json:
         print_json(document)
     else:
-        print_experiment(runs, document)
+        print_experiment(runs, document, tables)
     say(describe_ending(found, shown=options.show, entry=entry))
     if options.report is not None:
-        write_experiment_report(runs, document["article"], options.report)
+        write_experiment_report(runs, tables, options.report)
 
 
 def _matrix_plan(options: ExperimentOptions, machine: Machine) -> Plan:

@@ -16,7 +16,7 @@ from app.errors import UserError
 from app.plan import Plan
 from app.queries import FINISHED_STATES
 from app.records import RunHeader, RunRow, StoredRun
-from app.report.article.document import article_sections
+from app.report.article.tables import MeasuredTable
 from app.report.comparison import runs_in_order
 from app.report.model import ArticleSection
 from app.report.render import write_report
@@ -135,11 +135,11 @@ def load_compared(found: Experiment, database: Path) -> list[StoredRun]:
         return runs_in_order(found, store.load)
 
 
-def print_experiment(runs: Sequence[StoredRun], document: Mapping[str, Any]) -> None:
+def print_experiment(runs: Sequence[StoredRun], document: Mapping[str, Any], tables: Sequence[MeasuredTable]) -> None:
     """Prints the tables of an article, or else the verdict."""
-    if document["article"]:
-        for section in article_sections(document["article"]):
-            _print_section(section)
+    if tables:
+        for table in tables:
+            _print_section(table.section)
         for line in (*reason_lines(document["rows"]), *warning_lines(document["warnings"])):
             print_text(line)
     elif runs:
@@ -148,9 +148,9 @@ def print_experiment(runs: Sequence[StoredRun], document: Mapping[str, Any]) -> 
 
 def _print_section(section: ArticleSection) -> None:
     print(section.title)
-    for caption, shown in section.tables:
+    for shown in section.tables:
         print()
-        print_text(f"{caption}:")
+        print_text(f"{shown.caption}:")
         print_table(shown.head, shown.rows, right=shown.numeric)
     print()
     for line in section.lines:
@@ -158,14 +158,14 @@ def _print_section(section: ArticleSection) -> None:
     print()
 
 
-def write_experiment_report(runs: Sequence[StoredRun], tables: Sequence[Mapping[str, Any]], path: Path) -> None:
+def write_experiment_report(runs: Sequence[StoredRun], tables: Sequence[MeasuredTable], path: Path) -> None:
     """Writes a report of the comparison, with an article's tables where there are some.
 
     Raises `UserError` where there is nothing to report yet, or the file cannot be written.
     """
     if not runs:
         raise UserError("No run of this experiment has a result yet, so there is nothing to report.")
-    article = article_sections(tables)
+    article = tuple(table.section for table in tables)
     write_report(path, prepare_comparison(runs), runs[0].row.run, time.time_ns(), article=article)
     say(f"Written to {path}.")
 

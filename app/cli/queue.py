@@ -24,10 +24,10 @@ from app.cli.services import open_store, run_services
 from app.cli.terminal import print_json, print_table, say
 from app.errors import UserError
 from app.queries import QueueEntry, QueueProgress
+from app.report.article.tables import MeasuredTable, measured_tables
 from app.report.comparison import experiment_document
 from app.report.documents import iso_utc
 from app.report.render import check_writable
-from app.runs.experiment.article import Article
 from app.runs.experiment.entry_session import EntryStatus
 from app.runs.experiment.presets import load_preset
 from app.runs.experiment.progress import queue_progress
@@ -86,10 +86,12 @@ def _run_and_report(wanted: _GoOn, named: Sequence[QueueEntry]) -> int:
     if wanted.as_json:
         print_json({"experiments": documents})
     if wanted.report is not None:
-        for ended, document in zip(all_ended, documents, strict=True):
+        for ended in all_ended:
             file = wanted.report if len(named) == 1 else _entry_report_path(wanted.report, ended)
             try:
-                write_experiment_report(load_compared(ended.experiment, services.database), document["article"], file)
+                write_experiment_report(
+                    load_compared(ended.experiment, services.database), _article_tables(ended), file
+                )
             except UserError as error:  # what is wrong with one file is not with the next
                 fail(error)
     return 1 if wrong else exit_status(all_ended)
@@ -110,10 +112,11 @@ def _print_nothing_waiting(entries: Sequence[QueueEntry], *, as_json: bool) -> i
 
 def _print_ended(ended: EntryStatus, database: Path, *, as_json: bool) -> dict[str, Any]:
     runs = load_compared(ended.experiment, database)
-    document = experiment_document(ended.experiment, runs, _article(ended))
+    tables = _article_tables(ended)
+    document = experiment_document(ended.experiment, runs, tables)
     if not as_json:
         print(f"{ended.entry.name}:")
-        print_experiment(runs, document)
+        print_experiment(runs, document, tables)
         say(
             _describe_entry_elsewhere(ended.entry)
             if ended.state == "running"
@@ -126,17 +129,16 @@ def _describe_entry_elsewhere(entry: QueueEntry) -> str:
     return describe_elsewhere(f"entry {entry.entry} of the queue at this moment")
 
 
-def _article(ended: EntryStatus) -> Article | None:
-    """That of the preset it was made of, where its file is here and its tables are of this experiment."""
+def _article_tables(ended: EntryStatus) -> tuple[MeasuredTable, ...]:
+    """Return the tables of the preset's article; none if its file is gone or has other variants by now."""
     if ended.entry.preset is None:
-        return None
+        return ()
     try:
-        article = load_preset(ended.entry.preset).preset.article
-        if article is not None:
-            article.check(ended.experiment.plan.variants)
+        return measured_tables(
+            load_preset(ended.entry.preset).preset.article, ended.experiment.plan, ended.experiment.runs
+        )
     except (UsageError, UserError):  # it may have been queued elsewhere, or been changed since
-        return None
-    return article
+        return ()
 
 
 @command("queue", "queue", "queue go-on 2 --report result.html", "queue move 3 --first")

@@ -9,10 +9,9 @@ from app.analysis.intervals import LEVEL
 from app.analysis.verdict import VariantResult, operations_per_example
 from app.plan import Plan
 from app.records import StoredRun
-from app.report.article.document import article_document
+from app.report.article.tables import MeasuredTable
 from app.report.documents import combined_match, estimate_document
 from app.report.scaling import scaling_document
-from app.runs.experiment.article import Article
 from app.runs.experiment.schedule import runs_of_variant, stopping_rule
 from app.runs.experiment.session import Experiment
 from app.viewmodels.compare.metrics import METRIC_COLUMNS, RunMetrics, run_metrics
@@ -94,7 +93,9 @@ _EMPTY_COMPARISON: dict[str, Any] = {
 }
 
 
-def experiment_document(found: Experiment, runs: Sequence[StoredRun], article: Article | None) -> dict[str, Any]:
+def experiment_document(
+    found: Experiment, runs: Sequence[StoredRun], tables: Sequence[MeasuredTable]
+) -> dict[str, Any]:
     """What `compare` says of its runs, and `experiment`, `state`, `planned`, `done` (runs), `article` (tables).
 
     `repeats` are complete rounds of all variants, `half_widths_pct` how narrowly each speed-up is known after them,
@@ -103,7 +104,7 @@ def experiment_document(found: Experiment, runs: Sequence[StoredRun], article: A
     Args:
         found: The experiment.
         runs: The runs that it compares, as `runs_in_order` returns them.
-        article: The article that it replicates, if any.
+        tables: Those of the article that it replicates, if any.
     """
     made = stopping_rule(found.plan, [run.row for run in found.runs])
     compared = compare_document(runs, runs[0].row.run) if runs else _EMPTY_COMPARISON
@@ -117,7 +118,7 @@ def experiment_document(found: Experiment, runs: Sequence[StoredRun], article: A
         "repeats": made.repeats,
         "until_pct": found.plan.until_pct,
         "half_widths_pct": made.half_widths_pct(),
-        "article": article_document(article, found.plan, found.runs) if article else [],
+        "article": [table.document for table in tables],
         **compared,
     }
 

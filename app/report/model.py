@@ -39,26 +39,27 @@ _COLUMNS = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextTable:
-    """Cells of words under their heads; `numeric` columns are right-aligned, `colours` are one a row or none."""
+    """Cells of text under their heads; `numeric` columns are right-aligned, `colours` has one per row or none."""
 
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     numeric: frozenset[int] = frozenset()
     colours: tuple[int | None, ...] = ()
+    caption: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArticleSection:
-    """Tables of an article, each with its caption; `claims` are what it says of them, `source` which article it is."""
+    """Tables of an article; `claims` are its statements about them, `source` names the article."""
 
     title: str
-    tables: tuple[tuple[str, TextTable], ...]
+    tables: tuple[TextTable, ...]
     claims: tuple[str, ...] = ()
     source: str = ""
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """What stands below the tables."""
+        """Return the lines below the tables."""
         return (*self.claims, *([self.source] if self.source else []))
 
 

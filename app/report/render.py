@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from app.errors import write_error
 from app.paths import RESOURCES
 from app.records import StoredRun
-from app.report.article.document import describe_origin, measured_sections
+from app.report.article.tables import describe_origin, sections_with_runs
 from app.report.charts.curves import draw_curves
 from app.report.charts.draw import WIDTH, draw_chart
 from app.report.charts.svg import replace_invalid_xml
@@ -136,7 +136,7 @@ def articles_html(repeated: Sequence[ArticleRuns]) -> str:
                 *([f"The article measured on {each.article.machine}."] if each.article.machine else []),
                 describe_origin(each.runs),
             ],
-            "sections": [replace(section, source="") for section in measured_sections(each)],
+            "sections": [replace(section, source="") for section in sections_with_runs(each)],
         }
         for each in repeated
     ]

@@ -222,7 +222,7 @@ def _compare_with_earlier(database: Path, found: ComparedRuns, baseline: int) ->
 def _write_report(
     database: Path, found: ComparedRuns, baseline: int, articles: Sequence["ArticleRuns"], path: Path
 ) -> Path:
-    from app.report.article.document import repeated_sections
+    from app.report.article.tables import repeated_sections
     from app.report.render import write_report
 
     older = _earlier_runs(database, found, baseline)

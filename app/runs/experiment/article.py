@@ -1,6 +1,7 @@
-"""The tables and claims of a published article, as a preset's file describes them."""
+"""The tables and claims of a published article, as a preset's file describes them, and the variants in their cells."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import msgspec
@@ -9,27 +10,21 @@ from app.errors import UserError
 from workloads.protocol import RunSpec, Value
 
 Settings = dict[str, Value]
-TableMetric = Literal["gflops", "step_ms"]
-"""What a table of ratios shows beside them: billions of operations a second, or milliseconds a step."""
+RatioFigure = Literal["gflops", "step_ms"]
+Figure = Literal["throughput", "gflops", "step_ms"]
+"""What a cell shows: examples per second, billions of operations per second, or milliseconds per step."""
+LAYOUTS = ("NHWC", "NCHW")
 
 
 class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One thing an article says; `about` names the figure it is beside."""
+    """A statement of an article; `about` names the figure that it is about."""
 
     about: str
     says: str
 
 
-class LayoutTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="layouts", tag_field="kind"):
-    """Throughput of one workload by batch size, layout and number of GPUs, and seconds an epoch of so many examples."""
-
-    workload: str
-    epoch_examples: int
-    claims: tuple[Claim, ...] = ()
-
-
 class TableRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One row: the variants with these settings, the article's figure and its ratio, one or from one to another."""
+    """A row: variants with these settings, the article's figure, and its ratio to the baseline: a value or two ends."""
 
     label: str
     settings: Settings
@@ -38,10 +33,69 @@ class TableRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TableColumn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One column of figures and ratios: the variants with these settings."""
+    """A column of figures and ratios: variants with these settings."""
 
     settings: Settings
     label: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GridCell:
+    """The variant at one row and column (None: not in the experiment), and what it is compared with, by ratio."""
+
+    variant: RunSpec | None
+    baselines: Mapping[str, RunSpec | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grid:
+    """A table as variants: `cells` has a tuple per column with a cell per row."""
+
+    figure: Figure
+    columns: tuple[TableColumn, ...]
+    rows: tuple[TableRow, ...]
+    cells: tuple[tuple[GridCell, ...], ...]
+
+
+class LayoutTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="layouts", tag_field="kind"):
+    """Throughput of a workload by batch size, number of GPUs and layout, and seconds per epoch of so many examples."""
+
+    workload: str
+    epoch_examples: int
+    claims: tuple[Claim, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """Return the table's title."""
+        return self.workload
+
+    def grid(self, variants: Sequence[RunSpec]) -> Grid | None:
+        """Return a row per batch size and a column per number of GPUs and layout; None if no variant belongs here.
+
+        Ratios are `gain`, of NCHW over NHWC, and `scaling`, of more GPUs over the fewest.
+        """
+        specs = {
+            (int(spec.variant["batch_size"]), int(spec.variant["gpus"]), str(spec.variant["layout"])): spec
+            for spec in variants
+            if spec.workload == self.workload
+        }
+        if not specs:
+            return None
+        batches, gpus = sorted({batch for batch, _, _ in specs}), sorted({count for _, count, _ in specs})
+
+        def cell(batch: int, count: int, layout: str) -> GridCell:
+            baselines = {"gain": specs.get((batch, count, "NHWC"))} if layout == "NCHW" else {}
+            if count > gpus[0]:
+                baselines["scaling"] = specs.get((batch, gpus[0], layout))
+            return GridCell(variant=specs.get((batch, count, layout)), baselines=baselines)
+
+        pairs = [(count, layout) for count in gpus for layout in LAYOUTS]
+        return Grid(
+            figure="throughput",
+            columns=tuple(TableColumn(settings={"gpus": count, "layout": layout}) for count, layout in pairs),
+            rows=tuple(TableRow(label=f"{batch:,}", settings={"batch_size": batch}) for batch in batches),
+            cells=tuple(tuple(cell(batch, *pair) for batch in batches) for pair in pairs),
+        )
 
 
 class RatioTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="ratios", tag_field="kind"):
@@ -53,7 +107,7 @@ class RatioTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="r
 
     title: str
     workload: str
-    figure: TableMetric
+    figure: RatioFigure
     head: str
     rows: tuple[TableRow, ...]
     columns: tuple[TableColumn, ...]
@@ -61,19 +115,31 @@ class RatioTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="r
     settings: Settings = {}
     claims: tuple[Claim, ...] = ()
 
+    def grid(self, variants: Sequence[RunSpec]) -> Grid | None:
+        """Return the file's rows and those columns that have a variant, with `ratio` to the baseline; None without any.
+
+        Raises:
+            UserError: Several variants fit one cell.
+        """
+        columns = tuple(each for each in self.columns if any(self.variant(row, each, variants) for row in self.rows))
+        if not columns:
+            return None
+
+        def cells(column: TableColumn) -> tuple[GridCell, ...]:
+            baselines = {"ratio": self.baseline_of(column, variants)}
+            return tuple(
+                GridCell(variant=self.variant(row, column, variants), baselines=baselines) for row in self.rows
+            )
+
+        return Grid(figure=self.figure, columns=columns, rows=self.rows, cells=tuple(map(cells, columns)))
+
     def variant(self, row: TableRow, column: TableColumn, variants: Sequence[RunSpec]) -> RunSpec | None:
-        """The variant of a cell, None where none fits; raises `UserError` where several do."""
+        """Return the variant of a cell, None if none fits; raise `UserError` if several do."""
         return self._find_variant({**self.settings, **column.settings, **row.settings}, variants)
 
     def baseline_of(self, column: TableColumn, variants: Sequence[RunSpec]) -> RunSpec | None:
-        """The variant that a column's ratios are to."""
+        """Return the variant that a column's ratios refer to."""
         return self._find_variant({**self.settings, **column.settings, **self.baseline}, variants)
-
-    def measured_variants(self, variants: Sequence[RunSpec]) -> Iterator[RunSpec]:
-        """The variants of all cells and baselines."""
-        for column in self.columns:
-            specs = (self.baseline_of(column, variants), *(self.variant(line, column, variants) for line in self.rows))
-            yield from (spec for spec in specs if spec is not None)
 
     def _find_variant(self, settings: Settings, variants: Sequence[RunSpec]) -> RunSpec | None:
         matching = [
@@ -88,7 +154,7 @@ class RatioTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="r
 
 
 class PortabilityTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="portability", tag_field="kind"):
-    """How much the answers of saved weights differ elsewhere, of every run whose weights the preset tries."""
+    """How far saved weights answer differently elsewhere, for every run whose weights the preset transfers."""
 
     title: str
     claims: tuple[Claim, ...] = ()
@@ -98,14 +164,14 @@ ArticleTable = LayoutTable | RatioTable | PortabilityTable
 
 
 class Article(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An article that a preset repeats: where it appeared, its tables, and what it measured on where it says so."""
+    """An article that a preset repeats: where it appeared, its tables, and the machine it measured on if it says so."""
 
     title: str
     tables: tuple[ArticleTable, ...]
     machine: str = ""
 
     def check(self, variants: Sequence[RunSpec]) -> None:
-        """Raises `UserError` where a cell of a table could be one of several variants."""
+        """Raise `UserError` if a cell of a table could be one of several variants."""
         for table in self.tables:
             if isinstance(table, RatioTable):
-                list(table.measured_variants(variants))
+                table.grid(variants)

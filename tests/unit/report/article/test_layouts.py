@@ -1,6 +1,6 @@
 """The article's table from made-up runs: what each cell, gain and ratio says, in numbers and in words."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +8,7 @@ import pytest
 
 from app.cli.main import main
 from app.records import StoredRun
-from app.report.article.document import article_document, article_sections
+from app.report.article.tables import MeasuredTable, measured_tables
 from app.runs.experiment.presets import load_preset
 from app.storage.store import Store
 from tests.fakes.experiments import result
@@ -41,25 +41,29 @@ def runs() -> Iterator[StoredRun]:
 
 
 @pytest.fixture(scope="module")
-def tables() -> list[dict[str, Any]]:
+def measured() -> tuple[MeasuredTable, ...]:
     assert NAMED.preset.article is not None
-    return article_document(NAMED.preset.article, PLAN, [run.header for run in runs()])
+    return measured_tables(NAMED.preset.article, PLAN, [run.header for run in runs()])
 
 
-def words(table: dict[str, Any], which: int) -> list[tuple[str, ...]]:
+@pytest.fixture(scope="module")
+def tables(measured: tuple[MeasuredTable, ...]) -> list[Mapping[str, Any]]:
+    return [table.document for table in measured]
+
+
+def words(table: MeasuredTable, which: int) -> list[tuple[str, ...]]:
     """The head and rows of one of a section's tables."""
-    (section,) = article_sections([table])
-    shown = section.tables[which][1]
+    shown = table.section.tables[which]
     return [shown.head, *shown.rows]
 
 
-def test_a_table_a_workload_with_a_row_a_batch(tables: list[dict[str, Any]]) -> None:
+def test_a_table_a_workload_with_a_row_a_batch(tables: list[Mapping[str, Any]]) -> None:
     assert [table["workload"] for table in tables] == ["cnn10", "wrn28-10"]
     assert all([row["batch_size"] for row in table["rows"]] == [128, 256, 512, 1024, 2048] for table in tables)
     assert {cell["outcome"] for row in tables[1]["rows"] for cell in row["cells"]} == {None}
 
 
-def test_gain_scaling_and_epoch_are_of_the_throughput(tables: list[dict[str, Any]]) -> None:
+def test_gain_scaling_and_epoch_are_of_the_throughput(tables: list[Mapping[str, Any]]) -> None:
     row = tables[0]["rows"][0]
     assert [cell["throughput"]["value"] for cell in row["cells"]] == pytest.approx([2000, 2200, 1600, 1980], rel=1e-5)
     assert [cell["epoch_s"] for cell in row["cells"]] == pytest.approx([25, 22.7273, 31.25, 25.2525], rel=1e-4)
@@ -70,8 +74,8 @@ def test_gain_scaling_and_epoch_are_of_the_throughput(tables: list[dict[str, Any
     assert [cell["match"] for cell in row["cells"]] == [True, True, False, True]
 
 
-def test_words_stand_where_there_is_no_figure(tables: list[dict[str, Any]]) -> None:
-    header, first, *_, last = words(tables[0], 0)
+def test_words_stand_where_there_is_no_figure(measured: tuple[MeasuredTable, ...]) -> None:
+    header, first, *_, last = words(measured[0], 0)
     assert header == (
         "Batch size",
         *("1 GPU NHWC: images/s", "1 GPU NCHW: images/s", "1 GPU: NCHW gain"),
@@ -83,7 +87,7 @@ def test_words_stand_where_there_is_no_figure(tables: list[dict[str, Any]]) -> N
     assert (first[4], first[5]) == ("1,600 ✘", "1,980")
     assert first[7].startswith("0.80× (0.")
     assert last == ("2,048", "out of memory", "–", "–", "refused", "4,900", "–", "–", "–")
-    assert words(tables[0], 1)[-1] == ("2,048", "out of memory", "–", "refused", "10.2")
+    assert words(measured[0], 1)[-1] == ("2,048", "out of memory", "–", "refused", "10.2")
 
 
 def test_a_loss_has_a_minus_of_the_width_of_a_plus() -> None:
@@ -91,12 +95,12 @@ def test_a_loss_has_a_minus_of_the_width_of_a_plus() -> None:
         result(n, spec("cnn10", 128, 1, layout), rate) for n, layout, rate in ((1, "NHWC", 1e3), (2, "NCHW", 979.0))
     ]
     assert NAMED.preset.article is not None
-    table, *_ = article_document(NAMED.preset.article, PLAN, [run.header for run in slower])
+    table, *_ = measured_tables(NAMED.preset.article, PLAN, [run.header for run in slower])
     assert words(table, 0)[1][3] == "\N{MINUS SIGN}2.1 %"
 
 
-def test_beside_it_stands_what_the_article_says(tables: list[dict[str, Any]]) -> None:
-    small, wide = (section.lines for section in article_sections(tables))
+def test_beside_it_stands_what_the_article_says(measured: tuple[MeasuredTable, ...]) -> None:
+    small, wide = (table.section.lines for table in measured)
     assert "The article, NCHW gain: just under 10 % faster, on one GPU and on two." in small
     assert "The article, NCHW gain: just under 5 % faster." in wide
     assert "The article, out of memory: batch 256 on 1 GPU." in wide

@@ -5,14 +5,13 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from app.cli.main import main
 from app.plan import Plan
 from app.records import PortabilityResult, StoredRun
-from app.report.article.document import article_document, article_sections
+from app.report.article.tables import MeasuredTable, measured_tables
 from app.runs.experiment.presets import load_preset
 from tests.fakes.experiments import result
 from workloads.catalog import Gpu, Machine
@@ -22,10 +21,10 @@ ONE = Machine(gpus=(Gpu(index=0, uuid="GPU-0", name="NVIDIA H200", compute_capab
 UTC_NS = 1_760_000_000 * 10**9
 
 
-def tables_of(name: str, plan: Plan, runs: Sequence[StoredRun]) -> list[dict[str, Any]]:
+def tables_of(name: str, plan: Plan, runs: Sequence[StoredRun]) -> tuple[MeasuredTable, ...]:
     article = load_preset(name).preset.article
     assert article is not None
-    return article_document(article, plan, [run.header for run in runs])
+    return measured_tables(article, plan, [run.header for run in runs])
 
 
 def variant(plan: Plan, **settings: object) -> RunSpec:
@@ -41,7 +40,7 @@ def computed(number: int, spec: RunSpec, gflops: float) -> StoredRun:
 
 
 @pytest.fixture(scope="module")
-def ladder() -> dict[str, Any]:
+def ladder() -> MeasuredTable:
     plan = load_preset("article-a").plan(ONE)
     rungs = {
         "gemm8": variant(plan, implementation="gemm8", xla=False),
@@ -56,13 +55,16 @@ def ladder() -> dict[str, Any]:
         result(6, variant(plan, implementation="fused", xla=True), outcome="out_of_memory"),
     ]
     table, drop_in = tables_of("article-a", plan, runs)
-    assert (table["title"], drop_in["title"]) == ("The ladder: forward pass", "cuDNN as a drop-in layer")
+    assert (table.document["title"], drop_in.document["title"]) == (
+        "The ladder: forward pass",
+        "cuDNN as a drop-in layer",
+    )
     return table
 
 
-def test_a_rung_stands_beside_the_article_s_figure_and_ratio(ladder: dict[str, Any]) -> None:
-    first, second, *_, last = ladder["rows"]
-    assert [row["article"]["value"] for row in ladder["rows"]] == [349, 724, 994, 1942, 2199, 2290, 3898]
+def test_a_rung_stands_beside_the_article_s_figure_and_ratio(ladder: MeasuredTable) -> None:
+    first, second, *_, last = ladder.document["rows"]
+    assert [row["article"]["value"] for row in ladder.document["rows"]] == [349, 724, 994, 1942, 2199, 2290, 3898]
     assert second["article"]["ratio"] == [2.1, 2.1]
     plain, compiled = second["cells"]
     assert plain["runs"] == [3, 4], "on a card that was named"
@@ -75,10 +77,10 @@ def test_a_rung_stands_beside_the_article_s_figure_and_ratio(ladder: dict[str, A
     assert last["cells"][1]["ratio"]["value"] == pytest.approx(50, rel=1e-5), "over the first rung without XLA"
 
 
-def test_it_says_so_in_words(ladder: dict[str, Any]) -> None:
-    (section,) = article_sections([ladder])
-    ((caption, shown),) = section.tables
-    assert caption.startswith("Speed-ups are over “8 products a step”, those measured each with a 95 % interval")
+def test_it_says_so_in_words(ladder: MeasuredTable) -> None:
+    section = ladder.section
+    (shown,) = section.tables
+    assert shown.caption.startswith("Speed-ups are over “8 products a step”, those measured each with a 95 % interval")
     assert shown.head == (
         "Rung",
         *("Article: GFLOPS", "Article: speed-up"),
@@ -94,12 +96,12 @@ def test_it_says_so_in_words(ladder: dict[str, Any]) -> None:
 def test_where_there_is_no_gpu_a_table_of_nothing_is_left_out() -> None:
     plan = load_preset("article-a").plan(Machine(cpu_count=2))
     (table,) = tables_of("article-a", plan, [])
-    assert table["title"] == "The ladder: forward pass"
-    assert table["columns"] == ["", "XLA"]
+    assert table.document["title"] == "The ladder: forward pass"
+    assert table.document["columns"] == ["", "XLA"]
 
 
 @pytest.fixture(scope="module")
-def training() -> list[dict[str, Any]]:
+def training() -> tuple[MeasuredTable, ...]:
     plan = load_preset("article-b").plan(ONE)
     names = {"standard": 1000.0, "cudnn": 8000.0, "block_fused": 2500.0}
     runs = [
@@ -122,27 +124,26 @@ def training() -> list[dict[str, Any]]:
     return tables_of("article-b", plan, [*runs, weights])
 
 
-def test_each_column_has_its_own_baseline(training: list[dict[str, Any]]) -> None:
-    rows = training[0]["rows"]
-    assert training[0]["columns"][-1] == "4 layers, both directions"
+def test_each_column_has_its_own_baseline(training: tuple[MeasuredTable, ...]) -> None:
+    document = training[0].document
+    rows = document["rows"]
+    assert document["columns"][-1] == "4 layers, both directions"
     assert [row["cells"][3]["ratio"]["value"] for row in rows] == pytest.approx([1, 8, None, 2.5])
     assert rows[1]["cells"][3]["figure"]["value"] == pytest.approx(8.0), "64 sequences at 8,000 a second"
     assert [row["cells"][0]["ratio"]["value"] for row in rows] == [None] * 4
-    (section,) = article_sections(training[:1])
-    (caption, near), (continued, far) = section.tables
-    assert continued == f"{caption}, continued"
+    near, far = training[0].section.tables
+    assert far.caption == f"{near.caption}, continued"
     assert [row[1] for row in near.rows] == [row[1] for row in far.rows] == ["1×", "6× to 8×", "–", "2.5× to 3×"]
-    assert far.head[4:] == tuple(f"Measured, 4 layers, both directions: {what}" for what in ("ms a step", "speed-up"))
+    assert far.head[4:] == tuple(f"Measured, 4 layers, both directions: {what}" for what in ("ms per step", "speed-up"))
     assert far.rows[1][4:] == ("8.000", "8.00×")
 
 
-def test_weights_tried_on_the_cpu_are_in_the_article_s_table(training: list[dict[str, Any]]) -> None:
-    plain, fused = training[1]["rows"]
+def test_weights_tried_on_the_cpu_are_in_the_article_s_table(training: tuple[MeasuredTable, ...]) -> None:
+    plain, fused = training[1].document["rows"]
     assert (plain["run"], plain["device_name"], plain["max_difference"]) == (9, "A processor", 1.2e-7)
     assert plain["max_output"] == 1.18, "of the newest trial"
     assert fused["max_difference"] is None, "tried on a GPU, and the CPU is what was asked for"
-    (section,) = article_sections(training[1:])
-    ((_, shown),) = section.tables
+    (shown,) = training[1].section.tables
     assert [row[1:] for row in shown.rows] == [
         ("Standard", "A processor", "1.2e-07", "1.18"),
         ("Block-fused", "–", "–", "–"),

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from app.report.article.document import describe_origin
+from app.report.article.tables import describe_origin
 from app.report.render import articles_html
 from app.runs.experiment.article_runs import replicated_articles
 from app.runs.experiment.presets import load_preset

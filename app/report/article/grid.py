@@ -1,0 +1,272 @@
+"""Tables of figures and ratios by row and column: throughput by layout and GPUs, or speed-ups over a baseline."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from app import units
+from app.analysis.intervals import Estimate, mean, ratio
+from app.analysis.verdict import throughputs
+from app.records import RunRow
+from app.report.documents import combined_match, estimate_document
+from app.report.model import TextTable
+from app.runs.experiment.article import LAYOUTS, Figure, Grid, GridCell, LayoutTable, RatioTable
+from app.runs.experiment.schedule import runs_of_variant
+from app.viewmodels.format.cells import OUTCOMES
+from app.viewmodels.format.derived import flops_per_s
+from app.viewmodels.format.naming import gpus_label, value_text
+from workloads import catalog
+from workloads.protocol import OutcomeName, RunSpec
+
+_UNITS: Mapping[Figure, str] = {"gflops": "GFLOPS", "step_ms": "ms per step"}
+_COLUMNS_ON_PAPER = 2
+"""Columns with a figure and a ratio each that fit side by side."""
+
+TextColumn = tuple[str, Sequence[str]]
+"""The head of a column, and its text in each row."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableContent:
+    """What was measured for one table: its fields in JSON, and the same as text."""
+
+    fields: Mapping[str, Any]
+    tables: tuple[TextTable, ...]
+    is_measured: bool
+
+
+def grid_content(
+    table: LayoutTable | RatioTable, variants: Sequence[RunSpec], runs: Sequence[RunRow]
+) -> TableContent | None:
+    """Return what the runs measured for a table; None if the experiment has no variant of it.
+
+    Args:
+        table: As in the preset's file.
+        variants: Those of the experiment.
+        runs: Those of the experiment, of any variant.
+
+    Raises:
+        UserError: Several variants fit one cell.
+    """
+    grid = table.grid(variants)
+    if grid is None:
+        return None
+    columns = [[_measure(cell, grid.figure, runs) for cell in column] for column in grid.cells]
+    if isinstance(table, LayoutTable):
+        fields, tables = _layout_fields(table, grid, columns), _layout_tables(table, grid, columns)
+    else:
+        fields, tables = _ratio_fields(table, grid, columns), _ratio_tables(table, grid, columns)
+    is_measured = any(cell.runs for column in columns for cell in column)
+    return TableContent(fields=fields, tables=tables, is_measured=is_measured)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Cell:
+    """The runs of one variant, their figure, and the ratios of their speed to that of the cell's baselines."""
+
+    runs: tuple[RunRow, ...]
+    figure: Estimate | None
+    ratios: Mapping[str, Estimate | None]
+
+    @property
+    def outcome(self) -> OutcomeName | None:
+        """Return `completed` if any run did, else the outcome of the last; None before the first has ended."""
+        names = [row.outcome.name for row in self.runs if row.outcome is not None]
+        return "completed" if "completed" in names else names[-1] if names else None
+
+    def document(self) -> dict[str, Any]:
+        """Return the runs, their outcome, and whether they ran as requested."""
+        return {"runs": [row.run for row in self.runs], "outcome": self.outcome, "match": combined_match(self.runs)}
+
+    def text(self, digits: int = 4, epoch_examples: int = 0) -> str:
+        """Format the figure, or the outcome without one; ✘ marks runs that did not run as requested.
+
+        Args:
+            digits: Significant digits.
+            epoch_examples: Format the seconds that so many examples take instead of the throughput.
+        """
+        if self.figure is None:
+            return OUTCOMES[self.outcome].word if self.outcome else units.ABSENT
+        value = epoch_examples / self.figure.value if epoch_examples else self.figure.value
+        return units.number(value, digits) + (" ✘" if combined_match(self.runs) is False else "")
+
+
+def _measure(cell: GridCell, figure: Figure, runs: Sequence[RunRow]) -> _Cell:
+    def find(spec: RunSpec | None) -> list[RunRow]:
+        return runs_of_variant(spec, runs) if spec else []
+
+    found = find(cell.variant)
+    speeds = _speeds(figure, found)
+    return _Cell(
+        runs=tuple(found),
+        figure=mean(_step_times_ms(found) if figure == "step_ms" else speeds),
+        ratios={
+            name: _ratio(speeds, _speeds(figure, find(baseline)), same=baseline == cell.variant)
+            for name, baseline in cell.baselines.items()
+        },
+    )
+
+
+def _ratio(values: Sequence[float], baseline: Sequence[float], *, same: bool) -> Estimate | None:
+    """Return the ratio of the means; a variant to itself is 1, without an interval."""
+    found = ratio(values, baseline)
+    return Estimate(1.0, None, None, found.n) if found and same else found
+
+
+def _speeds(figure: Figure, runs: Sequence[RunRow]) -> list[float]:
+    """Return billions of operations per second if that is the figure, else examples per second: more is faster."""
+    if figure != "gflops":
+        return throughputs(runs)
+    rates = (flops_per_s(row.summary) for row in runs if throughputs([row]))
+    return [rate / 1e9 for rate in rates if rate]
+
+
+def _step_times_ms(runs: Sequence[RunRow]) -> list[float]:
+    return [1000 * int(runs[0].spec.variant["batch_size"]) / rate for rate in throughputs(runs)]
+
+
+def _layout_fields(table: LayoutTable, grid: Grid, columns: Sequence[Sequence[_Cell]]) -> dict[str, Any]:
+    """Return rows by batch size: `cells` by GPUs and layout, `gains` of NCHW, `scaling` over the fewest GPUs."""
+    gpus = list(dict.fromkeys(column.settings["gpus"] for column in grid.columns))
+
+    def cell_document(where: Mapping[str, Any], cell: _Cell) -> dict[str, Any]:
+        epoch_s = table.epoch_examples / cell.figure.value if cell.figure else None
+        return {**where, **cell.document(), "throughput": estimate_document(cell.figure), "epoch_s": epoch_s}
+
+    rows = []
+    for row, *cells in zip(grid.rows, *columns, strict=True):
+        placed = [(column.settings, cell) for column, cell in zip(grid.columns, cells, strict=True)]
+        gains = [(where, cell.ratios["gain"]) for where, cell in placed if "gain" in cell.ratios]
+        scaling = [(where, cell.ratios["scaling"]) for where, cell in placed if "scaling" in cell.ratios]
+        rows.append(
+            {
+                "batch_size": row.settings["batch_size"],
+                "cells": [cell_document(where, cell) for where, cell in placed],
+                "gains": [{"gpus": where["gpus"], **estimate_document(found)} for where, found in gains],
+                "scaling": [{"over": gpus[0], **where, **estimate_document(found)} for where, found in scaling],
+            }
+        )
+    return {
+        "workload": table.workload,
+        "example": catalog.workload(table.workload).example,
+        "epoch_examples": table.epoch_examples,
+        "gpus": gpus,
+        "rows": rows,
+    }
+
+
+def _layout_tables(table: LayoutTable, grid: Grid, columns: Sequence[Sequence[_Cell]]) -> tuple[TextTable, ...]:
+    """Return a table of throughput, gains and scaling, and one of seconds per epoch."""
+    example = catalog.workload(table.workload).example
+    unit, fewest = units.rate_unit(example), grid.columns[0].settings["gpus"]
+    labels = ("Batch size", [row.label for row in grid.rows])
+    rates: list[TextColumn] = [labels]
+    scaling: list[TextColumn] = []
+    epochs: list[TextColumn] = [labels]
+    for column, cells in zip(grid.columns, columns, strict=True):
+        gpus, layout = gpus_label(column.settings["gpus"]), column.settings["layout"]
+        rates.append((f"{gpus} {layout}: {unit}", [cell.text() for cell in cells]))
+        epochs.append((f"{gpus} {layout}: s per epoch", [cell.text(3, table.epoch_examples) for cell in cells]))
+        if layout == LAYOUTS[-1]:
+            rates.append((f"{gpus}: NCHW gain", [_gain_text(cell.ratios["gain"]) for cell in cells]))
+        if column.settings["gpus"] != fewest:
+            head = f"{layout}: {gpus} over {fewest or 'the CPU'}"
+            scaling.append((head, [_ratio_text(cell.ratios["scaling"]) for cell in cells]))
+    rate_caption = f"Measured {unit}; gains and ratios each with a 95 % interval of its own"
+    epoch_caption = f"Seconds per epoch of {table.epoch_examples:,} {units.plural(example)} at the measured rate"
+    return (
+        _text_table(rate_caption, [*rates, *scaling], first_number=0),
+        _text_table(epoch_caption, epochs, first_number=0),
+    )
+
+
+def _text_table(caption: str, columns: Sequence[TextColumn], first_number: int = 1) -> TextTable:
+    return TextTable(
+        caption=caption,
+        head=tuple(head for head, _ in columns),
+        rows=tuple(zip(*(texts for _, texts in columns), strict=True)),
+        numeric=frozenset(range(first_number, len(columns))),
+    )
+
+
+def _ratio_fields(table: RatioTable, grid: Grid, columns: Sequence[Sequence[_Cell]]) -> dict[str, Any]:
+    """Return rows as the file has them: `article` is what the article gives, `cells` what was measured per column."""
+
+    def cell_document(cell: _Cell) -> dict[str, Any]:
+        found, over = estimate_document(cell.figure), estimate_document(cell.ratios["ratio"])
+        return {**cell.document(), "figure": found, "ratio": over}
+
+    return {
+        "workload": table.workload,
+        "figure": table.figure,
+        "unit": _UNITS[table.figure],
+        "head": table.head,
+        "baseline": _baseline_label(table),
+        "columns": [column.label for column in grid.columns],
+        "rows": [
+            {
+                "label": row.label,
+                "article": {"value": row.article, "ratio": _ends(row.article_ratio)},
+                "cells": [cell_document(cell) for cell in cells],
+            }
+            for row, *cells in zip(grid.rows, *columns, strict=True)
+        ],
+    }
+
+
+def _baseline_label(table: RatioTable) -> str:
+    """Return the label of the baseline's row, or its settings if no row has them."""
+    named = (row.label for row in table.rows if row.settings.items() <= table.baseline.items())
+    settings = ", ".join(f"{name}={value_text(value)}" for name, value in table.baseline.items())
+    return next(named, settings)
+
+
+def _ends(published: float | tuple[float, float] | None) -> list[float] | None:
+    if published is None:
+        return None
+    return [published, published] if isinstance(published, float) else list(published)
+
+
+def _ratio_tables(table: RatioTable, grid: Grid, columns: Sequence[Sequence[_Cell]]) -> tuple[TextTable, ...]:
+    """Return the article's columns with a few measured ones each, so that they fit on paper."""
+    caption = f"Speed-ups are over “{_baseline_label(table)}”, those measured each with a 95 % interval of its own"
+    unit = _UNITS[table.figure]
+    published: list[TextColumn] = [(table.head, [row.label for row in table.rows])]
+    if any(row.article is not None for row in table.rows):
+        published.append((f"Article: {unit}", [units.number(row.article) for row in table.rows]))
+    if any(row.article_ratio is not None for row in table.rows):
+        published.append(("Article: speed-up", [_ends_text(_ends(row.article_ratio)) for row in table.rows]))
+    measured: list[TextColumn] = []
+    for column, cells in zip(grid.columns, columns, strict=True):
+        head = ", ".join(filter(None, ("Measured", column.label)))
+        measured.append((f"{head}: {unit}", [cell.text() for cell in cells]))
+        measured.append((f"{head}: speed-up", [_ratio_text(cell.ratios["ratio"]) for cell in cells]))
+    width = 2 * _COLUMNS_ON_PAPER
+    return tuple(
+        _text_table(f"{caption}, continued" if first else caption, [*published, *measured[first : first + width]])
+        for first in range(0, len(measured), width)
+    )
+
+
+def _ends_text(ends: Sequence[float] | None) -> str:
+    return " to ".join(f"{end:g}×" for end in dict.fromkeys(ends or ())) or units.ABSENT
+
+
+def _ratio_text(found: Estimate | None) -> str:
+    """Format a ratio with its interval: `1.56× (1.50 to 1.62)`."""
+    return units.ratio(found.value if found else None) + _interval_text(found, lambda end: f"{end:.2f}")
+
+
+def _gain_text(found: Estimate | None) -> str:
+    """Format a ratio as percent above or below one, with its interval."""
+    if found is None:
+        return units.ABSENT
+    return f"{_signed_percent(found.value)} %{_interval_text(found, _signed_percent)}"
+
+
+def _interval_text(found: Estimate | None, text: Callable[[float], str]) -> str:
+    return f" ({' to '.join(map(text, found.interval))})" if found and found.interval else ""
+
+
+def _signed_percent(ratio: float) -> str:
+    return f"{100 * (ratio - 1):+.1f}".replace("-", "\N{MINUS SIGN}")
