@@ -4,32 +4,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from app.metrics import METRICS
 from workloads.protocol import RunSpec
 
-RunOrder = Literal[
-    "run",
-    "started",
-    "workload",
-    "variant",
-    "tags",
-    "devices",
-    "outcome",
-    "as_asked",
-    "throughput",
-    "step_ms_p50",
-    "mean_power",
-    "energy",
-    "duration",
-]
-"""What a list of runs can be ordered by."""
+TEXT_ORDERS = frozenset(("workload", "variant", "tags", "devices", "outcome", "as_asked"))
+"""What orders runs from A to Z at first; all else orders them from the highest down."""
 
-TEXT_ORDERS: frozenset[RunOrder] = frozenset(("workload", "variant", "tags", "devices", "outcome", "as_asked"))
-"""Those that go from A to Z by nature; the others from the highest down."""
+RUN_ORDERS: tuple[str, ...] = (
+    *("run", "started", "workload", "variant", "tags", "devices", "outcome", "as_asked"),
+    *(metric.list_column.order for metric in METRICS if metric.list_column),
+)
+"""What a list of runs can be ordered by."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunQuery:
-    """Which stored runs, in which order; empty words and None ask for everything.
+    """Which stored runs, in which order; empty words and None ask for everything; `order` is one of `RUN_ORDERS`.
 
     `text` is words, each of which is somewhere in a run's note, tags, parameters, outcome, GPUs or experiments, be it
     part of a longer word, or is its number. `outcome` is an outcome's name or `running`, `experiment` a number.
@@ -42,8 +32,13 @@ class RunQuery:
     tag: str = ""
     experiment: int | None = None
     deleted: bool = False
-    order: RunOrder = "started"
+    order: str = "started"
     descending: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse an order that there is none of: a saved filter may be another program's."""
+        if self.order not in RUN_ORDERS:
+            raise ValueError(f"no order of runs: {self.order!r}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,6 @@
 """Telemetry of a run's measured phase: its time window, GPU values, means and peaks."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -46,25 +45,26 @@ def values_in_window(t_ns: Ints, values: Floats, start_ns: int, end_ns: int) -> 
     return np.asarray(values[(t_ns > start_ns) & (t_ns <= end_ns) & ~np.isnan(values)])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GpuPeaks:
-    """Power of all GPUs together and the temperature of the hottest; None is "not said"."""
-
-    power_mw: float | None = None
-    temperature_c: float | None = None
-
-
-def gpu_peaks(run: StoredRun, gpus: Sequence[SampleColumns]) -> GpuPeaks:
-    """The highest values of these GPUs during the run's `measure`, by the samples taken then."""
+def peak_power_mw(run: StoredRun) -> float | None:
+    """Return the highest power of the run's GPUs together in its `measure`, by the samples taken then."""
     window = measured_window(run)
     if window is None:
-        return GpuPeaks()
-    power = combine([with_gaps(TimeSeries(gpu.t_ns, gpu.fields["power_mw"])) for gpu in gpus], "sum")
-    degrees = [values_in_window(gpu.t_ns, gpu.fields["temperature_c"], *window) for gpu in gpus]
-    return GpuPeaks(
-        power_mw=_highest([values_in_window(power.t_ns, power.y, *window)]),
-        temperature_c=_highest(degrees),
-    )
+        return None
+    power = combine([with_gaps(TimeSeries(gpu.t_ns, gpu.fields["power_mw"])) for gpu in _used_gpus(run)], "sum")
+    return _highest([values_in_window(power.t_ns, power.y, *window)])
+
+
+def peak_temperature_c(run: StoredRun) -> float | None:
+    """Return the temperature of the run's hottest GPU in its `measure`, by the samples taken then."""
+    window = measured_window(run)
+    if window is None:
+        return None
+    return _highest([values_in_window(gpu.t_ns, gpu.fields["temperature_c"], *window) for gpu in _used_gpus(run)])
+
+
+def _used_gpus(run: StoredRun) -> list[SampleColumns]:
+    """Return the samples of its GPUs; none of a run on the CPU, whatever else the machine has."""
+    return [] if run.row.spec.variant.get("gpus") == 0 else gpu_columns(run)
 
 
 def _highest(parts: Sequence[Floats]) -> float | None:

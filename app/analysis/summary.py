@@ -1,6 +1,7 @@
 """The figures of one run, with the detection of its warm-up and an audit of its telemetry."""
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -8,6 +9,7 @@ from app.analysis import energy
 from app.analysis.measured import gpu_columns
 from app.records import BlockColumns, Floats, Ints, Phase, SampleColumns, StoredRun, Summary
 from app.samples import HOST
+from workloads.protocol import Epoch
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,3 +224,66 @@ def _peak_bytes(run: StoredRun) -> int | None:
 
 def _values_before(t_ns: Ints, values: Floats, end_ns: int | None) -> Floats:
     return values if end_ns is None else values[t_ns < end_ns]
+
+
+def flops_per_s(summary: Summary) -> float | None:
+    """Return floating-point operations per second: those of one step by formula, times steps per second."""
+    if summary.flops_per_step is None or not summary.measured_s:
+        return None
+    return summary.flops_per_step * summary.measured_steps / summary.measured_s
+
+
+def mfu(summary: Summary) -> float | None:
+    """Model FLOP utilisation: `flops_per_s` as a share of the calibrated matrix-product rate of the run's devices.
+
+    Chowdhery et al., "PaLM: Scaling Language Modeling with Pathways" (2022), appendix B; there the ceiling is the
+    data sheet's, here it is measured.
+    """
+    rate = flops_per_s(summary)
+    return rate / summary.peak_flops_per_s if rate is not None and summary.peak_flops_per_s else None
+
+
+def energy_mj_per_step(summary: Summary) -> float | None:
+    """Energy of one measured step of the run's GPUs together."""
+    if summary.energy_mj_per_example is None or not summary.measured_steps:
+        return None
+    return summary.energy_mj_per_example * summary.measured_examples / summary.measured_steps
+
+
+class EpochTotals(NamedTuple):
+    """All passes together: seconds of training and of testing, the last accuracy and the best one, from 0 to 1."""
+
+    seconds: float
+    testing_seconds: float
+    accuracy: float
+    best_accuracy: float
+    best_epoch: int
+
+
+def epoch_seconds(epoch: Epoch) -> float:
+    """How long an epoch trained."""
+    return (epoch.end_ns - epoch.start_ns) / 1e9
+
+
+def epoch_testing_seconds(epoch: Epoch) -> float:
+    """How long testing took after it."""
+    return (epoch.tested_ns - epoch.end_ns) / 1e9
+
+
+def epoch_waiting_pct(epoch: Epoch, summary: Summary) -> float | None:
+    """What an epoch's steps waited for data, in percent of its training."""
+    return waiting_pct(summary.ready_step_ms, epoch.steps, epoch_seconds(epoch))
+
+
+def epoch_totals(run: StoredRun) -> EpochTotals | None:
+    """All epochs together; None for a run without any."""
+    if not run.epochs:
+        return None
+    best = max(run.epochs, key=lambda epoch: epoch.accuracy)
+    return EpochTotals(
+        seconds=sum(map(epoch_seconds, run.epochs)),
+        testing_seconds=sum(map(epoch_testing_seconds, run.epochs)),
+        accuracy=run.epochs[-1].accuracy,
+        best_accuracy=best.accuracy,
+        best_epoch=best.epoch,
+    )

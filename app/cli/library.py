@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import click
 
@@ -23,7 +23,8 @@ from app.cli.options import (
 from app.cli.services import open_store
 from app.cli.terminal import print_json, print_table
 from app.errors import UserError
-from app.queries import TEXT_ORDERS, RunOrder, RunQuery, StoredExperiment
+from app.metrics import METRICS
+from app.queries import RUN_ORDERS, TEXT_ORDERS, RunQuery, StoredExperiment
 from app.records import RunRow
 from app.report.documents import iso_utc, list_document
 from app.storage import retention
@@ -34,6 +35,9 @@ from app.viewmodels.format.naming import short_name
 from workloads.catalog import UsageError
 
 _DAYS = {"h": 1 / 24, "d": 1.0, "w": 7.0}
+
+_LISTED = [metric for metric in METRICS if metric.list_column and metric.list_column.in_terminal]
+"""The metrics that `list` prints of each run."""
 
 
 @command("note", "note 3 'power limit 300 W'", "note 3")
@@ -117,10 +121,10 @@ def _count_runs(runs: Sequence[int]) -> str:
 @click.option("--deleted", is_flag=True, help="The runs in the trash instead of all others.")
 @click.option(
     "--sort",
-    type=OneOf(get_args(RunOrder)),
+    type=OneOf(RUN_ORDERS),
     default="started",
     metavar="COLUMN",
-    help=f"Order by one of {', '.join(get_args(RunOrder))}.",
+    help=f"Order by one of {', '.join(RUN_ORDERS)}.",
 )
 @click.option("--reverse", is_flag=True, help="The other way round.")
 @click.option("--limit", type=COUNT, metavar="N", help="No more than N runs.")
@@ -130,7 +134,7 @@ def list_runs(
     as_json: bool,
     wanted: RunFilter,
     deleted: bool,
-    sort: RunOrder,
+    sort: str,
     reverse: bool,
     limit: int | None,
     experiments: bool,
@@ -147,8 +151,9 @@ def list_runs(
         print_json(list_document(rows))
         return 0
     if rows:
-        header = ("run", "started", "variant", "outcome", "as asked", "throughput", "tags")
-        print_table(header, [_list_row(row) for row in rows], right=frozenset({0, 5}))
+        names = [metric.name for metric in _LISTED]
+        header = ("run", "started", "variant", "outcome", "as asked", *names, "tags")
+        print_table(header, [_list_row(row) for row in rows], right=frozenset({0, *range(5, 5 + len(names))}))
         print(
             f"{_format_count(len(rows), total)}, {units.byte_size(retention.size_bytes(path))} in {path}",
             file=sys.stderr,
@@ -183,10 +188,10 @@ def _experiment_number(word: str, library: Library) -> int:
 
 def _list_row(row: RunRow) -> tuple[str, ...]:
     outcome = row.outcome.name if row.outcome else "running"
-    throughput = units.rate(row.summary.throughput, cells.example_word(row.spec))
+    metrics = [metric.text(metric.row_value(row), cells.example_word(row.spec)) for metric in _LISTED]
     started = units.utc_time(row.started_utc_ns)
     name = " · ".join(filter(None, (short_name(row.spec), row.purpose)))
-    return (str(row.run), started, name, outcome, cells.verified(row).symbol, throughput, ", ".join(row.tags))
+    return (str(row.run), started, name, outcome, cells.verified(row).symbol, *metrics, ", ".join(row.tags))
 
 
 def _format_count(shown: int, total: int) -> str:

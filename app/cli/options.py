@@ -12,7 +12,6 @@ from click.core import ParameterSource
 
 from app.cli.candidates import complete_runs, complete_settings, complete_workloads
 from app.cli.commands import HELP, ProgramCommand
-from app.queries import RunOrder
 from app.samples import SAMPLE_MS
 from workloads import catalog
 
@@ -199,7 +198,7 @@ class RunFilter:
     tag: str = ""
     experiment: str | None = None
     deleted: bool = False
-    sort: RunOrder = "started"
+    sort: str = "started"
     reverse: bool = False
 
     @property

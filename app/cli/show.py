@@ -9,7 +9,8 @@ from app.cli.options import command, run_argument
 from app.cli.services import open_store
 from app.cli.terminal import print_json, print_table
 from app.errors import UserError
-from app.records import CUSTOM_SOURCE_KEY, StoredRun, Summary
+from app.metrics import METRICS
+from app.records import CUSTOM_SOURCE_KEY, StoredRun
 from app.report.documents import run_document
 from app.storage import retention
 from app.viewmodels.format import cells, derived
@@ -126,14 +127,12 @@ def _print_source(stored: StoredRun, *, as_json: bool) -> int:
 def print_run(stored: StoredRun) -> None:
     """Prints a run's result in a few lines."""
     _print_head(stored)
-    summary = stored.row.summary
-    if summary.throughput is None:
+    if stored.row.summary.throughput is None:
         return
-    example = cells.example_word(stored.row.spec)
-    measured = f"{summary.measured_steps:,} steps in {units.with_unit(summary.measured_s, 's', 1)}"
-    print(f"{units.rate(summary.throughput, example)}, {measured} ({cells.describe_blocks(summary)})")
-    figures = [(f"  {name}", text) for name, text in _figures(stored, example) if not text.startswith(units.ABSENT)]
-    print_table(("", ""), figures)
+    total = units.byte_size(derived.memory_total_bytes(stored))
+    print_table(
+        ("", "", ""), [*_metric_lines(stored), *([("  memory of the GPU", total, "")] if total != units.ABSENT else [])]
+    )
     for words in filter(None, (derived.describe_epochs(stored), derived.memory_note(stored))):
         print(words)
 
@@ -156,39 +155,19 @@ def _print_head(stored: StoredRun) -> None:
         print(badge_line(stored_evidence_view(stored).badge))
 
 
-def _figures(stored: StoredRun, example: str) -> tuple[tuple[str, str], ...]:
-    """The figures of a measured run by name, each with its unit, absent ones too; `example` is what a batch holds."""
-    summary = stored.row.summary
-    return (
-        ("step", f"{units.milliseconds(summary.step_ms_p50)} p50, {units.milliseconds(summary.step_ms_p99)} p99"),
-        ("compile", units.with_unit(summary.compile_s, "s", 1)),
-        ("loss", f"{units.number(summary.loss_first)} to {units.number(summary.loss_last)}"),
-        ("waiting for data", units.percent(summary.waiting_pct, 1)),
-        ("computed", _format_flops(summary)),
-        ("mean power", units.watts(summary.mean_power_mw)),
-        ("energy", _format_energy(summary, example)),
-        ("peak memory", units.bytes_of_total(summary.device_peak_bytes, derived.memory_total_bytes(stored))),
-        ("TensorFlow's peak", units.byte_size(summary.allocator_peak_bytes)),
-    )
-
-
-def _format_flops(summary: Summary) -> str:
-    """Operations a second by formula, and what share of the measured peak that is."""
-    share = derived.mfu_pct(summary)
-    known = (units.gflops(derived.flops_per_s(summary)), f"{units.percent(share, 1)} of the measured peak")
-    warning = derived.peak_warning(summary)
-    return ", ".join(known if share is not None else known[:1]) + (f" ({warning})" if warning else "")
-
-
-def _format_energy(summary: Summary, example: str) -> str:
-    """Energy an example and a step, its source, and the bound of its error."""
-    if summary.energy_mj_per_example is None:
-        return units.ABSENT
-    words = [f"{units.number(summary.energy_mj_per_example)} mJ/{example}"]
-    if per_step := derived.energy_mj_per_step(summary):
-        words.append(f"{units.number(per_step)} mJ/step")
-    known = (*words, summary.energy_source or "", derived.format_energy_error(summary))
-    return ", ".join(word for word in known if word)
+def _metric_lines(stored: StoredRun, *, of_telemetry: bool = False) -> list[tuple[str, str, str]]:
+    """Return the metrics that the run has, each with what explains it, or those of its telemetry alone."""
+    example = cells.example_word(stored.row.spec)
+    found = [
+        (metric, metric.text(metric.value(stored), example))
+        for metric in METRICS
+        if (metric.section == "Telemetry") == of_telemetry
+    ]
+    return [
+        (f"  {metric.name}", text, metric.detail(stored.row) if metric.detail else "")
+        for metric, text in found
+        if text != units.ABSENT
+    ]
 
 
 def _print_details(stored: StoredRun) -> None:
@@ -199,9 +178,8 @@ def _print_details(stored: StoredRun) -> None:
     if passes := derived.epoch_rows(stored):
         print_table(("  epoch", *derived.EPOCH_COLUMNS[1:]), [(f"  {n}", *rest) for n, *rest in passes], right=_NUMBERS)
         print()
-    audit = derived.audit_rows(stored.row.summary)
-    if audit:
-        print_table(("", ""), [(f"  {name}", text) for name, text in audit])
+    if audit := _metric_lines(stored, of_telemetry=True):
+        print_table(("", "", ""), audit)
         print()
     spec = stored.row.spec
     print_table(

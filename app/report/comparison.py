@@ -7,6 +7,7 @@ from typing import Any
 from app import units
 from app.analysis.intervals import LEVEL
 from app.analysis.verdict import VariantResult, operations_per_example
+from app.metrics import RunMetrics, aggregate_metrics, put_json, run_metrics
 from app.plan import Plan
 from app.records import StoredRun
 from app.report.article.tables import MeasuredTable
@@ -14,7 +15,7 @@ from app.report.documents import combined_match, estimate_document
 from app.report.scaling import scaling_document
 from app.runs.experiment.schedule import runs_of_variant, stopping_rule
 from app.runs.experiment.session import Experiment
-from app.viewmodels.compare.metrics import METRIC_COLUMNS, RunMetrics, run_metrics
+from app.viewmodels.compare.table import COMPARED
 from app.viewmodels.compare.verdict import METHOD, compute_verdict, describe_method
 from app.viewmodels.compare.warnings import ComparisonWarning, comparison_warnings
 from app.viewmodels.format.cells import example_word
@@ -53,8 +54,8 @@ def _warning_document(warning: ComparisonWarning) -> dict[str, Any]:
 def _variant_row(result: VariantResult, name: str, runs: Sequence[RunMetrics]) -> dict[str, Any]:
     spec = result.runs[0].spec
     speedup, energy_ratio = estimate_document(result.speedup), estimate_document(result.energy_ratio)
-    amounts = {figure.key: figure.aggregate(runs) for figure in METRIC_COLUMNS}
-    return {
+    amounts = aggregate_metrics(runs)
+    document = {
         "variant": {"workload": spec.workload, **spec.variant},
         "name": short_name(spec),
         "label": name,
@@ -68,19 +69,12 @@ def _variant_row(result: VariantResult, name: str, runs: Sequence[RunMetrics]) -
         "energy_mj_per_example": estimate_document(result.energy),
         "energy_ratio": energy_ratio["value"],
         "energy_ratio_interval": energy_ratio["interval"],
-        "step_ms": {name: amounts[f"step_{name}"] for name in ("p50", "p95", "p99")},
-        "power": {"mean_mw": amounts["mean_power"], "peak_mw": amounts["peak_power"]},
-        "memory": {
-            "device_peak_bytes": amounts["device_memory"],
-            "allocator_peak_bytes": amounts["allocator_memory"],
-        },
-        "utilisation_pct": amounts["utilisation"],
-        "compile_s": amounts["compile"],
-        "temperature_c": amounts["temperature"],
-        "throttled_s": amounts["throttled"],
         "decision": "baseline" if result.is_baseline else result.decision,
         "match": combined_match(result.runs),
     }
+    for metric in COMPARED:
+        put_json(document, metric, amounts[metric.key])
+    return document
 
 
 _EMPTY_COMPARISON: dict[str, Any] = {

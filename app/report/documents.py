@@ -12,8 +12,10 @@ from app import units
 from app.analysis.intervals import Estimate
 from app.analysis.largest_batch import LargestBatch
 from app.analysis.scaling import imbalance
+from app.analysis.summary import epoch_seconds, epoch_testing_seconds, epoch_totals, epoch_waiting_pct, mfu
 from app.fields import FIELDS, Sample, SlowSample, fields_of
-from app.records import Floats, Phase, PortabilityResult, RunRow, StoredRun, Summary
+from app.metrics import METRICS, put_json
+from app.records import Floats, Phase, PortabilityResult, RunRow, SampleColumns, StoredRun
 from app.samples import HOST, Device, DeviceLost, FieldInfo, Inventory, Processes
 from app.viewmodels.format import derived
 from app.viewmodels.format.cells import example_word
@@ -23,15 +25,9 @@ from app.viewmodels.run.largest_batch import describe_largest_batch
 from workloads.protocol import Evidence, RunSpec
 
 
-def data_document(run: StoredRun) -> dict[str, Any]:
-    """How long measured steps waited for data; None where data are made on the device."""
-    summary = run.row.summary
-    return {"waiting_pct": summary.waiting_pct, "ready_step_ms": summary.ready_step_ms}
-
-
 def training_document(run: StoredRun) -> dict[str, Any] | None:
     """All epochs together: seconds without testing and seconds of testing, the last accuracy and the best."""
-    found = derived.epoch_totals(run)
+    found = epoch_totals(run)
     return None if found is None else found._asdict()
 
 
@@ -40,13 +36,13 @@ def epochs_document(run: StoredRun) -> list[dict[str, Any]]:
     return [
         {
             "epoch": epoch.epoch,
-            "seconds": derived.epoch_seconds(epoch),
-            "testing_seconds": derived.epoch_testing_seconds(epoch),
+            "seconds": epoch_seconds(epoch),
+            "testing_seconds": epoch_testing_seconds(epoch),
             "steps": epoch.steps,
             "examples": epoch.examples,
             "loss": epoch.loss,
             "accuracy": epoch.accuracy,
-            "waiting_pct": derived.epoch_waiting_pct(epoch, run.row.summary),
+            "waiting_pct": epoch_waiting_pct(epoch, run.row.summary),
         }
         for epoch in run.epochs
     ]
@@ -72,16 +68,6 @@ def evidence_document(evidence: Evidence | None) -> dict[str, Any] | None:
         "kernels": [msgspec.to_builtins(kernel) for kernel in evidence.kernels],
         "devices": [msgspec.to_builtins(device) for device in evidence.devices],
         "imbalance": imbalance(evidence.devices),
-    }
-
-
-def flops_document(summary: Summary) -> dict[str, Any]:
-    """Operations a step by formula, a second, what the devices can do, and the share of it."""
-    return {
-        "per_step": summary.flops_per_step,
-        "per_s": derived.flops_per_s(summary),
-        "peak_per_s": summary.peak_flops_per_s,
-        "utilisation": derived.mfu(summary),
     }
 
 
@@ -166,9 +152,12 @@ def _host_fields(device: Device, inventory: Inventory) -> dict[str, int]:
 
 
 def run_document(run: StoredRun, *, pruned_utc_ns: int | None = None) -> dict[str, Any]:
-    """The `run` document of one stored run; `pruned_utc_ns` is when its samples were deleted, if they were."""
+    """Return the `run` document of one stored run: every metric at its path, and all else that is stored.
+
+    `pruned_utc_ns` is when its samples were deleted, if they were.
+    """
     row, summary = run.row, run.row.summary
-    return {
+    document: dict[str, Any] = {
         **_run_head(row),
         "exit_code": row.outcome.exit_code if row.outcome else None,
         "ended_by": row.outcome.ended_by if row.outcome else None,
@@ -180,59 +169,32 @@ def run_document(run: StoredRun, *, pruned_utc_ns: int | None = None) -> dict[st
             "value": summary.throughput,
             "unit": units.rate_unit(example_word(row.spec)),
             "blocks": [float(value) for value in run.blocks.throughput[run.blocks.measured]],
-            "blocks_cut": summary.blocks_cut,
         },
-        "step_ms": {"p50": summary.step_ms_p50, "p95": summary.step_ms_p95, "p99": summary.step_ms_p99},
-        "measured": {
-            "steps": summary.measured_steps,
-            "examples": summary.measured_examples,
-            "seconds": summary.measured_s,
-        },
-        "loss": {"first": summary.loss_first, "last": summary.loss_last},
-        "data": data_document(run),
         "training": training_document(run),
         "epochs": epochs_document(run),
-        "power": {"mean_mw": summary.mean_power_mw},
-        "flops": flops_document(summary),
-        **_telemetry(run, pruned_utc_ns),
-        "evidence": evidence_document(run.evidence),
-        "portability": portability_document(run.portability),
-        "environment": dict(run.environment),
-        "devices": [
-            {
-                **msgspec.to_builtins(columns.device),
-                "samples": int(columns.t_ns.size),
-                "slow_samples": int(columns.slow_t_ns.size),
-                "mean": {**_means(columns.fields), **_means(_gauges(columns.slow))},
-            }
-            for columns in run.samples
-        ],
-    }
-
-
-def _telemetry(run: StoredRun, pruned_utc_ns: int | None) -> dict[str, Any]:
-    """What telemetry says of the run, and of itself."""
-    summary = run.row.summary
-    return {
-        "energy": {
-            "mj_per_example": summary.energy_mj_per_example,
-            "mj_per_step": derived.energy_mj_per_step(summary),
-            "source": summary.energy_source,
-            "error_pct": summary.energy_error_pct,
-        },
+        "flops": {"utilisation": mfu(summary)},
+        "energy": {"source": summary.energy_source},
         "memory": {
-            "device_peak_bytes": summary.device_peak_bytes,
-            "allocator_peak_bytes": summary.allocator_peak_bytes,
             "device_total_bytes": derived.memory_total_bytes(run),
             "note": derived.memory_note(run) or None,
         },
-        "telemetry": {
-            "sample_hz": summary.sample_hz,
-            "jitter_ms": {"p50": summary.sample_jitter_ms_p50, "p99": summary.sample_jitter_ms_p99},
-            "missed": summary.samples_missed,
-            "sampler_cpu_pct": summary.sampler_cpu_pct,
-            "pruned_utc": None if pruned_utc_ns is None else iso_utc(pruned_utc_ns),
-        },
+        "telemetry": {"pruned_utc": None if pruned_utc_ns is None else iso_utc(pruned_utc_ns)},
+        "evidence": evidence_document(run.evidence),
+        "portability": portability_document(run.portability),
+        "environment": dict(run.environment),
+        "devices": [_device_means(columns) for columns in run.samples],
+    }
+    for metric in METRICS:
+        put_json(document, metric, metric.value(run))
+    return document
+
+
+def _device_means(columns: SampleColumns) -> dict[str, Any]:
+    return {
+        **msgspec.to_builtins(columns.device),
+        "samples": int(columns.t_ns.size),
+        "slow_samples": int(columns.slow_t_ns.size),
+        "mean": {**_means(columns.fields), **_means(_gauges(columns.slow))},
     }
 
 
@@ -272,17 +234,20 @@ def _run_head(row: RunRow) -> dict[str, Any]:
 
 
 def list_document(rows: Sequence[RunRow]) -> dict[str, Any]:
-    """The `list` document."""
-    return {
-        "runs": [
-            {
-                **_run_head(row),
-                "throughput": {"value": row.summary.throughput, "unit": units.rate_unit(example_word(row.spec))},
-                "match": row.match,
-            }
-            for row in rows
-        ]
+    """Return the `list` document: what a run is, and the metrics that History lists."""
+    return {"runs": [_listed_document(row) for row in rows]}
+
+
+def _listed_document(row: RunRow) -> dict[str, Any]:
+    document = {
+        **_run_head(row),
+        "throughput": {"value": None, "unit": units.rate_unit(example_word(row.spec))},
+        "match": row.match,
     }
+    for metric in METRICS:
+        if metric.list_column:
+            put_json(document, metric, metric.row_value(row))
+    return document
 
 
 def annotations_document(row: RunRow) -> dict[str, Any]:

@@ -6,14 +6,13 @@ import unicodedata
 import uuid
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
-from typing import get_args
 
 import msgspec
 from sqlite_utils import Database
 
 from app.errors import UserError
 from app.paths import weights_path
-from app.queries import Facets, RunOrder, RunQuery, StoredExperiment
+from app.queries import RUN_ORDERS, Facets, RunQuery, StoredExperiment
 from app.records import RunRow
 from app.storage import experiments, listing
 from app.storage.database import get_setting, set_setting, transaction, translate_sqlite_errors
@@ -139,13 +138,13 @@ class Library:
         with transaction(self._db, self.path):
             self._db.execute("DELETE FROM filters WHERE name = ?", (listing.utf8_safe(name),))
 
-    def shown_columns(self) -> tuple[RunOrder, ...] | None:
+    def shown_columns(self) -> tuple[str, ...] | None:
         """The columns of the list of runs that are shown, by what orders by them; None where none was ever chosen."""
         with translate_sqlite_errors(self.path):
             stored = get_setting(self._db.conn, SHOWN_COLUMNS)
-        return None if stored is None else tuple(name for name in get_args(RunOrder) if name in stored)
+        return None if stored is None else tuple(name for name in RUN_ORDERS if name in stored)
 
-    def show_columns(self, columns: Sequence[RunOrder]) -> None:
+    def show_columns(self, columns: Sequence[str]) -> None:
         """Keeps which columns of the list of runs are shown."""
         with transaction(self._db, self.path):
             set_setting(self._db.conn, SHOWN_COLUMNS, columns)

@@ -4,13 +4,14 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import msgspec
 from sqlite_utils import Database
 
 from app.errors import UserError
-from app.queries import Facets, RunOrder, RunQuery
+from app.metrics import METRICS
+from app.queries import RUN_ORDERS, Facets, RunQuery
 from app.records import RunRow
 from app.storage import rows
 
@@ -28,7 +29,7 @@ _EVIDENCE_MATCH = (
     "(SELECT CASE match WHEN 1 THEN 'yes' WHEN 0 THEN 'no' ELSE 'unknown' END FROM evidence"
     " INDEXED BY evidence_listed WHERE run = runs.run)"
 )
-_ORDERS: Mapping[RunOrder, Sequence[str]] = {
+_ORDERS: Mapping[str, Sequence[str]] = {
     "run": ("run",),
     "started": ("started_utc_ns",),
     "workload": ("workload",),
@@ -37,15 +38,11 @@ _ORDERS: Mapping[RunOrder, Sequence[str]] = {
     "devices": (f"coalesce({_DEVICES}, iif(gpus = 0, 'CPU', 'GPU'))", "gpus"),
     "outcome": (f"coalesce(outcome, '{RUNNING}')",),
     "as_asked": (_EVIDENCE_MATCH,),
-    "throughput": ("throughput",),
-    "step_ms_p50": ("step_ms_p50",),
-    "mean_power": ("mean_power_mw",),
-    "energy": ("energy_mj_per_example",),
-    "duration": ("ended_utc_ns - started_utc_ns",),
+    **{metric.list_column.order: (metric.list_column.sql,) for metric in METRICS if metric.list_column},
 }
 """What each order compares, the first first. A variant goes by its parts, so that a batch of 64 comes before 1024."""
 
-assert set(_ORDERS) == set(get_args(RunOrder)), "every order is known"
+assert set(_ORDERS) == set(RUN_ORDERS), "every order is known"
 
 
 def no_such_run(run: int, path: Path) -> UserError:

@@ -1,7 +1,6 @@
 """TODO docstring"""
 
 from pathlib import Path
-from typing import get_args
 
 import numpy as np
 from pytestqt.qtbot import QtBot
@@ -11,7 +10,7 @@ from app.bench.frames import PlainPlots, ProgramPanels, frame_times, noise, reco
 from app.bench.many_runs import Size, fill
 from app.fields import FAST_FIELDS
 from app.gui.theme import Theme
-from app.queries import RunOrder, RunQuery
+from app.queries import RUN_ORDERS, RunQuery
 from app.storage.store import Store
 
 SMALL = Size(runs=400, samples=20_000, long_runs=2, long_samples=1_000)
@@ -23,7 +22,7 @@ def test_the_made_database_is_of_its_size_and_worth_searching(database_path: Pat
         rows = store.list_runs()
         (samples,) = store._db.execute("SELECT count(*) FROM samples").fetchone()
         found = {text: len(store.library.find(RunQuery(text=text))) for text in TYPED}
-        orders = {tuple(store.library.find(RunQuery(order=order))) for order in get_args(RunOrder)}
+        orders = {tuple(store.library.find(RunQuery(order=order))) for order in RUN_ORDERS}
         drawn, short = store.load(SMALL.compared[0], DRAWN), store.load(1)
         facets, experiments = store.library.facets(), store.library.experiments()
     assert len(rows) == 400

@@ -8,7 +8,7 @@ from PySide6.QtCore import QObject, Signal
 from app.errors import UserError
 from app.gui.history.screen import HistoryView
 from app.gui.threads import Background, Result
-from app.queries import RunOrder, RunQuery
+from app.queries import RunQuery
 from app.storage.library import Library
 from app.storage.store import Store
 from app.viewmodels.history.annotations import Annotations, TagChange, collect_annotations
@@ -95,7 +95,7 @@ class HistoryEdits(QObject):
     def _delete_filter(self, name: str) -> None:
         self._edit(lambda library: library.delete_filter(name))
 
-    def _show_columns(self, columns: Sequence[RunOrder]) -> None:
+    def _show_columns(self, columns: Sequence[str]) -> None:
         self._edit(lambda library: library.show_columns(columns))
 
     def _connect(self) -> None:

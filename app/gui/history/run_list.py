@@ -11,7 +11,6 @@ from app.gui.history.filter_bar import FilterBar
 from app.gui.history.table import HistoryTable
 from app.gui.theme import GRID, Theme
 from app.gui.widgets.basic import ElidedLabel, EmptyState, button, separator, text_label
-from app.queries import RunOrder
 from app.viewmodels.history.storage import RETENTION_CHOICES, StorageLine, retention_label
 from app.viewmodels.history.table import (
     COLUMNS,
@@ -253,7 +252,7 @@ class HistoryList(QWidget):
         self.run_menu.show_chosen(chosen, deleted=deleted)
         self.footer.count.setText(count_label(self._listing, chosen))
 
-    def _show_columns(self, shown: Sequence[RunOrder]) -> None:
+    def _show_columns(self, shown: Sequence[str]) -> None:
         self.table.show_columns(shown)
         for order, entry in zip(ORDERS, self._columns.actions(), strict=True):
             entry.setChecked(order in shown)

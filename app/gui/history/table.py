@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QAbstractItemView
 from app.gui.history.table_model import EXPANDER_WIDTH, GroupSelection, HistoryDelegate, HistoryModel
 from app.gui.theme import GRID, Theme
 from app.gui.widgets.cell_table import ROW_HEIGHT, CellTable
-from app.queries import RunOrder, RunQuery
+from app.queries import RunQuery
 from app.viewmodels.format.cells import Cell
 from app.viewmodels.history.table import (
     ANNOTATIONS_COLUMN,
@@ -71,7 +71,7 @@ class HistoryTable(CellTable):
         self._set_lines(lines, query, from_top=from_top)
         self._request_near_rows()
 
-    def show_columns(self, shown: Sequence[RunOrder]) -> None:
+    def show_columns(self, shown: Sequence[str]) -> None:
         """Show these columns, named by what orders by them."""
         for column, order in enumerate(ORDERS):
             self.setColumnHidden(column, order not in shown)

@@ -6,6 +6,7 @@ from typing import Any
 
 from app import units
 from app.analysis.intervals import Estimate, mean, ratio
+from app.analysis.summary import flops_per_s
 from app.analysis.verdict import throughputs
 from app.records import RunRow
 from app.report.documents import combined_match, estimate_document
@@ -13,7 +14,6 @@ from app.report.model import TextTable
 from app.runs.experiment.article import LAYOUTS, Figure, Grid, GridCell, LayoutTable, RatioTable
 from app.runs.experiment.schedule import runs_of_variant
 from app.viewmodels.format.cells import OUTCOMES
-from app.viewmodels.format.derived import flops_per_s
 from app.viewmodels.format.naming import gpus_label, value_text
 from workloads import catalog
 from workloads.protocol import OutcomeName, RunSpec

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from app import units
 from app.analysis.verdict import group_by_variant, throughputs
 from app.fields import plotted_fields
+from app.metrics import RunMetrics, run_metrics
 from app.records import RunRow, StoredRun
 from app.viewmodels.charts.model import Chart, NoData
 from app.viewmodels.charts.palette import MAX_COMPARED, MAX_DRAWN, curve_styles, interleave_variants
@@ -14,7 +15,6 @@ from app.viewmodels.charts.speed_energy import energy_chart, frontier_chart, spe
 from app.viewmodels.charts.sweeps import batch_chart, gpu_count_chart
 from app.viewmodels.charts.variants import chart_variants
 from app.viewmodels.compare.curves import Alignment, CompareCurves, compare_curves
-from app.viewmodels.compare.metrics import RunMetrics, run_metrics
 from app.viewmodels.compare.scaling import ScalingView, scaling_views
 from app.viewmodels.compare.table import CompareTable, compare_table
 from app.viewmodels.compare.verdict import compute_verdict, describe_method

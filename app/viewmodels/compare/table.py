@@ -6,9 +6,10 @@ from operator import itemgetter
 from typing import Literal, TypeVar
 
 from app import units
+from app.analysis.intervals import LEVEL, Estimate
 from app.analysis.verdict import VariantResult
+from app.metrics import METRIC_BY_KEY, METRICS, Fold, RunMetrics, aggregate_metrics
 from app.records import RunRow
-from app.viewmodels.compare.metrics import METRIC_COLUMNS, RunMetrics, estimate_cell, ratio_cell
 from app.viewmodels.compare.verdict import Verdict
 from app.viewmodels.format import cells
 from app.viewmodels.format.cells import Cell, Column
@@ -21,6 +22,10 @@ RUN, BASE, VARIANT = "run", "base", "variant"
 _WORST_FIRST = ("crashed", "failed", "out_of_memory", "refused", "stopped", "running", "completed")
 _NO_TEXT = Cell(text="")
 Each = TypeVar("Each")
+
+COMPARED = tuple(metric for metric in METRICS if metric.compared)
+"""The metrics that have a column each; throughput and energy have columns of their own, with intervals and ratios."""
+_FOLDS: Mapping[Fold, str] = {"median": "; of several runs the median", "highest": "; of several runs the highest"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +161,8 @@ def _columns(verdict: Verdict) -> dict[str, Column]:
             "Energy ratio", "Energy for one example as a ratio to the baseline's, below 1 is less; its 95 % interval"
         ),
     }
-    return {**columns, **{figure.key: figure.column for figure in METRIC_COLUMNS}}
+    folded = {metric.key: Column(metric.column_title, f"{metric.help}{_FOLDS[metric.fold]}") for metric in COMPARED}
+    return {**columns, **folded}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,7 +190,7 @@ class _RowBuilder:
             _mark_baseline(ratio_cell(result.speedup), is_base=result.is_baseline),
             estimate_cell(result.energy),
             _mark_baseline(ratio_cell(result.energy_ratio), is_base=result.is_baseline),
-            *(figure.cell([self.metrics[row.run] for row in result.runs]) for figure in METRIC_COLUMNS),
+            *_metric_cells(aggregate_metrics([self.metrics[row.run] for row in result.runs])),
         )
         return TableRow(
             kind="variant",
@@ -207,11 +213,11 @@ class _RowBuilder:
             cells.text_cell(name, cells.variant(row.spec).tooltip),
             cells.outcome(row.outcome),
             cells.verified(row),
-            replace(cells.throughput(row), unit=""),
+            replace(cells.row_metric_cell(METRIC_BY_KEY["throughput"], row), unit=""),
             _mark_baseline(cells.ratio(_ratio(throughput, base_throughput)), is_base=alone),
-            replace(cells.energy(row), unit=""),
+            replace(cells.row_metric_cell(METRIC_BY_KEY["energy"], row), unit=""),
             _mark_baseline(cells.ratio(_ratio(energy, base_energy)), is_base=alone),
-            *(figure.cell([self.metrics[row.run]]) for figure in METRIC_COLUMNS),
+            *_metric_cells(self.metrics[row.run], row),
         )
         return TableRow(
             kind="run",
@@ -220,6 +226,12 @@ class _RowBuilder:
             style=self.styles.get(row.run),
             is_baseline=row.run == self.baseline,
         )
+
+
+def _metric_cells(values: RunMetrics, row: RunRow | None = None) -> list[Cell]:
+    """Return a cell for each metric that has a column, of one run or of several; a unit in the head is left out."""
+    found = [(metric, cells.metric_cell(metric, values[metric.key], "example", row)) for metric in COMPARED]
+    return [replace(cell, unit="") if metric.column_title == metric.unit else cell for metric, cell in found]
 
 
 def _ratio(value: float | None, base: float | None) -> float | None:
@@ -270,3 +282,32 @@ def describe_constant_columns(rows: Sequence[RunRow]) -> str:
     if not phrases or len(rows) < 2:
         return ""
     return f"{'Both' if len(rows) == 2 else f'All {len(rows)}'} runs {join_with_and(phrases)}."
+
+
+_WIDE = 0.25
+"""From this half-width on an interval lies so unevenly about its value that one percentage would mislead."""
+
+
+def estimate_cell(estimate: Estimate | None) -> Cell:
+    """A value with half its interval's width in percent of it, of a wide one with its ends."""
+    if estimate is None:
+        return Cell(text=units.ABSENT)
+    wide = estimate.interval is not None and (estimate.half_width or 0) > _WIDE
+    margin = "–".join(map(units.number, estimate.interval or ())) if wide else units.plus_minus(estimate.half_width)
+    return Cell(text=units.number(estimate.value), unit=margin, key=estimate.value, tooltip=_interval_text(estimate))
+
+
+def ratio_cell(estimate: Estimate | None) -> Cell:
+    """A ratio with both ends of its interval."""
+    if estimate is None:
+        return Cell(text=units.ABSENT)
+    ends = "–".join(units.ratio_ends(estimate.interval, estimate.value))
+    return replace(cells.ratio(estimate.value), unit=ends, tooltip=_interval_text(estimate))
+
+
+def _interval_text(estimate: Estimate) -> str:
+    run_count = f"{estimate.n} {units.plural('run', estimate.n)}"
+    if estimate.interval is None:
+        return f"{run_count}: no interval"
+    low, high = (units.number(end, 4) for end in estimate.interval)
+    return f"{100 * LEVEL:.0f} % interval {low} to {high}, {run_count}"

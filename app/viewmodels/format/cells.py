@@ -6,8 +6,9 @@ from datetime import UTC, datetime, tzinfo
 from typing import Literal, NamedTuple
 
 from app import units
-from app.records import Outcome, RunRow, Summary
-from app.viewmodels.format import derived, naming
+from app.metrics import Metric
+from app.records import Outcome, RunRow
+from app.viewmodels.format import naming
 from app.viewmodels.format.naming import format_gpu_counts
 from workloads import catalog
 from workloads.protocol import RunSpec
@@ -144,69 +145,22 @@ def verified(row: RunRow) -> Cell:
     return Cell(text=shown.word, key=shown.word, tooltip=tooltip, symbol=shown.symbol, tone=shown.tone)
 
 
-def throughput(row: RunRow) -> Cell:
-    """Examples/s with the workload's own word."""
-    value = row.summary.throughput
-    over = f"Over {describe_blocks(row.summary)}"
-    return quantity(units.rate(value, example_word(row.spec)), value, over if value is not None else "")
+def metric_cell(metric: Metric, value: float | None, example: str, row: RunRow | None = None) -> Cell:
+    """Return a metric's value as a cell.
+
+    Args:
+        metric: The row of `METRICS`.
+        value: The value of a run or the figure of several; None is a dash.
+        example: The word for one item of the workload's data.
+        row: The run, where it is of one run: the tooltip explains its value.
+    """
+    detail = metric.detail(row) if row and metric.detail and value is not None else ""
+    return quantity(metric.text(value, example), value, detail)
 
 
-def describe_blocks(summary: Summary) -> str:
-    """How many measured blocks the figures are of, and how many before them were still a warm-up."""
-    counted = f"{summary.blocks:,} measured {units.plural('block', summary.blocks)}"
-    return f"{counted}, {summary.blocks_cut} before them cut as warm-up" if summary.blocks_cut else counted
-
-
-def step_ms(value: float | None) -> Cell:
-    """The time of one step in milliseconds."""
-    return quantity(units.milliseconds(value), value)
-
-
-def power(power_mw: float | None) -> Cell:
-    """Power in watts."""
-    return quantity(units.watts(power_mw), power_mw)
-
-
-def energy(row: RunRow) -> Cell:
-    """Energy for one example, always in millijoules so that a column compares."""
-    value = row.summary.energy_mj_per_example
-    source = row.summary.energy_source
-    return quantity(units.amount(value, f"mJ/{example_word(row.spec)}"), value, f"Source: {source}" if source else "")
-
-
-def gflops(row: RunRow) -> Cell:
-    """Operations a second by formula; how many a step in the tooltip."""
-    per_step = row.summary.flops_per_step
-    per_step_text = "" if per_step is None else f"{units.number(per_step / 1e9)} billion operations a step, by formula"
-    rate = derived.flops_per_s(row.summary)
-    return quantity(units.gflops(rate), rate, per_step_text)
-
-
-def utilisation(row: RunRow) -> Cell:
-    """Model FLOP utilisation; what it is a share of in the tooltip."""
-    peak = units.gflops(row.summary.peak_flops_per_s)
-    value = derived.mfu_pct(row.summary)
-    basis = f"Of {peak}, measured with a large matrix product"
-    warning = derived.peak_warning(row.summary)
-    return quantity(units.percent(value, 1), value, f"{basis}; {warning}" if warning else basis)
-
-
-def duration(row: RunRow) -> Cell:
-    """From start to end; absent while the run goes on."""
-    if row.ended_utc_ns is None:
-        return Cell(text=units.ABSENT)
-    seconds = (row.ended_utc_ns - row.started_utc_ns) / 1e9
-    return quantity(units.duration(seconds), seconds, f"{seconds:,.1f} s")
-
-
-def seconds(value: float | None) -> Cell:
-    """A length of time in seconds."""
-    return quantity(units.amount(value, "s"), value)
-
-
-def byte_count(value: float | None) -> Cell:
-    """Memory in powers of 1024."""
-    return quantity(units.byte_size(value), value)
+def row_metric_cell(metric: Metric, row: RunRow) -> Cell:
+    """Return a metric of one run of which only its row was read, explained in the tooltip."""
+    return metric_cell(metric, metric.row_value(row), example_word(row.spec), row)
 
 
 def ratio(value: float | None) -> Cell:

@@ -1,56 +1,17 @@
-"""Values derived from a stored run: compute rate and MFU, energy by phase, memory, epochs, cost of telemetry."""
+"""Facts of a stored run as text: epochs, energy by phase, memory, cost of telemetry, and a line of its metrics."""
 
 from typing import NamedTuple
 
 from app import units
 from app.analysis.measured import gpu_columns
-from app.analysis.summary import waiting_pct
+from app.analysis.summary import epoch_seconds, epoch_testing_seconds, epoch_totals, epoch_waiting_pct
 from app.fields import fields_of
+from app.metrics import METRICS
 from app.records import Phase, StoredRun, Summary
 from app.samples import Device
 from workloads.catalog import FRAMEWORK
-from workloads.protocol import Epoch
 
 EPOCH_COLUMNS = ("", "accuracy", "loss", "s", "test s", "waiting")
-
-
-class EpochTotals(NamedTuple):
-    """All passes together: seconds of training and of testing, the last accuracy and the best one, from 0 to 1."""
-
-    seconds: float
-    testing_seconds: float
-    accuracy: float
-    best_accuracy: float
-    best_epoch: int
-
-
-def epoch_seconds(epoch: Epoch) -> float:
-    """How long an epoch trained."""
-    return (epoch.end_ns - epoch.start_ns) / 1e9
-
-
-def epoch_testing_seconds(epoch: Epoch) -> float:
-    """How long testing took after it."""
-    return (epoch.tested_ns - epoch.end_ns) / 1e9
-
-
-def epoch_waiting_pct(epoch: Epoch, summary: Summary) -> float | None:
-    """What an epoch's steps waited for data, in percent of its training."""
-    return waiting_pct(summary.ready_step_ms, epoch.steps, epoch_seconds(epoch))
-
-
-def epoch_totals(run: StoredRun) -> EpochTotals | None:
-    """All epochs together; None for a run without any."""
-    if not run.epochs:
-        return None
-    best = max(run.epochs, key=lambda epoch: epoch.accuracy)
-    return EpochTotals(
-        seconds=sum(map(epoch_seconds, run.epochs)),
-        testing_seconds=sum(map(epoch_testing_seconds, run.epochs)),
-        accuracy=run.epochs[-1].accuracy,
-        best_accuracy=best.accuracy,
-        best_epoch=best.epoch,
-    )
 
 
 def describe_epochs(run: StoredRun) -> str:
@@ -85,35 +46,6 @@ def epoch_rows(run: StoredRun) -> tuple[tuple[str, ...], ...]:
 def format_accuracy(share: float | None) -> str:
     """A share from 0 to 1 as `91.27 %`."""
     return units.percent(None if share is None else 100 * share, 2)
-
-
-def flops_per_s(summary: Summary) -> float | None:
-    """Floating-point operations a second: those of one step by formula, times steps a second."""
-    if summary.flops_per_step is None or not summary.measured_s:
-        return None
-    return summary.flops_per_step * summary.measured_steps / summary.measured_s
-
-
-def mfu(summary: Summary) -> float | None:
-    """Model FLOP utilisation: `flops_per_s` as a share of the calibrated matrix-product rate of the run's devices.
-
-    Chowdhery et al., "PaLM: Scaling Language Modeling with Pathways" (2022), appendix B; there the ceiling is the
-    data sheet's, here it is measured.
-    """
-    rate = flops_per_s(summary)
-    return rate / summary.peak_flops_per_s if rate is not None and summary.peak_flops_per_s else None
-
-
-def peak_warning(summary: Summary) -> str:
-    """What to do about a share above one, which says that the peak was measured on a busy machine; "" below."""
-    share = mfu(summary)
-    return "the peak was measured too low: `calibrate` on a quiet machine measures it anew" if (share or 0) > 1 else ""
-
-
-def mfu_pct(summary: Summary) -> float | None:
-    """The same in percent."""
-    share = mfu(summary)
-    return None if share is None else 100 * share
 
 
 _FULL_SHARE = 0.8
@@ -165,19 +97,6 @@ def format_joules(energy_mj: float | None) -> str:
     return units.ABSENT if energy_mj is None else units.number(energy_mj / 1e3)
 
 
-def energy_mj_per_step(summary: Summary) -> float | None:
-    """Energy of one measured step of the run's GPUs together."""
-    if summary.energy_mj_per_example is None or not summary.measured_steps:
-        return None
-    return summary.energy_mj_per_example * summary.measured_examples / summary.measured_steps
-
-
-def format_energy_error(summary: Summary) -> str:
-    """The bound of the energy's error in words; "" where there is none."""
-    bound = units.plus_minus(None if summary.energy_error_pct is None else summary.energy_error_pct / 100)
-    return f"{bound} from the window's edges" if bound else ""
-
-
 def memory_total_bytes(run: StoredRun) -> int | None:
     """The memory of the run's largest GPU; None on the CPU."""
     totals = [gpu.device.memory_total_bytes for gpu in gpu_columns(run)]
@@ -196,19 +115,6 @@ def memory_note(run: StoredRun) -> str:
         f"The card looks full because {FRAMEWORK.name} took it: memory growth was off. "
         f"The run itself needed {units.byte_size(needed)}."
     )
-
-
-def audit_rows(summary: Summary) -> tuple[tuple[str, str], ...]:
-    """The telemetry's audit of itself; what is not known is left out."""
-    missed = units.ABSENT if summary.samples_missed is None else f"{summary.samples_missed:,}"
-    rows = (
-        ("Readings", units.ABSENT if summary.sample_hz is None else f"{summary.sample_hz:.1f} a second"),
-        ("Jitter p50", units.milliseconds(summary.sample_jitter_ms_p50)),
-        ("Jitter p99", units.milliseconds(summary.sample_jitter_ms_p99)),
-        ("Readings missed", missed),
-        ("Sampler's CPU", units.percent(summary.sampler_cpu_pct, 2)),
-    )
-    return tuple((name, text) for name, text in rows if text != units.ABSENT)
 
 
 def field_costs(device: Device) -> tuple[FieldCost, ...]:
@@ -239,23 +145,10 @@ def pruned_note(pruned_utc_ns: int | None) -> str:
 
 
 def summary_line(summary: Summary, example: str) -> str:
-    """A run's figures beside its throughput in one line; what was not measured is left out."""
-    parts = []
-    if summary.step_ms_p50 is not None:
-        parts.append(f"step {units.milliseconds(summary.step_ms_p50)}")
-    if summary.loss_first is not None and summary.loss_last is not None:
-        parts.append(f"loss {units.number(summary.loss_first)} → {units.number(summary.loss_last)}")
-    if summary.waiting_pct is not None:
-        parts.append(f"waiting for data {units.percent(summary.waiting_pct, 1)}")
-    if (rate := flops_per_s(summary)) is not None:
-        share = mfu_pct(summary)
-        parts.append(units.gflops(rate) + ("" if share is None else f", {units.percent(share, 1)} of peak"))
-    if summary.mean_power_mw is not None:
-        parts.append(f"power {units.watts(summary.mean_power_mw)}")
-    if summary.energy_mj_per_example is not None:
-        parts.append(f"{units.number(summary.energy_mj_per_example)} mJ/{example}")
-    if summary.device_peak_bytes is not None:
-        parts.append(f"peak memory {units.byte_size(summary.device_peak_bytes)}")
-    if summary.compile_s is not None:
-        parts.append(f"compile {units.seconds(summary.compile_s)}")
-    return "  ·  ".join(parts)
+    """Return the brief metrics of a run in one line; `example` is the word for one item of its data."""
+    known = [
+        (metric, value)
+        for metric in METRICS
+        if metric.brief and metric.of_summary and (value := metric.of_summary(summary)) is not None
+    ]
+    return "  ·  ".join(f"{metric.name} {metric.text(value, example)}" for metric, value in known)

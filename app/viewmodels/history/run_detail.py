@@ -1,11 +1,12 @@
 """The page of one stored run: outcome, key figures, details, curves and log."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
 from typing import NamedTuple
 
 from app import units
+from app.metrics import METRICS, RunMetrics, Section, run_metrics
 from app.records import StoredRun
 from app.samples import HOST
 from app.viewmodels.format import cells, derived, naming
@@ -16,7 +17,6 @@ from app.viewmodels.history.evidence import EvidenceView, stored_evidence_view
 from app.viewmodels.plot import stored_curves
 from app.viewmodels.plot.model import Band, Span
 from app.viewmodels.plot.stored_curves import StoredPanel
-from workloads.catalog import FRAMEWORK
 
 LOG_TAIL = 2000
 """More lines than this are left in the database: the end is what tells why a run ended."""
@@ -81,6 +81,7 @@ def run_detail(run: StoredRun, zone: tzinfo | None, *, pruned_utc_ns: int | None
     end_s = _end_s(run, panels)
     bands = _bands(run, end_s)
     begun = cells.started(row, zone)
+    values = run_metrics(run)
     return RunDetail(
         run=row.run,
         title=f"Run {row.run} · {naming.short_name(row.spec)}",
@@ -88,7 +89,7 @@ def run_detail(run: StoredRun, zone: tzinfo | None, *, pruned_utc_ns: int | None
         outcome=cells.outcome(row.outcome),
         reason=(row.outcome.reason if row.outcome else None) or "",
         traceback=(row.outcome.detail if row.outcome else None) or "",
-        figures=_figures(run),
+        figures=_figures(run, values),
         notes=tuple(
             filter(
                 None,
@@ -96,7 +97,7 @@ def run_detail(run: StoredRun, zone: tzinfo | None, *, pruned_utc_ns: int | None
             )
         ),
         evidence=stored_evidence_view(run),
-        groups=tuple(group for group in _groups(run) if group.items or group.rows),
+        groups=tuple(group for group in _groups(run, values) if group.items or group.rows),
         panels=panels,
         bands=bands,
         measured=_measured(bands, end_s),
@@ -115,97 +116,57 @@ def _trash_note(deleted_utc_ns: int | None) -> str:
     return f"This run is in the trash since {units.utc_time(deleted_utc_ns)}; it can be restored from the deleted runs."
 
 
-def _figures(run: StoredRun) -> tuple[tuple[str, Cell], ...]:
-    """The few numbers that matter, largest first."""
-    s = run.row.summary
-    trained = derived.epoch_totals(run)
-    accuracy = None if trained is None else trained.accuracy
+def _figures(run: StoredRun, values: RunMetrics) -> tuple[tuple[str, Cell], ...]:
+    """Return the headline metrics, as far as the run has them."""
+    example = cells.example_word(run.row.spec)
     found = (
-        ("Throughput", cells.throughput(run.row)),
-        ("Accuracy", cells.quantity(derived.format_accuracy(accuracy), accuracy)),
-        ("Step p50", cells.step_ms(s.step_ms_p50)),
-        ("Computed", cells.gflops(run.row)),
-        ("Mean power", cells.power(s.mean_power_mw)),
-        ("Energy", cells.energy(run.row)),
+        (
+            metric.label,
+            cells.metric_cell(metric, values[metric.key], example, run.row),
+        )
+        for metric in METRICS
+        if metric.headline
     )
-    return tuple((name, cell) for name, cell in found if cell.key is not None)
+    return tuple((label, cell) for label, cell in found if cell.key is not None)
 
 
-def _groups(run: StoredRun) -> Sequence[DetailGroup]:
-    spec = run.row.spec
+def _groups(run: StoredRun, values: RunMetrics) -> Sequence[DetailGroup]:
+    spec, summary = run.row.spec, run.row.summary
     parameters = tuple(
         DetailItem(naming.parameter_label(spec, name), naming.value_text(value) or units.ABSENT)
         for name, value in spec.variant.items()
     )
+
+    def section(name: Section, *others: tuple[str, str]) -> DetailGroup:
+        return DetailGroup(name, (*_metric_items(name, values, cells.example_word(spec)), *_known_items(others)))
+
     return (
-        DetailGroup("Summary", _summary(run)),
+        section("Summary", ("Epochs", derived.describe_epochs(run))),
         DetailGroup("Epochs", header=derived.EPOCH_COLUMNS, rows=derived.epoch_rows(run)),
-        DetailGroup("Energy", _energy(run)),
+        section("Energy", ("Taken from", summary.energy_source or "")),
         DetailGroup(
             "Phases",
             header=("", "s", "W", "J", ""),
             rows=tuple(map(derived.phase_cells, derived.phase_energies(run))),
         ),
-        DetailGroup("Memory, highest", _memory(run)),
+        section("Memory, highest", ("The card has", units.byte_size(derived.memory_total_bytes(run)))),
         DetailGroup("Parameters", (DetailItem("Workload", spec.workload), *parameters)),
         DetailGroup("Devices", tuple(_device(c.device.index, c.device.name, c.device.device) for c in run.samples)),
-        DetailGroup("Telemetry", tuple(DetailItem(*row) for row in derived.audit_rows(run.row.summary))),
+        section("Telemetry"),
         *_field_costs(run),
         DetailGroup("Environment", _environment(run.environment)),
-        DetailGroup("Run", _identity(run)),
+        section("Run", *_identity(run)),
     )
 
 
-def _summary(run: StoredRun) -> tuple[DetailItem, ...]:
-    s = run.row.summary
-    example = cells.example_word(run.row.spec)
-    shown = (
-        ("Throughput", units.rate(s.throughput, example)),
-        ("Step p50", units.milliseconds(s.step_ms_p50)),
-        ("Step p95", units.milliseconds(s.step_ms_p95)),
-        ("Step p99", units.milliseconds(s.step_ms_p99)),
-        ("Measured for", units.with_unit(s.measured_s, "s", 1)),
-        ("Measured steps", _count(s.measured_steps)),
-        (f"Measured {units.plural(example)}", _count(s.measured_examples)),
-        ("Measured blocks", _count(s.blocks)),
-        ("Blocks cut as warm-up", _count(s.blocks_cut or 0)),
-        ("Waiting for data", units.percent(s.waiting_pct, 1)),
-        ("Step, data ready", units.milliseconds(s.ready_step_ms)),
-        ("Epochs", derived.describe_epochs(run) or units.ABSENT),
-        ("Operations a step", _billions(s.flops_per_step)),
-        ("Computed", _cell_text(cells.gflops(run.row))),
-        ("Utilisation", _cell_text(cells.utilisation(run.row))),
-        ("Measured peak", units.gflops(s.peak_flops_per_s)),
-        ("Compile", units.with_unit(s.compile_s, "s", 2)),
-        ("First loss", units.number(s.loss_first)),
-        ("Last loss", units.number(s.loss_last)),
-    )
-    return tuple(DetailItem(name, text) for name, text in shown if text != units.ABSENT)
+def _metric_items(section: Section, values: RunMetrics, example: str) -> tuple[DetailItem, ...]:
+    """Return the metrics of one group of the page, as far as the run has them."""
+    in_section = (metric for metric in METRICS if metric.section == section)
+    return _known_items((metric.label, metric.text(values[metric.key], example)) for metric in in_section)
 
 
-def _energy(run: StoredRun) -> tuple[DetailItem, ...]:
-    s = run.row.summary
-    per_step = derived.energy_mj_per_step(s)
-    shown = (
-        ("Mean power", units.watts(s.mean_power_mw)),
-        (f"Per {cells.example_word(run.row.spec)}", _cell_text(cells.energy(run.row)).partition("/")[0]),
-        ("Per step", units.amount(per_step, "mJ")),
-        ("Taken from", s.energy_source or units.ABSENT),
-        ("Error at most", derived.format_energy_error(s) or units.ABSENT),
-    )
-    return tuple(DetailItem(name, text) for name, text in shown if text != units.ABSENT)
-
-
-def _memory(run: StoredRun) -> tuple[DetailItem, ...]:
-    """What the driver saw, what the framework's allocator needed of it, and what there is."""
-    s, total = run.row.summary, derived.memory_total_bytes(run)
-    used = "Used, as the driver says" if total is not None else "Used by the worker"
-    shown = (
-        (used, units.byte_size(s.device_peak_bytes)),
-        (f"{FRAMEWORK.name}'s allocator", units.byte_size(s.allocator_peak_bytes)),
-        ("The card has", units.byte_size(total)),
-    )
-    return tuple(DetailItem(name, text) for name, text in shown if text != units.ABSENT)
+def _known_items(items: Iterable[tuple[str, str]]) -> tuple[DetailItem, ...]:
+    return tuple(DetailItem(name, text) for name, text in items if text and text != units.ABSENT)
 
 
 def _field_costs(run: StoredRun) -> list[DetailGroup]:
@@ -226,36 +187,21 @@ def _environment(environment: Mapping[str, str]) -> tuple[DetailItem, ...]:
     )
 
 
-def _identity(run: StoredRun) -> tuple[DetailItem, ...]:
+def _identity(run: StoredRun) -> tuple[tuple[str, str], ...]:
     row = run.row
     ended = row.outcome
-    exit_code = "" if ended is None or ended.exit_code is None else str(ended.exit_code)
-    shown = (
+    return (
         ("Number", str(row.run)),
         ("Identity", row.uid),
         ("Started", units.utc_time(row.started_utc_ns)),
         ("Ended", units.utc_time(row.ended_utc_ns)),
-        ("Duration", _cell_text(cells.duration(row))),
-        ("Exit code", exit_code),
+        ("Exit code", "" if ended is None or ended.exit_code is None else str(ended.exit_code)),
         ("Process ended by", (ended.ended_by if ended else None) or ""),
     )
-    return tuple(DetailItem(name, text) for name, text in shown if text and text != units.ABSENT)
 
 
 def _device(index: int, name: str, device: str) -> DetailItem:
     return DetailItem("Host", name) if device == HOST else DetailItem(f"GPU {index}", f"{name}\n{device}")
-
-
-def _billions(count: int | None) -> str:
-    return units.ABSENT if count is None else f"{units.number(count / 1e9)} billion"
-
-
-def _count(value: int) -> str:
-    return f"{value:,}" if value else units.ABSENT
-
-
-def _cell_text(cell: Cell) -> str:
-    return f"{cell.text}\N{NO-BREAK SPACE}{cell.unit}" if cell.unit else cell.text
 
 
 def _log_title(lines: int) -> str:

@@ -1,12 +1,13 @@
 """The table of stored runs: columns, rows, experiment groups and labels."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import tzinfo
 from typing import NamedTuple
 
 from app import units
-from app.queries import Facets, RunOrder, RunQuery, StoredExperiment
+from app.metrics import METRICS, ListColumn, Metric
+from app.queries import Facets, RunQuery, StoredExperiment
 from app.records import RunRow
 from app.viewmodels.charts.palette import MAX_COMPARED
 from app.viewmodels.format import cells
@@ -70,49 +71,83 @@ PAGE = 48
 """How many rows are read along with the numbers of the runs: what a window shows at once, and a little more."""
 
 
-class ListColumn(NamedTuple):
-    """A column of the table, what orders by it, and a cell as wide as it is expected to need."""
+class HistoryColumn(NamedTuple):
+    """A column of the table: what orders by it, a cell as wide as it is expected to need, and a run's cell.
+
+    `cell` takes the run's row and the reader's time zone, None for the system's.
+    """
 
     column: Column
-    order: RunOrder
+    order: str
     expected: Cell
+    cell: Callable[[RunRow, tzinfo | None], Cell]
+    shown: bool = True
 
 
-_LIST_COLUMNS: tuple[ListColumn, ...] = (
-    ListColumn(Column("Run", "Number of the run in this database"), "run", Cell(text="10000")),
-    ListColumn(Column("Started", "When the run started, in local time"), "started", Cell(text="2026-10-30 20:48")),
-    ListColumn(Column("Workload", "What was trained", numeric=False), "workload", Cell(text="wrn28-10")),
-    ListColumn(Column("Variant", "What differs from the workload's defaults", numeric=False), "variant", Cell(text="")),
-    ListColumn(
+def _metric_column(metric: Metric, listed: ListColumn) -> HistoryColumn:
+    return HistoryColumn(
+        Column(metric.column_title, metric.help),
+        listed.order,
+        Cell(text=listed.widest),
+        lambda run, _zone: cells.row_metric_cell(metric, run),
+        listed.shown,
+    )
+
+
+_LISTED: tuple[HistoryColumn, ...] = (
+    HistoryColumn(
+        Column("Run", "Number of the run in this database"),
+        "run",
+        Cell(text="10000"),
+        lambda run, _zone: cells.run_number(run),
+    ),
+    HistoryColumn(
+        Column("Started", "When the run started, in local time"),
+        "started",
+        Cell(text="2026-10-30 20:48"),
+        cells.started,
+    ),
+    HistoryColumn(
+        Column("Workload", "What was trained", numeric=False),
+        "workload",
+        Cell(text="wrn28-10"),
+        lambda run, _zone: cells.workload(run),
+    ),
+    HistoryColumn(
+        Column("Variant", "What differs from the workload's defaults", numeric=False),
+        "variant",
+        Cell(text=""),
+        lambda run, _zone: cells.variant(run.spec, run.purpose),
+    ),
+    HistoryColumn(
         Column("Tags, note", "Your own words on a run: T changes its tags, N its note", numeric=False),
         "tags",
         Cell(text="baseline, warm-up"),
+        lambda run, _zone: cells.annotations(run),
     ),
-    ListColumn(Column("Devices", "What it ran on", numeric=False), "devices", Cell(text="2× H200")),
-    ListColumn(Column("Outcome", "How the run ended", numeric=False), "outcome", Cell(text="completed", symbol="✔")),
-    ListColumn(
+    HistoryColumn(
+        Column("Devices", "What it ran on", numeric=False),
+        "devices",
+        Cell(text="2× H200"),
+        lambda run, _zone: cells.devices(run),
+    ),
+    HistoryColumn(
+        Column("Outcome", "How the run ended", numeric=False),
+        "outcome",
+        Cell(text="completed", symbol="✔"),
+        lambda run, _zone: cells.outcome(run.outcome),
+    ),
+    HistoryColumn(
         Column("As asked", "Whether what ran is what was asked, as far as its evidence tells", numeric=False),
         "as_asked",
         Cell(text="yes", symbol="✔"),
+        lambda run, _zone: cells.verified(run),
     ),
-    ListColumn(
-        Column("Throughput", "Examples a second over the measured blocks"),
-        "throughput",
-        Cell(text="100,000"),
-    ),
-    ListColumn(Column("Step p50", "Median time of one step"), "step_ms_p50", Cell(text="1,000")),
-    ListColumn(
-        Column("Mean power", "Mean power of the run's GPUs together while measuring"),
-        "mean_power",
-        Cell(text="1,000"),
-    ),
-    ListColumn(Column("Energy", "Energy for one example"), "energy", Cell(text="1,000")),
-    ListColumn(Column("Duration", "From the start of the run to its end"), "duration", Cell(text="10:00:00")),
+    *(_metric_column(metric, metric.list_column) for metric in METRICS if metric.list_column),
 )
-COLUMNS: tuple[Column, ...] = tuple(listed.column for listed in _LIST_COLUMNS)
-ORDERS: tuple[RunOrder, ...] = tuple(listed.order for listed in _LIST_COLUMNS)
-_HIDDEN_BY_DEFAULT = ("step_ms_p50", "mean_power", "duration")
-DEFAULT_COLUMNS: tuple[RunOrder, ...] = tuple(order for order in ORDERS if order not in _HIDDEN_BY_DEFAULT)
+COLUMNS: tuple[Column, ...] = tuple(listed.column for listed in _LISTED)
+ORDERS: tuple[str, ...] = tuple(listed.order for listed in _LISTED)
+DEFAULT_COLUMNS: tuple[str, ...] = tuple(listed.order for listed in _LISTED if listed.shown)
 """More columns would leave no room for the variant in a window of usual width."""
 
 _CHIP_ROOM = " " * 5
@@ -135,7 +170,7 @@ class HistoryRow:
 
 def history_rows(runs: Iterable[RunRow], zone: tzinfo | None) -> dict[int, HistoryRow]:
     """The rows of runs by their numbers; `zone` is the reader's time zone, None the system's."""
-    return {run.run: HistoryRow(run, _cells(run, zone)) for run in runs}
+    return {run.run: HistoryRow(run, tuple(listed.cell(run, zone) for listed in _LISTED)) for run in runs}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +183,7 @@ class HistoryOptions:
     facets: Facets = field(default_factory=lambda: Facets(total=0, deleted=0, workloads={}, outcomes={}, tags={}))
     experiments: Sequence[StoredExperiment] = ()
     filters: Mapping[str, RunQuery] = field(default_factory=dict)
-    shown: Sequence[RunOrder] = DEFAULT_COLUMNS
+    shown: Sequence[str] = DEFAULT_COLUMNS
     census: tuple[int, ...] = ()
     reference: int = 0
 
@@ -212,7 +247,11 @@ def is_filtered(query: RunQuery) -> bool:
 
 def widest(rows: Iterable[HistoryRow], before: Sequence[Cell] = ()) -> tuple[Cell, ...]:
     """For each column a cell as wide as it needs: for what is expected, for these rows and for those before."""
-    shown = [*(row.cells for row in rows), [listed.expected for listed in _LIST_COLUMNS], *([before] if before else [])]
+    shown = [
+        *(row.cells for row in rows),
+        [listed.expected for listed in _LISTED],
+        *([before] if before else []),
+    ]
     return tuple(cells.widest([_chips_as_text(row[n]) for row in shown]) for n in range(len(COLUMNS)))
 
 
@@ -275,22 +314,4 @@ def empty_text(listing: Listing) -> str:
         "Runs of another database come in by View, Import runs.\n"
         "Until then you can look at runs measured on real GPUs: copies come beside your own, marked as reference, "
         "and View takes them away again."
-    )
-
-
-def _cells(run: RunRow, zone: tzinfo | None) -> tuple[Cell, ...]:
-    return (
-        cells.run_number(run),
-        cells.started(run, zone),
-        cells.workload(run),
-        cells.variant(run.spec, run.purpose),
-        cells.annotations(run),
-        cells.devices(run),
-        cells.outcome(run.outcome),
-        cells.verified(run),
-        cells.throughput(run),
-        cells.step_ms(run.summary.step_ms_p50),
-        cells.power(run.summary.mean_power_mw),
-        cells.energy(run),
-        cells.duration(run),
     )

@@ -36,7 +36,9 @@ def test_show_tells_asked_ran_kernels_gaps_and_weights_elsewhere(
 ) -> None:
     said = printed(capsys, database, "show", "1").replace("\N{NO-BREAK SPACE}", " ")
     assert "✔ Ran as asked: cuDNN · TF32 on tensor cores · XLA off · 1 GPU" in said
-    assert "13,375 GFLOPS, 3.3 % of the measured peak" in said
+    metrics = [" ".join(line.split()) for line in said.splitlines()]
+    assert "computed 13,375 GFLOPS 334 billion operations per step, by formula" in metrics
+    assert "utilisation 3.3 % Of 400,000 GFLOPS, measured with a large matrix product" in metrics
     assert "In 20.6 % of the time no kernel ran." in said
     assert "Of kernel time: GEMM 61.1 %, RNN 31.7 %" in said
     (first,) = [line for line in said.splitlines() if "…" in line and "_5x_cudnn" in line]

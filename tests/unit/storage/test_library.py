@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import msgspec
 import pytest
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from app.errors import UserError
 from app.paths import weights_path
-from app.queries import Facets, RunOrder, RunQuery
+from app.queries import RUN_ORDERS, Facets, RunQuery
 from app.records import Outcome, RunRow, Summary
 from app.storage.library import MAX_NOTE_LENGTH, MAX_TAG_LENGTH
 from app.storage.listing import MAX_SEARCH_TERMS
@@ -103,13 +103,13 @@ def words_of(row: RunRow) -> str:
     return "\n".join((*(f"{name}={value}" for name, value in variant.items()), *told, *named, started)).lower()
 
 
-def key_of(row: RunRow, order: RunOrder) -> Any:
+def key_of(row: RunRow, order: str) -> Any:
     """What a run is ordered by; None is absent."""
     variant, summary = row.spec.variant, row.summary
     match = {True: "yes", False: "no", None: "unknown"}[row.match] if row.has_evidence else None
     of_variant = (variant["layout"], variant["gpus"], variant["batch_size"], variant["precision"], variant["xla"])
     length_ns = None if row.ended_utc_ns is None else row.ended_utc_ns - row.started_utc_ns
-    keys: dict[RunOrder, Any] = {
+    keys: dict[str, Any] = {
         "run": row.run,
         "started": row.started_utc_ns,
         "workload": row.spec.workload,
@@ -170,7 +170,7 @@ QUERIES = st.builds(
     tag=st.sampled_from(("", "", "PAPER", *HOSTILE)),
     experiment=st.sampled_from((None, None, 1, 2, 99)),
     deleted=st.booleans(),
-    order=st.sampled_from(get_args(RunOrder)),
+    order=st.sampled_from(RUN_ORDERS),
     descending=st.booleans(),
 )
 
@@ -181,8 +181,8 @@ def test_find_finds_what_a_plain_filter_finds(many: Store, query: RunQuery) -> N
     assert many.library.find(query) == naively(rows, query)
 
 
-@pytest.mark.parametrize("order", get_args(RunOrder))
-def test_every_order_goes_both_ways_with_absent_values_last(many: Store, order: RunOrder) -> None:
+@pytest.mark.parametrize("order", RUN_ORDERS)
+def test_every_order_goes_both_ways_with_absent_values_last(many: Store, order: str) -> None:
     rows = many.library.run_rows(range(1, 41))
     for descending in (False, True):
         query = RunQuery(order=order, descending=descending)

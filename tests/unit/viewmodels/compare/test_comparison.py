@@ -18,8 +18,7 @@ from app.viewmodels.compare.comparison import (
     prepare_comparison,
 )
 from app.viewmodels.compare.curves import CompareCurves, format_position, small_multiples
-from app.viewmodels.compare.metrics import estimate_cell
-from app.viewmodels.compare.table import Arrangement, TableRow, table_text
+from app.viewmodels.compare.table import Arrangement, TableRow, estimate_cell, table_text
 from app.viewmodels.compare.verdict import SINGLE_RUN_NOTE
 from app.viewmodels.history.evidence import describe_mismatches
 from app.viewmodels.plot.model import panned, zoomed

@@ -46,10 +46,10 @@ def group(title: str, of: StoredRun) -> DetailGroup:
 
 def test_energy_is_told_by_example_step_and_phase_with_source_and_error() -> None:
     facts = dict(group("Energy", run()).items)
-    assert facts["Per image"] == f"750{NBSP}mJ"
-    assert facts["Per step"] == f"24,000{NBSP}mJ"
+    assert facts["Energy"] == f"750{NBSP}mJ/image"
+    assert facts["Energy per step"] == f"24,000{NBSP}mJ"
     assert facts["Taken from"] == "energy counter"
-    assert facts["Error at most"] == f"±{NBSP}1.2{NBSP}% from the window's edges"
+    assert facts["Energy error"] == f"±{NBSP}1.2{NBSP}% from the window's edges"
     rows = {row[0]: row[1:] for row in group("Phases", run()).rows}
     assert rows["measure"] == ("8.00", "1,200", "9,600", f"±{NBSP}120")
     assert rows["import"] == ("2.00", "–", "–", ""), "no energy is not 0"
@@ -77,7 +77,7 @@ def test_a_card_is_full_because_tensorflow_took_it(given: StoredRun, told: bool)
 def test_the_two_memories_are_told_apart() -> None:
     facts = dict(group("Memory, highest", run()).items)
     assert facts == {
-        "Used, as the driver says": f"135{NBSP}GiB",
+        "Peak memory": f"135{NBSP}GiB",
         "TensorFlow's allocator": f"3.0{NBSP}GiB",
         "The card has": f"141{NBSP}GiB",
     }
@@ -86,7 +86,7 @@ def test_the_two_memories_are_told_apart() -> None:
 def test_the_telemetry_audits_itself_and_says_what_a_field_costs() -> None:
     facts = dict(group("Telemetry", run()).items)
     assert facts == {
-        "Readings": "20.0 a second",
+        "Readings": f"20.0{NBSP}per second",
         "Jitter p99": f"1.40{NBSP}ms",
         "Readings missed": "3",
         "Sampler's CPU": f"0.52{NBSP}%",

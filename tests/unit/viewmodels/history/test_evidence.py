@@ -5,8 +5,11 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from app.records import Summary
-from app.viewmodels.format import cells, derived
+from app.analysis.summary import flops_per_s, mfu
+from app.metrics import METRIC_BY_KEY
+from app.records import RunRow, Summary
+from app.viewmodels.format import cells
+from app.viewmodels.format.cells import Cell
 from app.viewmodels.history.evidence import EvidenceView, describe_mismatches, evidence_view, stored_evidence_view
 from app.viewmodels.history.kernel_time import MAX_KERNELS
 from tests.fakes.evidence import AS_ASKED, MISLABELLED, ON_CPU, PORTABLE, UNKNOWN
@@ -177,19 +180,24 @@ def test_a_badge_in_a_table_is_a_symbol_a_word_and_a_reason() -> None:
     assert shown[3].key is None, "what has no evidence comes last"
 
 
+def cell(metric: str, row: RunRow) -> Cell:
+    return cells.row_metric_cell(METRIC_BY_KEY[metric], row)
+
+
 def test_gflops_and_utilisation_follow_from_formula_time_and_calibration() -> None:
     summary = Summary(flops_per_step=2_000_000_000, measured_steps=500, measured_s=4.0, peak_flops_per_s=1e12)
-    assert derived.flops_per_s(summary) == pytest.approx(250e9)
-    assert derived.mfu(summary) == pytest.approx(0.25)
-    assert derived.mfu(replace(summary, peak_flops_per_s=None)) is None
-    assert derived.flops_per_s(replace(summary, flops_per_step=None)) is None
-    assert derived.flops_per_s(replace(summary, measured_steps=0, measured_s=None)) is None
+    assert flops_per_s(summary) == pytest.approx(250e9)
+    assert mfu(summary) == pytest.approx(0.25)
+    assert mfu(replace(summary, peak_flops_per_s=None)) is None
+    assert flops_per_s(replace(summary, flops_per_step=None)) is None
+    assert flops_per_s(replace(summary, measured_steps=0, measured_s=None)) is None
     row = run_row(1, gflops=13_375.0)
-    assert (cells.gflops(row).text, cells.gflops(row).unit) == ("13,375", "GFLOPS")
-    assert (cells.utilisation(row).text, cells.utilisation(row).unit) == ("3.3", "%")
-    assert cells.utilisation(row).tooltip == f"Of 400,000{NBSP}GFLOPS, measured with a large matrix product"
+    gflops, utilisation = cell("gflops", row), cell("utilisation", row)
+    assert (gflops.text, gflops.unit) == ("13,375", "GFLOPS")
+    assert (utilisation.text, utilisation.unit) == ("3.3", "%")
+    assert utilisation.tooltip == f"Of 400,000{NBSP}GFLOPS, measured with a large matrix product"
     low = replace(row, summary=replace(row.summary, peak_flops_per_s=1e9))
-    assert cells.utilisation(low).tooltip.endswith(
+    assert cell("utilisation", low).tooltip.endswith(
         "; the peak was measured too low: `calibrate` on a quiet machine measures it anew"
     )
-    assert cells.gflops(run_row(2)).text == "–"
+    assert cell("gflops", run_row(2)).text == "–"

@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 from datetime import UTC
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
-from app.queries import Facets, RunOrder, RunQuery, StoredExperiment
+from app.queries import RUN_ORDERS, Facets, RunQuery, StoredExperiment
 from app.records import RunRow
 from app.viewmodels.charts.palette import MAX_COMPARED
 from app.viewmodels.history.annotations import TagChange, collect_annotations, parse_tags, tag_change
@@ -119,7 +119,7 @@ def test_a_workload_of_another_version_is_shown_all_the_same() -> None:
 
 def test_every_column_orders_by_something_of_its_own() -> None:
     assert len(set(ORDERS)) == len(COLUMNS)
-    assert set(ORDERS) == set(get_args(RunOrder))
+    assert set(ORDERS) == set(RUN_ORDERS)
     assert set(DEFAULT_COLUMNS) < set(ORDERS)
 
 
@@ -215,7 +215,7 @@ def test_a_run_page_tells_how_fast_it_computed_and_what_ran() -> None:
     detail = run_detail(stored_run(row, evidence=AS_ASKED), UTC)
     assert [name for name, _ in detail.figures] == ["Throughput", "Step p50", "Computed"]
     facts = {fact.name: fact.value for group in detail.groups for fact in group.items}
-    assert facts["Operations a step"] == "334 billion"
+    assert facts["Operations per step"] == "334\N{NO-BREAK SPACE}billion"
     assert facts["Utilisation"] == "3.3\N{NO-BREAK SPACE}%"
     assert facts["Measured peak"] == "400,000\N{NO-BREAK SPACE}GFLOPS"
     assert detail.evidence.badge.title == "Ran as asked"
