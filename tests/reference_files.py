@@ -1,12 +1,9 @@
-"""Makes the reference runs in resources/reference out of databases that were measured.
+"""Make the reference runs in resources/reference from measured databases.
 
-    python -m tests.reference_files resources/reference/lstm.db "LSTM" docs/measurements/2026-11-21-lstm.db \\
-        docs/measurements/2026-11-21-experiments.db
-    python -m tests.reference_files resources/reference/cnn.db "image networks" docs/measurements/2026-11-21-cnn.db
+    python -m tests.reference_files resources/reference/lstm.db "LSTM" MEASURED.db ...
 
-The second word is what the experiment is called in which History groups them. Of several databases the later ones have
-the say: a variant that one of them has too is left out of those before it. The databases are copied first; the file is
-written by the program's own export, in place of the one there.
+The second argument names the experiment that groups the runs in History. A variant that several databases have is taken
+from the last of them. The databases are copied first; the program's own export writes the file over the old one.
 """
 
 import shutil

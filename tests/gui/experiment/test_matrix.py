@@ -24,6 +24,7 @@ from app.plan import Plan
 from app.runs.experiment.presets import load_preset
 from app.runs.leases import CPU, Leases
 from app.samples import Inventory
+from app.storage.reference import FOLDER, TAG
 from app.storage.store import Store
 from app.viewmodels.run.form import VariantForm
 from tests.fakes.experiments import environment_here, result
@@ -33,7 +34,7 @@ from tests.unit.viewmodels.stored import keep, run_row, stored_run
 from workloads.protocol import RunSpec, Value
 
 LIMIT_MS = 120_000
-MEASURED = Path(__file__).parents[3] / "docs" / "measurements" / "2026-11-21-cnn.db"
+MEASURED = FOLDER / "cnn.db"
 
 
 class RunScreen(Screen[RunView]):
@@ -116,7 +117,9 @@ def measured(database_path: Path) -> Path:
     """The variants of the CNNs that ran on H200s, as if this very machine had made them."""
     shutil.copy(MEASURED, database_path)
     with Store.open(database_path) as store:
-        for row in store.list_runs():
+        rows = store.list_runs()
+        store.library.remove_tag([row.run for row in rows], TAG)
+        for row in rows:
             store.add_environment(row.run, environment_here(GPU_INVENTORY))
     return database_path
 

@@ -14,9 +14,8 @@ from app.storage.store import Store
 from tests.fakes.runs import SPEC, UTC_NS
 from tests.unit.storage.two_processes import twice_at_once
 
-ROOT = Path(__file__).parents[3]
-OLDER = ROOT / "docs" / "measurements" / "2026-11-21-lstm.db"
-"""31 runs of two H200s, written before there were notes, tags or a trash."""
+OLDER = Path(__file__).with_name("older.db")
+"""31 runs of two H200s with every eighth sample, written before there were notes, tags or a trash."""
 
 
 @pytest.fixture

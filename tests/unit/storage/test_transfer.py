@@ -13,6 +13,7 @@ from app.paths import weights_path
 from app.storage.database import known_migrations
 from app.storage.library import Library
 from app.storage.owner import Owner, boot_id
+from app.storage.reference import FOLDER
 from app.storage.store import Store
 from app.storage.transfer.import_export import ExistingRun, export_database, import_runs
 from app.storage.transfer.progress import StoppedError, TransferProgress
@@ -20,7 +21,8 @@ from app.storage.transfer.tables import NOT_TRANSFERRED, TRANSFERRED
 from tests.fakes.runs import GPU, UTC_NS, S, begin, keep
 from tests.unit.storage.contents import changed, contents, older
 
-MEASURED = Path(__file__).parents[3] / "docs" / "measurements"
+MEASURED = [*sorted(FOLDER.glob("*.db")), Path(__file__).with_name("older.db")]
+"""The reference runs, and runs that were written by an older version."""
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +132,7 @@ def test_older_versions_are_brought_up_to_date_and_their_file_stays(
     assert contents(database_path) == contents(reference)
 
 
-@pytest.mark.parametrize("measured", sorted(MEASURED.glob("*.db")), ids=lambda path: path.name)
+@pytest.mark.parametrize("measured", MEASURED, ids=lambda path: path.name)
 def test_measured_runs_import(measured: Path, database_path: Path) -> None:
     before = measured.read_bytes()
     done = import_runs(database_path, measured)

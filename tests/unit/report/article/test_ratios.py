@@ -152,7 +152,7 @@ def test_weights_tried_on_the_cpu_are_in_the_article_s_table(training: tuple[Mea
 
 def test_what_was_measured_on_h200s_counts_for_the_presets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     database = tmp_path / "lstm.db"
-    shutil.copyfile(Path(__file__).parents[4] / "docs" / "measurements" / "2026-11-21-lstm.db", database)
+    shutil.copyfile(Path(__file__).parents[2] / "storage" / "older.db", database)
     assert main(["experiment", "--preset", "article-a", "--show", "--json", "--db", str(database)]) == 0
     ladder, drop_in = json.loads(capsys.readouterr().out)["article"]
     assert all(row["cells"][0]["figure"]["value"] > 500 for row in ladder["rows"]), "GFLOPS of every rung"
