@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from app.bench.harness import Result
-from app.cli.services import run_services
+from app.cli.runs import run_services
 from app.records import RunEvent, StoredRun
 from app.runs.launcher import child_environment
 from app.runs.session import RunServices, RunSession

@@ -39,7 +39,8 @@ from app.cli.options import (
 )
 from app.cli.presets import list_presets
 from app.cli.progress import run_with_notification
-from app.cli.services import open_store, run_services, several_variants, workload_finder
+from app.cli.runs import run_services, several_variants, workload_finder
+from app.cli.services import open_store
 from app.cli.terminal import print_json, say
 from app.errors import UserError
 from app.paths import default_database

@@ -9,9 +9,9 @@ from typing import Any
 from app import units
 from app.analysis.comparability import throttled_pct
 from app.cli.compare import print_comparison, reason_lines, warning_lines
-from app.cli.progress import WaitLine
+from app.cli.progress import ProgressSink, StatusLines, WaitLine
 from app.cli.services import stop_on_interrupt
-from app.cli.terminal import ProgressSink, StatusLine, print_table, print_text, say
+from app.cli.terminal import print_table, print_text, say
 from app.errors import UserError
 from app.plan import Plan
 from app.queries import FINISHED_STATES
@@ -175,7 +175,7 @@ class EntryReporter:
 
     def __init__(self) -> None:
         self._ended: dict[int, EntryStatus] = {}
-        self._line = StatusLine()
+        self._line = StatusLines()
         self._waits: dict[int, WaitLine] = {}
 
     def entry_started(self, status: EntryStatus) -> None:

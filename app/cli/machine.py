@@ -10,7 +10,8 @@ import click
 
 from app import units
 from app.cli.options import command
-from app.cli.services import run_services, telemetry_feed
+from app.cli.runs import run_services
+from app.cli.services import telemetry_feed
 from app.cli.terminal import print_json, print_table, say
 from app.errors import TelemetryError
 from app.fields import FIELDS, Sample, SlowSample, fields_of

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.cli.services import run_services, workload_finder
+from app.cli.runs import run_services, workload_finder
 from app.cli.terminal import print_json, print_table, say
 from app.errors import UserError
 from app.runs.experiment.presets import FindWorkload, load_preset, preset_names, user_preset_files

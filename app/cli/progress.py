@@ -1,4 +1,4 @@
-"""Progress on stderr: the idle wait before a run, the percentage of a transfer, and the notification at the end."""
+"""Progress on stderr: runs, the idle wait before a run and transfers, and the notification at the end."""
 
 import contextlib
 import os
@@ -9,53 +9,200 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from app import units
 from app.cli.services import stop_on_interrupt
-from app.cli.terminal import StatusLine, say
+from app.cli.terminal import say
+from app.records import RunEnded, RunEvent, RunStarted, Waiting
 from app.runs.experiment.idle_wait import WaitStatus
 from app.storage.transfer.progress import TransferProgress
+from app.viewmodels.format.cells import OUTCOMES, example_word
+from app.viewmodels.format.naming import short_name
+from workloads.protocol import Block, PhaseStarted, Progress
 
-_QUIET_S = 1.0
-"""What ends sooner needs no progress."""
+if TYPE_CHECKING:
+    import rich.progress
+
 _REPAINT_S = 0.1
+_BAR = 20
+"""Characters of a bar."""
+_QUIET_S = 1.0
+"""A transfer that ends sooner needs no progress."""
 _STEP = 0.1
-"""Where stderr is no terminal: a line each tenth."""
+"""Where stderr is no terminal, a transfer prints a line per tenth."""
+_SHORT_S = 1.0
+"""A wait that ends sooner is not worth a line."""
+_SENDER = "notify-send"
+_TIMEOUT_S = 10.0
+
+
+class StatusLines:
+    """The last lines of a terminal: one with a bar for each thing that goes on, below all other messages.
+
+    Where stderr is no terminal, or one that can only append, nothing is painted.
+
+    Thread: any.
+    """
+
+    def __init__(self) -> None:
+        self.live = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+        self.keyboard = threading.Lock()
+        """To be held while typed keys are read: two readers that see one Enter would both wait for a line."""
+        self._display: rich.progress.Progress | None = None
+        self._tasks: dict[object, rich.progress.TaskID] = {}
+        self._lock = threading.Lock()
+
+    def paint(self, owner: object, text: str, fraction: float = 0.0, detail: str = "") -> None:
+        """Show an owner's line in place of its last one.
+
+        Args:
+            owner: Whose line it is.
+            text: What stands before the bar.
+            fraction: How far the bar is, from 0 to 1.
+            detail: What stands behind the bar.
+        """
+        with self._lock:
+            if not self.live:
+                return
+            if self._display is None:
+                self._display = _new_display()
+                self._display.start()
+            if owner not in self._tasks:
+                self._tasks[owner] = self._display.add_task(text, total=1.0, detail=detail)
+            self._display.update(self._tasks[owner], description=text, completed=fraction, detail=detail, refresh=True)
+
+    def clear(self, owner: object) -> None:
+        """Take the owner's line away."""
+        with self._lock:
+            task = self._tasks.pop(owner, None)
+            if task is None or self._display is None:
+                return
+            self._display.remove_task(task)
+            self._display.refresh()
+            if not self._tasks:
+                self._display.stop()
+                self._display = None
+
+    def say(self, sentence: str) -> None:
+        """Print a message above the lines."""
+        with self._lock:
+            if self._display is None:
+                say(sentence)
+            else:
+                self._display.console.print(sentence, soft_wrap=True)
+
+
+def _new_display() -> "rich.progress.Progress":
+    """Return a display that repaints when it is told to: a thread of its own would outlive a run that fails."""
+    # Here, for rich takes its time, and only a terminal needs it.
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
+    from rich.table import Column
+
+    class TerminalConsole(Console):
+        def show_cursor(self, _show: bool = True) -> bool:
+            """Leave the cursor: hidden, it would be lost with a program that is killed."""
+            return False
+
+    return Progress(
+        TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True)),
+        BarColumn(_BAR),
+        TextColumn("{task.fields[detail]}", markup=False, table_column=Column(no_wrap=True)),
+        console=TerminalConsole(stderr=True, markup=False, highlight=False, emoji=False),
+        auto_refresh=False,
+        transient=True,
+        redirect_stdout=False,
+        redirect_stderr=False,
+    )
+
+
+class ProgressSink:
+    """Show a run's progress on stderr: a line with a bar on a terminal, elsewhere a line per phase.
+
+    With a `prefix` it is one run of several: elsewhere only the measured phase of each is printed, and how it ended.
+    """
+
+    def __init__(self, prefix: str = "", line: StatusLines | None = None) -> None:
+        self._prefix = prefix
+        self._line = line or StatusLines()
+        self._phase = ""
+        self._rate = ""
+        self._example = ""
+        self._painted_s = 0.0
+
+    def handle(self, event: RunEvent) -> None:
+        """Show what changed."""
+        match event:
+            case RunStarted():
+                self._example = example_word(event.spec)
+                self._say(f"run {event.run}: {short_name(event.spec)}")
+            case Waiting():
+                self._say(event.reason)
+            case PhaseStarted():
+                self._phase, self._rate = event.phase, ""
+                if self._line.live:
+                    self._paint()
+                elif not self._prefix or event.phase == "measure":
+                    self._say(event.phase)
+            case Block() if event.phase == "measure":
+                seconds = (event.end_ns - event.start_ns) / 1e9
+                self._rate = units.rate(event.examples / seconds, self._example)
+            case Progress() if self._line.live and time.monotonic() - self._painted_s > _REPAINT_S:
+                self._paint(event.fraction)
+            case RunEnded():
+                self._line.clear(self)
+                if self._prefix:
+                    self._say(self._ended(event))
+
+    def _ended(self, event: RunEnded) -> str:
+        name = OUTCOMES[event.outcome.name].word
+        throughput = event.summary.throughput
+        text = name if throughput is None else f"{units.rate(throughput, self._example)}, {name}"
+        return f"{text}. {event.outcome.reason}" if event.outcome.reason else text
+
+    def _say(self, text: str) -> None:
+        self._line.say(f"{self._prefix}{text}")
+
+    def _paint(self, fraction: float = 0.0) -> None:
+        self._painted_s = time.monotonic()
+        self._line.paint(self, f"{self._prefix}{self._phase}", fraction, f"{_percent(fraction)}  {self._rate}")
+
+
+def _percent(fraction: float) -> str:
+    return f"{100 * fraction:3.0f} %"
 
 
 class PercentLine:
-    """The percentage that is done: one line painted over on a terminal, a line each 10 % elsewhere."""
+    """The share of a transfer that is done: a line with a bar on a terminal, a line per 10 % elsewhere."""
 
-    def __init__(self, what: str, *, is_live: bool) -> None:
+    def __init__(self, what: str, line: StatusLines) -> None:
         self._what = what
-        self._is_live = is_live
+        self._line = line
         self._next_s = time.monotonic() + _QUIET_S
         self._next_share = 0.0
-        self._painted = False
 
     def show(self, share: float) -> None:
-        """Shows the share that is done, from 0 to 1, where it is time to."""
-        if time.monotonic() < self._next_s or (not self._is_live and share < self._next_share):
+        """Show the share that is done, from 0 to 1, where it is time to."""
+        if time.monotonic() < self._next_s or (not self._line.live and share < self._next_share):
             return
-        text = f"{self._what} … {100 * share:3.0f} %"
-        print(
-            f"\r\x1b[K{text}" if self._is_live else text, end="" if self._is_live else "\n", file=sys.stderr, flush=True
-        )
-        self._painted = True
+        if self._line.live:
+            self._line.paint(self, f"{self._what} …", share, _percent(share))
+        else:
+            say(f"{self._what} … {_percent(share)}")
         self._next_s = time.monotonic() + _REPAINT_S
         self._next_share = share + _STEP
 
     def clear(self) -> None:
-        """Takes the line away."""
-        if self._is_live and self._painted:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+        """Take the line away."""
+        self._line.clear(self)
 
 
 @contextlib.contextmanager
 def progress_watch(what: str) -> Iterator[TransferProgress]:
-    """A watch that shows progress on stderr and stops at Ctrl-C."""
+    """Yield a watch that shows progress on stderr and stops at Ctrl-C."""
     stop = threading.Event()
-    line = PercentLine(what, is_live=sys.stderr.isatty())
+    line = PercentLine(what, StatusLines())
     try:
         with stop_on_interrupt(stop.set):
             yield TransferProgress(line.show, stop.is_set)
@@ -63,33 +210,31 @@ def progress_watch(what: str) -> Iterator[TransferProgress]:
         line.clear()
 
 
-_SHORT_S = 1.0
-
-
 class WaitLine:
-    """The wait of one run on stderr: a part of the status line on a terminal, where Enter ends it; said once elsewhere.
+    """The idle wait of one run on stderr: a line on a terminal, where Enter ends the wait; one message elsewhere.
 
     Of several waits at once an Enter ends one.
     """
 
-    def __init__(self, line: StatusLine | None = None) -> None:
-        self._line = line or StatusLine()
+    def __init__(self, line: StatusLines | None = None) -> None:
+        self._line = line or StatusLines()
         self._live = self._line.live and sys.stdin.isatty()
         self._printed = False
 
     def __call__(self, status: WaitStatus) -> bool:
-        """Shows what is waited for; whether to go on waiting. What lasts less than a second is not worth a line."""
+        """Show what is waited for; return whether to go on waiting."""
         if status.waited_s >= _SHORT_S:
             if self._live:
                 seconds = f"{status.waited_s:.0f} of {status.limit_s:.0f} s"
-                self._line.paint(self, f"Waiting: {status.reason} ({seconds}; Enter goes on)")
+                text = f"Waiting: {status.reason} ({seconds}; Enter goes on)"
+                self._line.paint(self, text, status.waited_s / status.limit_s)
             elif not self._printed:
                 self._printed = True
                 self._line.say(f"Waiting, {status.limit_s:.0f} s at most: {status.reason}.")
         return not (self._live and self._enter_pressed())
 
     def clear(self) -> None:
-        """Takes the line away."""
+        """Take the line away."""
         self._line.clear(self)
 
     def _enter_pressed(self) -> bool:
@@ -101,19 +246,15 @@ class WaitLine:
 
 
 def _in_foreground() -> bool:
-    """Whether what is typed is for this program: reading it in the background would suspend it."""
+    """Return whether typed keys go to this program: reading them in the background would suspend it."""
     try:
         return os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
     except OSError:
         return False
 
 
-_SENDER = "notify-send"
-_TIMEOUT_S = 10.0
-
-
 def run_with_notification(title: str, command: Callable[[], int]) -> int:
-    """Makes runs, tells of the end under this title whatever comes of it, and returns the exit status."""
+    """Run a command, notify of its end under this title however it ends, and return its exit status."""
     began_s, words = time.monotonic(), "It ended early"
     try:
         status = command()
@@ -124,7 +265,7 @@ def run_with_notification(title: str, command: Callable[[], int]) -> int:
 
 
 def notify(title: str, words: str) -> str:
-    """Tells the user, and returns by which means, as a sentence."""
+    """Notify the user; return by which means, as a sentence."""
     if _send_to_desktop(title, words):
         return f"Notified through {_SENDER}."
     why = f"{_SENDER} is not installed" if shutil.which(_SENDER) is None else f"{_SENDER} reached no desktop"

@@ -20,7 +20,8 @@ from app.cli.experiment_progress import (
 )
 from app.cli.options import FILE, OneOf, command, no_standby_option, notify_option, sampling_option, whole_number
 from app.cli.progress import run_with_notification
-from app.cli.services import open_store, run_services
+from app.cli.runs import run_services
+from app.cli.services import open_store
 from app.cli.terminal import print_json, print_table, say
 from app.errors import UserError
 from app.queries import QueueEntry, QueueProgress

@@ -19,9 +19,11 @@ from app.cli.options import (
     settings_option,
     workload_argument,
 )
-from app.cli.services import one_variant, run_services, stop_on_interrupt, workload_finder
+from app.cli.progress import ProgressSink
+from app.cli.runs import one_variant, run_services, workload_finder
+from app.cli.services import stop_on_interrupt
 from app.cli.show import print_run
-from app.cli.terminal import ProgressSink, print_json, print_table, say
+from app.cli.terminal import print_json, print_table, say
 from app.records import RunRow, StoredRun
 from app.report.documents import largest_batch_document, portability_document, run_document
 from app.runs.concurrent_runs import ConcurrentRuns

@@ -1,35 +1,28 @@
-"""What a command opens and reads from its arguments: database, telemetry, run services, workload and variants."""
+"""What a command holds while it works: the database, telemetry, and the signals that stop it."""
 
 import contextlib
 import signal
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 
-from app.cli.terminal import say
 from app.errors import UserError
 from app.paths import default_database
-from app.runs.custom import ReadOptions, resolve_workload
-from app.runs.leases import Leases
 from app.runs.recovery import mark_crashed_runs
-from app.runs.session import RunServices
-from app.runs.standby import StandbyLauncher, is_standby_wanted
-from app.samples import SAMPLE_MS
-from app.storage.files import disk_space
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
-from app.viewmodels.experiment.matrix_state import parse_values
-from workloads import catalog
-from workloads.catalog import Machine, Parameter, UsageError, Workload
-from workloads.protocol import RunSpec, Value
 
 
 @contextlib.contextmanager
 def open_store(database: Path | None, *, may_be_new: bool = False) -> Iterator[Store]:
-    """The store, after runs whose owner is gone were found.
+    """Open the store, once runs whose owner is gone are marked as crashed.
 
-    A path that the user gave is made a new database only with `may_be_new`; else a slip of the pen would leave one.
+    Args:
+        database: The path that the user gave, None for the default one.
+        may_be_new: Whether a given path may become a new database; else a mistyped one would.
+
+    Raises:
+        UserError: There is no such database.
     """
     if database is not None and not may_be_new and not database.exists():
         raise UserError(
@@ -41,28 +34,8 @@ def open_store(database: Path | None, *, may_be_new: bool = False) -> Iterator[S
 
 
 @contextlib.contextmanager
-def run_services(
-    database: Path | None, sample_ms: float = SAMPLE_MS, *, standby: bool = False
-) -> Iterator[RunServices]:
-    """What runs need, with telemetry going on; little room on the disk is said on stderr.
-
-    With `standby` (where several runs will come) a worker stands by for the next, where one is wanted.
-    """
-    with open_store(database, may_be_new=True) as store:
-        path = store.path
-    if warning := disk_space(path).warning:
-        print(warning, file=sys.stderr)
-    with telemetry_feed(sample_ms) as feed:
-        if not standby:
-            yield RunServices(database=path, feed=feed)
-            return
-        with contextlib.closing(StandbyLauncher(Leases(), lambda: is_standby_wanted(feed))) as launcher:
-            yield RunServices(database=path, feed=feed, launcher=launcher)
-
-
-@contextlib.contextmanager
 def telemetry_feed(sample_ms: float) -> Iterator[TelemetryFeed]:
-    """A telemetry feed with a reading every so many milliseconds, started, and closed at the end."""
+    """Start a telemetry feed with a reading every so many milliseconds, and close it at the end."""
     feed = TelemetryFeed(1000 / sample_ms)
     feed.start()
     try:
@@ -73,7 +46,7 @@ def telemetry_feed(sample_ms: float) -> Iterator[TelemetryFeed]:
 
 @contextlib.contextmanager
 def stop_on_interrupt(stop: Callable[[], None]) -> Iterator[None]:
-    """While inside, Ctrl-C and a polite end of the terminal call `stop` instead of ending the program."""
+    """Call `stop` at Ctrl-C, a hang-up or a request to terminate, instead of ending the program."""
 
     def on_signal(_number: int, _frame: FrameType | None) -> None:
         stop()
@@ -84,41 +57,3 @@ def stop_on_interrupt(stop: Callable[[], None]) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def workload_finder(database: Path | None) -> Callable[[str], Workload]:
-    """Return a function that finds a workload of the program by name, or a custom one, whose file it reads if it must.
-
-    It raises `UsageError`.
-    """
-    path = database or default_database()
-    return lambda word: resolve_workload(word, path, ReadOptions(notify=say))
-
-
-def one_variant(workload: Workload, settings: Sequence[str], machine: Machine) -> RunSpec:
-    """The variant that the words describe; raises `UsageError`."""
-    values = {name: catalog.parse(workload.parameter(name), text) for name, text in _parse_settings(settings).items()}
-    return catalog.fill_defaults(workload, values, machine)
-
-
-def several_variants(workload: Workload, settings: Sequence[str], machine: Machine) -> list[RunSpec]:
-    """Every combination of the values given, as the matrix takes them, each once; raises `UsageError`."""
-    lists = {name: _value_list(workload.parameter(name), text) for name, text in _parse_settings(settings).items()}
-    return catalog.combinations(workload, lists, machine)
-
-
-def _value_list(parameter: Parameter, text: str) -> tuple[Value, ...]:
-    # No value at all is no list but a wrong value.
-    return parse_values(parameter, text) or (catalog.parse(parameter, text),)
-
-
-def _parse_settings(settings: Sequence[str]) -> dict[str, str]:
-    pairs: dict[str, str] = {}
-    for setting in settings:
-        name, equals, text = setting.partition("=")
-        if not equals or not name:
-            raise UsageError(f"-s takes name=value, not {setting!r}.")
-        if name in pairs:
-            raise UsageError(f"{name} is given twice.")
-        pairs[name] = text
-    return pairs

@@ -10,7 +10,7 @@ from app.bench.main import bench
 from app.cli.commands import SECTIONS, Upper
 from app.cli.experiment import _baseline_first
 from app.cli.main import main
-from app.cli.services import one_variant, several_variants
+from app.cli.runs import one_variant, several_variants
 from app.cli.telemetry import RateLimiter
 from app.fields import Sample, SlowSample
 from app.samples import HOST

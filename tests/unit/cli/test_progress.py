@@ -12,6 +12,7 @@ import pytest
 from app.cli.main import main
 from app.cli.progress import WaitLine, notify, run_with_notification
 from app.runs.experiment.idle_wait import WaitStatus
+from tests.fakes.terminal import screen, use_terminal
 
 
 def held(waited_s: float) -> WaitStatus:
@@ -34,18 +35,23 @@ def test_on_a_terminal_one_line_is_painted_over_and_enter_ends_the_wait(
     with os.fdopen(keyboard, "wb", buffering=0) as keys, os.fdopen(terminal, encoding="utf-8") as typed:
         monkeypatch.setattr(sys, "stdin", typed)
         monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+        use_terminal(monkeypatch, 100)
         line = WaitLine()
+        words = "Waiting: GPU 0 at 61 °C ({} of 60 s; Enter goes on)"
         assert line(held(1.0))
         assert line(held(1.2))
+        written = capsys.readouterr().err
+        assert screen(written)[-1].startswith(words.format(1))
         assert line(held(2.0))
+        written += capsys.readouterr().err
+        assert screen(written)[-1].startswith(words.format(2))
         keys.write(b"\n")
         assert line(held(2.0)), "no terminal of this process: what is typed is for others"
         monkeypatch.setattr(os, "tcgetpgrp", lambda _: os.getpgrp())
         assert not line(held(2.0))
         assert WaitLine()(held(0.0)), "the next wait is one again"
         line.clear()
-    words = "\r\x1b[KWaiting: GPU 0 at 61 °C ({} of 60 s; Enter goes on)"
-    assert capsys.readouterr().err == words.format(1) + words.format(2) + "\r\x1b[K"
+    assert screen(written + capsys.readouterr().err) == [""]
 
 
 Sender = Callable[[int], Path]

@@ -5,9 +5,12 @@ import sys
 
 import pytest
 
-from app.cli.terminal import ProgressSink, StatusLine, print_json, print_table, print_text
+from app.cli import progress
+from app.cli.progress import ProgressSink, StatusLines
+from app.cli.terminal import print_json, print_table, print_text
 from app.records import Outcome, RunEnded, RunEvent, RunStarted, Summary, Waiting
 from tests.fakes.runs import SPEC
+from tests.fakes.terminal import screen, use_terminal
 from workloads.protocol import Block, PhaseStarted, Progress
 
 STARTED = RunStarted(run=7, spec=SPEC, t_ns=1, utc_ns=1, devices=())
@@ -45,7 +48,7 @@ def test_what_a_terminal_has_no_room_for_stands_below(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    monkeypatch.setenv("COLUMNS", "27")
+    use_terminal(monkeypatch, 27)
     print_table(("name", "value", "step"), WIDE, right=frozenset({1, 2}))
     assert capsys.readouterr().out.splitlines() == [
         *("name         value     step", "a variant    1,000  12.5 ms"),
@@ -66,8 +69,8 @@ def test_long_heads_of_numbers_are_broken_where_there_is_no_room(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    use_terminal(monkeypatch, 32)
     table = ("Batch size", "1 GPU NHWC: images/s", "gain"), [("128", "31,510", "+4.7 %"), ("256", "35,526", "+7.8 %")]
-    monkeypatch.setenv("COLUMNS", "32")
     print_table(*table, right=frozenset({0, 1, 2}))
     assert capsys.readouterr().out.splitlines() == [
         *("               1 GPU", "               NHWC:", "Batch size  images/s    gain"),
@@ -108,27 +111,76 @@ def test_progress_is_painted_over_on_a_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    use_terminal(monkeypatch, 80)
     sink = ProgressSink()
-    for event in EVENTS:
+    for event in EVENTS[:-1]:
         sink.handle(event)
-    err = capsys.readouterr().err
-    assert "\r\x1b[Kmeasure" in err
-    assert err.endswith("\r\x1b[K"), "the last painting is taken away"
+    painted = capsys.readouterr().err
+    above, below = screen(painted)[-2:]
+    assert above.startswith("run 7: cnn10 Native NCHW")
+    assert below.split()[0] == "measure"
+    sink.handle(EVENTS[-1])
+    assert screen(painted + capsys.readouterr().err)[-1] == above, "the last painting is taken away"
+    assert "\x1b[?25" not in painted, "the cursor stays, for a program that is killed cannot bring it back"
 
 
-def test_several_runs_share_one_line_and_what_is_said_stands_above_it(
+def test_a_bar_shows_how_far_the_phase_is(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    use_terminal(monkeypatch, 80)
+    monkeypatch.setattr(progress, "_REPAINT_S", 0.0)
+    sink = ProgressSink("[1/2] ")
+    for event in EVENTS[1:5]:
+        sink.handle(event)
+    (line,) = (line for line in screen(capsys.readouterr().err) if "measure" in line)
+    assert line == f"[1/2] measure {'━' * 5}{' ' * 15}  25 %  1,000\xa0images/s"
+
+
+def test_several_runs_have_a_line_each_and_what_is_said_stands_above_them(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    monkeypatch.setenv("COLUMNS", "30")
-    line = StatusLine()
+    use_terminal(monkeypatch, 30)
+    line = StatusLines()
     one, other = ProgressSink("[1/2] ", line), ProgressSink("[2/2] ", line)
     one.handle(PhaseStarted(phase="import", t_ns=1))
     other.handle(PhaseStarted(phase="build", t_ns=2))
     line.say("Something else.")
+    written = capsys.readouterr().err
+    assert [shown.split("  ")[0][:14].rstrip(" ━") for shown in screen(written)] == [
+        "Something else"[:14],
+        "[1/2] import",
+        "[2/2] build",
+    ]
+    assert all(len(shown) <= 30 for shown in screen(written)), "a line that wraps cannot be painted over"
     one.handle(EVENTS[-1])
-    both, clear = "[1/2] import  │  [2/2] build ", "\r\x1b[K"
-    painted = capsys.readouterr().err.split(clear)[1:]
-    rest = "[2/2] build    "
-    assert painted == ["[1/2] import   ", both, "Something else.\n", both, rest, "[1/2] completed\n", rest]
-    assert all(len(text) < 30 for text in painted), "a line that wraps cannot be painted over"
+    written += capsys.readouterr().err
+    shown = screen(written)
+    assert (shown[:2], shown[2][:11], len(shown)) == (["Something else.", "[1/2] completed"], "[2/2] build", 3)
+    other.handle(EVENTS[-1])
+    assert screen(written + capsys.readouterr().err) == ["Something else.", "[1/2] completed", "[2/2] completed"]
+
+
+def test_a_terminal_that_can_only_append_gets_a_line_per_phase(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "dumb")
+    ProgressSink().handle(PhaseStarted(phase="import", t_ns=1))
+    assert capsys.readouterr().err == "import\n"
+
+
+def test_a_table_on_a_terminal_has_a_bold_header_unless_the_user_wants_no_styles(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "44")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    print_table(("name", "match"), [("a", "✔"), ("b", "[bold]")])
+    head, first, second = capsys.readouterr().out.splitlines()
+    assert head.startswith("\x1b[1mname")
+    assert "\x1b[32m✔" in first
+    assert second.rstrip() == "b     [bold]"
+    monkeypatch.setenv("NO_COLOR", "1")
+    print_table(("name", "match"), [("a", "✔")])
+    assert capsys.readouterr().out == "name  match\na     ✔\n"

@@ -1,6 +1,7 @@
 """`export` and `import` as commands: their words, what they print, and how far they are."""
 
 import json
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -8,9 +9,10 @@ import pytest
 
 from app.cli import progress
 from app.cli.main import main
-from app.cli.progress import PercentLine
+from app.cli.progress import PercentLine, StatusLines
 from app.storage.store import Store
 from tests.fakes.runs import keep
+from tests.fakes.terminal import screen, use_terminal
 
 
 @pytest.fixture
@@ -128,18 +130,24 @@ def line(monkeypatch: pytest.MonkeyPatch, *, is_live: bool) -> tuple[PercentLine
     """A line whose clock the test sets."""
     clock = SimpleNamespace(now=100.0)
     monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: clock.now))
-    return PercentLine("Importing", is_live=is_live), clock
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: is_live)
+    return PercentLine("Importing", StatusLines()), clock
 
 
 def test_progress_is_quiet_at_first_then_painted_over(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    use_terminal(monkeypatch, 80)
     shown, clock = line(monkeypatch, is_live=True)
+    written, seen = "", []
     for at, share in ((100.5, 0.1), (101.0, 0.25), (101.05, 0.26), (101.2, 0.28)):
         clock.now = at
         shown.show(share)
+        written += capsys.readouterr().err
+        seen.append(screen(written)[-1].translate({ord(sign): "" for sign in "━╸"}).split())
+    assert seen == [[], ["Importing", "…", "25", "%"], ["Importing", "…", "25", "%"], ["Importing", "…", "28", "%"]]
     shown.clear()
-    assert capsys.readouterr().err == "\r\x1b[KImporting …  25 %\r\x1b[KImporting …  28 %\r\x1b[K"
+    assert screen(written + capsys.readouterr().err) == [""]
 
 
 def test_progress_in_a_log_is_a_line_each_tenth(

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from app.cli.services import several_variants
+from app.cli.runs import several_variants
 from app.queries import RemainingWork
 from app.viewmodels.experiment.matrix import MatrixForm
 from app.viewmodels.experiment.matrix_state import MatrixRow

@@ -1,0 +1,78 @@
+"""What a command that makes runs needs: the services of runs, the workload and its variants."""
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from app.cli.services import open_store, telemetry_feed
+from app.cli.terminal import say
+from app.paths import default_database
+from app.runs.custom import ReadOptions, resolve_workload
+from app.runs.leases import Leases
+from app.runs.session import RunServices
+from app.runs.standby import StandbyLauncher, is_standby_wanted
+from app.samples import SAMPLE_MS
+from app.storage.files import disk_space
+from app.viewmodels.experiment.matrix_state import parse_values
+from workloads import catalog
+from workloads.catalog import Machine, Parameter, UsageError, Workload
+from workloads.protocol import RunSpec, Value
+
+
+@contextlib.contextmanager
+def run_services(
+    database: Path | None, sample_ms: float = SAMPLE_MS, *, standby: bool = False
+) -> Iterator[RunServices]:
+    """What runs need, with telemetry going on; little room on the disk is said on stderr.
+
+    With `standby` (where several runs will come) a worker stands by for the next, where one is wanted.
+    """
+    with open_store(database, may_be_new=True) as store:
+        path = store.path
+    if warning := disk_space(path).warning:
+        print(warning, file=sys.stderr)
+    with telemetry_feed(sample_ms) as feed:
+        if not standby:
+            yield RunServices(database=path, feed=feed)
+            return
+        with contextlib.closing(StandbyLauncher(Leases(), lambda: is_standby_wanted(feed))) as launcher:
+            yield RunServices(database=path, feed=feed, launcher=launcher)
+
+
+def workload_finder(database: Path | None) -> Callable[[str], Workload]:
+    """Return a function that finds a workload of the program by name, or a custom one, whose file it reads if it must.
+
+    It raises `UsageError`.
+    """
+    path = database or default_database()
+    return lambda word: resolve_workload(word, path, ReadOptions(notify=say))
+
+
+def one_variant(workload: Workload, settings: Sequence[str], machine: Machine) -> RunSpec:
+    """The variant that the words describe; raises `UsageError`."""
+    values = {name: catalog.parse(workload.parameter(name), text) for name, text in _parse_settings(settings).items()}
+    return catalog.fill_defaults(workload, values, machine)
+
+
+def several_variants(workload: Workload, settings: Sequence[str], machine: Machine) -> list[RunSpec]:
+    """Every combination of the values given, as the matrix takes them, each once; raises `UsageError`."""
+    lists = {name: _value_list(workload.parameter(name), text) for name, text in _parse_settings(settings).items()}
+    return catalog.combinations(workload, lists, machine)
+
+
+def _value_list(parameter: Parameter, text: str) -> tuple[Value, ...]:
+    # No value at all is no list but a wrong value.
+    return parse_values(parameter, text) or (catalog.parse(parameter, text),)
+
+
+def _parse_settings(settings: Sequence[str]) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for setting in settings:
+        name, equals, text = setting.partition("=")
+        if not equals or not name:
+            raise UsageError(f"-s takes name=value, not {setting!r}.")
+        if name in pairs:
+            raise UsageError(f"{name} is given twice.")
+        pairs[name] = text
+    return pairs
