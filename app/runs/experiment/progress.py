@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from app.errors import UserError
@@ -13,6 +13,7 @@ from app.runs.custom import is_source_changed
 from app.runs.experiment.durations import count_timing_runs, total_s
 from app.runs.experiment.entry_session import EntryStatus, runs_of_entry
 from app.runs.experiment.idle_wait import WaitStatus
+from app.runs.experiment.presets import FindWorkload, NamedPreset, load_preset
 from app.runs.experiment.queue import entry_plan
 from app.runs.experiment.reuse import (
     current_fingerprint,
@@ -59,6 +60,42 @@ def estimate_remaining(
         excluded_due_to=reusable.excluded_due_to,
         imported=reusable.imported,
         imported_differences=reusable.imported_differences,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PresetStatus:
+    """A preset on this machine: its plan, and how much of it is stored and left."""
+
+    preset: NamedPreset
+    question: str
+    plan: Plan
+    remaining: RemainingWork
+
+
+def preset_status(
+    key: str, find: FindWorkload, store: Store, inventory: Inventory, stored: Sequence[RunRow]
+) -> PresetStatus:
+    """Return what the lists of presets show of one.
+
+    Args:
+        key: Its name, or the path of its file.
+        find: Finds the custom workloads that it names.
+        store: Where its runs are.
+        inventory: This machine.
+        stored: All runs of the store.
+
+    Raises:
+        UserError: The file cannot be used.
+        UsageError: It names what this program does not have.
+    """
+    preset = load_preset(key, find)
+    plan = preset.plan(inventory.machine)
+    return PresetStatus(
+        preset=preset,
+        question=preset.experiment_for(inventory.machine).question,
+        plan=plan,
+        remaining=estimate_remaining(store, plan, inventory, stored=stored),
     )
 
 
