@@ -1,15 +1,14 @@
 """`compare` and `scaling`: stored runs compared, and their scaling to more GPUs."""
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import click
 
 from app import units
-from app.analysis.scaling import has_scaling
+from app.analysis.intervals import Estimate
 from app.cli.candidates import complete_runs
 from app.cli.library import run_query
 from app.cli.options import (
@@ -23,24 +22,25 @@ from app.cli.options import (
 from app.cli.services import open_store
 from app.cli.terminal import print_json, print_table, print_text, say
 from app.errors import UserError
-from app.records import StoredRun
 from app.report.comparison import compare_document
+from app.report.documents import combined_match
 from app.report.render import check_suffix, render_scaling, write_page, write_report
 from app.report.scaling import efficiency_headline, scaling_document
 from app.storage.library import Library
 from app.viewmodels.charts.palette import MAX_COMPARED
-from app.viewmodels.compare.comparison import default_baseline, prepare_comparison
+from app.viewmodels.compare.comparison import Comparison, default_baseline, prepare_comparison
+from app.viewmodels.compare.comparison import compare as compare_runs
 from app.viewmodels.compare.scaling import NO_SCALING_PAIRS, ScalingView, scaling_views
-from app.viewmodels.compare.table import constant_columns, describe_constant_columns
-from app.viewmodels.compare.warnings import EARLIER_RUNS, EVIDENCE
+from app.viewmodels.compare.table import COMPARED, ComparedVariant, constant_columns, describe_constant_columns
+from app.viewmodels.compare.warnings import EARLIER_RUNS, EVIDENCE, ComparisonWarning
 from app.viewmodels.format import cells
-from app.viewmodels.format.naming import shared_settings
 from workloads.catalog import UsageError
 
-_HEADER = ("95 % interval", "ratio", "95 % interval", "energy", "ratio", "step p50")
+_HEADER = ("95 % interval", "ratio", "95 % interval", "energy", "ratio")
+_METRICS = [metric for metric in COMPARED if metric.in_terminal]
 _LAST = {"outcome": "outcome", "as_asked": "as asked"}
 """Columns that are left out where they say the usual of all runs."""
-_RESULT_OUTCOMES = ("completed", "stopped", "running")
+_RESULT_OUTCOMES = ("completed", "stopped")
 """Outcomes that need no reason."""
 _MAX_LABELS = 6
 """So many variants are named for which one reason holds."""
@@ -81,14 +81,14 @@ def compare(
         if baseline is None:
             baseline = default_baseline([run.row for run in stored])
         older = store.load_earlier(baseline, numbers, EARLIER_RUNS)
+    comparison = compare_runs(prepare_comparison(stored), baseline, older)
     if report is not None:
-        write_report(report, prepare_comparison(stored), baseline, time.time_ns(), older)
+        write_report(report, comparison, time.time_ns())
         say(f"Written to {report}.")
-    document = compare_document(stored, baseline, older)
     if as_json:
-        print_json(document)
+        print_json(compare_document(comparison))
     else:
-        print_comparison(document, stored)
+        print_comparison(comparison)
     return 0
 
 
@@ -112,37 +112,46 @@ def _check_runs(numbers: Sequence[int], baseline: int | None) -> None:
         raise UsageError(f"The baseline, run {baseline}, is not among the runs compared.")
 
 
-def print_comparison(document: dict[str, Any], runs: Sequence[StoredRun]) -> None:
-    """Prints a `compare` document of these runs: the verdict, a table, why runs failed, and every doubt."""
-    print_text(document["verdict"]["text"])
+def print_comparison(comparison: Comparison) -> None:
+    """Print a comparison: the verdict, a table, why runs failed, and every warning."""
+    print_text(comparison.verdict.text)
     print()
-    rows = [run.row for run in runs]
-    for words in filter(None, (shared_settings([row.spec for row in rows]), describe_constant_columns(rows))):
-        print_text(words)
-    found_units = {row["throughput"]["unit"] for row in document["rows"]}
-    unit = found_units.pop() if len(found_units) == 1 else "examples/s"
-    last = [column for column in _LAST if column not in constant_columns(rows)]
-    header = ("variant", "runs", unit, *_HEADER, *(_LAST[column] for column in last))
-    print_table(header, [_row(row, last) for row in document["rows"]], right=frozenset(range(1, 9)))
-    # What runs that are not what they say they are mean for the verdict, the verdict itself has said.
-    warnings = warning_lines([warning for warning in document["warnings"] if warning["key"] != EVIDENCE])
-    lines = [*reason_lines(document["rows"]), *warnings]
-    if has_scaling(runs):
-        numbers = " ".join(str(run.row.run) for run in runs) if len(runs) <= _NAMED else "RUN RUN ..."
-        lines.append(f"How well these scale to more GPUs, and why not better: `python -m app scaling {numbers}`")
+    for text in filter(None, (comparison.shared, describe_constant_columns(comparison.rows))):
+        print_text(text)
+    _print_variants(comparison)
+    # The verdict has said what it means that runs did not run as requested.
+    warnings = [warning for warning in comparison.warnings if warning.key != EVIDENCE]
+    lines = [*reason_lines(comparison.variants), *warning_lines(warnings)]
+    if comparison.scaling:
+        numbers = [str(row.run) for row in comparison.rows]
+        named = " ".join(numbers) if len(numbers) <= _NAMED else "RUN RUN ..."
+        lines.append(f"How well these scale to more GPUs, and why not better: `python -m app scaling {named}`")
     if lines:
         print()
     for line in lines:
         print_text(line)
 
 
-def reason_lines(rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Why runs of a `compare` document's rows have no result: a line a reason, with the variants it is about."""
+def _print_variants(comparison: Comparison) -> None:
+    """Print the table, without the columns that say the same of all runs."""
+    found_units = {_rate_unit(variant) for variant in comparison.variants}
+    unit = found_units.pop() if len(found_units) == 1 else "examples/s"
+    constant = constant_columns(comparison.rows)
+    last = [column for column in _LAST if column not in constant]
+    metrics = [metric.name for metric in _METRICS]
+    header = ("variant", "runs", unit, *_HEADER, *metrics, *(_LAST[column] for column in last))
+    numbers = frozenset(range(1, 3 + len(_HEADER) + len(metrics)))
+    print_table(header, [_row(variant, last) for variant in comparison.variants], right=numbers)
+
+
+def reason_lines(variants: Iterable[ComparedVariant]) -> list[str]:
+    """Return why runs have no result: one line per reason, with the variants it applies to."""
     by_reason: dict[tuple[str, str], list[str]] = {}
-    for row in rows:
-        for outcome, reason in zip(row["outcomes"], row["reasons"], strict=True):
-            if outcome not in _RESULT_OUTCOMES:
-                by_reason.setdefault((cells.OUTCOMES[outcome].word, reason or ""), []).append(row["label"])
+    for variant in variants:
+        for outcome in (row.outcome for row in variant.result.runs):
+            if outcome is not None and outcome.name not in _RESULT_OUTCOMES:
+                reason = (cells.OUTCOMES[outcome.name].word, outcome.reason or "")
+                by_reason.setdefault(reason, []).append(variant.name)
     return [
         f"{outcome.capitalize()}: {_name_some(list(dict.fromkeys(labels)))}. {units.sentence(reason)}".rstrip()
         for (outcome, reason), labels in by_reason.items()
@@ -154,33 +163,43 @@ def _name_some(labels: Sequence[str]) -> str:
     return ", ".join(labels) if more < 2 else f"{', '.join(labels[:_MAX_LABELS])} and {more} more"
 
 
-def warning_lines(warnings: Iterable[Mapping[str, Any]]) -> list[str]:
-    """The warnings of a `compare` document, a line each."""
-    return [f"{'Note' if each['severity'] == 'note' else 'Warning'}: {each['text']}" for each in warnings]
+def warning_lines(warnings: Iterable[ComparisonWarning]) -> list[str]:
+    """Return one line per warning."""
+    return [f"{'Note' if each.severity == 'note' else 'Warning'}: {each.sentence}" for each in warnings]
 
 
-def _row(row: dict[str, Any], last: Sequence[str]) -> tuple[str, ...]:
-    throughput, speedup, energy_mj = row["throughput"], row["speedup"], row["energy_mj_per_example"]["value"]
-    words = {
-        "outcome": ", ".join(dict.fromkeys(cells.OUTCOMES[outcome].word for outcome in row["outcomes"])),
-        "as_asked": {True: "✔", False: "✘", None: ""}[row["match"]],
+def _row(variant: ComparedVariant, last: Sequence[str]) -> tuple[str, ...]:
+    result, example = variant.result, cells.example_word(variant.result.runs[0].spec)
+    text = {
+        "outcome": ", ".join(dict.fromkeys(cells.outcome(row.outcome).text for row in result.runs)),
+        "as_asked": {True: "✔", False: "✘", None: ""}[combined_match(result.runs)],
     }
     return (
-        row["label"],
-        str(len(row["runs"])),
-        units.number(throughput["value"], 4),
-        _format_interval(throughput["interval"], 4),
-        cells.ratio(speedup["ratio"]).text,
-        _format_interval(speedup["interval"], 3),
-        units.ABSENT if energy_mj is None else f"{units.number(energy_mj)} mJ",
-        cells.ratio(row["energy_ratio"]).text,
-        units.milliseconds(row["step_ms"]["p50"]),
-        *(words[column] for column in last),
+        variant.name,
+        str(len(result.runs)),
+        units.number(result.throughput.value if result.throughput else None, 4),
+        _format_interval(result.throughput, 4),
+        _format_ratio(result.speedup),
+        _format_interval(result.speedup, 3),
+        f"{units.number(result.energy.value)} mJ" if result.energy else units.ABSENT,
+        _format_ratio(result.energy_ratio),
+        *(metric.text(variant.metrics[metric.key], example) for metric in _METRICS),
+        *(text[column] for column in last),
     )
 
 
-def _format_interval(interval: Sequence[float] | None, digits: int) -> str:
-    return units.ABSENT if interval is None else " to ".join(units.number(value, digits) for value in interval)
+def _rate_unit(variant: ComparedVariant) -> str:
+    return units.rate_unit(cells.example_word(variant.result.runs[0].spec))
+
+
+def _format_ratio(ratio: Estimate | None) -> str:
+    return cells.ratio(ratio.value if ratio else None).text
+
+
+def _format_interval(estimate: Estimate | None, digits: int) -> str:
+    if estimate is None or estimate.interval is None:
+        return units.ABSENT
+    return " to ".join(units.number(end, digits) for end in estimate.interval)
 
 
 @command("scaling", "scaling 1 2 3 4", "scaling 1 2 3 4 --report scaling.html")
@@ -199,10 +218,10 @@ def scaling(database: Path | None, as_json: bool, runs: Sequence[int], report: P
     if not views:
         raise UserError(NO_SCALING_PAIRS)
     if report is not None:
-        write_page(report, render_scaling(stored, report))
+        write_page(report, render_scaling(views, report))
         say(f"Written to {report}.")
     if as_json:
-        print_json(scaling_document(stored))
+        print_json(scaling_document(views))
     else:
         for view in views:
             _print_view(view)

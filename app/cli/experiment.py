@@ -17,7 +17,7 @@ from app.cli.experiment_progress import (
     describe_reference,
     describe_refusals,
     exit_status,
-    load_compared,
+    load_result,
     print_experiment,
     run_entries,
     write_experiment_report,
@@ -319,16 +319,15 @@ def _stored_experiment(named: NamedPreset, options: ExperimentOptions) -> Experi
 def _print_result(
     found: Experiment, article: Article | None, options: ExperimentOptions, entry: int | None = None
 ) -> None:
-    runs = load_compared(found, options.database or default_database())
     tables = measured_tables(article, found.plan, found.runs)
-    document = experiment_document(found, runs, tables)
+    result = load_result(found, tables, options.database or default_database())
     if options.as_json:
-        print_json(document)
+        print_json(experiment_document(result))
     else:
-        print_experiment(runs, document, tables)
+        print_experiment(result)
     say(describe_ending(found, shown=options.show, entry=entry))
     if options.report is not None:
-        write_experiment_report(runs, tables, options.report)
+        write_experiment_report(result, options.report)
 
 
 def _matrix_plan(options: ExperimentOptions, machine: Machine) -> Plan:

@@ -1,10 +1,9 @@
 """Queue entries run with their progress on the terminal, and the sentences and tables of their results."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from app import units
 from app.analysis.comparability import throttled_pct
@@ -15,9 +14,9 @@ from app.cli.terminal import print_table, print_text, say
 from app.errors import UserError
 from app.plan import Plan
 from app.queries import FINISHED_STATES
-from app.records import RunHeader, RunRow, StoredRun
+from app.records import RunHeader, RunRow
 from app.report.article.tables import MeasuredTable
-from app.report.comparison import runs_in_order
+from app.report.comparison import ExperimentResult, experiment_result, runs_in_order
 from app.report.model import ArticleSection
 from app.report.render import write_report
 from app.runs.experiment.durations import count_timing_runs, total_s
@@ -32,7 +31,6 @@ from app.runs.session import RunServices
 from app.runs.sinks import Sink
 from app.storage.reference import is_reference
 from app.storage.store import Store
-from app.viewmodels.compare.comparison import prepare_comparison
 from app.viewmodels.experiment.preview import describe_uncounted, format_estimate
 from app.viewmodels.format.naming import variant_names
 from workloads.catalog import Machine, check, runnable
@@ -129,21 +127,22 @@ def _describe_precision(found: Experiment) -> str:
     return f"Speed-ups are known to ± {' to '.join(ends)} %; ± {found.plan.until_pct:g} % was asked for."
 
 
-def load_compared(found: Experiment, database: Path) -> list[StoredRun]:
-    """Load the runs that an experiment compares, those of the baseline first."""
+def load_result(found: Experiment, tables: Sequence[MeasuredTable], database: Path) -> ExperimentResult:
+    """Load the runs that an experiment compares, and compare them."""
     with Store.open(database) as store:
-        return runs_in_order(found, store.load)
+        return experiment_result(found, runs_in_order(found, store.load), tables)
 
 
-def print_experiment(runs: Sequence[StoredRun], document: Mapping[str, Any], tables: Sequence[MeasuredTable]) -> None:
-    """Prints the tables of an article, or else the verdict."""
-    if tables:
-        for table in tables:
+def print_experiment(result: ExperimentResult) -> None:
+    """Print the tables of an article, or else the verdict."""
+    comparison = result.comparison
+    if result.tables:
+        for table in result.tables:
             _print_section(table.section)
-        for line in (*reason_lines(document["rows"]), *warning_lines(document["warnings"])):
+        for line in (*reason_lines(comparison.variants), *warning_lines(comparison.warnings)):
             print_text(line)
-    elif runs:
-        print_comparison(dict(document), runs)
+    elif comparison.variants:
+        print_comparison(comparison)
 
 
 def _print_section(section: ArticleSection) -> None:
@@ -158,15 +157,15 @@ def _print_section(section: ArticleSection) -> None:
     print()
 
 
-def write_experiment_report(runs: Sequence[StoredRun], tables: Sequence[MeasuredTable], path: Path) -> None:
-    """Writes a report of the comparison, with an article's tables where there are some.
+def write_experiment_report(result: ExperimentResult, path: Path) -> None:
+    """Write a report of the comparison, with an article's tables where there are some.
 
-    Raises `UserError` where there is nothing to report yet, or the file cannot be written.
+    Raises:
+        UserError: There is nothing to report yet, or the file cannot be written.
     """
-    if not runs:
+    if not result.comparison.variants:
         raise UserError("No run of this experiment has a result yet, so there is nothing to report.")
-    article = tuple(table.section for table in tables)
-    write_report(path, prepare_comparison(runs), runs[0].row.run, time.time_ns(), article=article)
+    write_report(path, result.comparison, time.time_ns(), tuple(table.section for table in result.tables))
     say(f"Written to {path}.")
 
 

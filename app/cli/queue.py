@@ -13,7 +13,7 @@ from app.cli.experiment_progress import (
     describe_elsewhere,
     describe_ending,
     exit_status,
-    load_compared,
+    load_result,
     print_experiment,
     run_entries,
     write_experiment_report,
@@ -26,7 +26,7 @@ from app.cli.terminal import print_json, print_table, say
 from app.errors import UserError
 from app.queries import QueueEntry, QueueProgress
 from app.report.article.tables import MeasuredTable, measured_tables
-from app.report.comparison import experiment_document
+from app.report.comparison import ExperimentResult, experiment_document
 from app.report.documents import iso_utc
 from app.report.render import check_writable
 from app.runs.experiment.entry_session import EntryStatus
@@ -83,18 +83,21 @@ def _run_and_report(wanted: _GoOn, named: Sequence[QueueEntry]) -> int:
 
     with run_services(wanted.database, wanted.sample_ms, standby=wanted.standby) as services:
         all_ended = run_entries(services, [entry.entry for entry in named] or None, fail)
-    documents = [_print_ended(ended, services.database, as_json=wanted.as_json) for ended in all_ended]
-    if wanted.as_json:
-        print_json({"experiments": documents})
-    if wanted.report is not None:
-        for ended in all_ended:
+    documents = []
+    for ended in all_ended:
+        result = load_result(ended.experiment, _article_tables(ended), services.database)
+        if wanted.as_json:
+            documents.append(experiment_document(result))
+        else:
+            _print_ended(ended, result)
+        if wanted.report is not None:
             file = wanted.report if len(named) == 1 else _entry_report_path(wanted.report, ended)
             try:
-                write_experiment_report(
-                    load_compared(ended.experiment, services.database), _article_tables(ended), file
-                )
+                write_experiment_report(result, file)
             except UserError as error:  # what is wrong with one file is not with the next
                 fail(error)
+    if wanted.as_json:
+        print_json({"experiments": documents})
     return 1 if wrong else exit_status(all_ended)
 
 
@@ -111,19 +114,14 @@ def _print_nothing_waiting(entries: Sequence[QueueEntry], *, as_json: bool) -> i
     return 0
 
 
-def _print_ended(ended: EntryStatus, database: Path, *, as_json: bool) -> dict[str, Any]:
-    runs = load_compared(ended.experiment, database)
-    tables = _article_tables(ended)
-    document = experiment_document(ended.experiment, runs, tables)
-    if not as_json:
-        print(f"{ended.entry.name}:")
-        print_experiment(runs, document, tables)
-        say(
-            _describe_entry_elsewhere(ended.entry)
-            if ended.state == "running"
-            else describe_ending(ended.experiment, entry=ended.queue_number)
-        )
-    return document
+def _print_ended(ended: EntryStatus, result: ExperimentResult) -> None:
+    print(f"{ended.entry.name}:")
+    print_experiment(result)
+    say(
+        _describe_entry_elsewhere(ended.entry)
+        if ended.state == "running"
+        else describe_ending(ended.experiment, entry=ended.queue_number)
+    )
 
 
 def _describe_entry_elsewhere(entry: QueueEntry) -> str:

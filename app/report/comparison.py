@@ -1,13 +1,13 @@
-"""Comparisons and experiments as JSON documents."""
+"""Comparisons as JSON documents, and experiments with the comparison of their runs."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from app import units
 from app.analysis.intervals import LEVEL
-from app.analysis.verdict import VariantResult, operations_per_example
-from app.metrics import RunMetrics, aggregate_metrics, put_json, run_metrics
+from app.analysis.verdict import operations_per_example
+from app.metrics import put_json
 from app.plan import Plan
 from app.records import StoredRun
 from app.report.article.tables import MeasuredTable
@@ -15,34 +15,29 @@ from app.report.documents import combined_match, estimate_document
 from app.report.scaling import scaling_document
 from app.runs.experiment.schedule import runs_of_variant, stopping_rule
 from app.runs.experiment.session import Experiment
-from app.viewmodels.compare.table import COMPARED
-from app.viewmodels.compare.verdict import METHOD, compute_verdict, describe_method
-from app.viewmodels.compare.warnings import ComparisonWarning, comparison_warnings
+from app.viewmodels.compare.comparison import Comparison, compare, prepare_comparison
+from app.viewmodels.compare.table import COMPARED, ComparedVariant
+from app.viewmodels.compare.verdict import METHOD, Verdict
+from app.viewmodels.compare.warnings import ComparisonWarning
 from app.viewmodels.format.cells import example_word
 from app.viewmodels.format.naming import short_name, variant_names
 
 
-def compare_document(runs: Sequence[StoredRun], baseline_run: int, older: Sequence[StoredRun] = ()) -> dict[str, Any]:
-    """The `compare` document: rows by variant, the verdict in words, and every reason to doubt it.
+def compare_document(comparison: Comparison) -> dict[str, Any]:
+    """Return the `compare` document: rows by variant, the verdict in words, and every warning.
 
-    `older` are earlier runs of the baseline's variant, to see whether it has drifted. Of power, memory and the like a
-    row has what the window's table shows: the median of its runs, of peaks the highest; its `label` is what tells it
-    from the others, `operations_per_example` is by formula, `outcomes` and `reasons` have one for each run. `scaling`
-    has every pair of runs that differ in their GPUs alone.
+    Of a metric a row has what the window's table shows, at the metric's path. `label` is what tells a row from the
+    others, `operations_per_example` is by formula, `outcomes` and `reasons` have one for each run. `scaling` has every
+    pair of runs that differ in their GPUs alone.
     """
-    verdict = compute_verdict([run.row for run in runs], baseline_run)
-    figures = {run.row.run: run_metrics(run) for run in runs}
     return {
-        "baseline": baseline_run,
-        "method": describe_method(verdict.results),
+        "baseline": comparison.baseline or None,
+        "method": comparison.method,
         "level": LEVEL,
-        "rows": [
-            _variant_row(result, name, [figures[row.run] for row in result.runs])
-            for result, name in zip(verdict.results, verdict.names, strict=True)
-        ],
-        "verdict": {"decision": verdict.decision, "text": verdict.text},
-        "warnings": [_warning_document(warning) for warning in comparison_warnings(runs, older)],
-        "scaling": scaling_document(runs)["scaling"],
+        "rows": list(map(_variant_row, comparison.variants)),
+        "verdict": {"decision": comparison.verdict.decision, "text": comparison.verdict.text},
+        "warnings": list(map(_warning_document, comparison.warnings)),
+        "scaling": scaling_document(comparison.scaling)["scaling"],
     }
 
 
@@ -51,14 +46,14 @@ def _warning_document(warning: ComparisonWarning) -> dict[str, Any]:
     return {"key": warning.key, "text": warning.sentence, "severity": warning.severity, "values": values}
 
 
-def _variant_row(result: VariantResult, name: str, runs: Sequence[RunMetrics]) -> dict[str, Any]:
+def _variant_row(variant: ComparedVariant) -> dict[str, Any]:
+    result = variant.result
     spec = result.runs[0].spec
     speedup, energy_ratio = estimate_document(result.speedup), estimate_document(result.energy_ratio)
-    amounts = aggregate_metrics(runs)
     document = {
         "variant": {"workload": spec.workload, **spec.variant},
         "name": short_name(spec),
-        "label": name,
+        "label": variant.name,
         "runs": [row.run for row in result.runs],
         "n": result.throughput.n if result.throughput else 0,
         "outcomes": [row.outcome.name if row.outcome else "running" for row in result.runs],
@@ -73,37 +68,46 @@ def _variant_row(result: VariantResult, name: str, runs: Sequence[RunMetrics]) -
         "match": combined_match(result.runs),
     }
     for metric in COMPARED:
-        put_json(document, metric, amounts[metric.key])
+        put_json(document, metric, variant.metrics[metric.key])
     return document
 
 
-_EMPTY_COMPARISON: dict[str, Any] = {
-    "baseline": None,
-    "method": METHOD,
-    "level": LEVEL,
-    "rows": [],
-    "verdict": {"decision": "nothing to compare", "text": "No run of this experiment has a result yet."},
-    "warnings": [],
-}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExperimentResult:
+    """An experiment with the comparison of its runs, and the tables of the article that it replicates, if any."""
+
+    experiment: Experiment
+    comparison: Comparison
+    tables: Sequence[MeasuredTable] = ()
 
 
-def experiment_document(
-    found: Experiment, runs: Sequence[StoredRun], tables: Sequence[MeasuredTable]
-) -> dict[str, Any]:
-    """What `compare` says of its runs, and `experiment`, `state`, `planned`, `done` (runs), `article` (tables).
-
-    `repeats` are complete rounds of all variants, `half_widths_pct` how narrowly each speed-up is known after them,
-    `until_pct` how narrowly was asked.
+def experiment_result(
+    found: Experiment, runs: Sequence[StoredRun], tables: Sequence[MeasuredTable] = ()
+) -> ExperimentResult:
+    """Compare the runs of an experiment as far as it is.
 
     Args:
         found: The experiment.
         runs: The runs that it compares, as `runs_in_order` returns them.
         tables: Those of the article that it replicates, if any.
     """
+    if not runs:
+        none = Verdict(text="No run of this experiment has a result yet.")
+        return ExperimentResult(experiment=found, comparison=Comparison(method=METHOD, verdict=none), tables=tables)
+    comparison = compare(prepare_comparison(runs), runs[0].row.run)
+    if text := _single_variant_text(found.plan, runs):
+        comparison = replace(comparison, verdict=replace(comparison.verdict, text=text))
+    return ExperimentResult(experiment=found, comparison=comparison, tables=tables)
+
+
+def experiment_document(result: ExperimentResult) -> dict[str, Any]:
+    """Return what `compare` says of its runs, and `experiment`, `state`, `planned`, `done` (runs), `article` (tables).
+
+    `repeats` are complete rounds of all variants, `half_widths_pct` how narrowly each speed-up is known after them,
+    `until_pct` how narrowly was asked.
+    """
+    found = result.experiment
     made = stopping_rule(found.plan, [run.row for run in found.runs])
-    compared = compare_document(runs, runs[0].row.run) if runs else _EMPTY_COMPARISON
-    if words := _single_variant_text(found.plan, runs):
-        compared = {**compared, "verdict": {**compared["verdict"], "text": words}}
     return {
         "experiment": found.plan.name,
         "state": found.state,
@@ -112,8 +116,8 @@ def experiment_document(
         "repeats": made.repeats,
         "until_pct": found.plan.until_pct,
         "half_widths_pct": made.half_widths_pct(),
-        "article": [table.document for table in tables],
-        **compared,
+        "article": [table.document for table in result.tables],
+        **compare_document(result.comparison),
     }
 
 

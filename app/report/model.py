@@ -8,7 +8,7 @@ from app.records import RunRow, StoredRun
 from app.runs.environment import program_version
 from app.viewmodels.charts.curves import CurvePlot, stored_plot
 from app.viewmodels.charts.palette import dash_pattern
-from app.viewmodels.compare.comparison import ChartGallery, ComparedRuns, compare, comparison_curves
+from app.viewmodels.compare.comparison import ChartGallery, ComparedRuns, Comparison, comparison_curves
 from app.viewmodels.compare.scaling import ScalingView, worst_pairs
 from app.viewmodels.compare.table import (
     BASE,
@@ -99,18 +99,17 @@ class ReportModel:
     article: tuple[ArticleSection, ...] = ()
 
 
-def build_report(
-    found: ComparedRuns,
-    baseline: int,
-    made_utc_ns: int,
-    older: Sequence[StoredRun] = (),
-    article: tuple[ArticleSection, ...] = (),
-) -> ReportModel:
-    """All of a report on these runs against the variant of run `baseline`; `older` are earlier runs of that one."""
-    comparison = compare(found, baseline, older)
+def build_report(comparison: Comparison, made_utc_ns: int, article: tuple[ArticleSection, ...] = ()) -> ReportModel:
+    """Return the content of a report.
+
+    Args:
+        comparison: What it reports.
+        made_utc_ns: The report's time.
+        article: Article tables, shown before the figures.
+    """
+    found, rows = comparison.found, comparison.rows
     names = _variant_names(comparison.table)
     firsts = [run for run in found.runs if run.row.run in {variant[0] for variant in names}]
-    rows = [run.row for run in found.runs]
     count, variants = len(rows), len(names)
     traced = [view for view in comparison.scaling if any(bar.parts for bar in view.bars)]
     drawn = worst_pairs(traced)
@@ -118,7 +117,7 @@ def build_report(
         title=f"{variants} {units.plural('variant', variants)} compared",
         made=f"{count} {units.plural('run', count)} · {units.utc_time(made_utc_ns)} · VariantScope {program_version()}",
         shared=comparison.shared,
-        verdict=" ".join(comparison.sentences),
+        verdict=" ".join(comparison.verdict.sentences),
         method=comparison.method,
         warnings=comparison.warnings,
         notes=tuple(filter(None, (describe_constant_columns(rows), *comparison.notes))),

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from app.errors import write_error
 from app.paths import RESOURCES
-from app.records import StoredRun
 from app.report.article.tables import describe_origin, sections_with_runs
 from app.report.charts.curves import draw_curves
 from app.report.charts.draw import WIDTH, draw_chart
@@ -18,8 +17,8 @@ from app.report.model import ALL_PAIRS, ArticleSection, ReportModel, build_repor
 from app.report.scaling import scaling_sections
 from app.runs.experiment.article_runs import ArticleRuns
 from app.viewmodels.charts.palette import DARK, LIGHT, PAGE, css_variables
-from app.viewmodels.compare.comparison import ComparedRuns
-from app.viewmodels.compare.scaling import scaling_views
+from app.viewmodels.compare.comparison import Comparison
+from app.viewmodels.compare.scaling import ScalingView
 from workloads.catalog import UsageError
 
 if TYPE_CHECKING:
@@ -68,26 +67,22 @@ def write_page(path: Path, page: RenderedPage) -> None:
 
 def write_report(
     path: Path,
-    found: ComparedRuns,
-    baseline: int,
+    comparison: Comparison,
     made_utc_ns: int,
-    older: Sequence[StoredRun] = (),
     article: tuple[ArticleSection, ...] = (),
 ) -> None:
     """Write the report of a comparison as HTML, or as Markdown if the path ends in `.md`.
 
     Args:
         path: The file; charts of a Markdown report are written next to it.
-        found: The runs.
-        baseline: The run whose variant is the baseline.
+        comparison: What is written.
         made_utc_ns: The report's time.
-        older: Earlier runs of the baseline's variant, to detect drift.
         article: Article tables, shown before the figures.
 
     Raises:
         UserError: A file cannot be written.
     """
-    report = build_report(found, baseline, made_utc_ns, older, article)
+    report = build_report(comparison, made_utc_ns, article)
     if path.suffix.lower() == ".md":
         write_page(path, markdown_report(report, path.stem))
     else:
@@ -117,9 +112,8 @@ def markdown_report(report: ReportModel, stem: str) -> RenderedPage:
     return RenderedPage(text, {file: drawing.svg(LIGHT.surface) for file, drawing in drawings.items()})
 
 
-def render_scaling(runs: Sequence[StoredRun], path: Path) -> RenderedPage:
-    """Render every pair among the runs that differs only in its GPUs, in the format of the path's suffix."""
-    views = scaling_views(runs)
+def render_scaling(views: Sequence[ScalingView], path: Path) -> RenderedPage:
+    """Render pairs of runs that differ only in their GPUs, in the format of the path's suffix."""
     if path.suffix.lower() != ".md":
         return RenderedPage(_render("scaling.html.jinja", scaling=scaling_sections(views, PAGE)))
     sections = {f"{path.stem}-scaling-{n}.svg": each for n, each in enumerate(scaling_sections(views, LIGHT), 1)}

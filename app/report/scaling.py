@@ -5,8 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from app.analysis.intervals import LEVEL, Estimate
-from app.analysis.scaling import GpuCountResult, Scaling, scalings
-from app.records import StoredRun
+from app.analysis.scaling import GpuCountResult, Scaling
 from app.report.charts.canvas import Drawing
 from app.report.charts.scaling import draw_scaling
 from app.report.documents import estimate_document
@@ -15,9 +14,9 @@ from app.viewmodels.charts.palette import Palette
 from app.viewmodels.compare.scaling import ScalingView, describe_cause
 
 
-def scaling_document(runs: Sequence[StoredRun]) -> dict[str, Any]:
+def scaling_document(views: Sequence[ScalingView]) -> dict[str, Any]:
     """Every pair among the runs; link bytes are what one GPU sends in a step, times of a step are in milliseconds."""
-    return {"level": LEVEL, "scaling": [_scaling_entry(found) for found in scalings(runs)]}
+    return {"level": LEVEL, "scaling": [_scaling_entry(view.found) for view in views]}
 
 
 def _scaling_entry(found: Scaling) -> dict[str, Any]:

@@ -1,11 +1,14 @@
 """Made-up runs of which every picture has something to say: layouts, batches, GPUs, and a batch that is too large."""
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from app.records import StoredRun
+from app.viewmodels.compare.comparison import ChartGallery, chart_gallery
+from app.viewmodels.compare.verdict import compute_verdict
 from tests.fakes.experiments import result
 from tests.unit.viewmodels.stored import S
 from workloads.protocol import RunSpec
@@ -66,3 +69,8 @@ def with_memory_traffic(run: StoredRun, percent: float = MEMORY_PCT) -> StoredRu
         for columns in run.samples
     )
     return replace(run, samples=samples)
+
+
+def gallery_of(runs: Sequence[StoredRun], baseline: int, styles: Mapping[int, int] | None = None) -> ChartGallery:
+    """The charts of these runs against the variant of run `baseline`."""
+    return chart_gallery(runs, compute_verdict([run.row for run in runs], baseline), styles)

@@ -13,7 +13,6 @@ from app.gui.actions import Actions
 from app.gui.compare.screen import CompareView
 from app.gui.threads import Background
 from app.queries import RunQuery
-from app.records import StoredRun
 from app.storage.store import Store
 from app.viewmodels.charts.palette import MAX_COMPARED, MAX_DRAWN
 from app.viewmodels.compare.comparison import (
@@ -62,7 +61,6 @@ Result = TypeVar("Result")
 class _CompareData:
     """What was read for one choice of runs."""
 
-    found: ComparedRuns
     comparison: Comparison
     curves: CompareCurves
     hidden_columns: frozenset[str]
@@ -78,7 +76,7 @@ class CompareController(QObject):
         self._database = database
         self._background = background
         self._request_number = 0
-        self._found = ComparedRuns()
+        self._comparison = Comparison()
         self._articles: tuple[ArticleRuns, ...] = ()
         self._baseline = 0
         self._align: Alignment = "time"
@@ -109,10 +107,10 @@ class CompareController(QObject):
 
     def refresh(self) -> None:
         """Read the runs again where one of them was going on; where there are none look for what could be compared."""
-        if not self._found.runs:
+        if not self._comparison.variants:
             self._read_offers()
-        elif any(run.row.outcome is None for run in self._found.runs):
-            self.show_runs([run.row.run for run in self._found.runs])
+        elif any(row.outcome is None for row in self._comparison.rows):
+            self.show_runs([row.run for row in self._comparison.rows])
 
     def show_experiment(self, experiment: int) -> None:
         """Compare the runs of an experiment; the article that it repeats, if any, is looked at first."""
@@ -147,20 +145,22 @@ class CompareController(QObject):
 
     def make_baseline(self, run: int) -> None:
         """Judge the runs against this one's variant."""
-        found, self._baseline = self._found, run
-        self._run_for_current(lambda: _compare_with_earlier(self._database, found, run), self._view.show_model)
+        found, self._baseline = self._comparison.found, run
+        self._run_for_current(lambda: _compare_with_earlier(self._database, found, run), self._show_comparison)
+
+    def _show_comparison(self, comparison: Comparison) -> None:
+        self._comparison = comparison
+        self._view.show_model(comparison)
 
     def align(self, align: Alignment) -> None:
         """Lay the curves along time, steps or examples."""
-        found, self._align = self._found, align
+        found, self._align = self._comparison.found, align
         self._run_for_current(lambda: comparison_curves(found, align), self._view.show_curves)
 
     def save_report(self, path: Path) -> None:
-        """Write what is compared to a file, `.html` or `.md`."""
-        found, baseline, articles = self._found, self._baseline, self._articles
-        self._run_for_current(
-            lambda: _write_report(self._database, found, baseline, articles, path), self._view.show_report_path
-        )
+        """Write the comparison on the screen to a file, `.html` or `.md`."""
+        comparison, articles = self._comparison, self._articles
+        self._run_for_current(lambda: _write_report(comparison, articles, path), self._view.show_report_path)
 
     def _show_articles(self) -> None:
         articles = self._articles
@@ -177,11 +177,11 @@ class CompareController(QObject):
         self._background.run(work, done, self._fail)
 
     def _show(self, data: _CompareData, *, article: bool) -> None:
-        self._found, self._baseline = data.found, data.comparison.baseline
+        self._baseline = data.comparison.baseline
         self._articles = data.articles
         self._view.table.hide_columns(data.hidden_columns)
         self._view.tabs.offer_article(bool(data.articles))
-        self._view.show_model(data.comparison)
+        self._show_comparison(data.comparison)
         self._view.show_curves(data.curves)
         if article:
             self._view.tabs.open_article()
@@ -207,7 +207,6 @@ def _read_runs(database: Path, runs: Sequence[int], baseline: int | None, align:
         hidden = store.library.hidden_figures()
     baseline = baseline or default_baseline([run.row for run in found.runs])
     return _CompareData(
-        found,
         _compare_with_earlier(database, found, baseline),
         comparison_curves(found, align),
         hidden,
@@ -216,17 +215,16 @@ def _read_runs(database: Path, runs: Sequence[int], baseline: int | None, align:
 
 
 def _compare_with_earlier(database: Path, found: ComparedRuns, baseline: int) -> Comparison:
-    return compare(found, baseline, _earlier_runs(database, found, baseline))
+    with Store.open(database) as store:
+        older = store.load_earlier(baseline, [run.row.run for run in found.runs], EARLIER_RUNS)
+    return compare(found, baseline, older)
 
 
-def _write_report(
-    database: Path, found: ComparedRuns, baseline: int, articles: Sequence["ArticleRuns"], path: Path
-) -> Path:
+def _write_report(comparison: Comparison, articles: Sequence["ArticleRuns"], path: Path) -> Path:
     from app.report.article.tables import repeated_sections
     from app.report.render import write_report
 
-    older = _earlier_runs(database, found, baseline)
-    write_report(path, found, baseline, time.time_ns(), older, repeated_sections(articles))
+    write_report(path, comparison, time.time_ns(), repeated_sections(articles))
     return path
 
 
@@ -234,12 +232,6 @@ def _articles_html(articles: Sequence["ArticleRuns"]) -> str:
     from app.report.render import articles_html
 
     return articles_html(articles)
-
-
-def _earlier_runs(database: Path, found: ComparedRuns, baseline: int) -> list[StoredRun]:
-    shown = [run.row.run for run in found.runs]
-    with Store.open(database) as store:
-        return store.load_earlier(baseline, shown, EARLIER_RUNS)
 
 
 def _experiment_runs(database: Path, experiment: int) -> tuple[int, ...]:

@@ -229,7 +229,7 @@ class CompareView(QWidget):
         self._shared.setToolTip(comparison.shared)
         self.table.show_table(comparison.table)
         self.tabs.show_gallery(comparison.gallery, comparison.scaling)
-        self._pages.setCurrentWidget(self._page if comparison.runs else self.offers)
+        self._pages.setCurrentWidget(self._page if comparison.variants else self.offers)
 
     def show_curves(self, curves: CompareCurves) -> None:
         """Show the curves of the runs; those hidden stay hidden."""
@@ -249,7 +249,7 @@ class CompareView(QWidget):
         if not choices:
             menu.addAction(_NO_EXPERIMENT).setEnabled(False)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        anchor = self._experiments if self._comparison.runs else self.offers.experiments_button
+        anchor = self._experiments if self._comparison.variants else self.offers.experiments_button
         menu.popup(anchor.mapToGlobal(QPoint(0, anchor.height())))
 
     def show_busy(self, text: str) -> None:

@@ -8,7 +8,7 @@ from app.analysis.intervals import LEVEL, Estimate
 from app.analysis.verdict import VariantResult
 from app.records import StoredRun
 from app.viewmodels.charts.palette import curve_styles
-from app.viewmodels.compare.verdict import compute_verdict
+from app.viewmodels.compare.verdict import Verdict
 from app.viewmodels.format.cells import OUTCOMES, example_word
 from workloads.protocol import RunSpec
 
@@ -64,12 +64,11 @@ class ChartVariant:
 
 
 def chart_variants(
-    runs: Sequence[StoredRun], baseline: int, colours: Mapping[int, int] | None = None
+    runs: Sequence[StoredRun], verdict: Verdict, styles: Mapping[int, int] | None = None
 ) -> tuple[ChartVariant, ...]:
-    """Every variant of these runs, in order; `colours` by run are as everywhere unless given."""
+    """Return the variants of a verdict on these runs, in order; `styles` by run are as everywhere unless given."""
     by_number = {run.row.run: run for run in runs}
-    verdict = compute_verdict([run.row for run in runs], baseline)
-    style_by_run = colours or curve_styles([result.runs for result in verdict.results])
+    style_by_run = styles or curve_styles([result.runs for result in verdict.results])
     return tuple(
         ChartVariant(
             name=name,

@@ -16,8 +16,8 @@ from app.viewmodels.charts.sweeps import batch_chart, gpu_count_chart
 from app.viewmodels.charts.variants import chart_variants
 from app.viewmodels.compare.curves import Alignment, CompareCurves, compare_curves
 from app.viewmodels.compare.scaling import ScalingView, scaling_views
-from app.viewmodels.compare.table import CompareTable, compare_table
-from app.viewmodels.compare.verdict import compute_verdict, describe_method
+from app.viewmodels.compare.table import ComparedVariant, CompareTable, compare_table, compared_variants
+from app.viewmodels.compare.verdict import Verdict, compute_verdict, describe_method
 from app.viewmodels.compare.warnings import EVIDENCE, ComparisonWarning, Severity, comparison_warnings
 from app.viewmodels.format.naming import shared_settings
 from app.viewmodels.format.sentences import format_run_numbers, group_by_ending
@@ -31,13 +31,15 @@ class ChartGallery:
     no_data: tuple[NoData, ...] = ()
 
 
-def chart_gallery(runs: Sequence[StoredRun], baseline: int, colours: Mapping[int, int] | None = None) -> ChartGallery:
-    """Every picture of these runs against the variant of run `baseline`.
+def chart_gallery(runs: Sequence[StoredRun], verdict: Verdict, styles: Mapping[int, int] | None = None) -> ChartGallery:
+    """Return every chart of these runs that shows something.
 
-    `colours` gives each run's look by its number (`app.viewmodels.charts.palette`), which is that of these runs
-    unless given.
+    Args:
+        runs: The runs.
+        verdict: The verdict on them.
+        styles: Each run's style by its number (`app.viewmodels.charts.palette`); that of these runs unless given.
     """
-    found = chart_variants(runs, baseline, colours)
+    found = chart_variants(runs, verdict, styles)
     made = (
         speedup_chart(found),
         energy_chart(found),
@@ -83,17 +85,17 @@ class ComparedRuns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Runs against a baseline. `shared` are the settings they have in common, `notes` sentences on the table.
+    """Runs against a baseline: what window, report, terminal and JSON show of them.
 
-    `sentences` are the verdict alone; `verdict` says first which runs are not what they say they are, if any. `looks`
-    are of the runs whose curves are drawn, by number.
+    `shared` are the settings that all have in common, `notes` sentences on the table, `styles` those of the runs whose
+    curves are drawn, by number.
     """
 
+    found: ComparedRuns = field(default_factory=ComparedRuns)
     baseline: int = 0
-    runs: tuple[int, ...] = ()
-    verdict: str = ""
-    sentences: tuple[str, ...] = ()
+    verdict: Verdict = field(default_factory=Verdict)
     method: str = ""
+    variants: tuple[ComparedVariant, ...] = ()
     warnings: tuple[ComparisonWarning, ...] = ()
     shared: str = ""
     notes: tuple[str, ...] = ()
@@ -101,6 +103,11 @@ class Comparison:
     styles: Mapping[int, int] = field(default_factory=dict)
     gallery: ChartGallery = field(default_factory=ChartGallery)
     scaling: tuple[ScalingView, ...] = ()
+
+    @property
+    def rows(self) -> tuple[RunRow, ...]:
+        """Return the rows of the runs, in their order."""
+        return tuple(run.row for run in self.found.runs)
 
 
 def prepare_comparison(runs: Sequence[StoredRun], left_out: int = 0) -> ComparedRuns:
@@ -124,25 +131,29 @@ def default_baseline(rows: Sequence[RunRow]) -> int:
 
 
 def compare(found: ComparedRuns, baseline: int, older: Sequence[StoredRun] = ()) -> Comparison:
-    """All that the screen shows but curves, against the variant of run `baseline`; off the GUI thread too.
+    """Assemble a comparison; slow enough to belong off the GUI thread.
 
-    `older` are earlier runs of that variant, to see whether it has drifted.
+    Args:
+        found: The runs.
+        baseline: The run whose variant the others are compared with.
+        older: Earlier runs of that variant, to see whether it has drifted.
     """
     rows = [run.row for run in found.runs]
     verdict = compute_verdict(rows, baseline)
+    variants = compared_variants(verdict, found.metrics)
     drawn_styles = {run: found.styles[run] for run in found.drawn}
     return Comparison(
+        found=found,
         baseline=baseline,
-        runs=tuple(row.run for row in rows),
-        verdict=verdict.text,
-        sentences=verdict.sentences,
+        verdict=verdict,
         method=describe_method(verdict.results),
+        variants=variants,
         warnings=comparison_warnings(found.runs, older),
         shared=shared_settings([row.spec for row in rows]),
         notes=(*_omission_notes(found), *_unmeasured_notes(found)),
-        table=compare_table(verdict, found.metrics, drawn_styles, baseline),
+        table=compare_table(variants, found.metrics, drawn_styles, baseline),
         styles=drawn_styles,
-        gallery=chart_gallery(found.runs, baseline, found.styles),
+        gallery=chart_gallery(found.runs, verdict, found.styles),
         scaling=tuple(scaling_views(found.runs)),
     )
 
@@ -213,7 +224,7 @@ class ComparisonHeader:
 
 def comparison_header(comparison: Comparison) -> ComparisonHeader:
     """What is said of a comparison above its table."""
-    first, *rest = comparison.sentences or ("",)
+    first, *rest = comparison.verdict.sentences or ("",)
     others = [doubt.sentence for doubt in comparison.warnings if doubt.key != EVIDENCE]
     warnings = [(_warning_line(doubt), doubt.severity) for doubt in comparison.warnings]
     notes: list[tuple[str, Severity]] = [(note, "note") for note in comparison.notes]
@@ -223,7 +234,7 @@ def comparison_header(comparison: Comparison) -> ComparisonHeader:
         method=comparison.method,
         lines=(*warnings, *notes),
         # The verdict says already what the doubt about evidence does.
-        clipboard_text="\n".join([comparison.verdict, *others]),
+        clipboard_text="\n".join([comparison.verdict.text, *others]),
     )
 
 

@@ -40,12 +40,13 @@ class ScalingPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalingView:
-    """One pair: a title, the efficiency, the most likely cause in one sentence, figures of both sides, and a picture.
+    """One pair of GPU counts as text and as a chart: efficiency, the most likely cause, the figures of both sides.
 
     `rows` are a label and one figure for the few and for the many GPUs. `variant` is what both are, GPUs and batches
     apart; `share` is the efficiency as a number, and `lost_to` its cause in a word or two.
     """
 
+    found: Scaling
     title: str
     variant: str
     share: float
@@ -97,6 +98,7 @@ def _view(found: Scaling, variant: str, among_others: bool) -> ScalingView:
     names = tuple(f"{gpus_label(side.gpus)}, batch {side.batch_size:,}" for side in (few, many))
     base = few.throughput.value
     return ScalingView(
+        found=found,
         title=f"{prefix}{few.gpus} to {many.gpus} GPUs, {_KINDS[found.kind]} ({found.kind} scaling)",
         variant=variant,
         share=found.efficiency.value,

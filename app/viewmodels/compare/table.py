@@ -28,6 +28,15 @@ COMPARED = tuple(metric for metric in METRICS if metric.compared)
 _FOLDS: Mapping[Fold, str] = {"median": "; of several runs the median", "highest": "; of several runs the highest"}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedVariant:
+    """One variant of a comparison: its name, its result against the baseline, and its runs' metrics together."""
+
+    name: str
+    result: VariantResult
+    metrics: RunMetrics
+
+
 @dataclass(frozen=True, slots=True)
 class TableRow:
     """One row; `runs` are those it stands for. `look` is None where its curves are not drawn."""
@@ -110,15 +119,30 @@ def _member(row: TableRow, variant: int) -> TableRow:
     return replace(row, kind="member", cells=(*row.cells[:variant], Cell(text=""), *row.cells[variant + 1 :]))
 
 
+def compared_variants(verdict: Verdict, metrics: Mapping[int, RunMetrics]) -> tuple[ComparedVariant, ...]:
+    """Return every variant of a verdict with its metrics; `metrics` are those of each run, by number."""
+    return tuple(
+        ComparedVariant(name=name, result=result, metrics=aggregate_metrics([metrics[row.run] for row in result.runs]))
+        for result, name in zip(verdict.results, verdict.names, strict=True)
+    )
+
+
 def compare_table(
-    verdict: Verdict, metrics: Mapping[int, RunMetrics], styles: Mapping[int, int], baseline: int
+    variants: Sequence[ComparedVariant], metrics: Mapping[int, RunMetrics], styles: Mapping[int, int], baseline: int
 ) -> CompareTable:
-    """The table of these results; `figures` and `looks` by run number."""
-    base = next(result for result in verdict.results if result.is_baseline)
+    """Return the table of a comparison.
+
+    Args:
+        variants: The variants, in order.
+        metrics: The metrics of each run, by number.
+        styles: The style of each run whose curves are drawn, by number.
+        baseline: The run that the others are compared with.
+    """
+    base = next(variant.result for variant in variants if variant.result.is_baseline)
     builder = _RowBuilder(metrics=metrics, styles=styles, baseline=baseline, base=base)
-    rows = tuple(builder.variant(result, name) for result, name in zip(verdict.results, verdict.names, strict=True))
+    rows = tuple(map(builder.variant, variants))
     run_rows = [row for variant in rows for row in variant.runs]
-    columns = _columns(verdict)
+    columns = _columns([variant.result for variant in variants])
     empty = [key for n, key in enumerate(columns) if all(row.cells[n].key is None for row in run_rows)]
     return CompareTable(
         keys=tuple(columns),
@@ -140,9 +164,9 @@ def table_text(table: CompareTable, rows: Sequence[TableRow], hidden: Collection
     return "\n".join(f"| {' | '.join(line)} |" for line in (escaped[0], rule, *escaped[1:]))
 
 
-def _columns(verdict: Verdict) -> dict[str, Column]:
+def _columns(results: Sequence[VariantResult]) -> dict[str, Column]:
     """Throughput and energy bear their unit in the head: it is one for all rows."""
-    examples = {cells.example_word(result.runs[0].spec) for result in verdict.results}
+    examples = {cells.example_word(result.runs[0].spec) for result in results}
     example = examples.pop() if len(examples) == 1 else "example"
     columns = {
         RUN: Column("Run", "The run's number, or how many runs; the box shows or hides curves"),
@@ -174,23 +198,24 @@ class _RowBuilder:
     baseline: int
     base: VariantResult
 
-    def variant(self, result: VariantResult, name: str) -> VariantRows:
-        runs = tuple(self._run_row(row, name, result) for row in result.runs)
-        return VariantRows(summary=self._variant_row(result, name), runs=runs)
+    def variant(self, variant: ComparedVariant) -> VariantRows:
+        runs = tuple(self._run_row(row, variant.name, variant.result) for row in variant.result.runs)
+        return VariantRows(summary=self._variant_row(variant), runs=runs)
 
-    def _variant_row(self, result: VariantResult, name: str) -> TableRow:
+    def _variant_row(self, variant: ComparedVariant) -> TableRow:
+        result = variant.result
         count = len(result.runs)
         shown = (
             Cell(text=f"{count} {units.plural('run', count)}", key=float(result.runs[0].run)),
             _NO_TEXT,
-            cells.text_cell(name, cells.variant(result.runs[0].spec).tooltip),
+            cells.text_cell(variant.name, cells.variant(result.runs[0].spec).tooltip),
             _outcomes_cell(result.runs),
             _verified_cell(result.runs),
             estimate_cell(result.throughput),
             _mark_baseline(ratio_cell(result.speedup), is_base=result.is_baseline),
             estimate_cell(result.energy),
             _mark_baseline(ratio_cell(result.energy_ratio), is_base=result.is_baseline),
-            *_metric_cells(aggregate_metrics([self.metrics[row.run] for row in result.runs])),
+            *_metric_cells(variant.metrics),
         )
         return TableRow(
             kind="variant",

@@ -153,11 +153,11 @@ class Verdict:
     `sentences` are the verdict in words; `text` says first which runs it is not about by their names, if any.
     """
 
-    results: tuple[VariantResult, ...]
-    names: tuple[str, ...]
-    decision: str
-    sentences: tuple[str, ...]
-    text: str
+    results: tuple[VariantResult, ...] = ()
+    names: tuple[str, ...] = ()
+    decision: str = "nothing to compare"
+    sentences: tuple[str, ...] = ()
+    text: str = ""
 
 
 def compute_verdict(rows: Sequence[RunRow], baseline_run: int) -> Verdict:

@@ -19,10 +19,9 @@ from app.gui.save_shown import chart_to_save, save_shown_chart
 from app.gui.theme import DARK, LIGHT, Theme
 from app.report.charts.canvas import HitArea
 from app.viewmodels.charts.model import Chart
-from app.viewmodels.compare.comparison import chart_gallery
 from app.viewmodels.compare.scaling import scaling_views
 from app.viewmodels.plot.model import Band
-from tests.fakes.pictures import grid
+from tests.fakes.pictures import gallery_of, grid
 from tests.fakes.scaling import ONE, TALKING
 from tests.gui.actions import RecordedActions
 from tests.gui.screens import Screen
@@ -33,7 +32,7 @@ OFF_SCREEN = pytest.mark.qt_log_ignore("propagateSizeHints", "does not support",
 
 @pytest.fixture(scope="module")
 def pictures() -> tuple[Chart, ...]:
-    return chart_gallery(grid(), 1).charts
+    return gallery_of(grid(), 1).charts
 
 
 @pytest.fixture
@@ -84,7 +83,7 @@ def test_pointing_tells_the_figures_and_a_click_asks_which_run(batch: ChartWidge
 def test_a_click_opens_the_one_run_behind_a_mark(qtbot: QtBot, theme: Theme, recorded: RecordedActions) -> None:
     made = Screen(qtbot, ChartsView(theme, recorded.actions), 900, 900)
     qtbot.addWidget(made.view)
-    made.view.show_charts(chart_gallery(grid()[:2], 1).charts)
+    made.view.show_charts(gallery_of(grid()[:2], 1).charts)
     bars = made.view.widgets[0]
     QTest.mouseClick(bars, Qt.MouseButton.LeftButton, pos=middle(bars.hit_areas[1]))
     assert recorded.calls == [("open_run", 2)]

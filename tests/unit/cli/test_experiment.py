@@ -12,7 +12,7 @@ from app.cli.experiment_progress import describe_ending, describe_plan, describe
 from app.cli.main import main
 from app.plan import Plan
 from app.records import StoredRun
-from app.report.comparison import experiment_document, runs_in_order
+from app.report.comparison import experiment_document, experiment_result, runs_in_order
 from app.runs.experiment.presets import add_user_preset_file
 from app.runs.experiment.session import Experiment
 from app.viewmodels.experiment.preview import sequential_reason
@@ -124,12 +124,12 @@ def test_more_stored_runs_than_are_planned_are_told_of_as_the_table_counts_them(
 
 def test_where_one_variant_alone_has_runs_the_others_are_not_forgotten() -> None:
     begun = Experiment.from_runs(PLAN, "stopped", HEADERS[:2], CPU)
-    assert experiment_document(begun, runs_in_order(begun, load), ())["verdict"] == {
+    assert experiment_document(experiment_result(begun, runs_in_order(begun, load)))["verdict"] == {
         "decision": "nothing to compare",
         "text": "Only Batch size 8 has runs yet: there is nothing to compare it with so far.",
     }
     both = Experiment.from_runs(PLAN, "stopped", HEADERS, CPU)
-    assert experiment_document(both, runs_in_order(both, load), ())["verdict"]["text"].startswith(
+    assert experiment_document(experiment_result(both, runs_in_order(both, load)))["verdict"]["text"].startswith(
         "No difference between batch size 16"
     )
 

@@ -1,12 +1,15 @@
 """The comparison as a document and as words."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from app.records import RunRow, StoredRun
 from app.report.comparison import compare_document
+from app.viewmodels.compare.comparison import compare, prepare_comparison
 from tests.fakes.evidence import AS_ASKED, MISLABELLED, UNKNOWN
 from tests.unit.viewmodels.stored import run_row, stored_run
 from workloads.protocol import Evidence, Value
@@ -24,8 +27,12 @@ def with_variant(row: RunRow, **variant: Value) -> RunRow:
 
 
 def text(*groups: list[StoredRun], baseline: int = 1) -> str:
-    document = compare_document([run for group in groups for run in group], baseline)
+    document = document_of([run for group in groups for run in group], baseline)
     return str(document["verdict"]["text"])
+
+
+def document_of(runs: Sequence[StoredRun], baseline: int) -> dict[str, Any]:
+    return compare_document(compare(prepare_comparison(runs), baseline))
 
 
 BASE = runs(1, 100.0, 101.0, 99.0, layout="NHWC")
@@ -73,7 +80,7 @@ def test_a_refused_variant_keeps_its_row_and_is_named() -> None:
     refused = with_variant(
         run_row(4, workload="cnn10", outcome="refused", reason="Not here.", throughput=None), precision="tf32"
     )
-    document = compare_document([*runs(1, 100.0, precision="float32"), stored_run(refused, measured=False)], 1)
+    document = document_of([*runs(1, 100.0, precision="float32"), stored_run(refused, measured=False)], 1)
     row = document["rows"][1]
     assert (row["runs"], row["n"], row["outcomes"], row["reasons"]) == ([4], 0, ["refused"], ["Not here."])
     assert document["rows"][0]["reasons"] == [None]
@@ -85,7 +92,7 @@ def test_a_refused_variant_keeps_its_row_and_is_named() -> None:
 
 def test_every_other_variant_has_its_sentence() -> None:
     nchw, xla = runs(4, 110.0, 111.0, layout="NCHW"), runs(6, 200.0, 201.0, layout="NHWC", xla=True)
-    document = compare_document([*BASE, *nchw, *xla], 1)
+    document = document_of([*BASE, *nchw, *xla], 1)
     assert document["verdict"]["decision"] == "several variants"
     assert document["verdict"]["text"].count(" faster than NHWC") == 1
     assert "NHWC · XLA on is 2.01× as fast as" in document["verdict"]["text"]
@@ -95,13 +102,13 @@ def test_every_other_variant_has_its_sentence() -> None:
 
 @pytest.mark.parametrize("baseline", [1, 2, 3])
 def test_any_run_of_the_baseline_s_variant_names_it(baseline: int) -> None:
-    document = compare_document([*BASE, *runs(4, 110.0, layout="NCHW")], baseline)
+    document = document_of([*BASE, *runs(4, 110.0, layout="NCHW")], baseline)
     assert [row["decision"] for row in document["rows"]] == ["baseline", "one run each"]
     assert document["baseline"] == baseline
 
 
 def test_the_document_is_plain_json() -> None:
-    document = compare_document([*BASE, *runs(4, 110.0, 112.0, layout="NCHW")], 1)
+    document = document_of([*BASE, *runs(4, 110.0, 112.0, layout="NCHW")], 1)
     assert json.loads(json.dumps(document, allow_nan=False)) == document
     assert document["method"].startswith("Welch")
 
@@ -110,7 +117,7 @@ def test_differences_of_the_machine_are_warned_of_and_unknown_ones_are_not() -> 
     row = run_row(1, workload="cnn10")
     first = stored_run(row, environment={"driver": "570", "cpu": "Same"})
     second = stored_run(replace(row, run=2), environment={"driver": "580", "cpu": "Same", "keras": "3.15"})
-    assert compare_document([first, second], 1)["warnings"] == [
+    assert document_of([first, second], 1)["warnings"] == [
         {
             "key": "driver",
             "text": "NVIDIA driver differs: 570 (run 1), 580 (run 2).",
@@ -118,7 +125,7 @@ def test_differences_of_the_machine_are_warned_of_and_unknown_ones_are_not() -> 
             "values": {"1": "570", "2": "580"},
         }
     ]
-    assert compare_document([first, first], 1)["warnings"] == []
+    assert document_of([first, first], 1)["warnings"] == []
 
 
 def labelled(run: int, found: Evidence | None, layout: str) -> StoredRun:
@@ -127,7 +134,7 @@ def labelled(run: int, found: Evidence | None, layout: str) -> StoredRun:
 
 
 def test_a_verdict_over_mislabelled_runs_says_so_first() -> None:
-    document = compare_document([labelled(1, AS_ASKED, "NCHW"), labelled(2, MISLABELLED, "NHWC")], 1)
+    document = document_of([labelled(1, AS_ASKED, "NCHW"), labelled(2, MISLABELLED, "NHWC")], 1)
     assert document["verdict"]["text"].startswith(
         f"Run 2 did not run what was asked. {MISLABELLED.reason} "
         "So this is about what ran, not about what was asked. NHWC ran "
@@ -150,10 +157,10 @@ def test_a_variant_ran_as_asked_where_each_of_its_runs_did(
     found: tuple[Evidence | None, ...], match: bool | None
 ) -> None:
     runs = [labelled(place + 1, each, "NCHW") for place, each in enumerate(found)]
-    assert compare_document(runs, 1)["rows"][0]["match"] is match
+    assert document_of(runs, 1)["rows"][0]["match"] is match
 
 
 def test_what_is_not_known_is_no_warning() -> None:
-    document = compare_document([labelled(1, AS_ASKED, "NCHW"), labelled(2, UNKNOWN, "NHWC")], 1)
+    document = document_of([labelled(1, AS_ASKED, "NCHW"), labelled(2, UNKNOWN, "NHWC")], 1)
     assert document["warnings"] == []
     assert document["verdict"]["text"].startswith("NHWC ran ")

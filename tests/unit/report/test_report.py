@@ -61,7 +61,7 @@ class Page(HTMLParser):
 
 
 def contents(runs: list[StoredRun], baseline: int = 1) -> ReportModel:
-    return build_report(prepare_comparison(runs), baseline, UTC_NS)
+    return build_report(compare(prepare_comparison(runs), baseline), UTC_NS)
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +77,7 @@ def page(runs: list[StoredRun]) -> Page:
 
 
 def test_it_says_what_compare_says(runs: list[StoredRun], page: Page) -> None:
-    document = compare_document(runs, 1)
+    document = compare_document(compare(prepare_comparison(runs), 1))
     assert document["verdict"]["text"] in page.text
     assert all(warning["text"] in page.text for warning in document["warnings"])
     assert document["warnings"]
@@ -113,7 +113,7 @@ def test_figures_of_a_variant_are_those_of_the_windows_table(runs: list[StoredRu
         for run, peak in zip(alike, peaks, strict=True)
     ]
     table = compare(prepare_comparison(told), 1).table
-    (row,) = compare_document(told, 1)["rows"]
+    (row,) = compare_document(compare(prepare_comparison(told), 1))["rows"]
     assert row["memory"]["device_peak_bytes"] == max(peaks)
     assert row["power"]["mean_mw"] == sorted(peaks)[1]
     assert row["temperature_c"] is not None
@@ -218,7 +218,7 @@ def test_runs_with_nothing_measured_have_a_report_too() -> None:
 @pytest.mark.parametrize("ending", ["html", "md"])
 def test_a_single_reading_of_a_run_that_was_stopped_is_a_dot(tmp_path: Path, ending: str) -> None:
     file = tmp_path / f"found.{ending}"
-    write_report(file, prepare_comparison([stopped_after_one_reading(1)]), 1, UTC_NS)
+    write_report(file, compare(prepare_comparison([stopped_after_one_reading(1)]), 1), UTC_NS)
     (plots,) = (text for path in tmp_path.rglob("*") if path.is_file() and "CPU load" in (text := path.read_text()))
     assert "<circle" in plots
     assert "<polyline" not in plots
@@ -255,13 +255,13 @@ def test_of_many_pairs_the_worst_of_each_variant_is_drawn_and_all_have_a_row() -
         for gpus in (1, 2)
         for n, batch in enumerate(batches)
     ]
-    contents = build_report(prepare_comparison(runs), 10, UTC_NS)
+    contents = build_report(compare(prepare_comparison(runs), 10), UTC_NS)
     (drawn,) = contents.scaling
     assert drawn.title == "1 to 2 GPUs, the same global batch (strong scaling)"
     assert drawn.sides == ("1 GPU, batch 128", "2 GPUs, batch 128"), "the least work between two exchanges"
     assert len(contents.pairs.rows) == 7, "four batches at one global batch, three at one a GPU"
     assert html_report(contents).count("All pairs that differ in their GPUs alone") == 1
-    few = build_report(prepare_comparison([*ONE, *TALKING]), ONE[0].row.run, UTC_NS)
+    few = build_report(compare(prepare_comparison([*ONE, *TALKING]), ONE[0].row.run), UTC_NS)
     assert (len(few.scaling), few.pairs.rows) == (1, ())
 
 
@@ -278,7 +278,7 @@ def test_of_many_pairs_no_more_than_a_few_are_drawn() -> None:
         for gpus in (1, 2)
     ]
     runs = [_with(run, weight_decay=n) for n, run in pairs]
-    found = build_report(prepare_comparison(runs), 11, UTC_NS)
+    found = build_report(compare(prepare_comparison(runs), 11), UTC_NS)
     assert len(found.pairs.rows) == 6
     shares = [view.share for view in found.scaling]
     assert len(shares) == 4

@@ -13,8 +13,7 @@ from app.report.charts.canvas import Drawing
 from app.report.charts.draw import WIDTH, draw_chart
 from app.viewmodels.charts.model import Axis, Bar, BarChart, Chart, Guide, Plot, Point, PointChart, PointSeries
 from app.viewmodels.charts.palette import DARK, LIGHT, PAGE
-from app.viewmodels.compare.comparison import chart_gallery
-from tests.fakes.pictures import grid, with_memory_traffic
+from tests.fakes.pictures import gallery_of, grid, with_memory_traffic
 
 HOSTILE = "</text><script>alert(1)</script> \"'&amp; \x00\x1b \ud800 <img src=x onerror=y>"
 TAG = "{http://www.w3.org/2000/svg}"
@@ -22,7 +21,7 @@ TAG = "{http://www.w3.org/2000/svg}"
 
 @pytest.fixture(scope="module")
 def pictures() -> tuple[Chart, ...]:
-    return chart_gallery([with_memory_traffic(run) for run in grid()], 1).charts
+    return gallery_of([with_memory_traffic(run) for run in grid()], 1).charts
 
 
 def parsed(drawing: Drawing) -> ElementTree.Element:

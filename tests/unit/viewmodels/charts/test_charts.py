@@ -16,7 +16,7 @@ from app.viewmodels.charts.model import BarChart, Chart, PointChart
 from app.viewmodels.charts.palette import LIGHT
 from app.viewmodels.charts.speed_energy import pareto_front
 from app.viewmodels.charts.variants import distinct_colours
-from app.viewmodels.compare.comparison import ChartGallery, chart_gallery
+from app.viewmodels.compare.comparison import ChartGallery
 from tests.fakes.experiments import result
 from tests.fakes.pictures import (
     BATCHES,
@@ -25,6 +25,7 @@ from tests.fakes.pictures import (
     LAYOUTS,
     MEMORY_PCT,
     PEAK,
+    gallery_of,
     grid,
     rate_of,
     spec_of,
@@ -35,7 +36,7 @@ from workloads.protocol import RunSpec, Value
 
 @pytest.fixture(scope="module")
 def found() -> ChartGallery:
-    return chart_gallery([with_memory_traffic(run) for run in grid()], baseline=1)
+    return gallery_of([with_memory_traffic(run) for run in grid()], baseline=1)
 
 
 def picture(found: ChartGallery, key: str) -> Chart:
@@ -74,7 +75,7 @@ def test_speed_up_bars_are_the_verdicts_numbers(found: ChartGallery) -> None:
 
 def test_no_bar_is_drawn_against_another_workload() -> None:
     runs = [*grid()[:2], result(90, spec_of("NHWC", 1, 256, "wrn28-10"), 100.0)]
-    shown = bars(chart_gallery(runs, 1), "speed-up")
+    shown = bars(gallery_of(runs, 1), "speed-up")
     assert [bar.runs for bar in shown.bars] == [(1,), (2,)]
     assert shown.title.startswith("Speed-up against cnn10 · ")
     assert not any("cnn10" in bar.label for bar in shown.bars), "all bars are of it"
@@ -88,15 +89,15 @@ def test_bars_of_other_work_stand_last() -> None:
         return replace(run, row=replace(run.row, summary=replace(run.row.summary, flops_per_step=depth * 10**9)))
 
     base, deep, nchw, flat = working(1, 100.0, 2), working(2, 90.0, 4), working(3, 110.0, 2, "NCHW"), working(4, 300, 1)
-    shown = bars(chart_gallery([base, deep, nchw, flat], 1), "speed-up")
+    shown = bars(gallery_of([base, deep, nchw, flat], 1), "speed-up")
     assert [bar.runs for bar in shown.bars] == [(1,), (3,), (4,), (2,)]
     assert shown.caption.endswith("The last 2 do other work for an example than the baseline.")
-    assert "other work" not in bars(chart_gallery([base, deep], 1), "speed-up").caption, "nothing to tell it from"
+    assert "other work" not in bars(gallery_of([base, deep], 1), "speed-up").caption, "nothing to tell it from"
 
 
 def test_a_narrow_axis_does_not_make_noise_look_like_news() -> None:
     runs = [result(n, spec_of(LAYOUTS[n % 2], 1, 256), 1000.0 + n % 3) for n in range(1, 7)]
-    axis = bars(chart_gallery(runs, 1), "speed-up").axis
+    axis = bars(gallery_of(runs, 1), "speed-up").axis
     assert axis.low < 0.985
     assert axis.high > 1.015
 
@@ -126,14 +127,14 @@ def test_batches_are_points_of_one_line_a_variant_with_the_edge_of_memory(found:
 
 def test_workloads_are_small_multiples_of_one_colouring() -> None:
     others = [replace(run, row=replace(run.row, run=run.row.run + 100)) for run in grid("wrn28-10")]
-    first, second = charts(chart_gallery([*grid(), *others], 1), "batch").plots
+    first, second = charts(gallery_of([*grid(), *others], 1), "batch").plots
     assert (first.title, second.title) == ("CNN · 10 layers, 32 x 32 images", "Wide ResNet · 28 layers, 32 x 32 images")
     assert [(s.label, s.colour) for s in first.series] == [(s.label, s.colour) for s in second.series]
 
 
 def test_a_line_alone_is_named_without_a_batch() -> None:
     runs = [result(n, spec_of("NCHW", 1, 64 * n), 1000.0 * n) for n in (1, 2)]
-    (chart,) = charts(chart_gallery(runs, 1), "batch").plots
+    (chart,) = charts(gallery_of(runs, 1), "batch").plots
     assert [series.label for series in chart.series] == ["Native · NCHW · 1 GPU · TF32"]
 
 
@@ -179,7 +180,7 @@ def test_the_roofline_needs_no_bytes(found: ChartGallery) -> None:
 
 
 def test_without_memory_traffic_only_the_share_of_the_peak_is_drawn() -> None:
-    shown = bars(chart_gallery(grid(), 1), "roofline")
+    shown = bars(gallery_of(grid(), 1), "roofline")
     assert shown.title == "Achieved share of the measured peak"
     largest_that_fits = FLOPS_A_STEP * BATCHES[1] // BATCHES[0]
     assert shown.bars[0].value == pytest.approx(100 * largest_that_fits * 100 / PEAK)
@@ -190,7 +191,7 @@ def test_one_run_that_was_held_up_moves_the_share_no_more_than_the_table_s() -> 
     first, *others = grid()
     held_up = replace(first, row=replace(first.row, summary=replace(first.row.summary, measured_s=40.0)))
     told = [
-        {bar.label: bar.value for bar in bars(chart_gallery(runs, 1), "roofline").bars}
+        {bar.label: bar.value for bar in bars(gallery_of(runs, 1), "roofline").bars}
         for runs in ([first, *others], [held_up, *others])
     ]
     assert told[0] == told[1]
@@ -198,7 +199,7 @@ def test_one_run_that_was_held_up_moves_the_share_no_more_than_the_table_s() -> 
 
 def test_a_picture_with_nothing_to_say_says_why() -> None:
     runs = [result(n, spec_of("NHWC", 1, 256), 1000.0) for n in (1, 2)]
-    found = chart_gallery(runs, 1)
+    found = gallery_of(runs, 1)
     assert found.charts == ()
     told = {silent.key: silent.why for silent in found.no_data}
     assert told["batch"] == "No variant was run with several batch sizes."
@@ -207,7 +208,7 @@ def test_a_picture_with_nothing_to_say_says_why() -> None:
 
 def test_a_run_keeps_the_colour_it_is_given() -> None:
     runs = grid()[:2]
-    shown = bars(chart_gallery(runs, 1, {1: 5, 2: 3}), "speed-up")
+    shown = bars(gallery_of(runs, 1, {1: 5, 2: 3}), "speed-up")
     assert [bar.colour for bar in shown.bars] == [5, 3]
 
 
@@ -232,14 +233,14 @@ def with_figures(run: StoredRun, **figures: Any) -> StoredRun:
 def test_a_figure_that_cannot_be_is_not_drawn(figure: str, value: float) -> None:
     runs = grid()[:8]
     odd = [with_memory_traffic(run) for run in (*runs[:1], with_figures(runs[1], **{figure: value}), *runs[2:])]
-    for picture in chart_gallery(odd, 1).charts:
+    for picture in gallery_of(odd, 1).charts:
         assert draw_chart(picture, LIGHT).hit_areas
 
 
 @pytest.mark.parametrize("batch", ["many", 0, -4])
 def test_a_batch_that_is_none_has_no_place(batch: Value) -> None:
     runs = [with_variant(run, batch_size=batch) if n == 1 else run for n, run in enumerate(grid()[:12])]
-    (chart,) = charts(chart_gallery(runs, 1), "batch").plots
+    (chart,) = charts(gallery_of(runs, 1), "batch").plots
     assert 2 not in [number for series in chart.series for point in series.points for number in point.runs]
 
 
@@ -248,7 +249,7 @@ def test_a_workload_unknown_here_is_drawn_as_far_as_it_goes() -> None:
         replace(run, row=replace(run.row, spec=RunSpec(workload="theirs", variant={"speed": n})))
         for n, run in enumerate(grid()[:4])
     ]
-    found = chart_gallery(runs, 1)
+    found = gallery_of(runs, 1)
     assert [picture.key for picture in found.charts] == ["speed-up", "energy-ratio", "frontier", "roofline"]
 
 

@@ -58,8 +58,8 @@ def test_ratios_are_against_the_chosen_baseline() -> None:
     assert column(of(rows), "Speed-up") == ["baseline", "1.064×"]
     assert column(of(rows), "Energy ratio") == ["baseline", "0.950×"]
     assert column(of(rows, 2), "Speed-up") == ["0.940×", "baseline"]
-    assert "6.4 % faster" in of(rows).verdict
-    assert "6.0 % slower" in of(rows, 2).verdict
+    assert "6.4 % faster" in of(rows).verdict.text
+    assert "6.0 % slower" in of(rows, 2).verdict.text
 
 
 def test_a_variant_s_runs_share_a_row_with_intervals_and_stand_under_it_when_unfolded() -> None:
@@ -289,7 +289,7 @@ def test_between_workloads_a_parameter_only_one_of_them_has_is_no_difference() -
 
 def test_a_run_that_is_not_what_its_name_says_is_told_first() -> None:
     rows = [run_row(1, found=AS_ASKED), run_row(2, layers=4, found=MISLABELLED, gflops=1870.0)]
-    assert of(rows).verdict.startswith(f"Run 2 did not run what was asked. {MISLABELLED.reason}")
+    assert of(rows).verdict.text.startswith(f"Run 2 did not run what was asked. {MISLABELLED.reason}")
     assert column(of(rows), "As asked") == ["yes", "no"]
     assert column(of(rows), "GFLOPS") == ["–", "1,870"]
     assert column(of(rows), "MFU") == ["–", "0.5"]
