@@ -1,22 +1,8 @@
 """The built-in workloads as data: every parameter with its type, limits, default and help."""
 
+from workloads.lstm import IMPLEMENTATIONS
 from workloads.parameters import IMAGE_DATA, common_parameters, integer_parameter
 from workloads.schema import Choice, Parameter, Workload
-
-_IMPLEMENTATIONS = (
-    Choice(value="standard", label="Standard", help="Keras LSTM with use_cudnn=False: a loop over time steps."),
-    Choice(value="cudnn", label="cuDNN", help="Keras LSTM with use_cudnn=True: NVIDIA's fused kernels; GPU only."),
-    Choice(value="auto", label="Keras decides", help="Keras LSTM with use_cudnn='auto': it falls back without a word."),
-    Choice(value="block_fused", label="Block-fused", help="One BlockLSTMV2 op a layer and direction; GPU and CPU."),
-    Choice(value="cudnn_stack", label="cuDNN, whole stack", help="All layers in one cuDNN call; GPU only."),
-    Choice(value="gemm8", label="8 products", help="The ladder's start: eight matrix products a step, single ops."),
-    Choice(value="gemm2", label="2 products", help="All gates together: one input, one recurrent product a step."),
-    Choice(value="gemm_batched", label="Batched products", help="Both products of a step side by side, as one batch."),
-    Choice(value="fused", label="Fused gates", help="And all arithmetic of the gates in one compiled kernel."),
-    Choice(value="pretransposed", label="Pre-transposed", help="And the weights transposed once before the loop."),
-    Choice(value="combined_input", label="Combined inputs", help="And the input product of all steps made at once."),
-    Choice(value="wavefront", label="Wavefront", help="And all layers at once, each one step behind the one below."),
-)
 
 _LSTM_DETAILS = (
     Parameter(
@@ -53,19 +39,19 @@ _LSTM_DETAILS = (
         name="activation",
         kind="choice",
         label="Activation",
-        help="The function of the cell's input and output; the fused kernels know tanh alone.",
+        help="The function of the cell's input and output; the fused kernels have tanh only.",
         default="tanh",
         choices=(
             Choice(value="tanh", label="tanh", help="The LSTM's own."),
-            Choice(value="relu", label="ReLU", help="Only in Keras's loop."),
+            Choice(value="relu", label="ReLU", help="In Keras's loop only."),
         ),
         advanced=True,
     ),
     integer_parameter(
         "unroll",
-        "Steps a turn",
-        "Time steps in one turn of the loop, for the implementations that loop in this program: fewer turns, a longer "
-        "program to compile.",
+        "Unroll factor",
+        "Time steps per iteration of the loop, for the implementations that loop in this program: fewer iterations, a "
+        "longer program to compile.",
         1,
         1,
         10_000,
@@ -75,7 +61,7 @@ _LSTM_DETAILS = (
         name="save_weights",
         kind="switch",
         label="Save weights",
-        help="Keep the weights at the run's end beside the database, to export the model.",
+        help="Save the weights next to the database at the end of the run, to export the model.",
         default=False,
         advanced=True,
         affects_step=False,
@@ -96,7 +82,7 @@ LSTM = Workload(
             help="How the LSTM layers are computed.",
             default="cudnn",
             cpu_default="standard",
-            choices=_IMPLEMENTATIONS,
+            choices=tuple(Choice(value=one.name, label=one.label, help=one.help) for one in IMPLEMENTATIONS),
             common=True,
             named="first",
             identifies=True,
@@ -107,7 +93,7 @@ LSTM = Workload(
         integer_parameter(
             "features",
             "Features",
-            "Inputs a time step: two informative ones, the rest noise.",
+            "Inputs per time step: two informative ones, the rest noise.",
             512,
             2,
             16_384,

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from workloads.interpreter import find_python
+from workloads.lstm import IMPLEMENTATIONS, LADDER, Limit, find_implementation
 from workloads.protocol import Variant
 from workloads.schema import Gpu, Machine, Rule
 
@@ -34,23 +35,6 @@ def _too_few_whole_gpus(variant: Variant, machine: Machine) -> bool:
     choice = [gpu for gpu in named if gpu is not None] or machine.gpus
     instances = sum(gpu.uuid.startswith("MIG-") for gpu in choice)
     return count > 1 and instances > 0 and len(choice) - instances < count
-
-
-LADDER = ("gemm8", "gemm2", "gemm_batched", "fused", "pretransposed", "combined_input", "wavefront")
-
-
-def _uses_implementation(variant: Variant, *implementations: str) -> bool:
-    return variant["implementation"] in implementations
-
-
-def _uses_cudnn(variant: Variant) -> bool:
-    return _uses_implementation(variant, "cudnn", "cudnn_stack")
-
-
-def _keras_selects_cudnn(variant: Variant) -> bool:
-    """Whether Keras, left to decide, takes cuDNN: it looks at GPU, activation and recurrent dropout, not at padding."""
-    usable = variant["activation"] == "tanh" and not variant["recurrent_dropout"]
-    return _uses_implementation(variant, "auto") and int(variant["gpus"]) > 0 and usable
 
 
 def _lstm_rule(parameters: str, broken: Callable[[Variant], bool], reason: str) -> Rule:
@@ -136,83 +120,27 @@ _GENERAL: tuple[Rule, ...] = (
     ),
 )
 
+
+def _limit_rule(name: str, limit: Limit) -> Rule:
+    return _lstm_rule(limit.parameter, lambda v: v["implementation"] == name and limit.broken(v), limit.reason)
+
+
 _LSTM: tuple[Rule, ...] = (
-    _lstm_rule(
-        "gpus",
-        lambda v: _uses_cudnn(v) and int(v["gpus"]) == 0,
-        "cuDNN needs an NVIDIA GPU, and this run is on the CPU; choose implementation=standard.",
-    ),
-    _lstm_rule(
-        "xla",
-        lambda v: _uses_cudnn(v) and bool(v["xla"]),
-        "XLA cannot compile the cuDNN LSTM; use xla=false or implementation=standard.",
-    ),
-    _lstm_rule(
-        "xla",
-        lambda v: _keras_selects_cudnn(v) and bool(v["xla"]),
-        "Keras chooses the cuDNN LSTM here, and XLA cannot compile it; use xla=false or implementation=standard.",
-    ),
-    _lstm_rule(
-        "recurrent_dropout",
-        lambda v: _uses_cudnn(v) and bool(v["recurrent_dropout"]),
-        "cuDNN has no recurrent dropout; use recurrent_dropout=0 or implementation=standard.",
-    ),
-    _lstm_rule(
-        "dropout",
-        lambda v: _uses_implementation(v, "cudnn_stack") and bool(v["dropout"]),
-        "Inside one cuDNN call no dropout mask can be kept over a sequence; use dropout=0 or implementation=cudnn.",
-    ),
-    _lstm_rule(
-        "sequence_lengths",
-        lambda v: _uses_cudnn(v) and v["sequence_lengths"] == "left_padded",
-        "cuDNN takes padding at the end only; use sequence_lengths=right_padded or implementation=standard.",
-    ),
-    _lstm_rule(
-        "sequence_lengths",
-        lambda v: _keras_selects_cudnn(v) and v["sequence_lengths"] == "left_padded",
-        "Keras chooses cuDNN here, which takes padding at the end only, and fails at the first step; "
-        "use sequence_lengths=right_padded or implementation=standard.",
-    ),
+    *(_limit_rule(each.name, limit) for each in IMPLEMENTATIONS for limit in each.limits),
     _lstm_rule(
         "activation",
-        lambda v: v["activation"] == "relu" and not _uses_implementation(v, "standard", "auto"),
+        lambda v: v["activation"] not in find_implementation(str(v["implementation"])).activations,
         "implementation={implementation} has tanh built in; use activation=tanh or implementation=standard.",
     ),
     _lstm_rule(
-        "xla",
-        lambda v: _uses_implementation(v, "block_fused") and bool(v["xla"]),
-        "XLA cannot compile the block-fused op; use xla=false or implementation=standard.",
-    ),
-    _lstm_rule(
-        "precision",
-        lambda v: _uses_implementation(v, "block_fused") and v["precision"] == "bfloat16",
-        "TensorFlow has the block-fused op in float32 and float16 only; use one of them or implementation=standard.",
-    ),
-    _lstm_rule(
-        "sequence_lengths",
-        lambda v: _uses_implementation(v, "block_fused") and v["sequence_lengths"] != "fixed",
-        "The block-fused op knows one length for all sequences; use sequence_lengths=fixed or implementation=standard.",
-    ),
-    _lstm_rule(
-        "recurrent_dropout",
-        lambda v: _uses_implementation(v, "block_fused") and bool(v["recurrent_dropout"]),
-        "The block-fused op has no recurrent dropout; use recurrent_dropout=0 or implementation=standard.",
-    ),
-    _lstm_rule(
         "unroll",
-        lambda v: int(v["unroll"]) > 1 and not _uses_implementation(v, *LADDER),
+        lambda v: int(v["unroll"]) > 1 and v["implementation"] not in LADDER,
         "implementation={implementation} has a loop of its own; use unroll=1 or one of " + ", ".join(LADDER) + ".",
     ),
     _lstm_rule(
         "unroll timesteps",
         lambda v: int(v["unroll"]) > int(v["timesteps"]),
-        "A turn of {unroll} steps is more than the {timesteps} there are; use unroll={timesteps} at most.",
-    ),
-    _lstm_rule(
-        "bidirectional",
-        lambda v: _uses_implementation(v, "wavefront") and bool(v["bidirectional"]),
-        "In a wavefront each layer follows the one below in time, so none can go backwards; "
-        "use bidirectional=false or implementation=combined_input.",
+        "{unroll} steps per iteration are more than the {timesteps} there are; use unroll={timesteps} at most.",
     ),
 )
 

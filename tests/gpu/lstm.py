@@ -21,7 +21,8 @@ from typing import Any
 import pynvml
 
 from tests.gpu import lstm_tables
-from tests.gpu.lstm_tables import IMPLEMENTATIONS, LADDER, Case, Found
+from tests.gpu.lstm_tables import IMPLEMENTATIONS, Case, Found
+from workloads.lstm import LADDER
 
 _QUICK = ("units=16", "features=16", "timesteps=8", "batch_size=8")
 _MODES = ("train", "inference")

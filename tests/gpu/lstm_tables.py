@@ -4,12 +4,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from workloads import catalog
+from workloads import catalog, lstm
 from workloads.flops import flops_per_step
+from workloads.lstm import LADDER
 from workloads.schema import Gpu, Machine
 
-LADDER = ("gemm8", "gemm2", "gemm_batched", "fused", "pretransposed", "combined_input", "wavefront")
-IMPLEMENTATIONS = ("standard", "cudnn", "auto", "cudnn_stack", "block_fused", *LADDER)
+IMPLEMENTATIONS = tuple(each.name for each in lstm.IMPLEMENTATIONS)
 _ARTICLE_A = dict(zip(LADDER, (349, 724, 994, 1942, 2199, 2290, 3898), strict=True))
 """GFLOPS of the forward pass in the article (NVIDIA, cuDNN 5): the last with four layers, the others with one."""
 _ARTICLE_B = {"standard": "1", "cudnn": "6 to 8", "block_fused": "2.5 to 3"}

@@ -5,12 +5,12 @@ import functools
 import pytest
 
 from tests.lstm_answers import A_GPU, Answers, answers, variant_of
-from workloads.catalog import workload
+from workloads import lstm
 from workloads.protocol import Value
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("float32_on_the_gpu")]
 
-IMPLEMENTATIONS = [choice.value for choice in workload("lstm").parameter("implementation").choices]
+IMPLEMENTATIONS = [each.name for each in lstm.IMPLEMENTATIONS]
 SIZES: dict[str, Value] = {"gpus": 1, "batch_size": 16, "timesteps": 20, "units": 64}
 CASES: dict[str, dict[str, Value]] = {
     "one layer": {"features": 48},

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.parameter_docs import PAGE, page
-from workloads import catalog
+from workloads import catalog, lstm
 from workloads.catalog import Gpu, Machine, UsageError, check, complete, parse, refusal_reason, with_defaults, workload
 from workloads.protocol import RunSpec, Value
 
@@ -38,6 +38,12 @@ def test_every_default_is_within_its_own_limits(name: str) -> None:
 
 def test_the_page_of_parameters_is_made_from_the_catalog() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(), "make it anew with: python -m tests.parameter_docs"
+
+
+def test_the_guide_to_the_lstm_lists_every_implementation() -> None:
+    guide = (PAGE.parent / "lstm.md").read_text(encoding="utf-8")
+    rows = [line.split("`")[1] for line in guide.partition("## ")[0].splitlines() if line.startswith("| `")]
+    assert sorted(rows) == sorted(each.name for each in lstm.IMPLEMENTATIONS)
 
 
 def test_defaults_follow_the_machine() -> None:

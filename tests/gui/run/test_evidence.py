@@ -62,7 +62,7 @@ def open_run(page: RunPageView, found: Evidence | None, run: int = 3) -> None:
 def test_what_differs_stands_out_by_a_symbol_too(panel: EvidencePanel) -> None:
     panel.show_view(view_of(MISLABELLED))
     assert "✘  Standard" in visible(panel)
-    assert "Keras decides" in visible(panel)
+    assert "Auto" in visible(panel)
     panel.show_view(view_of(AS_ASKED))
     assert not any("✘" in words for words in visible(panel))
     assert "TF32" in visible(panel)

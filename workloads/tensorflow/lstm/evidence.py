@@ -1,67 +1,21 @@
-"""Which LSTM implementation ran, by the operations that one device executed."""
+"""Recognises which LSTM implementation ran, by the operations that each device executed."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from workloads.lstm import IMPLEMENTATIONS, OpPattern, config_of, find_implementation
 from workloads.protocol import Variant
 from workloads.tensorflow.evidence.aspects import Aspect, Observation
 from workloads.tensorflow.evidence.ops import CLUSTER, Op, main_products, ops_by_device
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpPattern:
-    """What a forward pass through the layers is made of.
-
-    cuDNN calls, block-fused calls, loops over time; of each loop's turn the matrix products, the batched ones, and
-    whether it calls code compiled by XLA. `opaque`: XLA compiled the loops themselves and left their products as it saw
-    fit, so only that there are loops can be told.
-    """
-
-    cudnn: int = 0
-    blocks: int = 0
-    loops: int = 0
-    products: int = 0
-    batched: int = 0
-    kernel: bool = False
-    fully_compiled: bool = False
-
-    def __str__(self) -> str:
-        """It in words, as `2 loops of 8 products a turn`."""
-        iteration = _format_count(self.products + self.batched, "product")
-        iteration += " and a compiled kernel" if self.kernel else ""
-        parts = [_format_count(self.cudnn, "cuDNN call"), _format_count(self.blocks, "block-fused call")]
-        parts += [f"{_format_count(self.loops, 'loop')} of {iteration} a turn" if self.loops else ""]
-        return ", ".join(filter(None, parts))
-
-
-def _format_count(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}" if count else ""
-
-
 def expected_patterns(variant: Variant) -> dict[str, OpPattern]:
-    """The form of every implementation in a variant's sizes; the commonest name first.
-
-    Keras makes each gate's products apart where there is recurrent dropout; a turn may be several time steps.
-    """
-    parts = int(variant["layers"]) * (2 if variant["bidirectional"] else 1)
-    steps = int(variant.get("unroll", 1))
-    return {
-        "standard": OpPattern(loops=parts, products=8 if variant.get("recurrent_dropout") else 2),
-        "cudnn": OpPattern(cudnn=parts),
-        "cudnn_stack": OpPattern(cudnn=1),
-        "block_fused": OpPattern(blocks=parts),
-        "gemm8": OpPattern(loops=parts, products=8 * steps),
-        "gemm2": OpPattern(loops=parts, products=2 * steps),
-        "gemm_batched": OpPattern(loops=parts, batched=steps),
-        "fused": OpPattern(loops=parts, batched=steps, kernel=True),
-        "pretransposed": OpPattern(loops=parts, batched=steps, kernel=True),
-        "combined_input": OpPattern(loops=parts, products=steps, kernel=True),
-        "wavefront": OpPattern(loops=1, batched=steps, kernel=True),
-    }
+    """Return the pattern of every implementation in a variant's sizes, the most common name first."""
+    config = config_of(variant)
+    return {each.name: each.pattern(config) for each in IMPLEMENTATIONS if each.pattern is not None}
 
 
 def observed_pattern(ops: Sequence[Op], *, fully_compiled: bool = False) -> OpPattern:
-    """The form that operations of one device show; loops of several kinds give the counts of none."""
+    """Return the pattern of one device's operations; loops of several kinds give the counts of none."""
     forward = [op for op in ops if not op.backward]
     loops = {op.loop for op in forward if op.loop and op.is_product}
     iterations = {_iteration_pattern([op for op in forward if op.loop == loop]) for loop in loops}
@@ -84,7 +38,7 @@ def _iteration_pattern(ops: Sequence[Op]) -> tuple[int, int, bool]:
 
 
 def matching_implementations(pattern: OpPattern, variant: Variant) -> tuple[str, ...]:
-    """The implementations that look like this in the variant's sizes; none if none does."""
+    """Return the implementations that look like this in the variant's sizes."""
     known = expected_patterns(variant)
     if pattern.fully_compiled:
         looped = bool(pattern.loops) and not pattern.cudnn and not pattern.blocks
@@ -93,14 +47,14 @@ def matching_implementations(pattern: OpPattern, variant: Variant) -> tuple[str,
 
 
 def lstm_implementation(observation: Observation) -> Aspect:
-    """Which implementation's form the first step had; one that looks the same as the one asked for is taken for it."""
+    """Return which implementation's pattern the first step had; one that looks like the requested one counts as it."""
     requested = str(observation.variant["implementation"])
     groups = ops_by_device(observation.programs if observation.fully_compiled else observation.graph).values()
     found = {observed_pattern(ops, fully_compiled=observation.fully_compiled) for ops in groups if main_products(ops)}
     if not found:
         return Aspect(name="implementation", requested=requested, reason=observation.no_product_reason)
     names = matching_implementations(next(iter(found)), observation.variant) if len(found) == 1 else ()
-    expected = "cudnn" if requested == "auto" else requested
+    expected = find_implementation(requested).stands_for or requested
     if expected in names:
         return Aspect(
             name="implementation",
@@ -133,6 +87,6 @@ _FALLBACK_REASONS: tuple[tuple[Callable[[Variant], bool], str], ...] = (
 
 
 def fallback_reason(variant: Variant) -> str:
-    """Why Keras, left to decide, did not use cuDNN."""
+    """Return why Keras, left to decide, did not use cuDNN."""
     known = next((reason for applies, reason in _FALLBACK_REASONS if applies(variant)), "it did not say why")
     return f"Keras was left to decide and did not use cuDNN: {known}."

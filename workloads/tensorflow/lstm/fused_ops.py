@@ -1,10 +1,12 @@
-"""LSTM layers as fused TensorFlow ops: `BlockLSTMV2` for each layer, or one `CudnnRNNV3` for the whole stack.
+"""LSTM layers as fused TensorFlow ops: `BlockLSTMV2` per layer and direction, or one `CudnnRNNV3` for the whole stack.
 
-TensorFlow registers the gradient of `BlockLSTM`, whose gates lie in another order, for `BlockLSTMV2` too: the forward
-pass is right and every gradient wrong. So the op's true gradient, `BlockLSTMGradV2`, is called here.
+`block_fused`: the op loops over time inside. TensorFlow registers the gradient of `BlockLSTM`, whose gates lie in
+another order, for `BlockLSTMV2` too: the forward pass is right and every gradient wrong. So its true gradient,
+`BlockLSTMGradV2`, is called here.
 
-cuDNN wants its parameters in one buffer. They are kept gate by gate in the common layout and packed at every step, as
-Keras does for one layer, so that a checkpoint does not depend on cuDNN.
+`cudnn_stack`: all layers and both directions in one cuDNN call. cuDNN wants its parameters in one buffer. They are
+stored gate by gate in the common layout and packed at every step, as Keras does for one layer, so that a checkpoint
+does not depend on cuDNN.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +21,7 @@ class BlockFused(BaseStack):
     """Layers of block-fused directions; the second direction reads reversed time."""
 
     def __call__(self, inputs: tf.Tensor, valid: tf.Tensor | None, *, training: bool) -> tf.Tensor:
-        """The last outputs of the top layer; `valid` must be None."""
+        """Return the last outputs of the top layer; `valid` must be None."""
         assert valid is None
         sequence = tf.transpose(inputs, [1, 0, 2])
         for layer in self._layers(inputs.dtype):
@@ -44,7 +46,13 @@ class BlockFused(BaseStack):
 def _block_lstm(
     inputs: tf.Tensor, matrix: tf.Tensor, bias: tf.Tensor
 ) -> tuple[tf.Tensor, Callable[[tf.Tensor], tuple[tf.Tensor, ...]]]:
-    """All outputs [timesteps, batch, units] of inputs [timesteps, batch, features], and what gives the gradients."""
+    """Return all outputs [timesteps, batch, units] of one direction, and the function that gives the gradients.
+
+    Args:
+        inputs: [timesteps, batch, features].
+        matrix: Kernel above recurrent kernel, [features + units, 4 units].
+        bias: [4 units].
+    """
     steps, batch, _ = inputs.shape
     units = bias.shape[0] // GATES
     start, peephole = tf.zeros([batch, units], inputs.dtype), tf.zeros([units], inputs.dtype)
@@ -68,7 +76,7 @@ def _block_lstm(
 
 
 def block_fused_stack(config: LstmConfig, initial: Sequence[tf.Tensor]) -> BlockFused:
-    """Layers of block-fused directions."""
+    """Return layers of block-fused directions."""
     return BlockFused(config, initial)
 
 
@@ -76,7 +84,7 @@ class CudnnStack(BaseStack):
     """Layers computed by cuDNN alone, on a GPU."""
 
     def __call__(self, inputs: tf.Tensor, valid: tf.Tensor | None, *, training: bool) -> tf.Tensor:
-        """The last outputs of the top layer; where there is padding it must be at the end."""
+        """Return the last outputs of the top layer; padding must be at the end."""
         config = self._config
         layers = self._layers(inputs.dtype)
         batch, steps, _ = inputs.shape
@@ -95,12 +103,12 @@ class CudnnStack(BaseStack):
 
 
 def _sequence_lengths(valid: tf.Tensor) -> tf.Tensor:
-    """How many true steps each sequence has; counted in int64, since TensorFlow adds up int32 on the host alone."""
+    """Return how many true steps each sequence has; counted in int64, as TensorFlow sums int32 on the host only."""
     return tf.cast(tf.reduce_sum(tf.cast(valid, tf.int64), 1), tf.int32)
 
 
 def _packed_parameters(parts: Sequence[Weights]) -> tf.Tensor:
-    """The buffer for cuDNN: the matrices of all parts, each gate transposed, then of each part two biases.
+    """Return the buffer for cuDNN: the matrices of all parts, each gate transposed, then two biases per part.
 
     cuDNN adds a bias to the input's and to the recurrent product; the first is zero here.
     """
@@ -110,5 +118,5 @@ def _packed_parameters(parts: Sequence[Weights]) -> tf.Tensor:
 
 
 def single_call_stack(config: LstmConfig, initial: Sequence[tf.Tensor]) -> CudnnStack:
-    """All layers in one call."""
+    """Return all layers as one call."""
     return CudnnStack(config, initial)

@@ -1,4 +1,8 @@
-"""Keras LSTM layers: with the cuDNN kernels, without them, or as Keras decides."""
+"""Keras LSTM layers in three implementations that differ in `use_cudnn` alone.
+
+`standard` is a loop over time steps, never cuDNN; `cudnn` uses NVIDIA's fused kernels and raises if it cannot; `auto`
+takes cuDNN if Keras can use it and falls back to the loop without a word.
+"""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -12,9 +16,9 @@ UseCudnn = bool | Literal["auto"]
 
 
 class KerasStack:
-    """Both directions are layers of their own, since Keras's `Bidirectional` copies a layer without its `use_cudnn`.
+    """Keras layers, each direction a layer of its own: `Bidirectional` copies a layer without its `use_cudnn`.
 
-    With recurrent dropout Keras draws a mask for each gate, the other implementations one for all four.
+    With recurrent dropout Keras draws one mask per gate, the other implementations one for all four.
     """
 
     def __init__(self, config: LstmConfig, initial: Sequence[tf.Tensor], use_cudnn: UseCudnn) -> None:
@@ -28,11 +32,11 @@ class KerasStack:
 
     @property
     def weights(self) -> Sequence[tf.Variable]:
-        """The trained variables, layer by layer."""
+        """Return the trained variables, layer by layer."""
         return [variable.value for layer in self._all_layers() for variable in layer.trainable_variables]
 
     def __call__(self, inputs: tf.Tensor, valid: tf.Tensor | None, *, training: bool) -> tf.Tensor:
-        """The last outputs of the top layer."""
+        """Return the last outputs of the top layer."""
         for directions in self.layers:
             parts = [_restore_time_order(layer, layer(inputs, mask=valid, training=training)) for layer in directions]
             inputs = tf.concat(parts, axis=-1) if len(parts) > 1 else parts[0]
@@ -43,7 +47,7 @@ class KerasStack:
 
 
 def _keras_layer(config: LstmConfig, use_cudnn: UseCudnn, depth: int, backwards: bool) -> keras.layers.LSTM:
-    """One direction of one layer, its weights zero until they are assigned."""
+    """Return one direction of one layer; its weights are zero until they are assigned."""
     layer = keras.layers.LSTM(
         config.units,
         activation=config.activation,
@@ -61,20 +65,20 @@ def _keras_layer(config: LstmConfig, use_cudnn: UseCudnn, depth: int, backwards:
 
 
 def _restore_time_order(layer: keras.layers.LSTM, outputs: tf.Tensor) -> tf.Tensor:
-    """A layer that goes backwards gives its sequence from the end."""
+    """Reverse the sequence of a layer that goes backwards and gives it from the end."""
     return tf.reverse(outputs, [1]) if layer.go_backwards and layer.return_sequences else outputs
 
 
-def keras_auto_stack(config: LstmConfig, initial: Sequence[tf.Tensor]) -> KerasStack:
-    """Keras layers with `use_cudnn="auto"`."""
-    return KerasStack(config, initial, "auto")
+def keras_standard_stack(config: LstmConfig, initial: Sequence[tf.Tensor]) -> KerasStack:
+    """Return Keras layers with `use_cudnn=False`."""
+    return KerasStack(config, initial, False)
 
 
 def keras_cudnn_stack(config: LstmConfig, initial: Sequence[tf.Tensor]) -> KerasStack:
-    """Keras layers with `use_cudnn=True`."""
+    """Return Keras layers with `use_cudnn=True`."""
     return KerasStack(config, initial, True)
 
 
-def keras_standard_stack(config: LstmConfig, initial: Sequence[tf.Tensor]) -> KerasStack:
-    """Keras layers with `use_cudnn=False`."""
-    return KerasStack(config, initial, False)
+def keras_auto_stack(config: LstmConfig, initial: Sequence[tf.Tensor]) -> KerasStack:
+    """Return Keras layers with `use_cudnn="auto"`."""
+    return KerasStack(config, initial, "auto")

@@ -1,14 +1,21 @@
-"""The optimization ladder of LSTM cells, from eight matrix products per step to combined inputs.
+"""The rungs of the LSTM ladder but the last: six cells, each with one optimisation more than the one before.
 
-What is left in a step is the recurrent product and one kernel.
+The ladder is that of Appleyard, Kocisky and Blunsom 2016, "Optimizing Performance of Recurrent Neural Networks on GPUs"
+(arXiv 1604.01946); the cell's equations are those of Hochreiter and Schmidhuber 1997 with the forget gate of Gers,
+Schmidhuber and Cummins 2000. From the first rung to the last:
 
-Every addition and activation is an op of its own.
-
-The article runs independent products at the same time on several CUDA streams. TensorFlow computes on one stream a GPU,
-so two products can only run side by side as one batched product; the narrower of the two is filled up with zeros where
-features and units differ.
-
-State and sums stay transposed too, [units, batch] and [4 units, batch], so each gate is one contiguous piece.
+1. `gemm8`: eight matrix products per step, one per gate for the input and one for the recurrence; every addition and
+   activation is an op of its own.
+2. `gemm2`: one product for the input of all four gates, one for the recurrence.
+3. `gemm_batched`: both as one batched product. The paper runs independent products on several CUDA streams; TensorFlow
+   computes on one stream per GPU, so two products can only run side by side as a batch. The narrower one is filled up
+   with zeros if features and units differ.
+4. `fused`: and all arithmetic of the gates compiled to one kernel.
+5. `pretransposed`: and the weights transposed once before the loop. State and sums stay transposed too, [units, batch]
+   and [4 units, batch], so that each gate is one contiguous piece.
+6. `combined_input`: and the input's product of all time steps made at once before the loop. What is left of a step is
+   the recurrent product and one kernel.
+7. `wavefront`: all layers at once, in `workloads.tensorflow.lstm.wavefront`.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,19 +30,33 @@ from workloads.tensorflow.primitives import compile_function
 
 
 def next_state(i: tf.Tensor, f: tf.Tensor, g: tf.Tensor, o: tf.Tensor, cell: tf.Tensor) -> State:
-    """The state after a step, of the gates' sums: c' = s(f) c + s(i) tanh(g), h' = s(o) tanh(c'); s is the sigmoid."""
+    """Return the state after a step: c' = s(f) c + s(i) tanh(g), h' = s(o) tanh(c'); s is the sigmoid.
+
+    Args:
+        i: The input gate's sum, before its activation; all of one shape.
+        f: The forget gate's.
+        g: The cell candidate's.
+        o: The output gate's.
+        cell: The cell before the step.
+    """
     cell = tf.sigmoid(f) * cell + tf.sigmoid(i) * tf.tanh(g)
     return tf.sigmoid(o) * tf.tanh(cell), cell
 
 
 def state_from_sums(sums: tf.Tensor, cell: tf.Tensor, axis: int) -> State:
-    """The state after a step, of all four gates' sums side by side on one axis."""
+    """Return the state after a step.
+
+    Args:
+        sums: The sums of all four gates side by side, in the order i, f, g, o.
+        cell: The cell before the step.
+        axis: The axis on which the gates lie side by side.
+    """
     i, f, g, o = tf.split(sums, GATES, axis)
     return next_state(i, f, g, o, cell)
 
 
 def compile_pointwise(function: Callable[..., State]) -> Callable[..., State]:
-    """The point-wise function compiled to one kernel, and its gradient to another.
+    """Compile a point-wise function to one kernel, and its gradient to another.
 
     The gradient computes the forward values again: it keeps nothing but the function's inputs, where TensorFlow would
     store each intermediate of each time step.
@@ -56,73 +77,8 @@ def compile_pointwise(function: Callable[..., State]) -> Callable[..., State]:
     return compiled_function
 
 
-@compile_pointwise
-def _combined_input_gates(sums: tf.Tensor, product: tf.Tensor, before: tf.Tensor) -> State:
-    return state_from_sums(sums + product, before, axis=0)
-
-
-def input_sums(weights: Weights, inputs: tf.Tensor) -> tf.Tensor:
-    """The input's part of the gates' sums at all steps, [timesteps, 4 units, batch], by one product."""
-    steps, width, batch = inputs.shape
-    columns = tf.reshape(tf.transpose(inputs, [1, 0, 2]), [width, steps * batch])
-    products = tf.matmul(weights.kernel, columns, transpose_a=True) + weights.bias[:, tf.newaxis]
-    return tf.transpose(tf.reshape(products, [-1, steps, batch]), [1, 0, 2])
-
-
-def combined_input_cell(weights: Weights) -> Cell:
-    """The recurrent product and one kernel a step."""
-    recurrent = tf.transpose(weights.recurrent)
-
-    def step(sums: tf.Tensor, state: State) -> State:
-        return _combined_input_gates(sums, recurrent @ state[0], state[1])
-
-    return Cell(step, prepare=lambda inputs: input_sums(weights, inputs))
-
-
-def combined_input_stack(config: LstmConfig, initial: Sequence[tf.Tensor]) -> LoopStack:
-    """Layers of this cell."""
-    return LoopStack(config, initial, combined_input_cell, transposed=True)
-
-
-@compile_pointwise
-def _fused_gates(products: tf.Tensor, bias: tf.Tensor, before: tf.Tensor) -> State:
-    return state_from_sums(products[0] + products[1] + bias, before, axis=1)
-
-
-def fused_cell(weights: Weights) -> Cell:
-    """One batched product and one kernel a step."""
-    width = max(weights.kernel.shape[0], weights.recurrent.shape[0])
-    both = tf.stack([zero_padded(weights.kernel, 0, width), zero_padded(weights.recurrent, 0, width)])
-
-    def step(inputs: tf.Tensor, state: State) -> State:
-        products = tf.stack([inputs, zero_padded(state[0], 1, width)]) @ both
-        return _fused_gates(products, weights.bias, state[1])
-
-    return Cell(step, prepare=lambda inputs: zero_padded(inputs, 2, width))
-
-
-def fused_stack(config: LstmConfig, initial: Sequence[tf.Tensor]) -> LoopStack:
-    """Layers of this cell."""
-    return LoopStack(config, initial, fused_cell)
-
-
-def gemm2_cell(weights: Weights) -> Cell:
-    """Two products a step."""
-
-    def step(inputs: tf.Tensor, state: State) -> State:
-        sums = inputs @ weights.kernel + state[0] @ weights.recurrent + weights.bias
-        return state_from_sums(sums, state[1], axis=1)
-
-    return Cell(step)
-
-
-def gemm2_stack(config: LstmConfig, initial: Sequence[tf.Tensor]) -> LoopStack:
-    """Layers of this cell."""
-    return LoopStack(config, initial, gemm2_cell)
-
-
 def gemm8_cell(weights: Weights) -> Cell:
-    """Each gate with its own products."""
+    """Return rung 1: eight products per step, each gate with its own two."""
     kernels, recurrents = tf.split(weights.kernel, GATES, 1), tf.split(weights.recurrent, GATES, 1)
     biases = tf.split(weights.bias, GATES)
 
@@ -137,12 +93,27 @@ def gemm8_cell(weights: Weights) -> Cell:
 
 
 def gemm8_stack(config: LstmConfig, initial: Sequence[tf.Tensor]) -> LoopStack:
-    """Layers of this cell."""
+    """Return layers of `gemm8` cells."""
     return LoopStack(config, initial, gemm8_cell)
 
 
+def gemm2_cell(weights: Weights) -> Cell:
+    """Return rung 2: two products per step."""
+
+    def step(inputs: tf.Tensor, state: State) -> State:
+        sums = inputs @ weights.kernel + state[0] @ weights.recurrent + weights.bias
+        return state_from_sums(sums, state[1], axis=1)
+
+    return Cell(step)
+
+
+def gemm2_stack(config: LstmConfig, initial: Sequence[tf.Tensor]) -> LoopStack:
+    """Return layers of `gemm2` cells."""
+    return LoopStack(config, initial, gemm2_cell)
+
+
 def gemm_batched_cell(weights: Weights) -> Cell:
-    """One batched product a step, [2, batch, width] x [2, width, 4 units]."""
+    """Return rung 3: one batched product per step, [2, batch, width] x [2, width, 4 units]."""
     width = max(weights.kernel.shape[0], weights.recurrent.shape[0])
     both = tf.stack([zero_padded(weights.kernel, 0, width), zero_padded(weights.recurrent, 0, width)])
 
@@ -154,8 +125,30 @@ def gemm_batched_cell(weights: Weights) -> Cell:
 
 
 def gemm_batched_stack(config: LstmConfig, initial: Sequence[tf.Tensor]) -> LoopStack:
-    """Layers of this cell."""
+    """Return layers of `gemm_batched` cells."""
     return LoopStack(config, initial, gemm_batched_cell)
+
+
+@compile_pointwise
+def _fused_gates(products: tf.Tensor, bias: tf.Tensor, before: tf.Tensor) -> State:
+    return state_from_sums(products[0] + products[1] + bias, before, axis=1)
+
+
+def fused_cell(weights: Weights) -> Cell:
+    """Return rung 4: one batched product and one kernel per step."""
+    width = max(weights.kernel.shape[0], weights.recurrent.shape[0])
+    both = tf.stack([zero_padded(weights.kernel, 0, width), zero_padded(weights.recurrent, 0, width)])
+
+    def step(inputs: tf.Tensor, state: State) -> State:
+        products = tf.stack([inputs, zero_padded(state[0], 1, width)]) @ both
+        return _fused_gates(products, weights.bias, state[1])
+
+    return Cell(step, prepare=lambda inputs: zero_padded(inputs, 2, width))
+
+
+def fused_stack(config: LstmConfig, initial: Sequence[tf.Tensor]) -> LoopStack:
+    """Return layers of `fused` cells."""
+    return LoopStack(config, initial, fused_cell)
 
 
 @compile_pointwise
@@ -164,7 +157,7 @@ def _pretransposed_gates(products: tf.Tensor, bias: tf.Tensor, before: tf.Tensor
 
 
 def pretransposed_cell(weights: Weights) -> Cell:
-    """One batched product, [2, 4 units, width] x [2, width, batch], and one kernel a step."""
+    """Return rung 5: one batched product, [2, 4 units, width] x [2, width, batch], and one kernel per step."""
     width = max(weights.kernel.shape[0], weights.recurrent.shape[0])
     parts = [zero_padded(tf.transpose(part), 1, width) for part in (weights.kernel, weights.recurrent)]
     both, bias = tf.stack(parts), weights.bias[:, tf.newaxis]
@@ -177,5 +170,36 @@ def pretransposed_cell(weights: Weights) -> Cell:
 
 
 def pretransposed_stack(config: LstmConfig, initial: Sequence[tf.Tensor]) -> LoopStack:
-    """Layers of this cell."""
+    """Return layers of `pretransposed` cells."""
     return LoopStack(config, initial, pretransposed_cell, transposed=True)
+
+
+@compile_pointwise
+def _combined_input_gates(sums: tf.Tensor, product: tf.Tensor, before: tf.Tensor) -> State:
+    return state_from_sums(sums + product, before, axis=0)
+
+
+def input_sums(weights: Weights, inputs: tf.Tensor) -> tf.Tensor:
+    """Return the input's part of the sums at all steps, [timesteps, 4 units, batch], by one product.
+
+    `inputs` are [timesteps, features, batch].
+    """
+    steps, width, batch = inputs.shape
+    columns = tf.reshape(tf.transpose(inputs, [1, 0, 2]), [width, steps * batch])
+    products = tf.matmul(weights.kernel, columns, transpose_a=True) + weights.bias[:, tf.newaxis]
+    return tf.transpose(tf.reshape(products, [-1, steps, batch]), [1, 0, 2])
+
+
+def combined_input_cell(weights: Weights) -> Cell:
+    """Return rung 6: the recurrent product and one kernel per step."""
+    recurrent = tf.transpose(weights.recurrent)
+
+    def step(sums: tf.Tensor, state: State) -> State:
+        return _combined_input_gates(sums, recurrent @ state[0], state[1])
+
+    return Cell(step, prepare=lambda inputs: input_sums(weights, inputs))
+
+
+def combined_input_stack(config: LstmConfig, initial: Sequence[tf.Tensor]) -> LoopStack:
+    """Return layers of `combined_input` cells."""
+    return LoopStack(config, initial, combined_input_cell, transposed=True)

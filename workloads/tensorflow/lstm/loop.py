@@ -1,4 +1,4 @@
-"""The loop over time steps that the ladder's implementations share, and the stack of layers that runs in it."""
+"""The loop over time steps that all rungs of the ladder share, with padding and dropout, and the stack of layers."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -36,10 +36,18 @@ MakeCell = Callable[[Weights], Cell]
 def run_loop(
     step: Step, inputs: Any, state: State, *, unroll: int = 1, backwards: bool = False, sequence: bool = False
 ) -> tuple[State, tf.Tensor | None]:
-    """The state after all steps and, where `sequence` is set, every step's output in the order of time.
+    """Run a step over time.
 
-    `inputs` is any nest of tensors [timesteps, ...]; a step reads the nest of its slices. One turn of the loop makes
-    `unroll` steps, and those that are left at the end follow it.
+    Args:
+        step: The step; it reads the nest of slices of its time.
+        inputs: Any nest of tensors [timesteps, ...].
+        state: The state before the first step.
+        unroll: Steps per iteration of the loop; those left at the end follow it.
+        backwards: Whether the last time comes first.
+        sequence: Whether every step's output is wanted.
+
+    Returns:
+        The state after all steps, and every step's output in the order of time if `sequence` is set, else None.
     """
     steps = tf.nest.flatten(inputs)[0].shape[0]
     arrays = tf.nest.map_structure(lambda whole: tf.TensorArray(whole.dtype, steps).unstack(whole), inputs)
@@ -62,7 +70,7 @@ def run_loop(
 
 
 def padded_step(step: Step) -> Step:
-    """The step that reads (inputs, valid) and leaves the state as it was where the step is padding."""
+    """Return a step that reads (inputs, valid) and leaves the state unchanged at padding."""
 
     def masked(inputs: tuple[Any, tf.Tensor], state: State) -> State:
         output, cell = step(inputs[0], state)
@@ -72,7 +80,7 @@ def padded_step(step: Step) -> Step:
 
 
 def dropout_step(step: Step, mask: tf.Tensor) -> Step:
-    """The step whose products read the output before it multiplied by `mask`."""
+    """Return a step whose products read the last output multiplied by `mask`."""
 
     def dropped(inputs: Any, state: State) -> State:
         return step(inputs, (state[0] * mask, state[1]))
@@ -81,7 +89,7 @@ def dropout_step(step: Step, mask: tf.Tensor) -> Step:
 
 
 def zero_padded(tensor: tf.Tensor, axis: int, width: int) -> tf.Tensor:
-    """The tensor with zeros at the end of an axis up to `width`; as it is where it is wide enough."""
+    """Return the tensor with zeros at the end of an axis up to `width`."""
     missing = width - tensor.shape[axis]
     if not missing:
         return tensor
@@ -89,13 +97,19 @@ def zero_padded(tensor: tf.Tensor, axis: int, width: int) -> tf.Tensor:
 
 
 def valid_steps(lengths: tf.Tensor, timesteps: int, *, left: bool) -> tf.Tensor:
-    """[batch, timesteps]: which steps are true ones, the first of each sequence or (`left`: padded before) the last."""
+    """Return which steps are true ones, not padding, as [batch, timesteps].
+
+    Args:
+        lengths: True steps of each sequence, [batch].
+        timesteps: Steps of the padded sequences.
+        left: Whether the padding comes first.
+    """
     positions = tf.range(timesteps, dtype=lengths.dtype)
     return (positions >= timesteps - lengths[:, tf.newaxis]) if left else (positions < lengths[:, tf.newaxis])
 
 
 class LoopStack(BaseStack):
-    """Layers of cells; `transposed` cells read [features, batch] a step and keep their state [units, batch]."""
+    """Layers of cells; `transposed` cells read [features, batch] per step and have a state [units, batch]."""
 
     def __init__(
         self, config: LstmConfig, initial: Sequence[tf.Tensor], make_cell: MakeCell, *, transposed: bool = False
@@ -105,7 +119,7 @@ class LoopStack(BaseStack):
         self._transposed = transposed
 
     def __call__(self, inputs: tf.Tensor, valid: tf.Tensor | None, *, training: bool) -> tf.Tensor:
-        """The last outputs of the top layer."""
+        """Return the last outputs of the top layer."""
         layers = self._layers(inputs.dtype)
         features_axis, sequence = (1, tf.transpose(inputs, [1, 2, 0])) if self._transposed else (2, _time_major(inputs))
         if valid is not None:
@@ -131,7 +145,7 @@ class LoopStack(BaseStack):
         sequence: bool,
         training: bool,
     ) -> tuple[State, tf.Tensor | None]:
-        """The last state and, where `sequence` is set, all outputs of one direction of one layer."""
+        """Return the last state of one direction of one layer and, if `sequence` is set, all its outputs."""
         config, cell = self._config, self._make_cell(weights)
         batch = inputs.shape[2 if self._transposed else 1]
         shape = [config.units, batch] if self._transposed else [batch, config.units]

@@ -14,7 +14,7 @@ from workloads.tensorflow.optimizers import Adam
 from workloads.tensorflow.recipe import Recipe
 from workloads.tensorflow.synthetic import adding_problem
 
-_STACKS: dict[str, MakeStack] = {
+STACKS: dict[str, MakeStack] = {
     "standard": keras_stack.keras_standard_stack,
     "cudnn": keras_stack.keras_cudnn_stack,
     "auto": keras_stack.keras_auto_stack,
@@ -28,6 +28,7 @@ _STACKS: dict[str, MakeStack] = {
     "combined_input": ladder.combined_input_stack,
     "wavefront": wavefront.wavefront_stack,
 }
+"""Who makes the stack of each implementation in `workloads.lstm.IMPLEMENTATIONS`."""
 
 
 class LstmModel:
@@ -43,20 +44,20 @@ class LstmModel:
 
     @property
     def weights(self) -> Sequence[tf.Variable]:
-        """The trained variables in the layout of `workloads.tensorflow.lstm.stack`, whatever the implementation."""
+        """Return the trained variables in the layout of `lstm.stack`, whatever the implementation."""
         return [*self.stack.weights, self._kernel, self._bias]
 
     def set_weights(self, values: Sequence[Any]) -> None:
-        """Take over another model's weights, arrays or tensors in the same order and shapes."""
+        """Assign another model's weights, arrays or tensors in the same order and shapes."""
         for weight, value in zip(self.weights, values, strict=True):
             weight.assign(value)
 
     def loss(self, inputs: Any, targets: tf.Tensor) -> tf.Tensor:
-        """Mean squared error."""
+        """Return the mean squared error."""
         return tf.reduce_mean(tf.square(self._answers(inputs, training=True) - targets))
 
     def outputs(self, inputs: Any) -> tf.Tensor:
-        """The sums it reads from the sequences, [batch, 1]."""
+        """Return the sums that it reads from the sequences, [batch, 1]."""
         return self._answers(inputs, training=False)
 
     def _answers(self, inputs: Any, *, training: bool) -> tf.Tensor:
@@ -69,15 +70,15 @@ class LstmModel:
 
 
 def lstm_model(variant: Variant) -> LstmModel:
-    """The model of a variant with its initial weights."""
+    """Return the model of a variant with its initial weights."""
     config = config_of(variant)
     *layers, kernel, bias = initial_weights(config)
-    stack = _STACKS[str(variant["implementation"])](config, layers)
+    stack = STACKS[str(variant["implementation"])](config, layers)
     return LstmModel(stack, (kernel, bias), left_padded=variant["sequence_lengths"] == "left_padded")
 
 
 def recipe(variant: Variant) -> Recipe:
-    """The LSTM of a variant on the adding problem."""
+    """Return the LSTM of a variant on the adding problem."""
     sizes = (int(variant["batch_size"]), int(variant["timesteps"]), int(variant["features"]))
     seed, padding = int(variant["seed"]), str(variant["sequence_lengths"])
     return Recipe(

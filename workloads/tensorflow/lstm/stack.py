@@ -1,4 +1,4 @@
-"""The interface of all LSTM implementations, and the weights in the layout they share.
+"""The interface of all LSTM implementations, and their weights in one common layout.
 
 For each layer and direction, from the first layer up, forward before backward: kernel [inputs, 4 units], recurrent
 kernel [units, 4 units], bias [4 units], the gates in the order input, forget, cell, output. Then the head's kernel and
@@ -16,7 +16,7 @@ from workloads.lstm import GATES, LstmConfig, weight_shapes
 
 
 class Weights(NamedTuple):
-    """Those of one direction of one layer, as variables or as tensors."""
+    """The weights of one direction of one layer, as variables or as tensors."""
 
     kernel: tf.Tensor
     recurrent: tf.Tensor
@@ -24,7 +24,7 @@ class Weights(NamedTuple):
 
 
 def initial_weights(config: LstmConfig) -> list[tf.Tensor]:
-    """All weights of a model at its start, as Keras begins: Glorot uniform, orthogonal, zero but 1 to forget.
+    """Return all weights of a model at its start, as Keras does: Glorot uniform, orthogonal, zero but 1 to forget.
 
     They depend on the seed and the sizes alone: made on the CPU, they are the same for every implementation and device.
     """
@@ -47,7 +47,7 @@ def _initial_weight(name: str, shape: tuple[int, ...], seed: int) -> tf.Tensor:
 
 
 def group_by_layer(flat: Sequence[tf.Tensor], config: LstmConfig) -> list[list[Weights]]:
-    """A stack's weights, layer by layer, direction by direction."""
+    """Return a stack's weights, layer by layer, direction by direction."""
     per_direction = len(Weights._fields)
     parts = [Weights(*flat[start : start + per_direction]) for start in range(0, len(flat), per_direction)]
     return [parts[at : at + config.directions] for at in range(0, len(parts), config.directions)]
@@ -58,18 +58,22 @@ class Stack(Protocol):
 
     @property
     def weights(self) -> Sequence[tf.Variable]:
-        """The trained variables in the layout of `workloads.tensorflow.lstm.stack`, float32."""
+        """Return the trained variables in the layout of `workloads.tensorflow.lstm.stack`, float32."""
 
     def __call__(self, inputs: tf.Tensor, valid: tf.Tensor | None, *, training: bool) -> tf.Tensor:
-        """The last outputs of the top layer, [batch, directions * units], of inputs [batch, timesteps, features].
+        """Return the last outputs of the top layer, [batch, directions * units].
 
-        `valid` [batch, timesteps] tells true steps from padding, which changes no state. The backward direction's last
-        output is that of the first step in time.
+        The backward direction's last output is that of the first step in time.
+
+        Args:
+            inputs: [batch, timesteps, features].
+            valid: Which steps are no padding, [batch, timesteps]; padding changes no state. None if all are true steps.
+            training: Whether dropout applies.
         """
 
 
 class BaseStack:
-    """What the stacks that are not Keras's share: variables of their own in the one layout of weights."""
+    """The base of all stacks but Keras's: their own variables in the common layout."""
 
     def __init__(self, config: LstmConfig, initial: Sequence[tf.Tensor]) -> None:
         self._config = config
@@ -77,11 +81,11 @@ class BaseStack:
 
     @property
     def weights(self) -> Sequence[tf.Variable]:
-        """The trained variables, layer by layer."""
+        """Return the trained variables, layer by layer."""
         return self._weights
 
     def _layers(self, dtype: tf.DType) -> list[list[Weights]]:
-        """The weights cast once to the type to compute in, layer by layer, direction by direction."""
+        """Return the weights cast once to the type to compute in, layer by layer, direction by direction."""
         return group_by_layer([tf.cast(weight, dtype) for weight in self._weights], self._config)
 
 

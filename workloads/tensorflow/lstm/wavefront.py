@@ -1,4 +1,4 @@
-"""The ladder's last rung: as `combined_input`, and all layers at once, each one step behind the layer below it.
+"""The ladder's last rung: as `combined_input`, and all layers at once, each one step behind the layer below.
 
 At wave s layer k makes its step s - k from what the layer below gave at wave s - 1, so one batched product serves all
 layers, and one kernel their gates: timesteps + layers - 1 waves instead of timesteps * layers steps.
@@ -18,7 +18,16 @@ from workloads.tensorflow.lstm.stack import BaseStack, Weights
 def _gates(
     sums: tf.Tensor, products: tf.Tensor, biases: tf.Tensor, active: tf.Tensor, output: tf.Tensor, before: tf.Tensor
 ) -> State:
-    """The first `layers` of the products are the recurrences', the rest the inputs' of all layers but the first."""
+    """Return the state of all layers after a wave; layers that have no true step in it keep theirs.
+
+    Args:
+        sums: The input's part of the first layer's sums, [4 units, batch].
+        products: [2 layers - 1, 4 units, batch]: those of the recurrences, then of the inputs of all but the first.
+        biases: Of all layers but the first, [layers - 1, 4 units, 1].
+        active: Which layers have a true step, [layers, 1, batch].
+        output: The outputs before, [layers, units, batch].
+        before: The cells before, likewise.
+    """
     layers = output.shape[0]
     sums = tf.concat([sums[tf.newaxis], products[layers:] + biases], 0) + products[:layers]
     state = state_from_sums(sums, before, axis=1)
@@ -29,7 +38,7 @@ class Wavefront(BaseStack):
     """Layers of one direction; state [layers, units, batch]."""
 
     def __call__(self, inputs: tf.Tensor, valid: tf.Tensor | None, *, training: bool) -> tf.Tensor:
-        """The last outputs of the top layer."""
+        """Return the last outputs of the top layer."""
         layers = [layer for (layer,) in self._layers(inputs.dtype)]
         batch, steps, _ = inputs.shape
         shape = [len(layers), self._config.units, batch]
@@ -44,7 +53,7 @@ class Wavefront(BaseStack):
         return tf.transpose(output[-1])
 
     def _dropout_masks(self, shape: list[int], dtype: tf.DType) -> tf.Tensor | None:
-        """What dropout leaves of the outputs as the products read them, [2 layers - 1, units, batch]."""
+        """Return masks of the outputs that the products read, [2 layers - 1, units, batch]; None without dropout."""
         config = self._config
         if not config.dropout and not config.recurrent_dropout:
             return None
@@ -53,7 +62,10 @@ class Wavefront(BaseStack):
 
 
 def _wave_step(layers: Sequence[Weights], masks: tf.Tensor | None) -> Step:
-    """One wave: [2 layers - 1, 4 units, units] x [2 layers - 1, units, batch], then the gates of all layers."""
+    """Return the step of one wave: a batched product of all layers, then their gates.
+
+    The product is [2 layers - 1, 4 units, units] x [2 layers - 1, units, batch].
+    """
     matrices = [layer.recurrent for layer in layers] + [layer.kernel for layer in layers[1:]]
     stacked = tf.stack([tf.transpose(matrix) for matrix in matrices])
     biases = tf.reshape(tf.stack([layer.bias for layer in layers])[1:], [len(layers) - 1, -1, 1])
@@ -67,7 +79,7 @@ def _wave_step(layers: Sequence[Weights], masks: tf.Tensor | None) -> Step:
 
 
 def _active_layers(valid: tf.Tensor, layers: int) -> tf.Tensor:
-    """Which layers have a true step at each wave, [waves, layers, 1, batch]; `valid` is [batch, timesteps]."""
+    """Return which layers have a true step at each wave, [waves, layers, 1, batch]; `valid` is [batch, timesteps]."""
     rows = tf.transpose(valid)
     none = tf.zeros_like(rows[:1])
     shifted = [tf.concat([none] * depth + [rows] + [none] * (layers - 1 - depth), 0) for depth in range(layers)]
@@ -75,5 +87,5 @@ def _active_layers(valid: tf.Tensor, layers: int) -> tf.Tensor:
 
 
 def wavefront_stack(config: LstmConfig, initial: Sequence[tf.Tensor]) -> Wavefront:
-    """The whole stack as one wavefront."""
+    """Return the whole stack as one wavefront."""
     return Wavefront(config, initial)

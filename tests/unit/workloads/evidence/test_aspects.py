@@ -8,13 +8,14 @@ import pytest
 
 from tests.evidence_runs import collect_evidence, spec_of
 from workloads.catalog import Machine, complete
+from workloads.lstm import LADDER
 from workloads.protocol import DeviceTime, Kernel, RunSpec, Value
 from workloads.tensorflow.evidence.aspects import Observation, all_reduce
 from workloads.tensorflow.evidence.ops import Op
 from workloads.tensorflow.evidence.xplane import Trace
 from workloads.tensorflow.runtime import Replicas, replicas_on
 
-LOOPS = ("standard", "gemm8", "gemm2", "gemm_batched", "fused", "pretransposed", "combined_input", "wavefront")
+LOOPS = ("standard", *LADDER)
 
 
 @pytest.fixture
@@ -40,13 +41,13 @@ def test_every_implementation_is_told_by_its_graph(one: Replicas, implementation
 @pytest.mark.parametrize(
     ("asked", "really", "words"),
     [
-        ("gemm2", "gemm8", "2 loops of 8 products a turn"),
-        ("gemm8", "standard", "2 loops of 2 products a turn"),
-        ("combined_input", "fused", "2 loops of 1 product and a compiled kernel a turn"),
-        ("wavefront", "fused", "2 loops of 1 product and a compiled kernel a turn"),
+        ("gemm2", "gemm8", "2 loops of 8 products per iteration"),
+        ("gemm8", "standard", "2 loops of 2 products per iteration"),
+        ("combined_input", "fused", "2 loops of 1 product and a compiled kernel per iteration"),
+        ("wavefront", "fused", "2 loops of 1 product and a compiled kernel per iteration"),
         ("standard", "block_fused", "2 block-fused calls"),
-        ("block_fused", "standard", "2 loops of 2 products a turn"),
-        ("cudnn", "standard", "2 loops of 2 products a turn"),
+        ("block_fused", "standard", "2 loops of 2 products per iteration"),
+        ("cudnn", "standard", "2 loops of 2 products per iteration"),
     ],
 )
 def test_a_wrong_label_is_found(one: Replicas, asked: str, really: str, words: str) -> None:

@@ -6,19 +6,11 @@ import numpy as np
 import pytest
 
 from tests.lstm_answers import CPU, batch_of, random_model, variant_of
+from workloads.lstm import LADDER
 from workloads.protocol import Value
 
 SIZES: dict[str, Value] = {"gpus": 0, "batch_size": 4, "timesteps": 5, "layers": 2, "units": 4, "features": 3}
-PROGRAM_IMPLEMENTATIONS = [
-    "block_fused",
-    "gemm8",
-    "gemm2",
-    "gemm_batched",
-    "fused",
-    "pretransposed",
-    "combined_input",
-    "wavefront",
-]
+PROGRAM_IMPLEMENTATIONS = ["block_fused", *LADDER]
 RATES = ["dropout", "recurrent_dropout"]
 STEPS, BATCH, WIDTH = 6, 300, 16
 

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from tests.lstm_answers import CPU, Answers, answers, batch_of, random_model, variant_of
-from workloads.catalog import complete, workload
+from workloads.catalog import complete
+from workloads.lstm import IMPLEMENTATIONS as TABLE
 from workloads.protocol import Value, Variant
 
-IMPLEMENTATIONS = [choice.value for choice in workload("lstm").parameter("implementation").choices]
-GPU_ONLY = {"cudnn", "cudnn_stack"}
-ON_CPU = [name for name in IMPLEMENTATIONS if name not in GPU_ONLY]
+IMPLEMENTATIONS = [each.name for each in TABLE]
+ON_CPU = [each.name for each in TABLE if "gpus" not in {limit.parameter for limit in each.limits}]
 OTHERS = [name for name in ON_CPU if name != "standard"]
 SIZES: dict[str, Value] = {"gpus": 0, "batch_size": 4, "timesteps": 7}
 SMALL: dict[str, Value] = {"layers": 2, "units": 4, "features": 3, "timesteps": 3}
@@ -43,7 +43,7 @@ CASES = {
         {**BOTH_WAYS, "units": 3, "features": 5, "sequence_lengths": "right_padded"},
         ["gemm2", "pretransposed"],
     ),
-    "several steps a turn": Case(
+    "several steps per iteration": Case(
         {"layers": 2, "units": 3, "features": 3, "unroll": 3, "sequence_lengths": "left_padded"},
         ["gemm2", "combined_input", "wavefront"],
     ),
@@ -91,6 +91,12 @@ def test_every_implementation_that_runs_on_the_cpu_is_compared() -> None:
     assert {name for name, _ in RUNS} == {name for name in IMPLEMENTATIONS if Case({}, []).variant(implementation=name)}
     assert {name for name, case in RUNS if case == "two directions"} == set(OTHERS) - {"auto", "wavefront"}
     assert {name for name, case in RUNS if case == "XLA"} == set(ON_CPU) - {"auto", "block_fused"}
+
+
+def test_every_implementation_has_a_stack() -> None:
+    from workloads.tensorflow.lstm.model import STACKS
+
+    assert set(STACKS) == set(IMPLEMENTATIONS)
 
 
 def test_the_block_fused_gradient_is_that_of_finite_differences() -> None:
