@@ -1,4 +1,4 @@
-"""What the shell offers for workloads, settings, runs and presets; the database is opened for runs alone."""
+"""Candidates for completion by the shell: workloads, settings, runs and presets."""
 
 from collections.abc import Iterable
 

@@ -77,7 +77,7 @@ HELP = {name: text for section in SECTIONS.values() for name, (_, text) in secti
 
 @dataclass(frozen=True, slots=True)
 class Upper:
-    """What the layers above do for the command line; None where they are absent."""
+    """Functions of the layers above; None where they are absent."""
 
     open_window: OpenWindow | None = None
     has_display: bool = False

@@ -103,7 +103,7 @@ def _search_runs(wanted: RunFilter, baseline: int | None, library: Library) -> l
 
 
 def _check_runs(numbers: Sequence[int], baseline: int | None) -> None:
-    """Raises `UsageError` for runs that cannot be compared."""
+    """Raise `UsageError` for runs that cannot be compared."""
     if len(numbers) < 2:
         raise UsageError("compare takes two runs or more; `python -m app list` shows their numbers.")
     if len(numbers) > MAX_COMPARED:

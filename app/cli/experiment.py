@@ -87,7 +87,7 @@ def _option_name(parameter: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentOptions:
-    """What the words of the command say; `given` are the names of the parameters among them."""
+    """The parameters of the command; `given` are the names of those that the user wrote."""
 
     given: frozenset[str]
     database: Path | None
@@ -240,7 +240,7 @@ def _run(options: ExperimentOptions) -> int:
 
 
 def _print_estimate(store: Store, entry: QueueEntry, inventory: Inventory) -> None:
-    """Says of an entry that is only added what of it cannot run, how many runs it has, and how long they take."""
+    """Print of an entry that is only added what of it cannot run, its number of runs, and how long they take."""
     plan = entry_plan(entry)
     ahead = estimate_remaining(store, plan, inventory, runs_of_entry(store, entry))
     planned = f"{ahead.planned:,} {units.plural('run', ahead.planned)} planned."
@@ -260,7 +260,7 @@ def _print_added(entry: QueueEntry, *, as_json: bool) -> int:
 
 
 def _preset_plan(named: NamedPreset, machine: Machine, options: ExperimentOptions) -> Plan:
-    """The preset's plan for this machine, once it is said what it asks and how it was fitted."""
+    """Print the question of a preset and how it was fitted; return its plan for this machine."""
     plan = named.plan(machine, options.repeats, options.until)
     for sentence in (named.experiment_for(machine).question, *plan.notes):
         say(sentence)
@@ -283,7 +283,7 @@ def _with_limits(plan: Plan, machine: Machine, options: ExperimentOptions) -> Pl
 
 
 def _enqueue(plan: Plan, store: Store) -> QueueEntry:
-    """The entry of this experiment: the unfinished one where there is one, as it is asked for now."""
+    """Return the entry of this experiment: the unfinished one where there is one, with the new limits."""
     entry, is_new = enqueue(store, plan)
     if not is_new and not entry.owned:
         say(f"This experiment is in the queue already, unfinished, as entry {entry.entry}.")
@@ -291,7 +291,7 @@ def _enqueue(plan: Plan, store: Store) -> QueueEntry:
 
 
 def _describe_elsewhere(entry: QueueEntry) -> str:
-    """That there is nothing to be made here, and how many repeats are made there; what was asked for here counts."""
+    """Say that another program makes it, and how many repeats: those that were requested last, here or there."""
     plan = entry_plan(entry)
     most = "" if plan.until_pct is None else "at most "
     repeats = f"{most}{plan.repeats} {units.plural('repeat', plan.repeats)}"
@@ -301,7 +301,7 @@ def _describe_elsewhere(entry: QueueEntry) -> str:
 
 
 def _stored_experiment(named: NamedPreset, options: ExperimentOptions) -> Experiment:
-    """The experiment as it is stored, on whatever machine its newest runs were made."""
+    """Return the experiment as it is stored, on whatever machine its newest runs were made."""
     plans = [
         structs.replace(plan, max_throttled_pct=options.max_throttled)
         for plan in named.all_plans(options.repeats, options.until)

@@ -39,7 +39,7 @@ _SHOW_HINT = "Without --show the same command goes on from here."
 
 
 def describe_reference(runs: Sequence[RunHeader]) -> list[str]:
-    """That these are no runs of this machine's, where all are of the reference."""
+    """Say that these are reference runs, where all are; [] elsewhere."""
     if not all(is_reference(run.row) for run in runs):
         return []
     gpus = ", ".join(sorted({name for run in runs for name in run.row.gpu_names}))
@@ -47,7 +47,7 @@ def describe_reference(runs: Sequence[RunHeader]) -> list[str]:
 
 
 def describe_refusals(plan: Plan, machine: Machine) -> list[str]:
-    """Which variants cannot run on this machine, a sentence for every reason."""
+    """Say which variants cannot run on this machine, a sentence per reason."""
     names = variant_names(plan.variants)
     by_reason: dict[str, list[str]] = {}
     for name, spec in zip(names, plan.variants, strict=True):
@@ -57,13 +57,19 @@ def describe_refusals(plan: Plan, machine: Machine) -> list[str]:
 
 
 def describe_throttled(made: RunHeader) -> str:
-    """That a run does not count, why, and what follows."""
+    """Say that a run does not count, why, and what follows."""
     share = units.percent(throttled_pct(made.environment))
     return f"Run {made.row.run} was throttled for {share} of its measured part: it does not count and is made again."
 
 
 def describe_plan(before: Experiment, alike: Sequence[RunRow], machine: Machine) -> list[str]:
-    """What is planned, done and left before the first run; how long it takes, judged by runs `alike`."""
+    """Say before the first run what is planned, done and left.
+
+    Args:
+        before: The experiment as it is stored.
+        alike: Stored runs from which the time left is estimated.
+        machine: Where it runs.
+    """
     plan, rows = before.plan, [run.row for run in before.runs]
     to_make = remaining_runs(plan, rows, machine)
     if before.state == "settled":
@@ -80,9 +86,12 @@ def describe_plan(before: Experiment, alike: Sequence[RunRow], machine: Machine)
 
 
 def describe_ending(found: Experiment, *, shown: bool = False, entry: int | None = None) -> str:
-    """How far the experiment came, in this command or, where it is only shown, in those before.
+    """Say how far the experiment came, in this command or in those before.
 
-    `entry` is the number under which it stays in the queue.
+    Args:
+        found: The experiment with its runs.
+        shown: Whether the command only shows it.
+        entry: The number under which it stays in the queue.
     """
     goes_on = "The same command goes on from here"
     goes_on += "." if entry is None else f", or `python -m app queue go-on {entry}`."
@@ -111,7 +120,7 @@ def _describe_progress(found: Experiment, goes_on: str, *, shown: bool) -> str:
 
 
 def _describe_extra_runs(found: Experiment) -> str:
-    """How many more stored runs the verdict counts than are planned; "" where there are none."""
+    """Say how many more stored runs the verdict counts than are planned; "" where there are none."""
     if not found.surplus_runs:
         return ""
     counts = "counts" if found.surplus_runs == 1 else "count"
@@ -119,7 +128,7 @@ def _describe_extra_runs(found: Experiment) -> str:
 
 
 def _describe_precision(found: Experiment) -> str:
-    """How narrowly the speed-ups are known, beside what was asked; "" where they have no interval or none was asked."""
+    """Say how precisely the speed-ups are known; "" where they have no interval or no precision was requested."""
     half_widths = stopping_rule(found.plan, [run.row for run in found.runs]).half_widths_pct()
     if found.plan.until_pct is None or not half_widths:
         return ""
@@ -170,7 +179,7 @@ def write_experiment_report(result: ExperimentResult, path: Path) -> None:
 
 
 class EntryReporter:
-    """A listener of `QueueRunner` that says everything on stderr."""
+    """A listener of `QueueRunner` that prints everything on stderr."""
 
     def __init__(self) -> None:
         self._ended: dict[int, EntryStatus] = {}
@@ -178,7 +187,7 @@ class EntryReporter:
         self._waits: dict[int, WaitLine] = {}
 
     def entry_started(self, status: EntryStatus) -> None:
-        """Says what is ahead."""
+        """Print what is ahead."""
         plan, machine = status.experiment.plan, status.machine
         ahead = describe_plan(status.experiment, status.comparable_runs, machine)
         counted = status.reusable
@@ -188,7 +197,7 @@ class EntryReporter:
             say(sentence)
 
     def run_started(self, planned_run: PlannedRun) -> Sequence[Sink]:
-        """A line of progress."""
+        """Return a line of progress."""
         return (ProgressSink(f"[{planned_run.position}/{planned_run.total}] ", self._line),)
 
     def run_waiting(self, planned_run: PlannedRun, wait: WaitStatus | None) -> bool:
@@ -200,12 +209,12 @@ class EntryReporter:
         return True
 
     def run_ended(self, run: RunHeader, *, accepted: bool) -> None:
-        """Says of a run that it does not count."""
+        """Print of a run that it does not count."""
         if not accepted:
             self._line.say(describe_throttled(run))
 
     def message(self, sentence: str) -> None:
-        """Says it."""
+        """Print it."""
         self._line.say(sentence)
 
     def entry_ended(self, status: EntryStatus) -> None:
@@ -222,10 +231,17 @@ class EntryReporter:
 def run_entries(
     services: RunServices, only: Sequence[int] | None = None, failed: Callable[[UserError], object] | None = None
 ) -> list[EntryStatus]:
-    """Makes entries of the queue with their progress on stderr, and returns those that ended; Ctrl-C ends it.
+    """Run entries of the queue with their progress on stderr, and return those that ended; Ctrl-C ends it.
 
     One that was left before its end, for another that came first, is returned as it is when all is over.
-    `failed` hears of one that cannot be made, and the others go on; without it `UserError` is raised.
+
+    Args:
+        services: What runs need.
+        only: The numbers of the entries; all that wait where None.
+        failed: Is called for an entry that cannot be made, and the others go on.
+
+    Raises:
+        UserError: An entry cannot be made, without `failed`.
     """
     lines = EntryReporter()
     runner = QueueRunner(services, lines)
@@ -247,12 +263,12 @@ def _refreshed(ended: EntryStatus, services: RunServices) -> EntryStatus:
 
 
 def describe_elsewhere(what: str) -> str:
-    """That another program makes an entry, and how to see how far it is."""
+    """Say that another program makes an entry, and how to see how far it is."""
     return f"Another program makes {what}: `python -m app queue` shows how far it is."
 
 
 def exit_status(all_ended: Sequence[EntryStatus]) -> int:
-    """0 where every planned run has a result, at least one of them figures, and every trial was made.
+    """Return 0 where every planned run has a result, at least one of them figures, and every trial was made.
 
     What another program goes on with is left to that one.
     """

@@ -178,7 +178,7 @@ def run_query(wanted: RunFilter, library: Library) -> RunQuery:
 
 
 def _experiment_number(word: str, library: Library) -> int:
-    """The number of an experiment of that number or name, the newest of several."""
+    """Return the number of an experiment of that number or name, the newest of several; raises `UserError`."""
     known = library.experiments()
     named = [found.experiment for found in known if word in (str(found.experiment), found.name)]
     if not named:
@@ -273,7 +273,7 @@ def _prune_document(done: Pruned, *, dry_run: bool) -> dict[str, Any]:
 
 
 def describe_pruned(done: Pruned, *, dry_run: bool) -> str:
-    """What was done in a sentence or two."""
+    """Say what was deleted, or would be, in a sentence or two."""
     if not done.runs:
         return "No run is old enough: nothing to delete."
     runs = f"{len(done.runs):,} {units.plural('run', len(done.runs))}"

@@ -25,7 +25,7 @@ from app.viewmodels.format import derived
 from app.viewmodels.format.telemetry_fields import format_field
 
 _SLOWER = 0.9
-"""A rate below so much of the one before is more than chance: something was changed, or something else was busy."""
+"""A rate below this share of the one before is no chance: something was changed, or something else was busy."""
 
 
 @command("calibrate", "calibrate", "calibrate --precision bfloat16")
@@ -88,13 +88,13 @@ def gpus(as_json: bool) -> int:
 
 @dataclass(slots=True)
 class _Readings:
-    """What a short watch has told: the newest value of each field, and of whom it has heard."""
+    """The newest value of each field in a short watch, and the devices that answered."""
 
     values: dict[str, dict[str, float]] = field(default_factory=dict)
     answered: set[str] = field(default_factory=set)
 
     def take(self, message: SamplerMessage) -> None:
-        """Takes one message."""
+        """Take one message."""
         if isinstance(message, Sample | SlowSample):
             readings = self.values.setdefault(message.device, {})
             named = ((name, getattr(message, name)) for name in FIELDS if hasattr(message, name))
@@ -103,13 +103,13 @@ class _Readings:
             self.answered.add(message.device)
 
     def has_all_fields(self, device: Device) -> bool:
-        """Whether every field that can be read was read."""
+        """Return whether every field of a device was read."""
         readings = self.values.get(device.device, {})
         return all(name in readings for name in device.fields if FIELDS[name].topic != "worker")
 
 
 def _collect_readings(feed: TelemetryFeed, inventory: Inventory) -> _Readings:
-    """Three seconds of telemetry where there is a GPU, so that slow values and periods are known; else one reading."""
+    """Watch for three seconds where there is a GPU, so that slow values and periods are known; else read once."""
     inbox: queue.SimpleQueue[SamplerMessage] = queue.SimpleQueue()
     unsubscribe = feed.subscribe(inbox.put)
     seen, devices = _Readings(), {device.device for device in inventory.devices}

@@ -190,7 +190,7 @@ def runs_argument(*, required: bool) -> Callable[[Decorated], Decorated]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFilter:
-    """Which of the stored runs a command is about."""
+    """The stored runs that a command is about, and their order."""
 
     search: str = ""
     workload: str = ""
@@ -203,7 +203,7 @@ class RunFilter:
 
     @property
     def is_search(self) -> bool:
-        """Whether it leaves out any run that is not in the trash."""
+        """Return whether it searches for anything."""
         return any((self.search, self.workload, self.outcome, self.tag, self.experiment))
 
 

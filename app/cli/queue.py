@@ -41,7 +41,7 @@ _ACTIONS = ("list", "go-on", "move", "pause", "resume", "remove")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _GoOn:
-    """What `queue go-on` is to do: the entries to make, all that wait where none are named, and how."""
+    """The parameters of `queue go-on`; without `entries`, all that wait are made."""
 
     database: Path | None
     as_json: bool

@@ -57,7 +57,7 @@ def _progress_sinks(number: int, batch_size: int) -> tuple[Sink, ...]:
 
 
 _EXACT = 1e-5
-"""A difference near 1 that float32 itself explains: sums are added up in another order."""
+"""A relative difference that float32 itself explains: sums are added up in another order."""
 
 
 @command("portability", "portability 12", "portability 12 --into standard,cudnn --gpus 0")
@@ -140,7 +140,7 @@ def _trial_row(run: RunRow, trial: TrialResult) -> tuple[str, ...]:
 
 
 def _verdict(run: RunRow, trials: Sequence[TrialResult]) -> str:
-    """Whether the answers are the same, and if not, why that may be."""
+    """Say whether the answers are the same, and if not, why that may be."""
     worst = max(trials, key=lambda trial: trial.result.max_difference)
     largest, explained = f"{worst.result.max_difference:.1e}", f"{worst.tolerance:.0e}"
     if worst.result.max_difference <= _EXACT * max(1.0, worst.result.max_output):
@@ -202,7 +202,7 @@ def run(
 
 
 def run_once(spec: RunSpec, services: RunServices) -> StoredRun:
-    """One run with its progress on stderr, as it is stored; Ctrl-C stops it. Raises `UserError` where it is not."""
+    """Run once with progress on stderr, and return the stored run; Ctrl-C stops it. Raises `UserError`."""
     going = ConcurrentRuns(services)
     with stop_on_interrupt(going.stop):
         run = going.run(spec, [ProgressSink()]).row.run

@@ -1,4 +1,4 @@
-"""What a command that makes runs needs: the services of runs, the workload and its variants."""
+"""Services, workload and variants for commands that make runs."""
 
 import contextlib
 import sys
@@ -24,9 +24,12 @@ from workloads.protocol import RunSpec, Value
 def run_services(
     database: Path | None, sample_ms: float = SAMPLE_MS, *, standby: bool = False
 ) -> Iterator[RunServices]:
-    """What runs need, with telemetry going on; little room on the disk is said on stderr.
+    """Start what runs need, and close it at the end; warn on stderr where the disk is nearly full.
 
-    With `standby` (where several runs will come) a worker stands by for the next, where one is wanted.
+    Args:
+        database: The path that the user gave, None for the default one.
+        sample_ms: Milliseconds between two telemetry readings.
+        standby: Whether several runs will come, so that a standby worker is of use.
     """
     with open_store(database, may_be_new=True) as store:
         path = store.path
@@ -50,13 +53,22 @@ def workload_finder(database: Path | None) -> Callable[[str], Workload]:
 
 
 def one_variant(workload: Workload, settings: Sequence[str], machine: Machine) -> RunSpec:
-    """The variant that the words describe; raises `UsageError`."""
+    """Return one variant.
+
+    Args:
+        workload: What is trained.
+        settings: Words as `layout=NHWC`; what is not set has its default.
+        machine: Decides on the defaults of the CPU or a GPU.
+
+    Raises:
+        UsageError: A word is no setting of the workload.
+    """
     values = {name: catalog.parse(workload.parameter(name), text) for name, text in _parse_settings(settings).items()}
     return catalog.fill_defaults(workload, values, machine)
 
 
 def several_variants(workload: Workload, settings: Sequence[str], machine: Machine) -> list[RunSpec]:
-    """Every combination of the values given, as the matrix takes them, each once; raises `UsageError`."""
+    """Return every combination of values, each once: `layout=NHWC,NCHW` gives two. Otherwise as `one_variant`."""
     lists = {name: _value_list(workload.parameter(name), text) for name, text in _parse_settings(settings).items()}
     return catalog.combinations(workload, lists, machine)
 

@@ -1,4 +1,4 @@
-"""What a command holds while it works: the database, telemetry, and the signals that stop it."""
+"""Context managers of commands: the database, telemetry, and the signals that stop a command."""
 
 import contextlib
 import signal

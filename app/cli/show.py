@@ -23,12 +23,12 @@ _NAME = 66
 
 
 def badge_line(badge: Badge) -> str:
-    """The badge in one line: `✔ Ran as asked: cuDNN · XLA off · 1 GPU`."""
+    """Return the badge in one line: `✔ Ran as asked: cuDNN · XLA off · 1 GPU`."""
     return f"{badge.symbol} {badge.title}: {badge.detail}".strip()
 
 
 def print_evidence(view: EvidenceView) -> None:
-    """Prints all there is; the badge only where it is all."""
+    """Print all there is; the badge only where it is all."""
     if not view.aspects:
         print(f"  {badge_line(view.badge)}")
     else:
@@ -78,7 +78,7 @@ def _kernel_row(kernel: KernelRow, largest: float) -> tuple[str, str, str, str, 
 
 
 def _elide_name(name: str) -> str:
-    """The name with its middle left out where it is long: both ends tell kernels apart. `--json` has it whole."""
+    """Leave out the middle of a long name: both ends tell kernels apart. `--json` has it whole."""
     half = (_NAME - 1) // 2
     return name if len(name) <= _NAME else f"{name[:half]}…{name[-half:]}"
 
@@ -125,7 +125,7 @@ def _print_source(stored: StoredRun, *, as_json: bool) -> int:
 
 
 def print_run(stored: StoredRun) -> None:
-    """Prints a run's result in a few lines."""
+    """Print a run's result in a few lines."""
     _print_head(stored)
     if stored.row.summary.throughput is None:
         return
@@ -138,7 +138,7 @@ def print_run(stored: StoredRun) -> None:
 
 
 def _print_head(stored: StoredRun) -> None:
-    """What the run is, what its user says of it, how it ended and what really ran."""
+    """Print what the run is, its annotations, how it ended and what really ran."""
     row = stored.row
     outcome = cells.OUTCOMES[row.outcome.name if row.outcome else "running"].word
     print(f"run {row.run}  {short_name(row.spec)}")

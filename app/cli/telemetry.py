@@ -99,7 +99,7 @@ class RateLimiter:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where telemetry comes from, and when it began.
+    """The source of telemetry, and when it began.
 
     `anchor_ns` is the wall clock less the telemetry's own.
     """
@@ -114,7 +114,13 @@ class Origin:
 
 
 def make_printer(output: OutputFormat, inventory: Inventory, origin: Origin) -> Printer:
-    """Return what prints a message."""
+    """Return what prints a message.
+
+    Args:
+        output: How it prints.
+        inventory: The devices that messages are of.
+        origin: Where the messages come from.
+    """
     devices = {device.device: device for device in inventory.devices}
     if output == "json":
         return _json_printer(inventory, origin)
@@ -124,7 +130,7 @@ def make_printer(output: OutputFormat, inventory: Inventory, origin: Origin) -> 
 
 
 def _json_printer(inventory: Inventory, origin: Origin) -> Printer:
-    """Print a line per device, then one per message."""
+    """Print a line per device; return what prints a line per message."""
     begin_ns = origin.begin_ns
     for line in device_lines(inventory, t_ns=begin_ns, utc=origin.utc(begin_ns), source=origin.source):
         print_json(line, compact=True)
@@ -134,7 +140,7 @@ def _json_printer(inventory: Inventory, origin: Origin) -> Printer:
 
 
 def _csv_printer(devices: Mapping[str, Device], origin: Origin) -> Printer:
-    """Print a header, then one row per device and reading, each written at once; an absent value is empty."""
+    """Print a header; return what writes a row per device and reading at once; an absent value is empty."""
     writer = csv.writer(sys.stdout, lineterminator="\n")
 
     def row(*values: object) -> None:

@@ -1,4 +1,4 @@
-"""What the command line prints: results on stdout, in tables that fit a terminal, and messages on stderr."""
+"""Output of the command line: results on stdout, in tables that fit a terminal, and messages on stderr."""
 
 import json
 import os

@@ -42,7 +42,7 @@ _NAMED = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportOptions:
-    """What to write, and where."""
+    """The parameters of `export`."""
 
     database: Path | None
     as_json: bool
@@ -119,7 +119,7 @@ def _export_models(options: ExportOptions) -> int:
 
 
 def _check_model_paths(paths: Sequence[Path]) -> None:
-    """Raises `UsageError` for a kind of file that this does not write, `UserError` for one that is there already."""
+    """Raise `UsageError` for another kind of file, `UserError` for a file that exists."""
     for path in paths:
         if path.suffix not in _SUFFIXES:
             raise UsageError(

@@ -102,6 +102,18 @@ def test_jinja2_is_imported_when_a_report_is_rendered_and_not_before() -> None:
     assert not loaded_after("import app.report.render") & {"jinja2", "markupsafe"}
 
 
+def test_the_help_of_the_command_line_loads_no_command() -> None:
+    loaded = loaded_after("from app.cli.main import main; main(['--help'])")
+    assert not loaded & {"numpy", "sqlite_utils", "rich", "app.cli.run", "app.cli.library"}
+
+
+def test_a_list_loads_nothing_of_runs_and_where_stdout_is_no_terminal_no_rich(tmp_path: Path) -> None:
+    call = f"main(['experiment', '--preset', 'quick', '--show', '--db', {str(tmp_path / 'none.db')!r}])"
+    assert "rich" not in loaded_after(f"from app.cli.main import main; {call}")
+    call = f"main(['list', '--db', {str(tmp_path / 'none.db')!r}])"
+    assert not loaded_after(f"from app.cli.main import main; {call}") & {"rich", "scipy", "app.runs.session"}
+
+
 def test_window_loads_no_tensorflow_and_no_scipy() -> None:
     loaded = loaded_after("import app.gui.app")
     assert loaded & (TENSORFLOW | {"scipy"}) == set()
