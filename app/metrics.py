@@ -11,7 +11,7 @@ from operator import attrgetter as field
 from typing import Any, Literal
 
 from app import units
-from app.analysis.comparability import throttled_shares
+from app.analysis.comparability import THROTTLE_FIELDS, throttled_shares
 from app.analysis.measured import peak_power_mw, peak_temperature_c
 from app.analysis.summary import energy_mj_per_step, epoch_totals, flops_per_s, mfu
 from app.records import RunRow, StoredRun, Summary
@@ -50,9 +50,10 @@ class Metric:
     """One metric of a run.
 
     A value comes from the run's summary (`of_summary`), from its row (`of_row`) or, where its samples or epochs are
-    needed, from the whole run (`of_run`); None is "not measured". `unit` may name `{example}` or `{examples}`;
-    `format` takes the value divided by `unit_size`, and the unit. `label` names the metric, `title` heads its columns.
-    `detail` explains one run's value. `json` is its path in documents of runs and comparisons, with dots between keys.
+    needed, from the whole run (`of_run`), whose telemetry fields it `reads`; None is "not measured". `unit` may name
+    `{example}` or `{examples}`; `format` takes the value divided by `unit_size`, and the unit. `label` names the
+    metric, `title` heads its columns. `better` says which values are, `fold` what several runs amount to. `detail`
+    explains one run's value. `json` is its path in documents of runs and comparisons, with dots between keys.
 
     `headline` metrics stand large on a run's page, `brief` ones in the line below a finished run, `compared` ones in
     Compare, its documents and reports, `in_terminal` ones in the terminal's table of a comparison.
@@ -66,6 +67,7 @@ class Metric:
     of_summary: Callable[[Summary], float | None] | None = None
     of_row: Callable[[RunRow], float | None] | None = None
     of_run: Callable[[StoredRun], float | None] | None = None
+    reads: tuple[str, ...] = ()
     format: Callable[[float | None, str], str] = units.amount
     unit_size: float = 1
     title: str = ""
@@ -250,8 +252,8 @@ METRICS: tuple[Metric, ...] = (
            format=units.with_unit, unit_size=1000, json="power.mean_mw", section="Energy",
            help="Mean power of the run's GPUs together while measuring", headline=True, brief=True, compared=True,
            list_column=ListColumn(order="mean_power", sql="mean_power_mw", widest="1,000", shown=False)),
-    Metric(key="peak_power", label="Peak power", unit="W", of_run=peak_power_mw, fold="highest", better="lower",
-           format=units.with_unit, unit_size=1000, json="power.peak_mw", section="Energy",
+    Metric(key="peak_power", label="Peak power", unit="W", of_run=peak_power_mw, reads=("power_mw",), fold="highest",
+           better="lower", format=units.with_unit, unit_size=1000, json="power.peak_mw", section="Energy",
            help="Highest power of the run's GPUs together while measuring", compared=True),
     Metric(key="energy", label="Energy", unit="mJ/{example}", of_summary=field("energy_mj_per_example"),
            help="Energy for one example", json="energy.mj_per_example", section="Energy", detail=_energy_detail,
@@ -282,11 +284,12 @@ METRICS: tuple[Metric, ...] = (
            json="flops.peak_per_s"),
     Metric(key="compile", label="Compile", unit="s", of_summary=field("compile_s"), json="compile_s", better="lower",
            help="Time of the compile phase, never part of the throughput", brief=True, compared=True),
-    Metric(key="temperature", label="Hottest", unit="°C", of_run=peak_temperature_c, format=units.with_unit,
-           help="Highest temperature of a GPU of the run while measuring", json="temperature_c",
+    Metric(key="temperature", label="Hottest", unit="°C", of_run=peak_temperature_c, reads=("temperature_c",),
+           format=units.with_unit, help="Highest temperature of a GPU of the run while measuring", json="temperature_c",
            fold="highest", better="lower", compared=True),
-    Metric(key="throttled", label="Throttled", unit="s", of_run=_throttled_s, json="throttled_s", fold="highest",
-           help="How long of the measured part a GPU's clocks were held back", better="lower", compared=True),
+    Metric(key="throttled", label="Throttled", unit="s", of_run=_throttled_s, reads=THROTTLE_FIELDS,
+           json="throttled_s", fold="highest",
+           help="Time of the measured part in which a GPU was throttled", better="lower", compared=True),
     Metric(key="training", label="Training", unit="s", of_run=_training_s, json="training_s", better="lower",
            help="Time of all epochs, without testing", compared=True),
     Metric(key="accuracy", label="Accuracy", unit="%", of_run=_accuracy_pct, format=_fixed(2), json="accuracy_pct",

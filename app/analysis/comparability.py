@@ -52,6 +52,8 @@ THROTTLE_CAUSES: Mapping[ThrottleCause, tuple[int, str]] = {
     "hardware slowdown": (ClockEvent.HARDWARE_SLOWDOWN | ClockEvent.POWER_BRAKE, "throttled_brake_ns"),
 }
 """The reasons that stand for each cause, and the driver's counter of the time it lasted."""
+THROTTLE_FIELDS = ("throttle_reasons", *(counter for _, counter in THROTTLE_CAUSES.values()))
+"""The telemetry fields that tell of throttling."""
 _PROGRAM_KEYS = ("git_commit", "program_version")
 
 

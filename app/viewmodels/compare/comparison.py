@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from app import units
 from app.analysis.verdict import group_by_variant, throughputs
 from app.fields import plotted_fields
-from app.metrics import RunMetrics, run_metrics
+from app.metrics import METRICS, RunMetrics, run_metrics
 from app.records import RunRow, StoredRun
 from app.viewmodels.charts.model import Chart, NoData
 from app.viewmodels.charts.palette import MAX_COMPARED, MAX_DRAWN, curve_styles, interleave_variants
@@ -58,8 +58,8 @@ COMPARED_FIELDS = tuple(
     dict.fromkeys(
         (
             *(each.name for each in (*plotted_fields("compare", "gpu"), *plotted_fields("compare", "host"))),
-            *("power_limit_mw", "throttle_reasons", "load_pct", "worker_load_pct"),
-            *("throttled_power_ns", "throttled_thermal_ns", "throttled_brake_ns"),
+            *(name for metric in METRICS for name in metric.reads),
+            *("power_limit_mw", "load_pct", "worker_load_pct"),
             *("dram_active_pct", "nvlink_tx_bytes_per_s", "pcie_tx_bytes_per_s"),
         )
     )
