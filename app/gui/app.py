@@ -1,4 +1,4 @@
-"""The window's composition root: creates every part, connects them, and shuts them down."""
+"""Composition root of the window: creates every part, connects them, and shuts them down."""
 
 import importlib
 import signal
@@ -37,9 +37,15 @@ if TYPE_CHECKING:
 
 
 def main(database: Path, *, sample_ms: float, replay: tuple[int | Path, float] | None = None) -> int:
-    """Show the window on a database until it is closed; returns the exit status.
+    """Show the window on a database until it is closed.
 
-    `replay` is a stored run or a trace to play at once, and how fast.
+    Args:
+        database: File of the database; made where there is none.
+        sample_ms: Sampling period of telemetry, in milliseconds.
+        replay: Stored run, or file of a trace, to play at once, and its speed as a multiple of real time.
+
+    Returns:
+        The exit status.
     """
     application = QApplication.instance() or QApplication(sys.argv[:1])
     assert isinstance(application, QApplication), "nothing else makes a Qt application here"
@@ -66,7 +72,10 @@ def main(database: Path, *, sample_ms: float, replay: tuple[int | Path, float] |
 
 
 class Workbench(QObject):
-    """One window on one database. `next_database` is another one the user chose instead."""
+    """One window on one database; `next_database` is another one that the user chose instead.
+
+    Thread: GUI only.
+    """
 
     def __init__(
         self, database: Path, theme: Theme, *, hidden_workloads: bool = False, sample_ms: float = 50.0
@@ -126,7 +135,7 @@ class Workbench(QObject):
         )
 
     def start(self) -> None:
-        """Show the window; everything slow begins after its first paint."""
+        """Show the window; slow parts start after the first paint."""
         window = self.window
         window.painted.connect(self._start_slow_parts)
         window.run_requested.connect(self._run)
@@ -159,7 +168,7 @@ class Workbench(QObject):
         self.queue.start()
 
     def quit(self) -> None:
-        """Close the window without asking; a run is stopped first, so its end is stored."""
+        """Close the window without asking; a run is stopped first and its end stored."""
         self.queue.shut_down()
         if self.queue.running:
             self.queue.signals.running_changed.connect(self._close_window)
@@ -170,7 +179,7 @@ class Workbench(QObject):
             self._close_window()
 
     def play(self, source: int | Path, speed: float = 1.0) -> None:
-        """Play a stored run or a trace on the Run screen; while a run goes on it is not played, and said why."""
+        """Play a stored run or a trace on the Run screen, unless something runs; `speed` 1 is real time."""
         self.window.show_page(RUN)
         if self._busy:
             self.run.warn("A run is going on: replay another one when it has ended.")
@@ -182,7 +191,7 @@ class Workbench(QObject):
         )
 
     def close(self) -> None:
-        """End the sampler and the worker threads."""
+        """Stop jobs, the sampler and the worker threads."""
         if self.replay.playing:
             self.replay.stop()
         close_jobs(self.window)
@@ -203,7 +212,7 @@ class Workbench(QObject):
         self.reads.run(lambda: _prepare(self.database), lambda _: self._database_ready(), self._offer_another_database)
         self.reads.run(self.stored.prepare, lambda _: None, self.run.show_error)
         self.sessions.run(self._wait_telemetry, lambda _: self._telemetry_ready(), self._telemetry_failed)
-        # Not when History or Compare is opened: that is when someone waits.
+        # Not when History or Compare opens: then the user waits.
         self.sessions.run(intervals.preload_scipy, lambda _: None, self.run.show_error)
 
     @property
@@ -227,7 +236,7 @@ class Workbench(QObject):
         return self._factory
 
     def _wait_telemetry(self) -> None:
-        """Wait until it has begun, and import meanwhile what runs are made of."""
+        """Wait for telemetry; meanwhile import the modules that runs need."""
         importlib.import_module("app.gui.run.sessions")
         self.feed.wait_inventory()
 
@@ -241,7 +250,7 @@ class Workbench(QObject):
         self.reads.run(lambda: disk_space(self.database).warning, self.run.warn, self.run.show_error)
 
     def _run(self) -> None:
-        """Run what the form says, unless a replay covers it."""
+        """Run the form's variant, unless a replay covers the form."""
         if not self.replay.playing:
             self.run.run()
 
@@ -253,7 +262,7 @@ class Workbench(QObject):
         if isinstance(event, Inventory):
             self.window.show_machine(describe_machine(event), "good", event.no_gpu_reason or "Telemetry is running.")
         if isinstance(event, DeviceLost) and event.device == HOST:
-            # The host itself stays: it is its sampler that has ended.
+            # The host cannot be lost: its sampler has ended.
             self.window.show_machine("No telemetry", "bad", event.reason)
 
     def _refresh(self) -> None:
@@ -290,7 +299,7 @@ class Workbench(QObject):
         self._refresh_after_runs()
 
     def _refresh_after_runs(self) -> None:
-        """Runs were stored and none goes on."""
+        """Show the end of the last active run."""
         self._check_disk_space()
         self._session_factory().prepare()
         self.stored.refresh(HISTORY)
@@ -309,7 +318,7 @@ class Workbench(QObject):
         ask_for_another_database(self.window, self._theme, error, self._switch_database)
 
     def _switch_database(self, database: Path | None) -> None:
-        """Close, and begin again on this database if there is one."""
+        """Close; `main` opens a new window on this database, if any."""
         self.next_database = database
         self._close_window()
 

@@ -13,7 +13,7 @@ _NO_CHART = "There is no plot here to save."
 
 
 def save_shown_chart(page: QWidget, theme: Theme) -> None:
-    """Save one picture of a page, or say that there is none."""
+    """Save a chart of the page, or say that there is none."""
     shown = chart_to_save(page, QApplication.widgetAt(QCursor.pos()), theme)
     if shown is None:
         QToolTip.showText(QCursor.pos(), _NO_CHART, page)
@@ -22,7 +22,7 @@ def save_shown_chart(page: QWidget, theme: Theme) -> None:
 
 
 def chart_to_save(page: QWidget, hovered: QWidget | None, theme: Theme) -> Drawable | None:
-    """The plot or picture pointed at, the picture with the keyboard, or else every plot or a picture in sight."""
+    """Return the chart under the pointer, else the focused one, else all visible plots or a visible chart."""
     for candidate in (hovered, QApplication.focusWidget()):
         found = _enclosing_chart(candidate, page)
         if isinstance(found, TimePanel):
@@ -37,7 +37,7 @@ def chart_to_save(page: QWidget, hovered: QWidget | None, theme: Theme) -> Drawa
 
 
 def _enclosing_chart(widget: QWidget | None, page: QWidget) -> ChartWidget | ScalingChart | TimePanel | None:
-    """The plot or picture that a widget of the page is part of."""
+    """Return the chart that a widget of the page is part of."""
     while widget is not None and widget is not page:
         if isinstance(widget, (ChartWidget, ScalingChart, TimePanel)):
             return widget

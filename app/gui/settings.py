@@ -22,7 +22,7 @@ from app.viewmodels.format.naming import short_name
 
 @dataclass(frozen=True, slots=True)
 class SettingsStore:
-    """The database that choices are kept in, the thread that reads and writes them, and what hears of a failure."""
+    """Where settings are stored, the thread that reads and writes them, and the handler of failures."""
 
     database: Path
     background: Background
@@ -30,7 +30,17 @@ class SettingsStore:
 
 
 class ChoiceSetting:
-    """One of `ways`, by its key; until another is chosen, `usual`. `kept` is called when a choice is stored."""
+    """A group of exclusive entries in the settings menu, stored in the database.
+
+    Args:
+        menu: The settings menu.
+        heading: Entry above the choices, not selectable.
+        options: Label of each choice by its stored key.
+        setting: The setting in the database.
+        store: Where it is stored.
+        default: Key of the choice until the user makes one.
+        on_saved: Called when a choice is stored.
+    """
 
     def __init__(
         self,
@@ -63,22 +73,22 @@ class ChoiceSetting:
 
     @property
     def value(self) -> str:
-        """What holds."""
+        """Key of the current choice."""
         return next(way for way, action in self._actions.items() if action.isChecked())
 
     def start(self) -> None:
-        """Read from the database what was chosen."""
+        """Read the stored choice."""
         from app.storage.database import load_setting
 
         database, setting = self._store.database, self._setting
         self._store.background.run(lambda: load_setting(database, setting), self._show, self._store.on_failure)
 
     def set_label(self, option: str, label: str) -> None:
-        """Give one of the choices other words."""
+        """Change the label of a choice."""
         self._actions[option].setText(label)
 
     def force(self, option: str, heading: str) -> None:
-        """Let this hold, whatever is chosen: it is decided elsewhere, as `heading` says."""
+        """Fix a choice that is made elsewhere, as `heading` says, and disable the group."""
         self._heading.setText(heading)
         self._group.setEnabled(False)
         self._actions[option].setChecked(True)
@@ -103,11 +113,11 @@ class ChoiceSetting:
 _NOTIFICATION_HEADING = "When a run or experiment of over a minute ends while another window is in front"
 NOTIFICATION_CHOICES = {"off": "Say &nothing", "message": "Show a &message", "sound": "Show a message, and s&ound"}
 LONG_RUN_S = 60.0
-"""A shorter run's end is seen by who started it."""
+"""Nobody is notified of the end of a shorter run: its user still watches."""
 
 
 class RunEndNotifier:
-    """What happens when a long run ends while the window is not the active one; its menu lets the user choose it."""
+    """Notifies the user of the end of a long run while another window is active, as the menu's setting says."""
 
     def __init__(self, window: MainWindow, store: SettingsStore) -> None:
         self._window = window
@@ -120,11 +130,11 @@ class RunEndNotifier:
         )
 
     def start(self) -> None:
-        """Read from the database what was chosen."""
+        """Read the stored choice."""
         self._choice.start()
 
     def handle(self, event: object) -> None:
-        """Take one event of a run; other events say nothing here."""
+        """Note the start and the outcome of a run."""
         if isinstance(event, RunStarted):
             self._began_ns = event.t_ns if self._began_ns is None else self._began_ns
             self._text = short_name(event.spec)
@@ -132,16 +142,16 @@ class RunEndNotifier:
             self._title = f"Run {event.run}: {event.outcome.name.replace('_', ' ')}"
 
     def notify_experiment_end(self, title: str, text: str) -> None:
-        """Tell of the end of an experiment."""
+        """Notify the user of the end of an experiment."""
         self._title, self._text = title, text
         self.notify()
 
     def discard(self) -> None:
-        """What began was left before its end, by someone who is here."""
+        """Forget the start: the user cancelled, and so is present."""
         self._began_ns = None
 
     def notify(self) -> None:
-        """Tell of the end of what began with the first run since the last end: one run, or many for one purpose."""
+        """Notify the user that the work is over that began with the first run since the last notification."""
         began_ns, self._began_ns = self._began_ns, None
         choice = self._choice.value
         lasted_s = 0.0 if began_ns is None else (time.monotonic_ns() - began_ns) / 1e9
@@ -161,7 +171,7 @@ _AUTOMATIC = "&Automatic"
 
 
 class StandbySetting:
-    """Its choices in the window's menu; `changed` is called when another one holds."""
+    """The setting of the standby worker; `on_change` is called when it changes."""
 
     def __init__(self, menu: QMenu, store: SettingsStore, on_change: Callable[[], None]) -> None:
         options = {AUTOMATIC: _AUTOMATIC, ON: "&On", OFF: "O&ff"}
@@ -172,11 +182,11 @@ class StandbySetting:
             self._choice.force(decided, f"Standby: {decided}, as {STANDBY_VARIABLE} says")
 
     def start(self) -> None:
-        """Read from the database what was chosen."""
+        """Read the stored choice."""
         self._choice.start()
 
     def handle(self, event: object) -> None:
-        """Say of the machine, when it is known, what it does by itself."""
+        """Show what Automatic means on this machine, when it is known."""
         if isinstance(event, Inventory):
             reason = no_standby_reason(event.machine)
             state = f"off here, {reason}" if reason else "on here"

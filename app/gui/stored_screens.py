@@ -88,7 +88,7 @@ class StoredScreens:
             self.compare.show_runs(runs, article=True)
 
     def refresh(self, page: int) -> None:
-        """Bring a page up to date, if it is one of these and made: this or another program may have stored runs."""
+        """Read the runs of a page again, if it is one of these two and made."""
         screen = {HISTORY: self.history, COMPARE: self.compare}.get(page)
         if screen is not None:
             screen.refresh()

@@ -69,7 +69,7 @@ DARK = Colours(
 
 
 class Theme(QObject):
-    """The colours in force. `changed` comes after the system went from light to dark or back."""
+    """The current colours; `changed` is emitted after the system switches between light and dark."""
 
     changed = Signal()
 
@@ -79,7 +79,7 @@ class Theme(QObject):
         self._sheet = style_sheet(LIGHT)
 
     def start(self) -> None:
-        """Give the application its style and font, and follow the system from now on."""
+        """Set the application's style and font, and follow the system's colour scheme."""
         QApplication.setStyle("Fusion")
         font = QApplication.font()
         font.setPixelSize(_FONT_PX)
@@ -89,14 +89,14 @@ class Theme(QObject):
         self.apply(hints.colorScheme())
 
     def apply(self, scheme: Qt.ColorScheme) -> None:
-        """Take the colours of one scheme; an unknown one is light."""
+        """Switch to a scheme; an unknown one counts as light."""
         self.colours = DARK if scheme == Qt.ColorScheme.Dark else LIGHT
         self._sheet = style_sheet(self.colours)
         QApplication.setPalette(_palette(self.colours))
         self.changed.emit()
 
     def apply_style_sheet(self, widget: QWidget) -> None:
-        """Put the style sheet on a widget and what is in it, if it does not wear it yet.
+        """Apply the style sheet to a widget and its children, if it is not applied yet.
 
         Not on the application: there Qt restyles each widget once for itself and once for each widget around it.
         """
@@ -104,7 +104,7 @@ class Theme(QObject):
             widget.setStyleSheet(self._sheet)
 
     def tone_colour(self, tone: Tone) -> str:
-        """The colour of a tone in the scheme in force."""
+        """Return the colour of a tone in the current scheme."""
         colours = self.colours
         return {
             "good": colours.good,
@@ -115,25 +115,25 @@ class Theme(QObject):
         }[tone]
 
     def curve_colour(self, index: int) -> QColor:
-        """The colour of the curve of a GPU or a run; the same index has the same hue on every screen."""
+        """Return the colour of a curve; the same index has the same hue on every screen."""
         return QColor(self.colours.curves[index % len(self.colours.curves)])
 
     def curve_pen(self, index: int) -> QPen:
-        """A solid pen of one device pixel; wider ones paint many times slower."""
+        """Return a solid pen of one device pixel; wider ones paint many times slower."""
         pen = QPen(self.curve_colour(index), 1)
         pen.setCosmetic(True)
         return pen
 
 
 def style_sheet(colours: Colours) -> str:
-    """The style sheet in one scheme's colours."""
+    """Return the style sheet in one scheme's colours."""
     values = {name: value for name, value in asdict(colours).items() if name != "curves"}
     template = Template((RESOURCES / "style.qss").read_text(encoding="utf-8"))
     return template.substitute(values, icons=(RESOURCES / "icons").as_posix())
 
 
 def tabular_font(size_px: int | None = None, *, bold: bool = False) -> QFont:
-    """The application's font with figures of one width, so that numbers do not jump."""
+    """Return the application's font with digits of equal width, so that numbers do not jump."""
     font = QFont(QApplication.font())
     font.setFeature(QFont.Tag("tnum"), 1)
     if size_px is not None:

@@ -28,7 +28,10 @@ Progress = TypeVar("Progress")
 
 
 class Background(QObject):
-    """Runs functions one after another on one thread, so a database is never read by two of them at a time."""
+    """Runs functions one after another on one thread, so that no two of them use a database at the same time.
+
+    Thread: GUI only.
+    """
 
     _ended = Signal(object, object, object)
 
@@ -46,8 +49,12 @@ class Background(QObject):
     ) -> None:
         """Call `work` on the worker thread, then `done(result)` or `failed(error)` on the GUI thread.
 
-        `UserError` and `UsageError` are told to `failed`. So is a bug, that nothing waits for what will not come, and
-        then it is raised on the GUI thread. Nothing is begun once it is closed.
+        Nothing is started after `close`.
+
+        Args:
+            work: What to do, on the worker thread.
+            done: Gets the result.
+            failed: Gets a `UserError`, also for a `UsageError` and for a bug; a bug is then raised on the GUI thread.
         """
         if self._closed:
             return
@@ -55,7 +62,7 @@ class Background(QObject):
         future.add_done_callback(lambda ended: self._ended.emit(ended, done, failed))
 
     def close(self) -> None:
-        """Drop what has not begun and wait for what has; nothing is delivered afterwards."""
+        """Drop what has not started and wait for what has; nothing is delivered afterwards."""
         self._closed = True
         self._executor.shutdown(wait=True, cancel_futures=True)
 
@@ -147,7 +154,7 @@ def close_jobs(window: QWidget) -> None:
 
 
 def _to_user_error(error: BaseException) -> UserError:
-    """What the user is told of it."""
+    """Return the error as a sentence for the user."""
     if isinstance(error, UserError):
         return error
     return UserError(str(error) if isinstance(error, UsageError) else bug_message(error))
@@ -161,9 +168,11 @@ _BUDGET_S = 0.008
 
 
 class Bridge(QObject):
-    """`post` may come from any thread. On the GUI thread `arrived` tells each event, then `drained` once a tick.
+    """Brings events to the GUI thread: `arrived` is emitted for each, then `drained` once per tick.
 
-    With an event comes the number of the run it is of, None where that has none yet or it is of the machine.
+    `arrived` has the event and the number of its run, None where the run has none yet or the event is the machine's.
+
+    Thread: GUI only, except `post`.
     """
 
     arrived = Signal(object, object)
@@ -181,20 +190,23 @@ class Bridge(QObject):
         self._woken.connect(self._wake, Qt.ConnectionType.QueuedConnection)
 
     def post(self, event: WindowEvent, run: int | None = None) -> None:
-        """Queue an event; the timer runs only while something arrives."""
+        """Queue an event; the timer runs only while events arrive.
+
+        Thread: any.
+        """
         self._queue.put((event, run))
         if not self._awake:
             self._awake = True
             self._woken.emit()
 
     def flush(self) -> None:
-        """Deliver everything queued now, however much it is."""
+        """Deliver all queued events now."""
         while self._deliver(float("inf")):
             pass
         self.drained.emit()
 
     def close(self) -> None:
-        """Deliver nothing more; a wake-up already on its way finds nobody."""
+        """Deliver nothing more, not even after a wake-up that is already queued."""
         self._closed = True
         self._timer.stop()
 
@@ -208,12 +220,12 @@ class Bridge(QObject):
             return
         self._timer.stop()
         self._awake = False
-        if not self._queue.empty():  # something came between the last look and falling asleep
+        if not self._queue.empty():  # an event was posted after the last look, when the timer still counted as running
             self._awake = True
             self._timer.start()
 
     def _deliver(self, deadline_s: float) -> int:
-        """Events delivered before the deadline; the rest waits for the next tick."""
+        """Deliver events until the deadline and return their number; the rest waits for the next tick."""
         count = 0
         while time.monotonic() < deadline_s:
             try:
@@ -226,14 +238,17 @@ class Bridge(QObject):
 
 
 class BridgeSink:
-    """A run's sink that hands its events to the window. Samples come there from the feed already, run or no run."""
+    """A run's sink that passes its events to the window, but for samples: these come from the feed.
+
+    Thread: the session's.
+    """
 
     def __init__(self, bridge: Bridge) -> None:
         self._bridge = bridge
         self._run: int | None = None
 
     def handle(self, event: RunEvent) -> None:
-        """Queue the event."""
+        """Post the event with the number of its run."""
         if isinstance(event, RunStarted):
             self._run = event.run
         if not isinstance(event, Sample | SlowSample | DeviceLost | FieldsUpdated):
@@ -244,7 +259,10 @@ _COLLECT_PERIOD_MS = 1_000
 
 
 class GuiGarbageCollector(QObject):
-    """Collects the young generations every second, and the old one when Python's own rule would."""
+    """Collects garbage on the GUI thread, once per second and by Python's own thresholds.
+
+    Thread: GUI only.
+    """
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -253,20 +271,20 @@ class GuiGarbageCollector(QObject):
         self._timer.timeout.connect(self.collect)
 
     def start(self) -> None:
-        """Takes over from the automatic collector; what lives now (modules, classes) is never looked at again."""
+        """Replace the automatic collector; objects that exist now (modules, classes) are never examined again."""
         gc.disable()
         gc.collect()
         gc.freeze()
         self._timer.start()
 
     def stop(self) -> None:
-        """Hands collection back to Python."""
+        """Return to the automatic collector."""
         self._timer.stop()
         gc.unfreeze()
         gc.enable()
 
     def collect(self) -> None:
-        """One collection of the oldest generation whose threshold is passed, as the automatic collector does."""
+        """Collect the oldest generation whose threshold is passed, as the automatic collector does."""
         counts, thresholds = gc.get_count(), gc.get_threshold()
         due = [generation for generation in (2, 1, 0) if counts[generation] > thresholds[generation] > 0]
         gc.collect(due[0] if due else 0)

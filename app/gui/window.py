@@ -91,7 +91,7 @@ class MainWindow(QMainWindow):
         self._chip = text_label("", "chip")
         self._machine = text_label("Looking for GPUs …", "muted")
         self._dot = text_label("●", "muted")
-        self._settings = button("Settings", "What is kept for every window on this database", flat=True)
+        self._settings = button("Settings", "Settings for every window on this database", flat=True)
         self._settings.setProperty("menu", "true")
         self.settings_menu = QMenu(self._settings)
         self._settings.setMenu(self.settings_menu)
@@ -115,18 +115,24 @@ class MainWindow(QMainWindow):
             self._stack_indices[index] = self._stack.addWidget(self._pages[index].make())
 
     def show_machine(self, text: str, tone: str, help: str = "") -> None:
-        """What the machine is; `tone` colours the dot: good, warning, bad or muted."""
+        """Show which machine this is.
+
+        Args:
+            text: Name of the machine.
+            tone: Role of the dot: good, warning, bad or muted.
+            help: Tooltip.
+        """
         self._machine.setText(text)
         self._machine.setToolTip(help)
         self._dot.setToolTip(help)
         set_role(self._dot, tone)
 
     def show_chip(self, text: str) -> None:
-        """What the screens show in place of this machine, such as a replay; "" is nothing."""
+        """Show what the screens show in place of this machine, such as a replay; "" hides it."""
         show_text(self._chip, text)
 
     def allow_close(self) -> None:
-        """From now on closing the window closes it."""
+        """Let the next close event close the window."""
         self._close_allowed = True
 
     def closeEvent(self, event: QCloseEvent) -> None:
@@ -136,14 +142,14 @@ class MainWindow(QMainWindow):
         event.setAccepted(self._close_allowed)
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        """Tell of the first paint: only then slow things may begin."""
+        """Emit `painted` at the first paint, after which slow work may start."""
         super().paintEvent(event)
         if not self._is_painted:
             self._is_painted = True
             self.painted.emit()
 
     def show_shortcuts(self) -> None:
-        """List what the keyboard can do."""
+        """Show the list of keyboard shortcuts."""
         box = QMessageBox(self)
         self._theme.apply_style_sheet(box)
         box.setWindowTitle("Keyboard shortcuts")
@@ -161,7 +167,7 @@ class MainWindow(QMainWindow):
             save_shown_chart(page, self._theme)
 
     def _apply_style_sheet(self) -> None:
-        """Put the style sheet in force on what is in sight."""
+        """Apply the current style sheet to the visible parts."""
         for part in (self._head, self._stack.currentWidget()):
             if part is not None:
                 self._theme.apply_style_sheet(part)

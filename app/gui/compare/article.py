@@ -21,7 +21,7 @@ th { color: $muted; font-weight: normal; white-space: normal; vertical-align: bo
 
 
 class ArticleView(QTextBrowser):
-    """Shows HTML that is made elsewhere in the theme's colours; what is copied is HTML, and as plain text Markdown."""
+    """Shows HTML in the theme's colours; it copies as HTML, and as Markdown where text is wanted."""
 
     def __init__(self, theme: Theme) -> None:
         super().__init__()
@@ -39,20 +39,20 @@ class ArticleView(QTextBrowser):
         theme.changed.connect(self._restyle)
 
     def show_html(self, html: str) -> None:
-        """Show this from its top, unless it is what is shown."""
+        """Show this HTML from its top, unless it is shown already."""
         if html != self._html:
             self._html = html
             self._restyle()
             self.verticalScrollBar().setValue(0)
 
     def createMimeDataFromSelection(self) -> QMimeData:
-        """What Ctrl+C takes: of several cells plain text would have a line for each."""
+        """Return what Ctrl+C copies: of several cells, Markdown rows rather than one line per cell."""
         cursor = self.textCursor()
         selected = cursor.selection()
         ends = [self.document().findBlock(position) for position in (cursor.selectionStart(), cursor.selectionEnd())]
         data = QMimeData()
         data.setHtml(selected.toHtml())
-        # Qt takes cells that are not to be broken for code.
+        # Qt writes cells with unbreakable text as code.
         rows = selected.toMarkdown().replace("```\n", "").strip() + "\n"
         data.setText(selected.toPlainText() if ends[0] == ends[1] else rows)
         return data

@@ -33,10 +33,10 @@ _PREVIOUS_KEYS = (Qt.Key.Key_Left, Qt.Key.Key_Up)
 
 
 class ChartWidget(QWidget):
-    """One picture as wide as there is room, in the theme's colours.
+    """One chart in the theme's colours, as wide as the space for it.
 
-    A click on a mark opens its run; where several runs stand behind it a menu asks which. Arrows go from mark to mark,
-    Enter opens, the menu key has the rest.
+    A click on a mark opens its run; a menu asks which, where the mark has several. Arrows go from mark to mark, Enter
+    opens, the menu key shows the rest.
     """
 
     def __init__(self, theme: Theme, chart: Chart, actions: Actions) -> None:
@@ -58,29 +58,29 @@ class ChartWidget(QWidget):
 
     @property
     def hit_areas(self) -> tuple[HitArea, ...]:
-        """What can be pointed at, where it is now."""
+        """Where the marks are now."""
         return self._drawn.hit_areas
 
     def drawing(self) -> Drawing:
-        """The picture as it is drawn now."""
+        """Return the current drawing."""
         return self._drawn
 
     def background_colour(self) -> str:
-        """The colour behind it."""
+        """Return the colour behind the chart."""
         return self._theme.colours.surface
 
     def sizeHint(self) -> QSize:
-        """As a report has it."""
+        """Return the size in a report."""
         return QSize(round(WIDTH), round(self._drawn.height))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Another width is another drawing."""
+        """Draw anew at another width."""
         super().resizeEvent(event)
         if event.size().width() != round(self._drawn.width):
             self._draw()
 
     def paintEvent(self, _event: QPaintEvent) -> None:
-        """The drawing, a frame around the mark pointed at, and a line at the top that says it has the keyboard."""
+        """Paint the drawing, a frame around the current mark, and a line at the top while focused."""
         painter = QPainter(self)
         self._renderer.render(painter, QRectF(0, 0, self._drawn.width, self._drawn.height))
         if self.hasFocus():
@@ -93,28 +93,28 @@ class ChartWidget(QWidget):
         painter.end()
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
-        """Tell what is under the pointer."""
+        """Show a tooltip for the mark under the pointer."""
         self._point_at(self._area_at(event.position()))
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
-        """Open what was clicked."""
+        """Open the run of the clicked mark."""
         if event.button() == Qt.MouseButton.LeftButton:
             self._point_at(self._area_at(event.position()))
             self._open(event.globalPosition().toPoint())
 
     def leaveEvent(self, event: object) -> None:
-        """Nothing is pointed at."""
+        """Leave the current mark."""
         super().leaveEvent(event)  # type: ignore[arg-type]
         self._point_at(None)
 
     def focusOutEvent(self, event: QFocusEvent) -> None:
-        """Nothing is pointed at, unless a menu of this picture took the keyboard."""
+        """Leave the current mark, unless a menu of this chart took the focus."""
         super().focusOutEvent(event)
         if event.reason() != Qt.FocusReason.PopupFocusReason:
             self._point_at(None)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Arrows, Home and End choose a mark, Enter opens it, Escape lets go."""
+        """Choose a mark by arrows, Home and End, open it by Enter, leave it by Escape."""
         step = 1 if event.key() in _NEXT_KEYS else -1 if event.key() in _PREVIOUS_KEYS else 0
         if step and self.hit_areas:
             previous = -1 if self._current is None and step > 0 else self._current or 0
@@ -129,7 +129,7 @@ class ChartWidget(QWidget):
             super().keyPressEvent(event)
 
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
-        """The runs behind the mark, running again, saving."""
+        """Show the menu of the current mark."""
         by_mouse = event.reason() == QContextMenuEvent.Reason.Mouse
         if by_mouse:
             self._point_at(self._area_at(QPointF(event.pos())))
@@ -137,7 +137,7 @@ class ChartWidget(QWidget):
         menu.popup(event.globalPos() if by_mouse or self._current is None else self._menu_position())
 
     def menu(self) -> QMenu:
-        """What can be done with the mark pointed at, and with the picture."""
+        """Make the menu of the current mark and of the chart."""
         menu = QMenu(self)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         hit = self._current_area()
@@ -181,7 +181,7 @@ class ChartWidget(QWidget):
         self.update()
 
     def _area_at(self, position: QPointF) -> int | None:
-        """The mark there; of several the one whose middle is nearest."""
+        """Return the mark at a position; of several the one with the nearest centre."""
         point = position.x(), position.y()
         hits = [n for n, area in enumerate(self.hit_areas) if area.contains(*point)]
         return min(hits, key=lambda n: math.dist(point, self.hit_areas[n].centre), default=None)
@@ -191,7 +191,7 @@ class ChartWidget(QWidget):
 
     def _menu_position(self) -> QPoint:
         hit = self._current_area()
-        assert hit is not None, "asked only while a mark is chosen"
+        assert hit is not None, "called only while there is a current mark"
         return self.mapToGlobal(QPoint(round(hit.centre[0]), round(hit.top + hit.height)))
 
     def _draw(self) -> None:
@@ -202,7 +202,7 @@ class ChartWidget(QWidget):
 
 
 class ChartsView(QWidget):
-    """Pictures one below the other; hidden while there is none."""
+    """Charts one below the other; hidden while there is none."""
 
     def __init__(self, theme: Theme, actions: Actions) -> None:
         super().__init__()
@@ -216,11 +216,11 @@ class ChartsView(QWidget):
 
     @property
     def widgets(self) -> tuple[ChartWidget, ...]:
-        """One for each picture, in order."""
+        """One per chart, in order."""
         return tuple(self._widgets)
 
     def show_charts(self, charts: Sequence[Chart]) -> None:
-        """Replace what is shown."""
+        """Show these charts."""
         for widget in self._widgets:
             widget.hide()
             widget.deleteLater()

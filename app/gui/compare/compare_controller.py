@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 
 
 _MAX_CANDIDATES = 40
-"""So many of the user's runs are looked at for two variants to compare."""
+"""How many of the user's latest runs are searched for two variants to compare."""
 
 
 def _read_offers(database: Path) -> "tuple[tuple[Offer, ...], bool]":
-    """What can be offered, and whether experiments are stored."""
+    """Read what can be offered, and whether experiments are stored."""
     from app.gui.experiment.preset_reader import reference_articles
     from app.storage.reference import reference_runs
     from app.viewmodels.compare.offers import compare_offers
@@ -59,7 +59,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class _CompareData:
-    """What was read for one choice of runs."""
+    """All that is read for one choice of runs."""
 
     comparison: Comparison
     curves: CompareCurves
@@ -68,7 +68,10 @@ class _CompareData:
 
 
 class CompareController(QObject):
-    """Shows chosen runs side by side; only the last choice is shown."""
+    """Shows chosen runs side by side; only the last choice is shown.
+
+    Thread: GUI only; it reads and computes on `background`.
+    """
 
     def __init__(self, view: CompareView, database: Path, background: Background, actions: Actions) -> None:
         super().__init__(view)
@@ -91,9 +94,9 @@ class CompareController(QObject):
         view.table.columns_changed.connect(self._save_columns)
 
     def show_runs(self, runs: Sequence[int], *, article: bool = False) -> None:
-        """Compare these runs, in this order. The baseline stays if it is among them.
+        """Compare these runs, in this order; the baseline stays if it is among them.
 
-        `article`: what is looked at first is the article that they repeat, if they repeat one.
+        `article` opens the article that they repeat, if any.
         """
         chosen = tuple(dict.fromkeys(runs))
         baseline = self._baseline if self._baseline in chosen else None
@@ -106,14 +109,14 @@ class CompareController(QObject):
         )
 
     def refresh(self) -> None:
-        """Read the runs again where one of them was going on; where there are none look for what could be compared."""
+        """Read the runs again if one of them was active; without runs, look for what could be compared."""
         if not self._comparison.variants:
             self._read_offers()
         elif any(row.outcome is None for row in self._comparison.rows):
             self.show_runs([row.run for row in self._comparison.rows])
 
     def show_experiment(self, experiment: int) -> None:
-        """Compare the runs of an experiment; the article that it repeats, if any, is looked at first."""
+        """Compare the runs of an experiment, and open the article that it repeats, if any."""
         self._background.run(
             lambda: _experiment_runs(self._database, experiment),
             lambda runs: self.show_runs(runs, article=True),
@@ -144,7 +147,7 @@ class CompareController(QObject):
         self._background.run(lambda: _experiments(self._database), self._view.offer_experiments, self._fail)
 
     def make_baseline(self, run: int) -> None:
-        """Judge the runs against this one's variant."""
+        """Compare the runs with this one's variant."""
         found, self._baseline = self._comparison.found, run
         self._run_for_current(lambda: _compare_with_earlier(self._database, found, run), self._show_comparison)
 
@@ -153,7 +156,7 @@ class CompareController(QObject):
         self._view.show_model(comparison)
 
     def align(self, align: Alignment) -> None:
-        """Lay the curves along time, steps or examples."""
+        """Align the curves by time, steps or examples."""
         found, self._align = self._comparison.found, align
         self._run_for_current(lambda: comparison_curves(found, align), self._view.show_curves)
 
@@ -167,7 +170,7 @@ class CompareController(QObject):
         self._run_for_current(lambda: _articles_html(articles), self._view.tabs.show_article)
 
     def _run_for_current(self, work: Callable[[], Result], show: Callable[[Result], None]) -> None:
-        """Show what comes of the work, unless other runs have been chosen meanwhile."""
+        """Show the result of the work, unless other runs were chosen meanwhile."""
         request_number = self._request_number
 
         def done(result: Result) -> None:

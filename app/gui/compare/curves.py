@@ -24,7 +24,7 @@ _MAX_NAMED_RUNS = 3
 
 
 class CurvesView(QWidget):
-    """Shows `CompareCurves`. `align_asked` tells along what to lay them, `toggled` a run whose name was clicked."""
+    """Shows `CompareCurves`; `toggled` has the run whose legend entry was clicked."""
 
     alignment_requested = Signal(str)
     toggled = Signal(int)
@@ -45,27 +45,33 @@ class CurvesView(QWidget):
 
     @property
     def per_run_button(self) -> QPushButton:
-        """The switch between one panel for all runs and a row of panels for each."""
+        """Switch between one panel for all runs and a row of panels per run."""
         return self._per_run
 
     def align_button(self, name: Alignment) -> QPushButton:
-        """The button that lays curves along time, steps or examples."""
+        """Return the button that aligns curves by time, steps or examples."""
         return self._aligns[name]
 
     @property
     def full_button(self) -> QPushButton:
-        """Shows the runs from beginning to end."""
+        """Button that shows the runs from beginning to end."""
         return self._range_buttons.full_button
 
     def show_curves(self, curves: CompareCurves, runs: tuple[int, ...], hidden: frozenset[int]) -> None:
-        """Show these curves of these runs but the hidden ones, the measured part first."""
+        """Show the measured part of the curves.
+
+        Args:
+            curves: What to draw.
+            runs: Their runs, in order.
+            hidden: Runs whose curves are not drawn.
+        """
         self._curves, self._runs, self._hidden = curves, runs, hidden
         self._aligns[curves.align].setChecked(True)
         self._range_buttons.show_spans(curves.measured, curves.whole)
         self._show(curves.measured)
 
     def hide_runs(self, hidden: frozenset[int]) -> None:
-        """Show every run but these."""
+        """Hide the curves of these runs alone."""
         self._hidden = hidden
         if self._per_run.isChecked():
             self._show(self.panels.span)
@@ -93,13 +99,13 @@ class CurvesView(QWidget):
         return [str(run) for run in self._hidden]
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """As many columns as there is room for."""
+        """Show as many columns as fit."""
         super().resizeEvent(event)
         if self._curves.panels and not self._per_run.isChecked():
             self.panels.set_columns(self._columns())
 
     def _show_range(self, span: Span) -> None:
-        """Small panels get the scales of what they show."""
+        """Show a range; small panels are scaled to it."""
         if self._per_run.isChecked():
             self._show(span)
         else:
@@ -147,5 +153,5 @@ class CurvesView(QWidget):
 
 
 def _with_run_numbers(panel: StoredPanel) -> StoredPanel:
-    """The panel with only the numbers of runs in its legend."""
+    """Return the panel with only the runs' numbers in its legend."""
     return replace(panel, curves=tuple(replace(curve, label=curve.key) for curve in panel.curves))

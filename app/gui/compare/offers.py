@@ -38,16 +38,16 @@ class OffersView(Scroller):
 
     @property
     def experiments_button(self) -> QPushButton:
-        """Offers the stored experiments."""
+        """Button that offers the stored experiments."""
         return self._experiments
 
     @property
     def offers(self) -> "Mapping[Offer, QPushButton]":
-        """What is offered, with the button that takes it."""
+        """The offers with their buttons."""
         return self._buttons
 
     def show_offers(self, offers: "Sequence[Offer]", *, experiments: bool) -> None:
-        """Offer these, made anew only where they are others than before, and the stored experiments if there are."""
+        """Show these offers, and the button for stored experiments if there are any; equal offers stay."""
         self._experiments.setVisible(experiments)
         if tuple(offers) == self._offers:
             return
@@ -60,7 +60,7 @@ class OffersView(Scroller):
         self._rows.addWidget(separator())
 
     def show_adding(self) -> None:
-        """Say that runs are being added, until the next offers."""
+        """Disable the offer that adds runs until the next offers."""
         self._offers = None
         for offer, made in self._buttons.items():
             if offer.action == "add":

@@ -16,7 +16,7 @@ from app.viewmodels.compare.scaling import ScalingView
 
 
 class ScalingChart(QWidget):
-    """The picture of one pair in the theme's colours, as it is in a report."""
+    """The chart of one pair in the theme's colours, as in a report."""
 
     def __init__(self, theme: Theme, view: ScalingView) -> None:
         super().__init__()
@@ -29,23 +29,23 @@ class ScalingChart(QWidget):
         self._draw()
 
     def drawing(self) -> Drawing:
-        """The picture in the colours in force."""
+        """Return the drawing in the current colours."""
         return draw_scaling(self._view, self._theme.colours)
 
     def background_colour(self) -> str:
-        """The colour behind it."""
+        """Return the colour behind the chart."""
         return self._theme.colours.surface
 
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
-        """Offer to save it."""
+        """Offer to save the chart."""
         show_save_menu(self, lambda: self, event.globalPos())
 
     def sizeHint(self) -> QSize:
-        """As large as it is drawn."""
+        """Return the size of the drawing."""
         return QSize(WIDTH, HEIGHT)
 
     def paintEvent(self, _event: QPaintEvent) -> None:
-        """The whole picture."""
+        """Paint the drawing."""
         painter = QPainter(self)
         self._renderer.render(painter)
         painter.end()
@@ -56,7 +56,7 @@ class ScalingChart(QWidget):
 
 
 class ScalingPanel(QWidget):
-    """Every pair of runs that differ in their GPUs alone; hidden where there is none."""
+    """One part per pair of runs that differ in their GPUs alone; hidden where there is none."""
 
     def __init__(self, theme: Theme) -> None:
         super().__init__()

@@ -35,9 +35,9 @@ _KEYS = {"Ctrl+Shift+Down": ROW_HEIGHT, "Ctrl+Shift+Up": -ROW_HEIGHT}
 
 
 class CompareSplitter(QWidget):
-    """The table gets the height its rows want, up to a share of the whole, until a reader moves the line.
+    """Gives the table the height of its rows, up to a share of the whole, until the user moves the line.
 
-    Ctrl+Shift+Down and Up move it by a row.
+    Ctrl+Shift+Down and Ctrl+Shift+Up move the line by a row.
     """
 
     def __init__(self, table: CompareTableView, below: QWidget) -> None:
@@ -54,7 +54,7 @@ class CompareSplitter(QWidget):
         layout.addWidget(self._splitter)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """In a small window the table gives way too."""
+        """Limit the table's height in a small window."""
         super().resizeEvent(event)
         self._apply_height()
 
@@ -78,17 +78,14 @@ _ROLES: dict[Severity, str] = {"warning": "caution", "note": "caption"}
 
 
 class CompareHeader(QWidget):
-    """The verdict, its first sentence in large letters, can be selected and copied.
-
-    Of many doubts and notes the first are shown until a reader asks for all.
-    """
+    """The verdict, with its first sentence in large letters, and the first of its warnings and notes."""
 
     def __init__(self) -> None:
         super().__init__()
         self._verdict = _selectable("", "verdict")
         self._rest = _selectable("", "")
-        self._copy = button("Copy", "Copy the verdict and what makes it doubtful", flat=True)
-        self._more = button("", "Show every reason to doubt the verdict, or only the first", flat=True)
+        self._copy = button("Copy", "Copy the verdict and its warnings", flat=True)
+        self._more = button("", "Show all warnings, or only the first", flat=True)
         self._clipboard_text = ""
         self._warnings: list[QLabel] = []
         self._all = False
@@ -97,7 +94,7 @@ class CompareHeader(QWidget):
         self._build()
 
     def show_model(self, comparison: Comparison) -> None:
-        """Show what these runs come to."""
+        """Show the verdict of a comparison."""
         header = comparison_header(comparison)
         self._verdict.setText(_with_unbroken_percent(header.first))
         self._verdict.setToolTip(header.method)
@@ -107,12 +104,12 @@ class CompareHeader(QWidget):
         self._clipboard_text = header.clipboard_text
 
     def displayed_text(self) -> str:
-        """The verdict, the doubts and the notes, a line each."""
+        """Return the verdict, the warnings and the notes, one per line."""
         shown = "\n".join([self._verdict.text(), self._rest.text(), *(label.text() for label in self._warnings)])
         return shown.replace("\N{NO-BREAK SPACE}", " ")
 
     def copy(self) -> None:
-        """Put the verdict and the doubts on the clipboard."""
+        """Copy the verdict and the warnings."""
         QGuiApplication.clipboard().setText(self._clipboard_text)
 
     def _show_warnings(self, lines: Sequence[tuple[str, Severity]]) -> None:
@@ -163,11 +160,11 @@ def _selectable(text: str, role: str) -> QLabel:
 
 
 def _with_unbroken_percent(text: str) -> str:
-    """Words in which no line ends between a number and its percent sign: it reads as another number there."""
+    """Return the text without a line break between a number and its percent sign."""
     return text.replace(" %", "\N{NO-BREAK SPACE}%")
 
 
-_NO_EXPERIMENT = "No experiment is stored here yet"
+_NO_EXPERIMENT = "No experiments stored yet"
 
 _REPORTS = {"HTML (*.html)": ".html", "Markdown (*.md)": ".md"}
 
@@ -193,14 +190,14 @@ class CompareView(QWidget):
         self.tabs = CompareTabs(theme, actions)
         self._problem = text_label("", "bad", wrap=True)
         self._busy = text_label("", "caption")
-        self._by_variant = toggle_button("By variant", "A row a variant; the triangle unfolds its runs")
-        self._by_run = toggle_button("By run", "A row a run")
+        self._by_variant = toggle_button("By variant", "One row per variant; the triangle unfolds its runs")
+        self._by_run = toggle_button("By run", "One row per run")
         self._columns = button("Columns …", "Which columns the table shows", small=True)
         self._copy = button(
             "Copy table", "Copy the table tab-separated (Ctrl+C in it); as Markdown from its menu", small=True
         )
         self._report = button(
-            "Save &report …", "Write all of this as one HTML file, or as Markdown with its pictures", small=True
+            "Save &report …", "Write this comparison as one HTML file, or as Markdown with its charts", small=True
         )
         self._experiments = button("&Experiments …", "Compare the runs of an experiment", small=True)
         self._shared = ElidedLabel("caption", Qt.AlignmentFlag.AlignLeft)
@@ -212,15 +209,15 @@ class CompareView(QWidget):
 
     @property
     def by_run_button(self) -> QPushButton:
-        """Turns the table to a row a run."""
+        """Button that shows one row per run."""
         return self._by_run
 
     def displayed_text(self) -> str:
-        """The sentences above the table, as one text."""
+        """Return the sentences above the table."""
         return "\n".join(filter(None, [self._problem.text(), self.header.displayed_text()]))
 
     def show_model(self, comparison: Comparison) -> None:
-        """Show these runs against their baseline; the curves stay as they are."""
+        """Show these runs against their baseline; the curves stay."""
         self._comparison = comparison
         self.show_problem("")
         self.show_busy("")
@@ -236,12 +233,12 @@ class CompareView(QWidget):
         self.tabs.curves.show_curves(curves, tuple(self._comparison.styles), self.table.hidden_runs)
 
     def show_report_path(self, path: Path) -> None:
-        """Say where the report is now."""
+        """Say where the report was written."""
         self.show_problem("")
         self._shared.setText(f"Written to {path}.")
 
     def offer_experiments(self, choices: Sequence[tuple[int, str]]) -> None:
-        """Let the reader choose an experiment: numbers with their words."""
+        """Open a menu of experiments, given as numbers with labels."""
         menu = QMenu(self)
         for experiment, label in choices:
             action = menu.addAction(label.replace("&", "&&"))
@@ -253,11 +250,11 @@ class CompareView(QWidget):
         menu.popup(anchor.mapToGlobal(QPoint(0, anchor.height())))
 
     def show_busy(self, text: str) -> None:
-        """Say what is being read, above whatever was shown before; "" is nothing."""
+        """Say what is being read, above what is shown; "" hides it."""
         show_text(self._busy, text)
 
     def show_problem(self, sentence: str) -> None:
-        """Say what is wrong, above whatever was shown before; "" is nothing wrong."""
+        """Show an error above what is shown; "" hides it."""
         show_text(self._problem, sentence)
 
     def _ask_report(self) -> None:

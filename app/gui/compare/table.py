@@ -15,7 +15,7 @@ from app.viewmodels.compare.table import BASE, RUN, VARIANT, Arrangement, Compar
 
 _MAX_ROWS_SHOWN, _MIN_ROWS_SHOWN = 8, 2
 _VARIANT_MAX, _VARIANT_PCT = 36 * GRID, 32
-"""Pixels that names may take in any window, and percent of its width in a wide one."""
+"""Largest width of names: in pixels in any window, and in percent of a wide one."""
 _BASE_WIDTH = 6 * GRID
 _ALWAYS_SHOWN = (RUN, BASE, VARIANT)
 
@@ -23,8 +23,7 @@ _ALWAYS_SHOWN = (RUN, BASE, VARIANT)
 class CompareTableView(CellTable):
     """Space hides and shows curves, B makes a baseline, arrows fold, Return opens, Ctrl+C copies; so does the mouse.
 
-    Every run in a signal is a run's number. `hidden_changed` tells that other curves are to be shown, `columns_changed`
-    the names of the columns that are hidden from now on, `height_wanted` that `wanted_height` is another.
+    `baseline_requested` has the number of a run, `columns_changed` the names of the hidden columns.
     """
 
     hidden_changed = Signal()
@@ -49,37 +48,37 @@ class CompareTableView(CellTable):
         self.setAccessibleName("Compared runs")
 
     def show_table(self, table: CompareTable) -> None:
-        """Show this table as the one before was arranged; the current row stays if it is still there."""
+        """Show this table, arranged like the last one; the current row stays if it is still there."""
         self._show(table, self._model.arrangement)
 
     def show_by_variant(self, by_variant: bool) -> None:
-        """A row a variant, or a row a run."""
+        """Show one row per variant, or one per run."""
         self._show(self._model.table, replace(self._model.arrangement, by_variant=by_variant))
 
     def hide_columns(self, names: Collection[str]) -> None:
-        """Show every column but these and those of which no run has anything."""
+        """Hide these columns, and those without any value."""
         self._hidden_columns = frozenset(names)
         for n, key in enumerate(self._model.table.keys):
             self.setColumnHidden(n, key in self._hidden_columns or key in self._model.table.empty)
         self._stretch()
 
     def rows(self) -> list[TableRow]:
-        """The rows from top to bottom."""
+        """Return the rows from top to bottom."""
         return list(self._model.rows)
 
     def select_row(self, row: int) -> None:
-        """Go to a row; unlike Qt's `selectRow` also while Ctrl or Shift is held, as in Ctrl+Shift+C."""
+        """Select a row, unlike Qt's `selectRow` also while Ctrl or Shift is held, as in Ctrl+Shift+C."""
         flags = QItemSelectionModel.SelectionFlag
         self.selectionModel().setCurrentIndex(self._model.index(row, 0), flags.ClearAndSelect | flags.Rows)
 
     def current_row(self) -> TableRow | None:
-        """The row under the keyboard."""
+        """Return the current row."""
         index = self.currentIndex()
         return self._model.rows[index.row()] if index.isValid() else None
 
     @property
     def hidden_runs(self) -> frozenset[int]:
-        """The runs whose curves are not shown."""
+        """The runs whose curves are hidden."""
         return self._model.hidden
 
     def toggle_runs(self, runs: Collection[int]) -> None:
@@ -89,13 +88,13 @@ class CompareTableView(CellTable):
         self.hidden_changed.emit()
 
     def copy(self, *, markdown: bool = False) -> None:
-        """Put what is shown on the clipboard, tab-separated or as a Markdown table."""
+        """Copy what is shown, tab-separated or as a Markdown table."""
         hidden = self._hidden_columns | self._model.table.empty
         text = table_text(self._model.table, self._model.rows, hidden, markdown=markdown)
         QGuiApplication.clipboard().setText(text)
 
     def columns_menu(self) -> QMenu:
-        """A box for every column that some run has something of."""
+        """Make a menu with a check box for each column with a value."""
         menu = QMenu(self)
         table = self._model.table
         for key, column in zip(table.keys, table.columns, strict=True):
@@ -108,7 +107,7 @@ class CompareTableView(CellTable):
         return menu
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """The table's own keys; the rest moves."""
+        """Handle the table's own keys."""
         row, key = self.current_row(), Qt.Key(event.key())
         if event.matches(QKeySequence.StandardKey.Copy):
             self.copy()
@@ -126,7 +125,7 @@ class CompareTableView(CellTable):
             super().keyPressEvent(event)
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
-        """A click on a fold, a box or a radio mark."""
+        """Handle a click on an expander, a check box or a radio mark."""
         index = self.indexAt(event.position().toPoint())
         if index.isValid() and event.button() == Qt.MouseButton.LeftButton:
             x = event.position().x() - self.columnViewportPosition(index.column())
@@ -134,18 +133,18 @@ class CompareTableView(CellTable):
         super().mouseReleaseEvent(event)
 
     def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
-        """A run opens, a variant unfolds."""
+        """Open a run, or unfold a variant."""
         index = self.indexAt(event.position().toPoint())
         if index.isValid() and index.column() > 1:
             self._open(self._model.rows[index.row()])
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """A wide window has room for long names."""
+        """Let names be wider in a wide window."""
         self._elastic_max = max(_VARIANT_MAX, self.width() * _VARIANT_PCT // 100)
         super().resizeEvent(event)
 
     def width_for(self, column: int, content: int) -> int:
-        """The first column has its marks too, that of the baseline only a mark."""
+        """Add the width of the marks in the first column."""
         key = self._model.table.keys[column]
         return _BASE_WIDTH if key == BASE else content + MARKS_WIDTH if key == RUN else content
 
@@ -160,7 +159,7 @@ class CompareTableView(CellTable):
         self._update_heights(len(self._model.rows))
 
     def _update_heights(self, rows: int) -> None:
-        """Never higher than all rows, nor lower than some; `wanted_height` is what suits most."""
+        """Limit the height to that of all rows, and of a few; `preferred_height` shows up to eight."""
         frame = 2 * self.frameWidth() + self.horizontalScrollBar().sizeHint().height()
         frame += self.horizontalHeader().sizeHint().height()
         self.setMaximumHeight(frame + ROW_HEIGHT * rows)
@@ -198,7 +197,7 @@ class CompareTableView(CellTable):
         self.columns_changed.emit(self._hidden_columns)
 
     def _show_menu(self, position: QPoint) -> None:
-        """What can be done with a row, also by the keyboard's menu key."""
+        """Show the menu of the current row."""
         row = self.current_row()
         menu = QMenu(self)
         if row is not None:

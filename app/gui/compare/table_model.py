@@ -16,7 +16,7 @@ ROW_ROLE = CELL_ROLE + 1
 EXPANDER_WIDTH, CHECK_BOX_WIDTH = 16, 16
 _SWATCH_WIDTH = 24
 MARKS_WIDTH = EXPANDER_WIDTH + CHECK_BOX_WIDTH + _SWATCH_WIDTH + 2 * GRID
-"""The room that fold, box and swatch take at the left of the first column."""
+"""Width of expander, check box and swatch at the left of the first column."""
 
 _NO_PARENT = QModelIndex()
 _RADIO, _DOT = 6.0, 3.0
@@ -24,7 +24,7 @@ _HIDDEN_ALPHA = 60
 
 
 class CompareModel(CellModel):
-    """The rows in the order asked for; the first column's check state is whether their curves are shown."""
+    """The arranged rows; the check state of the first column shows and hides curves."""
 
     def __init__(self) -> None:
         super().__init__(())
@@ -34,7 +34,13 @@ class CompareModel(CellModel):
         self.hidden: frozenset[int] = frozenset()
 
     def set_table(self, table: CompareTable, arrangement: Arrangement, hidden: Collection[int]) -> None:
-        """Show this table, arranged; `hidden` are the runs whose curves are not shown."""
+        """Show this table.
+
+        Args:
+            table: Its variants and runs.
+            arrangement: Order, grouping and unfolded variants.
+            hidden: Runs whose curves are not shown.
+        """
         self.beginResetModel()
         self.table, self.arrangement, self.columns = table, arrangement, table.columns
         self.rows = arrangement.rows(table)
@@ -42,28 +48,28 @@ class CompareModel(CellModel):
         self.endResetModel()
 
     def hide_runs(self, hidden: Collection[int]) -> None:
-        """Let only these runs be hidden."""
+        """Hide the curves of these runs alone."""
         self.hidden = frozenset(hidden)
         if self.rows:
             self.dataChanged.emit(self.index(0, 0), self.index(len(self.rows) - 1, 0), [Qt.ItemDataRole.CheckStateRole])
 
     def rowCount(self, parent: AnyIndex = _NO_PARENT) -> int:
-        """One row a variant or a run."""
+        """Return the number of rows, one per variant or run."""
         return 0 if parent.isValid() else len(self.rows)
 
     def row_cells(self, row: int) -> Sequence[Cell]:
-        """The cells of a row."""
+        """Return the cells of a row."""
         return self.rows[row].cells
 
     def title(self, column: int) -> str:
-        """The title, with an arrow where the rows are ordered by it."""
+        """Return the title, with an arrow where the rows are ordered by it."""
         title = super().title(column)
         if column != self.arrangement.column:
             return title
         return f"{title} {'↓' if self.arrangement.descending else '↑'}"
 
     def data(self, index: AnyIndex, role: int = Qt.ItemDataRole.DisplayRole) -> object:
-        """The row itself and the check state; the rest as in every table."""
+        """Return the row itself or its check state; the rest as in every table."""
         row = self.rows[index.row()]
         if role == ROW_ROLE:
             return row
@@ -83,10 +89,10 @@ class CompareModel(CellModel):
 
 
 class CompareDelegate(CellDelegate):
-    """Adds fold, box and swatch to the first column and a radio mark to that of the baseline."""
+    """Paints expander, check box and swatch in the first column and the radio mark of the baseline."""
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex) -> None:
-        """The cell, then the marks of its column."""
+        """Paint the cell, then the marks of its column."""
         super().paint(painter, option, index)
         row = index.data(ROW_ROLE)
         area = QRect(option.rect)
@@ -99,7 +105,7 @@ class CompareDelegate(CellDelegate):
         painter.restore()
 
     def content_area(self, option: QStyleOptionViewItem, index: AnyIndex) -> QRect:
-        """The first column's words stand right of its marks."""
+        """Return the area of the text, in the first column right of its marks."""
         area = super().content_area(option, index)
         return area.adjusted(MARKS_WIDTH, 0, 0, 0) if index.column() == 0 else area
 

@@ -32,9 +32,9 @@ _TITLES = {
 
 
 class CompareTabs(QWidget):
-    """A picture is drawn when its tab is opened. How steps scale, and why not better, stands under its picture.
+    """A tab of curves, one of the article, and one per chart; a chart is drawn when its tab is opened.
 
-    `article_wanted` comes when the tab of an article is first opened for the runs it was offered for.
+    `article_requested` is emitted when the tab of the article is first opened for these runs.
     """
 
     article_requested = Signal()
@@ -57,28 +57,28 @@ class CompareTabs(QWidget):
 
     @property
     def titles(self) -> list[str]:
-        """The words on the tabs."""
+        """Titles of the tabs."""
         return [self._tabs.tabText(n) for n in range(self._tabs.count())]
 
     def open_tab(self, title: str) -> None:
-        """Turn to a tab."""
+        """Open a tab."""
         self._tabs.setCurrentIndex(self.titles.index(title))
 
     def offer_article(self, offered: bool) -> None:
-        """Whether the runs of the next gallery repeat an article; its tables are wanted when it is opened."""
+        """Set whether the next gallery has the tab of an article; its tables are requested when it is opened."""
         self._article_offered, self._article_was_requested = offered, False
 
     def open_article(self) -> None:
-        """Turn to the article, where one is offered."""
+        """Open the article, where one is offered."""
         if self._article_offered:
             self.open_tab(_TITLES[_ARTICLE])
 
     def show_article(self, html: str) -> None:
-        """Show what was asked for."""
+        """Show the tables of the article."""
         self._article_view().show_html(html)
 
     def show_gallery(self, gallery: ChartGallery, scaling: Sequence[ScalingView]) -> None:
-        """Offer these pictures; the tab that was open stays open if it is still there."""
+        """Show a tab per chart; the open tab stays open if it is still there."""
         self._gallery, self._scaling_views = gallery, tuple(scaling)
         before = self._tabs.tabData(self._tabs.currentIndex())
         article = [_ARTICLE] if self._article_offered else []
@@ -118,7 +118,7 @@ class CompareTabs(QWidget):
     def _build(self) -> None:
         self._tabs.setDrawBase(False)
         self._tabs.setExpanding(False)
-        self._tabs.setAccessibleName("Curves and pictures")
+        self._tabs.setAccessibleName("Curves and charts")
         inside = QWidget()
         column = QVBoxLayout(inside)
         column.setContentsMargins(2 * GRID, GRID, 2 * GRID, GRID)

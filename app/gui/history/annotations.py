@@ -23,7 +23,7 @@ _CHECK_STATES = {True: Qt.CheckState.Checked, False: Qt.CheckState.Unchecked, No
 
 
 class TagDialog(QDialog):
-    """A box to tick for each tag there is, and a line for new ones; half ticked where only some of the runs have it."""
+    """A check box per tag, partly checked where only some of the runs have it, and a line for new tags."""
 
     changed = Signal(object)
 
@@ -47,18 +47,18 @@ class TagDialog(QDialog):
         self.line.setFocus()
 
     def states(self) -> dict[str, Qt.CheckState]:
-        """Every tag and its box."""
+        """Return the check state of every tag."""
         return {item.text(): item.checkState() for item in map(self._tags.item, range(self._tags.count()))}
 
     def tick(self, tag: str, state: Qt.CheckState) -> None:
-        """Set the box of a tag, whatever its case; a new tag gets one."""
+        """Set the check box of a tag, regardless of case; a new tag gets one."""
         known = self._tags.findItems(tag, Qt.MatchFlag.MatchFixedString)
         for item in known or [self._add(tag)]:
             item.setCheckState(state)
         self._tags.show()
 
     def accept(self) -> None:
-        """Enter in the line adds what was typed to the list; Enter once more, or Save, keeps the changes."""
+        """Add the tags typed in the focused line, else save the changes and close."""
         typed = parse_tags(self.line.text())
         if typed and self.line.hasFocus():
             self._add_typed(typed)
@@ -87,7 +87,7 @@ class TagDialog(QDialog):
 
 
 class NoteDialog(QDialog):
-    """A note of any length, for one run or the same for several."""
+    """Edits the note of one run, or one note for several."""
 
     changed = Signal(str)
 
@@ -100,9 +100,7 @@ class NoteDialog(QDialog):
         self.editor.document().setDocumentMargin(GRID - 2)
         self.editor.document().setModified(False)
         self.editor.setPlaceholderText(
-            "Their notes differ: what you write here replaces them."
-            if annotations.note is None
-            else "Why was this run made?"
+            "Their notes differ: this note will replace them." if annotations.note is None else "Why was this run made?"
         )
         layout = _layout(self)
         layout.addWidget(text_label(self.windowTitle(), "heading"))
@@ -114,7 +112,7 @@ class NoteDialog(QDialog):
         self.editor.setFocus()
 
     def accept(self) -> None:
-        """Keep the note if it was touched."""
+        """Save the note if it was changed."""
         if self.editor.document().isModified():
             self.changed.emit(self.editor.toPlainText())
         super().accept()
@@ -141,7 +139,10 @@ _NOTE_LINES = 4
 
 
 class AnnotationEditor(QWidget):
-    """Tells what changed when a field or the page is left; what is in the database comes back by `take_…`."""
+    """Edits the tags and the note of a run; changes are emitted when a field or the page is left.
+
+    `set_stored_tags` and `set_stored_note` confirm what is in the database.
+    """
 
     tags_changed = Signal(object)
     note_changed = Signal(tuple, str)
@@ -158,29 +159,35 @@ class AnnotationEditor(QWidget):
         self._build()
 
     def show_annotations(self, run: int, tags: Sequence[str], note: str) -> None:
-        """Show a run's words, after telling what was changed of the one before."""
+        """Show a run's tags and note, after emitting the changes of the previous run.
+
+        Args:
+            run: Number of the run.
+            tags: Its stored tags.
+            note: Its stored note.
+        """
         self.emit_changes()
         self._run, self._stored_tags, self._stored_note = run, tuple(tags), note
         self.tags.setText(", ".join(tags))
         self.note.setPlainText(note)
 
     def emit_changes(self) -> None:
-        """Tell what was changed and not told yet."""
+        """Emit the changes that were not emitted yet."""
         self._emit_tags()
         self._emit_note()
 
     def set_stored_tags(self, change: TagChange) -> None:
-        """Tags as they are in the database now."""
+        """Apply a change of tags that is in the database now."""
         if self._run in change.runs:
             self._stored_tags = apply_tag_change(self._stored_tags, change)
 
     def set_stored_note(self, runs: Collection[int], note: str) -> None:
-        """The note as it is in the database now."""
+        """Take the note that is in the database now."""
         if self._run in runs:
             self._stored_note = note
 
     def hideEvent(self, event: QHideEvent) -> None:
-        """Leaving the page leaves its fields."""
+        """Emit the changes when the page is left."""
         self.emit_changes()
         super().hideEvent(event)
 
@@ -205,7 +212,7 @@ class AnnotationEditor(QWidget):
         layout = QVBoxLayout(self)
         layout.setContentsMargins(GRID, GRID, 2 * GRID, GRID)
         layout.setSpacing(GRID // 2)
-        for name, field in (("&Tags, with commas between", self.tags), ("&Note", self.note)):
+        for name, field in (("&Tags (comma-separated)", self.tags), ("&Note", self.note)):
             label = text_label(name, "caption")
             label.setBuddy(field)
             layout.addWidget(label)

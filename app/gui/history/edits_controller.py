@@ -16,7 +16,10 @@ from app.viewmodels.history.table import deleted_label
 
 
 class HistoryEdits(QObject):
-    """Every change is written off the GUI thread; `changed` tells when one is in the database."""
+    """Writes each change off the GUI thread; `changed` is emitted when it is in the database.
+
+    Thread: GUI only.
+    """
 
     changed = Signal()
 
@@ -29,7 +32,7 @@ class HistoryEdits(QObject):
         self._connect()
 
     def _edit(self, change: Callable[[Library], Result], done: Callable[[Result], None] | None = None) -> None:
-        """Write one change, then show what came of it."""
+        """Write one change, then show its result."""
 
         def ended(result: Result) -> None:
             if done is not None:

@@ -21,7 +21,7 @@ Value = TypeVar("Value", str, int | None)
 
 
 class FilterBar(QWidget):
-    """Keeps the query a reader puts together; `query_changed` tells of each change, as one types."""
+    """Edits the query; `query_changed` is emitted at each change, also while the user types."""
 
     query_changed = Signal(object)
     filter_saved = Signal(str, object)
@@ -37,7 +37,7 @@ class FilterBar(QWidget):
         self._outcome = _filter_combo("Outcome shown")
         self._tag = _filter_combo("Tag shown")
         self._experiment = _filter_combo("Experiment shown")
-        self._filters = button("Filters", "Filters kept under a name")
+        self._filters = button("Filters", "Saved filters")
         self.view = button("View", "Groups, columns, deleted runs, reference runs, import")
         self.compare = button("Compare", "Compare the chosen runs (Ctrl+Shift+C)", primary=True)
         self.restore = button("Restore", "Take the chosen runs out of the trash (R)", primary=True)
@@ -45,11 +45,11 @@ class FilterBar(QWidget):
 
     @property
     def query(self) -> RunQuery:
-        """What is asked for now, found or not yet."""
+        """The current query, whether its runs are shown yet or not."""
         return self._query
 
     def show_listing(self, listing: Listing) -> None:
-        """Offer what there is to choose from, and show what was asked for."""
+        """Show the choices of the filters and the query."""
         self._listing, self._query = listing, listing.query
         facets, query = listing.options.facets, listing.query
         ends = {name: words for name, words in OUTCOMES.items() if name in facets.outcomes}
@@ -72,23 +72,23 @@ class FilterBar(QWidget):
         self.restore.setVisible(query.deleted)
 
     def change_query(self, query: RunQuery) -> None:
-        """Ask for other runs, or in another order."""
+        """Change the query."""
         self._query = query
         self.query_changed.emit(query)
 
     def clear(self) -> None:
-        """Take every filter away, or leave the trash where there is none."""
+        """Remove every filter; without any, leave the trash."""
         if is_filtered(self._query):
             self.show_deleted(self._query.deleted)
         elif self._query.deleted:
             self.show_deleted(False)
 
     def show_deleted(self, deleted: bool) -> None:
-        """Ask for the runs in the trash, or for all others again; filters stay behind."""
+        """Query the runs in the trash, or all others, without filters."""
         self.change_query(RunQuery(deleted=deleted, order=self._query.order, descending=self._query.descending))
 
     def focus_search(self) -> None:
-        """Go to the search."""
+        """Focus the search field."""
         self.search.setFocus()
         self.search.selectAll()
 
@@ -108,7 +108,7 @@ class FilterBar(QWidget):
         )
 
     def _fill_filters(self, menu: QMenu) -> None:
-        """The saved filters by name, then what can be done with the one in force."""
+        """Fill the menu with the saved filters, then with what can be done with the current one."""
         menu.clear()
         in_force = self._listing.filter_name
         for name, query in self._listing.options.filters.items():
@@ -127,7 +127,7 @@ class FilterBar(QWidget):
     def _ask_name(self) -> None:
         box = QInputDialog(self)
         box.setWindowTitle("Save these filters")
-        box.setLabelText("Name, to find them again:")
+        box.setLabelText("Name:")
         box.setOkButtonText("&Save")
         box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         box.textValueSelected.connect(lambda name: self.filter_saved.emit(name, self._query))
@@ -179,7 +179,7 @@ def _filter_combo(name: str) -> QComboBox:
 
 
 def _fill_combo(combo: QComboBox, unset_label: str, choices: Mapping[Value, str], chosen: Value, unset: Value) -> None:
-    """Fill a filter unless it offers just that already; one with nothing to choose is not shown."""
+    """Fill a filter, unless it has just these choices already; hide it without any."""
     items: dict[Value, str] = {unset: unset_label, **choices}
     if chosen not in items:
         items[chosen] = str(chosen)

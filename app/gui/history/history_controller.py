@@ -31,7 +31,7 @@ from app.viewmodels.history.table import (
 
 
 class HistoryStorage(QObject):
-    """Keeps samples for as long as the user wants."""
+    """Shows the database's size and prunes samples older than the user's setting."""
 
     def __init__(self, view: HistoryView, database: Path, background: Background, parent: QObject) -> None:
         super().__init__(parent)
@@ -47,7 +47,7 @@ class HistoryStorage(QObject):
         self._background.run(lambda: _read_storage(self._database, note), self._view.show_storage, self._show_error)
 
     def _set_retention(self, days: int | None) -> None:
-        """Keep samples for so many days: at once where nothing is that old, else after a question."""
+        """Keep samples for so many days; where that deletes any, ask first."""
 
         def show_preview(preview: Pruned | None) -> None:
             if days is not None and preview is not None and preview.runs:
@@ -84,7 +84,7 @@ def _read_storage(database: Path, note: str) -> StorageLine:
 
 
 def _check_retention(database: Path, days: int | None) -> Pruned | None:
-    """What keeping so few days would delete; where that is nothing, the setting is stored."""
+    """Return what so few days would delete; where that is nothing, store the setting."""
     preview = None if days is None else retention.prune(database, days, dry_run=True)
     if preview is None or not preview.runs:
         retention.save_days(database, days)
@@ -101,7 +101,10 @@ _POLL_MS = 2_000
 
 
 class HistoryController(QObject):
-    """Finds runs, reads the rows that come into view, and opens one."""
+    """Finds runs, reads the rows that come into view, and opens one.
+
+    Thread: GUI only; it reads on `background`.
+    """
 
     def __init__(self, view: HistoryView, database: Path, background: Background, actions: Actions) -> None:
         super().__init__(view)
@@ -120,7 +123,7 @@ class HistoryController(QObject):
         self._connect()
 
     def refresh(self) -> None:
-        """Read the runs again; choice, order and place stay."""
+        """Read the runs again; selection, order and position stay."""
         self._outdated = True
         self._read()
         self._storage.refresh()
@@ -131,7 +134,7 @@ class HistoryController(QObject):
         self._background.run(lambda: _read_run(self._database, run), self._show_run, self._show_error)
 
     def _read(self) -> None:
-        """Read what is asked for; what is asked for while reading, once afterwards."""
+        """Read the runs of the query; a change while reading is read once afterwards."""
         if self._reading:
             self._read_pending = True
             return
@@ -139,7 +142,7 @@ class HistoryController(QObject):
         overview, query = self._view.overview, self._query
         before, in_groups = overview.listing.query, overview.grouped
         near = overview.table.runs_near() if query == before else ()
-        # What there is to choose from takes half the time, and stays as it was for a new question to the same runs.
+        # The filters' choices take half the time, and do not change with a new query of the same runs.
         offered = None if self._outdated or query.deleted != before.deleted else overview.listing.options
         self._background.run(
             lambda: _read_listing(self._database, query, near, offered, in_groups=in_groups),
@@ -148,7 +151,7 @@ class HistoryController(QObject):
         )
 
     def _poll(self) -> None:
-        """Another program may have begun or ended a run in this database."""
+        """Look for runs that another program started or ended."""
         if self._view.isVisible() and not self._reading:
             self._background.run(lambda: _read_census(self._database), self._compare_census, self._show_error)
 
@@ -178,7 +181,7 @@ class HistoryController(QObject):
             self._read()
 
     def _read_rows(self, runs: tuple[int, ...]) -> None:
-        """Read a page; those wanted meanwhile the table asks for once more when it has come."""
+        """Read rows, one request at a time: the table repeats a request that came meanwhile."""
         if self._reading_rows:
             return
         self._reading_rows = True
@@ -214,7 +217,15 @@ class HistoryController(QObject):
 def _read_listing(
     database: Path, query: RunQuery, near: tuple[int, ...], offered: HistoryOptions | None, *, in_groups: bool
 ) -> Listing:
-    """What a query finds, with the rows around those of `near`."""
+    """Return the runs of a query, with the rows around those of `near`.
+
+    Args:
+        database: The database.
+        query: Which runs, in which order.
+        near: Runs in view.
+        offered: Choices of the filters; None reads them too.
+        in_groups: The runs are shown in groups by experiment.
+    """
     with Store.open(database) as store:
         library = store.library
         offered = offered or _read_offered(store, deleted=query.deleted)

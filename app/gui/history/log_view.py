@@ -11,7 +11,7 @@ _MAX_MATCHES = 500
 
 
 class LogView(QWidget):
-    """Monospaced lines with a search field: every match is marked, Enter goes to the next one, Shift+Enter back."""
+    """Log lines with a search field: all matches are marked; Enter goes to the next, Shift+Enter to the previous."""
 
     def __init__(self, theme: Theme) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class LogView(QWidget):
         self._build()
 
     def show_log(self, title: str, text: str) -> None:
-        """Show this log, from its end."""
+        """Show a log at its end."""
         self._title.setText(title)
         self._text.setPlainText(text)
         self._text.moveCursor(QTextCursor.MoveOperation.End)
@@ -46,7 +46,7 @@ class LogView(QWidget):
         self._highlight_matches()
 
     def focus_search(self) -> None:
-        """Put the cursor into the search field."""
+        """Focus the search field."""
         self._search.setFocus()
         self._search.selectAll()
 

@@ -29,15 +29,15 @@ from app.viewmodels.history.run_detail import DetailGroup, RunDetail
 
 
 def details_html(groups: tuple[DetailGroup, ...], muted: str) -> str:
-    """The facts as tables, names quiet, values able to wrap; every word is escaped."""
+    """Return the environment's groups as HTML tables, with names in the muted colour and escaped text."""
     return "".join(_table_html(g, muted) if g.rows else _group_html(g, muted) for g in groups)
 
 
 def _group_html(group: DetailGroup, muted: str) -> str:
     rows = (
-        f'<tr><td style="color:{muted}; padding-right:16px">{html.escape(fact.name)}</td>'
-        f"<td>{html.escape(fact.value).replace(chr(10), '<br>')}</td></tr>"
-        for fact in group.items
+        f'<tr><td style="color:{muted}; padding-right:16px">{html.escape(item.name)}</td>'
+        f"<td>{html.escape(item.value).replace(chr(10), '<br>')}</td></tr>"
+        for item in group.items
     )
     return f'{_title_html(group.title)}<table cellpadding="1">{"".join(rows)}</table>'
 
@@ -54,7 +54,7 @@ def _cells_html(row: tuple[str, ...], muted: str) -> str:
 
 
 def _cell_html(cell: str) -> str:
-    """What a cell says: after a table that ends in an empty cell, Qt leaves out the next heading's margin."""
+    """Return a cell, never empty: after an empty last cell, Qt drops the next heading's margin."""
     return html.escape(cell) or "&nbsp;"
 
 
@@ -96,7 +96,7 @@ class RunPageView(QWidget):
         self._log = LogView(theme)
         self._back = button("← &History", "Back to the table (Escape)", flat=True)
         self._copy = button("Copy as co&mmand", "Copy the command that runs this variant again")
-        self._replay = button("Re&play", "Play this run again on the Run screen, as it was")
+        self._replay = button("Re&play", "Replay this run on the Run screen")
         self._badge.toggled.connect(lambda shown: self._parts.setCurrentIndex(int(shown)))
         self._back.clicked.connect(self.back_requested)
         self._replay.clicked.connect(self._play)
@@ -108,7 +108,7 @@ class RunPageView(QWidget):
 
     @property
     def replay_button(self) -> QPushButton:
-        """The button that plays the run again; enabled where it has something to play."""
+        """Button that replays the run; enabled where it has samples."""
         return self._replay
 
     @property
@@ -118,7 +118,7 @@ class RunPageView(QWidget):
 
     @property
     def range_buttons(self) -> RangeButtons:
-        """Which stretch of the run the plots show."""
+        """Buttons that choose the time range of the plots."""
         return self._range_buttons
 
     @property
@@ -128,16 +128,16 @@ class RunPageView(QWidget):
 
     @property
     def badge(self) -> BadgeLine:
-        """Whether the run ran as asked."""
+        """Line that says whether the run ran as requested."""
         return self._badge
 
     @property
     def evidence(self) -> EvidencePanel:
-        """What really ran."""
+        """Evidence of what actually ran."""
         return self._evidence
 
     def displayed_text(self) -> str:
-        """Everything the page says apart from plots and log, as one text."""
+        """Return the text of the page without plots and log."""
         labels = (self._title, self._subtitle, self._outcome, self._reason, self._notes)
         texts = (
             self._badge.displayed_text(),
@@ -174,7 +174,7 @@ class RunPageView(QWidget):
         self._details.moveCursor(self._details.textCursor().MoveOperation.Start)
 
     def focus_search(self) -> None:
-        """Put the cursor into the search of the log."""
+        """Focus the search field of the log."""
         self._log.focus_search()
 
     def _show_figures(self, shown: tuple[tuple[str, Cell], ...]) -> None:
@@ -205,7 +205,7 @@ class RunPageView(QWidget):
         self._traceback.setFont(QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont))
         self._traceback.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
         self._traceback.setAccessibleName("Traceback")
-        self._details.setAccessibleName("Facts of the run")
+        self._details.setAccessibleName("Details of the run")
         self._details.setFrameShape(QTextBrowser.Shape.NoFrame)
         self._details.setFont(tabular_font())
         self._details.document().setDocumentMargin(GRID)
@@ -267,7 +267,7 @@ class RunPageView(QWidget):
         return body
 
     def _side_panel(self) -> QWidget:
-        """What is told in words: the user's own, then the facts."""
+        """Make the side panel: annotations, then the environment."""
         about = QWidget()
         column = QVBoxLayout(about)
         column.setContentsMargins(0, 0, 0, 0)
@@ -279,7 +279,7 @@ class RunPageView(QWidget):
 
 
 def _figure(name: str, cell: Cell) -> QWidget:
-    """One number, large, with its unit beside and its name above."""
+    """Make a large number with its unit and, above, its name."""
     number = text_label(cell.text, "figure")
     number.setAccessibleName(name)
     line = QHBoxLayout()

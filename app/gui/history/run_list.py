@@ -32,7 +32,7 @@ EXPORT_LABELS = {
     "parquet": "&Parquet tables …",
     "trace": "&Timeline (Perfetto) …",
 }
-"""The kinds of file that runs are exported to, and their words in the menu."""
+"""The formats for export, with their labels in the menu."""
 
 
 class RunMenu(QObject):
@@ -65,7 +65,7 @@ class RunMenu(QObject):
         table.customContextMenuRequested.connect(self._show_menu)
 
     def show_chosen(self, chosen: int, *, deleted: bool) -> None:
-        """Offer what can be done with so many runs, in the trash or not."""
+        """Enable what can be done with so many runs, in the trash or not."""
         self.compare.setText(compare_label(chosen))
         self.compare.setEnabled(can_compare(chosen) and not deleted)
         self.restore.setText(restore_label(chosen))
@@ -84,7 +84,7 @@ class RunMenu(QObject):
         return made
 
     def _show_menu(self, position: QPoint) -> None:
-        """Also by the keyboard's menu key."""
+        """Show the menu, by mouse or by the keyboard's menu key."""
         menu = QMenu(self._table)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self._open.setEnabled(self._table.current_run() is not None)
@@ -96,7 +96,7 @@ class RunMenu(QObject):
 
 
 class HistoryFooter(QWidget):
-    """Tells; asks to keep samples for another time, to bring deleted runs back, or to stop what goes on."""
+    """Shows counts, messages, progress and the database; changes retention, undoes a deletion, stops a transfer."""
 
     retention_requested = Signal(object)
     undo_requested = Signal()
@@ -106,9 +106,9 @@ class HistoryFooter(QWidget):
         super().__init__()
         self.count = text_label("", "caption")
         self._message = _shrinking_label("heading")
-        self._undo = button("&Undo", "Bring them back (Ctrl+Z)", flat=True)
+        self._undo = button("&Undo", "Restore the deleted runs (Ctrl+Z)", flat=True)
         self._progress = _shrinking_label("caption")
-        self._stop = button("&Stop", "Nothing of it stays", flat=True)
+        self._stop = button("&Stop", "Stop and discard it", flat=True)
         self._storage = _shrinking_label("caption")
         self._retention = QComboBox()
         self._retention_days: int | None = None
@@ -120,21 +120,21 @@ class HistoryFooter(QWidget):
         self.show_progress("")
 
     def show_message(self, text: str, *, can_undo: bool = False) -> None:
-        """Say what was done; "" is nothing."""
+        """Show a message; "" hides it."""
         self._message.setText(text)
         self._message.setToolTip(text)
         self._message.setVisible(bool(text))
         self._undo.setVisible(can_undo)
 
     def show_progress(self, text: str) -> None:
-        """Say how far something is that can be stopped, in place of the database's size; "" is nothing."""
+        """Show the progress of a transfer in place of the database's size; "" ends it."""
         self._progress.setText(text)
         for widget in (self._progress, self._stop):
             widget.setVisible(bool(text))
         self._storage.setVisible(not text)
 
     def show_storage(self, line: StorageLine) -> None:
-        """Say how large the database is and how long it keeps samples."""
+        """Show the database's size and its retention of samples."""
         self._storage.setText(line.text)
         self._storage.setToolTip(str(line.path))
         self._retention_days = line.retention_days
@@ -145,7 +145,7 @@ class HistoryFooter(QWidget):
         self.show_retention()
 
     def show_retention(self) -> None:
-        """Show again for how long samples are kept: the user did not agree to another time."""
+        """Show the stored retention again."""
         self._retention.setCurrentIndex(self._retention.findData(self._retention_days))
 
     def _build(self) -> None:
@@ -169,7 +169,7 @@ class HistoryFooter(QWidget):
 
 
 def _shrinking_label(role: str) -> ElidedLabel:
-    """As wide as its words while there is room: a window never grows with what is told in it."""
+    """Make a label as wide as its text while there is room, which never widens the window."""
     label = ElidedLabel(role, Qt.AlignmentFlag.AlignLeft)
     label.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
     label.setMinimumWidth(1)
@@ -177,7 +177,7 @@ def _shrinking_label(role: str) -> ElidedLabel:
 
 
 class HistoryList(QWidget):
-    """Shows a `Listing`. Groups and what is folded of them are this screen's own; all else is asked for."""
+    """Shows a `Listing`, in groups that fold."""
 
     columns_chosen = Signal(list)
     import_requested = Signal()
@@ -204,16 +204,16 @@ class HistoryList(QWidget):
 
     @property
     def grouped(self) -> bool:
-        """Whether runs stand in groups by experiment."""
+        """Whether runs are shown in groups by experiment."""
         return self._group.isChecked()
 
     @property
     def listing(self) -> Listing:
-        """The runs shown, and what they were asked for with."""
+        """The shown runs with their query."""
         return self._listing
 
     def show_listing(self, listing: Listing) -> None:
-        """Show what was found; what was chosen stays chosen, and the view where it was unless the question is new."""
+        """Show these runs; selection stays, and so does the position unless the query is new."""
         is_new = listing.query != self._listing.query
         self._listing = listing
         self.bar.show_listing(listing)
@@ -229,7 +229,7 @@ class HistoryList(QWidget):
         self.table.show_listing(listing, self._folded_groups(), from_top=is_new)
 
     def escape(self) -> None:
-        """Take the filters away, then leave the trash; else to the table."""
+        """Remove the filters, or leave the trash, and focus the table."""
         self.bar.clear()
         self.table.setFocus()
 
@@ -266,7 +266,7 @@ class HistoryList(QWidget):
         self.bar.show_deleted(self._deleted.isChecked())
 
     def _ask_reference(self, shown: bool) -> None:
-        """The mark stays as it was until the runs are here, or gone."""
+        """Request reference runs, or their removal; the check mark changes when that is done."""
         self._reference.setChecked(not shown)
         self.reference_requested.emit(shown)
 

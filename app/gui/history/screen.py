@@ -36,14 +36,14 @@ class HistoryView(QWidget):
         self._connect()
 
     def showEvent(self, event: QShowEvent) -> None:
-        """The keyboard begins in the table."""
+        """Focus the table."""
         super().showEvent(event)
         if not self.shows_run:
             self.table.setFocus()
 
     @property
     def overview(self) -> HistoryList:
-        """The list of runs with all around it."""
+        """The list of runs with filters and footer."""
         return self._overview
 
     @property
@@ -62,25 +62,25 @@ class HistoryView(QWidget):
         return self._pages.currentWidget() is self._detail
 
     def show_model(self, listing: Listing) -> None:
-        """Show these runs; what was chosen stays chosen."""
+        """Show these runs; the selection stays."""
         self._overview.show_listing(listing)
 
     def show_problem(self, sentence: str) -> None:
-        """Say what is wrong where the user looks; "" is nothing wrong."""
+        """Show an error above the page; "" hides it."""
         show_text(self._problem, sentence)
 
     def show_storage(self, line: StorageLine) -> None:
-        """Say how large the database is and how long it keeps samples."""
+        """Show the database's size and its retention of samples."""
         self._overview.footer.show_storage(line)
 
     def show_run(self, detail: RunDetail) -> None:
-        """Turn to the page of one run."""
+        """Show the page of a run."""
         self._detail.show_model(detail)
         self._pages.setCurrentWidget(self._detail)
         self._detail.setFocus()
 
     def show_list(self) -> None:
-        """Turn back to the table."""
+        """Show the list again."""
         self._pages.setCurrentWidget(self._overview)
         self.table.setFocus()
 
@@ -117,7 +117,7 @@ class HistoryView(QWidget):
         box.accepted.connect(agreed)
 
     def _ask_to_delete(self, title: str, question: str, consequence: str) -> QMessageBox:
-        """A question before something is deleted; its `accepted` and `rejected` tell the answer."""
+        """Ask before something is deleted; the box's signals have the answer."""
         return ask_confirmation(self, self._theme, title, question, consequence, "&Delete", "&Keep them")
 
     def _focus_search(self) -> None:

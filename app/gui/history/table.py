@@ -27,15 +27,15 @@ from app.viewmodels.history.table import (
 _VARIANT_MAX = 24 * GRID
 _ANNOTATIONS_MIN = 17 * GRID
 _FIRST_SHARE = 40 * GRID
-"""Of the room to spare variants get so much before the notes get any, and these as much before variants get more."""
+"""Pixels of spare width: first for variants, then for notes, before variants get more."""
 _DEVICES_MAX = 24 * GRID
 _ENTER = (Qt.Key.Key_Return, Qt.Key.Key_Enter)
 _NEAR_HEIGHTS, _PAGE_HEIGHTS = 0.5, 2.0
-"""How many heights of the view around it need their rows, and how many are read once some have none."""
+"""Views above and below that need their rows, and views that are read once one lacks them."""
 
 
 class HistoryTable(CellTable):
-    """Keeps the chosen runs, the current one and the first one in view when its lines are replaced."""
+    """Table that keeps the selection, the current run and the first visible one when its lines are replaced."""
 
     opened = Signal(int)
     chosen_changed = Signal()
@@ -59,7 +59,13 @@ class HistoryTable(CellTable):
         self.setAccessibleName("Stored runs")
 
     def show_listing(self, listing: Listing, folded: Iterable[int] | None, *, from_top: bool) -> None:
-        """Show what a query found, anew from its rows on; groups are folded, or with None there are none."""
+        """Show the runs of a query.
+
+        Args:
+            listing: Runs and the rows that were read.
+            folded: Experiments whose groups are folded; None shows no groups.
+            from_top: Scroll to the top.
+        """
         self._lines.mark_outdated()
         self._lines.fill(listing.rows, listing.rows)
         self._fit(listing.rows.values())
@@ -67,18 +73,24 @@ class HistoryTable(CellTable):
         self._emit_shown()
 
     def show_lines(self, lines: Sequence[Line], query: RunQuery, *, from_top: bool = False) -> None:
-        """Show the same runs in other lines."""
+        """Show the same runs in other lines.
+
+        Args:
+            lines: Runs and groups in order.
+            query: What ordered them.
+            from_top: Scroll to the top.
+        """
         self._set_lines(lines, query, from_top=from_top)
         self._request_near_rows()
 
     def show_columns(self, shown: Sequence[str]) -> None:
-        """Show these columns, named by what orders by them."""
+        """Show these columns, by the names of their orders."""
         for column, order in enumerate(ORDERS):
             self.setColumnHidden(column, order not in shown)
         self._stretch()
 
     def _set_lines(self, lines: Sequence[Line], query: RunQuery, *, from_top: bool) -> None:
-        """Runs that are still there stay chosen, and the first one in view stays the first."""
+        """Replace the lines; selected runs stay selected, and the first visible one stays first."""
         chosen, current, row = set(self.chosen()), self.current_line(), self.currentIndex().row()
         first = self._first_in_view()
         self._lines.set_lines(lines, query)
@@ -91,12 +103,12 @@ class HistoryTable(CellTable):
         self.chosen_changed.emit()
 
     def add_rows(self, requested: Iterable[int], rows: Mapping[int, HistoryRow]) -> None:
-        """Show rows that were read; `asked` are the runs they were read for."""
+        """Show rows that were read for these runs."""
         self._lines.fill(requested, rows)
         self._emit_shown()
 
     def chosen(self) -> list[int]:
-        """The chosen runs, oldest first; those of a folded group by its line."""
+        """Return the selected runs, oldest first, with those of selected folded groups."""
         found: set[int] = set()
         for part in self.selectionModel().selection().toList():
             for line in self._lines.lines[part.top() : part.bottom() + 1]:
@@ -104,17 +116,17 @@ class HistoryTable(CellTable):
         return sorted(found)
 
     def current_line(self) -> Line | None:
-        """The run or group under the keyboard."""
+        """Return the current run or group."""
         index = self.currentIndex()
         return self._lines.lines[index.row()] if index.isValid() else None
 
     def current_run(self) -> int | None:
-        """The run under the keyboard; None on a group's line."""
+        """Return the current run, None on a group's line."""
         line = self.current_line()
         return line if isinstance(line, int) else None
 
     def runs_near(self) -> tuple[int, ...]:
-        """The runs in view and near it."""
+        """Return the visible runs and those near them."""
         return tuple(
             line for line in self._lines.lines[slice(*self._visible_range(_NEAR_HEIGHTS))] if isinstance(line, int)
         )
@@ -125,7 +137,7 @@ class HistoryTable(CellTable):
             self._open(self.currentIndex())
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Enter opens the current run; Enter, Left and Right fold and unfold groups."""
+        """Open the current run by Enter; fold and unfold groups by Enter, Left and Right."""
         line = self.current_line()
         plain = event.modifiers() in (Qt.KeyboardModifier.NoModifier, Qt.KeyboardModifier.KeypadModifier)
         if isinstance(line, int) and event.key() in _ENTER:
@@ -134,7 +146,7 @@ class HistoryTable(CellTable):
             super().keyPressEvent(event)
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
-        """A click on a group's arrow folds it; elsewhere it chooses."""
+        """Fold a group whose arrow is clicked."""
         index = self.indexAt(event.position().toPoint())
         line = self._lines.lines[index.row()] if index.isValid() else None
         off_expander = event.position().x() - self.columnViewportPosition(0) > EXPANDER_WIDTH
@@ -144,25 +156,25 @@ class HistoryTable(CellTable):
             super().mousePressEvent(event)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """More lines may be in view."""
+        """Request the rows of lines that came into view."""
         super().resizeEvent(event)
         self._request_near_rows()
 
     def width_for(self, column: int, content: int) -> int:
-        """Names of many devices are cut short."""
+        """Limit the width of devices."""
         if column in self._preferred_widths:
             self._preferred_widths[column] = content
         return min(content, _DEVICES_MAX) if column == DEVICES_COLUMN else content
 
     def _row_after(self, current: Line | None, row: int) -> int | None:
-        """Where the current line is now; where it is gone the keyboard stays at its row."""
+        """Return the row of the current line now; where it is gone, the same row."""
         if current is None or not self._lines.lines:
             return None
         new_row = self._lines.line_row(current)
         return min(row, len(self._lines.lines) - 1) if new_row is None else new_row
 
     def _stretch(self) -> None:
-        """Variants and notes share what the other columns leave; notes have all that no variant needs."""
+        """Divide the width that other columns leave between variants and notes."""
         preferred, annotations = self._preferred_widths[VARIANT_COLUMN], self._preferred_widths[ANNOTATIONS_COLUMN]
         annotations_min = min(annotations, _ANNOTATIONS_MIN)
         self.setColumnWidth(ANNOTATIONS_COLUMN, annotations_min)
@@ -176,7 +188,7 @@ class HistoryTable(CellTable):
             self.setColumnWidth(ANNOTATIONS_COLUMN, annotations_min + notes)
 
     def _handle_fold_key(self, key: int, line: Line | None) -> bool:
-        """Whether this key folds or unfolds, or goes from a run to its group; done here if so."""
+        """Fold, unfold, or go from a run to its group; return whether the key does that."""
         if isinstance(line, Group):
             is_folded = bool(self._lines.folded_runs(line))
             toggles = key in _ENTER or key == (Qt.Key.Key_Right if is_folded else Qt.Key.Key_Left)
@@ -190,25 +202,25 @@ class HistoryTable(CellTable):
         return True
 
     def _request_near_rows(self) -> None:
-        """Ask for the rows of the lines around those in view, generously once some are missing."""
+        """Request the rows near the visible ones, more than needed once some are missing."""
         if self._lines.missing(*self._visible_range(_NEAR_HEIGHTS)):
             self.rows_requested.emit(self._lines.missing(*self._visible_range(_PAGE_HEIGHTS)))
 
     def _visible_range(self, heights: float) -> tuple[int, int]:
-        """First and last line in view, and so many heights of the view more on either side; the last is left out."""
+        """Return first line and end of the visible lines, with so many views more on either side."""
         height = self.viewport().height() // ROW_HEIGHT + 1
         first, margin = max(0, self.rowAt(0)), int(heights * height)
         return max(0, first - margin), first + height + margin
 
     def _fit(self, rows: Iterable[HistoryRow]) -> None:
-        """Columns only grow, and only with what was found anew: nothing jumps while one scrolls."""
+        """Fit the columns to new rows; they only grow, so that nothing jumps while scrolling."""
         needed = widest(rows, self._widest)
         if needed != self._widest:
             self._widest = needed
             self.fit(needed, title_suffix=" ↓")
 
     def _first_in_view(self) -> Line | None:
-        """The line at the top, None where that is the very first: what comes before it is then to be seen."""
+        """Return the first visible line; None for the first of all, so that new lines above it show."""
         first = self.rowAt(0)
         return self._lines.lines[first] if first > 0 else None
 
@@ -241,7 +253,7 @@ class HistoryTable(CellTable):
 
 
 def _true_ranges(flags: Sequence[bool]) -> list[tuple[int, int]]:
-    """First and last position of every unbroken stretch of true."""
+    """Return first and last index of each run of true values."""
     found: list[tuple[int, int]] = []
     for n, flag in enumerate(flags):
         if flag and found and found[-1][1] == n - 1:

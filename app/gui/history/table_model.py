@@ -23,7 +23,7 @@ _BLANKS = (Cell(text=""),) * (len(COLUMNS) - 1)
 
 
 class HistoryModel(CellModel):
-    """Lines in their order. A run whose row has not been read yet shows its number alone."""
+    """Lines in order; a run without its row yet shows its number alone."""
 
     def __init__(self) -> None:
         super().__init__(COLUMNS)
@@ -36,7 +36,7 @@ class HistoryModel(CellModel):
         self._query = RunQuery()
 
     def set_lines(self, lines: Sequence[Line], query: RunQuery) -> None:
-        """Show these lines, and in the heads what ordered them."""
+        """Show these lines, and in the header what orders them."""
         self.beginResetModel()
         self.lines, self._query = lines, query
         self._run_rows = dict(zip(lines, itertools.count(), strict=False))
@@ -46,11 +46,11 @@ class HistoryModel(CellModel):
         self.endResetModel()
 
     def mark_outdated(self) -> None:
-        """From now on every row is asked for once more; until it comes it is shown as it was."""
+        """Have every row read again; until then it is shown as it was."""
         self._up_to_date.clear()
 
     def fill(self, requested: Iterable[int], rows: Mapping[int, HistoryRow]) -> None:
-        """Take rows that were read; runs that were asked for and not found stay blank."""
+        """Take rows that were read; requested runs that were not found stay blank."""
         for run, row in rows.items():
             self._rows.pop(run, None)
             self._rows[run] = row
@@ -61,35 +61,35 @@ class HistoryModel(CellModel):
             self.dataChanged.emit(self.index(min(changed), 0), self.index(max(changed), len(COLUMNS) - 1))
 
     def missing(self, first: int, last: int) -> tuple[int, ...]:
-        """Those runs of the lines from `first` to before `last` that are to be read."""
+        """Return the runs of lines `first` to before `last` whose rows are to be read."""
         return tuple(line for line in self.lines[first:last] if isinstance(line, int) and line not in self._up_to_date)
 
     def line_row(self, line: Line) -> int | None:
-        """Where a run or a group stands now; None where it is folded away or was not found."""
+        """Return the row of a run or group, None where it is folded away or not found."""
         return self._run_rows.get(line) if isinstance(line, int) else self._group_rows.get(line.experiment)
 
     def group_ranges(self) -> Sequence[tuple[int, int]]:
-        """For each group its own line and the last line of its runs."""
+        """Return the first and last line of each group."""
         return self._group_ranges
 
     def group_above(self, row: int) -> int | None:
-        """The line of the group that a line belongs to; None where there are no groups."""
+        """Return the line of the group that a line belongs to, None without groups."""
         return next((top for top, end in self._group_ranges if top <= row <= end), None)
 
     def folded_runs(self, group: Group) -> tuple[int, ...]:
-        """The runs of a group that is folded, none of one that is not: they have lines of their own."""
+        """Return the runs of a folded group; an unfolded one has none, its runs have lines."""
         return () if group.runs[0] in self._run_rows else group.runs
 
     def is_chosen(self, line: Line, runs: AbstractSet[int]) -> bool:
-        """Whether a line is chosen where these runs are: a group's when all of its are."""
+        """Return whether a line is selected when these runs are: a group's when all of its are."""
         return line in runs if isinstance(line, int) else runs >= set(line.runs)
 
     def rowCount(self, parent: AnyIndex = _NO_PARENT) -> int:
-        """One row a line."""
+        """Return the number of lines."""
         return 0 if parent.isValid() else len(self.lines)
 
     def row_cells(self, row: int) -> Sequence[Cell]:
-        """The cells of a run; of a group one cell with all its words."""
+        """Return the cells of a run, or a group's one cell."""
         line = self.lines[row]
         if isinstance(line, Group):
             return (Cell(text=line.title, unit=line.details, tooltip=line.title), *_BLANKS)
@@ -97,28 +97,28 @@ class HistoryModel(CellModel):
         return known.cells if known else (Cell(text=str(line)), *_BLANKS)
 
     def data(self, index: AnyIndex, role: int = Qt.ItemDataRole.DisplayRole) -> object:
-        """Whether a group is folded; the rest as in every table."""
+        """Return whether a group is folded; the rest as in every table."""
         if role == FOLDED_ROLE:
             line = self.lines[index.row()]
             return bool(self.folded_runs(line)) if isinstance(line, Group) else None
         return super().data(index, role)
 
     def title(self, column: int) -> str:
-        """The title, with an arrow where the rows are ordered by it: Qt's own would lie on right-aligned words."""
+        """Return the title, with an arrow where the rows are ordered by it: Qt's own would cover right-aligned text."""
         title = super().title(column)
         if ORDERS[column] != self._query.order:
             return title
         return f"{title} {'↓' if self._query.descending else '↑'}"
 
     def _evict_oldest(self) -> None:
-        """Thousands of rows that nobody looks at would only take memory."""
+        """Drop the oldest rows, to limit memory."""
         for run in list(self._rows)[:-_MAX_CACHED_ROWS]:
             del self._rows[run]
             self._up_to_date.discard(run)
 
 
 EXPANDER_WIDTH = 3 * GRID
-"""Where a click folds a group, from its left."""
+"""Width of a group's arrow, which a click folds."""
 
 _CHIP_HEIGHT = 18
 _CHIP_PX = 12
@@ -129,7 +129,7 @@ class HistoryDelegate(CellDelegate):
     """Adds groups and chips to the cells of all tables."""
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex) -> None:
-        """A group's line, a cell with chips, or a cell as everywhere."""
+        """Paint a group's line, a cell with chips, or a plain cell."""
         folded = index.data(FOLDED_ROLE) if index.column() == 0 else None
         cell = index.data(CELL_ROLE)
         if folded is None and index.column() != ANNOTATIONS_COLUMN:
@@ -166,7 +166,7 @@ class HistoryDelegate(CellDelegate):
         painter.drawText(room, LEFT, cell.unit)
 
     def _paint_annotations(self, painter: QPainter, option: QStyleOptionViewItem, area: QRect, cell: Cell) -> None:
-        """Chips as far as there is room, "+2" for the others, then the note."""
+        """Paint the chips that fit, "+2" for the others, then the note."""
         colours = self._theme.colours
         small = QFont(option.font)
         small.setPixelSize(_CHIP_PX)
@@ -202,7 +202,7 @@ class HistoryDelegate(CellDelegate):
 
 
 def elide_note(note: str, metrics: QFontMetrics, width: int) -> str:
-    """What of a note fits into so many pixels; a few letters of a longer one would say nothing."""
+    """Return what fits of a note into a width in pixels, nothing where that is a few letters."""
     if metrics.horizontalAdvance(note) <= width:
         return note
     shown = metrics.elidedText(note, Qt.TextElideMode.ElideRight, width)
@@ -220,7 +220,7 @@ def _bold(font: QFont) -> QFont:
 
 
 def _paint_arrow(painter: QPainter, middle: QPointF, colour: str, folded: bool) -> None:
-    """To the right where folded, down where its runs are below."""
+    """Paint a group's arrow: right where folded, else down."""
     corners = ((-2, -4), (2, 0), (-2, 4)) if folded else ((-4, -2), (0, 2), (4, -2))
     painter.setPen(QPen(QColor(colour), 1.5))
     painter.setBrush(Qt.BrushStyle.NoBrush)
@@ -228,7 +228,7 @@ def _paint_arrow(painter: QPainter, middle: QPointF, colour: str, folded: bool) 
 
 
 class GroupSelection(QItemSelectionModel):
-    """Widens every choice of a group's line by the lines of its runs below it."""
+    """Selection in which a group's line selects the lines of its runs too."""
 
     def __init__(self, model: HistoryModel) -> None:
         super().__init__(model)
@@ -237,7 +237,7 @@ class GroupSelection(QItemSelectionModel):
     def select(  # type: ignore[override]  # one function for both of Qt's
         self, chosen: QItemSelection | QModelIndex, command: QItemSelectionModel.SelectionFlag
     ) -> None:
-        """Qt comes here with every change of what is chosen, by mouse or keyboard."""
+        """Extend a change of the selection to the runs of selected groups."""
         selection = QItemSelection(chosen, chosen) if isinstance(chosen, QModelIndex) else chosen
         super().select(self._with_group_runs(selection), command)
 

@@ -20,11 +20,14 @@ _SINGLE_FILES = {
     "db": ("database", ".db", _NAME_FILTER),
     "trace": ("timeline", ".trace.json", "Timelines (*.json);;All files (*)"),
 }
-"""What is one file: its word, how its name ends, and what a dialog offers. Of anything else a folder is made."""
+"""Formats of one file: label, suffix and the dialog's filter. Other formats make a folder."""
 
 
 class TransferController(QObject):
-    """Runs one export or import at a time; `runs_imported` is called when there are new runs."""
+    """Runs one export or import at a time; `runs_imported` is called when there are new runs.
+
+    Thread: GUI only; transfers run on the thread of its job.
+    """
 
     def __init__(self, view: HistoryView, database: Path, runs_imported: Callable[[], None]) -> None:
         super().__init__(view)
@@ -40,7 +43,7 @@ class TransferController(QObject):
         view.overview.reference_requested.connect(self.set_reference)
 
     def export(self, runs: Sequence[int], kind: ExportKind) -> None:
-        """Ask for a place, then write the runs: one file, or a folder of tables."""
+        """Ask for a path, then write the runs to one file or a folder of tables."""
         name = f"run-{runs[0]}" if len(runs) == 1 else f"{len(runs)}-runs"
         word, suffix, name_filter = _SINGLE_FILES.get(kind, (f"new folder of {kind} files", "", ""))
         ask_for_new_file(
@@ -78,7 +81,14 @@ class TransferController(QObject):
     def _run_file_task(
         self, task: str, path: Path, work: Callable[[TransferProgress], list[str]], done: Callable[[], None]
     ) -> None:
-        """Do what takes a while; the next dialog begins where this one ended."""
+        """Run a transfer of a file.
+
+        Args:
+            task: What it does, for the footer.
+            path: The file; the next dialog starts in its folder.
+            work: Does it, and returns the messages about it.
+            done: Called after it.
+        """
         self._folder = path.parent
         self._run_task(task, work, done)
 
@@ -89,7 +99,14 @@ class TransferController(QObject):
         done: Callable[[], None],
         failed: Callable[[UserError], None] | None = None,
     ) -> None:
-        """Do what takes a while; the result is shown below the table, an error above it or by `failed`."""
+        """Run a transfer; its result is shown below the table.
+
+        Args:
+            task: What it does, for the footer.
+            work: Does it, and returns the messages about it.
+            done: Called after it.
+            failed: Gets the error in place of the label above the table.
+        """
 
         def show_progress(share: float) -> None:
             self._foot.show_progress(f"{task} … {100 * share:.0f} %")

@@ -13,7 +13,7 @@ from app.viewmodels.run.form import VariantForm
 from workloads.catalog import Workload
 
 _DEBOUNCE_MS = 300
-"""Editors write a file in several goes."""
+"""Editors write a file in several steps."""
 
 
 class CustomWorkloads(QObject):

@@ -24,7 +24,7 @@ from app.viewmodels.history.kernel_time import DEVICE_COLUMNS, KernelRow
 
 
 class BadgeLine(QWidget):
-    """Whether it ran as asked, in one line, and the button that turns to the evidence and back."""
+    """One line that says whether the run ran as requested, with the button that shows the evidence."""
 
     toggled = Signal(bool)
 
@@ -51,15 +51,15 @@ class BadgeLine(QWidget):
 
     @property
     def button(self) -> QPushButton:
-        """Turns to the evidence and back."""
+        """Button that shows and hides the evidence."""
         return self._button
 
     def displayed_text(self) -> str:
-        """What the line says."""
+        """Return the text of the line."""
         return f"{self._title.text()} {self._detail.text()}"
 
     def show_view(self, view: EvidenceView) -> None:
-        """Show this badge; without anything behind it there is no button."""
+        """Show this badge, with the button only where there is evidence."""
         self._badge = view.badge
         self._title.setText(f"{view.badge.symbol}  {view.badge.title}".strip())
         self._detail.setText(view.badge.detail)
@@ -79,7 +79,7 @@ class BadgeLine(QWidget):
 
 
 class EvidencePanel(QScrollArea):
-    """Shows an `EvidenceView`: asked beside ran, time by class, the kernels that took most of it, weights elsewhere."""
+    """Shows an `EvidenceView`: requested and actual, time by class, top kernels, weight transfer."""
 
     def __init__(self, theme: Theme) -> None:
         super().__init__()
@@ -90,7 +90,7 @@ class EvidencePanel(QScrollArea):
         theme.changed.connect(self._rebuild)
 
     def displayed_text(self) -> str:
-        """All that the panel says."""
+        """Return the text of the panel."""
         return "\n".join(label.text() for label in self.findChildren(QLabel))
 
     def show_view(self, view: EvidenceView) -> None:
@@ -112,7 +112,7 @@ class EvidencePanel(QScrollArea):
         self.setWidget(content)
 
     def _parts(self, view: EvidenceView) -> list[QVBoxLayout]:
-        """What there is to show, from the most telling on."""
+        """Return the parts of the evidence, the most important first."""
         parts = []
         if view.aspects:
             parts.append(_titled("Asked and ran", self._aspects(view.aspects)))
@@ -207,7 +207,7 @@ def _trials(trials: tuple[PortabilityRow, ...]) -> QGridLayout:
 
 
 def _table(titles: Sequence[str], numbers: Sequence[int]) -> QGridLayout:
-    """An empty table with its heads; the columns of numbers keep to the right."""
+    """Make an empty table with its header; columns of numbers are aligned to the right."""
     grid = QGridLayout()
     grid.setContentsMargins(0, 0, 0, 0)
     grid.setHorizontalSpacing(3 * GRID)

@@ -29,7 +29,7 @@ from app.viewmodels.run.largest_batch import LimitQuestion, limit_question
 
 
 class BatchLimitDialog(QInputDialog):
-    """One number: the batch size to go no further than."""
+    """Asks for the largest batch size to try."""
 
     def __init__(self, question: LimitQuestion, parent: QWidget) -> None:
         super().__init__(parent)
@@ -45,11 +45,11 @@ class BatchLimitDialog(QInputDialog):
 _FORM_WIDTH = 43 * GRID
 _LABEL_WIDTH = 16 * GRID
 _CUSTOM_ENTRY = ("", "Own workload …")
-"""What stands below the workloads, its name none that a workload has."""
+"""Last entry of the list of workloads; no workload has its name."""
 
 
 class FieldRow:
-    """One parameter's label, control and the line under them."""
+    """A parameter's label, its control and the note below."""
 
     def __init__(self, control: Control, field: Field) -> None:
         self.control = control
@@ -62,7 +62,7 @@ class FieldRow:
         control.widget.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
 
     def show_field(self, field: Field, *, visible: bool) -> None:
-        """Show the field's value, limits and reasons."""
+        """Show the field's value, limits and note."""
         self.control.show_field(field)
         self.control.widget.setEnabled(field.enabled)
         self.note.setText(field.note)
@@ -75,16 +75,16 @@ class FieldRow:
 
 
 def _row_keys(state: FormState) -> tuple[tuple[str, str], ...]:
-    """What makes rows others: a file of the user's may have other parameters by now."""
+    """Return what the rows depend on: the parameters of a custom workload may change."""
     return ((state.workload, ""), *((field.name, field.kind) for field in state.fields))
 
 
 class FormView(QWidget):
-    """Every parameter of the workload, what cannot run here and why, and the Run button."""
+    """Shows every parameter of the workload, why it cannot run here, and the Run button."""
 
     workload_chosen = Signal(str)
     custom_file_requested = Signal()
-    """For a file of the user's with workloads in it."""
+    """For a Python file with workloads."""
     edited = Signal(str, object)
     reset_requested = Signal()
     run_or_stop_requested = Signal()
@@ -92,7 +92,7 @@ class FormView(QWidget):
     compare_requested = Signal()
     copy_requested = Signal()
     largest_batch_requested = Signal(int)
-    """With the batch size to go no further than."""
+    """With the largest batch size to try."""
 
     def __init__(self, theme: Theme) -> None:
         super().__init__()
@@ -112,45 +112,50 @@ class FormView(QWidget):
         self._refusal = BreakingLabel("problem")
         self._warning = BreakingLabel("caution")
         self._run = button("&Run", "Run this variant (Ctrl+R)", primary=True)
-        self._queue = button("Add to queue", "Run this variant when what goes on has ended (Ctrl+R)")
+        self._queue = button("Add to queue", "Run this variant after the current run or queue (Ctrl+R)")
         self._compare = button("&Compare values …", "Several values of any parameter as one experiment (Ctrl+E)")
         self._copy = button("Copy as co&mmand", "Copy the same run as a shell command", flat=True)
-        self._reset = button("R&eset to defaults", "Forget every change of this workload", flat=True)
+        self._reset = button("R&eset to defaults", "Discard every change of this workload", flat=True)
         self._largest = button("Find the &largest batch …", "Short runs until memory runs out", flat=True)
         self._connect()
         self._build()
 
     @property
     def run_button(self) -> QPushButton:
-        """The button that runs or stops."""
+        """Button that runs or stops."""
         return self._run
 
     @property
     def state(self) -> FormState | None:
-        """What is shown; None before anything was."""
+        """The shown state; None before the first."""
         return self._state
 
     @property
     def custom_text(self) -> str:
-        """What stands below the workload of a file of the user's."""
+        """Text about the file of a custom workload."""
         return self._custom.text()
 
     @property
     def queue_button(self) -> QPushButton:
-        """Adds to the queue, seen while something goes on."""
+        """Button that adds to the queue, visible while something runs."""
         return self._queue
 
     @property
     def compare_button(self) -> QPushButton:
-        """Opens what experiments are built with."""
+        """Button that opens the experiment matrix."""
         return self._compare
 
     def show_model(
         self, state: FormState, *, busy: bool = False, stopping: bool = False, error: str = "", warning: str = ""
     ) -> None:
-        """Show this state. `error` is shown above the Run button in place of a refusal, `warning` beside either.
+        """Show this state.
 
-        While the window is `busy` with a run or the queue, the form stays usable: what it says can be queued.
+        Args:
+            state: Fields, refusals and workloads.
+            busy: A run or the queue is active; the form stays usable, and its variant can be queued.
+            stopping: The active run was asked to stop.
+            error: Shown above the Run button in place of a refusal.
+            warning: Shown above either.
         """
         rebuilt = self._state is None or _row_keys(self._state) != _row_keys(state)
         self._state, self._busy = state, busy
@@ -165,11 +170,11 @@ class FormView(QWidget):
         self._show_run(state, stopping=stopping, error=error)
 
     def confirm_copied(self) -> None:
-        """Say that the command is on the clipboard, until something changes."""
+        """Say that the command was copied, until something changes."""
         self._copy.setText("Copied")
 
     def _ask_limit(self) -> None:
-        """Ask how far to go; `largest_batch_asked` tells what was said."""
+        """Ask for the limit of the search; `largest_batch_requested` has the answer."""
         if self._state is None:
             return
         dialog = BatchLimitDialog(limit_question(self._state), self)
@@ -217,7 +222,7 @@ class FormView(QWidget):
         set_role(self._refusal, "problem" if state.is_machine_known or error else "caption")
         possible = state.is_machine_known and not state.refusals
         self._run.setText("Stopping …" if stopping else "&Stop" if self._busy else "&Run")
-        self._run.setToolTip("Stop what goes on (Ctrl+.)" if self._busy else "Run this variant (Ctrl+R)")
+        self._run.setToolTip("Stop the current run (Ctrl+.)" if self._busy else "Run this variant (Ctrl+R)")
         self._run.setEnabled(not stopping and (self._busy or possible))
         self._run.setAccessibleDescription(text)
         self._queue.setVisible(self._busy)

@@ -39,25 +39,25 @@ _SELECTED = QPalette.ColorRole.HighlightedText
 
 
 class OptionDelegate(QStyledItemDelegate):
-    """An option with what it is, or why it cannot run here, beside it; all of a list begin at the same place."""
+    """Paints an option with its note, or why it cannot run here; the notes of a list are aligned."""
 
     def __init__(self, parent: QComboBox) -> None:
         super().__init__(parent)
         self._note_x = 0
 
     def measure(self, options: Sequence[Option], metrics: QFontMetrics) -> int:
-        """Find where the words beside the options begin; the width the whole list wants, in pixels."""
+        """Measure where notes begin, and return the preferred width of the list, in pixels."""
         notes = max((metrics.horizontalAdvance(option_note(option)) for option in options), default=0)
         labels = max((metrics.horizontalAdvance(option.label) for option in options), default=0)
         self._note_x = labels + 3 * GRID if notes else 0
         return min(self._note_x + notes + 4 * GRID, _WIDEST_LIST) if notes else 0
 
     def sizeHint(self, option: QStyleOptionViewItem, index: AnyIndex) -> QSize:
-        """Air above and below: the style sheet's does not reach a delegate."""
+        """Return the size with padding: the style sheet's does not reach a delegate."""
         return QSize(super().sizeHint(option, index).width(), _OPTION_HEIGHT)
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex) -> None:
-        """The option, faint where it is disabled, and quieter the words beside it."""
+        """Paint the option, faint where it is disabled, and its note fainter."""
         area = QRect(option.rect).adjusted(GRID, 0, -GRID, 0)
         enabled = bool(option.state & QStyle.StateFlag.State_Enabled)
         selected = enabled and bool(option.state & QStyle.StateFlag.State_Selected)
@@ -78,13 +78,13 @@ class OptionDelegate(QStyledItemDelegate):
 
 
 def _option_colour(*, enabled: bool, selected: bool) -> QColor:
-    """From the program's palette: the style sheet's colour makes no difference between enabled and disabled."""
+    """Return the colour from the palette: the style sheet's does not distinguish disabled options."""
     group = QPalette.ColorGroup.Active if enabled else QPalette.ColorGroup.Disabled
     return QColor(QGuiApplication.palette().color(group, _SELECTED if selected else QPalette.ColorRole.Text))
 
 
 def option_note(option: Option) -> str:
-    """Why an option cannot run here, else what it is."""
+    """Return why an option cannot run here, else its description."""
     return option.reason or option.help
 
 
@@ -98,14 +98,14 @@ class Control(Protocol):
 
     @property
     def widget(self) -> QWidget:
-        """What stands in the form."""
+        """The widget in the form."""
 
     def show_field(self, field: Field) -> None:
-        """Show this value, these options and limits, without telling of an edit."""
+        """Show value, options and limits, without reporting an edit."""
 
 
 def control_for(field: Field, edited: Edited) -> Control:
-    """The control that suits the field's kind."""
+    """Make the control for the field's type."""
     if field.kind == "choice":
         return ChoiceControl(field.name, edited)
     if field.kind == "switch":
@@ -116,7 +116,7 @@ def control_for(field: Field, edited: Edited) -> Control:
 
 
 class _ComboBox(QComboBox):
-    """Leaves the wheel to the form's scrolling, so that scrolling by changes nothing."""
+    """Ignores the wheel, so that scrolling past it changes nothing."""
 
     def wheelEvent(self, event: QWheelEvent) -> None:
         event.ignore()
@@ -132,14 +132,14 @@ class _DecimalSpinBox(QDoubleSpinBox):
         event.ignore()
 
     def textFromValue(self, value: float) -> str:
-        """As many decimals as the value has, two at least."""
+        """Return the value with its decimals, at least two."""
         text = super().textFromValue(value)
         more = max(0, self.decimals() - 2)
         return text[: len(text) - more] + text[len(text) - more :].rstrip("0")
 
 
 class ChoiceControl:
-    """A drop-down list; options that cannot run here are there, disabled, with the reason beside them."""
+    """A drop-down list; options that cannot run here are disabled and show the reason."""
 
     def __init__(self, name: str, edited: Edited) -> None:
         self.widget = _ComboBox()
@@ -180,7 +180,7 @@ class SwitchControl:
 
 
 class IntegerControl:
-    """A whole number with its limits; told when typing ends, not at each digit."""
+    """A whole number with its limits, reported when typing ends."""
 
     def __init__(self, name: str, edited: Edited) -> None:
         self.widget = _SpinBox()
@@ -215,7 +215,7 @@ class NumberControl:
 
 
 class TextControl:
-    """A line of text; told when typing ends."""
+    """A line of text, reported when typing ends."""
 
     def __init__(self, name: str, edited: Edited) -> None:
         self.widget = QLineEdit()

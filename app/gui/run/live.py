@@ -25,9 +25,9 @@ from app.viewmodels.run.live import LiveState, RunTab, Status
 
 
 class RunTabs(QTabBar):
-    """Seen where there is something to choose; every run has the colour of its GPU's curves.
+    """A tab per concurrent run, in the colour of its GPU's curves; hidden where there is one run.
 
-    `chosen` tells the number of the run that the user turns to.
+    `run_chosen` has the number of the run that the user turns to.
     """
 
     chosen = Signal(int)
@@ -48,7 +48,7 @@ class RunTabs(QTabBar):
         self.hide()
 
     def show_runs(self, runs: Sequence[RunTab], shown: int | None) -> None:
-        """Show these runs, `shown` being the number of the chosen one."""
+        """Show these runs; `shown` is the number of the current one."""
         with QSignalBlocker(self):
             if self._shown != tuple(runs):
                 self._show(tuple(runs))
@@ -57,7 +57,7 @@ class RunTabs(QTabBar):
                 self.setCurrentIndex(numbers.index(shown))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """More room says more."""
+        """Use longer titles in more space."""
         super().resizeEvent(event)
         self._update_titles()
 
@@ -75,7 +75,7 @@ class RunTabs(QTabBar):
         self.setVisible(bool(runs))
 
     def _update_titles(self) -> None:
-        """Name all in the longest way that fits."""
+        """Use the longest form of all titles that fits."""
         for titles in zip(*(run.labels for run in self._shown), strict=True):
             for index, text in enumerate(titles):
                 self.setTabText(index, text)
@@ -152,22 +152,22 @@ class LiveView(QWidget):
 
     @property
     def log_button(self) -> QPushButton:
-        """The button that shows the log, seen when there is one."""
+        """Button that shows the log, visible when there is one."""
         return self._log
 
     @property
     def offer_button(self) -> QPushButton:
-        """Takes what is offered."""
+        """Button that accepts the offer."""
         return self._offer
 
     @property
     def name(self) -> str:
-        """The variant of the run shown."""
+        """Variant of the shown run."""
         return self._name.text()
 
     @property
     def runs(self) -> RunTabs:
-        """What chooses among runs that go on at the same time."""
+        """Tabs of the concurrent runs."""
         return self._runs
 
     @property
@@ -177,21 +177,21 @@ class LiveView(QWidget):
 
     @property
     def badge(self) -> BadgeLine:
-        """Whether the run that ended ran as asked; seen when there is evidence."""
+        """Line that says whether the run ran as requested; visible when there is evidence."""
         return self._badge
 
     @property
     def evidence(self) -> EvidencePanel:
-        """What really ran."""
+        """Evidence of what actually ran."""
         return self._evidence
 
     @property
     def time_bar(self) -> TimeBar:
-        """What chooses the stretch of time."""
+        """Bar that chooses the time range."""
         return self._time_bar
 
     def displayed_text(self) -> str:
-        """Everything the head says, as one text."""
+        """Return the text of the header."""
         labels = (
             self._placeholder,
             self._title,
@@ -221,7 +221,7 @@ class LiveView(QWidget):
         self._show_reading(self._stack.crosshair)
 
     def show_offer(self, question: str) -> None:
-        """Offer to answer a question with one click; "" is no offer."""
+        """Offer to answer a question with one click; "" hides the offer."""
         self._offer_text.setText(question)
         for part in (self._offer, self._offer_text):
             part.setVisible(bool(question))
@@ -238,7 +238,7 @@ class LiveView(QWidget):
         self._time_bar.show_reading("" if time is None or self._state is None else self._state.describe_time(time))
 
     def _show_status(self, status: Status, number: str) -> None:
-        """Where the run stands: beside its number, or in its place while there is none."""
+        """Show the status next to the throughput, or in its place while there is none."""
         title, other = (self._title, self._placeholder) if number else (self._placeholder, self._title)
         title.setText(status.title)
         set_role(self._title, status.tone)

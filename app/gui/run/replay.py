@@ -11,7 +11,7 @@ from app.viewmodels.run.time_view import REPLAY_SPEEDS
 
 
 class ReplayView(QWidget):
-    """Shows what is played, how far it is and how fast; `live` shows the run itself."""
+    """Shows the recording's name, position and speed; `live` shows the run itself."""
 
     pause_requested = Signal()
     speed_requested = Signal(float)
@@ -25,12 +25,12 @@ class ReplayView(QWidget):
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.live = LiveView(theme)
         self._chip = text_label("", "chip")
-        self._chip.setAccessibleName("What is played")
+        self._chip.setAccessibleName("Replayed recording")
         self._position = text_label("", "muted")
         self._position.setFont(tabular_font())
-        self._pause = button("&Pause replay", "Let time stand still, or go on", small=True)
+        self._pause = button("&Pause replay", "Pause or resume the replay", small=True)
         self._speeds = {
-            speed: toggle_button(f"×{speed:g}", f"{speed:g} times as fast as it was") for speed in REPLAY_SPEEDS
+            speed: toggle_button(f"×{speed:g}", f"{speed:g} times as fast as recorded") for speed in REPLAY_SPEEDS
         }
         self._restart = button("Res&tart", "Play from the beginning", small=True)
         self._measured = button("&Measured", "Jump to where the measured part begins (M)", small=True)
@@ -41,35 +41,43 @@ class ReplayView(QWidget):
 
     @property
     def chip(self) -> str:
-        """What the view says it plays."""
+        """Name of the replayed recording."""
         return self._chip.text()
 
     @property
     def pause_button(self) -> QPushButton:
-        """Pauses and resumes."""
+        """Button that pauses and resumes."""
         return self._pause
 
     @property
     def measured_button(self) -> QPushButton:
-        """Jumps to the measured part."""
+        """Button that jumps to the measured part."""
         return self._measured
 
     @property
     def stop_button(self) -> QPushButton:
-        """Ends the replay."""
+        """Button that ends the replay."""
         return self._stop
 
     def speed_button(self, speed: float) -> QPushButton:
-        """Plays at that speed."""
+        """Return the button of a speed."""
         return self._speeds[speed]
 
     def offer_measured(self, *, offered: bool) -> None:
-        """Whether there is a measured part to jump to."""
+        """Offer to jump to the measured part, if there is one."""
         self._measured.setVisible(offered)
         self._measured_key.setEnabled(offered)
 
     def show_bar(self, chip: str, position: str, *, paused: bool, ended: bool, speed: float) -> None:
-        """Show where the replay stands."""
+        """Show the state of the replay.
+
+        Args:
+            chip: Name of the recording.
+            position: Position and length.
+            paused: It does not advance.
+            ended: It is at its end.
+            speed: Speed as a multiple of real time.
+        """
         self._chip.setText(chip)
         self._position.setText(position)
         self._pause.setText("&Resume replay" if paused else "&Pause replay")

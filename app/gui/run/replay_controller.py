@@ -13,7 +13,7 @@ _TICK_MS = 33
 
 
 class ReplayController(QObject):
-    """Plays one recording at a time. `changed` tells what is played, in words; "" when the screen is live again."""
+    """Plays one recording at a time; `changed` has its title, "" when the screen is live again."""
 
     changed = Signal(str)
 
@@ -32,11 +32,11 @@ class ReplayController(QObject):
 
     @property
     def playing(self) -> bool:
-        """Whether a replay is on the screen, be it paused or at its end."""
+        """Whether a replay is shown, also while it is paused or at its end."""
         return self._replay is not None
 
     def play(self, recording: Recording, speed: float = 1.0) -> None:
-        """Play a recording from its beginning, in place of another one if there is."""
+        """Play a recording from its beginning, in place of the current one."""
         view = self._view.show_replay()
         if not self._connected:
             self._connect(view)
@@ -51,7 +51,7 @@ class ReplayController(QObject):
         self.changed.emit(self._title)
 
     def stop(self) -> None:
-        """End the replay; the screen shows this machine again."""
+        """End the replay and show this machine again."""
         self._timer.stop()
         self._replay = None
         self._view.show_live()

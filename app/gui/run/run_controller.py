@@ -21,7 +21,13 @@ from workloads.protocol import RunSpec, Value
 
 
 def connect_time_controls(view: LiveView, model: LiveModel, refresh: Callable[[], None]) -> None:
-    """Let a view's bar and plots change which stretch the model shows, and show that at once."""
+    """Connect a view's time bar and plots with the time range of a model.
+
+    Args:
+        view: Has the bar and the plots.
+        model: Has the time range.
+        refresh: Called after each change, to show it.
+    """
 
     def show(change: Callable[[], None]) -> None:
         change()
@@ -43,27 +49,36 @@ class Session(Protocol):
     """One run from its spec to its outcome; see `app.runs.session`."""
 
     def run(self) -> Outcome:
-        """Run to the end; blocks its thread."""
+        """Run to the end; blocks."""
 
     def stop(self) -> None:
-        """Ask the run to end; from any thread."""
+        """Ask the run to end.
+
+        Thread: any.
+        """
 
 
 class BatchSearch(Protocol):
     """A search for the largest batch, many runs one after another; see `app.runs.probes`."""
 
     def run(self) -> LargestBatch:
-        """Search to the end; blocks its thread."""
+        """Search to the end; blocks."""
 
     def stop(self) -> None:
-        """Ask the search to end; from any thread."""
+        """Ask the search to end.
+
+        Thread: any.
+        """
 
 
 class RunController(QObject):
-    """Starts and stops runs, one at a time. `ended` comes when a run, or a search of many, is over and stored.
+    """Starts and stops runs, one at a time.
 
-    While one goes on, or the queue does, another is asked for by `queue_asked`; `queue_stop_asked` is Stop where it is
-    the queue that goes on. `form_shown` comes with every change of the form, and says whether anything goes on.
+    `ended` is emitted when a run, or a search of many, is over and stored. While one or the queue is active, the
+    form's variant goes into the queue by `queue_requested`; `queue_stop_requested` stops the queue. `form_shown` is
+    emitted at every change of the form, and says whether a run or the queue is active.
+
+    Thread: GUI only; sessions run on `sessions`.
     """
 
     ended = Signal()
@@ -96,7 +111,7 @@ class RunController(QObject):
         self._notice = ""
 
     def start(self) -> None:
-        """Listen to the view and show the first state."""
+        """Connect the view and show the first state."""
         form, live = self._view.form, self._view.live
         form.workload_chosen.connect(lambda name: self._change(lambda: self._form.choose(name)))
         form.edited.connect(self._edit)
@@ -113,11 +128,11 @@ class RunController(QObject):
 
     @property
     def running(self) -> bool:
-        """Whether a run is under way, its end not yet stored."""
+        """Whether a run is active, or its end not yet stored."""
         return self._session is not None
 
     def handle(self, event: WindowEvent, run: int | None = None) -> None:
-        """Take one event of a run, by its number, or of telemetry."""
+        """Take one event of telemetry, or of the run with this number."""
         self._live.handle(event, run)
         if isinstance(event, RunStarted) and self._notice and self.running:
             self._notice = describe_try(event.spec)
@@ -127,21 +142,18 @@ class RunController(QObject):
             self.show_form()
 
     def refresh(self) -> None:
-        """Show what the events so far amount to."""
+        """Show the state after the events so far."""
         self._view.live.show_model(self._live.state())
 
     def run_or_stop(self) -> None:
-        """The one button: run the variant, or stop what goes on."""
+        """Run the variant, or stop what is active."""
         if self._busy:
             self.stop()
         else:
             self.run()
 
     def run(self) -> None:
-        """Run the form's variant in a session of its own, or queue it while something goes on.
-
-        Nothing happens where it cannot run.
-        """
+        """Run the form's variant, or queue it while something is active; do nothing where it cannot run."""
         state = self._form.state()
         if not state.is_machine_known or state.refusals:
             return
@@ -154,14 +166,14 @@ class RunController(QObject):
         self._begin(session, session.run, self._end_run)
 
     def show_queue(self, *, running: bool) -> None:
-        """Whether the queue makes runs now: what the form asks for is then queued too."""
+        """Show whether the queue is active; the form's variant is then queued too."""
         self._queue_running = running
         self._live.set_queue_running(running)
         self._stopping = self._stopping and self._busy
         self.show_form()
 
     def find_largest_batch(self, limit: int) -> None:
-        """Search from the form's batch size on, as far as `limit`; what it found stands above the Run button."""
+        """Search from the form's batch size up to `limit`; the result is shown above the Run button."""
         state, spec = self._form.state(), self._form.spec()
         if self._busy or not state.is_machine_known or state.refusals:
             return
@@ -189,14 +201,14 @@ class RunController(QObject):
         self.refresh()
 
     def fill(self, spec: RunSpec) -> None:
-        """Put a variant into the form as it was; what is not known here any more is said."""
+        """Put a variant into the form, and say what is not known any more."""
         try:
             self._change(lambda: self._form.fill(spec))
         except UsageError as error:
             self.show_error(UserError(str(error)))
 
     def stop(self) -> None:
-        """Ask what goes on to end; `ended` tells when a run has."""
+        """Stop what is active; `ended` is emitted when a run has ended."""
         if self._stopping or not self._busy:
             return
         self._stopping = True
@@ -207,12 +219,12 @@ class RunController(QObject):
         self.show_form()
 
     def show_error(self, error: UserError) -> None:
-        """Say beside the Run button what is wrong."""
+        """Show an error above the Run button."""
         self._error = str(error)
         self.show_form()
 
     def warn(self, text: str) -> None:
-        """Say above the Run button what may go wrong; "" is nothing."""
+        """Show a warning above the Run button; "" hides it."""
         self._warning = text
         self.show_form()
 
@@ -250,7 +262,7 @@ class RunController(QObject):
         self.ended.emit()
 
     def show_form(self) -> None:
-        """Show what the form amounts to."""
+        """Show the state of the form."""
         self._view.form.show_model(
             self._form.state(),
             busy=self._busy,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class RunView(QWidget):
-    """Places the form, the live view or what takes its place, and the queue."""
+    """Lays out the form, the live view or what replaces it, and the queue."""
 
     def __init__(self, theme: Theme) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class RunView(QWidget):
         layout.addLayout(self._column, 1)
 
     def queue_view(self) -> "QueueView":
-        """The queue, made when it is first wanted."""
+        """Return the queue, made when first needed."""
         if self.queue is None:
             from app.gui.experiment.queue import QueueView
 
@@ -60,7 +60,7 @@ class RunView(QWidget):
         return self.queue
 
     def show_replay(self) -> ReplayView:
-        """Turn from the live view to the replay, made when it is first wanted; the form waits meanwhile."""
+        """Show the replay in place of the live view, made when first needed; the form is disabled meanwhile."""
         if self.replay is None:
             self.replay = ReplayView(self._theme)
             self._right.addWidget(self.replay)
@@ -69,7 +69,7 @@ class RunView(QWidget):
         return self.replay
 
     def matrix_view(self) -> "MatrixView":
-        """What experiments are built with, made when it is first wanted."""
+        """Return the experiment matrix, made when first needed."""
         if self.matrix is None:
             from app.gui.experiment.matrix import MatrixView
 
@@ -78,16 +78,16 @@ class RunView(QWidget):
         return self.matrix
 
     def show_matrix(self) -> None:
-        """Turn from the plots to what experiments are built with; the form stays usable."""
+        """Show the experiment matrix in place of the plots; the form stays usable."""
         self._right.setCurrentWidget(self.matrix_view())
 
     def show_live(self) -> None:
-        """Turn back to the live view."""
+        """Show the live view again."""
         self._right.setCurrentWidget(self.live)
         self.form.setEnabled(True)
 
     def show_log(self, text: str) -> None:
-        """Show the worker's log in a window of its own, the newest lines in view."""
+        """Show the worker's log in a dialog, at its newest lines."""
         dialog = LogDialog(text, self)
         dialog.open()
 

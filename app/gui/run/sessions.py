@@ -19,7 +19,12 @@ from workloads.protocol import RunSpec
 
 
 class SessionFactory:
-    """Makes sessions that store in `database` and tell the window of it; `close` it when the last one has ended."""
+    """Makes sessions that store their run in the database and pass its events to the window.
+
+    `close` it after the last one has ended.
+
+    Thread: any; each session blocks the thread that runs it.
+    """
 
     def __init__(self, database: Path, feed: TelemetryFeed, bridge: Bridge) -> None:
         self._bridge = bridge
@@ -29,23 +34,27 @@ class SessionFactory:
         self._services = RunServices(database=database, feed=feed, launcher=self._launcher)
 
     def prepare(self) -> None:
-        """Has a worker stand by where one is wanted, and none where not; returns at once."""
+        """Start the standby worker if one is wanted, else end it; returns at once."""
         self._launcher.prepare()
 
     def make_run(self, spec: RunSpec) -> RunSession:
-        """One run."""
+        """Make the session of one run."""
         return RunSession(spec, self._services, (BridgeSink(self._bridge),))
 
     def make_search(self, spec: RunSpec, limit: int) -> LargestBatchSession:
-        """The search for the largest batch up to `limit`; raises `UsageError` where there is nothing to search."""
+        """Make the search for the largest batch up to `limit`.
+
+        Raises:
+            UsageError: There is nothing to search.
+        """
         return LargestBatchSession(
             spec, search_bounds(spec, limit), self._services, lambda *_: (BridgeSink(self._bridge),)
         )
 
     def make_queue_runner(self, on_progress: Callable[[QueueProgress], None]) -> QueueRunner:
-        """One walk through the queue; `told` hears how far it is, on the threads that make the runs."""
+        """Make a runner of the queue; `on_progress` is called on the threads that make the runs."""
         return QueueRunner(self._services, ProgressReporter(on_progress, lambda: (BridgeSink(self._bridge),)))
 
     def close(self) -> None:
-        """Ends the worker that stands by."""
+        """End the standby worker."""
         self._launcher.close()

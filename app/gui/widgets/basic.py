@@ -1,7 +1,8 @@
 """Widgets that all screens share: labels, buttons, separators, scroll areas, empty states and a flow layout.
 
-Every view keeps to one convention: it is built with the `Theme`, shows what `show_model(model)` gives it, and tells
-what the user wants by Qt signals. It starts no thread, opens no file and knows no controller.
+Every view follows one convention: it is built with the `Theme`, and with the window's `Actions` where it leads to other
+screens; it shows what `show_model(model)` gives it, and its signals are for its own controller or parent alone. It
+starts no thread, opens no file and knows no controller.
 """
 
 import re
@@ -31,7 +32,7 @@ from app.gui.theme import GRID
 
 
 class FlowLayout(QLayout):
-    """Places widgets side by side, then on the next line, `across` and `down` pixels apart."""
+    """Places widgets side by side and wraps them into further lines; the gaps are in pixels."""
 
     def __init__(self, parent: QWidget, horizontal_gap: int, vertical_gap: int) -> None:
         super().__init__(parent)
@@ -41,46 +42,46 @@ class FlowLayout(QLayout):
         self.setContentsMargins(0, 0, 0, 0)
 
     def addItem(self, item: QLayoutItem) -> None:
-        """Put it at the end."""
+        """Append an item."""
         self._items.append(item)
 
     def count(self) -> int:
-        """How many there are."""
+        """Return the number of items."""
         return len(self._items)
 
     def itemAt(self, index: int) -> QLayoutItem | None:
-        """The one at a place, None past the end."""
+        """Return the item at an index, None past the end."""
         return self._items[index] if 0 <= index < len(self._items) else None
 
     def takeAt(self, index: int) -> QLayoutItem | None:
-        """Take one out."""
+        """Remove and return the item at an index."""
         return self._items.pop(index) if 0 <= index < len(self._items) else None
 
     def hasHeightForWidth(self) -> bool:
-        """Fewer pixels across are more lines."""
+        """Return True: a smaller width takes more lines."""
         return True
 
     def heightForWidth(self, width: int) -> int:
-        """How high all lines are in a width, in pixels."""
+        """Return the height of all lines at a width, in pixels."""
         return max((rect.bottom() + 1 for rect in self._item_rects(width)), default=0)
 
     def sizeHint(self) -> QSize:
-        """All in one line."""
+        """Return the size of all items in one line."""
         sizes = [item.sizeHint() for item in self._items]
         gaps = self._horizontal_gap * max(0, len(sizes) - 1)
         return QSize(sum(size.width() for size in sizes) + gaps, max((size.height() for size in sizes), default=0))
 
     def minimumSize(self) -> QSize:
-        """The widest of them alone."""
+        """Return the size of the widest and the highest item."""
         sizes = [item.minimumSize() for item in self._items]
         return QSize(max((s.width() for s in sizes), default=0), max((s.height() for s in sizes), default=0))
 
     def expandingDirections(self) -> Qt.Orientation:
-        """None: what room is left stays empty."""
+        """Return none: spare room stays empty."""
         return Qt.Orientation(0)
 
     def setGeometry(self, area: QRect) -> None:
-        """Place all within an area."""
+        """Place all items within an area."""
         super().setGeometry(area)
         for item, rect in zip(self._items, self._item_rects(area.width()), strict=True):
             item.setGeometry(rect.translated(area.topLeft()))
@@ -104,9 +105,12 @@ _NAME_BREAKS = re.compile(r"[_./:](?=\w)")
 
 
 def text_label(text: str, role: str = "", *, wrap: bool = False) -> QLabel:
-    """Plain text in a role of the style sheet.
+    """Make a label of plain text.
 
-    These are heading, title, figure, big, muted, caption, problem, good, warning and bad.
+    Args:
+        text: What it says.
+        role: Its role in the style sheet: heading, title, figure, big, muted, caption, problem, good, warning or bad.
+        wrap: Break long text into lines.
     """
     label = QLabel(text)
     label.setTextFormat(Qt.TextFormat.PlainText)
@@ -116,13 +120,13 @@ def text_label(text: str, role: str = "", *, wrap: bool = False) -> QLabel:
 
 
 def show_text(label: QLabel, text: str) -> None:
-    """Show these words; a label without any takes no room."""
+    """Show a text; a label without one takes no room."""
     label.setText(text)
     label.setVisible(bool(text))
 
 
 def set_role(widget: QWidget, role: str) -> None:
-    """Give a widget another role of the style sheet."""
+    """Change a widget's role in the style sheet."""
     if widget.property("role") != role:
         widget.setProperty("role", role)
         widget.style().unpolish(widget)
@@ -130,7 +134,15 @@ def set_role(widget: QWidget, role: str) -> None:
 
 
 def button(text: str, help: str = "", *, primary: bool = False, flat: bool = False, small: bool = False) -> QPushButton:
-    """A push button; `&` in the text marks its mnemonic, `help` is its tooltip."""
+    """Make a push button.
+
+    Args:
+        text: Its label; `&` marks the mnemonic.
+        help: Its tooltip.
+        primary: It does what the screen is for.
+        flat: It has no frame.
+        small: It fits into a bar of buttons.
+    """
     made = QPushButton(text)
     made.setProperty("primary", "true" if primary else "false")
     made.setProperty("flat", "true" if flat else "false")
@@ -141,23 +153,23 @@ def button(text: str, help: str = "", *, primary: bool = False, flat: bool = Fal
 
 
 def toggle_button(text: str, help: str = "") -> QPushButton:
-    """A small button that stays pressed."""
+    """Make a small button that stays pressed."""
     made = button(text, help, small=True)
     made.setCheckable(True)
     return made
 
 
 def prepare_spin_box(box: QSpinBox | QDoubleSpinBox) -> None:
-    """Have it tell a number when typing ends, not at each digit, and keep the number off its edge."""
+    """Report a number when typing ends, not at each digit, and keep the number off the edge."""
     box.setKeyboardTracking(False)
     # The style sheet's padding does not reach the text of a spin box.
     box.lineEdit().setTextMargins(_SPIN_MARGIN, 0, 0, 0)
 
 
 class BreakingLabel(QLabel):
-    """Several lines that fit any width: a name or path too long for a line goes on in the next one.
+    """Wrapped text in which long names and paths break too.
 
-    Without that such a word is cut, and Qt gives the lines too little height.
+    Qt cuts a word that is too long for a line, and gives the lines too little height.
     """
 
     def __init__(self, role: str) -> None:
@@ -167,16 +179,16 @@ class BreakingLabel(QLabel):
         self.setWordWrap(True)
 
     def setText(self, text: str) -> None:
-        """Show these words, with invisible places to break a line in."""
+        """Show a text, with invisible break points in long words."""
         super().setText(_LONG_WORD.sub(lambda word: _NAME_BREAKS.sub(rf"\g<0>{_BREAK_HINT}", word[0]), text))
 
     def text(self) -> str:
-        """The words without them."""
+        """Return the text without break points."""
         return super().text().replace(_BREAK_HINT, "")
 
 
 class ElidedLabel(QLabel):
-    """One line that gives way: what does not fit is left out of its middle."""
+    """One line whose middle is elided where it does not fit."""
 
     def __init__(self, role: str = "", side: Qt.AlignmentFlag = Qt.AlignmentFlag.AlignRight) -> None:
         super().__init__()
@@ -186,7 +198,7 @@ class ElidedLabel(QLabel):
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
 
     def paintEvent(self, _event: QPaintEvent) -> None:
-        """Draw what fits, at its side."""
+        """Paint the elided text, aligned."""
         painter = QPainter(self)
         painter.setPen(self.palette().color(self.foregroundRole()))
         text = self.fontMetrics().elidedText(self.text(), Qt.TextElideMode.ElideMiddle, self.width())
@@ -195,10 +207,10 @@ class ElidedLabel(QLabel):
 
 
 class ElidedComboBox(QComboBox):
-    """A drop-down list whose chosen word gives way in its middle where it does not fit."""
+    """A drop-down list whose current text is elided in the middle where it does not fit."""
 
     def paintEvent(self, _event: QPaintEvent) -> None:
-        """Draw what fits."""
+        """Paint the elided text."""
         option = QStyleOptionComboBox()
         self.initStyleOption(option)
         part = QStyle.SubControl.SC_ComboBoxEditField
@@ -211,7 +223,7 @@ class ElidedComboBox(QComboBox):
 
 
 def clear_layout(layout: QLayout) -> None:
-    """Take every widget out of a layout and delete it."""
+    """Delete every widget of a layout."""
     while (item := layout.takeAt(0)) is not None:
         if (widget := item.widget()) is not None:
             widget.hide()
@@ -219,7 +231,7 @@ def clear_layout(layout: QLayout) -> None:
 
 
 def separator() -> QFrame:
-    """A hairline between two parts."""
+    """Make a hairline between two parts."""
     line = QFrame()
     line.setProperty("role", "rule")
     line.setFixedHeight(1)
@@ -227,7 +239,14 @@ def separator() -> QFrame:
 
 
 def splitter(orientation: Qt.Orientation, first: QWidget, second: QWidget, stretch: tuple[int, int]) -> QSplitter:
-    """Two parts with a line between them that can be moved; `stretch` says which takes what room there is."""
+    """Make two parts with a movable line between them.
+
+    Args:
+        orientation: Side by side or one above the other.
+        first: Left or upper part.
+        second: Right or lower part.
+        stretch: Shares of the spare room that the two take.
+    """
     made = QSplitter(orientation)
     made.setChildrenCollapsible(False)
     made.setHandleWidth(1)
@@ -238,7 +257,7 @@ def splitter(orientation: Qt.Orientation, first: QWidget, second: QWidget, stret
 
 
 class Scroller(QScrollArea):
-    """Scrolls what is in it, which is as wide as there is room; the keyboard goes to what is in it, not to itself."""
+    """Scroll area as wide as its content may be; it takes no focus itself."""
 
     def __init__(self, content: QWidget | None = None, *, horizontal: bool = True) -> None:
         super().__init__()
@@ -251,7 +270,7 @@ class Scroller(QScrollArea):
 
 
 class EmptyState(QWidget):
-    """What an empty screen says: one heading, what to do next, and what does it."""
+    """Placeholder of an empty screen: a heading, what to do next, and the button for it."""
 
     def __init__(self, title: str, text: str, action: QPushButton | None = None) -> None:
         super().__init__()
@@ -269,6 +288,6 @@ class EmptyState(QWidget):
         layout.addStretch(3)
 
     def set_text(self, title: str, text: str) -> None:
-        """Say something else."""
+        """Change heading and text."""
         self._title.setText(title)
         self._text.setText(text)

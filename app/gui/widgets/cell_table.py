@@ -28,7 +28,7 @@ AnyIndex = QModelIndex | QPersistentModelIndex
 
 
 class CellDelegate(QStyledItemDelegate):
-    """Paints the `Cell` under `CELL_ROLE`; `unit_widths` is the room each numeric column keeps for its units."""
+    """Paints the `Cell` under `CELL_ROLE`; `unit_widths` has the pixels for the unit in each numeric column."""
 
     def __init__(self, theme: Theme) -> None:
         super().__init__()
@@ -36,11 +36,11 @@ class CellDelegate(QStyledItemDelegate):
         self.unit_widths: dict[int, int] = {}
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex) -> None:
-        """The row's ground and the cell."""
+        """Paint the row's background and the cell."""
         self.paint_cell(painter, option, index, index.data(CELL_ROLE))
 
     def paint_cell(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex, cell: Cell) -> None:
-        """The row's ground, then symbol, words or figures, and unit."""
+        """Paint the row's background, then symbol, text or number, and unit."""
         painter.save()
         self.paint_background(painter, option)
         painter.setFont(tabular(option.font))
@@ -52,15 +52,15 @@ class CellDelegate(QStyledItemDelegate):
         painter.restore()
 
     def sizeHint(self, _option: QStyleOptionViewItem, _index: AnyIndex) -> QSize:
-        """Room for one line; columns get their width from the longest text, not from every cell."""
+        """Return the size of one line; columns get their width from the longest text, not from every cell."""
         return QSize(6 * GRID, ROW_HEIGHT)
 
     def content_area(self, option: QStyleOptionViewItem, _index: AnyIndex) -> QRect:
-        """Where the words of a cell go."""
+        """Return the area of a cell's text."""
         return QRect(option.rect).adjusted(GRID, 0, -GRID, 0)
 
     def paint_background(self, painter: QPainter, option: QStyleOptionViewItem) -> None:
-        """Selection as a wash of the accent, so that the colours of outcomes stay readable on it."""
+        """Paint a selected row as a wash of the accent colour, on which the colours of outcomes stay readable."""
         colours = self._theme.colours
         if option.state & QStyle.StateFlag.State_Selected:
             wash = QColor(colours.accent)
@@ -88,7 +88,7 @@ class CellDelegate(QStyledItemDelegate):
 
 
 def elide_name(name: str, metrics: QFontMetrics, width: int) -> str:
-    """What fits into so many pixels: of a name in parts the first ones and the last, else its beginning and end."""
+    """Return what fits into a width in pixels: of a name with parts the first ones and the last, else both ends."""
     if metrics.horizontalAdvance(name) <= width:
         return name
     parts = name.split(_NAME_SEPARATOR)
@@ -98,7 +98,7 @@ def elide_name(name: str, metrics: QFontMetrics, width: int) -> str:
 
 
 def tabular(font: QFont) -> QFont:
-    """The same font with figures of one width."""
+    """Return the font with digits of equal width."""
     made = QFont(font)
     made.setFeature(QFont.Tag("tnum"), 1)
     return made
@@ -109,26 +109,26 @@ _MAX_TOOLTIP_CHARS = 1_000
 
 
 class CellModel(QAbstractTableModel):
-    """Rows of cells, thousands of them; nothing is made for a cell before it is painted."""
+    """Model of thousands of rows of cells; nothing is made for a cell before it is painted."""
 
     def __init__(self, columns: Sequence[Column]) -> None:
         super().__init__()
         self.columns = columns
 
     def row_cells(self, row: int) -> Sequence[Cell]:
-        """The cells of a row, one a column."""
+        """Return the cells of a row, one per column."""
         raise NotImplementedError
 
     def title(self, column: int) -> str:
-        """The words in a column's head."""
+        """Return the title of a column."""
         return self.columns[column].title
 
     def columnCount(self, parent: AnyIndex = _NO_PARENT) -> int:
-        """The columns of the view-model."""
+        """Return the number of columns."""
         return 0 if parent.isValid() else len(self.columns)
 
     def data(self, index: AnyIndex, role: int = Qt.ItemDataRole.DisplayRole) -> object:
-        """The cell for the delegate, its words for everything else."""
+        """Return the cell for the delegate, its text for everything else."""
         cell = self.row_cells(index.row())[index.column()]
         if role == CELL_ROLE:
             return cell
@@ -137,7 +137,7 @@ class CellModel(QAbstractTableModel):
         return plain_tooltip(cell.tooltip) if role == Qt.ItemDataRole.ToolTipRole else None
 
     def headerData(self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole) -> object:
-        """Titles, their help and side."""
+        """Return titles, their help and alignment."""
         if orientation != Qt.Orientation.Horizontal:
             return None
         column = self.columns[section]
@@ -149,10 +149,17 @@ class CellModel(QAbstractTableModel):
 
 
 class CellTable(QTableView):
-    """Whole rows, no grid, one height; one column is elastic: it takes what the others leave."""
+    """Table of whole rows of one height; one elastic column takes the width that the others leave."""
 
     def __init__(self, model: CellModel, delegate: CellDelegate, *, elastic: int, elastic_max: int) -> None:
-        """The elastic column wants the room of its longest cell, but no more than `elastic_most` pixels."""
+        """Make an empty table.
+
+        Args:
+            model: Its rows.
+            delegate: Paints the cells.
+            elastic: Index of the elastic column.
+            elastic_max: Limit of its preferred width, in pixels.
+        """
         super().__init__()
         self._cells = model
         self._delegate = delegate
@@ -166,7 +173,7 @@ class CellTable(QTableView):
         self._configure()
 
     def fit(self, widest: Sequence[Cell], *, title_suffix: str = "") -> None:
-        """Give every column the width of its widest cell or of its title and what may stand beside that."""
+        """Give every column the width of its widest cell, or of its title with `title_suffix`."""
         metrics = QFontMetrics(tabular(self.font()))
         for n, (column, cell) in enumerate(zip(self._cells.columns, widest, strict=True)):
             if column.numeric:
@@ -179,16 +186,16 @@ class CellTable(QTableView):
         self._stretch()
 
     def width_for(self, _column: int, content: int) -> int:
-        """The width of a column whose words take `content` pixels."""
+        """Return the width of a column whose text takes `content` pixels."""
         return content
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """The elastic column takes what the other columns leave."""
+        """Give the elastic column what the others leave."""
         super().resizeEvent(event)
         self._stretch()
 
     def _stretch(self) -> None:
-        """Where the others leave less than the elastic column wants, the table scrolls sideways."""
+        """Stretch the elastic column; the table scrolls sideways where the others leave less than it prefers."""
         header = self.horizontalHeader()
         others = sum(header.sectionSize(n) for n in range(header.count()) if n != self._elastic)
         preferred = min(self._elastic_preferred, self._elastic_max)
@@ -216,7 +223,7 @@ class CellTable(QTableView):
 
 
 def plain_tooltip(text: str) -> str | None:
-    """Words for a tooltip, shown as they are, whatever Qt would take for mark-up, in lines of a readable length."""
+    """Return a text as a tooltip in lines of readable length, without reading it as mark-up."""
     if not text:
         return None
     shown = text if len(text) <= _MAX_TOOLTIP_CHARS else f"{text[:_MAX_TOOLTIP_CHARS]} …"
@@ -224,12 +231,12 @@ def plain_tooltip(text: str) -> str | None:
 
 
 def _content_width(metrics: QFontMetrics, title: str, cell: Cell) -> int:
-    """The width of a column whose longest cell is this one, title included."""
+    """Return the width of a column whose longest cell is this one, title included."""
     symbol = SYMBOL_WIDTH if cell.symbol else 0
     content = metrics.horizontalAdvance(cell.text) + _unit_width(metrics, cell.unit) + symbol
     return max(content, metrics.horizontalAdvance(title)) + 2 * GRID + 2
 
 
 def _unit_width(metrics: QFontMetrics, unit: str) -> int:
-    """The room a column keeps for a unit and the space before it."""
+    """Return the width of a unit and the space before it."""
     return metrics.horizontalAdvance(unit) + GRID // 2 if unit else 0

@@ -13,7 +13,20 @@ from app.gui.theme import Theme
 def ask_confirmation(
     parent: QWidget, theme: Theme, title: str, question: str, consequence: str, yes: str, no: str
 ) -> QMessageBox:
-    """Ask before something is lost: `no` is what Enter means. `accepted` and `rejected` of the box tell the answer."""
+    """Ask before something is lost; Enter means no.
+
+    Args:
+        parent: Widget that the box belongs to.
+        theme: Styles the box.
+        title: Title of the box.
+        question: What is asked.
+        consequence: What is lost.
+        yes: Label of the button that agrees.
+        no: Label of the other one.
+
+    Returns:
+        The open box; its signals `accepted` and `rejected` have the answer.
+    """
     box = _box(parent, theme, QMessageBox.Icon.Question, title, question)
     box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
     box.setInformativeText(consequence)
@@ -32,18 +45,25 @@ def ask_to_close(window: QMainWindow, theme: Theme, on_accept: Callable[[], None
         on_accept: Called when the user agrees.
         queue: The run is one of the queue's.
     """
-    question = "A run is going. Stop it and close?"
+    question = "A run is in progress. Stop it and close?"
     consequence = "What it has measured so far stays in the history as a stopped run."
     if queue:
-        consequence += " The queue stays as it is, and the next start offers to go on with it."
-    box = ask_confirmation(window, theme, "A run is going", question, consequence, "&Stop and close", "&Keep running")
+        consequence += " The queue is kept, and the next start offers to resume it."
+    box = ask_confirmation(window, theme, "Run in progress", question, consequence, "&Stop and close", "&Keep running")
     box.accepted.connect(on_accept)
 
 
 def ask_for_another_database(
     window: QMainWindow, theme: Theme, error: UserError, on_answer: Callable[[Path | None], None]
 ) -> None:
-    """Say why the database cannot be used; `answered` gets another one, or None where the user wants none."""
+    """Say why the database cannot be used, and offer to choose another file.
+
+    Args:
+        window: Parent of the box.
+        theme: Styles the box.
+        error: Why it cannot be used.
+        on_answer: Gets the chosen file, or None.
+    """
     box = _box(window, theme, QMessageBox.Icon.Warning, "The database cannot be used", str(error))
     other = box.addButton("Choose &another file …", QMessageBox.ButtonRole.AcceptRole)
     box.addButton("&Close", QMessageBox.ButtonRole.RejectRole)
@@ -54,7 +74,15 @@ def ask_for_another_database(
 def ask_for_file(
     parent: QWidget, title: str, folder: Path, name_filter: str, on_chosen: Callable[[str], object]
 ) -> None:
-    """Ask for a file that is there; `chosen` gets its path."""
+    """Ask for an existing file.
+
+    Args:
+        parent: Widget that the dialog belongs to.
+        title: Title of the dialog.
+        folder: Folder that it starts in.
+        name_filter: Qt's filter of file names.
+        on_chosen: Gets the path.
+    """
     dialog = QFileDialog(parent, title, str(folder), name_filter)
     dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
     dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
@@ -65,9 +93,14 @@ def ask_for_file(
 def ask_for_new_file(
     parent: QWidget, title: str, default_path: Path, name_filter: str, on_chosen: Callable[[str], object]
 ) -> None:
-    """Ask where to write, `at` unless told otherwise, whose ending every name gets; `chosen` gets the path.
+    """Ask where to write a new file; whoever writes it refuses to replace an existing one.
 
-    What is there already is never written over: whoever writes says so.
+    Args:
+        parent: Widget that the dialog belongs to.
+        title: Title of the dialog.
+        default_path: Proposed path; every name gets its suffix.
+        name_filter: Qt's filter of file names.
+        on_chosen: Gets the path.
     """
     dialog = QFileDialog(parent, title, str(default_path.parent), name_filter)
     dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
@@ -80,10 +113,18 @@ def ask_for_new_file(
 
 
 def ask_save_path(parent: QWidget, title: str, default_path: Path, file_types: Mapping[str, str]) -> Path | None:
-    """Ask where to write, `at` unless told otherwise, a file of these kinds (words and ending); None where nowhere.
+    """Ask where to write a file that may replace an existing one.
 
-    A name without one of the endings gets that of the kind chosen. Qt would ask about the name as it was typed, so
-    whether what is there may be written over is asked here, about the whole one.
+    Qt would ask about replacing the name as it was typed, so this asks about the name with its suffix.
+
+    Args:
+        parent: Widget that the dialog belongs to.
+        title: Title of the dialog.
+        default_path: Proposed path.
+        file_types: Suffix of each kind of file by its label; a name without one of them gets that of the chosen kind.
+
+    Returns:
+        The path, None where the user cancels.
     """
     name, chosen_type = QFileDialog.getSaveFileName(
         parent, title, str(default_path), ";;".join(file_types), options=QFileDialog.Option.DontConfirmOverwrite
@@ -96,7 +137,7 @@ def ask_save_path(parent: QWidget, title: str, default_path: Path, file_types: M
     if not path.exists():
         return path
     yes, no = QMessageBox.StandardButton.Yes, QMessageBox.StandardButton.No
-    question = f"{path.name} is there already. Write over it?"
+    question = f"{path.name} already exists. Replace it?"
     return path if QMessageBox.question(parent, title, question, yes | no, no) == yes else None
 
 

@@ -17,7 +17,7 @@ _RADIUS = 2.0
 
 
 class StackedBar(QWidget):
-    """Parts side by side, each as wide as its share; a hair between them so that no two run together."""
+    """Parts side by side, each as wide as its share, with a hairline between them."""
 
     def __init__(self, theme: Theme) -> None:
         super().__init__()
@@ -27,13 +27,13 @@ class StackedBar(QWidget):
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
 
     def show_parts(self, parts: Sequence[ClassShare]) -> None:
-        """Show these parts, in their order."""
+        """Show these parts in order."""
         self._parts = parts
         self.setAccessibleName(", ".join(f"{part.name} {units.percent(100 * part.share, 1)}" for part in parts))
         self.update()
 
     def paintEvent(self, _event: QPaintEvent) -> None:
-        """Each part in its class's colour."""
+        """Paint each part in its class's colour."""
         painter = QPainter(self)
         for part, area in zip(self._parts, self._areas(), strict=True):
             painter.fillRect(
@@ -42,14 +42,14 @@ class StackedBar(QWidget):
         painter.end()
 
     def event(self, event: QEvent) -> bool:
-        """A part tells its name and share to the pointer."""
+        """Show name and share of the part under the pointer."""
         if isinstance(event, QHelpEvent) and event.type() == QEvent.Type.ToolTip:
             QToolTip.showText(event.globalPos(), self.text_at(event.pos().x()), self)
             return True
         return super().event(event)
 
     def text_at(self, x: float) -> str:
-        """What the part at `x` pixels is, in words; "" beside them."""
+        """Return name and share of the part at `x` pixels, "" outside."""
         under = (p for p, area in zip(self._parts, self._areas(), strict=True) if area.left() <= x < area.right())
         return next((f"{part.name}, {units.percent(100 * part.share, 1)} of the time" for part in under), "")
 
@@ -63,7 +63,7 @@ class StackedBar(QWidget):
 
 
 class ShareBar(QWidget):
-    """One bar from the left: `fraction` of the room there is, in the colour of a curve."""
+    """One bar from the left, `fraction` of the width, in the colour of a curve."""
 
     def __init__(self, theme: Theme, colour: int, fraction: float) -> None:
         super().__init__()
@@ -73,11 +73,11 @@ class ShareBar(QWidget):
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
 
     def sizeHint(self) -> QSize:
-        """As high as a line's small letters."""
+        """Return the height of a line's small letters."""
         return QSize(16 * GRID, _BAR_HEIGHT)
 
     def paintEvent(self, _event: QPaintEvent) -> None:
-        """At least a pixel, for nothing in the list took no time at all."""
+        """Paint at least one pixel: nothing in the list took no time at all."""
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setPen(QColor(0, 0, 0, 0))

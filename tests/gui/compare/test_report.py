@@ -81,7 +81,7 @@ def test_what_is_there_is_written_over_only_when_asked(
 
     monkeypatch.setattr(QMessageBox, "question", question)
     save(screen, monkeypatch, str(tmp_path / "found"), "HTML (*.html)")
-    assert asked == ["found.html is there already. Write over it?"]
+    assert asked == ["found.html already exists. Replace it?"]
     if answer == QMessageBox.StandardButton.Yes:
         screen.wait_for_text("Written to")
     assert (there.read_text(encoding="utf-8") == "mine") == (answer == QMessageBox.StandardButton.No)
