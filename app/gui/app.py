@@ -182,7 +182,7 @@ class Workbench(QObject):
         """Play a stored run or a trace on the Run screen, unless something runs; `speed` 1 is real time."""
         self.window.show_page(RUN)
         if self._busy:
-            self.run.warn("A run is going on: replay another one when it has ended.")
+            self.run.warn("A run is active. Replay this one when it has ended.")
             return
         self.reads.run(
             lambda: _read_recording(self.database, source),

@@ -110,8 +110,12 @@ class ChoiceSetting:
         self._on_saved()
 
 
-_NOTIFICATION_HEADING = "When a run or experiment of over a minute ends while another window is in front"
-NOTIFICATION_CHOICES = {"off": "Say &nothing", "message": "Show a &message", "sound": "Show a message, and s&ound"}
+_NOTIFICATION_HEADING = "When a run or experiment of over a minute ends while another window is active"
+NOTIFICATION_CHOICES = {
+    "off": "Show &nothing",
+    "message": "Show a &message",
+    "sound": "Show a message, and play a s&ound",
+}
 LONG_RUN_S = 60.0
 """Nobody is notified of the end of a shorter run: its user still watches."""
 

@@ -55,10 +55,10 @@ def end_of_a_run(notice: RunEndNotifier, lasted_s: float) -> None:
     ("choice", "lasted_s", "active", "expected"),
     [
         ("Show a &message", 61.0, False, ["alert"]),
-        ("Show a message, and s&ound", 61.0, False, ["alert", "beep"]),
-        ("Show a message, and s&ound", 59.0, False, []),
-        ("Show a message, and s&ound", 61.0, True, []),
-        ("Say &nothing", 61.0, False, []),
+        ("Show a message, and play a s&ound", 61.0, False, ["alert", "beep"]),
+        ("Show a message, and play a s&ound", 59.0, False, []),
+        ("Show a message, and play a s&ound", 61.0, True, []),
+        ("Show &nothing", 61.0, False, []),
     ],
 )
 def test_a_long_run_is_told_of_when_another_window_is_in_front(
@@ -105,7 +105,7 @@ def test_the_choice_is_kept_in_the_database(qtbot: QtBot, theme: Theme, database
         qtbot.addWidget(window)
     first, second = (RunEndNotifier(window, SettingsStore(database_path, background, fail)) for window in windows)
     first.start()
-    pick(windows[0], "Say &nothing")
+    pick(windows[0], "Show &nothing")
     second.start()
     _, *actions = windows[1].settings_menu.actions()
     qtbot.waitUntil(lambda: [action.isChecked() for action in actions] == [True, False, False])

@@ -39,8 +39,8 @@ class FilterBar(QWidget):
         self._experiment = _filter_combo("Experiment shown")
         self._filters = button("Filters", "Saved filters")
         self.view = button("View", "Groups, columns, deleted runs, reference runs, import")
-        self.compare = button("Compare", "Compare the chosen runs (Ctrl+Shift+C)", primary=True)
-        self.restore = button("Restore", "Take the chosen runs out of the trash (R)", primary=True)
+        self.compare = button("Compare", "Compare the selected runs (Ctrl+Shift+C)", primary=True)
+        self.restore = button("Restore", "Restore the selected runs from the trash (R)", primary=True)
         self._build()
 
     @property

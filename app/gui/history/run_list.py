@@ -165,6 +165,7 @@ class HistoryFooter(QWidget):
         for widget in (self._progress, self._stop, self._storage):
             footer.addWidget(widget)
         footer.addSpacing(GRID)
+        footer.addWidget(text_label("Retention:", "caption"))
         footer.addWidget(self._retention)
 
 

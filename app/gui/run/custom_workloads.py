@@ -46,7 +46,9 @@ class CustomWorkloads(QObject):
 
     def ask(self) -> None:
         """Let the user choose a file."""
-        ask_for_file(self._view, "Own workload", Path.cwd(), "Python files (*.py)", lambda name: self.open(Path(name)))
+        ask_for_file(
+            self._view, "Custom workload", Path.cwd(), "Python files (*.py)", lambda name: self.open(Path(name))
+        )
 
     def open(self, path: Path) -> None:
         """Read a file and choose its first workload in the form."""

@@ -115,20 +115,20 @@ class EvidencePanel(QScrollArea):
         """Return the parts of the evidence, the most important first."""
         parts = []
         if view.aspects:
-            parts.append(_titled("Asked and ran", self._aspects(view.aspects)))
+            parts.append(_titled("Requested and actual", self._aspects(view.aspects)))
         if view.kernels:
             parts.append(_titled("Where the time went", self._time_shares(view)))
-            parts.append(_titled(f"{view.noun.capitalize()}s that took most of it", self._kernels(view)))
+            parts.append(_titled(f"Top {view.noun}s", self._kernels(view)))
         if view.devices:
-            parts.append(_titled("Each device's step", _devices(view)))
+            parts.append(_titled("Step time per device", _devices(view)))
         if view.portability:
-            parts.append(_titled("The same weights elsewhere", _trials(view.portability)))
+            parts.append(_titled("Weight transfer", _trials(view.portability)))
         if notes := "\n".join(filter(None, (view.sources, *view.notes))):
             parts.append(_titled("", text_label(notes, "caption", wrap=True)))
         return parts
 
     def _aspects(self, aspects: tuple[Aspect, ...]) -> QGridLayout:
-        grid = _table(("", "Asked", "Ran"), numbers=())
+        grid = _table(("", "Requested", "Actual"), numbers=())
         warning = self._theme.tone_colour("warning")
         for row, aspect in enumerate(aspects, 1):
             ran = text_label(f"✘  {aspect.actual}" if aspect.differs else aspect.actual)
@@ -149,7 +149,7 @@ class EvidencePanel(QScrollArea):
         line = QHBoxLayout()
         line.setSpacing(4 * GRID)
         line.addLayout(figure)
-        line.addLayout(_column(bar, legend, text_label(f"Of {view.noun} time. {view.traced}", "caption")), 1)
+        line.addLayout(_column(bar, legend, text_label(f"% of {view.noun} time. {view.traced}", "caption")), 1)
         return line
 
     def _legend(self, view: EvidenceView) -> str:
@@ -162,7 +162,7 @@ class EvidencePanel(QScrollArea):
 
     def _kernels(self, view: EvidenceView) -> QGridLayout:
         on_tensor_cores = "Tensor cores" if any(kernel.tensor_cores for kernel in view.kernels) else ""
-        grid = _table(("Class", view.noun.capitalize(), "", f"Of {view.noun} time", "Count", on_tensor_cores), (3, 4))
+        grid = _table(("Class", view.noun.capitalize(), "", f"% of {view.noun} time", "Count", on_tensor_cores), (3, 4))
         largest = max(kernel.share for kernel in view.kernels) or 1.0
         for row, kernel in enumerate(view.kernels, 1):
             bar = ShareBar(self._theme, kernel.colour, kernel.share / largest)

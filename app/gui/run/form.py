@@ -44,7 +44,7 @@ class BatchLimitDialog(QInputDialog):
 
 _FORM_WIDTH = 43 * GRID
 _LABEL_WIDTH = 16 * GRID
-_CUSTOM_ENTRY = ("", "Own workload …")
+_CUSTOM_ENTRY = ("", "Custom workload …")
 """Last entry of the list of workloads; no workload has its name."""
 
 

@@ -230,7 +230,7 @@ class VariantForm:
         """The workload of that name among those offered, or the program's; raises `UsageError`."""
         if name not in self._workloads and catalog.is_custom(name):
             raise UsageError(
-                f"{name} is in a file of yours that is not open here; choose it with Own workload … above."
+                f"{name} is in a file of yours that is not open here; choose it with Custom workload … above."
             )
         return self._workloads.get(name) or catalog.workload(name)
 

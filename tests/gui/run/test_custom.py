@@ -36,7 +36,7 @@ def until(qtbot: QtBot, workbench: Workbench, that: Callable[[FormState], bool])
 def test_a_file_is_chosen_followed_and_remembered(qtbot: QtBot, workbench: Workbench, theme: Theme, file: Path) -> None:
     form = workbench.run_view.form
     chooser = next(box for box in form.findChildren(QComboBox) if box.accessibleName() == "Workload")
-    place = chooser.findText("Own workload …")
+    place = chooser.findText("Custom workload …")
     assert place == chooser.count() - 1
     chooser.activated.emit(place)
     dialog = workbench.window.findChild(QFileDialog)
