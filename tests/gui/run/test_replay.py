@@ -70,7 +70,7 @@ def test_the_bar_breaks_its_line_where_the_window_is_narrow(
 ) -> None:
     def below_the_chip() -> bool:
         words = played.findChildren(QLabel)
-        chip = next(label for label in words if label.accessibleName() == "What is played")
+        chip = next(label for label in words if label.accessibleName() == "Replayed recording")
         return played.pause_button.mapToGlobal(QPoint()).y() > chip.mapToGlobal(QPoint(0, chip.height())).y() - 1
 
     workbench.window.resize(2400, 700)
