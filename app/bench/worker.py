@@ -23,7 +23,6 @@ from app.records import RunEvent, StoredRun
 from app.runs.launcher import child_environment
 from app.runs.session import RunServices, RunSession
 from app.runs.standby import StandbyLauncher
-from app.storage.store import Store
 from workloads import catalog
 from workloads.catalog import Machine
 from workloads.protocol import PROTOCOL_VERSION, Block, PhaseName, PhaseStarted, RunSpec, Start, encode
@@ -41,8 +40,8 @@ def first_step_results(spec: RunSpec, services: RunServices) -> Sequence[Result]
     """
     cold: list[_ConsecutiveRun] = []
     warm: list[_ConsecutiveRun] = []
-    with closing(StandbyLauncher(services.leases, lambda: True)) as launcher:
-        standby = replace(services, launcher=launcher)
+    with closing(StandbyLauncher(services.host.leases, lambda: True)) as launcher:
+        standby = replace(services, host=replace(services.host, launcher=launcher))
         for _ in range(_TURNS):
             cold.append(_run_consecutive(spec, services, services))
             launcher.prepare()
@@ -105,7 +104,7 @@ _CONCURRENT_IMPORT_S = 10.0
 def measure() -> Sequence[Result]:
     """Throughput against the bare script, how soon a run measures, follows another, and is gone when stopped."""
     with tempfile.TemporaryDirectory() as folder, run_services(Path(folder) / "bench.db") as services:
-        machine = services.feed.wait_inventory().machine
+        machine = services.host.machine
         return [
             _throughput(_spec("lstm", machine), services),
             _throughput(_spec("cnn10", machine), services),
@@ -140,7 +139,7 @@ def _throughput(spec: RunSpec, services: RunServices) -> Result:
 
 
 def _bare(spec: RunSpec, services: RunServices) -> float:
-    gpus = services.feed.wait_inventory().machine.gpus[: int(spec.variant["gpus"])]
+    gpus = services.host.machine.gpus[: int(spec.variant["gpus"])]
     start = Start(protocol=PROTOCOL_VERSION, spec=spec, gpu_uuids=tuple(gpu.uuid for gpu in gpus))
     done = subprocess.run(
         [sys.executable, "-m", "workloads.bare"],
@@ -162,10 +161,9 @@ def _run(spec: RunSpec, services: RunServices) -> float:
 def _stored(spec: RunSpec, services: RunServices) -> StoredRun:
     session = RunSession(spec, services)
     session.run()
-    if session.number is None:
+    if session.stored is None:
         raise RuntimeError("the benchmark's run was not stored")
-    with Store.open(services.database) as store:
-        return store.load(session.number)
+    return session.stored
 
 
 def _overhead(spec: RunSpec, services: RunServices) -> Result:

@@ -223,7 +223,7 @@ def _run(options: ExperimentOptions) -> int:
     with run_services(
         options.database, options.sample_ms, standby=not (options.no_standby or options.queue)
     ) as services:
-        inventory = services.feed.wait_inventory()
+        inventory = services.host.inventory()
         machine = inventory.machine
         plan = _preset_plan(named, machine, options) if named else _matrix_plan(options, machine)
         with Store.open(services.database) as store:

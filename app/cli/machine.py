@@ -33,7 +33,7 @@ _SLOWER = 0.9
 def calibrate_devices(database: Path | None, as_json: bool, precisions: Sequence[str]) -> int:
     """Measure, store and print."""
     with run_services(database) as services, Store.open(services.database) as store:
-        measured = list(calibrate(services, store, precisions, say))
+        measured = list(calibrate(services.host, store, precisions, say))
     if as_json:
         rates = [
             {name: getattr(each.calibration, name) for name in each.calibration.__struct_fields__} for each in measured

@@ -16,7 +16,7 @@ def list_presets(database: Path | None, *, as_json: bool) -> int:
     """Print the program's presets, and those that the window was given, as this machine would make them."""
     listed: list[PresetStatus] = []
     with run_services(database) as services, Store.open(services.database) as store:
-        inventory = services.feed.wait_inventory()
+        inventory = services.host.inventory()
         find, stored = workload_finder(database), store.list_runs()
         for key in (*preset_names(), *user_preset_files(services.database)):
             try:

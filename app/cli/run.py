@@ -24,12 +24,12 @@ from app.cli.runs import one_variant, run_services, workload_finder
 from app.cli.services import stop_on_interrupt
 from app.cli.show import print_run
 from app.cli.terminal import print_json, print_table, say
+from app.errors import UserError
 from app.records import RunRow, StoredRun
 from app.report.documents import largest_batch_document, portability_document, run_document
-from app.runs.concurrent_runs import ConcurrentRuns
 from app.runs.jobs import JobError
 from app.runs.probes import LargestBatchSession
-from app.runs.session import RunServices
+from app.runs.session import RunServices, RunSession
 from app.runs.sinks import Sink
 from app.runs.weight_transfer import TransferTargets, TrialResult, transfer_targets, try_weights, weights_file
 from app.storage.store import Store
@@ -77,7 +77,7 @@ def portability(
     with run_services(database) as services, Store.open(services.database) as store:
         row = store.load(run).row
         weights = weights_file(row, services.database, weights_path)
-        machine = services.feed.wait_inventory().machine
+        machine = services.host.machine
         names = [word for word in into.split(",") if word]
         wanted = transfer_targets(row.spec, names, _gpus(gpus, row, machine), machine)
         trials, failed = [], {}
@@ -85,7 +85,7 @@ def portability(
             name = str(spec.variant["implementation"])
             say(f"{choice_label(spec, 'implementation', name)} …")
             try:
-                trials.append(try_weights(row, weights, spec, services, say))
+                trials.append(try_weights(row, weights, spec, services.host, say))
             except JobError as error:
                 failed[name] = str(error)
             else:
@@ -190,7 +190,7 @@ def run(
     if not largest_batch and (batch_limit or batch_step):
         raise UsageError("--batch-limit and --batch-step go with --largest-batch.")
     with run_services(database, sample_ms, standby=largest_batch) as services:
-        spec = one_variant(found, settings, services.feed.wait_inventory().machine)
+        spec = one_variant(found, settings, services.host.machine)
         if largest_batch:
             return _find_largest_batch(spec, services, search_bounds(spec, batch_limit, batch_step), as_json=as_json)
         stored = run_once(spec, services)
@@ -203,11 +203,12 @@ def run(
 
 def run_once(spec: RunSpec, services: RunServices) -> StoredRun:
     """Run once with progress on stderr, and return the stored run; Ctrl-C stops it. Raises `UserError`."""
-    going = ConcurrentRuns(services)
-    with stop_on_interrupt(going.stop):
-        run = going.run(spec, [ProgressSink()]).row.run
-    with Store.open(services.database) as store:
-        return store.load(run)
+    session = RunSession(spec, services, [ProgressSink()])
+    with stop_on_interrupt(session.stop):
+        outcome = session.run()
+    if session.stored is None:
+        raise UserError(outcome.reason or "The run could not be stored.")
+    return session.stored
 
 
 def _known_workloads() -> str:

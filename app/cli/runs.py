@@ -9,6 +9,7 @@ from app.cli.services import open_store, telemetry_feed
 from app.cli.terminal import say
 from app.paths import default_database
 from app.runs.custom import ReadOptions, resolve_workload
+from app.runs.host import Host
 from app.runs.leases import Leases
 from app.runs.session import RunServices
 from app.runs.standby import StandbyLauncher, is_standby_wanted
@@ -37,10 +38,11 @@ def run_services(
         print(warning, file=sys.stderr)
     with telemetry_feed(sample_ms) as feed:
         if not standby:
-            yield RunServices(database=path, feed=feed)
+            yield RunServices(database=path, host=Host(telemetry=feed))
             return
-        with contextlib.closing(StandbyLauncher(Leases(), lambda: is_standby_wanted(feed))) as launcher:
-            yield RunServices(database=path, feed=feed, launcher=launcher)
+        leases = Leases()
+        with contextlib.closing(StandbyLauncher(leases, lambda: is_standby_wanted(feed))) as launcher:
+            yield RunServices(database=path, host=Host(telemetry=feed, launcher=launcher, leases=leases))
 
 
 def workload_finder(database: Path | None) -> Callable[[str], Workload]:

@@ -76,5 +76,5 @@ class ConcurrentRuns:
                 self._active.remove(active)
 
     def _device_names(self, uuids: set[str]) -> str:
-        devices = self._services.feed.wait_inventory().devices
+        devices = self._services.host.inventory().devices
         return ", ".join(f"{device.name} ({device.device})" for device in devices if device.device in uuids)

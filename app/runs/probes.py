@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from app.analysis.largest_batch import BatchSearch, BatchTrial, LargestBatch, SearchBounds, trial_spec
 from app.errors import UserError
-from app.runs.jobs import Notify, leased, run_job
+from app.runs.host import Host
+from app.runs.jobs import Notify, leased
 from app.runs.leases import CPU
 from app.runs.session import RunServices, RunSession
 from app.runs.sinks import Sink
@@ -24,20 +25,18 @@ class CalibrationResult(NamedTuple):
     previous: Calibration | None
 
 
-def calibrate(
-    services: RunServices, store: Store, precisions: Sequence[str], notify: Notify
-) -> Iterator[CalibrationResult]:
+def calibrate(host: Host, store: Store, precisions: Sequence[str], notify: Notify) -> Iterator[CalibrationResult]:
     """Every GPU, or the processor where there is none, in these precisions (none: all it has), each kept as it comes.
 
     Raises `UserError` for a precision that it does not have.
     """
-    machine = services.feed.wait_inventory().machine
+    machine = host.machine
     for precision in _precisions(machine, precisions):
         for device in [gpu.uuid for gpu in machine.gpus] or [CPU]:
             notify(f"{device} in {precision} …")
             request = Calibrate(precision=precision, gpu_uuids=(device,) if machine.gpus else ())
-            with leased(services.leases, [device], notify):
-                calibration = run_job(request, Calibration)
+            with leased(host.leases, [device], notify):
+                calibration = host.run_job(request, Calibration)
             previous = store.calibration(calibration.device, calibration.precision)
             store.save_calibration(calibration, time.time_ns())
             yield CalibrationResult(calibration, previous)

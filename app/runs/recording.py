@@ -1,8 +1,7 @@
 """Records one run's telemetry, its energy counters at phase boundaries, and other processes on its GPUs."""
 
-import queue
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from app.fields import Sample, SlowSample
 from app.records import OTHERS_ON_GPU_KEY, RunEvent
@@ -10,7 +9,7 @@ from app.runs.supervisor import Inbox
 from app.samples import HOST, Device, DeviceLost, FieldsUpdated, GpuProcess, Processes
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.messages import SamplerMessage
-from workloads.protocol import EnvironmentInfo, PhaseStarted
+from workloads.protocol import PhaseStarted
 
 
 class OtherProcesses:
@@ -45,9 +44,6 @@ class OtherProcesses:
         return ", ".join([*names, *counted])
 
 
-_DRAIN_S = 2.0
-
-
 class TelemetryRecorder:
     """Records the host and these GPUs from `start` to `stop`. It is a sink too, to hear of the phases."""
 
@@ -60,6 +56,8 @@ class TelemetryRecorder:
         self._other_processes: OtherProcesses | None = None
         self._earlier_pids: frozenset[int] = frozenset()
         self._began_ns = 0
+        self._final_ns = 0
+        self._awaited: set[str] = set()
         self._unsubscribe: Callable[[], None] = lambda: None
 
     def start(self) -> None:
@@ -79,37 +77,31 @@ class TelemetryRecorder:
         self._feed.follow(pid)
 
     def handle(self, event: RunEvent) -> None:
-        """Has the energy counters read where a phase begins: the edges of its energy."""
+        """Have the energy counters read where a phase begins, and note which final readings have come."""
         if isinstance(event, PhaseStarted) and self._with_energy:
             self._feed.read_energy()
+        elif isinstance(event, SlowSample) and event.energy_mj is not None and event.t_ns > self._final_ns:
+            self._awaited.discard(event.device)
         elif isinstance(event, DeviceLost):
             self._with_energy.discard(event.device)
+            self._awaited.discard(event.device)
 
-    def drain(self, emit: Callable[[RunEvent], None]) -> None:
-        """Hands on what is still on its way, until the energy counters were read once more (two seconds at most).
-
-        Last comes who else used the run's GPUs, if anybody was seen.
-        """
-        self._await_energy(emit)
-        if self._other_processes is not None and self._other_processes.description:
-            emit(EnvironmentInfo(facts={OTHERS_ON_GPU_KEY: self._other_processes.description}))
-
-    def _await_energy(self, emit: Callable[[RunEvent], None]) -> None:
-        requested_ns, end_s = time.monotonic_ns(), time.monotonic() + _DRAIN_S
-        missing = set(self._with_energy)
-        if missing:
+    def request_final_energy(self) -> None:
+        """Have the energy counters read once more, after the last phase."""
+        self._final_ns, self._awaited = time.monotonic_ns(), set(self._with_energy)
+        if self._awaited:
             self._feed.read_energy()
-        while missing and (left_s := end_s - time.monotonic()) > 0:
-            try:
-                item = self._inbox.get(timeout=left_s)
-            except queue.Empty:
-                return
-            if isinstance(item, Sample | SlowSample | DeviceLost | FieldsUpdated):
-                emit(item)
-            if isinstance(item, SlowSample) and item.energy_mj is not None and item.t_ns > requested_ns:
-                missing.discard(item.device)
-            if isinstance(item, DeviceLost):
-                missing.discard(item.device)
+
+    @property
+    def awaits_energy(self) -> bool:
+        """Whether a final reading has not come yet."""
+        return bool(self._awaited)
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """Who else used the run's GPUs, for its environment; empty if nobody was seen."""
+        description = self._other_processes.description if self._other_processes is not None else ""
+        return {OTHERS_ON_GPU_KEY: description} if description else {}
 
     def stop(self) -> None:
         """Ends the recording."""

@@ -1,4 +1,4 @@
-"""One run from its spec to its outcome: leases the devices, starts the worker, and is the only reader of its inbox."""
+"""One run from its spec to its outcome: lease devices, start the worker, watch it, store and summarise what it did."""
 
 import queue
 import time
@@ -18,46 +18,40 @@ from app.records import (
     Outcome,
     Phase,
     RunEnded,
-    RunEvent,
     RunStarted,
+    StoredRun,
     Summary,
     Waiting,
 )
 from app.runs.custom import stored_source
-from app.runs.environment import environment_info
-from app.runs.experiment.concurrency import candidate_devices
-from app.runs.launcher import Launcher, LocalLauncher, Worker
-from app.runs.leases import CPU, Lease, Leases
+from app.runs.host import Host
+from app.runs.launcher import Worker
+from app.runs.leases import CPU, Lease
 from app.runs.outcome import WorkerExit, form_outcome, with_file_name, with_memory_size
 from app.runs.recording import TelemetryRecorder
-from app.runs.sinks import Sink, StepSink, StoreSink
-from app.runs.supervisor import Inbox, InboxItem, StopRequested, Supervisor, WorkerTimeouts
+from app.runs.sinks import FanOut, Sink, StepSink, StoreSink
+from app.runs.supervisor import Inbox, StopRequested, Supervisor, WorkerTimeouts
 from app.samples import HOST, Device, Inventory
 from app.storage.files import disk_space
 from app.storage.owner import this_process
 from app.storage.store import Store
-from app.telemetry.feed import TelemetryFeed
 from workloads.catalog import check
-from workloads.protocol import PROTOCOL_VERSION, RunSpec, Source, Start
-
-_WAITING = "Another run, or the import for one, uses this device; this run starts when it is free."
+from workloads.protocol import PROTOCOL_VERSION, EnvironmentInfo, RunSpec, Source, Start
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunServices:
-    """What every run needs from its program."""
+    """What every run needs: where it is stored, where it happens, and how long its worker may take."""
 
     database: Path
-    feed: TelemetryFeed
-    launcher: Launcher = field(default_factory=LocalLauncher)
-    leases: Leases = field(default_factory=Leases)
+    host: Host
     timeouts: WorkerTimeouts = field(default_factory=WorkerTimeouts)
 
 
 class RunSession:
-    """One execution of one variant in one fresh worker. `run` blocks its thread; `stop` may come from any other.
+    """One execution of one variant in one fresh worker.
 
-    `facts` are known of the run before it begins, and stored with its environment. A `lease` is its owner's to release.
+    Thread: `run` blocks its thread, once; `stop` any. Sinks are called on the thread of `run`.
     """
 
     def __init__(
@@ -70,33 +64,52 @@ class RunSession:
         environment: Mapping[str, str] | None = None,
         lease: Lease | None = None,
     ) -> None:
+        """Prepare a run.
+
+        Args:
+            spec: What to run, complete.
+            services: Where it is stored and where it happens.
+            sinks: Get every event, in order.
+            purpose: What it is made for, if not for its own sake.
+            environment: What is known of its environment before it starts; stored with it.
+            lease: Its devices, which the caller releases; None to lease them here.
+        """
         self._spec = spec
         self._purpose = purpose
         self._environment = environment or {}
         self._external_lease = lease
         self._services = services
-        self._sinks = tuple(sinks)
+        self._host = services.host
+        self._listeners = FanOut(sinks)
         self._inbox: Inbox = queue.SimpleQueue()
+        # A flag and a queue whose `put` may interrupt itself: `stop` is called by handlers of signals, too.
+        self._stop_requested = False
         self._uid = uuid.uuid4().hex
         self._step = StepSink()
         self._source: Source | None = None
         self._is_over = False
         self.number: int | None = None
+        self.stored: StoredRun | None = None
+        """The run as it is stored, once it has ended; None if its end could not be stored."""
 
     def stop(self) -> None:
-        """Asks the run to end; returns at once."""
+        """Ask the run to end; returns at once."""
+        self._stop_requested = True
         self._inbox.put(StopRequested())
 
     def run(self) -> Outcome:
-        """Runs to the end and returns the outcome, stored by then. Raises `UserError` where that cannot be done.
+        """Make the run and return its outcome, stored by then.
 
-        So it is without room on the disk: that says nothing of the variant, and would be stored as an answer.
+        Raises:
+            UserError: It cannot be made, for want of disk space, say. That says nothing about the variant, and would be
+                stored as its result.
         """
         if refusal := disk_space(self._services.database).refusal:
             raise UserError(refusal)
-        inventory = self._services.feed.wait_inventory()
+        inventory = self._host.inventory()
         self._source = stored_source(self._spec, self._services.database)
         with Store.open(self._services.database) as store:
+            # The form checked it on the machine as it was then; the worker knows only its own GPUs.
             if refusals := check(self._spec, inventory.machine):
                 self._begin(store, inventory, ())
                 return self._end_unstarted(store, Outcome(name="refused", reason=refusals[0].reason))
@@ -112,35 +125,42 @@ class RunSession:
                     lease.release()
 
     def _lease(self) -> Lease | None:
-        return lease_devices(self._spec, self._services, notify=self._emit_waiting, wait_for_stop=self._wait_for_stop)
+        def notify(reason: str) -> None:
+            self._listeners.handle(Waiting(self._host.now().t_ns, reason))
 
-    def _emit_waiting(self, reason: str) -> None:
-        self._emit(Waiting(time.monotonic_ns(), reason))
+        return self._host.lease_for_run(self._spec, notify=notify, wait_for_stop=self._wait_for_stop)
 
     def _wait_for_stop(self, seconds: float) -> bool:
-        try:
-            return isinstance(self._inbox.get(timeout=seconds), StopRequested)
-        except queue.Empty:
-            return False
+        time.sleep(seconds)
+        return self._stop_requested
 
     def _execute(self, store: Store, inventory: Inventory, lease: Lease) -> Outcome:
         gpu_uuids = tuple(device for device in lease.devices if device != CPU)
         run = self._begin(store, inventory, gpu_uuids)
         store_sink = StoreSink(store, run)
         gpus = [device for device in inventory.devices if device.device in gpu_uuids]
-        recorder = TelemetryRecorder(self._services.feed, gpus, self._inbox)
-        emit = _FanOut((recorder, self._step, *self._sinks, store_sink))
+        recorder = TelemetryRecorder(self._host.telemetry, gpus, self._inbox)
+        sinks = FanOut((recorder, self._step, self._listeners, store_sink))
         recorder.start()
         try:
             try:
-                worker = self._services.launcher.launch(self._start_message(store, lease), self._post)
+                worker = self._host.launcher.launch(self._start_message(store, lease), self._inbox.put)
             except OSError as error:
                 return self._end_unstarted(
                     store, Outcome(name="failed", reason=f"No worker could be started: {error}.")
                 )
             recorder.follow(worker.pid)
-            ending = self._watch(worker, emit)
-            return self._finish(store, store_sink, ending, lease.devices, lambda: recorder.drain(emit))
+            supervisor = Supervisor(worker, self._inbox, self._services.timeouts, sinks.handle)
+            ending = _watch(supervisor, worker)
+
+            def drain() -> None:
+                recorder.request_final_energy()
+                supervisor.drain(lambda: recorder.awaits_energy)
+                if others := recorder.environment:
+                    sinks.handle(EnvironmentInfo(facts=dict(others)))
+                store_sink.flush()
+
+            return self._finish(store, ending, lease.devices, drain)
         except Exception as error:
             # Nobody else would end it before this program does.
             if not self._is_over:
@@ -151,7 +171,7 @@ class RunSession:
             recorder.stop()
 
     def _start_message(self, store: Store, lease: Lease) -> Start:
-        """What the worker is to do: the run, its weights kept where asked, a calibration where there is none yet."""
+        """Return the worker's order: the run, the path of its weights, whether to calibrate the device."""
         variant = self._spec.variant
         saves = bool(variant.get("save_weights", False))
         # A device is calibrated by the program's own libraries, and a processor with all its threads, or not at all.
@@ -168,16 +188,16 @@ class RunSession:
 
     def _begin(self, store: Store, inventory: Inventory, gpu_uuids: Sequence[str]) -> int:
         devices = tuple(device for device in inventory.devices if device.device in (HOST, *gpu_uuids))
-        t_ns, utc_ns = time.monotonic_ns(), time.time_ns()
+        now = self._host.now()
         run = store.begin(
             self._spec,
             uid=self._uid,
             owner=this_process(),
-            t_ns=t_ns,
-            utc_ns=utc_ns,
+            t_ns=now.t_ns,
+            utc_ns=now.utc_ns,
             devices=devices,
             environment={
-                **environment_info(inventory),
+                **self._host.environment(),
                 **_gpus_used_info(devices),
                 **_custom_source_info(self._source),
                 **self._environment,
@@ -185,22 +205,14 @@ class RunSession:
             purpose=self._purpose,
         )
         self.number = run
-        self._emit(RunStarted(run=run, spec=self._spec, t_ns=t_ns, utc_ns=utc_ns, devices=devices))
+        self._listeners.handle(RunStarted(run=run, spec=self._spec, t_ns=now.t_ns, utc_ns=now.utc_ns, devices=devices))
         return run
 
-    def _finish(
-        self,
-        store: Store,
-        store_sink: StoreSink,
-        ending: WorkerExit,
-        devices: Sequence[str],
-        drain: Callable[[], None],
-    ) -> Outcome:
+    def _finish(self, store: Store, ending: WorkerExit, devices: Sequence[str], drain: Callable[[], None]) -> Outcome:
         run, outcome = self._run_number(), with_file_name(form_outcome(ending), self._spec.workload)
         peak = ending.finished.allocator_peak_bytes if ending.finished else None
         try:
             drain()
-            store_sink.flush()
             stored = store.load(run)
             store.add_environment(run, throttled_environment(stored))
             outcome = with_memory_size(outcome, [columns.device for columns in stored.samples])
@@ -212,50 +224,44 @@ class RunSession:
                 ready_step_ms=self._step.ready_ms,
             )
             self._store_end(store, outcome, summary, phases_with_energy(stored))
+            self.stored = store.with_end(stored)
         except DatabaseError as error:
             # What is stored stays; at the next start the run is found without its owner and becomes crashed.
             outcome, summary = Outcome(name="failed", reason=str(error), ended_by=ending.ended_by), Summary()
-        self._emit(RunEnded(run=run, t_ns=time.monotonic_ns(), outcome=outcome, summary=summary))
+        self._emit_end(outcome, summary)
         return outcome
 
     def _end_unstarted(self, store: Store, outcome: Outcome) -> Outcome:
-        """Ends a run that never had a worker, or not to its end."""
+        """End a run that never had a worker, or not to its end."""
         self._store_end(store, outcome, Summary())
-        self._emit(RunEnded(run=self._run_number(), t_ns=time.monotonic_ns(), outcome=outcome, summary=Summary()))
+        self.stored = store.load(self._run_number())
+        self._emit_end(outcome, Summary())
         return outcome
+
+    def _emit_end(self, outcome: Outcome, summary: Summary) -> None:
+        t_ns = self._host.now().t_ns
+        self._listeners.handle(RunEnded(run=self._run_number(), t_ns=t_ns, outcome=outcome, summary=summary))
 
     def _store_end(self, store: Store, outcome: Outcome, summary: Summary, phases: Sequence[Phase] = ()) -> None:
         self._is_over = True
-        t_ns, utc_ns = time.monotonic_ns(), time.time_ns()
-        store.finish(self._run_number(), outcome=outcome, summary=summary, t_ns=t_ns, utc_ns=utc_ns, phases=phases)
+        now = self._host.now()
+        store.finish(
+            self._run_number(), outcome=outcome, summary=summary, t_ns=now.t_ns, utc_ns=now.utc_ns, phases=phases
+        )
 
     def _run_number(self) -> int:
         if self.number is None:
             raise RuntimeError("the run has not begun")
         return self.number
 
-    def _post(self, item: InboxItem) -> None:
-        self._inbox.put(item)
 
-    def _watch(self, worker: Worker, emit: "_FanOut") -> WorkerExit:
-        try:
-            return Supervisor(worker, self._inbox, self._services.timeouts, emit).watch()
-        except BaseException:
-            # A bug of ours must not leave a worker behind.
-            worker.kill()
-            raise
-
-    def _emit(self, event: RunEvent) -> None:
-        _FanOut(self._sinks)(event)
-
-
-@dataclass(frozen=True, slots=True)
-class _FanOut:
-    sinks: tuple[Sink, ...]
-
-    def __call__(self, event: RunEvent) -> None:
-        for sink in self.sinks:
-            sink.handle(event)
+def _watch(supervisor: Supervisor, worker: Worker) -> WorkerExit:
+    try:
+        return supervisor.watch()
+    except BaseException:
+        # A bug of ours must not leave a worker behind.
+        worker.kill()
+        raise
 
 
 def _peak_flops_per_s(store: Store, spec: RunSpec, devices: Sequence[str]) -> float | None:
@@ -263,26 +269,6 @@ def _peak_flops_per_s(store: Store, spec: RunSpec, devices: Sequence[str]) -> fl
     found = (store.calibration(device, str(spec.variant["precision"])) for device in devices)
     rate = next((calibration.flops_per_s for calibration in found if calibration is not None), None)
     return None if rate is None else rate * len(devices)
-
-
-def lease_devices(
-    spec: RunSpec,
-    services: RunServices,
-    *,
-    notify: Callable[[str], None],
-    wait_for_stop: Callable[[float], bool],
-    devices: Sequence[str] = (),
-) -> Lease | None:
-    """The devices a run needs, once they are free; `told` why it waits if it does. See `Leases.wait` for `stopped`.
-
-    Of those free the first of `devices`, or of all it may have. None of them where the run is refused here: a GPU that
-    was lost meanwhile would be waited for in vain.
-    """
-    machine, count = services.feed.wait_inventory().machine, int(spec.variant["gpus"])
-    if check(spec, machine):
-        return Lease()
-    wanted = devices or candidate_devices(spec, machine)
-    return services.leases.wait(wanted, count or 1, on_wait=lambda: notify(_WAITING), wait_for_stop=wait_for_stop)
 
 
 def _custom_source_info(source: Source | None) -> dict[str, str]:

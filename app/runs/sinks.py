@@ -1,6 +1,7 @@
 """Where a run's events go: each sink gets every event, in the order of one clock."""
 
 import time
+from collections.abc import Sequence
 from typing import Protocol
 
 from app.fields import Sample, SlowSample
@@ -18,6 +19,18 @@ class Sink(Protocol):
 
     def handle(self, event: RunEvent) -> None:
         """Takes one event; must return at once."""
+
+
+class FanOut:
+    """A sink that passes each event to several sinks, in their order."""
+
+    def __init__(self, sinks: Sequence[Sink]) -> None:
+        self._sinks = tuple(sinks)
+
+    def handle(self, event: RunEvent) -> None:
+        """Pass the event on."""
+        for sink in self._sinks:
+            sink.handle(event)
 
 
 class StepSink:

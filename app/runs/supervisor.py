@@ -15,6 +15,7 @@ from workloads.protocol import PROTOCOL_VERSION, Finished, Hello
 
 _END_METHODS: tuple[EndMethod, ...] = ("itself", "closed stdin", "terminated", "killed")
 _MAX_SHOWN_CHARS = 200
+_DRAIN_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +42,11 @@ class WorkerTimeouts:
 
 
 class Supervisor:
-    """The only reader of a run's inbox: emits events, and climbs the ladder when asked, or when something is wrong.
+    """The only reader of a run's inbox: forwards its events, and ends the worker on request or when something is wrong.
 
-    The ladder: close stdin, terminate, kill; each rung has its time, and the last one needed is recorded.
+    It ends a worker in steps: close stdin, terminate, kill. Each has its time, and the last one needed is recorded.
+
+    Thread: the session's own. All others only put into the inbox.
     """
 
     def __init__(self, worker: Worker, inbox: Inbox, limits: WorkerTimeouts, emit: Callable[[RunEvent], None]) -> None:
@@ -61,7 +64,7 @@ class Supervisor:
         self._deadline_s = time.monotonic() + limits.hello_s
 
     def watch(self) -> WorkerExit:
-        """Reads until the worker's process is gone."""
+        """Read the inbox until the worker's process is gone."""
         while True:
             try:
                 item = self._inbox.get(timeout=max(0.0, self._deadline_s - time.monotonic()))
@@ -80,6 +83,24 @@ class Supervisor:
                     ended_by=self._end_method,
                 )
             self._handle(item)
+
+    def drain(self, is_awaited: Callable[[], bool]) -> None:
+        """Forward telemetry that is still under way when the worker is gone, two seconds at most.
+
+        Args:
+            is_awaited: Returns whether telemetry is missing still; asked before each item.
+
+        Raises:
+            UserError: A sink cannot store an event.
+        """
+        end_s = time.monotonic() + _DRAIN_S
+        while is_awaited() and (left_s := end_s - time.monotonic()) > 0:
+            try:
+                item = self._inbox.get(timeout=left_s)
+            except queue.Empty:
+                return
+            if isinstance(item, Sample | SlowSample | DeviceLost | FieldsUpdated):
+                self._emit(item)
 
     def _handle(self, item: InboxItem) -> None:
         match item:
@@ -115,7 +136,7 @@ class Supervisor:
             self._deadline_s = time.monotonic() + self._limits.silence_s
 
     def _forward(self, event: RunEvent) -> None:
-        """Emits one event; when a sink meets trouble of the user's world (a full disk), the run is ended with it."""
+        """Emit one event; a sink that cannot store it (a full disk) ends the run."""
         try:
             self._emit(event)
         except UserError as error:

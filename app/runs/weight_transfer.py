@@ -8,9 +8,9 @@ from pathlib import Path
 from app.errors import UserError
 from app.paths import weights_path
 from app.records import PortabilityResult, RunRow
+from app.runs.host import Host
 from app.runs.jobs import Notify, leased, run_job
 from app.runs.leases import CPU, Leases
-from app.runs.session import RunServices
 from app.samples import HOST
 from workloads import catalog
 from workloads.catalog import Machine
@@ -86,18 +86,18 @@ def _target_spec(trained: RunSpec, implementation: str, gpus: int) -> RunSpec:
     )
 
 
-def try_weights(run: RunRow, weights: Path, spec: RunSpec, services: RunServices, notify: Notify) -> TrialResult:
+def try_weights(run: RunRow, weights: Path, spec: RunSpec, host: Host, notify: Notify) -> TrialResult:
     """One target: the same inputs through it, compared with what the run's own model answered."""
-    inventory = services.feed.wait_inventory()
+    inventory = host.inventory()
     gpus = [gpu.uuid for gpu in inventory.machine.gpus] if spec.variant["gpus"] else []
-    with leased(services.leases, gpus or [CPU], notify) as device:
+    with leased(host.leases, gpus or [CPU], notify) as device:
         request = TryWeights(
             weights_path=str(weights.absolute()),
             trained=run.spec.variant,
             spec=spec,
             gpu_uuids=(device,) if gpus else (),
         )
-        compared = run_job(request, OutputDifference)
+        compared = host.run_job(request, OutputDifference)
     names = {known.device: known.name for known in inventory.devices}
     result = PortabilityResult(
         utc_ns=time.time_ns(),

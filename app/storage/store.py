@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -198,6 +199,13 @@ class Store:
                 portability=measurements.load_portability(self._db, run),
                 log=self._load_log(run) if fields is None else (),
             )
+
+    def with_end(self, stored: StoredRun) -> StoredRun:
+        """Return a run that was loaded before it ended as it is stored now; its measurements are not read again."""
+        header = self.load_header(stored.row.run)
+        with translate_sqlite_errors(self.path):
+            phases = self._run_rows("phases", rows.PHASE_COLUMNS, stored.row.run, "start_ns")
+        return replace(stored, row=header.row, environment=header.environment, phases=tuple(map(rows.phase, phases)))
 
     def load_header(self, run: int) -> RunHeader:
         """Return what is stored of one run besides its measurements, in the trash or not.

@@ -5,13 +5,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
 import pytest
 
 from app.records import Outcome, RunEvent, StoredRun
+from app.runs.host import Host
 from app.runs.launcher import Launcher, LocalLauncher
 from app.runs.leases import Leases
 from app.runs.session import RunServices, RunSession
@@ -144,11 +145,14 @@ def services(
     launcher: Launcher = LocalLauncher() if command is None else LocalLauncher(command)
     return RunServices(
         database=folder / "profiles.db",
-        feed=feed,
-        launcher=launcher,
-        leases=Leases(folder),
+        host=Host(telemetry=feed, launcher=launcher, leases=Leases(folder)),
         timeouts=limits or PATIENT,
     )
+
+
+def with_launcher(given: RunServices, launcher: Launcher) -> RunServices:
+    """The same services, with workers from another launcher."""
+    return replace(given, host=replace(given.host, launcher=launcher))
 
 
 def dummy(inventory: Inventory, behaviour: str = "train", **given: Value) -> RunSpec:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from app.records import StoredRun
+from app.runs.host import Host
 from app.runs.session import RunServices, RunSession
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
@@ -16,7 +17,7 @@ pytestmark = pytest.mark.gpu
 
 
 def _run(feed: TelemetryFeed, folder: Path, workload: str, **given: Value) -> StoredRun:
-    services = RunServices(database=folder / "gpu.db", feed=feed)
+    services = RunServices(database=folder / "gpu.db", host=Host(telemetry=feed))
     spec = catalog.complete(workload, {"seconds": 3.0, **given}, feed.wait_inventory().machine)
     session = RunSession(spec, services)
     session.run()

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from app.records import StoredRun
+from app.runs.host import Host
 from app.runs.session import RunServices, RunSession
 from app.runs.weight_transfer import TrialResult, export_model, transfer_targets, try_weights, weights_file
 from app.storage.store import Store
@@ -25,12 +26,12 @@ SIZES: dict[str, Value] = {"units": 64, "features": 32, "timesteps": 20, "layers
 
 @pytest.fixture
 def services(feed: TelemetryFeed, tmp_path: Path) -> RunServices:
-    return RunServices(database=tmp_path / "gpu.db", feed=feed)
+    return RunServices(database=tmp_path / "gpu.db", host=Host(telemetry=feed))
 
 
 def trained(services: RunServices, **given: Value) -> StoredRun:
     """A completed run that saved its weights."""
-    machine = services.feed.wait_inventory().machine
+    machine = services.host.machine
     session = RunSession(catalog.complete("lstm", {**SIZES, "save_weights": True, **given}, machine), services)
     assert session.run().name == "completed"
     assert session.number is not None
@@ -43,10 +44,10 @@ def trained(services: RunServices, **given: Value) -> StoredRun:
 
 def trials(services: RunServices, run: StoredRun, into: list[str], gpus: int) -> dict[str, TrialResult]:
     """What came of each implementation."""
-    machine = services.feed.wait_inventory().machine
+    machine = services.host.machine
     weights = weights_file(run.row, services.database, None)
     wanted = transfer_targets(run.row.spec, into, gpus, machine).possible
-    found = [try_weights(run.row, weights, spec, services, print) for spec in wanted]
+    found = [try_weights(run.row, weights, spec, services.host, print) for spec in wanted]
     return {trial.result.implementation: trial for trial in found}
 
 
@@ -80,7 +81,7 @@ def test_a_coarser_precision_differs_by_its_rounding(services: RunServices, prec
 def test_what_cudnn_trained_becomes_a_plain_model(services: RunServices, tmp_path: Path) -> None:
     run = trained(services, implementation="cudnn_stack", bidirectional=True)
     weights, paths = weights_file(run.row, services.database, None), [tmp_path / "model.keras", tmp_path / "served"]
-    found = export_model(run.row, weights, paths, services.leases, print)
+    found = export_model(run.row, weights, paths, services.host.leases, print)
     assert found.max_difference <= 1e-5
     assert all(path.exists() for path in paths)
 

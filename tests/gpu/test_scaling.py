@@ -6,6 +6,7 @@ import pytest
 
 from app.analysis.scaling import scalings
 from app.records import StoredRun
+from app.runs.host import Host
 from app.runs.session import RunServices
 from app.telemetry.feed import TelemetryFeed
 from tests.fakes.sessions import run_through
@@ -23,7 +24,7 @@ def two_gpus(feed: TelemetryFeed) -> None:
 
 def run(feed: TelemetryFeed, folder: Path, **given: Value) -> StoredRun:
     spec = catalog.complete("cnn10", {"seconds": 3.0, **given}, feed.wait_inventory().machine)
-    _, _, stored = run_through(spec, RunServices(database=folder / "gpu.db", feed=feed))
+    _, _, stored = run_through(spec, RunServices(database=folder / "gpu.db", host=Host(telemetry=feed)))
     assert stored.row.outcome is not None
     assert stored.row.outcome.name == "completed", stored.row.outcome
     return stored

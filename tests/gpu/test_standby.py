@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from app.records import StoredRun
+from app.runs.host import Host
 from app.runs.leases import Leases
 from app.runs.session import RunServices, RunSession
 from app.runs.standby import StandbyLauncher
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.gpu
 
 
 def _run(services: RunServices, gpu: int) -> StoredRun:
-    machine = services.feed.wait_inventory().machine
+    machine = services.host.machine
     spec = catalog.complete("lstm", {"seconds": 3.0, "gpus": 1, "devices": str(gpu)}, machine)
     session = RunSession(spec, services)
     assert session.run().name == "completed"
@@ -31,7 +32,9 @@ def test_it_uses_the_gpu_that_its_order_names(feed: TelemetryFeed, tmp_path: Pat
     last = len(feed.wait_inventory().machine.gpus) - 1
     leases = Leases(tmp_path)
     with closing(StandbyLauncher(leases, lambda: True)) as launcher:
-        services = RunServices(database=tmp_path / "gpu.db", feed=feed, launcher=launcher, leases=leases)
+        services = RunServices(
+            database=tmp_path / "gpu.db", host=Host(telemetry=feed, launcher=launcher, leases=leases)
+        )
         cold = _run(services, 0)
         assert launcher.wait_ready()
         warm = _run(services, last)

@@ -8,6 +8,7 @@ import pytest
 
 from app.records import HOST_LOAD_KEY, IDLE_WAIT_KEY, THROTTLED_KEY
 from app.runs.experiment.idle_wait import IdleLimits, IdleWait, WaitStatus
+from app.runs.host import Host
 from app.runs.session import RunSession
 from app.storage.store import Store
 from tests.fakes.command_line import CommandLine, dummy_words
@@ -33,7 +34,7 @@ def test_a_run_begins_when_its_gpu_has_cooled_down_and_says_so(tmp_path: Path, m
 
     with started_feed(20.0) as feed:
         spec = dummy(feed.wait_inventory(), gpus=1)
-        gate = IdleWait(feed, IdleLimits(steady_s=1.0))
+        gate = IdleWait(Host(telemetry=feed), IdleLimits(steady_s=1.0))
         facts = gate.wait(["GPU-cool"], go_on)
         gate.close()
         running = services(tmp_path, feed)

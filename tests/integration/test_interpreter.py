@@ -3,7 +3,6 @@
 import ast
 import site
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ from app.runs.standby import StandbyLauncher
 from app.telemetry.feed import TelemetryFeed
 from tests.fakes.environments import VirtualEnvironment
 from tests.fakes.processes import has_ended
-from tests.fakes.sessions import dummy, run_through, services
+from tests.fakes.sessions import dummy, run_through, services, with_launcher
 from tests.fakes.standby import standing_by
 from workloads.catalog import Machine, check, complete
 from workloads.protocol import Value
@@ -141,7 +140,7 @@ def test_a_worker_stands_by_for_the_python_of_the_last_run(
     inventory = feed.wait_inventory()
     other = dummy(inventory, gpus=1, interpreter=str(elsewhere.folder))
     with closing(StandbyLauncher(Leases(tmp_path), lambda: True)) as launcher:
-        served = replace(services(tmp_path, feed), launcher=launcher)
+        served = with_launcher(services(tmp_path, feed), launcher)
         runs = []
         for spec in (other, other):
             outcome, _, run = run_through(spec, served)

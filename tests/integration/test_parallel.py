@@ -10,8 +10,9 @@ import pytest
 from app.plan import Plan
 from app.records import CONCURRENT_GPUS_KEY, Outcome, RunEvent, RunHeader
 from app.runs.concurrent_runs import ConcurrentRuns
+from app.runs.experiment.entry_session import lease_unless_refused
 from app.runs.experiment.session import Experiment, ExperimentSession, PlannedRun
-from app.runs.session import RunServices, lease_devices
+from app.runs.session import RunServices
 from app.telemetry.feed import TelemetryFeed
 from tests.fakes.command_line import CommandLine, dummy_words
 from tests.fakes.experiments import FakeExecutor
@@ -39,11 +40,11 @@ class Making:
         self._session = ExperimentSession(
             Plan(name="some", variants=tuple(variants), repeats=repeats, parallel=2),
             (),
-            running.feed.wait_inventory().machine,
+            running.host.machine,
             FakeExecutor(
                 self._run_one,
-                lambda spec, devices, stopped: lease_devices(
-                    spec, running, notify=lambda _: None, wait_for_stop=stopped, devices=devices
+                lambda spec, devices, stopped: lease_unless_refused(
+                    spec, running.host, devices, notify=lambda _: None, wait_for_stop=stopped
                 ),
             ),
         )
@@ -140,10 +141,10 @@ def test_a_stop_ends_all_that_go_on_and_stores_them_so(tmp_path: Path, feed: Tel
 
 def test_what_this_machine_refuses_leases_nothing(tmp_path: Path, feed: TelemetryFeed) -> None:
     used = services(tmp_path, feed)
-    both = used.leases.take(UUIDS, 2)
+    both = used.host.leases.take(UUIDS, 2)
     assert both is not None, "so that a wait would not end"
     three = dummy(feed.wait_inventory(), gpus=3)
-    lease = lease_devices(three, used, notify=lambda _: None, wait_for_stop=lambda _: True)
+    lease = lease_unless_refused(three, used.host, notify=lambda _: None, wait_for_stop=lambda _: True)
     assert lease is not None
     assert lease.devices == ()
     assert ConcurrentRuns(used).run(three, [], lease=lease).row.outcome == Outcome(

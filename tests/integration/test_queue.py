@@ -67,7 +67,7 @@ def add(
     used: RunServices, *names: str, repeats: int = 1, how: dict[str, Any] | None = None, **given: Value
 ) -> list[int]:
     """Entries of these names, each an experiment of two variants, that wait for no quiet host."""
-    inventory = used.feed.wait_inventory()
+    inventory = used.host.inventory()
     settings: dict[str, Value] = {"steps": 5, **given}
     entries = []
     for number, name in enumerate(names):
@@ -80,7 +80,7 @@ def add(
 
 def in_queue(used: RunServices) -> list[tuple[str, str, str]]:
     with Store.open(used.database) as store:
-        found = queue_progress(store, used.feed.wait_inventory())
+        found = queue_progress(store, used.host.inventory())
     return [(each.name, each.state, f"{each.done}/{each.planned}") for each in found]
 
 
@@ -204,7 +204,7 @@ def test_one_that_cannot_be_made_is_told_and_does_not_stand_in_the_way(used: Run
 
 
 def test_stored_runs_count_unless_it_is_to_be_made_anew(used: RunServices) -> None:
-    inventory = used.feed.wait_inventory()
+    inventory = used.host.inventory()
     run_through(dummy(inventory, batch_size=1, steps=5), used)
     add(used, "a")
     assert in_queue(used) == [("a", "waiting", "1/2")]
@@ -215,7 +215,7 @@ def test_stored_runs_count_unless_it_is_to_be_made_anew(used: RunServices) -> No
 
 
 def test_a_single_run_asked_for_twice_is_made_twice(used: RunServices) -> None:
-    spec = dummy(used.feed.wait_inventory(), steps=5)
+    spec = dummy(used.host.inventory(), steps=5)
     with Store.open(used.database) as store:
         asked = Plan(name="one", variants=(spec,), repeats=1, again=True, max_idle_wait_s=0.0)
         add_plan(store, asked)
@@ -225,7 +225,7 @@ def test_a_single_run_asked_for_twice_is_made_twice(used: RunServices) -> None:
 
 
 def test_made_anew_and_cut_off_it_goes_on_with_its_own_runs(used: RunServices) -> None:
-    run_through(dummy(used.feed.wait_inventory(), batch_size=1, steps=5), used)
+    run_through(dummy(used.host.inventory(), batch_size=1, steps=5), used)
     add(used, "a", repeats=2, how={"again": True})
     Told(used, lambda told: told.runner.stop() if told.now.position == 3 else None).run()
     assert in_queue(used) == [("a", "waiting", "2/4")]
@@ -239,7 +239,7 @@ def test_runs_of_it_from_another_machine_count_and_that_is_said(used: RunService
     with Store.open(used.database) as store:
         for run in (1, 2):
             store.add_environment(run, {"cpu": "Another processor"})
-        (here,) = queue_progress(store, used.feed.wait_inventory())
+        (here,) = queue_progress(store, used.host.inventory())
     assert (here.done, here.planned) == (2, 4)
     assert here.message == "2 runs were made on another machine, with another CPU: they count all the same."
     assert Told(used).run().ends == [("a", "complete", 4)]
@@ -259,7 +259,7 @@ def test_a_run_too_many_or_too_few_would_be_noticed(used: RunServices) -> None:
     add(used, "a", repeats=4)
     Told(used).run()
     assert experiment.judge() == (4, 0), "no run of the third variant"
-    made: StoredRun = run_through(dummy(used.feed.wait_inventory(), batch_size=1, steps=5), used)[2]
+    made: StoredRun = run_through(dummy(used.host.inventory(), batch_size=1, steps=5), used)[2]
     assert experiment.judge() == (4, 1)
     experiment.seen.add(made.row.uid)
     assert experiment.judge() == (5, 1), "one that was made and belongs to nothing is lost as well"

@@ -14,6 +14,7 @@ import pytest
 from app.errors import DatabaseError
 from app.fields import Sample, SlowSample
 from app.records import LogLine, Outcome, RunEnded, RunEvent, RunStarted, Waiting
+from app.report.documents import run_document
 from app.runs.outcome import BROKEN_PYTHON
 from app.runs.recovery import mark_crashed_runs
 from app.runs.session import RunSession
@@ -83,6 +84,19 @@ def test_a_completed_run_is_told_in_order_and_stored(tmp_path: Path, feed: Telem
     assert stored.row.summary == ended.summary
     assert [phase.name for phase in stored.phases] == PHASES
     assert all(phase.end_ns is not None for phase in stored.phases)
+
+
+@pytest.mark.parametrize("gpus", [0, 64], ids=["completed", "refused"])
+def test_a_session_hands_on_the_run_as_it_is_stored(tmp_path: Path, feed: TelemetryFeed, gpus: int) -> None:
+    used = services(tmp_path, feed)
+    session = RunSession(dummy(feed.wait_inventory(), gpus=gpus), used)
+    session.run()
+    assert session.stored is not None
+    with Store.open(used.database) as store:
+        stored = store.load(session.stored.row.run)
+    assert run_document(session.stored) == run_document(stored)
+    assert session.stored.header == stored.header
+    assert session.stored.phases == stored.phases
 
 
 def test_what_is_told_is_what_is_stored(tmp_path: Path, feed: TelemetryFeed) -> None:

@@ -9,7 +9,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -24,7 +23,7 @@ from app.telemetry.feed import TelemetryFeed
 from tests.fakes.command_line import CommandLine, dummy_words
 from tests.fakes.nvml import TWO_H200, Driver, environment
 from tests.fakes.processes import has_ended
-from tests.fakes.sessions import LIMIT_S, Recorder, dummy, going, run_through, services
+from tests.fakes.sessions import LIMIT_S, Recorder, dummy, going, run_through, services, with_launcher
 from tests.fakes.standby import empty_libraries, standing_by
 from workloads.catalog import Machine, complete
 from workloads.protocol import PROTOCOL_VERSION, Block, EnvironmentInfo, Finished, PhaseStarted, Start
@@ -61,7 +60,7 @@ def launcher(tmp_path: Path, libraries: Path) -> Iterator[StandbyLauncher]:
 
 @pytest.fixture
 def served(tmp_path: Path, feed: TelemetryFeed, launcher: StandbyLauncher) -> RunServices:
-    return replace(services(tmp_path, feed), launcher=launcher)
+    return with_launcher(services(tmp_path, feed), launcher)
 
 
 @pytest.fixture
@@ -82,7 +81,7 @@ def told(recorder: Recorder) -> list[object]:
 def test_runs_beside_each_other_have_a_standby_each_for_the_next(
     served: RunServices, launcher: StandbyLauncher, tmp_path: Path
 ) -> None:
-    spec = dummy(served.feed.wait_inventory(), gpus=1, steps=0, seconds=600.0)
+    spec = dummy(served.host.inventory(), gpus=1, steps=0, seconds=600.0)
     launcher.prepare()
     assert launcher.wait_ready()
     assert len(standing_by()) == 1
@@ -105,7 +104,7 @@ def test_runs_beside_each_other_have_a_standby_each_for_the_next(
 
 
 def test_a_standby_tells_what_a_cold_worker_tells(served: RunServices, launcher: StandbyLauncher) -> None:
-    inventory = served.feed.wait_inventory()
+    inventory = served.host.inventory()
     cold_outcome, cold, cold_run = run_through(dummy(inventory, gpus=1), served)
     assert launcher.wait_ready(), "the next one was begun beside the first run"
     (process,) = standing_by()
@@ -162,7 +161,7 @@ def test_it_ends_when_none_is_wanted_any_more(tmp_path: Path, libraries: Path) -
 def test_an_order_may_come_while_it_imports(tmp_path: Path, feed: TelemetryFeed, open_gate: Callable[[], None]) -> None:
     wishes = [True]
     with closing(StandbyLauncher(Leases(tmp_path), lambda: bool(wishes) and wishes.pop())) as launcher:
-        served = replace(services(tmp_path, feed), launcher=launcher)
+        served = with_launcher(services(tmp_path, feed), launcher)
         launcher.prepare()
         with going(dummy(feed.wait_inventory(), gpus=1), served) as run:
             open_gate()  # one stands by, no second: it would let in whichever comes first
@@ -180,7 +179,7 @@ def test_a_stop_while_it_imports_is_a_stop(
     served: RunServices, launcher: StandbyLauncher, open_gate: Callable[[], None]
 ) -> None:
     launcher.prepare()
-    with going(dummy(served.feed.wait_inventory(), gpus=1), served) as run:
+    with going(dummy(served.host.inventory(), gpus=1), served) as run:
         run.session.stop()
         outcome = run.result()
     assert (outcome.name, outcome.ended_by) == ("stopped", "closed stdin")
@@ -193,7 +192,7 @@ def test_it_serves_only_the_surroundings_it_was_started_in(
     assert launcher.wait_ready()
     (process,) = standing_by()
     monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", "0")
-    _, _, run = run_through(dummy(served.feed.wait_inventory(), gpus=1), served)
+    _, _, run = run_through(dummy(served.host.inventory(), gpus=1), served)
     assert "standby" not in run.environment
     assert process not in standing_by()
 
@@ -204,7 +203,7 @@ def test_one_that_was_killed_is_seen_in_the_log_alone(served: RunServices, launc
     (process,) = standing_by()
     process.kill()
     assert has_ended(process.pid)
-    outcome, recorder, run = run_through(dummy(served.feed.wait_inventory(), gpus=1), served)
+    outcome, recorder, run = run_through(dummy(served.host.inventory(), gpus=1), served)
     assert (outcome.name, run.environment.get("standby")) == ("completed", None)
     words = "(the worker that stood by ended with exit status -9: this run started cold)"
     assert words in [line.text for line in recorder.of(LogLine)]
@@ -216,7 +215,7 @@ def test_one_that_cannot_import_leaves_its_reason_in_the_log(
     (libraries / "keras.py").write_text("raise OSError('libcudnn is no library')")
     launcher.prepare()
     assert not launcher.wait_ready()
-    outcome, recorder, _ = run_through(dummy(served.feed.wait_inventory(), gpus=1), served)
+    outcome, recorder, _ = run_through(dummy(served.host.inventory(), gpus=1), served)
     assert outcome.name == "completed"
     assert "OSError: libcudnn is no library" in [line.text for line in recorder.of(LogLine)]
 
@@ -230,7 +229,7 @@ def test_one_that_nobody_takes_goes_quietly(
     launcher.wait_ready()
     for process in standing_by():
         assert has_ended(process.pid)
-    outcome, recorder, _ = run_through(dummy(served.feed.wait_inventory(), gpus=1), served)
+    outcome, recorder, _ = run_through(dummy(served.host.inventory(), gpus=1), served)
     assert (outcome.name, recorder.of(LogLine)) == ("completed", [])
 
 
@@ -238,7 +237,7 @@ def test_a_run_on_the_cpu_waits_for_an_import_and_none_begins_beside_it(
     served: RunServices, launcher: StandbyLauncher, open_gate: Callable[[], None]
 ) -> None:
     launcher.prepare()
-    with going(dummy(served.feed.wait_inventory(), gpus=0, steps=0, seconds=60.0), served) as run:
+    with going(dummy(served.host.inventory(), gpus=0, steps=0, seconds=60.0), served) as run:
         run.recorder.wait(Waiting)
         assert run.recorder.of(PhaseStarted) == []
         open_gate()

@@ -8,6 +8,7 @@ from app.gui.threads import Bridge, BridgeSink
 from app.queries import QueueProgress
 from app.runs.experiment.progress import ProgressReporter
 from app.runs.experiment.queue_runner import QueueRunner
+from app.runs.host import Host
 from app.runs.leases import Leases
 from app.runs.probes import LargestBatchSession
 from app.runs.session import RunServices, RunSession
@@ -28,10 +29,13 @@ class SessionFactory:
 
     def __init__(self, database: Path, feed: TelemetryFeed, bridge: Bridge) -> None:
         self._bridge = bridge
+        leases = Leases()
         self._launcher = StandbyLauncher(
-            Leases(), lambda: is_standby_wanted(feed, lambda: load_setting(database, STANDBY))
+            leases, lambda: is_standby_wanted(feed, lambda: load_setting(database, STANDBY))
         )
-        self._services = RunServices(database=database, feed=feed, launcher=self._launcher)
+        self._services = RunServices(
+            database=database, host=Host(telemetry=feed, launcher=self._launcher, leases=leases)
+        )
 
     def prepare(self) -> None:
         """Start the standby worker if one is wanted, else end it; returns at once."""

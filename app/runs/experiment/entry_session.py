@@ -22,11 +22,12 @@ from app.runs.experiment.reuse import (
 )
 from app.runs.experiment.session import Experiment, ExperimentSession, PlannedRun
 from app.runs.experiment.transfer_trials import pending_trials, run_pending_trials, runs_with_weights
+from app.runs.host import Host
 from app.runs.leases import Lease
-from app.runs.session import RunServices, lease_devices
+from app.runs.session import RunServices
 from app.runs.sinks import Sink
 from app.storage.store import Store
-from workloads.catalog import Machine
+from workloads.catalog import Machine, check
 from workloads.protocol import RunSpec
 
 
@@ -142,7 +143,7 @@ class EntrySession:
         self._add_runs(run.row.run for run in status.experiment.runs)
         self._drop_excluded(status)
         self._listener.entry_started(replace(status, entry=self._entry))
-        with contextlib.closing(IdleWait(self._services.feed, _limits(self._plan.max_idle_wait_s))) as self._idle_wait:
+        with contextlib.closing(IdleWait(self._services.host, _limits(self._plan.max_idle_wait_s))) as self._idle_wait:
             session = ExperimentSession(status.experiment.plan, status.experiment.runs, status.machine, self)
             self._session = session
             if self._is_ending.is_set():
@@ -162,8 +163,8 @@ class EntrySession:
         if not self._is_next():
             self.end()
             return None
-        return lease_devices(
-            spec, self._services, notify=self._listener.message, wait_for_stop=sleep_or_give_up, devices=devices
+        return lease_unless_refused(
+            spec, self._services.host, devices, notify=self._listener.message, wait_for_stop=sleep_or_give_up
         )
 
     def wait_until_idle(self, planned_run: PlannedRun, may_continue: Callable[[], bool]) -> Mapping[str, str]:
@@ -223,6 +224,24 @@ class EntrySession:
         return replace(experiment, runs=tuple(runs))
 
 
+def lease_unless_refused(
+    spec: RunSpec,
+    host: Host,
+    devices: Sequence[str] = (),
+    *,
+    notify: Callable[[str], None],
+    wait_for_stop: Callable[[float], bool],
+) -> Lease | None:
+    """Lease as `Host.lease_for_run` does, but nothing for a run that the host refuses: it is stored as refused.
+
+    The devices of an experiment's run are leased before its session checks it. A GPU that was lost meanwhile would be
+    waited for in vain.
+    """
+    if check(spec, host.machine):
+        return Lease()
+    return host.lease_for_run(spec, notify=notify, wait_for_stop=wait_for_stop, devices=devices)
+
+
 @dataclass(frozen=True, slots=True)
 class _MembershipSink:
     """Makes a run part of the experiment when it begins: a program that is killed later has nothing to note."""
@@ -241,7 +260,7 @@ def entry_status(
 
     `repeated` judges which were throttled too long to count, and then knows of them.
     """
-    inventory, plan = services.feed.wait_inventory(), entry_plan(entry)
+    inventory, plan = services.host.inventory(), entry_plan(entry)
     machine = inventory.machine
     with Store.open(services.database) as store:
         own_runs = runs_of_entry(store, entry)

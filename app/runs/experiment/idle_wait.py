@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from app.analysis.comparability import QUIET_PCT, STEADY_S, TIMED_OUT, is_cool, is_throttled, lowest_temperature_c
 from app.fields import Sample
 from app.records import HOST_LOAD_KEY, IDLE_WAIT_KEY
+from app.runs.host import Host
 from app.samples import HOST, Device, Processes
-from app.telemetry.feed import TelemetryFeed
 from app.telemetry.messages import SamplerMessage
 
 MAX_WAIT_S = 60.0
@@ -60,8 +60,8 @@ class IdleWait:
     Several runs may wait at once, each on a thread of its own for GPUs of its own.
     """
 
-    def __init__(self, feed: TelemetryFeed, limits: IdleLimits) -> None:
-        self._feed = feed
+    def __init__(self, host: Host, limits: IdleLimits) -> None:
+        self._host = host
         self._limits = limits
         self._changed = threading.Condition()
         self._pending: list[_PendingWait] = []
@@ -69,7 +69,7 @@ class IdleWait:
         self._process_lists: dict[str, Processes] = {}
         self._idle_c: dict[str, int | None] = {}
         self._ignored: set[str] = set()
-        self._unsubscribe = feed.subscribe(self._receive)
+        self._unsubscribe = host.telemetry.subscribe(self._receive)
 
     def close(self) -> None:
         """Listens no longer."""
@@ -77,7 +77,7 @@ class IdleWait:
 
     def wait(self, devices: Collection[str], continue_waiting: ContinueWaiting) -> Mapping[str, str]:
         """Waits until a run on these devices would be fair, or long enough; facts that say how it went."""
-        gpus = [device for device in self._feed.wait_inventory().devices if device.device in devices]
+        gpus = [device for device in self._host.inventory().devices if device.device in devices]
         limit_s = self._limits.wait_s if gpus else min(self._limits.wait_s, self._limits.host_s)
         ending = self._wait_until_idle(gpus, limit_s, continue_waiting) if limit_s else "off"
         with self._changed:

@@ -76,9 +76,9 @@ def run_pending_trials(
 
 
 def _run_trial(trial: TransferTrial, services: RunServices, notify: Notify) -> None:
-    run, machine = trial.run.row, services.feed.wait_inventory().machine
+    run, machine = trial.run.row, services.host.machine
     weights = weights_file(run, services.database, None)
     (target,) = transfer_targets(run.spec, [trial.implementation], trial.gpus, machine).possible
-    result = try_weights(run, weights, target, services, notify).result
+    result = try_weights(run, weights, target, services.host, notify).result
     with Store.open(services.database) as store:
         store.add_portability(run.run, [result])

@@ -214,7 +214,7 @@ def test_a_variant_whose_file_was_never_opened_here_is_not_run(
 
 def test_a_run_that_crashes_names_the_file(file: Path, tmp_path: Path, feed: TelemetryFeed) -> None:
     ends = services(tmp_path, feed, command=(sys.executable, "-c", ""))
-    (small,) = load_custom_workloads(file, "small", ends.database, ReadOptions(leases=ends.leases))
+    (small,) = load_custom_workloads(file, "small", ends.database, ReadOptions(leases=ends.host.leases))
     outcome = RunSession(fill_defaults(small, {"gpus": 0}, Machine()), ends).run()
     assert outcome.name == "crashed"
     assert (outcome.reason or "").startswith("mine.py: ")

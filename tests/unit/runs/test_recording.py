@@ -1,9 +1,10 @@
-"""TODO docstring"""
+"""What is recorded of a run: its own devices, energy at the edges of phases, and who else used its GPUs."""
 
 import queue
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import pynvml
 import pytest
@@ -11,13 +12,14 @@ import pytest
 from app.fields import Sample, SlowSample
 from app.records import OTHERS_ON_GPU_KEY, RunEvent
 from app.runs.recording import OtherProcesses, TelemetryRecorder
-from app.runs.supervisor import Inbox
+from app.runs.sinks import FanOut
+from app.runs.supervisor import Inbox, Supervisor, WorkerTimeouts
 from app.samples import HOST, Device, DeviceLost, GpuProcess, Processes
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.messages import SamplerMessage
 from tests.fakes.nvml_cards import ENERGY, LAPTOP, TWO_H200, Card, Flaw
 from tests.fakes.sessions import feed_of, wait_listed
-from workloads.protocol import EnvironmentInfo, PhaseStarted
+from workloads.protocol import PhaseStarted
 
 WORKER_PID = 100
 
@@ -104,11 +106,32 @@ def energy_after(inbox: Inbox, t_ns: int) -> SlowSample:
             return item
 
 
-def settled(recording: TelemetryRecorder) -> tuple[list[RunEvent], float]:
+class _Gone:
+    """A worker whose process is over."""
+
+    pid = 1
+
+    def ask_to_stop(self) -> None:
+        raise AssertionError("it is gone")
+
+    terminate = kill = ask_to_stop
+
+
+@dataclass(frozen=True)
+class _Kept:
+    events: list[RunEvent]
+
+    def handle(self, event: RunEvent) -> None:
+        self.events.append(event)
+
+
+def settled(recording: TelemetryRecorder, inbox: Inbox) -> tuple[list[RunEvent], float]:
     """What was handed on at the end, and the seconds that took."""
     events: list[RunEvent] = []
     began_s = time.monotonic()
-    recording.drain(events.append)
+    end = FanOut((recording, _Kept(events)))
+    recording.request_final_energy()
+    Supervisor(_Gone(), inbox, WorkerTimeouts(), end.handle).drain(lambda: recording.awaits_energy)
     return events, time.monotonic() - began_s
 
 
@@ -160,32 +183,32 @@ def _energy_waits_s(feed: TelemetryFeed) -> tuple[float, float]:
 
 
 def test_at_the_end_it_waits_for_the_last_reading_of_every_gpu(feed: TelemetryFeed) -> None:
-    with recorded(feed, GPU_A, GPU_B) as (recording, _):
+    with recorded(feed, GPU_A, GPU_B) as (recording, inbox):
         asked_ns = time.monotonic_ns()
-        events, _ = settled(recording)
+        events, _ = settled(recording, inbox)
     assert with_energy(events, asked_ns) == {GPU_A, GPU_B}
 
 
 def test_a_counter_that_never_answers_is_waited_for_two_seconds() -> None:
-    with feed_of(DUMB, hz=20.0) as feed, recorded(feed, "GPU-dumb") as (recording, _):
-        events, seconds = settled(recording)
+    with feed_of(DUMB, hz=20.0) as feed, recorded(feed, "GPU-dumb") as (recording, inbox):
+        events, seconds = settled(recording, inbox)
     assert 1.9 < seconds < LIMIT_S
     assert with_energy(events, 0) == set()
     assert any(isinstance(event, Sample) and event.device == "GPU-dumb" for event in events), "the rest is handed on"
 
 
 def test_without_a_counter_nothing_is_waited_for() -> None:
-    with feed_of(LAPTOP, hz=20.0) as feed, recorded(feed, LAPTOP.uuid) as (recording, _):
+    with feed_of(LAPTOP, hz=20.0) as feed, recorded(feed, LAPTOP.uuid) as (recording, inbox):
         recording.handle(PhaseStarted(phase="measure", t_ns=time.monotonic_ns()))
-        events, seconds = settled(recording)
+        events, seconds = settled(recording, inbox)
     assert events == []
     assert seconds < 1.9
 
 
 def test_a_lost_gpu_is_not_waited_for() -> None:
-    with feed_of(DUMB, hz=20.0) as feed, recorded(feed, "GPU-dumb") as (recording, _):
+    with feed_of(DUMB, hz=20.0) as feed, recorded(feed, "GPU-dumb") as (recording, inbox):
         recording.handle(DeviceLost(t_ns=time.monotonic_ns(), device="GPU-dumb", reason="It is gone."))
-        _, seconds = settled(recording)
+        _, seconds = settled(recording, inbox)
     assert seconds < 1.9
 
 
@@ -193,25 +216,26 @@ def test_another_process_on_the_run_s_gpu_is_told_at_the_end_and_one_elsewhere_i
     shared = Card(uuid="GPU-shared", processes=((WORKER, 3_000_000_000), (STRANGER, 1_000_000_000)))
     own = Card(uuid="GPU-own", processes=((WORKER, 3_000_000_000),))
     with feed_of(shared, own, hz=20.0) as feed:
-        assert told_others(feed, "GPU-own") == []
-        (facts,) = told_others(feed, "GPU-shared")
-    assert facts.facts == {OTHERS_ON_GPU_KEY: f"unknown ({STRANGER})"}
+        assert told_others(feed, "GPU-own") == {}
+        facts = told_others(feed, "GPU-shared")
+    assert facts == {OTHERS_ON_GPU_KEY: f"unknown ({STRANGER})"}
 
 
 def test_one_that_was_there_before_the_worker_is_told_though_the_worker_is_never_listed() -> None:
     """As in a container, where the driver has other numbers for its processes."""
     with feed_of(Card(uuid="GPU-shared", processes=((STRANGER, 1_000_000_000),)), hz=20.0) as feed:
         wait_listed(feed, "GPU-shared")
-        (facts,) = told_others(feed, "GPU-shared")
-    assert facts.facts == {OTHERS_ON_GPU_KEY: f"unknown ({STRANGER})"}
+        facts = told_others(feed, "GPU-shared")
+    assert facts == {OTHERS_ON_GPU_KEY: f"unknown ({STRANGER})"}
 
 
-def told_others(feed: TelemetryFeed, uuid: str) -> list[EnvironmentInfo]:
+def told_others(feed: TelemetryFeed, uuid: str) -> Mapping[str, str]:
     """What a run on this card tells at its end, after the driver listed its processes."""
-    with recorded(feed, uuid) as (recording, _):
+    with recorded(feed, uuid) as (recording, inbox):
         recording.follow(WORKER)
         wait_listed(feed, uuid)
-        return [event for event in settled(recording)[0] if isinstance(event, EnvironmentInfo)]
+        settled(recording, inbox)
+        return recording.environment
 
 
 def test_nothing_comes_after_the_end(feed: TelemetryFeed) -> None:

@@ -8,6 +8,7 @@ import pytest
 from app.fields import Sample
 from app.records import HOST_LOAD_KEY, IDLE_WAIT_KEY
 from app.runs.experiment.idle_wait import IdleLimits, IdleWait, WaitStatus
+from app.runs.host import Host
 from app.samples import HOST, Device, GpuProcess, Inventory, Processes
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.messages import SamplerMessage
@@ -52,7 +53,7 @@ class Machinery:
         self.clock = clock
         self._feed = TelemetryFeed()
         self.hand([Inventory(machine=MACHINE, devices=DEVICES)])
-        self.gate = IdleWait(self._feed, limits)
+        self.gate = IdleWait(Host(telemetry=self._feed), limits)
         self.told: list[str] = []
         self.facts: Mapping[str, str] = {}
         self._second = 0
