@@ -26,10 +26,12 @@ def _main(words: list[str]) -> int:
     if not words:
         return _open_window(None)
     # Here, for the window does not wait for them.
-    from app.cli.commands import Upper
+    from app.cli.commands import UpperLayers
     from app.cli.main import main as command_line
 
-    return command_line(words, Upper(open_window=_open_window, has_display=_has_display(), load_bench=_load_bench))
+    return command_line(
+        words, UpperLayers(open_window=_open_window, has_display=_has_display(), load_bench=_load_bench)
+    )
 
 
 def _load_bench() -> "click.Command":

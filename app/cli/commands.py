@@ -76,7 +76,7 @@ HELP = {name: text for section in SECTIONS.values() for name, (_, text) in secti
 
 
 @dataclass(frozen=True, slots=True)
-class Upper:
+class UpperLayers:
     """Functions of the layers above; None where they are absent."""
 
     open_window: OpenWindow | None = None
@@ -94,7 +94,7 @@ class ProgramGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import and return a command; None where no command has that name."""
         if cmd_name == "bench":
-            upper = ctx.find_object(Upper)
+            upper = ctx.find_object(UpperLayers)
             return upper.load_bench() if upper is not None and upper.load_bench is not None else None
         if cmd_name not in HELP:
             return None

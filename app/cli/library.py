@@ -41,7 +41,7 @@ _LISTED = [metric for metric in METRICS if metric.list_column and metric.list_co
 
 
 @command("note", "note 3 'power limit 300 W'", "note 3")
-@run_argument()
+@run_argument
 @click.argument("text", required=False, help='The note; "" removes it; without it, it is shown.')
 def note(database: Path | None, as_json: bool, run: int, text: str | None) -> int:
     """Keep a note on a run, or print the stored one."""

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import click
 
-from app.cli.commands import PROGRAM, ProgramGroup, Upper, describe_wrong_use
+from app.cli.commands import PROGRAM, ProgramGroup, UpperLayers, describe_wrong_use
 from app.cli.options import DATABASE_HELP, FILE, SAMPLE_PERIOD
 from app.errors import UserError
 from app.samples import SAMPLE_MS
 from workloads.catalog import UsageError
 
-_NONE = Upper()
+_NONE = UpperLayers()
 
 
 def _print_version(context: click.Context, _param: click.Parameter, wanted: bool) -> None:
@@ -54,13 +54,13 @@ def program(context: click.Context, database: Path | None, sample_ms: float) -> 
     """Open the window where no command is given, and return its exit status."""
     if context.invoked_subcommand is not None:
         return 0
-    open_window = context.ensure_object(Upper).open_window
+    open_window = context.ensure_object(UpperLayers).open_window
     if open_window is None:
         raise UsageError(f"A command is missing. `{PROGRAM} --help` shows how it is used.")
     return open_window(database, sample_ms, None)
 
 
-def main(words: Sequence[str], upper: Upper = _NONE) -> int:
+def main(words: Sequence[str], upper: UpperLayers = _NONE) -> int:
     """Do what the words say and return the exit status; the user's errors are one sentence on stderr."""
     _prepare_output()
     try:
@@ -91,7 +91,7 @@ def main(words: Sequence[str], upper: Upper = _NONE) -> int:
         return 1
 
 
-def _run(words: Sequence[str], upper: Upper) -> int:
+def _run(words: Sequence[str], upper: UpperLayers) -> int:
     """Read the words and call the command; without `click.Command.main`, which would take Ctrl-C for itself."""
     try:
         with program.make_context(PROGRAM, list(words), obj=upper) as context:

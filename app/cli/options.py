@@ -163,16 +163,14 @@ workload_argument = click.argument(
     help=", ".join(known.name for known in catalog.WORKLOADS if not known.hidden)
     + ", or path/to/file.py:name for a custom workload.",
 )
+run_argument = click.argument(
+    "run", type=RUN_NUMBER, metavar="RUN", shell_complete=complete_runs, help="Its number in `list`."
+)
 
 
 def settings_option(metavar: str, help: str) -> Callable[[Decorated], Decorated]:
     """Return the option `-s name=value`."""
     return click.option("-s", "settings", multiple=True, metavar=metavar, shell_complete=complete_settings, help=help)
-
-
-def run_argument(help: str = "Its number in `list`.") -> Callable[[Decorated], Decorated]:
-    """Return the argument of one run."""
-    return click.argument("run", type=RUN_NUMBER, metavar="RUN", shell_complete=complete_runs, help=help)
 
 
 def runs_argument(*, required: bool) -> Callable[[Decorated], Decorated]:

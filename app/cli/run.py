@@ -61,7 +61,7 @@ _EXACT = 1e-5
 
 
 @command("portability", "portability 12", "portability 12 --into standard,cudnn --gpus 0")
-@run_argument()
+@run_argument
 @click.option("--into", default="", metavar="A,B", help="The implementations (default: all that can run there).")
 @click.option(
     "--gpus",

@@ -87,7 +87,7 @@ _NUMBERS = frozenset(range(1, len(derived.EPOCH_COLUMNS)))
 
 
 @command("show", "show 12", "show 12 --json")
-@run_argument()
+@run_argument
 @click.option("--log", is_flag=True, help="Print its log too.")
 @click.option("--source", is_flag=True, help="Print the file that a custom workload was in.")
 def show(database: Path | None, as_json: bool, run: int, log: bool, source: bool) -> int:

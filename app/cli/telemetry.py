@@ -16,7 +16,7 @@ import click
 
 from app import units
 from app.cli.candidates import complete_runs
-from app.cli.commands import Upper
+from app.cli.commands import UpperLayers
 from app.cli.options import Parsed, command, number
 from app.cli.services import open_store, stop_on_interrupt, telemetry_feed
 from app.cli.terminal import print_json
@@ -199,7 +199,7 @@ def _read_recording(word: str) -> int | Path:
 @click.pass_context
 def replay(context: click.Context, database: Path | None, as_json: bool, recording: int | Path, speed: float) -> int:
     """Play it in the window where there is one; else print the readings until the end or Ctrl-C."""
-    upper = context.ensure_object(Upper)
+    upper = context.ensure_object(UpperLayers)
     if upper.open_window is not None and upper.has_display and not as_json:
         return upper.open_window(database, SAMPLE_MS, (recording, speed))
     _print_recording(_open_recording(database, recording), "json" if as_json else "text", f"replay:{recording}", speed)

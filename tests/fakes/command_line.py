@@ -9,7 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import IO, Any
 
-from app.cli.commands import PROGRAM, Upper
+from app.cli.commands import PROGRAM, UpperLayers
 from app.cli.main import program
 
 ROOT = Path(__file__).parents[2]
@@ -66,9 +66,9 @@ class CommandLine:
         return document
 
 
-def read_words(*words: str, upper: Upper | None = None) -> SimpleNamespace:
+def read_words(*words: str, upper: UpperLayers | None = None) -> SimpleNamespace:
     """Return the parameters that a command would get; raises `click.UsageError`."""
-    with program.make_context(PROGRAM, list(words), obj=upper or Upper()) as top:
+    with program.make_context(PROGRAM, list(words), obj=upper or UpperLayers()) as top:
         name, command, rest = program.resolve_command(top, [*top._protected_args, *top.args])
         assert command is not None
         with command.make_context(name, rest, parent=top) as context:

@@ -7,7 +7,7 @@ import click
 import pytest
 
 from app.bench.main import bench
-from app.cli.commands import SECTIONS, Upper
+from app.cli.commands import SECTIONS, UpperLayers
 from app.cli.experiment import _baseline_first
 from app.cli.main import main
 from app.cli.runs import one_variant, several_variants
@@ -235,7 +235,7 @@ TIME = "--budget must be a time such as 8m, 90s or 1h30m, not"
     ],
 )
 def test_words_that_are_none_are_status_2(words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(words, Upper(load_bench=lambda: bench)) == 2
+    assert main(words, UpperLayers(load_bench=lambda: bench)) == 2
     assert capsys.readouterr() == ("", f"{sentence}\n")
 
 
@@ -256,7 +256,7 @@ def test_parameters_are_listed_with_defaults_and_limits(capsys: pytest.CaptureFi
 
 
 def test_a_command_of_the_layer_above_is_called() -> None:
-    assert main(["bench"], Upper(load_bench=lambda: click.Command("bench", callback=lambda: 7))) == 7
+    assert main(["bench"], UpperLayers(load_bench=lambda: click.Command("bench", callback=lambda: 7))) == 7
 
 
 @pytest.mark.parametrize(("word", "days"), [("30d", 30.0), ("12h", 0.5), ("2w", 14.0), ("7", 7.0), ("0", 0.0)])
@@ -337,7 +337,7 @@ NAMES = [name for entries in SECTIONS.values() for name in entries if name != "c
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_examples_of_a_command_s_help_are_true(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    upper = Upper(load_bench=lambda: bench)
+    upper = UpperLayers(load_bench=lambda: bench)
     assert main([name, "--help"], upper) == 0
     _, _, written = capsys.readouterr().out.partition("Examples:\n")
     examples = [shlex.split(line.partition(" > ")[0]) for line in written.splitlines()]
