@@ -5,9 +5,10 @@ from PySide6.QtWidgets import QApplication, QToolTip, QWidget
 
 from app.gui.compare.charts import ChartWidget
 from app.gui.compare.scaling import ScalingChart
-from app.gui.plot.export import Drawable, StackedPlots, save_chart
+from app.gui.plot.export import draw_stacked, save_chart
 from app.gui.plot.time_panel import TimePanel
 from app.gui.theme import Theme
+from app.report.charts.canvas import Drawing
 
 _NO_CHART = "There is no plot here to save."
 
@@ -21,19 +22,19 @@ def save_shown_chart(page: QWidget, theme: Theme) -> None:
         save_chart(page, shown)
 
 
-def chart_to_save(page: QWidget, hovered: QWidget | None, theme: Theme) -> Drawable | None:
-    """Return the chart under the pointer, else the focused one, else all visible plots or a visible chart."""
+def chart_to_save(page: QWidget, hovered: QWidget | None, theme: Theme) -> Drawing | None:
+    """Draw the plot or chart under the pointer, the focused one, or else every visible plot or the first chart."""
     for candidate in (hovered, QApplication.focusWidget()):
         found = _enclosing_chart(candidate, page)
         if isinstance(found, TimePanel):
-            return StackedPlots((found.snapshot(),), theme, found.width())
+            return draw_stacked([found.snapshot()], theme, found.width())
         if found is not None:
-            return found
+            return found.drawing()
     plots = [panel for panel in page.findChildren(TimePanel) if not panel.visibleRegion().isEmpty()]
     if not plots:
-        charts = (chart for chart in page.findChildren(ChartWidget) if not chart.visibleRegion().isEmpty())
+        charts = (chart.drawing() for chart in page.findChildren(ChartWidget) if not chart.visibleRegion().isEmpty())
         return next(charts, None)
-    return StackedPlots(tuple(panel.snapshot() for panel in plots), theme, max(panel.width() for panel in plots))
+    return draw_stacked([panel.snapshot() for panel in plots], theme, max(panel.width() for panel in plots))
 
 
 def _enclosing_chart(widget: QWidget | None, page: QWidget) -> ChartWidget | ScalingChart | TimePanel | None:

@@ -109,7 +109,7 @@ def markdown_report(report: ReportModel, stem: str) -> RenderedPage:
     scaling = {f"{stem}-scaling-{n}.svg": each for n, each in enumerate(scaling_sections(report.scaling, LIGHT), 1)}
     text = _render("report.md.jinja", report=report, all_pairs=ALL_PAIRS, charts=charts, scaling=scaling)
     drawings = {**charts, **{file: section.drawing for file, section in scaling.items()}}
-    return RenderedPage(text, {file: drawing.svg(LIGHT.surface) for file, drawing in drawings.items()})
+    return RenderedPage(text, {file: drawing.svg(filled=True) for file, drawing in drawings.items()})
 
 
 def render_scaling(views: Sequence[ScalingView], path: Path) -> RenderedPage:
@@ -118,7 +118,7 @@ def render_scaling(views: Sequence[ScalingView], path: Path) -> RenderedPage:
         return RenderedPage(_render("scaling.html.jinja", scaling=scaling_sections(views, PAGE)))
     sections = {f"{path.stem}-scaling-{n}.svg": each for n, each in enumerate(scaling_sections(views, LIGHT), 1)}
     text = _render("scaling.md.jinja", scaling=sections)
-    return RenderedPage(text, {file: section.drawing.svg(LIGHT.surface) for file, section in sections.items()})
+    return RenderedPage(text, {file: section.drawing.svg(filled=True) for file, section in sections.items()})
 
 
 def articles_html(repeated: Sequence[ArticleRuns]) -> str:

@@ -65,10 +65,6 @@ class ChartWidget(QWidget):
         """Return the current drawing."""
         return self._drawn
 
-    def background_colour(self) -> str:
-        """Return the colour behind the chart."""
-        return self._theme.colours.surface
-
     def sizeHint(self) -> QSize:
         """Return the size in a report."""
         return QSize(round(WIDTH), round(self._drawn.height))
@@ -146,7 +142,7 @@ class ChartWidget(QWidget):
             run = hit.item.runs[-1]
             menu.addAction("Run &again exactly").triggered.connect(lambda: self._actions.run_again(run))
             menu.addSeparator()
-        add_save_action(menu, lambda: save_chart(self, self))
+        add_save_action(menu, lambda: save_chart(self, self.drawing()))
         return menu
 
     def _add_runs(self, menu: QMenu, runs: Sequence[int]) -> None:

@@ -32,13 +32,9 @@ class ScalingChart(QWidget):
         """Return the drawing in the current colours."""
         return draw_scaling(self._view, self._theme.colours)
 
-    def background_colour(self) -> str:
-        """Return the colour behind the chart."""
-        return self._theme.colours.surface
-
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
         """Offer to save the chart."""
-        show_save_menu(self, lambda: self, event.globalPos())
+        show_save_menu(self, self.drawing, event.globalPos())
 
     def sizeHint(self) -> QSize:
         """Return the size of the drawing."""

@@ -2,9 +2,7 @@
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 from PySide6.QtCore import QBuffer, QByteArray, QPoint, Qt
@@ -28,24 +26,13 @@ _PIXEL_RATIO = 2
 _FILE_TYPES = {"PNG (*.png)": ".png", "SVG (*.svg)": ".svg"}
 
 
-class Drawable(Protocol):
-    """A widget whose contents are a picture."""
-
-    def drawing(self) -> Drawing:
-        """What it shows, in the colours in force."""
-
-    def background_colour(self) -> str:
-        """The colour behind it."""
-
-
-def save_chart(parent: QWidget, shown: Drawable) -> None:
-    """Ask where to, and write the picture there; what goes wrong is said in one sentence."""
-    drawn = shown.drawing()
-    path = ask_save_path(parent, "Save picture", Path.cwd() / f"{file_name(drawn.name)}.png", _FILE_TYPES)
+def save_chart(parent: QWidget, drawing: Drawing) -> None:
+    """Ask for a file, and write the chart to it; say in one sentence what goes wrong."""
+    path = ask_save_path(parent, "Save picture", Path.cwd() / f"{file_name(drawing.name)}.png", _FILE_TYPES)
     if path is None:
         return
     try:
-        write_chart(path, drawn.svg(shown.background_colour()))
+        write_chart(path, drawing.svg(filled=True))
     except UserError as error:
         QMessageBox.warning(parent, "Save picture", str(error))
 
@@ -63,11 +50,11 @@ def file_name(title: str) -> str:
     return re.sub(r"[^0-9a-z]+", "-", title.lower()).strip("-")[:60] or "picture"
 
 
-def show_save_menu(parent: QWidget, shown: Callable[[], Drawable], position: QPoint) -> None:
+def show_save_menu(parent: QWidget, draw: Callable[[], Drawing], position: QPoint) -> None:
     """A menu at a place of the screen whose one entry saves a picture."""
     menu = QMenu(parent)
     menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-    add_save_action(menu, lambda: save_chart(parent, shown()))
+    add_save_action(menu, lambda: save_chart(parent, draw()))
     menu.popup(position)
 
 
@@ -128,24 +115,12 @@ def drawn_curve(source: CurveSource, x_range: tuple[float, float], label: str, s
     return DrawnCurve(label=label, colour=style, x=x, y=low, dash=dash_pattern(style))
 
 
-@dataclass(frozen=True, slots=True)
-class StackedPlots:
-    """Plots one below the other, in the theme's colours."""
-
-    plots: tuple[CurvePlot, ...]
-    theme: Theme
-    width: float
-
-    def drawing(self) -> Drawing:
-        """Named after its first plots."""
-        name = ", ".join(plot.title for plot in self.plots if plot.title)
-        return draw_curves(self.plots, self.theme.colours, self.width, name)
-
-    def background_colour(self) -> str:
-        """The colour behind the plots."""
-        return self.theme.colours.surface
+def draw_stacked(plots: Sequence[CurvePlot], theme: Theme, width: float) -> Drawing:
+    """Draw plots one below the other in the theme's colours, named after their titles."""
+    name = ", ".join(plot.title for plot in plots if plot.title)
+    return draw_curves(plots, theme.colours, width, name)
 
 
 def show_plot_menu(parent: QWidget, make_plot: Callable[[], CurvePlot], theme: Theme, position: QPoint) -> None:
     """A menu at a place of the screen that saves a plot as wide as it is."""
-    show_save_menu(parent, lambda: StackedPlots((make_plot(),), theme, parent.width()), position)
+    show_save_menu(parent, lambda: draw_stacked([make_plot()], theme, parent.width()), position)

@@ -33,17 +33,18 @@ class HitArea:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawing:
-    """A picture in pixels."""
+    """A finished chart; lengths are in pixels, `surface` is the colour behind it."""
 
     name: str
+    surface: str
     width: float
     height: float
     parts: tuple[str, ...]
     hit_areas: tuple[HitArea, ...] = ()
 
-    def svg(self, background: str = "") -> str:
-        """The picture as SVG; without `paper` what is behind it shows through."""
-        return svg.document(self.width, self.height, self.parts, self.name, background)
+    def svg(self, *, filled: bool = False) -> str:
+        """Return the chart as SVG, on its surface if it is to be `filled`, else transparent."""
+        return svg.document(self.width, self.height, self.parts, self.name, self.surface if filled else "")
 
 
 @dataclass(slots=True)
@@ -59,7 +60,12 @@ class Canvas:
     def finish(self, name: str) -> Drawing:
         """What was drawn."""
         return Drawing(
-            name=name, width=self.width, height=self.height, parts=tuple(self.parts), hit_areas=tuple(self.hit_areas)
+            name=name,
+            surface=self.palette.surface,
+            width=self.width,
+            height=self.height,
+            parts=tuple(self.parts),
+            hit_areas=tuple(self.hit_areas),
         )
 
     def add_mark(self, marks: str, area: tuple[float, float, float, float], item: ChartItem) -> None:

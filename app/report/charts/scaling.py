@@ -19,7 +19,9 @@ _PLOT_X, _PLOT_Y, _PLOT_W, _PLOT_H = 640, 30, 210, 130
 def draw_scaling(view: ScalingView, palette: Palette) -> Drawing:
     """The picture of one pair, `WIDTH` by `HEIGHT`."""
     parts = (*_bars(view.bars, palette), *_legend(palette), *_plot(view.points, view.unit, palette))
-    return Drawing(name=f"{view.title}: {view.efficiency}", width=WIDTH, height=HEIGHT, parts=parts)
+    return Drawing(
+        name=f"{view.title}: {view.efficiency}", surface=palette.surface, width=WIDTH, height=HEIGHT, parts=parts
+    )
 
 
 def _step_colours(palette: Palette) -> tuple[str, ...]:

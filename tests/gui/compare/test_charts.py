@@ -135,11 +135,11 @@ def test_what_cannot_be_written_is_said(batch: ChartWidget, tmp_path: Path, monk
     said: list[str] = []
     monkeypatch.setattr(QMessageBox, "warning", lambda _parent, _title, words: said.append(words))
     save_as(monkeypatch, tmp_path / "nowhere" / "a.svg")
-    save_chart(batch, batch)
+    save_chart(batch, batch.drawing())
     assert "cannot be written" in said[0]
     save_as(monkeypatch, Path())
     monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_, **_options: ("", ""))
-    save_chart(batch, batch)
+    save_chart(batch, batch.drawing())
     assert len(said) == 1
 
 
@@ -169,7 +169,7 @@ def plot(qtbot: QtBot, theme: Theme) -> TimePanel:
 def test_a_plot_is_saved_as_the_vectors_it_shows(plot: TimePanel, theme: Theme) -> None:
     meant = chart_to_save(QWidget(), plot, theme)
     assert meant is not None
-    root = ElementTree.fromstring(meant.drawing().svg(meant.background_colour()))
+    root = ElementTree.fromstring(meant.svg(filled=True))
     lines = [part for part in root.iter() if part.tag.endswith("polyline")]
     assert len(lines) == 2, "a gap is no line, a hidden curve neither"
     assert {line.get("stroke") for line in lines} == {LIGHT.curves[1]}
@@ -193,14 +193,14 @@ def test_of_several_plots_that_under_the_pointer_is_meant(theme: Theme, qtbot: Q
     for pointed_at, name in ((None, "Power, Load"), (load.plot.viewport(), "Load")):
         meant = chart_to_save(page, pointed_at, theme)
         assert meant is not None
-        assert meant.drawing().name == name
+        assert meant.name == name
 
 
 def test_a_picture_under_the_pointer_is_meant_else_the_first_in_sight(
     screen: Screen[ChartsView], batch: ChartWidget, theme: Theme
 ) -> None:
-    assert chart_to_save(screen.view, batch, theme) is batch
-    assert chart_to_save(screen.view, None, theme) is screen.view.widgets[0]
+    assert chart_to_save(screen.view, batch, theme) is batch.drawing()
+    assert chart_to_save(screen.view, None, theme) is screen.view.widgets[0].drawing()
 
 
 @pytest.fixture

@@ -440,7 +440,7 @@ def test_a_single_reading_is_seen_and_saved_as_a_picture(screen: ComparePage, da
     assert screen.drawn() == {str(bare)}
     meant = chart_to_save(screen.view, screen.panel("CPU load"), Theme())
     assert meant is not None
-    assert "<circle" in meant.drawing().svg(meant.background_colour())
+    assert "<circle" in meant.svg(filled=True)
 
 
 def test_a_baseline_that_drifted_from_its_older_runs_is_doubted(screen: ComparePage, database: Path) -> None:

@@ -25,7 +25,7 @@ def pictures() -> tuple[Chart, ...]:
 
 
 def parsed(drawing: Drawing) -> ElementTree.Element:
-    return ElementTree.fromstring(drawing.svg(LIGHT.surface))
+    return ElementTree.fromstring(drawing.svg(filled=True))
 
 
 def axis(low: float, high: float) -> Axis:
