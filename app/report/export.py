@@ -1,4 +1,4 @@
-"""Export of runs as plain files, and the summary of an export or import as sentences and as a document."""
+"""Export of runs as plain files, and the summary of an export or import as text and as a document."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -25,9 +25,18 @@ DOCUMENTS = "documents.json"
 def export_files(
     database: Path, runs: Sequence[int], folder: Path, format: Format, watch: TransferProgress = NO_PROGRESS
 ) -> Exported:
-    """Writes the runs into a new folder, which appears when it is complete.
+    """Write the runs into a new folder, which appears when it is complete.
 
-    Raises `UserError` for a run that cannot be taken away or a place that cannot be written, `StoppedError`.
+    Args:
+        database: Where the runs are.
+        runs: Their numbers.
+        folder: The folder to make.
+        format: Format of the tables.
+        watch: Is told the progress, and may stop the export.
+
+    Raises:
+        UserError: A run cannot be exported, or the folder cannot be written.
+        StoppedError: The export was stopped.
     """
     started_s = time.monotonic()
     with atomic_output(folder) as part, open_flat_tables(database, runs, watch) as found:
@@ -52,7 +61,7 @@ def _write_tables(found: FlatRuns, folder: Path, format: Format) -> None:
 
 
 def _write_documents(database: Path, runs: Sequence[int], path: Path, watch: TransferProgress) -> None:
-    """One run at a time is in memory."""
+    """Write the documents of the runs, with one run at a time in memory."""
     with Store.open(database) as store, path.open("wb") as file:
         file.write(b'{"runs": [')
         for index, run in enumerate(runs):
@@ -67,7 +76,7 @@ _NAMED = 8
 
 
 def export_document(done: Exported) -> dict[str, Any]:
-    """The `export` document."""
+    """Return the `export` document."""
     return {
         "runs": done.runs,
         "files": [str(path) for path in done.files],
@@ -79,7 +88,10 @@ def export_document(done: Exported) -> dict[str, Any]:
 
 
 def import_document(done: Imported) -> dict[str, Any]:
-    """The `import` document: numbers here under `imported` and `already`, numbers there under the others."""
+    """Return the `import` document.
+
+    `imported` and `already` are numbers in this database, the others numbers in the imported file.
+    """
     return {
         "imported": list(done.runs),
         "already": [
@@ -94,32 +106,32 @@ def import_document(done: Imported) -> dict[str, Any]:
 
 
 def describe_export(done: Exported, target: Path) -> list[str]:
-    """What was written and where, and what stays behind."""
+    """Describe what was written and where, and what is not part of it."""
     files = "" if done.files == (target,) else f"{len(done.files)} files in "
     queued = f" and {_count_unfinished(done.entries)}" if done.entries else ""
-    words = [f"Wrote {_count_runs(done.runs)}{queued} to {files}{target}, {units.byte_size(done.bytes)}."]
+    sentences = [f"Wrote {_count_runs(done.runs)}{queued} to {files}{target}, {units.byte_size(done.bytes)}."]
     if done.weights:
-        words.append(
-            "Saved weights stay where they are; to take them along, copy "
+        sentences.append(
+            "Saved weights are not part of it; to export them too, copy "
             f"{', '.join(map(str, done.weights[:_NAMED]))}{' …' if len(done.weights) > _NAMED else ''}"
         )
-    return words
+    return sentences
 
 
 def describe_import(done: Imported) -> list[str]:
-    """What was imported, and each reason why a run was not."""
+    """Describe what was imported, and each reason why a run was not."""
     return list(_import_sentences(done))
 
 
 def describe_reference_added(runs: Sequence[int]) -> str:
-    """What adding the reference runs came to; none are added to a database that all of them were measured with."""
+    """Describe the result of adding the reference runs; a database they were measured with has them already."""
     if not runs:
         return "No run of the reference was added: all of them are here as runs of your own."
     return f"The {_count_runs(len(runs))} of the reference are here, as {format_run_numbers(runs)}, tagged {TAG}."
 
 
 def describe_reference_removed(runs: Sequence[int]) -> str:
-    """What removing the reference runs came to."""
+    """Describe the result of removing the reference runs."""
     return f"Removed {_count_runs(len(runs))} of the reference." if runs else "No run of the reference was here."
 
 
@@ -140,9 +152,9 @@ def _import_sentences(done: Imported) -> Iterator[str]:
     if done.already:
         was = "it was" if len(done.already) == 1 else "they were"
         yield f"Here already, and left as {was}: {format_run_numbers([known.run for known in done.already])}."
-    for name, words in (("note", "another note"), ("tags", "other tags")):
+    for name, difference in (("note", "another note"), ("tags", "other tags")):
         if differ := [known.run for known in done.already if name in known.differs]:
-            yield f"The file has {words} for {format_run_numbers(differ)}; what is here stays."
+            yield f"The file has {difference} for {format_run_numbers(differ)}; what is here stays."
     if deleted := [known.run for known in done.already if known.in_trash]:
         more = ["…"] if len(deleted) > _NAMED else []
         numbers, them = " ".join([*map(str, deleted[:_NAMED]), *more]), "it" if len(deleted) == 1 else "them"

@@ -32,9 +32,9 @@ from app.viewmodels.format.naming import run_command
 from app.viewmodels.history.evidence import stored_evidence_view
 
 _CURVES = ("throughput", "gpu power_mw", "cpu load_pct", "loss")
-ALL_PAIRS = "All pairs that differ in their GPUs alone; drawn below are some that scale worst, one of a variant."
+ALL_PAIRS = "All pairs that differ only in their GPUs; the charts below are of those that scale worst, one per variant."
 _COLUMNS = 6
-"""Figures beside a variant's name that fit on paper; more go into another table below."""
+"""Figures that fit on paper next to a variant's name; more go into another table below."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ class ArticleSection:
 
 @dataclass(frozen=True, slots=True)
 class RerunCommand:
-    """How one variant is run again."""
+    """The command that runs a variant again."""
 
     name: str
     command: str
@@ -73,10 +73,13 @@ class RerunCommand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportModel:
-    """A report; `made` says when, by which version, of how many runs; `scaling` where steps of traced runs go.
+    """The content of a report.
 
-    Of many pairs only some have a picture there, and `pairs` has a row for each. `article` are the tables of the
-    article that was repeated, if one was.
+    Attributes:
+        made: Number of runs, time and version.
+        scaling: Pairs of traced runs that have a chart of where their steps go.
+        pairs: A row for each pair, if only some have a chart.
+        article: Tables of the article that the runs replicate, if any.
     """
 
     title: str
@@ -149,7 +152,7 @@ def _variant_key(run: StoredRun, names: VariantNames) -> tuple[int, ...]:
 
 
 def _figures(table: CompareTable, constant: Collection[str]) -> tuple[TextTable, ...]:
-    """The window's table, a row a variant, in pieces that fit on paper, without columns that say nothing new."""
+    """Return the window's table with a row per variant, in pieces that fit on paper, without constant columns."""
     rows = Arrangement().rows(table)
     name = table.keys.index(VARIANT)
     left_out = {BASE, RUN, VARIANT, *table.empty, *constant}
@@ -167,7 +170,7 @@ def _figures(table: CompareTable, constant: Collection[str]) -> tuple[TextTable,
 
 
 def _scaling_pairs(views: Sequence[ScalingView]) -> TextTable:
-    """A row for every pair of runs that differ in their GPUs alone."""
+    """Return a row for every pair of runs that differ only in their GPUs."""
     return TextTable(
         head=("Variant", "From", "To", "Efficiency", "Speed-up", "Lost to"),
         rows=tuple((view.variant, *view.sides, view.efficiency, view.speedup, view.lost_to) for view in views),
@@ -189,7 +192,7 @@ def _curves(found: ComparedRuns, names: VariantNames) -> tuple[CurvePlot, ...]:
 
 
 def _evidence(runs: Sequence[StoredRun], names: VariantNames) -> TextTable:
-    """One row a variant, of its first run that kept evidence."""
+    """Return a row per variant, of its first run that has evidence."""
     rows = []
     for numbers, name in names.items():
         variant_runs = [run for run in runs if run.row.run in numbers]
@@ -200,12 +203,12 @@ def _evidence(runs: Sequence[StoredRun], names: VariantNames) -> TextTable:
         match = cells.plain_text(cells.verified(shown.row)) or units.ABSENT
         summary = view.badge.detail if shown.evidence else f"{view.badge.title}. {view.badge.detail}"
         rows.append((name, str(shown.row.run), match, requested, actual, summary))
-    head = ("Variant", "Run", "As asked", "Asked", "Ran", "In words")
+    head = ("Variant", "Run", "Verified", "Requested", "Actual", "Summary")
     return TextTable(head=head, rows=tuple(rows), numeric=frozenset({1}))
 
 
 def _common_environment(runs: Sequence[StoredRun]) -> TextTable:
-    """Facts that all runs share, of those that have them."""
+    """Return what the environments of all runs share, as far as it is known."""
     differing = differing_environment(runs)
     values = {
         key: next(run.environment[key] for run in runs if key in run.environment)
@@ -226,7 +229,7 @@ def _differing_environment(runs: Sequence[StoredRun]) -> TextTable:
 
 
 def _runs(rows: Sequence[RunRow]) -> TextTable:
-    """Where each row of the report comes from; notes and tags where there are any."""
+    """Return a row per run, without columns that are empty in all."""
     head = ("Run", "Identity", "Started", "Outcome", "Reason", "Tags", "Note")
     table_rows = [
         (

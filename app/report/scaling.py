@@ -15,7 +15,7 @@ from app.viewmodels.compare.scaling import ScalingView, describe_cause
 
 
 def scaling_document(views: Sequence[ScalingView]) -> dict[str, Any]:
-    """Every pair among the runs; link bytes are what one GPU sends in a step, times of a step are in milliseconds."""
+    """Return every pair among the runs; link bytes are what one GPU sends per step, step times are in milliseconds."""
     return {"level": LEVEL, "scaling": [_scaling_entry(view.found) for view in views]}
 
 
@@ -79,5 +79,5 @@ def scaling_sections(views: Sequence[ScalingView], palette: Palette) -> tuple[Sc
 
 
 def efficiency_headline(view: ScalingView) -> str:
-    """The figure that matters, in a sentence."""
+    """Return efficiency and speed-up as a sentence."""
     return f"Efficiency {view.efficiency} ({view.interval}), {view.speedup} as fast."

@@ -16,14 +16,14 @@ from app.storage.transfer.flat_tables import FlatColumn, Row
 
 Format = Literal["csv", "json", "parquet"]
 WriteRows = Callable[[Sequence[Row]], None]
-"""Adds rows to a file."""
+"""Add rows to a file."""
 
 _SECOND_NS = 1_000_000_000
 
 
 @contextlib.contextmanager
 def csv_file(path: Path, columns: Sequence[FlatColumn]) -> Iterator[WriteRows]:
-    """RFC 4180 with a header, lines end as on Unix; an empty cell is NULL, moments are ISO 8601."""
+    """Open a CSV file (RFC 4180) with a header; lines end in LF, an empty cell is NULL, times are ISO 8601."""
     utc_columns = _utc_columns(columns)
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
@@ -33,7 +33,7 @@ def csv_file(path: Path, columns: Sequence[FlatColumn]) -> Iterator[WriteRows]:
 
 @contextlib.contextmanager
 def json_file(path: Path, columns: Sequence[FlatColumn]) -> Iterator[WriteRows]:
-    """One object with `columns`, their names, and `data`, a list of rows: what pandas calls orient="split"."""
+    """Open a JSON file: an object with `columns`, their names, and `data`, a list of rows (pandas: orient="split")."""
     utc_columns, encode = _utc_columns(columns), msgspec.json.Encoder().encode
     separator = b"\n"
 
@@ -52,9 +52,10 @@ def json_file(path: Path, columns: Sequence[FlatColumn]) -> Iterator[WriteRows]:
 
 @contextlib.contextmanager
 def parquet_file(path: Path, columns: Sequence[FlatColumn]) -> Iterator[WriteRows]:
-    """A Parquet file with 64-bit numbers, text, and moments as timestamps in nanoseconds, UTC.
+    """Open a Parquet file with 64-bit numbers, text, and times as UTC timestamps in nanoseconds.
 
-    Raises `UserError` where pyarrow is not installed.
+    Raises:
+        UserError: pyarrow is not installed.
     """
     try:
         import pyarrow as pa
@@ -82,7 +83,7 @@ TABLE_WRITERS: Mapping[Format, Callable[[Path, Sequence[FlatColumn]], AbstractCo
     "json": json_file,
     "parquet": parquet_file,
 }
-"""How a table is written in each format."""
+"""The function that opens a table file, by format."""
 
 
 def _utc_columns(columns: Sequence[FlatColumn]) -> frozenset[int]:
@@ -90,12 +91,12 @@ def _utc_columns(columns: Sequence[FlatColumn]) -> frozenset[int]:
 
 
 def _formatted_row(row: Row, utc_columns: frozenset[int]) -> list[Any]:
-    """The row with its moments as text."""
+    """Return the row with its times as text."""
     return [utc_text(value) if index in utc_columns and value is not None else value for index, value in enumerate(row)]
 
 
 def utc_text(utc_ns: int) -> str:
-    """A moment given in nanoseconds since 1970, as ISO 8601 with all of them: `2026-03-01T14:05:09.120000000Z`."""
+    """Format nanoseconds since 1970 as ISO 8601 with all digits: `2026-03-01T14:05:09.120000000Z`."""
     second, rest = divmod(utc_ns, _SECOND_NS)
     return f"{_second_text(second)}.{rest:09d}Z"
 

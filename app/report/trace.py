@@ -34,10 +34,14 @@ _NO_ARGS: Mapping[str, Any] = MappingProxyType({})
 
 
 class TraceEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One event: `ph` says whether it is a slice (X), an instant (i), a counter's value (C) or a name (M).
+    """One event.
 
-    `ts` and `dur` are whole microseconds, `ts` since the run's start; `cat` is its category, `s` how far an instant
-    reaches: its thread (t) or its process (p).
+    Attributes:
+        ph: A slice (X), an instant (i), a value of a counter (C) or a name (M).
+        ts: Whole microseconds since the start of the run.
+        dur: Whole microseconds.
+        cat: Category.
+        s: Scope of an instant: its thread (t) or its process (p).
     """
 
     name: str
@@ -53,9 +57,9 @@ class TraceEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Track:
-    """One thread of a process, and when its run started; times are given in nanoseconds of the monotonic clock.
+    """One thread of a process, and the start of its run in nanoseconds of the monotonic clock.
 
-    Both ends of a slice are rounded down, so that what lies within another slice still does.
+    Both ends of a slice are rounded down, so that nested slices stay nested.
     """
 
     pid: int
@@ -63,17 +67,25 @@ class Track:
     zero_ns: int
 
     def name_event(self, name: str, kind: Literal["process_name", "thread_name"] = "thread_name") -> TraceEvent:
-        """What the line, or the whole process, is called."""
+        """Return the event that names the thread or the process."""
         return TraceEvent(name=kind, ph="M", pid=self.pid, tid=self.tid, args={"name": name})
 
     def sort_index_event(self, index: int) -> TraceEvent:
-        """Where the process stands among the others."""
+        """Return the event that sorts the process among the others."""
         return TraceEvent(name="process_sort_index", ph="M", pid=self.pid, tid=self.tid, args={"sort_index": index})
 
     def slice(
         self, name: str, category: str, start_ns: int, end_ns: int, args: Mapping[str, Any] = _NO_ARGS
     ) -> TraceEvent:
-        """Something that lasted; of what is said of it, what is absent is left out."""
+        """Return a slice.
+
+        Args:
+            name: Its label.
+            category: Its category.
+            start_ns: On the monotonic clock.
+            end_ns: On the monotonic clock.
+            args: Its details; None and values that are not finite are left out.
+        """
         ts = self.to_us(start_ns)
         dur = self.to_us(end_ns) - ts
         return TraceEvent(
@@ -81,21 +93,21 @@ class Track:
         )
 
     def instant(self, name: str, category: str, t_ns: int, *, process_wide: bool = False) -> TraceEvent:
-        """Something that happened."""
+        """Return an instant, shown across its process if it is `process_wide`."""
         reach: Literal["t", "p"] = "p" if process_wide else "t"
         return TraceEvent(name=name, ph="i", pid=self.pid, tid=self.tid, ts=self.to_us(t_ns), cat=category, s=reach)
 
     def counter(self, name: str, unit: str, t_us: int, value: float) -> TraceEvent:
-        """The value that a counter of the process has from a time in microseconds on."""
+        """Return the value of a counter of the process from a time in microseconds on."""
         return TraceEvent(name=name, ph="C", pid=self.pid, tid=self.tid, ts=t_us, args={unit: value})
 
     def to_us(self, t_ns: int) -> int:
-        """A time in whole microseconds since the run's start."""
+        """Return a time in whole microseconds since the start of the run."""
         return (t_ns - self.zero_ns) // 1000
 
 
 def _without_absent(args: Mapping[str, Any]) -> dict[str, Any]:
-    """Without what is absent; JSON has no word for a number that is none."""
+    """Leave out None, and numbers that JSON cannot express."""
     return {name: value for name, value in args.items() if value is not None and not _is_not_finite(value)}
 
 
@@ -104,14 +116,19 @@ def _is_not_finite(value: object) -> bool:
 
 
 _THROTTLE_MASK = "throttle_reasons"
-"""Drawn as slices with the reasons' words: as a number it says nothing."""
+"""Drawn as slices that name the reasons, not as a counter of its number."""
 
 
 def trace_events(run: StoredRun, index: int, threads: Iterator[int]) -> Iterator[TraceEvent]:
-    """The run as the process at this place, its number the pid; other tids come from `threads`.
+    """Yield a run as a process whose pid is the number of the run.
 
-    On the main thread lie the run, its phases within it and their blocks within those. Every field that a device gave
-    is a counter, of which what is absent is left out.
+    The main thread has the run, in it its phases, and in these their blocks. Every field of a device is a counter;
+    absent values are left out.
+
+    Args:
+        run: The run.
+        index: Its position among the runs of the file.
+        threads: Numbers for further threads.
     """
     main = Track(pid=run.row.run, tid=run.row.run, zero_ns=run.anchor_t_ns)
     yield main.name_event(f"run {run.row.run} · {short_name(run.row.spec)}", "process_name")
@@ -132,7 +149,7 @@ def trace_events(run: StoredRun, index: int, threads: Iterator[int]) -> Iterator
 
 
 def event_count(run: StoredRun) -> int:
-    """About how many events there will be: nearly all are values of counters."""
+    """Estimate the number of events: nearly all are values of counters."""
     return run.blocks.steps.size + sum(
         int(np.count_nonzero(np.isfinite(values)))
         for columns in run.samples
@@ -154,7 +171,7 @@ def _phases(run: StoredRun, track: Track) -> Iterator[TraceEvent]:
 
 
 def _metadata(run: StoredRun) -> dict[str, Any]:
-    """What ran, on what, and how it ended; the text of a user's own file is in the database."""
+    """Return the details of a run, without the source of a custom workload."""
     (listed,) = list_document([run.row])["runs"]
     return {
         **listed,
@@ -188,13 +205,13 @@ def _epochs(run: StoredRun, track: Track) -> Iterator[TraceEvent]:
 
 
 def _throttling_events(columns: SampleColumns, main: Track, threads: Iterator[int]) -> Iterator[TraceEvent]:
-    """The stretches in which a device held its clocks back, on a line of their own where there are any."""
+    """Yield the ranges in which a device was throttled, on a thread of their own if there are any."""
     device, throttling = columns.device, ThrottleTracker(max_intervals=None)
     for t_ns, mask in _present_values(columns.t_ns, columns.fields.get(_THROTTLE_MASK)):
         throttling.add(Sample(t_ns=t_ns, device=device.device, throttle_reasons=int(mask)))
     if ranges := throttling.overlapping(-math.inf, math.inf):
         track = _new_thread(main, threads)
-        yield track.name_event(f"{device_label(device)} clocks held back")
+        yield track.name_event(f"{device_label(device)} throttled")
         for each in ranges:
             yield track.slice(each.text, "clock_event", round(each.start_s * 1e9), round(each.end_s * 1e9))
 
@@ -209,7 +226,7 @@ def _counters(columns: SampleColumns, track: Track) -> Iterator[TraceEvent]:
 
 
 def _present_values(t_ns: Ints, values: Floats | None) -> Iterator[tuple[int, float]]:
-    """The times at which there is a value, and the values."""
+    """Return the times at which there is a value, with the values."""
     if values is None:
         return iter(())
     is_present = np.isfinite(values)
@@ -223,9 +240,17 @@ def _log(run: StoredRun, track: Track) -> Iterator[TraceEvent]:
 
 
 def export_trace(database: Path, runs: Sequence[int], target: Path, watch: TransferProgress = NO_PROGRESS) -> Exported:
-    """Writes a file in which each run is a process and all start at zero; it appears when it is complete.
+    """Write a file in which each run is a process and all start at zero; it appears when it is complete.
 
-    Raises `UserError` for a run that cannot be taken away or a place that cannot be written, `StoppedError`.
+    Args:
+        database: Where the runs are.
+        runs: Their numbers.
+        target: The file.
+        watch: Is told the progress, and may stop the export.
+
+    Raises:
+        UserError: A run cannot be exported, or the file cannot be written.
+        StoppedError: The export was stopped.
     """
     started_s = time.monotonic()
     check_exportable(database, runs)
@@ -240,7 +265,7 @@ def export_trace(database: Path, runs: Sequence[int], target: Path, watch: Trans
 
 
 def _write(database: Path, runs: Sequence[int], path: Path, watch: TransferProgress) -> None:
-    """One run at a time is in memory, and its events one by one."""
+    """Write the events, with one run at a time in memory."""
     encode = msgspec.json.Encoder().encode
     # Viewers know threads by their number alone: none may be that of another thread or of a process.
     threads = itertools.count(max(runs) + 1)

@@ -1,4 +1,4 @@
-"""The canvas charts are drawn on: colour palette, hit areas and plot frames with axes."""
+"""The canvas that charts are drawn on: hit areas, titles, and frames with axes."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ _LINE = 17.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HitArea:
-    """A rectangle of the drawing that stands for a place of the picture."""
+    """A rectangle of a drawing that a click or the pointer hits, and the item that it belongs to."""
 
     left: float
     top: float
@@ -23,11 +23,11 @@ class HitArea:
 
     @property
     def centre(self) -> tuple[float, float]:
-        """Its centre."""
+        """Return its centre."""
         return self.left + self.width / 2, self.top + self.height / 2
 
     def contains(self, x: float, y: float) -> bool:
-        """Whether a position is on it."""
+        """Return whether a position is inside."""
         return self.left <= x <= self.left + self.width and self.top <= y <= self.top + self.height
 
 
@@ -49,7 +49,7 @@ class Drawing:
 
 @dataclass(slots=True)
 class Canvas:
-    """Where a picture is drawn, one part after the other."""
+    """A chart that is being drawn; `height` grows with its parts."""
 
     palette: Palette
     width: float
@@ -58,7 +58,7 @@ class Canvas:
     hit_areas: list[HitArea] = field(default_factory=list)
 
     def finish(self, name: str) -> Drawing:
-        """What was drawn."""
+        """Return the finished drawing."""
         return Drawing(
             name=name,
             surface=self.palette.surface,
@@ -69,20 +69,27 @@ class Canvas:
         )
 
     def add_mark(self, marks: str, area: tuple[float, float, float, float], item: ChartItem) -> None:
-        """Draw marks that can be pointed at within left, top, width, height."""
+        """Draw marks, and make an area (left, top, width, height) hit them."""
         self.parts.append(svg.with_tooltip(marks, item.tooltip))
         left, top, width, height = area
         self.hit_areas.append(HitArea(left=left, top=top, width=width, height=height, item=item))
 
 
 def with_title(chart: Chart, palette: Palette, width: float, draw: Callable[[Canvas], None]) -> Drawing:
-    """A picture with its title and caption above what `draw` puts below them."""
+    """Return a drawing with the chart's title and caption above what `draw` adds.
+
+    Args:
+        chart: Gives title and caption.
+        palette: Its colours.
+        width: In pixels.
+        draw: Draws the rest below the canvas's height so far.
+    """
     canvas = Canvas(palette, width)
     title = svg.elide(chart.title, width - 2 * _MARGIN, _TITLE_PX, bold=True)
     canvas.parts.append(svg.text(_MARGIN, 18, title, palette.text, size=_TITLE_PX, bold=True))
     lines = svg.wrap(chart.caption, width - 2 * _MARGIN)
     canvas.parts.extend(
-        svg.text(_MARGIN, 38 + _LINE * number, words, palette.muted) for number, words in enumerate(lines)
+        svg.text(_MARGIN, 38 + _LINE * number, line, palette.muted) for number, line in enumerate(lines)
     )
     canvas.height = 38 + _LINE * len(lines)
     draw(canvas)
@@ -91,7 +98,7 @@ def with_title(chart: Chart, palette: Palette, width: float, draw: Callable[[Can
 
 _TICK_LABEL_PX = 11.0
 AXIS_HEIGHT = 38.0
-"""Room below a frame for its numbers and the axis's title."""
+"""Pixels below a frame for tick labels and the title of the axis."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,30 +113,30 @@ class PlotFrame:
     y: Axis
 
     def x_pixel(self, value: float) -> float:
-        """The pixel column of a value."""
+        """Return the x pixel of a value."""
         return self.left + (self.right - self.left) * self.x.share(value)
 
     def y_pixel(self, value: float) -> float:
-        """The pixel row of a value."""
+        """Return the y pixel of a value."""
         return self.bottom - (self.bottom - self.top) * self.y.share(value)
 
 
 def tick_labels_width(axis: Axis) -> float:
-    """The room that an upright axis needs for its numbers."""
-    return max((svg.text_width(words, _TICK_LABEL_PX) for _, words in axis.ticks), default=0.0) + 8
+    """Return the pixels that a vertical axis needs for its tick labels."""
+    return max((svg.text_width(label, _TICK_LABEL_PX) for _, label in axis.ticks), default=0.0) + 8
 
 
 def draw_frame(frame: PlotFrame, canvas: Canvas) -> None:
-    """Lines at the upright axis's numbers, the foot, and both axes' numbers and titles."""
+    """Draw grid lines, the horizontal axis, tick labels of both axes and the title of the horizontal one."""
     palette = canvas.palette
-    for value, words in frame.y.ticks:
+    for value, label in frame.y.ticks:
         row = frame.y_pixel(value)
         canvas.parts.append(svg.line(frame.left, row, frame.right, row, palette.line))
-        canvas.parts.append(svg.text(frame.left - 6, row + 4, words, palette.muted, "end", _TICK_LABEL_PX))
+        canvas.parts.append(svg.text(frame.left - 6, row + 4, label, palette.muted, "end", _TICK_LABEL_PX))
     canvas.parts.append(svg.line(frame.left, frame.bottom, frame.right, frame.bottom, palette.muted))
-    for value, words in frame.x.ticks:
+    for value, label in frame.x.ticks:
         column = frame.x_pixel(value)
         canvas.parts.append(svg.line(column, frame.bottom, column, frame.bottom + 4, palette.muted))
-        canvas.parts.append(svg.text(column, frame.bottom + 16, words, palette.muted, "middle", _TICK_LABEL_PX))
+        canvas.parts.append(svg.text(column, frame.bottom + 16, label, palette.muted, "middle", _TICK_LABEL_PX))
     middle = (frame.left + frame.right) / 2
     canvas.parts.append(svg.text(middle, frame.bottom + 32, frame.x.title, palette.muted, "middle", _TICK_LABEL_PX))

@@ -18,7 +18,14 @@ _SHADE, _STRONG_SHADE = 0.04, 0.08
 
 
 def draw_curves(plots: Sequence[CurvePlot], palette: Palette, width: float, name: str) -> Drawing:
-    """All panels on axes of one width."""
+    """Draw panels one below the other, with frames of one width.
+
+    Args:
+        plots: At least one.
+        palette: Its colours.
+        width: In pixels.
+        name: Its accessible name.
+    """
     canvas = Canvas(palette, width)
     _draw_legend(plots, canvas)
     left = max(tick_labels_width(plot.y) for plot in plots)
@@ -44,7 +51,7 @@ class _LegendEntry:
 
 
 def _draw_legend(plots: Sequence[CurvePlot], canvas: Canvas) -> None:
-    """A dash and a name for each curve, once for all panels, in as many lines as that takes."""
+    """Draw a dash and a name for each curve, once for all panels, in as many lines as needed."""
     entries = dict.fromkeys(
         _LegendEntry(curve.label, curve.colour, curve.dash) for plot in plots for curve in plot.curves if curve.label
     )
@@ -75,16 +82,16 @@ def _draw_bands(plot: CurvePlot, frame: PlotFrame, canvas: Canvas) -> None:
 
 
 def _stroke(piece: Sequence[tuple[float, float]], curve: DrawnCurve, palette: Palette) -> str:
-    """A line, or a dot where there is a single point: a line through it alone is not seen."""
+    """Return a line, or a dot for a single point, since a line through it is invisible."""
     if len(piece) == 1:
         return svg.circle(*piece[0], _DOT, palette.curve(curve.colour), palette.curve(curve.colour))
     return svg.polyline(piece, palette.curve(curve.colour), _LINE, " ".join(map(str, curve.dash)))
 
 
 def _pieces(curve: DrawnCurve, frame: PlotFrame) -> Iterator[list[tuple[float, float]]]:
-    """The stretches between gaps, in pixels; what is above or below the axis stays at its edge."""
-    there = np.isfinite(curve.y)
-    borders = np.flatnonzero(np.diff(there.astype(np.int8), prepend=0, append=0))
+    """Yield the points between gaps, in pixels; values beyond the axis stay at its edge."""
+    known = np.isfinite(curve.y)
+    borders = np.flatnonzero(np.diff(known.astype(np.int8), prepend=0, append=0))
     for first, last in borders.reshape(-1, 2):
         piece = zip(curve.x[first:last], curve.y[first:last], strict=True)
         yield [

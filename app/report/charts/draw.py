@@ -22,7 +22,7 @@ _LEFT = 4.0
 
 
 def draw_bars(chart: BarChart, canvas: Canvas) -> None:
-    """Below what is on the sheet already."""
+    """Draw rows of bars below what is on the canvas."""
     names = max(svg.text_width(bar.label) for bar in chart.bars)
     figures = max(svg.text_width(bar.text) for bar in chart.bars if bar.value is not None)
     left = _LEFT + min(names, _MAX_NAME_SHARE * canvas.width) + _GAP
@@ -33,9 +33,9 @@ def draw_bars(chart: BarChart, canvas: Canvas) -> None:
     def to_x(value: float) -> float:
         return left + (right - left) * chart.axis.share(value)
 
-    for value, words in chart.axis.ticks:
+    for value, label in chart.axis.ticks:
         canvas.parts.append(svg.line(to_x(value), top, to_x(value), bottom, canvas.palette.line))
-        canvas.parts.append(svg.text(to_x(value), bottom + 16, words, canvas.palette.muted, "middle", 11))
+        canvas.parts.append(svg.text(to_x(value), bottom + 16, label, canvas.palette.muted, "middle", 11))
     start = to_x(chart.start)
     for number, bar in enumerate(chart.bars):
         middle = top + _ROW * (number + 0.5)
@@ -51,7 +51,7 @@ def draw_bars(chart: BarChart, canvas: Canvas) -> None:
 def _bar_marks(
     bar: Bar, start: float, end: float | None, ends: tuple[float, float] | None, middle: float, canvas: Canvas
 ) -> str:
-    """The bar, its interval over it, and its figures at the right; without a value the reason beside the line."""
+    """Return a bar, its interval on top, and its text at the right; without a value, the reason next to the line."""
     palette = canvas.palette
     if end is None:
         return svg.text(start + 8, middle + 4, bar.text, palette.muted)
@@ -74,15 +74,15 @@ _RADIUS = 4.0
 _REACH = 9.0
 _WHISKER = 3.0
 _RIGHT_MARGIN = 26.0
-"""Room at the right of a frame for half of its last number."""
+"""Pixels at the right of a frame for half of its last tick label."""
 _POINT_NAME, _NAME_SHARE = 300.0, 0.35
 _LABEL_SHARE = 0.4
-"""Of a plot's width that the names of its lines take at most."""
+"""Largest share of a plot's width for the names of its lines."""
 _AFTER_LINE = 14.0
 
 
 def draw_plots(point_chart: PointChart, canvas: Canvas) -> None:
-    """One plot over the whole width, several in two columns where the names of lines have room in these."""
+    """Draw one plot over the whole width, several in two columns if the names of their lines fit."""
     half = (canvas.width - _COLUMN_GAP) / 2
     columns = 2 if len(point_chart.plots) > 1 and _longest_name(point_chart.plots) <= _LABEL_SHARE * half else 1
     width = half if columns == 2 else canvas.width
@@ -102,18 +102,18 @@ def draw_plots(point_chart: PointChart, canvas: Canvas) -> None:
 
 
 def _longest_name(plots: Sequence[Plot]) -> float:
-    """The width of the longest name of a line."""
+    """Return the width of the longest name of a line."""
     names = (series.label for plot in plots for series in plot.series if series.joined)
     return max(map(svg.text_width, names), default=0.0)
 
 
 def _frame_height(plot: Plot) -> float:
-    """Of the frame: every line has its name beside it."""
+    """Return the height of a frame in which the names of all lines fit."""
     return max(_HEIGHT, labels.HEIGHT * sum(series.joined for series in plot.series))
 
 
 def _draw_plot(plot: Plot, canvas: Canvas, left: float, top: float, room: tuple[float, float], width: float) -> None:
-    """A plot whose frame reaches from the first height of `room` to the second."""
+    """Draw a plot whose frame reaches from the first y of `room` to the second."""
     ends = min(_longest_name([plot]), _LABEL_SHARE * width)
     lanes = _outcome_lanes(plot)
     frame = PlotFrame(
@@ -139,12 +139,12 @@ def _draw_plot(plot: Plot, canvas: Canvas, left: float, top: float, room: tuple[
 
 
 def _outcome_lanes(plot: Plot) -> list[str]:
-    """What runs without a result came to, each kind once."""
+    """Return the outcomes of points without a result, each once."""
     return list(dict.fromkeys(p.outcome for series in plot.series for p in series.points if p.y is None))
 
 
 def _draw_guides(guides: Sequence[Guide], frame: PlotFrame, canvas: Canvas) -> list[labels.Box]:
-    """Each line, and its name over its end, no two names over one another; where the names stand."""
+    """Draw each line with its name above its end; return the boxes of the names, which do not overlap."""
     for guide in guides:
         colour = canvas.palette.muted if guide.colour is None else canvas.palette.curve(guide.colour)
         positions = [(frame.x_pixel(x), frame.y_pixel(y)) for x, y in guide.points]
@@ -160,7 +160,7 @@ def _draw_guides(guides: Sequence[Guide], frame: PlotFrame, canvas: Canvas) -> l
 
 
 def _draw_lanes(lanes: list[str], plot: Plot, frame: PlotFrame, canvas: Canvas) -> None:
-    """An ✕ for every variant without a result, above its place; several at one place stand side by side."""
+    """Draw an ✕ above the plot for every variant without a result, side by side where x is the same."""
     for number, outcome in enumerate(lanes):
         row = frame.top - _LANE_HEIGHT * (len(lanes) - number) + 4
         missing = [
@@ -199,9 +199,9 @@ def _whiskers(point: Point, x: float, y: float, frame: PlotFrame, colour: str) -
 
 
 def _whisker_ends(point: Point, frame: PlotFrame) -> tuple[tuple[float, float] | None, tuple[float, float] | None]:
-    """Where its whiskers end, the upright one and the one across; an interval from two runs may reach beyond any axis.
+    """Return the ends of the vertical and the horizontal whisker in pixels, cut at the axes.
 
-    The lower end of a value is the larger height.
+    An interval from two runs may reach beyond any axis. The lower end of a value is the larger y.
     """
     upright = across = None
     if point.low is not None and point.high is not None:
@@ -212,7 +212,7 @@ def _whisker_ends(point: Point, frame: PlotFrame) -> tuple[tuple[float, float] |
 
 
 def _whisker_boxes(point: Point, x: float, y: float, frame: PlotFrame) -> Iterator[labels.Box]:
-    """What its whiskers cover, so that no name stands there."""
+    """Yield the boxes that its whiskers cover, to keep names off them."""
     upright, across = _whisker_ends(point, frame)
     if upright:
         yield x - _WHISKER, upright[1], 2 * _WHISKER, upright[0] - upright[1]
@@ -225,7 +225,7 @@ def _hit_box(x: float, y: float, across: float = _REACH) -> tuple[float, float, 
 
 
 def _label_lines(plot: Plot, longest: float, frame: PlotFrame, canvas: Canvas) -> None:
-    """At the right end of the plot, at the height of the line's last point."""
+    """Write the name of each line at the right end of the plot, near the line's last point."""
     ended = [
         (series, frame.y_pixel(known[-1]))
         for series in plot.series
@@ -233,12 +233,12 @@ def _label_lines(plot: Plot, longest: float, frame: PlotFrame, canvas: Canvas) -
     ]
     heights = labels.separate_heights([height for _, height in ended], frame.top, frame.bottom)
     for (series, _), height in zip(ended, heights, strict=True):
-        words = svg.elide(series.label, longest)
-        canvas.parts.append(svg.text(frame.right + 6, height + 4, words, canvas.palette.curve(series.colour)))
+        name = svg.elide(series.label, longest)
+        canvas.parts.append(svg.text(frame.right + 6, height + 4, name, canvas.palette.curve(series.colour)))
 
 
 def _label_points(plot: Plot, taken: Sequence[labels.Box], frame: PlotFrame, canvas: Canvas) -> None:
-    """Beside each point of what is not joined, as far as there is room; the rest tell their name when pointed at."""
+    """Write the name of each point of series without a line, as far as there is room; others have a tooltip."""
     longest = max(_POINT_NAME, _NAME_SHARE * (frame.right - frame.left))
     free = [
         (series, point, point.y) for series, point in _all_points(plot) if not series.joined and point.y is not None
@@ -265,7 +265,13 @@ MIN_WIDTH = 480.0
 
 
 def draw_chart(chart: Chart, palette: Palette, width: float = WIDTH) -> Drawing:
-    """The drawing, as high as it needs to be."""
+    """Draw a chart, as high as it needs to be.
+
+    Args:
+        chart: What it shows.
+        palette: Its colours.
+        width: In pixels; `MIN_WIDTH` at least.
+    """
 
     def draw_content(canvas: Canvas) -> None:
         if isinstance(chart, BarChart):

@@ -12,7 +12,17 @@ _DISTANCE = 8.0
 
 
 def separate_heights(wanted: Sequence[float], top: float, bottom: float, least: float = HEIGHT) -> list[float]:
-    """Heights as near to those wanted as can be with `least` between any two and all within `top` and `bottom`."""
+    """Move label positions apart.
+
+    Args:
+        wanted: Vertical positions in pixels.
+        top: Smallest position.
+        bottom: Largest position.
+        least: Smallest distance between two.
+
+    Returns:
+        Positions in the same order, as near to those wanted as possible.
+    """
     order = sorted(range(len(wanted)), key=lambda index: wanted[index])
     placed = list(wanted)
     last = top - least
@@ -33,10 +43,19 @@ def place_labels(
     taken: Sequence[Box] = (),
     thin: Sequence[Box] = (),
 ) -> list[Box | None]:
-    """A box for the name of each point that covers no point, no other name and nothing `taken`; None without room.
+    """Place the name of each point so that it covers no point and no other name.
 
-    Names are in letters of `size` pixels; important ones choose first. They cover what is `thin` where there is no
-    other room, the rest never do.
+    Args:
+        points: Positions in pixels.
+        names: Their names.
+        size: Font size in pixels.
+        inside: The area that names must stay in.
+        important: Which points are placed first; their names may cover `thin` boxes if there is no other room.
+        taken: Boxes that no name may cover.
+        thin: Boxes, such as whiskers, that only important names may cover.
+
+    Returns:
+        A box per point, None without room.
     """
     full: list[Box] = [*taken, *((x - 5, y - 5, 10, 10) for x, y in points)]
     found: list[Box | None] = [None] * len(points)
@@ -53,7 +72,7 @@ def place_labels(
 
 
 def _candidate_boxes(x: float, y: float, width: float) -> list[Box]:
-    """Right, left, above, below, and between these."""
+    """Return boxes to the right, left, above, below, and between these, the best first."""
     near, middle = _DISTANCE, y - HEIGHT / 2
     above, below = y - near - HEIGHT + 2, y + near - 2
     return [

@@ -17,7 +17,7 @@ _PLOT_X, _PLOT_Y, _PLOT_W, _PLOT_H = 640, 30, 210, 130
 
 
 def draw_scaling(view: ScalingView, palette: Palette) -> Drawing:
-    """The picture of one pair, `WIDTH` by `HEIGHT`."""
+    """Draw the chart of one pair, `WIDTH` by `HEIGHT` pixels."""
     parts = (*_bars(view.bars, palette), *_legend(palette), *_plot(view.points, view.unit, palette))
     return Drawing(
         name=f"{view.title}: {view.efficiency}", surface=palette.surface, width=WIDTH, height=HEIGHT, parts=parts
@@ -25,7 +25,7 @@ def draw_scaling(view: ScalingView, palette: Palette) -> Drawing:
 
 
 def _step_colours(palette: Palette) -> tuple[str, ...]:
-    """Of the parts of a step; where nothing runs it is grey."""
+    """Return the colours of the parts of a step; the time without a kernel is grey."""
     return palette.curve(0), palette.curve(1), palette.curve(-1)
 
 
@@ -52,7 +52,7 @@ def _legend(palette: Palette) -> Iterator[str]:
 
 
 def _plot(points: Sequence[ScalingPoint], unit: str, palette: Palette) -> Iterator[str]:
-    """From no GPU and nothing, so that lengths compare."""
+    """Draw throughput against GPUs with both axes from zero, so that lengths compare."""
     most_gpus, most = max(point.gpus for point in points), max(max(point.ideal, point.throughput) for point in points)
 
     def to_pixel(gpus: float, value: float) -> tuple[float, float]:
@@ -69,5 +69,5 @@ def _plot(points: Sequence[ScalingPoint], unit: str, palette: Palette) -> Iterat
         yield _text(x, _PLOT_Y + _PLOT_H + 18, gpus_label(point.gpus), palette.muted, "middle")
 
 
-def _text(x: float, y: float, words: str, colour: str, anchor: svg.Anchor = "start") -> str:
-    return svg.text(x, y, words, colour, anchor, _TEXT_PX)
+def _text(x: float, y: float, content: str, colour: str, anchor: svg.Anchor = "start") -> str:
+    return svg.text(x, y, content, colour, anchor, _TEXT_PX)

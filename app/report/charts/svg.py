@@ -8,17 +8,17 @@ from typing import Literal
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def replace_invalid_xml(words: str) -> str:
-    """The words with U+FFFD for every character that XML cannot hold.
+def replace_invalid_xml(text: str) -> str:
+    """Return the text with U+FFFD for every character that XML cannot hold.
 
     XML 1.0, production 2 (Char): https://www.w3.org/TR/xml/#charsets
     """
-    return _NOT_XML.sub("\ufffd", words)
+    return _NOT_XML.sub("\ufffd", text)
 
 
-def escape_xml(words: str) -> str:
-    """The words between tags or in an attribute's quotes, made `plain`."""
-    return escape(replace_invalid_xml(words), quote=True)
+def escape_xml(text: str) -> str:
+    """Escape text that stands between tags or in an attribute's quotes."""
+    return escape(replace_invalid_xml(text), quote=True)
 
 
 Anchor = Literal["start", "middle", "end"]
@@ -30,30 +30,30 @@ _NARROW = frozenset("ijl.,:;|!'()[] ·-")
 _WIDE = frozenset("mwMW@%×→")
 
 
-def text_width(words: str, size: float = TEXT_PX) -> float:
-    """About how wide words will be; no font is asked, so that pictures are the same everywhere."""
-    return size * sum(0.36 if c in _NARROW else 0.92 if c in _WIDE else 0.7 if c.isupper() else 0.64 for c in words)
+def text_width(label: str, size: float = TEXT_PX) -> float:
+    """Estimate the width of text, without a font, so that charts are the same on every machine."""
+    return size * sum(0.36 if c in _NARROW else 0.92 if c in _WIDE else 0.7 if c.isupper() else 0.64 for c in label)
 
 
-def elide(words: str, width: float, size: float = TEXT_PX, *, bold: bool = False) -> str:
-    """The words, without their middle where they would be wider."""
+def elide(label: str, width: float, size: float = TEXT_PX, *, bold: bool = False) -> str:
+    """Return the text, without its middle if it is wider than `width` pixels."""
     width /= _BOLDER if bold else 1
-    if text_width(words, size) <= width:
-        return words
-    length = len(words)
-    while length > 2 and text_width(_without_middle(words, length), size) > width:
+    if text_width(label, size) <= width:
+        return label
+    length = len(label)
+    while length > 2 and text_width(_without_middle(label, length), size) > width:
         length -= 1
-    return _without_middle(words, length)
+    return _without_middle(label, length)
 
 
-def _without_middle(words: str, length: int) -> str:
-    return f"{words[: (length + 1) // 2].rstrip()}…{words[len(words) - length // 2 :].lstrip()}"
+def _without_middle(label: str, length: int) -> str:
+    return f"{label[: (length + 1) // 2].rstrip()}…{label[len(label) - length // 2 :].lstrip()}"
 
 
-def wrap(words: str, width: float) -> list[str]:
-    """The words in lines that are about as wide at most."""
+def wrap(caption: str, width: float) -> list[str]:
+    """Break text into lines of about `width` pixels at most."""
     lines = [""]
-    for word in words.split():
+    for word in caption.split():
         longer = f"{lines[-1]} {word}".strip()
         if lines[-1] and text_width(longer, TEXT_PX) > width:
             lines.append(word)
@@ -65,30 +65,40 @@ def wrap(words: str, width: float) -> list[str]:
 def text(
     x: float,
     y: float,
-    words: str,
+    content: str,
     colour: str,
     anchor: Anchor = "start",
     size: float = TEXT_PX,
     *,
     bold: bool = False,
 ) -> str:
-    """Words whose foot is at `y`."""
+    """Return a line of text.
+
+    Args:
+        x: Position of the anchor in pixels.
+        y: Its base line in pixels.
+        content: The text; it is escaped.
+        colour: Any SVG colour.
+        anchor: The part of the text that is at `x`.
+        size: Font size in pixels.
+        bold: Whether to draw it bold.
+    """
     weight = ' font-weight="600"' if bold else ""
     return (
         f'<text x="{x:.1f}" y="{y:.1f}" fill="{colour}" text-anchor="{anchor}" font-size="{size:g}"{weight}>'
-        f"{escape_xml(words)}</text>"
+        f"{escape_xml(content)}</text>"
     )
 
 
 def line(x1: float, y1: float, x2: float, y2: float, colour: str, width: float = 1, dash: str = "") -> str:
-    """A straight line."""
+    """Return a straight line from the first point to the second."""
     dashes = f' stroke-dasharray="{dash}"' if dash else ""
     ends = f'x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"'
     return f'<line {ends} stroke="{colour}" stroke-width="{width:g}"{dashes}/>'
 
 
 def polyline(points: Iterable[tuple[float, float]], colour: str, width: float = 1.5, dash: str = "") -> str:
-    """A line through several points."""
+    """Return a line through several points; `dash` is as SVG writes it: `9 5`."""
     dashes = f' stroke-dasharray="{dash}"' if dash else ""
     coordinates = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
     return (
@@ -98,25 +108,33 @@ def polyline(points: Iterable[tuple[float, float]], colour: str, width: float = 
 
 
 def rectangle(x: float, y: float, width: float, height: float, colour: str, opacity: float = 1) -> str:
-    """A filled rectangle."""
+    """Return a filled rectangle; `x` and `y` are its upper left corner."""
     faint = f' fill-opacity="{opacity:g}"' if opacity < 1 else ""
     return f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" fill="{colour}"{faint}/>'
 
 
 def circle(x: float, y: float, radius: float, fill: str, stroke: str) -> str:
-    """A disc with a rim."""
+    """Return a filled circle with a stroke of two pixels."""
     return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:g}" fill="{fill}" stroke="{stroke}" stroke-width="2"/>'
 
 
 def cross(x: float, y: float, reach: float, colour: str) -> str:
-    """An ✕ as two lines, whatever fonts there are."""
+    """Return an ✕ as two lines, since a font may lack the character; `reach` is half its width."""
     return line(x - reach, y - reach, x + reach, y + reach, colour, 2) + line(
         x - reach, y + reach, x + reach, y - reach, colour, 2
     )
 
 
 def whisker(ends: tuple[float, float], across: float, colour: str, *, upright: bool, width: float = 1) -> str:
-    """An interval with a cap at either end; `across` is where it stands on the other axis."""
+    """Return an interval with a cap at each end.
+
+    Args:
+        ends: Both ends in pixels, on the axis of the interval.
+        across: Its position on the other axis.
+        colour: Any SVG colour.
+        upright: Whether it is vertical.
+        width: Stroke width in pixels.
+    """
     low, high = ends
     first, last = across - _CAP, across + _CAP
     if upright:
@@ -126,13 +144,21 @@ def whisker(ends: tuple[float, float], across: float, colour: str, *, upright: b
     return stem + "".join(line(end, first, end, last, colour, width) for end in ends)
 
 
-def with_tooltip(marks: str, words: str) -> str:
-    """Marks that say something when the pointer rests on them, in a browser too."""
-    return f"<g><title>{escape_xml(words)}</title>{marks}</g>"
+def with_tooltip(marks: str, tooltip: str) -> str:
+    """Group marks under a tooltip, which browsers show too."""
+    return f"<g><title>{escape_xml(tooltip)}</title>{marks}</g>"
 
 
 def document(width: float, height: float, parts: Sequence[str], name: str, background: str = "") -> str:
-    """One whole picture; without `paper` what is behind shows through."""
+    """Return a complete SVG document.
+
+    Args:
+        width: In pixels.
+        height: In pixels.
+        parts: Its elements.
+        name: Its accessible name.
+        background: Any SVG colour; empty for a transparent document.
+    """
     ground = rectangle(0, 0, width, height, background) if background else ""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}" '

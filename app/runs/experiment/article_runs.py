@@ -19,7 +19,7 @@ _MIN_VARIANTS = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArticleRuns:
-    """Runs that repeat an article, all made in the same surroundings; `plan` is the experiment that they are of."""
+    """Runs of one environment that replicate an article; `plan` is the experiment that they are of."""
 
     article: Article
     plan: Plan
@@ -27,17 +27,22 @@ class ArticleRuns:
 
     @property
     def run_numbers(self) -> frozenset[int]:
-        """The numbers of the runs."""
+        """Return the numbers of the runs."""
         return frozenset(run.row.run for run in self.runs)
 
 
 def replicated_articles(
     runs: Sequence[StoredRun], files: Iterable[str] = (), find: FindWorkload = workload
 ) -> tuple[ArticleRuns, ...]:
-    """The articles of which these runs repeat two variants or more, by presets in the box and in the user's `files`.
+    """Return the articles of which these runs replicate two variants or more.
 
-    Runs of different surroundings are told apart, and reference runs from others. Presets have variants in common: one
-    is left out where another has all of its runs and more. `find` finds workloads of the user's own, too.
+    Runs of different environments are separate, and so are reference runs. Presets share variants: an article is left
+    out if another has all of its runs and more.
+
+    Args:
+        runs: The runs.
+        files: The user's preset files, read after the program's presets.
+        find: Finds workloads by name, and custom ones.
     """
     headers = [run.header for run in runs]
     presets = _readable_presets([*preset_names(), *files], find)
@@ -72,7 +77,7 @@ def _runs_of_plan(plan: Plan, runs: Sequence[RunHeader]) -> list[RunHeader]:
 
 
 def _group_by_environment(runs: Sequence[RunHeader], plan: Plan) -> list[list[RunHeader]]:
-    """The runs in groups made in the same surroundings, those of the reference last."""
+    """Group runs by environment, reference runs last."""
     on_gpu = any(int(spec.variant["gpus"]) for spec in plan.variants)
     groups: list[list[RunHeader]] = []
     for run in sorted(runs, key=lambda run: is_reference(run.row)):

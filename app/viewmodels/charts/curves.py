@@ -14,12 +14,12 @@ from app.viewmodels.plot.model import Band
 
 _TIME_TICKS = 8
 _BUCKETS = 300
-"""Stretches a curve on paper is reduced to."""
+"""Points that a curve is reduced to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrawnCurve:
-    """One curve in its panel's unit, NaN for gaps; `dash` is pixels drawn and left out in turn, empty where solid."""
+    """One curve in its panel's unit, NaN for gaps; `dash` is pixels drawn and skipped in turn, empty if solid."""
 
     label: str
     colour: int
@@ -30,7 +30,7 @@ class DrawnCurve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurvePlot:
-    """One panel; `bands` are shaded and named stretches of its axis."""
+    """One panel; `bands` are shaded and named ranges of its axis."""
 
     title: str
     x: Axis
@@ -46,9 +46,14 @@ def stored_plot(
     dashes: Sequence[tuple[int, ...]],
     bands: Sequence[Band] = (),
 ) -> CurvePlot | None:
-    """A panel of stored runs over a stretch of seconds; `names` by a curve's key, `dashes` one a curve.
+    """Return a panel of stored runs over a range of time; None if no curve has a value there.
 
-    None where no curve has anything in that stretch.
+    Args:
+        panel: Curves, title and unit.
+        span: First and last second.
+        names: Labels by the key of a curve.
+        dashes: A dash pattern per curve.
+        bands: Shaded ranges in seconds.
     """
     curves = [
         clip_curve(DrawnCurve(label=names[curve.key], colour=curve.colour, x=curve.x, y=curve.y, dash=dash), *span)
@@ -68,7 +73,7 @@ def stored_plot(
 
 
 def time_axis(start: float, end: float) -> Axis:
-    """Seconds as minutes and seconds."""
+    """Return an axis of seconds, labelled as minutes and seconds."""
     values = [value for value, _ in model.linear_ticks(start, end, _TIME_TICKS)]
     spacing = values[1] - values[0] if len(values) > 1 else end - start
     labels = model.time_labels(values, spacing)
@@ -76,7 +81,7 @@ def time_axis(start: float, end: float) -> Axis:
 
 
 def clip_curve(curve: DrawnCurve, start: float, end: float) -> DrawnCurve:
-    """The part of a curve between two places on the axis, with no more points than paper shows."""
+    """Return the part of a curve between two x values, with no more points than a chart can show."""
     inside = (curve.x >= start) & (curve.x <= end)
     x, y = decimate(curve.x[inside], curve.y[inside], _BUCKETS)
     return DrawnCurve(label=curve.label, colour=curve.colour, x=x, y=y, dash=curve.dash)

@@ -8,41 +8,41 @@ from typing import Literal
 from app.units import duration
 
 Tick = tuple[float, str]
-"""A place on an axis and what stands there."""
+"""A value on an axis and its label."""
 
 _NARROW = 2.0
 _MULTIPLES = ((1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8), (1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,))
-"""Of powers of ten, the finest first."""
+"""Multiples of powers of ten that ticks are at, the finest first."""
 
 
 def round_step(wanted: float) -> float:
-    """The next of 1, 2 or 5 times a power of ten."""
+    """Return the next of 1, 2 or 5 times a power of ten."""
     power = 10.0 ** math.floor(math.log10(wanted)) if wanted > 0 else 1.0
     return next((m * power for m in (1.0, 2.0, 5.0) if m * power >= wanted), 10 * power)
 
 
 def tick_labels(values: Sequence[float], spacing: float) -> list[str]:
-    """Numbers with thousands apart, `80,000`, and as many decimals as their spacing needs."""
+    """Format numbers with thousands separators, `80,000`, and as many decimals as their spacing needs."""
     decimals = max(0, -math.floor(math.log10(spacing))) if spacing > 0 else 0
     return [f"{value:,.{min(decimals, 9)}f}" for value in values]
 
 
 def time_labels(values: Sequence[float], spacing: float) -> list[str]:
-    """Seconds as a clock, `0:30`, finer steps as seconds; negative times carry a minus sign."""
+    """Format seconds as a clock, `0:30`, and steps below a second as seconds."""
     if spacing < 1:
         return [f"{value:.{max(1, math.ceil(-math.log10(spacing)))}f} s" for value in values]
     return [("−" if value < 0 else "") + duration(abs(value)) for value in values]
 
 
 def linear_ticks(low: float, high: float, most: int = 8) -> list[Tick]:
-    """Multiples of one round step from `low` to `high`, at most about `most` of them."""
+    """Return multiples of one round step from `low` to `high`, about `most` of them at most."""
     step = round_step((high - low) / most)
     values = [number * step for number in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
     return list(zip(values, tick_labels(values, step), strict=True))
 
 
 def log_ticks(low: float, high: float, most: int = 7) -> list[Tick]:
-    """Round multiples of powers of ten, the fewer the more powers there are; a narrow range has equal steps."""
+    """Return round multiples of powers of ten, `most` at most; a narrow range has equal steps."""
     if high / low < _NARROW:
         return linear_ticks(low, high, most)
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
@@ -60,7 +60,7 @@ def _tick(multiple: float, power: int) -> Tick:
 
 
 def doubling_ticks(values: Sequence[int], most: int = 10) -> list[Tick]:
-    """These whole numbers themselves, for an axis on which doubling is one step; every second one where they crowd."""
+    """Return these whole numbers, for an axis on which doubling is one step; every second one if they crowd."""
     every = math.ceil(len(values) / most)
     return [(float(value), f"{value:,}") for value in values[::every]]
 
@@ -70,7 +70,7 @@ Mark = Literal["full", "hollow"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChartItem:
-    """What one can point at: the runs behind it, its name, and its figures in a few lines of words."""
+    """A mark of a chart: its runs, its name, and a tooltip of a few lines."""
 
     runs: tuple[int, ...]
     label: str
@@ -79,9 +79,9 @@ class ChartItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar(ChartItem):
-    """One row: a value with its interval (None where there is none) and the same as text.
+    """One row: a value with its interval, or None, and the same as text.
 
-    Without a value `text` says why: `out of memory`, `baseline`.
+    Without a value, `text` is the reason: `out of memory`, `baseline`.
     """
 
     value: float | None
@@ -93,7 +93,7 @@ class Bar(ChartItem):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point(ChartItem):
-    """One point with the intervals of both its values; without `y` it stands where its `outcome` is told."""
+    """One point with the intervals of both values; without `y` it is drawn in the row of its `outcome`."""
 
     x: float
     y: float | None
@@ -107,7 +107,7 @@ class Point(ChartItem):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PointSeries:
-    """Points of one colour; a `joined` series has its name at its end, the points of others have their own."""
+    """Points of one colour; a `joined` series is named at its end, points of others are named one by one."""
 
     label: str
     colour: int
@@ -117,7 +117,7 @@ class PointSeries:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guide:
-    """A line to hold points against, such as ideal scaling, in a series' colour or none; `label` stands at its end."""
+    """A reference line, such as ideal scaling, in the colour of a series or none; `label` is at its end."""
 
     label: str
     colour: int | None = None
@@ -127,7 +127,7 @@ class Guide:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axis:
-    """From `low` to `high`, in equal steps or, with `log`, in equal factors."""
+    """A linear axis from `low` to `high`, or a logarithmic one."""
 
     title: str
     low: float
@@ -136,7 +136,7 @@ class Axis:
     log: bool = False
 
     def share(self, value: float) -> float:
-        """How far along the axis a value lies: 0 at its low end, 1 at its high one."""
+        """Return the position of a value on the axis, from 0 at its low end to 1 at its high end."""
         if self.log:
             return math.log(value / self.low) / math.log(self.high / self.low)
         return (value - self.low) / (self.high - self.low)
@@ -144,7 +144,7 @@ class Axis:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plot:
-    """One plot of a picture."""
+    """One plot of a chart."""
 
     title: str
     x: Axis
@@ -155,7 +155,7 @@ class Plot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BarChart:
-    """Rows of bars that begin at `start`, where a line stands; `caption` says what it shows and of what."""
+    """Rows of bars that begin at a line at `start`; `caption` describes what it shows."""
 
     key: str
     title: str
@@ -167,7 +167,7 @@ class BarChart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PointChart:
-    """One plot, or several of one kind beside each other."""
+    """One plot, or several of one kind side by side."""
 
     key: str
     title: str
@@ -180,7 +180,7 @@ Chart = BarChart | PointChart
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoData:
-    """Why a picture has nothing to say of these runs, and what would give it something."""
+    """Why a chart cannot be drawn of these runs, and what it needs."""
 
     key: str
     title: str
@@ -188,31 +188,38 @@ class NoData:
 
 
 _LOG_SCALE_RATIO = 8.0
-"""Values this many times apart are told apart only on a logarithmic axis."""
+"""Values with a larger ratio than this need a logarithmic axis."""
 _MARGIN = 0.06
 
 
 def zero_based_axis(values: Iterable[float | None], title: str) -> Axis:
-    """From 0 to a little above the largest, so that heights compare."""
+    """Return an axis from 0 to a little above the largest value, so that heights compare."""
     high = max(_known(values)) * (1 + _MARGIN)
     return Axis(title=title, low=0.0, high=high, ticks=tuple(linear_ticks(0.0, high)))
 
 
 def log_axis(values: Iterable[float | None], title: str, margin: float = 1.15, most: int = 7) -> Axis:
-    """From a little below the smallest to a little above the largest, in equal factors."""
+    """Return a logarithmic axis around the values.
+
+    Args:
+        values: None and infinite ones are left out.
+        title: Title of the axis.
+        margin: Factor between the extreme values and the ends of the axis.
+        most: Largest number of ticks.
+    """
     known = _known(values)
     low, high = min(known) / margin, max(known) * margin
     return Axis(title=title, low=low, high=high, ticks=tuple(log_ticks(low, high, most)), log=True)
 
 
 def fitting_axis(values: Iterable[float | None], title: str) -> Axis:
-    """From zero where that shows differences, else in equal factors."""
+    """Return an axis from zero if that shows the differences, else a logarithmic one."""
     known = _known(values)
     return log_axis(known, title) if max(known) > _LOG_SCALE_RATIO * min(known) else zero_based_axis(known, title)
 
 
 def doubling_axis(values: Iterable[int], title: str) -> Axis:
-    """Whole numbers that mostly double, each with its own place."""
+    """Return a logarithmic axis with a tick at each number, for numbers that mostly double."""
     numbers = sorted(set(values))
     margin = 2**0.35
     return Axis(

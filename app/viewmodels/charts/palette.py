@@ -62,25 +62,25 @@ def css_variables(palette: Palette) -> str:
 
 
 DASHES: tuple[tuple[int, ...], ...] = ((), (9, 5), (2, 4), (12, 4, 2, 4), (4, 10))
-"""Pixels drawn and left out in turn; the first is solid. A look is a hue's index plus `HUES` times a dash's."""
+"""Pixels drawn and skipped in turn, the first solid. A style is the index of a hue plus `HUES` times that of a dash."""
 
 MAX_COMPARED = 200
-"""More runs than this are not read for one comparison."""
+"""Largest number of runs in one comparison."""
 
 MAX_DRAWN = 20
-"""More runs than this no eye tells apart in one plot."""
+"""Largest number of runs with curves in one plot; more cannot be distinguished."""
 
 
 def interleave_variants(groups: Sequence[Sequence[RunRow]]) -> list[RunRow]:
-    """All runs, every variant's first before any variant's second."""
+    """Return all runs, the first of every variant before the second of any."""
     return [row for turn in zip_longest(*groups) for row in turn if row is not None]
 
 
 def curve_styles(groups: Sequence[Sequence[RunRow]]) -> dict[int, int]:
-    """The look of each run by its number, of the variants in their order; no two are alike of those that are drawn.
+    """Return the style of each run by its number; no two runs that are drawn have the same.
 
-    Runs of one variant share its hue. Where dashes do not suffice for that, or all runs are of one variant, every run
-    has a hue of its own as long as there is one.
+    Runs of one variant share a hue and differ in their dashes. If there are too few dashes, or only one variant, each
+    run has its own hue while there is one.
     """
     rows = interleave_variants(groups)
     variant_index = {row.run: n for n, group in enumerate(groups) for row in group}
@@ -97,5 +97,5 @@ def curve_styles(groups: Sequence[Sequence[RunRow]]) -> dict[int, int]:
 
 
 def dash_pattern(style: int) -> tuple[int, ...]:
-    """The pixels a look draws and leaves out in turn; empty where it leaves out none."""
+    """Return the pixels that a style draws and skips in turn; empty for a solid line."""
     return DASHES[style // HUES % len(DASHES)]

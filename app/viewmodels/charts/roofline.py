@@ -1,9 +1,9 @@
-"""The roofline: operations a second against operations for the memory traffic, below what the card can do.
+"""The roofline: operations per second against arithmetic intensity, below what the GPU can do.
 
 Williams, Waterman and Patterson (2009), "Roofline: an insightful visual performance model for multicore
 architectures", Communications of the ACM 52. Operations are by formula and the flat ceilings are the measured rates of
-a matrix product. Bytes are not counted: the driver tells which share of the card's memory bandwidth was in use (GPM's
-DRAM_BW_UTIL in nvml.h, of the theoretical maximum), so traffic is in seconds of full bandwidth, and the slanted ceiling
+a matrix product. Bytes are not counted: the driver reports the share of the GPU's memory bandwidth in use (GPM's
+DRAM_BW_UTIL in nvml.h, of the theoretical maximum). So traffic is in seconds of full bandwidth, and the slanted ceiling
 is that share at 100 %.
 """
 
@@ -29,28 +29,28 @@ _GIGA = 1e9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ComputeRate:
-    """What a variant computed: its rate and its ceiling in operations/s; the share of memory bandwidth in use."""
+    """A variant's rate and its ceiling in operations/s, and the share of memory bandwidth in use."""
 
-    one: ChartVariant
+    variant: ChartVariant
     rate: float
     peak: float
     memory_share: float | None
 
     @property
     def share_pct(self) -> float:
-        """Of the ceiling."""
+        """Return the rate in percent of the ceiling."""
         return 100 * self.rate / self.peak
 
     @property
     def name(self) -> str:
-        """Of the ceiling: precision and devices."""
-        variant = self.one.spec.variant
+        """Return the name of the ceiling: precision and devices."""
+        variant = self.variant.spec.variant
         where = gpus_label(variant.get("gpus", 0))
-        return f"{choice_label(self.one.spec, 'precision', variant.get('precision', 'float32'))}, {where}"
+        return f"{choice_label(self.variant.spec, 'precision', variant.get('precision', 'float32'))}, {where}"
 
 
 def roofline_chart(found: Sequence[ChartVariant]) -> PointChart | BarChart | NoData:
-    """The roofline of variants whose memory traffic is known; where it is of none, the achieved share of the peak."""
+    """Return the roofline of variants whose memory traffic is known; without any, the achieved share of the peak."""
     speeds = [speed for one in found if (speed := _compute_rate(one)) is not None]
     if not speeds:
         why = "No variant has both its operations by formula and a measured peak; `calibrate` measures the peak."
@@ -60,7 +60,7 @@ def roofline_chart(found: Sequence[ChartVariant]) -> PointChart | BarChart | NoD
 
 
 def _compute_rate(one: ChartVariant) -> _ComputeRate | None:
-    """The medians of those of its runs that measured, as in the table; of the memory's load the mean."""
+    """Return medians over the runs that measured, as in the table; for the load of the memory, the mean."""
     runs = [run for run in one.runs if throughputs([run.row])]
     rates = [rate for run in runs if (rate := flops_per_s(run.row.summary)) and rate > 0]
     peaks = [peak for run in runs if (peak := run.row.summary.peak_flops_per_s) and peak > 0]
@@ -68,7 +68,7 @@ def _compute_rate(one: ChartVariant) -> _ComputeRate | None:
         return None
     busy = [share for run in runs for share in measured_means(run, _DRAM) if share > 0]
     return _ComputeRate(
-        one=one,
+        variant=one,
         rate=median(rates),
         peak=median(peaks),
         memory_share=float(np.mean(busy)) / 100 if busy else None,
@@ -82,27 +82,29 @@ def _roofline(speeds: Sequence[_ComputeRate]) -> PointChart:
         ceilings[speed.name] = max(speed.peak, ceilings.get(speed.name, 0.0))
     tops = [peak / _GIGA for peak in ceilings.values()]
     x = model.log_axis(
-        [*(point.x for point in points), *tops], "billion operations for a second of full memory bandwidth", 2.0
+        [*(point.x for point in points), *tops],
+        "GFLOP per second of full memory bandwidth",
+        2.0,
     )
     y = model.log_axis([*(point.y for point in points), *tops], "GFLOPS", 1.6)
     roofs = [_ceiling_guide(name, peak / _GIGA, x, y) for name, peak in ceilings.items()]
     series = tuple(
-        PointSeries(label="", colour=speed.one.colour, points=(point,), joined=False)
+        PointSeries(label="", colour=speed.variant.colour, points=(point,), joined=False)
         for speed, point in zip(speeds, points, strict=True)
     )
     return PointChart(
         key=_KEY,
         title="Roofline",
         caption=(
-            "Flat: the measured rate of a large matrix product. Slanted: all of the card's memory bandwidth in use, as "
-            "its counter tells. Points near it are bound by memory, points far below both wait for something else."
+            "Flat: the measured rate of a large matrix product. Slanted: all of the GPU's memory bandwidth in use, by "
+            "its counter. Points near it are bound by memory, points far below both wait for something else."
         ),
         plots=(Plot(title="", x=x, y=y, series=series, guides=tuple(roofs)),),
     )
 
 
 def _ceiling_guide(name: str, top: float, x: Axis, y: Axis) -> Guide:
-    """From where the slanted ceiling comes into view to its flat end; the corner is where both are one number."""
+    """Return the ceiling from where its slanted part enters the plot to its flat end."""
     start = max(x.low, y.low)
     corners = [(start, start), (top, top), (x.high, top)]
     return Guide(label=f"{name}: {units.number(top)}", points=tuple(corners), dashed=False)
@@ -112,10 +114,10 @@ def _point(speed: _ComputeRate) -> Point:
     assert speed.memory_share, "only these are placed"
     rate = speed.rate / _GIGA
     return Point(
-        runs=speed.one.numbers,
-        label=speed.one.name,
+        runs=speed.variant.numbers,
+        label=speed.variant.name,
         tooltip=(
-            f"{speed.one.name}\n{units.gflops(speed.rate)}, {units.percent(speed.share_pct, 1)} of {speed.name}\n"
+            f"{speed.variant.name}\n{units.gflops(speed.rate)}, {units.percent(speed.share_pct, 1)} of {speed.name}\n"
             f"{units.percent(100 * speed.memory_share, 1)} of the memory bandwidth in use"
         ),
         x=rate / speed.memory_share,
@@ -131,7 +133,7 @@ def _share_bars(speeds: Sequence[_ComputeRate]) -> BarChart:
         title="Achieved share of the measured peak",
         caption=(
             "Operations by formula over the measured rate of a large matrix product on the same devices. "
-            "No counter told of memory traffic, so there is no roofline."
+            "No counter reported memory traffic, so there is no roofline."
         ),
         bars=tuple(_share_bar(speed) for speed in ordered),
         axis=Axis(
@@ -144,10 +146,10 @@ def _share_bars(speeds: Sequence[_ComputeRate]) -> BarChart:
 def _share_bar(speed: _ComputeRate) -> Bar:
     text = units.percent(speed.share_pct, 1)
     return Bar(
-        runs=speed.one.numbers,
-        label=speed.one.name,
-        tooltip=f"{speed.one.name}\n{units.gflops(speed.rate)} of {units.gflops(speed.peak)}, {speed.name}",
+        runs=speed.variant.numbers,
+        label=speed.variant.name,
+        tooltip=f"{speed.variant.name}\n{units.gflops(speed.rate)} of {units.gflops(speed.peak)}, {speed.name}",
         value=speed.share_pct,
         text=text,
-        colour=speed.one.colour,
+        colour=speed.variant.colour,
     )

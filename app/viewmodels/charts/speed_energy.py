@@ -17,31 +17,34 @@ from app.viewmodels.format.naming import variant_names, workload_title
 _FRONTIER_KEY, _FRONTIER_TITLE = "frontier", "Speed against energy"
 _MJ_PER_J = 1000.0
 _MAX_X_TICKS = 5
-"""Numbers side by side take more room than one above the other."""
+"""Fewer than on the vertical axis: labels side by side need more room."""
 
 
 def frontier_chart(found: Sequence[ChartVariant]) -> PointChart | NoData:
-    """Nothing where fewer than two variants of a workload have both a throughput and an energy."""
+    """Return a plot per workload of which two variants or more have a throughput and an energy."""
     known = [one for one in found if one.throughput is not None and one.energy is not None]
     workloads = dict.fromkeys(one.spec.workload for one in known)
     groups = [[one for one in known if one.spec.workload == name] for name in workloads]
     plots = tuple(_frontier_plot(group) for group in groups if len(group) > 1)
     if not plots:
-        why = "Fewer than two variants have both a throughput and an energy; energy needs a GPU that tells its power."
+        why = "Fewer than two variants have both a throughput and an energy; energy needs a GPU that reports its power."
         return NoData(key=_FRONTIER_KEY, title=_FRONTIER_TITLE, why=why)
     return PointChart(
         key=_FRONTIER_KEY,
         title=_FRONTIER_TITLE,
         caption=(
-            "To the right is faster, below is less energy; both axes in equal factors. The line joins what no other "
-            "variant beats in both."
+            "To the right is faster, below is less energy; both axes are logarithmic. The line joins the variants that "
+            "no other beats in both."
         ),
         plots=plots,
     )
 
 
 def pareto_front(rates: Sequence[float], energies: Sequence[float]) -> list[int]:
-    """Indices of the pairs that no other is at least as good in both and better in one, the fastest first (Pareto)."""
+    """Return the Pareto front, the fastest first: indices of pairs that no other pair beats.
+
+    A pair beats another if it is at least as good in both and better in one.
+    """
     order = sorted(range(len(rates)), key=lambda index: (-rates[index], energies[index]))
     best: list[int] = []
     for index in order:
@@ -103,7 +106,7 @@ def _scaled(found: Estimate, scale: float) -> Estimate:
 
 
 _MIN_REACH = math.log(1.02)
-"""An axis reaches at least 2 % to both sides, so that noise does not look like news."""
+"""An axis reaches at least 2 % to both sides, so that noise does not look like a difference."""
 
 RatioReader = Callable[[ChartVariant], Estimate | None]
 KnownRatio = tuple[ChartVariant, Estimate]
@@ -111,7 +114,7 @@ KnownRatio = tuple[ChartVariant, Estimate]
 
 
 def speedup_chart(found: Sequence[ChartVariant]) -> BarChart | NoData:
-    """How many times as fast as the baseline each variant is, the fastest first."""
+    """Return the speed-up of each variant over the baseline, the fastest first."""
     return _ratio_chart(
         found,
         "speed-up",
@@ -123,11 +126,11 @@ def speedup_chart(found: Sequence[ChartVariant]) -> BarChart | NoData:
 
 
 def energy_chart(found: Sequence[ChartVariant]) -> BarChart | NoData:
-    """The energy an example takes as a ratio to the baseline's, the least first."""
+    """Return the energy per example as a ratio to the baseline's, the least first."""
     return _ratio_chart(
         found,
         "energy-ratio",
-        "Energy an example",
+        "Energy per example",
         "to the left is less",
         lambda one: drawable(one.result.energy_ratio),
         fastest_first=False,
@@ -148,7 +151,7 @@ def _ratio_chart(
     without = [one for one in found if one is not base and ratio(one) is None]
     bars = [_baseline_bar(base), *map(_ratio_bar, comparable), *map(_empty_bar, without), *map(_ratio_bar, different)]
     if all(known.interval is None for _, known in ratios):
-        how = "one run a variant has no interval"
+        how = "one run per variant has no interval"
     else:
         how = f"whiskers are {100 * LEVEL:.0f} % intervals that hold together"
     return BarChart(
@@ -163,7 +166,7 @@ def _ratio_chart(
 
 
 def _select_workload(found: Sequence[ChartVariant], workload: str) -> tuple[list[ChartVariant], str]:
-    """Those of one workload, named by what differs among them, and a sentence on the others, which have no ratio."""
+    """Return the variants of one workload, named by what differs among them, and a note on the others."""
     selected = [one for one in found if one.spec.workload == workload]
     names = variant_names([one.spec for one in selected])
     others = len(found) - len(selected)
@@ -174,7 +177,7 @@ def _select_workload(found: Sequence[ChartVariant], workload: str) -> tuple[list
 
 
 def _split_by_work(ratios: Sequence[KnownRatio], base: ChartVariant) -> tuple[list[KnownRatio], list[KnownRatio]]:
-    """Those that do the baseline's work for an example, and those that do other work; where none does, all as one."""
+    """Split by whether a variant does the baseline's work per example; if none does, all count as the same work."""
     comparable = [each for each in ratios if work_ratio(each[0].result.runs, base.result.runs) is None]
     return (comparable, [each for each in ratios if each not in comparable]) if comparable else (list(ratios), [])
 

@@ -22,11 +22,11 @@ from workloads.protocol import RunSpec, Value
 _BATCH_KEY, _BATCH_TITLE = "batch", "Throughput against batch size"
 _LABEL_PARAMETERS = parameter_names(lambda parameter: parameter.identifies and parameter.name != "batch_size")
 BatchFamily = list[ChartVariant]
-"""Variants that differ in their batch alone."""
+"""Variants that differ only in their batch size."""
 
 
 def batch_chart(found: Sequence[ChartVariant]) -> PointChart | NoData:
-    """Nothing where no variant was run with several batch sizes."""
+    """Return a plot per workload with a variant that was run with several batch sizes."""
     families = _batch_families([one for one in found if one.batch_size is not None])
     several = [family for family in families if len({one.batch_size for one in family}) > 1]
     measured = [family for family in several if any(one.throughput is not None for one in family)]
@@ -40,7 +40,7 @@ def batch_chart(found: Sequence[ChartVariant]) -> PointChart | NoData:
     return PointChart(
         key=_BATCH_KEY,
         title=_BATCH_TITLE,
-        caption="The batch is that of all GPUs together; ✕ did not fit, or has no result for the reason beside it.",
+        caption="The batch is that of all GPUs together; ✕ did not fit, or has no result for the reason next to it.",
         plots=tuple(plots),
     )
 
@@ -54,7 +54,7 @@ def _batch_families(found: Sequence[ChartVariant]) -> list[BatchFamily]:
 
 
 def _batch_family_names(families: Sequence[BatchFamily]) -> list[str]:
-    """What tells the families apart; of one alone what most would ask of it, for its short name has a batch in it."""
+    """Return names that distinguish the families; a single one is named by its main settings without the batch."""
     specs = [_spec_without_batch(family[0].spec) for family in families]
     if len(specs) > 1:
         return variant_names(specs)
@@ -64,12 +64,12 @@ def _batch_family_names(families: Sequence[BatchFamily]) -> list[str]:
 
 
 def _spec_without_batch(spec: RunSpec) -> RunSpec:
-    """The variant as if all had one batch size."""
+    """Return the variant with a batch size of 1."""
     return RunSpec(workload=spec.workload, variant={**spec.variant, "batch_size": 1})
 
 
 def _batch_colours(by_workload: Sequence[Sequence[BatchFamily]], names: Sequence[Sequence[str]]) -> dict[str, int]:
-    """A colour for each name, the same in all plots."""
+    """Return a colour for each name, the same in all plots."""
     first: dict[str, int] = {}
     for families, group_names in zip(by_workload, names, strict=True):
         for family, name in zip(families, group_names, strict=True):
@@ -112,12 +112,12 @@ def _batch_point(one: ChartVariant, name: str) -> Point:
 
 
 _GPUS_KEY, _GPUS_TITLE = "gpus", "Scaling to more GPUs"
-_KIND_TITLES: Mapping[ScalingKind, str] = {"strong": "one batch in all", "weak": "one batch a GPU"}
+_KIND_TITLES: Mapping[ScalingKind, str] = {"strong": "one batch in all", "weak": "one batch per GPU"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _GpuFamily:
-    """One variant from its fewest GPUs to more, in order of GPUs."""
+    """One variant on its fewest GPUs, and on more in ascending order."""
 
     kind: ScalingKind
     few: GpuCountResult
@@ -129,10 +129,10 @@ class _GpuFamily:
 
 
 def gpu_count_chart(runs: Sequence[StoredRun]) -> PointChart | NoData:
-    """Nothing where no two runs differ in their GPUs alone."""
+    """Return throughput and efficiency against GPUs, for runs that differ only in their GPUs."""
     families = _gpu_families(runs)
     if not families:
-        why = "No two variants differ in their GPUs alone, at one global batch or at one batch a GPU."
+        why = "No two variants differ only in their GPUs, at one global batch or at one batch per GPU."
         return NoData(key=_GPUS_KEY, title=_GPUS_TITLE, why=why)
     workloads = dict.fromkeys(family.workload for family in families)
     groups = [
@@ -177,7 +177,7 @@ def _gpu_plots(families: Sequence[_GpuFamily]) -> tuple[Plot, Plot]:
 
 
 def _gpu_family_names(families: Sequence[_GpuFamily]) -> list[str]:
-    """What tells a family from the others, its batch always."""
+    """Return names that distinguish the families, each with its batch."""
     specs = [_spec_without_gpus(family.few.runs[0].row.spec) for family in families]
     labels = variant_names(specs) if differing_parameters(specs) else [""] * len(specs)
     sizes = [one.few.batch_size // (1 if one.kind == "strong" else one.few.gpus) for one in families]
@@ -186,7 +186,7 @@ def _gpu_family_names(families: Sequence[_GpuFamily]) -> list[str]:
 
 
 def _spec_without_gpus(spec: RunSpec) -> RunSpec:
-    """The variant as if all had the same GPUs and batch."""
+    """Return the variant with one GPU and a batch size of 1."""
     rest: dict[str, Value] = {**dict.fromkeys(VARYING_PARAMETERS, ""), "gpus": 1, "batch_size": 1}
     return RunSpec(workload=spec.workload, variant={**spec.variant, **rest})
 
@@ -230,8 +230,8 @@ def _gpu_point(side: GpuCountResult, name: str, estimate: Estimate, figures: str
 
 
 def _ideal_guide(family: _GpuFamily, colour: int, most: int) -> Guide:
-    a_gpu = family.few.throughput.value / family.few.gpus
-    return Guide(label="", colour=colour, points=((0.0, 0.0), (float(most), a_gpu * most)))
+    per_gpu = family.few.throughput.value / family.few.gpus
+    return Guide(label="", colour=colour, points=((0.0, 0.0), (float(most), per_gpu * most)))
 
 
 def _full_efficiency_guide(most: int) -> Guide:

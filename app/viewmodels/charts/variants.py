@@ -1,4 +1,4 @@
-"""The variants that charts are drawn of: name, colour, runs and estimates."""
+"""The variants in charts: name, colour, runs and estimates."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from app.viewmodels.format.cells import OUTCOMES, example_word
 from workloads.protocol import RunSpec
 
 _MAX_MAGNITUDE = 1e18
-"""No rate, energy or ratio is larger than this, or smaller than one over it."""
+"""Largest rate, energy or ratio that is drawn; the smallest is its reciprocal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,46 +27,52 @@ class ChartVariant:
 
     @property
     def spec(self) -> RunSpec:
-        """The variant itself."""
+        """Return the spec of its runs."""
         return self.result.runs[0].spec
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """The numbers of its runs."""
+        """Return the numbers of its runs."""
         return tuple(row.run for row in self.result.runs)
 
     @property
     def outcome(self) -> str:
-        """How its last run ended, in a word or two: `out of memory`."""
+        """Return the outcome of its last run: `out of memory`."""
         ended = self.result.runs[-1].outcome
         return OUTCOMES[ended.name if ended else "running"].word
 
     @property
     def throughput(self) -> Estimate | None:
-        """Its examples/s, where that can be drawn."""
+        """Return its examples/s if they can be drawn."""
         return drawable(self.result.throughput)
 
     @property
     def energy(self) -> Estimate | None:
-        """Its energy for one example in mJ, where that can be drawn."""
+        """Return its energy per example in mJ if it can be drawn."""
         return drawable(self.result.energy)
 
     @property
     def batch_size(self) -> int | None:
-        """None for a workload without one."""
+        """Return its batch size, None for a workload without one."""
         batch = self.spec.variant.get("batch_size")
         return batch if isinstance(batch, int) and batch > 0 else None
 
     @property
     def rate_unit(self) -> str:
-        """The unit of its throughput: `images/s`."""
+        """Return the unit of its throughput: `images/s`."""
         return units.rate_unit(example_word(self.spec))
 
 
 def chart_variants(
     runs: Sequence[StoredRun], verdict: Verdict, styles: Mapping[int, int] | None = None
 ) -> tuple[ChartVariant, ...]:
-    """Return the variants of a verdict on these runs, in order; `styles` by run are as everywhere unless given."""
+    """Return the variants of a verdict on these runs, in order.
+
+    Args:
+        runs: The runs.
+        verdict: Their verdict.
+        styles: Styles by run; those of the curves if not given.
+    """
     by_number = {run.row.run: run for run in runs}
     style_by_run = styles or curve_styles([result.runs for result in verdict.results])
     return tuple(
@@ -81,7 +87,7 @@ def chart_variants(
 
 
 def drawable(estimate: Estimate | None) -> Estimate | None:
-    """An estimate that has a place on an axis, without ends that have none; None for what an odd database may hold."""
+    """Return the estimate without interval ends that no axis can show; None if its value is one of those."""
     if estimate is None or not _is_drawable(estimate.value):
         return None
     ends = estimate.interval
@@ -95,7 +101,7 @@ def _is_drawable(value: float) -> bool:
 
 
 def distinct_colours(colours: Sequence[int], many: int) -> tuple[int, ...]:
-    """The same colours where no two are one; of equal ones the later take the next that is free, while there is one."""
+    """Return the colours with repeated ones replaced by the next of `many` that is free, while there is one."""
     taken: list[int] = []
     for colour in colours:
         free = (other % many for other in range(colour, colour + many) if other % many not in taken)
@@ -104,7 +110,7 @@ def distinct_colours(colours: Sequence[int], many: int) -> tuple[int, ...]:
 
 
 def format_estimate(estimate: Estimate, unit: str) -> str:
-    """`68,899 images/s (95 % interval 68,612 to 69,187, 5 runs)`."""
+    """Format an estimate: `68,899 images/s (95 % interval 68,612 to 69,187, 5 runs)`."""
     runs = f"{estimate.n} {units.plural('run', estimate.n)}"
     if estimate.interval is None:
         return f"{units.number(estimate.value, 4)} {unit} ({runs}, no interval)"

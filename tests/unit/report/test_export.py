@@ -313,7 +313,7 @@ def test_an_export_says_what_was_written_and_what_stays() -> None:
     done = Exported(files=(target,), runs=2, bytes=2048, seconds=0.5, weights=(weights,))
     assert describe_export(done, target) == [
         "Wrote 2 runs to runs.db, 2.0\N{NO-BREAK SPACE}KiB.",
-        f"Saved weights stay where they are; to take them along, copy {weights}",
+        f"Saved weights are not part of it; to export them too, copy {weights}",
     ]
     folder = Path("out")
     files = Exported(files=(folder / "a.csv", folder / "b.csv"), runs=1, bytes=10, seconds=0.5)

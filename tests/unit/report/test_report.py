@@ -95,7 +95,7 @@ def test_it_says_what_compare_says(runs: list[StoredRun], page: Page) -> None:
 def test_the_verdict_stands_first_and_what_it_is_not_about_among_the_doubts(runs: list[StoredRun]) -> None:
     wrong = replace(runs[1], row=replace(runs[1].row, match=False, mismatch_reason="It ran in NHWC."))
     text = Page(html_report(contents([runs[0], wrong]))).text
-    parts = ("NCHW ran 10.0 % faster", "Reasons to doubt it", "It ran in NHWC.")
+    parts = ("NCHW ran 10.0 % faster", "Warnings", "It ran in NHWC.")
     assert [text.index(part) for part in parts] == sorted(text.index(part) for part in parts)
     assert text.count("Run 2 did not run what was asked.") == 1
 
@@ -127,7 +127,7 @@ def test_figures_of_a_variant_are_those_of_the_windows_table(runs: list[StoredRu
 def test_it_has_all_its_parts(page: Page) -> None:
     titles = [word for word in page.words if word.strip()]
     for part in (
-        *("Reasons to doubt it", "Figures", "Pictures", "Over time", "What ran", "Environment"),
+        *("Warnings", "Figures", "Charts", "Over time", "What ran", "Environment"),
         *("How to repeat it", "Runs", "out of memory", "uid-1", "580.1", "575.9 (run 54)"),
     ):
         assert any(part in word for word in titles), part
@@ -197,7 +197,7 @@ def test_markdown_has_its_pictures_beside_it(runs: list[StoredRun]) -> None:
     assert sorted(linked) == sorted(written.files)
     assert {"report-speed-up.svg", "report-batch.svg", "report-gpus.svg", "report-over-time.svg"} <= set(linked)
     heads = [
-        line for line in written.text.splitlines() if line.startswith("| Variant | ") and " | Asked | " not in line
+        line for line in written.text.splitlines() if line.startswith("| Variant | ") and " | Requested | " not in line
     ]
     assert heads[0].count("|") == 8, "six figures beside a name fit on paper"
     assert len(heads) > 1
@@ -211,8 +211,8 @@ def test_runs_with_nothing_measured_have_a_report_too() -> None:
     bare = [run for run in grid() if run.row.outcome is not None and run.row.outcome.name == "out_of_memory"][:2]
     shown = Page(html_report(contents(bare, bare[0].row.run)))
     assert "out of memory" in shown.text
-    assert "No picture “Speed-up”" in shown.text
-    assert "Over time" in shown.text or "No picture" in shown.text
+    assert "No chart “Speed-up”" in shown.text
+    assert "Over time" in shown.text or "No chart" in shown.text
 
 
 @pytest.mark.parametrize("ending", ["html", "md"])
@@ -260,7 +260,7 @@ def test_of_many_pairs_the_worst_of_each_variant_is_drawn_and_all_have_a_row() -
     assert drawn.title == "1 to 2 GPUs, the same global batch (strong scaling)"
     assert drawn.sides == ("1 GPU, batch 128", "2 GPUs, batch 128"), "the least work between two exchanges"
     assert len(contents.pairs.rows) == 7, "four batches at one global batch, three at one a GPU"
-    assert html_report(contents).count("All pairs that differ in their GPUs alone") == 1
+    assert html_report(contents).count("All pairs that differ only in their GPUs") == 1
     few = build_report(compare(prepare_comparison([*ONE, *TALKING]), ONE[0].row.run), UTC_NS)
     assert (len(few.scaling), few.pairs.rows) == (1, ())
 

@@ -166,7 +166,7 @@ def test_stretches_of_held_back_clocks_are_slices_of_their_own_thread(stored: Pa
         ("sync boost", 4_000_000, 0),
     ]
     threads = {event["tid"]: event["args"]["name"] for event in named(events, "thread_name", "M")}
-    assert {threads[event["tid"]] for event in held} == {"GPU 0 clocks held back"}
+    assert {threads[event["tid"]] for event in held} == {"GPU 0 throttled"}
 
 
 def test_lines_of_the_log_and_a_device_s_end_are_instants(stored: Path, tmp_path: Path) -> None:

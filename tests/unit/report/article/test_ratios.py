@@ -80,14 +80,14 @@ def test_a_rung_stands_beside_the_article_s_figure_and_ratio(ladder: MeasuredTab
 def test_it_says_so_in_words(ladder: MeasuredTable) -> None:
     section = ladder.section
     (shown,) = section.tables
-    assert shown.caption.startswith("Speed-ups are over “8 products a step”, those measured each with a 95 % interval")
+    assert shown.caption.startswith("Speed-ups are over “8 separate GEMMs”, those measured each with a 95 % interval")
     assert shown.head == (
         "Rung",
         *("Article: GFLOPS", "Article: speed-up"),
         *("Measured: GFLOPS", "Measured: speed-up"),
         *("Measured, XLA: GFLOPS", "Measured, XLA: speed-up"),
     )
-    assert shown.rows[0] == ("8 products a step", "349", "1×", "800.0", "1.00×", "–", "–")
+    assert shown.rows[0] == ("8 separate GEMMs", "349", "1×", "800.0", "1.00×", "–", "–")
     assert shown.rows[3] == ("fused gates", "1,942", "5.5×", "–", "–", "out of memory", "–")
     assert shown.rows[6][1:] == ("3,898", "11.1×", "–", "–", "40,000", "50.00×")
     assert section.lines[-1].startswith("The article: Faster LSTM in Keras")

@@ -155,7 +155,7 @@ def test_of_equal_variants_one_is_best() -> None:
 def test_scaling_is_held_against_the_fewest_gpus(found: ChartGallery) -> None:
     rates, shares, weak, _ = charts(found, "gpus").plots
     assert rates.title == "CNN · 10 layers, 32 x 32 images, one batch in all"
-    assert weak.title == "CNN · 10 layers, 32 x 32 images, one batch a GPU"
+    assert weak.title == "CNN · 10 layers, 32 x 32 images, one batch per GPU"
     names = [series.label for series in rates.series]
     assert names[:2] == ["NHWC · batch 256", "NCHW · batch 256"]
     line = rates.series[names.index("NHWC · batch 256")]
