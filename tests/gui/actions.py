@@ -1,4 +1,4 @@
-"""The window's actions as a test has them: every call is recorded."""
+"""Actions of a window for tests: every call is recorded."""
 
 from collections.abc import Callable
 from dataclasses import fields

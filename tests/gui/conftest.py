@@ -17,7 +17,7 @@ from tests.gui.windows import READ_LIMIT_MS, window_on
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Qt's offscreen platform says that it has no size hints for window managers; all other Qt messages fail a test."""
+    """Ignore one Qt message, of the offscreen platform about size hints; all others fail a test."""
     own = Path(__file__).parent
     for item in items:
         if own in item.path.parents:
@@ -26,7 +26,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True)
 def garbage_on_this_thread() -> Iterator[None]:
-    """As in the program: Qt objects die on the GUI thread, never where another thread's allocation finds them."""
+    """Collect garbage on the GUI thread alone, as the program does: Qt objects must be destroyed there."""
     gc.disable()
     yield
     gc.enable()
@@ -35,7 +35,7 @@ def garbage_on_this_thread() -> Iterator[None]:
 
 @pytest.fixture
 def qtbot(qtbot: QtBot) -> QtBot:
-    """Waits as long as a busy machine may need, unless a test says how long: a wait that succeeds costs nothing."""
+    """Wait as long as a busy machine may need, unless a test sets a limit."""
     for wait in (qtbot.waitUntil, qtbot.waitSignal, qtbot.waitActive, qtbot.waitExposed):
         setattr(qtbot, wait.__name__, partial(wait, timeout=READ_LIMIT_MS))
     return qtbot
@@ -50,20 +50,20 @@ def theme(qtbot: QtBot) -> Theme:
 
 @pytest.fixture
 def recorded() -> RecordedActions:
-    """What a screen asks of the window."""
+    """Actions of the window that record their calls."""
     return RecordedActions()
 
 
 @pytest.fixture
 def workbench(qtbot: QtBot, theme: Theme, database_path: Path) -> Iterator[Workbench]:
-    """The whole window, shown, with the machine known."""
+    """Open the whole window and wait until the machine is known."""
     with window_on(qtbot, database_path, theme) as made:
         yield made
 
 
 @pytest.fixture
 def background(qtbot: QtBot) -> Iterator[Background]:
-    """Threads that end with the test."""
+    """A background thread that ends with the test."""
     made = Background()
     yield made
     made.close()

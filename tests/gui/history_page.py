@@ -26,7 +26,7 @@ Dialog = TypeVar("Dialog", bound=QDialog)
 
 
 class HistoryPage(Screen[HistoryView]):
-    """Reads what the screen shows and works it by mouse and keyboard."""
+    """Reads the screen's content and drives it by mouse and keyboard."""
 
     def __init__(self, qtbot: QtBot, database: Path, background: Background) -> None:
         self.recorded = RecordedActions()

@@ -22,21 +22,21 @@ class Screen(Generic[View]):
             view.show()
 
     def destroy(self) -> None:
-        """Delete the view here and now: the garbage collector might do it on a reading thread."""
+        """Delete the view now, on this thread."""
         close_jobs(self.view)
         self.view.close()
         self.view.deleteLater()
         QCoreApplication.sendPostedEvents(self.view, QEvent.Type.DeferredDelete.value)
 
     def visible_text(self) -> str:
-        """All labels one can see."""
+        """Return the text of all visible labels."""
         return visible_text(self.view)
 
     def wait_for_text(self, text: str) -> None:
-        """Until a label says so: what is asked for is read on another thread."""
+        """Wait until a label shows the text: it is read on another thread."""
         self.qtbot.waitUntil(lambda: text in self.visible_text())
 
 
 def visible_text(shown: QWidget) -> str:
-    """All labels in a widget that one can see, a line each."""
+    """Return the text of all visible labels of a widget, one per line."""
     return "\n".join(label.text() for label in shown.findChildren(QLabel) if label.isVisible())

@@ -1,4 +1,4 @@
-"""TODO docstring"""
+"""The benchmarks of the window, small."""
 
 from pathlib import Path
 

@@ -15,7 +15,7 @@ from tests.unit.viewmodels.events import CPU_INVENTORY, DEVICES, GPU_INVENTORY, 
 
 
 def many(count: int) -> Inventory:
-    """A machine of that many cards."""
+    """Return a machine with so many GPUs."""
     cards = [msgspec.structs.replace(DEVICES[0], device=f"GPU-{n}", index=n) for n in range(count)]
     return msgspec.structs.replace(GPU_INVENTORY, devices=(*cards, HOST_DEVICE))
 
@@ -31,7 +31,7 @@ def view(qtbot: QtBot, theme: Theme, recorded: RecordedActions) -> MonitorView:
 
 
 def shown(qtbot: QtBot, view: MonitorView, model: MonitorModel) -> None:
-    """Every row made and laid out."""
+    """Wait until every row is made and laid out."""
     for _ in range(10):
         view.show_model(model.state())
     qtbot.waitUntil(lambda: all(row.isVisible() and row.width() > 1000 for row in view.findChildren(DeviceRowView)))

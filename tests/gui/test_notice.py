@@ -1,4 +1,4 @@
-"""What happens at the end of a long run while someone looks elsewhere."""
+"""Notifications at the end of a long run while another window is active."""
 
 import time
 from pathlib import Path
@@ -23,7 +23,7 @@ from workloads.catalog import Machine, complete
 
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What reached the desktop: one that has no tray, as Qt's offscreen platform."""
+    """Record what reaches a desktop without a tray, as Qt's offscreen platform is."""
     found: list[str] = []
 
     def alert(window: QWidget) -> None:

@@ -1,4 +1,4 @@
-"""The whole window, as whoever starts the program has it, and what tests do in it."""
+"""The whole window as the program opens it, with helpers that drive it."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,7 +21,7 @@ READ_LIMIT_MS = 120_000
 def window_on(
     qtbot: QtBot, database: Path, theme: Theme, at_once: Callable[[Workbench], object] = lambda _: None
 ) -> Iterator[Workbench]:
-    """Shown, with the machine known; closed at the end. `at_once` is what is done when it is first seen."""
+    """Open the window and close it at the end; `at_once` is called at its first paint."""
     made = Workbench(database, theme, hidden_workloads=True)
     qtbot.addWidget(made.window)
     made.window.painted.connect(lambda: at_once(made), Qt.ConnectionType.QueuedConnection)

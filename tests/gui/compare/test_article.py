@@ -1,4 +1,4 @@
-"""The tab of an article that compared runs repeat: its tables, as text, made when they are first looked at."""
+"""The tab of the article that the compared runs repeat; its tables are made when it is first opened."""
 
 from collections.abc import Iterator
 from pathlib import Path

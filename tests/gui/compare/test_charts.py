@@ -1,4 +1,4 @@
-"""Pictures in the window: pointed at, opened, run again and saved, by mouse and by keyboard."""
+"""Charts in the window: marks, menus and saving, by mouse and by keyboard."""
 
 from pathlib import Path
 from xml.etree import ElementTree
@@ -27,7 +27,7 @@ from tests.gui.actions import RecordedActions
 from tests.gui.screens import Screen
 
 OFF_SCREEN = pytest.mark.qt_log_ignore("propagateSizeHints", "does not support", extend=True)
-"""Menus and tooltips want what Qt's platform without a screen has not."""
+"""Menus and tooltips need what Qt's offscreen platform lacks."""
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""The Compare screen before anything is compared: every button that it offers does what it says."""
+"""The Compare screen before anything is compared, with its offers."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""How well runs scale, on the Compare screen."""
+"""Scaling on the Compare screen."""
 
 import pytest
 from PySide6.QtCore import Qt

@@ -1,4 +1,4 @@
-"""What a reader keeps of runs in the history: tags, notes, saved filters, columns, the trash."""
+"""The user's edits in History: tags, notes, saved filters, columns, the trash."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The line below the history: the size of the database, and old samples deleted after a question."""
+"""The footer of History: the size of the database, and the retention of samples."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Runs taken away from the window and brought in, with the real export and import."""
+"""Export and import of runs in the window."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""A file of the user's in the whole window: read by a real process, chosen, changed, broken, remembered."""
+"""A custom workload in the whole window: its file is read, changed, broken and remembered."""
 
 import time
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""TODO docstring"""
+"""The form of the Run screen, and the search for the largest batch."""
 
 import pytest
 from PySide6.QtCore import Qt

@@ -1,4 +1,4 @@
-"""A stored run played again on the Run screen, in the whole window."""
+"""Replay of a stored run in the whole window."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The worker that stands by for the next click."""
+"""The standby worker in the window."""
 
 from collections.abc import Iterator
 from pathlib import Path
