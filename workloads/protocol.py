@@ -1,11 +1,11 @@
-"""The messages between the program and a worker: msgspec structs, one JSON object a line, both ways.
+"""The messages between the program and a worker: msgspec structs, one JSON object per line, in both directions.
 
-Down the worker's stdin goes one `Start`; closing stdin afterwards means "stop". Up a pipe of its own come `Hello`, then
-any number of `PhaseStarted`, `Facts`, `Progress`, `Block`, `Epoch`, `DataReady`, `Flops`, `Calibration` and at most one
-`Evidence`, then exactly one `Finished`.
-All `t_ns` are `time.monotonic_ns()` of the worker's host; `Hello` ties that clock to the wall clock once.
+The worker's stdin takes one `Start`; closing stdin afterwards means "stop". A pipe of its own returns `Hello`, then any
+number of `PhaseStarted`, `EnvironmentInfo`, `Progress`, `Block`, `Epoch`, `DataReady`, `Flops`, `Calibration` and at
+most one `Evidence`, then exactly one `Finished`.
+All `t_ns` are `time.monotonic_ns()` of the worker's host; `Hello` anchors that clock to the wall clock.
 
-Small jobs beside runs go to a process of another kind: one `Errand` down, one `Answer` up.
+Small jobs go to a process of another kind: one `JobRequest` in, one `JobResult` out.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ import msgspec
 PROTOCOL_VERSION = 3
 
 STANDBY = "standby"
-"""What a worker is told on its command line to import TensorFlow before it says `Hello`, its order not known yet."""
+"""The command-line word that makes a worker import the framework before it says `Hello`, for an order to come."""
 
 _TAG = "type"
 
@@ -31,33 +31,38 @@ KernelClass = Literal["gemm", "convolution", "rnn", "pointwise", "transpose", "c
 
 
 class ProtocolError(Exception):
-    """A line that is no message of this protocol."""
+    """A line that is not a message of this protocol."""
 
 
 class RunSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What to run: a workload and one full choice of its parameters."""
+    """The request for one run: a workload and a complete variant."""
 
     workload: str
     variant: Variant
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
-    """A user's file with workloads in it: its whole text, and where it lay, for its errors and for data beside it."""
+    """A user's file with workloads: its whole text, and its path, for its errors and for data next to it."""
 
     path: str
     text: str
 
     @property
     def sha256(self) -> str:
-        """Tells one state of the file from all others, wherever it lies."""
+        """Return what identifies this state of the file, wherever it is stored."""
         return hashlib.sha256(self.text.encode()).hexdigest()
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True, tag="start", tag_field=_TAG):
-    """The only message down: run this, on these GPUs (by UUID, in replica order; empty is the CPU).
+    """The only message to a worker: the order to make one run.
 
-    `weights_path` is where a run that saves its weights puts them, on the worker's own host; `calibrate` asks for a
-    matrix-product calibration of the first device after the measured part; `source` holds a user's own workload.
+    Attributes:
+        protocol: `PROTOCOL_VERSION` of the program.
+        spec: What to run.
+        gpu_uuids: The GPUs in replica order; none is the CPU.
+        weights_path: Where to save the weights on the worker's host; None saves none.
+        calibrate: Whether to calibrate the first device after the measured part.
+        source: The file of a custom workload.
     """
 
     protocol: int
@@ -69,7 +74,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True, tag="start", tag_field=_T
 
 
 class Hello(msgspec.Struct, frozen=True, kw_only=True, tag="hello", tag_field=_TAG):
-    """The worker lives and has claimed the pipe; `utc_ns` is the wall clock at `t_ns`."""
+    """The first message: the worker runs and has the pipe; `utc_ns` is the wall clock at `t_ns`."""
 
     protocol: int
     pid: int
@@ -85,13 +90,13 @@ class PhaseStarted(msgspec.Struct, frozen=True, kw_only=True, tag="phase", tag_f
 
 
 class EnvironmentInfo(msgspec.Struct, frozen=True, kw_only=True, tag="facts", tag_field=_TAG):
-    """Facts of the environment as the worker sees them, e.g. `{"tensorflow": "2.21.0"}`; later add to earlier ones."""
+    """What the worker knows of its environment, such as `{"python": "3.12.3"}`; later ones add to earlier ones."""
 
-    facts: dict[str, str]
+    environment: dict[str, str] = msgspec.field(name="facts")
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True, tag="progress", tag_field=_TAG):
-    """How much of a phase is done, from 0 to 1."""
+    """The share of a phase that is done, from 0 to 1."""
 
     phase: PhaseName
     fraction: float
@@ -101,9 +106,16 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True, tag="progress", tag_fi
 class Block(msgspec.Struct, frozen=True, kw_only=True, tag="block", tag_field=_TAG):
     """A few steps timed together between two device synchronisations.
 
-    `first_step` counts from 0 over the whole run (compile and warm-up steps included); `examples` is over all replicas;
-    `loss` is that of the block's last step (None in inference); `allocator_bytes` is what TensorFlow's allocator holds
-    on the first device after the block (None on the CPU), read outside the timed part.
+    Attributes:
+        phase: The phase that the steps belong to.
+        first_step: Number of the first one, from 0 over the whole run, compile and warm-up steps included.
+        steps: How many steps.
+        examples: Examples over all replicas.
+        start_ns: When the first step began.
+        end_ns: When the last step ended on all devices.
+        loss: The last step's; None in inference.
+        allocator_bytes: What the framework's allocator holds on the first device after the block, read outside the
+            timed part; None on the CPU.
     """
 
     phase: TimedPhase
@@ -117,10 +129,17 @@ class Block(msgspec.Struct, frozen=True, kw_only=True, tag="block", tag_field=_T
 
 
 class Epoch(msgspec.Struct, frozen=True, kw_only=True, tag="epoch", tag_field=_TAG):
-    """One pass over the training data, the first is 1, and what was learnt by its end.
+    """One pass over the training data, and the accuracy at its end.
 
-    It was trained from `start_ns` to `end_ns`, and tried on other data until `tested_ns`; `examples` is over all
-    replicas, `loss` that of its last step, `accuracy` the share of the other data's examples that were classed rightly.
+    Attributes:
+        epoch: Its number; the first is 1.
+        steps: Its steps.
+        examples: Its examples over all replicas.
+        start_ns: When its training began.
+        end_ns: When its training ended.
+        tested_ns: When the test on other data ended.
+        loss: The last step's.
+        accuracy: The share of test examples that were classified correctly, from 0 to 1.
     """
 
     epoch: int
@@ -134,9 +153,9 @@ class Epoch(msgspec.Struct, frozen=True, kw_only=True, tag="epoch", tag_field=_T
 
 
 class DataReady(msgspec.Struct, frozen=True, kw_only=True, tag="data_ready", tag_field=_TAG):
-    """How long steps took, after the measured part, whose data were on the devices already.
+    """How long steps took, after the measured part, with data that were on the devices already.
 
-    Told where data come from the host; what measured steps took beyond that they waited for data.
+    Sent if data come from the host: what measured steps took beyond this, they waited for data.
     """
 
     steps: int
@@ -150,9 +169,9 @@ class Flops(msgspec.Struct, frozen=True, kw_only=True, tag="flops", tag_field=_T
 
 
 class Calibration(msgspec.Struct, frozen=True, kw_only=True, tag="calibration", tag_field=_TAG):
-    """The rate of a large square matrix product on one device: the ceiling that utilisation is measured against.
+    """The measured rate of a large matrix product on one device: the peak that utilisation refers to.
 
-    `device` is a GPU's UUID or `cpu`; the product is `size` x `size` x `size` in the variant's precision.
+    `device` is a GPU's UUID or `cpu`; the product is `size` x `size` x `size` in `precision`.
     """
 
     device: str
@@ -164,7 +183,7 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True, tag="calibration", 
 class Kernel(msgspec.Struct, frozen=True, kw_only=True):
     """One kernel (on the CPU one op) of the traced steps by name: how often it ran, and its time over all devices.
 
-    `tensor_cores` says whether its products were computed on them: None where the name does not tell, or it has none.
+    `tensor_cores`: whether its products were computed on them; None if the name does not say, or it has no products.
     """
 
     name: str
@@ -175,11 +194,15 @@ class Kernel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeviceTime(msgspec.Struct, frozen=True, kw_only=True):
-    """Where one device's time went in the traced steps; `device` is as TensorFlow numbers it, `GPU:0`.
+    """Where one device's time went in the traced steps.
 
-    `span_ns` is from its first kernel's start to its last one's end, `busy_ns` the part of it in which a kernel ran,
-    `compute_ns` the part in which one ran that does not communicate; `communication_ns` is the part in which one ran
-    that does, hidden behind computing or not. `kernels` is how many ran.
+    Attributes:
+        device: Its name in the framework, such as `GPU:0`.
+        span_ns: From the first kernel's start to the last one's end.
+        busy_ns: The part of the span in which a kernel ran.
+        compute_ns: The part in which a kernel ran that does not communicate.
+        communication_ns: The part in which one ran that does, hidden behind computing or not.
+        kernels: How many ran.
     """
 
     device: str
@@ -191,18 +214,24 @@ class DeviceTime(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True, tag="evidence", tag_field=_TAG):
-    """What really ran, beside what was asked, aspect by aspect (`implementation`, `precision`, `xla`, `layout` …).
+    """What was requested and what actually ran, by aspect (`implementation`, `precision`, `xla`, `layout` …).
 
-    An aspect that could not be told is not in `ran`; `match` is None where nothing contradicts but something could not
-    be told, and `reason` is one plain sentence where it is not true. `sources` are `graph` (the executed partition
-    graph), `trace` (the profiler's) and `hlo` (XLA's optimised program); `notes` say what could not be seen and why.
-    Of the `steps` traced after the measured part: `span_ns` is their time and `busy_ns` the part of it in which a
-    kernel ran, both summed over the devices, and `devices` has each one's own; `kernels` has the one that took longest
-    first.
+    Attributes:
+        requested: The value of each aspect as the variant has it.
+        actual: The value of each aspect that could be seen.
+        match: Whether all are as requested; None if nothing contradicts but some could not be seen.
+        reason: One sentence if `match` is not true.
+        sources: `graph` (the executed partition graph), `trace` (the profiler's) and `hlo` (XLA's optimised program).
+        notes: What could not be seen and why.
+        steps: Steps traced after the measured part.
+        span_ns: Their time, summed over the devices.
+        busy_ns: The part of it in which a kernel ran, summed over the devices.
+        kernels: The kernels, the one that took longest first.
+        devices: The time of each device.
     """
 
-    asked: dict[str, str]
-    ran: dict[str, str]
+    requested: dict[str, str] = msgspec.field(name="asked")
+    actual: dict[str, str] = msgspec.field(name="ran")
     match: bool | None
     reason: str | None = None
     sources: tuple[str, ...] = ()
@@ -215,7 +244,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, tag="evidence", tag_fi
 
 
 class Finished(msgspec.Struct, frozen=True, kw_only=True, tag="finished", tag_field=_TAG):
-    """The worker's last word. `reason` is one plain sentence; `traceback` only for `failed`."""
+    """The worker's last message. `reason` is one sentence; `traceback` is there for `failed` only."""
 
     outcome: WorkerOutcome
     t_ns: int
@@ -240,7 +269,7 @@ Message = (
 
 
 class TryWeights(msgspec.Struct, frozen=True, kw_only=True, tag="try_weights", tag_field=_TAG):
-    """The errand of loading saved weights elsewhere: into `spec`, on these GPUs (none is the CPU).
+    """The job of loading saved weights elsewhere: into `spec`, on these GPUs (none is the CPU).
 
     `trained` is the variant of the run that saved them.
     """
@@ -252,7 +281,7 @@ class TryWeights(msgspec.Struct, frozen=True, kw_only=True, tag="try_weights", t
 
 
 class ExportModel(msgspec.Struct, frozen=True, kw_only=True, tag="export_model", tag_field=_TAG):
-    """The errand of making a plain Keras model of saved weights, at each of these paths: a .keras file or a folder."""
+    """The job of writing a plain Keras model with saved weights to each path: a .keras file or a folder."""
 
     weights_path: str
     trained: Variant
@@ -267,7 +296,7 @@ class Calibrate(msgspec.Struct, frozen=True, kw_only=True, tag="calibrate", tag_
 
 
 class DescribeFile(msgspec.Struct, frozen=True, kw_only=True, tag="describe", tag_field=_TAG):
-    """The errand of reading a user's file: the workload of that name in it, every one where `name` is empty."""
+    """The job of describing a user's file: the workload of that name in it, every one if `name` is empty."""
 
     source: Source
     name: str = ""
@@ -277,7 +306,7 @@ CustomParameterKind = Literal["choice", "integer", "number", "switch", "text"]
 
 
 class CustomParameter(msgspec.Struct, frozen=True, kw_only=True):
-    """A parameter of a user's own workload, as its function's signature has it; `choices` where it is a choice."""
+    """A parameter of a custom workload, from its function's signature; `choices` if it is a choice."""
 
     name: str
     kind: CustomParameterKind
@@ -287,7 +316,7 @@ class CustomParameter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CustomWorkload(msgspec.Struct, frozen=True, kw_only=True):
-    """A function of a user's file that makes a workload; `batch_size` is its default in that function."""
+    """A function of a user's file that makes a workload; `batch_size` is its default there."""
 
     name: str
     help: str
@@ -302,10 +331,12 @@ class FileDescription(msgspec.Struct, frozen=True, kw_only=True, tag="described"
 
 
 class OutputDifference(msgspec.Struct, frozen=True, kw_only=True, tag="compared", tag_field=_TAG):
-    """How a model with the saved weights answers, against the trained model's own answers to the same inputs.
+    """The outputs of a model with saved weights against the trained model's outputs to the same inputs.
 
-    `max_difference` is the largest absolute difference of an output, `max_output` the largest absolute output of the
-    trained model, `tolerance` how large a difference the rounding of its precision explains.
+    Attributes:
+        max_difference: The largest absolute difference of an output.
+        max_output: The largest absolute output of the trained model.
+        tolerance: The largest difference that the rounding of its precision explains.
     """
 
     max_difference: float
@@ -314,7 +345,7 @@ class OutputDifference(msgspec.Struct, frozen=True, kw_only=True, tag="compared"
 
 
 class JobFailed(msgspec.Struct, frozen=True, kw_only=True, tag="declined", tag_field=_TAG):
-    """Why an errand could not be done, in one plain sentence."""
+    """Why a job could not be done, in one sentence."""
 
     reason: str
 
@@ -331,17 +362,17 @@ _job_result_decoder: msgspec.json.Decoder[JobResult] = msgspec.json.Decoder(JobR
 
 
 def encode(message: Message | Start | JobRequest | JobResult) -> bytes:
-    """The message as one line, newline included."""
+    """Return the message as one line, newline included."""
     return _encoder.encode(message) + b"\n"
 
 
 def decode_message(line: bytes) -> Message:
-    """The message on one line from a worker; raises `ProtocolError`."""
+    """Return the message on one line from a worker; raises `ProtocolError`."""
     return _decode(_message_decoder, line, "a message of this protocol")
 
 
 def decode_start(line: bytes) -> Start:
-    """The order on a worker's first stdin line; raises `ProtocolError`, also for another protocol version."""
+    """Return the order on a worker's first stdin line; raises `ProtocolError`, also for another protocol version."""
     start = _decode(_start_decoder, line, "a start order")
     if start.protocol != PROTOCOL_VERSION:
         raise ProtocolError(f"the program speaks protocol {start.protocol}, this worker {PROTOCOL_VERSION}")
@@ -349,13 +380,13 @@ def decode_start(line: bytes) -> Start:
 
 
 def decode_job_request(line: bytes) -> JobRequest:
-    """The errand on a process's only stdin line; raises `ProtocolError`."""
-    return _decode(_job_request_decoder, line, "an errand")
+    """Return the job on a process's only stdin line; raises `ProtocolError`."""
+    return _decode(_job_request_decoder, line, "a job")
 
 
 def decode_job_result(line: bytes) -> JobResult:
-    """The answer to an errand; raises `ProtocolError`."""
-    return _decode(_job_result_decoder, line, "an answer")
+    """Return the result of a job; raises `ProtocolError`."""
+    return _decode(_job_result_decoder, line, "a result")
 
 
 def _decode(decoder: "msgspec.json.Decoder[_Decoded]", line: bytes, what: str) -> _Decoded:

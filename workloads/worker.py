@@ -79,7 +79,7 @@ class Worker:
         # In a standby that was still importing when its order came, this phase is what of that was left.
         self._report(PhaseStarted(phase="import", t_ns=self._order_ns))
         if environment := {**import_libraries(spec, uuids), **self._environment}:
-            self._report(EnvironmentInfo(facts=environment))
+            self._report(EnvironmentInfo(environment=environment))
         completed = False
         if not self._stopped():
             self._phase("build")
@@ -97,7 +97,7 @@ class Worker:
             self._save_weights()
             self._calibrate(spec)
         if self._backend and (loaded := self._backend.loaded_versions()):
-            self._report(EnvironmentInfo(facts=loaded))
+            self._report(EnvironmentInfo(environment=loaded))
         if not completed:
             return _stopped(peak_bytes)
         return Finished(outcome="completed", t_ns=time.monotonic_ns(), allocator_peak_bytes=peak_bytes)

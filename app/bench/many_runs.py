@@ -189,8 +189,8 @@ def _evidence(spec: RunSpec, chance: np.random.Generator) -> Evidence:
     match = (True, True, True, False, None)[chance.integers(5)]
     reason = "TensorFlow's layout optimizer turned NHWC into NCHW." if match is False else None
     return Evidence(
-        asked=requested,
-        ran=requested,
+        requested=requested,
+        actual=requested,
         match=match,
         reason=reason,
         sources=("graph",),

@@ -56,8 +56,8 @@ def evidence_document(evidence: Evidence | None) -> dict[str, Any] | None:
     if evidence is None:
         return None
     return {
-        "asked": evidence.asked,
-        "ran": evidence.ran,
+        "asked": evidence.requested,
+        "ran": evidence.actual,
         "match": evidence.match,
         "reason": evidence.reason,
         "sources": list(evidence.sources),

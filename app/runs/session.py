@@ -157,7 +157,7 @@ class RunSession:
                 recorder.request_final_energy()
                 supervisor.drain(lambda: recorder.awaits_energy)
                 if others := recorder.environment:
-                    sinks.handle(EnvironmentInfo(facts=dict(others)))
+                    sinks.handle(EnvironmentInfo(environment=dict(others)))
                 store_sink.flush()
 
             return self._finish(store, ending, lease.devices, drain)

@@ -64,7 +64,7 @@ class StoreSink:
     def handle(self, event: RunEvent) -> None:
         """Keeps the event for the next batch; facts are stored at once."""
         if isinstance(event, EnvironmentInfo):
-            self._store.add_environment(self._run, event.facts)
+            self._store.add_environment(self._run, event.environment)
         elif isinstance(event, Calibration):
             self._store.save_calibration(event, time.time_ns())
         elif isinstance(event, LogLine):

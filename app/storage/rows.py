@@ -30,6 +30,7 @@ EVIDENCE_COLUMNS = ("asked", "ran", "match", "reason", "sources", "notes", "step
 EVIDENCE_LIST_COLUMNS = ("run", "match", "reason")
 """Of a run's evidence, what its row in a list shows; all NULL where none was kept."""
 _EVIDENCE_JSON = ("asked", "ran", "sources", "notes")
+_EVIDENCE_ATTRIBUTES = {"asked": "requested", "ran": "actual"}
 PORTABILITY_COLUMNS = tuple(field.name for field in fields(PortabilityResult))
 CALIBRATION_COLUMNS = ("device", "precision", "size", "flops_per_s")
 RUN_COLUMNS = (
@@ -101,7 +102,7 @@ def _optional_bool(stored: int | None) -> bool | None:
 
 def evidence_values(evidence: Evidence) -> Row:
     """The evidence as its `EVIDENCE_COLUMNS`, kernels aside."""
-    values = {name: getattr(evidence, name) for name in EVIDENCE_COLUMNS}
+    values = {name: getattr(evidence, _EVIDENCE_ATTRIBUTES.get(name, name)) for name in EVIDENCE_COLUMNS}
     return tuple(json.dumps(value) if name in _EVIDENCE_JSON else value for name, value in values.items())
 
 
@@ -112,8 +113,8 @@ def evidence(
     pairs = zip(EVIDENCE_COLUMNS, row, strict=True)
     values = {name: json.loads(value) if name in _EVIDENCE_JSON else value for name, value in pairs}
     return Evidence(
-        asked=values["asked"],
-        ran=values["ran"],
+        requested=values["asked"],
+        actual=values["ran"],
         match=_optional_bool(values["match"]),
         reason=values["reason"],
         sources=tuple(values["sources"]),

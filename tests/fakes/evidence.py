@@ -27,8 +27,8 @@ _H200: tuple[tuple[str, KernelClass, int, int, bool | None], ...] = (
 )  # fmt: skip
 
 AS_ASKED = Evidence(
-    asked={"implementation": "cudnn", "precision": "tf32", "xla": "off", "device": "GPU", "replicas": "1"},
-    ran={"implementation": "cudnn", "precision": "tf32", "xla": "off", "device": "GPU", "replicas": "1"},
+    requested={"implementation": "cudnn", "precision": "tf32", "xla": "off", "device": "GPU", "replicas": "1"},
+    actual={"implementation": "cudnn", "precision": "tf32", "xla": "off", "device": "GPU", "replicas": "1"},
     match=True,
     sources=("graph", "trace"),
     notes=("98 % of the time in products was on tensor cores.",),
@@ -43,8 +43,8 @@ AS_ASKED = Evidence(
 """A cuDNN LSTM on one H200, 25 kernels."""
 
 MISLABELLED = Evidence(
-    asked={"implementation": "auto", "precision": "float32", "xla": "off", "device": "GPU", "replicas": "1"},
-    ran={"implementation": "standard", "precision": "float32", "xla": "off", "device": "GPU", "replicas": "1"},
+    requested={"implementation": "auto", "precision": "float32", "xla": "off", "device": "GPU", "replicas": "1"},
+    actual={"implementation": "standard", "precision": "float32", "xla": "off", "device": "GPU", "replicas": "1"},
     match=False,
     reason="Keras was left to decide and did not use cuDNN: cuDNN's LSTM has no recurrent dropout.",
     sources=("graph", "trace"),
@@ -58,8 +58,8 @@ MISLABELLED = Evidence(
 )
 
 UNKNOWN = Evidence(
-    asked={"implementation": "gemm2", "precision": "float32", "xla": "on", "device": "GPU", "replicas": "1"},
-    ran={"xla": "on", "device": "GPU", "replicas": "1"},
+    requested={"implementation": "gemm2", "precision": "float32", "xla": "on", "device": "GPU", "replicas": "1"},
+    actual={"xla": "on", "device": "GPU", "replicas": "1"},
     match=None,
     reason="No matrix product was seen, so the implementation is not known.",
     sources=("graph",),
@@ -67,8 +67,8 @@ UNKNOWN = Evidence(
 )
 
 ON_CPU = Evidence(
-    asked={"implementation": "standard", "precision": "float32", "xla": "off", "device": "CPU", "replicas": "1"},
-    ran={"implementation": "standard", "precision": "float32", "xla": "off", "device": "CPU", "replicas": "1"},
+    requested={"implementation": "standard", "precision": "float32", "xla": "off", "device": "CPU", "replicas": "1"},
+    actual={"implementation": "standard", "precision": "float32", "xla": "off", "device": "CPU", "replicas": "1"},
     match=True,
     sources=("graph", "trace"),
     steps=2,

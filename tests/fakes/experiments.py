@@ -53,8 +53,8 @@ def result(
 ) -> StoredRun:
     """A stored run of this variant, on as many H200s as it asks for."""
     found = Evidence(
-        asked={"layout": "NHWC"},
-        ran={"layout": "NHWC" if match else "NCHW"},
+        requested={"layout": "NHWC"},
+        actual={"layout": "NHWC" if match else "NCHW"},
         match=match,
         reason=None if match else "TensorFlow's layout optimizer turned NHWC into NCHW.",
         sources=("graph",),

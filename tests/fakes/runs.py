@@ -39,8 +39,8 @@ SAMPLES = (
 LOG = (LogLine(2 * S, "first line"), LogLine(2 * S, "zweite Zeile · 二"))
 LOST = DeviceLost(t_ns=5 * S, device=GPU.device, reason="NVIDIA H200 stopped answering (GPU is lost).")
 EVIDENCE = Evidence(
-    asked={"layout": "NHWC", "xla": "off"},
-    ran={"layout": "NCHW"},
+    requested={"layout": "NHWC", "xla": "off"},
+    actual={"layout": "NCHW"},
     match=False,
     reason="TensorFlow's layout optimizer turned NHWC into NCHW.",
     sources=("graph", "trace"),

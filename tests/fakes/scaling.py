@@ -45,8 +45,8 @@ def run_of(
         for number, own_ms in enumerate(compute_ms)
     )
     evidence = Evidence(
-        asked={"all_reduce": all_reduce},
-        ran={"all_reduce": all_reduce},
+        requested={"all_reduce": all_reduce},
+        actual={"all_reduce": all_reduce},
         match=True,
         sources=("graph", "trace"),
         steps=STEPS,

@@ -63,12 +63,12 @@ def seen(workload: str, **given: Value) -> Evidence:
 @pytest.mark.parametrize("mode", ["train", "inference"])
 def test_native_layers_run_in_the_layout_asked_for(workload: str, layout: str, mode: str) -> None:
     evidence = seen(workload, layout=layout, mode=mode)
-    assert (evidence.ran["layout"], evidence.ran["implementation"], evidence.notes) == (layout, "native", ())
+    assert (evidence.actual["layout"], evidence.actual["implementation"], evidence.notes) == (layout, "native", ())
 
 
 def test_kerass_pooling_transposes_on_a_gpu_too() -> None:
     evidence = seen("cnn10", implementation="keras", layout="NCHW")
-    assert (evidence.match, evidence.ran["layout"]) == (False, "NCHW and NHWC")
+    assert (evidence.match, evidence.actual["layout"]) == (False, "NCHW and NHWC")
     assert "(block1/pool, block2/pool)" in (evidence.reason or "")
 
 
@@ -80,5 +80,5 @@ def test_the_layout_optimizer_is_found_out() -> None:
         evidence = seen("cnn10", layout="NHWC", layout_optimizer=True)
     finally:
         tf.config.optimizer.set_experimental_options({"layout_optimizer": False})
-    assert (evidence.match, evidence.ran["layout"]) == (False, "NCHW")
+    assert (evidence.match, evidence.actual["layout"]) == (False, "NCHW")
     assert "use layout_optimizer=false" in (evidence.reason or "")

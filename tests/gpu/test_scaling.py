@@ -35,7 +35,7 @@ def run(feed: TelemetryFeed, folder: Path, **given: Value) -> StoredRun:
 def test_gradients_are_exchanged_as_asked(feed: TelemetryFeed, tmp_path: Path, all_reduce: str, xla: bool) -> None:
     stored = run(feed, tmp_path, gpus=2, batch_size=512, all_reduce=all_reduce, xla=xla)
     assert stored.evidence is not None
-    assert stored.evidence.ran.get("all_reduce") == all_reduce, stored.evidence.reason
+    assert stored.evidence.actual.get("all_reduce") == all_reduce, stored.evidence.reason
     assert [device.device for device in stored.evidence.devices] == ["GPU:0", "GPU:1"]
     assert all(device.communication_ns > 0 for device in stored.evidence.devices)
     assert stored.row.summary.loss_first is not None

@@ -75,7 +75,7 @@ def open_gate(libraries: Path) -> Callable[[], None]:
 def told(recorder: Recorder) -> list[object]:
     """Facts, and phases by name: what does not depend on telemetry or the clock."""
     events = recorder.of_now(PhaseStarted) + recorder.of_now(EnvironmentInfo)
-    return [event.phase if isinstance(event, PhaseStarted) else dict(event.facts) for event in events]
+    return [event.phase if isinstance(event, PhaseStarted) else dict(event.environment) for event in events]
 
 
 def test_runs_beside_each_other_have_a_standby_each_for_the_next(
@@ -88,7 +88,9 @@ def test_runs_beside_each_other_have_a_standby_each_for_the_next(
     with going(spec, served) as one, going(spec, served) as other:
         for run in (one, other):
             run.recorder.wait(Block)
-        served_one = [fact.facts.get("standby") for run in (one, other) for fact in run.recorder.of(EnvironmentInfo)]
+        served_one = [
+            fact.environment.get("standby") for run in (one, other) for fact in run.recorder.of(EnvironmentInfo)
+        ]
         assert launcher.wait_ready(), "they are begun while both go on"
         for run in (one, other):
             run.session.stop()
@@ -100,7 +102,7 @@ def test_runs_beside_each_other_have_a_standby_each_for_the_next(
     assert lease is not None, "no import holds the processor any more"
     lease.release()
     with going(spec, served) as one, going(spec, served) as other:
-        assert [run.recorder.wait(EnvironmentInfo).facts.get("standby") for run in (one, other)] == ["yes", "yes"]
+        assert [run.recorder.wait(EnvironmentInfo).environment.get("standby") for run in (one, other)] == ["yes", "yes"]
 
 
 def test_a_standby_tells_what_a_cold_worker_tells(served: RunServices, launcher: StandbyLauncher) -> None:
@@ -168,7 +170,7 @@ def test_an_order_may_come_while_it_imports(tmp_path: Path, feed: TelemetryFeed,
             phase = run.recorder.wait(PhaseStarted)
             assert phase.phase == "import"
             assert run.result().name == "completed"
-            assert run.recorder.of(EnvironmentInfo)[0].facts == {"standby": "yes"}
+            assert run.recorder.of(EnvironmentInfo)[0].environment == {"standby": "yes"}
         wishes.append(True)
         launcher.prepare()
         open_gate()
@@ -242,7 +244,7 @@ def test_a_run_on_the_cpu_waits_for_an_import_and_none_begins_beside_it(
         assert run.recorder.of(PhaseStarted) == []
         open_gate()
         run.recorder.wait(PhaseStarted, lambda phase: phase.phase == "measure")
-        assert run.recorder.of(EnvironmentInfo)[0].facts == {"standby": "yes"}
+        assert run.recorder.of(EnvironmentInfo)[0].environment == {"standby": "yes"}
         launcher.prepare()
         assert not launcher.wait_ready()
 

@@ -285,7 +285,7 @@ def test_lstm_learns() -> None:
             key: value
             for message in run.messages
             if isinstance(message, EnvironmentInfo)
-            for key, value in message.facts.items()
+            for key, value in message.environment.items()
         }
         assert facts["tensorflow"].startswith("2.")
         assert facts["tensorflow_devices"] == "CPU"
@@ -297,7 +297,7 @@ def test_lstm_learns() -> None:
         assert last < 0.5 * first
         assert run.phases == ["import", "build", "compile", "warmup", "measure", "evidence", "finish"]
         (evidence,) = run.evidence
-        assert (evidence.match, evidence.ran["implementation"]) == (True, "standard")
+        assert (evidence.match, evidence.actual["implementation"]) == (True, "standard")
         assert evidence.sources == ("graph", "trace")
         assert 0 < evidence.busy_ns <= evidence.span_ns
 
@@ -315,7 +315,7 @@ def test_cnn10_stops_quickly_and_is_gone(layout: str, evidence: str) -> None:
         assert last.outcome == "stopped"
         assert run.blocks[-1].loss is not None
         assert run.phases[-2:] == ["measure", "finish"], "what was stopped is not traced"
-        seen = [(found.ran["layout"], found.sources) for found in run.evidence]
+        seen = [(found.actual["layout"], found.sources) for found in run.evidence]
         assert seen == ([] if evidence == "off" else [(layout, ("graph",))])
 
 

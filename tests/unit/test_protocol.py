@@ -35,7 +35,7 @@ from workloads.protocol import (
 MESSAGES: list[Message] = [
     Hello(protocol=PROTOCOL_VERSION, pid=7, t_ns=1, utc_ns=2),
     PhaseStarted(phase="compile", t_ns=3),
-    EnvironmentInfo(facts={"tensorflow": "2.21.0", "name": "GPU · µ\n"}),
+    EnvironmentInfo(environment={"tensorflow": "2.21.0", "name": "GPU · µ\n"}),
     Progress(phase="measure", fraction=0.25, t_ns=4),
     Block(phase="measure", first_step=5, steps=6, examples=48, start_ns=7, end_ns=8, loss=0.5, allocator_bytes=2**40),
     Block(phase="warmup", first_step=0, steps=1, examples=8, start_ns=7, end_ns=8),
@@ -64,23 +64,23 @@ def test_an_order_comes_back_with_its_types() -> None:
     assert start.gpu_uuids == ("GPU-a", "GPU-b")
 
 
-def test_errands_and_answers_come_back() -> None:
+def test_jobs_and_results_come_back() -> None:
     spec = RunSpec(workload="lstm", variant={"implementation": "standard", "gpus": 0})
-    errands: list[JobRequest] = [
+    requests: list[JobRequest] = [
         TryWeights(weights_path="/a.npz", trained={"units": 3}, spec=spec, gpu_uuids=("GPU-a",)),
         ExportModel(weights_path="/a.npz", trained={"units": 3}, model_paths=("/m.keras", "/m")),
         Calibrate(precision="tf32", gpu_uuids=("GPU-0",)),
     ]
-    answers: list[JobResult] = [
+    results: list[JobResult] = [
         OutputDifference(max_difference=1e-7, max_output=1.5, tolerance=1e-5),
         Calibration(device="cpu", precision="float32", size=512, flops_per_s=1e9),
         JobFailed(reason="It cannot be."),
     ]
-    assert [decode_job_request(encode(errand)) for errand in errands] == errands
-    assert [decode_job_result(encode(answer)) for answer in answers] == answers
-    with pytest.raises(ProtocolError, match="not an answer"):
-        decode_job_result(encode(errands[0]))
-    with pytest.raises(ProtocolError, match="not an errand"):
+    assert [decode_job_request(encode(request)) for request in requests] == requests
+    assert [decode_job_result(encode(result)) for result in results] == results
+    with pytest.raises(ProtocolError, match="not a result"):
+        decode_job_result(encode(requests[0]))
+    with pytest.raises(ProtocolError, match="not a job"):
         decode_job_request(b"export, please\n")
 
 

@@ -144,7 +144,7 @@ def _badge(spec: RunSpec, evidence: Evidence) -> Badge:
 
 def _describe_actual(spec: RunSpec, evidence: Evidence) -> str:
     """What ran in a few words: `cuDNN · TF32 on tensor cores · XLA off · 1 GPU`."""
-    actual = evidence.ran
+    actual = evidence.actual
     phrases = {name: _phrase(spec, name, value) for name, value in actual.items() if name not in ("device", "replicas")}
     if "precision" in phrases and (kernel_time.named_tensor_share(evidence.kernels) or 0.0) > _MAJORITY:
         phrases["precision"] += " on tensor cores"
@@ -174,16 +174,16 @@ def _aspects(spec: RunSpec, evidence: Evidence) -> tuple[Aspect, ...]:
     return tuple(
         Aspect(
             name=_label(spec, name),
-            requested=_value(spec, name, evidence.asked.get(name, "")),
-            actual=_value(spec, name, evidence.ran.get(name, "")),
+            requested=_value(spec, name, evidence.requested.get(name, "")),
+            actual=_value(spec, name, evidence.actual.get(name, "")),
             differs=evidence.match is False and _differs(evidence, name),
         )
-        for name in dict.fromkeys((*evidence.asked, *evidence.ran))
+        for name in dict.fromkeys((*evidence.requested, *evidence.actual))
     )
 
 
 def _differs(evidence: Evidence, name: str) -> bool:
-    requested, actual = evidence.asked.get(name, ""), evidence.ran.get(name)
+    requested, actual = evidence.requested.get(name, ""), evidence.actual.get(name)
     return actual is not None and actual != _EQUIVALENT.get(requested, requested)
 
 

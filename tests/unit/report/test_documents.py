@@ -54,7 +54,7 @@ def test_evidence_and_portability_stand_in_the_document(database_path: Path) -> 
         document = run_document(store.load(keep(store)))
         (listed,) = list_document(store.list_runs())["runs"]
     evidence = document["evidence"]
-    assert (evidence["asked"], evidence["ran"]) == (EVIDENCE.asked, EVIDENCE.ran)
+    assert (evidence["asked"], evidence["ran"]) == (EVIDENCE.requested, EVIDENCE.actual)
     assert (evidence["match"], listed["match"], evidence["reason"]) == (False, False, EVIDENCE.reason)
     assert (evidence["sources"], evidence["notes"]) == (["graph", "trace"], ["XLA was not told."])
     assert (evidence["steps"], evidence["busy_share"]) == (3, 0.8)

@@ -44,7 +44,7 @@ def test_facts_are_stored_at_once_and_what_has_no_row_is_passed_over(database_pa
     with Store.open(database_path) as store:
         run = begin(store)
         sink = StoreSink(store, run)
-        sink.handle(EnvironmentInfo(facts={"keras": "3.15.1"}))
+        sink.handle(EnvironmentInfo(environment={"keras": "3.15.1"}))
         sink.handle(Progress(phase="measure", fraction=0.5, t_ns=1))
         sink.handle(Waiting(1, "It waits."))
         sink.flush()

@@ -58,7 +58,7 @@ def watch(
 
 
 def test_events_are_handed_on_in_order_without_the_worker_s_own() -> None:
-    sample, line, facts = Sample(t_ns=3, device=HOST), LogLine(3, "x"), EnvironmentInfo(facts={"a": "b"})
+    sample, line, facts = Sample(t_ns=3, device=HOST), LogLine(3, "x"), EnvironmentInfo(environment={"a": "b"})
     ending, asked, events = watch(HELLO, PHASE, sample, line, facts, LOST, DONE, Exited(0))
     assert events == [PHASE, sample, line, facts, LOST]
     assert asked == []

@@ -35,8 +35,8 @@ def evidence_of(observation: Observation) -> Evidence:
     match = False if False in matches else None if None in matches else True
     trace = observation.trace
     return Evidence(
-        asked={aspect.name: aspect.requested for aspect in found},
-        ran={aspect.name: aspect.actual for aspect in found if aspect.actual is not None},
+        requested={aspect.name: aspect.requested for aspect in found},
+        actual={aspect.name: aspect.actual for aspect in found if aspect.actual is not None},
         match=match,
         reason=" ".join(dict.fromkeys(aspect.reason or "" for aspect in found if aspect.matches is match)) or None,
         sources=tuple(_sources(observation)),

@@ -57,7 +57,10 @@ def test_what_is_not_known_says_why_not() -> None:
 
 def test_a_choice_left_to_keras_asks_for_cudnn() -> None:
     auto = msgspec.structs.replace(
-        AS_ASKED, asked={**AS_ASKED.asked, "implementation": "auto", "precision": "float32"}, match=False, reason="No."
+        AS_ASKED,
+        requested={**AS_ASKED.requested, "implementation": "auto", "precision": "float32"},
+        match=False,
+        reason="No.",
     )
     assert [aspect.name for aspect in view(auto).aspects if aspect.differs] == ["Precision"]
     fine = msgspec.structs.replace(auto, match=True, reason=None)
@@ -66,9 +69,9 @@ def test_a_choice_left_to_keras_asks_for_cudnn() -> None:
 
 def test_a_badge_says_on_what_and_how_it_was_computed() -> None:
     assert view(ON_CPU, gpus=0).badge.detail == "Standard · float32 · XLA off · CPU"
-    ran = {**AS_ASKED.ran, "replicas": "2", "xla": "partly"}
+    ran = {**AS_ASKED.actual, "replicas": "2", "xla": "partly"}
     without = tuple(msgspec.structs.replace(kernel, tensor_cores=False) for kernel in AS_ASKED.kernels)
-    two = msgspec.structs.replace(AS_ASKED, ran=ran, kernels=without)
+    two = msgspec.structs.replace(AS_ASKED, actual=ran, kernels=without)
     assert view(two).badge.detail == "cuDNN · TF32 · XLA partly · 2 GPUs"
 
 

@@ -14,15 +14,15 @@ from workloads.tensorflow.runtime import Replicas
 @pytest.mark.parametrize(("layout", "mode"), [("NCHW", "train"), ("NHWC", "train"), ("NCHW", "inference")])
 def test_native_layers_run_in_the_layout_asked_for(one: Replicas, workload: str, layout: str, mode: str) -> None:
     evidence = collect_evidence(spec_of(workload, layout=layout, mode=mode), one)
-    assert (evidence.ran["layout"], evidence.ran["implementation"]) == (layout, "native")
+    assert (evidence.actual["layout"], evidence.actual["implementation"]) == (layout, "native")
     assert (evidence.match, evidence.reason, evidence.notes) == (True, None, ())
 
 
 @pytest.mark.parametrize(("mode", "transposes", "words"), [("train", 8, "4 of 30"), ("inference", 4, "2 of 11")])
 def test_kerass_pooling_is_named_as_what_transposes(one: Replicas, mode: str, transposes: int, words: str) -> None:
     evidence = collect_evidence(spec_of("cnn10", implementation="keras", layout="NCHW", mode=mode), one)
-    assert (evidence.match, evidence.ran["layout"]) == (False, "NCHW and NHWC")
-    assert evidence.ran["implementation"] == "keras"
+    assert (evidence.match, evidence.actual["layout"]) == (False, "NCHW and NHWC")
+    assert evidence.actual["implementation"] == "keras"
     assert evidence.reason == (
         f"{words} operations on images ran in NHWC (block1/pool, block2/pool): "
         "Keras pools channels_last and transposes there and back."
@@ -33,7 +33,7 @@ def test_kerass_pooling_is_named_as_what_transposes(one: Replicas, mode: str, tr
 @pytest.mark.parametrize(("workload", "layout"), [("cnn10", "NHWC"), ("wrn28-10", "NCHW")])
 def test_keras_keeps_the_layout_where_nothing_is_transposed(one: Replicas, workload: str, layout: str) -> None:
     evidence = collect_evidence(spec_of(workload, implementation="keras", layout=layout), one)
-    assert (evidence.ran["layout"], evidence.ran["implementation"]) == (layout, "keras")
+    assert (evidence.actual["layout"], evidence.actual["implementation"]) == (layout, "keras")
     assert (evidence.match, evidence.notes) == (True, ())
 
 
@@ -45,13 +45,13 @@ def test_keras_keeps_the_layout_where_nothing_is_transposed(one: Replicas, workl
 def test_another_implementation_is_found(one: Replicas, asked: str, really: str, words: str, xla: bool) -> None:
     spec = spec_of("cnn10", implementation=asked, layout="NHWC", mode="inference", channels=2, xla=xla)
     evidence = collect_evidence(spec, one, really={"implementation": really}, steps=xla)
-    assert (evidence.match, evidence.ran["implementation"]) == (False, really)
+    assert (evidence.match, evidence.actual["implementation"]) == (False, really)
     assert (evidence.reason or "").startswith(f"What ran is not {asked}: it has {words}.")
 
 
 def test_another_layout_is_found_and_its_layers_named(one: Replicas) -> None:
     evidence = collect_evidence(spec_of("cnn10", layout="NHWC"), one, really={"layout": "NCHW"})
-    assert (evidence.match, evidence.ran["layout"]) == (False, "NCHW")
+    assert (evidence.match, evidence.actual["layout"]) == (False, "NCHW")
     assert evidence.reason == (
         "48 of 48 operations on images ran in NCHW (block1/conv1, block1/norm1, block1/conv2, block1/norm2 …): "
         "the implementation did not keep what was asked."
@@ -90,7 +90,7 @@ def layout_of_a_rewritten_graph() -> Any:
 
 def test_xlas_own_layout_is_seen(one: Replicas) -> None:
     evidence = collect_evidence(spec_of("cnn10", layout="NCHW", xla=True, mode="inference"), one, steps=True)
-    assert (evidence.match, evidence.ran["layout"], evidence.ran["implementation"]) == (False, "NHWC", "native")
+    assert (evidence.match, evidence.actual["layout"], evidence.actual["implementation"]) == (False, "NHWC", "native")
     assert evidence.reason == (
         "9 of 9 operations on images ran in NHWC (block1/conv1, block1/conv2, block1/conv3, block2/conv1 …): "
         "XLA chooses the layout itself."

@@ -32,7 +32,7 @@ def float32() -> Any:
 )
 def test_every_implementation_is_told_by_its_graph(one: Replicas, implementation: str, mode: str) -> None:
     evidence = collect_evidence(spec_of("lstm", implementation=implementation, mode=mode), one)
-    assert evidence.ran == {
+    assert evidence.actual == {
         "implementation": implementation, "precision": "float32", "xla": "off", "device": "CPU", "replicas": "1",
     }  # fmt: skip
     assert (evidence.match, evidence.reason, evidence.sources) == (True, None, ("graph",))
@@ -55,8 +55,8 @@ def test_a_wrong_label_is_found(one: Replicas, asked: str, really: str, words: s
     evidence = collect_evidence(spec, one, really={"implementation": really})
     assert evidence.match is False
     assert evidence.reason == f"What ran is not {asked}: it has {words}."
-    assert evidence.asked["implementation"] == asked
-    assert evidence.ran["implementation"] == really
+    assert evidence.requested["implementation"] == asked
+    assert evidence.actual["implementation"] == really
 
 
 @pytest.mark.parametrize("implementation", ["standard", "gemm_batched"])
@@ -65,14 +65,14 @@ def test_directions_dropout_and_padding_change_no_label(one: Replicas, implement
     evidence = collect_evidence(
         spec_of("lstm", implementation=implementation, bidirectional=True, layers=1, **more), one
     )
-    assert evidence.ran["implementation"] == implementation
+    assert evidence.actual["implementation"] == implementation
     assert evidence.match is True
 
 
 @pytest.mark.parametrize("implementation", ["gemm8", "wavefront"])
 def test_several_steps_a_turn_change_no_label(one: Replicas, implementation: str) -> None:
     evidence = collect_evidence(spec_of("lstm", implementation=implementation, unroll=3), one)
-    assert evidence.ran["implementation"] == implementation
+    assert evidence.actual["implementation"] == implementation
     assert evidence.match is True
 
 
@@ -84,7 +84,7 @@ def test_where_graphs_look_the_same_it_says_so(one: Replicas) -> None:
 
 def test_what_keras_decided_on_the_cpu_is_not_what_it_promises(one: Replicas) -> None:
     evidence = collect_evidence(spec_of("lstm", implementation="auto"), one)
-    assert (evidence.asked["implementation"], evidence.ran["implementation"]) == ("auto", "standard")
+    assert (evidence.requested["implementation"], evidence.actual["implementation"]) == ("auto", "standard")
     assert evidence.match is False
     assert evidence.reason is not None
     assert "on the CPU, and cuDNN needs an NVIDIA GPU" in evidence.reason
@@ -110,19 +110,19 @@ def test_keras_has_a_reason_on_a_gpu_too(given: dict[str, Value], words: str) ->
 def test_the_type_is_that_of_the_layers_not_of_the_head(one: Replicas, precision: str) -> None:
     lstm = collect_evidence(spec_of("lstm", implementation="gemm2", precision=precision), one)
     cnn = collect_evidence(spec_of("cnn10", layout="NHWC", precision=precision), one)
-    assert lstm.ran["precision"] == cnn.ran["precision"] == precision
+    assert lstm.actual["precision"] == cnn.actual["precision"] == precision
     assert lstm.match is cnn.match is True
 
 
 def test_a_wrong_type_is_found(one: Replicas) -> None:
     evidence = collect_evidence(spec_of("lstm", precision="bfloat16"), one, really={"precision": "float32"})
-    assert (evidence.match, evidence.ran["precision"]) == (False, "float32")
+    assert (evidence.match, evidence.actual["precision"]) == (False, "float32")
     assert evidence.reason == "The products were computed in float32, not in bfloat16."
 
 
 def test_xlas_program_stands_for_the_graph_it_leaves_none_of(one: Replicas, float32: None) -> None:
     evidence = collect_evidence(spec_of("lstm", implementation="standard", xla=True), one, steps=True)
-    assert evidence.ran == {
+    assert evidence.actual == {
         "implementation": "standard", "precision": "float32", "xla": "on", "device": "CPU", "replicas": "1",
     }  # fmt: skip
     assert (evidence.match, evidence.sources) == (True, ("trace", "hlo"))
@@ -134,7 +134,7 @@ def test_xlas_program_stands_for_the_graph_it_leaves_none_of(one: Replicas, floa
 
 def test_xla_without_a_trace_is_not_known(one: Replicas) -> None:
     evidence = collect_evidence(spec_of("lstm", implementation="standard", xla=True), one)
-    assert (evidence.match, evidence.ran, evidence.sources) == (None, {}, ())
+    assert (evidence.match, evidence.actual, evidence.sources) == (None, {}, ())
     assert evidence.reason == (
         "XLA compiled the step as a whole, so only a trace after the measured part can show what ran."
     )
@@ -142,14 +142,14 @@ def test_xla_without_a_trace_is_not_known(one: Replicas) -> None:
 
 def test_xla_that_was_not_used_is_found(one: Replicas) -> None:
     evidence = collect_evidence(spec_of("lstm", xla=True), one, really={"xla": False})
-    assert (evidence.match, evidence.ran["xla"]) == (False, "off")
+    assert (evidence.match, evidence.actual["xla"]) == (False, "off")
     assert (evidence.reason or "").startswith("XLA compiled 0 of the ")
 
 
 @pytest.mark.parametrize("xla", [False, True])
 def test_two_replicas_are_seen_on_their_devices(pair: Replicas, xla: bool) -> None:
     evidence = collect_evidence(spec_of("lstm", implementation="gemm8", layers=1, xla=xla), pair)
-    assert evidence.ran == {
+    assert evidence.actual == {
         "implementation": "gemm8", "precision": "float32", "xla": "on" if xla else "off", "device": "CPU",
         "replicas": "2",
     }  # fmt: skip
@@ -284,7 +284,7 @@ def two_gpus(requested: str = "nccl", **more: str) -> RunSpec:
 def test_copies_are_told_by_who_adds(one: Replicas, asked: str) -> None:
     pair = replicas_on(["CPU:0", "CPU:1"], asked)
     evidence = collect_evidence(two_gpus(asked), pair)
-    assert (evidence.asked["all_reduce"], evidence.ran["all_reduce"]) == (asked, asked)
+    assert (evidence.requested["all_reduce"], evidence.actual["all_reduce"]) == (asked, asked)
     other = collect_evidence(two_gpus("nccl"), pair)
     assert other.match is False
     assert "Gradients were exchanged by copies, added on" in (other.reason or "")
@@ -292,13 +292,13 @@ def test_copies_are_told_by_who_adds(one: Replicas, asked: str) -> None:
 
 def test_a_collective_says_what_it_used_only_in_a_trace(pair: Replicas) -> None:
     evidence = collect_evidence(two_gpus(), pair)
-    assert "all_reduce" not in evidence.ran
-    assert "all_reduce" in evidence.asked
+    assert "all_reduce" not in evidence.actual
+    assert "all_reduce" in evidence.requested
 
 
 def test_one_device_and_inference_exchange_nothing(one: Replicas) -> None:
-    assert "all_reduce" not in collect_evidence(spec_of("cnn10"), one).asked
-    assert "all_reduce" not in collect_evidence(two_gpus(mode="inference"), one).asked
+    assert "all_reduce" not in collect_evidence(spec_of("cnn10"), one).requested
+    assert "all_reduce" not in collect_evidence(two_gpus(mode="inference"), one).requested
 
 
 @pytest.mark.parametrize(

@@ -126,7 +126,7 @@ def test_what_prepares_images_does_not_touch_the_evidence_of_their_layout(
     collector.first_step_done()
     evidence = collector.evidence()
     assert evidence is not None
-    assert (evidence.ran["layout"], evidence.match) == (layout, True)
+    assert (evidence.actual["layout"], evidence.match) == (layout, True)
     assert not [note for note in evidence.notes if "ranspose" in note]
 
 
