@@ -123,7 +123,7 @@ class Workbench(QObject):
         self.replay = ReplayController(run_view)
         inventory = self.feed.wait_inventory
         self.experiments = ExperimentController(run_view, self.run, form, database, self.reads, inventory)
-        self.monitor = MonitorController(self._monitor_view)
+        self.monitor = MonitorController(self._monitor_view, self.run.recent)
         self._factory: SessionFactory | None = None
         self.queue = LazyQueue(
             run_view, self.run, database, inventory, self._session_factory, self.reads, self.sessions

@@ -20,6 +20,7 @@ from app.gui.theme import GRID, Theme, tabular_font
 from app.gui.threads import WindowEvent
 from app.gui.widgets.basic import EmptyState, button, clear_layout, separator, show_text, text_label
 from app.viewmodels.monitor import DeviceMetric, MonitoredDevice, MonitorModel, MonitorState
+from app.viewmodels.plot.telemetry_buffer import TelemetryBuffer
 
 _ONE_COLUMN, _TWO_COLUMNS = 34 * GRID, 60 * GRID
 _FIGURES_PER_COLUMN = 7
@@ -251,12 +252,12 @@ _REFRESH_PERIOD_S = 0.09
 
 
 class MonitorController(QObject):
-    """Brings the monitor's model and view together."""
+    """Bring the monitor's model and view together; `recent` is telemetry that the Run screen folds as well."""
 
-    def __init__(self, view: MonitorView) -> None:
+    def __init__(self, view: MonitorView, recent: TelemetryBuffer) -> None:
         super().__init__(view)
         self._view = view
-        self._model = MonitorModel()
+        self._model = MonitorModel(recent)
         self._shown_s = 0.0
 
     def handle(self, event: WindowEvent) -> None:

@@ -8,8 +8,14 @@ from app.fields import FAST_FIELDS, FIELDS, SLOW_FIELDS, TOPICS, Field, Sample, 
 from app.records import RunEvent
 from app.samples import HOST, Device, DeviceLost, Inventory, Processes
 from app.viewmodels.format.telemetry_fields import format_field
-from app.viewmodels.plot.live_panels import LiveCurve, LivePanel
-from app.viewmodels.plot.telemetry_buffer import TelemetryBuffer, absence_reason, device_colour, device_label
+from app.viewmodels.plot.model import Curve, Panel
+from app.viewmodels.plot.telemetry_buffer import (
+    MONITOR_FIELDS,
+    TelemetryBuffer,
+    absence_reason,
+    device_colour,
+    device_label,
+)
 
 Values = Mapping[str, float]
 
@@ -97,7 +103,6 @@ def _lower_first(label: str) -> str:
 
 
 _WINDOW_S = 60.0
-_FIELDS = ("power_mw", "load_pct", "memory_bytes")
 _MAX_PROCESSES = 8
 _WITH_GPU = (
     "With an NVIDIA GPU each GPU has a row here: curves of its power, load and memory, its temperature and clocks, "
@@ -117,7 +122,7 @@ class MonitoredDevice:
     metrics: tuple[DeviceMetric, ...]
     processes: str
     not_reported: str
-    panels: tuple[LivePanel, ...]
+    panels: tuple[Panel, ...]
     lost: str = ""
 
 
@@ -135,9 +140,9 @@ class MonitorState:
 class MonitorModel:
     """Folds telemetry; a device stays on the screen when it stops answering, with the reason."""
 
-    def __init__(self) -> None:
+    def __init__(self, recent: TelemetryBuffer | None = None) -> None:
         self._inventory: Inventory | None = None
-        self._telemetry = TelemetryBuffer(short_history=True)
+        self._recent = recent or TelemetryBuffer(short_history=True)
         self._values: dict[str, dict[str, float]] = {}
         self._first: dict[str, dict[str, float]] = {}
         self._processes: dict[str, Processes] = {}
@@ -149,7 +154,7 @@ class MonitorModel:
             case Inventory():
                 self._inventory = event
             case Sample():
-                self._telemetry.add(event, _FIELDS)
+                self._recent.add(event)
                 self._lost.pop(event.device, None)
                 self._values.setdefault(event.device, {}).update(_reported(event, FAST_FIELDS))
             case SlowSample():
@@ -170,7 +175,7 @@ class MonitorModel:
         inventory = self._inventory
         return MonitorState(
             rows=tuple(self._row(device) for device in inventory.devices) if inventory else (),
-            origin_s=self._telemetry.now_s or 0.0,
+            origin_s=self._recent.now_s or 0.0,
             window_s=(-_WINDOW_S, 0.0),
             note=units.sentence(inventory.no_gpu_reason or "") if inventory else "",
             gpu_hint=_WITH_GPU if inventory and inventory.no_gpu_reason else "",
@@ -190,27 +195,29 @@ class MonitorModel:
             lost=lost,
         )
 
-    def _panels(self, device: Device, values: Mapping[str, float]) -> tuple[LivePanel, ...]:
-        scale, unit = units.bytes_unit(device.memory_total_bytes or 2**30)
-        total = device.memory_total_bytes / scale if device.memory_total_bytes else None
-        limit = values["power_limit_mw"] / 1000 if "power_limit_mw" in values else None
-        load = self._panel(device, "load_pct", "Load", "%", 1.0, 100.0)
-        memory = self._panel(device, "memory_bytes", "Memory", unit, scale, total)
-        if device.device == HOST and absence_reason(device, "power_mw"):
-            return load, memory
-        return self._panel(device, "power_mw", "Power", "W", 1000.0, limit), load, memory
+    def _panels(self, device: Device, values: Mapping[str, float]) -> tuple[Panel, ...]:
+        shown = [FIELDS[name] for name in MONITOR_FIELDS]
+        if device.kind == "host" and absence_reason(device, "power_mw"):
+            shown = shown[1:]
+        return tuple(self._panel(device, field, values) for field in shown)
 
-    def _panel(self, device: Device, field: str, title: str, unit: str, scale: float, top: float | None) -> LivePanel:
-        curve = LiveCurve(
-            key=device.device,
-            label="",
-            colour=device_colour(device),
-            series=self._telemetry.series(device.device, field),
-            scale=scale,
+    def _panel(self, device: Device, field: Field, values: Mapping[str, float]) -> Panel:
+        scale, unit = field.scale, field.display_unit
+        if field.unit == "bytes":
+            scale, unit = units.bytes_unit(device.memory_total_bytes or 2**30)
+        tops = {"load_pct": 100.0, "memory_bytes": device.memory_total_bytes, "power_mw": values.get("power_limit_mw")}
+        top = tops[field.name]
+        reason = absence_reason(device, field.name)
+        title = field.label_on(device.kind)
+        source = self._recent.series(device.device, field.name)
+        curve = Curve(key=device.device, label="", colour=device_colour(device), source=source, scale=scale)
+        return Panel(
+            key=field.name,
+            title=title if reason is None else f"{title} ({reason})",
+            unit=unit,
+            curves=(curve,),
+            y_range=(0.0, top / scale) if top else None,
         )
-        reason = absence_reason(device, field)
-        shown = title if reason is None else f"{title} ({reason})"
-        return LivePanel(key=field, title=shown, unit=unit, curves=(curve,), y_range=(0.0, top) if top else None)
 
 
 def _reported(sample: Sample | SlowSample, names: tuple[str, ...]) -> dict[str, float]:

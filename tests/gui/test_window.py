@@ -29,7 +29,7 @@ def test_a_click_on_run_fills_the_plots_and_ends_in_words(qtbot: QtBot, workbenc
     assert "steps/s" in view.displayed_text()
     assert len(view.stack.panel("throughput").points("run")[0]) > 0
     assert len(view.stack.panel("loss").points("run")[0]) > 0
-    assert len(view.stack.panel("load").points("host")[0]) > 0
+    assert len(view.stack.panel("load_pct").points("host")[0]) > 0
     with Store.open(workbench.database) as store:
         (row,) = store.list_runs()
     assert row.outcome is not None

@@ -6,13 +6,12 @@ from PySide6.QtCore import Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QButtonGroup, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
-from app.gui.plot.stored_panels import StoredPanels
-from app.gui.plot.time_bar import RangeButtons
-from app.gui.theme import GRID, Theme, tabular_font
-from app.gui.widgets.basic import ElidedLabel, Scroller, toggle_button
+from app.gui.plot.panel_stack import PanelStack
+from app.gui.plot.time_bar import STORED_RANGES, TimeBar
+from app.gui.theme import GRID, Theme
+from app.gui.widgets.basic import Scroller, toggle_button
 from app.viewmodels.compare.curves import ALIGNMENTS, Alignment, CompareCurves, format_position, small_multiples
-from app.viewmodels.plot.model import Span
-from app.viewmodels.plot.stored_curves import StoredPanel
+from app.viewmodels.plot.model import Panel, Plots, Span
 
 _HELP = {
     "time": "Seconds since the start of the measured part",
@@ -34,12 +33,10 @@ class CurvesView(QWidget):
         self._curves = CompareCurves()
         self._runs: tuple[int, ...] = ()
         self._hidden: frozenset[int] = frozenset()
-        self.panels = StoredPanels(theme)
+        self.panels = PanelStack(theme, staggered=True)
         self._aligns = {name: toggle_button(f"By {name}", _HELP[name]) for name in ALIGNMENTS}
         self._per_run = toggle_button("Run by run", "A row of small panels for each run, all on the same scales")
-        self._range_buttons = RangeButtons()
-        self._reading = ElidedLabel("muted")
-        self._reading.setFont(tabular_font())
+        self._time_bar = TimeBar(self.panels, STORED_RANGES)
         self._connect()
         self._build()
 
@@ -55,7 +52,7 @@ class CurvesView(QWidget):
     @property
     def full_button(self) -> QPushButton:
         """Button that shows the runs from beginning to end."""
-        return self._range_buttons.full_button
+        return self._time_bar.range_button("whole")
 
     def show_curves(self, curves: CompareCurves, runs: tuple[int, ...], hidden: frozenset[int]) -> None:
         """Show the measured part of the curves.
@@ -67,7 +64,7 @@ class CurvesView(QWidget):
         """
         self._curves, self._runs, self._hidden = curves, runs, hidden
         self._aligns[curves.align].setChecked(True)
-        self._range_buttons.show_spans(curves.measured, curves.whole)
+        self._time_bar.offer_ranges(_ranges(curves))
         self._show(curves.measured)
 
     def hide_runs(self, hidden: frozenset[int]) -> None:
@@ -84,16 +81,18 @@ class CurvesView(QWidget):
         panels = small_multiples(curves.panels, seen, span) if self._per_run.isChecked() else curves.panels
         if self._per_run.isChecked() or len(self._runs) > _MAX_NAMED_RUNS:
             panels = tuple(map(_with_run_numbers, panels))
-        self.panels.show_panels(
-            panels,
-            span,
-            curves.bands,
-            whole=curves.whole,
-            columns=len(curves.panels) if self._per_run.isChecked() else self._columns(),
-            counts=curves.align != "time",
+        self.panels.show_plots(
+            Plots(
+                panels=tuple(panels),
+                window=span,
+                bands=curves.bands,
+                ranges=_ranges(curves),
+                columns=len(curves.panels) if self._per_run.isChecked() else self._columns(),
+                counts=curves.align != "time",
+            )
         )
         self.panels.hide_curves(self._hidden_keys())
-        self._show_span()
+        self._mark_range()
 
     def _hidden_keys(self) -> list[str]:
         return [str(run) for run in self._hidden]
@@ -104,30 +103,30 @@ class CurvesView(QWidget):
         if self._curves.panels and not self._per_run.isChecked():
             self.panels.set_columns(self._columns())
 
-    def _show_range(self, span: Span) -> None:
+    def _show_range(self, name: str) -> None:
         """Show a range; small panels are scaled to it."""
         if self._per_run.isChecked():
-            self._show(span)
+            self._show(_ranges(self._curves)[name])
         else:
-            self.panels.show_range(span)
+            self.panels.show_named_range(name)
 
     def _columns(self) -> int:
         return max(1, min(self.width() // _COLUMN_WIDTH, len(self._curves.panels)))
 
-    def _show_span(self) -> None:
-        self._range_buttons.mark_shown(self.panels.span)
+    def _mark_range(self) -> None:
+        self._time_bar.mark_range(self.panels.shown_range)
 
     def _show_reading(self, position: float | None) -> None:
-        self._reading.setText("" if position is None else format_position(self._curves.align, position))
+        self._time_bar.show_reading("" if position is None else format_position(self._curves.align, position))
 
     def _connect(self) -> None:
         for name, made in self._aligns.items():
             made.clicked.connect(lambda _=False, name=name: self.alignment_requested.emit(name))
         self._per_run.toggled.connect(lambda _: self._show(self.panels.span))
-        self._range_buttons.range_requested.connect(self._show_range)
-        self.panels.moved.connect(self._show_span)
+        self._time_bar.range_requested.connect(self._show_range)
+        self.panels.moved.connect(self._mark_range)
         self.panels.crosshair_moved.connect(self._show_reading)
-        self.panels.toggled.connect(lambda key: self.toggled.emit(int(key)))
+        self.panels.curve_clicked.connect(lambda key: self.toggled.emit(int(key)))
 
     def _build(self) -> None:
         group = QButtonGroup(self)
@@ -138,8 +137,7 @@ class CurvesView(QWidget):
             group.addButton(made)
             bar.addWidget(made)
         bar.addSpacing(2 * GRID)
-        bar.addWidget(self._range_buttons)
-        bar.addWidget(self._reading, 1)
+        bar.addWidget(self._time_bar, 1)
         bar.addWidget(self._per_run)
         inside = QWidget()
         column = QVBoxLayout(inside)
@@ -152,6 +150,10 @@ class CurvesView(QWidget):
         layout.addWidget(Scroller(inside), 1)
 
 
-def _with_run_numbers(panel: StoredPanel) -> StoredPanel:
+def _ranges(curves: CompareCurves) -> dict[str, Span]:
+    return {"measured": curves.measured, "whole": curves.whole}
+
+
+def _with_run_numbers(panel: Panel) -> Panel:
     """Return the panel with only the runs' numbers in its legend."""
     return replace(panel, curves=tuple(replace(curve, label=curve.key) for curve in panel.curves))

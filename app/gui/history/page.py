@@ -19,8 +19,8 @@ from PySide6.QtWidgets import (
 from app.gui.actions import Actions
 from app.gui.history.annotations import AnnotationEditor
 from app.gui.history.log_view import LogView
-from app.gui.plot.stored_panels import StoredPanels
-from app.gui.plot.time_bar import RangeButtons
+from app.gui.plot.panel_stack import PanelStack
+from app.gui.plot.time_bar import STORED_RANGES, TimeBar
 from app.gui.run.evidence import BadgeLine, EvidencePanel
 from app.gui.theme import GRID, Theme, tabular_font
 from app.gui.widgets.basic import button, clear_layout, separator, show_text, splitter, text_label
@@ -88,8 +88,8 @@ class RunPageView(QWidget):
         self._notes = text_label("", "muted", wrap=True)
         self._figures = QHBoxLayout()
         self._traceback = QPlainTextEdit()
-        self._panels = StoredPanels(theme)
-        self._range_buttons = RangeButtons()
+        self._panels = PanelStack(theme, staggered=True)
+        self._time_bar = TimeBar(self._panels, STORED_RANGES)
         self._no_plots = text_label("This run has no measurements: it ended before any were taken.", "muted")
         self._annotations = AnnotationEditor()
         self._details = QTextBrowser()
@@ -101,8 +101,9 @@ class RunPageView(QWidget):
         self._back.clicked.connect(self.back_requested)
         self._replay.clicked.connect(self._play)
         self._copy.clicked.connect(self._copy_command)
-        self._range_buttons.range_requested.connect(self._panels.show_range)
-        self._panels.moved.connect(lambda: self._range_buttons.mark_shown(self._panels.span))
+        self._time_bar.range_requested.connect(self._panels.show_named_range)
+        self._panels.moved.connect(self._mark_range)
+        self._panels.crosshair_moved.connect(self._show_reading)
         theme.changed.connect(self._restyle)
         self._build()
 
@@ -112,14 +113,14 @@ class RunPageView(QWidget):
         return self._replay
 
     @property
-    def panels(self) -> StoredPanels:
+    def panels(self) -> PanelStack:
         """The plots."""
         return self._panels
 
     @property
-    def range_buttons(self) -> RangeButtons:
-        """Buttons that choose the time range of the plots."""
-        return self._range_buttons
+    def time_bar(self) -> TimeBar:
+        """Bar that chooses the time range of the plots."""
+        return self._time_bar
 
     @property
     def annotations(self) -> AnnotationEditor:
@@ -157,18 +158,18 @@ class RunPageView(QWidget):
         show_text(self._notes, "\n".join(detail.notes))
         self._badge.show_view(detail.evidence)
         self._evidence.show_view(detail.evidence)
-        self._replay.setEnabled(bool(detail.panels))
+        self._replay.setEnabled(bool(detail.plots.panels))
         self._annotations.show_annotations(detail.run, detail.tags, detail.note)
         self._traceback.setPlainText(detail.traceback.rstrip())
         self._traceback.setVisible(bool(detail.traceback))
         lines = min(self._traceback.blockCount(), _TRACEBACK_LINES) + 2
         self._traceback.setFixedHeight(lines * self._traceback.fontMetrics().lineSpacing())
         self._show_figures(detail.figures)
-        self._no_plots.setVisible(not detail.panels)
-        self._range_buttons.setVisible(detail.measured != detail.whole)
-        self._range_buttons.show_spans(detail.measured, detail.whole)
-        self._panels.show_panels(detail.panels, detail.measured, detail.bands, whole=detail.whole)
-        self._range_buttons.mark_shown(self._panels.span)
+        self._no_plots.setVisible(not detail.plots.panels)
+        self._time_bar.setVisible(bool(detail.plots.panels))
+        self._time_bar.offer_ranges(detail.plots.ranges)
+        self._panels.show_plots(detail.plots)
+        self._mark_range()
         self._log.show_log(detail.log_title, detail.log)
         self._restyle()
         self._details.moveCursor(self._details.textCursor().MoveOperation.Start)
@@ -181,6 +182,13 @@ class RunPageView(QWidget):
         clear_layout(self._figures)
         for name, cell in shown:
             self._figures.addWidget(_figure(name, cell))
+
+    def _mark_range(self) -> None:
+        self._time_bar.mark_range(self._panels.shown_range)
+
+    def _show_reading(self, time: float | None) -> None:
+        detail = self._detail
+        self._time_bar.show_reading("" if time is None or detail is None else detail.plots.describe_time(time))
 
     def _play(self) -> None:
         if self._detail is not None:
@@ -252,7 +260,7 @@ class RunPageView(QWidget):
         column.setSpacing(GRID)
         column.addWidget(self._traceback)
         column.addWidget(self._no_plots)
-        column.addWidget(self._range_buttons, 0, Qt.AlignmentFlag.AlignLeft)
+        column.addWidget(self._time_bar)
         column.addWidget(self._panels, 1)
         column.addStretch(0)
         scroll = QScrollArea()

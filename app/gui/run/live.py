@@ -15,8 +15,8 @@ from PySide6.QtWidgets import (
 )
 
 from app.gui.plot.legend import SWATCH, paint_swatch
-from app.gui.plot.plot_group import PanelStack
-from app.gui.plot.time_bar import TimeBar
+from app.gui.plot.panel_stack import PanelStack
+from app.gui.plot.time_bar import LIVE_RANGES, TimeBar
 from app.gui.run.evidence import BadgeLine, EvidencePanel
 from app.gui.theme import GRID, Theme, tabular_font
 from app.gui.widgets.basic import ElidedLabel, Scroller, button, set_role, show_text, text_label
@@ -143,7 +143,7 @@ class LiveView(QWidget):
         self._offer.clicked.connect(self.offer_accepted)
         self._offer_text = text_label("", "muted", wrap=True)
         self._stack = PanelStack(theme)
-        self._time_bar = TimeBar(self._stack)
+        self._time_bar = TimeBar(self._stack, LIVE_RANGES)
         self._state: LiveState | None = None
         self._stack.crosshair_moved.connect(self._show_reading)
         to_plots = QShortcut(QKeySequence("Ctrl+L"), self)
@@ -215,9 +215,7 @@ class LiveView(QWidget):
         self._show_evidence(state.evidence)
         self._state = state
         self._time_bar.show_model(state)
-        self._stack.show_panels(
-            state.panels, state.origin_s, state.window_s, state.bands, state.markers, fit=bool(state.pause_label)
-        )
+        self._stack.show_plots(state.plots)
         self._show_reading(self._stack.crosshair)
 
     def show_offer(self, question: str) -> None:
@@ -235,7 +233,8 @@ class LiveView(QWidget):
             self._evidence.show_view(view)
 
     def _show_reading(self, time: float | None) -> None:
-        self._time_bar.show_reading("" if time is None or self._state is None else self._state.describe_time(time))
+        state = self._state
+        self._time_bar.show_reading("" if time is None or state is None else state.plots.describe_time(time))
 
     def _show_status(self, status: Status, number: str) -> None:
         """Show the status next to the throughput, or in its place while there is none."""

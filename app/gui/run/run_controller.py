@@ -13,6 +13,7 @@ from app.gui.run.screen import RunView
 from app.gui.threads import Background, Bridge, WindowEvent
 from app.records import Outcome, RunStarted
 from app.samples import Inventory
+from app.viewmodels.plot.telemetry_buffer import TelemetryBuffer
 from app.viewmodels.run.form import VariantForm
 from app.viewmodels.run.largest_batch import describe_largest_batch, describe_try
 from app.viewmodels.run.live import LiveModel
@@ -34,7 +35,7 @@ def connect_time_controls(view: LiveView, model: LiveModel, refresh: Callable[[]
         refresh()
 
     bar, plots = view.time_bar, view.stack
-    bar.window_requested.connect(lambda name: show(lambda: model.follow(name)))
+    bar.range_requested.connect(lambda name: show(lambda: model.follow(name)))
     bar.pause_requested.connect(lambda: show(model.toggle_pause))
     bar.follow_requested.connect(lambda: show(model.follow))
     bar.per_gpu_toggled.connect(lambda apart: show(lambda: model.split_by_gpu(apart)))
@@ -109,6 +110,11 @@ class RunController(QObject):
         self._error = ""
         self._warning = ""
         self._notice = ""
+
+    @property
+    def recent(self) -> TelemetryBuffer:
+        """The last minutes of telemetry, which the Monitor shows too."""
+        return self._live.recent
 
     def start(self) -> None:
         """Connect the view and show the first state."""

@@ -9,8 +9,7 @@ from app.analysis.align import decimate
 from app.records import Floats
 from app.viewmodels.charts import model
 from app.viewmodels.charts.model import Axis
-from app.viewmodels.plot import stored_curves
-from app.viewmodels.plot.model import Band
+from app.viewmodels.plot.model import Band, Panel
 
 _TIME_TICKS = 8
 _BUCKETS = 300
@@ -40,7 +39,7 @@ class CurvePlot:
 
 
 def stored_plot(
-    panel: stored_curves.StoredPanel,
+    panel: Panel,
     span: tuple[float, float],
     names: Mapping[str, str],
     dashes: Sequence[tuple[int, ...]],

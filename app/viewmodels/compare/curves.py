@@ -12,11 +12,8 @@ from app.fields import DeviceKind, Field, plotted_fields
 from app.records import Floats, Ints, StoredRun
 from app.viewmodels.format import cells
 from app.viewmodels.plot import stored_curves
-from app.viewmodels.plot.model import Band, Span
-from app.viewmodels.plot.stored_curves import (
-    StoredCurve,
-    StoredPanel,
-)
+from app.viewmodels.plot.model import Band, Curve, Panel, Points, Span
+from app.viewmodels.plot.panels import PERCENT_RANGE
 
 Alignment = Literal["time", "steps", "examples"]
 ALIGNMENTS: tuple[Alignment, ...] = ("time", "steps", "examples")
@@ -37,7 +34,7 @@ class CompareCurves:
     """The panels, each with a curve a run; `measured` is the stretch to show first, `whole` all there is."""
 
     align: Alignment = "time"
-    panels: tuple[StoredPanel, ...] = ()
+    panels: tuple[Panel, ...] = ()
     bands: tuple[Band, ...] = ()
     measured: Span = (0.0, 1.0)
     whole: Span = (0.0, 1.0)
@@ -60,14 +57,14 @@ def compare_curves(runs: Sequence[StoredRun], styles: Mapping[int, int], align: 
     )
 
 
-def _full_span(panels: Sequence[StoredPanel]) -> Span:
+def _full_span(panels: Sequence[Panel]) -> Span:
     """From the first point to the last; a single one stands in the middle of a stretch."""
     start = min((float(curve.x[0]) for panel in panels for curve in panel.curves), default=0.0)
     end = max((float(curve.x[-1]) for panel in panels for curve in panel.curves), default=1.0)
     return (start, end) if start < end else (start - _SINGLE_POINT_MARGIN, end + _SINGLE_POINT_MARGIN)
 
 
-def small_multiples(panels: Sequence[StoredPanel], runs: Sequence[int], span: Span) -> tuple[StoredPanel, ...]:
+def small_multiples(panels: Sequence[Panel], runs: Sequence[int], span: Span) -> tuple[Panel, ...]:
     """One row of panels a run, in the order of the runs; only the first row is titled.
 
     Every column is on one scale, that of the values within `span`.
@@ -88,7 +85,7 @@ def small_multiples(panels: Sequence[StoredPanel], runs: Sequence[int], span: Sp
     )
 
 
-def _with_short_title(panel: StoredPanel) -> StoredPanel:
+def _with_short_title(panel: Panel) -> Panel:
     """The panel with a title for a small one; one that would crowd out the run's number gives way to the unit."""
     title = panel.title.partition(",")[0]
     crowded = panel.unit and len(title) + len(panel.unit) > _MAX_HEADING_CHARS
@@ -109,12 +106,13 @@ class _CurveBuilder:
     align: Alignment
     styles: Mapping[int, int]
 
-    def curve(self, run: StoredRun, series: TimeSeries) -> StoredCurve:
+    def curve(self, run: StoredRun, series: TimeSeries, scale: float = 1.0) -> Curve:
         x = self._x(run, series.t_ns)
         is_finite = np.isfinite(x)
         x, y = decimate(x[is_finite], series.y[is_finite], _MOST_POINTS // 2)
         number = run.row.run
-        return StoredCurve(key=str(number), label=f"Run {number}", colour=self.styles[number], x=x, y=y)
+        style = self.styles[number]
+        return Curve(key=str(number), label=f"Run {number}", colour=style, source=Points(x, y), scale=scale)
 
     def _x(self, run: StoredRun, t_ns: Ints) -> Floats:
         if self.align != "time":
@@ -140,18 +138,18 @@ def _measured_length(run: StoredRun, align: Alignment) -> float:
     )
 
 
-def _highest(panel: StoredPanel, span: Span) -> float:
+def _highest(panel: Panel, span: Span) -> float:
     seen = [curve.y[(curve.x >= span[0]) & (curve.x <= span[1])] for curve in panel.curves]
     return max((float(np.nanmax(values)) for values in seen if not np.isnan(values).all()), default=0.0) or 1.0
 
 
-def _panels(runs: Sequence[StoredRun], builder: _CurveBuilder) -> list[StoredPanel]:
+def _panels(runs: Sequence[StoredRun], builder: _CurveBuilder) -> list[Panel]:
     on_gpu = [run for run in runs if stored_curves.gpu_samples(run)]
     on_cpu = [run for run in runs if not stored_curves.gpu_samples(run)]
     rate_units = {units.rate_unit(cells.example_word(run.row.spec)) for run in runs}
     rate_unit = rate_units.pop() if len(rate_units) == 1 else "examples/s"
 
-    def block_panel(key: str, title: str, unit: str, series: Callable[[StoredRun], TimeSeries]) -> StoredPanel | None:
+    def block_panel(key: str, title: str, unit: str, series: Callable[[StoredRun], TimeSeries]) -> Panel | None:
         return _panel(key, title, unit, [builder.curve(run, series(run)) for run in runs])
 
     panels = [
@@ -164,7 +162,7 @@ def _panels(runs: Sequence[StoredRun], builder: _CurveBuilder) -> list[StoredPan
     return [each for each in panels if each is not None]
 
 
-def _telemetry(kind: DeviceKind, field: Field, runs: Sequence[StoredRun], builder: _CurveBuilder) -> StoredPanel | None:
+def _telemetry(kind: DeviceKind, field: Field, runs: Sequence[StoredRun], builder: _CurveBuilder) -> Panel | None:
     """Return one field of all these runs; GPUs of one run become one curve, and the title says how."""
     several = any(len(stored_curves.gpu_samples(run)) > 1 for run in runs)
     label = field.label_on(kind)
@@ -173,9 +171,18 @@ def _telemetry(kind: DeviceKind, field: Field, runs: Sequence[StoredRun], builde
     for run in runs:
         devices = stored_curves.gpu_samples(run) or stored_curves.host_samples(run)
         series = [stored_curves.telemetry_series(device, field) for device in devices]
-        curves.append(builder.curve(run, series[0] if len(series) == 1 else combine(series, field.combination)))
+        combined = series[0] if len(series) == 1 else combine(series, field.combination)
+        curves.append(builder.curve(run, combined, field.scale))
     return _panel(f"{'gpu' if kind == 'gpu' else 'cpu'} {field.name}", title, field.display_unit, curves)
 
 
-def _panel(key: str, title: str, unit: str, curves: Sequence[StoredCurve]) -> StoredPanel | None:
-    return stored_curves.stored_panel(key, title, unit, [curve for curve in curves if len(curve.x)])
+def _panel(key: str, title: str, unit: str, curves: Sequence[Curve]) -> Panel | None:
+    """Return a panel of the curves that have any value; None without one. Bytes are in the unit that suits them."""
+    present = [curve for curve in curves if np.isfinite(curve.y).any()]
+    if not present:
+        return None
+    if unit == "bytes":
+        scale, unit = units.bytes_unit(max(float(np.nanmax(curve.y)) for curve in present))
+        present = [replace(curve, scale=scale) for curve in present]
+    y_range = PERCENT_RANGE if unit == "%" else None
+    return Panel(key=key, title=title, unit=unit, curves=tuple(present), y_range=y_range)

@@ -15,8 +15,7 @@ from app.viewmodels.format.environment import environment_label, format_environm
 from app.viewmodels.format.naming import run_command
 from app.viewmodels.history.evidence import EvidenceView, stored_evidence_view
 from app.viewmodels.plot import stored_curves
-from app.viewmodels.plot.model import Band, Span
-from app.viewmodels.plot.stored_curves import StoredPanel
+from app.viewmodels.plot.model import Band, Panel, Plots, Span
 
 LOG_TAIL = 2000
 """More lines than this are left in the database: the end is what tells why a run ended."""
@@ -60,10 +59,7 @@ class RunDetail:
     notes: tuple[str, ...]
     evidence: EvidenceView
     groups: tuple[DetailGroup, ...]
-    panels: tuple[StoredPanel, ...]
-    bands: tuple[Band, ...]
-    measured: Span
-    whole: Span
+    plots: Plots
     log: str
     log_title: str
     command: str
@@ -77,9 +73,10 @@ def run_detail(run: StoredRun, zone: tzinfo | None, *, pruned_utc_ns: int | None
     `pruned_utc_ns` is when its samples were deleted, if they were.
     """
     row = run.row
-    panels = stored_curves.run_panels(run, units.rate_unit(cells.example_word(row.spec)))
+    panels = stored_curves.run_panels(run, cells.example_word(row.spec))
     end_s = _end_s(run, panels)
     bands = _bands(run, end_s)
+    measured = _measured(bands, end_s)
     begun = cells.started(row, zone)
     values = run_metrics(run)
     return RunDetail(
@@ -98,10 +95,12 @@ def run_detail(run: StoredRun, zone: tzinfo | None, *, pruned_utc_ns: int | None
         ),
         evidence=stored_evidence_view(run),
         groups=tuple(group for group in _groups(run, values) if group.items or group.rows),
-        panels=panels,
-        bands=bands,
-        measured=_measured(bands, end_s),
-        whole=(0.0, end_s),
+        plots=Plots(
+            panels=panels,
+            window=measured,
+            bands=bands,
+            ranges={"measured": measured, "whole": (0.0, end_s)},
+        ),
         log="\n".join(f"{(line.t_ns - run.anchor_t_ns) / 1e9:9.3f}  {line.text}" for line in run.log[-LOG_TAIL:]),
         log_title=_log_title(len(run.log)),
         command=run_command(run),
@@ -210,7 +209,7 @@ def _log_title(lines: int) -> str:
     return f"Log, {lines:,} {units.plural('line', lines)}" if lines else "Log, empty"
 
 
-def _end_s(run: StoredRun, panels: Sequence[StoredPanel]) -> float:
+def _end_s(run: StoredRun, panels: Sequence[Panel]) -> float:
     """Where the time axis ends: the last thing known of the run."""
     ends = [float(curve.x[-1]) for panel in panels for curve in panel.curves]
     ends += [(phase.end_ns - run.anchor_t_ns) / 1e9 for phase in run.phases if phase.end_ns is not None]

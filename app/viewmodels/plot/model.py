@@ -1,44 +1,24 @@
-"""The plot model: curves that grow or are fixed, axis range, phase bands and markers of a plot over time."""
+"""The plot model: curves that grow or are fixed, panels, bands and markers, the same for every plot over time."""
 
 import math
-from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 
+from app import units
 from app.analysis.pyramid import LEVELS, Pyramid
 from app.records import Floats
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CurveInfo:
-    """What a curve is called; `colour` is a GPU's or a run's index."""
-
-    key: str
-    label: str
-    colour: int
-
+from app.viewmodels.format.telemetry_fields import ThrottleInterval
 
 Span = tuple[float, float]
-"""A stretch of an axis, from and to."""
-
-L = TypeVar("L", bound=CurveInfo)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plot(Generic[L]):
-    """One plot; without `y_range` y follows the data."""
-
-    key: str
-    title: str
-    unit: str
-    curves: tuple[L, ...]
-    y_range: tuple[float, float] | None = None
+"""A range of an axis, from and to."""
 
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """A stretch of time with its name, in seconds on the axis; `strong` shades it in the accent (the measured part)."""
+    """A named range of time, in seconds on the axis; `strong` shades it in the accent (the measured part)."""
 
     name: str
     start: float
@@ -48,21 +28,21 @@ class Band:
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """Something that happened at one time on the axis, in a few words."""
+    """An event at one time on the axis, in a few words."""
 
     name: str
     time: float
 
 
 def zoomed(shown: Span, factor: float, at: float, whole: Span) -> Span:
-    """`factor` times as much of the axis with `at` in its place, never more than `whole`."""
+    """Return `factor` times as much of the axis with `at` in its place, never more than `whole`."""
     factor = max(factor, (whole[1] - whole[0]) / 1e5 / (shown[1] - shown[0]))
     start, end = at + (shown[0] - at) * factor, at + (shown[1] - at) * factor
     return max(start, whole[0]), min(end, whole[1])
 
 
 def panned(shown: Span, by: float, whole: Span) -> Span:
-    """As much of the axis further along, as far as `whole` reaches."""
+    """Return as much of the axis further along, as far as `whole` reaches."""
     by = min(max(by, whole[0] - shown[0]), whole[1] - shown[1])
     return shown[0] + by, shown[1] + by
 
@@ -79,32 +59,51 @@ Envelope = tuple[Floats, Floats, Floats]
 
 
 class CurveSource(Protocol):
-    """What a plot draws."""
+    """The points of a curve, growing or fixed."""
+
+    @property
+    def newest_s(self) -> float:
+        """Time of the newest point; minus infinity without one."""
 
     def window(self, start: float, end: float, columns: int) -> Envelope:
-        """The curve between two times, no finer than so many pixel columns need, and one row beyond each end."""
+        """Return the curve between two times, no finer than so many pixel columns need, and one row beyond each end."""
 
     def points(self) -> tuple[Floats, Floats]:
-        """All points held whole."""
+        """Return all points that are stored singly."""
+
+    def range_at(self, x: float) -> tuple[float, float] | None:
+        """Return the smallest and largest value at a time, as fine as it is stored; None where there is none."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Points:
-    """A whole curve as arrays: `x` in order, NaN in `y` for gaps."""
+    """A fixed curve as arrays: `x` in order, NaN in `y` for gaps."""
 
     x: Floats
     y: Floats
 
+    @property
+    def newest_s(self) -> float:
+        """Time of the last point; minus infinity without one."""
+        return float(self.x[-1]) if len(self.x) else -math.inf
+
     def window(self, start: float, end: float, _columns: int) -> Envelope:
-        """All points between two times, and one beyond each end."""
+        """Return all points between two times, and one beyond each end."""
         first = max(0, int(np.searchsorted(self.x, start)) - 1)
         last = int(np.searchsorted(self.x, end, side="right")) + 1
         y = self.y[first:last]
         return self.x[first:last], y, y
 
     def points(self) -> tuple[Floats, Floats]:
-        """All points."""
+        """Return all points."""
         return self.x, self.y
+
+    def range_at(self, x: float) -> tuple[float, float] | None:
+        """Return the value at the last point before `x`, twice; None before the first, after the last, in a gap."""
+        before = int(np.searchsorted(self.x, x, side="right")) - 1
+        if before < 0 or x > self.x[-1] or np.isnan(self.y[before]):
+            return None
+        return float(self.y[before]), float(self.y[before])
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,22 +114,152 @@ class ShiftedCurve:
     origin_s: float
     scale: float = 1.0
 
+    @property
+    def newest_s(self) -> float:
+        """Time of the newest point on that axis."""
+        return self.source.newest_s - self.origin_s
+
     def window(self, start: float, end: float, columns: int) -> Envelope:
-        """The curve between two times of that axis."""
+        """Return the curve between two times of that axis."""
         x, low, high = self.source.window(start + self.origin_s, end + self.origin_s, columns)
         scaled = low / self.scale
         return x - self.origin_s, scaled, scaled if high is low else high / self.scale
 
     def points(self) -> tuple[Floats, Floats]:
-        """All points held whole."""
+        """Return all points that are stored singly."""
         x, y = self.source.points()
         return x - self.origin_s, y / self.scale
 
+    def range_at(self, x: float) -> tuple[float, float] | None:
+        """Return the smallest and largest value at a time of that axis."""
+        found = self.source.range_at(x + self.origin_s)
+        return None if found is None else (found[0] / self.scale, found[1] / self.scale)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curve:
+    """One curve of a panel.
+
+    Attributes:
+        key: A device, a run, or another name that is one of a kind within the panel.
+        label: Its name in the legend.
+        colour: The index of a GPU or a run, whose colour and dash it has.
+        source: Its points, in the unit in which they are stored.
+        scale: The divisor that turns stored values into the panel's unit.
+        format_value: The text of a stored value; None writes the number in the panel's unit.
+        value_text: The text beside the label while no crosshair is shown.
+    """
+
+    key: str
+    label: str
+    colour: int
+    source: CurveSource
+    scale: float = 1.0
+    format_value: Callable[[float | None], str] | None = None
+    value_text: str = ""
+
+    @property
+    def x(self) -> Floats:
+        """Times of the points that are stored singly."""
+        return self.source.points()[0]
+
+    @property
+    def y(self) -> Floats:
+        """Values of the points that are stored singly, in the panel's unit."""
+        return np.asarray(self.source.points()[1] / self.scale, dtype=np.float64)
+
+    def shifted(self, origin_s: float) -> ShiftedCurve:
+        """Return what to draw, in the panel's unit, on an axis with its zero at `origin_s`."""
+        return ShiftedCurve(self.source, origin_s, self.scale)
+
+    def value_at(self, t_s: float) -> str:
+        """Return the text of the value at a time; of older times, known only as a range, both ends."""
+        found = self.source.range_at(t_s)
+        if found is None:
+            return units.ABSENT
+        low, high = (self._text(value) for value in found)
+        return low if low == high else f"{low} … {high}"
+
+    def _text(self, value: float) -> str:
+        return units.number(value / self.scale) if self.format_value is None else self.format_value(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Panel:
+    """One plot, of live, stored or compared curves.
+
+    Attributes:
+        key: Its name among the panels of a screen.
+        title: Its heading.
+        unit: The unit of its axis.
+        curves: What is drawn, the first one lowest.
+        y_range: The fixed range of its axis; None follows the data, from 0.
+        throttles: When its GPUs were throttled; marked at the foot in the colour of the GPU's curve.
+    """
+
+    key: str
+    title: str
+    unit: str
+    curves: tuple[Curve, ...]
+    y_range: Span | None = None
+    throttles: tuple[ThrottleInterval, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plots:
+    """Panels on one time axis, as a stack of plots shows them.
+
+    Attributes:
+        panels: The plots, in their order.
+        window: The range of the axis that is shown.
+        origin_s: The zero of the axis on the clock of the curves.
+        bands: Named ranges, shaded in every plot.
+        markers: Events, marked in every plot.
+        ranges: Named ranges that a stack offers; the last one is everything, which limits zoom and pan.
+            Without them the owner of the stack moves the view.
+        fit: Whether a free y follows the data in view, shrinking too.
+        counts: Whether the axis counts steps or examples instead of seconds.
+        columns: The number of columns in which the plots stand.
+    """
+
+    panels: tuple[Panel, ...] = ()
+    window: Span = (0.0, 1.0)
+    origin_s: float = 0.0
+    bands: tuple[Band, ...] = ()
+    markers: tuple[Marker, ...] = ()
+    ranges: Mapping[str, Span] = field(default_factory=dict)
+    fit: bool = False
+    counts: bool = False
+    columns: int = 1
+
+    @property
+    def whole(self) -> Span:
+        """Everything there is: the last of the ranges."""
+        return list(self.ranges.values())[-1]
+
+    def describe_time(self, time: float) -> str:
+        """Return what is known of a time on the axis: when it is, the phase, why a GPU was throttled."""
+        minutes, seconds = divmod(abs(time), 60.0)
+        parts = [f"{'−' if time < 0 else ''}{int(minutes)}:{seconds:04.1f}"]
+        parts += [band.name for band in self.bands if band.start <= time < band.end]
+        t_s = time + self.origin_s
+        throttles = dict.fromkeys(
+            f"{curve.label} throttled: {throttle.text}"
+            for panel in self.panels
+            for throttle in panel.throttles
+            for curve in panel.curves
+            if curve.key == throttle.device and throttle.start_s <= t_s <= throttle.end_s
+        )
+        return "  ·  ".join([*parts, *throttles])
+
 
 class LiveSeries:
-    """A growing curve in bounded memory; times in seconds. Silence longer than three sample periods is a gap.
+    """A growing curve in bounded memory; times in seconds.
 
-    `steady` is false for what has no sample period, such as the blocks of a run. The period is followed as it changes.
+    Args:
+        levels: Resolutions to store; fewer forget older points sooner.
+        periodic: Whether points have a sample period, of which three without a point are a gap. It is followed as it
+            changes. The blocks of a run have none.
     """
 
     def __init__(self, levels: int = LEVELS, *, periodic: bool = True) -> None:
@@ -145,12 +274,12 @@ class LiveSeries:
 
     @property
     def version(self) -> int:
-        """Another number whenever the curve has changed."""
+        """A number that changes with the curve."""
         return self._pyramid.version
 
     @property
     def x(self) -> Floats:
-        """Times of the newest points, those still held whole."""
+        """Times of the newest points, those stored singly."""
         return self._pyramid.x
 
     @property
@@ -160,7 +289,7 @@ class LiveSeries:
 
     @property
     def memory_bytes(self) -> int:
-        """What the curve takes."""
+        """The size of the curve."""
         return self._pyramid.memory_bytes
 
     @property
@@ -174,7 +303,7 @@ class LiveSeries:
         return None if self._newest is None or math.isnan(self._newest[1]) else self._newest[1]
 
     def append(self, x: float, y: float | None) -> None:
-        """Add one point, None for a gap; one that comes late is dropped."""
+        """Add one point, None for a gap; drop one that comes late."""
         since = x - self.newest_s
         if since <= 0:
             return
@@ -193,21 +322,21 @@ class LiveSeries:
         self._newest = float(self.x[-1]), float(self.y[-1])
 
     def window(self, start: float, end: float, columns: int) -> Envelope:
-        """The curve between two times, no finer than so many pixel columns need."""
+        """Return the curve between two times, no finer than so many pixel columns need."""
         return self._pyramid.window(start, end, columns)
 
     def points(self) -> tuple[Floats, Floats]:
-        """The newest points, those still held whole."""
+        """Return the newest points, those stored singly."""
         return self.x, self.y
 
     def range_at(self, x: float) -> tuple[float, float] | None:
-        """Smallest and largest value at a time, as fine as it is still known; None where there is none."""
+        """Return the smallest and largest value at a time, as fine as it is still stored; None where there is none."""
         if self._periodic:
             return self._pyramid.nearest(x, _GAP_PERIODS * self._period_s)
         return self._pyramid.nearest(x, math.inf) if self._first_s <= x <= self.newest_s else None
 
     def _update_period(self, since: float) -> None:
-        """A running mean of the times between points; a silence counts as three periods at most."""
+        """Update the running mean of the times between points; a gap counts as three periods at most."""
         if math.isinf(since):
             return
         if math.isnan(self._period_s):

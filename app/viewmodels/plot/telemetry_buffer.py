@@ -1,60 +1,82 @@
 """Telemetry of all devices as growing curves in bounded memory; labels and colours of devices."""
 
-from collections.abc import Iterable
-
 from app.analysis.pyramid import LEVELS
-from app.fields import Sample
+from app.fields import DeviceKind, Field, Sample, plotted_fields
 from app.samples import HOST, Device, Inventory
 from app.viewmodels.format.naming import format_gpu_counts
+from app.viewmodels.format.telemetry_fields import ThrottleTracker
 from app.viewmodels.plot.model import SHORT_HISTORY_LEVELS, LiveSeries
 
 HOST_COLOUR = 7
 WORKER_COLOUR = 1
 NOT_SUPPORTED = "not supported"
 
+MONITOR_FIELDS = ("power_mw", "load_pct", "memory_bytes")
+"""The fields that the Monitor plots for every device."""
+
+
+def _buffered_fields(kind: DeviceKind) -> tuple[str, ...]:
+    on_run = (field.name for field in plotted_fields("run", kind) if field.speed == "fast")
+    return tuple(dict.fromkeys((*MONITOR_FIELDS, *on_run)))
+
+
+_GPU_FIELDS, _HOST_FIELDS = _buffered_fields("gpu"), _buffered_fields("host")
+
 
 class TelemetryBuffer:
-    """One `Series` for each device and field; times in seconds of the one clock. `brief` ones keep some minutes."""
+    """The plotted fast fields of each device as curves, and when it was throttled; times in seconds of the one clock.
+
+    Args:
+        short_history: Store some minutes instead of hours.
+    """
 
     def __init__(self, *, short_history: bool = False) -> None:
         self._levels = SHORT_HISTORY_LEVELS if short_history else LEVELS
         self._series: dict[tuple[str, str], LiveSeries] = {}
         self.latest: dict[str, Sample] = {}
+        self.throttling = ThrottleTracker()
         self.now_s: float | None = None
 
-    def add(self, sample: Sample, fields: Iterable[str]) -> None:
-        """Append these fields of a sample."""
+    def add(self, sample: Sample) -> None:
+        """Append a sample; one that was just appended, by another model that shares this buffer, is ignored."""
+        if self.latest.get(sample.device) is sample:
+            return
         t_s = sample.t_ns / 1e9
         self.latest[sample.device] = sample
         self.now_s = max(t_s, self.now_s or t_s)
-        for field in fields:
-            self.series(sample.device, field).append(t_s, getattr(sample, field))
+        for name in _HOST_FIELDS if sample.device == HOST else _GPU_FIELDS:
+            self.series(sample.device, name).append(t_s, getattr(sample, name))
+        self.throttling.add(sample)
 
     def series(self, device: str, field: str) -> LiveSeries:
-        """The curve of one field of one device, empty until it says something."""
+        """Return the curve of one field of one device, empty until it is reported."""
         found = self._series.get((device, field))
         if found is None:
             found = self._series[device, field] = LiveSeries(self._levels)
         return found
 
+    def read_curve(self, device: Device, field: Field) -> LiveSeries:
+        """Return the curve of one field of one device, as `device_panels` reads it."""
+        return self.series(device.device, field.name)
+
 
 def device_label(device: Device) -> str:
-    """A device in one word: `GPU 0`, or the host."""
+    """Return a device in one word: `GPU 0`, or `Host`."""
     return "Host" if device.device == HOST else f"GPU {device.index}"
 
 
 def device_colour(device: Device) -> int:
-    """The index of a device's colour, the same on every screen."""
+    """Return the index of a device's colour, the same on every screen."""
     return HOST_COLOUR if device.device == HOST else device.index
 
 
 def absence_reason(device: Device, field: str) -> str | None:
-    """Why a device does not say a field, or None when it should."""
+    """Return the reason why a device does not report a field, or None where it does."""
     return device.absent.get(field)
 
 
 def describe_machine(inventory: Inventory | None) -> str:
-    """What the machine is, in a few words: `2× H200 · driver 580`, or `CPU only · no NVIDIA driver`."""
+    """Return the machine in a few words: `2× H200 · driver 580`, or `CPU only · no NVIDIA driver`."""
     if inventory is None:
         return "Looking for GPUs …"
     gpus = inventory.machine.gpus

@@ -1,23 +1,23 @@
 """The Run screen: the state of the run that is shown, and tabs for the runs that go on at the same time."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from app import units
 from app.fields import Sample
 from app.records import Outcome, RunEnded, RunEvent, RunStarted
-from app.samples import Device, DeviceLost, Inventory, Processes
+from app.samples import HOST, Device, DeviceLost, Inventory, Processes
 from app.telemetry.replay import TraceStarted
 from app.viewmodels.format.cells import OUTCOMES
 from app.viewmodels.format.derived import summary_line
 from app.viewmodels.format.naming import differing_parameters, short_name, variant_names
-from app.viewmodels.format.telemetry_fields import ThrottleTracker
+from app.viewmodels.format.telemetry_fields import ThrottleInterval
 from app.viewmodels.history.evidence import EvidenceView
-from app.viewmodels.plot.live_panels import LivePanel, device_panels, gpu_devices, with_throttles
-from app.viewmodels.plot.model import Band, Marker
+from app.viewmodels.plot.model import Marker, Panel, Plots
+from app.viewmodels.plot.panels import device_panels, gpu_devices, per_gpu_panels
 from app.viewmodels.plot.telemetry_buffer import HOST_COLOUR, TelemetryBuffer, device_colour, device_label
 from app.viewmodels.run.time_view import TimeAxis, TimeView, WindowName
-from app.viewmodels.run.timeline import LIVE_FIELDS, RunTimeline, outcome_title, training_panels, with_allocator
+from app.viewmodels.run.timeline import RunTimeline, outcome_title, timeline_panels, with_allocator
 from workloads.protocol import RunSpec
 
 
@@ -86,36 +86,18 @@ class LiveState:
 
     runs: tuple[RunTab, ...]
     run: int | None
-    origin_s: float
-    window_s: tuple[float, float]
+    plots: Plots
     window: WindowName
     pause_label: str
     growing: bool
     has_several_gpus: bool
     per_gpu: bool
-    panels: tuple[LivePanel, ...]
-    bands: tuple[Band, ...]
-    markers: tuple[Marker, ...]
     status: Status
     throughput: str
     unit: str
     spread: str
     summary: str
     evidence: EvidenceView | None = None
-
-    def describe_time(self, time: float) -> str:
-        """What else is known of a time on the axis: when it is, the phase, what held a GPU back."""
-        minutes, seconds = divmod(abs(time), 60.0)
-        parts = [f"{'−' if time < 0 else ''}{int(minutes)}:{seconds:04.1f}"]
-        parts += [band.name for band in self.bands if band.start <= time < band.end]
-        t_s = time + self.origin_s
-        throttles = dict.fromkeys(
-            f"{device_label(device)} held back: {throttle.text}"
-            for panel in self.panels
-            for throttle, device in panel.throttles
-            if throttle.start_s <= t_s <= throttle.end_s
-        )
-        return "  ·  ".join([*parts, *throttles])
 
 
 _READY = Status(
@@ -133,8 +115,7 @@ class LiveModel:
 
     def __init__(self) -> None:
         self._inventory: Inventory | None = None
-        self._idle_telemetry = TelemetryBuffer(short_history=True)
-        self._idle_throttling = ThrottleTracker()
+        self.recent = TelemetryBuffer(short_history=True)
         self._view = TimeView()
         self._per_gpu = False
         self._queue_runs = False
@@ -221,16 +202,19 @@ class LiveModel:
         return LiveState(
             runs=self._tabs,
             run=self._shown.number,
-            origin_s=axis.origin_s,
-            window_s=(axis.start, axis.end),
+            plots=Plots(
+                panels=self._panels(axis),
+                window=(axis.start, axis.end),
+                origin_s=axis.origin_s,
+                bands=self._shown.phases.bands(axis.origin_s, self._now_s),
+                markers=tuple(Marker(text, t_s - axis.origin_s) for text, t_s in self._shown.markers),
+                fit=self._view.is_paused,
+            ),
             window=self._view.window,
             pause_label=("Paused" if self._shown.ended is None else "Part of the run") if self._view.is_paused else "",
             growing=self._shown.ended is None,
             has_several_gpus=len(gpu_devices(self._devices)) > 1,
             per_gpu=self._per_gpu,
-            panels=self._panels(axis),
-            bands=self._shown.phases.bands(axis.origin_s, self._now_s),
-            markers=tuple(Marker(words, t_s - axis.origin_s) for words, t_s in self._shown.markers),
             status=self._status(),
             throughput=throughput,
             unit=units.rate_unit(self._shown.example) if throughput else "",
@@ -240,8 +224,7 @@ class LiveModel:
         )
 
     def _handle_sample(self, sample: Sample) -> None:
-        self._idle_telemetry.add(sample, LIVE_FIELDS)
-        self._idle_throttling.add(sample)
+        self.recent.add(sample)
         for timeline in self._timelines:
             timeline.handle(sample)
 
@@ -291,7 +274,7 @@ class LiveModel:
 
     @property
     def _now_s(self) -> float:
-        return (self._idle_telemetry.now_s or 0.0) if self._shown.started is None else self._shown.now_s
+        return (self.recent.now_s or 0.0) if self._shown.started is None else self._shown.now_s
 
     @property
     def _devices(self) -> tuple[Device, ...]:
@@ -305,20 +288,19 @@ class LiveModel:
             return self._view.recent_axis(self._now_s, _IDLE_S)
         return self._view.run_axis(timeline.started.t_ns / 1e9, self._now_s, ended=timeline.ended is not None)
 
-    def _panels(self, axis: TimeAxis) -> tuple[LivePanel, ...]:
+    def _panels(self, axis: TimeAxis) -> tuple[Panel, ...]:
         timeline = self._shown
-        telemetry, throttling = (
-            (timeline.telemetry, timeline.throttling)
-            if timeline.started
-            else (self._idle_telemetry, self._idle_throttling)
-        )
-        cpu_count = self._inventory.machine.cpu_count if self._inventory else 1
-        panels = device_panels(self._devices, telemetry, cpu_count, per_gpu=self._per_gpu)
-        intervals = throttling.overlapping(axis.origin_s + axis.start, axis.origin_s + axis.end)
-        devices = {device.device: device for device in self._devices}
-        throttles = [(each, devices[each.device]) for each in intervals if each.device in devices]
-        device_plots = (with_allocator(with_throttles(panel, throttles), timeline) for panel in panels)
-        return (*device_plots, *training_panels(timeline))
+        telemetry = timeline.telemetry if timeline.started else self.recent
+        gpus = gpu_devices(self._devices)
+        if gpus and self._per_gpu:
+            panels = per_gpu_panels(gpus, telemetry.read_curve)
+        else:
+            cpu_count = self._inventory.machine.cpu_count if self._inventory else 1
+            devices = gpus or [device for device in self._devices if device.device == HOST]
+            panels = device_panels(devices, telemetry.read_curve, cpu_count=cpu_count)
+        throttles = telemetry.throttling.overlapping(axis.origin_s + axis.start, axis.origin_s + axis.end)
+        device_plots = (with_allocator(_with_limits(panel, telemetry, throttles), timeline) for panel in panels)
+        return (*device_plots, *timeline_panels(timeline))
 
     def _status(self) -> Status:
         if isinstance(self._shown.started, TraceStarted):
@@ -341,3 +323,17 @@ class LiveModel:
         title, tone = outcome_title(outcome)
         detail = " ".join([outcome.reason or "", *self._shown.device_failures]).strip()
         return Status(title=title, tone=tone, detail=detail, name=name, has_log=bool(self.log))
+
+
+def _with_limits(panel: Panel, telemetry: TelemetryBuffer, throttles: Sequence[ThrottleInterval]) -> Panel:
+    """Return a power panel with the power limit as its range and the times its GPUs were throttled."""
+    if panel.key.split()[0] != "power_mw":
+        return panel
+    keys = [curve.key for curve in panel.curves]
+    samples = [telemetry.latest[key] for key in keys if key in telemetry.latest]
+    limits_mw = [each.power_limit_mw for each in samples if each.power_limit_mw is not None]
+    return replace(
+        panel,
+        y_range=(0.0, max(limits_mw) / 1000) if limits_mw else None,
+        throttles=tuple(each for each in throttles if each.device in keys),
+    )

@@ -2,19 +2,17 @@
 
 import math
 from collections import deque
-from collections.abc import Callable
 from dataclasses import replace
 
 from app import units
-from app.fields import FIELDS, Sample
+from app.fields import Sample
 from app.records import LogLine, Outcome, RunEnded, RunEvent, RunStarted, Waiting
 from app.samples import Device, DeviceLost
 from app.telemetry.replay import TraceStarted
 from app.viewmodels.format.cells import OUTCOMES, example_word
-from app.viewmodels.format.telemetry_fields import ThrottleTracker
 from app.viewmodels.history.evidence import EvidenceView, evidence_view
-from app.viewmodels.plot.live_panels import LiveCurve, LivePanel, gpu_devices
-from app.viewmodels.plot.model import Band, LiveSeries
+from app.viewmodels.plot.model import Band, LiveSeries, Panel
+from app.viewmodels.plot.panels import gpu_devices, make_curve, training_panels
 from app.viewmodels.plot.telemetry_buffer import TelemetryBuffer
 from workloads.catalog import FRAMEWORK
 from workloads.protocol import Block, Epoch, Evidence, PhaseName, PhaseStarted, Progress, RunSpec
@@ -144,10 +142,6 @@ class Throughput:
         self._squares += step * (value - self._mean)
 
 
-LIVE_FIELDS = tuple(
-    field.name for field in FIELDS.values() if field.speed == "fast" and "run" in (*field.gpu_plots, *field.host_plots)
-)
-"""The fields of a sample that the live plots draw."""
 _LOG_LINES = 5000
 _OUT_OF_MEMORY = ("oom", "out of memory", "resource_exhausted")
 """What the log of a worker says when a device's memory is full."""
@@ -166,7 +160,6 @@ class RunTimeline:
         self.loss = LiveSeries(periodic=False)
         self.accuracy_pct = LiveSeries(periodic=False)
         self.allocator = LiveSeries(periodic=False)
-        self.throttling = ThrottleTracker()
         self.waiting = ""
         self.device_failures: list[str] = []
         self.evidence_view: EvidenceView | None = None
@@ -278,8 +271,7 @@ class RunTimeline:
 
     def _handle_sample(self, sample: Sample) -> None:
         if self.running and sample.device in self._devices:
-            self.telemetry.add(sample, LIVE_FIELDS)
-            self.throttling.add(sample)
+            self.telemetry.add(sample)
 
     def _handle_log_line(self, line: LogLine) -> None:
         self._log.append(line.text)
@@ -302,47 +294,26 @@ class RunTimeline:
             self.evidence_view = evidence_view(self.spec, self._evidence, event.outcome)
 
 
-_THROUGHPUT_COLOUR, _LOSS_COLOUR, _ACCURACY_COLOUR, _ALLOCATOR_COLOUR = 2, 3, 4, 6
+_ALLOCATOR_COLOUR = 6
 
 
-def training_panels(timeline: RunTimeline) -> tuple[LivePanel, ...]:
-    """Throughput and loss of a run, and its accuracy once an epoch was tested; none where nothing trains."""
+def timeline_panels(timeline: RunTimeline) -> tuple[Panel, ...]:
+    """Return throughput and loss of a run, and its accuracy once an epoch was tested; none where nothing trains."""
     if timeline.spec is None:
         return ()
-    example, accuracy = timeline.example, timeline.accuracy_pct
-    rate = _curve("Block", _THROUGHPUT_COLOUR, timeline.throughput.series, lambda value: units.rate(value, example))
-    loss = _curve("Last step", _LOSS_COLOUR, timeline.loss, units.number)
-    epochs = _curve("After an epoch", _ACCURACY_COLOUR, accuracy, lambda value: units.percent(value, 1))
-    return (
-        LivePanel(key="throughput", title="Throughput", unit=units.rate_unit(example), curves=(rate,)),
-        LivePanel(key="loss", title="Loss", unit="", curves=(loss,)),
-        *((LivePanel(key="accuracy", title="Accuracy", unit="%", curves=(epochs,)),) if len(accuracy) else ()),
-    )
+    accuracy = timeline.accuracy_pct if len(timeline.accuracy_pct) else None
+    return training_panels(timeline.example, timeline.throughput.series, timeline.loss, accuracy)
 
 
-def with_allocator(panel: LivePanel, timeline: RunTimeline) -> LivePanel:
-    """The memory of a run's first GPU with what the framework's allocator holds there; any other as it is."""
+def with_allocator(panel: Panel, timeline: RunTimeline) -> Panel:
+    """Return the memory of a run's first GPU with that of TensorFlow's allocator; any other panel as it is."""
     first = next(iter(timeline.gpus), None)
-    if first is None or not len(timeline.allocator) or panel.key not in ("memory", f"memory {first.device}"):
+    if (
+        first is None
+        or not len(timeline.allocator)
+        or panel.key not in ("memory_bytes", f"memory_bytes {first.device}")
+    ):
         return panel
-    curve = LiveCurve(
-        key="allocator",
-        label=FRAMEWORK.name,
-        colour=_ALLOCATOR_COLOUR,
-        series=timeline.allocator,
-        value_text=units.byte_size(timeline.allocator.last),
-        scale=panel.curves[0].scale,
-        format_value=units.byte_size,
-    )
+    scale = panel.curves[0].scale
+    curve = make_curve("allocator", FRAMEWORK.name, _ALLOCATOR_COLOUR, timeline.allocator, units.byte_size, scale)
     return replace(panel, curves=(*panel.curves, curve))
-
-
-def _curve(label: str, colour: int, series: LiveSeries, format_value: Callable[[float | None], str]) -> LiveCurve:
-    return LiveCurve(
-        key="run",
-        label=label,
-        colour=colour,
-        series=series,
-        value_text=format_value(series.last),
-        format_value=format_value,
-    )

@@ -12,7 +12,7 @@ from pytestqt.qtbot import QtBot
 from app.gui.compare.compare_controller import CompareController
 from app.gui.compare.screen import CompareView
 from app.gui.plot.canvas import PlotCanvas
-from app.gui.plot.stored_panels import StoredPanels
+from app.gui.plot.panel_stack import PanelStack
 from app.gui.plot.time_panel import TimePanel
 from app.gui.save_shown import chart_to_save
 from app.gui.theme import Theme
@@ -36,7 +36,7 @@ class ComparePage(Screen[CompareView]):
         self.controller = CompareController(self.view, database, background, self.recorded.actions)
 
     @property
-    def panels(self) -> StoredPanels:
+    def panels(self) -> PanelStack:
         return self.view.tabs.curves.panels
 
     def compare(self, *runs: int) -> None:

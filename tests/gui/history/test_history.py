@@ -268,7 +268,7 @@ def test_the_page_of_a_run_shows_its_measured_part_first_and_the_whole_by_a_clic
     screen.open(1)
     detail = screen.view.detail
     assert detail.panels.span == pytest.approx((3.2, 12.5), abs=0.1)
-    assert detail.range_buttons.measured_button.isChecked()
-    detail.range_buttons.full_button.click()
+    assert detail.time_bar.range_button("measured").isChecked()
+    detail.time_bar.range_button("whole").click()
     assert detail.panels.span == pytest.approx((0.0, 12.5), abs=0.1)
-    assert not detail.range_buttons.measured_button.isChecked()
+    assert not detail.time_bar.range_button("measured").isChecked()

@@ -17,7 +17,7 @@ from tests.unit.viewmodels.events import GPU_INVENTORY, ended, handle_all, sampl
 
 def show(view: LiveView, model: LiveModel) -> None:
     """As the ticks of a window do: each call makes two new plots at most."""
-    for _ in model.state().panels:
+    for _ in model.state().plots.panels:
         view.show_model(model.state())
 
 
@@ -28,12 +28,12 @@ def test_the_live_view_fills_from_events(qtbot: QtBot, theme: Theme) -> None:
     handle_all(model, (GPU_INVENTORY, *samples(-5, 0)))
     show(view, model)
     assert "Ready to run" in view.displayed_text()
-    assert len(view.stack.panel("power").points("GPU-1")[0]) == 50
+    assert len(view.stack.panel("power_mw").points("GPU-1")[0]) == 50
     handle_all(model, (started(GPU_INVENTORY), *samples(0, 16), *training()))
     show(view, model)
     assert "Measuring" in view.displayed_text()
     assert "1,000 images/s" in view.displayed_text()
-    for key, curve, count in (("power", "GPU-0", 160), ("memory", "allocator", 40), ("throughput", "run", 40)):
+    for key, curve, count in (("power_mw", "GPU-0", 160), ("memory_bytes", "allocator", 40), ("throughput", "run", 40)):
         assert len(view.stack.panel(key).points(curve)[0]) == count
     model.handle(ended(Outcome(name="stopped", reason="Stopped by the user.")))
     view.show_model(model.state())
@@ -99,12 +99,12 @@ def shown_run(qtbot: QtBot, theme: Theme) -> tuple[RunView, LiveModel]:
 def test_the_crosshair_stands_in_all_panels_with_the_values_of_its_time(qtbot: QtBot, theme: Theme) -> None:
     view, _ = shown_run(qtbot, theme)
     stack, bar = view.live.stack, view.live.time_bar
-    stack.panel("load").plot.hovered.emit(3.5)
+    stack.panel("load_pct").plot.hovered.emit(3.5)
     assert stack.crosshair == 3.5
     assert bar.reading == "0:03.5  ·  compile"
-    assert "601" in stack.panel("power").legend_text()
+    assert "601" in stack.panel("power_mw").legend_text()
     assert stack.panel("throughput").legend_text() == "Block –"  # before the first block
-    stack.panel("load").plot.left.emit()
+    stack.panel("load_pct").plot.left.emit()
     assert bar.reading == ""
     assert "images/s" in stack.panel("throughput").legend_text()
 
@@ -112,7 +112,7 @@ def test_the_crosshair_stands_in_all_panels_with_the_values_of_its_time(qtbot: Q
 def test_the_wheel_zooms_about_the_pointer_and_a_drag_moves(qtbot: QtBot, theme: Theme) -> None:
     view, _ = shown_run(qtbot, theme)
     stack = view.live.stack
-    canvas = stack.panel("power").plot
+    canvas = stack.panel("power_mw").plot
     middle = canvas.view.sceneBoundingRect().center()
     wheel = QWheelEvent(
         middle,
@@ -150,7 +150,7 @@ def test_keys_of_the_plots(qtbot: QtBot, theme: Theme) -> None:
         (Qt.Key.Key_Space, bar.pause_requested),
         (Qt.Key.Key_F, bar.follow_requested),
         (Qt.Key.Key_End, bar.follow_requested),
-        (Qt.Key.Key_1, bar.window_requested),
+        (Qt.Key.Key_1, bar.range_requested),
         (Qt.Key.Key_G, bar.per_gpu_toggled),
         (Qt.Key.Key_Plus, stack.zoomed),
     ):
@@ -165,7 +165,7 @@ def test_a_held_view_says_so_and_each_gpu_can_have_its_panel(qtbot: QtBot, theme
     show(view.live, model)
     assert view.live.time_bar.chip == "Paused"
     assert view.live.time_bar.per_gpu_button.isChecked()
-    assert view.live.stack.panel("power GPU-1").curve_keys() == ("GPU-1",)
+    assert view.live.stack.panel("power_mw GPU-1").curve_keys() == ("GPU-1",)
     model.handle(ended(Outcome(name="completed")))
     view.live.show_model(model.state())
     assert view.live.time_bar.chip == "Part of the run"

@@ -51,7 +51,7 @@ def test_a_replay_is_marked_and_shows_the_cards_of_then(qtbot: QtBot, workbench:
     assert not workbench.run_view.form.isEnabled()
     click(played.speed_button(16.0))
     qtbot.waitUntil(lambda: "Completed" in played.live.displayed_text(), timeout=LIMIT_MS)
-    assert len(played.live.stack.panel("power").points("GPU-1")[0]) == 120
+    assert len(played.live.stack.panel("power_mw").points("GPU-1")[0]) == 120
     assert len(played.live.stack.panel("throughput").points("run")[0]) == 40
 
 
@@ -98,7 +98,7 @@ def test_a_trace_is_opened_from_the_monitor_and_played_without_a_run(
     assert "Recorded telemetry" in played.live.displayed_text()
     assert "GPU 0 stopped answering" in played.live.displayed_text()
     assert not played.measured_button.isVisible(), "there is no run in it"
-    assert played.live.stack.panel("power").points("GPU-a")[1][0] == 600.0
+    assert played.live.stack.panel("power_mw").points("GPU-a")[1][0] == 600.0
     assert not workbench.run_view.form.isEnabled()
 
 

@@ -22,7 +22,6 @@ from app.viewmodels.compare.table import Arrangement, TableRow, estimate_cell, t
 from app.viewmodels.compare.verdict import SINGLE_RUN_NOTE
 from app.viewmodels.history.evidence import describe_mismatches
 from app.viewmodels.plot.model import panned, zoomed
-from app.viewmodels.plot.stored_curves import value_at
 from tests.fakes.evidence import AS_ASKED, MISLABELLED
 from tests.unit.viewmodels.stored import S, run_row, stored_run
 from workloads.protocol import Epoch
@@ -346,9 +345,9 @@ def test_runs_too_many_to_read_are_said() -> None:
 def test_a_value_is_read_at_the_crosshair_and_nothing_where_there_is_none() -> None:
     curves = laid_out([stored_run(run_row(1))])
     loss = next(panel for panel in curves.panels if panel.key == "loss").curves[0]
-    assert value_at(loss, 0.45) == pytest.approx(np.exp(-0.1))
-    assert value_at(loss, 0.1) is None
-    assert value_at(loss, 1e6) is None
+    assert loss.source.range_at(0.45) == pytest.approx((np.exp(-0.1), np.exp(-0.1)))
+    assert loss.source.range_at(0.1) is None
+    assert loss.source.range_at(1e6) is None
     assert [format_position(align, 1234.4) for align in ("time", "steps", "examples")] == [
         "1,234.40\N{NO-BREAK SPACE}s",
         "step 1,234",

@@ -125,7 +125,7 @@ def test_slow_curves_have_panels_where_a_card_gives_them() -> None:
     slow["nvlink_tx_bytes_per_s"][1::2] = np.nan
     gpu = replace(made.samples[1], slow_t_ns=slow_t_ns, slow=slow)
     detail = run_detail(replace(made, samples=(made.samples[0], gpu, made.samples[2])), UTC)
-    found = {panel.title: panel for panel in detail.panels}
+    found = {panel.title: panel for panel in detail.plots.panels}
     assert list(found)[-2:] == ["Tensor cores active", "NVLink out"]
     assert [curve.label for curve in found["Tensor cores active"].curves] == ["GPU 0"]
     nvlink = found["NVLink out"]

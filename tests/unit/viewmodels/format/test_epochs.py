@@ -43,7 +43,7 @@ def test_a_run_without_epochs_says_nothing_of_them(run: StoredRun) -> None:
     assert (document["epochs"], document["training"]) == ([], None)
     detail = run_detail(none, UTC)
     assert "Epochs" not in [group.title for group in detail.groups]
-    assert "accuracy" not in [panel.key for panel in detail.panels]
+    assert "accuracy" not in [panel.key for panel in detail.plots.panels]
 
 
 def test_the_page_has_a_table_a_figure_and_a_curve(run: StoredRun) -> None:
@@ -51,7 +51,7 @@ def test_the_page_has_a_table_a_figure_and_a_curve(run: StoredRun) -> None:
     (table,) = [group for group in detail.groups if group.title == "Epochs"]
     assert [row[0] for row in table.rows] == ["1", "2", "3"]
     assert dict(detail.figures)["Accuracy"].text == "70.00"
-    (panel,) = [panel for panel in detail.panels if panel.key == "accuracy"]
+    (panel,) = [panel for panel in detail.plots.panels if panel.key == "accuracy"]
     assert panel.curves[0].y.tolist() == [50.0, 75.0, 70.0]
     assert panel.curves[0].x.tolist() == pytest.approx([3.4, 4.4, 5.4]), "where training for it ended"
     facts = {fact.name: fact.value.replace(NBSP, " ") for group in detail.groups[:1] for fact in group.items}

@@ -196,11 +196,11 @@ def test_a_run_page_tells_how_it_ended_what_it_was_and_how_to_run_it_again() -> 
     detail = run_detail(stored_run(row, measured=False, environment={"tensorflow": "2.21.0"}), UTC)
     assert (detail.outcome.text, detail.reason) == ("failed", "Out of luck.")
     assert detail.figures == ()
-    assert [panel.title for panel in detail.panels] == ["Power", "Load", "Memory"]
-    assert [curve.label for curve in detail.panels[0].curves] == ["GPU 0", "GPU 1"]
-    assert (detail.panels[0].unit, detail.panels[0].curves[0].y[0]) == ("W", 600.0)
-    assert (detail.panels[2].unit, detail.panels[2].curves[0].y[0]) == ("GiB", 4.0)
-    assert [(band.name, band.start, band.end) for band in detail.bands] == [("import", 0, 2), ("compile", 2, 4)]
+    assert [panel.title for panel in detail.plots.panels] == ["Power", "Load", "Memory"]
+    assert [curve.label for curve in detail.plots.panels[0].curves] == ["GPU 0", "GPU 1"]
+    assert (detail.plots.panels[0].unit, detail.plots.panels[0].curves[0].y[0]) == ("W", 600.0)
+    assert (detail.plots.panels[2].unit, detail.plots.panels[2].curves[0].y[0]) == ("GiB", 4.0)
+    assert [(band.name, band.start, band.end) for band in detail.plots.bands] == [("import", 0, 2), ("compile", 2, 4)]
     facts = {fact.name: fact.value for group in detail.groups for fact in group.items}
     assert facts["TensorFlow"] == "2.21.0"
     assert facts["GPU 1"] == "NVIDIA H200\nGPU-1"
@@ -223,11 +223,11 @@ def test_a_run_page_tells_how_fast_it_computed_and_what_ran() -> None:
 
 def test_a_run_on_the_cpu_shows_the_host() -> None:
     detail = run_detail(stored_run(run_row(1)), UTC)
-    assert [panel.title for panel in detail.panels] == ["CPU load", "Memory", "Throughput", "Loss"]
-    assert detail.panels[2].curves[0].y[0] == pytest.approx(1600.0)
-    assert [band.name for band in detail.bands if band.strong] == ["measure"]
-    assert detail.whole == pytest.approx((0.0, 12.0))
-    assert detail.measured == pytest.approx((3.2, 12.0))
+    assert [panel.title for panel in detail.plots.panels] == ["CPU load", "Memory", "Throughput", "Loss"]
+    assert detail.plots.panels[2].curves[0].y[0] == pytest.approx(1600.0)
+    assert [band.name for band in detail.plots.bands if band.strong] == ["measure"]
+    assert detail.plots.ranges["whole"] == pytest.approx((0.0, 12.0))
+    assert detail.plots.ranges["measured"] == pytest.approx((3.2, 12.0))
 
 
 def test_a_try_of_a_search_says_that_it_is_one() -> None:

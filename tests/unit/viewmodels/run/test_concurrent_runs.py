@@ -61,9 +61,9 @@ def test_events_go_to_their_run_and_samples_to_the_runs_on_their_device() -> Non
         model.handle(sample)
     for run, loss, power_w in ((1, 1.5, 600.0), (2, 0.5, 601.0)):
         model.show_run(run)
-        panels = {panel.key: panel for panel in model.state().panels}
-        assert panels["loss"].curves[0].series.last == loss
-        (power,) = panels["power"].curves
+        panels = {panel.key: panel for panel in model.state().plots.panels}
+        assert panels["loss"].curves[0].y[-1] == loss
+        (power,) = panels["power_mw"].curves
         assert (power.y[-1], len(power.y)) == (power_w, 20)
 
 

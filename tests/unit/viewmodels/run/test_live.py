@@ -4,15 +4,15 @@ import pytest
 from app.fields import Sample
 from app.records import LogLine, Outcome, Waiting
 from app.samples import DeviceLost
-from app.viewmodels.plot.live_panels import LivePanel
+from app.viewmodels.plot.model import Panel
 from app.viewmodels.run.live import LiveModel, LiveState
 from tests.fakes.runs import EPOCHS
 from tests.unit.viewmodels.events import CPU_INVENTORY, GPU_INVENTORY, ended, handle_all, ns, samples, started, training
 from workloads.protocol import Progress
 
 
-def panel(state: LiveState, key: str) -> LivePanel:
-    return next(panel for panel in state.panels if panel.key == key)
+def panel(state: LiveState, key: str) -> Panel:
+    return next(panel for panel in state.plots.panels if panel.key == key)
 
 
 def model_in_a_run(until: float = 16.0) -> LiveModel:
@@ -26,26 +26,26 @@ def test_before_any_run_it_says_what_to_do_and_shows_the_machine() -> None:
     handle_all(model, (GPU_INVENTORY, *samples(-10, 0)))
     state = model.state()
     assert "press Run" in state.status.detail
-    assert [p.key for p in state.panels] == ["power", "load", "memory"]
+    assert [p.key for p in state.plots.panels] == ["power_mw", "load_pct", "memory_bytes"]
     assert state.throughput == ""
-    assert state.window_s == (-60.0, 0.0)
-    assert len(panel(state, "power").curves[0].series) == 100
+    assert state.plots.window == (-60.0, 0.0)
+    assert len(panel(state, "power_mw").curves[0].y) == 100
 
 
 def test_a_run_fills_its_panels_from_its_own_start() -> None:
     state = model_in_a_run().state()
-    assert [p.key for p in state.panels] == ["power", "load", "memory", "throughput", "loss"]
-    assert [curve.label for curve in panel(state, "memory").curves] == ["GPU 0", "GPU 1", "TensorFlow"]
-    power = panel(state, "power").curves[1]
-    assert len(power.series) == 160
+    assert [p.key for p in state.plots.panels] == ["power_mw", "load_pct", "memory_bytes", "throughput", "loss"]
+    assert [curve.label for curve in panel(state, "memory_bytes").curves] == ["GPU 0", "GPU 1", "TensorFlow"]
+    power = panel(state, "power_mw").curves[1]
+    assert len(power.y) == 160
     assert power.y[0] == pytest.approx(601.0)
     assert (power.colour, power.value_text) == (1, "601\N{NO-BREAK SPACE}W")
-    assert panel(state, "power").y_range == (0, 700)
+    assert panel(state, "power_mw").y_range == (0, 700)
     np.testing.assert_allclose(panel(state, "throughput").curves[0].y, 1000.0)
 
 
 def test_phases_are_named_in_their_place_and_the_last_one_goes_on() -> None:
-    bands = model_in_a_run().state().bands
+    bands = model_in_a_run().state().plots.bands
     assert [band.name for band in bands] == ["import", "build", "compile", "warmup", "measure"]
     assert (bands[-1].start, bands[-1].end, bands[-1].strong) == (6.0, 16.0, True)
 
@@ -60,7 +60,7 @@ def test_time_left_follows_the_measured_part() -> None:
 
 def test_accuracy_has_a_panel_once_an_epoch_was_tested() -> None:
     model = model_in_a_run()
-    assert "accuracy" not in [panel.key for panel in model.state().panels]
+    assert "accuracy" not in [panel.key for panel in model.state().plots.panels]
     for epoch in EPOCHS:
         model.handle(epoch)
     (curve,) = panel(model.state(), "accuracy").curves
@@ -104,18 +104,18 @@ def test_a_failure_shows_its_traceback_before_the_log() -> None:
 def test_an_ended_run_stays_as_it_was_while_telemetry_goes_on() -> None:
     model = model_in_a_run()
     model.handle(ended(Outcome(name="completed")))
-    before = len(panel(model.state(), "power").curves[0].series)
+    before = len(panel(model.state(), "power_mw").curves[0].y)
     for sample in samples(17, 40):
         model.handle(sample)
     state = model.state()
-    assert len(panel(state, "power").curves[0].series) == before
-    assert state.window_s == pytest.approx((0.0, 16.5))
+    assert len(panel(state, "power_mw").curves[0].y) == before
+    assert state.plots.window == pytest.approx((0.0, 16.5))
 
 
 def test_a_run_on_the_cpu_shows_the_host_and_the_worker_beside_it() -> None:
     model = LiveModel()
     handle_all(model, (CPU_INVENTORY, started(CPU_INVENTORY), *samples(0, 3, gpus=0)))
-    load = panel(model.state(), "load")
+    load = panel(model.state(), "load_pct")
     assert [curve.label for curve in load.curves] == ["All", "Worker"]
     assert load.curves[1].y[-1] == pytest.approx(50.0)  # one whole processor of two
 
@@ -136,7 +136,7 @@ def test_a_device_that_vanishes_is_named() -> None:
     model.handle(DeviceLost(t_ns=ns(16), device="GPU-1", reason="the GPU fell off the bus"))
     state = model.state()
     assert state.status.detail == "GPU 1 stopped answering: the GPU fell off the bus."
-    (moment,) = state.markers
+    (moment,) = state.plots.markers
     assert moment.name == "GPU 1 lost"
     assert moment.time == pytest.approx(16.0)
 
@@ -144,16 +144,16 @@ def test_a_device_that_vanishes_is_named() -> None:
 def test_silence_of_a_device_is_a_gap() -> None:
     model = LiveModel()
     handle_all(model, (GPU_INVENTORY, started(GPU_INVENTORY), *samples(0, 2), *samples(9, 10)))
-    assert np.isnan(panel(model.state(), "power").curves[0].y).sum() == 1
+    assert np.isnan(panel(model.state(), "power_mw").curves[0].y).sum() == 1
 
 
 def test_the_last_seconds_of_a_long_run_can_be_followed_on_an_axis_that_stands_still() -> None:
     model = model_in_a_run(until=90.0)
-    assert model.state().window_s == (0.0, 120.0)
+    assert model.state().plots.window == (0.0, 120.0)
     model.follow("30 s")
     state = model.state()
-    assert state.window_s == (-30.0, 0.0)
-    assert state.origin_s == pytest.approx(ns(90) / 1e9)
+    assert state.plots.window == (-30.0, 0.0)
+    assert state.plots.origin_s == pytest.approx(ns(90) / 1e9)
 
 
 def test_a_held_view_stands_still_until_it_follows_again() -> None:
@@ -163,26 +163,30 @@ def test_a_held_view_stands_still_until_it_follows_again() -> None:
     for sample in samples(16, 40):
         model.handle(sample)
     paused = model.state()
-    assert (paused.pause_label, paused.window_s, paused.origin_s) == ("Paused", before.window_s, before.origin_s)
-    assert len(panel(paused, "power").curves[0].series) == 400
+    assert (paused.pause_label, paused.plots.window, paused.plots.origin_s) == (
+        "Paused",
+        before.plots.window,
+        before.plots.origin_s,
+    )
+    assert len(panel(paused, "power_mw").curves[0].y) == 400
     model.toggle_pause()
-    assert (model.state().pause_label, model.state().window_s) == ("", (0.0, 60.0))
+    assert (model.state().pause_label, model.state().plots.window) == ("", (0.0, 60.0))
 
 
 def test_zooming_keeps_the_time_under_the_pointer_and_panning_moves_it() -> None:
     model = model_in_a_run()
     model.zoom(0.5, 10.0)
-    assert model.state().window_s == (5.0, 20.0)
+    assert model.state().plots.window == (5.0, 20.0)
     model.pan(2.0)
-    assert model.state().window_s == (7.0, 22.0)
+    assert model.state().plots.window == (7.0, 22.0)
     model.follow()
-    assert model.state().window_s == (0.0, 30.0)
+    assert model.state().plots.window == (0.0, 30.0)
 
 
 def test_zooming_ends_at_half_a_second() -> None:
     model = model_in_a_run()
     model.zoom(1e-9, 10.0)
-    start, end = model.state().window_s
+    start, end = model.state().plots.window
     assert end - start == pytest.approx(0.5)
 
 
@@ -190,9 +194,9 @@ def test_each_gpu_can_have_panels_of_its_own() -> None:
     model = model_in_a_run()
     model.split_by_gpu(True)
     state = model.state()
-    assert [p.title for p in state.panels[:2]] == ["Power of GPU 0", "Power of GPU 1"]
-    assert [curve.label for curve in panel(state, "memory GPU-0").curves] == ["GPU 0", "TensorFlow"]
-    assert [curve.label for curve in panel(state, "memory GPU-1").curves] == ["GPU 1"]
+    assert [p.title for p in state.plots.panels[:2]] == ["Power of GPU 0", "Power of GPU 1"]
+    assert [curve.label for curve in panel(state, "memory_bytes GPU-0").curves] == ["GPU 0", "TensorFlow"]
+    assert [curve.label for curve in panel(state, "memory_bytes GPU-1").curves] == ["GPU 1"]
 
 
 def test_a_gpu_held_back_is_marked_with_the_reason() -> None:
@@ -200,27 +204,27 @@ def test_a_gpu_held_back_is_marked_with_the_reason() -> None:
     for tick, reasons in enumerate((0x1, 0x4, 0x4, 0x24, 0x2, 0x0)):
         model.handle(Sample(t_ns=ns(16.1 + tick / 10), device="GPU-1", throttle_reasons=reasons))
     state = model.state()
-    throttles = panel(state, "power").throttles
-    assert [(round(t.start_s - 1016, 1), round(t.end_s - 1016, 1), t.text) for t, _ in throttles] == [
+    throttles = panel(state, "power_mw").throttles
+    assert [(round(t.start_s - 1016, 1), round(t.end_s - 1016, 1), t.text) for t in throttles] == [
         (0.2, 0.4, "power cap"),
         (0.4, 0.5, "power cap, thermal limit"),
     ]
-    assert state.describe_time(16.25) == "0:16.2  ·  measure  ·  GPU 1 held back: power cap"
-    assert panel(state, "load").throttles == ()
+    assert state.plots.describe_time(16.25) == "0:16.2  ·  measure  ·  GPU 1 throttled: power cap"
+    assert panel(state, "load_pct").throttles == ()
 
 
 def test_running_out_of_memory_is_marked_when_the_log_said_it() -> None:
     model = model_in_a_run()
     model.handle(LogLine(ns(15), "W tensorflow: RESOURCE_EXHAUSTED: OOM when allocating tensor"))
-    assert model.state().markers == ()
+    assert model.state().plots.markers == ()
     model.handle(ended(Outcome(name="out_of_memory", reason="GPU 0 ran out of memory.")))
-    (moment,) = model.state().markers
+    (moment,) = model.state().plots.markers
     assert moment.name == "out of memory"
     assert moment.time == pytest.approx(15.0)
 
 
 def test_a_value_can_be_read_at_any_time() -> None:
     model = model_in_a_run()
-    power = panel(model.state(), "power").curves[1]
+    power = panel(model.state(), "power_mw").curves[1]
     assert power.value_at(ns(8) / 1e9) == "601\N{NO-BREAK SPACE}W"
     assert power.value_at(ns(30) / 1e9) == "–"
