@@ -3,6 +3,7 @@
 import importlib
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,8 @@ from PySide6.QtWidgets import QApplication, QFileDialog
 from app.errors import UserError
 from app.gui.actions import Actions
 from app.gui.experiment.experiment_controller import ExperimentController
-from app.gui.experiment.lazy_queue import LazyQueue
+from app.gui.experiment.queue_controller import QueueController
+from app.gui.experiment.queue_sync import QueueSync
 from app.gui.monitor import MonitorController, MonitorView
 from app.gui.run.custom_workloads import CustomWorkloads
 from app.gui.run.replay_controller import ReplayController
@@ -33,6 +35,8 @@ from workloads.protocol import RunSpec
 
 if TYPE_CHECKING:
     from app.gui.run.sessions import SessionFactory
+    from app.queries import QueueProgress
+    from app.runs.experiment.queue_runner import QueueRunner
     from app.telemetry.replay import Recording
 
 
@@ -122,11 +126,12 @@ class Workbench(QObject):
         self.custom_workloads = CustomWorkloads(run_view.form, form, database, self.run.show_form)
         self.replay = ReplayController(run_view)
         inventory = self.feed.wait_inventory
-        self.experiments = ExperimentController(run_view, self.run, form, database, self.reads, inventory)
         self.monitor = MonitorController(self._monitor_view, self.run.recent)
         self._factory: SessionFactory | None = None
-        self.queue = LazyQueue(
-            run_view, self.run, database, inventory, self._session_factory, self.reads, self.sessions
+        sync = QueueSync(database, inventory, self.reads, self.run.show_error)
+        self.queue = QueueController(run_view, self.run, sync, self._make_queue_runner, self.sessions, self.actions)
+        self.experiments = ExperimentController(
+            run_view, self.run, form, database, self.reads, inventory, self.queue.add, self.actions
         )
         settings_store = SettingsStore(database, self.reads, self.run.show_error)
         self._notifier = RunEndNotifier(self.window, settings_store)
@@ -148,8 +153,6 @@ class Workbench(QObject):
         self.bridge.arrived.connect(self._handle)
         self.bridge.drained.connect(self._refresh)
         self.run.ended.connect(self._run_ended)
-        self.experiments.plan_submitted.connect(lambda plan: self.queue.controller().add(plan))
-        self.experiments.compare_requested.connect(self.stored.compare_experiment)
         self._connect_queue()
         self.experiments.start()
         self.run.start()
@@ -158,20 +161,17 @@ class Workbench(QObject):
         window.show()
 
     def _connect_queue(self) -> None:
-        signals = self.queue.signals
-        signals.running_changed.connect(self._queue_changed)
-        signals.run_stored.connect(lambda: self.stored.refresh(HISTORY))
-        signals.entry_ended.connect(self._notifier.notify_experiment_end)
-        signals.entry_cancelled.connect(self._notifier.discard)
-        signals.compare_requested.connect(self.stored.compare_experiment)
-        signals.open_run_requested.connect(self.stored.open_run)
+        self.queue.running_changed.connect(self._queue_changed)
+        self.queue.run_stored.connect(lambda: self.stored.refresh(HISTORY))
+        self.queue.entry_ended.connect(self._notifier.notify_experiment_end)
+        self.queue.entry_cancelled.connect(self._notifier.discard)
         self.queue.start()
 
     def quit(self) -> None:
         """Close the window without asking; a run is stopped first and its end stored."""
         self.queue.shut_down()
         if self.queue.running:
-            self.queue.signals.running_changed.connect(self._close_window)
+            self.queue.running_changed.connect(self._close_window)
         elif self.run.running:
             self.run.ended.connect(self._close_window)
             self.run.stop()
@@ -195,7 +195,6 @@ class Workbench(QObject):
         if self.replay.playing:
             self.replay.stop()
         close_jobs(self.window)
-        self.experiments.close()
         self.feed.close()
         self.bridge.close()
         self.queue.shut_down()
@@ -234,6 +233,9 @@ class Workbench(QObject):
         if self._factory is None:
             self._factory = SessionFactory(self.database, self.feed, self.bridge)
         return self._factory
+
+    def _make_queue_runner(self, on_progress: Callable[["QueueProgress"], None]) -> "QueueRunner":
+        return self._session_factory().make_queue_runner(on_progress)
 
     def _wait_telemetry(self) -> None:
         """Wait for telemetry; meanwhile import the modules that runs need."""

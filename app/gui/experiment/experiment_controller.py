@@ -4,9 +4,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import QObject
 
 from app.errors import UserError
+from app.gui.actions import Actions
 from app.gui.run.run_controller import RunController
 from app.gui.run.screen import RunView
 from app.gui.threads import Background
@@ -20,12 +21,10 @@ if TYPE_CHECKING:
 
 
 class ExperimentController(QObject):
-    """Makes the experiment builder when it is first opened."""
+    """Makes the experiment builder when it is first opened, and offers a new user the quick comparison.
 
-    plan_submitted = Signal(object)
-    """With the `Plan`."""
-    compare_requested = Signal(object)
-    """With the stored runs of a preset."""
+    Thread: GUI only.
+    """
 
     def __init__(
         self,
@@ -35,7 +34,21 @@ class ExperimentController(QObject):
         database: Path,
         reads: Background,
         inventory: Callable[[], Inventory],
+        submit: Callable[["Plan"], None],
+        actions: Actions,
     ) -> None:
+        """Make the controller of a window's experiments.
+
+        Args:
+            view: The Run screen.
+            run: The controller of single runs.
+            form: The form beside the builder.
+            database: The database.
+            reads: Reads it.
+            inventory: Waits for the devices; called off the GUI thread.
+            submit: Gets the plan of an experiment to run.
+            actions: The window's.
+        """
         super().__init__(view)
         self._view = view
         self._run = run
@@ -43,6 +56,8 @@ class ExperimentController(QObject):
         self._database = database
         self._reads = reads
         self._inventory = inventory
+        self._submit = submit
+        self._actions = actions
         self._matrix: MatrixController | None = None
         self._busy = False
         self._offer_checked = False
@@ -60,11 +75,6 @@ class ExperimentController(QObject):
         self._view.show_matrix()
         self._matrix.show(busy=self._busy)
         self._view.matrix_view().setFocus()
-
-    def close(self) -> None:
-        """Give up what is being read."""
-        if self._matrix is not None:
-            self._matrix.close()
 
     def open_presets(self) -> None:
         """Show the prepared ones."""
@@ -89,22 +99,22 @@ class ExperimentController(QObject):
         from app.gui.experiment.matrix_controller import MatrixController
 
         view = self._view.matrix_view()
-        controller = MatrixController(view, self._form, self._database, self._reads, self._inventory)
-        controller.plan_submitted.connect(self._submit)
-        controller.compare_requested.connect(self.compare_requested)
+        controller = MatrixController(
+            view, self._form, self._database, self._reads, self._inventory, self._show_and_submit, self._actions
+        )
         view.close_requested.connect(self._view.show_live)
         controller.start()
         return controller
 
-    def _submit(self, plan: "Plan") -> None:
+    def _show_and_submit(self, plan: "Plan") -> None:
         """Go back to the plots, which show the experiment."""
         self._view.show_live()
-        self.plan_submitted.emit(plan)
+        self._submit(plan)
 
     def _submit_quick(self) -> None:
         self._view.live.show_offer("")
         machine = self._form.machine
-        self._reads.run(lambda: _quick_plan(machine), self.plan_submitted.emit, self._run.show_error)
+        self._reads.run(lambda: _quick_plan(machine), self._submit, self._run.show_error)
 
     def _ignore(self, error: UserError) -> None:
         """An offer that cannot be made is none."""

@@ -1,17 +1,17 @@
-"""The experiment matrix's controller: chosen values, time estimates, presets, and the resulting request."""
+"""The experiment builder's controller: chosen values, time estimates, presets, and the resulting plan."""
 
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from PySide6.QtCore import QObject, Qt, Signal
+from PySide6.QtCore import QObject
 from PySide6.QtGui import QGuiApplication
 
 from app.errors import UserError
+from app.gui.actions import Actions
 from app.gui.experiment.matrix import MatrixView
 from app.gui.experiment.preset_reader import preset_lines, preset_reference_runs, preset_runs
-from app.gui.threads import Background
+from app.gui.threads import Background, CancellableJob, JobControl
 from app.plan import Plan
 from app.queries import RemainingWork
 from app.runs.custom import ReadOptions, resolve_workload
@@ -28,51 +28,15 @@ from workloads.protocol import Value
 Result = TypeVar("Result")
 
 
-class PresetFiles(QObject):
-    """Does work that may need a file of the user's; `told` is what is waited for meanwhile, "" where it is over."""
-
-    progressed = Signal(str)
-
-    def __init__(self, database: Path, parent: QObject) -> None:
-        super().__init__(parent)
-        self._database = database
-        self._closed = threading.Event()
-        # Reading takes as long as TensorFlow's import, or as a run that goes on: nothing else waits for it.
-        self._reads = Background(self)
-
-    def run(
-        self,
-        work: Callable[[FindWorkload], Result],
-        done: Callable[[Result], None],
-        failed: Callable[[UserError], None],
-    ) -> None:
-        """As `Background.run`; `work` is given what finds workloads."""
-        reading = ReadOptions(notify=self.progressed.emit, wait_for_stop=self._closed.wait)
-
-        def run_work() -> Result:
-            try:
-                return work(lambda word: resolve_workload(word, self._database, reading))
-            finally:
-                self.progressed.emit("")
-
-        self._reads.run(run_work, done, failed)
-
-    def close(self) -> None:
-        """Give up what is being read, and end the thread."""
-        self._closed.set()
-        self._reads.close()
-
-
 _READING = "Looking at what is stored …"
 
 
 class MatrixController(QObject):
-    """Connects form, matrix and database."""
+    """Connects form, matrix, presets and database.
 
-    plan_submitted = Signal(object)
-    """With the `Plan`."""
-    compare_requested = Signal(object)
-    """With the stored runs of a preset."""
+    Thread: GUI only. Presets that may need a file of the user's are read by a job, which can take as long as
+    TensorFlow's import or as a current run: nothing else waits for it.
+    """
 
     def __init__(
         self,
@@ -81,7 +45,20 @@ class MatrixController(QObject):
         database: Path,
         reads: Background,
         inventory: Callable[[], Inventory],
+        submit: Callable[[Plan], None],
+        actions: Actions,
     ) -> None:
+        """Make the controller of a view.
+
+        Args:
+            view: What experiments are built with.
+            form: The form, whose variant gives every value that is not chosen here.
+            database: The database with stored runs and the user's presets.
+            reads: Reads it.
+            inventory: Waits for the devices; called off the GUI thread.
+            submit: Gets the plan of an experiment to run.
+            actions: The window's.
+        """
         super().__init__(view)
         self._view = view
         self._matrix = MatrixForm(form, MAX_REPEATS)
@@ -96,7 +73,9 @@ class MatrixController(QObject):
         self._plan: Plan | None = None
         self._reading = False
         self._presets: tuple[PresetLine, ...] = ()
-        self._files = PresetFiles(database, self)
+        self._submit = submit
+        self._actions = actions
+        self._files = CancellableJob(self)
 
     def start(self) -> None:
         """Listen to the view."""
@@ -108,17 +87,12 @@ class MatrixController(QObject):
         foot.extent_changed.connect(self._extend)
         foot.reset_requested.connect(lambda: self._change(self._matrix.reset))
         foot.copy_requested.connect(self._copy_command)
-        foot.start_requested.connect(self._submit)
+        foot.start_requested.connect(lambda: self._submit(self._matrix.plan()))
         presets.start_requested.connect(self._submit_preset)
         presets.verdict_requested.connect(lambda key: self._compare(lambda: preset_runs(database, key, inventory())))
         presets.reference_requested.connect(lambda key: self._compare(lambda: preset_reference_runs(database, key)))
         presets.file_chosen.connect(self._add_file)
-        self._files.progressed.connect(presets.show_reading, Qt.ConnectionType.QueuedConnection)
         self._view.presets_shown.connect(self._read_presets)
-
-    def close(self) -> None:
-        """Give up what is being read."""
-        self._files.close()
 
     def show(self, *, busy: bool) -> None:
         """Show the form's variant and what is stored as they are now; while the window is `busy` all is only queued."""
@@ -180,9 +154,6 @@ class MatrixController(QObject):
         self._reading, self._problem = False, str(error)
         self._show()
 
-    def _submit(self) -> None:
-        self.plan_submitted.emit(self._matrix.plan())
-
     def _copy_command(self) -> None:
         QGuiApplication.clipboard().setText(self._matrix.command())
         self._view.footer.confirm_copied()
@@ -199,12 +170,10 @@ class MatrixController(QObject):
     def _submit_preset(self, key: str) -> None:
         machine = self._form.machine
         self._view.presets.show_problem("")
-        self._files.run(
-            lambda find: load_preset(key, find).plan(machine), self.plan_submitted.emit, self._preset_failed
-        )
+        self._run_on_files(lambda find: load_preset(key, find).plan(machine), self._submit)
 
     def _compare(self, read: Callable[[], list[int]]) -> None:
-        self._reads.run(read, self.compare_requested.emit, self._preset_failed)
+        self._reads.run(read, self._actions.compare_experiment, self._preset_failed)
 
     def _preset_failed(self, error: UserError) -> None:
         self._view.presets.show_problem(str(error))
@@ -219,7 +188,19 @@ class MatrixController(QObject):
             return preset_lines(self._database, self._inventory())
 
         self._view.presets.show_problem("")
-        self._files.run(work, self._show_presets, self._preset_failed)
+        self._run_on_files(work, self._show_presets)
+
+    def _run_on_files(self, work: Callable[[FindWorkload], Result], done: Callable[[Result], None]) -> None:
+        """Do work that may have to read files of custom workloads; the list of presets says what it waits for."""
+
+        def run_work(control: JobControl[str]) -> Result:
+            reading = ReadOptions(notify=control.report, wait_for_stop=control.stop.wait)
+            try:
+                return work(lambda word: resolve_workload(word, self._database, reading))
+            finally:
+                control.report("")
+
+        self._files.run(run_work, done, self._preset_failed, on_progress=self._view.presets.show_reading)
 
 
 def _read_estimate(database: Path, plan: Plan, inventory: Inventory) -> RemainingWork:

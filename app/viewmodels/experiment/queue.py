@@ -105,9 +105,18 @@ class QueueModel:
         # What ended and is in the queue still, as with its time spent, is shown as that and not twice.
         self._ended = tuple(ended for ended in self._ended if ended.entry not in remaining)
 
-    def reorder(self, order: Sequence[int]) -> None:
-        """Put the entries in this order before the database has them so: the eye follows the hand."""
-        self._entries = tuple(sorted(self._entries, key=lambda entry: order.index(entry.entry)))
+    def move(self, entry: int, by: int) -> int | None:
+        """Move an entry by so many places, up if negative; return the entry that follows it now, None at the end.
+
+        It is shown so at once, before the database has it: the eye follows the hand.
+        """
+        others = [each for each in self._entries if each.entry != entry]
+        old_index = [each.entry for each in self._entries].index(entry)
+        index = max(0, old_index + by)
+        following = others[index].entry if index < len(others) else None
+        others.insert(index, self._entries[old_index])
+        self._entries = tuple(others)
+        return following
 
     def is_running_here(self, entry: int) -> bool:
         """Whether a run of this entry goes on in this window."""

@@ -7,9 +7,6 @@ from typing import Literal, NamedTuple
 from app import units
 from app.errors import UserError
 from app.queries import EntryState, QueueProgress
-from app.records import RunRow
-from app.viewmodels.compare.comparison import default_baseline
-from app.viewmodels.compare.verdict import compute_verdict
 from app.viewmodels.format.cells import Tone
 
 BannerAction = Literal["go on", "not now", "remove", "show", "dismiss", "unfold", "stop"]
@@ -88,13 +85,6 @@ def describe_ending(progress: QueueProgress, verdict: str = "") -> str:
             f"{_format_runs_made(progress.done, progress.planned)}."
         )
     return " ".join(filter(None, (text, progress.message, verdict)))
-
-
-def experiment_verdict(rows: Sequence[RunRow]) -> str:
-    """What the runs of an experiment say, as Compare does; "" where they are all of one variant."""
-    if all(row.spec == rows[0].spec for row in rows):
-        return ""
-    return compute_verdict(rows, default_baseline(rows)).text
 
 
 def ended_banner(progress: QueueProgress) -> Banner:

@@ -173,12 +173,9 @@ def test_reference_runs_are_told_from_the_users(screen: ArticlePage, database: P
     assert ("+10.0 %" in reference, "+50.0 %" in reference) == (False, True)
 
 
-@pytest.mark.parametrize("asked_by", ["presets", "queue"])
-def test_an_experiment_of_an_article_opens_on_it(
-    qtbot: QtBot, workbench: Workbench, database: Path, asked_by: str
-) -> None:
-    asked = {"presets": workbench.experiments.compare_requested, "queue": workbench.queue.signals.compare_requested}
-    asked[asked_by].emit([1, 2])
+@pytest.mark.usefixtures("database")
+def test_an_experiment_of_an_article_opens_on_it(qtbot: QtBot, workbench: Workbench) -> None:
+    workbench.actions.compare_experiment([1, 2])
     page = workbench.window.findChild(CompareView)
     assert isinstance(page, CompareView)
     parts = page.tabs

@@ -19,7 +19,7 @@ from app.gui.experiment.matrix import MatrixView
 from app.gui.run.run_controller import BatchSearch, RunController, Session
 from app.gui.run.screen import RunView
 from app.gui.theme import Theme
-from app.gui.threads import Background, Bridge
+from app.gui.threads import Background, Bridge, close_jobs
 from app.plan import Plan
 from app.runs.experiment.presets import load_preset
 from app.runs.leases import CPU, Leases
@@ -28,6 +28,7 @@ from app.storage.reference import FOLDER, TAG
 from app.storage.store import Store
 from app.viewmodels.run.form import VariantForm
 from tests.fakes.experiments import environment_here, result
+from tests.gui.actions import RecordedActions
 from tests.gui.screens import Screen
 from tests.unit.viewmodels.events import CPU_INVENTORY, GPU_INVENTORY
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
@@ -42,12 +43,14 @@ class RunScreen(Screen[RunView]):
 
     def __init__(self, qtbot: QtBot, theme: Theme, database: Path, inventory: Inventory, workload: str) -> None:
         self.asked: list[Plan] = []
+        self.recorded = RecordedActions()
         self.reads = Background()
         view = RunView(theme)
         form = VariantForm(workload, hidden=True)
         self.run = RunController(view, form, _no_session, _no_search, self.reads, Bridge(view))
-        self.experiments = ExperimentController(view, self.run, form, database, self.reads, lambda: inventory)
-        self.experiments.plan_submitted.connect(self.asked.append)
+        self.experiments = ExperimentController(
+            view, self.run, form, database, self.reads, lambda: inventory, self.asked.append, self.recorded.actions
+        )
         self.experiments.start()
         self.run.start()
         self.run.handle(inventory)
@@ -82,7 +85,6 @@ class RunScreen(Screen[RunView]):
         return self.asked[-1]
 
     def destroy(self) -> None:
-        self.experiments.close()
         self.reads.close()
         super().destroy()
 
@@ -256,8 +258,8 @@ def test_presets_are_listed_for_this_machine_and_start_with_one_click(screen_on:
     words = screen.visible_text()
     assert "44 of 120 are stored already; the other 76 take about" in words
     assert load_preset("quick").experiment_for(GPU_INVENTORY.machine).question in words
-    with screen.qtbot.waitSignal(screen.experiments.plan_submitted, timeout=LIMIT_MS):
-        QTest.mouseClick(screen.matrix.presets.start_button("article-c"), Qt.MouseButton.LeftButton)
+    QTest.mouseClick(screen.matrix.presets.start_button("article-c"), Qt.MouseButton.LeftButton)
+    screen.qtbot.waitUntil(lambda: bool(screen.asked), timeout=LIMIT_MS)
     asked = screen.asked[-1]
     assert (asked.preset, len(asked.variants), asked.repeats) == ("article-c", 40, 3)
 
@@ -273,9 +275,9 @@ def test_a_preset_with_nothing_left_to_run_shows_its_verdict(screen_on: Open, da
     screen.wait_for_text("All 6 are stored already")
     shows = screen.matrix.presets.start_button("quick")
     assert (shows.text(), screen.matrix.presets.start_button("article-a").text()) == ("Show verdict", "Start")
-    with screen.qtbot.waitSignal(screen.experiments.compare_requested, timeout=LIMIT_MS) as asked:
-        QTest.mouseClick(shows, Qt.MouseButton.LeftButton)
-    assert asked.args == [[1, 3, 5, 2, 4, 6]], "the runs of the baseline come first"
+    QTest.mouseClick(shows, Qt.MouseButton.LeftButton)
+    screen.qtbot.waitUntil(lambda: bool(screen.recorded.calls), timeout=LIMIT_MS)
+    assert screen.recorded.calls == [("compare_experiment", [1, 3, 5, 2, 4, 6])], "the runs of the baseline come first"
     assert screen.asked == [], "nothing is run"
 
 
@@ -291,9 +293,9 @@ def test_the_reference_runs_of_a_preset_are_one_click_away(screen_on: Open, data
     screen.wait_for_text("channels_first makes GPU training a little faster (2019)")
     buttons = [button.text() for button in screen.matrix.presets.findChildren(QPushButton)]
     assert buttons.count("H200 reference") == 1, "of article C alone"
-    with screen.qtbot.waitSignal(screen.experiments.compare_requested, timeout=LIMIT_MS) as asked:
-        QTest.mouseClick(screen.matrix.presets.reference_button("article-c"), Qt.MouseButton.LeftButton)
-    assert asked.args == [[1, 4, 2, 3]]
+    QTest.mouseClick(screen.matrix.presets.reference_button("article-c"), Qt.MouseButton.LeftButton)
+    screen.qtbot.waitUntil(lambda: bool(screen.recorded.calls), timeout=LIMIT_MS)
+    assert screen.recorded.calls == [("compare_experiment", [1, 4, 2, 3])]
 
 
 def test_the_list_of_presets_fits_a_small_window(screen_on: Open) -> None:
@@ -364,8 +366,8 @@ def test_a_preset_of_the_users_own_workload_is_read_when_it_starts_and_when_its_
     screen.matrix.show_page(1)
     screen.wait_for_text("mine.py has not been read yet. Start reads it.")
     assert "2 variants, 4 runs" not in screen.visible_text()
-    with screen.qtbot.waitSignal(screen.experiments.plan_submitted, timeout=LIMIT_MS):
-        QTest.mouseClick(presets.start_button(str(preset_of_mine)), Qt.MouseButton.LeftButton)
+    QTest.mouseClick(presets.start_button(str(preset_of_mine)), Qt.MouseButton.LeftButton)
+    screen.qtbot.waitUntil(lambda: bool(screen.asked), timeout=LIMIT_MS)
     asked = screen.asked[-1]
     assert asked.preset == str(preset_of_mine)
     made = [(spec.workload, spec.variant["units"], spec.variant["depth"]) for spec in asked.variants]
@@ -383,7 +385,7 @@ def test_a_preset_waits_in_sight_for_the_run_that_uses_the_processor_and_no_long
     screen.matrix.show_page(1)
     screen.matrix.presets.file_chosen.emit(str(preset_of_mine))
     screen.wait_for_text("Reading mine.py waits for the run that uses the processor …")
-    screen.experiments.close()
+    close_jobs(screen.view)
     lease.release()
 
 
@@ -401,8 +403,8 @@ def test_a_newcomer_is_offered_the_quick_comparison(screen_on: Open) -> None:
     screen = screen_on(CPU_INVENTORY)
     quick = load_preset("quick")
     screen.wait_for_text(quick.experiment_for(CPU_INVENTORY.machine).question)
-    with screen.qtbot.waitSignal(screen.experiments.plan_submitted, timeout=LIMIT_MS):
-        QTest.mouseClick(screen.view.live.offer_button, Qt.MouseButton.LeftButton)
+    QTest.mouseClick(screen.view.live.offer_button, Qt.MouseButton.LeftButton)
+    screen.qtbot.waitUntil(lambda: bool(screen.asked), timeout=LIMIT_MS)
     asked = screen.asked[-1]
     assert (asked.preset, asked) == ("quick", quick.plan(CPU_INVENTORY.machine))
     assert not screen.view.live.offer_button.isVisible()

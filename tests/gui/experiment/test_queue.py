@@ -14,9 +14,9 @@ from pytestqt.qtbot import QtBot
 
 from app.gui.app import Workbench
 from app.gui.compare.screen import CompareView
-from app.gui.experiment import lazy_queue
-from app.gui.experiment.lazy_queue import QueueSnapshot
+from app.gui.experiment import queue_sync
 from app.gui.experiment.queue import QueueView
+from app.gui.experiment.queue_sync import QueueSnapshot
 from app.gui.theme import Theme
 from app.gui.window import HISTORY
 from app.plan import Plan
@@ -79,8 +79,8 @@ def rows_compared(workbench: Workbench) -> int:
 
 
 def test_an_experiment_runs_and_its_verdict_is_a_click_away(qtbot: QtBot, workbench: Workbench) -> None:
-    queue = workbench.queue.controller()
-    with qtbot.waitSignal(workbench.queue.signals.entry_ended, timeout=RUN_LIMIT_MS) as ended:
+    queue = workbench.queue
+    with qtbot.waitSignal(workbench.queue.entry_ended, timeout=RUN_LIMIT_MS) as ended:
         queue.add(asked("two batches", repeats=2))
     view = view_of(workbench)
     assert "two batches" in ended.args[1]
@@ -104,7 +104,7 @@ def test_from_the_form_over_the_matrix_to_the_verdict(qtbot: QtBot, workbench: W
     repeats = matrix.footer.findChild(QSpinBox)
     assert isinstance(repeats, QSpinBox)
     repeats.setValue(2)
-    with qtbot.waitSignal(workbench.queue.signals.entry_ended, timeout=RUN_LIMIT_MS) as ended:
+    with qtbot.waitSignal(workbench.queue.entry_ended, timeout=RUN_LIMIT_MS) as ended:
         QTest.mouseClick(matrix.footer.start_button, Qt.MouseButton.LeftButton)
     assert workbench.run_view.live.isVisible()
     assert [row.spec.variant["batch_size"] for row in runs_of(workbench)] == [8, 65536, 65536, 8]
@@ -121,7 +121,7 @@ def test_from_the_form_over_the_matrix_to_the_verdict(qtbot: QtBot, workbench: W
 def test_an_experiment_asked_for_again_is_one_and_a_single_run_is_made_each_time(
     qtbot: QtBot, workbench: Workbench
 ) -> None:
-    queue, same = workbench.queue.controller(), asked("the same", seconds=600.0, steps=0)
+    queue, same = workbench.queue, asked("the same", seconds=600.0, steps=0)
     queue.add(same)
     qtbot.waitUntil(lambda: bool(runs_of(workbench)), timeout=RUN_LIMIT_MS)
     queue.add(same)
@@ -145,7 +145,7 @@ def chosen_words(view: QueueView) -> list[str]:
 def test_experiments_are_added_reordered_paused_resumed_and_cancelled_while_runs_go_on(
     qtbot: QtBot, workbench: Workbench
 ) -> None:
-    queue, view = workbench.queue.controller(), view_of(workbench)
+    queue, view = workbench.queue, view_of(workbench)
     queue.add(asked("long", seconds=600.0, steps=0))
     qtbot.waitUntil(lambda: "Measuring" in workbench.run_view.live.displayed_text(), timeout=RUN_LIMIT_MS)
     queue.add(asked("second"))
@@ -181,7 +181,7 @@ def test_a_closed_window_offers_what_is_left_and_runs_nothing_twice(
     qtbot: QtBot, theme: Theme, database_path: Path
 ) -> None:
     with window_on(qtbot, database_path, theme) as first:
-        first.queue.controller().add(asked("four runs", repeats=2, steps=0, seconds=1.0))
+        first.queue.add(asked("four runs", repeats=2, steps=0, seconds=1.0))
         qtbot.waitUntil(lambda: "2/4" in view_of(first).displayed_text(), timeout=RUN_LIMIT_MS)
         first.window.close()
         press(first, "&Stop and close")
@@ -192,8 +192,8 @@ def test_a_closed_window_offers_what_is_left_and_runs_nothing_twice(
         view = view_of(again)
         qtbot.waitUntil(view.offer_banner.isVisible, timeout=READ_LIMIT_MS)
         assert view.offer_banner.displayed_text == f"“four runs” is unfinished: {made} of 4 runs made."
-        assert not again.queue.controller().running
-        with qtbot.waitSignal(again.queue.signals.entry_ended, timeout=RUN_LIMIT_MS):
+        assert not again.queue.running
+        with qtbot.waitSignal(again.queue.entry_ended, timeout=RUN_LIMIT_MS):
             view.offer_banner.button("go on").click()
         assert not view.offer_banner.isVisible()
         outcomes = outcomes_of(again)
@@ -204,7 +204,7 @@ def test_a_closed_window_offers_what_is_left_and_runs_nothing_twice(
 def test_what_is_asked_for_before_the_window_has_looked_into_the_queue_begins_all_the_same(
     qtbot: QtBot, workbench: Workbench
 ) -> None:
-    runs_held, queue, looked = threading.Event(), workbench.queue.controller(), list[None]()
+    runs_held, queue, looked = threading.Event(), workbench.queue, list[None]()
     workbench.sessions.run(runs_held.wait, lambda _: None, lambda _: None)
     queue.add(asked("early"))
     workbench.queue.check_entries()
@@ -215,7 +215,7 @@ def test_what_is_asked_for_before_the_window_has_looked_into_the_queue_begins_al
     states = [entry.state for entry in entries_of(workbench)]
     runs_held.set()
     assert states == ["waiting"]
-    with qtbot.waitSignal(workbench.queue.signals.entry_ended, timeout=RUN_LIMIT_MS):
+    with qtbot.waitSignal(workbench.queue.entry_ended, timeout=RUN_LIMIT_MS):
         pass
     assert outcomes_of(workbench) == ["completed"] * 2
 
@@ -225,7 +225,7 @@ def test_what_a_crashed_window_left_does_not_begin_with_what_is_asked_for_at_onc
 ) -> None:
     with Store.open(database_path) as store:
         add_plan(store, asked("left over", step_ms=2.0))
-    with window_on(qtbot, database_path, theme, lambda made: made.queue.controller().add(asked("early"))) as opened:
+    with window_on(qtbot, database_path, theme, lambda made: made.queue.add(asked("early"))) as opened:
         qtbot.waitUntil(lambda: outcomes_of(opened) == ["completed"] * 2, timeout=RUN_LIMIT_MS)
         assert ("left over", "paused") in [(entry.name, entry.state) for entry in entries_of(opened)]
 
@@ -233,7 +233,7 @@ def test_what_a_crashed_window_left_does_not_begin_with_what_is_asked_for_at_onc
 def test_an_offer_can_be_left_for_later_and_removed(qtbot: QtBot, workbench: Workbench) -> None:
     with Store.open(workbench.database) as store:
         add_plan(store, asked("left over"))
-    queue, view = workbench.queue.controller(), view_of(workbench)
+    queue, view = workbench.queue, view_of(workbench)
     queue.offer_resume()
     qtbot.waitUntil(view.offer_banner.isVisible, timeout=READ_LIMIT_MS)
     view.offer_banner.button("not now").click()
@@ -255,8 +255,8 @@ def test_while_a_run_goes_on_the_form_adds_to_the_queue_which_begins_after_it(
     assert workbench.run.running
     workbench.run.run()
     qtbot.waitUntil(lambda: len(entries_of(workbench)) == 1, timeout=READ_LIMIT_MS)
-    queue = workbench.queue.controller()
-    with qtbot.waitSignal(workbench.queue.signals.entry_ended, timeout=RUN_LIMIT_MS):
+    queue = workbench.queue
+    with qtbot.waitSignal(workbench.queue.entry_ended, timeout=RUN_LIMIT_MS):
         pass
     first, second = runs_of(workbench)
     assert first.spec == second.spec
@@ -267,7 +267,7 @@ def test_while_a_run_goes_on_the_form_adds_to_the_queue_which_begins_after_it(
 
 
 def test_stop_ends_the_run_and_pauses_the_queue(qtbot: QtBot, workbench: Workbench) -> None:
-    queue, view = workbench.queue.controller(), view_of(workbench)
+    queue, view = workbench.queue, view_of(workbench)
     queue.add(asked("long", seconds=600.0, steps=0))
     qtbot.waitUntil(lambda: "Measuring" in workbench.run_view.live.displayed_text(), timeout=RUN_LIMIT_MS)
     QTest.keyClick(workbench.window, Qt.Key.Key_Period, Qt.KeyboardModifier.ControlModifier)
@@ -283,7 +283,7 @@ def test_a_mistake_of_the_program_s_own_ends_what_goes_on_and_is_told(
         raise ZeroDivisionError("a bug")
 
     monkeypatch.setattr(StandbyLauncher, "launch", fail)
-    queue, view = workbench.queue.controller(), view_of(workbench)
+    queue, view = workbench.queue, view_of(workbench)
     with qtbot.capture_exceptions() as raised:
         queue.add(asked("meets it"))
         qtbot.waitUntil(lambda: "Paused" in view.displayed_text(), timeout=RUN_LIMIT_MS)
@@ -301,7 +301,7 @@ def test_a_mistake_of_the_program_s_own_ends_what_goes_on_and_is_told(
 
 
 def test_all_are_cancelled_after_a_question(qtbot: QtBot, workbench: Workbench) -> None:
-    queue, view = workbench.queue.controller(), view_of(workbench)
+    queue, view = workbench.queue, view_of(workbench)
     for name, seconds in (("long", 600.0), ("longer", 601.0)):
         queue.add(asked(name, seconds=seconds, steps=0))
     view.unfold()
@@ -324,7 +324,7 @@ def hot(qtbot: QtBot, theme: Theme, database_path: Path, monkeypatch: pytest.Mon
 
 def test_a_wait_for_a_fair_machine_is_shown_and_can_be_skipped(qtbot: QtBot, hot: Workbench) -> None:
     workbench = hot
-    queue, view = workbench.queue.controller(), view_of(workbench)
+    queue, view = workbench.queue, view_of(workbench)
     queue.add(asked("waits", gpus=1))
     qtbot.waitUntil(lambda: "GPU 0 throttled" in view.displayed_text(), timeout=RUN_LIMIT_MS)
     assert "Waiting: " in view.displayed_text()
@@ -344,7 +344,7 @@ def test_a_window_that_closes_after_a_single_run_begins_nothing_of_the_queue(
     with window_on(qtbot, database_path, theme) as window:
         choose(window, seconds=600.0)
         window.run.run()
-        window.queue.controller().add(asked("later"))
+        window.queue.add(asked("later"))
         qtbot.waitUntil(lambda: "0/2" in view_of(window).displayed_text(), timeout=READ_LIMIT_MS)
         window.quit()
         qtbot.waitUntil(lambda: not window.window.isVisible(), timeout=RUN_LIMIT_MS)
@@ -356,9 +356,9 @@ def test_a_window_that_closes_after_a_single_run_begins_nothing_of_the_queue(
 def test_what_another_version_queued_is_said_and_the_others_go_on(qtbot: QtBot, workbench: Workbench) -> None:
     with Store.open(workbench.database) as store:
         store.queue.add(name="newer", preset=None, plan='{"variants": []}')
-    queue, view = workbench.queue.controller(), view_of(workbench)
+    queue, view = workbench.queue, view_of(workbench)
     view.unfold()
-    with qtbot.waitSignal(workbench.queue.signals.entry_ended, timeout=RUN_LIMIT_MS) as ended:
+    with qtbot.waitSignal(workbench.queue.entry_ended, timeout=RUN_LIMIT_MS) as ended:
         queue.add(asked("known"))
     assert ended.args[0] == "known"
     qtbot.waitUntil(lambda: chosen_words(view) == ["newer: paused", "known: complete"], timeout=READ_LIMIT_MS)
@@ -368,7 +368,7 @@ def test_what_another_version_queued_is_said_and_the_others_go_on(qtbot: QtBot, 
 def test_what_another_program_runs_is_shown_as_that_until_it_has_ended(
     qtbot: QtBot, workbench: Workbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lazy_queue, "_POLL_S", 0.1)
+    monkeypatch.setattr(queue_sync, "_POLL_S", 0.1)
     command = (sys.executable, "-m", "app", "experiment", "dummy", "--db", str(workbench.database))
     settings = ("-s", "batch_size=8,16", "-s", "gpus=0", "-s", "seconds=0.1", "--repeats", "1", "--no-gate")
     processor = Leases().take([CPU], 1)
@@ -406,7 +406,7 @@ def test_what_an_import_brings_is_offered_and_nothing_begins(
 def test_what_another_program_adds_pauses_or_takes_out_is_seen_at_rest_and_nothing_begins(
     qtbot: QtBot, workbench: Workbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lazy_queue, "_POLL_S", 0.1)
+    monkeypatch.setattr(queue_sync, "_POLL_S", 0.1)
     view = view_of(workbench)
     with Store.open(workbench.database) as other:
         entry = add_plan(other, asked("from a terminal"))
@@ -432,15 +432,15 @@ def test_at_rest_the_queue_is_read_only_where_something_was_written(
     qtbot: QtBot, workbench: Workbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: list[QueueSnapshot | None] = []
-    seen = lazy_queue._read_snapshot
+    seen = queue_sync._read_snapshot
 
     def counted(database: Path, before: FileFingerprint | None) -> tuple[FileFingerprint, QueueSnapshot | None]:
         stamp, found = seen(database, before)
         looks.append(found)
         return stamp, found
 
-    monkeypatch.setattr(lazy_queue, "_POLL_S", 0.05)
-    monkeypatch.setattr(lazy_queue, "_read_snapshot", counted)
+    monkeypatch.setattr(queue_sync, "_POLL_S", 0.05)
+    monkeypatch.setattr(queue_sync, "_read_snapshot", counted)
     qtbot.waitUntil(lambda: looks[-5:] == [None] * 5, timeout=READ_LIMIT_MS)
     with Store.open(workbench.database) as other:
         add_plan(other, asked("new"))

@@ -1,6 +1,7 @@
 """The queue taken away from the window: the database that goes on elsewhere, and what is said of it."""
 
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -8,9 +9,9 @@ from PySide6.QtWidgets import QFileDialog
 from pytestqt.qtbot import QtBot
 
 from app.gui.experiment.queue import QueueView
-from app.gui.experiment.queue_controller import QueueExport
+from app.gui.experiment.queue_export import QueueExport
 from app.gui.theme import Theme
-from app.gui.threads import Background
+from app.gui.threads import CancellableJob, close_jobs
 from app.queries import QueueProgress
 from app.storage.store import Store
 from app.viewmodels.experiment.queue import QueueModel
@@ -19,7 +20,7 @@ from tests.gui.windows import READ_LIMIT_MS
 
 
 @pytest.fixture
-def view(qtbot: QtBot, theme: Theme, database_path: Path, background: Background) -> QueueView:
+def view(qtbot: QtBot, theme: Theme, database_path: Path) -> Iterator[QueueView]:
     """The queue unfolded: an experiment of which one run of two was made."""
     with Store.open(database_path) as store:
         entry = store.queue.add(name="two", preset=None, plan='{"variants": [], "repeats": 2}')
@@ -28,11 +29,12 @@ def view(qtbot: QtBot, theme: Theme, database_path: Path, background: Background
     board.update([QueueProgress(entry=entry, name="two", state="waiting", done=1, planned=2)])
     made = QueueView(theme)
     qtbot.addWidget(made)
-    QueueExport(made, database_path, background)
+    QueueExport(made, database_path)
     made.show_model(board.state(0.0))
     made.unfold()
     made.show()
-    return made
+    yield made
+    close_jobs(made)
 
 
 def export(view: QueueView, target: Path) -> None:
@@ -75,9 +77,10 @@ def test_what_is_wrong_is_said_as_on_the_command_line(
     assert not (tmp_path / "rest.db").exists()
 
 
-def test_it_can_be_stopped(qtbot: QtBot, view: QueueView, background: Background, tmp_path: Path) -> None:
-    held = threading.Event()
-    background.run(held.wait, lambda _: None, lambda _: None)
+def test_it_can_be_stopped(qtbot: QtBot, view: QueueView, tmp_path: Path) -> None:
+    held, job = threading.Event(), view.findChild(CancellableJob)
+    assert isinstance(job, CancellableJob)
+    job.run(lambda _: held.wait(), lambda _: None, lambda _: None)
     export(view, tmp_path / "rest.db")
     assert view.export_banner.displayed_text == "Exporting the queue … 0 %"
     view.export_banner.button("stop").click()

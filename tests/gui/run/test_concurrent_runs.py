@@ -57,7 +57,7 @@ def test_each_of_two_runs_at_once_has_a_tab_and_keeps_what_it_tells_while_hidden
     qtbot: QtBot, two_gpus: Workbench
 ) -> None:
     live = two_gpus.run_view.live
-    two_gpus.queue.controller().add(at_once(600.0, 600.0))
+    two_gpus.queue.add(at_once(600.0, 600.0))
     qtbot.waitUntil(lambda: len(tabs_of(live)) == 2, timeout=RUN_LIMIT_MS)
     assert sorted(words.partition(" · run ")[0] for words in tabs_of(live)) == ["GPU 0", "GPU 1"]
     shown = live.runs.currentIndex()
@@ -79,7 +79,7 @@ def test_each_of_two_runs_at_once_has_a_tab_and_keeps_what_it_tells_while_hidden
 
 def test_when_the_run_shown_ends_the_newest_that_goes_on_is_shown(qtbot: QtBot, two_gpus: Workbench) -> None:
     live = two_gpus.run_view.live
-    two_gpus.queue.controller().add(at_once(0.5, 600.0))
+    two_gpus.queue.add(at_once(0.5, 600.0))
     qtbot.waitUntil(lambda: [words[0] for words in tabs_of(live)] == ["✔", "G"], timeout=RUN_LIMIT_MS)
     assert live.runs.currentIndex() == 1
     qtbot.waitUntil(lambda: is_measured(live, UUIDS[1], 16), timeout=RUN_LIMIT_MS)

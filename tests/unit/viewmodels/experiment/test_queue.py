@@ -164,7 +164,7 @@ def test_several_unfinished_experiments_are_one_offer() -> None:
 
 def test_entries_stand_in_their_new_order_at_once() -> None:
     queue = board(FIRST, SECOND)
-    queue.reorder((2, 1))
+    assert queue.move(2, -1) == 1
     state = queue.state(0.0)
     assert [(row.name, row.can_move_up) for row in state.rows] == [("second", False), ("first", True)]
 

@@ -1,0 +1,94 @@
+"""The queue's reads and writes of the database; imported when the queue is first read, off the GUI thread."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from app.plan import Plan
+from app.queries import QueueProgress, SettableState
+from app.report.export import describe_export
+from app.runs.experiment.progress import queue_progress
+from app.runs.experiment.queue import add_plan, enqueue, exportable_queue
+from app.runs.recovery import pause_unowned_queue
+from app.samples import Inventory
+from app.storage.store import Store
+from app.storage.transfer.import_export import export_database
+from app.storage.transfer.progress import TransferProgress
+from app.viewmodels.compare.comparison import default_baseline
+from app.viewmodels.compare.verdict import compute_verdict
+from workloads.catalog import with_defaults
+
+
+class QueueDatabase:
+    """The queue of one database. Each change returns the queue as it is then, which other programs change too.
+
+    Thread: any; each call opens the database for itself.
+    """
+
+    def __init__(self, database: Path, inventory: Inventory) -> None:
+        self._database = database
+        self._inventory = inventory
+
+    def read(self) -> Sequence[QueueProgress]:
+        """Return every entry, in order, with its progress."""
+        return self._change(lambda _: None)
+
+    def add(self, plan: Plan) -> Sequence[QueueProgress]:
+        """Add a plan at the end, or let the unfinished entry of the same experiment go on.
+
+        A single run may be wanted twice; an experiment is one entry, however often it is added.
+        """
+        add: Callable[[Store, Plan], object] = enqueue if len(plan.variants) > 1 else add_plan
+        return self._change(lambda store: add(store, plan))
+
+    def move(self, entry: int, before: int | None) -> Sequence[QueueProgress]:
+        """Move an entry before another one, or to the end."""
+        return self._change(lambda store: store.queue.move(entry, before))
+
+    def set_state(self, entry: int | None, state: SettableState) -> Sequence[QueueProgress]:
+        """Pause an entry, or let it wait for its turn; None is every entry."""
+
+        def change(store: Store) -> None:
+            for each in store.queue.entries():
+                if entry in (None, each.entry):
+                    store.queue.set_state(each.entry, state)
+
+        return self._change(change)
+
+    def pause_unowned(self) -> Sequence[QueueProgress]:
+        """Pause every entry, unless a living program runs one: nothing starts by itself."""
+        return self._change(pause_unowned_queue)
+
+    def remove(self, entry: int) -> Sequence[QueueProgress]:
+        """Remove an entry; its runs stay."""
+        return self._change(lambda store: store.queue.remove(entry))
+
+    def runs(self, experiment: int) -> Sequence[int]:
+        """Return the runs of an experiment."""
+        with Store.open(self._database) as store:
+            return store.library.runs_of_experiment(experiment)
+
+    def verdict(self, experiment: int) -> str:
+        """Return the verdict on an experiment as Compare words it; "" where all runs are of one variant."""
+        with Store.open(self._database) as store:
+            rows = [store.load_header(run).row for run in store.library.runs_of_experiment(experiment)]
+        specs = [with_defaults(row.spec) for row in rows]
+        if all(spec == specs[0] for spec in specs):
+            return ""
+        return compute_verdict(rows, default_baseline(rows)).text
+
+    def _change(self, change: Callable[[Store], object]) -> Sequence[QueueProgress]:
+        with Store.open(self._database) as store:
+            change(store)
+            return queue_progress(store, self._inventory)
+
+
+def export_queue(database: Path, target: Path, progress: TransferProgress) -> str:
+    """Write the queue and its runs to a new database, and return what was written.
+
+    Raises:
+        UserError: The queue is empty, it runs, or the file cannot be written.
+        StoppedError: `progress` says to stop.
+    """
+    with Store.open(database) as store:
+        entries, runs = exportable_queue(store)
+    return " ".join(describe_export(export_database(database, runs, target, progress, entries), target))
