@@ -149,7 +149,7 @@ class EvidencePanel(QScrollArea):
         line = QHBoxLayout()
         line.setSpacing(4 * GRID)
         line.addLayout(figure)
-        line.addLayout(_column(bar, legend, text_label(f"% of {view.noun} time. {view.traced}", "caption")), 1)
+        line.addLayout(_column(bar, legend, text_label(f"Shares of {view.noun} time. {view.traced}", "caption")), 1)
         return line
 
     def _legend(self, view: EvidenceView) -> str:
