@@ -13,7 +13,6 @@ from app.viewmodels.format.cells import example_word
 from app.viewmodels.format.naming import variant_names
 from app.viewmodels.format.sentences import describe_endings, describe_group_endings, join_with_and
 from app.viewmodels.history.evidence import describe_mismatches
-from workloads.protocol import RunSpec
 
 _TIMES = 2.0
 """From this ratio on "2.50× as fast" says more than a percentage, and "2.50× as long" more than "0.400× as fast"."""
@@ -53,12 +52,6 @@ def format_times(ratio: float) -> str:
     return f"{units.number(ratio, 3)}×"
 
 
-def example_phrase(spec: RunSpec) -> str:
-    """`a sequence`, `an image`."""
-    example = example_word(spec)
-    return f"{'an' if example[0] in 'aeiou' else 'a'} {example}"
-
-
 def _no_difference(other: NamedResult, base: NamedResult) -> str:
     found = other.result
     assert found.speedup is not None
@@ -66,8 +59,8 @@ def _no_difference(other: NamedResult, base: NamedResult) -> str:
     low, high = found.speedup.interval
     counts = _run_counts(other, base)
     statement = (
-        f"{other.first} and {base.within} are not told apart: {other.within} may be {format_times(low)} to "
-        f"{format_times(high)} as fast ({100 * LEVEL:.0f} % interval, {counts})"
+        f"No significant difference between {other.within} and {base.within}: {other.within} may be "
+        f"{format_times(low)} to {format_times(high)} as fast ({100 * LEVEL:.0f} % interval, {counts})"
         if _far_from_one(low) or _far_from_one(high)
         else f"No difference between {other.within} and {base.within} larger than "
         f"{_percent(max(1 - low, high - 1))} % at this sample size ({counts})"
@@ -110,9 +103,9 @@ def _energy(other: VariantResult, subject: str) -> str:
     found = other.energy_ratio
     if found is None:
         return ""
-    energy_phrase = f"energy {example_phrase(other.runs[0].spec)}"
+    energy_phrase = f"energy per {example_word(other.runs[0].spec)}"
     if found.interval is not None and found.interval[0] <= 1 <= found.interval[1]:
-        return f"no difference in {energy_phrase} is seen"
+        return f"no significant difference in {energy_phrase}"
     change = f"{_percent(abs(found.value - 1))} % {'less' if found.value < 1 else 'more'}"
     if _far_from_one(found.value):
         change = f"{format_times(found.value)} the"
@@ -209,7 +202,7 @@ def _sentences(results: Sequence[VariantResult]) -> list[str]:
     same_work = [other for other, times_more in zip(others, work, strict=True) if times_more is None]
     has_same_work = any(other.speedup for other in same_work)
     base, *named = _name_results([baseline, *(same_work if has_same_work else others)])
-    qualifier = " that do the same work" if work_ratios and has_same_work else ""
+    qualifier = "comparable " if work_ratios and has_same_work else "other "
     one_run = any(other.result.decision == "one run each" for other in named)
     return [
         *(
@@ -276,7 +269,7 @@ def _extreme_sentences(ranked: Sequence[NamedResult], base: NamedResult, qualifi
     again = base._replace(within="the baseline")
     return [
         (
-            f"{'Even the' if all_slower else 'The'} fastest of {len(ranked)} others{qualifier}: "
+            f"{'Even the' if all_slower else 'The'} fastest of {len(ranked)} {qualifier}variants: "
             f"{comparison_sentence(fastest, base)}"
         ),
         f"{'Even the' if all_faster else 'The'} slowest: {comparison_sentence(slowest, again)}",
@@ -298,8 +291,8 @@ def _incomparable_sentences(others: Sequence[VariantResult], base: NamedResult) 
     if elsewhere:
         names = ", ".join(dict.fromkeys(elsewhere))
         sentences.append(
-            f"{len(elsewhere)} of another workload ({names}) {'has' if len(elsewhere) == 1 else 'have'} no ratio: "
-            "it would mean nothing."
+            f"{len(elsewhere)} {units.plural('variant', len(elsewhere))} of another workload ({names})"
+            f" {'is' if len(elsewhere) == 1 else 'are'} not compared."
         )
     if rest := [other.runs for other in others if other.decision != "different workloads"]:
         baseline_unmeasured = base.result.throughput is None
@@ -319,20 +312,17 @@ def _describe_other_work(found: Sequence[float], baseline: VariantResult, *, has
     """
     ends = " to ".join(dict.fromkeys(format_times(end) for end in (min(found), max(found))))
     single = len(found) == 1
-    work = (
-        f"{'it does' if single else 'they do'} other work, {ends} the operations "
-        f"{example_phrase(baseline.runs[0].spec)}"
-    )
+    work = f"{'it does' if single else 'they do'} {ends} the operations per {example_word(baseline.runs[0].spec)}"
     if not has_same_work:
-        return f"{'It is no alternative' if single else 'None is an alternative'}, though: {work}."
-    are, ratios = ("is no alternative", "its ratio") if single else ("are no alternatives", "their ratios")
-    return f"{len(found)} more {are}: {work}; the table has {ratios}."
+        return f"{'It is not' if single else 'None is'} directly comparable, though: {work}."
+    are, ratios = ("variant is", "its ratio is") if single else ("variants are", "their ratios are")
+    return f"{len(found)} more {are} not directly comparable: {work}; {ratios} in the table."
 
 
 def _tally_decisions(decisions: Sequence[Decision]) -> str:
     """How many lie between, and what may be said of them: 3 faster, 1 not told apart."""
     if set(decisions) == {"one run each"}:
-        return f"{len(decisions)} {'lies' if len(decisions) == 1 else 'lie'} between them."
-    labels = {"no difference seen": "not told apart", "one run each": "with one run only"}
+        return f"{len(decisions)} {'falls' if len(decisions) == 1 else 'fall'} in between."
+    labels = {"no difference seen": "without a significant difference", "one run each": "with one run only"}
     parts = (f"{decisions.count(each)} {labels.get(each, each)}" for each in dict.fromkeys(decisions))
-    return f"Between them, in the table: {', '.join(parts)}."
+    return f"In between: {', '.join(parts)}."

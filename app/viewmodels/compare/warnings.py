@@ -170,7 +170,7 @@ def _idle_wait_timed_out(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
     """Runs on GPUs that began although these were hot or in use; how busy a host was while a run measured is known."""
     values = {run.row.run: idle_wait_blockers(run.environment) for run in runs if comparability.used_gpus(run)}
     values = {run: reason for run, reason in values.items() if reason}
-    sentence = f"The wait for cool GPUs that nobody uses gave up before a run ({_format_reasons(values)})."
+    sentence = f"The wait for cool, unused GPUs timed out before a run ({_format_reasons(values)})."
     return [ComparisonWarning(key=IDLE_WAIT_KEY, sentence=sentence, values=values)] if values else []
 
 
@@ -220,11 +220,11 @@ def _concurrent_runs(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
     if not concurrent or not alone:
         return []
     sentence = (
-        f"{format_run_numbers(concurrent).capitalize()} went on beside runs on other GPUs of the machine, "
-        "the others alone."
+        f"{format_run_numbers(concurrent).capitalize()} shared the machine with runs on other GPUs; "
+        "the others had it to themselves."
         if len(concurrent) <= len(alone)
-        else f"{format_run_numbers(alone).capitalize()} went on alone, the others beside runs on other "
-        "GPUs of the machine."
+        else f"{format_run_numbers(alone).capitalize()} had the machine to "
+        f"{'itself' if len(alone) == 1 else 'themselves'}; the others shared it with runs on other GPUs."
     )
     return [ComparisonWarning(key=CONCURRENT_GPUS_KEY, sentence=sentence, values=values)]
 

@@ -42,7 +42,7 @@ def test_faster_with_less_energy_as_the_documents_promise_it() -> None:
     nchw = [(1064.0, 19.2), (1066.0, 19.3), (1062.0, 19.1), (1064.5, 19.2), (1063.5, 19.2)]
     found = said(NHWC, variant(6, nchw))
     assert found.text == (
-        "NCHW is 6.4 % faster than NHWC (95 % interval 6.2 to 6.6 %, 5 runs each); it uses 4.0 % less energy an image."
+        "NCHW is 6.4 % faster than NHWC (95 % interval 6.2 to 6.6 %, 5 runs each); it uses 4.0 % less energy per image."
     )
     assert (found.decision, found.names) == ("faster", ("NHWC", "NCHW"))
 
@@ -50,7 +50,7 @@ def test_faster_with_less_energy_as_the_documents_promise_it() -> None:
 def test_slower_with_more_energy_and_unequal_counts() -> None:
     found = said(NHWC, variant(6, [(900.0, 25.0), (902.0, 25.2), (898.0, 24.8)]))
     assert found.text.startswith("NCHW is 10.0 % slower than NHWC (95 % interval 9.")
-    assert found.text.endswith("%, 3 against 5 runs); it uses 25.0 % more energy an image.")
+    assert found.text.endswith("%, 3 against 5 runs); it uses 25.0 % more energy per image.")
     assert found.decision == "slower"
 
 
@@ -59,7 +59,7 @@ def test_no_difference_says_how_large_one_could_be_and_what_would_tell_a_smaller
     assert found.text == (
         "No difference between NCHW and NHWC larger than 1.1 % at this sample size (5 runs each); "
         "with about 8 more repeats of each the speed-up would be known to ± 0.5 %; "
-        "no difference in energy an image is seen."
+        "no significant difference in energy per image."
     )
     assert found.decision == "no difference seen"
 
@@ -72,7 +72,7 @@ def test_no_difference_where_more_would_tell_nothing() -> None:
 
 def test_runs_too_unlike_each_other_to_tell_anything_are_said_not_to_be_told_apart() -> None:
     found = said(variant(1, [1000.0, 2000.0, 1400.0], layout="NHWC"), variant(6, [1500.0, 2500.0, 1900.0]))
-    assert found.text.startswith("NCHW and NHWC are not told apart: NCHW may be 0.")
+    assert found.text.startswith("No significant difference between NCHW and NHWC: NCHW may be 0.")
     assert "× as fast (95 % interval, 3 runs each); " in found.text
     assert found.decision == "no difference seen"
 
@@ -84,14 +84,14 @@ def test_even_the_slowest_may_be_faster_than_the_baseline_and_even_the_fastest_s
     slower = said(
         variant(1, [9000.0], layout="NHWC"), *(variant(n, r, batch_size=2**n, layout="NHWC") for n, r in rates)
     )
-    assert slower.text.startswith("Even the fastest of 6 others: Batch size 128 ran 22.2 % slower than")
+    assert slower.text.startswith("Even the fastest of 6 other variants: Batch size 128 ran 22.2 % slower than")
     assert " The slowest: Batch size 4 took 4.50× as long" in slower.text
 
 
 def test_far_apart_it_is_times_not_percent() -> None:
     found = said(NHWC, variant(6, [(9960.0, 3.0), (9970.0, 3.02), (9950.0, 2.98)]))
     assert found.text.startswith("NCHW is 9.96× as fast as NHWC (95 % interval 9.9")
-    assert found.text.endswith("×, 3 against 5 runs); it uses 0.150× the energy an image.")
+    assert found.text.endswith("×, 3 against 5 runs); it uses 0.150× the energy per image.")
     slow = said(NHWC, variant(6, [300.0, 301.0, 299.0]))
     assert slow.text.startswith("NCHW takes 3.33× as long as NHWC (95 % interval 3.")
 
@@ -115,8 +115,8 @@ def test_within_a_sentence_a_parameter_has_no_capital_and_a_name_keeps_its_own()
 def test_one_run_has_no_interval_and_is_called_so_once() -> None:
     found = said(ONE, variant(6, [(1064.0, 19.0)]), variant(7, [(500.0, 40.0)], xla=True))
     assert found.text == (
-        "NCHW ran 6.4 % faster than NHWC; it used 5.0 % less energy an image. "
-        "NCHW · XLA on took 2.00× as long as NHWC; it used 2.00× the energy an image. " + SINGLE_RUN_NOTE
+        "NCHW ran 6.4 % faster than NHWC; it used 5.0 % less energy per image. "
+        "NCHW · XLA on took 2.00× as long as NHWC; it used 2.00× the energy per image. " + SINGLE_RUN_NOTE
     )
     assert found.decision == "several variants"
 
@@ -200,10 +200,10 @@ def test_of_five_and_more_others_the_best_the_worst_and_how_many_lie_between() -
     ]
     found = said(NHWC, *others, ended(60, "out_of_memory", batch_size=64, layout="NHWC"))
     best, worst = "Batch size 4 is 30.0 % faster than batch size 1024", "Batch size 8 is 10.0 % slower than"
-    assert found.text.startswith(f"The fastest of 4 others: {best} (95 % interval 2")
+    assert found.text.startswith(f"The fastest of 4 other variants: {best} (95 % interval 2")
     assert f"The slowest: {worst} the baseline (" in found.text
     assert found.text.endswith(
-        "Between them, in the table: 1 faster, 1 not told apart. "
+        "In between: 1 faster, 1 without a significant difference. "
         "1 cannot be compared with batch size 1024 (out of memory)."
     )
     assert found.decision == "several variants"
@@ -226,14 +226,14 @@ def test_what_does_other_work_is_no_alternative_and_only_counted_beside_those_th
     found = said(base, *deeper, nchw)
     assert found.text.startswith("NCHW · batch size 64 is 10.0 % faster than NHWC · batch size 1024 (")
     assert found.text.endswith(
-        "). 5 more are no alternatives: they do other work, 10.0× to 50.0× the operations an image; "
-        "the table has their ratios."
+        "). 5 more variants are not directly comparable: they do 10.0× to 50.0× the operations per image; "
+        "their ratios are in the table."
     )
     assert len(found.results) == len(found.names) == 7
     many = [working(variant(100 + n, [1000.0 + n], layout="NHWC", batch_size=2**n), 1000) for n in range(6)]
-    assert said(base, *many, deeper[0]).text.startswith("The fastest of 6 others that do the same work: Batch size 32")
+    assert said(base, *many, deeper[0]).text.startswith("The fastest of 6 comparable variants: Batch size 32")
     assert said(base, nchw, deeper[0]).text.endswith(
-        "1 more is no alternative: it does other work, 10.0× the operations an image; the table has its ratio."
+        "1 more variant is not directly comparable: it does 10.0× the operations per image; its ratio is in the table."
     )
 
 
@@ -241,11 +241,11 @@ def test_where_nothing_does_the_same_work_the_ratios_are_told_with_what_they_are
     base, deeper = (working(variant(n, [1000.0 / n], depth=n), 1000 * n) for n in (1, 2))
     assert said(base, deeper).text == (
         "Depth 2 took 2.00× as long as depth 1. "
-        f"It is no alternative, though: it does other work, 2.00× the operations an image. {SINGLE_RUN_NOTE}"
+        f"It is not directly comparable, though: it does 2.00× the operations per image. {SINGLE_RUN_NOTE}"
     )
     assert "an alternative" not in said(base, variant(2, [500.0], depth=2)).text, "its work is not known"
     both = said(base, deeper, working(variant(3, [100.0], depth=3), 500)).text
-    assert "None is an alternative, though: they do other work, 0.500× to 2.00× the operations an image." in both
+    assert "None is directly comparable, though: they do 0.500× to 2.00× the operations per image." in both
 
 
 def test_what_has_no_ratio_does_not_hide_those_that_have_one() -> None:
@@ -254,20 +254,22 @@ def test_what_has_no_ratio_does_not_hide_those_that_have_one() -> None:
     assert found.text.startswith("Depth 2 took 2.00× as long as depth 1. ")
     assert "no run of depth 3 measured anything (refused). " in found.text
     assert "lstm and cnn10 are different workloads" in found.text
-    assert "It is no alternative, though: it does other work, 2.00× the operations an image." in found.text
+    assert "It is not directly comparable, though: it does 2.00× the operations per image." in found.text
 
 
 def test_variants_of_other_workloads_are_counted_among_many_and_stay_out_of_names() -> None:
     others = [variant(n, [1000.0 * n], batch_size=2**n, layout="NHWC") for n in range(2, 7)]
     found = said(ONE, *others, [run_row(9, workload="lstm")])
-    assert found.text.startswith("The fastest of 5 others: Batch size 64 ran 6.00× as fast as batch size 1024.")
-    assert "1 of another workload (lstm) has no ratio: it would mean nothing." in found.text
+    assert found.text.startswith("The fastest of 5 other variants: Batch size 64 ran 6.00× as fast as batch size 1024.")
+    assert "1 variant of another workload (lstm) is not compared." in found.text
 
 
 def test_of_many_with_one_run_each_only_how_many_lie_between_is_said() -> None:
     found = said(ONE, *(variant(n, [1000.0 * n], batch_size=2**n, layout="NHWC") for n in range(2, 8)))
-    assert found.text.startswith("The fastest of 6 others: Batch size 128 ran 7.00× as fast as batch size 1024.")
-    assert found.text.endswith(f" 4 lie between them. {SINGLE_RUN_NOTE}")
+    assert found.text.startswith(
+        "The fastest of 6 other variants: Batch size 128 ran 7.00× as fast as batch size 1024."
+    )
+    assert found.text.endswith(f" 4 fall in between. {SINGLE_RUN_NOTE}")
     assert describe_method(found.results) == NO_METHOD
 
 

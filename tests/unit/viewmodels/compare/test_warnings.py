@@ -172,7 +172,7 @@ def test_a_run_that_began_on_a_gpu_that_was_not_at_rest(store: Store) -> None:
     fair = [after(3, "12 s, GPU 0 at 41 °C"), after(4, "skipped after 2 s: GPU 0 at 70 °C"), after(5, "off")]
     doubt = only(comparison_warnings([*gave_up, *fair]))
     assert doubt.sentence == (
-        "The wait for cool GPUs that nobody uses gave up before a run (runs 1 and 2: init (1) on GPU 0)."
+        "The wait for cool, unused GPUs timed out before a run (runs 1 and 2: init (1) on GPU 0)."
     )
     assert (doubt.severity, doubt.values) == ("warning", dict.fromkeys((1, 2), "init (1) on GPU 0"))
     host = [after(n, "gave up after 3 s: the processors at 34 %", gpus=0) for n in (6, 7)]
@@ -258,7 +258,7 @@ def test_runs_that_went_on_at_the_same_time_had_company_also_where_they_do_not_s
     assert CONCURRENT_GPUS_KEY not in {doubt.key for doubt in comparison_warnings([*old, new])}
     alone = on_card(store, 4, 1, 200)
     doubt = next(doubt for doubt in comparison_warnings([*old, new, alone]) if doubt.key == CONCURRENT_GPUS_KEY)
-    assert doubt.sentence.startswith("Run 4 went on alone")
+    assert doubt.sentence.startswith("Run 4 had the machine to itself")
     on_cpu = kept(store, 5, gpus=0)
     assert CONCURRENT_GPUS_KEY not in {doubt.key for doubt in comparison_warnings([new, on_cpu])}, (
         "it has no card to be alone on"
@@ -270,7 +270,7 @@ def test_runs_beside_others_are_told_only_where_some_were_alone(store: Store) ->
     first, second, alone = kept(store, 1, environment=beside), kept(store, 2, environment=beside), kept(store, 3)
     assert comparison_warnings([first, second]) == (), "both alike"
     doubt = only(comparison_warnings([first, second, alone]))
-    assert doubt.sentence == ("Run 3 went on alone, the others beside runs on other GPUs of the machine.")
+    assert doubt.sentence == ("Run 3 had the machine to itself; the others shared it with runs on other GPUs.")
     assert (doubt.severity, doubt.values[1], doubt.values[3]) == ("warning", "NVIDIA H200 (GPU-1)", "")
 
 
