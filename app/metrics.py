@@ -128,7 +128,13 @@ def aggregate_metrics(runs: Sequence[RunMetrics]) -> RunMetrics:
 
 
 def put_json(document: dict[str, Any], metric: Metric, value: float | None) -> None:
-    """Write a metric into a document at its path; dictionaries on the way are made as needed."""
+    """Write a metric into a document at its path.
+
+    Args:
+        document: The document; dictionaries on the way are added to it.
+        metric: The row of `METRICS`.
+        value: The value; None is null.
+    """
     *parents, last = metric.json.split(".")
     for parent in parents:
         document = document.setdefault(parent, {})

@@ -11,12 +11,12 @@ _BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 def is_known(value: float | None) -> TypeGuard[float]:
-    """Whether there is a number to show."""
+    """Return whether there is a number to show."""
     return value is not None and math.isfinite(value)
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """The value with about `digits` significant digits, never fewer than its whole part: 68,899, 12.3, 0.0421."""
+    """Return the value with about `digits` significant digits, never less than its whole part: 68,899, 12.3, 0.0421."""
     if not is_known(value):
         return ABSENT
     if value == 0:
@@ -26,52 +26,64 @@ def number(value: float | None, digits: int = 3) -> str:
 
 
 def with_unit(value: float | None, unit: str, decimals: int = 0) -> str:
-    """The value with fixed decimals and its unit."""
+    """Return the value with its unit and a fixed number of decimals.
+
+    Args:
+        value: The value; a dash for None and NaN.
+        unit: Its unit.
+        decimals: Digits after the point.
+    """
     return f"{value:,.{decimals}f}{_SPACE}{unit}" if is_known(value) else ABSENT
 
 
 def amount(value: float | None, unit: str, digits: int = 3) -> str:
-    """The value with about `digits` significant digits and its unit."""
+    """Return the value with its unit and about so many significant digits.
+
+    Args:
+        value: The value; a dash for None and NaN.
+        unit: Its unit.
+        digits: Significant digits.
+    """
     return f"{number(value, digits)}{_SPACE}{unit}" if is_known(value) else ABSENT
 
 
 def watts(power_mw: float | None) -> str:
-    """Power given in milliwatts, as `688 W`."""
+    """Return power given in milliwatts, as `688 W`."""
     return ABSENT if power_mw is None else with_unit(power_mw / 1000, "W")
 
 
 def gflops(flops_per_s: float | None) -> str:
-    """A rate of floating-point operations, always in billions a second so that a column compares: `13,375 GFLOPS`."""
+    """Return operations per second, always in billions so that a column compares: `13,375 GFLOPS`."""
     return ABSENT if flops_per_s is None else amount(flops_per_s / 1e9, "GFLOPS")
 
 
 def percent(value: float | None, decimals: int = 0) -> str:
-    """A value from 0 to 100, as `99 %`."""
+    """Return a value from 0 to 100, as `99 %`."""
     return with_unit(value, "%", decimals)
 
 
 def celsius(value: float | None) -> str:
-    """A temperature, as `61 °C`."""
+    """Return a temperature, as `61 °C`."""
     return with_unit(value, "°C")
 
 
 def megahertz(value: float | None) -> str:
-    """A clock, as `1,980 MHz`."""
+    """Return a clock, as `1,980 MHz`."""
     return with_unit(value, "MHz")
 
 
 def milliseconds(value: float | None) -> str:
-    """A short time, as `5.02 ms`."""
+    """Return a short time, as `5.02 ms`."""
     return amount(value, "ms")
 
 
 def seconds(value: float | None) -> str:
-    """A length of time that matters to its fractions, as `4.21 s` or `5.18 ms`."""
+    """Return a time that matters to its fractions, as `4.21 s` or `5.18 ms`."""
     return milliseconds(value * 1000) if value is not None and value < 1 else amount(value, "s")
 
 
 def bytes_unit(value: float | None) -> tuple[float, str]:
-    """The power of 1024 that suits a number of bytes, and its name."""
+    """Return the power of 1024 that suits a number of bytes, and its name."""
     power = 0
     if is_known(value) and value >= 1:
         power = min(int(math.log2(value) // 10), len(_BYTE_UNITS) - 1)
@@ -79,7 +91,7 @@ def bytes_unit(value: float | None) -> tuple[float, str]:
 
 
 def byte_size(value: float | None) -> str:
-    """Bytes in powers of 1024, as `3.1 GiB`."""
+    """Return bytes in powers of 1024, as `3.1 GiB`."""
     if not is_known(value):
         return ABSENT
     scale, unit = bytes_unit(value)
@@ -88,7 +100,7 @@ def byte_size(value: float | None) -> str:
 
 
 def bytes_of_total(value: float | None, total: float | None) -> str:
-    """Bytes of a total in the total's unit, as `4.0 of 140 GiB`."""
+    """Return bytes of a total in the total's unit, as `4.0 of 140 GiB`."""
     if total is None or not is_known(value):
         return byte_size(value)
     scale, unit = bytes_unit(total)
@@ -97,45 +109,45 @@ def bytes_of_total(value: float | None, total: float | None) -> str:
 
 
 def plural(word: str, count: float = 2) -> str:
-    """The word for that many: `image` and 2 give `images`."""
+    """Return the word for that many: `image` and 2 give `images`."""
     return word if count == 1 else f"{word}s"
 
 
 def rate_unit(example: str) -> str:
-    """The unit of throughput for an example's word: `images/s`."""
+    """Return the unit of throughput for an example's word: `images/s`."""
     return f"{plural(example)}/s"
 
 
 def rate(per_second: float | None, example: str) -> str:
-    """Throughput, as `68,899 images/s`."""
+    """Return throughput, as `68,899 images/s`."""
     return amount(per_second, rate_unit(example))
 
 
 def plus_minus(relative: float | None) -> str:
-    """A relative half-width (0.004) as `± 0.4 %`; an absent one is empty."""
+    """Return a relative half-width (0.004) as `± 0.4 %`; "" if it is absent."""
     return f"±{_SPACE}{relative * 100:.1f}{_SPACE}%" if is_known(relative) else ""
 
 
 def ratio(value: float | None) -> str:
-    """A speed-up, as `1.56×`."""
+    """Return a speed-up, as `1.56×`."""
     return f"{value:.2f}×" if is_known(value) else ABSENT
 
 
 def ratio_figures(value: float, reference: float | None = None) -> str:
-    """A ratio without its sign: three decimals near one, where a thousandth may matter, three digits far from it.
+    """Return a ratio without its sign: three decimals near one, three digits far from it.
 
-    An end of an interval is written as the ratio that it is `of`.
+    An end of an interval is written like the `reference` that it belongs to.
     """
     return f"{value:.3f}" if 0.5 < (reference or value) < 2 else number(value)
 
 
 def ratio_ends(interval: tuple[float, float] | None, reference: float) -> tuple[str, ...]:
-    """Both ends of the interval of a ratio, written as that is; none where there is none."""
+    """Return both ends of the interval of a ratio, written like the ratio; none without an interval."""
     return tuple(ratio_figures(end, reference) for end in interval or ())
 
 
 def duration(seconds: float | None) -> str:
-    """A length of time as minutes and seconds, `2:10`, or with hours, `1:02:10`."""
+    """Return a time as minutes and seconds, `2:10`, or with hours, `1:02:10`."""
     if not is_known(seconds):
         return ABSENT
     whole = max(0, round(seconds))
@@ -148,7 +160,7 @@ _SOURCE_LOCATION = re.compile(r"[^:]+\.py:\d+: ")
 
 
 def sentence(phrase: str) -> str:
-    """The words as a sentence: a capital first, a full stop last. Names such as cuDNN or mine.py:3 stay as they are."""
+    """Return a phrase as a sentence: a capital first, a full stop last. Names such as cuDNN or mine.py:3 stay."""
     text = phrase.strip()
     if not text:
         return ""
@@ -159,7 +171,7 @@ def sentence(phrase: str) -> str:
 
 
 def utc_time(utc_ns: int | None) -> str:
-    """A moment given in nanoseconds since 1970 as `2026-03-01 14:05:09 UTC`."""
+    """Return a time in nanoseconds since 1970 as `2026-03-01 14:05:09 UTC`."""
     if utc_ns is None:
         return ABSENT
     return datetime.fromtimestamp(utc_ns // 1_000_000_000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -22,15 +22,20 @@ class TimeSeries(NamedTuple):
 
 
 def seconds_since(t_ns: Ints, zero_ns: int) -> Floats:
-    """Times in seconds after `zero_ns` (negative before it); exact to the nanosecond before the division."""
+    """Return times in seconds after `zero_ns`, negative before it; exact to the nanosecond before the division."""
     return np.asarray((t_ns - zero_ns) / 1e9, dtype=np.float64)
 
 
 def interpolate_done(t_ns: Ints, blocks: BlockColumns, per_block: Ints) -> Floats:
-    """How many steps or examples were done at each time, from the start of `measure` on; `amounts` are those a block.
+    """Return how many steps or examples were done at each time, from the start of `measure` on.
 
-    Within a block they grow evenly, between blocks they stand still; before the first block and after the last one
-    nothing can be said (NaN). What came before `measure` counts down from 0; without it the first block is the start.
+    Within a block they grow evenly, between blocks they stand still; before the first block and after the last one they
+    are not known (NaN). What came before `measure` counts down from 0; without it the first block is the start.
+
+    Args:
+        t_ns: The times, shape (n,).
+        blocks: All blocks of the run.
+        per_block: The steps or the examples of each block, shape (blocks,).
     """
     if not len(per_block):
         return np.full(len(t_ns), np.nan)
@@ -58,7 +63,7 @@ def combine(tracks: Sequence[TimeSeries], method: Combination) -> TimeSeries:
 
 
 def with_gaps(series: TimeSeries) -> TimeSeries:
-    """The same curve with one NaN put into every silence longer than `GAP_PERIODS` periods, lest a line bridge it."""
+    """Return the curve with a NaN in every gap longer than `GAP_PERIODS` periods, so that no line bridges it."""
     t_ns, y = series
     limit_ns = _gap_threshold_ns(t_ns)
     gap_indices = np.flatnonzero(np.diff(t_ns) > limit_ns)
@@ -68,10 +73,14 @@ def with_gaps(series: TimeSeries) -> TimeSeries:
 
 
 def decimate(x: Floats, y: Floats, buckets: int) -> tuple[Floats, Floats]:
-    """At most `buckets` equal stretches of `x`, each kept as its lowest and highest point and its first gap.
+    """Reduce a curve to the lowest and highest point, and the first gap, of each of `buckets` equal ranges of `x`.
 
-    Every point kept is one of the input's, in its order: peaks and gaps survive, at most 3 points a bucket and the two
-    ends remain. `x` is in ascending order and finite; `y` may hold NaN.
+    Every point is one of the input's, in its order: peaks and gaps survive, and so do both ends.
+
+    Args:
+        x: Ascending and finite, shape (n,).
+        y: Values, shape (n,); NaN is a gap.
+        buckets: Number of ranges; at most 3 points of each remain.
     """
     if len(x) <= 2 * buckets:
         return x, y
@@ -90,13 +99,13 @@ def decimate(x: Floats, y: Floats, buckets: int) -> tuple[Floats, Floats]:
 
 
 def _first_per_bucket(index: Ints, bucket: Ints) -> Ints:
-    """The first of `index` in each bucket; `index` is grouped by bucket."""
+    """Return the first of `index` in each bucket; `index` is grouped by bucket."""
     groups = bucket[index]
     return index[np.flatnonzero(np.diff(groups, prepend=-1) != 0)]
 
 
 def _latest_values(track: TimeSeries, at_ns: Ints) -> Floats:
-    """The track's nearest earlier value at each time, NaN before its first and in its silences."""
+    """Return the track's latest earlier value at each time, NaN before its first and in its gaps."""
     known = ~np.isnan(track.y)
     t_ns, y = track.t_ns[known], track.y[known]
     if len(t_ns) == 0:

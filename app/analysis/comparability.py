@@ -24,7 +24,7 @@ from app.records import (
 
 
 class ClockEvent(IntEnum):
-    """One reason; the first two hold nothing back."""
+    """One clock event reason; the first two do not throttle."""
 
     IDLE = 0x1
     CLOCKS_SET = 0x2
@@ -38,13 +38,13 @@ class ClockEvent(IntEnum):
 
 
 ThrottleCause = Literal["heat", "power limit", "hardware slowdown"]
-"""What held a GPU's clocks back."""
+"""Why a GPU was throttled."""
 
 OTHER_LOAD_LIMIT_PCT = 20.0
 """Other programs that use more than this of all processors take time from a run that computes on them."""
 
 THROTTLED_SHARE_LIMIT = MAX_THROTTLED_PCT / 100
-"""A run held back for less of its measured part than this has lost too little to matter."""
+"""A run throttled for less of its measured part than this has lost too little to matter."""
 
 THROTTLE_CAUSES: Mapping[ThrottleCause, tuple[int, str]] = {
     "heat": (ClockEvent.THERMAL_LIMIT | ClockEvent.HARDWARE_THERMAL_LIMIT, "throttled_thermal_ns"),
@@ -58,7 +58,7 @@ _PROGRAM_KEYS = ("git_commit", "program_version")
 
 
 def throttled_shares(run: StoredRun) -> dict[ThrottleCause, float]:
-    """By cause the share of the measured part in which its worst GPU was held back, 0 to 1; {} where not recorded.
+    """Return by cause the share of the measured part in which the worst GPU was throttled, 0 to 1; {} if not recorded.
 
     The larger of two readings: the share of samples that say so, and the driver's own counter, which misses nothing.
     """
@@ -79,13 +79,13 @@ def throttled_shares(run: StoredRun) -> dict[ThrottleCause, float]:
 
 
 def power_limit_w(run: StoredRun) -> float | None:
-    """The power limit of the run's GPUs while it measured, the lowest of them; None where nobody recorded it."""
+    """Return the lowest power limit of the run's GPUs while it measured; None if not recorded."""
     limits = [float(np.median(values)) / 1e3 for values in measured_values(run, "power_limit_mw")]
     return min(limits, default=None)
 
 
 def clocks_set(run: StoredRun) -> bool | None:
-    """Whether somebody had set the clocks by hand, for most of the measured part; None where nobody recorded it."""
+    """Return whether the clocks were set by hand for most of the measured part; None if not recorded."""
     reasons = measured_values(run, "throttle_reasons")
     return any(_share_with_bits(values, ClockEvent.CLOCKS_SET) > 0.5 for values in reasons) if reasons else None
 
@@ -108,7 +108,7 @@ def drift(runs: Sequence[StoredRun], older: Sequence[StoredRun]) -> Estimate | N
 def other_processes_load_pct(run: StoredRun) -> float | None:
     """Percent of all processors that others used while the run measured, of a run on the processor alone.
 
-    None where nobody recorded its worker's own load, as beside other runs.
+    None if its worker's own load was not recorded, as during other runs.
     """
     host, window = next((each for each in run.samples if each.device.kind == "host"), None), measured_window(run)
     processors = int(run.environment.get("cpu_count", 0))
@@ -122,15 +122,15 @@ def other_processes_load_pct(run: StoredRun) -> float | None:
 
 
 def had_concurrent_runs(run: StoredRun, runs: Sequence[StoredRun]) -> bool:
-    """Whether other GPUs of its machine worked meanwhile: as the run says, or as the times of these runs show.
+    """Return whether other GPUs of its machine worked meanwhile: as the run says, or as the times of these runs show.
 
-    Runs made before that was kept say nothing.
+    Runs made before that was recorded say nothing.
     """
     return bool(run.environment.get(CONCURRENT_GPUS_KEY)) or any(_ran_concurrently(run, other) for other in runs)
 
 
 def _ran_concurrently(one: StoredRun, other: StoredRun) -> bool:
-    """Whether two runs on different cards went on at the same time."""
+    """Return whether two runs on different GPUs overlapped in time."""
     if not used_gpus(one) or not used_gpus(other) or not used_gpus(one).isdisjoint(used_gpus(other)):
         return False
     ends = [run.row.ended_utc_ns or run.row.started_utc_ns for run in (one, other)]
@@ -138,14 +138,14 @@ def _ran_concurrently(one: StoredRun, other: StoredRun) -> bool:
 
 
 def used_gpus(run: StoredRun) -> frozenset[str]:
-    """The UUIDs of the GPUs that the run used."""
+    """Return the UUIDs of the GPUs that the run used."""
     return frozenset(gpu.device.device for gpu in gpu_columns(run))
 
 
 def runs_on_separate_gpus(runs: Sequence[StoredRun]) -> dict[frozenset[str], list[RunRow]]:
-    """By cards one run of each variant that measured on these alone, where some alternative to it shares none of them.
+    """Return by GPUs one run of each variant that ran on these alone, where a comparable variant shares none of them.
 
-    What differs between two such variants may differ between their cards. {} where all that are compared share one.
+    What differs between two such variants may differ between their GPUs. {} if all compared variants share one.
     """
     gpus = {run.row.run: used_gpus(run) for run in runs if used_gpus(run) and throughputs([run.row])}
     groups = group_by_variant([run.row for run in runs if run.row.run in gpus])
@@ -198,11 +198,11 @@ TIMED_OUT = "gave up after"
 """How the fact on a wait begins that ended with its time and not with what it waited for."""
 
 _HARMFUL_CAUSES: tuple[ThrottleCause, ...] = ("heat", "hardware slowdown")
-"""Being at the power limit is no such thing: for a card at full load it is normal, and a repeat would be the same."""
+"""Not the power limit: for a GPU at full load it is normal, and a repeat would be the same."""
 
 
 def throttled_environment(run: StoredRun) -> Mapping[str, str]:
-    """In percent how much of its measured part a run was throttled, as a fact of it; none where it was not at all."""
+    """Return the fact that a run was throttled, in percent of its measured part; {} if it was not."""
     shares = throttled_shares(run)
     share = max((shares.get(cause, 0.0) for cause in _HARMFUL_CAUSES), default=0.0)
     return {THROTTLED_KEY: f"{100 * share:.1f}"} if share > 0 else {}
@@ -214,21 +214,23 @@ def throttled_pct(environment: Mapping[str, str]) -> float:
 
 
 def idle_wait_blockers(environment: Mapping[str, str]) -> str:
-    """What was still in the way when the wait before a run gave up, by the run's facts; "" where it did not."""
+    """Return what still blocked the run when its idle wait timed out; "" if it did not."""
     ending, _, blockers = environment.get(IDLE_WAIT_KEY, "").partition(": ")
     return blockers if ending.startswith(TIMED_OUT) else ""
 
 
 def lowest_temperature_c(samples: Iterable[Sample]) -> int | None:
-    """The lowest temperature; None where none is told."""
+    """Return the lowest temperature of the samples; None if none has one."""
     return min((sample.temperature_c for sample in samples if sample.temperature_c is not None), default=None)
 
 
 def is_cool(samples: Sequence[Sample], resting_c: int | None, steady_s: float = STEADY_S) -> bool:
-    """Whether a GPU's samples since a wait began, oldest first, end in its resting band, or have stopped falling.
+    """Return whether a GPU is at rest: in its resting band, or no longer becoming cooler.
 
-    `resting_c` is its lowest temperature before the first run; None where there was no run yet. One that tells no
-    temperature is taken to be cool.
+    Args:
+        samples: Its samples since a wait began, oldest first; without a temperature it is taken to be cool.
+        resting_c: Its lowest temperature before the first run; None if there was no run yet.
+        steady_s: How long a temperature must have stood still.
     """
     readings = [(sample.t_ns, sample.temperature_c) for sample in samples if sample.temperature_c is not None]
     if not readings:
@@ -241,6 +243,6 @@ def is_cool(samples: Sequence[Sample], resting_c: int | None, steady_s: float = 
 
 
 def is_throttled(sample: Sample) -> bool:
-    """Whether a GPU holds its clocks back because of heat or a hardware slowdown at this moment."""
+    """Return whether a GPU is throttled by heat or a hardware slowdown at this moment."""
     bits = sum(THROTTLE_CAUSES[cause][0] for cause in _HARMFUL_CAUSES)
     return bool((sample.throttle_reasons or 0) & bits)

@@ -1,4 +1,4 @@
-"""Energy of a window of time: the difference of the card's own counter, or the integral of its power.
+"""Energy of a window of time: the difference of the GPU's own counter, or the integral of its power.
 
 The counter misses nothing between readings, so it is preferred. Either way the ends of a window are uncertain: a value
 read at one moment may be as old as the driver's renewal period, and the nearest reading may lie a little off the edge.
@@ -30,7 +30,13 @@ class Energy:
 
 
 def total_energy(gpus: Sequence[SampleColumns], start_ns: int, end_ns: int) -> Energy | None:
-    """The energy of all GPUs together over a window; None where one of them has none."""
+    """Return the energy of all GPUs together over a window; None if one of them has none.
+
+    Args:
+        gpus: The samples of each GPU.
+        start_ns: Start of the window.
+        end_ns: End of the window.
+    """
     parts = [gpu_energy(gpu, start_ns, end_ns) for gpu in gpus]
     known = [part for part in parts if part is not None]
     if not known or len(known) < len(parts):
@@ -44,9 +50,14 @@ def total_energy(gpus: Sequence[SampleColumns], start_ns: int, end_ns: int) -> E
 
 
 def gpu_energy(gpu: SampleColumns, start_ns: int, end_ns: int) -> Energy | None:
-    """One GPU's energy over a window, by its counter if that covers it, else by its power; None if neither does.
+    """Return one GPU's energy over a window, by its counter if that covers it, else by its power; None if neither does.
 
     A window shorter than the renewal period has no energy: the counter may not have moved.
+
+    Args:
+        gpu: Its samples.
+        start_ns: Start of the window.
+        end_ns: End of the window.
     """
     return _energy_by_counter(gpu, start_ns, end_ns) or _energy_by_power(gpu, start_ns, end_ns)
 
@@ -65,7 +76,10 @@ def _energy_by_counter(gpu: SampleColumns, start_ns: int, end_ns: int) -> Energy
 
 
 def _energy_by_power(gpu: SampleColumns, start_ns: int, end_ns: int) -> Energy | None:
-    """The trapezoid rule; a window whose edges the samples miss by more than a fifth of its length has no energy."""
+    """Integrate the power over a window with the trapezoid rule.
+
+    Returns None if the samples miss the edges by more than a fifth of the window.
+    """
     t_ns, power_mw = _present_values(gpu.t_ns, gpu.fields.get("power_mw"))
     inside = (t_ns > start_ns) & (t_ns < end_ns)
     slack_ns = (end_ns - start_ns) / 5
@@ -91,13 +105,13 @@ def _present_values(t_ns: Ints, values: Floats | None) -> tuple[Ints, Floats]:
 
 
 def _period_ns(gpu: SampleColumns, field: str) -> float:
-    """How often the driver renews the field: as seen, else as drivers usually do."""
+    """Return how often the driver renews the field: as observed, else as drivers usually do."""
     facts = gpu.device.fields.get(field)
     return _TYPICAL_PERIOD_NS if facts is None or facts.period_ms is None else facts.period_ms * 1e6
 
 
 def _edge_uncertainty(gpu: SampleColumns, t_ns: Ints, edge_ns: int, period_ns: float) -> tuple[float, float]:
-    """The distance (ns) of a window's end to its nearest reading, and the highest power (mW) sampled around it."""
+    """Return how far (ns) a window's edge is from its nearest reading, and the highest power (mW) sampled around it."""
     after = min(int(np.searchsorted(t_ns, edge_ns)), len(t_ns) - 1)
     before = max(int(np.searchsorted(t_ns, edge_ns, side="right")) - 1, 0)
     power_t_ns, power_mw = _present_values(gpu.t_ns, gpu.fields.get("power_mw"))

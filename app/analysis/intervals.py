@@ -35,7 +35,7 @@ class Estimate:
 
 
 def sidak_level(level: float, comparisons: int) -> float:
-    """The level of each of several intervals that are all to hold together with probability `level`.
+    """Return the level of each of several intervals that hold together with probability `level`.
 
     Šidák (1967), "Rectangular confidence regions for the means of multivariate normal distributions", Journal of the
     American Statistical Association 62: exact for independent comparisons, on the safe side for one shared baseline.
@@ -44,7 +44,7 @@ def sidak_level(level: float, comparisons: int) -> float:
 
 
 def mean(values: Sequence[float], level: float = LEVEL) -> Estimate | None:
-    """The geometric mean of positive values, with Student's t interval on their logarithms; None of nothing."""
+    """Return the geometric mean of positive values, None of none, with Student's t interval on their logarithms."""
     if not values:
         return None
     logs = np.log(np.asarray(values, dtype=np.float64))
@@ -56,11 +56,16 @@ def mean(values: Sequence[float], level: float = LEVEL) -> Estimate | None:
 
 
 def ratio(values: Sequence[float], baseline: Sequence[float], level: float = LEVEL) -> Estimate | None:
-    """The ratio of geometric means, with Welch's t interval on the logarithms; `n` is the smaller sample.
+    """Return the ratio of geometric means, with Welch's t interval on the logarithms.
 
     Welch (1947), "The generalization of Student's problem when several different population variances are involved",
     Biometrika 34; degrees of freedom by Satterthwaite (1946). None when either side is empty, no interval when either
-    side has one process only.
+    side has one process only; `n` is the smaller sample.
+
+    Args:
+        values: One positive value per process.
+        baseline: The same of the baseline.
+        level: Probability that the interval holds.
     """
     if not values or not baseline:
         return None
@@ -73,9 +78,14 @@ def ratio(values: Sequence[float], baseline: Sequence[float], level: float = LEV
 
 
 def pooled_ratio(values: Sequence[float], baseline: Sequence[float], level: float = LEVEL) -> Estimate | None:
-    """The same for two samples of equal variance, by Student's pooled t: one of the two may be a single process.
+    """Return the ratio of two samples of equal variance, by Student's pooled t: one of the two may be a single process.
 
     Student (1908), "The probable error of a mean", Biometrika 6. None when either side is empty or both have one.
+
+    Args:
+        values: One positive value per process.
+        baseline: The same of the baseline.
+        level: Probability that the interval holds.
     """
     if not values or not baseline or len(values) + len(baseline) < 3:
         return None
@@ -88,7 +98,15 @@ def pooled_ratio(values: Sequence[float], baseline: Sequence[float], level: floa
 
 
 def welch_half_width(a: float, n_a: int, b: float, n_b: int, level: float) -> float:
-    """Half the width of Welch's interval, from the squared standard errors `a` and `b` of two means."""
+    """Return half the width of Welch's interval.
+
+    Args:
+        a: Squared standard error of one mean.
+        n_a: Its number of processes.
+        b: Squared standard error of the other mean.
+        n_b: Its number of processes.
+        level: Probability that the interval holds.
+    """
     if a + b == 0:
         return 0.0
     degrees = (a + b) ** 2 / (a**2 / (n_a - 1) + b**2 / (n_b - 1))
@@ -96,17 +114,20 @@ def welch_half_width(a: float, n_a: int, b: float, n_b: int, level: float) -> fl
 
 
 def preload_scipy() -> None:
-    """Imports what intervals need, 0.2 s, so that the first of them need not wait for it."""
+    """Import what intervals need, 0.2 s, so that the first of them does not wait for it."""
     import scipy.special  # noqa: F401
 
 
 def _estimate(centre: float, half: float, n: int) -> Estimate:
-    """An estimate from the logarithm of its value and half the width of its interval there."""
+    """Return an estimate from the logarithm of its value and half the width of its interval there."""
     return Estimate(_bounded_exp(centre), _bounded_exp(centre - half), _bounded_exp(centre + half), n)
 
 
 def _bounded_exp(logarithm: float) -> float:
-    """Its exponential, within what a float holds: two wild values have an interval over hundreds of powers of ten."""
+    """Return the exponential of a logarithm, within the range of a float.
+
+    Two wild values have an interval over hundreds of powers of ten.
+    """
     return math.exp(min(max(logarithm, -_LARGEST_LOG), _LARGEST_LOG))
 
 
@@ -118,7 +139,7 @@ def _student_t(level: float, degrees: float) -> float:
 
 
 DEFAULT_REPEATS = 3
-"""Processes a variant where nothing else is asked."""
+"""Processes per variant by default."""
 MIN_REPEATS = 3
 """Processes a variant before the interval is first looked at: two are so few that a lucky pair ends it too often."""
 _FINEST_HALF_WIDTH = 0.001
@@ -138,11 +159,17 @@ class RequiredRepeats:
 def precision_reached(
     values: Sequence[float], baseline: Sequence[float], precision_pct: float, level: float = LEVEL
 ) -> bool:
-    """Whether the ratio is known to ± `until_pct` percent, so that no further repeat is needed.
+    """Return whether the ratio is known to ± `precision_pct` percent, so that no further repeat is needed.
 
     It has to be known so well at two looks in a row: now, and without the last process of each side. One look alone
     stops where chance made the interval narrow, and such intervals cover the truth less often (docs/statistics.md).
-    Values are in the order they were measured in; the first look is at `FIRST_LOOK` processes each.
+    The first look is at `FIRST_LOOK` processes each.
+
+    Args:
+        values: One positive value per process, in the order of measurement.
+        baseline: The same of the baseline.
+        precision_pct: Half-width to reach, in percent.
+        level: Probability that the interval holds.
     """
     return _is_narrow(values[:-1], baseline[:-1], precision_pct, level) and _is_narrow(
         values, baseline, precision_pct, level
@@ -160,9 +187,14 @@ def _is_narrow(values: Sequence[float], baseline: Sequence[float], precision_pct
 def required_repeats(
     values: Sequence[float], baseline: Sequence[float], level: float = LEVEL
 ) -> RequiredRepeats | None:
-    """How many more repeats would narrow the interval to the next rounder figure (of 5, 2, 1, 0.5 … %).
+    """Return how many more repeats narrow the interval to the next rounder figure (of 5, 2, 1, 0.5 … %).
 
     None with fewer than two processes a side, or where the interval is narrow enough for any purpose.
+
+    Args:
+        values: One positive value per process.
+        baseline: The same of the baseline.
+        level: Probability that the interval holds.
     """
     found = ratio(values, baseline, level)
     half = found.half_width if found else None
@@ -173,11 +205,17 @@ def required_repeats(
 
 
 def additional_repeats(values: Sequence[float], baseline: Sequence[float], target: float, level: float = LEVEL) -> int:
-    """Further processes of each variant until the interval is expected to be ± `within` or narrower.
+    """Return the further processes of each variant after which the interval is expected to be narrow enough.
 
     Welch's half-width with the standard deviations seen so far held fixed and the counts raised. As Kupper and Hafner
     (1989), "How appropriate are popular sample size formulas?", The American Statistician 43, warn, such a number is
-    reached in about half of all cases only. Each side needs two processes to begin with.
+    reached in about half of all cases only.
+
+    Args:
+        values: One positive value per process, two or more.
+        baseline: The same of the baseline.
+        target: Half-width to reach, as a share of the ratio.
+        level: Probability that the interval holds.
     """
     a, b = (float(np.var(np.log(np.asarray(side)), ddof=1)) for side in (values, baseline))
 
@@ -189,7 +227,7 @@ def additional_repeats(values: Sequence[float], baseline: Sequence[float], targe
 
 
 def _next_finer(half: float) -> float:
-    """The largest of …, 0.05, 0.02, 0.01, 0.005, … that is clearly below `half`."""
+    """Return the largest of …, 0.05, 0.02, 0.01, 0.005, … that is clearly below `half`."""
     limit = _FINER_FACTOR * half
     tens = 10.0 ** math.floor(math.log10(limit))
     return next(step * tens for step in _ROUND_STEPS if step * tens <= limit)

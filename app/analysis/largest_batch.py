@@ -54,9 +54,15 @@ class SearchBounds:
 
 
 def search_bounds(spec: RunSpec, limit: int | None = None, step: int | None = None) -> SearchBounds:
-    """The bounds for a variant; raises `UsageError` on the CPU without a limit, and for bounds that make no sense.
+    """Return the bounds of a search for a variant.
 
-    A step is an eighth of the batch given unless stated, and as every batch a multiple of the GPUs.
+    Args:
+        spec: The variant; its batch size is tried first.
+        limit: The largest batch size to try; None is the workload's maximum, for a GPU only.
+        step: The precision of the answer, a multiple of the GPUs; None is an eighth of the first batch.
+
+    Raises:
+        UsageError: There is no limit on the CPU, or the bounds contradict each other.
     """
     gpus = int(spec.variant["gpus"])
     if gpus == 0 and limit is None:
@@ -79,7 +85,7 @@ def search_bounds(spec: RunSpec, limit: int | None = None, step: int | None = No
 
 @dataclass(slots=True)
 class BatchSearch:
-    """Which batch size to try next; told how each try went, it closes in."""
+    """Chooses the next batch size to try from how the trials before ended."""
 
     bounds: SearchBounds
     fits: int = 0
@@ -88,7 +94,7 @@ class BatchSearch:
     tries: list[BatchTrial] = field(default_factory=list)
 
     def next_batch_size(self) -> int | None:
-        """The next batch size to try; None when it is done."""
+        """Return the next batch size to try; None when the search is done."""
         bounds = self.bounds
         if self.fails is None:
             doubled = min(2 * self.fits, bounds.limit) if self.fits else bounds.start
@@ -99,7 +105,7 @@ class BatchSearch:
         return middle if self.fits < middle < self.fails else None
 
     def record(self, trial: BatchTrial, reason: str | None = None) -> bool:
-        """How a try ended; false where that ends the search.
+        """Record how a trial ended; return false if that ends the search.
 
         A batch that fails otherwise than for memory, where a smaller one was fine, does not fit either: a tensor may
         have more elements than a kernel can count.
@@ -115,7 +121,7 @@ class BatchSearch:
         return True
 
     def result(self, ending: Ending | None = None, reason: str | None = None) -> LargestBatch:
-        """What is known; `ending` where it was ended before its end."""
+        """Return what is known; `ending` says why the search stopped early."""
         natural: Ending = "none fits" if not self.fits else "limit" if self.fails is None else "found"
         return LargestBatch(
             ending=ending or natural,
@@ -128,6 +134,6 @@ class BatchSearch:
 
 
 def trial_spec(spec: RunSpec, batch_size: int) -> RunSpec:
-    """The variant as one try of it."""
+    """Return the variant as one trial of it."""
     shortened = {name: value for name, value in TRIAL_PARAMETERS.items() if name in spec.variant}
     return RunSpec(workload=spec.workload, variant={**spec.variant, **shortened, "batch_size": batch_size})

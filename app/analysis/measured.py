@@ -9,12 +9,12 @@ from app.records import Floats, Ints, SampleColumns, StoredRun
 
 
 def gpu_columns(run: StoredRun) -> list[SampleColumns]:
-    """The samples of the GPUs that the run used."""
+    """Return the samples of the GPUs that the run used."""
     return [columns for columns in run.samples if columns.device.kind == "gpu"]
 
 
 def measured_window(run: StoredRun) -> tuple[int, int] | None:
-    """When `measure` began and ended; of a run that goes on, the newest of its samples. None where it has no length."""
+    """Return when `measure` began and ended, of a running run its newest sample; None for an empty window."""
     measure_phase = next((phase for phase in run.phases if phase.name == "measure"), None)
     if measure_phase is None:
         return None
@@ -24,7 +24,7 @@ def measured_window(run: StoredRun) -> tuple[int, int] | None:
 
 
 def measured_values(run: StoredRun, field: str) -> list[Floats]:
-    """What each GPU said of a field of `FAST_FIELDS` or `SLOW_FIELDS` then; one that said nothing is left out."""
+    """Return the values of a telemetry field in `measure`, one array per GPU that reported it."""
     window = measured_window(run)
     if window is None:
         return []
@@ -36,12 +36,19 @@ def measured_values(run: StoredRun, field: str) -> list[Floats]:
 
 
 def measured_means(run: StoredRun, field: str) -> Iterator[float]:
-    """The mean of one field in the measured part, for each GPU that gave it."""
+    """Yield the mean of one field in `measure` for each GPU that reported it."""
     return (float(values.mean()) for values in measured_values(run, field))
 
 
 def values_in_window(t_ns: Ints, values: Floats, start_ns: int, end_ns: int) -> Floats:
-    """The values read in (start_ns, end_ns], absent ones left out."""
+    """Return the values read in (start_ns, end_ns], without absent ones.
+
+    Args:
+        t_ns: Times of the readings, shape (n,).
+        values: The readings, shape (n,), NaN if absent.
+        start_ns: Start of the window, excluded.
+        end_ns: End of the window, included.
+    """
     return np.asarray(values[(t_ns > start_ns) & (t_ns <= end_ns) & ~np.isnan(values)])
 
 

@@ -1,6 +1,6 @@
 """Multi-resolution curves in bounded memory, and their minimum and maximum per pixel column.
 
-Level 0 holds samples, level k one row (time, smallest, largest) for each stretch of `BASE_S * 4 ** k` seconds. Each
+Level 0 holds samples, level k one row (time, smallest, largest) for each range of `BASE_S * 4 ** k` seconds. Each
 level keeps at least its newest `KEEP` rows and drops the oldest: the further back, the coarser, but no peak is lost.
 
 Memory of one curve: 0.26 MB of samples and at most 0.39 MB a level, taken as the history grows. An 8 h session at 20 Hz
@@ -28,7 +28,7 @@ Indices = NDArray[np.intp]
 
 
 class Pyramid:
-    """Samples in time order, read by window. Rows go into the next level in batches: amortised O(1) a sample."""
+    """Samples in time order, read by window. Rows go into the next level in batches: amortised O(1) per sample."""
 
     def __init__(self, levels: int = LEVELS, keep: int = KEEP_ROWS) -> None:
         self._keep = keep
@@ -76,10 +76,15 @@ class Pyramid:
         self.version += 1
 
     def window(self, start: float, end: float, columns: int) -> tuple[Floats, Floats, Floats]:
-        """The rows from `start` to `end`, a few for each of so many pixel columns: times, smallest, largest values.
+        """Return the rows from `start` to `end` as times, smallest and largest values, each of shape (n,).
 
-        One row beyond each end is kept, so that lines reach the border. NaN is a gap; one narrower than a pixel may
+        One row beyond each end is included, so that lines reach the border. NaN is a gap; one narrower than a pixel may
         close. Of samples, where they are few enough, smallest and largest are one and the same array.
+
+        Args:
+            start: First time.
+            end: Last time.
+            columns: The pixel columns; there are a few rows for each.
         """
         return self._rows(self._level_for(start, (end - start) / max(1, columns)), start, end)
 
@@ -95,13 +100,13 @@ class Pyramid:
         return float(low[nearest]), float(high[nearest])
 
     def _level_for(self, start: float, width: float) -> int:
-        """The coarsest level with rows no wider than `width`, or a coarser one if only that reaches back to `start`."""
+        """Return the coarsest level with rows no wider than `width`, or a coarser one if only that reaches `start`."""
         fitting = max((k for k, level in enumerate(self._levels) if k and level.width_s <= width), default=0)
         reaching = (k for k in range(fitting, len(self._levels)) if self._levels[k].reaches(start))
         return next(reaching, len(self._levels) - 1)
 
     def _rows(self, level: int, start: float, end: float) -> tuple[Floats, Floats, Floats]:
-        """A level's rows in a window, then of each finer level the newest rows, that are in no coarser one yet."""
+        """Return a level's rows in a window, then of each finer level the newest rows, which no coarser one has yet."""
         if level == 0:
             x, y = _rows_between(self._levels[0].rows(0), start, end)
             return x, y, y
@@ -113,7 +118,7 @@ class Pyramid:
         return x, low, high
 
     def _fold(self) -> None:
-        """Carry complete stretches upwards, as far as there are enough of them."""
+        """Fold complete ranges into coarser levels, as far as there are enough of them."""
         for lower, upper in zip(self._levels, self._levels[1:], strict=False):
             if lower.unfolded < lower.fold_at:
                 return
@@ -167,7 +172,7 @@ class _Level:
         self.count += more
 
     def fold(self, width_s: float) -> Floats:
-        """The complete stretches of `width_s` among the rows not folded yet, as rows; the last one is not complete."""
+        """Return the complete ranges of `width_s` among the rows not folded yet; the last range is not complete."""
         before = min(1, self.folded)  # the row before tells how long a gap is
         rows = self.rows(self.folded - before)
         starts = _group_starts(rows[0], rows[1], width_s)
@@ -197,7 +202,7 @@ class _Level:
 
 
 def _group_starts(x: Floats, low: Floats, width: float) -> Indices:
-    """Where stretches of `width` begin. A gap longer than a stretch is a group of its own, lest it be swallowed."""
+    """Return where ranges of `width` begin. A gap longer than a range is a group of its own, so that it survives."""
     starts = np.empty(len(x), dtype=np.bool_)
     starts[:1] = True
     interval = np.floor(x / width)
@@ -212,7 +217,7 @@ def _group_starts(x: Floats, low: Floats, width: float) -> Indices:
 
 
 def _rows_between(rows: Floats, start: float, end: float) -> Floats:
-    """The rows of a window and one beyond each end."""
+    """Return the rows of a window and one beyond each end."""
     first = max(0, int(np.searchsorted(rows[0], start)) - 1)
     return rows[:, first : int(np.searchsorted(rows[0], end, side="right")) + 1]
 
@@ -235,7 +240,14 @@ class Stroke:
 
 
 def stroke_columns(rows: tuple[Floats, Floats, Floats], start: float, end: float, columns: int) -> Stroke:
-    """The line through rows of (time, smallest, largest value) from `start` to `end`; a row of NaN breaks it."""
+    """Return the line through rows, by pixel columns; a row of NaN breaks it.
+
+    Args:
+        rows: Times, smallest and largest values, each of shape (n,).
+        start: The time at the left edge.
+        end: The time at the right edge.
+        columns: The number of pixel columns.
+    """
     x, lowest, highest = rows
     low, high = _between_columns(rows, start, end, columns)
     first, last = np.searchsorted(x, (start, end))
@@ -256,7 +268,7 @@ def stroke_columns(rows: tuple[Floats, Floats, Floats], start: float, end: float
 def _between_columns(
     rows: tuple[Floats, Floats, Floats], start: float, end: float, columns: int
 ) -> tuple[Floats, Floats]:
-    """For every column the values where the line enters and leaves it, the lower one and the higher one."""
+    """Return for every column the lower and the higher of the values where the line enters and leaves it."""
     x, lowest, highest = rows
     if len(x) < 2:
         return np.full(columns, np.nan), np.full(columns, np.nan)
@@ -266,7 +278,7 @@ def _between_columns(
 
 
 def _isolated_columns(empty: NDArray[np.bool_]) -> ColumnIndices:
-    """Columns with something between columns with nothing."""
+    """Return the columns with something between columns with nothing."""
     if not empty.any():
         return np.empty(0, dtype=np.intp)
     padded = np.concatenate([[True], empty, [True]])

@@ -36,7 +36,7 @@ class StepParts:
         return self.compute_ms + self.communication_ms + self.idle_ms
 
     def scaled(self, factor: float) -> "StepParts":
-        """All of it, longer or shorter."""
+        """Return all parts multiplied by a factor."""
         return StepParts(
             compute_ms=self.compute_ms * factor,
             communication_ms=self.communication_ms * factor,
@@ -44,7 +44,7 @@ class StepParts:
         )
 
     def minus(self, other: "StepParts") -> "StepParts":
-        """What it has more than another one, part by part."""
+        """Return the difference to other parts, part by part."""
         return StepParts(
             compute_ms=self.compute_ms - other.compute_ms,
             communication_ms=self.communication_ms - other.communication_ms,
@@ -53,7 +53,7 @@ class StepParts:
 
 
 def step_parts(evidence: Evidence | None, step_ms: float | None) -> StepParts | None:
-    """A measured step divided as the traced ones were: a profiler makes steps longer, so only its shares are taken.
+    """Divide a measured step like the traced ones: a profiler makes steps longer, so only its shares are used.
 
     None without a trace, or without a measured step.
     """
@@ -70,7 +70,7 @@ _TIME_FIELDS = ("span_ns", "busy_ns", "compute_ns")
 
 
 def mean_parts(parts: Sequence[StepParts]) -> StepParts | None:
-    """The mean of some; None of none."""
+    """Return the mean of step parts; None for none."""
     if not parts:
         return None
     return StepParts(
@@ -81,9 +81,9 @@ def mean_parts(parts: Sequence[StepParts]) -> StepParts | None:
 
 
 def imbalance(devices: Sequence[DeviceTime]) -> float | None:
-    """How much longer the slowest device computes than the fastest, as a share of the mean; None of fewer than two.
+    """Return how much longer the slowest device computes than the fastest, as a share of the mean; None below two.
 
-    Of computing alone: a device that waits for another one does so inside its communication kernel, and looks busy.
+    Only computing counts: a device that waits for another one does so inside its communication kernel, and looks busy.
     """
     times = [device.compute_ns for device in devices]
     if len(times) < 2 or not sum(times):
@@ -92,7 +92,7 @@ def imbalance(devices: Sequence[DeviceTime]) -> float | None:
 
 
 def straggler_share(devices: Sequence[DeviceTime]) -> float:
-    """The same as a share of the span: how much shorter a step were if all computed as fast as the fastest."""
+    """Return how much shorter a step were if all devices computed as fast as the fastest, as a share of the span."""
     times, span = [device.compute_ns for device in devices], sum(device.span_ns for device in devices)
     return (max(times) - min(times)) * len(times) / span if span else 0.0
 
@@ -107,7 +107,7 @@ NEGLIGIBLE_LOSS = 0.05
 DOMINANT_SHARE = 0.5
 """A part is named as the cause only when it makes up more of the lost time than all others together."""
 IMBALANCE_THRESHOLD = 0.05
-"""Devices that compute this much longer than others differ by more than clocks of equal cards do from run to run."""
+"""Devices that compute this much longer than others differ by more than clocks of equal GPUs do from run to run."""
 
 VARYING_PARAMETERS = frozenset(parameter_names(lambda parameter: parameter.scales or not parameter.affects_step))
 """What may differ between runs that are compared by their GPUs; the all-reduce is looked at on its own."""
@@ -157,7 +157,7 @@ class Scaling:
 
 
 def scalings(runs: Sequence[StoredRun]) -> list[Scaling]:
-    """Every pair of groups among the runs that differ in GPUs alone, at one global or at one per-GPU batch.
+    """Return every pair of groups among the runs that differ in GPUs alone, at one global or at one per-GPU batch.
 
     The few are those with the fewest GPUs of their kind. Runs that measured nothing, and runs on the CPU, do not count.
     """
@@ -172,11 +172,6 @@ def scalings(runs: Sequence[StoredRun]) -> list[Scaling]:
             if few is not None:
                 found.append(_scaling(kind, few, many))
     return found
-
-
-def has_scaling(runs: Sequence[StoredRun]) -> bool:
-    """Whether there is anything to say of scaling among these runs."""
-    return len({run.row.spec.variant.get("gpus", 0) for run in runs} - {0}) > 1 and bool(scalings(runs))
 
 
 def _gpu_count_results(runs: Sequence[StoredRun]) -> list[GpuCountResult]:
@@ -194,19 +189,19 @@ def _gpu_count_results(runs: Sequence[StoredRun]) -> list[GpuCountResult]:
 
 
 def _is_positive_int(value: object) -> bool:
-    """Whether a workload, which may be one unknown here, has a number of this."""
+    """Return whether a value is a positive integer; a workload unknown here may have anything."""
     return isinstance(value, int) and value > 0
 
 
 def _fixed_settings(run: StoredRun) -> tuple[object, ...]:
-    """What has to be the same: the rest of the variant, and the kind of card."""
+    """Return what has to be equal: the rest of the variant, and the GPU model."""
     full = run.row.spec
     fixed = (setting for setting in sorted(full.variant.items()) if setting[0] not in VARYING_PARAMETERS)
     return (full.workload, frozenset(run.row.gpu_names), *fixed)
 
 
 def _are_comparable(few: StoredRun, many: StoredRun) -> bool:
-    """One GPU exchanges nothing: there, any all-reduce is the same."""
+    """Return whether two runs differ in their GPUs alone; a single GPU exchanges nothing, so any all-reduce matches."""
     few_variant, many_variant = (run.row.spec.variant for run in (few, many))
     same_all_reduce = few_variant["gpus"] == 1 or few_variant.get("all_reduce") == many_variant.get("all_reduce")
     return same_all_reduce and _fixed_settings(few) == _fixed_settings(many)
@@ -275,9 +270,9 @@ def _scaling(kind: ScalingKind, few: GpuCountResult, many: GpuCountResult) -> Sc
 
 
 def _cause(efficiency: Estimate, lost: StepParts | None, lost_data_ms: float, many: GpuCountResult) -> Cause:
-    """The part that makes up most of the lost time.
+    """Return the part that makes up most of the lost time.
 
-    First what looks like another one: who waits for data seems to wait for kernels, who waits for a GPU to communicate.
+    Data come first, as their wait looks like a gap between kernels; then a straggler, as its wait looks like exchange.
     """
     if efficiency.value > 1 - NEGLIGIBLE_LOSS or (efficiency.high is not None and efficiency.high >= 1):
         return "nothing lost"
@@ -297,7 +292,7 @@ def _cause(efficiency: Estimate, lost: StepParts | None, lost_data_ms: float, ma
 
 
 def _link_bytes_per_step(group: Sequence[StoredRun], field: str, step_ms: float) -> float | None:
-    """Bytes that one GPU sends in a step over a link, by its telemetry during the measured part."""
+    """Return the bytes that one GPU sends per step over a link, by its telemetry in the measured part."""
     rates = [rate for run in group for rate in measured_means(run, field)]
     return float(np.mean(rates)) * step_ms / 1000 if rates else None
 

@@ -27,7 +27,7 @@ class TelemetryAudit:
 
 
 def audit_telemetry(samples: tuple[SampleColumns, ...]) -> TelemetryAudit:
-    """Audits the device sampled most often; jitter is how far each interval is from the usual (median) one."""
+    """Audit the device sampled most often; jitter is the distance of each interval from the median one."""
     busiest = max(samples, key=lambda columns: columns.t_ns.size, default=None)
     cpu_pct = _sampler_cpu_pct(samples)
     if busiest is None or busiest.t_ns.size < 3:
@@ -64,7 +64,7 @@ _PENALTY = 3.0
 
 
 def warmup_blocks(rates: Floats) -> int:
-    """How many of the first blocks belong to a warm-up; 0 where the rates do not change early. `rates` are examples/s.
+    """Return how many of the first blocks belong to a warm-up; 0 if the rates (examples/s) do not change early.
 
     The one change of mean that leaves the least squares, kept when it lowers Schwarz' criterion, and when it comes in
     the first quarter: a machine that changes later drifts, and that is no warm-up. Yao (1988), "Estimating the number
@@ -84,7 +84,7 @@ def warmup_blocks(rates: Floats) -> int:
 
 
 def _squared_deviations(values: Floats) -> float:
-    """The sum of squared distances from the mean."""
+    """Return the sum of squared distances from the mean."""
     return float(np.sum((values - values.mean()) ** 2)) if values.size else 0.0
 
 
@@ -96,11 +96,16 @@ def summarise(
     peak_flops_per_s: float | None = None,
     ready_step_ms: float | None = None,
 ) -> Summary:
-    """Throughput, step times, loss, power, energy and memory over the run's `measure` phase.
+    """Summarise throughput, step times, loss, power, energy and memory over the run's `measure` phase.
 
-    Measured blocks that still belong to a warm-up (`app.analysis.summary`) are cut and counted. What is given is
-    kept as
-    it is: only the worker and the store know it.
+    Measured blocks that still belong to a warm-up (`warmup_blocks`) are cut and counted.
+
+    Args:
+        run: The run with its blocks and samples.
+        allocator_peak_bytes: The framework's own peak, from the worker.
+        flops_per_step: Operations of one step by formula, from the worker.
+        peak_flops_per_s: The calibrated rate of the run's devices together, from the database.
+        ready_step_ms: Time of a step whose data were ready, from the worker.
     """
     blocks = run.blocks
     cut = warmup_blocks(blocks.throughput[blocks.measured])
@@ -145,14 +150,20 @@ def summarise(
 
 
 def waiting_pct(ready_step_ms: float | None, steps: int, seconds: float) -> float | None:
-    """What steps took beyond the time of steps whose data were there already, in percent of all; None if not known."""
+    """Return what steps took beyond the time of steps whose data were ready, in percent of all; None if not known.
+
+    Args:
+        ready_step_ms: Time of a step whose data were ready.
+        steps: The number of steps.
+        seconds: The time they took.
+    """
     if ready_step_ms is None or not seconds:
         return None
     return 100 * max(0.0, 1 - ready_step_ms / 1e3 * steps / seconds)
 
 
 def phases_with_energy(run: StoredRun) -> list[Phase]:
-    """The run's ended phases, each with the energy its GPUs used in it."""
+    """Return the run's ended phases, each with the energy its GPUs used in it."""
     return [_with_energy(phase, gpu_columns(run)) for phase in run.phases if phase.end_ns is not None]
 
 
@@ -162,7 +173,7 @@ def _with_energy(phase: Phase, gpus: list[SampleColumns]) -> Phase:
 
 
 def step_ms(blocks: BlockColumns) -> Floats:
-    """Milliseconds a step of each block."""
+    """Return the milliseconds per step of each block, shape (blocks,)."""
     return np.asarray((blocks.end_ns - blocks.start_ns) / 1e6 / blocks.steps, dtype=np.float64)
 
 
@@ -206,7 +217,7 @@ def _compile_s(run: StoredRun) -> float | None:
 
 
 def _peak_bytes(run: StoredRun) -> int | None:
-    """The highest memory use on one of the run's GPUs, or of the worker where it ran on the CPU.
+    """Return the highest memory use on one of the run's GPUs, or of the worker if it ran on the CPU.
 
     What comes after the measured part (the profiler, a calibration) uses memory of its own and does not count.
     """
@@ -244,14 +255,14 @@ def mfu(summary: Summary) -> float | None:
 
 
 def energy_mj_per_step(summary: Summary) -> float | None:
-    """Energy of one measured step of the run's GPUs together."""
+    """Return the energy of one measured step of the run's GPUs together."""
     if summary.energy_mj_per_example is None or not summary.measured_steps:
         return None
     return summary.energy_mj_per_example * summary.measured_examples / summary.measured_steps
 
 
 class EpochTotals(NamedTuple):
-    """All passes together: seconds of training and of testing, the last accuracy and the best one, from 0 to 1."""
+    """All epochs together: seconds of training and of testing, the last accuracy and the best one, from 0 to 1."""
 
     seconds: float
     testing_seconds: float
@@ -261,22 +272,22 @@ class EpochTotals(NamedTuple):
 
 
 def epoch_seconds(epoch: Epoch) -> float:
-    """How long an epoch trained."""
+    """Return how long an epoch trained."""
     return (epoch.end_ns - epoch.start_ns) / 1e9
 
 
 def epoch_testing_seconds(epoch: Epoch) -> float:
-    """How long testing took after it."""
+    """Return how long the test after an epoch took."""
     return (epoch.tested_ns - epoch.end_ns) / 1e9
 
 
 def epoch_waiting_pct(epoch: Epoch, summary: Summary) -> float | None:
-    """What an epoch's steps waited for data, in percent of its training."""
+    """Return how long an epoch's steps waited for data, in percent of its training."""
     return waiting_pct(summary.ready_step_ms, epoch.steps, epoch_seconds(epoch))
 
 
 def epoch_totals(run: StoredRun) -> EpochTotals | None:
-    """All epochs together; None for a run without any."""
+    """Return the totals of all epochs; None for a run without any."""
     if not run.epochs:
         return None
     best = max(run.epochs, key=lambda epoch: epoch.accuracy)

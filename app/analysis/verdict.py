@@ -1,4 +1,4 @@
-"""Compares each variant's runs with the baseline's: ratios, decisions, and whether they do the same work."""
+"""Compare each variant's runs with the baseline's: ratios, decisions, and whether they do the same work."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -11,7 +11,7 @@ from workloads.protocol import RunSpec
 
 
 def operations_per_example(runs: Sequence[RunRow]) -> float | None:
-    """Operations of one example by formula (docs/utilisation.md), of one variant's runs; None where none knows them.
+    """Return the operations of one example by formula (docs/utilisation.md), of one variant's runs; None if not known.
 
     They are the same for every implementation, layout, precision, batch size and number of GPUs.
     """
@@ -20,7 +20,7 @@ def operations_per_example(runs: Sequence[RunRow]) -> float | None:
 
 
 def work_ratio(runs: Sequence[RunRow], baseline: Sequence[RunRow]) -> float | None:
-    """How many times the baseline's operations an example of this variant takes; None where as many, or not known.
+    """Return how many times the baseline's operations per example this variant does; None if as many, or not known.
 
     Between workloads an example is another thing, and nothing is known.
     """
@@ -36,12 +36,12 @@ def work_ratio(runs: Sequence[RunRow], baseline: Sequence[RunRow]) -> float | No
 
 
 def same_work(runs: Sequence[RunRow], others: Sequence[RunRow]) -> bool:
-    """Whether two variants do the same for an example, as far as that is known."""
+    """Return whether two variants do the same work per example, as far as that is known."""
     return same_workload(runs, others) and work_ratio(runs, others) is None
 
 
 def same_workload(runs: Sequence[RunRow], others: Sequence[RunRow]) -> bool:
-    """Whether two variants are of one workload: between two an example is another thing."""
+    """Return whether two variants are of one workload; an example of another one is something else."""
     return runs[0].spec.workload == others[0].spec.workload
 
 
@@ -55,12 +55,12 @@ FigureValues = Callable[[Sequence[RunRow]], list[float]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariantResult:
-    """One variant's runs in one row: throughput in examples/s, energy in mJ an example, both against the baseline's.
+    """One variant's runs together: throughput in examples/s, energy in mJ per example, both against the baseline's.
 
     Only completed and stopped runs that measured something count; the others keep their place in `runs`. The intervals
-    of all ratios of one kind hold together (`app.analysis.intervals.together`); those of `throughput` and `energy`
-    describe a variant alone. The baseline's own ratios are 1 without an interval, and its decision says nothing.
-    `outlook` is how many more repeats would tell a smaller difference, where none is seen.
+    of all ratios of one kind hold together (`app.analysis.intervals.sidak_level`); those of `throughput` and `energy`
+    describe a variant alone. The baseline's own ratios are 1 without an interval, and its decision has no meaning.
+    `required_repeats` is how many more repeats would show a smaller difference, where none is seen.
     """
 
     runs: tuple[RunRow, ...]
@@ -86,7 +86,7 @@ def group_by_variant(runs: Sequence[RunRow]) -> list[tuple[RunRow, ...]]:
 
 
 def judge(runs: Sequence[RunRow], baseline_run: int) -> list[VariantResult]:
-    """One result a variant; the baseline is the variant that run `baseline_run` belongs to."""
+    """Return one result per variant; the baseline is the variant that run `baseline_run` belongs to."""
     groups = group_by_variant(runs)
     baseline = next(group for group in groups if any(row.run == baseline_run for row in group))
     speed_level, energy_level = (_interval_level(groups, baseline, figures) for figures in (throughputs, energies))
@@ -94,7 +94,7 @@ def judge(runs: Sequence[RunRow], baseline_run: int) -> list[VariantResult]:
 
 
 def _interval_level(groups: Sequence[Sequence[RunRow]], baseline: Sequence[RunRow], figures: FigureValues) -> float:
-    """The level of each interval, so that those of all variants with two runs or more hold together."""
+    """Return the level of each interval, so that those of all variants with two runs or more hold together."""
     others = [group for group in groups if group is not baseline and same_workload(group, baseline)]
     return sidak_level(LEVEL, sum(min(len(figures(group)), len(figures(baseline))) > 1 for group in others))
 
@@ -122,7 +122,7 @@ def _result(
 def _ratio_to_baseline(
     group: Sequence[RunRow], baseline: Sequence[RunRow], figures: FigureValues, level: float
 ) -> Estimate | None:
-    """The ratio of a figure to the baseline's; the baseline's own is 1 and has no interval."""
+    """Return the ratio of a figure to the baseline's; the baseline's own is 1 and has no interval."""
     if not same_workload(group, baseline):
         return None
     found = ratio(figures(group), figures(baseline), level)
@@ -130,17 +130,17 @@ def _ratio_to_baseline(
 
 
 def throughputs(group: Sequence[RunRow]) -> list[float]:
-    """Examples/s of every run that measured to an end of its own or the user's choosing."""
+    """Return the examples/s of every run that measured to its end or was stopped by the user."""
     return _positive(row.summary.throughput for row in _with_result(group))
 
 
 def energies(group: Sequence[RunRow]) -> list[float]:
-    """Millijoules an example of the same runs, those that have it."""
+    """Return the millijoules per example of the same runs, as far as they have them."""
     return _positive(row.summary.energy_mj_per_example for row in _with_result(group))
 
 
 def _positive(values: Iterable[float | None]) -> list[float]:
-    """Those that have a logarithm; a database from elsewhere may hold anything."""
+    """Return the values that have a logarithm; an imported database may hold anything."""
     return [value for value in values if value is not None and 0 < value < math.inf]
 
 

@@ -104,7 +104,7 @@ def experiment_document(result: ExperimentResult) -> dict[str, Any]:
     """Return what `compare` says of its runs, and `experiment`, `state`, `planned`, `done` (runs), `article` (tables).
 
     `repeats` are complete rounds of all variants, `half_widths_pct` how narrowly each speed-up is known after them,
-    `until_pct` how narrowly was asked.
+    `until_pct` the target precision.
     """
     found = result.experiment
     made = stopping_rule(found.plan, [run.row for run in found.runs])
@@ -122,7 +122,7 @@ def experiment_document(result: ExperimentResult) -> dict[str, Any]:
 
 
 def _single_variant_text(plan: Plan, runs: Sequence[StoredRun]) -> str:
-    """That one variant has runs and the others have none yet; "" where it is otherwise."""
+    """Return a note if only one variant has runs yet; "" otherwise."""
     tried = [run.row.spec for run in runs]
     names = [name for name, spec in zip(variant_names(plan.variants), plan.variants, strict=True) if spec in tried]
     if len(names) != 1 or len(plan.variants) < 2:

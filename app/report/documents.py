@@ -26,13 +26,13 @@ from workloads.protocol import Evidence, RunSpec
 
 
 def training_document(run: StoredRun) -> dict[str, Any] | None:
-    """All epochs together: seconds without testing and seconds of testing, the last accuracy and the best."""
+    """Return all epochs together: seconds of training and of testing, the last accuracy and the best."""
     found = epoch_totals(run)
     return None if found is None else found._asdict()
 
 
 def epochs_document(run: StoredRun) -> list[dict[str, Any]]:
-    """One entry an epoch."""
+    """Return one entry per epoch."""
     return [
         {
             "epoch": epoch.epoch,
@@ -49,7 +49,7 @@ def epochs_document(run: StoredRun) -> list[dict[str, Any]]:
 
 
 def evidence_document(evidence: Evidence | None) -> dict[str, Any] | None:
-    """A run's evidence; None where none was kept. `busy_share` is the share of traced time in which a kernel ran.
+    """Return a run's evidence; None if there is none. `busy_share` is the share of traced time in which a kernel ran.
 
     Of `devices` all times are over the traced steps; `imbalance` is how much longer the slowest computes, of the mean.
     """
@@ -72,7 +72,7 @@ def evidence_document(evidence: Evidence | None) -> dict[str, Any] | None:
 
 
 def portability_document(checks: Sequence[PortabilityResult]) -> list[dict[str, Any]]:
-    """What the run's weights gave elsewhere, one entry a trial."""
+    """Return what the run's weights gave elsewhere, one entry per trial."""
     return [
         {
             "implementation": check.implementation,
@@ -87,7 +87,7 @@ def portability_document(checks: Sequence[PortabilityResult]) -> list[dict[str, 
 
 
 def combined_match(rows: Sequence[RunRow]) -> bool | None:
-    """Whether the runs of a variant ran as asked: false where one did not, None where that is not known of all."""
+    """Return whether all runs of a variant ran as requested: false if one did not, None if that is not known of all."""
     matches = {row.match for row in rows}
     if False in matches:
         return False
@@ -95,7 +95,7 @@ def combined_match(rows: Sequence[RunRow]) -> bool | None:
 
 
 def estimate_document(found: Estimate | None) -> dict[str, Any]:
-    """A value with its interval; None where there is none."""
+    """Return a value with its interval; both None if there is no value."""
     return {
         "value": found.value if found else None,
         "interval": list(found.interval) if found and found.interval else None,
@@ -103,7 +103,7 @@ def estimate_document(found: Estimate | None) -> dict[str, Any]:
 
 
 def largest_batch_document(spec: RunSpec, found: LargestBatch) -> dict[str, Any]:
-    """The answer and every try; `variant` is what was searched for, its batch size the first one tried."""
+    """Return the answer and every trial of a search for the largest batch; `variant` is the first one tried."""
     return {
         "workload": spec.workload,
         "variant": spec.variant,
@@ -121,7 +121,13 @@ TelemetryMessage = Sample | SlowSample | Processes | DeviceLost
 
 
 def telemetry_line(message: TelemetryMessage, *, utc: str, source: str) -> dict[str, Any]:
-    """One message with its wall-clock time; all but samples say their `kind`."""
+    """Return one message with its wall-clock time; all but samples name their `kind`.
+
+    Args:
+        message: The message.
+        utc: Its wall-clock time.
+        source: What it was read from.
+    """
     fields = msgspec.to_builtins(message)
     kind = fields.pop("type")
     head = {"t_ns": fields.pop("t_ns"), "utc": utc, "source": source, "device": fields.pop("device")}
@@ -129,7 +135,14 @@ def telemetry_line(message: TelemetryMessage, *, utc: str, source: str) -> dict[
 
 
 def device_lines(inventory: Inventory, *, t_ns: int, utc: str, source: str) -> list[dict[str, Any]]:
-    """What every device is: lines that come before all others."""
+    """Return the lines that describe every device, which come before all others.
+
+    Args:
+        inventory: The devices.
+        t_ns: Time of the inventory, monotonic.
+        utc: The same on the wall clock.
+        source: What it was read from.
+    """
     return [
         {
             "t_ns": t_ns,
@@ -214,12 +227,12 @@ def _gauges(slow: Mapping[str, Floats]) -> dict[str, Floats]:
 
 
 def _means(fields: Mapping[str, Floats]) -> dict[str, float]:
-    """The mean of every field the device gave, over the whole run."""
+    """Return the mean of every field the device reported, over the whole run."""
     return {name: float(np.nanmean(values)) for name, values in fields.items() if not np.isnan(values).all()}
 
 
 def _run_head(row: RunRow) -> dict[str, Any]:
-    """What a run is, and how it ended."""
+    """Return what a run is, and how it ended."""
     return {
         "run": row.run,
         "uid": row.uid,
@@ -251,7 +264,7 @@ def _listed_document(row: RunRow) -> dict[str, Any]:
 
 
 def annotations_document(row: RunRow) -> dict[str, Any]:
-    """What the user keeps on a run, the experiments it belongs to, and when it went into the trash."""
+    """Return the user's annotations of a run, its experiments, and when it was moved to the trash."""
     return {
         "note": row.note,
         "tags": list(row.tags),
@@ -265,7 +278,7 @@ Readings = Mapping[str, Mapping[str, float]]
 
 
 def gpus_document(inventory: Inventory, readings: Readings) -> dict[str, Any]:
-    """The `gpus` document: every GPU with one reading of each field, what it lacks and why, and the host."""
+    """Return the `gpus` document: each GPU with a reading of each field, what it lacks and why, and the host."""
     devices = [_device(device, readings.get(device.device, {})) for device in inventory.devices]
     return {
         "driver": inventory.driver,
@@ -288,7 +301,7 @@ def _device(device: Device, values: Mapping[str, float]) -> dict[str, Any]:
 
 
 def _field(device: Device, name: str, value: float | None) -> dict[str, Any]:
-    """A field is supported where the device gave it when it was probed, or gives it now."""
+    """Return a field; it is supported if the device reported it when it was probed, or reports it now."""
     info, reason = device.fields.get(name, FieldInfo(unit=FIELDS[name].unit)), device.absent.get(name)
     return {
         "supported": reason is None and (name in device.fields or value is not None),
@@ -301,5 +314,5 @@ def _field(device: Device, name: str, value: float | None) -> dict[str, Any]:
 
 
 def iso_utc(utc_ns: int) -> str:
-    """A moment given in nanoseconds since 1970, as ISO 8601 with milliseconds: `2026-03-01T14:05:09.120Z`."""
+    """Return a time in nanoseconds since 1970 as ISO 8601 with milliseconds: `2026-03-01T14:05:09.120Z`."""
     return datetime.fromtimestamp(utc_ns / 1e9, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

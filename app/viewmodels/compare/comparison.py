@@ -25,7 +25,7 @@ from app.viewmodels.format.sentences import format_run_numbers, group_by_ending
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChartGallery:
-    """The pictures that say something, in order, and the reasons of those that do not."""
+    """The charts that show something, in order, and the reasons of those that do not."""
 
     charts: tuple[Chart, ...] = ()
     no_data: tuple[NoData, ...] = ()
@@ -64,15 +64,14 @@ COMPARED_FIELDS = tuple(
         )
     )
 )
-"""What a comparison needs of the samples."""
+"""The telemetry fields that a comparison reads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedRuns:
     """Runs read for a comparison, with all that does not depend on the baseline.
 
-    `drawn` are those whose curves are; `too_many` have some too, but no eye could tell them apart; `left_out` runs were
-    too many to read.
+    Curves are drawn of the runs in `drawn`; `too_many` others have some too. `left_out` runs were too many to read.
     """
 
     runs: tuple[StoredRun, ...] = ()
@@ -111,7 +110,7 @@ class Comparison:
 
 
 def prepare_comparison(runs: Sequence[StoredRun], left_out: int = 0) -> ComparedRuns:
-    """The runs in their order; slow enough to belong off the GUI thread."""
+    """Compute what does not depend on the baseline, in the order of the runs; too slow for the GUI thread."""
     groups = group_by_variant([run.row for run in runs])
     drawable = {run.row.run for run in runs if len(run.blocks.steps) or any(len(one.t_ns) for one in run.samples)}
     drawn = [row.run for row in interleave_variants(groups) if row.run in drawable][:MAX_DRAWN]
@@ -126,7 +125,7 @@ def prepare_comparison(runs: Sequence[StoredRun], left_out: int = 0) -> Compared
 
 
 def default_baseline(rows: Sequence[RunRow]) -> int:
-    """The run that others are compared with unless one is named: the first that measured, else the first."""
+    """Return the run that others are compared with by default: the first that measured, else the first."""
     return next((row.run for row in rows if throughputs([row])), rows[0].run)
 
 
@@ -159,12 +158,12 @@ def compare(found: ComparedRuns, baseline: int, older: Sequence[StoredRun] = ())
 
 
 def comparison_curves(found: ComparedRuns, align: Alignment) -> CompareCurves:
-    """The curves of the runs that are drawn."""
+    """Return the curves of the runs that are drawn."""
     return compare_curves([run for run in found.runs if run.row.run in found.drawn], found.styles, align)
 
 
 def _omission_notes(found: ComparedRuns) -> list[str]:
-    """What of the choice is left out, and where."""
+    """Return what is left out of the choice, and where."""
     sentences = []
     if found.too_many:
         drawn = len(found.drawn)
@@ -181,7 +180,7 @@ def _omission_notes(found: ComparedRuns) -> list[str]:
 
 
 def _unmeasured_notes(found: ComparedRuns) -> list[str]:
-    """Which runs never measured, or not to an end, and why; where the curves of one of them begin."""
+    """Return which runs never measured, or not to an end, and why; and where the curves of one of them begin."""
     without = [run.row for run in found.runs if run.measure_start_ns is None]
     cut_off = [run.row for run in found.runs if run.measure_start_ns is not None and _has_no_result(run.row)]
     sentences = [*_describe_unmeasured(without, "never reached"), *_describe_unmeasured(cut_off, "did not get through")]
@@ -195,7 +194,7 @@ def _has_no_result(row: RunRow) -> bool:
 
 
 def _describe_unmeasured(rows: Sequence[RunRow], how_far: str) -> list[str]:
-    """A sentence for those that ended alike."""
+    """Return a sentence for each group of runs that ended alike."""
     return [
         f"{format_run_numbers([row.run for row in alike]).capitalize()} ({word}) {how_far}"
         f" {'its' if len(alike) == 1 else 'their'} measured part. {reason}".rstrip()
@@ -205,14 +204,14 @@ def _describe_unmeasured(rows: Sequence[RunRow], how_far: str) -> list[str]:
 
 _SIGNS: dict[Severity, str] = {"warning": "▲", "note": "·"}
 _MISMATCH_NOTE = "So the verdict is about what ran, not about what was asked."
-"""What runs that are not what they say they are mean for the verdict."""
+"""The consequence of runs that did not run as requested."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonHeader:
-    """The verdict's `first` sentence and the `rest`; `lines` are doubts and notes, each with how much it matters.
+    """The text above the table: the verdict's `first` sentence, the `rest`, and its `method`.
 
-    `method` says how intervals were made; `copied` is the verdict with its doubts for the clipboard, a line each.
+    `lines` are warnings and notes with their severity; `clipboard_text` is the verdict with its warnings, a line each.
     """
 
     first: str
@@ -223,17 +222,17 @@ class ComparisonHeader:
 
 
 def comparison_header(comparison: Comparison) -> ComparisonHeader:
-    """What is said of a comparison above its table."""
+    """Return the text above the table of a comparison."""
     first, *rest = comparison.verdict.sentences or ("",)
-    others = [doubt.sentence for doubt in comparison.warnings if doubt.key != EVIDENCE]
-    warnings = [(_warning_line(doubt), doubt.severity) for doubt in comparison.warnings]
+    others = [warning.sentence for warning in comparison.warnings if warning.key != EVIDENCE]
+    warnings = [(_warning_line(warning), warning.severity) for warning in comparison.warnings]
     notes: list[tuple[str, Severity]] = [(note, "note") for note in comparison.notes]
     return ComparisonHeader(
         first=first,
         rest=" ".join(rest),
         method=comparison.method,
         lines=(*warnings, *notes),
-        # The verdict says already what the doubt about evidence does.
+        # The verdict says already what the warning about evidence does.
         clipboard_text="\n".join([comparison.verdict.text, *others]),
     )
 

@@ -20,18 +20,18 @@ ALIGNMENTS: tuple[Alignment, ...] = ("time", "steps", "examples")
 
 _REDUCTION_NAMES: Mapping[Combination, str] = {"sum": "sum", "mean": "mean", "max": "highest"}
 _MOST_POINTS = 50_000
-"""Of a longer curve only this many points are kept: more than any screen shows, zoomed in too."""
+"""Points of a curve that are drawn: more than any screen shows, zoomed in too."""
 _MAX_HEADING_CHARS = 13
-"""More characters than this above a small panel leave no room beside them."""
+"""Characters that fit above a small panel."""
 _MARGIN_BEFORE, _MARGIN_AFTER = 0.06, 0.02
-"""How much is in view around the measured part, of its length."""
+"""Margin shown around the measured part, as a share of its length."""
 _SINGLE_POINT_MARGIN = 0.5
-"""How much is in view around a single point: as much as that is of a second, a step or an example."""
+"""Margin shown around a single point, in seconds, steps or examples."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompareCurves:
-    """The panels, each with a curve a run; `measured` is the stretch to show first, `whole` all there is."""
+    """The panels, each with a curve per run; `measured` is the range to show first, `whole` the full one."""
 
     align: Alignment = "time"
     panels: tuple[Panel, ...] = ()
@@ -41,7 +41,13 @@ class CompareCurves:
 
 
 def compare_curves(runs: Sequence[StoredRun], styles: Mapping[int, int], align: Alignment) -> CompareCurves:
-    """Curves of these runs; `looks` by run number. Slow enough to belong off the GUI thread."""
+    """Return the curves of these runs; slow enough to belong off the GUI thread.
+
+    Args:
+        runs: The runs to draw.
+        styles: The style of each run, by number.
+        align: What the axis counts.
+    """
     panels = tuple(_panels(runs, _CurveBuilder(align, styles)))
     whole = _full_span(panels)
     length = max((_measured_length(run, align) for run in runs), default=0.0)
@@ -58,16 +64,19 @@ def compare_curves(runs: Sequence[StoredRun], styles: Mapping[int, int], align: 
 
 
 def _full_span(panels: Sequence[Panel]) -> Span:
-    """From the first point to the last; a single one stands in the middle of a stretch."""
+    """From the first point to the last; a single one has a margin on both sides."""
     start = min((float(curve.x[0]) for panel in panels for curve in panel.curves), default=0.0)
     end = max((float(curve.x[-1]) for panel in panels for curve in panel.curves), default=1.0)
     return (start, end) if start < end else (start - _SINGLE_POINT_MARGIN, end + _SINGLE_POINT_MARGIN)
 
 
 def small_multiples(panels: Sequence[Panel], runs: Sequence[int], span: Span) -> tuple[Panel, ...]:
-    """One row of panels a run, in the order of the runs; only the first row is titled.
+    """Return one row of panels per run; only the first row is titled.
 
-    Every column is on one scale, that of the values within `span`.
+    Args:
+        panels: The panels with the curves of all runs.
+        runs: The runs, in order.
+        span: The range of the axis whose values set the scale of each column.
     """
     scaled = [
         replace(_with_short_title(panel), y_range=panel.y_range or (0.0, _highest(panel, span))) for panel in panels
@@ -86,14 +95,14 @@ def small_multiples(panels: Sequence[Panel], runs: Sequence[int], span: Span) ->
 
 
 def _with_short_title(panel: Panel) -> Panel:
-    """The panel with a title for a small one; one that would crowd out the run's number gives way to the unit."""
+    """Return the panel with a title for a small one; a title without room gives way to the unit."""
     title = panel.title.partition(",")[0]
     crowded = panel.unit and len(title) + len(panel.unit) > _MAX_HEADING_CHARS
     return replace(panel, title=panel.unit, unit="") if crowded else replace(panel, title=title)
 
 
 def format_position(align: Alignment, x: float) -> str:
-    """A place on the axis: `12.30 s`, `step 1,024`, `65,536 examples`."""
+    """Return a position on the axis as text: `12.30 s`, `step 1,024`, `65,536 examples`."""
     if align == "time":
         return units.with_unit(x, "s", 2)
     return f"step {x:,.0f}" if align == "steps" else f"{x:,.0f} examples"
@@ -126,7 +135,7 @@ def _amounts(run: StoredRun, align: Alignment) -> Ints:
 
 
 def _measured_length(run: StoredRun, align: Alignment) -> float:
-    """How long the measured part is on the axis; 0 without one."""
+    """Return the length of the measured part on the axis; 0 without one."""
     measured = run.blocks.measured
     start = run.measure_start_ns
     if start is None or not measured.any():

@@ -35,10 +35,13 @@ def compare_offers(
     reference: Collection[int],
     articles: Sequence[tuple[str, Sequence[RunRow]]],
 ) -> tuple[Offer, ...]:
-    """Of the user's own runs first, then of the reference, whose run numbers are `reference`.
+    """Return what can be compared: offers of the user's runs first, then of the reference runs.
 
-    `latest` are own runs and `experiments` all experiments, both the newest first; `articles` are titles with the
-    reference runs that repeat them.
+    Args:
+        latest: The user's runs, newest first.
+        experiments: All experiments, newest first.
+        reference: The numbers of the reference runs.
+        articles: Titles of articles, each with the reference runs that replicate it.
     """
     user_offers = [*_last_variants(latest), *_last_experiment(experiments, reference)]
     return (
@@ -50,7 +53,7 @@ def compare_offers(
 
 
 def experiment_choices(experiments: Sequence[StoredExperiment]) -> tuple[tuple[int, str], ...]:
-    """Experiments to choose one from, each by its number with its words; of many, the newest first, only so many."""
+    """Return the newest experiments to choose from, each by its number with its label."""
     return tuple(
         (each.experiment, f"{each.experiment}  {each.name} · {format_run_count(len(each.runs))}")
         for each in experiments[:_MOST_CHOICES]
@@ -65,12 +68,12 @@ _BUILD = Offer(
 _ADD = Offer(
     action="add",
     title="Runs measured on real GPUs",
-    detail="The articles' tables on NVIDIA H200; copies beside your own, marked as reference",
+    detail="The articles' tables on NVIDIA H200; copies next to your own runs, marked as reference",
 )
 
 
 def _last_variants(latest: Sequence[RunRow]) -> Iterator[Offer]:
-    """The two variants of one workload that ran last, each by its last run that measured."""
+    """Yield the two variants of one workload that ran last, each by its last run that measured."""
     measured = [row for row in latest if throughputs([row])]
     for workload in dict.fromkeys(row.spec.workload for row in measured):
         groups = group_by_variant([row for row in measured if row.spec.workload == workload])

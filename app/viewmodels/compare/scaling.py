@@ -13,7 +13,7 @@ from workloads.protocol import RunSpec, Value
 
 _KINDS = {"strong": "the same global batch", "weak": "the same batch a GPU"}
 _FEW = 4
-"""So many pairs have a picture each in a report of a comparison."""
+"""Pairs that are drawn in a report of a comparison."""
 NO_SCALING_PAIRS = (
     "Among these runs no two differ in their GPUs alone, at the same global batch or at the same batch a GPU; "
     "run one variant on one GPU and on two."
@@ -22,7 +22,7 @@ NO_SCALING_PAIRS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalingBar:
-    """One number of GPUs in the picture: a step and its parts in milliseconds (None where nothing was traced)."""
+    """One number of GPUs in the chart: a step and its parts in milliseconds (None if nothing was traced)."""
 
     label: str
     step_ms: float
@@ -63,7 +63,7 @@ class ScalingView:
 
 
 def scaling_views(runs: Sequence[StoredRun]) -> list[ScalingView]:
-    """One view for each pair that there is among the runs."""
+    """Return one view for each pair among the runs that differs only in its GPUs."""
     pairs = scalings(runs)
     specs = [_common_spec(pair) for pair in pairs]
     unique_specs = [spec for index, spec in enumerate(specs) if spec not in specs[:index]]
@@ -75,7 +75,7 @@ def scaling_views(runs: Sequence[StoredRun]) -> list[ScalingView]:
 
 
 def worst_pairs(views: Sequence[ScalingView]) -> list[ScalingView]:
-    """A few pairs are all of them; of more, a few of those that scale worst, one of a variant."""
+    """Return the pairs to draw: all if they are few, else the worst of each variant, up to a few."""
     if len(views) <= _FEW:
         return list(views)
     worst: dict[str, ScalingView] = {}
@@ -86,7 +86,7 @@ def worst_pairs(views: Sequence[ScalingView]) -> list[ScalingView]:
 
 
 def _common_spec(pair: Scaling) -> RunSpec:
-    """What a pair's variant is, GPUs and batches apart; how gradients are exchanged is that of the many."""
+    """Return the spec of a pair's variant without GPUs and batches; the all-reduce is that of the many GPUs."""
     spec = pair.many.runs[0].row.spec
     same: dict[str, Value] = dict.fromkeys(VARYING_PARAMETERS - {"all_reduce"}, "")
     return RunSpec(workload=spec.workload, variant={**spec.variant, **same})
@@ -129,10 +129,10 @@ def _interval(estimate: Estimate) -> str:
 
 
 def describe_cause(found: Scaling) -> str:
-    """Why it is not better, in one sentence."""
+    """Return why scaling is not better, in one sentence."""
     many, lost = found.many, found.lost
     if found.cause == "nothing lost":
-        return "Nothing is lost that could be told from what runs differ by anyway."
+        return "Nothing is lost beyond what runs differ by anyway."
     if lost is None:
         return "Why is not known: one side has no trace; run both with evidence=trace."
     of_excess = f"of the {units.milliseconds(lost.step_ms)} that a step takes too long"

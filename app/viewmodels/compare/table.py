@@ -39,7 +39,7 @@ class ComparedVariant:
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """One row; `runs` are those it stands for. `look` is None where its curves are not drawn."""
+    """One row; `runs` are those it stands for, `style` is None if its curves are not drawn."""
 
     kind: RowKind
     cells: tuple[Cell, ...]
@@ -66,7 +66,7 @@ class CompareTable:
     empty: frozenset[str] = frozenset()
 
     def widest(self) -> list[Cell]:
-        """For each column a cell as wide as its widest."""
+        """Return for each column a cell as wide as its widest."""
         rows = [row for variant in self.variants for row in variant.runs]
         rows += [variant.summary for variant in self.variants if len(variant.runs) > 1]
         return [cells.widest([row.cells[n] for row in rows]) for n in range(len(self.columns))]
@@ -74,7 +74,7 @@ class CompareTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrangement:
-    """How a reader wants the rows: by variant or run by run, which variants unfolded (by first run), in which order.
+    """The order of the rows: by variant or by run, the unfolded variants (by first run), and the sort column.
 
     `column` None is the order in which the runs were chosen.
     """
@@ -85,7 +85,7 @@ class Arrangement:
     descending: bool = True
 
     def sorted_by(self, column: int, *, numeric: bool) -> "Arrangement":
-        """The same after a click on a column's head: its natural way, then the other way, then as chosen."""
+        """Return the arrangement after a click on a column's header: natural order, reverse, as chosen."""
         if column != self.column:
             return replace(self, column=column, descending=numeric)
         if self.descending is numeric:
@@ -93,7 +93,7 @@ class Arrangement:
         return replace(self, column=None)
 
     def rows(self, table: CompareTable) -> list[TableRow]:
-        """The rows to show."""
+        """Return the rows to show."""
         if not self.by_variant:
             return self._ordered([run for variant in table.variants for run in variant.runs], lambda row: row)
         shown: list[TableRow] = []
@@ -115,7 +115,7 @@ class Arrangement:
 
 
 def _member(row: TableRow, variant: int) -> TableRow:
-    """A run under its variant, whose name it need not repeat."""
+    """Return a run's row below its variant, without repeating its name."""
     return replace(row, kind="member", cells=(*row.cells[:variant], Cell(text=""), *row.cells[variant + 1 :]))
 
 
@@ -153,7 +153,14 @@ def compare_table(
 
 
 def table_text(table: CompareTable, rows: Sequence[TableRow], hidden: Collection[str], *, markdown: bool) -> str:
-    """The columns that are not hidden, tab-separated under their heads or as a Markdown table."""
+    """Return the visible columns as tab-separated text, or as a Markdown table.
+
+    Args:
+        table: The table.
+        rows: The rows, in the order shown.
+        hidden: Keys of columns to leave out.
+        markdown: Whether to write Markdown.
+    """
     shown = [n for n, key in enumerate(table.keys) if key not in hidden and key != BASE]
     lines = [[table.columns[n].title for n in shown]]
     lines += [[cells.plain_text(row.cells[n]) for n in shown] for row in rows]
@@ -191,7 +198,7 @@ def _columns(results: Sequence[VariantResult]) -> dict[str, Column]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _RowBuilder:
-    """Makes the rows of one table."""
+    """Builds the rows of one table."""
 
     metrics: Mapping[int, RunMetrics]
     styles: Mapping[int, int]
@@ -226,7 +233,7 @@ class _RowBuilder:
         )
 
     def _run_row(self, row: RunRow, name: str, result: VariantResult) -> TableRow:
-        """A run's ratios are to the mean of the baseline's runs."""
+        """Return a run's row; its ratios are to the mean of the baseline's runs."""
         alone = result.is_baseline and len(self.base.runs) == 1
         comparable = row.spec.workload == self.base.runs[0].spec.workload
         throughput, energy = row.summary.throughput, row.summary.energy_mj_per_example
@@ -268,7 +275,7 @@ def _mark_baseline(ratio: Cell, *, is_base: bool) -> Cell:
 
 
 def _outcomes_cell(runs: Sequence[RunRow]) -> Cell:
-    """How many ended how, in the look of the worst."""
+    """Return how many runs ended how, in the style of the worst outcome."""
     names = [row.outcome.name if row.outcome else "running" for row in runs]
     present = [name for name in _WORST_FIRST if name in names]
     counts = ", ".join(f"{names.count(name)} {cells.OUTCOMES[name].word}" for name in present)
@@ -278,7 +285,7 @@ def _outcomes_cell(runs: Sequence[RunRow]) -> Cell:
 
 
 def _verified_cell(runs: Sequence[RunRow]) -> Cell:
-    """What is said of the run that is furthest from what was asked, and of how many where not of all."""
+    """Return the result of the run that is furthest from what was requested, with a count if others differ."""
     with_evidence = [row for row in runs if row.has_evidence]
     if not with_evidence:
         return cells.verified(runs[0])
@@ -293,16 +300,16 @@ _EXPECTED: Mapping[str, tuple[Callable[[RunRow], bool], str]] = {
     "outcome": (lambda row: row.completed, "completed"),
     "as_asked": (lambda row: row.match is True, "ran as asked"),
 }
-"""By column what is usual, and how it is said."""
+"""By column the usual value, and its text."""
 
 
 def constant_columns(rows: Sequence[RunRow]) -> list[str]:
-    """The columns that say the usual of every run."""
+    """Return the columns that say the usual of every run."""
     return [column for column, (is_expected, _) in _EXPECTED.items() if all(map(is_expected, rows))]
 
 
 def describe_constant_columns(rows: Sequence[RunRow]) -> str:
-    """The same in a sentence; "" where there is none."""
+    """Return those columns as a sentence; "" if there is none."""
     phrases = [_EXPECTED[column][1] for column in constant_columns(rows)]
     if not phrases or len(rows) < 2:
         return ""
@@ -314,7 +321,7 @@ _WIDE = 0.25
 
 
 def estimate_cell(estimate: Estimate | None) -> Cell:
-    """A value with half its interval's width in percent of it, of a wide one with its ends."""
+    """Return a value with half its interval's width in percent, or with both ends if it is wide."""
     if estimate is None:
         return Cell(text=units.ABSENT)
     wide = estimate.interval is not None and (estimate.half_width or 0) > _WIDE
@@ -323,7 +330,7 @@ def estimate_cell(estimate: Estimate | None) -> Cell:
 
 
 def ratio_cell(estimate: Estimate | None) -> Cell:
-    """A ratio with both ends of its interval."""
+    """Return a ratio with both ends of its interval."""
     if estimate is None:
         return Cell(text=units.ABSENT)
     ends = "–".join(units.ratio_ends(estimate.interval, estimate.value))

@@ -19,7 +19,7 @@ _TIMES = 2.0
 
 
 class NamedResult(NamedTuple):
-    """A variant with what tells it from the others, at the beginning of a sentence and within one."""
+    """A variant with the name that tells it from the others, at the start of a sentence and within one."""
 
     result: VariantResult
     first: str
@@ -27,7 +27,7 @@ class NamedResult(NamedTuple):
 
 
 def comparison_sentence(other: NamedResult, base: NamedResult) -> str:
-    """How the variant compares, with its interval, the runs behind it, and its energy."""
+    """Return how a variant compares: ratio, interval, number of runs, and energy."""
     found = other.result
     if found.decision == "different workloads":
         workloads = " and ".join(each.result.runs[0].spec.workload for each in (other, base))
@@ -48,7 +48,7 @@ def comparison_sentence(other: NamedResult, base: NamedResult) -> str:
 
 
 def format_times(ratio: float) -> str:
-    """A ratio that is far from one: `2.50×`."""
+    """Return a ratio that is far from one, as `2.50×`."""
     return f"{units.number(ratio, 3)}×"
 
 
@@ -70,7 +70,7 @@ def _no_difference(other: NamedResult, base: NamedResult) -> str:
 
 
 def _describe_required_repeats(found: RequiredRepeats | None) -> str:
-    """How narrowly more repeats would tell the speed-up; from ± 100 % on that is a factor, up or down."""
+    """Return how narrowly more repeats would determine the speed-up; from ± 100 % on as a factor."""
     if found is None:
         return ""
     known = f"± {100 * found.half_width:g} %" if found.half_width < 1 else f"a factor of {1 + found.half_width:g}"
@@ -79,7 +79,7 @@ def _describe_required_repeats(found: RequiredRepeats | None) -> str:
 
 
 def _change(ratio: float, *, past_tense: bool) -> str:
-    """A ratio of throughput as `is 6.4 % faster than`; far from one `is 2.50× as fast as`, `takes 2.50× as long as`."""
+    """Return a ratio of throughput: `is 6.4 % faster than`, or far from one `takes 2.50× as long as`."""
     if _far_from_one(ratio) and ratio < 1:
         return f"{'took' if past_tense else 'takes'} {format_times(1 / ratio)} as long as"
     verb = "ran" if past_tense else "is"
@@ -99,7 +99,7 @@ def _interval(estimate: Estimate) -> str:
 
 
 def _energy(other: VariantResult, subject: str) -> str:
-    """What is known of its energy an example, as `it uses 4.1 % less energy an image`; "" where nothing is."""
+    """Return what is known of its energy, as `it uses 4.1 % less energy per image`; "" if nothing is."""
     found = other.energy_ratio
     if found is None:
         return ""
@@ -121,7 +121,7 @@ def _far_from_one(ratio: float) -> bool:
 
 
 def _percent(share: float) -> str:
-    """A share in percent with one decimal, or with two digits where it is smaller than that shows."""
+    """Return a share in percent with one decimal, or with one significant digit if it is smaller."""
     return f"{100 * share:.1f}" if share >= 0.001 else units.number(100 * share, 1)
 
 
@@ -132,7 +132,7 @@ def _run_counts(other: NamedResult, base: NamedResult) -> str:
 
 METHOD = "Welch's t on the logarithm of each process's throughput"
 MOST_SENTENCES = 4
-"""Variants that get a sentence each; of more only the best, the worst and how many lie between are told."""
+"""Variants that get a sentence each; of more only the fastest and the slowest do."""
 NO_METHOD = "No interval: it takes two or more runs of each variant"
 SINGLE_RUN_NOTE = (
     "A variant with one run has no interval: repeat each to know whether a difference is more than chance."
@@ -141,9 +141,9 @@ SINGLE_RUN_NOTE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """The results of all variants in their order with a name each, and the decision as one word or two.
+    """The results of all variants in order, a name each, and the decision in a word or two.
 
-    `sentences` are the verdict in words; `text` says first which runs it is not about by their names, if any.
+    `sentences` are the verdict; `text` first names the runs that did not run as requested, if any.
     """
 
     results: tuple[VariantResult, ...] = ()
@@ -154,7 +154,7 @@ class Verdict:
 
 
 def compute_verdict(rows: Sequence[RunRow], baseline_run: int) -> Verdict:
-    """The verdict on these runs against the variant of run `baseline_run`, with what its text is not about."""
+    """Return the verdict on these runs against the variant of run `baseline_run`."""
     results = judge(rows, baseline_run)
     wrong = describe_mismatches(rows)
     sentences = tuple(_sentences(results))
@@ -169,7 +169,7 @@ def compute_verdict(rows: Sequence[RunRow], baseline_run: int) -> Verdict:
 
 
 def describe_method(results: Sequence[VariantResult]) -> str:
-    """How the intervals of the speed-ups were made."""
+    """Return how the intervals of the speed-ups were computed."""
     compared = sum(1 for result in results if not result.is_baseline and result.speedup and result.speedup.interval)
     if not compared:
         return NO_METHOD
@@ -178,20 +178,20 @@ def describe_method(results: Sequence[VariantResult]) -> str:
 
 
 def result_names(results: Sequence[VariantResult]) -> list[str]:
-    """For each variant what tells it from the others."""
+    """Return for each variant the name that tells it from the others."""
     return variant_names([result.runs[0].spec for result in results])
 
 
 def overall_decision(results: Sequence[VariantResult]) -> str:
-    """The decision of the strongest statement that can be made, for a program to read."""
+    """Return the decision of the strongest statement that can be made, for a program to read."""
     others = [result.decision for result in results if not result.is_baseline]
     return others[0] if len(others) == 1 else "several variants" if others else "nothing to compare"
 
 
 def _sentences(results: Sequence[VariantResult]) -> list[str]:
-    """One sentence a variant against the baseline; of many variants the best, the worst, and how many lie between.
+    """Return one sentence per variant; of many variants only the fastest, the slowest and a count of the others.
 
-    Where variants do other work for an example than the baseline and others do the same, the first are only counted.
+    If some variants do other work per example than the baseline and others do the same, the first are only counted.
     """
     baseline = next(result for result in results if result.is_baseline)
     others = [result for result in results if not result.is_baseline]
@@ -216,7 +216,7 @@ def _sentences(results: Sequence[VariantResult]) -> list[str]:
 
 
 def _name_results(results: Sequence[VariantResult]) -> list[NamedResult]:
-    """What tells those of the first one's workload apart, in their order, then the others by their workloads alone."""
+    """Name the variants of the first one's workload by their differences, then the others by their workloads."""
     workload = results[0].runs[0].spec.workload
     same_workload = [result for result in results if result.runs[0].spec.workload == workload]
     inline_names = variant_names([result.runs[0].spec for result in same_workload], in_sentence=True)
@@ -229,7 +229,7 @@ def _name_results(results: Sequence[VariantResult]) -> list[NamedResult]:
 
 
 def _individual_sentences(others: Sequence[NamedResult], base: NamedResult) -> list[str]:
-    """A sentence each, but one for several of which nothing was measured."""
+    """Return one sentence per variant, but one for all those of which nothing was measured."""
     without = [other for other in others if _lacks_throughput(other, base)]
     if len(without) < 2:
         return list(dict.fromkeys(comparison_sentence(other, base) for other in others))
@@ -243,13 +243,13 @@ def _individual_sentences(others: Sequence[NamedResult], base: NamedResult) -> l
 
 
 def _lacks_throughput(other: NamedResult, base: NamedResult) -> bool:
-    """Whether it is for its own runs that it cannot be compared."""
+    """Return whether a variant cannot be compared because its own runs measured nothing."""
     same_workload = other.result.decision != "different workloads"
     return same_workload and other.result.throughput is None and base.result.throughput is not None
 
 
 def _summary_sentences(others: Sequence[NamedResult], base: NamedResult, qualifier: str) -> list[str]:
-    """Of others that are `like` the baseline, in words, the fastest, the slowest, how many lie between or are left."""
+    """Return the fastest, the slowest, and how many fall in between or are not compared."""
     speeds = [(other.result.speedup.value, other) for other in others if other.result.speedup]
     ranked = [other for _, other in sorted(speeds, key=itemgetter(0), reverse=True)]
     between = [other.result.decision for other in ranked[1:-1]]
@@ -261,7 +261,7 @@ def _summary_sentences(others: Sequence[NamedResult], base: NamedResult, qualifi
 
 
 def _extreme_sentences(ranked: Sequence[NamedResult], base: NamedResult, qualifier: str) -> list[str]:
-    """The fastest and the slowest, each in its sentence; the slowest of all may still be faster than the baseline."""
+    """Return a sentence for the fastest and one for the slowest; both may be on one side of the baseline."""
     if len(ranked) < 2:
         return _individual_sentences(ranked, base)
     fastest, slowest = ranked[0], ranked[-1]
@@ -277,7 +277,7 @@ def _extreme_sentences(ranked: Sequence[NamedResult], base: NamedResult, qualifi
 
 
 def _differs(shown: NamedResult, *, faster: bool) -> bool:
-    """Whether its runs differ from the baseline's that way, with an interval or without one."""
+    """Return whether a variant is faster (or slower) than the baseline, with an interval or without one."""
     speedup = shown.result.speedup
     if speedup is None or shown.result.decision == "no difference seen":
         return False
@@ -285,7 +285,7 @@ def _differs(shown: NamedResult, *, faster: bool) -> bool:
 
 
 def _incomparable_sentences(others: Sequence[VariantResult], base: NamedResult) -> list[str]:
-    """How many have no ratio, and why."""
+    """Return how many variants have no ratio, and why."""
     elsewhere = [other.runs[0].spec.workload for other in others if other.decision == "different workloads"]
     sentences = []
     if elsewhere:
@@ -306,9 +306,9 @@ def _incomparable_sentences(others: Sequence[VariantResult], base: NamedResult) 
 
 
 def _describe_other_work(found: Sequence[float], baseline: VariantResult, *, has_same_work: bool) -> str:
-    """How many are no alternatives to the baseline, and how many times its work they do.
+    """Return how many variants do other work than the baseline, and how much of it.
 
-    They were left out so far where there are others that are alike.
+    They have no sentence of their own if others do the same work.
     """
     ends = " to ".join(dict.fromkeys(format_times(end) for end in (min(found), max(found))))
     single = len(found) == 1
@@ -320,7 +320,7 @@ def _describe_other_work(found: Sequence[float], baseline: VariantResult, *, has
 
 
 def _tally_decisions(decisions: Sequence[Decision]) -> str:
-    """How many lie between, and what may be said of them: 3 faster, 1 not told apart."""
+    """Count what can be said of the variants in between: 3 faster, 1 without a significant difference."""
     if set(decisions) == {"one run each"}:
         return f"{len(decisions)} {'falls' if len(decisions) == 1 else 'fall'} in between."
     labels = {"no difference seen": "without a significant difference", "one run each": "with one run only"}

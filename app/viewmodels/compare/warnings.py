@@ -26,19 +26,22 @@ from workloads.catalog import FRAMEWORK
 from workloads.protocol import Value
 
 _MAX_NAMED = 4
-"""So many cards or variants are named."""
+"""GPUs or variants that are named."""
 
 GpuSet = frozenset[str]
-"""UUIDs of the cards that a run, or a variant's runs, used."""
+"""UUIDs of the GPUs that a run, or a variant's runs, used."""
 
 
 def describe_gpu_use(
     kind: str, used: Sequence[GpuSet], exclusive: Mapping[GpuSet, Sequence[RunRow]], runs: Sequence[RunRow]
 ) -> str:
-    """How many cards of a kind were used, and by how many runs each, or which variants ran on which alone.
+    """Return how many GPUs of a model were used and by how many runs each, or which variants ran on which alone.
 
-    `used` are the cards of each run. `only` has, by cards, a run of each variant that ran on these alone, if any did;
-    `runs` are all compared.
+    Args:
+        kind: The GPU model.
+        used: The GPUs of each run.
+        exclusive: By GPUs, a run of each variant that ran on these alone, if any did.
+        runs: All compared runs.
     """
     details = _describe_exclusive_gpus(exclusive, runs) if exclusive else _describe_gpu_counts(used)
     return f"{len(frozenset().union(*used))} {kind} were used{details}."
@@ -46,12 +49,12 @@ def describe_gpu_use(
 
 def _describe_gpu_counts(used: Sequence[GpuSet]) -> str:
     """`: GPU-0f9e5287 by 23 runs, GPU-3b1c9d44 by 25`."""
-    counts = Counter(shorten_uuids(card) for gpus in used for card in gpus).most_common()
+    counts = Counter(shorten_uuids(gpu) for gpus in used for gpu in gpus).most_common()
     (first, most), *others = counts
     if len(counts) > _MAX_NAMED:
         ends = " to ".join(dict.fromkeys((str(counts[-1][1]), str(most))))
         return f", each by {ends} {plural('run', most)}"
-    parts = [f"{first} by {most} {plural('run', most)}", *(f"{card} by {count}" for card, count in others)]
+    parts = [f"{first} by {most} {plural('run', most)}", *(f"{gpu} by {count}" for gpu, count in others)]
     return f": {', '.join(parts)}"
 
 
@@ -63,28 +66,28 @@ def _describe_exclusive_gpus(exclusive: Mapping[GpuSet, Sequence[RunRow]], runs:
         f"only {join_with_and(sorted(map(shorten_uuids, gpus)))} ran {_name_few([by_run[row.run] for row in rows])}"
         for gpus, rows in exclusive.items()
     ]
-    return f", and some variants share no card, so that what differs between them may be the card: {'; '.join(parts)}"
+    return f", and some variants share no GPU, so that the GPU may be the difference: {'; '.join(parts)}"
 
 
 def _name_few(variants: Sequence[str]) -> str:
-    """A few by their names, of many only how many."""
+    """Name a few variants; count many."""
     return join_with_and(variants) if len(variants) <= _MAX_NAMED else f"{len(variants)} variants"
 
 
 EARLIER_RUNS = 10
-"""So many earlier runs of the baseline's variant are looked at, to see whether it has drifted."""
+"""Earlier runs of the baseline's variant that are read to detect drift."""
 
 Severity = Literal["warning", "note"]
-"""A warning is of something that may account for a difference; a note is worth knowing."""
+"""A warning may explain a difference; a note is worth knowing."""
 
 EVIDENCE = "evidence"
-"""The key of the doubt that some runs did not run what was asked."""
+"""The key of the warning that some runs did not run as requested."""
 
 _MAX_LISTED = 4
-"""So many runs are told each by itself."""
+"""Runs that are listed one by one."""
 _MINOR_KEYS = ("os", "kernel", "python", "numpy", "memory_total_bytes", "gpus_present")
 _PLURAL_KEYS = ("gpus_present", "cpu_count")
-"""Facts whose names are of several things."""
+"""Environment keys with a label in the plural."""
 _THROTTLE_CAUSES: Mapping[ThrottleCause, str] = {
     "heat": "because of heat",
     "power limit": "by the power limit",
@@ -94,7 +97,7 @@ _THROTTLE_CAUSES: Mapping[ThrottleCause, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonWarning:
-    """One reason to doubt: `values` are what each run it is about says, by run number."""
+    """One reason why a comparison may mislead; `values` is what each run it concerns has, by run number."""
 
     key: str
     sentence: str
@@ -103,9 +106,9 @@ class ComparisonWarning:
 
 
 def comparison_warnings(runs: Sequence[StoredRun], older: Sequence[StoredRun] = ()) -> tuple[ComparisonWarning, ...]:
-    """Every reason to doubt a comparison of these runs, warnings first.
+    """Return every reason why a comparison of these runs may mislead, warnings before notes.
 
-    `older` are earlier runs of the baseline's variant beside those compared; their rows and environments count.
+    `older` are earlier runs of the baseline's variant; only their rows and environments are used.
     """
     found = [
         *_mismatched(runs),
@@ -129,9 +132,9 @@ def _mismatched(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
 
 
 def _throttled(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
-    """Causes that held back some of the runs, as far as their telemetry tells; or all, where that is not as usual.
+    """Warn of throttling in some of the runs, or in all of them if it is not by the power limit.
 
-    A card at full load is at its power limit. One that heat or a slowdown holds back is slower than its kind.
+    A GPU at full load is at its power limit. One throttled by heat or a hardware slowdown is slower than its model.
     """
     shares = {run.row.run: comparability.throttled_shares(run) for run in runs}
     found = []
@@ -144,7 +147,7 @@ def _throttled(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
             found.append(
                 ComparisonWarning(
                     key=f"throttled {hold}",
-                    sentence=f"GPUs were held back {cause_text} in {extent}: {amounts} of the measured part.",
+                    sentence=f"GPUs were throttled {cause_text} in {extent}: {amounts} of the measured part.",
                     values={run: units.percent(100 * share) for run, share in known.items()},
                     severity="note" if is_normal else "warning",
                 )
@@ -159,7 +162,7 @@ def _throttled_extent(throttled: Mapping[int, float], known: Mapping[int, float]
 
 
 def _format_shares(shares: Mapping[int, float], between: str) -> str:
-    """Which runs for which share each, of many from which to which."""
+    """Return the share of each run, of many runs only the range."""
     if len(shares) <= _MAX_LISTED:
         return ", ".join(f"run {run} {between} {100 * share:.0f} %" for run, share in shares.items())
     ends = dict.fromkeys(f"{100 * share:.0f}" for share in (min(shares.values()), max(shares.values())))
@@ -167,7 +170,7 @@ def _format_shares(shares: Mapping[int, float], between: str) -> str:
 
 
 def _idle_wait_timed_out(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
-    """Runs on GPUs that began although these were hot or in use; how busy a host was while a run measured is known."""
+    """Warn of runs on GPUs that started although the GPUs were hot or in use."""
     values = {run.row.run: idle_wait_blockers(run.environment) for run in runs if comparability.used_gpus(run)}
     values = {run: reason for run, reason in values.items() if reason}
     sentence = f"The wait for cool, unused GPUs timed out before a run ({_format_reasons(values)})."
@@ -181,14 +184,14 @@ def _shared_gpu(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
 
 
 def _format_reasons(values: Mapping[int, str]) -> str:
-    """Which runs say what, of much of it only the first."""
+    """Return which runs have which reason, of many reasons only the first."""
     parts = [f"{format_run_numbers(alike)}: {reason}" for reason, alike in runs_by_value(values).items()]
     left_out = f"; and {len(parts) - _MAX_LISTED} more" if len(parts) > _MAX_LISTED else ""
     return f"{'; '.join(parts[:_MAX_LISTED])}{left_out}"
 
 
 def _shared_host(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
-    """Runs on the processor beside which other programs were busy."""
+    """Warn of runs on the processor during which other programs were busy."""
     shares = {run.row.run: share for run in runs if (share := comparability.other_processes_load_pct(run)) is not None}
     busy = {run: share / 100 for run, share in shares.items() if share > comparability.OTHER_LOAD_LIMIT_PCT}
     if not busy:
@@ -207,7 +210,7 @@ def _shared_host(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
 
 
 def _concurrent_runs(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
-    """That some runs on GPUs had the machine's other ones quiet beside them and others not."""
+    """Warn if some runs had the machine to themselves and others shared it."""
     measured = [run for run in runs if run.row.summary.throughput is not None and comparability.used_gpus(run)]
     values = {
         run.row.run: run.environment.get(CONCURRENT_GPUS_KEY)
@@ -230,9 +233,9 @@ def _concurrent_runs(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
 
 
 def _different_gpus(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
-    """That the kind of card differs, or which cards of one kind were used where nobody asked for them.
+    """Warn of different GPU models, or note which GPUs of one model were used without being requested.
 
-    That matters where variants that are compared share none of them.
+    That matters if compared variants share none of them.
     """
     kinds = {run.row.run: ", ".join(sorted(set(run.row.gpu_names))) for run in runs if run.row.gpu_names}
     if len(set(kinds.values())) > 1:
@@ -246,7 +249,7 @@ def _different_gpus(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
         return []
     kind = next(iter(kinds.values()), "GPUs")
     sentence = describe_gpu_use(kind, list(used.values()), exclusive, [run.row for run in runs])
-    values = {run: ", ".join(sorted(cards)) for run, cards in used.items()}
+    values = {run: ", ".join(sorted(gpus)) for run, gpus in used.items()}
     return [
         ComparisonWarning(
             key=GPUS_USED_KEY, sentence=sentence, values=values, severity="warning" if exclusive else "note"
@@ -255,7 +258,7 @@ def _different_gpus(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
 
 
 def _gpu_settings(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
-    """Settings of the cards that telemetry saw."""
+    """Warn of GPU settings that differ, as far as telemetry saw them."""
     limits = {run.row.run: units.with_unit(watts, "W") for run in runs if (watts := comparability.power_limit_w(run))}
     by_hand = {run.row.run: comparability.clocks_set(run) for run in runs}
     clocks = {run: "set by hand" if set_ else "automatic" for run, set_ in by_hand.items() if set_ is not None}
@@ -277,7 +280,7 @@ def _environment(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
 
 
 def _is_requested(runs: Sequence[StoredRun], key: str) -> bool:
-    """Whether a library's version differs because the runs name other interpreters, and for no other reason."""
+    """Return whether a library's version differs only because the runs name other interpreters."""
     found: dict[Value, set[str]] = {}
     for run in runs:
         interpreter = run.row.spec.variant.get("interpreter", "")

@@ -45,7 +45,7 @@ VERIFICATIONS: Mapping[bool | None, StatusLabel] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """`key` is what the column sorts by (None is absent and comes last); `unit` stands beside `text`.
+    """`key` is what the column sorts by (None is absent and comes last); `unit` stands after `text`.
 
     `chips` are single words before the text, each in a shape of its own.
     """
@@ -69,23 +69,29 @@ class Column:
 
 
 def text_cell(text: str, tooltip: str = "") -> Cell:
-    """A cell of words; sorts without regard to case."""
+    """Return a cell of text; it sorts without regard to case."""
     return Cell(text=text, key=text.lower() or None, tooltip=tooltip)
 
 
 def quantity(text: str, key: float | None, tooltip: str = "") -> Cell:
-    """A number formatted by `units`, split into figures and unit so that the figures line up."""
+    """Return a formatted number as a cell, split into figures and unit so that the figures line up.
+
+    Args:
+        text: The number as `app.units` formats it.
+        key: The value to sort by; None is absent.
+        tooltip: What explains the value.
+    """
     figures, _, unit = text.partition("\N{NO-BREAK SPACE}")
     return Cell(text=figures, unit=unit, key=key if units.is_known(key) else None, tooltip=tooltip)
 
 
 def run_number(row: RunRow) -> Cell:
-    """The run's number in this database."""
+    """Return the run's number in this database."""
     return Cell(text=str(row.run), key=float(row.run), tooltip=f"Run {row.run}, everywhere known as {row.uid}")
 
 
 def started(row: RunRow, zone: tzinfo | None) -> Cell:
-    """When the run started, in `zone` (None is the system's); UTC to the second in the tooltip."""
+    """Return when the run started, in `zone` (None is the system's); UTC to the second in the tooltip."""
     return Cell(
         text=local_time(row.started_utc_ns, zone),
         key=float(row.started_utc_ns),
@@ -94,12 +100,12 @@ def started(row: RunRow, zone: tzinfo | None) -> Cell:
 
 
 def local_time(utc_ns: int, zone: tzinfo | None) -> str:
-    """A time to the minute in `zone` (None is the system's)."""
+    """Return a time to the minute in `zone` (None is the system's)."""
     return f"{datetime.fromtimestamp(utc_ns / 1e9, UTC).astimezone(zone):%Y-%m-%d %H:%M}"
 
 
 def annotations(row: RunRow) -> Cell:
-    """The user's tags, and the first line of the note; all of both in the tooltip."""
+    """Return the user's tags and the first line of the note; both in full in the tooltip."""
     first_line = row.note.partition("\n")[0]
     full_text = "\n\n".join(filter(None, (", ".join(row.tags), row.note)))
     key = ", ".join(row.tags).lower() or None
@@ -107,20 +113,20 @@ def annotations(row: RunRow) -> Cell:
 
 
 def workload(row: RunRow) -> Cell:
-    """The workload's name, its title in the tooltip."""
+    """Return the workload's name, its title in the tooltip."""
     known = catalog.find_workload(row.spec.workload)
     return text_cell(row.spec.workload, known.title if known else "")
 
 
 def variant(spec: RunSpec, purpose: str | None = None) -> Cell:
-    """The variant in short without workload and devices, and what it was run for; every parameter in the tooltip."""
+    """Return the variant in short without workload and devices, and the purpose; all parameters in the tooltip."""
     full = "\n".join(f"{name} = {naming.value_text(value)}" for name, value in spec.variant.items())
     name = naming.short_name(spec, devices=False).removeprefix(spec.workload).lstrip(" ·")
     return text_cell(" · ".join(filter(None, (name, purpose))), full)
 
 
 def devices(row: RunRow) -> Cell:
-    """What the run ran on: short GPU names with their count, the whole names in the tooltip, or the CPU."""
+    """Return what the run ran on: short GPU names with their count, or the CPU; full names in the tooltip."""
     if row.gpu_names:
         short = format_gpu_counts(sorted(row.gpu_names), separator=" + ", single_prefix="")
         return text_cell(short, "\n".join(row.gpu_names))
@@ -129,14 +135,14 @@ def devices(row: RunRow) -> Cell:
 
 
 def outcome(ended: Outcome | None) -> Cell:
-    """The outcome as symbol and word; the reason in the tooltip."""
+    """Return the outcome as symbol and word; the reason in the tooltip."""
     shown = OUTCOMES[ended.name if ended else "running"]
     reason = (ended.reason if ended else "Running now, here or in another program.") or ""
     return Cell(text=shown.word, key=shown.word, tooltip=reason, symbol=shown.symbol, tone=shown.tone)
 
 
 def verified(row: RunRow) -> Cell:
-    """Whether what ran is what was asked; empty where no evidence was kept, the reason in the tooltip."""
+    """Return whether the run ran as requested; empty without evidence, the reason in the tooltip."""
     if not row.has_evidence:
         return Cell(text="", tooltip="No evidence was kept.")
     shown = VERIFICATIONS[row.match]
@@ -164,17 +170,17 @@ def row_metric_cell(metric: Metric, row: RunRow) -> Cell:
 
 
 def ratio(value: float | None) -> Cell:
-    """A ratio to the baseline."""
+    """Return a ratio to the baseline."""
     return quantity(f"{units.ratio_figures(value)}×" if units.is_known(value) else units.ABSENT, value)
 
 
 def plain_text(cell: Cell) -> str:
-    """A cell as one text: symbol, words, unit."""
+    """Return a cell as one text: symbol, text, unit."""
     return " ".join(filter(None, (cell.symbol, cell.text, cell.unit)))
 
 
 def widest(column: Sequence[Cell]) -> Cell:
-    """A cell as wide as the widest of a column: its longest words, its longest unit, a symbol where there is one."""
+    """Return a cell as wide as the widest of a column: its longest text, its longest unit, a symbol if there is one."""
     return Cell(
         text=max((cell.text for cell in column), key=len, default=""),
         unit=max((cell.unit for cell in column), key=len, default=""),
@@ -183,6 +189,6 @@ def widest(column: Sequence[Cell]) -> Cell:
 
 
 def example_word(spec: RunSpec) -> str:
-    """What one item of the workload's training data is called; "example" for a workload unknown here."""
+    """Return the word for one item of the workload's data; "example" for an unknown workload."""
     known = catalog.find_workload(spec.workload)
     return known.example if known else "example"

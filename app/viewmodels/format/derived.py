@@ -15,7 +15,7 @@ EPOCH_COLUMNS = ("", "accuracy", "loss", "s", "test s", "waiting")
 
 
 def describe_epochs(run: StoredRun) -> str:
-    """The same in one line; "" for a run without any."""
+    """Return the totals of all epochs in one line; "" for a run without any."""
     found = epoch_totals(run)
     if found is None:
         return ""
@@ -29,7 +29,7 @@ def describe_epochs(run: StoredRun) -> str:
 
 
 def epoch_rows(run: StoredRun) -> tuple[tuple[str, ...], ...]:
-    """A row an epoch, as `HEADER` names its cells."""
+    """Return a row per epoch, with the cells of `EPOCH_COLUMNS`."""
     return tuple(
         (
             str(epoch.epoch),
@@ -44,12 +44,12 @@ def epoch_rows(run: StoredRun) -> tuple[tuple[str, ...], ...]:
 
 
 def format_accuracy(share: float | None) -> str:
-    """A share from 0 to 1 as `91.27 %`."""
+    """Return a share from 0 to 1 as `91.27 %`."""
     return units.percent(None if share is None else 100 * share, 2)
 
 
 _FULL_SHARE = 0.8
-"""A card filled to this share is called full."""
+"""A GPU whose memory is filled to this share is called full."""
 
 
 class PhaseEnergy(NamedTuple):
@@ -71,7 +71,7 @@ class FieldCost(NamedTuple):
 
 
 def phase_energies(run: StoredRun) -> tuple[PhaseEnergy, ...]:
-    """Every phase of the run."""
+    """Return every phase of the run with its energy."""
     return tuple(map(_phase_energy, run.phases))
 
 
@@ -82,7 +82,7 @@ def _phase_energy(phase: Phase) -> PhaseEnergy:
 
 
 def phase_cells(phase: PhaseEnergy) -> tuple[str, str, str, str, str]:
-    """A phase as words: name, seconds, mean watts, joules, the bound of their error."""
+    """Return a phase as text: name, seconds, mean watts, joules, the bound of their error."""
     return (
         phase.name,
         units.ABSENT if phase.seconds is None else f"{phase.seconds:,.2f}",
@@ -93,18 +93,18 @@ def phase_cells(phase: PhaseEnergy) -> tuple[str, str, str, str, str]:
 
 
 def format_joules(energy_mj: float | None) -> str:
-    """Millijoules as joules without their unit, for a column."""
+    """Return millijoules as joules without their unit, for a column."""
     return units.ABSENT if energy_mj is None else units.number(energy_mj / 1e3)
 
 
 def memory_total_bytes(run: StoredRun) -> int | None:
-    """The memory of the run's largest GPU; None on the CPU."""
+    """Return the memory of the run's largest GPU; None on the CPU."""
     totals = [gpu.device.memory_total_bytes for gpu in gpu_columns(run)]
     return max((total for total in totals if total is not None), default=None)
 
 
 def memory_note(run: StoredRun) -> str:
-    """One sentence where the card was full because the framework took it, not because the model needs it; else ""."""
+    """Return a sentence if the GPU was full only because the framework took its memory; else ""."""
     summary, total = run.row.summary, memory_total_bytes(run)
     used, needed = summary.device_peak_bytes, summary.allocator_peak_bytes
     if run.row.spec.variant.get("memory_growth") is not False or total is None or used is None or needed is None:
@@ -112,13 +112,13 @@ def memory_note(run: StoredRun) -> str:
     if used < _FULL_SHARE * total or needed > _FULL_SHARE * total:
         return ""
     return (
-        f"The card looks full because {FRAMEWORK.name} took it: memory growth was off. "
+        f"The GPU's memory looks full because {FRAMEWORK.name} took it: memory growth was off. "
         f"The run itself needed {units.byte_size(needed)}."
     )
 
 
 def field_costs(device: Device) -> tuple[FieldCost, ...]:
-    """Every field the device gave, with its period and cost."""
+    """Return every field the device reported, with its period and cost."""
     reported = ((field, device.fields[field.name]) for field in fields_of(device.kind) if field.name in device.fields)
     return tuple(
         FieldCost(field.label_on(device.kind), format_period(info.period_ms), format_read_cost(info.cost_us))
@@ -127,17 +127,17 @@ def field_costs(device: Device) -> tuple[FieldCost, ...]:
 
 
 def format_period(period_ms: float | None) -> str:
-    """How often a value is renewed."""
+    """Return how often a value is renewed."""
     return units.with_unit(period_ms, "ms")
 
 
 def format_read_cost(cost_us: float | None) -> str:
-    """What one read costs."""
+    """Return what one read costs."""
     return units.amount(cost_us, "µs")
 
 
 def pruned_note(pruned_utc_ns: int | None) -> str:
-    """What a run says whose samples were deleted; "" where they were not."""
+    """Return a note on a run whose samples were deleted; "" if they were not."""
     if pruned_utc_ns is None:
         return ""
     day = units.utc_time(pruned_utc_ns)[:10]

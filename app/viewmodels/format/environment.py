@@ -21,7 +21,7 @@ from app.viewmodels.format.sentences import format_run_numbers
 from workloads.catalog import FRAMEWORK
 
 _MOST_VALUES = 4
-"""So many values of a fact are told with their runs."""
+"""Values of a key that are listed with their runs."""
 _UUID = re.compile(r"(GPU-[0-9a-f]{8})-[0-9a-f-]{27}")
 _DERIVED_FROM_GPUS = {FRAMEWORK.devices_key, "env CUDA_VISIBLE_DEVICES"}
 _NAMES: Mapping[str, str] = {
@@ -50,12 +50,12 @@ _NAMES: Mapping[str, str] = {
 
 
 def environment_label(key: str) -> str:
-    """The name of a fact as a reader knows it; one that is not known here keeps its own."""
+    """Return the label of an environment key; an unknown key is its own label."""
     return _NAMES.get(key) or (key.removeprefix("env ") if key.startswith("env ") else key.replace("_", " "))
 
 
 def format_environment_value(key: str, value: str) -> str:
-    """The value of a fact; bytes in powers of 1024, of a source how long it is."""
+    """Return the value of an environment key as text: bytes in powers of 1024, a source by its length."""
     if key == CUSTOM_SOURCE_KEY:
         lines = len(value.splitlines())
         return f"{lines:,} {plural('line', lines)}"
@@ -63,7 +63,7 @@ def format_environment_value(key: str, value: str) -> str:
 
 
 def comparable_keys(runs: Sequence[StoredRun]) -> list[str]:
-    """The keys of all facts that say something of the machine, not of what was asked of it.
+    """Return the environment keys that describe the machine, not what was requested of it.
 
     Which GPUs a run was given is no news where the runs asked for different numbers of them, and what the framework
     saw of them follows from it.
@@ -74,7 +74,7 @@ def comparable_keys(runs: Sequence[StoredRun]) -> list[str]:
 
 
 def differing_environment(runs: Sequence[StoredRun]) -> dict[str, dict[int, str]]:
-    """The facts that are not the same for all runs, with the value of each run that has them, by its number."""
+    """Return the environment keys that differ between runs, with each run's value by its number."""
     values_by_key = {
         key: {
             run.row.run: format_environment_value(key, run.environment[key]) for run in runs if key in run.environment
@@ -85,10 +85,7 @@ def differing_environment(runs: Sequence[StoredRun]) -> dict[str, dict[int, str]
 
 
 def format_values_by_run(values: Mapping[int, str]) -> str:
-    """Values with their runs, `575 (run 2), else 580`: rare ones first; what most runs share needs no list of runs.
-
-    Of many values only a few are told. Cards are named by the beginning of their UUID.
-    """
+    """Return values with their runs, `575 (run 2), else 580`: rare ones first, the most common without runs."""
     holders = runs_by_value({run: shorten_uuids(value) for run, value in values.items()})
     *rare, (majority, most) = sorted(holders.items(), key=lambda item: len(item[1]))
     if rare and len(most) == len(rare[-1][1]):
@@ -97,7 +94,7 @@ def format_values_by_run(values: Mapping[int, str]) -> str:
 
 
 def runs_by_value(values: Mapping[int, str]) -> dict[str, list[int]]:
-    """The runs that have each value."""
+    """Return the runs that have each value."""
     holders: dict[str, list[int]] = {}
     for run, value in values.items():
         holders.setdefault(value, []).append(run)
@@ -105,7 +102,7 @@ def runs_by_value(values: Mapping[int, str]) -> dict[str, list[int]]:
 
 
 def shorten_uuids(value: str) -> str:
-    """A fact with the UUIDs of cards cut to what tells them apart: `NVIDIA H200 (GPU-0f9e5287)`."""
+    """Return a value with the UUIDs of GPUs cut to what tells them apart: `NVIDIA H200 (GPU-0f9e5287)`."""
     return _UUID.sub(r"\1", value)
 
 

@@ -12,12 +12,18 @@ from workloads.protocol import RunSpec, Value
 
 
 def short_gpu_name(name: str) -> str:
-    """A card's name without what nearly all of them begin with: `H200` for `NVIDIA H200`."""
+    """Return a GPU's name without the vendor: `H200` for `NVIDIA H200`."""
     return name.removeprefix("NVIDIA ").removeprefix("GeForce ")
 
 
 def format_gpu_counts(names: Iterable[str], *, separator: str = ", ", single_prefix: str = "1× ") -> str:
-    """How many cards of each name there are: `2× H200, 1× L4`; `one` stands before a name that is there once."""
+    """Return how many GPUs of each name there are: `2× H200, 1× L4`.
+
+    Args:
+        names: One name per GPU.
+        separator: Text between two names.
+        single_prefix: Text before a name that occurs once.
+    """
     counts = Counter(map(short_gpu_name, names))
     return separator.join(f"{single_prefix if count == 1 else f'{count}× '}{name}" for name, count in counts.items())
 
@@ -30,7 +36,7 @@ _NOT_NAMED_IF_CHANGED = (
 
 
 def short_name(spec: RunSpec, *, devices: bool = True) -> str:
-    """The variant in a few words, as `cnn10 Native NCHW · 2 GPUs · batch 1024 · bfloat16`, GPUs only with `devices`."""
+    """Return the variant in a few words: `cnn10 Native NCHW · 2 GPUs · batch 1024`, GPUs only with `devices`."""
     variant = spec.variant
     head = " ".join(
         [spec.workload, *(choice_label(spec, name, variant[name]) for name in _NAMED_FIRST if name in variant)]
@@ -46,29 +52,35 @@ def short_name(spec: RunSpec, *, devices: bool = True) -> str:
 
 
 def parameter_label(spec: RunSpec, name: str) -> str:
-    """The label of a parameter of the spec's workload; made of its name where the catalog does not know it."""
+    """Return the label of a parameter of the spec's workload, made of its name if the catalog does not know it."""
     parameter = parameters_by_name(spec).get(name)
     return parameter.label if parameter else catalog.label_from_name(name)
 
 
 def workload_title(name: str) -> str:
-    """The title of a workload; its name where the catalog does not know it."""
+    """Return the title of a workload, or its name if the catalog does not know it."""
     known = catalog.find_workload(name)
     return known.title if known else name
 
 
 def gpus_label(count: Value) -> str:
-    """What so many GPUs are called: `CPU` for none, `1 GPU`, `2 GPUs`."""
+    """Return a number of GPUs as text: `CPU` for none, `1 GPU`, `2 GPUs`."""
     return "CPU" if count == 0 else f"{count} GPU" if count == 1 else f"{count} GPUs"
 
 
 def value_text(value: Value) -> str:
-    """A value as the command line takes it."""
+    """Return a value as the command line takes it."""
     return str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def choice_label(spec: RunSpec, name: str, value: Value) -> str:
-    """A value as a reader knows it: a choice's label, a path in short, else as the command line takes it."""
+    """Return a value as a reader knows it: a choice's label, a path in short, else as the command line takes it.
+
+    Args:
+        spec: The run spec.
+        name: The parameter.
+        value: Its value.
+    """
     parameter = parameters_by_name(spec).get(name)
     if parameter is not None and parameter.kind == "path":
         return path_name(str(value))
@@ -77,7 +89,7 @@ def choice_label(spec: RunSpec, name: str, value: Value) -> str:
 
 
 def path_name(path: str) -> str:
-    """A virtual environment by its folder, `tf216`; one that projects call alike with the project, `mine/.venv`."""
+    """Return a virtual environment by its folder, `tf216`; a common folder name with its project, `mine/.venv`."""
     folder = PurePath(path)
     if folder.name in ("python", "python3") and folder.parent.name == "bin":
         folder = folder.parents[1]
@@ -86,13 +98,19 @@ def path_name(path: str) -> str:
 
 
 def parameters_by_name(spec: RunSpec) -> dict[str, catalog.Parameter]:
-    """The parameters of the spec's workload by name; none where the catalog does not know it."""
+    """Return the parameters of the spec's workload by name; none if the catalog does not know it."""
     known = catalog.find_workload(spec.workload)
     return {p.name: p for p in known.parameters} if known else {}
 
 
 def is_non_default(spec: RunSpec, name: str, parameter: catalog.Parameter | None) -> bool:
-    """Whether the spec's value of a parameter is not its default; None is a parameter that is not known."""
+    """Return whether the spec's value of a parameter is not its default.
+
+    Args:
+        spec: The run spec.
+        name: The parameter.
+        parameter: Its definition; None if the catalog does not know it.
+    """
     on_cpu = spec.variant.get("gpus", 0) == 0
     return parameter is None or spec.variant[name] != catalog.default_value(parameter, on_cpu=on_cpu)
 
@@ -121,16 +139,16 @@ _IDENTIFYING = catalog.parameter_names(lambda parameter: parameter.identifies)
 
 
 def differing_parameters(specs: Sequence[RunSpec]) -> list[str]:
-    """Parameters that differ among the specs that have them, in their order; `workload` first if it differs."""
+    """Return the parameters that differ among the specs that have them, in order; `workload` first if it differs."""
     names = dict.fromkeys(name for spec in specs for name in spec.variant)
     found = [name for name in names if len({str(s.variant[name]) for s in specs if name in s.variant}) > 1]
     return ["workload", *found] if len({spec.workload for spec in specs}) > 1 else found
 
 
 def variant_names(specs: Sequence[RunSpec], *, in_sentence: bool = False) -> list[str]:
-    """For each variant what tells it from the others, `NCHW · Batch size 64`; its short name where nothing does.
+    """Return for each variant what tells it from the others, `NCHW · Batch size 64`; its short name if nothing does.
 
-    Which cards and how long was measured is named only of those that nothing else tells apart. Of three or more, a
+    GPUs by UUID and the measured length are named only if nothing else tells variants apart. Of three or more, a
     switch or way to exchange gradients at its default is named only where some variant has no other name. With
     `in_sentence` parameters are written as within a sentence.
     """
@@ -155,12 +173,12 @@ def variant_names(specs: Sequence[RunSpec], *, in_sentence: bool = False) -> lis
 
 
 def _step_identity(spec: RunSpec) -> tuple[object, ...]:
-    """What makes a step of the variant what it is, on whatever card and however long it is measured."""
+    """Return the settings that define a step of the variant, whatever GPU it ran on and however long."""
     return (spec.workload, *sorted(setting for setting in spec.variant.items() if setting[0] not in _OUTSIDE_STEP))
 
 
 def shared_settings(specs: Sequence[RunSpec]) -> str:
-    """The workload and the telling settings that differing variants share; "" where there is nothing to say."""
+    """Return the workload and the notable settings that differing variants share; "" if there are none."""
     names = differing_parameters(specs)
     if not names or "workload" in names:
         return ""
@@ -175,9 +193,12 @@ def shared_settings(specs: Sequence[RunSpec]) -> str:
 
 
 def format_setting(spec: RunSpec, name: str, *, in_sentence: bool = False) -> str:
-    """One parameter with its value in a few words: `NCHW`, `2 GPUs`, `Batch size 64`, `XLA on`.
+    """Return one parameter with its value in a few words: `NCHW`, `2 GPUs`, `Batch size 64`, `XLA on`.
 
-    With `in_sentence` it is `batch size 64`; what is a name, as `XLA`, stays as it is.
+    Args:
+        spec: The run spec.
+        name: The parameter.
+        in_sentence: Whether the text stands within a sentence.
     """
     if name == "workload":
         return spec.workload
@@ -199,7 +220,7 @@ def format_setting(spec: RunSpec, name: str, *, in_sentence: bool = False) -> st
 
 
 def run_command(run: StoredRun) -> str:
-    """The command line that runs its variant again: every parameter, so that no machine's defaults matter."""
+    """Return the command line that repeats the run: every parameter, so that no machine's defaults matter."""
     spec = run.row.spec
     parameters = {name: value for name, value in spec.variant.items() if value != "" and name != catalog.SOURCE}
     settings = (f"{name}={value_text(value)}" for name, value in parameters.items())
@@ -208,7 +229,7 @@ def run_command(run: StoredRun) -> str:
 
 
 def workload_argument(path: str, workload: str) -> str:
-    """A workload as the command line names it: one of the user's own with the path of its file, if that is known."""
+    """Return a workload as the command line names it: a custom one by the path of its file, if known."""
     return f"{path}:{workload.rpartition(':')[2]}" if path else workload
 
 

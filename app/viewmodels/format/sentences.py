@@ -10,11 +10,11 @@ from app.units import plural
 from app.viewmodels.format.cells import OUTCOMES
 
 _MAX_RANGES = 6
-"""Stretches that a sentence names."""
+"""Ranges of runs that a sentence names."""
 
 
 def format_run_numbers(runs: Collection[int]) -> str:
-    """Which runs: `run 4`, `runs 1, 4–9 and 12`, `runs 1, 3, 5, 7, 9 and 17 more`."""
+    """Return runs as text: `run 4`, `runs 1, 4–9 and 12`, `runs 1, 3, 5, 7, 9 and 17 more`."""
     ranges = list(_run_ranges(sorted(runs)))
     named = ranges if len(ranges) <= _MAX_RANGES else ranges[: _MAX_RANGES - 1]
     more = len(runs) - sum(map(len, named))
@@ -23,7 +23,7 @@ def format_run_numbers(runs: Collection[int]) -> str:
 
 
 def join_with_and(items: Iterable[str]) -> str:
-    """Words one after another in a sentence: `a`, `a and b`, `a, b and c`."""
+    """Return items in a sentence: `a`, `a and b`, `a, b and c`."""
     *leading, last = items
     return f"{', '.join(leading)} and {last}" if leading else last
 
@@ -44,7 +44,7 @@ def _range_labels(numbers: list[int]) -> list[str]:
 
 
 _MAX_REASON_LENGTH = 200
-"""Characters of a reason within a sentence; the whole is told beside the table."""
+"""Characters of a reason within a sentence; the full one stands next to the table."""
 _MAX_REASONS = 3
 """Reasons that a sentence names; of more the commonest."""
 
@@ -53,7 +53,7 @@ Ending = tuple[str, str]
 
 
 def run_ending(row: RunRow) -> Ending:
-    """How a run ended. That the user stopped it is no reason beside its outcome."""
+    """Return how a run ended. That the user stopped it is no reason in addition to its outcome."""
     if row.outcome is None:
         return OUTCOMES["running"].word, ""
     reason = "" if row.outcome.name == "stopped" else row.outcome.reason or ""
@@ -61,7 +61,7 @@ def run_ending(row: RunRow) -> Ending:
 
 
 def group_by_ending(rows: Sequence[RunRow]) -> dict[Ending, list[RunRow]]:
-    """The runs that ended in one way and for one reason together, in order of first appearance."""
+    """Group runs that ended in one way and for one reason, in order of first appearance."""
     found: dict[Ending, list[RunRow]] = {}
     for row in rows:
         found.setdefault(run_ending(row), []).append(row)
@@ -74,7 +74,7 @@ def describe_endings(rows: Sequence[RunRow]) -> str:
 
 
 def describe_group_endings(groups: Sequence[Sequence[RunRow]]) -> str:
-    """How these groups of runs ended: ` (failed: Out of luck)` where all did so, else `: 2 (failed) and 1 (…)`."""
+    """Return how groups of runs ended: ` (failed: Out of luck)` if all did so, else `: 2 (failed) and 1 (…)`."""
     (first, count), *others = Counter(map(describe_endings, groups)).most_common()
     if not others:
         return f" ({first})"
@@ -84,5 +84,5 @@ def describe_group_endings(groups: Sequence[Sequence[RunRow]]) -> str:
 
 
 def _short(reason: str) -> str:
-    """Its first sentence, without the full stop."""
+    """Return the first sentence of a reason, without the full stop."""
     return textwrap.shorten(reason.partition(". ")[0], _MAX_REASON_LENGTH, placeholder=" …").removesuffix(".")

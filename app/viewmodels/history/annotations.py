@@ -25,7 +25,7 @@ class Annotations:
 
 
 def collect_annotations(rows: Sequence[RunRow], known_tags: Iterable[str]) -> Annotations:
-    """The words of these runs; `known_tags` are those of any run."""
+    """Return tags and note of these runs; `known_tags` are those of any run."""
     having = {tag: sum(tag in row.tags for row in rows) for tag in known_tags}
     notes = {row.note for row in rows}
     return Annotations(
@@ -45,7 +45,7 @@ class TagChange:
 
 
 def parse_tags(text: str) -> tuple[str, ...]:
-    """The tags in words with commas between, each once whatever its case."""
+    """Return the comma-separated tags of a text, each once whatever its case."""
     found: dict[str, str] = {}
     for word in filter(None, map(str.strip, text.split(","))):
         found.setdefault(word.lower(), word)
@@ -53,7 +53,13 @@ def parse_tags(text: str) -> tuple[str, ...]:
 
 
 def tag_change(run: int, before: Iterable[str], text: str) -> TagChange:
-    """What typing these tags in place of those before changes; the case of a letter makes no other tag."""
+    """Return what typing tags in place of others changes; case makes no difference.
+
+    Args:
+        run: The run.
+        before: Its tags.
+        text: The typed tags, comma-separated.
+    """
     had = {tag.lower(): tag for tag in before}
     wanted = {tag.lower(): tag for tag in parse_tags(text)}
     return TagChange(
@@ -64,5 +70,5 @@ def tag_change(run: int, before: Iterable[str], text: str) -> TagChange:
 
 
 def apply_tag_change(tags: Iterable[str], change: TagChange) -> tuple[str, ...]:
-    """The tags of a run of the change, in order."""
+    """Return the tags of a run after a change, in order."""
     return tuple(sorted({*tags, *change.added} - set(change.removed), key=str.lower))

@@ -31,7 +31,7 @@ _EQUIVALENT = {"auto": "cudnn"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Badge:
-    """Whether what ran is what was asked; `detail` says what ran, or why it is not that, or why nobody knows."""
+    """Whether the run ran as requested; `detail` says what ran, why it differs, or why that is not known."""
 
     symbol: str = ""
     title: str
@@ -40,7 +40,7 @@ class Badge:
 
 
 class Aspect(NamedTuple):
-    """One aspect of a variant, as it was asked and as it ran; `differs` is to be seen at once."""
+    """One aspect of a variant, as requested and as it ran; `differs` is highlighted."""
 
     name: str
     requested: str
@@ -58,7 +58,7 @@ class PortabilityRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceView:
-    """A run's evidence in words; where none was kept, only the badge says something.
+    """A run's evidence as text; without any, only the badge has content.
 
     `between` is the share of the traced time in which `idle`: no kernel ran, on the CPU nothing of TensorFlow's; `noun`
     is what kernels are called there (ops, on the CPU); `rest` is what `kernels` leave out; `seen` tells where all this
@@ -82,14 +82,21 @@ class EvidenceView:
 
 
 def stored_evidence_view(run: StoredRun) -> EvidenceView:
-    """The evidence of a stored run."""
+    """Return the evidence of a stored run."""
     return evidence_view(run.row.spec, run.evidence, run.row.outcome, run.portability)
 
 
 def evidence_view(
     spec: RunSpec, evidence: Evidence | None, outcome: Outcome | None, portability: Sequence[PortabilityResult] = ()
 ) -> EvidenceView:
-    """The evidence of a run of `spec`, which may have left none; without an outcome it still runs."""
+    """Return the evidence of a run as text.
+
+    Args:
+        spec: What was requested.
+        evidence: The evidence; None if the run left none.
+        outcome: How the run ended; None while it runs.
+        portability: What its weights gave elsewhere.
+    """
     trials = tuple(_portability_result(spec, found) for found in portability)
     if evidence is None:
         return EvidenceView(badge=_no_badge(spec, outcome), portability=trials)
@@ -113,10 +120,7 @@ def evidence_view(
 
 
 def describe_mismatches(rows: Iterable[RunRow]) -> str:
-    """One sentence for each kind of reason why some of these runs are not what their names say; "" if none is known.
-
-    Reasons are of one kind where only their counts and the names in brackets differ.
-    """
+    """Return a sentence per kind of reason why some runs did not run as requested; "" if none is known."""
     kinds: dict[str, list[RunRow]] = {}
     for row in rows:
         if row.match is False:
@@ -132,7 +136,7 @@ def _describe_mismatch(kind: str, rows: Sequence[RunRow]) -> str:
 
 
 def _reason_kind(reason: str) -> str:
-    """A reason without the counts and names that are one run's own."""
+    """Return a reason without the counts and names that are specific to one run."""
     return re.sub(r"\b\d+ of \d+ | \([^)]*\)", "", reason)
 
 
@@ -143,7 +147,7 @@ def _badge(spec: RunSpec, evidence: Evidence) -> Badge:
 
 
 def _describe_actual(spec: RunSpec, evidence: Evidence) -> str:
-    """What ran in a few words: `cuDNN · TF32 on tensor cores · XLA off · 1 GPU`."""
+    """Return what ran in a few words: `cuDNN · TF32 on tensor cores · XLA off · 1 GPU`."""
     actual = evidence.actual
     phrases = {name: _phrase(spec, name, value) for name, value in actual.items() if name not in ("device", "replicas")}
     if "precision" in phrases and (kernel_time.named_tensor_share(evidence.kernels) or 0.0) > _MAJORITY:
@@ -197,7 +201,7 @@ def _value(spec: RunSpec, name: str, value: str) -> str:
 
 
 def _phrase(spec: RunSpec, name: str, value: str) -> str:
-    """An aspect in a badge: a value that speaks for itself stands alone."""
+    """Return an aspect for a badge; a value that speaks for itself stands alone."""
     return f"{_label(spec, name)} {value}" if value in _BARE else _value(spec, name, value)
 
 

@@ -24,12 +24,12 @@ DEVICE_COLUMNS = DeviceTimeRow("", "Step", "Computing", "Communicating alone", "
 
 
 def device_time_rows(evidence: Evidence) -> tuple[DeviceTimeRow, ...]:
-    """One row a device; none where there is one device only."""
+    """Return one row per device; none for a single device."""
     return tuple(_device_row(one, evidence.steps) for one in evidence.devices) if len(evidence.devices) > 1 else ()
 
 
 def describe_imbalance(devices: Sequence[DeviceTime]) -> str:
-    """How alike the devices are, in a sentence; "" of one."""
+    """Return how evenly the devices computed, in a sentence; "" for one."""
     share = imbalance(devices)
     if share is None:
         return ""
@@ -52,7 +52,7 @@ def _device_row(time: DeviceTime, steps: int) -> DeviceTimeRow:
 
 
 MAX_KERNELS = 12
-"""More kernels than this are told together."""
+"""Kernels that are listed one by one."""
 
 _CLASSES: dict[KernelClass, tuple[str, int]] = {
     "gemm": ("GEMM", 0),
@@ -90,19 +90,19 @@ class KernelRow:
 
 
 def busy_share(evidence: Evidence) -> float | None:
-    """The share of the traced time in which a kernel ran, from 0 to 1; None where nothing was traced."""
+    """Return the share of the traced time in which a kernel ran, from 0 to 1; None without a trace."""
     return evidence.busy_ns / evidence.span_ns if evidence.span_ns else None
 
 
 def named_tensor_share(kernels: Iterable[Kernel]) -> float | None:
-    """The share of the products' time on tensor cores, of the kernels whose names tell; None if there is none."""
+    """Return the tensor cores' share of the products' time, by kernel names that tell; None if none does."""
     known = [kernel for kernel in kernels if kernel.tensor_cores is not None]
     total_ns = _total_ns(known)
     return _total_ns(kernel for kernel in known if kernel.tensor_cores) / total_ns if total_ns else None
 
 
 def class_shares(kernels: Sequence[Kernel]) -> tuple[ClassShare, ...]:
-    """The classes that took any time, the greatest first."""
+    """Return the kernel classes that took any time, the greatest first."""
     total_ns, times = _total_ns(kernels), dict[KernelClass, int]()
     for kernel in kernels:
         times[kernel.kind] = times.get(kernel.kind, 0) + kernel.time_ns
@@ -111,13 +111,13 @@ def class_shares(kernels: Sequence[Kernel]) -> tuple[ClassShare, ...]:
 
 
 def kernel_rows(kernels: Sequence[Kernel]) -> tuple[KernelRow, ...]:
-    """The first `TOP` kernels."""
+    """Return the first `MAX_KERNELS` kernels."""
     total_ns = _total_ns(kernels)
     return tuple(_kernel_row(kernel, total_ns) for kernel in kernels[:MAX_KERNELS])
 
 
 def describe_other_kernels(kernels: Sequence[Kernel], noun: str) -> str:
-    """What the first `TOP` leave out: `13 more kernels, 2.1 % together`; "" where they are all."""
+    """Return the rest of the kernels: `13 more kernels, 2.1 % together`; "" if there is none."""
     left, total_ns = kernels[MAX_KERNELS:], _total_ns(kernels)
     if not left or not total_ns:
         return ""

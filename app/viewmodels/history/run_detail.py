@@ -45,7 +45,7 @@ class DetailGroup(NamedTuple):
 class RunDetail:
     """`reason` and `traceback` are "" where the run needs none; `log` is the log's last `LOG_TAIL` lines.
 
-    `notes` are sentences a reader must know before trusting a number or missing a plot. The plots show the stretch
+    `notes` are sentences a reader must know before trusting a number or missing a plot. The plots show the range
     `measured` of `whole` first, in seconds; without a measured part both are one.
     """
 
@@ -68,9 +68,12 @@ class RunDetail:
 
 
 def run_detail(run: StoredRun, zone: tzinfo | None, *, pruned_utc_ns: int | None = None) -> RunDetail:
-    """Everything the page of one run shows; slow enough to belong off the GUI thread. `zone` None is the system's.
+    """Return everything the page of one run shows; slow enough to belong off the GUI thread.
 
-    `pruned_utc_ns` is when its samples were deleted, if they were.
+    Args:
+        run: The run.
+        zone: The reader's time zone; None is the system's.
+        pruned_utc_ns: When its samples were deleted, if they were.
     """
     row = run.row
     panels = stored_curves.run_panels(run, cells.example_word(row.spec))
@@ -148,7 +151,7 @@ def _groups(run: StoredRun, values: RunMetrics) -> Sequence[DetailGroup]:
             header=("", "s", "W", "J", ""),
             rows=tuple(map(derived.phase_cells, derived.phase_energies(run))),
         ),
-        section("Memory, highest", ("The card has", units.byte_size(derived.memory_total_bytes(run)))),
+        section("Memory, highest", ("Memory of the GPU", units.byte_size(derived.memory_total_bytes(run)))),
         DetailGroup("Parameters", (DetailItem("Workload", spec.workload), *parameters)),
         DetailGroup("Devices", tuple(_device(c.device.index, c.device.name, c.device.device) for c in run.samples)),
         section("Telemetry"),
@@ -169,7 +172,7 @@ def _known_items(items: Iterable[tuple[str, str]]) -> tuple[DetailItem, ...]:
 
 
 def _field_costs(run: StoredRun) -> list[DetailGroup]:
-    """What reading cost, for one device of each name."""
+    """Return what reading cost, for one device of each name."""
     devices = {columns.device.name: columns.device for columns in reversed(run.samples)}
     header = ("", "renewed", "a read")
     return [
@@ -210,14 +213,14 @@ def _log_title(lines: int) -> str:
 
 
 def _end_s(run: StoredRun, panels: Sequence[Panel]) -> float:
-    """Where the time axis ends: the last thing known of the run."""
+    """Return where the time axis ends: the last known time of the run."""
     ends = [float(curve.x[-1]) for panel in panels for curve in panel.curves]
     ends += [(phase.end_ns - run.anchor_t_ns) / 1e9 for phase in run.phases if phase.end_ns is not None]
     return max(ends, default=1.0)
 
 
 def _measured(bands: Sequence[Band], end_s: float) -> Span:
-    """The measured part with a little around it."""
+    """Return the measured part with a margin."""
     phase_band = next((band for band in bands if band.name == _MEASURED), None)
     if phase_band is None:
         return (0.0, end_s)

@@ -7,12 +7,12 @@ from app import units
 from app.storage.retention import Pruned
 
 RETENTION_CHOICES: tuple[int | None, ...] = (None, 7, 30, 90, 365)
-"""Days that samples can be kept; None is for ever."""
+"""Days that samples can be stored; None is for ever."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageLine:
-    """The database's size, the room beside it and its retention; `note` is what was last deleted."""
+    """The database's size, the free space on its disk and its retention; `note` is what was last deleted."""
 
     path: Path
     size_bytes: int
@@ -28,20 +28,20 @@ class StorageLine:
 
 
 def retention_label(days: int | None) -> str:
-    """A choice of how long samples are kept."""
+    """Return the label of a retention choice."""
     if days is None:
         return "Keep all samples"
     return "Keep samples of the last year" if days == 365 else f"Keep samples of the last {days} days"
 
 
 def prune_question(found: Pruned, days: int) -> str:
-    """What is asked before anything is deleted."""
+    """Return the question to ask before anything is deleted."""
     runs = f"{len(found.runs):,} {units.plural('run', len(found.runs))}"
     return f"Delete the samples and logs of {runs} that ended more than {days} days ago?"
 
 
 def prune_consequence(found: Pruned) -> str:
-    """What that would do and how long it takes."""
+    """Return what pruning would do and how long it takes."""
     seconds = max(1.0, found.before_bytes / 100e6)
     return (
         f"{found.rows:,} samples and log lines would be deleted; figures, phases and blocks stay. "
@@ -50,6 +50,6 @@ def prune_consequence(found: Pruned) -> str:
 
 
 def prune_result(done: Pruned) -> str:
-    """What was done."""
+    """Return what pruning did."""
     freed = max(0, done.before_bytes - done.after_bytes)
     return f"{units.byte_size(freed)} given back in {units.seconds(done.seconds)}" if done.runs else ""

@@ -42,9 +42,12 @@ Line = int | Group
 def build_groups(
     runs: Sequence[int], experiment_of: Mapping[int, int], named: Mapping[int, tuple[str, str]]
 ) -> tuple[Group, ...]:
-    """The runs by their experiment, in the order of `named`, those without one last.
+    """Group runs by their experiment, in the order of `named`; runs without one come last.
 
-    `named` has an experiment's name and when it began, in words.
+    Args:
+        runs: The runs, in order.
+        experiment_of: The experiment of each run that has one.
+        named: Name and start of each experiment, as text.
     """
     labels = {**named, NO_EXPERIMENT: _NO_EXPERIMENT_LABELS}
     members: dict[int, list[int]] = {experiment: [] for experiment in labels}
@@ -58,7 +61,7 @@ def build_groups(
 
 
 def build_lines(groups: Sequence[Group], folded: Collection[int]) -> tuple[Line, ...]:
-    """Every group with its runs below it, unless it is folded."""
+    """Return every group with its runs below it unless it is folded."""
     lines: list[Line] = []
     for group in groups:
         lines.append(group)
@@ -169,7 +172,7 @@ class HistoryRow:
 
 
 def history_rows(runs: Iterable[RunRow], zone: tzinfo | None) -> dict[int, HistoryRow]:
-    """The rows of runs by their numbers; `zone` is the reader's time zone, None the system's."""
+    """Return the rows of runs by their numbers; `zone` is the reader's time zone, None the system's."""
     return {run.run: HistoryRow(run, tuple(listed.cell(run, zone) for listed in _LISTED)) for run in runs}
 
 
@@ -202,7 +205,7 @@ class Listing:
     rows: Mapping[int, HistoryRow] = field(default_factory=dict)
 
     def lines(self, folded: Iterable[int] | None) -> Sequence[Line]:
-        """The table's lines: in groups, some of them folded, or with None for `folded` one line a run."""
+        """Return the table's lines: in groups, some folded, or one line per run if `folded` is None."""
         return self.runs if folded is None else build_lines(self.groups, frozenset(folded))
 
     @property
@@ -215,38 +218,44 @@ class Listing:
 def group_by_experiment(
     runs: Sequence[int], experiments: Sequence[StoredExperiment], zone: tzinfo | None
 ) -> tuple[Group, ...]:
-    """The runs by their experiment; one of several experiments stands with the newest of them."""
+    """Group runs by their experiment; a run of several is in the newest of them.
+
+    Args:
+        runs: The runs, in order.
+        experiments: The experiments, newest first.
+        zone: The reader's time zone; None is the system's.
+    """
     experiment_of = {run: found.experiment for found in reversed(experiments) for run in found.runs}
     named = {found.experiment: (found.name, cells.local_time(found.created_utc_ns, zone)) for found in experiments}
     return build_groups(runs, experiment_of, named)
 
 
 def visible_page(runs: Sequence[int], near: Collection[int]) -> Sequence[int]:
-    """The runs whose rows are read along with all numbers: those around `near`, without that the first ones."""
+    """Return the runs whose rows are read with all numbers: those around `near`, or the first ones."""
     known = set(near)
     first = next((n for n, run in enumerate(runs) if run in known), 0)
     return runs[max(0, first - PAGE // 4) : first + max(PAGE, len(known) + PAGE // 4)]
 
 
 def toggle_order(query: RunQuery, column: int) -> RunQuery:
-    """The same query after a click on that column's head: a new one starts its natural way."""
+    """Return the query after a click on a column's header: its natural order, or the reverse."""
     order = ORDERS[column]
     turned = not query.descending if order == query.order else COLUMNS[column].numeric
     return replace(query, order=order, descending=turned)
 
 
 def unordered(query: RunQuery) -> RunQuery:
-    """What a query asks for, whatever its order."""
+    """Return a query without its order."""
     return replace(query, text=" ".join(query.text.split()), order="started", descending=True)
 
 
 def is_filtered(query: RunQuery) -> bool:
-    """Whether some runs may be hidden."""
+    """Return whether some runs may be hidden."""
     return unordered(query) != RunQuery(deleted=query.deleted)
 
 
 def widest(rows: Iterable[HistoryRow], before: Sequence[Cell] = ()) -> tuple[Cell, ...]:
-    """For each column a cell as wide as it needs: for what is expected, for these rows and for those before."""
+    """Return for each column a cell as wide as needed: for what is expected, for these rows and for those before."""
     shown = [
         *(row.cells for row in rows),
         [listed.expected for listed in _LISTED],
@@ -256,29 +265,29 @@ def widest(rows: Iterable[HistoryRow], before: Sequence[Cell] = ()) -> tuple[Cel
 
 
 def _chips_as_text(cell: Cell) -> Cell:
-    """The cell with words in place of its chips, and with room for what is around them."""
+    """Return the cell with text in place of its chips, with room for their frames."""
     return replace(cell, text=_CHIP_ROOM.join((*cell.chips, cell.text)), chips=()) if cell.chips else cell
 
 
 def compare_label(chosen: int) -> str:
-    """What the Compare button says for that many chosen runs."""
+    """Return the label of the Compare button for so many selected runs."""
     if chosen > MAX_COMPARED:
         return f"Compare (at most {MAX_COMPARED})"
     return f"Compare {chosen} runs" if chosen > 1 else "Compare"
 
 
 def can_compare(chosen: int) -> bool:
-    """Whether that many runs can be compared."""
+    """Return whether so many runs can be compared."""
     return 2 <= chosen <= MAX_COMPARED
 
 
 def restore_label(chosen: int) -> str:
-    """What the Restore button says for that many chosen runs."""
+    """Return the label of the Restore button for so many selected runs."""
     return f"Restore {format_run_count(chosen)}" if chosen else "Restore"
 
 
 def count_label(listing: Listing, chosen: int) -> str:
-    """How many runs there are, in words: "12 of 1,034 runs, 2 chosen"."""
+    """Return how many runs there are: "12 of 1,034 runs · 2 chosen"."""
     shown, total = len(listing.runs), listing.options.facets.total
     noun = "deleted " if listing.query.deleted else ""
     total_text = f"{total:,} {noun}{units.plural('run', total)}"
@@ -287,22 +296,22 @@ def count_label(listing: Listing, chosen: int) -> str:
 
 
 def deleted_label(runs: Sequence[int]) -> str:
-    """What was just put into the trash."""
+    """Return what was just moved to the trash."""
     return f"{f'Run {runs[0]}' if len(runs) == 1 else format_run_count(len(runs))} deleted"
 
 
 def format_run_count(count: int) -> str:
-    """So many runs, in words."""
+    """Return a number of runs as text."""
     return f"{count:,} {units.plural('run', count)}"
 
 
 def offers_reference(listing: Listing) -> bool:
-    """Whether an empty table offers the reference runs: to whom has no run at all."""
+    """Return whether an empty table offers the reference runs: if there is no run at all."""
     return not listing.options.facets.total and not listing.query.deleted
 
 
 def empty_text(listing: Listing) -> str:
-    """What an empty table says, its first line the heading; "" where there are runs."""
+    """Return the text of an empty table, its first line the heading; "" if there are runs."""
     if listing.runs:
         return ""
     if is_filtered(listing.query) and listing.options.facets.total:
@@ -312,6 +321,6 @@ def empty_text(listing: Listing) -> str:
     return (
         "No runs yet\nPress Ctrl+1 and run one; it appears here as soon as it starts. "
         "Runs of another database come in by View, Import runs.\n"
-        "Until then you can look at runs measured on real GPUs: copies come beside your own, marked as reference, "
-        "and View takes them away again."
+        "Until then you can look at runs measured on real GPUs: copies are added to yours, marked as reference, "
+        "and View removes them again."
     )

@@ -104,7 +104,7 @@ def test_one_run_held_back_and_another_not(store: Store, reasons: int, words: st
     hot = sampled(store, kept(store, 1), share=0.5, throttle_reasons=reasons)
     free = sampled(store, kept(store, 2), throttle_reasons=1)
     doubt = only(comparison_warnings([hot, free]))
-    assert doubt.sentence == f"GPUs were held back {words} in some runs only: run 1 for 50 % of the measured part."
+    assert doubt.sentence == f"GPUs were throttled {words} in some runs only: run 1 for 50 % of the measured part."
     assert doubt.severity == severity
     assert comparison_warnings([sampled(store, kept(store, 3), share=0.03, throttle_reasons=reasons), free]) == (), (
         "a moment"
@@ -282,7 +282,7 @@ def test_many_runs_that_were_held_back_share_their_figures(store: Store) -> None
     more = sampled(store, kept(store, 60), share=0.95, throttle_reasons=0x20)
     numbers = [run.row.run for run in (*held, more)]
     assert only(comparison_warnings([*held, more, free])).sentence == (
-        f"GPUs were held back because of heat in some runs only: runs {numbers[0]}–{numbers[-2]} and {numbers[-1]} "
+        f"GPUs were throttled because of heat in some runs only: runs {numbers[0]}–{numbers[-2]} and {numbers[-1]} "
         "for 60 to 95 % of the measured part."
     )
 
@@ -313,7 +313,7 @@ def test_variants_that_share_no_card_are_named_with_theirs(store: Store) -> None
     runs = [on_cards(store, n, card, layout=layout, batch_size=b) for n, (card, layout, b) in enumerate(turns, 1)]
     doubt = only(comparison_warnings(runs))
     assert doubt.sentence == (
-        "2 NVIDIA H200 were used, and some variants share no card, so that what differs between them may be the card: "
+        "2 NVIDIA H200 were used, and some variants share no GPU, so that the GPU may be the difference: "
         "only GPU-10f9e528 ran NCHW · batch size 64; only GPU-20f9e528 ran NHWC · batch size 64."
     )
     assert doubt.severity == "warning"

@@ -70,7 +70,8 @@ def test_a_card_is_full_because_tensorflow_took_it(given: StoredRun, told: bool)
     note = derived.memory_note(given)
     assert bool(note) is told
     assert not told or note == (
-        f"The card looks full because TensorFlow took it: memory growth was off. The run itself needed 3.0{NBSP}GiB."
+        "The GPU's memory looks full because TensorFlow took it: memory growth was off. "
+        f"The run itself needed 3.0{NBSP}GiB."
     )
 
 
@@ -79,7 +80,7 @@ def test_the_two_memories_are_told_apart() -> None:
     assert facts == {
         "Peak memory": f"135{NBSP}GiB",
         "TensorFlow's allocator": f"3.0{NBSP}GiB",
-        "The card has": f"141{NBSP}GiB",
+        "Memory of the GPU": f"141{NBSP}GiB",
     }
 
 
