@@ -127,8 +127,11 @@ def _print_source(stored: StoredRun, *, as_json: bool) -> int:
 def print_run(stored: StoredRun) -> None:
     """Print a run's result in a few lines."""
     _print_head(stored)
-    if stored.row.summary.throughput is None:
+    summary = stored.row.summary
+    if summary.throughput is None:
         return
+    rate = units.rate(summary.throughput, cells.example_word(stored.row.spec))
+    print(f"{rate}, {summary.measured_steps:,} steps in {units.with_unit(summary.measured_s, 's', 1)}")
     total = units.byte_size(derived.memory_total_bytes(stored))
     print_table(
         ("", "", ""), [*_metric_lines(stored), *([("  memory of the GPU", total, "")] if total != units.ABSENT else [])]

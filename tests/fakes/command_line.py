@@ -76,6 +76,6 @@ def read_words(*words: str, upper: UpperLayers | None = None) -> SimpleNamespace
 
 
 def dummy_words(**given: object) -> list[str]:
-    """`dummy` with a few short steps on the CPU, unless told otherwise."""
+    """`dummy` with a few short steps on the CPU, unless given otherwise."""
     settings = {"gpus": 0, "step_ms": 1.0, "steps": 20, "warmup_steps": 1, **given}
     return ["dummy", *(word for name, value in settings.items() for word in ("-s", f"{name}={value}"))]

@@ -86,7 +86,7 @@ def test_training_with_tensorflow_gives_one_whole_document(
     assert phases == ["import", "build", "compile", "warmup", "measure", *looks, "finish"]
     assert {"tensorflow", "keras", "python", "cpu", "os", "program_version"} <= set(document["environment"])
     assert not [word for word in TENSORFLOW_NOISE if word in done.stderr], done.stderr
-    assert document == command_line.json("show", "1"), "stored as it was told"
+    assert document == command_line.json("show", "1"), "stored as it was printed"
 
 
 def test_a_completed_run_without_json_says_its_throughput(command_line: CommandLine) -> None:

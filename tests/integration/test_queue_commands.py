@@ -1,4 +1,4 @@
-"""The queue on the command line: shown, ordered, gone on with, taken to another machine."""
+"""The queue on the command line: shown, ordered, resumed, moved to another machine."""
 
 import json
 import signal
@@ -204,7 +204,7 @@ def test_at_the_end_reports_are_written_and_somebody_is_told(
     say(*SHORT, "--queue")
     past = say("queue", "go-on", *end)
     assert "What entry 4 of the queue asks for is not known here" in past.err
-    assert past.out.startswith("dummy gpus=0"), "the others go on, and are told"
+    assert past.out.startswith("dummy gpus=0"), "the others go on, and are reported"
     assert past.status == 1
     nothing = say("queue", "go-on", *end)
     assert "Nothing waits in the queue." in nothing.err

@@ -85,7 +85,7 @@ def test_what_watch_wrote_is_played_again_by_replay(tmp_path: Path) -> None:
     line = CommandLine(tmp_path, environment(Driver(cards=(busy, second))))
     watched = line("watch", "--json", "--every", "0.2", "--seconds", "2.5")
     lines = [json.loads(text) for text in watched.stdout.splitlines()]
-    using = {told["device"]: told["processes"] for told in lines if told.get("kind") == "processes"}
+    using = {line["device"]: line["processes"] for line in lines if line.get("kind") == "processes"}
     name = psutil.Process().name()
     assert using == {"GPU-aaaa": [{"pid": os.getpid(), "name": name, "memory_bytes": 3 * 2**30}], "GPU-bbbb": []}
     trace = tmp_path / "two cards.jsonl"
@@ -93,15 +93,15 @@ def test_what_watch_wrote_is_played_again_by_replay(tmp_path: Path) -> None:
     played = line("replay", str(trace), "--json", "--speed", "100")
     assert (played.returncode, played.stderr) == (0, "")
     again = [json.loads(text) for text in played.stdout.splitlines()]
-    assert {told.pop("source") for told in again} == {f"replay:{trace}"}
-    assert [without(told, "utc") for told in again if told.get("kind") != "device"] == [
-        without(told, "utc", "source") for told in lines if told.get("kind") != "device"
+    assert {line.pop("source") for line in again} == {f"replay:{trace}"}
+    assert [without(line, "utc") for line in again if line.get("kind") != "device"] == [
+        without(line, "utc", "source") for line in lines if line.get("kind") != "device"
     ]
     assert not line.database.exists(), "a trace needs no database"
 
 
-def without(told: dict[str, object], *names: str) -> dict[str, object]:
-    return {name: value for name, value in told.items() if name not in names}
+def without(line: dict[str, object], *names: str) -> dict[str, object]:
+    return {name: value for name, value in line.items() if name not in names}
 
 
 def test_a_replay_of_what_is_no_trace_is_one_sentence(line: CommandLine, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The words of the command line: settings, wrong use, numbers and databases that are not there."""
+"""Arguments of the command line: settings, wrong use, numbers, and databases that do not exist."""
 
 import shlex
 from pathlib import Path
@@ -75,7 +75,7 @@ def test_a_value_given_twice_in_whatever_spelling_is_one_variant(setting: str) -
     assert len(several_variants(CNN10, [setting], CPU)) == 1
 
 
-def test_no_interpreter_is_a_value_beside_another() -> None:
+def test_no_interpreter_is_a_value_next_to_another() -> None:
     found = several_variants(CNN10, ["interpreter=,/usr/bin/python3"], CPU)
     assert [spec.variant["interpreter"] for spec in found] == ["", "/usr/bin/python3"]
 
@@ -274,7 +274,7 @@ def test_telemetry_is_read_every_50_ms_unless_told_otherwise() -> None:
     assert read_words("experiment", "lstm", "--sample-ms", "10").sample_ms == 10.0
 
 
-def test_no_device_is_shown_more_often_than_asked() -> None:
+def test_no_device_is_shown_more_often_than_requested() -> None:
     due = RateLimiter(5.0)
     host = [Sample(t_ns=n * 500_000_000, device=HOST) for n in range(31)]
     gpu = [Sample(t_ns=n * 5_000_000_000, device="GPU-a") for n in range(4)]

@@ -1,4 +1,4 @@
-"""`compare` on stored runs: the verdict, the table, the doubts, and runs that are searched for."""
+"""`compare` on stored runs: the verdict, the table, the warnings, and runs that are searched for."""
 
 import json
 from dataclasses import replace
@@ -29,13 +29,13 @@ def database(database_path: Path) -> Path:
     return database_path
 
 
-def told(database: Path, capsys: pytest.CaptureFixture[str], *words: str) -> str:
+def printed(database: Path, capsys: pytest.CaptureFixture[str], *words: str) -> str:
     assert main(["compare", *words, "--db", str(database)]) == 0
     return capsys.readouterr().out
 
 
-def test_the_verdict_comes_first_and_the_doubts_last(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    lines = told(database, capsys, "4", "5", "6", "7", "8", "9").splitlines()
+def test_the_verdict_comes_first_and_the_warnings_last(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = printed(database, capsys, "4", "5", "6", "7", "8", "9").splitlines()
     assert lines[0].startswith("NCHW is 12.0 % faster than NHWC (95 % interval 11.")
     assert lines[0].endswith("3 runs each); no significant difference in energy per image.")
     assert lines[2] == "cnn10 · Native · 1 GPU · Batch size 1024 · float32"
@@ -59,15 +59,15 @@ def test_why_runs_failed_is_said_below_the_table_once_a_reason(
             failed = run_row(number, workload="cnn10", outcome="failed", reason=reason, throughput=None)
             variant = {**failed.spec.variant, "precision": precision}
             keep(store, stored_run(replace(failed, spec=RunSpec(workload="cnn10", variant=variant)), measured=False))
-    lines = told(database, capsys, "1", "10", "11", "12", "13").splitlines()
+    lines = printed(database, capsys, "1", "10", "11", "12", "13").splitlines()
     assert lines[-2:] == [
         "Failed: NCHW · bfloat16, NCHW · TF32. No such layer.",
         "Failed: NCHW · TF32. No.",
     ]
 
 
-def test_the_document_has_the_same_numbers_and_every_doubt(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    document = json.loads(told(database, capsys, "7", "8", "9", "1", "2", "3", "--baseline", "1", "--json"))
+def test_the_document_has_the_same_numbers_and_all_warnings(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    document = json.loads(printed(database, capsys, "7", "8", "9", "1", "2", "3", "--baseline", "1", "--json"))
     assert (document["baseline"], document["verdict"]["decision"], document["level"]) == (1, "faster", 0.95)
     nchw, nhwc = document["rows"]
     assert (nchw["runs"], nhwc["decision"]) == ([7, 8, 9], "baseline")
@@ -81,8 +81,8 @@ def test_the_document_has_the_same_numbers_and_every_doubt(database: Path, capsy
 
 
 def test_runs_are_found_as_list_finds_them_the_oldest_first(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert told(database, capsys, "--tag", "now") == told(database, capsys, "4", "5", "6", "7", "8", "9")
-    words = told(database, capsys, "--search", "NHWC", "--workload", "cnn10")
+    assert printed(database, capsys, "--tag", "now") == printed(database, capsys, "4", "5", "6", "7", "8", "9")
+    words = printed(database, capsys, "--search", "NHWC", "--workload", "cnn10")
     assert words.startswith("All chosen runs are of one variant")
 
 

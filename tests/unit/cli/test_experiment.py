@@ -1,4 +1,4 @@
-"""What `experiment` says before, during and after: refusals, time, and how narrowly speed-ups are known."""
+"""Messages of `experiment` before, during and after: refusals, time, and the precision of speed-ups."""
 
 import json
 import re
@@ -164,7 +164,7 @@ def test_presets_that_the_window_was_given_are_listed_by_their_files(
     assert err == f"{gone} cannot be read (No such file or directory); put it back, or name another file.\n"
 
 
-def test_where_runs_never_go_on_beside_each_other_the_reason_is_said() -> None:
+def test_where_runs_never_go_on_at_the_same_time_the_reason_is_said() -> None:
     two = GPU_INVENTORY.machine
     one = Machine(gpus=two.gpus[:1], cpu_count=two.cpu_count)
     on_one, on_both = (

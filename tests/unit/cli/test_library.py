@@ -21,8 +21,8 @@ def run(database_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
 
     def command(*words: str, status: int = 0) -> str:
         assert main([*words, "--db", str(database_path)]) == status
-        told = capsys.readouterr()
-        return told.err if status else told.out
+        said = capsys.readouterr()
+        return said.err if status else said.out
 
     with Store.open(database_path) as store:
         keep(store)
@@ -65,8 +65,8 @@ def test_a_note_is_kept_shown_and_removed(run: Run) -> None:
 
 
 def test_deleting_says_how_to_undo_it(run: Run) -> None:
-    told = run("delete", "1", "3")
-    assert told == "2 runs put into the trash. `python -m app restore 1 3` undoes it.\n"
+    said = run("delete", "1", "3")
+    assert said == "2 runs put into the trash. `python -m app restore 1 3` undoes it.\n"
     assert numbers(run("list", "--json")) == [2]
     assert numbers(run("list", "--deleted", "--json")) == [3, 1]
     assert "in the trash since" in run("show", "1")
@@ -78,8 +78,8 @@ def test_deleting_says_how_to_undo_it(run: Run) -> None:
 
 
 def test_for_good_only_from_the_trash(run: Run) -> None:
-    told = run("delete", "--for-good", "1", status=1)
-    assert "Run 1 is not in the trash; `python -m app delete 1` puts it there." in told
+    said = run("delete", "--for-good", "1", status=1)
+    assert "Run 1 is not in the trash; `python -m app delete 1` puts it there." in said
     run("delete", "1")
     assert run("delete", "--for-good", "1").startswith("1 run deleted for good")
     assert "There is no run 1" in run("show", "1", status=1)

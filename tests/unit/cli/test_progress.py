@@ -62,42 +62,42 @@ def sender(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sender:
     """Puts a `notify-send` on the PATH that writes its words down, a line each, and ends with this status."""
 
     def make(status: int) -> Path:
-        told, program = tmp_path / "told", tmp_path / "notify-send"
-        program.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {told}\nexit {status}\n')
+        sent, program = tmp_path / "sent", tmp_path / "notify-send"
+        program.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {sent}\nexit {status}\n')
         program.chmod(0o755)
         monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-        return told
+        return sent
 
     return make
 
 
-def test_an_experiment_notifies_when_it_is_asked_to(
+def test_an_experiment_notifies_on_request(
     sender: Sender, database_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = sender(0)
+    sent = sender(0)
     words = ["experiment", "--preset", "quick", "--show", "--db", str(database_path)]
     assert main(words) == 1, "nothing is stored"
-    assert not told.exists()
+    assert not sent.exists()
     assert main([*words, "--notify"]) == 1
-    name, title, text = told.read_text().splitlines()
+    name, title, text = sent.read_text().splitlines()
     assert (name, title) == ("--app-name=VariantScope", "Experiment quick has ended")
     assert re.fullmatch(r"It ended early, after \d:\d\d\.", text)
     assert "Notified through notify-send." in capsys.readouterr().err
 
 
 def test_wrong_use_ends_nothing_that_one_could_be_told_of(sender: Sender, database_path: Path) -> None:
-    told = sender(0)
+    sent = sender(0)
     assert main(["experiment", "--preset", "quick", "--queue", "--notify", "--db", str(database_path)]) == 2
-    assert not told.exists()
+    assert not sent.exists()
 
 
 @pytest.mark.parametrize(
     ("status", "text"), [(0, "Every planned run has a result"), (1, "Not every planned run has a result")]
 )
 def test_the_status_becomes_words(sender: Sender, status: int, text: str) -> None:
-    told = sender(0)
+    sent = sender(0)
     assert run_with_notification("Experiment lstm has ended", lambda: status) == status
-    title, words = told.read_text().splitlines()[1:]
+    title, words = sent.read_text().splitlines()[1:]
     assert title == "Experiment lstm has ended"
     assert re.fullmatch(rf"{text}, after \d:\d\d\.", words)
 
@@ -113,7 +113,7 @@ def test_without_a_desktop_the_terminal_rings(sender: Sender, monkeypatch: pytes
     os.close(ours)
 
 
-def test_without_either_nobody_is_told_and_that_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_either_nobody_is_notified_which_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with (tmp_path / "log").open("w") as log:
         monkeypatch.setattr(sys, "stderr", log)

@@ -1,4 +1,4 @@
-"""What `list`, `show` and `compare` print of evidence, from a real database."""
+"""Evidence as `list`, `show` and `compare` print it, from a real database."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from tests.unit.viewmodels.stored import keep, run_row, stored_run
 
 @pytest.fixture
 def database(database_path: Path) -> Path:
-    """Runs 1 to 4: as asked, mislabelled, unknown, and one without evidence."""
+    """Runs 1 to 4: as requested, mislabelled, unknown, and one without evidence."""
     with Store.open(database_path) as store:
         for number, found in enumerate((AS_ASKED, MISLABELLED, UNKNOWN, None), 1):
             row = run_row(number, gpus=1, layers=number, found=found, gflops=13_375.0 if found else None)
@@ -31,7 +31,7 @@ def test_list_has_a_badge_a_run(capsys: pytest.CaptureFixture[str], database: Pa
     assert [row[place] for row in rows] == [" ", "?", "✘", "✔"]
 
 
-def test_show_tells_asked_ran_kernels_gaps_and_weights_elsewhere(
+def test_show_prints_requested_actual_kernels_gaps_and_weights_elsewhere(
     capsys: pytest.CaptureFixture[str], database: Path
 ) -> None:
     said = printed(capsys, database, "show", "1").replace("\N{NO-BREAK SPACE}", " ")
@@ -48,11 +48,11 @@ def test_show_tells_asked_ran_kernels_gaps_and_weights_elsewhere(
     assert "Standard on Intel Xeon Platinum 8481C, float32  2.4e-04" in said
 
 
-def test_show_says_why_a_run_is_not_what_was_asked(capsys: pytest.CaptureFixture[str], database: Path) -> None:
+def test_show_says_why_a_run_is_not_what_was_requested(capsys: pytest.CaptureFixture[str], database: Path) -> None:
     said = printed(capsys, database, "show", "2")
     assert f"✘ Did not run as asked: {MISLABELLED.reason}" in said
     marked = [line.split() for line in said.splitlines() if line.endswith("✘")]
-    assert marked == [["Implementation", "Keras", "decides", "Standard", "✘"]]
+    assert marked == [["Implementation", "Auto", "Standard", "✘"]]
 
 
 def test_show_says_that_there_is_none(capsys: pytest.CaptureFixture[str], database: Path) -> None:

@@ -1,4 +1,4 @@
-"""What the command line prints: aligned tables, strict JSON, progress where somebody looks."""
+"""Output of the command line: aligned tables, strict JSON, and progress on a terminal."""
 
 import json
 import sys
@@ -95,7 +95,7 @@ def test_where_results_go_elsewhere_nothing_is_broken(
     assert capsys.readouterr().out == "One sentence. And\nanother one.\n"
 
 
-def test_progress_is_a_line_a_phase_where_nobody_looks(capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_is_a_line_per_phase_where_stderr_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     sink = ProgressSink("[1/2] ")
     for event in EVENTS:
         sink.handle(event)

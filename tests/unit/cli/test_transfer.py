@@ -1,4 +1,4 @@
-"""`export` and `import` as commands: their words, what they print, and how far they are."""
+"""`export` and `import` as commands: their arguments, output and progress."""
 
 import json
 import sys
