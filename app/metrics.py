@@ -88,7 +88,7 @@ class Metric:
 
     @property
     def name(self) -> str:
-        """Return the label as it stands within a sentence; a name such as TensorFlow keeps its capital."""
+        """Return the label as it stands within a sentence; a name such as Keras keeps its capital."""
         is_word = self.label.split()[0][1:].islower()
         return self.label[0].lower() + self.label[1:] if is_word else self.label
 

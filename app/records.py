@@ -147,7 +147,7 @@ class Summary:
     that rule, where every measured block counts. Throughput is examples/s over the blocks that count; step times are of
     one step in milliseconds; power and energy are summed over the run's GPUs; `energy_error_pct` bounds the error of
     the energy from the edges of its window. `device_peak_bytes` is the highest memory use NVML (or psutil) saw on one
-    of its devices, `allocator_peak_bytes` TensorFlow's own peak. `sample_hz` to `sampler_cpu_pct` are the telemetry's
+    of its devices, `allocator_peak_bytes` its allocator's peak. `sample_hz` to `sampler_cpu_pct` are the telemetry's
     audit of itself over the whole run: the rate achieved, how far readings were from their time, readings missed, and
     the sampler's own processor time in percent of one processor. `flops_per_step` is by formula, over all replicas;
     `peak_flops_per_s` is the calibrated rate of a matrix product in the run's precision, over its devices together.

@@ -15,9 +15,9 @@ from workloads.training import Task, plan_of
 
 
 def bare_task(spec: RunSpec, gpu_uuids: Sequence[str] = ()) -> Task:
-    """The variant, ready to step, in this process (once a process: TensorFlow takes its settings once).
+    """Return the variant ready to step in this process, once per process: the framework takes its settings once.
 
-    Raises `RefusedError` where it cannot run.
+    Raises `RefusedError` if it cannot run.
     """
     full = approve(spec, gpu_uuids)
     import_libraries(full, gpu_uuids)
@@ -25,7 +25,14 @@ def bare_task(spec: RunSpec, gpu_uuids: Sequence[str] = ()) -> Task:
 
 
 def time_steps(task: Task, warmup_steps: int, seconds: float, steps: int) -> tuple[int, float]:
-    """Steps and seconds of one plain loop with one synchronisation at its end."""
+    """Return steps and seconds of one plain loop with one synchronisation at its end.
+
+    Args:
+        task: The variant.
+        warmup_steps: Steps after the first that are not timed.
+        seconds: How long to measure if `steps` is 0.
+        steps: How many steps to measure.
+    """
     for _ in range(1 + warmup_steps):
         result = task.step()
     task.fetch(result)
@@ -38,7 +45,7 @@ def time_steps(task: Task, warmup_steps: int, seconds: float, steps: int) -> tup
 
 
 def main() -> None:
-    """Time the order on stdin and print what came out."""
+    """Time the order on stdin and print the result."""
     start = decode_start(sys.stdin.buffer.readline())
     spec = approve(start.spec, start.gpu_uuids)
     task, plan = bare_task(spec, start.gpu_uuids), plan_of(spec.variant)

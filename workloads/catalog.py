@@ -1,7 +1,7 @@
 """Workloads, their parameters and what can run where, as data: one source for form, command line and worker.
 
 `complete` turns what a user gave into a full `RunSpec` (wrong use raises `UsageError`); `check` says what of it cannot
-run on a machine (a refusal, no error). Both are pure, but that a path is made absolute and is looked for.
+run on a machine (a refusal, no error). Both are pure, except that a path is made absolute and is looked for.
 """
 
 import itertools
@@ -67,11 +67,11 @@ __all__ = [
 
 
 MAX_VARIANTS = 500
-"""In one experiment; more are a slip of the hand: of the quickest runs they would take hours."""
+"""The most variants in one experiment; more are a slip: even the quickest runs would take hours."""
 
 
 def workload(name: str) -> Workload:
-    """The workload of that name; raises `UsageError` naming near misses."""
+    """Return the workload of that name; raises `UsageError` naming near misses."""
     for candidate in WORKLOADS:
         if candidate.name == name:
             return candidate
@@ -79,9 +79,9 @@ def workload(name: str) -> Workload:
 
 
 def find_workload(name: str) -> Workload | None:
-    """The workload of that name; None where this version does not know it, as in an older or imported database.
+    """Return the workload of that name, or None if this version does not know it, as from another database.
 
-    Of a user's own it has the parameters that all have: what else its file has is not known by its name.
+    A custom workload has only the parameters that all have: its own are not known by its name.
     """
     return next(
         (known for known in WORKLOADS if known.name == name), custom_workload_by_name(name) if is_custom(name) else None
@@ -97,7 +97,7 @@ def parameter_names(has: Callable[[Parameter], bool]) -> tuple[str, ...]:
 
 
 def parse(parameter: Parameter, text: str) -> Value:
-    """The value a word on the command line stands for; raises `UsageError`."""
+    """Return the value that a word on the command line stands for; raises `UsageError`."""
     word = text.strip()
     try:
         if parameter.kind == "integer":
@@ -118,15 +118,30 @@ _SWITCH_VALUES: Mapping[str, bool] = {
 
 
 def complete(name: str, settings: Mapping[str, Value], machine: Machine) -> RunSpec:
-    """The full variant: what was given, defaults for the rest; raises `UsageError` for the unknown or out of range.
+    """Return the complete run spec of a built-in workload; defaults fill what is not given.
 
-    Without `gpus`, one GPU is used where the machine has one, else the CPU at sizes that fit it.
+    Args:
+        name: The workload.
+        settings: Values by parameter. Without `gpus` it is one GPU if there is one, else the CPU at sizes that fit it.
+        machine: The machine, for the defaults.
+
+    Raises:
+        UsageError: A workload, parameter or value that does not exist or is out of range.
     """
     return fill_defaults(workload(name), settings, machine)
 
 
 def fill_defaults(chosen: Workload, settings: Mapping[str, Value], machine: Machine) -> RunSpec:
-    """As `complete`, of a workload that need not be the program's; one of the user's own says which file it is of."""
+    """Return the complete run spec of any workload; that of a custom one names the state of its file.
+
+    Args:
+        chosen: The workload.
+        settings: Values by parameter, as for `complete`.
+        machine: The machine, for the defaults.
+
+    Raises:
+        UsageError: As `complete` does.
+    """
     values = {key: _checked(chosen.parameter(key), value) for key, value in settings.items()}
     on_cpu = int(values.get("gpus", min(1, len(machine.gpus)))) == 0
     variant = {p.name: values.get(p.name, default_value(p, on_cpu=on_cpu)) for p in chosen.parameters}
@@ -136,9 +151,15 @@ def fill_defaults(chosen: Workload, settings: Mapping[str, Value], machine: Mach
 
 
 def combinations(chosen: Workload, lists: Mapping[str, Sequence[Value]], machine: Machine) -> list[RunSpec]:
-    """Every combination of these values as a full variant, each once, the last parameter varying fastest.
+    """Return every combination of values as a complete run spec, each once, the last parameter varying fastest.
 
-    Raises `UsageError` as `complete` does, and where there are more than `MOST_VARIANTS`.
+    Args:
+        chosen: The workload.
+        lists: The values of each parameter.
+        machine: The machine, for the defaults.
+
+    Raises:
+        UsageError: As `complete` does, and for more than `MAX_VARIANTS`.
     """
     count = math.prod(map(len, lists.values()))
     if count > MAX_VARIANTS:
@@ -148,12 +169,12 @@ def combinations(chosen: Workload, lists: Mapping[str, Sequence[Value]], machine
 
 
 def distinct(specs: Iterable[RunSpec]) -> list[RunSpec]:
-    """The variants in their order, each once: made twice in one experiment, one run would count as two."""
+    """Return the variants in their order, each once: twice in one experiment, one run would count as two."""
     return list({(spec.workload, frozenset(spec.variant.items())): spec for spec in specs}.values())
 
 
 def default_value(parameter: Parameter, *, on_cpu: bool) -> Value:
-    """The parameter's default on a GPU or on the CPU."""
+    """Return the parameter's default on a GPU or on the CPU."""
     return parameter.cpu_default if on_cpu and parameter.cpu_default is not None else parameter.default
 
 
@@ -172,12 +193,12 @@ def with_defaults(spec: RunSpec) -> RunSpec:
 
 
 def runnable(specs: Iterable[RunSpec], machine: Machine) -> list[RunSpec]:
-    """Those of these variants that can run on this machine."""
+    """Return those variants that can run on this machine."""
     return [spec for spec in specs if not check(spec, machine)]
 
 
 def check(spec: RunSpec, machine: Machine) -> tuple[Refusal, ...]:
-    """Every reason why this variant cannot run on this machine; empty when it can. `spec` must be complete."""
+    """Return every reason why a complete spec cannot run on this machine; empty if it can."""
     facts = {**spec.variant, "gpu_count": len(machine.gpus), "cpu_count": machine.cpu_count}
     return tuple(
         Refusal(rule.parameters, rule.reason.format(**facts))
@@ -193,14 +214,21 @@ def precision_refusal(precision: str, machine: Machine) -> str | None:
 
 
 def refusal_reason(spec: RunSpec, name: str, value: Value, machine: Machine) -> str | None:
-    """Why `name=value` cannot be chosen beside the spec's other values on this machine, or None when it can."""
+    """Return why a value cannot be chosen, or None if it can.
+
+    Args:
+        spec: The complete spec with the other values.
+        name: The parameter.
+        value: The value to try.
+        machine: The machine to run on.
+    """
     changed = RunSpec(workload=spec.workload, variant={**spec.variant, name: value})
     reasons = (refusal.reason for refusal in check(changed, machine) if name in refusal.parameters)
     return next(reasons, None)
 
 
 def _checked(parameter: Parameter, value: Value) -> Value:
-    """The value in the parameter's own type; raises `UsageError` for a wrong type, choice or range."""
+    """Return the value in the parameter's own type; raises `UsageError` for a wrong type, choice or range."""
     name = parameter.name
     if parameter.kind == "switch":
         if not isinstance(value, bool):
@@ -220,7 +248,7 @@ def _checked(parameter: Parameter, value: Value) -> Value:
 
 
 def _absolute(path: str) -> str:
-    """The path from the root on, links left as they are; an empty one stays empty."""
+    """Return the path from the root on, links left as they are; an empty one stays empty."""
     return os.path.abspath(os.path.expanduser(path)) if path else ""  # noqa: PTH100, PTH111 - pathlib keeps the dots
 
 

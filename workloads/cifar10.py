@@ -69,7 +69,7 @@ class Cifar10:
 
 
 def data_folder(folder: str) -> Path:
-    """Where the copy is looked for: the folder given, else that of VARIANTSCOPE_DATA, else the user's cache folder."""
+    """Return where to look for the copy: the folder given, that of VARIANTSCOPE_DATA, or the user's cache folder."""
     named = folder.strip() or os.environ.get(FOLDER_VARIABLE, "").strip()
     return Path(named).expanduser() if named else _cache_folder()
 
@@ -93,7 +93,7 @@ def stored_data(variant: Variant) -> Cifar10 | None:
 
 
 def load(folder: Path, checksums: Checksums = PUBLISHED) -> Cifar10:
-    """The images of the copy in `place`."""
+    """Return the images of the copy in a folder; raises `RefusedError`."""
     found = find(folder)
     read_files = _from_archive if found.is_file() else _from_folder
     splits = {name: _split(content, found / name) for name, content in read_files(found, checksums)}
@@ -106,7 +106,7 @@ def load(folder: Path, checksums: Checksums = PUBLISHED) -> Cifar10:
 
 
 def find(folder: Path) -> Path:
-    """The archive in `place`, or its folder there; `place` may be that folder too. What is in it is not looked at."""
+    """Return the archive or its unpacked folder in `folder`, or `folder` itself if it is that; nothing is read yet."""
     found = next((path for path in (folder / ARCHIVE, folder / FOLDER, folder) if _contains_data(path)), None)
     if found is None:
         raise RefusedError(
@@ -154,7 +154,7 @@ def _check(path: Path, found: str, published: str) -> None:
 
 
 def _split(content: bytes, path: Path) -> Split:
-    """The images and classes of one file."""
+    """Return the images and classes of one file."""
     try:
         fields = _Reader(io.BytesIO(content), encoding="bytes").load()
         images = np.asarray(fields[b"data"], dtype=np.uint8).reshape(-1, *_IMAGE_SHAPE)
@@ -174,14 +174,14 @@ class _Reader(pickle.Unpickler):
     """Makes arrays of bytes, texts, numbers, lists and dictionaries; refuses whatever else a file may ask for."""
 
     def find_class(self, module: str, name: str) -> Any:
-        """What stands behind a name in the file."""
+        """Return what a name in the file stands for; raises `UnpicklingError` for all but a few."""
         if (module, name) not in _ALLOWED_NAMES:
             raise pickle.UnpicklingError(f"it asks for {module}.{name}, which no such file needs")
         return _ALLOWED_NAMES[module, name]
 
 
 def _byte_type(code: bytes | str, *_: object) -> np.dtype[Any]:
-    """The one type of number there is in these files; a new one, since what follows in the file changes it."""
+    """Return the only number type of these files; a new one, since what follows in the file changes it."""
     if code not in (b"u1", "u1"):
         raise pickle.UnpicklingError(f"it holds numbers of the type {code!r} instead of bytes")
     return np.dtype(np.uint8, copy=True)

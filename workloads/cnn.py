@@ -1,6 +1,7 @@
-"""The networks as data: one description each, for every implementation, for the operation count and for evidence.
+"""The image networks as data: one description each for implementations, operation count and evidence.
 
-Needs no TensorFlow. Images are squares of `IMAGE_SIZE` pixels with three colours; a layer's name says where it stands.
+Nothing here needs a framework. Images are squares of `IMAGE_SIZE` pixels with three colours; a layer's name says where
+it stands.
 """
 
 from collections.abc import Iterator
@@ -80,7 +81,7 @@ Net = tuple[Layer | Sum, ...]
 
 
 def flatten(net: Net) -> Iterator[Layer]:
-    """All layers in order, a sum's shortcut after its body."""
+    """Yield all layers in order, a sum's shortcut after its body."""
     for part in net:
         if isinstance(part, Sum):
             yield from (*part.body, *part.shortcut)
@@ -89,7 +90,7 @@ def flatten(net: Net) -> Iterator[Layer]:
 
 
 def weight_shapes(layer: Layer) -> tuple[Shape, ...]:
-    """The shapes of a layer's trained weights: kernel; scale and offset; kernel and bias."""
+    """Return the shapes of a layer's trained weights: kernel; scale and offset; kernel and bias."""
     match layer:
         case Conv():
             return ((layer.kernel, layer.kernel, layer.channels_in, layer.channels),)
@@ -101,14 +102,14 @@ def weight_shapes(layer: Layer) -> tuple[Shape, ...]:
 
 
 def net_of(workload: str, variant: Variant) -> Net:
-    """The network of a workload in the sizes of a variant."""
+    """Return the network of a workload in the sizes of a variant."""
     if workload == "cnn10":
         return cnn10(int(variant["channels"]))
     return wide_resnet(int(variant["depth"]), int(variant["widen"]))
 
 
 def cnn10(channels: int) -> Net:
-    """Three blocks of three convolutions with c, 2c and 4c channels, pooling between, and a dense head."""
+    """Return three blocks of three convolutions with c, 2c and 4c channels, pooling between, and a dense head."""
     widths = [COLOURS, *(channels * 2**block for block in range(3))]
     found: list[Layer | Sum] = []
     for block in range(3):
@@ -130,10 +131,11 @@ def _conv_norm_relu(block: str, index: int, channels_in: int, channels: int, sid
 
 
 def wide_resnet(depth: int, widen: int) -> Net:
-    """A wide residual network of Zagoruyko and Komodakis 2016 (arXiv 1605.07146): basic blocks, norm and ReLU first.
+    """Return a wide residual network of Zagoruyko and Komodakis 2016 (arXiv 1605.07146).
 
-    `depth` is 6n + 4, for n blocks in each of three groups with 16, 32 and 64 times `widen` channels. Where the width
-    changes, a 1x1 convolution of the normalised images is the shortcut. There is no dropout.
+    Its blocks are basic ones with norm and ReLU first. `depth` is 6n + 4, for n blocks in each of three groups with 16,
+    32 and 64 times `widen` channels. Where the width changes, a 1x1 convolution of the normalised images is the
+    shortcut. There is no dropout.
     """
     widths = [16, *(16 * widen * 2**group for group in range(3))]
     found: list[Layer | Sum] = [Conv(name="stem/conv", channels_in=COLOURS, channels=widths[0], side=IMAGE_SIZE)]

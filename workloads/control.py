@@ -18,7 +18,7 @@ _STOP_TIMEOUT_S = 0.8
 
 
 def claim_stdout() -> BinaryIO:
-    """Take stdout for messages alone: whatever prints afterwards, in Python or below, goes to stderr."""
+    """Take stdout for messages alone and return it; whatever prints later, in Python or below, goes to stderr."""
     sys.stdout.flush()
     pipe = os.dup(1)
     os.dup2(2, 1)
@@ -26,9 +26,9 @@ def claim_stdout() -> BinaryIO:
 
 
 def set_parent_death_signal() -> int:
-    """Have the kernel kill this process when the thread that started it ends (Linux); returns the parent's id.
+    """Have the kernel kill this process when the thread that started it ends (Linux), and return the parent's id.
 
-    Elsewhere, and for a parent lost before this call, the closing of stdin is what tells (see `Lifeline`).
+    Elsewhere, and for a parent lost before this call, the end of stdin ends the process (see `ControlChannel`).
     """
     parent = os.getppid()
     if sys.platform == "linux":
@@ -39,9 +39,9 @@ def set_parent_death_signal() -> int:
 
 
 class MessagePipe:
-    """Where messages go, one at a time and at once; nothing comes after the last word.
+    """Sends messages, each at once; nothing follows the final one.
 
-    A pipe that nobody reads any more ends the process.
+    A pipe that nobody reads any more ends the process. Thread: any; a lock orders the messages.
     """
 
     def __init__(self, pipe: BinaryIO) -> None:
@@ -54,7 +54,8 @@ class MessagePipe:
             self._send(message)
 
     def send_final(self, finished: Finished) -> NoReturn:
-        """Send it and be gone: TensorFlow's own teardown takes half a second and tells nobody anything."""
+        """Send the last message and end the process without the framework's teardown, which takes half a second."""
+        # Never released: a message of another thread must not follow the final one.
         self._lock.acquire()
         self._send(finished)
         sys.stdout.flush()
@@ -70,10 +71,10 @@ class MessagePipe:
 
 
 class ControlChannel:
-    """Reads stdin in a thread: its first line is the order; its end means "stop", and, without a parent, our end too.
+    """Reads stdin: its first line is the order, its end means "stop", and without a parent the end of this process.
 
-    Whoever runs the steps is asked first (`stopped`); one that does not come to it, inside an import, a compile or a
-    long step, is ended by `give_up` after a moment.
+    The loop asks `stopped` between steps. If it does not get there, inside an import, a compile or a long step,
+    `on_timeout` is called after a moment. Thread: reading has its own; the methods may be called from any.
     """
 
     def __init__(self, stdin: BinaryIO, parent: int, on_timeout: Callable[[], None]) -> None:
@@ -85,19 +86,19 @@ class ControlChannel:
         self._ignores_stop = False
 
     def start(self) -> None:
-        """Begin to read."""
-        threading.Thread(target=self._watch, name="lifeline", daemon=True).start()
+        """Start reading in a thread of its own."""
+        threading.Thread(target=self._watch, name="control channel", daemon=True).start()
 
     def wait_order(self) -> tuple[bytes, int]:
-        """The order and when it came, in `time.monotonic_ns()`; empty where stdin ended before one."""
+        """Wait for the order and return it with its time in `time.monotonic_ns()`; empty if stdin ended before."""
         return self._orders.get()
 
     def ignore_stop(self) -> None:
-        """Hear of no request to stop from now on; without a parent this process still ends."""
+        """Ignore requests to stop from now on; without a parent this process still ends."""
         self._ignores_stop = True
 
     def stopped(self) -> bool:
-        """Whether the program asked to stop."""
+        """Return whether the program asked to stop."""
         return self._stop.is_set() and not self._ignores_stop
 
     def _watch(self) -> None:
@@ -107,6 +108,7 @@ class ControlChannel:
         self._stop.set()
         deadline_s = time.monotonic() + _STOP_TIMEOUT_S
         while os.getppid() == self._parent:
+            # The loop did not reach its next look at `stopped`: end the run from this thread.
             if not self._ignores_stop and time.monotonic() > deadline_s:
                 self._on_timeout()
             time.sleep(_ORPHAN_CHECK_S)

@@ -1,4 +1,4 @@
-"""A workload without TensorFlow, for tests of the program: blocks of sleep with a falling loss, and every bad end."""
+"""A workload without a framework, for tests of the program: blocks of sleep with a falling loss, and every bad end."""
 
 import os
 import signal
@@ -12,11 +12,11 @@ from workloads.protocol import Variant
 from workloads.training import Task
 
 _FAILURE_STEP = 3
-"""The step at which a behaviour other than training sets in; the first steps are sound, so that there is something."""
+"""The step at which a behaviour other than training sets in, so that there are a few sound steps before."""
 
 
 def task(variant: Variant) -> Task:
-    """The behaviour asked for as a task."""
+    """Return a variant's behaviour as a task."""
     behaviour = str(variant["behaviour"])
     if behaviour == "ignore_stop":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -29,12 +29,12 @@ def task(variant: Variant) -> Task:
 
 
 def ignores_stop(variant: Variant) -> bool:
-    """Whether a run is deaf to being asked to stop: `hang` takes a terminate, `ignore_stop` a kill."""
+    """Return whether a run ignores the request to stop: `hang` takes a terminate, `ignore_stop` a kill."""
     return variant.get("behaviour") in ("hang", "ignore_stop")
 
 
 class _Steps:
-    """Sleeps one step and returns its number, once the deed is done."""
+    """Sleeps one step and returns its number; at one step it fails first."""
 
     def __init__(self, step_s: float, failure: Callable[[], None] | None) -> None:
         self._step_s = step_s

@@ -1,8 +1,8 @@
-"""The way into another Python: `PATH/bin/python workloads/entry.py workloads.worker [words]`.
+"""Entry point in another Python: `PATH/bin/python workloads/entry.py workloads.worker [words]`.
 
-It makes `workloads` importable there, nothing else that lies beside it, and runs the module named. A Python that is too
-old, or lacks a library, ends the run as refused, with one sentence that says what to do. Every Python since 2.7 can
-read this file, so it has none of the newer ways of writing.
+It makes `workloads` importable there, nothing else of this folder's parent, and runs the module named. A Python that is
+too old, or lacks a library, ends the run as refused, with one sentence that says what to do. Every Python since 2.7 can
+read this file, so it uses no newer syntax.
 """
 # ruff: noqa: PTH100, PTH118, PTH120
 

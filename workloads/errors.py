@@ -12,7 +12,7 @@ from workloads.protocol import Finished, Source, Variant, WorkerOutcome
 
 
 class RefusedError(Exception):
-    """The variant cannot run here."""
+    """The variant cannot run here; the message says what would."""
 
 
 class OutOfMemoryError(Exception):
@@ -24,7 +24,7 @@ class TrainingError(Exception):
 
 
 class CustomWorkloadError(Exception):
-    """A user's own file is not as its interface has it; the message begins with the file and the line."""
+    """A user's file breaks the interface of custom workloads; the message begins with the file and the line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,12 +45,12 @@ _MAX_MESSAGE_LENGTH = 300
 
 
 def file_name(source: Source) -> str:
-    """The file as its user calls it, without its folder."""
+    """Return the file's name without its folder."""
     return PurePath(source.path).name
 
 
 def error_location(error: BaseException, source: Source) -> str:
-    """The file's name and the line that the error passed last, `mlp.py:12`; the name alone where it passed none."""
+    """Return the file's name and the last line of it that the error passed, `mlp.py:12`; the name alone if none."""
     lines = [line for frame, line in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename == source.path]
     # What fails when a graph runs has the lines that made the graph in its message alone.
     lines += [int(line) for path, line in _FRAME.findall(str(error)) if path == source.path]
@@ -60,13 +60,13 @@ def error_location(error: BaseException, source: Source) -> str:
 
 
 def function_location(function: FunctionType) -> str:
-    """The file's name and the line at which a function begins."""
+    """Return the file's name and the line at which a function begins."""
     return f"{PurePath(function.__code__.co_filename).name}:{function.__code__.co_firstlineno}"
 
 
 def describe_error(error: BaseException) -> str:
-    """The error's kind, and the first line of its message that says what is wrong, not where; shortened if long."""
-    # Of a syntax error its own words alone: file and line are told before them.
+    """Return the error's kind and the first line of its message that says what is wrong, not where; shortened."""
+    # A syntax error without its file and line: they are reported before it.
     message = error.msg if isinstance(error, SyntaxError) else str(error)
     lines = [line.strip() for line in _COLOURS_AND_LABELS.sub("", message).splitlines() if line.strip()]
     text = next((line for line in lines if not _CONTEXT_LINE.match(line)), "".join(lines[:1]))

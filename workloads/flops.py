@@ -21,7 +21,7 @@ _TRAINING = 3
 
 
 def flops_per_step(spec: RunSpec) -> int | None:
-    """Operations of one step over all replicas; None for a workload without a formula here, as a user's own."""
+    """Return the operations of one step over all replicas; None for a workload without a formula, as a custom one."""
     forward_flops = _FORWARD_FLOPS.get(spec.workload)
     if forward_flops is None:
         return None
@@ -30,7 +30,7 @@ def flops_per_step(spec: RunSpec) -> int | None:
 
 
 def lstm_forward(variant: Variant) -> int:
-    """Operations of one sequence's forward pass: 2 · 4U · (F + U) a layer, direction and time step, and the head.
+    """Return the operations of one sequence's forward pass: 2 · 4U · (F + U) per layer, direction and step, plus head.
 
     U are the units, F what goes into the layer: the features, above the first layer the units of all directions.
     """
@@ -41,7 +41,7 @@ def lstm_forward(variant: Variant) -> int:
 
 
 def cnn_forward(spec: RunSpec) -> int:
-    """Operations of one image's forward pass: 2 · K² · C_in · C_out · side² a convolution, and the dense layer."""
+    """Return the operations of one image's forward pass: 2 · K² · C_in · C_out · side² per convolution, plus head."""
     total = 0
     for layer in flatten(net_of(spec.workload, spec.variant)):
         if isinstance(layer, Conv):

@@ -1,12 +1,23 @@
 """The parameters that every workload has: who computes, in which way, and for how long."""
 
+from workloads.framework import FRAMEWORK
 from workloads.schema import Choice, Parameter
 
 
 def integer_parameter(
     name: str, label: str, help: str, default: int, minimum: int, maximum: int, **more: object
 ) -> Parameter:
-    """A whole number from `minimum` to `maximum`."""
+    """Return a parameter that is a whole number.
+
+    Args:
+        name: Its name.
+        label: Its name on the screen.
+        help: One sentence on what it does.
+        default: The value where none is given.
+        minimum: The least value, inclusive.
+        maximum: The largest value, inclusive.
+        more: Other attributes of `Parameter`.
+    """
     return Parameter(
         name=name,
         kind="integer",
@@ -73,7 +84,7 @@ _COMPUTATION: tuple[Parameter, ...] = (
         name="layout_optimizer",
         kind="switch",
         label="Layout optimizer",
-        help="Let TensorFlow's graph optimizer change the data layout. Off keeps the layout asked for.",
+        help=f"Let {FRAMEWORK.name}'s graph optimizer change the data layout. Off keeps the requested layout.",
         default=False,
         advanced=True,
         silent=True,
@@ -82,7 +93,7 @@ _COMPUTATION: tuple[Parameter, ...] = (
         name="memory_growth",
         kind="switch",
         label="Memory growth",
-        help="Take GPU memory as needed; off, TensorFlow takes nearly all of it at the start.",
+        help=f"Take GPU memory as needed; off, {FRAMEWORK.name} takes nearly all of it at the start.",
         default=True,
         advanced=True,
         silent=True,
@@ -102,12 +113,12 @@ _COMPUTATION: tuple[Parameter, ...] = (
         name="evidence",
         kind="choice",
         label="Evidence",
-        help="What is kept as proof of what ran: nothing of it costs time in the measured part.",
+        help="What is stored as proof of what ran; none of it costs time in the measured part.",
         default="trace",
         choices=(
             Choice(value="trace", label="Graph and trace", help="The executed graph, and the kernels of a few steps."),
             Choice(value="graph", label="Graph", help="The executed graph alone."),
-            Choice(value="off", label="Off", help="Nothing: whether it ran as asked stays unknown."),
+            Choice(value="off", label="Off", help="Nothing: whether it ran as requested stays unknown."),
         ),
         advanced=True,
         affects_step=False,
@@ -154,7 +165,7 @@ IMAGE_DATA: tuple[Parameter, ...] = (
         "epochs",
         "Epochs",
         "Train this often over all images of CIFAR-10, with the accuracy after each; seconds, steps and warm-up steps "
-        "count for nothing then. 0 measures for a time or a number of steps.",
+        "are ignored then. 0 measures for a time or a number of steps.",
         0,
         0,
         10_000,
@@ -209,7 +220,7 @@ _DURATION: tuple[Parameter, ...] = (
     integer_parameter(
         "cpu_threads",
         "CPU threads",
-        "Threads TensorFlow may use on the CPU; 0 leaves it to TensorFlow.",
+        f"Threads {FRAMEWORK.name} may use on the CPU; 0 leaves it to {FRAMEWORK.name}.",
         0,
         0,
         1024,
@@ -220,8 +231,8 @@ _DURATION: tuple[Parameter, ...] = (
         name="interpreter",
         kind="path",
         label="Python",
-        help="A virtual environment's folder, or its Python, with other versions of the libraries; TensorFlow, numpy "
-        "and msgspec are needed there. Empty is this program's own.",
+        help="A virtual environment's folder, or its Python, with other versions of the libraries; it needs "
+        f"{FRAMEWORK.name}, numpy and msgspec. Empty is this program's own.",
         default="",
         unset="this program's own",
         advanced=True,
@@ -232,7 +243,14 @@ _DURATION: tuple[Parameter, ...] = (
 def common_parameters(
     batch_size: int, cpu_batch_size: int, example: str, data: tuple[Parameter, ...] = SYNTHETIC_DATA
 ) -> tuple[Parameter, ...]:
-    """Who computes, how, on what and for how long; `example` is the word for one item of the data."""
+    """Return the parameters that every workload has.
+
+    Args:
+        batch_size: The default batch size on GPUs.
+        cpu_batch_size: The default batch size on the CPU.
+        example: The word for one item of the data.
+        data: The parameters that choose the data.
+    """
     return (
         integer_parameter(
             "gpus",
@@ -259,7 +277,7 @@ def common_parameters(
         integer_parameter(
             "batch_size",
             "Batch size",
-            f"{example.capitalize()}s a step over all GPUs together (the global batch).",
+            f"{example.capitalize()}s per step over all GPUs together (the global batch).",
             batch_size,
             1,
             1_048_576,

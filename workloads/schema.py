@@ -92,7 +92,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CustomFile:
-    """The user's file that a workload is in: where it lies, and the SHA-256 of its text."""
+    """The user's file that a workload is in: its path, and the SHA-256 of its text."""
 
     path: str
     sha256: str
@@ -102,7 +102,7 @@ class CustomFile:
 class Workload:
     """A workload: `example` is the word for one item of its training data (`image`, `sequence`).
 
-    `own` is the file of a workload of the user's own.
+    `custom_file` is the file of a custom workload.
     """
 
     name: str
@@ -114,7 +114,7 @@ class Workload:
     custom_file: CustomFile | None = None
 
     def parameter(self, name: str) -> Parameter:
-        """The parameter of that name; raises `UsageError` naming near misses."""
+        """Return the parameter of that name; raises `UsageError` naming near misses."""
         for parameter in self.parameters:
             if parameter.name == name:
                 return parameter
@@ -144,13 +144,19 @@ class Refusal:
 
 
 def label_from_name(name: str) -> str:
-    """A name that has no label as one: of `hidden_units` it is Hidden units."""
+    """Return a label made of a name: Hidden units for `hidden_units`."""
     text = name.replace("_", " ").strip()
     return text[:1].upper() + text[1:] or name
 
 
 def unknown_name_message(what: str, word: str, known: Iterable[str]) -> str:
-    """The sentence for a word that is not one of those known, with the nearest of them."""
+    """Return the sentence for an unknown word, with the nearest known one.
+
+    Args:
+        what: What the word should name, such as `workload`.
+        word: The unknown word.
+        known: The known ones.
+    """
     names = list(known)
     near = difflib.get_close_matches(word, names, n=1)
     hint = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(names)}."

@@ -1,4 +1,4 @@
-"""The one loop: first step, warm-up, measured blocks. Knows neither TensorFlow nor how messages travel."""
+"""The training loop: first step, warm-up, measured blocks. It knows neither a framework nor how messages travel."""
 
 import math
 import time
@@ -32,7 +32,7 @@ def _no_weights(_path: Path) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passes:
-    """Passes over stored data: how many steps one takes, and the accuracy on other data, from 0 to 1."""
+    """Passes over stored data: the steps of one, and a function that returns the accuracy on test data, from 0 to 1."""
 
     steps: int
     accuracy: Callable[[], float]
@@ -42,10 +42,17 @@ class Passes:
 class Task:
     """A built variant, ready to step.
 
-    `step` enqueues one step and returns what `fetch` waits for: the end of that step on all replicas, giving the loss
-    (in inference any number that depends on the outputs). `examples` is of one step over all replicas. The allocator's
-    bytes are those of the first device, None on the CPU. `save_weights` writes a file and raises `OSError`.
-    Where data come from the host, `hold(True)` makes steps use what is on the devices already, `hold(False)` ends that.
+    Attributes:
+        step: Enqueues one step and returns what `fetch` takes.
+        fetch: Waits until that step has ended on all replicas and returns the loss, in inference any number that
+            depends on the outputs.
+        examples: Examples of one step over all replicas.
+        trains: Whether a step updates weights.
+        allocator_bytes: Returns what the allocator holds on the first device; None on the CPU.
+        allocator_peak_bytes: Returns the most it held.
+        save_weights: Writes the weights to a file; raises `OSError`.
+        reuse_batches: If data come from the host: `True` makes steps use what is on the devices, `False` ends that.
+        passes: Passes over stored data, if it trains by epochs.
     """
 
     step: Callable[[], Any]
@@ -61,9 +68,9 @@ class Task:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingPlan:
-    """How long to run: warm-up steps after the first, then exactly `steps`, or `seconds` where `steps` is 0.
+    """How long to run: warm-up steps after the first, then exactly `steps`, or `seconds` if `steps` is 0.
 
-    With `epochs` there are as many passes over the data in place of either.
+    With `epochs` there are as many passes over the data instead.
     """
 
     warmup_steps: int
@@ -73,7 +80,7 @@ class TrainingPlan:
 
 
 def plan_of(variant: Variant) -> TrainingPlan:
-    """The plan a variant asks for; the first pass over the data comes right after the first step."""
+    """Return the plan of a variant; with epochs the first pass comes right after the first step."""
     epochs = int(variant.get("epochs", 0))
     return TrainingPlan(
         warmup_steps=0 if epochs else int(variant["warmup_steps"]),
@@ -91,13 +98,13 @@ class _Limit:
     seconds: float | None = None
 
     def fraction(self, steps_done: int, elapsed_s: float, block_s: float) -> float:
-        """How much is done; what is left counts as nothing when it is less than half a block."""
+        """Return the share that is done; a rest of less than half a block counts as none."""
         if self.seconds is None:
             return min(1.0, steps_done / self.steps)
         return 1.0 if self.seconds - elapsed_s < block_s / 2 else elapsed_s / self.seconds
 
     def block_steps(self, wanted: int, steps_done: int, elapsed_s: float, step_s: float) -> int:
-        """About `wanted` steps, not (much) beyond the end; less than half a block is no block of its own."""
+        """Return about `wanted` steps, not far beyond the end; less than half a block is no block of its own."""
         if self.seconds is None:
             left = self.steps - steps_done
         else:
@@ -106,10 +113,9 @@ class _Limit:
 
 
 class Loop:
-    """Runs a task to a plan and reports phases, progress and blocks; `stop` is asked between steps.
+    """Runs a task to a plan and reports phases, progress and blocks; checks `stop` between steps.
 
-    A block aims at a quarter of a second of steps between two synchronisations, and at least one step.
-    `first_step_done` is called after the first step, outside its timing.
+    A block aims at a quarter of a second of steps between two synchronisations, and has at least one step.
     """
 
     def __init__(
@@ -120,6 +126,15 @@ class Loop:
         stop: Callable[[], bool],
         first_step_done: Callable[[], None] = _do_nothing,
     ) -> None:
+        """Store what the loop needs.
+
+        Args:
+            task: The variant.
+            plan: How long to run.
+            report: Sends a message.
+            stop: Returns whether to stop.
+            first_step_done: Called after the first step, outside its timing.
+        """
         self._task = task
         self._plan = plan
         self._report = report
@@ -144,7 +159,7 @@ class Loop:
         return done
 
     def _compile(self) -> bool:
-        """The first step."""
+        """Make the first step; false when stopped before."""
         done = self._run_phase("compile", _Limit(1))
         if done:
             self._first_step_done()
@@ -162,7 +177,7 @@ class Loop:
         return True
 
     def _run_epochs(self, passes: Passes) -> bool:
-        """Pass over the data as often as planned, all in one phase, each time with a look at what is learnt by then."""
+        """Pass over the data as often as planned, all in one phase, with the accuracy after each pass."""
         if not self._begin_phase("measure"):
             return False
         for number in range(self._plan.epochs):
@@ -186,7 +201,7 @@ class Loop:
         return True
 
     def _run_blocks(self, phase: TimedPhase, limit: _Limit, part: int = 0, parts: int = 1) -> Block | None:
-        """Run blocks to a limit, as one of several equal parts of a phase; the last one, None when stopped before."""
+        """Run blocks to a limit, as one of several equal parts of a phase; return the last, or None when stopped."""
         start_ns = time.monotonic_ns()
         first, fraction, block = self._steps_done, 0.0, None
         while fraction < 1.0 and not self._stop():
@@ -199,7 +214,7 @@ class Loop:
         return block if fraction >= 1.0 else None
 
     def _time_ready_steps(self, reuse_batches: Callable[[bool], None]) -> None:
-        """Time some steps more, on batches that are on the devices already: what others took beyond was waiting."""
+        """Time some more steps on batches that are on the devices already: what others took beyond that was waiting."""
         reuse_batches(True)
         done, steps = 0, _READY_BLOCKS * self._block_steps
         start_ns = time.monotonic_ns()
@@ -242,7 +257,7 @@ class Loop:
         return block
 
     def _adapt_block_length(self, phase: TimedPhase, steps: int, seconds: float) -> None:
-        """Choose the next block's length from this one's; the first step's time says nothing of the others'."""
+        """Choose the next block's length from this one's; the first step's time says nothing about the others."""
         if phase == "compile":
             return
         self._step_s = max(seconds, 1e-9) / steps

@@ -1,4 +1,4 @@
-"""The validity table: which variants cannot run on which machines, and why, one rule a line."""
+"""The validity table: which variants cannot run on which machines, and why, one rule per entry."""
 
 from collections.abc import Callable
 
@@ -17,7 +17,7 @@ def _requested_devices(variant: Variant) -> list[str]:
 
 
 def find_gpu(machine: Machine, word: str) -> Gpu | None:
-    """The machine's GPU of that index or UUID."""
+    """Return the machine's GPU of that index or UUID."""
     for gpu in machine.gpus:
         if word in (str(gpu.index), gpu.uuid):
             return gpu
@@ -29,7 +29,7 @@ def _too_old_for_tf32(machine: Machine) -> bool:
 
 
 def _too_few_whole_gpus(variant: Variant, machine: Machine) -> bool:
-    """Whether several GPUs are asked for where MIG instances are among those to choose from, and would be needed."""
+    """Return whether several GPUs are requested and MIG instances would be needed for them."""
     count = int(variant["gpus"])
     named = [find_gpu(machine, word) for word in _requested_devices(variant)]
     choice = [gpu for gpu in named if gpu is not None] or machine.gpus

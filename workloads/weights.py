@@ -1,6 +1,6 @@
 """Saved weights: the .npz file format, and the comparison of a model with loaded weights against the trained one.
 
-Beside the arrays lies `header`, JSON: `format`, `version` and the run's `variant`. Weights are float32, gate by gate in
+Next to the arrays is `header`, JSON: `format`, `version` and the run's `variant`. Weights are float32, gate by gate in
 Keras's layout, never a buffer of cuDNN's own: that one's size and order depend on the version of cuDNN. Needs NumPy
 alone.
 """
@@ -31,15 +31,19 @@ Array = NDArray[np.float32]
 
 
 class WeightsError(Exception):
-    """A weights file that cannot be used: one sentence with what to do."""
+    """A weights file that cannot be used; the message says what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedWeights:
-    """What one run has learnt: `weights` by name in the order of the model's, and its own `outputs` to some inputs.
+    """The weights of one run, and its model's outputs to some inputs.
 
-    `sequences` are [examples, timesteps, features], `lengths` [examples] their true steps (None: all), `outputs`
-    [examples, 1].
+    Attributes:
+        variant: The run's variant.
+        weights: By name, in the order of the model's.
+        sequences: Inputs, [examples, timesteps, features].
+        lengths: Their true steps, [examples]; None if all are.
+        outputs: The model's outputs to them, [examples, 1].
     """
 
     variant: Variant
@@ -56,7 +60,7 @@ class _Header(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def write(saved: SavedWeights, path: Path) -> None:
-    """Writes the file, whole or not at all; raises `OSError`."""
+    """Write the file, whole or not at all; raises `OSError`."""
     header = msgspec.json.encode(_Header(format=_FORMAT, version=_VERSION, variant=saved.variant)).decode()
     arrays = {**saved.weights, _HEADER: np.array(header), _SEQUENCES: saved.sequences, _OUTPUTS: saved.outputs}
     if saved.lengths is not None:
@@ -74,7 +78,7 @@ def write(saved: SavedWeights, path: Path) -> None:
 
 
 def read(path: Path, variant: Variant) -> SavedWeights:
-    """The file, if it is whole and holds weights for the sizes of this variant; raises `WeightsError`."""
+    """Return the file if it is whole and holds weights for the sizes of this variant; raises `WeightsError`."""
     arrays = _arrays(path)
     header = _header(path, arrays)
     _check_sizes(path, header.variant, variant)
@@ -94,7 +98,7 @@ def read(path: Path, variant: Variant) -> SavedWeights:
 
 
 def _arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """Everything in the file, read now: a file cut short shows only when it is read."""
+    """Return everything in the file, read now: a file cut short shows only when it is read."""
     try:
         with path.open("rb") as file:
             loaded = np.load(file, allow_pickle=False)
@@ -126,19 +130,19 @@ def _header(path: Path, arrays: Mapping[str, NDArray[Any]]) -> _Header:
 
 
 def _foreign_file_problem(arrays: Mapping[str, NDArray[Any]]) -> str:
-    """What is wrong with a file that this program did not write."""
+    """Return what is wrong with a file that this program did not write."""
     if len(arrays) == 1 and next(iter(arrays.values())).ndim == 1:
         (buffer,) = arrays.values()
         return (
             f"holds one flat buffer of {buffer.size:,} numbers without names, as cuDNN keeps its parameters: only the "
-            f"cuDNN that wrote it can read it. Weights are kept gate by gate when you {_RERUN_HINT}."
+            f"cuDNN that wrote it can read it. Weights are stored gate by gate when you {_RERUN_HINT}."
         )
     names = ", ".join(list(arrays)[:5]) or "nothing"
     return f"was not written by this program: it has no header, but {names}. Its own come when you {_RERUN_HINT}."
 
 
 def _check_sizes(path: Path, stored: Variant, expected: Variant) -> None:
-    """Raises `WeightsError` naming the sizes in which two variants differ."""
+    """Raise `WeightsError` naming the sizes in which two variants differ."""
     differ = [name for name in _SIZES if stored.get(name) != expected.get(name)]
     if differ:
         stored_sizes, expected_sizes = (
@@ -150,12 +154,12 @@ def _check_sizes(path: Path, stored: Variant, expected: Variant) -> None:
 
 
 _TOLERANCES = {"float32": 1e-5, "tf32": 1e-2, "float16": 1e-2, "bfloat16": 1e-1}
-"""How far an answer near 1 may be off by rounding: about twenty times the unit roundoff of the 16-bit formats and TF32
-(2^-11, bfloat16 2^-8), since a recurrence passes its errors on; in float32 the sum's order alone differs."""
+"""How far an output near 1 may be off by rounding: about twenty times the unit roundoff of the 16-bit formats and TF32
+(2^-11, bfloat16 2^-8), since a recurrence passes its errors on; in float32 only the order of the sums differs."""
 
 
 def compare_outputs(saved: SavedWeights, outputs: Array) -> OutputDifference:
-    """Outputs [examples, 1] against those of the trained model; raises `RefusedError` where they are no numbers."""
+    """Compare outputs [examples, 1] with those of the trained model; raises `RefusedError` if they are not finite."""
     if not (np.isfinite(outputs).all() and np.isfinite(saved.outputs).all()):
         raise RefusedError("Not all answers are finite numbers: the weights were changed since they were saved.")
     max_output = float(np.abs(saved.outputs).max())

@@ -23,6 +23,7 @@ from app.telemetry.feed import TelemetryFeed
 from app.telemetry.messages import SamplerMessage
 from app.viewmodels.format import derived
 from app.viewmodels.format.telemetry_fields import format_field
+from workloads.catalog import FRAMEWORK
 
 _SLOWER = 0.9
 """A rate below this share of the one before is no chance: something was changed, or something else was busy."""
@@ -57,8 +58,8 @@ def _calibration_row(measured: CalibrationResult) -> tuple[str, ...]:
 def _describe_slowdown(measured: CalibrationResult) -> str:
     found = measured.calibration
     return (
-        f"{found.device} in {found.precision} is slower than before. If neither driver, TensorFlow nor power limit was "
-        "changed, something else was busy: run it again on a quiet machine."
+        f"{found.device} in {found.precision} is slower than before. If neither driver, {FRAMEWORK.name} nor power "
+        "limit was changed, something else was busy: run it again on a quiet machine."
     )
 
 

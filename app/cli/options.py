@@ -148,7 +148,9 @@ sampling_option = click.option(
     default=_of_program("sample_ms"),
     help=f"Milliseconds between two telemetry readings, 10 to 1000 (default {SAMPLE_MS:g}).",
 )
-no_standby_option = click.option("--no-standby", is_flag=True, help="Never import TensorFlow ahead for the next run.")
+no_standby_option = click.option(
+    "--no-standby", is_flag=True, help=f"Never import {catalog.FRAMEWORK.name} ahead for the next run."
+)
 notify_option = click.option(
     "--notify", is_flag=True, help="Notify of the end: by notify-send where that works, else by the terminal's bell."
 )

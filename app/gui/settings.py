@@ -18,6 +18,7 @@ from app.runs.standby import AUTOMATIC, OFF, ON, STANDBY_VARIABLE, environment_c
 from app.samples import Inventory
 from app.storage.known_settings import NOTICE, STANDBY, Setting
 from app.viewmodels.format.naming import short_name
+from workloads.catalog import FRAMEWORK
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +171,7 @@ class RunEndNotifier:
             QApplication.beep()
 
 
-_STANDBY_HEADING = "Standby: import TensorFlow ahead of the next run"
+_STANDBY_HEADING = f"Standby: import {FRAMEWORK.name} ahead of the next run"
 _AUTOMATIC = "&Automatic"
 
 

@@ -29,7 +29,7 @@ def _discard(_sentence: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """How a file is read: for so long at most, the import of TensorFlow included, and while no run is on the processor.
+    """How a file is read: for so long at most, the framework's import included, and while no run is on the processor.
 
     `told` takes a sentence for the user; `stopped(seconds)` sleeps that long and says whether to give up.
     """

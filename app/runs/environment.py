@@ -1,4 +1,4 @@
-"""What the program knows of a run's environment; the worker adds what only TensorFlow knows."""
+"""What the program knows of a run's environment; the worker adds what only the framework knows."""
 
 import importlib.metadata
 import os

@@ -1,4 +1,4 @@
-"""Short jobs besides runs, each in a fresh TensorFlow process: one request in, one result out."""
+"""Short jobs besides runs, each in a fresh worker process: one request in, one result out."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Standby workers, started ahead with TensorFlow imported, and the setting that enables them.
+"""Standby workers, started ahead with the framework imported, and the setting that enables them.
 
 While it imports it holds the lease of the processor, so it never does so while a run on the CPU measures, of whichever
 program: it is not begun then, and such a run waits the few seconds until it is done. Runs on GPUs share the processor.

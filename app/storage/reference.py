@@ -21,13 +21,14 @@ from app.samples import HOST
 from app.storage.store import Store
 from app.storage.transfer.import_export import import_runs
 from app.storage.transfer.progress import NO_PROGRESS, TransferProgress
+from workloads.catalog import FRAMEWORK
 
 FOLDER = RESOURCES / "reference"
 
 TAG = "reference"
 """What every run of these files is tagged with."""
 
-_VERSIONS = ("driver", "tensorflow", "keras", "cudnn_loaded")
+_VERSIONS = ("driver", FRAMEWORK.version_key, "keras", "cudnn_loaded")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

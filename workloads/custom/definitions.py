@@ -1,4 +1,4 @@
-"""A custom workload as a catalog entry: its own parameters and those that every workload has."""
+"""Makes catalog entries of custom workloads: the function's parameters and those that every workload has."""
 
 from pathlib import PurePath
 
@@ -7,24 +7,24 @@ from workloads.protocol import CustomParameter, CustomWorkload
 from workloads.schema import Choice, CustomFile, Parameter, Workload, label_from_name
 
 SOURCE = "source"
-"""The value of a variant that says which state of the user's file it is of: the SHA-256 of its text."""
+"""The key of a variant that says which state of the user's file it is of: the SHA-256 of its text."""
 
 _DEFAULT_BATCH_SIZE = 32
 _PASSED_PARAMETERS = ("batch_size", "seed")
 
 
 def custom_name(path: str, function: str) -> str:
-    """The name under which runs of a function of the file are stored, `mlp.py:mlp`: no folder of one machine."""
+    """Return the name under which runs of a function are stored, such as `mlp.py:mlp`, without a machine's folders."""
     return f"{PurePath(path).name}:{function}"
 
 
 def is_custom(workload: str) -> bool:
-    """Whether that is the name of a user's own workload."""
+    """Return whether that is the name of a custom workload."""
     return ".py:" in workload
 
 
 def custom_workload(described: CustomWorkload, file: CustomFile) -> Workload:
-    """The workload that a file's function was described as."""
+    """Return the workload of a described function."""
     return Workload(
         name=custom_name(file.path, described.name),
         title=f"{described.name} · {PurePath(file.path).name}",
@@ -36,14 +36,14 @@ def custom_workload(described: CustomWorkload, file: CustomFile) -> Workload:
 
 
 def custom_workload_by_name(workload: str) -> Workload:
-    """What is known of a user's own workload by its name alone: the parameters that all have."""
+    """Return what is known of a custom workload by its name alone: the parameters that all have."""
     return Workload(
         name=workload, title=workload, help="", example="example", parameters=_program_parameters(_DEFAULT_BATCH_SIZE)
     )
 
 
 def reserved_names() -> frozenset[str]:
-    """Names that a parameter of the user's cannot have, since every workload has one that is called so."""
+    """Return the names that a custom parameter cannot have, since every workload has a parameter of that name."""
     return frozenset((SOURCE, *(parameter.name for parameter in _program_parameters(_DEFAULT_BATCH_SIZE)))) - frozenset(
         _PASSED_PARAMETERS
     )

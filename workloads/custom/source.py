@@ -1,4 +1,4 @@
-"""A user's file: loaded as a module, and its workloads described from function signatures and docstrings."""
+"""Loads a user's file as a module, and describes its workloads by the signatures and docstrings of its functions."""
 
 import inspect
 import io
@@ -17,13 +17,13 @@ _MODULE = "own_workload"
 
 
 def load_module(source: Source) -> ModuleType:
-    """The file's text, run as a module; raises whatever it raises, and `OwnWorkloadError` where it ends the program."""
+    """Run the file's text as a module; raises whatever it raises, and `CustomWorkloadError` if it ends the program."""
     module = ModuleType(_MODULE)
     module.__file__ = source.path
     sys.modules[_MODULE] = module
     # Tracebacks then show the lines that ran, not those that the file has by now.
     linecache.cache[source.path] = (len(source.text), None, source.text.splitlines(keepends=True), source.path)
-    # Nobody answers there: the worker's own stdin is how it is asked to stop.
+    # The worker's stdin is its control channel: a file that reads it would take the order to stop.
     sys.stdin = io.StringIO()
     try:
         exec(compile(source.text, source.path, "exec"), module.__dict__)  # noqa: S102 - the user chose this file
@@ -35,14 +35,23 @@ def load_module(source: Source) -> ModuleType:
 
 
 def public_functions(module: ModuleType) -> Iterator[FunctionType]:
-    """The functions that the file itself defines and does not keep private, in its order."""
+    """Yield the public functions that the file itself defines, in its order."""
     for name, value in vars(module).items():
         if inspect.isfunction(value) and value.__module__ == _MODULE and not name.startswith("_"):
             yield value
 
 
 def find_function(name: str, module: ModuleType, source: Source) -> FunctionType:
-    """The file's function of that name; raises `OwnWorkloadError` naming those there are."""
+    """Return a function of the file.
+
+    Args:
+        name: Its name.
+        module: The loaded file.
+        source: The file, for the message.
+
+    Raises:
+        CustomWorkloadError: There is none of that name; the message names those there are.
+    """
     found = {function.__name__: function for function in public_functions(module)}
     if name not in found:
         available = f"It has {', '.join(found)}." if found else "It defines none."
@@ -52,15 +61,15 @@ def find_function(name: str, module: ModuleType, source: Source) -> FunctionType
 
 _BATCH_SIZE = "batch_size"
 _PROGRAM_PARAMETERS = (_BATCH_SIZE, "seed")
-"""What the program gives to a function that asks for it."""
+"""Parameters that the program passes to a function that has them."""
 _KIND_BY_TYPE: dict[type, CustomParameterKind] = {bool: "switch", int: "integer", float: "number", str: "text"}
 _KEYWORD_KINDS = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
 def describe_file(source: Source, name: str = "") -> FileDescription:
-    """The workload of that name, or every function of the file that has a `batch_size` with a default.
+    """Describe the workload of that name, or every function of the file that has a `batch_size` with a default.
 
-    Raises `OwnWorkloadError`, and whatever the file raises when it is read.
+    Raises `CustomWorkloadError`, and whatever the file raises when it is read.
     """
     module = load_module(source)
     if name:
@@ -75,7 +84,7 @@ def describe_file(source: Source, name: str = "") -> FileDescription:
 
 
 def describe_function(function: FunctionType) -> CustomWorkload:
-    """One function as a workload; raises `OwnWorkloadError`."""
+    """Describe one function as a workload; raises `CustomWorkloadError`."""
     location, parameters = function_location(function), _parameters(function)
     if not _is_plain(function):
         raise CustomWorkloadError(
@@ -106,7 +115,7 @@ def describe_function(function: FunctionType) -> CustomWorkload:
 
 
 def _is_workload(function: FunctionType) -> bool:
-    """Whether it means to be one; its `batch_size` need not be a number for that."""
+    """Return whether a function is meant as a workload; its `batch_size` need not be a number for that."""
     parameter = _parameters(function).get(_BATCH_SIZE)
     return parameter is not None and parameter.default is not inspect.Parameter.empty
 
@@ -151,7 +160,7 @@ def _describe_parameter(parameter: inspect.Parameter, docstring: str, location: 
 
 
 def _parameter_kind(annotation: Any) -> tuple[CustomParameterKind | None, tuple[str, ...]]:
-    """The kind of parameter that an annotation stands for, with its choices; None for one that cannot be set."""
+    """Return the kind of parameter that an annotation stands for, with its choices; None if it cannot be set."""
     if get_origin(annotation) is not Literal:
         return _KIND_BY_TYPE.get(annotation), ()
     values = get_args(annotation)
@@ -167,6 +176,6 @@ def _is_valid_default(default: object, kind: CustomParameterKind, choices: tuple
 
 
 def _parameter_help(name: str, docstring: str) -> str:
-    """What a docstring says of a parameter, on a line of its own such as `units: Units of each layer`."""
+    """Return what a docstring says of a parameter, on a line of its own such as `units: Units of each layer`."""
     found = re.search(rf"^\s*{name}\s*(?:\([^)]*\))?:\s*(.+)$", docstring, re.MULTILINE)
     return found[1].strip() if found else ""

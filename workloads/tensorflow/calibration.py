@@ -1,4 +1,4 @@
-"""How fast a device multiplies matrices: the ceiling that a run's utilisation is measured against.
+"""Measures how fast a device multiplies matrices: the peak that utilisation refers to.
 
 The matrices are square and hold normal numbers: a GPU spends less power on zeros, and clocks higher. Their size doubles
 until one product takes 10 ms or the size is 8192, where the arithmetic of every GPU outlasts its memory traffic; so a
@@ -22,9 +22,15 @@ _BUDGET_S = 0.3
 
 
 def calibrate(tf_device: str, device: str, precision: str) -> Calibration | None:
-    """The rate of `place` (`GPU:0`, `CPU:0`), which is `device` (a UUID, `cpu`), in the precision TensorFlow is set to.
+    """Measure a device in a precision that TensorFlow is set to.
 
-    None, with a line in the log, where the device cannot do it now, for instance for want of memory.
+    Args:
+        tf_device: Its name in TensorFlow, such as `GPU:0`.
+        device: Its UUID, or `cpu`.
+        precision: A value of the parameter `precision`.
+
+    Returns:
+        The rate, or None, with a line in the log, if the device cannot do it now, for instance without free memory.
     """
     try:
         with tf.device(tf_device):
@@ -36,7 +42,7 @@ def calibrate(tf_device: str, device: str, precision: str) -> Calibration | None
 
 
 def _measure(dtype: str) -> tuple[int, float]:
-    """The size chosen and the operations a second: 2 size³ a product."""
+    """Return the chosen size and the operations per second, 2 size³ per product."""
     size = _MIN_SIZE
     while (one_s := _one_product_s(pair := _matrices(size, dtype))) < _MIN_PRODUCT_S and size < _MAX_SIZE:
         size *= 2
@@ -55,13 +61,13 @@ def _matrices(size: int, dtype: str) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def _one_product_s(matrices: tuple[tf.Tensor, tf.Tensor]) -> float:
-    """Seconds of one product, after one that let the library choose its kernel."""
+    """Return the seconds of one product, after one that let the library choose its kernel."""
     _products_s(matrices, 1)
     return _products_s(matrices, 1)
 
 
 def _products_s(matrices: tuple[tf.Tensor, tf.Tensor], count: int) -> float:
-    """Seconds of so many products, one after the other."""
+    """Return the seconds of so many products, one after the other."""
     start_s = time.monotonic()
     for _ in range(count):
         tf.linalg.matmul(*matrices)

@@ -49,10 +49,16 @@ class Images:
             self._classes = tf.constant(split.classes)
 
     def shuffled(self, part: BatchSlice, seed: int, first: int, *, augmented: bool) -> tf.data.Dataset:
-        """Batches in an order of their own for every pass over the images, from batch number `first` on.
+        """Return batches in another order for every pass over the images.
 
         A pass leaves out what does not fill a batch. Batch number and seed decide everything, so that replicas which
         take parts of the same batch agree.
+
+        Args:
+            part: The replica's part of each batch.
+            seed: Seed of the order and the crops.
+            first: Number of the first batch.
+            augmented: Whether to crop and mirror.
         """
         batches_per_pass = self.count // part.batch
 
@@ -71,7 +77,7 @@ class Images:
         return _dataset(first, element)
 
     def in_order(self, part: BatchSlice) -> tf.data.Dataset:
-        """Batches in the order of the file, over and over; what the last one lacks has the class -1."""
+        """Return batches in the order of the file, repeated; what the last one lacks has the class -1."""
         batches_per_pass = -(-self.count // part.batch)
 
         def element(number: tf.Tensor) -> tuple[tf.Tensor, ...]:
@@ -104,7 +110,7 @@ def _identity_crops(part: BatchSlice) -> tf.Tensor:
 
 
 class Preprocessing:
-    """What a step does first with a batch from the host: bytes become numbers of mean 0 and deviation 1 by channel.
+    """The first part of a step with a batch from the host: bytes become numbers of mean 0 and deviation 1 per channel.
 
     Mean and deviation are those of the training images. A crop reaches up to 4 pixels beyond its image, where there
     are zeros (He et al. 2016, section 4.2).
@@ -119,13 +125,13 @@ class Preprocessing:
         self._deviation = deviation.astype(np.float32).reshape(shape)
 
     def __call__(self, images: tf.Tensor, crops: tf.Tensor) -> tf.Tensor:
-        """Images in the layout and type of the variant, from bytes and their crops."""
+        """Return images in the layout and type of the variant, from bytes and their crops."""
         values = (tf.cast(images, tf.float32) - self._mean) / self._deviation
         return tf.cast(crop(values, crops, self._layout), self._dtype)
 
 
 def channel_statistics(images: NDArray[np.uint8]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Mean and standard deviation [3] of images [n, 3, height, width]."""
+    """Return mean and standard deviation [3] of images [n, 3, height, width]."""
     axes = (0, 2, 3)
     mean = images.mean(axis=axes)
     square = np.square(images, dtype=np.uint16).mean(axis=axes)
@@ -133,7 +139,13 @@ def channel_statistics(images: NDArray[np.uint8]) -> tuple[NDArray[np.float64], 
 
 
 def crop(images: tf.Tensor, crops: tf.Tensor, layout: str) -> tf.Tensor:
-    """Of images with a border of zeros the crops [n, 3], as large as the images were, in the same layout."""
+    """Return crops of images with a border of zeros, as large as the images and in the same layout.
+
+    Args:
+        images: [n, channels, height, width] or [n, height, width, channels].
+        crops: First row, first column, and 1 to mirror, [n, 3].
+        layout: NCHW or NHWC.
+    """
     channels_first = layout == "NCHW"
     count, shape = images.shape[0], list(images.shape)
     height, width = shape[2:] if channels_first else shape[1:3]
@@ -150,14 +162,14 @@ def crop(images: tf.Tensor, crops: tf.Tensor, layout: str) -> tf.Tensor:
 
 
 _PREFETCHED_BATCHES = 2
-"""While one batch is computed with, the next is on the device, and the one after that on its way."""
+"""While a step computes with one batch, the next is on the device, and the one after that on its way."""
 
 
 class PrefetchQueue:
-    """What the datasets of the replicas give, in step with each other; each has a thread of its own to copy.
+    """Batches of the replicas' datasets, in step with each other, on the devices ahead of their step.
 
-    TensorFlow begins a copy to a GPU only when that GPU has done what it was given before, so the copies are made
-    ahead, and by threads that may wait.
+    TensorFlow begins a copy to a GPU only when that GPU has done its earlier work, so copies are made ahead.
+    Thread: each replica's copies have their own; the methods are for the thread of the loop.
     """
 
     def __init__(
@@ -178,7 +190,7 @@ class PrefetchQueue:
         self._pending = deque(self._fetch() for _ in range(_PREFETCHED_BATCHES))
 
     def take(self) -> Any:
-        """The next batch on the devices, once it is there; a value for each replica."""
+        """Wait until the next batch is on the devices and return it, a value per replica."""
         following = self._pending.popleft()
         self._pending.append(following if self._reuse else self._fetch())
         values = [future.result() for future in following]
@@ -187,12 +199,12 @@ class PrefetchQueue:
         )
 
     def batch(self, taken: tuple[tf.Tensor, ...]) -> Batch:
-        """What was taken as inputs and targets, made on the device."""
+        """Return inputs and targets of what was taken, made on the device."""
         images, classes, crops = taken
         return self._prepare(images, crops), classes
 
     def reuse_batches(self, reuse: bool) -> None:
-        """Give those batches again and again that are there already, or go on."""
+        """Repeat the batches that are there already, or go on."""
         self._reuse = reuse
 
     def _fetch(self) -> list["Future[Any]"]:
@@ -200,10 +212,17 @@ class PrefetchQueue:
 
 
 def training_queue(stored: Cifar10, variant: Variant, replicas: Replicas) -> PrefetchQueue:
-    """The training images, cropped and mirrored by chance where they are trained on.
+    """Return the queue of training images, randomly cropped and mirrored for training.
 
-    The steps before the measured part take the end of a pass, so that the measured part begins with one. Raises
-    `RefusedError` where the images do not fill a batch.
+    The steps before the measured part take the end of a pass, so that the measured part begins with one.
+
+    Args:
+        stored: The images.
+        variant: The complete variant.
+        replicas: The devices to copy to.
+
+    Raises:
+        RefusedError: The images do not fill a batch.
     """
     batch, before = int(variant["batch_size"]), 1 + plan_of(variant).warmup_steps
     images = Images(stored.train, str(variant["layout"]))
@@ -220,7 +239,7 @@ def training_queue(stored: Cifar10, variant: Variant, replicas: Replicas) -> Pre
 
 
 def evaluation_queue(stored: Cifar10, variant: Variant, replicas: Replicas) -> PrefetchQueue:
-    """The test images in their order, as they are."""
+    """Return the queue of test images in their order, not cropped."""
     images = Images(stored.test, str(variant["layout"]))
     return PrefetchQueue(images.in_order, int(variant["batch_size"]), replicas, _preprocessing(stored, variant))
 

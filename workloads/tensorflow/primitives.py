@@ -7,23 +7,23 @@ import tensorflow as tf
 
 
 def compile_function(function: Callable[..., Any], *, xla: bool = True) -> Any:
-    """The function as a graph; AutoGraph has nothing to convert, and leaves files where a process ends at once."""
+    """Return the function as a graph, without AutoGraph: it has nothing to convert, and leaves files behind."""
     return tf.function(function, jit_compile=xla, autograph=False)
 
 
 def pack(gradients: Sequence[tf.Tensor]) -> tf.Tensor:
-    """The gradients one after another, a vector; they are of one type, as the weights are."""
+    """Return the gradients one after another as a vector; they are of one type, as the weights are."""
     return tf.concat([tf.reshape(gradient, [-1]) for gradient in gradients], axis=0)
 
 
 def unpack(buffer: tf.Tensor, weights: Sequence[tf.Variable]) -> list[tf.Tensor]:
-    """The gradients again, each in the shape of its weight."""
+    """Return the gradients of a packed vector, each in the shape of its weight."""
     parts = tf.split(buffer, [weight.shape.num_elements() for weight in weights])
     return [tf.reshape(part, weight.shape) for part, weight in zip(parts, weights, strict=True)]
 
 
 def per_replica_variable(initial: tf.Tensor) -> tf.Variable:
-    """A variable that each replica moves on its own; a reader outside gets their mean."""
+    """Return a variable that each replica changes on its own; a reader outside gets their mean."""
     return tf.Variable(
         initial,
         trainable=False,

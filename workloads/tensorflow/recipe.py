@@ -1,4 +1,4 @@
-"""What an implementation provides: a model, its data and its optimizer."""
+"""The interface of an implementation: a model, its data and its optimizer."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,13 +13,13 @@ Batch = tuple[Any, tf.Tensor]
 
 
 class Batches(Protocol):
-    """Where batches come from."""
+    """A source of batches."""
 
     def take(self) -> Any:
-        """What the next step is given: a value for each replica."""
+        """Return what the next step takes: a value per replica."""
 
     def batch(self, taken: Any) -> Batch:
-        """Within the step, on a replica's device: the batch in what that replica was given."""
+        """Return the batch in what a replica took; called within the step, on that replica's device."""
 
 
 class Model(Protocol):
@@ -27,13 +27,13 @@ class Model(Protocol):
 
     @property
     def weights(self) -> Sequence[tf.Variable]:
-        """The trained variables."""
+        """Return the trained variables."""
 
     def loss(self, inputs: Any, targets: tf.Tensor) -> tf.Tensor:
-        """The mean loss of a batch in training mode, a float32 scalar."""
+        """Return the mean loss of a batch in training mode, a float32 scalar."""
 
     def outputs(self, inputs: Any) -> tf.Tensor:
-        """The answers to a batch in inference mode."""
+        """Return the outputs of a batch in inference mode."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,19 +16,19 @@ _POLICIES = {"float32": "float32", "tf32": "float32", "bfloat16": "mixed_bfloat1
 
 @dataclass(frozen=True, slots=True)
 class Replicas:
-    """Who computes: a distribution strategy (TensorFlow's default one for a single device) and its devices in order."""
+    """The devices that compute, in order, and their distribution strategy (the default one for a single device)."""
 
     strategy: "tf.distribute.Strategy"
     devices: tuple[str, ...]
 
     @property
     def count(self) -> int:
-        """How many replicas train together."""
+        """Return how many replicas train together."""
         return len(self.devices)
 
 
 def configure(variant: Variant) -> Replicas:
-    """Apply a variant's settings to TensorFlow, before its first operation, and choose who computes."""
+    """Apply a variant's settings to TensorFlow, before its first operation, and return the replicas that compute."""
     import keras
     import tensorflow as tf
 
@@ -48,10 +48,14 @@ def configure(variant: Variant) -> Replicas:
 
 
 def replicas_on(devices: Sequence[str], all_reduce: str | None = None) -> Replicas:
-    """Replicas on these devices, mirrored where there is more than one.
+    """Return replicas on these devices, mirrored if there are several.
 
-    `all_reduce` is how they exchange gradients: nccl, hierarchical, one_device, or None for what TensorFlow has on such
-    devices. Raises `RefusedError` for nccl on others than GPUs.
+    Args:
+        devices: Their names in TensorFlow.
+        all_reduce: How they exchange gradients: nccl, hierarchical, one_device; None for TensorFlow's own choice.
+
+    Raises:
+        RefusedError: nccl on devices that are not GPUs.
     """
     import tensorflow as tf
 
@@ -62,7 +66,7 @@ def replicas_on(devices: Sequence[str], all_reduce: str | None = None) -> Replic
 
 
 def _cross_device_ops(all_reduce: str | None, devices: Sequence[str]) -> "tf.distribute.CrossDeviceOps | None":
-    """What TensorFlow is given to exchange gradients with; None leaves its collectives, which use NCCL on GPUs."""
+    """Return how to exchange gradients; None leaves it to TensorFlow's collectives, which use NCCL on GPUs."""
     import tensorflow as tf
 
     if all_reduce == "nccl" and not all(device.startswith("GPU") for device in devices):
@@ -74,12 +78,12 @@ def _cross_device_ops(all_reduce: str | None, devices: Sequence[str]) -> "tf.dis
 
 
 def compute_dtype(precision: str) -> str:
-    """The type products are computed in; TF32 keeps its tensors in float32."""
+    """Return the type that products are computed in; with TF32 tensors stay float32."""
     return "float32" if precision == "tf32" else precision
 
 
 def allocator_bytes(replicas: Replicas, key: str) -> int | None:
-    """Bytes TensorFlow's allocator holds (`current`) or held at most (`peak`) on the first device; None on the CPU."""
+    """Return the bytes the first device's allocator holds (`current`) or held at most (`peak`); None on the CPU."""
     import tensorflow as tf
 
     device = replicas.devices[0]

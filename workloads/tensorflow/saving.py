@@ -1,4 +1,4 @@
-"""Saves a trained LSTM: weights with reference outputs, and a plain Keras model made of them."""
+"""Saves a trained LSTM: its weights with outputs to a few sequences, and a plain Keras model with these weights."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,9 +21,11 @@ from workloads.weights import SavedWeights, compare_outputs
 
 
 def export_model(saved: SavedWeights, paths: Sequence[Path]) -> OutputDifference:
-    """Write the model to each path, a .keras file or the folder of a SavedModel, once it answers as the trained one.
+    """Write the model to each path, a .keras file or the folder of a SavedModel, once its outputs are as trained.
 
-    Raises `RefusedError` where it does not, and `OSError`.
+    Raises:
+        RefusedError: The outputs differ; nothing is written.
+        OSError: A path cannot be written.
     """
     model = plain_model(saved.variant, saved.sequences.shape[1])
     model.set_weights(list(saved.weights.values()))
@@ -44,10 +46,10 @@ def export_model(saved: SavedWeights, paths: Sequence[Path]) -> OutputDifference
 
 
 def plain_model(variant: Variant, timesteps: int) -> keras.Model:
-    """Input, LSTM layers, a dense layer of one unit: nothing but Keras's own layers, in float32.
+    """Return input, LSTM layers and a dense layer of one unit, all Keras's own, in float32.
 
-    Keras may use cuDNN where there is a GPU and need not; for sequences that are padded at their start cuDNN cannot be
-    used. Steps whose features are all zero are padding, where the run's sequences had any.
+    Keras may use cuDNN on a GPU, except for sequences that are padded at their start, which cuDNN cannot read. Steps
+    whose features are all zero are padding if the run's sequences had any.
     """
     padding, layers = variant["sequence_lengths"], int(variant["layers"])
     use_cudnn = "auto" if padding != "left_padded" else False
@@ -78,9 +80,15 @@ _MAX_REFERENCE_BYTES = 16 * 2**20
 
 
 def save_weights(model: Model, variant: Variant, replicas: Replicas, path: Path) -> None:
-    """Write a model's weights and its answers to a few sequences; raises `OSError`.
+    """Write a model's weights and its outputs to a few sequences; raises `OSError`.
 
     The sequences are stored too: the same seed gives other ones on another kind of device.
+
+    Args:
+        model: The trained model.
+        variant: Its variant.
+        replicas: The replicas that trained it.
+        path: The file to write.
     """
     sequences, lengths = _reference_inputs(variant)
     saved = SavedWeights(
@@ -94,7 +102,7 @@ def save_weights(model: Model, variant: Variant, replicas: Replicas, path: Path)
 
 
 def _reference_inputs(variant: Variant) -> tuple[weights.Array, NDArray[np.int64] | None]:
-    """A few sequences of the run's problem, and their lengths where those differ."""
+    """Return a few sequences of the run's problem, and their lengths if those differ."""
     timesteps, features = int(variant["timesteps"]), int(variant["features"])
     count = max(1, min(_REFERENCE_EXAMPLES, _MAX_REFERENCE_BYTES // (4 * timesteps * features)))
     padding = str(variant["sequence_lengths"])
@@ -105,7 +113,15 @@ def _reference_inputs(variant: Variant) -> tuple[weights.Array, NDArray[np.int64
 
 
 def model_outputs(model: Model, sequences: Any, lengths: Any, variant: Variant, replicas: Replicas) -> weights.Array:
-    """A model's outputs [examples, 1] in inference, computed on its first device in its variant's precision."""
+    """Return a model's outputs [examples, 1] in inference, in its variant's precision.
+
+    Args:
+        model: The model.
+        sequences: [examples, timesteps, features].
+        lengths: Their true steps, [examples]; None if all are.
+        variant: The model's variant.
+        replicas: The first one's device computes.
+    """
     with tf.device(replicas.devices[0]):
         inputs = tf.cast(tf.constant(sequences), compute_dtype(str(variant["precision"])))
         forward = compile_function(model.outputs, xla=bool(variant["xla"]))

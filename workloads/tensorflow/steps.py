@@ -1,4 +1,4 @@
-"""From a recipe to a task: the step as one `tf.function` on one or several replicas, and the accuracy on test data."""
+"""Makes a task of a recipe: the step as one `tf.function` on one or several replicas, and the accuracy on test data."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ from workloads.training import Passes, Task
 
 
 class Accuracy:
-    """The share of all test images, each replica with its own running statistics on its slice of every batch."""
+    """The accuracy on all test images; each replica uses its own running statistics on its slice of a batch."""
 
     def __init__(self, stored: Cifar10, model: Model, variant: Variant, replicas: Replicas) -> None:
         batch, xla = int(variant["batch_size"]), bool(variant["xla"])
@@ -32,7 +32,7 @@ class Accuracy:
         )
 
     def __call__(self) -> float:
-        """From 0 to 1, with the weights as they are now."""
+        """Return it from 0 to 1, with the weights as they are now."""
         results = [self._count_batch(self._queue.take()) for _ in range(self._batch_count)]
         parts = (part for result in results for part in self._replicas.strategy.experimental_local_results(result))
         return sum(float(part) for part in parts) / self._count
@@ -44,9 +44,16 @@ class Accuracy:
 
 
 def build_task(recipe: Recipe, variant: Variant, replicas: Replicas, stored: Cifar10 | None = None) -> Task:
-    """Make the model and its data on the devices and the step that joins them; nothing is traced or compiled yet.
+    """Make the model and its data on the devices, and the step that joins them; nothing is traced or compiled yet.
 
-    Data are made by the recipe, or `stored` ones; raises `RefusedError` where those are fewer than a batch.
+    Args:
+        recipe: How to make the model, the optimizer and synthetic data.
+        variant: The complete variant.
+        replicas: The devices that compute.
+        stored: Stored images in place of the recipe's data.
+
+    Raises:
+        RefusedError: The stored images do not fill a batch.
     """
     trains = variant["mode"] == "train"
     with replicas.strategy.scope():
@@ -117,7 +124,7 @@ class _Step:
         self.result = per_replica_variable(tf.constant(0.0))
 
     def train(self, taken: Any) -> None:
-        """Forward, backward, update; the result is the loss before the update."""
+        """Make forward pass, backward pass and update; the result is the loss before the update."""
         loss, gradients = self._differentiate(*self._batches.batch(taken))
         if self._replicas > 1:
             gradients = tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.MEAN, gradients)
@@ -125,12 +132,12 @@ class _Step:
         self.result.assign(loss, read_value=False)
 
     def infer(self, taken: Any) -> None:
-        """Forward; the result is the mean of all outputs."""
+        """Make the forward pass; the result is the mean of all outputs."""
         inputs, _ = self._batches.batch(taken)
         self.result.assign(self._answer(inputs), read_value=False)
 
     def _gradients(self, inputs: Any, targets: tf.Tensor) -> tuple[tf.Tensor, Any]:
-        """The loss and the gradients: in one buffer where they are to be exchanged."""
+        """Return the loss and the gradients, in one buffer if replicas exchange them."""
         with tf.GradientTape() as tape:
             loss = self._model.loss(inputs, targets)
             scaled = self._optimizer.scaled(loss) if isinstance(self._optimizer, LossScale) else loss

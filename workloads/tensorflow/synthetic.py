@@ -20,13 +20,19 @@ _NOISE_SCALE = 0.01
 def adding_problem(
     seed: int, index: int, batch: int, timesteps: int, features: int, padding: str = "fixed"
 ) -> tuple[Any, tf.Tensor]:
-    """Sequences [batch, timesteps, features] and targets [batch, 1]: the sum of the two marked values.
+    """Return sequences [batch, timesteps, features] and targets [batch, 1], the sum of the two marked values.
 
     Feature 0 is a value in [0, 1), feature 1 marks one step of each half, the rest is low noise. The best constant
     answer has a mean squared error of 1/6 (Hochreiter and Schmidhuber 1997, experiment 4).
 
-    `right_padded` or `left_padded`, a sequence takes from half of the time steps to all of them, the others are zero,
-    and the inputs are (sequences, lengths [batch]).
+    Args:
+        seed: Seed of the data.
+        index: Number of the batch.
+        batch: Sequences.
+        timesteps: Steps per sequence.
+        features: Inputs per step, at least 2.
+        padding: `fixed`, or `right_padded` or `left_padded`: a sequence takes from half of the steps to all of them,
+            the others are zero, and the inputs are (sequences, lengths [batch]).
     """
     keys = _random_keys(seed, index, 5)
     values = tf.random.stateless_uniform([batch, timesteps], keys[0])
@@ -46,7 +52,7 @@ def adding_problem(
 
 
 def _lengths(batch: int, timesteps: int, padding: str, key: tf.Tensor) -> tf.Tensor:
-    """How many steps of each sequence are true; int64 as the classes of images, and for the same reason."""
+    """Return how many steps of each sequence are true; int64 as the classes of images, and for the same reason."""
     if padding == "fixed":
         return tf.fill([batch], tf.constant(timesteps, tf.int64))
     shortest = max(2, timesteps // 2)
@@ -54,14 +60,20 @@ def _lengths(batch: int, timesteps: int, padding: str, key: tf.Tensor) -> tf.Ten
 
 
 def _random_indices(bounds: tf.Tensor, key: tf.Tensor) -> tf.Tensor:
-    """A whole number from 0 up to each bound, without it."""
+    """Return a whole number from 0 up to each bound, exclusive."""
     return tf.cast(tf.random.stateless_uniform(bounds.shape, key) * tf.cast(bounds, tf.float32), tf.int64)
 
 
 def synthetic_images(seed: int, index: int, batch: int, layout: str) -> tuple[tf.Tensor, tf.Tensor]:
-    """Images [batch, 32, 32, 3] (NCHW: [batch, 3, 32, 32]) and classes [batch]: smooth class patterns under noise.
+    """Return images [batch, 32, 32, 3] (NCHW: [batch, 3, 32, 32]) and classes [batch]: class patterns under noise.
 
     Classes are int64, since TensorFlow keeps int32 tensors in host memory, to be copied at every step.
+
+    Args:
+        seed: Seed of the data.
+        index: Number of the batch.
+        batch: Images.
+        layout: NCHW or NHWC.
     """
     keys = _random_keys(seed, index, 2)
     coarse = tf.random.stateless_normal([CLASSES, 4, 4, COLOURS], [seed, -1])
@@ -81,7 +93,7 @@ _MAX_BATCHES = 64
 
 
 class DeviceBatches:
-    """Batches on each replica's device, each with its own slice of every global batch; one more axis in front."""
+    """Batches that stay on the devices, each replica with its slice of every global batch; one more axis in front."""
 
     def __init__(self, recipe: Recipe, variant: Variant, replicas: Replicas) -> None:
         with replicas.strategy.scope():
@@ -96,11 +108,11 @@ class DeviceBatches:
         self._batches = replicas.strategy.experimental_distribute_values_from_function(replica_batches)
 
     def take(self) -> Any:
-        """All of them, for every step."""
+        """Return all of them, for every step."""
         return self._batches
 
     def batch(self, taken: Batch) -> Batch:
-        """The next batch, chosen on the device."""
+        """Return the next batch, chosen on the device."""
         index = self._cursor.read_value()
         count = tf.nest.flatten(taken)[0].shape[0]
         following = tf.where(index + 1 < count, index + 1, tf.zeros_like(index))

@@ -35,7 +35,7 @@ class MatrixController(QObject):
     """Connects form, matrix, presets and database.
 
     Thread: GUI only. Presets that may need a file of the user's are read by a job, which can take as long as
-    TensorFlow's import or as a current run: nothing else waits for it.
+    the framework's import or as a current run: nothing else waits for it.
     """
 
     def __init__(

@@ -30,7 +30,7 @@ class CustomWorkloads(QObject):
         self._form = form
         self._database = database
         self._show_form = show_form
-        # Reading takes as long as TensorFlow's import, or as the current run: no other read waits for it.
+        # Reading takes as long as the framework's import, or as the current run: no other read waits for it.
         self._job = CancellableJob(self)
         self._watcher = QFileSystemWatcher(self)
         self._changed: set[Path] = set()

@@ -15,8 +15,9 @@ from app.runs.experiment.transfer_trials import latest_trial, run_to_transfer
 from app.storage.reference import is_reference
 from app.viewmodels.format.environment import environment_label
 from app.viewmodels.format.naming import choice_label, short_name
+from workloads.catalog import FRAMEWORK
 
-_VERSIONS = ("driver", "tensorflow", "program_version")
+_VERSIONS = ("driver", FRAMEWORK.version_key, "program_version")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

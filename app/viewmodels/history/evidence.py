@@ -60,7 +60,7 @@ class PortabilityRow(NamedTuple):
 class EvidenceView:
     """A run's evidence as text; without any, only the badge has content.
 
-    `between` is the share of the traced time in which `idle`: no kernel ran, on the CPU nothing of TensorFlow's; `noun`
+    `between` is the share of the traced time in which `idle`: no kernel ran, on the CPU no op; `noun`
     is what kernels are called there (ops, on the CPU); `rest` is what `kernels` leave out; `seen` tells where all this
     was read. `devices` has each one's own part where there are several, and `imbalance` says how alike they are.
     """

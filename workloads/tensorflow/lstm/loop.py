@@ -89,7 +89,13 @@ def dropout_step(step: Step, mask: tf.Tensor) -> Step:
 
 
 def zero_padded(tensor: tf.Tensor, axis: int, width: int) -> tf.Tensor:
-    """Return the tensor with zeros at the end of an axis up to `width`."""
+    """Return the tensor with zeros at the end of an axis.
+
+    Args:
+        tensor: The tensor.
+        axis: The axis.
+        width: The wanted length of the axis; a tensor that has it is returned unchanged.
+    """
     missing = width - tensor.shape[axis]
     if not missing:
         return tensor
