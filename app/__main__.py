@@ -13,6 +13,10 @@ if TYPE_CHECKING:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Open the window or run a command; returns the exit status, 130 where Ctrl-C ended it."""
+    if argv is None:
+        from app.crash import install_hooks
+
+        install_hooks()
     try:
         return _main(list(sys.argv[1:] if argv is None else argv))
     except KeyboardInterrupt:

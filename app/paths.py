@@ -1,4 +1,4 @@
-"""Where the program, its resources and its databases are on disk."""
+"""Where the program, its resources and its databases are on disk, and which version it is."""
 
 from pathlib import Path
 
@@ -16,9 +16,26 @@ def checkout_root() -> Path | None:
     return ROOT if (ROOT / "start.py").is_file() and (ROOT / "pyproject.toml").is_file() else None
 
 
+def program_version() -> str:
+    """Return the version of this program, from its installed metadata or its pyproject.toml."""
+    import importlib.metadata  # here, as below: the window's first paint needs none of them
+
+    try:
+        return importlib.metadata.version("variantscope")
+    except importlib.metadata.PackageNotFoundError:
+        return _version_in_checkout()
+
+
+def _version_in_checkout() -> str:
+    import tomllib
+
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        return str(tomllib.load(file)["project"]["version"])
+
+
 def default_database() -> Path:
     """`profiles.db` at the checkout's root, or in the user's data folder when installed elsewhere."""
-    import platformdirs  # here, for the window's first paint does not need it
+    import platformdirs
 
     return (checkout_root() or platformdirs.user_data_path("variantscope")) / DATABASE_NAME
 

@@ -1,5 +1,6 @@
 """What all tests share. Importable without Qt: the headless tests also run where Qt is not installed."""
 
+import atexit
 import gc
 import os
 import shutil
@@ -19,6 +20,11 @@ if TYPE_CHECKING:
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 # Else a machine with many processors would have workers stand by for runs on fake GPUs.
 os.environ.setdefault("VARIANTSCOPE_STANDBY", "off")
+
+# Logs and crash reports of tests are of no use to anybody later.
+_LOG_FOLDER = tempfile.mkdtemp(prefix="variantscope-log-")
+os.environ["VARIANTSCOPE_LOG_DIR"] = _LOG_FOLDER
+atexit.register(shutil.rmtree, _LOG_FOLDER, ignore_errors=True)
 
 HAS_GPU = Path("/proc/driver/nvidia/version").exists() or shutil.which("nvidia-smi") is not None
 LEAVING_S = 60.0

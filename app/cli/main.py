@@ -10,8 +10,9 @@ from pathlib import Path
 import click
 
 from app.cli.commands import PROGRAM, ProgramGroup, UpperLayers, describe_wrong_use
-from app.cli.options import DATABASE_HELP, FILE, SAMPLE_PERIOD
+from app.cli.options import DATABASE_HELP, FILE, SAMPLE_PERIOD, OneOf
 from app.errors import UserError
+from app.log import LEVELS, configure
 from app.samples import SAMPLE_MS
 from workloads.catalog import UsageError
 
@@ -20,7 +21,7 @@ _NONE = UpperLayers()
 
 def _print_version(context: click.Context, _param: click.Parameter, wanted: bool) -> None:
     if wanted and not context.resilient_parsing:
-        from app.runs.environment import program_version  # here, for no other command waits for it
+        from app.paths import program_version  # here, for no other command waits for it
 
         print(f"VariantScope {program_version()}")
         context.exit()
@@ -42,6 +43,12 @@ def _print_version(context: click.Context, _param: click.Parameter, wanted: bool
     help=f"Milliseconds between two telemetry readings (default {SAMPLE_MS:g}).",
 )
 @click.option(
+    "--log-level",
+    type=OneOf(LEVELS),
+    metavar="LEVEL",
+    help=f"How much to log: {', '.join(LEVELS)} (default info).",
+)
+@click.option(
     "--version",
     is_flag=True,
     is_eager=True,
@@ -50,8 +57,9 @@ def _print_version(context: click.Context, _param: click.Parameter, wanted: bool
     help="Print the version and exit.",
 )
 @click.pass_context
-def program(context: click.Context, database: Path | None, sample_ms: float) -> int:
-    """Open the window where no command is given, and return its exit status."""
+def program(context: click.Context, database: Path | None, sample_ms: float, log_level: str | None) -> int:
+    """Start the log; open the window where no command is given, and return its exit status."""
+    configure(log_level)
     if context.invoked_subcommand is not None:
         return 0
     open_window = context.ensure_object(UpperLayers).open_window

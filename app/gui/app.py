@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QApplication, QFileDialog
 
 from app.errors import UserError
 from app.gui.actions import Actions
+from app.gui.diagnostics import Diagnostics
 from app.gui.experiment.experiment_controller import ExperimentController
 from app.gui.experiment.queue_controller import QueueController
 from app.gui.experiment.queue_sync import QueueSync
@@ -57,6 +58,7 @@ def main(database: Path, *, sample_ms: float, replay: tuple[int | Path, float] |
     theme = Theme(application)
     theme.start()
     collector = GuiGarbageCollector()
+    diagnostics = Diagnostics(theme)
     next_database: Path | None = database
     status = 0
     while next_database is not None:
@@ -64,6 +66,7 @@ def main(database: Path, *, sample_ms: float, replay: tuple[int | Path, float] |
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_, stop=workbench.quit: stop())
         workbench.window.painted.connect(collector.start)
+        diagnostics.attach(workbench.window)
         workbench.start()
         if replay is not None:
             workbench.play(*replay)

@@ -77,6 +77,7 @@ class MainWindow(QMainWindow):
     stop_requested = Signal()
     open_trace_requested = Signal()
     close_requested = Signal()
+    show_log_requested = Signal()
 
     def __init__(self, pages: Sequence[Page], theme: Theme) -> None:
         super().__init__()
@@ -95,7 +96,10 @@ class MainWindow(QMainWindow):
         self._settings.setProperty("menu", "true")
         self.settings_menu = QMenu(self._settings)
         self._settings.setMenu(self.settings_menu)
-        self._help = button("?", "Keyboard shortcuts (F1)", flat=True)
+        self._help = button("?", "Keyboard shortcuts (F1), and the program's log", flat=True)
+        self._help.setProperty("menu", "true")
+        self.help_menu = QMenu(self._help)
+        self._help.setMenu(self.help_menu)
         self._build()
         self._connect()
 
@@ -175,7 +179,8 @@ class MainWindow(QMainWindow):
     def _connect(self) -> None:
         self._theme.changed.connect(self._apply_style_sheet)
         self._tabs.currentChanged.connect(self.show_page)
-        self._help.clicked.connect(self.show_shortcuts)
+        self.help_menu.addAction("&Keyboard shortcuts").triggered.connect(self.show_shortcuts)
+        self.help_menu.addAction("Show &log").triggered.connect(self.show_log_requested)
         for keys, act in (
             ("Ctrl+R", self.run_requested.emit),
             ("Ctrl+.", self.stop_requested.emit),
@@ -200,7 +205,7 @@ class MainWindow(QMainWindow):
         self._tabs.setExpanding(False)
         self._tabs.setAccessibleName("Screens")
         self._dot.setAccessibleName("State of telemetry")
-        self._help.setAccessibleName("Keyboard shortcuts")
+        self._help.setAccessibleName("Help")
         line = QHBoxLayout()
         line.setContentsMargins(GRID, 0, 2 * GRID, 0)
         line.setSpacing(GRID)

@@ -4,8 +4,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from app import units
+from app.paths import program_version
 from app.records import RunRow, StoredRun
-from app.runs.environment import program_version
 from app.viewmodels.charts.curves import CurvePlot, stored_plot
 from app.viewmodels.charts.palette import dash_pattern
 from app.viewmodels.compare.comparison import ChartGallery, ComparedRuns, Comparison, comparison_curves

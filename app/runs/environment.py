@@ -1,11 +1,10 @@
 """What the program knows of a run's environment; the worker adds what only the framework knows."""
 
-import importlib.metadata
 import os
 import platform
 import subprocess
 
-from app.paths import ROOT
+from app.paths import ROOT, program_version
 from app.samples import HOST, Inventory
 
 _GIT_S = 5.0
@@ -27,21 +26,6 @@ def environment_info(inventory: Inventory) -> dict[str, str]:
         "git_commit": _git_commit(),
     }
     return {key: value for key, value in info.items() if value}
-
-
-def program_version() -> str:
-    """The version of this program, from its installed metadata or its pyproject.toml."""
-    try:
-        return importlib.metadata.version("variantscope")
-    except importlib.metadata.PackageNotFoundError:
-        return _version_in_checkout()
-
-
-def _version_in_checkout() -> str:
-    import tomllib
-
-    with (ROOT / "pyproject.toml").open("rb") as file:
-        return str(tomllib.load(file)["project"]["version"])
 
 
 def _os_name() -> str:

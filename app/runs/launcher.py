@@ -1,6 +1,7 @@
 """Starts worker processes with a message pipe and a log pipe, and ends orphaned processes they leave."""
 
 import contextlib
+import logging
 import os
 import signal
 import stat
@@ -50,6 +51,8 @@ def _writes_to(pid: int, pipes: Collection[str]) -> bool:
                     return True
     return False
 
+
+_log = logging.getLogger("variantscope.worker")
 
 _MAX_LINE_CHARS = 4_000
 _LEFT_TO_READ_S = 1.0
@@ -176,6 +179,7 @@ class LocalLauncher:
     def launch(self, start: Start, post: Post) -> Worker:
         """Starts the process, its readers and the watcher of its end."""
         worker = LocalWorker(ProcessSpec.current(self._command, requested_interpreter(start)).start(), post)
+        _log.info("worker %d launched", worker.pid)
         worker.listen()
         worker.send_start(start)
         return worker
@@ -261,10 +265,12 @@ class LocalWorker:
         _join_readers(readers, _LEFT_TO_READ_S)
         if any(reader.is_alive() for reader in readers):
             if ended := end_writers(pipes):
+                _log.warning("worker %d left behind: %s", self.pid, ended)
                 message = f"(ended what this run left behind: process {', '.join(map(str, ended))})"
                 self._post(LogLine(time.monotonic_ns(), message))
             _join_readers(readers, _READER_TIMEOUT_S)
         self.ask_to_stop()
+        _log.info("worker %d exited with status %d", self.pid, exit_code)
         self._post(Exited(exit_code))
 
 

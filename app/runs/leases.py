@@ -5,10 +5,11 @@ however it ends, so no lease outlives its owner.
 """
 
 import fcntl
+import logging
 import os
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +17,8 @@ CPU = "cpu"
 """The name under which runs without a GPU lease the processor."""
 
 _RETRY_S = 0.2
+
+_log = logging.getLogger("variantscope.run")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +29,10 @@ class Lease:
     _files: tuple[int, ...] = ()
 
     def release(self) -> None:
-        """Gives the devices back."""
-        for file in self._files:
-            # A child that another thread is just starting holds a copy of the file until it executes its program.
-            fcntl.flock(file, fcntl.LOCK_UN)
-            os.close(file)
+        """Give the devices back."""
+        if self.devices:
+            _log.info("released %s", ", ".join(self.devices))
+        _unlock(self._files)
 
 
 class Leases:
@@ -48,11 +50,11 @@ class Leases:
             file = self._lock(device)
             if file is not None:
                 acquired[device] = file
-        lease = Lease(tuple(acquired), tuple(acquired.values()))
-        if len(acquired) == count:
-            return lease
-        lease.release()
-        return None
+        if len(acquired) < count:
+            _unlock(acquired.values())
+            return None
+        _log.info("leased %s", ", ".join(acquired))
+        return Lease(tuple(acquired), tuple(acquired.values()))
 
     def wait(
         self,
@@ -68,6 +70,7 @@ class Leases:
         """
         lease = self.take(candidates, count)
         if lease is None:
+            _log.info("waiting for %d of %s", count, ", ".join(candidates))
             on_wait()
         while lease is None and not wait_for_stop(_RETRY_S):
             lease = self.take(candidates, count)
@@ -86,6 +89,13 @@ class Leases:
             os.close(file)
             return None
         return file
+
+
+def _unlock(files: Iterable[int]) -> None:
+    for file in files:
+        # A child that another thread is just starting holds a copy of the file until it executes its program.
+        fcntl.flock(file, fcntl.LOCK_UN)
+        os.close(file)
 
 
 def sleep_unstoppable(seconds: float) -> bool:

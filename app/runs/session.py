@@ -1,5 +1,6 @@
 """One run from its spec to its outcome: lease devices, start the worker, watch it, store and summarise what it did."""
 
+import logging
 import queue
 import time
 import uuid
@@ -9,7 +10,9 @@ from pathlib import Path
 
 from app.analysis.comparability import throttled_environment
 from app.analysis.summary import phases_with_energy, summarise
+from app.crash import write_report
 from app.errors import DatabaseError, UserError, bug_message
+from app.log import run_number
 from app.paths import weights_path
 from app.records import (
     CUSTOM_PATH_KEY,
@@ -37,6 +40,9 @@ from app.storage.owner import this_process
 from app.storage.store import Store
 from workloads.catalog import check
 from workloads.protocol import PROTOCOL_VERSION, EnvironmentInfo, RunSpec, Source, Start
+
+_log = logging.getLogger("variantscope.run")
+_REPORTED_LINES = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +112,13 @@ class RunSession:
         """
         if refusal := disk_space(self._services.database).refusal:
             raise UserError(refusal)
+        numbered = run_number.set(None)
+        try:
+            return self._run()
+        finally:
+            run_number.reset(numbered)
+
+    def _run(self) -> Outcome:
         inventory = self._host.inventory()
         self._source = stored_source(self._spec, self._services.database)
         with Store.open(self._services.database) as store:
@@ -150,7 +163,7 @@ class RunSession:
                     store, Outcome(name="failed", reason=f"No worker could be started: {error}.")
                 )
             recorder.follow(worker.pid)
-            supervisor = Supervisor(worker, self._inbox, self._services.timeouts, sinks.handle)
+            supervisor = Supervisor(worker, self._inbox, self._services.timeouts, sinks.handle, self._host.now())
             ending = _watch(supervisor, worker)
 
             def drain() -> None:
@@ -205,6 +218,8 @@ class RunSession:
             purpose=self._purpose,
         )
         self.number = run
+        run_number.set(run)
+        _log.info("starts: %s %s", self._spec.workload, self._spec.variant)
         self._listeners.handle(RunStarted(run=run, spec=self._spec, t_ns=now.t_ns, utc_ns=now.utc_ns, devices=devices))
         return run
 
@@ -225,6 +240,9 @@ class RunSession:
             )
             self._store_end(store, outcome, summary, phases_with_energy(stored))
             self.stored = store.with_end(stored)
+            if outcome.name == "crashed":
+                lines = "\n".join(line.text for line in stored.log[-_REPORTED_LINES:])
+                write_report(f"Run {run} crashed: {outcome.reason}", f"End of the run's log:\n{lines}")
         except DatabaseError as error:
             # What is stored stays; at the next start the run is found without its owner and becomes crashed.
             outcome, summary = Outcome(name="failed", reason=str(error), ended_by=ending.ended_by), Summary()
@@ -239,6 +257,7 @@ class RunSession:
         return outcome
 
     def _emit_end(self, outcome: Outcome, summary: Summary) -> None:
+        _log.info("ended: %s, %s examples/s. %s", outcome.name, summary.throughput, outcome.reason or "")
         t_ns = self._host.now().t_ns
         self._listeners.handle(RunEnded(run=self._run_number(), t_ns=t_ns, outcome=outcome, summary=summary))
 

@@ -4,6 +4,7 @@ While it imports it holds the lease of the processor, so it never does so while 
 program: it is not begun then, and such a run waits the few seconds until it is done. Runs on GPUs share the processor.
 """
 
+import logging
 import os
 import threading
 import time
@@ -29,6 +30,8 @@ from app.runs.leases import CPU, Lease, Leases
 from app.telemetry.feed import TelemetryFeed
 from workloads.catalog import Machine
 from workloads.protocol import STANDBY, Hello, Start
+
+_log = logging.getLogger("variantscope.worker")
 
 _IMPORT_S = 120.0
 """An import that takes longer hangs; the processor's lease must come back."""
@@ -64,6 +67,8 @@ class StandbyLauncher:
         standby = self._take_matching(ProcessSpec.current(self._command, interpreter))
         counted_post = self._count_run(post)
         served = standby.serve(start, counted_post) if standby is not None else None
+        if served is not None:
+            _log.info("standby worker %d serves the run", served.pid)
         try:
             worker = served or self._cold.launch(start, counted_post)
         except OSError:
@@ -109,18 +114,21 @@ class StandbyLauncher:
 
     def _start_missing(self) -> None:
         if not self._wanted():
+            _log.debug("no standby worker is wanted")
             self._clear()
             return
         with self._lock:
             self._standbys = [standby for standby in self._standbys if standby.is_alive]
             while len(self._standbys) < max(1, self._running):
                 if not self._importing.begin():
+                    _log.info("no standby worker now: a run uses the processor")
                     return
                 try:
                     self._standbys.append(
                         _StandbyWorker(ProcessSpec.current(self._command, self._interpreter), self._importing.end)
                     )
-                except OSError:
+                except OSError as error:
+                    _log.warning("no standby worker: %s", error)
                     # The next run's own start will meet it, and say so.
                     self._importing.end()
                     return
@@ -138,6 +146,7 @@ class StandbyLauncher:
             others = [standby for standby in self._standbys if standby.process_spec != process_spec]
             self._standbys = matching[1:]
         for other in others:
+            _log.info("a standby worker does not fit the run, which needs another environment or folder")
             other.end()
         return matching[0] if matching else None
 
@@ -188,6 +197,7 @@ class _StandbyWorker:
         self._worker = LocalWorker(process_spec.start(), self._receive)
         self._importing.callback(on_imported)
         self._timeout = self._start_timeout(_IMPORT_S)
+        _log.info("standby worker %d launched", self._worker.pid)
         self._worker.listen()
 
     @property
@@ -223,6 +233,7 @@ class _StandbyWorker:
                 return
             self._timeout.cancel()
             if self.is_alive:
+                _log.info("standby worker %d discarded", self._worker.pid)
                 self._discarded = True
                 self._worker.kill()
         self._gone.wait(_GONE_S)
@@ -246,6 +257,7 @@ class _StandbyWorker:
                 return
             self._events.append(event)
             if isinstance(event, Hello):
+                _log.info("standby worker %d is ready", self._worker.pid)
                 self._timeout = self._start_timeout(_UNUSED_S)
 
     def _log_exit(self, post: Post) -> None:

@@ -1,5 +1,6 @@
 """Watching one worker from its start to its end, and ending it by a ladder when it has to be ended."""
 
+import logging
 import queue
 import time
 from collections.abc import Callable
@@ -8,14 +9,18 @@ from dataclasses import dataclass
 from app.errors import UserError
 from app.fields import Sample, SlowSample
 from app.records import LogLine, RunEvent
+from app.runs.host import ClockAnchor
 from app.runs.launcher import BrokenMessage, Exited, Worker, WorkerEvent
 from app.runs.outcome import BROKEN_PYTHON, EndMethod, WorkerExit, fatal_message
 from app.samples import DeviceLost, FieldsUpdated
-from workloads.protocol import PROTOCOL_VERSION, Finished, Hello
+from workloads.protocol import PROTOCOL_VERSION, Finished, Hello, PhaseStarted
 
 _END_METHODS: tuple[EndMethod, ...] = ("itself", "closed stdin", "terminated", "killed")
 _MAX_SHOWN_CHARS = 200
 _DRAIN_S = 2.0
+_MAX_CLOCK_ERROR_NS = 1_000_000_000
+
+_log = logging.getLogger("variantscope.worker")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +54,25 @@ class Supervisor:
     Thread: the session's own. All others only put into the inbox.
     """
 
-    def __init__(self, worker: Worker, inbox: Inbox, limits: WorkerTimeouts, emit: Callable[[RunEvent], None]) -> None:
+    def __init__(
+        self,
+        worker: Worker,
+        inbox: Inbox,
+        limits: WorkerTimeouts,
+        emit: Callable[[RunEvent], None],
+        clock: ClockAnchor,
+    ) -> None:
+        """Prepare to watch a worker.
+
+        Args:
+            worker: The worker, just launched.
+            inbox: What it and the telemetry say, and requests to stop.
+            limits: How long it may take for what.
+            emit: Gets every event of the run, in order.
+            clock: The clocks of the host, which the worker's have to agree with.
+        """
         self._worker = worker
+        self._clock = clock
         self._inbox = inbox
         self._limits = limits
         self._emit = emit
@@ -114,6 +136,7 @@ class Supervisor:
             case Hello(protocol=protocol) if protocol != PROTOCOL_VERSION:
                 self._give_up(f"The worker speaks protocol {protocol}, this program {PROTOCOL_VERSION}.")
             case Finished():
+                _log.info("worker finished: %s", item.outcome)
                 self._finished = item
                 self._deadline_s = time.monotonic() + self._limits.finished_s
             case DeviceLost(reason=reason):
@@ -122,14 +145,28 @@ class Supervisor:
             case Sample() | SlowSample() | FieldsUpdated():
                 self._forward(item)
             case LogLine(text=text):
+                _log.debug("%s", text)
                 self._fatal_message = fatal_message(text) or self._fatal_message
                 self._extend_deadline()
                 self._forward(item)
-            case _:
-                self._started = self._started or isinstance(item, Hello)
+            case Hello():
+                self._started = True
+                self._check_clock(item)
                 self._extend_deadline()
-                if not isinstance(item, Hello | Exited):
-                    self._forward(item)
+            case Exited():
+                pass
+            case _:
+                if isinstance(item, PhaseStarted):
+                    _log.info("phase %s", item.phase)
+                self._extend_deadline()
+                self._forward(item)
+
+    def _check_clock(self, hello: Hello) -> None:
+        """Log it if the worker's clocks are not those of the host: its blocks and the telemetry would not match."""
+        error_ns = self._clock.utc_at(hello.t_ns) - hello.utc_ns
+        _log.info("worker %d says hello", hello.pid)
+        if abs(error_ns) > _MAX_CLOCK_ERROR_NS:
+            _log.warning("the clocks of worker %d and its host differ by %.1f s", hello.pid, error_ns / 1e9)
 
     def _extend_deadline(self) -> None:
         if self._started and self._end_method == "itself" and self._finished is None:
@@ -144,6 +181,7 @@ class Supervisor:
 
     def _give_up(self, reason: str) -> None:
         if self._fault is None:
+            _log.warning("ending the worker: %s", reason)
             self._fault = reason
             self._escalate_to("terminated")
 
@@ -158,6 +196,7 @@ class Supervisor:
     def _escalate_to(self, method: EndMethod) -> None:
         if _END_METHODS.index(method) <= _END_METHODS.index(self._end_method) and method != "killed":
             return
+        _log.info("worker %d: %s", self._worker.pid, method)
         self._end_method = method
         if method == "closed stdin":
             self._worker.ask_to_stop()

@@ -1,6 +1,7 @@
 """Opens and migrates a database file, translates SQLite errors, and provides transactions and settings."""
 
 import contextlib
+import logging
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -16,6 +17,8 @@ BUSY_TIMEOUT_S = 10.0
 """How long a database waits for its turn while another program writes."""
 
 _RETRY_S = 0.01
+
+_log = logging.getLogger("variantscope.storage")
 
 _USE_ANOTHER_FILE = "choose another file with --db"
 
@@ -81,7 +84,9 @@ def open_database(path: Path, busy_s: float = BUSY_TIMEOUT_S) -> Database:
         connection = sqlite3.connect(path.absolute(), timeout=busy_s)
         try:
             db = Database(connection, execute_plugins=False)
+            _log.debug("opened %s", path)
             if _needs_migration(db, path):
+                _log.info("migrating %s", path)
                 _switch_to_wal(db, busy_s)
                 with transaction(db, path):
                     migrations.apply(db)

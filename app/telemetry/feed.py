@@ -1,6 +1,7 @@
 """The live telemetry of this machine: runs the sampler process and passes its readings to listeners."""
 
 import contextlib
+import logging
 import os
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from collections.abc import Callable, Collection
 import msgspec
 
 from app.errors import TelemetryError
+from app.log import child_environment
 from app.paths import ROOT
 from app.samples import Device, DeviceLost, FieldsUpdated, Inventory, Processes
 from app.telemetry.messages import Follow, ReadEnergy, SamplerCommand, SamplerMessage
@@ -36,6 +38,8 @@ def _updated_device(device: Device, update: DeviceLost | FieldsUpdated) -> Devic
 
 
 Listener = Callable[[SamplerMessage], None]
+
+_log = logging.getLogger("variantscope.telemetry")
 
 _EXIT_S = 2.0
 _NO_RESPONSE = "The telemetry process does not answer; start the program again."
@@ -65,9 +69,10 @@ class TelemetryFeed:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             cwd=ROOT,
-            env={**os.environ, **_SINGLE_THREAD},
+            env={**os.environ, **_SINGLE_THREAD, **child_environment()},
             start_new_session=True,
         )
+        _log.info("sampler %d started at %g Hz", self._process.pid, self._hz)
         self._reader = threading.Thread(target=self._read, args=(self._process,), name="telemetry", daemon=True)
         self._reader.start()
 
@@ -150,6 +155,10 @@ class TelemetryFeed:
             self._ended = True
             self._changed.notify_all()
             devices = self._inventory.devices if self._inventory is not None and not self._closing else ()
+        if self._closing:
+            _log.info("sampler %d ended", process.pid)
+        else:
+            _log.error("sampler %d ended by itself", process.pid)
         for device in devices:
             self._dispatch(DeviceLost(t_ns=time.monotonic_ns(), device=device.device, reason=_NO_RESPONSE))
 
@@ -157,10 +166,13 @@ class TelemetryFeed:
         with self._changed:
             if isinstance(message, Inventory):
                 self._inventory = message
+                _log.info("inventory: %s", ", ".join(f"{each.name} ({each.device})" for each in message.devices))
                 self._changed.notify_all()
             elif isinstance(message, Processes):
                 self._processes[message.device] = message
             elif isinstance(message, DeviceLost | FieldsUpdated) and self._inventory is not None:
+                if isinstance(message, DeviceLost):
+                    _log.warning("device %s lost: %s", message.device, message.reason)
                 self._inventory = updated_inventory(self._inventory, message)
             listeners = self._listeners
         for listener in listeners:

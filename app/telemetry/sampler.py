@@ -60,6 +60,7 @@ def main() -> None:
     sources = open_sources()
     stopped = threading.Event()
     output.write([sources.inventory])
+    _start_log(period_ns)
     read: Callable[[], Sequence[SamplerMessage]] = sources.host.read
     if sources.nvml is not None:
         read = sources.nvml.read
@@ -78,6 +79,16 @@ def main() -> None:
     if slow.is_alive():
         slow.join()
     sources.close()
+
+
+def _start_log(period_ns: int) -> None:
+    # Imported after the inventory is written: the program waits for that.
+    import logging
+
+    from app.log import configure_child
+
+    configure_child()
+    logging.getLogger("variantscope.telemetry").info("sampling every %g ms", period_ns / 1e6)
 
 
 def _sample_fast_fields(

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import metadata
 
+from app.paths import program_version
 from app.records import RunHeader, StoredRun
-from app.runs.environment import program_version
 from app.runs.experiment.session import PlannedRun
 from app.runs.leases import Lease
 from app.samples import Inventory

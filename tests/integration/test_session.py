@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from app.crash import new_reports
 from app.errors import DatabaseError
 from app.fields import Sample, SlowSample
 from app.records import LogLine, Outcome, RunEnded, RunEvent, RunStarted, Waiting
@@ -142,6 +143,22 @@ def test_a_bad_end_is_told_and_keeps_what_was_measured(
     assert [phase.name for phase in stored.phases] == PHASES[: len(stored.phases)]
     assert stored.row.ended_utc_ns is not None
     assert isinstance(recorder.events[-1], RunEnded)
+
+
+def test_a_crashed_run_leaves_a_report_with_its_log(
+    tmp_path: Path, feed: TelemetryFeed, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("VARIANTSCOPE_LOG_DIR", str(tmp_path / "log"))
+    caplog.set_level("INFO", "variantscope")
+    run_through(dummy(feed.wait_inventory()), services(tmp_path, feed))
+    assert new_reports() == []
+    _, _, stored = run_through(dummy(feed.wait_inventory(), "kill_self"), services(tmp_path, feed))
+    (report,) = new_reports()
+    text = report.read_text(encoding="utf-8")
+    assert text.startswith(f"Run {stored.row.run} crashed: The worker was killed (SIGKILL)")
+    assert "End of the run's log:" in text
+    said = [record.getMessage() for record in caplog.records if record.name == "variantscope.run"]
+    assert [line.partition(":")[0] for line in said if line.startswith(("starts", "ended"))] == ["starts", "ended"] * 2
 
 
 def test_a_failure_brings_its_traceback(tmp_path: Path, feed: TelemetryFeed) -> None:

@@ -27,7 +27,7 @@ def ask_confirmation(
     Returns:
         The open box; its signals `accepted` and `rejected` have the answer.
     """
-    box = _box(parent, theme, QMessageBox.Icon.Question, title, question)
+    box = message_box(parent, theme, QMessageBox.Icon.Question, title, question)
     box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
     box.setInformativeText(consequence)
     box.addButton(yes, QMessageBox.ButtonRole.AcceptRole)
@@ -64,7 +64,7 @@ def ask_for_another_database(
         error: Why it cannot be used.
         on_answer: Gets the chosen file, or None.
     """
-    box = _box(window, theme, QMessageBox.Icon.Warning, "The database cannot be used", str(error))
+    box = message_box(window, theme, QMessageBox.Icon.Warning, "The database cannot be used", str(error))
     other = box.addButton("Choose &another file …", QMessageBox.ButtonRole.AcceptRole)
     box.addButton("&Close", QMessageBox.ButtonRole.RejectRole)
     box.finished.connect(lambda _: on_answer(_ask_database_path(window) if box.clickedButton() is other else None))
@@ -141,7 +141,16 @@ def ask_save_path(parent: QWidget, title: str, default_path: Path, file_types: M
     return path if QMessageBox.question(parent, title, question, yes | no, no) == yes else None
 
 
-def _box(parent: QWidget, theme: Theme, icon: QMessageBox.Icon, title: str, text: str) -> QMessageBox:
+def message_box(parent: QWidget, theme: Theme, icon: QMessageBox.Icon, title: str, text: str) -> QMessageBox:
+    """Make a box in the window's style, to which the caller adds buttons.
+
+    Args:
+        parent: Widget that the box belongs to.
+        theme: Styles the box.
+        icon: Its icon.
+        title: Title of the box.
+        text: What it says.
+    """
     box = QMessageBox(icon, title, text)
     box.setParent(parent, box.windowFlags())
     theme.apply_style_sheet(box)

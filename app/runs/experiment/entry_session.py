@@ -1,6 +1,7 @@
 """Executes one queue entry: the remaining runs of its experiment, then its weight-transfer trials."""
 
 import contextlib
+import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -29,6 +30,8 @@ from app.runs.sinks import Sink
 from app.storage.store import Store
 from workloads.catalog import Machine, check
 from workloads.protocol import RunSpec
+
+_log = logging.getLogger("variantscope.queue")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +164,7 @@ class EntrySession:
     def lease(self, spec: RunSpec, devices: Sequence[str], sleep_or_give_up: Callable[[float], bool]) -> Lease | None:
         """Lease the devices of a run, if that is still the queue's next."""
         if not self._is_next():
+            _log.info("entry %d yields: another is next, or its plan has changed", self._entry.entry)
             self.end()
             return None
         return lease_unless_refused(
@@ -178,6 +182,7 @@ class EntrySession:
         assert self._idle_wait is not None, "runs are made within `run`"
         environment = self._idle_wait.wait(planned_run.lease.devices, continue_waiting)
         self._listener.run_waiting(planned_run, None)
+        _log.info("idle wait before run %d: %s", planned_run.position, environment[IDLE_WAIT_KEY])
         if idle_wait_blockers(environment):
             self._listener.message(f"The wait before a run {environment[IDLE_WAIT_KEY]}.")
         return environment
@@ -193,6 +198,7 @@ class EntrySession:
         """Return whether a run counts; one that was throttled for too long leaves the experiment."""
         accepted = self._throttle_filter.accepts(run)
         if not accepted:
+            _log.info("run %d does not count: it was throttled for too long", run.row.run)
             with Store.open(self._services.database) as store:
                 store.queue.remove_runs(self._entry.entry, [run.row.run])
         self._listener.run_ended(run, accepted=accepted)

@@ -1,5 +1,6 @@
 """Works through the queue entry by entry, rereading it before each run."""
 
+import logging
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -11,6 +12,8 @@ from app.runs.experiment.session import Experiment
 from app.runs.recovery import mark_crashed_runs
 from app.runs.session import RunServices
 from app.storage.store import Store
+
+_log = logging.getLogger("variantscope.queue")
 
 
 class QueueRunner:
@@ -90,6 +93,7 @@ class QueueRunner:
         ]
 
     def _run_entry(self, entry: QueueEntry, only: Sequence[int] | None) -> None:
+        _log.info("entry %d starts: %s", entry.entry, entry.name)
         try:
             session = EntrySession(entry, self._services, self._listener, lambda: self._is_next(entry, only))
             self._current = (entry.entry, session)
@@ -97,7 +101,8 @@ class QueueRunner:
                 session.stop()
             status = session.run()
             state = self._update_entry(entry, status.experiment, is_over=session.is_over)
-        except UserError:
+        except UserError as error:
+            _log.warning("entry %d is paused: %s", entry.entry, error)
             # An entry that fails and waits again would block all others each time.
             with Store.open(self._services.database) as store:
                 store.queue.set_state(entry.entry, "paused")
@@ -106,6 +111,7 @@ class QueueRunner:
             self._current = None
             with Store.open(self._services.database) as store:
                 store.queue.release(entry.entry)
+        _log.info("entry %d ends: %s, %d runs done", entry.entry, state, status.experiment.done)
         self._listener.entry_ended(replace(status, state=state))
 
     def _is_next(self, entry: QueueEntry, only: Sequence[int] | None) -> bool:

@@ -4,9 +4,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from app.analysis.comparability import throttled_pct
+from app.paths import program_version
 from app.plan import MAX_THROTTLED_PCT, Plan
 from app.records import RunHeader, RunRow
-from app.runs.environment import program_version
 from app.runs.experiment.schedule import is_result, matching_variants
 from app.samples import HOST, Inventory
 from app.storage.reference import is_reference

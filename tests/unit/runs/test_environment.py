@@ -4,7 +4,8 @@ import platform
 import re
 from pathlib import Path
 
-from app.runs.environment import environment_info, program_version
+from app.paths import program_version
+from app.runs.environment import environment_info
 from app.samples import HOST, Device, Inventory
 from workloads.catalog import Gpu, Machine
 

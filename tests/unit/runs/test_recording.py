@@ -11,6 +11,7 @@ import pytest
 
 from app.fields import Sample, SlowSample
 from app.records import OTHERS_ON_GPU_KEY, RunEvent
+from app.runs.host import ClockAnchor
 from app.runs.recording import OtherProcesses, TelemetryRecorder
 from app.runs.sinks import FanOut
 from app.runs.supervisor import Inbox, Supervisor, WorkerTimeouts
@@ -131,7 +132,7 @@ def settled(recording: TelemetryRecorder, inbox: Inbox) -> tuple[list[RunEvent],
     began_s = time.monotonic()
     end = FanOut((recording, _Kept(events)))
     recording.request_final_energy()
-    Supervisor(_Gone(), inbox, WorkerTimeouts(), end.handle).drain(lambda: recording.awaits_energy)
+    Supervisor(_Gone(), inbox, WorkerTimeouts(), end.handle, ClockAnchor(0, 0)).drain(lambda: recording.awaits_energy)
     return events, time.monotonic() - began_s
 
 

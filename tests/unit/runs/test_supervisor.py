@@ -8,6 +8,7 @@ import pytest
 from app.errors import DatabaseError
 from app.fields import Sample
 from app.records import LogLine, RunEvent
+from app.runs.host import ClockAnchor
 from app.runs.launcher import BrokenMessage, Exited
 from app.runs.outcome import WorkerExit
 from app.runs.supervisor import Inbox, InboxItem, StopRequested, Supervisor, WorkerTimeouts
@@ -15,6 +16,7 @@ from app.samples import HOST, DeviceLost
 from workloads.protocol import PROTOCOL_VERSION, EnvironmentInfo, Finished, Hello, PhaseStarted
 
 AT_ONCE = WorkerTimeouts(hello_s=0.0, silence_s=0.0, closed_stdin_s=0.0, terminated_s=0.0, finished_s=0.0)
+CLOCK = ClockAnchor(t_ns=1, utc_ns=1)
 HELLO = Hello(protocol=PROTOCOL_VERSION, pid=1, t_ns=1, utc_ns=1)
 PHASE = PhaseStarted(phase="import", t_ns=2)
 DONE = Finished(outcome="completed", t_ns=3)
@@ -53,7 +55,7 @@ def watch(
     for item in items:
         inbox.put(item)
     worker, events = Obedient(inbox, obeys), list[RunEvent]()
-    ending = Supervisor(worker, inbox, limits or WorkerTimeouts(), events.append).watch()
+    ending = Supervisor(worker, inbox, limits or WorkerTimeouts(), events.append, CLOCK).watch()
     return ending, worker.asked, events
 
 
@@ -132,7 +134,7 @@ def test_trouble_of_a_sink_terminates_and_the_first_reason_stays() -> None:
 
     for item in (HELLO, PHASE, PHASE):
         inbox.put(item)
-    ending = Supervisor(worker, inbox, WorkerTimeouts(), full).watch()
+    ending = Supervisor(worker, inbox, WorkerTimeouts(), full, CLOCK).watch()
     assert (ending.fault, worker.asked, len(tried)) == ("Full for the 1. time.", ["terminated"], 2)
 
 
@@ -144,7 +146,7 @@ def test_a_bug_in_a_sink_is_not_hidden() -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        Supervisor(Obedient(inbox, "killed"), inbox, WorkerTimeouts(), broken).watch()
+        Supervisor(Obedient(inbox, "killed"), inbox, WorkerTimeouts(), broken, CLOCK).watch()
 
 
 def test_fatal_words_of_the_log_are_kept() -> None:
