@@ -13,7 +13,7 @@ SAMPLE_MS = 50.0
 
 
 class FieldInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """How one field of a device is read: its unit, what one read costs, and how often the value is renewed.
+    """A field of one device: its unit, what one read costs, and how often the driver renews its value.
 
     `cost_us` is the median of a few reads at the start (of a whole call where one call gives several fields);
     `period_ms` is found by watching the value change, None until it was seen to.
@@ -48,7 +48,7 @@ class GpuProcess(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Processes(msgspec.Struct, frozen=True, kw_only=True, tag="processes", tag_field="type"):
-    """Who uses a GPU now."""
+    """The processes that use a GPU now."""
 
     t_ns: int
     device: str
@@ -56,14 +56,14 @@ class Processes(msgspec.Struct, frozen=True, kw_only=True, tag="processes", tag_
 
 
 class FieldsUpdated(msgspec.Struct, frozen=True, kw_only=True, tag="fields_seen", tag_field="type"):
-    """What watching has taught about a device's fields since the inventory: mostly how often they are renewed."""
+    """What was learnt of a device's fields since the inventory: mostly how often they are renewed."""
 
     device: str
     fields: dict[str, FieldInfo]
 
 
 class Inventory(msgspec.Struct, frozen=True, kw_only=True, tag="inventory", tag_field="type"):
-    """What is here: the machine variants are checked against, every device, the driver, or why there is no GPU."""
+    """The machine that variants are checked against, every device, the driver, or why there is no GPU."""
 
     machine: Machine
     devices: tuple[Device, ...]

@@ -52,13 +52,13 @@ class DeviceRowView(QWidget):
         self._fill(row.metrics)
 
     def displayed_text(self) -> str:
-        """Everything shown but plots, as one text."""
+        """Return everything shown but plots, as one text."""
         labels = (self._label, self._name, self._lost, self._processes, self._unavailable)
         values = (f"{name} {label.text()}" for name, label in self._values.items())
         return "\n".join(text for text in (*(label.text() for label in labels), *values) if text)
 
     def plot(self, key: str) -> TimePanel:
-        """One of its plots."""
+        """Return one of its plots."""
         return self._plots[key]
 
     def add_below(self, widget: QWidget) -> None:
@@ -66,7 +66,13 @@ class DeviceRowView(QWidget):
         self._text_column.insertWidget(self._text_column.count() - 1, widget)
 
     def show_row(self, row: MonitoredDevice, origin_s: float, window_s: tuple[float, float]) -> None:
-        """Show the numbers now."""
+        """Show the figures now.
+
+        Args:
+            row: The device.
+            origin_s: The zero of the axis on the clock of the curves.
+            window_s: The range of the axis.
+        """
         if [figure.label for figure in row.metrics] != list(self._values):
             self._fill(row.metrics)
         for figure in row.metrics:
@@ -164,7 +170,7 @@ class NoGpuView(QWidget):
         self.setVisible(bool(reason))
 
     def displayed_text(self) -> str:
-        """What it says."""
+        """Return its text."""
         return f"{self._reason.text()}\n{self._with_gpu.text()}"
 
     @property
@@ -196,7 +202,7 @@ class MonitorView(QWidget):
         return self._trace
 
     def row(self, device: str) -> DeviceRowView:
-        """The row of one device."""
+        """Return the row of one device."""
         return self._rows[device]
 
     def show_model(self, state: MonitorState) -> None:

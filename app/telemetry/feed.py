@@ -19,7 +19,7 @@ from app.telemetry.messages import Follow, ReadEnergy, SamplerCommand, SamplerMe
 
 
 def updated_inventory(inventory: Inventory, update: DeviceLost | FieldsUpdated) -> Inventory:
-    """What is here after that: a lost device is still listed, but tells nothing more and no run can use it."""
+    """Return the inventory after a message: a lost device is still listed, but no run can use it."""
     devices = (
         _updated_device(device, update) if device.device == update.device else device for device in inventory.devices
     )
@@ -63,7 +63,7 @@ class TelemetryFeed:
         self._changed = threading.Condition()
 
     def start(self) -> None:
-        """Starts sampling; the first message is the inventory."""
+        """Start sampling; the first message is the inventory."""
         self._process = subprocess.Popen(
             [sys.executable, "-m", "app.telemetry.sampler", str(self._hz)],
             stdin=subprocess.PIPE,
@@ -77,7 +77,7 @@ class TelemetryFeed:
         self._reader.start()
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """Calls `listener` with every message from now on (the inventory at once if known); returns the way out."""
+        """Call `listener` with every message from now on, the inventory at once; return what unsubscribes it."""
         with self._changed:
             self._listeners = [*self._listeners, listener]
             inventory = self._inventory
@@ -86,12 +86,12 @@ class TelemetryFeed:
         return lambda: self._unsubscribe(listener)
 
     def follow(self, pid: int) -> None:
-        """Adds this process's own load and memory to the host's samples; of several at once they tell none."""
+        """Add this process's own load and memory to the host's samples; with several processes neither is reported."""
         with self._changed:
             self._follow([*self._followed, pid])
 
     def unfollow(self, pid: int) -> None:
-        """Takes this process out of the host's samples again."""
+        """Remove this process from the host's samples."""
         with self._changed:
             self._follow([other for other in self._followed if other != pid])
 
@@ -100,13 +100,13 @@ class TelemetryFeed:
         self._send(Follow(pids[0] if len(pids) == 1 else None))
 
     def gpu_process_ids(self, devices: Collection[str]) -> frozenset[int]:
-        """The numbers of the processes on these GPUs as the driver listed them last, at most some seconds ago."""
+        """Return the processes on these GPUs as the driver listed them last, at most some seconds ago."""
         with self._changed:
             lists = [found for device, found in self._processes.items() if device in devices]
         return frozenset(each.pid for listed in lists for each in listed.processes)
 
     def read_energy(self) -> None:
-        """Has the energy counters read now, because a phase begins or ends."""
+        """Read the energy counters now, because a phase begins or ends."""
         self._send(ReadEnergy())
 
     def _send(self, command: SamplerCommand) -> None:
@@ -117,10 +117,10 @@ class TelemetryFeed:
             process.stdin.write(msgspec.json.encode(command) + b"\n")
             process.stdin.flush()
         except (BrokenPipeError, ValueError):
-            pass  # the sampler has ended: its listeners are told where that is read
+            pass  # the sampler has ended: the reader tells its listeners
 
     def wait_inventory(self, timeout_s: float = 60.0) -> Inventory:
-        """What is here now; a GPU that was lost is listed, but none to run on.
+        """Wait for the inventory; a GPU that was lost is listed, but not for runs.
 
         Raises `TelemetryError` when the sampler has ended by itself, or says nothing for that long.
         """
@@ -131,7 +131,7 @@ class TelemetryFeed:
             return self._inventory
 
     def close(self) -> None:
-        """Ends the sampler and its reader."""
+        """End the sampler and its reader."""
         if self._process is None or self._reader is None or self._process.stdin is None:
             return
         self._closing = True

@@ -26,7 +26,7 @@ class RaplPower:
         self._previous: tuple[int, list[int]] | None = None
 
     def absence_reason(self) -> str | None:
-        """The reason why there is no reading, or None when there is one."""
+        """Return the reason why there is no reading, or None when there is one."""
         if not self._packages:
             return "not supported"
         try:
@@ -38,7 +38,7 @@ class RaplPower:
         return None
 
     def power_mw(self) -> int | None:
-        """Milliwatts since the last call; None on the first, and where a counter wrapped in between."""
+        """Return milliwatts since the last call; None on the first, and where a counter wrapped in between."""
         if not self._packages:
             return None
         try:
@@ -64,7 +64,7 @@ class HostSource:
         self._devices: tuple[Device, ...] = ()
 
     def start(self) -> None:
-        """Finds out what the host can tell and what asking costs."""
+        """Find out what the host reports and what a read costs."""
         power_absence = self._rapl.absence_reason()
         absent = {"power_mw": power_absence} if power_absence else {}
         cost_us = self._cost_us()
@@ -89,7 +89,7 @@ class HostSource:
         return self._devices
 
     def follow(self, pid: int | None) -> None:
-        """Watches that process from now on; None watches none."""
+        """Watch that process from now on; None watches none."""
         self._worker = None
         if pid is not None:
             try:
@@ -99,7 +99,7 @@ class HostSource:
                 self._worker = None
 
     def read(self) -> Sequence[Sample]:
-        """One sample of the host."""
+        """Return one sample of the host."""
         worker_load_pct, worker_memory_bytes = self._read_worker()
         return (
             Sample(
@@ -114,14 +114,14 @@ class HostSource:
         )
 
     def read_slow(self) -> SlowSample:
-        """The processor time this very process has used."""
+        """Return the processor time that this process has used."""
         return SlowSample(t_ns=time.monotonic_ns(), device=HOST, sampler_cpu_s=time.process_time())
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no resource is held."""
 
     def _cost_us(self) -> float:
-        """What one reading costs; the first of psutil's has nothing before it to compare with, the second counts."""
+        """Return what one read costs; psutil's first has nothing to compare with, so the second counts."""
         self.read()
         started_ns = time.perf_counter_ns()
         self.read()
@@ -141,13 +141,13 @@ class HostSource:
 
 
 def _used_bytes() -> int:
-    """Memory that is not available to new programs (psutil: total - available)."""
+    """Return the memory that is not available to new programs (psutil: total - available)."""
     memory = psutil.virtual_memory()
     return int(memory.total - memory.available)
 
 
 def cpu_name() -> str:
-    """The processor's name as the kernel tells it."""
+    """Return the processor's name as the kernel reports it."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

@@ -21,14 +21,14 @@ class Sources:
     inventory: Inventory
 
     def close(self) -> None:
-        """Closes them all."""
+        """Close all sources."""
         self.host.close()
         if self.nvml is not None:
             self.nvml.close()
 
 
 def open_sources() -> Sources:
-    """Opens every source this machine has; without an NVIDIA driver the inventory says why there is no GPU."""
+    """Open every source of this machine; without an NVIDIA driver the inventory says why there is no GPU."""
     host = HostSource()
     host.start()
     nvml, no_gpu_reason = _open_nvml()
@@ -48,7 +48,7 @@ def open_sources() -> Sources:
 
 
 def _open_nvml() -> tuple[NvmlSource | None, str | None]:
-    """NVML, or why there is none; also why there is no GPU though NVML answers."""
+    """Return NVML, or why there is none; also why there is no GPU though NVML answers."""
     nvml = NvmlSource()
     try:
         nvml.start()
@@ -60,7 +60,7 @@ def _open_nvml() -> tuple[NvmlSource | None, str | None]:
 
 
 def take_inventory() -> Inventory:
-    """What is here, asked once in this process."""
+    """Return the inventory of this machine, read once in this process."""
     sources = open_sources()
     sources.close()
     return sources.inventory

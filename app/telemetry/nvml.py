@@ -33,8 +33,8 @@ _NVML_ABSENCE_REASONS: Mapping[int, str] = {
 class NvmlSource:
     """All GPUs the NVIDIA driver shows. `start` raises `TelemetryError` with the reason when there is no driver.
 
-    `read` and the slow readings may be called from two threads: NVML is thread-safe, and a dear reading must not hold
-    up a cheap one.
+    `read` and the slow readings may be called from two threads: NVML is thread-safe, and a slow reading must not hold
+    up a fast one.
     """
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class NvmlSource:
         self.cuda_driver: str | None = None
 
     def start(self) -> None:
-        """Opens NVML and probes which fields each GPU has."""
+        """Open NVML and probe which fields each GPU has."""
         try:
             pynvml.nvmlInit()
         except pynvml.NVMLError as error:
@@ -70,7 +70,7 @@ class NvmlSource:
         return tuple(reader.gpu for reader in self._readers if not reader.in_mig_mode)
 
     def read(self) -> Sequence[Reading]:
-        """One cheap sample of each GPU still there; one that is gone says so once and is left out from then on."""
+        """Return a fast sample of each GPU still there; report one that is gone once and leave it out from then on."""
         readings = [_read_or_lost(reader) for reader in self._readers]
         gone = {reading.device for reading in readings if isinstance(reading, DeviceLost)}
         if gone:
@@ -78,7 +78,7 @@ class NvmlSource:
         return readings
 
     def read_slow(self) -> Sequence[SlowSample | Processes]:
-        """What is due of the slow fields of each GPU, and who uses it."""
+        """Return the slow fields of each GPU that are due, and the processes on it."""
         now_s = time.monotonic()
         samples = [_call_unless_gone(reader.read_slow, now_s) for reader in self._readers]
         found: list[SlowSample | Processes] = [sample for sample in samples if sample is not None]
@@ -89,12 +89,12 @@ class NvmlSource:
         return found
 
     def read_energy(self) -> Sequence[SlowSample]:
-        """The energy counters now."""
+        """Return the energy counters now."""
         samples = (_call_unless_gone(reader.read_energy) for reader in self._readers)
         return [sample for sample in samples if sample is not None]
 
     def observe_energy_periods(self, undisturbed: Callable[[], bool]) -> bool:
-        """Learns how often the energy counters are renewed, for about a second; whether it came to its end."""
+        """Learn for about a second how often the energy counters are renewed; return whether that was learnt."""
         end_s = time.monotonic() + _OBSERVE_S
         unknown = self._readers
         while time.monotonic() < end_s and (
@@ -106,18 +106,18 @@ class NvmlSource:
         return True
 
     def fields_seen(self) -> Sequence[FieldsUpdated]:
-        """What is known of each GPU's fields by now."""
+        """Return what is known of each GPU's fields by now."""
         return [FieldsUpdated(device=reader.gpu.uuid, fields=reader.known_fields()) for reader in self._readers]
 
     def close(self) -> None:
-        """Closes NVML."""
+        """Close NVML."""
         for reader in self._opened_readers:
             reader.close()
         pynvml.nvmlShutdown()
 
 
 def _open_readers() -> Iterator[GpuReader]:
-    """The GPUs still there, then the MIG instances, which are numbered on from the last GPU."""
+    """Return the GPUs still there, then the MIG instances, numbered on from the last GPU."""
     count = pynvml.nvmlDeviceGetCount()
     readers = [reader for index in range(count) if (reader := _call_unless_gone(_open_gpu, index)) is not None]
     yield from readers
@@ -133,7 +133,7 @@ def _open_gpu(index: int) -> GpuReader:
 
 
 def _mig_handles(reader: GpuReader) -> Iterator[Any]:
-    """The instances of a GPU in MIG mode; their places may have holes."""
+    """Return the instances of a GPU in MIG mode; their indices may have holes."""
     if reader.in_mig_mode:
         for slot in range(_call_or_none(lambda: pynvml.nvmlDeviceGetMaxMigDeviceCount(reader.handle)) or 0):
             handle = _call_or_none(partial(pynvml.nvmlDeviceGetMigDeviceHandleByIndex, reader.handle, slot))
@@ -163,7 +163,7 @@ def _read_or_lost(reader: GpuReader) -> Reading:
 
 
 def _list_processes(reader: GpuReader) -> Processes | None:
-    """Compute processes only: asking for graphics ones takes milliseconds on some cards."""
+    """Return compute processes only: listing graphics ones takes milliseconds on some GPUs."""
     running = _call_or_none(lambda: pynvml.nvmlDeviceGetComputeRunningProcesses_v3(reader.handle))
     if running is None:
         return None
@@ -181,7 +181,7 @@ def _process_name(pid: int) -> str:
 
 
 def _call_unless_gone(read: Callable[P, T], *arguments: P.args, **keywords: P.kwargs) -> T | None:
-    """What a reading gives, None for a GPU that is gone: the cheap readings say so."""
+    """Return what a reading gives, None for a GPU that is gone: the fast readings report that."""
     try:
         return read(*arguments, **keywords)
     except pynvml.NVMLError as error:

@@ -4,7 +4,7 @@ nvidia-ml-py looks its function up and makes arguments and buffers anew at every
 caches, that costs more than the answers do (docs/measurements/2026-11-21-telemetry.md). Library, structures and errors
 here are nvidia-ml-py's own. What is prepared belongs to one thread: every reading uses the same buffers.
 
-Cheap calls are read at every tick; slow ones on a schedule of their own, because they are dear (on an H200 the energy
+Fast calls are read at every tick; slow ones on a schedule of their own, because they cost much (on an H200 the energy
 counter takes 2 to 19 ms, the thermal counters 2.5 ms) or change slowly. `nvmlDeviceGetPcieThroughput` is never called:
 it waits 20 ms each way. Fields and their meaning: NVML API reference (https://docs.nvidia.com/deploy/nvml-api).
 """
@@ -25,7 +25,7 @@ _VALUE_FORMATS = ("d", "I4x", "Q", "Q", "q", "i4x", "H6x")
 
 
 def prepare_number(name: str, *arguments: int, kind: type[Any] = ctypes.c_uint) -> Callable[[Any], PreparedRead]:
-    """A function of a device and these numbers that gives one number of a C type."""
+    """Return a function of a device that prepares a call with these numbers, which gives one number of a C type."""
 
     def prepare(handle: Any) -> PreparedRead:
         return _prepared_read(name, handle, arguments, kind(), kind._type_)
@@ -34,7 +34,13 @@ def prepare_number(name: str, *arguments: int, kind: type[Any] = ctypes.c_uint) 
 
 
 def prepare_structure(name: str, make: Callable[[], Any], layout: str) -> Callable[[Any], PreparedRead]:
-    """A function of a device that fills a structure, of which `form` reads what is wanted and skips the rest."""
+    """Return a function of a device that prepares a call which fills a structure.
+
+    Args:
+        name: The NVML function.
+        make: Makes the structure.
+        layout: What to read of it, in the notation of `struct`; `x` skips a byte.
+    """
 
     def prepare(handle: Any) -> PreparedRead:
         return _prepared_read(name, handle, (), make(), layout)
@@ -43,7 +49,7 @@ def prepare_structure(name: str, make: Callable[[], Any], layout: str) -> Callab
 
 
 def prepare_field_values(*ids: int) -> Callable[[Any], PreparedRead]:
-    """Several fields in one `nvmlDeviceGetFieldValues`; fails as a whole if one of them is not there.
+    """Return a function of a device that prepares one `nvmlDeviceGetFieldValues` of several fields.
 
     A field's type is the driver's and stays the same: it is learnt by a first call. `nvmlFieldValue_t` has 40 bytes,
     its outcome at 28 and its value at 32.
@@ -85,7 +91,7 @@ def _prepared_read(name: str, handle: Any, arguments: Sequence[int], buffer: Any
 
 
 def _library_function(name: str) -> Any:
-    """A function of the loaded library; raises `pynvml.NVMLError` where this driver has none of that name."""
+    """Return a function of the loaded library; raise `pynvml.NVMLError` where this driver has none of that name."""
     try:
         return getattr(pynvml.nvmlLib, name)
     except AttributeError:
@@ -121,12 +127,12 @@ class ScheduledCall:
 
 
 def field_values_call(**ids: int) -> NvmlCall:
-    """Several fields in one `nvmlDeviceGetFieldValues`; fails as a whole if one of them is not there."""
+    """Return a call of several fields in one `nvmlDeviceGetFieldValues`; it fails if one of them is not there."""
     return NvmlCall(tuple(ids), prepare_field_values(*ids.values()))
 
 
 def single_field_call(name: str, read: Callable[[Any], Number]) -> NvmlCall:
-    """A call of nvidia-ml-py that gives one field."""
+    """Return a call of nvidia-ml-py that gives one field."""
     return NvmlCall((name,), lambda handle: lambda: (read(handle),))
 
 

@@ -30,7 +30,7 @@ _METRICS: Mapping[str, tuple[int, float]] = {
 FIELDS: tuple[str, ...] = tuple(_METRICS)
 INTERVAL_S = 1.0
 _MIN_INTERVAL_NS = 120_000_000
-"""Of samples less than 100 ms apart an H200 tells zeros, which nothing marks as wrong."""
+"""Samples less than 100 ms apart give zeros on an H200, which nothing marks as wrong."""
 
 
 class Gpm:
@@ -43,20 +43,20 @@ class Gpm:
         self._taken_ns = 0
 
     def start(self) -> None:
-        """Makes room for two samples and takes the first."""
+        """Make room for two samples and take the first."""
         if not pynvml.nvmlGpmQueryDeviceSupport(self._handle).isSupportedDevice:
             raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
         self._samples = [pynvml.nvmlGpmSampleAlloc(), pynvml.nvmlGpmSampleAlloc()]
         self._take_sample()
 
     def read(self) -> dict[str, float]:
-        """The metrics since the last reading; nothing where that was too short ago to tell."""
+        """Return the metrics since the last reading; nothing where that was too short ago."""
         if time.monotonic_ns() - self._taken_ns < _MIN_INTERVAL_NS:
             return {}
         return {name: value for name, value in self.query().items() if not math.isnan(value)}
 
     def query(self) -> dict[str, float]:
-        """The metrics this card has. Their values mean something only some time after the last reading."""
+        """Return the metrics this GPU has. Their values mean something only some time after the last reading."""
         self._take_sample()
         newest, previous = self._samples[(self._taken - 1) % 2], self._samples[self._taken % 2]
         request = pynvml.c_nvmlGpmMetricsGet_t()
@@ -69,7 +69,7 @@ class Gpm:
         return dict(_metric_values(request.metrics[: len(_METRICS)]))
 
     def close(self) -> None:
-        """Gives the samples back."""
+        """Free the samples."""
         for sample in self._samples:
             pynvml.nvmlGpmSampleFree(sample)
         self._samples = []

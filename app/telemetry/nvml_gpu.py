@@ -32,7 +32,7 @@ _SAME_PERIOD_READINGS = 1.2
 
 
 class PeriodEstimator:
-    """Watches one value. A driver renews it at a fixed period, and a reader sees each change at its next reading.
+    """Estimate the period at which a driver renews one value; a reader sees a change at its next reading.
 
     So the times between changes are a whole number of readings, one more or one less from change to change, and their
     mean is the period. Where a value happens to stay the same a change is missed: such long times are left out. Who
@@ -46,7 +46,7 @@ class PeriodEstimator:
         self._changes: deque[tuple[int, int]] = deque(maxlen=_MAX_CHANGES)
 
     def add_reading(self, t_ns: int, value: float) -> None:
-        """Takes one reading."""
+        """Add one reading."""
         reading_ns, self._seen_ns = t_ns - self._seen_ns, t_ns
         if value == self._value:
             return
@@ -83,7 +83,7 @@ _ABSENCE_REASONS = {
     pynvml.NVML_ERROR_FUNCTION_NOT_FOUND: "not supported by this driver",
     pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH: "not supported by this driver",
 }
-# The cheap fields are watched for their periods in the first ten seconds of each minute after the probe.
+# The fast fields are watched for their periods in the first ten seconds of each minute after the probe.
 _OBSERVE_NS, _OBSERVE_EVERY_NS = 10_000_000_000, 60_000_000_000
 _PROBE_READS = 5
 _SLOW_CALL_US = 1_000.0
@@ -130,7 +130,7 @@ class GpuReader:
     _periods: dict[str, PeriodEstimator] = field(default_factory=dict)
 
     def probe(self) -> None:
-        """Finds the best way to each field, and what it costs; raises `pynvml.NVMLError` where the card is lost."""
+        """Find the best way to each field, and what it costs; raise `pynvml.NVMLError` where the GPU is lost."""
         try:
             self._probe()
         except pynvml.NVMLError:
@@ -149,7 +149,7 @@ class GpuReader:
             self._schedule(slow)
 
     def device(self) -> Device:
-        """The card as telemetry shows it."""
+        """Return the GPU as telemetry shows it."""
         gpu = self.gpu
         return Device(
             device=gpu.uuid,
@@ -162,7 +162,7 @@ class GpuReader:
         )
 
     def known_fields(self) -> dict[str, FieldInfo]:
-        """The facts of every field, with the periods seen so far."""
+        """Return every field, with the periods seen so far."""
         known = dict(self.fields)
         for name, period in self._periods.items():
             if name in known and period.period_ms is not None:
@@ -171,7 +171,7 @@ class GpuReader:
         return known
 
     def read(self) -> Sample:
-        """Every cheap field; raises `pynvml.NVMLError` only where the card is gone."""
+        """Return every fast field; raise `pynvml.NVMLError` only where the GPU is gone."""
         t_ns, numbers = time.monotonic_ns(), list[Number | None]()
         for call in self._fast:
             try:
@@ -190,7 +190,7 @@ class GpuReader:
                 self._periods[name].add_reading(t_ns, value)
 
     def read_slow(self, now_s: float) -> SlowSample | None:
-        """What is due of the slow fields by now, or None."""
+        """Return the slow fields that are due by now, or None."""
         values: dict[str, Any] = {}
         if self._gpm is not None and self._gpm_due_s <= now_s:
             self._gpm_due_s = now_s + nvml_gpm.INTERVAL_S
@@ -202,7 +202,7 @@ class GpuReader:
         return SlowSample(t_ns=time.monotonic_ns(), device=self.gpu.uuid, **values) if values else None
 
     def read_energy(self) -> SlowSample | None:
-        """The energy counter now, or None where there is none."""
+        """Return the energy counter now, or None where there is none."""
         if self._energy is None:
             return None
         numbers = self._numbers(self._energy)
@@ -211,7 +211,7 @@ class GpuReader:
         )
 
     def observe_energy_period(self) -> bool:
-        """Reads the energy counter once more to learn how often it is renewed; whether that is still to be learnt."""
+        """Read the energy counter to learn how often it is renewed; return whether that is still unknown."""
         if self._energy is None:
             return False
         period = self._periods.setdefault("energy_mj", PeriodEstimator())
@@ -220,12 +220,12 @@ class GpuReader:
         return period.period_ms is None
 
     def close(self) -> None:
-        """Gives back what GPM holds."""
+        """Free what GPM holds."""
         if self._gpm is not None:
             self._gpm.close()
 
     def _numbers(self, call: _PreparedCall) -> Sequence[Number]:
-        """What the call gives now; nothing where it fails this once."""
+        """Return what the call gives now; nothing where it fails this once."""
         try:
             return call.read()
         except pynvml.NVMLError as error:
@@ -258,7 +258,7 @@ class GpuReader:
                 self._energy = call
 
     def _first_working(self, alternatives: Sequence[NvmlCall]) -> _PreparedCall | None:
-        """The first way that works; what it does not give is absent for the reason the better way failed."""
+        """Return the first way that works; what it does not give is absent for the reason the better way failed."""
         reasons: dict[str, str] = {}
         for call in alternatives:
             try:
@@ -291,24 +291,24 @@ class GpuReader:
 
 
 def absence_reason(error: pynvml.NVMLError) -> str:
-    """The reason why a field is absent, in a few words."""
+    """Return the reason why a field is absent, in a few words."""
     return _ABSENCE_REASONS.get(error.value, str(error))
 
 
 def _raise_if_gone(error: pynvml.NVMLError) -> None:
-    """A card that is gone gives nothing any more; any other error takes only what was asked, this once."""
+    """Raise the error of a GPU that is gone; any other error takes only the field that was read, this once."""
     if error.value in GONE_ERRORS:
         raise error
 
 
 def _raise_if_lost(error: pynvml.NVMLError) -> None:
-    """A card that is lost while it is probed tells nothing of what it supports."""
+    """Raise the error of a GPU that is lost while it is probed, which says nothing of what it supports."""
     if error.value == pynvml.NVML_ERROR_GPU_IS_LOST:
         raise error
 
 
 def _cost_us(read: Callable[[], object]) -> float:
-    """The median time of a few reads, in microseconds; a dear one is read only twice."""
+    """Return the median time of a few reads, in microseconds; a slow one is read only twice."""
     durations_us: list[float] = []
     for _ in range(_PROBE_READS):
         started_ns = time.perf_counter_ns()

@@ -47,7 +47,7 @@ class Recording(Protocol):
 
     @property
     def name(self) -> str:
-        """What is played, in words: `run 14`, or a file's name."""
+        """The name of the recording: `run 14`, or a file's name."""
 
     @property
     def inventory(self) -> Inventory:
@@ -74,7 +74,7 @@ class Recording(Protocol):
         """When its measured part begins; None where it has none."""
 
     def events(self) -> Iterator[Timed]:
-        """Everything that happened, in its order, made one by one."""
+        """Return all events in their order, made one by one."""
 
 
 class RunRecording:
@@ -91,7 +91,7 @@ class RunRecording:
         self.measure_ns = next((phase.start_ns for phase in run.phases if phase.name == "measure"), None)
 
     def events(self) -> Iterator[Timed]:
-        """The run's events in the order of its clock: an 8 h run takes no more memory than a short one.
+        """Return the run's events in the order of its clock: an 8 h run takes no more memory than a short one.
 
         `Progress` is where in its phase a block ended; log lines are left out, for a log is read, not played.
         """
@@ -99,7 +99,7 @@ class RunRecording:
 
 
 def _run_inventory(run: StoredRun) -> Inventory:
-    """The machine as the run saw it."""
+    """Return the machine as the run saw it."""
     count = run.environment.get("cpu_count", "")
     return Inventory(
         machine=Machine(cpu_count=int(count) if count.isdecimal() else 0),
@@ -172,7 +172,7 @@ def _block_events(run: StoredRun) -> Iterator[Timed]:
 
 
 def _block_phase(run: StoredRun, start_ns: int, *, measured: bool) -> TimedPhase:
-    """A block that is not measured belongs to `compile` until `warmup` begins."""
+    """Return the phase of a block; one that is not measured belongs to `compile` until `warmup` begins."""
     if measured:
         return "measure"
     warmup_ns = next((phase.start_ns for phase in run.phases if phase.name == "warmup"), math.inf)
@@ -203,7 +203,7 @@ def _integer_or_none(value: float) -> int | None:
 
 
 class Replay:
-    """Plays a recording. `read` gives all that is due; `clock` gives seconds and only ever rises.
+    """Playback of a recording. `read` gives all that is due; `clock` gives seconds and only ever rises.
 
     Its events are those of the recording.
     """
@@ -254,7 +254,7 @@ class Replay:
         return max(0.0, ((self._next.t_ns - self._start_ns) / 1e9 - self.position_s) / self._speed)
 
     def read(self, limit: int = 5000) -> Sequence[Event]:
-        """What is due and was not read yet, in its order; when it is more than `most`, the rest comes next time."""
+        """Return the events that are due, in their order; when they are more than `most`, the rest comes next time."""
         now_ns = self._start_ns + round(self.position_s * 1e9)
         due: list[Event] = []
         while self._next is not None and self._next.t_ns <= now_ns and len(due) < limit:
@@ -263,36 +263,36 @@ class Replay:
         return due
 
     def set_speed(self, speed: float) -> None:
-        """Plays so many times as fast from here on."""
+        """Play so many times as fast from here on."""
         self._sync_position()
         self._speed = speed
 
     def pause(self) -> None:
-        """Stops time."""
+        """Stop the clock."""
         self._sync_position()
         self._paused = True
 
     def resume(self) -> None:
-        """Lets time go on where it stopped."""
+        """Let the clock go on where it stopped."""
         self._origin_s = self._clock()
         self._paused = False
 
     def restart(self) -> None:
-        """Plays from the beginning again."""
+        """Play from the beginning again."""
         self._played_s = 0.0
         self.resume()
         self._events = self._recording.events()
         self._next = next(self._events, None)
 
     def jump(self, position_s: float) -> None:
-        """Plays on from there; what happened before is due at once, from the beginning where it lies behind."""
+        """Play on from there; what happened before is due at once, from the beginning where it lies behind."""
         if position_s < self.position_s:
             self.restart()
         self._played_s = position_s
         self.resume()
 
     def close(self) -> None:
-        """Nothing more is due."""
+        """End the playback: nothing more is due."""
         self._next = None
 
     def _sync_position(self) -> None:

@@ -1,11 +1,11 @@
 """The sampler: a process of its own, so that its rate depends on neither the window nor the training loop.
 
-    python -m app.telemetry.sampler HZ [cheap]
+    python -m app.telemetry.sampler HZ [fast]
 
 writes one JSON object a line on stdout: an `Inventory`, then the other messages of `messages.py`; reads orders on stdin
-and ends when stdin closes. Cheap fields of the GPUs are read at every tick on the main thread, dear ones by a second
+and ends when stdin closes. Fast fields of the GPUs are read at every tick on the main thread, slow ones by a second
 thread on their own schedule: a slow answer of the driver never delays a tick. The host takes longer to read than two
-GPUs; it belongs to the second thread too, unless there is nothing else. The word `cheap` leaves that thread out.
+GPUs; it belongs to the second thread too, unless there is nothing else. The word `fast` leaves that thread out.
 """
 
 import gc
@@ -41,7 +41,7 @@ class Output:
         self._encoder = msgspec.json.Encoder()
 
     def write(self, messages: Sequence[SamplerMessage]) -> None:
-        """Writes the messages at once; nobody at the other end ends this process."""
+        """Write the messages at once; nobody at the other end ends this process."""
         lines = self._encoder.encode_lines(messages)
         with self._lock:
             try:
@@ -52,7 +52,7 @@ class Output:
 
 
 def main() -> None:
-    """Samples until stdin closes."""
+    """Sample until stdin closes."""
     period_ns = int(1e9 / float(sys.argv[1]))
     output = Output(os.fdopen(os.dup(1), "wb"))
     os.dup2(2, 1)
@@ -70,7 +70,7 @@ def main() -> None:
         target=_handle_commands, args=(sys.stdin.buffer, sources, slow_commands, stopped), daemon=True
     ).start()
     slow = threading.Thread(target=_sample_slow_fields, args=(sources, output, slow_commands), daemon=True)
-    if "cheap" not in sys.argv[2:]:
+    if "fast" not in sys.argv[2:]:
         slow.start()
     # What lives now lives on: the collector need not look at it again and again.
     gc.collect()

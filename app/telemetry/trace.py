@@ -19,7 +19,7 @@ _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 class _Head(msgspec.Struct):
-    """What every line has; one without a `kind` is a sample."""
+    """The fields of every line; one without a `kind` is a sample."""
 
     t_ns: int
     utc: Annotated[datetime, msgspec.Meta(tz=True)]
@@ -28,7 +28,7 @@ class _Head(msgspec.Struct):
 
 
 class _DeviceLine(msgspec.Struct):
-    """What a device is; `cpu_count` is the host's."""
+    """A line that describes a device; `cpu_count` is the host's."""
 
     device: str
     index: int
@@ -78,7 +78,7 @@ class Trace:
         return None
 
     def events(self) -> Iterator[Timed]:
-        """The telemetry in the order of the file, after a `TraceStarted`."""
+        """Return the telemetry in the order of the file, after a `TraceStarted`."""
         yield Timed(self.start_ns, TraceStarted(t_ns=self.start_ns, devices=self.inventory.devices))
         for line in _lines(self.text, self.name):
             if not isinstance(line.message, _DeviceLine):
@@ -86,7 +86,7 @@ class Trace:
 
 
 def read_trace(path: Path) -> Trace:
-    """Reads a trace and checks every line; a last line that was cut off while it was written does not count.
+    """Read a trace and check every line; a last line that was cut off while it was written does not count.
 
     Raises `UserError` for a file that cannot be read, is something else, or holds more than one recording.
     """
@@ -111,7 +111,7 @@ def read_trace(path: Path) -> Trace:
 
 
 class _TraceScan:
-    """What one reading of a trace finds: its devices, and when it begins and ends."""
+    """Findings of one reading of a trace: its devices, and when it begins and ends."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -121,7 +121,7 @@ class _TraceScan:
         self.start_ns = self.end_ns = 0
 
     def add_line(self, line: _Line) -> None:
-        """Takes one line. A GPU of which no line tells more is known by its id and counted as it came."""
+        """Add one line. A GPU that no line describes is known by its id and counted as it came."""
         number, head, message = line
         if isinstance(message, _DeviceLine):
             self._devices[message.device] = message
@@ -138,7 +138,7 @@ class _TraceScan:
         self.start_ns, self.end_ns = min(self.start_ns, head.t_ns), max(self.end_ns, head.t_ns)
 
     def inventory(self) -> Inventory:
-        """The machine of the trace."""
+        """Return the machine of the trace."""
         host = self._devices.get(HOST)
         return Inventory(
             machine=Machine(cpu_count=host.cpu_count if host else 0),
@@ -157,7 +157,7 @@ class _TraceScan:
 
 
 def _lines(text: bytes, name: str) -> Iterator[_Line]:
-    """Every line of a kind known here; later versions may write others."""
+    """Return every line of a kind known here; later versions may write others."""
     for number, line in enumerate(io.BytesIO(text), start=1):
         try:
             head = _HEAD.decode(line)

@@ -138,7 +138,7 @@ class MonitorState:
 
 
 class MonitorModel:
-    """Folds telemetry; a device stays on the screen when it stops answering, with the reason."""
+    """The Monitor's model; a device stays on the screen when it stops answering, with the reason."""
 
     def __init__(self, recent: TelemetryBuffer | None = None) -> None:
         self._inventory: Inventory | None = None
@@ -171,7 +171,7 @@ class MonitorModel:
                 pass
 
     def state(self) -> MonitorState:
-        """Everything to show now."""
+        """Return everything to show now."""
         inventory = self._inventory
         return MonitorState(
             rows=tuple(self._row(device) for device in inventory.devices) if inventory else (),
@@ -226,7 +226,7 @@ def _reported(sample: Sample | SlowSample, names: tuple[str, ...]) -> dict[str, 
 
 
 def _describe_processes(found: Processes | None) -> str:
-    """Who uses a GPU, a line each, the largest first; "" where the driver does not say."""
+    """Return the processes on a GPU, a line each, the largest first; "" where the driver does not report them."""
     if found is None:
         return ""
     if not found.processes:

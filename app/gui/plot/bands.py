@@ -19,7 +19,7 @@ _STRIP_PX = 3
 
 @dataclass(frozen=True, slots=True)
 class Strip:
-    """A stretch of time marked at the foot of a plot in a curve's colour; `line` 0 is the lowest."""
+    """A range of time marked at the foot of a plot in a curve's colour; `line` 0 is the lowest."""
 
     start: float
     end: float
@@ -37,7 +37,7 @@ class _Layer(QGraphicsObject):
         view.sigRangeChanged.connect(self._view_changed)
 
     def boundingRect(self) -> QRectF:
-        """The whole view."""
+        """Return the whole view."""
         return QRectF(self._view.viewRect())
 
     def paint(self, painter: QPainter, *_: object) -> None:
@@ -57,7 +57,7 @@ class _Layer(QGraphicsObject):
         raise NotImplementedError
 
     def _repaint(self) -> None:
-        """Have the whole view painted, once; the scene would ask for a second paint beside that of the curves."""
+        """Repaint the whole view once; the scene would request a second paint next to that of the curves."""
         for view in self.scene().views():
             view.viewport().update()
 
@@ -76,7 +76,7 @@ class Bands(_Layer):
 
     @property
     def bands(self) -> tuple[Band, ...]:
-        """What is shaded."""
+        """The shaded bands."""
         return self._bands
 
     def set_bands(self, bands: Sequence[Band]) -> None:
@@ -86,7 +86,7 @@ class Bands(_Layer):
             self._repaint()
 
     def unnamed_at(self, time: float) -> str:
-        """The name of the band at a time where it was too narrow to be written; otherwise nothing."""
+        """Return the name of the band at a time where it was too narrow to be written; otherwise nothing."""
         found = (band.name for band in self._bands if band.start <= time < band.end and band.name in self._unnamed)
         return next(found, "")
 
@@ -133,7 +133,7 @@ class Marks(_Layer):
             self._repaint()
 
     def set_crosshair(self, time: float | None) -> None:
-        """Where the crosshair stands, or nowhere."""
+        """Set the time of the crosshair; None removes it."""
         if time != self._crosshair:
             self._crosshair = time
             self._repaint()
@@ -152,7 +152,7 @@ class Marks(_Layer):
             self._paint_line(painter, area, at, self._theme.colours.muted)
 
     def _paint_moments(self, painter: QPainter, area: QRectF, start: float, scale: float) -> None:
-        """A line a moment, its name on a ground of its own at the right, or at the left where that is cramped."""
+        """Paint a line per marker, its name on a ground of its own at the right, or at the left without room."""
         metrics = painter.fontMetrics()
         ends = [*(area.left() + (moment.time - start) * scale for moment in self._moments), area.right()]
         for moment, (at, following) in zip(self._moments, pairwise(ends), strict=True):

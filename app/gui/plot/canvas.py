@@ -29,14 +29,14 @@ class TimeAxis(_Axis):
     _counted = False
 
     def set_counted(self, counted: bool) -> None:
-        """Whether it counts something instead of seconds."""
+        """Set whether it counts something instead of seconds."""
         if counted is not self._counted:
             self._counted = counted
             self.picture = None
             self.update()
 
     def tickStrings(self, values: Sequence[float], _scale: float, spacing: float) -> list[str]:
-        """The labels; whole seconds as a clock, finer steps as seconds."""
+        """Return the labels; whole seconds as a clock, finer steps as seconds."""
         if self._counted:
             return [label.replace("-", "−") for label in tick_labels(values, spacing)]
         return time_labels(values, spacing)
@@ -46,17 +46,17 @@ class ValueAxis(_Axis):
     """A left axis with thousands apart, `80,000`, and a handful of labels, no closer than their height."""
 
     def tickSpacing(self, least: float, most: float, size: float) -> list[tuple[float, float]]:
-        """One level of ticks on multiples of 1, 2 or 5 times a power of ten."""
+        """Return one level of ticks on multiples of 1, 2 or 5 times a power of ten."""
         wanted = (most - least) * max(1 / _MAX_LABELS, _LABEL_PX / max(size, _LABEL_PX))
         return [(round_step(wanted), 0.0)]
 
     def tickStrings(self, values: Sequence[float], _scale: float, spacing: float) -> list[str]:
-        """The labels, with as many decimals as their spacing needs."""
+        """Return the labels, with as many decimals as their spacing needs."""
         return tick_labels(values, spacing)
 
 
 def nice_ceiling(value: float) -> float:
-    """The next of 1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8 times a power of ten, so an axis ends on a round number."""
+    """Return the next of 1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8 times a power of ten, so an axis ends on a round number."""
     if value <= 0:
         return 1.0
     power = 10.0 ** math.floor(math.log10(value))
@@ -125,7 +125,7 @@ class PlotCanvas(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph has no typ
             self.pressed.emit()
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
-        """Drag the time held, or tell where the pointer is."""
+        """Drag the time held, or report where the pointer is."""
         time = self._time_at(event.position())
         if self._drag_time is not None and time != self._drag_time:
             self.dragged.emit(self._drag_time - time)
@@ -136,7 +136,7 @@ class PlotCanvas(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph has no typ
         self._drag_time = None
 
     def leaveEvent(self, event: QEvent) -> None:
-        """The pointer is gone."""
+        """Report that the pointer is gone."""
         super().leaveEvent(event)
         self.left.emit()
 

@@ -34,7 +34,14 @@ class _Raster:
         self._covered = np.empty((rows, columns), dtype=np.bool_)
 
     def draw(self, first: Floats, depth: Floats, colour: int, *, over: bool) -> None:
-        """Fill from row `first` down in every column; `over` what is there, the larger colour is seen."""
+        """Fill every column from a row down.
+
+        Args:
+            first: The uppermost row of each column.
+            depth: The rows below it to fill.
+            colour: The pixel value.
+            over: Keep what is there; of two colours the larger is seen.
+        """
         row_type = self._below.dtype
         np.subtract(self._row, first.astype(row_type), out=self._below)
         np.less_equal(self._below, depth.astype(row_type), out=self._covered)
@@ -61,7 +68,7 @@ class Curves(pg.GraphicsObject):  # type: ignore[misc]  # pyqtgraph has no types
         self._image = None
 
     def boundingRect(self) -> QRectF:
-        """The whole view."""
+        """Return the whole view."""
         return QRectF(self._view.viewRect())
 
     def paint(self, painter: QPainter, *_: object) -> None:
@@ -98,7 +105,7 @@ class Curves(pg.GraphicsObject):  # type: ignore[misc]  # pyqtgraph has no types
 
 
 def _row_extents(line: Stroke, bottom: float, top: float, rows: int, thickness: int) -> tuple[Floats, Floats]:
-    """For every column the uppermost row of a stroke and how many rows it reaches below that; outside is nowhere.
+    """Return for every column the uppermost row of a stroke and how many rows it reaches below that.
 
     On screens with several device pixels to one, a level line is as thick as one.
     """
@@ -120,7 +127,7 @@ def _row_extents(line: Stroke, bottom: float, top: float, rows: int, thickness: 
 
 
 def _dash_gaps(dash: Dash, columns: int, thickness: int) -> NDArray[np.bool_]:
-    """The pixel columns that a dash leaves out."""
+    """Return the pixel columns that a dash leaves out."""
     if not dash:
         return np.zeros(columns, dtype=np.bool_)
     ends = np.cumsum(dash) * thickness

@@ -46,12 +46,18 @@ def write_chart(path: Path, svg: str) -> None:
 
 
 def file_name(title: str) -> str:
-    """A title as the name of a file anywhere: letters, figures and hyphens."""
+    """Return a title as the name of a file on any system: letters, figures and hyphens."""
     return re.sub(r"[^0-9a-z]+", "-", title.lower()).strip("-")[:60] or "picture"
 
 
 def show_save_menu(parent: QWidget, draw: Callable[[], Drawing], position: QPoint) -> None:
-    """A menu at a place of the screen whose one entry saves a picture."""
+    """Show a menu whose one entry saves a picture.
+
+    Args:
+        parent: The widget that the menu belongs to.
+        draw: Makes the picture.
+        position: Where to show it on the screen.
+    """
     menu = QMenu(parent)
     menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
     add_save_action(menu, lambda: save_chart(parent, draw()))
@@ -59,7 +65,7 @@ def show_save_menu(parent: QWidget, draw: Callable[[], Drawing], position: QPoin
 
 
 def add_save_action(menu: QMenu, save: Callable[[], None]) -> QAction:
-    """The entry of a menu that saves a picture."""
+    """Add the entry of a menu that saves a picture."""
     action = menu.addAction("&Save picture …")
     action.triggered.connect(save)
     return action
@@ -90,7 +96,16 @@ def make_curve_plot(
     curves: Sequence[DrawnCurve],
     bands: Sequence[Band],
 ) -> CurvePlot:
-    """A panel with its title and unit, the stretch of its axis that is in view, and the range of its values."""
+    """Return what is visible of a panel, as a value.
+
+    Args:
+        title_and_unit: Its heading and the unit of its values.
+        x_range: The range of its axis in view.
+        y_range: The range of its values.
+        axis: The axis, which knows whether it counts.
+        curves: The curves as drawn.
+        bands: Named ranges of the axis.
+    """
     values = [value for value, _ in model.linear_ticks(*x_range, _X_TICKS)]
     labels = axis.tickStrings(values, 1.0, values[1] - values[0] if len(values) > 1 else 1.0)
     return CurvePlot(
@@ -108,7 +123,14 @@ def make_curve_plot(
 
 
 def drawn_curve(source: CurveSource, x_range: tuple[float, float], label: str, style: int) -> DrawnCurve:
-    """A curve over a stretch of its axis; where only ranges are known of older parts, a stroke from end to end."""
+    """Return what is visible of a curve; older parts, known only as ranges, are a stroke from end to end.
+
+    Args:
+        source: Its points.
+        x_range: The range of the axis.
+        label: Its name.
+        style: The index of its colour and dash.
+    """
     x, low, high = source.window(*x_range, _COLUMNS)
     if low is not high:
         x, low = np.repeat(x, 2), np.stack([low, high], axis=1).ravel()
@@ -116,11 +138,24 @@ def drawn_curve(source: CurveSource, x_range: tuple[float, float], label: str, s
 
 
 def draw_stacked(plots: Sequence[CurvePlot], theme: Theme, width: float) -> Drawing:
-    """Draw plots one below the other in the theme's colours, named after their titles."""
+    """Draw plots one below the other, named after their titles.
+
+    Args:
+        plots: The plots, the uppermost first.
+        theme: The colours.
+        width: The width of each, in pixels.
+    """
     name = ", ".join(plot.title for plot in plots if plot.title)
     return draw_curves(plots, theme.colours, width, name)
 
 
 def show_plot_menu(parent: QWidget, make_plot: Callable[[], CurvePlot], theme: Theme, position: QPoint) -> None:
-    """A menu at a place of the screen that saves a plot as wide as it is."""
+    """Show a menu that saves a plot as wide as it is.
+
+    Args:
+        parent: The widget that the menu belongs to.
+        make_plot: Makes the plot.
+        theme: The colours.
+        position: Where to show it on the screen.
+    """
     show_save_menu(parent, lambda: draw_stacked([make_plot()], theme, parent.width()), position)

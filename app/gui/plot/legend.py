@@ -1,4 +1,4 @@
-"""Names and values of curves: the legend above a plot and the readout beside the crosshair."""
+"""Names and values of curves: the legend above a plot and the readout next to the crosshair."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class _Entry:
 class Legend(QWidget):
     """Entries in one line, right-aligned. The room of a value only grows, so nothing jumps when numbers change.
 
-    `clicked` tells an entry's key. With `all_or_none` names that do not all fit are left out: a few would mislead.
+    `clicked` has an entry's key. With `all_or_none` names that do not all fit are left out: a few would mislead.
     """
 
     clicked = Signal(str)
@@ -44,7 +44,13 @@ class Legend(QWidget):
         theme.changed.connect(self.update)
 
     def set_entry(self, key: str, label: str, colour: int) -> None:
-        """Add an entry, or change the word of one; a curve without a word has none."""
+        """Add an entry, or change its label; a curve without a label has none.
+
+        Args:
+            key: The curve.
+            label: Its name.
+            colour: The index of its colour and dash.
+        """
         entry = self._entries.get(key)
         if not label:
             return
@@ -53,7 +59,7 @@ class Legend(QWidget):
             self._changed()
 
     def set_value(self, key: str, text: str) -> None:
-        """The number beside an entry's word; entries that do not exist are ignored."""
+        """Set the value next to an entry's label; entries that do not exist are ignored."""
         entry = self._entries.get(key)
         if entry is not None and entry.value != text:
             entry.value = text
@@ -66,12 +72,12 @@ class Legend(QWidget):
         self._changed()
 
     def set_dimmed(self, keys: Collection[str]) -> None:
-        """Which entries are of curves that are not drawn now: they stay, but faint."""
+        """Dim the entries of curves that are not drawn now."""
         self._dimmed = frozenset(keys)
         self.update()
 
     def text(self) -> str:
-        """All entries as words."""
+        """Return all entries as text."""
         return ", ".join(f"{entry.label} {entry.value}".strip() for entry in self._entries.values())
 
     @property
@@ -80,11 +86,11 @@ class Legend(QWidget):
         return self._full_width(QFontMetrics(tabular_font())) <= self.width()
 
     def sizeHint(self) -> QSize:
-        """One line of text."""
+        """Return one line of text."""
         return QSize(2 * GRID, QFontMetrics(tabular_font()).height() + 2)
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
-        """A click on an entry."""
+        """Report a click on an entry."""
         key = next((key for key, area in self._areas.items() if area.contains(event.position().toPoint())), None)
         if key is not None and event.button() == Qt.MouseButton.LeftButton:
             self.clicked.emit(key)
@@ -109,7 +115,7 @@ class Legend(QWidget):
         painter.end()
 
     def _full_width(self, metrics: QFontMetrics) -> int:
-        """The width of all entries with their values."""
+        """Return the width of all entries with their values."""
         return (
             sum(self._width(entry, metrics, value=True) + _ENTRY_GAP for entry in self._entries.values()) - _ENTRY_GAP
         )
@@ -139,12 +145,20 @@ class Legend(QWidget):
 
 
 def swatch_width(style: int) -> int:
-    """The pixels a swatch takes: a dash needs more of them to be seen."""
+    """Return the pixels a swatch takes: a dash needs more of them to be seen."""
     return _DASHED_SWATCH if dash_pattern(style) else SWATCH
 
 
 def paint_swatch(painter: QPainter, left: int, middle: int, colour: QColor, style: int) -> None:
-    """A short stretch of a curve in its look."""
+    """Paint a short piece of a curve.
+
+    Args:
+        painter: Where to paint.
+        left: The first pixel column.
+        middle: The pixel row.
+        colour: The colour.
+        style: The index of its dash.
+    """
     x, end = left, left + swatch_width(style)
     for segment, pixels in enumerate(dash_pattern(style) * _DASHED_SWATCH or (SWATCH,)):
         if segment % 2 == 0 and x < end:
@@ -176,11 +190,11 @@ class Readout(QWidget):
         self.hide()
 
     def text(self) -> str:
-        """What it says, or nothing while it is hidden."""
+        """Return its text, or nothing while it is hidden."""
         return ", ".join(f"{each.label} {each.value}" for each in self._readings) if self.isVisible() else ""
 
     def show_readings(self, readings: Sequence[Reading], at: QPoint) -> None:
-        """Show these beside a place of the parent, on the side that has the room; none hide it."""
+        """Show these next to a position of the parent, on the side that has room; none hide it."""
         self._readings = tuple(readings)
         self.setVisible(bool(readings))
         if not readings:
@@ -194,13 +208,13 @@ class Readout(QWidget):
         self.update()
 
     def sizeHint(self) -> QSize:
-        """Columns of at most ten rows."""
+        """Return columns of at most ten rows."""
         columns = -(-len(self._readings) // _MAX_ROWS_PER_COLUMN)
         rows = min(len(self._readings), _MAX_ROWS_PER_COLUMN)
         return QSize(columns * self._column_width() + GRID, rows * self._row_height() + GRID)
 
     def paintEvent(self, _event: QPaintEvent) -> None:
-        """A swatch, a name and a value a row."""
+        """Paint a swatch, a name and a value per row."""
         colours = self._theme.colours
         painter = QPainter(self)
         painter.setFont(tabular_font())

@@ -31,7 +31,13 @@ class _Slot:
         self._hidden: frozenset[str] = frozenset()
 
     def draw(self, panel: Panel, plots: Plots, hidden: frozenset[str]) -> None:
-        """Give the plot what changed since the last call, without its range of time and the values of its legend."""
+        """Give the plot what changed since the last call, but its range of time and the values of its legend.
+
+        Args:
+            panel: The panel to show.
+            plots: The plots that it belongs to.
+            hidden: Keys of the curves that are not drawn.
+        """
         plot = self.plot
         if self.key != panel.key:
             plot.clear()
@@ -200,7 +206,7 @@ class PanelStack(QWidget):
         self.crosshair_moved.emit(position)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Arrows move the crosshair, with Shift the view; plus and minus zoom; Escape removes the crosshair."""
+        """Move the crosshair with arrows, with Shift the view; zoom with plus and minus; Escape ends the crosshair."""
         start, end = self._window
         middle = (start + end) / 2 if self._crosshair is None else self._crosshair
         shifted = bool(event.modifiers() & Qt.KeyboardModifier.ShiftModifier)

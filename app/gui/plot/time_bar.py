@@ -27,7 +27,7 @@ STORED_RANGES = {
 class TimeBar(QWidget):
     """Offer named ranges of time for a stack of plots. Its keys act while the plots have the keyboard.
 
-    `range_requested` tells the name of a range; the other signals come from a live run's plots only.
+    `range_requested` has the name of a range; the other signals come from a live run's plots only.
 
     Args:
         plots: The stack of plots.
@@ -62,7 +62,7 @@ class TimeBar(QWidget):
 
     @property
     def reading(self) -> str:
-        """What is read at the crosshair."""
+        """The text of the time at the crosshair."""
         return self._reading.text()
 
     @property

@@ -81,44 +81,44 @@ class TimePanel(QWidget):
         return self._canvas
 
     def curve_keys(self) -> tuple[str, ...]:
-        """The ids of the curves, in the order they came."""
+        """Return the keys of the curves, in the order they came."""
         return tuple(self._curves)
 
     def shown_keys(self) -> tuple[str, ...]:
-        """The ids of the curves that are not hidden."""
+        """Return the keys of the curves that are not hidden."""
         return tuple(key for key in self._curves if key not in self._hidden)
 
     def points(self, key: str) -> tuple[Floats, Floats]:
-        """The data last given for a curve, whole."""
+        """Return the data last given for a curve, whole."""
         return self._curves[key].source.points()
 
     def columns_drawn(self, key: str) -> int:
-        """How many pixel columns of a curve were painted last."""
+        """Return how many pixel columns of a curve were painted last."""
         drawn = self._curves[key].stroke
         return 0 if drawn is None else int(np.isfinite(drawn.low).sum())
 
     def legend_text(self) -> str:
-        """The legend as words."""
+        """Return the legend as text."""
         return self._legend.text()
 
     def set_title(self, title: str, unit: str) -> None:
-        """Another name and unit, for instance images/s instead of sequences/s."""
+        """Set name and unit."""
         self._title_label.setText(title)
         self._unit_label.setText(unit)
         self._canvas.setAccessibleName(f"{title} over time, {unit}")
 
     def set_curve(self, key: str, x: Floats, y: Floats, *, colour: int, label: str) -> None:
-        """The data of one curve; NaN in `y` is a gap. `colour` is a GPU's or run's index, `label` its legend."""
+        """Set the data of one curve; NaN in `y` is a gap. `colour` is a GPU's or run's index, `label` its legend."""
         self.set_source(key, Points(x, y), colour=colour, label=label)
 
     def set_source(self, key: str, source: CurveSource, *, colour: int, label: str) -> None:
-        """Where one curve's data come from, or that they have changed."""
+        """Set where one curve's data come from, or report that they have changed."""
         self._curves[key] = _Curve(colour, label, source)
         self._dirty = True
         self._legend.set_entry(key, label, colour)
 
     def set_value(self, key: str, text: str) -> None:
-        """The number beside a curve's word in the legend, for instance its newest value with its unit."""
+        """Set the value next to a curve's label in the legend."""
         self._legend.set_value(key, text)
 
     def remove_curve(self, key: str) -> None:
@@ -144,19 +144,19 @@ class TimePanel(QWidget):
         self._top = 0.0
 
     def set_bands(self, bands: Sequence[Band]) -> None:
-        """Shade and name stretches of time, such as a run's phases."""
+        """Shade and name ranges of time, such as a run's phases."""
         self._bands.set_bands(bands)
 
     def set_marks(self, moments: Sequence[Marker], strips: Sequence[Strip] = ()) -> None:
-        """Mark moments, such as running out of memory, and stretches at the foot, such as throttling."""
+        """Mark events, such as running out of memory, and ranges at the foot, such as throttling."""
         self._marks.set_marks(moments, strips)
 
     def set_crosshair(self, time: float | None) -> None:
-        """A line at one time, or none."""
+        """Draw a line at one time, or none."""
         self._marks.set_crosshair(time)
 
     def set_x_range(self, start: float, end: float, *, fit: bool = False) -> None:
-        """The stretch of time shown; with `fit`, a y that is not fixed follows the data in view, shrinking too."""
+        """Set the range of time; with `fit`, a y that is not fixed follows the data in view, shrinking too."""
         if ((start, end), fit) == (self._x_range, self._fit):
             return
         self._x_range, self._fit = (start, end), fit
@@ -175,11 +175,11 @@ class TimePanel(QWidget):
         self._top = 0.0
 
     def set_counted(self, counted: bool) -> None:
-        """Whether the axis counts something, such as steps, instead of seconds."""
+        """Set whether the axis counts something, such as steps, instead of seconds."""
         self._times.set_counted(counted)
 
     def show_time_axis(self, shown: bool) -> None:
-        """Whether the times stand under the plot; of stacked panels only the lowest needs them."""
+        """Show or hide the times under the plot; of stacked panels only the lowest needs them."""
         self._times.setStyle(showValues=shown)
         self._times.setHeight(None if shown else 4)
 
@@ -196,12 +196,12 @@ class TimePanel(QWidget):
                 curve.stroke = stroke_columns(curve.source.window(*self._x_range, columns), *self._x_range, columns)
         drawn = [(curve.stroke, curve.colour) for curve in visible if curve.stroke is not None]
         self._image.set_strokes([(line, self._theme.curve_colour(style), dash_pattern(style)) for line, style in drawn])
-        self._canvas.viewport().update()  # one paint; the scene would ask for another beside that of the legend
+        self._canvas.viewport().update()  # one paint; the scene would request another next to that of the legend
         if self._fixed_y is None:
             self._follow_y([line for line, _ in drawn if math.isfinite(line.top)])
 
     def snapshot(self) -> "CurvePlot":
-        """What is shown now, as a value for a picture of it."""
+        """Return what is shown now, as a value to save a picture of."""
         from app.gui.plot.export import drawn_curve, make_curve_plot
 
         visible = [self._curves[key] for key in self.shown_keys()]
@@ -218,7 +218,7 @@ class TimePanel(QWidget):
         show_plot_menu(self, self.snapshot, self._theme, event.globalPos())
 
     def resizeEvent(self, event: object) -> None:
-        """More pixels show more."""
+        """Draw in more detail where there are more pixels."""
         super().resizeEvent(event)  # type: ignore[arg-type]
         self._forget_strokes()
 
@@ -239,7 +239,7 @@ class TimePanel(QWidget):
             self._scale(0.0, self._top)
 
     def _scale(self, low: float, high: float) -> None:
-        """Numbers stand at the axis from the first range on: an empty plot has none."""
+        """Set the range of y, with numbers at the axis from the first range on: an empty plot has none."""
         self._left.setStyle(showValues=True)
         self._y_range = low, high
         self._apply_scale()

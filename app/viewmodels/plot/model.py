@@ -35,14 +35,27 @@ class Marker:
 
 
 def zoomed(shown: Span, factor: float, at: float, whole: Span) -> Span:
-    """Return `factor` times as much of the axis with `at` in its place, never more than `whole`."""
+    """Return a range around `at`, zoomed.
+
+    Args:
+        shown: The range that is shown.
+        factor: How many times as long the new one is.
+        at: The value that keeps its place.
+        whole: The limits.
+    """
     factor = max(factor, (whole[1] - whole[0]) / 1e5 / (shown[1] - shown[0]))
     start, end = at + (shown[0] - at) * factor, at + (shown[1] - at) * factor
     return max(start, whole[0]), min(end, whole[1])
 
 
 def panned(shown: Span, by: float, whole: Span) -> Span:
-    """Return as much of the axis further along, as far as `whole` reaches."""
+    """Return a range of the same length further along.
+
+    Args:
+        shown: The range that is shown.
+        by: How far to move it; negative towards the start.
+        whole: The limits.
+    """
     by = min(max(by, whole[0] - shown[0]), whole[1] - shown[1])
     return shown[0] + by, shown[1] + by
 
@@ -66,7 +79,13 @@ class CurveSource(Protocol):
         """Time of the newest point; minus infinity without one."""
 
     def window(self, start: float, end: float, columns: int) -> Envelope:
-        """Return the curve between two times, no finer than so many pixel columns need, and one row beyond each end."""
+        """Return the curve between two times, and one row beyond each end.
+
+        Args:
+            start: The first time.
+            end: The last time.
+            columns: Pixel columns to draw in; no finer resolution is needed.
+        """
 
     def points(self) -> tuple[Floats, Floats]:
         """Return all points that are stored singly."""

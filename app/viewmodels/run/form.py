@@ -13,27 +13,33 @@ from workloads.protocol import RunSpec, Value
 
 
 class CustomFiles:
-    """What is to be said of each file: of the one told of last, else of the one that the workload chosen is in."""
+    """Messages about custom workload files: of the last one loaded, else of the one with the chosen workload."""
 
     def __init__(self) -> None:
         self._messages: dict[Path, tuple[str, bool]] = {}
         self._last: Path | None = None
 
     def set_message(self, path: Path, message: str, *, invalid: bool) -> None:
-        """Say this of a file from now on."""
+        """Set the message of a file.
+
+        Args:
+            path: The file.
+            message: One sentence.
+            invalid: Whether its workloads cannot run.
+        """
         self._messages[path] = message, invalid
         self._last = path
 
     def clear_message(self, path: Path) -> None:
-        """There is nothing to say of it any more."""
+        """Remove the message of a file."""
         self._messages.pop(path, None)
 
     def clear_last(self) -> None:
-        """The user turned to another workload: only what concerns that one is said."""
+        """Show only what concerns the workload that the user turned to."""
         self._last = None
 
     def refusal(self, workload: Workload) -> str:
-        """Why the workload cannot run now because of its file; "" where it can."""
+        """Return why the workload cannot run now because of its file; "" where it can."""
         path = Path(workload.custom_file.path) if workload.custom_file else None
         if path is None or path not in self._messages:
             return ""
@@ -41,7 +47,7 @@ class CustomFiles:
         return f"{path.name} has to be {'put right' if invalid else 'read'} first."
 
     def message(self, workload: Workload) -> tuple[str, bool]:
-        """What is to be said below the workload chosen, and whether something is wrong."""
+        """Return the message below the chosen workload, and whether something is wrong."""
         path = Path(workload.custom_file.path) if workload.custom_file else None
         found = (self._messages[path] for path in (self._last, path) if path in self._messages)
         return next(found, ("", False))
@@ -133,7 +139,7 @@ class VariantForm:
         return self._find_workload(self._workload)
 
     def choose(self, workload: str) -> None:
-        """Turn to another workload; what was edited of the others is kept. Raises `UsageError`."""
+        """Turn to another workload; edits of the others are stored. Raises `UsageError`."""
         self._workload = self._find_workload(workload).name
         self._files.clear_last()
 
@@ -144,11 +150,11 @@ class VariantForm:
         return tuple(map(Path, paths))
 
     def mark_file_loading(self, path: Path, message: str) -> None:
-        """A file of the user's is being read; what is offered of it cannot run meanwhile."""
+        """Mark a custom workload file as being read; its workloads cannot run meanwhile."""
         self._files.set_message(path, message, invalid=False)
 
     def mark_file_failed(self, path: Path, message: str) -> None:
-        """It could not be read, or is no good; what is offered of it cannot run until it is."""
+        """Mark a file as unreadable or invalid; its workloads cannot run until it is mended."""
         self._files.set_message(path, message, invalid=True)
 
     def offer_custom_workloads(self, path: Path, workloads: Sequence[Workload]) -> None:
@@ -187,11 +193,11 @@ class VariantForm:
         self._edited.pop(self._workload, None)
 
     def spec(self) -> RunSpec:
-        """The full variant chosen."""
+        """Return the complete variant."""
         return catalog.fill_defaults(self.workload, self._edits, self.machine)
 
     def state(self) -> FormState:
-        """Everything the form shows."""
+        """Return everything the form shows."""
         chosen, spec = self.workload, self.spec()
         refusals = catalog.check(spec, self.machine) if self._machine is not None else ()
         message, invalid = self._files.message(chosen)
@@ -210,7 +216,7 @@ class VariantForm:
         )
 
     def command(self) -> str:
-        """The same run as a shell command, naming only what is not the default on this machine."""
+        """Return the same run as a shell command, naming only what is not the default on this machine."""
         spec = self.spec()
         gpus = spec.variant["gpus"]
         defaults = catalog.fill_defaults(self.workload, {"gpus": gpus}, self.machine).variant
@@ -227,7 +233,7 @@ class VariantForm:
         return workload_argument(custom.path if custom else "", self._workload)
 
     def _find_workload(self, name: str) -> Workload:
-        """The workload of that name among those offered, or the program's; raises `UsageError`."""
+        """Return the workload of that name among those offered, or the program's; raise `UsageError`."""
         if name not in self._workloads and catalog.is_custom(name):
             raise UsageError(
                 f"{name} is in a file of yours that is not open here; choose it with Custom workload … above."
@@ -271,7 +277,7 @@ class VariantForm:
         return replace(field, enabled=enabled, note=note)
 
     def _limits(self, parameter: Parameter, options: tuple[Option, ...], value: Value) -> tuple[bool, str]:
-        """Whether a field that is fine itself can be changed, and why not; options say so themselves."""
+        """Return whether a valid field can be changed, and why not; options have reasons of their own."""
         if parameter.kind == "switch":
             reason = self._refusal(parameter.name, not value)
             return reason is None, reason or ""

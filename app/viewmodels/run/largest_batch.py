@@ -12,7 +12,7 @@ _CPU_DOUBLINGS = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitQuestion:
-    """How far a search may go: `words` ask for a batch size from `least` to `most`; `usual` is what is offered."""
+    """Limits of a search: `text` asks for a batch size from `least` to `most`; `usual` is offered."""
 
     text: str
     minimum: int
@@ -21,7 +21,7 @@ class LimitQuestion:
 
 
 def limit_question(state: FormState) -> LimitQuestion:
-    """The question for the form's variant. On the CPU the limit matters, so what is offered is near what is chosen."""
+    """Return the question for the form's variant. On the CPU the offered limit is near the chosen batch size."""
     fields = {field.name: field for field in state.fields}
     first, limit = int(fields["batch_size"].value), int(fields["batch_size"].maximum)
     on_cpu = fields["gpus"].value == 0
@@ -36,7 +36,7 @@ def limit_question(state: FormState) -> LimitQuestion:
 
 
 def describe_largest_batch(found: LargestBatch) -> str:
-    """The answer, or what is known where the search ended before it."""
+    """Return the answer, or what is known where the search ended before it."""
     count = len(found.tries)
     tries = f"{count} {'try' if count == 1 else 'tries'}"
     match found.ending:
@@ -58,7 +58,7 @@ def describe_largest_batch(found: LargestBatch) -> str:
 
 
 def describe_try(spec: RunSpec) -> str:
-    """What a search does now."""
+    """Return what a search does now."""
     return f"Looking for the largest batch: trying {spec.variant['batch_size']:,} …"
 
 

@@ -23,7 +23,7 @@ from workloads.protocol import RunSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunTab:
-    """One run: where it runs, its number and what tells it from the others, before them how it ended if it has.
+    """One run: where it runs, its number and what differs from the others, before them how it ended if it has.
 
     A run that was refused has no GPU. `words` say all that in full, and then ever shorter, for where room is scarce.
     `colour` is that of its first GPU, or of the host.
@@ -36,7 +36,7 @@ class RunTab:
 
 
 def run_tabs(timelines: Sequence[RunTimeline]) -> tuple[RunTab, ...]:
-    """A tab for each run that has begun; none where there is nothing to choose."""
+    """Return a tab for each run that has begun; none where there is nothing to choose."""
     started_runs = [(course, course.started) for course in timelines if isinstance(course.started, RunStarted)]
     if len(started_runs) < 2:
         return ()
@@ -63,7 +63,7 @@ _IDLE_S = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """Where the run stands, in words. `tone` is a role of the style: good, warning, bad or heading."""
+    """The status of the run. `tone` is a role of the style: good, warning, bad or heading."""
 
     title: str
     tone: str = "heading"
@@ -108,7 +108,7 @@ _STARTING = Status(title="The first run is to begin", detail="The queue below sa
 
 
 class LiveModel:
-    """Folds events in their order. Before a run it shows the last minute of telemetry, after one it keeps that run.
+    """The Run screen's model. Before a run it shows the last minute of telemetry, after one that run.
 
     Of several runs at once it shows one, the newest once that has ended, and keeps what the others tell.
     """
@@ -125,15 +125,15 @@ class LiveModel:
         self._chosen_by_user = False
 
     def request(self, spec: RunSpec) -> None:
-        """A run was asked for: until its first event the screen says that it starts."""
+        """Show that a run starts, until its first event."""
         self._show_only(RunTimeline(requested=spec))
 
     def withdraw(self) -> None:
-        """The run asked for could not even begin."""
+        """Show that the requested run could not begin."""
         self._show_only(RunTimeline())
 
     def set_queue_running(self, running: bool) -> None:
-        """Whether the queue makes runs now, for which nobody presses Run; when it makes none any more, none goes on."""
+        """Set whether the queue makes runs now; when it makes none any more, none goes on."""
         self._queue_runs = running
         if running:
             for timeline in self._timelines:
@@ -150,7 +150,7 @@ class LiveModel:
         return self._shown.log
 
     def show_run(self, run: int) -> None:
-        """Show another one of the runs that go on, or that went on beside them."""
+        """Show another one of the concurrent runs."""
         timeline = self._find_timeline(run)
         if timeline is not None:
             self._show(timeline)
@@ -168,7 +168,7 @@ class LiveModel:
             self._view.pause(self._time_axis())
 
     def zoom(self, factor: float, at: float) -> None:
-        """Show `factor` times as long a stretch around a time on the axis, and hold it."""
+        """Show `factor` times as much around a time on the axis, and hold it."""
         self._view.zoom(self._time_axis(), factor, at)
 
     def pan(self, by: float) -> None:
@@ -176,7 +176,7 @@ class LiveModel:
         self._view.pan(self._time_axis(), by)
 
     def split_by_gpu(self, per_gpu: bool) -> None:
-        """A panel for each GPU, or one for all of them."""
+        """Show a panel for each GPU, or one for all of them."""
         self._per_gpu = per_gpu
 
     def handle(self, event: RunEvent | Inventory | TraceStarted | Processes, run: int | None = None) -> None:
@@ -196,7 +196,7 @@ class LiveModel:
                 self._handle_run_event(event, run)
 
     def state(self) -> LiveState:
-        """Everything to show now."""
+        """Return everything to show now."""
         axis = self._time_axis()
         throughput, spread = self._shown.headline
         return LiveState(
@@ -246,7 +246,7 @@ class LiveModel:
                 self._show(max(running, key=lambda other: other.started_s))
 
     def _begin(self, new: RunTimeline, *, alone: bool) -> None:
-        """A run begins; those that go on beside it are kept, and the one shown stays where someone looks at it."""
+        """Begin a run; runs that go on at the same time stay, and so does the one shown while someone looks at it."""
         remaining = [] if alone else [course for course in self._timelines if course.remains_with(new)]
         running = [course for course in remaining if course.running]
         for course in (*running, *([new] if running else [])):
@@ -259,7 +259,7 @@ class LiveModel:
             self._show(new)
 
     def _find_timeline(self, run: int | None) -> RunTimeline | None:
-        """The run of that number, where it is still known."""
+        """Return the run of that number, where it is still known."""
         if run is None:
             return self._shown
         return next((course for course in self._timelines if course.number == run), None)

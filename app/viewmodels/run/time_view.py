@@ -14,13 +14,13 @@ REPLAY_SPEEDS = (1.0, 4.0, 16.0)
 
 
 def describe_replay(recording: Recording, zone: tzinfo | None = None) -> str:
-    """What is played: `Replay of run 14 · 2× H200 · 2026-11-20`; the day in `zone`, None is the system's."""
+    """Return what is played: `Replay of run 14 · 2× H200 · 2026-11-20`; the day in `zone`, None is the system's."""
     day = datetime.fromtimestamp(recording.utc_ns / 1e9, UTC).astimezone(zone)
     return f"Replay of {recording.name} · {format_gpu_counts(recording.gpu_names) or 'CPU'} · {day:%Y-%m-%d}"
 
 
 def format_position(position_s: float, end_s: float) -> str:
-    """How far it is: `0:12 of 2:10`."""
+    """Return how far it is: `0:12 of 2:10`."""
     return f"{units.duration(min(position_s, end_s))} of {units.duration(end_s)}"
 
 
@@ -35,7 +35,7 @@ _LONGEST_S = 31 * 24 * 3600.0
 
 @dataclass(frozen=True, slots=True)
 class TimeAxis:
-    """The time axis: its zero on the monotonic clock, and the stretch shown around it. All in seconds."""
+    """The time axis: its zero on the monotonic clock, and the range shown around it. All in seconds."""
 
     origin_s: float
     start: float
@@ -60,11 +60,17 @@ class TimeView:
         self.window = window or self.window
 
     def pause(self, shown: TimeAxis) -> None:
-        """Stay where the view is."""
+        """Hold the view where it is."""
         self._paused = shown
 
     def zoom(self, shown: TimeAxis, factor: float, at: float) -> None:
-        """Show `factor` times as long a stretch with the time `at` in its place."""
+        """Show a longer or shorter time and hold it.
+
+        Args:
+            shown: The axis that is shown.
+            factor: How many times as long.
+            at: The time that keeps its place.
+        """
         length = shown.end - shown.start
         factor = min(max(factor, _SHORTEST_S / length), _LONGEST_S / length)
         self._paused = TimeAxis(shown.origin_s, at + (shown.start - at) * factor, at + (shown.end - at) * factor)
@@ -74,11 +80,17 @@ class TimeView:
         self._paused = TimeAxis(shown.origin_s, shown.start + by, shown.end + by)
 
     def recent_axis(self, now_s: float, whole_s: float) -> TimeAxis:
-        """The view where there is no run: the window's last seconds, or the last `whole_s` for all."""
+        """Return the view without a run: the window's last seconds, or the last `whole_s` for all."""
         return self._paused or TimeAxis(now_s, -_LENGTHS_S.get(self.window, whole_s), 0.0)
 
     def run_axis(self, start_s: float, now_s: float, *, ended: bool) -> TimeAxis:
-        """The view of a run: its last seconds, or all of it, on an axis with some room to grow while it goes on."""
+        """Return the view of a run: its last seconds, or all of it.
+
+        Args:
+            start_s: When the run began.
+            now_s: The newest time of the run.
+            ended: Whether it has ended; before, the axis has some room to grow.
+        """
         if self._paused is not None:
             return self._paused
         elapsed = now_s - start_s

@@ -31,7 +31,7 @@ _MIN_FRACTION = 0.02
 
 
 def outcome_title(outcome: Outcome) -> tuple[str, str]:
-    """An outcome's title and the style's role for it."""
+    """Return an outcome's title and the style's role for it."""
     shown = OUTCOMES[outcome.name]
     return shown.word.capitalize(), "muted" if shown.tone == "quiet" else shown.tone
 
@@ -47,32 +47,32 @@ class Phases:
 
     @property
     def title(self) -> str:
-        """What is going on, in words."""
+        """The current phase."""
         return _PHASE_TITLES[self._started[-1][0]] if self._started else "Starting"
 
     @property
     def fraction(self) -> float | None:
-        """How much of the phase is done, from 0 to 1; None where the worker does not say."""
+        """The part of the phase that is done, from 0 to 1; None where the worker does not report it."""
         return self._progress.fraction if self._progress else None
 
     def begin(self, event: PhaseStarted) -> None:
-        """A phase begins."""
+        """Begin a phase."""
         self._started.append((event.phase, event.t_ns / 1e9))
         self._progress = None
         self.now_s = event.t_ns / 1e9
 
     def advance(self, event: Progress) -> None:
-        """A phase goes on; one that has ended already does not count."""
+        """Advance a phase; one that has ended already does not count."""
         if self._started and self._started[-1][0] == event.phase:
             self._progress = event
             self.now_s = event.t_ns / 1e9
 
     def end(self, t_ns: int) -> None:
-        """The run is over."""
+        """End the run."""
         self._end_s = t_ns / 1e9
 
     def bands(self, origin_s: float, now_s: float) -> tuple[Band, ...]:
-        """All phases on an axis that begins at `origin_s`; the last one reaches to now."""
+        """Return all phases on an axis that begins at `origin_s`; the last one reaches to now."""
         starts = [start for _, start in self._started]
         ends = [*starts[1:], self._end_s or now_s]
         return tuple(
@@ -81,7 +81,7 @@ class Phases:
         )
 
     def time_left_text(self, spec: RunSpec) -> str:
-        """The time left in words: of the measured part once it runs, before it how long that will take."""
+        """Return the time left of the measured part once it runs; before, how long that will take."""
         if not self._started:
             return ""
         phase, start_s = self._started[-1]
@@ -148,7 +148,7 @@ _OUT_OF_MEMORY = ("oom", "out of memory", "resource_exhausted")
 
 
 class RunTimeline:
-    """Folds the events of one run in their order; before the first run there is none to tell of."""
+    """The events of one run, folded in their order; before the first run it is empty."""
 
     def __init__(self, started: RunStarted | TraceStarted | None = None, requested: RunSpec | None = None) -> None:
         self.started = started
@@ -173,7 +173,7 @@ class RunTimeline:
 
     @property
     def spec(self) -> RunSpec | None:
-        """What runs, or was asked for and has not begun; a trace has none."""
+        """The run spec, of a run that has not begun too; a trace has none."""
         return self.started.spec if isinstance(self.started, RunStarted) else self.requested
 
     @property
@@ -198,7 +198,7 @@ class RunTimeline:
 
     @property
     def position(self) -> int:
-        """Where it stands among runs at the same time: they are in the order of their GPUs."""
+        """Its rank among concurrent runs: they are in the order of their GPUs."""
         return min((gpu.index for gpu in self.gpus), default=-1)
 
     @property
@@ -208,7 +208,7 @@ class RunTimeline:
 
     @property
     def now_s(self) -> float:
-        """The newest time it has told of, its end once it has ended; 0 where it has not begun."""
+        """The newest time of its events, its end once it has ended; 0 where it has not begun."""
         if self.ended is not None:
             return self.ended.t_ns / 1e9
         return max(self.started_s, self.phases.now_s, self.telemetry.now_s or 0.0)
@@ -235,7 +235,7 @@ class RunTimeline:
         return "" if throughput is None else units.number(throughput), self.throughput.spread_text
 
     def remains_with(self, new: "RunTimeline") -> bool:
-        """Whether it is kept when `new` begins: as long as it goes on, and then as the newest run of its GPUs."""
+        """Return whether it stays when `new` begins: as long as it goes on, then as the newest run of its GPUs."""
         if not {gpu.device for gpu in self.gpus}.isdisjoint(gpu.device for gpu in new.gpus):
             return False
         return self.running or (self.was_concurrent and bool(self.gpus))
@@ -264,7 +264,7 @@ class RunTimeline:
                 self._handle_end(event)
 
     def mark_device_lost(self, name: str, event: DeviceLost) -> None:
-        """A device of that name stopped answering; of a run it matters where that runs on it."""
+        """Record that a device of that name stopped answering, where the run runs on it."""
         if self.started is None or event.device in self._devices:
             self.device_failures.append(units.sentence(f"{name} stopped answering: {event.reason}"))
             self._lost_markers.append((f"{name} lost", event.t_ns / 1e9))
@@ -287,7 +287,7 @@ class RunTimeline:
             self.allocator.append(block.end_ns / 1e9, block.allocator_bytes)
 
     def _handle_end(self, event: RunEnded) -> None:
-        """The run is over, and what it left as evidence is all there will be."""
+        """End the run; no more evidence will come."""
         self.phases.end(event.t_ns)
         self.ended = event
         if self._evidence is not None and self.spec is not None:

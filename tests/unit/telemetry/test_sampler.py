@@ -184,7 +184,7 @@ def test_slow_samples_hold_what_takes_long_and_the_sampler_s_own_cost() -> None:
 
 def test_with_the_word_cheap_nothing_dear_is_read() -> None:
     decoder = msgspec.json.Decoder(SamplerMessage)
-    with process("50", "cheap") as sampler:
+    with process("50", "fast") as sampler:
         assert sampler.stdout is not None
         messages = [decoder.decode(sampler.stdout.readline()) for _ in range(150)]
     assert isinstance(messages[0], Inventory)
