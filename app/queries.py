@@ -1,4 +1,4 @@
-"""Questions to the database of runs, and its answers about many runs together."""
+"""Queries of the database of runs, and what it answers about many runs, experiments and the queue."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from app.metrics import METRICS
 from workloads.protocol import RunSpec
 
 TEXT_ORDERS = frozenset(("workload", "variant", "tags", "devices", "outcome", "as_asked"))
-"""What orders runs from A to Z at first; all else orders them from the highest down."""
+"""Orders that go from A to Z at first; all others go from the highest down."""
 
 RUN_ORDERS: tuple[str, ...] = (
     *("run", "started", "workload", "variant", "tags", "devices", "outcome", "as_asked"),
@@ -19,11 +19,17 @@ RUN_ORDERS: tuple[str, ...] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunQuery:
-    """Which stored runs, in which order; empty words and None ask for everything; `order` is one of `RUN_ORDERS`.
+    """Which stored runs, in which order; empty texts and None select everything.
 
-    `text` is words, each of which is somewhere in a run's note, tags, parameters, outcome, GPUs or experiments, be it
-    part of a longer word, or is its number. `outcome` is an outcome's name or `running`, `experiment` a number.
-    `deleted` asks for the runs in the trash instead of all others. Absent values come last whichever way.
+    Attributes:
+        text: Words that all occur in a run's note, tags, parameters, outcome, GPUs or experiments, or are its number.
+        workload: Name of a workload.
+        outcome: Name of an outcome, or `running`.
+        tag: A tag.
+        experiment: Number of an experiment.
+        deleted: Select the runs in the trash instead of all others.
+        order: One of `RUN_ORDERS`; absent values come last in either direction.
+        descending: From the highest down.
     """
 
     text: str = ""
@@ -36,17 +42,23 @@ class RunQuery:
     descending: bool = True
 
     def __post_init__(self) -> None:
-        """Refuse an order that there is none of: a saved filter may be another program's."""
+        """Refuse an unknown order: a stored filter may come from another version."""
         if self.order not in RUN_ORDERS:
             raise ValueError(f"no order of runs: {self.order!r}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredExperiment:
-    """An experiment as it is kept: `runs` in the order they were made or counted, those in the trash left out.
+    """An experiment as stored.
 
-    `uid` is the same in every database; `preset` is the prepared experiment it was made from, if any; `plan` what was
-    asked, as JSON.
+    Attributes:
+        experiment: Its number.
+        uid: The same in every database.
+        name: Its name.
+        preset: Key of the preset it was made from, if any.
+        created_utc_ns: When it got its first run.
+        plan: Its `Plan` as JSON.
+        runs: Its runs in the order they were made or counted, without those in the trash.
     """
 
     experiment: int
@@ -60,9 +72,9 @@ class StoredExperiment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facets:
-    """What there is to choose from among all runs, or all in the trash: by name, how many runs have it.
+    """What runs can be filtered by: each value with its number of runs, of all runs or of those in the trash.
 
-    `deleted` is how many runs are in the trash in either case.
+    `deleted` is the number of runs in the trash in either case.
     """
 
     total: int
@@ -73,20 +85,20 @@ class Facets:
 
 
 SettableState = Literal["waiting", "paused"]
-"""What anybody may make of an entry of the queue."""
+"""States that a user or another program can give an entry of the queue."""
 
 QueuedState = Literal[SettableState, "running"]
-"""Where an entry stands that is in the queue."""
+"""State of an entry that is in the queue."""
 
 ExperimentState = Literal["complete", "settled", "stopped", "out of budget", "failed"]
 """How far an experiment came.
 
-`settled` is where every speed-up is known as narrowly as was asked, `complete` where every repeat was made; `failed`
-where every run was made and some gave no result: they are made again the next time.
+`settled`: every speed-up is known to the target precision. `complete`: every repeat was made. `failed`: every run was
+made, but some gave no result; these are made again the next time.
 """
 
 EntryState = Literal[QueuedState, ExperimentState, "removed"]
-"""Where an entry of the queue stands, or how it ended just now."""
+"""State of an entry of the queue, or how it has just ended."""
 
 QUEUED_STATES: tuple[EntryState, ...] = get_args(QueuedState)
 
@@ -94,15 +106,23 @@ FINISHED_STATES: tuple[ExperimentState, ...] = ("complete", "settled")
 """States in which nothing is left to run."""
 
 INTERRUPTED_STATES: tuple[ExperimentState, ...] = ("stopped", "out of budget")
-"""States in which some runs were not made yet, so that its entry stays in the queue."""
+"""States in which some runs were not made yet, so that the entry stays in the queue."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueEntry:
-    """An experiment of the queue: one that is not finished.
+    """An entry of the queue: an experiment that is not finished.
 
-    `uid` is the same in every database; `plan` what was asked, as JSON; `experiment` its number once it has runs;
-    `owned` whether a living process makes it at this moment. One that is running is paused when its run has ended.
+    Attributes:
+        entry: Its number.
+        uid: The same in every database.
+        name: Name of the experiment.
+        preset: Key of the preset it was made from, if any.
+        plan: Its `Plan` as JSON.
+        state: Its state; a paused entry may still be in its last run.
+        added_utc_ns: When it was added.
+        experiment: Number of its experiment, None before its first run.
+        owned: Whether a living process runs it now.
     """
 
     entry: int
@@ -118,12 +138,20 @@ class QueueEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueProgress:
-    """How far an entry of the queue is: `done` of `planned` runs have a result, the `place`th began last.
+    """How far an entry of the queue is.
 
-    `specs` are the variants whose runs go on, in the order they began, more than one where runs go on at once.
-    `left_s` is how long the others are expected to take, None where nothing like them was run; `waiting_for` what the
-    next run waits for, in words; `experiment` its number once it has runs; `words` a sentence on how it ended or on
-    runs that came from elsewhere.
+    Attributes:
+        entry: Its number.
+        name: Name of the experiment.
+        state: Its state.
+        done: Runs that have a result, of `planned`.
+        planned: Runs in all.
+        position: Position of the run that began last, from 1.
+        left_s: Expected seconds for the other runs, None where no run like them is stored.
+        specs: Variants of the current runs, in the order they began; several with concurrent runs.
+        waiting_for: What the next run waits for, "" if nothing.
+        experiment: Number of its experiment, None before its first run.
+        message: A sentence on how it ended, or on runs from elsewhere.
     """
 
     entry: int
@@ -141,12 +169,18 @@ class QueueProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemainingWork:
-    """What an experiment has before it on a machine: `done` of `planned` runs are stored and count.
+    """What is left of an experiment on a machine.
 
-    The others take `left_s` seconds, judged by `learnt_from` stored runs, all of other workloads with `of_others`;
-    where there is none they take at least that.
-    `uncounted` stored runs of the same variants do not count, as they were made with another of `because`; `brought`
-    do although they were made with another of `brought_with`, as they are the experiment's own.
+    Attributes:
+        planned: Runs in all.
+        done: Stored runs that count.
+        left_s: Expected seconds for the others; a lower bound where `timing_runs` is 0.
+        timing_runs: Stored runs that this is estimated from.
+        from_other_workloads: Whether these are all of other workloads.
+        excluded: Stored runs of the same variants that do not count.
+        excluded_due_to: In what their environments differ.
+        imported: Runs that count although their environments differ, as the experiment made them elsewhere.
+        imported_differences: In what these differ.
     """
 
     planned: int

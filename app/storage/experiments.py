@@ -1,4 +1,4 @@
-"""Experiments as they are kept: what was asked, and which runs were made or counted for it."""
+"""Experiments as stored: their plans, and the runs that were made or counted for them."""
 
 import json
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ _RUNS = (
 
 
 def load_experiments(db: Database, experiment: int | None = None) -> list[StoredExperiment]:
-    """One experiment, or all, newest first; runs in the trash are left out."""
+    """Return one experiment, or all, newest first, without the runs in the trash."""
     found = db.execute(
         f"SELECT {', '.join(_COLUMNS)}, (SELECT json_group_array(run) FROM ({_RUNS})) FROM experiments"
         " WHERE ?1 IS NULL OR experiment = ?1 ORDER BY created_utc_ns DESC, experiment DESC",
@@ -31,9 +31,19 @@ def load_experiments(db: Database, experiment: int | None = None) -> list[Stored
 def save_experiment(
     db: Database, runs: Sequence[int], *, uid: str, name: str, preset: str | None, plan: str, utc_ns: int
 ) -> int:
-    """The number of the experiment with these runs: the one of that name and those variants that has one of them.
+    """Save runs as an experiment and return its number.
 
-    Where there is none it is made. `plan` is JSON with `variants`; more or fewer repeats make no other experiment.
+    An experiment of the same name and variants that has one of the runs is extended: more or fewer repeats make no
+    other experiment.
+
+    Args:
+        db: An open database, within a transaction.
+        runs: The runs.
+        uid: Number of a new experiment that is the same in every database.
+        name: Its name.
+        preset: Key of its preset, if any.
+        plan: Its `Plan` as JSON.
+        utc_ns: When a new one is made.
     """
     found = db.execute(
         "SELECT experiment FROM experiments JOIN experiment_runs USING (experiment)"
@@ -54,7 +64,7 @@ def save_experiment(
 
 
 def add_runs(db: Database, experiment: int, runs: Sequence[int]) -> None:
-    """Adds the runs that it does not have yet after those it has."""
+    """Add the runs that an experiment does not have yet, after those it has."""
     last = db.execute("SELECT max(place) FROM experiment_runs WHERE experiment = ?", (experiment,)).fetchone()[0]
     positioned = enumerate(runs, 0 if last is None else last + 1)
     db.conn.executemany(
@@ -64,5 +74,5 @@ def add_runs(db: Database, experiment: int, runs: Sequence[int]) -> None:
 
 
 def delete_empty(db: Database) -> None:
-    """Deletes the experiments that have no run left, in the trash or out of it."""
+    """Delete the experiments that have no run left, in the trash or out of it."""
     db.execute("DELETE FROM experiments WHERE experiment NOT IN (SELECT experiment FROM experiment_runs)")

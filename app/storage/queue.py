@@ -1,4 +1,4 @@
-"""The queue: experiments that are not finished, in the order they are to be made, each owned by whoever makes it."""
+"""The queue: the experiments that are not finished, in order, each owned by the process that runs it, if any."""
 
 import time
 import uuid
@@ -19,9 +19,12 @@ _COLUMNS = ("entry", "uid", "name", "preset", "plan", "state", "added_utc_ns", "
 
 
 class Queue:
-    """The queue of one open database. Every change is one transaction; methods raise `DatabaseError` like the store.
+    """The queue of one open database. Every change is one transaction.
 
-    An entry that is not there any more is no error, unless said: another program may have finished it.
+    Methods raise `DatabaseError` as those of `Store` do. A missing entry is no error unless documented: another program
+    may have finished it.
+
+    Thread: the one that opened the store. Between processes, the transactions are the lock.
     """
 
     def __init__(self, db: Database, path: Path) -> None:
@@ -29,20 +32,26 @@ class Queue:
         self.path = path
 
     def entries(self) -> tuple[QueueEntry, ...]:
-        """All entries in their order."""
+        """Return all entries in order."""
         with translate_sqlite_errors(self.path):
             found = self._db.execute(f"SELECT {', '.join(_COLUMNS)} FROM queue ORDER BY place, entry").fetchall()
         return tuple(map(_parse_entry, found))
 
     def entry(self, entry: int) -> QueueEntry:
-        """One entry; raises `UserError` where there is none of that number."""
+        """Return one entry; raises `UserError` if there is none of that number."""
         found = next((found for found in self.entries() if found.entry == entry), None)
         if found is None:
             raise _no_such_entry(entry)
         return found
 
     def add(self, *, name: str, preset: str | None, plan: str) -> int:
-        """Adds an experiment at the end and returns its number; `plan` is JSON with `variants`."""
+        """Add an experiment at the end and return its number.
+
+        Args:
+            name: Name of the experiment.
+            preset: Key of its preset, if any.
+            plan: Its `Plan` as JSON.
+        """
         with transaction(self._db, self.path):
             return self._add(name, preset, plan)
 
@@ -55,10 +64,16 @@ class Queue:
         is_same: Callable[[QueueEntry], bool],
         merged_plan: Callable[[QueueEntry], str],
     ) -> tuple[QueueEntry, bool]:
-        """The first entry that `is_same`, else one that is added, and whether it is new.
+        """Update the first entry that `is_same`, or add one; return it, and whether it is new.
 
-        One that was there waits again with this plan, of more repeats for instance. One that a living process makes
-        has the plan that `more` says, and its state.
+        An existing entry waits again, with the new plan. One that a living process owns keeps its state.
+
+        Args:
+            name: Name of the experiment.
+            preset: Key of its preset, if any.
+            plan: Its `Plan` as JSON.
+            is_same: Returns whether an entry is of the same experiment.
+            merged_plan: Returns the plan of an entry that a living process owns.
         """
         with transaction(self._db, self.path):
             found = next(filter(is_same, self.entries()), None)
@@ -70,7 +85,7 @@ class Queue:
             return self.entry(found.entry), False
 
     def move(self, entry: int, before: int | None) -> None:
-        """Puts an entry before another one, or at the end; raises `UserError` where one of them is not there."""
+        """Move an entry before another one, or to the end; raises `UserError` if one of them is missing."""
         with transaction(self._db, self.path):
             order = [found.entry for found in self.entries()]
             for number in {entry, before} - {None, *order}:
@@ -87,12 +102,12 @@ class Queue:
             self._db.conn.executemany("UPDATE queue SET place = ? WHERE entry = ?", enumerate(order_without, 1))
 
     def set_state(self, entry: int, state: SettableState) -> None:
-        """Pauses an entry or has it wait for its turn again; a run of it that goes on is let end."""
+        """Pause an entry, or let it wait for its turn; its current run goes on."""
         with transaction(self._db, self.path):
             self._set_state(entry, state)
 
     def claim(self, entry: int) -> bool:
-        """Makes this process the owner of an entry; False where it is gone, or a living process has it."""
+        """Make this process the owner of an entry; return False if it is gone or a living process owns it."""
         with transaction(self._db, self.path):
             owner = self._owner(entry)
             if owner is not None and owner != this_process() and owner.is_alive():
@@ -100,24 +115,24 @@ class Queue:
             return self._set_owner(entry, this_process()) == 1
 
     def release(self, entry: int) -> None:
-        """Gives an entry of this process back to whoever takes it next."""
+        """Give up the ownership of an entry."""
         with transaction(self._db, self.path):
             if self._owner(entry) == this_process():
                 self._set_owner(entry, None)
 
     def remove(self, entry: int) -> None:
-        """Takes an entry out of the queue; its runs and the experiment that they make up stay."""
+        """Remove an entry; its runs and its experiment stay."""
         with transaction(self._db, self.path):
             self._db.execute("DELETE FROM queue WHERE entry = ?", (entry,))
 
     def finish(self, entry: int, plan: str) -> bool:
-        """Takes an entry out of which all of this plan was made; False where more was asked of it meanwhile."""
+        """Remove an entry whose plan is done; return False if its plan was changed meanwhile."""
         with transaction(self._db, self.path):
             self._db.execute("DELETE FROM queue WHERE entry = ? AND plan = ?", (entry, plan))
             return not self._db.execute("SELECT 1 FROM queue WHERE entry = ?", (entry,)).fetchall()
 
     def add_runs(self, entry: int, runs: Sequence[int]) -> int | None:
-        """Makes runs part of the entry's experiment, and returns that one's number; None where there is neither."""
+        """Add runs to the entry's experiment and return its number; None if the entry is gone or there is no run."""
         with transaction(self._db, self.path):
             found = self._db.execute(
                 "SELECT uid, name, preset, plan, experiment FROM queue WHERE entry = ?", (entry,)
@@ -142,7 +157,7 @@ class Queue:
         return experiment
 
     def remove_runs(self, entry: int, runs: Sequence[int]) -> None:
-        """Takes runs that do not count out of the entry's experiment again; they stay in the history."""
+        """Remove runs that do not count from the entry's experiment; they stay in the history."""
         with transaction(self._db, self.path):
             self._db.conn.executemany(
                 "DELETE FROM experiment_runs WHERE run = ?"

@@ -1,4 +1,4 @@
-"""Opens the experiment matrix on demand, and offers the quick comparison to a new user."""
+"""Opens the experiment builder on demand, and offers the quick comparison to a new user."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -69,7 +69,7 @@ class ExperimentController(QObject):
         self._view.live.offer_accepted.connect(self._submit_quick)
 
     def open(self) -> None:
-        """Show what experiments are built with, in place of the plots."""
+        """Show the builder in place of the plots."""
         if self._matrix is None:
             self._matrix = self._make_matrix()
         self._view.show_matrix()
@@ -77,7 +77,7 @@ class ExperimentController(QObject):
         self._view.matrix_view().setFocus()
 
     def open_presets(self) -> None:
-        """Show the prepared ones."""
+        """Show the builder's presets."""
         self.open()
         self._view.matrix_view().show_page(1)
 
@@ -117,7 +117,7 @@ class ExperimentController(QObject):
         self._reads.run(lambda: _quick_plan(machine), self._submit, self._run.show_error)
 
     def _ignore(self, error: UserError) -> None:
-        """An offer that cannot be made is none."""
+        """Ignore it: without a database to read there is no offer."""
 
 
 def _quick_plan(machine: "Machine") -> "Plan":
@@ -127,7 +127,7 @@ def _quick_plan(machine: "Machine") -> "Plan":
 
 
 def _quick_offer(database: Path, machine: "Machine") -> str:
-    """What a newcomer can begin with; "" where something is stored already."""
+    """Return the offer of the quick comparison; "" if any run is stored."""
     from app.storage.store import Store
 
     with Store.open(database) as store:

@@ -27,7 +27,7 @@ _LIST_HEIGHT = 3 * GRID + GRID // 2
 
 
 class ParameterRows(Scroller):
-    """Every parameter; seldom ones fold away until they are asked for or have several values."""
+    """Every parameter; rarely used ones are folded until they are unfolded or have several values."""
 
     value_toggled = Signal(str, object, bool)
     list_edited = Signal(str, str)
@@ -44,7 +44,7 @@ class ParameterRows(Scroller):
         self._build()
 
     def show_rows(self, rows: tuple[MatrixRow, ...]) -> None:
-        """Show these; controls are made anew only where there are others than before."""
+        """Show these rows; controls are made again only for other parameters."""
         self._shown = rows
         shape = tuple((row.name, row.options) for row in rows)
         if shape != self._signature:
@@ -53,7 +53,7 @@ class ParameterRows(Scroller):
         self._show_rows()
 
     def control(self, name: str) -> QWidget:
-        """What the values of a parameter are chosen with."""
+        """Return the control for the values of a parameter."""
         return self._rows[name].control
 
     def _show_rows(self) -> None:
@@ -88,7 +88,7 @@ class ParameterRows(Scroller):
 
 
 class _ParameterRow:
-    """One parameter: its name, what its values are chosen with, and what is wrong with them."""
+    """One parameter: its name, the control for its values, and what is wrong with them."""
 
     def __init__(self, row: MatrixRow, owner: ParameterRows) -> None:
         self.label = text_label(row.label)
@@ -119,7 +119,7 @@ class _ParameterRow:
             widget.setVisible(visible)
 
     def remove(self) -> None:
-        """Take its widgets away."""
+        """Remove its widgets."""
         for widget in (self.label, self.control, self.problem):
             widget.hide()
             widget.deleteLater()
@@ -165,7 +165,7 @@ _PAGE_HELP = (
 
 
 class MatrixView(QWidget):
-    """Shows a `MatrixState` and the presets; `rows`, `foot` and `presets` tell what the user wants."""
+    """Shows a `MatrixState` and the presets; the user's changes come from `rows`, `footer` and `presets`."""
 
     close_requested = Signal()
     presets_shown = Signal()
@@ -190,13 +190,13 @@ class MatrixView(QWidget):
         self.show_page(0)
 
     def tab(self, index: int) -> QPushButton:
-        """Turns to the values, 0, or to the presets, 1."""
+        """Return the button of the values, 0, or of the presets, 1."""
         found = self._tabs.button(index)
         assert isinstance(found, QPushButton), "both are push buttons"
         return found
 
     def show_page(self, index: int) -> None:
-        """The values, 0, or the presets, 1."""
+        """Show the values, 0, or the presets, 1."""
         self.tab(index).setChecked(True)
         self._pages.setCurrentIndex(index)
         self._help.setText(_PAGE_HELP[index])
@@ -204,7 +204,14 @@ class MatrixView(QWidget):
             self.presets_shown.emit()
 
     def show_model(self, state: MatrixState, estimate: str, *, stored: bool, busy: bool) -> None:
-        """Show this state and what is known `ahead` of it, `stored`: runs of it are."""
+        """Show a state.
+
+        Args:
+            state: The state.
+            estimate: Sentences on what is stored and left.
+            stored: Whether any runs are stored that count.
+            busy: Whether the experiment can only be queued.
+        """
         self.rows.show_rows(state.rows)
         self.footer.show_model(state, estimate, stored=stored, busy=busy)
 

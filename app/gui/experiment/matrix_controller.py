@@ -95,7 +95,7 @@ class MatrixController(QObject):
         self._view.presets_shown.connect(self._read_presets)
 
     def show(self, *, busy: bool) -> None:
-        """Show the form's variant and what is stored as they are now; while the window is `busy` all is only queued."""
+        """Show the form's variant and what is stored as they are now; while `busy`, experiments are only queued."""
         self._busy = busy
         self._plan = None
         self._show()
@@ -117,7 +117,7 @@ class MatrixController(QObject):
         self._view.presets.show_presets(self._presets, busy=self._busy)
 
     def _describe_time(self) -> str:
-        """What is known of the time that it takes."""
+        """Return what is known of the time the experiment takes."""
         if self._estimate is None or self._plan is None:
             return self._problem or _READING
         plan = self._plan
@@ -179,7 +179,7 @@ class MatrixController(QObject):
         self._view.presets.show_problem(str(error))
 
     def _add_file(self, file: str) -> None:
-        """List one of the user's too, from now on."""
+        """List one of the user's presets from now on."""
         machine = self._form.machine
 
         def work(find: FindWorkload) -> tuple[PresetLine, ...]:

@@ -25,11 +25,11 @@ _MAX_MINUTES = 7 * 24 * 60
 
 
 class MatrixFooter(QWidget):
-    """Baseline, repeats and limits, then what all of it amounts to."""
+    """Baseline, repeats and limits, then what they amount to."""
 
     baseline_chosen = Signal(int)
     extent_changed = Signal(str, object)
-    """A field of `Extent` and its new value."""
+    """Emitted with a field of `Extent` and its new value."""
     start_requested = Signal()
     copy_requested = Signal()
     reset_requested = Signal()
@@ -58,33 +58,37 @@ class MatrixFooter(QWidget):
 
     @property
     def start_button(self) -> QPushButton:
-        """Starts the experiment."""
+        """Return the button that starts the experiment."""
         return self._start
 
     @property
     def copy_button(self) -> QPushButton:
-        """Copies the command."""
+        """Return the button that copies the command."""
         return self._copy
 
     @property
     def concurrent_box(self) -> QCheckBox:
-        """Whether runs may go on at the same time, seen where they can."""
+        """Return the box for concurrent runs, visible where they are possible."""
         return self._concurrent
 
     @property
     def rerun_box(self) -> QCheckBox:
-        """Whether stored runs do not count, a choice where there are some."""
+        """Return the box that leaves stored runs out, enabled where there are any."""
         return self._rerun
 
     @property
     def reasons_button(self) -> QPushButton:
-        """Shows every reason, or the first ones again."""
+        """Return the button that shows every reason, or the first ones again."""
         return self._every_reason
 
     def show_model(self, state: MatrixState, estimate: str, *, stored: bool, busy: bool) -> None:
-        """Show this state and what is known `ahead` of it; while the window is `busy` it can only be queued.
+        """Show a state.
 
-        Where runs of it are `stored` they can be made again.
+        Args:
+            state: The state.
+            estimate: Sentences on what is stored and left.
+            stored: Whether any runs are stored that count; they can be made again.
+            busy: Whether the experiment can only be queued.
         """
         with QSignalBlocker(self._baseline):
             if [self._baseline.itemText(at) for at in range(self._baseline.count())] != list(state.variants):
@@ -106,7 +110,7 @@ class MatrixFooter(QWidget):
         self._copy.setEnabled(not state.problem)
 
     def confirm_copied(self) -> None:
-        """Say that the command is on the clipboard, until something changes."""
+        """Show that the command is on the clipboard, until something changes."""
         self._copy.setText("Copied")
 
     def _show_extent(self, state: MatrixState) -> None:

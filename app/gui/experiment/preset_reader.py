@@ -19,7 +19,7 @@ from workloads.catalog import UsageError
 
 
 def preset_lines(database: Path, inventory: Inventory) -> tuple[PresetLine, ...]:
-    """The quick one first, then the others in the box, then the user's files."""
+    """Return the lines of all presets: the quick one, the others of the program, then the user's files."""
     keys = sorted(preset_names(), key=lambda name: name != QUICK) + user_preset_files(database)
     with Store.open(database) as store:
         stored = store.list_runs()
@@ -27,7 +27,7 @@ def preset_lines(database: Path, inventory: Inventory) -> tuple[PresetLine, ...]
 
 
 def known_workloads(database: Path) -> FindWorkload:
-    """Finds workloads of the user's own in files that were read before, and reads none."""
+    """Return what finds custom workloads in files that were read before, and reads none."""
     return lambda word: resolve_workload(word, database, None)
 
 
@@ -59,7 +59,13 @@ def _read_line(
 
 
 def preset_runs(database: Path, key: str, inventory: Inventory) -> list[int]:
-    """The stored runs that count for a preset on this machine, those of its baseline first."""
+    """Return the stored runs that count for a preset on this machine, those of its baseline first.
+
+    Args:
+        database: The database.
+        key: Key of the preset.
+        inventory: This machine.
+    """
     plan = load_preset(key, known_workloads(database)).plan(inventory.machine)
     with Store.open(database) as store:
         reusable = reusable_runs(store, plan, current_fingerprint(inventory), inventory.machine)
@@ -67,20 +73,20 @@ def preset_runs(database: Path, key: str, inventory: Inventory) -> list[int]:
 
 
 def preset_reference_runs(database: Path, key: str) -> list[int]:
-    """The reference runs of a preset that are in the database, those of its baseline first."""
+    """Return the stored reference runs of a preset, those of its baseline first."""
     with Store.open(database) as store:
         return [row.run for row in _reference_rows(load_preset(key, known_workloads(database)), store.list_runs())]
 
 
 def reference_articles(rows: Sequence[RunRow]) -> list[tuple[str, list[RunRow]]]:
-    """The titles of the prepared experiments that repeat an article, with the reference runs among these, if any."""
+    """Return the titles of the presets that replicate an article, each with its reference runs among these, if any."""
     repeating = (named for named in map(load_preset, preset_names()) if named.preset.article)
     found = ((named.title, _reference_rows(named, rows)) for named in repeating)
     return [(title, reference) for title, reference in found if reference]
 
 
 def _reference_rows(named: NamedPreset, stored: Sequence[RunRow]) -> list[RunRow]:
-    """Of the form for any machine, the first that there are some of."""
+    """Return the reference runs of the first of its plans that has some."""
     rows = [row for row in stored if is_reference(row)]
     found = (_ordered_runs(plan, matching_results(rows, plan)) for plan in named.all_plans())
     return next(filter(None, found), [])

@@ -15,10 +15,10 @@ _BUTTON_WIDTH = 16 * GRID
 
 
 class PresetList(Scroller):
-    """Shows `PresetLine`s; the user's own come from files."""
+    """Shows `PresetLine`s, and opens the user's files."""
 
     start_requested = Signal(str)
-    """With the key of a preset, as the next two."""
+    """Emitted with the key of a preset, as are the next two."""
     verdict_requested = Signal(str)
     reference_requested = Signal(str)
     file_chosen = Signal(str)
@@ -37,15 +37,15 @@ class PresetList(Scroller):
         self._build()
 
     def start_button(self, key: str) -> QPushButton:
-        """Starts that preset, or shows its verdict where nothing is left to run."""
+        """Return the button that starts a preset, or shows its verdict if nothing is left to run."""
         return self._starts[key]
 
     def reference_button(self, key: str) -> QPushButton:
-        """Shows the reference runs of that preset."""
+        """Return the button that shows the reference runs of a preset."""
         return self._references[key]
 
     def show_presets(self, lines: Sequence[PresetLine], *, busy: bool) -> None:
-        """Show these, made anew only where they are others than before."""
+        """Show these presets; widgets are made again only for other lines."""
         if tuple(lines) != self._lines:
             self._lines = tuple(lines)
             self._remake()
@@ -54,11 +54,11 @@ class PresetList(Scroller):
                 self._starts[line.key].setText("Add to queue" if busy else "Start")
 
     def show_problem(self, text: str) -> None:
-        """Say why a file cannot be used; "" is nothing."""
+        """Show why a file cannot be used; "" for nothing."""
         show_text(self._problem, text)
 
     def show_reading(self, text: str) -> None:
-        """Say which file is being read; "" is none."""
+        """Show which file is being read; "" for none."""
         show_text(self._reading, text)
 
     def _choose_file(self) -> None:

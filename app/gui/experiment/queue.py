@@ -23,7 +23,7 @@ _ROLES: dict[Tone, str] = {"good": "good", "warning": "warning", "bad": "bad", "
 
 
 class BannerView(QWidget):
-    """A sentence and the buttons it can be answered with."""
+    """A sentence with buttons to answer it."""
 
     answered = Signal(str)
 
@@ -41,17 +41,17 @@ class BannerView(QWidget):
 
     @property
     def displayed_text(self) -> str:
-        """What it says."""
+        """Return its sentence."""
         return self._text.text()
 
     def button(self, action: BannerAction) -> QPushButton:
-        """The button that answers so."""
+        """Return the button of an answer."""
         banner = self._banner
         assert banner is not None, "an answer is to something told"
         return self._buttons[[each for each, _ in banner.actions].index(action)]
 
     def show_banner(self, banner: Banner | None) -> None:
-        """Show this, or nothing."""
+        """Show a banner, or hide for None."""
         self.setVisible(banner is not None)
         if banner is None or banner == self._banner:
             return
@@ -76,10 +76,10 @@ class BannerView(QWidget):
 
 
 class QueueView(QWidget):
-    """Shows a `QueueState`; what acts on one entry names it."""
+    """Shows a `QueueState`; signals about one entry carry its number."""
 
     move_requested = Signal(int, int)
-    """An entry, and by how many places: -1 is up."""
+    """Emitted with an entry and a number of places; -1 is up."""
     pause_requested = Signal(int, str)
     remove_requested = Signal(int)
     verdict_requested = Signal(int)
@@ -124,12 +124,12 @@ class QueueView(QWidget):
         self.hide()
 
     def displayed_text(self) -> str:
-        """Everything the line says, as one text."""
+        """Return the text of the summary line."""
         labels = (self.count, self._now, self._time_left)
         return " ".join(label.text() for label in labels if label.text())
 
     def show_model(self, state: QueueState) -> None:
-        """Show this state."""
+        """Show a state."""
         if state == self._state:
             return
         self._state = state
@@ -167,11 +167,11 @@ class QueueView(QWidget):
         self.fold.setText(f"Queue{f' ({count})' if count > 1 else ''}  {'▾' if self.fold.isChecked() else '▸'}")
 
     def _entries(self) -> int:
-        """How many are in the queue, without those that ended."""
+        """Return how many entries are in the queue, without those that ended."""
         return sum(row.in_queue for row in self._state.rows)
 
     def _toggle_entries(self) -> None:
-        """Unfold them for the keyboard; once more folds them."""
+        """Unfold the entries and focus them; the second time, fold them."""
         self.fold.setChecked(not self.table.hasFocus())
         (self.table if self.fold.isChecked() else self.fold).setFocus()
 

@@ -21,7 +21,7 @@ from app.viewmodels.experiment.queue import BAR_COLUMN, NAME_COLUMN, QUEUE_COLUM
 from app.viewmodels.format.cells import Cell
 
 _MAX_ROWS = 6
-"""Rows in view at most; the plots above keep their room."""
+"""Largest number of visible rows; the plots above need their space."""
 _NAME_MAX = 60 * GRID
 _ENTRY_MIME_TYPE = "application/x-variantscope-queue-entry"
 """What is dragged: the number of an entry."""
@@ -29,22 +29,22 @@ _FRACTION_ROLE = Qt.ItemDataRole.UserRole + 1
 
 
 class QueueTableModel(CellModel):
-    """Rows of the view-model; a change of their figures leaves the choice where it is."""
+    """Rows of the view-model; when only their figures change, the selection stays."""
 
     def __init__(self) -> None:
         super().__init__(QUEUE_COLUMNS)
         self.rows: tuple[QueueRow, ...] = ()
 
     def rowCount(self, parent: AnyIndex | None = None) -> int:
-        """The entries, and those that ended below them."""
+        """Return the number of entries, with those that ended below."""
         return 0 if parent is not None and parent.isValid() else len(self.rows)
 
     def row_cells(self, row: int) -> Sequence[Cell]:
-        """What is shown of an entry."""
+        """Return the cells of an entry."""
         return queue_cells(self.rows[row])
 
     def data(self, index: AnyIndex, role: int = Qt.ItemDataRole.DisplayRole) -> object:
-        """A cell, or how much of its entry is done."""
+        """Return a cell's data, or how much of its entry is done."""
         if role == _FRACTION_ROLE:
             return self.rows[index.row()].fraction
         if role == Qt.ItemDataRole.AccessibleTextRole and index.column() == BAR_COLUMN:
@@ -52,23 +52,23 @@ class QueueTableModel(CellModel):
         return super().data(index, role)
 
     def flags(self, index: AnyIndex) -> Qt.ItemFlag:
-        """What is in the queue can be dragged."""
+        """Return the flags; entries in the queue can be dragged."""
         found = super().flags(index)
         dragged = index.isValid() and self.rows[index.row()].in_queue
         return found | Qt.ItemFlag.ItemIsDragEnabled if dragged else found
 
     def supportedDropActions(self) -> Qt.DropAction:
-        """It is moved, never copied."""
+        """Return that entries are moved, never copied."""
         return Qt.DropAction.MoveAction
 
     def mimeData(self, indexes: Sequence[QModelIndex]) -> QMimeData:
-        """The number of the entry that is dragged."""
+        """Return the number of the dragged entry."""
         data = QMimeData()
         data.setData(_ENTRY_MIME_TYPE, str(self.rows[indexes[0].row()].entry).encode())
         return data
 
     def show_rows(self, rows: tuple[QueueRow, ...]) -> None:
-        """Show these; only other entries or another order are a new table."""
+        """Show these rows; only other entries or another order reset the table."""
         same = [row.entry for row in rows] == [row.entry for row in self.rows]
         if not same:
             self.beginResetModel()
@@ -80,10 +80,10 @@ class QueueTableModel(CellModel):
 
 
 class _BarDelegate(CellDelegate):
-    """Adds the bar of what is done to the cells of all tables."""
+    """Adds the progress bar to the cells of all tables."""
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex) -> None:
-        """A bar in its column, a cell in every other."""
+        """Paint a bar in its column, a cell in every other."""
         if index.column() != BAR_COLUMN:
             super().paint(painter, option, index)
             return
@@ -102,10 +102,10 @@ class _BarDelegate(CellDelegate):
 
 
 class QueueTable(CellTable):
-    """Keeps the chosen entry while the entries change; tells the keys that act on it, and where one is dragged to."""
+    """Keeps the selected entry while entries change; signals its keys, and where an entry is dragged to."""
 
     move_requested = Signal(int, int)
-    """An entry, and by how many places it was dragged: less than 0 is up."""
+    """Emitted with an entry and by how many places it was dragged; negative is up."""
     chosen_changed = Signal()
     move_up_requested = Signal()
     move_down_requested = Signal()
@@ -128,12 +128,12 @@ class QueueTable(CellTable):
 
     @property
     def chosen(self) -> QueueRow | None:
-        """The entry that is chosen."""
+        """Return the selected entry."""
         row = self.currentIndex().row()
         return self._rows.rows[row] if 0 <= row < len(self._rows.rows) else None
 
     def show_rows(self, rows: tuple[QueueRow, ...]) -> None:
-        """Show these entries; the chosen one stays chosen, or once it has ended the one in its place is."""
+        """Show these entries; the selected one stays selected, or if it has ended, the one in its place is."""
         before, position = self.chosen, max(0, self.currentIndex().row())
         self._rows.show_rows(rows)
         previous = None if before is None else (before.entry, before.in_queue)
@@ -145,7 +145,7 @@ class QueueTable(CellTable):
         self.chosen_changed.emit()
 
     def choose(self, entry: int) -> None:
-        """Choose an entry."""
+        """Select an entry."""
         self.selectRow([row.entry for row in self._rows.rows].index(entry))
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
@@ -165,22 +165,22 @@ class QueueTable(CellTable):
             signal.emit()
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
-        """Take entries of this list."""
+        """Accept entries of this list."""
         event.setAccepted(event.mimeData().hasFormat(_ENTRY_MIME_TYPE))
 
     def dragMoveEvent(self, event: QDragMoveEvent) -> None:
-        """Show where it would come to."""
+        """Show where the entry would go."""
         super().dragMoveEvent(event)  # which scrolls near the edges
         event.setAccepted(event.mimeData().hasFormat(_ENTRY_MIME_TYPE))
         self._show_gap(self._gap_at(event.position().toPoint()))
 
     def dragLeaveEvent(self, event: QDragLeaveEvent) -> None:
-        """Show it no longer."""
+        """Stop showing it."""
         super().dragLeaveEvent(event)
         self._show_gap(None)
 
     def dropEvent(self, event: QDropEvent) -> None:
-        """Ask that the entry be moved; the list follows the queue, and no row is moved by itself."""
+        """Request the move; the list follows the queue, and moves no row by itself."""
         entry, gap = int(event.mimeData().data(_ENTRY_MIME_TYPE).data()), self._gap_at(event.position().toPoint())
         self._show_gap(None)
         event.setDropAction(Qt.DropAction.IgnoreAction)
@@ -193,7 +193,7 @@ class QueueTable(CellTable):
                 self.move_requested.emit(entry, offset)
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        """The rows, and a line where what is dragged would come to."""
+        """Paint the rows, and a line where the dragged entry would go."""
         super().paintEvent(event)
         if self._gap is None:
             return
@@ -203,7 +203,7 @@ class QueueTable(CellTable):
         painter.end()
 
     def _gap_at(self, position: QPoint) -> int:
-        """Which gap between entries is next to a place: 0 is above the first."""
+        """Return which gap between entries is next to a position; 0 is above the first."""
         entries = sum(row.in_queue for row in self._rows.rows)
         gap = round((position.y() - self.rowViewportPosition(0)) / ROW_HEIGHT)
         return min(max(gap, 0), entries)

@@ -13,9 +13,9 @@ from workloads.protocol import RunSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Concurrency:
-    """At most `parallel` runs at once on a machine with so many GPUs, each on its own; one on the CPU is alone.
+    """How many runs may run concurrently: at most `parallel`, each on its own GPUs; a run on the CPU is always alone.
 
-    Where an experiment may end early no variant goes on twice at once, so that every look comes when it is due.
+    Where an experiment may end early, no variant runs twice concurrently, so that no check of the rule comes too late.
     """
 
     parallel: int = 1
@@ -23,7 +23,7 @@ class Concurrency:
     may_end_early: bool = False
 
     def admits(self, spec: RunSpec, running: Sequence[RunSpec]) -> bool:
-        """Whether a run may begin while these go on."""
+        """Return whether a run may begin while others are running."""
         if not running:
             return True
         counts = [int(each.variant["gpus"]) for each in (spec, *running)]
@@ -31,7 +31,7 @@ class Concurrency:
         return fits and not (self.may_end_early and spec in running)
 
     def total_s(self, specs: Sequence[RunSpec], durations_s: Sequence[float]) -> float:
-        """From the first's beginning to the last's end, each begun in its order as soon as it may."""
+        """Return the seconds from the first run's start to the last one's end, each started as soon as it may."""
         now_s, running = 0.0, list[tuple[float, RunSpec]]()
         for spec, seconds in zip(specs, durations_s, strict=True):
             while not self.admits(spec, [other for _, other in running]):
@@ -48,7 +48,7 @@ def plan_concurrency(plan: Plan, machine: Machine) -> Concurrency:
 
 
 def candidate_devices(spec: RunSpec, machine: Machine) -> list[str]:
-    """The devices a run may lease: the GPUs that it names, else all, by UUID; the processor where it asks for none."""
+    """Return the devices a run may lease: the GPUs it names, else all, by UUID; the CPU if it needs no GPU."""
     if not int(spec.variant["gpus"]):
         return [CPU]
     names = [word.strip() for word in str(spec.variant["devices"]).split(",") if word.strip()]
@@ -57,9 +57,9 @@ def candidate_devices(spec: RunSpec, machine: Machine) -> list[str]:
 
 
 class DeviceBalancer:
-    """Where the runs of an experiment of so many variants were: each is to meet the cards that the others were on.
+    """Spreads the runs of each variant evenly over the GPUs.
 
-    Cards of one kind differ by a percent or so, which is no difference of variants where these share their cards.
+    GPUs of one model differ by a percent or so. That is no difference between variants if all of them ran on all GPUs.
     """
 
     def __init__(self, variants: int, machine: Machine) -> None:
@@ -69,17 +69,22 @@ class DeviceBalancer:
         self._runs_by_variant = Counter[tuple[Hashable, str]]()
 
     def add(self, spec: RunSpec, devices: Collection[str]) -> None:
-        """Counts a run of this variant that is or was on these devices."""
+        """Count a run of a variant that is or was on these devices."""
         self._runs_by_device.update(devices)
         self._runs_by_variant.update((key, device) for key in matching_keys(spec) for device in devices)
 
     def ranked_devices(self, spec: RunSpec) -> list[str]:
-        """The devices the run may lease, those first on which its variant has had least of its share of the runs."""
+        """Return the devices a run may lease; those come first where its variant had the smallest share of the runs."""
         deficits = self._deficits(spec)
         return sorted(deficits, key=lambda device: -deficits[device])
 
     def choose(self, specs: Sequence[RunSpec], busy: Collection[str]) -> RunSpec:
-        """Of runs on equally many devices the one that lacks those most which nobody holds; of equals the first."""
+        """Return the run whose variant lacks the free devices most; the first of equals.
+
+        Args:
+            specs: Runs on the same number of GPUs.
+            busy: Devices that are in use.
+        """
 
         def deficit_on_free(spec: RunSpec) -> float:
             free = [lack for device, lack in self._deficits(spec).items() if device not in busy]
@@ -89,7 +94,7 @@ class DeviceBalancer:
         return max(specs, key=deficit_on_free)
 
     def _deficits(self, spec: RunSpec) -> dict[str, int]:
-        """By device how many runs its variant is behind an equal share of them, times the number of variants."""
+        """Return per device how many runs the variant is behind an equal share, times the number of variants."""
         key = variant_key(spec)
         return {
             device: self._runs_by_device[device] - self._variants * self._runs_by_variant[key, device]

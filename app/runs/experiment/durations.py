@@ -12,11 +12,15 @@ from workloads.protocol import RunSpec
 
 
 def expected_s(spec: RunSpec, runs: Sequence[RunRow], aggregate: Callable[[list[float]], float] = max) -> float:
-    """How long a run of this variant takes, from its worker's start to its end: by the longest of those made.
+    """Return how many seconds a run takes, from its worker's start to its end, by the stored runs of its variant.
 
-    Before the first of a variant: what it is asked to measure, and as much beside that as another run of its workload
-    took, or one of any workload. Before the first of all: what it is asked to measure. `of_several` makes one figure
-    of those of several runs.
+    Without any: the seconds it measures, and the overhead of other runs of its workload, else of any workload. Without
+    any run at all: the seconds it measures.
+
+    Args:
+        spec: The run.
+        runs: Stored runs to estimate from.
+        aggregate: Makes one figure from those of several runs.
     """
     return _DurationModel(runs, aggregate).expected_s(spec)
 
@@ -42,7 +46,7 @@ def count_timing_runs(specs: Sequence[RunSpec], runs: Sequence[RunRow]) -> int:
 
 
 class _DurationModel:
-    """How long runs take, by those that ended."""
+    """Durations of the runs that ended by themselves."""
 
     def __init__(self, runs: Sequence[RunRow], aggregate: Callable[[list[float]], float]) -> None:
         ended = timed_runs(runs)
@@ -57,25 +61,25 @@ class _DurationModel:
         )
 
     def expected_s(self, spec: RunSpec) -> float:
-        """See the function of that name."""
+        """Return the expected seconds of a run, as the function of the same name."""
         if made := self._runs_by_variant.runs_of(spec):
             return self._aggregate([_duration_s(row) for row in made])
         return requested_s(spec) + self._overhead_s.get(spec.workload, self._default_overhead_s)
 
 
 def timed_runs(runs: Sequence[RunRow]) -> list[RunRow]:
-    """Those of which one learns how long a run takes: nobody ended them."""
+    """Return the runs that ended by themselves, from which durations can be estimated."""
     return [row for row in runs if row.outcome is not None and row.outcome.name in ("completed", "out_of_memory")]
 
 
 def requested_s(spec: RunSpec) -> float:
-    """The seconds a variant is asked to measure; 0 where it counts steps or epochs instead."""
+    """Return the seconds a variant measures; 0 if it counts steps or epochs instead."""
     counts_else = spec.variant.get("steps", 0) or spec.variant.get("epochs", 0)
     return 0.0 if counts_else else float(spec.variant.get("seconds", 0.0))
 
 
 def _overhead_s(row: RunRow) -> float:
-    """How long a run took beside what it was asked to measure."""
+    """Return the seconds a run took beyond those it measured."""
     return _duration_s(row) - min(requested_s(row.spec), row.summary.measured_s or 0.0)
 
 

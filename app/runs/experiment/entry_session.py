@@ -250,7 +250,7 @@ def lease_unless_refused(
 
 @dataclass(frozen=True, slots=True)
 class _MembershipSink:
-    """Makes a run part of the experiment when it begins: a program that is killed later has nothing to note."""
+    """Adds a run to the experiment when it begins: a program that is killed later has nothing left to note."""
 
     add_runs: Callable[[Sequence[int]], None]
 
@@ -262,9 +262,12 @@ class _MembershipSink:
 def entry_status(
     entry: QueueEntry, services: RunServices, throttle_filter: ThrottleFilter | None = None
 ) -> EntryStatus:
-    """What of an entry is made: its own runs, wherever that was, and others of its variants that count here.
+    """Return how far an entry is: its own runs, wherever they were made, and others of its variants that count here.
 
-    `repeated` judges which were throttled too long to count, and then knows of them.
+    Args:
+        entry: The entry.
+        services: Where runs are stored and made.
+        throttle_filter: Decides which runs count, and keeps that in mind for those to come.
     """
     inventory, plan = services.host.inventory(), entry_plan(entry)
     machine = inventory.machine

@@ -13,7 +13,7 @@ from app.samples import HOST, Device, Processes
 from app.telemetry.messages import SamplerMessage
 
 MAX_WAIT_S = 60.0
-"""How long a run waits at most."""
+"""Longest wait before a run."""
 
 _MAX_HOST_WAIT_S = 3.0
 _LOOK_S = 0.1
@@ -21,10 +21,14 @@ _LOOK_S = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdleLimits:
-    """How long to wait: at most `wait_s`, of that at most `host_s` for a quiet host; a `wait_s` of 0 is no gate.
+    """How long to wait.
 
-    A GPU cools in tens of seconds. What keeps a host busy ends within seconds, or nobody knows when. `steady_s` is how
-    long a temperature that no longer falls is watched.
+    A GPU cools in tens of seconds. What keeps a host busy ends within seconds, or nobody knows when.
+
+    Attributes:
+        wait_s: Longest wait; 0 for none.
+        host_s: Longest wait for an idle host, within `wait_s`.
+        steady_s: A temperature that has not fallen for so long counts as cool.
     """
 
     wait_s: float = MAX_WAIT_S
@@ -34,7 +38,7 @@ class IdleLimits:
 
 @dataclass(frozen=True, slots=True)
 class WaitStatus:
-    """What a run waits for, in words, since when, and how long it will at most, in seconds."""
+    """What a run waits for, the seconds so far, and the longest wait in seconds."""
 
     reason: str
     waited_s: float
@@ -42,12 +46,12 @@ class WaitStatus:
 
 
 ContinueWaiting = Callable[[WaitStatus], bool]
-"""Is told several times a second what is waited for; says whether to go on waiting."""
+"""Called several times per second with what a run waits for; returns whether to go on waiting."""
 
 
 @dataclass(slots=True)
 class _PendingWait:
-    """What was told since one wait began, on the devices of one run."""
+    """One wait: its GPUs, its beginning, and the samples since then."""
 
     gpus: Sequence[Device]
     began_ns: int
@@ -55,14 +59,16 @@ class _PendingWait:
 
 
 class IdleWait:
-    """Waits before each run of one experiment. Made before its first run: how the machine is then is how it rests.
+    """Waits before each run of one experiment. Made before its first run: the machine's state then is its idle state.
 
-    Several runs may wait at once, each on a thread of its own for GPUs of its own.
+    Thread: any; several waits at once, each for its own GPUs. Telemetry comes on the feed's thread; `_changed` guards
+    all state and wakes the waits.
     """
 
     def __init__(self, host: Host, limits: IdleLimits) -> None:
         self._host = host
         self._limits = limits
+        # Everything below is read and written under it; the feed's thread notifies, the threads of the runs wait.
         self._changed = threading.Condition()
         self._pending: list[_PendingWait] = []
         self._host_load_pct: float | None = None
@@ -72,11 +78,19 @@ class IdleWait:
         self._unsubscribe = host.telemetry.subscribe(self._receive)
 
     def close(self) -> None:
-        """Listens no longer."""
+        """Stop listening to telemetry."""
         self._unsubscribe()
 
     def wait(self, devices: Collection[str], continue_waiting: ContinueWaiting) -> Mapping[str, str]:
-        """Waits until a run on these devices would be fair, or long enough; facts that say how it went."""
+        """Wait until a run on these devices would be undisturbed, or for the longest time allowed.
+
+        Args:
+            devices: The devices it has leased.
+            continue_waiting: Called several times per second; ends the wait by returning False.
+
+        Returns:
+            How that went, for the run's environment.
+        """
         gpus = [device for device in self._host.inventory().devices if device.device in devices]
         limit_s = self._limits.wait_s if gpus else min(self._limits.wait_s, self._limits.host_s)
         ending = self._wait_until_idle(gpus, limit_s, continue_waiting) if limit_s else "off"
@@ -85,7 +99,7 @@ class IdleWait:
         return {IDLE_WAIT_KEY: ending, **({} if load_pct is None else {HOST_LOAD_KEY: f"{load_pct:.0f}"})}
 
     def _wait_until_idle(self, gpus: Sequence[Device], limit_s: float, continue_waiting: ContinueWaiting) -> str:
-        """Waits, and says in words how that ended."""
+        """Wait, and return how that ended as text."""
         watch = _PendingWait(gpus, time.monotonic_ns(), {})
         with self._changed:
             self._pending.append(watch)
@@ -117,7 +131,7 @@ class IdleWait:
         return [f"{name} at {c} °C" for name, c in newest.items() if c is not None]
 
     def _blockers(self, watch: _PendingWait) -> list[str]:
-        """What a run would be unfair beside, in words."""
+        """Return what would disturb a run now."""
         with self._changed:
             others = self._foreign_activity(watch)
             gpu_states = [
@@ -138,7 +152,7 @@ class IdleWait:
         return f"at {samples[-1].temperature_c} °C"
 
     def _foreign_activity(self, watch: _PendingWait) -> Mapping[str, str]:
-        """By a key of each what others do here, in words; a wait that gave up will not wait for the same again."""
+        """Return what others do here, by a key of each; once a wait has timed out, that is not waited for again."""
         found: dict[str, str] = {}
         if HOST not in watch.samples:
             found["host"] = "the host tells nothing yet"

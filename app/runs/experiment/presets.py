@@ -32,19 +32,19 @@ from workloads.protocol import RunSpec, Value
 
 PRESET_FOLDER = RESOURCES / "presets"
 QUICK = "quick"
-"""The one that a newcomer is offered: any machine makes it within minutes."""
+"""The preset that a new user is offered: any machine makes it within minutes."""
 
 FindWorkload = Callable[[str], Workload]
-"""Finds a workload by its name, or by `path/to/file.py:name`; raises `UsageError` or `UserError`."""
+"""Finds a workload by name, or by `path/to/file.py:name`; raises `UsageError` or `UserError`."""
 
 ValueList = Annotated[list[Value], msgspec.Meta(min_length=1)]
 """Several values of one setting."""
 
 
 class PresetMatrix(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One workload and its settings: every combination of those that list several values, the last varying fastest.
+    """One workload and its settings: every combination of the values listed, the last varying fastest.
 
-    The workload is one of the program's, or one of the user's own by the path of its file, as seen from the preset's.
+    A custom workload is named by the path of its file, relative to the preset's.
     """
 
     workload: str
@@ -52,12 +52,12 @@ class PresetMatrix(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def value_lists(self) -> dict[str, list[Value]]:
-        """The values of each setting."""
+        """Return the values of each setting."""
         return {name: value if isinstance(value, list) else [value] for name, value in self.settings.items()}
 
 
 class PresetTransfer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One run whose weights are saved and tried in other implementations, on the CPU or on so many `gpus`."""
+    """A run whose weights are saved and tried in other implementations, on the CPU or on so many `gpus`."""
 
     workload: str
     settings: dict[str, Value]
@@ -68,8 +68,14 @@ class PresetTransfer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class PresetExperiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The experiment on one kind of machine.
 
-    `until`, as `0.5%`, ends it earlier; `instead` are values for parameters whose own value cannot run on a machine;
-    `note` says how this form is smaller than the question it stands for.
+    Attributes:
+        question: What it answers.
+        repeats: Runs per variant.
+        matrix: Its variants.
+        until: Target precision that ends it earlier, as `0.5%`; "" for none.
+        portability: Its weight transfers.
+        instead: Values for parameters whose own value cannot run on a machine.
+        note: How it is smaller than the question it stands for.
     """
 
     question: str
@@ -81,7 +87,7 @@ class PresetExperiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     note: str = ""
 
     def __post_init__(self) -> None:
-        """Raises `ValueError`, which becomes a `msgspec.ValidationError`."""
+        """Raise `ValueError`, which becomes a `msgspec.ValidationError`, for what types do not catch."""
         if self.until:
             parse_precision_pct(self.until)
         if (count := sum(math.prod(map(len, matrix.value_lists.values())) for matrix in self.matrix)) > MAX_VARIANTS:
@@ -89,7 +95,7 @@ class PresetExperiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Preset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A prepared experiment for machines with a GPU and without, and the article it repeats if it repeats one."""
+    """A prepared experiment for machines with a GPU and without, and the article it replicates, if any."""
 
     gpu: PresetExperiment
     cpu: PresetExperiment
@@ -99,10 +105,13 @@ class Preset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class NamedPreset:
-    """A preset with its name, and with the `key` that finds it again: the name in the box, else its file's whole path.
+    """A preset with its name.
 
-    A file of the user's may have the name of one in the box. `own` are the user's workloads that it names, by its words
-    for them; they are known where they were looked for.
+    Attributes:
+        key: What finds it again: the name of one that comes with the program, else the absolute path of its file.
+        name: Its name, which a user's file may share with one that comes with the program.
+        preset: The preset.
+        custom_workloads: The custom workloads it names, by what it calls them; empty if they were not looked for.
     """
 
     key: str
@@ -112,18 +121,24 @@ class NamedPreset:
 
     @property
     def title(self) -> str:
-        """What a reader knows it by: its own title, else its article's, else its name."""
+        """Return its title, else its article's, else its name."""
         article = self.preset.article
         return self.preset.title or (article.title if article else self.name)
 
     def experiment_for(self, machine: Machine) -> PresetExperiment:
-        """The one for this machine."""
+        """Return the experiment for a machine."""
         return self.preset.gpu if machine.gpus else self.preset.cpu
 
     def plan(self, machine: Machine, repeats: int | None = None, until_pct: float | None = None) -> Plan:
-        """The experiment as this machine can make it; raises `UsageError` where the file asks for what there is not.
+        """Return the plan as a machine can run it.
 
-        `repeats` and `until_pct` are the user's, in place of the file's.
+        Args:
+            machine: The machine.
+            repeats: Runs per variant instead of the file's.
+            until_pct: Target precision instead of the file's.
+
+        Raises:
+            UsageError: The file names something unknown.
         """
         experiment = self.experiment_for(machine)
         requested = self._variants(experiment)
@@ -142,7 +157,7 @@ class NamedPreset:
         return msgspec.structs.replace(plan, notes=tuple(filter(None, notes)))
 
     def all_plans(self, repeats: int | None = None, until_pct: float | None = None) -> list[Plan]:
-        """The experiment as any machine may have made it, for what is stored."""
+        """Return the plans as any machine may have run them, to find stored runs."""
         gpu, cpu = self.preset.gpu, self.preset.cpu
         newer = self._variants(gpu)
         older = [RunSpec(workload=s.workload, variant={**s.variant, **gpu.instead}) for s in newer]
@@ -174,25 +189,31 @@ class NamedPreset:
 
 
 def preset_names() -> list[str]:
-    """Names of the presets in the box."""
+    """Return the names of the presets that come with the program."""
     return sorted(path.stem for path in PRESET_FOLDER.glob("*.toml"))
 
 
 def user_preset_files(database: Path) -> list[str]:
-    """The paths of the presets that the user has added to a database."""
+    """Return the paths of the presets that the user has added to a database."""
     stored = load_setting(database, PRESET_FILES)
     return list(stored or ())
 
 
 def add_user_preset_file(database: Path, file: str) -> None:
-    """Add one to them."""
+    """Add a preset to a database."""
     save_setting(database, PRESET_FILES, list(dict.fromkeys([*user_preset_files(database), file])))
 
 
 def load_preset(name: str, find: FindWorkload | None = None) -> NamedPreset:
-    """The preset of that name, or in the file of that path; raises `UsageError` or `UserError`.
+    """Load a preset by its name, or by the path of its file.
 
-    Workloads of the user's own that it names are looked for by `find`: without, it has no plan.
+    Args:
+        name: The name or the path.
+        find: Finds the custom workloads that it names; without it the preset has no plan.
+
+    Raises:
+        UsageError: There is none of that name, or it names an unknown workload.
+        UserError: The file cannot be read.
     """
     names = preset_names()
     if name not in names and not name.endswith(".toml"):
@@ -215,7 +236,7 @@ def _read(path: Path) -> Preset:
 
 
 def _find_custom_workloads(preset: Preset, path: Path, find: FindWorkload) -> dict[str, Workload]:
-    """The user's own workloads that the preset in this file names, by its words for them."""
+    """Return the custom workloads that the preset in this file names, by what it calls them."""
     names = dict.fromkeys(matrix.workload for form in (preset.gpu, preset.cpu) for matrix in form.matrix)
     try:
         return {word: find(_resolve(path.parent, *named)) for word in names if (named := parse_workload_path(word))}
@@ -235,7 +256,7 @@ def _weight_transfer(portability: PresetTransfer) -> WeightTransfer:
 
 
 def _with_replacements(spec: RunSpec, instead: Mapping[str, Value], machine: Machine) -> RunSpec:
-    """The variant with other values for those that cannot run here."""
+    """Return the variant with other values for those that cannot run here."""
     refused = {name for refusal in check(spec, machine) for name in refusal.parameters}
     replacements = {name: value for name, value in instead.items() if name in refused}
     return RunSpec(workload=spec.workload, variant={**spec.variant, **replacements})
@@ -249,7 +270,7 @@ def _describe_excluded(machine: Machine, excluded: int) -> str:
 
 
 def _describe_replacements(requested: Sequence[RunSpec], actual: Sequence[RunSpec]) -> list[str]:
-    """One sentence for every value that another took the place of."""
+    """Return a sentence for every value that was replaced."""
     changes = (
         f"{name}={mended.variant[name]} in place of {spec.variant[name]}, which cannot run here."
         for spec, mended in zip(requested, actual, strict=True)

@@ -36,10 +36,14 @@ def estimate_remaining(
     own_runs: Collection[int] = (),
     stored: Sequence[RunRow] | None = None,
 ) -> RemainingWork:
-    """What is stored and left of a plan on this machine; what this machine refuses takes no time.
+    """Return what is stored and left of a plan on this machine; what the machine refuses takes no time.
 
-    `own` are the runs that it has made itself, `repeated` judges which were throttled too long to count, `parallel` is
-    how many may go on at once. `stored` are all runs of the store, for who looks at many plans.
+    Args:
+        store: The stored runs.
+        plan: The plan.
+        inventory: This machine.
+        own_runs: Runs that the experiment has made: they count whatever their environments.
+        stored: All rows of the store, where they were read already.
     """
     machine, stored = inventory.machine, store.list_runs() if stored is None else stored
     fingerprint = current_fingerprint(inventory)
@@ -100,13 +104,19 @@ def preset_status(
 
 
 def queue_progress(store: Store, inventory: Inventory) -> list[QueueProgress]:
-    """How far every entry is, in their order; one that another version wrote has nothing planned, and words on it."""
+    """Return how far every entry is, in order; an entry of an unknown version has nothing planned, and a message."""
     stored = store.list_runs()
     return [_entry_progress(store, entry, inventory, stored) for entry in store.queue.entries()]
 
 
 def remaining_s(status: EntryStatus, runs: Sequence[RunRow], comparable_runs: Sequence[RunRow]) -> float | None:
-    """How long what is left after `runs` takes, learnt from runs `alike`; None where there is nothing to learn from."""
+    """Return the expected seconds of what is left of an entry, None if there is nothing to estimate from.
+
+    Args:
+        status: The entry.
+        runs: The runs that count.
+        comparable_runs: Stored runs to estimate from.
+    """
     plan, machine = status.experiment.plan, status.machine
     possible = runnable(remaining_runs(plan, runs, machine), machine)
     if possible and not count_timing_runs(possible, comparable_runs):
@@ -115,7 +125,7 @@ def remaining_s(status: EntryStatus, runs: Sequence[RunRow], comparable_runs: Se
 
 
 def describe_imported(imported: int, differences: Sequence[str]) -> str:
-    """That runs count which were made in other surroundings, and what differs; "" where there are none."""
+    """Return a sentence on runs that count although they were made in another environment; "" if there are none."""
     if not imported:
         return ""
     runs, subject = ("1 run was", "it counts") if imported == 1 else (f"{imported} runs were", "they count")
@@ -146,7 +156,7 @@ def _entry_progress(store: Store, entry: QueueEntry, inventory: Inventory, store
 
 
 def _describe_changed_source(entry: QueueEntry, plan: Plan, database: Path) -> str:
-    """That an entry is of an older text of the user's file, by which it is told from one of the same name."""
+    """Return a sentence if the user has changed the file of the entry's workload since; else ""."""
     # All variants are of one text.
     if not is_source_changed(plan.variants[0], database):
         return ""
@@ -154,9 +164,9 @@ def _describe_changed_source(entry: QueueEntry, plan: Plan, database: Path) -> s
 
 
 class ProgressReporter:
-    """Tells how far the entry that goes on is, whenever that changes; a listener of `QueueRunner`.
+    """Reports how far the current entry is, whenever that changes; a listener of `QueueRunner`.
 
-    `told` is called on the threads that make runs; `sinks` are asked for anew at each run.
+    Thread: as `QueueListener` says. Concurrent runs change the progress under a lock, so that reports keep their order.
     """
 
     def __init__(self, notify: Callable[[QueueProgress], None], sinks: Callable[[], Sequence[Sink]]) -> None:
@@ -167,10 +177,11 @@ class ProgressReporter:
         self._progress: QueueProgress | None = None
         self._running: list[RunSpec] = []
         self._wait_messages: dict[int, str] = {}
+        # Guards `_progress` alone. The others are changed by single calls, on the thread of the run they are about.
         self._lock = threading.Lock()
 
     def entry_started(self, status: EntryStatus) -> None:
-        """An entry is begun."""
+        """Report an entry's beginning."""
         self._status, self._new_runs, self._running, self._wait_messages = status, [], [], {}
         self._progress = QueueProgress(
             entry=status.entry.entry,
@@ -185,7 +196,7 @@ class ProgressReporter:
         self._notify(self._progress)
 
     def run_started(self, planned_run: PlannedRun) -> Sequence[Sink]:
-        """A run begins."""
+        """Report a run's beginning, and return new sinks for it."""
         self._running.append(planned_run.spec)
         self._update(lambda now: replace(now, position=planned_run.position, specs=tuple(self._running)))
         return self._sinks()
@@ -200,7 +211,7 @@ class ProgressReporter:
         return True
 
     def run_ended(self, run: RunHeader, *, accepted: bool) -> None:
-        """A run has ended."""
+        """Report a run's end."""
         if accepted:
             self._new_runs.append(run.row)
         self._running.remove(run.row.spec)
@@ -212,7 +223,7 @@ class ProgressReporter:
         )
 
     def message(self, sentence: str) -> None:
-        """A sentence of the entry."""
+        """Report a sentence on the entry."""
         self._update(lambda now: replace(now, message=sentence))
 
     def entry_ended(self, status: EntryStatus) -> None:
@@ -234,7 +245,7 @@ class ProgressReporter:
         return remaining_s(self._status, rows, [*self._status.comparable_runs, *self._new_runs])
 
     def _update(self, change: Callable[[QueueProgress], QueueProgress]) -> None:
-        """Several runs may go on at once: one change at a time, told in its order."""
+        """Change the progress and report it, one change at a time."""
         with self._lock:
             if self._progress is not None and (progress := change(self._progress)) != self._progress:
                 self._progress = progress

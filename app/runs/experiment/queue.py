@@ -17,9 +17,10 @@ from workloads.catalog import find_workload
 
 
 def exportable_queue(store: Store) -> tuple[list[int], list[int]]:
-    """All entries of the queue, and the runs that were made of them so far.
+    """Return the numbers of all entries, and of the runs they have made so far.
 
-    Raises `UserError` where there is nothing, or one of it is being made.
+    Raises:
+        UserError: The queue is empty, or one of its entries runs.
     """
     entries = store.queue.entries()
     if not entries:
@@ -85,7 +86,7 @@ def enqueue(store: Store, plan: Plan) -> tuple[QueueEntry, bool]:
 
 
 def _identity(plan: Plan) -> tuple[object, ...]:
-    """Return what makes it this experiment: variants and baseline, but neither its name nor its number of repeats."""
+    """Return what makes it this experiment: its variants and baseline, but not its name or number of repeats."""
     baseline, *others = (msgspec.json.encode(spec, order="sorted") for spec in plan.variants)
     return baseline, sorted(others), plan.weight_transfers, plan.again, plan.preset
 
@@ -97,7 +98,13 @@ def _with_more_repeats(mine: Plan, other: Plan) -> Plan:
 
 
 def import_with_queue(database: Path, file: Path, watch: TransferProgress = NO_PROGRESS) -> Imported:
-    """Imports as `import_runs` does; an experiment of which every run is here then is in the queue no longer."""
+    """Import as `import_runs` does, then remove the entries whose runs are complete with those imported.
+
+    Args:
+        database: The database to import into.
+        file: The database to import from.
+        watch: Gets the progress.
+    """
     imported = import_runs(database, file, watch)
     with Store.open(database) as store:
         finished = [entry for entry in store.queue.entries() if not entry.owned and _is_complete(store, entry)]
@@ -110,7 +117,7 @@ def import_with_queue(database: Path, file: Path, watch: TransferProgress = NO_P
 
 
 def _is_complete(store: Store, entry: QueueEntry) -> bool:
-    """Whether its own runs, not only stored ones of the same variants, are all that it asks for."""
+    """Return whether the entry's own runs, without other stored runs of its variants, are all that its plan needs."""
     if entry.experiment is None:
         return False
     try:

@@ -16,14 +16,17 @@ from workloads.protocol import RunSpec
 
 
 class ThrottleFilter:
-    """Judges runs in the order they were made, stored ones first: what is stored says all there is to know."""
+    """Decides which runs count, in the order they were made, stored runs first: its state follows from what is stored.
+
+    Thread: one at a time.
+    """
 
     def __init__(self, max_throttled_pct: float = MAX_THROTTLED_PCT) -> None:
         self._max_pct = max_throttled_pct
         self._awaiting_repeat: list[RunSpec] = []
 
     def accepts(self, run: RunHeader) -> bool:
-        """Whether this run counts: not if it was throttled for too long, unless it repeats one that was."""
+        """Return whether a run counts: not if it was throttled for too long, unless it repeats one that was."""
         if not run.row.completed:
             return True
         variant = run.row.spec
@@ -38,9 +41,9 @@ class ThrottleFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvironmentFingerprint:
-    """The facts that make a run's figure another one; None or empty where one is not known, which is no difference.
+    """What of an environment affects a run's figures; None or empty where unknown, which is no difference.
 
-    Cards go by name, not by UUID: the same experiment may go on another day on another card of the same kind.
+    GPUs are compared by name, not UUID: an experiment may go on later, on another GPU of the same model.
     """
 
     driver: str | None
@@ -50,7 +53,7 @@ class EnvironmentFingerprint:
     program_version: str | None
 
     def differences(self, other: "EnvironmentFingerprint", *, on_gpu: bool) -> list[str]:
-        """Names of the facts in which `other` differs, of those that matter on a GPU or on the CPU."""
+        """Return the names of what differs in `other`, of what matters on a GPU or on the CPU."""
         pairs: dict[str, tuple[str | None, str | None]] = {
             FRAMEWORK.name: (self.framework, other.framework),
             "VariantScope": (self.program_version, other.program_version),
@@ -69,7 +72,7 @@ def _differing_keys(pairs: dict[str, tuple[str | None, str | None]]) -> list[str
 
 
 def current_fingerprint(inventory: Inventory) -> EnvironmentFingerprint:
-    """Those of a run that would start now."""
+    """Return the fingerprint of a run that would start now."""
     return EnvironmentFingerprint(
         driver=inventory.driver,
         gpus=frozenset(gpu.name for gpu in inventory.machine.gpus),
@@ -80,7 +83,7 @@ def current_fingerprint(inventory: Inventory) -> EnvironmentFingerprint:
 
 
 def run_fingerprint(run: RunHeader) -> EnvironmentFingerprint:
-    """Those a run was made in."""
+    """Return the fingerprint of a stored run."""
     return EnvironmentFingerprint(
         driver=run.environment.get("driver"),
         gpus=frozenset(run.row.gpu_names),
@@ -92,10 +95,14 @@ def run_fingerprint(run: RunHeader) -> EnvironmentFingerprint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReusableRuns:
-    """The runs that count, and how many do not because of which facts.
+    """Which stored runs count for an experiment.
 
-    `brought` is how many count although they were made in other surroundings, as an experiment's own runs do that were
-    begun on another machine; `brought_with` names the facts.
+    Attributes:
+        runs: Those that count.
+        excluded: How many do not, as their environments differ.
+        excluded_due_to: In what these differ.
+        imported: How many count although their environments differ, as the experiment made them on another machine.
+        imported_differences: In what these differ.
     """
 
     runs: tuple[RunHeader, ...]
@@ -107,20 +114,20 @@ class ReusableRuns:
 
 @dataclass(frozen=True, slots=True)
 class FingerprintByInterpreter:
-    """The environment that runs are compared with; `framework` is its version in each other interpreter."""
+    """The environment that runs are compared with; `framework` is its version by interpreter, if not the program's."""
 
     base: EnvironmentFingerprint
     framework: Mapping[str, str | None]
 
     def expected_for(self, run: RunHeader) -> EnvironmentFingerprint:
-        """Those that a run like this one would have."""
+        """Return the fingerprint that a run like this one would have."""
         interpreter = _interpreter(run.row.spec)
         known = interpreter in self.framework
         return replace(self.base, framework=self.framework[interpreter]) if known else self.base
 
 
 def matching_results(stored: Sequence[RunRow], plan: Plan) -> list[RunRow]:
-    """Of stored runs, newest first, every one of the plan's variants that ended in a result, oldest first."""
+    """Return the results of the plan's variants, oldest first; `stored` is newest first."""
     workloads = {spec.workload for spec in plan.specs}
     return [
         row
@@ -133,7 +140,7 @@ def matching_results(stored: Sequence[RunRow], plan: Plan) -> list[RunRow]:
 
 
 def runs_on_same_hardware(stored: Sequence[RunRow], machine: Machine) -> list[RunRow]:
-    """Of stored runs every one on the CPU or on cards of a kind that is here: how long runs take."""
+    """Return the stored runs on the CPU, or on GPUs of models that this machine has."""
     names = {gpu.name for gpu in machine.gpus}
     return [row for row in stored if set(row.gpu_names) <= names]
 
@@ -147,11 +154,19 @@ def reusable_runs(
     throttle_filter: ThrottleFilter | None = None,
     stored: Sequence[RunRow] | None = None,
 ) -> ReusableRuns:
-    """The stored runs that need not be made again; what was refused elsewhere counts only if it is refused here too.
+    """Return the stored runs that need not be made again.
 
-    Reference runs never do: whoever asks for an experiment wants to know of the own machine. `repeated` judges which
-    runs were throttled too long to count, and then knows of them. With `fields`, no more of their samples is loaded.
-    `stored` are all runs of the store, where they were read already.
+    A run that was refused elsewhere counts only if it is refused here too. Reference runs never count: an experiment is
+    about the user's machine.
+
+    Args:
+        store: The stored runs.
+        plan: The plan.
+        fingerprint: The environment of a run made now.
+        machine: The machine it would run on.
+        own_runs: Runs that the experiment has made: they count whatever their environments.
+        throttle_filter: Decides which runs count, and keeps that in mind for those to come.
+        stored: All rows of the store, where they were read already.
     """
     results = matching_results(store.list_runs() if stored is None else stored, plan)
     rows = [row for row in _without_reference(results) if not plan.again or row.run in own_runs]
@@ -169,7 +184,7 @@ def reusable_runs(
 
 
 def reusable_as_newest(store: Store, plan: Plan) -> ReusableRuns:
-    """The stored runs made in the surroundings of the newest of them; reference runs where there are no others."""
+    """Return the stored runs made in the environment of the newest; reference runs if there are no others."""
     results = matching_results(store.list_runs(), plan)
     runs = [store.load_header(row.run) for row in _without_reference(results) or results]
     measured = [run for run in runs if run.row.completed]

@@ -1,4 +1,4 @@
-"""An experiment's plan: order of runs, which remain, which may run concurrently, and how long they take."""
+"""The order of an experiment's runs, and which of them remain, by the runs that are stored."""
 
 from collections.abc import Hashable, Sequence
 
@@ -9,37 +9,34 @@ from workloads.catalog import Machine, check
 from workloads.protocol import RunSpec
 
 FINAL_OUTCOMES = ("out_of_memory", "refused")
-"""Outcomes that a repeat would only repeat: once is enough."""
+"""Outcomes that a repeat would only repeat: one run is enough."""
 RESULT_OUTCOMES = ("completed", *FINAL_OUTCOMES)
-"""Outcomes that answer something; a run that ended otherwise is made again."""
+"""Outcomes that are a result; a run with any other outcome is made again."""
 
 _FAILED = ("failed", "crashed")
 
 
 def interleaved_order(variants: int, repeats: int) -> list[int]:
-    """Indices of variants, each `repeats` times, forwards and backwards in turn (A B B A A B).
+    """Return indices of variants, each `repeats` times, forwards and backwards in turn (A B B A A B).
 
-    Slow drift of the machine then falls on all variants alike instead of on the later ones.
+    Slow drift of the machine then affects all variants alike instead of the later ones.
     """
     rounds = (range(variants) if repeat % 2 == 0 else range(variants - 1, -1, -1) for repeat in range(repeats))
     return [index for one_round in rounds for index in one_round]
 
 
 def matching_variants(made: RunSpec) -> tuple[RunSpec, RunSpec]:
-    """The variants that a run made so is one of: its own, and that anywhere.
-
-    A variant that leaves its cards open is the same on whichever they were.
-    """
+    """Return the variants that a stored run is one of: its own, and the same one with any GPUs."""
     return made, RunSpec(workload=made.workload, variant={**made.variant, "devices": ""})
 
 
 def runs_of_variant(spec: RunSpec, runs: Sequence[RunRow]) -> list[RunRow]:
-    """The runs of this variant."""
+    """Return the runs of a variant."""
     return [row for row in runs if spec in matching_variants(row.spec)]
 
 
 class RunsByVariant:
-    """Runs by the variants that each is one of; a variant's are found without going through all of them."""
+    """Stored runs by variant: looking one up takes the same time however many there are."""
 
     def __init__(self, runs: Sequence[RunRow]) -> None:
         self._runs: dict[Hashable, list[RunRow]] = {}
@@ -48,7 +45,7 @@ class RunsByVariant:
                 self._runs.setdefault(key, []).append(row)
 
     def runs_of(self, spec: RunSpec) -> list[RunRow]:
-        """The runs of this variant, in the order given."""
+        """Return the runs of a variant, in the order given."""
         return self._runs.get(variant_key(spec), [])
 
 
@@ -58,17 +55,29 @@ def variant_key(spec: RunSpec) -> Hashable:
 
 
 def matching_keys(made: RunSpec) -> set[Hashable]:
-    """Those of the variants that a run made so is one of."""
+    """Return the keys of the variants that a stored run is one of."""
     return set(map(variant_key, matching_variants(made)))
 
 
 def remaining_runs(plan: Plan, runs: Sequence[RunRow], machine: Machine | None = None) -> list[RunSpec]:
-    """The runs still to be made, in their order, after `runs`; a variant that `machine` refuses runs once."""
+    """Return the runs that remain, in order.
+
+    Args:
+        plan: The plan.
+        runs: The runs that count.
+        machine: Variants that it refuses run only once; None refuses none.
+    """
     return [spec for one_round in remaining_rounds(plan, runs, machine) for spec in one_round]
 
 
 def remaining_rounds(plan: Plan, runs: Sequence[RunRow], machine: Machine | None = None) -> list[list[RunSpec]]:
-    """The same by rounds, in each of which a variant has one turn at most; a carried run is a round of its own."""
+    """Return the remaining runs by rounds with at most one run per variant; each weight transfer is its own round.
+
+    Args:
+        plan: The plan.
+        runs: The runs that count.
+        machine: Variants that it refuses run only once; None refuses none.
+    """
     return [*_comparison_rounds(plan, runs, machine), *([spec] for spec in _transfer_specs(plan, runs))]
 
 
@@ -90,7 +99,7 @@ def _transfer_specs(plan: Plan, runs: Sequence[RunRow]) -> list[RunSpec]:
 
 
 def _remaining_repeats(spec: RunSpec, runs: Sequence[RunRow], repeats: int, machine: Machine | None) -> range:
-    """Which of the variant's turns are still to come."""
+    """Return in which rounds the variant still has to run."""
     if _has_final_outcome(runs):
         return range(0)
     once = machine is not None and bool(check(spec, machine))
@@ -102,12 +111,12 @@ def _has_final_outcome(runs: Sequence[RunRow]) -> bool:
 
 
 def is_result(row: RunRow) -> bool:
-    """Whether it answers something, so that it need not be made again."""
+    """Return whether a run is a result, so that it need not be made again."""
     return row.outcome is not None and row.outcome.name in RESULT_OUTCOMES
 
 
 def is_given_up(runs: Sequence[RunRow]) -> bool:
-    """Whether the last two of a variant's runs failed for one reason: a third would hardly do better now."""
+    """Return whether the last two runs of a variant failed for the same reason: a third would hardly do better now."""
     last_outcomes = [row.outcome for row in runs[-2:] if row.outcome is not None]
     return (
         len(last_outcomes) == 2
@@ -117,31 +126,31 @@ def is_given_up(runs: Sequence[RunRow]) -> bool:
 
 
 def given_up_variants(plan: Plan, runs: Sequence[RunRow]) -> list[RunSpec]:
-    """The variants compared that are given up."""
+    """Return the variants compared that are given up."""
     runs_by_variant = RunsByVariant(runs)
     return [spec for spec in plan.variants if is_given_up(runs_by_variant.runs_of(spec))]
 
 
 def stopping_rule(plan: Plan, runs: Sequence[RunRow]) -> StoppingRule:
-    """The complete rounds of the variants that measure something."""
+    """Return the complete rounds of the variants that measure something."""
     runs_by_variant = RunsByVariant(runs)
     groups = [runs_by_variant.runs_of(spec) for spec in plan.variants]
     return StoppingRule.from_runs([group for group in groups if not _has_final_outcome(group)])
 
 
 def is_precision_reached(plan: Plan, runs: Sequence[RunRow]) -> bool:
-    """Whether every speed-up is known as narrowly as was asked."""
+    """Return whether every speed-up is known to the target precision."""
     return plan.until_pct is not None and stopping_rule(plan, runs).is_met(plan.until_pct)
 
 
 def count_done(plan: Plan, runs: Sequence[RunRow]) -> int:
-    """How many of the planned runs have a result; more repeats than planned count no further."""
+    """Return how many of the planned runs have a result; more repeats than planned do not count."""
     ended = RunsByVariant([row for row in runs if is_result(row)])
     transfers = sum(bool(ended.runs_of(each.spec)) for each in plan.weight_transfers)
     return transfers + sum(min(plan.repeats, len(ended.runs_of(spec))) for spec in plan.variants)
 
 
 def count_surplus(plan: Plan, runs: Sequence[RunRow]) -> int:
-    """How many runs of the variants compared have a result beside those planned: they count for the verdict too."""
+    """Return how many runs with a result the variants have beyond those planned: the verdict counts them too."""
     ended = RunsByVariant([row for row in runs if is_result(row)])
     return sum(max(0, len(ended.runs_of(spec)) - plan.repeats) for spec in plan.variants)

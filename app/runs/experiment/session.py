@@ -32,7 +32,15 @@ from workloads.protocol import RunSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedRun:
-    """One run of an experiment: the `place`-th of the `planned`, on devices lent to it, and what is known before it."""
+    """One run of an experiment, before it begins.
+
+    Attributes:
+        spec: What runs.
+        position: Its position among the runs of the experiment, from 1.
+        total: The number of these.
+        lease: Its devices.
+        environment: What is known of its environment before it begins.
+    """
 
     spec: RunSpec
     position: int
@@ -71,9 +79,15 @@ class RunExecutor(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
-    """An experiment as far as it is: `done` runs of `planned` have a result, `runs` are all of them and the others.
+    """An experiment so far.
 
-    `next_s` is how long the next run is expected to take; None where none is left.
+    Attributes:
+        plan: What it runs.
+        state: How far it came.
+        runs: All its runs that count, with or without a result.
+        planned: Runs in all.
+        done: Those of them that have a result.
+        next_s: Expected seconds of the next run, None if none is left.
     """
 
     plan: Plan
@@ -85,16 +99,16 @@ class Experiment:
 
     @property
     def measured(self) -> bool:
-        """Whether any of its runs completed; refused ones and those without enough memory have a result too."""
+        """Return whether any run completed: refused runs, and runs out of memory, are results too."""
         return any(run.row.completed for run in self.runs)
 
     @property
     def surplus_runs(self) -> int:
-        """How many runs have a result beside those planned: more repeats are stored than are asked for now."""
+        """Return how many runs have a result beyond those planned."""
         return count_surplus(self.plan, [run.row for run in self.runs])
 
     def describe_given_up(self) -> str:
-        """That no more runs were made of variants that failed twice; "" where all had their turns."""
+        """Return a sentence on variants that are not repeated because they failed twice; "" if there are none."""
         rows = [run.row for run in self.runs]
         count = sum(len(runs_of_variant(spec, rows)) < self.plan.repeats for spec in given_up_variants(self.plan, rows))
         if not count:
@@ -108,7 +122,14 @@ class Experiment:
     def from_runs(
         cls, plan: Plan, state: ExperimentState, runs: Sequence[RunHeader], machine: Machine | None = None
     ) -> "Experiment":
-        """The experiment with these runs; without a machine nothing is known to be refused before it is tried."""
+        """Return the experiment with these runs.
+
+        Args:
+            plan: The plan.
+            state: Its state if any run is left.
+            runs: The runs that count.
+            machine: Variants that it refuses run only once; None refuses none.
+        """
         rows = [run.row for run in runs]
         rest = remaining_runs(plan, rows, machine)
         made = count_done(plan, rows)
@@ -124,13 +145,13 @@ class Experiment:
 
 
 class ExperimentSession:
-    """Makes what is left of a plan after the runs `stored`. `run` blocks its thread; `stop` may come from any other.
+    """Makes the remaining runs of a plan.
 
-    With `budget_s`, no run is started that is not expected to end within so many seconds of `run`'s beginning.
-    `wait` is called before each run that this machine can make, its devices leased. A run of which `counts` says no is
-    made once more. A variant of which two runs in a row failed for one reason gets no third. With `parallel`, so many
-    runs at most go on at once, each on GPUs of its own, begun round by round; the one of a round that has least been on
-    a free GPU goes on there.
+    No run starts that is not expected to end within the plan's `budget_s`, counted from the beginning of `run`. A
+    variant of which two runs in a row failed for the same reason gets no third. Concurrent runs, each on its own GPUs,
+    begin round by round; of a round, the run goes first whose variant lacks the free GPUs most.
+
+    Thread: `run` blocks its thread; `stop` and `may_continue` any. The executor is called as it says.
     """
 
     def __init__(
@@ -148,23 +169,29 @@ class ExperimentSession:
         self._balancer = DeviceBalancer(len(plan.variants), machine)
         for run in stored:
             self._balancer.add(run.row.spec, run.gpu_uuids)
-        self._stopped = False
+        self._stopped = False  # set by any thread, read before each run and each wait
+        # `_runs` grows on the threads of the runs, one at a time by this lock; the session's thread reads copies.
         self._accept_lock = threading.Lock()
+        # The session's thread alone uses the next two: what a run's thread has to say is the result of its future.
         self._running: dict[Future[ExperimentState | None], PlannedRun] = {}
         self._end_state: ExperimentState | None = None
         self._began_s = time.monotonic()
 
     def may_continue(self) -> bool:
-        """Whether it was not told to stop, and its time is not spent."""
+        """Return whether it was not stopped and has time left."""
         in_time = self._plan.budget_s is None or time.monotonic() - self._began_s < self._plan.budget_s
         return in_time and not self._stopped
 
     def stop(self) -> None:
-        """Starts no further run; returns at once."""
+        """Start no further run; returns at once."""
         self._stopped = True
 
     def run(self) -> Experiment:
-        """Makes the runs. Raises `UserError` where one cannot be stored."""
+        """Make the runs and return the experiment.
+
+        Raises:
+            UserError: A run cannot be stored.
+        """
         state = self._execute()
         return Experiment.from_runs(self._plan, state, self._runs, self._machine)
 
@@ -187,7 +214,7 @@ class ExperimentSession:
         return self._end_state or "failed"
 
     def _next_run(self, pending: list[RunSpec], position: int, total: int) -> PlannedRun | None:
-        """The turn of one of a round's runs, once it may begin; None where it is not needed or the experiment ends."""
+        """Take a run from a round, and return it when it may begin; None if it is not needed or none may."""
         while not self._concurrency.admits(pending[0], self._running_specs()):
             self._await_any()
         pending.remove(spec := self._choose_next(pending))
@@ -205,7 +232,7 @@ class ExperimentSession:
         return PlannedRun(spec=spec, position=position, total=total, lease=lease)
 
     def _choose_next(self, pending: Sequence[RunSpec]) -> RunSpec:
-        """The run of a round that begins: its first, or beside others the one that a free card lacks most."""
+        """Return the next run of a round: the first, or next to others the one whose variant lacks a free GPU most."""
         if not self._running:
             return pending[0]
         gpus, running = pending[0].variant["gpus"], self._running_specs()
@@ -226,7 +253,7 @@ class ExperimentSession:
             self._end_state = future.result() or self._end_state
 
     def _sleep_or_give_up(self, spec: RunSpec, seconds: float) -> bool:
-        """Sleeps so long while a run waits for its devices; whether to wait no longer."""
+        """Sleep while a run waits for its devices; return whether to wait no longer."""
         if self._running:
             self._await_any(seconds)
         else:
@@ -235,7 +262,7 @@ class ExperimentSession:
         return self._end_state is not None or self._needs_no_run(spec)
 
     def _execute_run(self, planned_run: PlannedRun) -> ExperimentState | None:
-        """Makes a run, and once more where it does not count; why none is made after it, None where one may be."""
+        """Make a run, once more if it does not count; return why no other run starts after it, None if one may."""
         try:
             while isinstance(ready := self._wait_until_idle(planned_run), PlannedRun):
                 run = self._executor.run_once(ready)
@@ -249,7 +276,7 @@ class ExperimentSession:
             planned_run.lease.release()
 
     def _wait_until_idle(self, planned_run: PlannedRun) -> PlannedRun | ExperimentState:
-        """The turn once the machine was waited for, or why its run is not begun."""
+        """Return the run when the machine is idle, or why it does not begin."""
         if (end_reason := self._end_reason(planned_run.spec)) is not None or not planned_run.lease.devices:
             return end_reason or planned_run
         environment = self._executor.wait_until_idle(planned_run, self.may_continue)
@@ -262,7 +289,7 @@ class ExperimentSession:
             return accepted
 
     def _end_reason(self, spec: RunSpec) -> ExperimentState | None:
-        """Why this run is not begun; None where it may be."""
+        """Return why this run does not begin, None if it may."""
         if self._stopped:
             return "stopped"
         spent_s, budget_s = time.monotonic() - self._began_s, self._plan.budget_s
@@ -274,7 +301,7 @@ class ExperimentSession:
         return [run.row for run in self._runs]
 
     def _needs_no_run(self, spec: RunSpec) -> bool:
-        """Whether a run has answered for this variant, it is given up, or the others are known well enough."""
+        """Return whether a variant has a final outcome, is given up, or all others are known precisely enough."""
         rows = self._rows()
         made = runs_of_variant(spec, rows)
         if is_given_up(made) or any(row.outcome is not None and row.outcome.name in FINAL_OUTCOMES for row in made):

@@ -15,14 +15,20 @@ from app.storage.store import Store
 
 
 def run_to_transfer(transfer: WeightTransfer, runs: Sequence[RunHeader]) -> RunHeader | None:
-    """The newest completed run whose weights are to be tried."""
+    """Return the newest completed run whose weights are to be tried."""
     made = [run.row.run for run in runs if run.row.completed]
     made_runs = [row.run for row in runs_of_variant(transfer.spec, [run.row for run in runs]) if row.run in made]
     return next((run for run in reversed(runs) if run.row.run in made_runs), None)
 
 
 def latest_trial(run: RunHeader, implementation: str, gpus: int) -> PortabilityResult | None:
-    """What the newest trial of a run's weights in an implementation gave, on the CPU or on a GPU."""
+    """Return the newest trial of a run's weights in an implementation, on the CPU or on a GPU.
+
+    Args:
+        run: The run that saved them.
+        implementation: The implementation that loaded them.
+        gpus: 0 for the CPU.
+    """
     trials = [
         trial
         for trial in run.portability
@@ -33,7 +39,7 @@ def latest_trial(run: RunHeader, implementation: str, gpus: int) -> PortabilityR
 
 @dataclass(frozen=True, slots=True)
 class TransferTrial:
-    """A trial still to be made: a run's weights in an implementation, on the CPU or on a GPU."""
+    """A pending trial: a run's weights in an implementation, on the CPU or on a GPU."""
 
     run: RunHeader
     implementation: str
@@ -41,7 +47,7 @@ class TransferTrial:
 
 
 def pending_trials(plan: Plan, runs: Sequence[RunHeader]) -> list[TransferTrial]:
-    """The trials that the plan's runs do not have yet, of those runs that are there."""
+    """Return the trials that the plan's runs do not have yet."""
     return [
         TransferTrial(run, name, transfer.gpus)
         for transfer in plan.weight_transfers
@@ -52,7 +58,13 @@ def pending_trials(plan: Plan, runs: Sequence[RunHeader]) -> list[TransferTrial]
 
 
 def runs_with_weights(plan: Plan, runs: Sequence[RunHeader], database: Path) -> tuple[RunHeader, ...]:
-    """These runs without those whose weights are gone before all of their trials were made: they are made again."""
+    """Return the runs without those whose weights are gone before all of their trials were made: these are made again.
+
+    Args:
+        plan: The plan.
+        runs: Its runs.
+        database: Their database, next to which weights are stored.
+    """
     pending = [trial.run.row for trial in pending_trials(plan, runs)]
     missing = [row.run for row in pending if not weights_file(row, database, None).exists()]
     return tuple(run for run in runs if run.row.run not in missing)
@@ -61,9 +73,17 @@ def runs_with_weights(plan: Plan, runs: Sequence[RunHeader], database: Path) -> 
 def run_pending_trials(
     plan: Plan, runs: Sequence[RunHeader], services: RunServices, notify: Notify, may_continue: Callable[[], bool]
 ) -> list[RunHeader]:
-    """Tries and stores what was not tried yet, while it `may_go_on`; the same runs, with what is known of them now.
+    """Make and store the pending trials; return the runs with them.
 
-    Raises `UserError` where a file of weights is not there or an implementation cannot be tried on this machine.
+    Args:
+        plan: The plan.
+        runs: Its runs.
+        services: What jobs need.
+        notify: Gets a sentence per trial.
+        may_continue: Returns whether to begin another trial.
+
+    Raises:
+        UserError: A file of weights is missing, or an implementation cannot run on this machine.
     """
     tried = []
     for trial in pending_trials(plan, runs):

@@ -29,7 +29,7 @@ _SWITCH = (Option(value=False, label="Off"), Option(value=True, label="On"))
 
 @dataclass(slots=True)
 class _Selection:
-    """What was chosen of one workload."""
+    """What the user has chosen for one workload."""
 
     lists: dict[str, tuple[Value, ...]] = field(default_factory=dict)
     errors: dict[str, tuple[str, str]] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class _Selection:
 
 @dataclass(frozen=True, slots=True)
 class _Combinations:
-    """The combinations that can run here, the baseline first, those that cannot, and how many there are in all."""
+    """Combinations that can run here, the baseline first, those that cannot, and their number in all."""
 
     runnable: tuple[RunSpec, ...]
     refused: tuple[tuple[RunSpec, Refusal], ...]
@@ -46,9 +46,9 @@ class _Combinations:
 
 
 class MatrixForm:
-    """Several values of some parameters, the others as in the form; `most_repeats` is the limit where a width ends it.
+    """Several values for some parameters; all others are as in the form.
 
-    The form's variant is the baseline until another one is chosen.
+    The form's variant is the baseline until another is chosen. `max_repeats` is the default with a target precision.
     """
 
     def __init__(self, form: VariantForm, max_repeats: int) -> None:
@@ -58,14 +58,14 @@ class MatrixForm:
         self._extent = Extent()
 
     def tick(self, name: str, value: Value, *, on: bool) -> None:
-        """Take a value in or leave it out; the last one stays."""
+        """Add a value or remove it; the last one stays."""
         now = self._values(name)
         wanted = {*now, value} if on else {*now} - {value}
         if wanted:
             self._selection.lists[name] = self._offered_order(name, wanted)
 
     def enter_list(self, name: str, text: str) -> None:
-        """Take the values typed, the form's where there are none; what is no list is kept with what is wrong."""
+        """Take the values typed, or the form's if there are none; text that is no list stays, with what is wrong."""
         parameter = self._parameter(name)
         self._selection.errors.pop(name, None)
         self._selection.lists.pop(name, None)
@@ -77,12 +77,12 @@ class MatrixForm:
             self._selection.errors[name] = text, sentence(str(error).replace(name, parameter.label, 1))
 
     def choose_baseline(self, index: int) -> None:
-        """Hold all against this one of the state's variants."""
+        """Compare with this one of the state's variants."""
         spec = self._ordered_variants(self._combinations())[index]
         self._selection.baseline = {name: spec.variant[name] for name in self._varied()}
 
     def update_extent(self, **changes: object) -> None:
-        """Go another way in some of what `Extent` has."""
+        """Change fields of `Extent`."""
         self._extent = replace(self._extent, **changes)  # type: ignore[arg-type]
 
     def reset(self) -> None:
@@ -90,7 +90,7 @@ class MatrixForm:
         self._by_workload.pop(self._key, None)
 
     def plan(self) -> Plan:
-        """Return the experiment as it is chosen now; `notes` say which combinations cannot run here."""
+        """Return the experiment as chosen now; its notes say which combinations cannot run here."""
         found, extent = self._combinations(), self._extent
         groups = group_refused(found.refused, self._varied())
         return Plan(
@@ -105,7 +105,7 @@ class MatrixForm:
         )
 
     def state(self) -> MatrixState:
-        """Everything the matrix shows."""
+        """Return everything the matrix shows."""
         form, found, extent = self._form.state(), self._combinations(), self._extent
         listed = self._ordered_variants(found)
         problem = form.custom_file_refusal or self._problem(found) if form.is_machine_known else "Looking for GPUs …"
@@ -131,7 +131,7 @@ class MatrixForm:
         )
 
     def command(self) -> str:
-        """The same experiment as a shell command; what cannot run here is refused there, run by run."""
+        """Return the same experiment as a shell command, which refuses what cannot run here run by run."""
         words = ["python", "-m", "app", "experiment", self._form.cli_name]
         words += [part for setting in self._settings() for part in ("-s", setting)]
         extent = self._extent
@@ -157,7 +157,7 @@ class MatrixForm:
 
     @property
     def _key(self) -> str:
-        """The workload; one of the user's own is another one when its file has changed."""
+        """Return a key of the workload; a custom workload gets another one when its file changes."""
         return f"{self._workload.name} {self._workload.custom_file.sha256 if self._workload.custom_file else ''}"
 
     @property
@@ -174,27 +174,27 @@ class MatrixForm:
         return self._workload.parameter(name)
 
     def _values(self, name: str) -> tuple[Value, ...]:
-        """The values of a parameter that take part; the form's own where no others were chosen."""
+        """Return the chosen values of a parameter; the form's if none were chosen."""
         return self._selection.lists.get(name) or (self._form.spec().variant[name],)
 
     def _varied(self) -> list[str]:
-        """Parameters with several values, in the catalog's order."""
+        """Return the parameters with several values, in the catalog's order."""
         names = (parameter.name for parameter in self._workload.parameters)
         return [name for name in names if len(self._selection.lists.get(name, ())) > 1]
 
     def _offered_order(self, name: str, wanted: set[Value]) -> tuple[Value, ...]:
-        """Values that are ticked, as they are offered."""
+        """Return the ticked values in the order they are offered."""
         offered = next(_options(field) for field in self._form.state().fields if field.name == name)
         return tuple(option.value for option in offered if option.value in wanted)
 
     def _fixed_values(self) -> dict[str, Value]:
-        """What has one value: the form's, or the only one left here."""
+        """Return the parameters with one value: the form's, or the only one left here."""
         single = {name: values[0] for name, values in self._selection.lists.items() if len(values) == 1}
         variant = self._form.spec().variant
         return {**{parameter.name: variant[parameter.name] for parameter in self._workload.parameters}, **single}
 
     def _lists(self) -> dict[str, tuple[Value, ...]]:
-        """The values of each varied parameter, the baseline's first."""
+        """Return the values of each varied parameter, the baseline's first."""
         base = self._selection.baseline or self._form.spec().variant
         lists = ((name, self._selection.lists[name]) for name in self._varied())
         return {name: tuple(sorted(values, key=lambda value: value != base.get(name))) for name, values in lists}
@@ -214,7 +214,7 @@ class MatrixForm:
         )
 
     def _ordered_variants(self, found: _Combinations) -> list[RunSpec]:
-        """Those that can run in an order that does not depend on the baseline."""
+        """Return the runnable variants in an order that does not depend on the baseline."""
         lists = self._selection.lists
         varied = self._varied()
         return sorted(found.runnable, key=lambda spec: [lists[name].index(spec.variant[name]) for name in varied])
@@ -251,7 +251,7 @@ class MatrixForm:
         )
 
     def _settings(self) -> list[str]:
-        """`name=a,b` for each parameter that is varied or not at its default on this machine."""
+        """Return `name=a,b` for each parameter that is varied or not at its default on this machine."""
         fixed, lists, machine = self._fixed_values(), self._lists(), self._form.machine
         gpus = lists.get("gpus") or (fixed["gpus"],)
         defaults = [catalog.fill_defaults(self._workload, {"gpus": count}, machine).variant for count in gpus]
@@ -267,7 +267,7 @@ class MatrixForm:
 
 
 def _options(field: Field) -> tuple[Option, ...]:
-    """The values to tick; none where they are typed."""
+    """Return the values to tick; none where they are typed."""
     if field.kind == "switch":
         return _SWITCH
     if field.name == "gpus":

@@ -13,9 +13,14 @@ from workloads.protocol import Value
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extent:
-    """How far an experiment goes: repeats (None for the usual number), ± percent, seconds, runs side by side.
+    """The limits the user has chosen.
 
-    With `again` stored runs do not count.
+    Attributes:
+        repeats: Runs per variant, None for the default.
+        until_pct: Target precision, ± percent.
+        budget_s: Time limit of one sitting.
+        side_by_side: Use different GPUs concurrently.
+        again: Count no stored runs.
     """
 
     repeats: int | None = None
@@ -27,10 +32,19 @@ class Extent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixRow:
-    """One parameter: values to tick (`options`), or else a list to type (`text`); `chosen` are those compared.
+    """One parameter in the matrix.
 
-    `where_empty` stands in the list while nothing else does. `folded` ones are shown only when asked for. `problem` is
-    what is wrong with the text.
+    Attributes:
+        name: Its name.
+        label: Its label.
+        help: Its tooltip.
+        options: Values to tick; empty where they are typed.
+        chosen: The values that are compared.
+        text: The values as typed.
+        unit: Unit of typed values.
+        placeholder: Shown while nothing is typed.
+        folded: Shown on demand only.
+        problem: What is wrong with the text.
     """
 
     name: str
@@ -47,10 +61,10 @@ class MatrixRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixState:
-    """Everything the matrix shows; `problem` says why it cannot begin, "" where it can.
+    """Everything the matrix shows.
 
-    `variants` are names of those that can run, `baseline` the index of the one all are held against. `side_by_side` is
-    None on a machine where it is no choice.
+    `problem` says why the experiment cannot begin, "" if it can. `variants` are the names of those that can run,
+    `baseline` an index of them. `side_by_side` is None on a machine where it makes no difference.
     """
 
     workload: str
@@ -75,22 +89,22 @@ _NUMBERS = re.compile(r"[,;\s]+")
 
 
 def parse_values(parameter: Parameter, text: str) -> tuple[Value, ...]:
-    """The values in the order typed, each once; raises `UsageError` for one that the parameter cannot have."""
+    """Return the values in the order typed, each once; raises `UsageError` for an invalid one."""
     return tuple(dict.fromkeys(parse(parameter, word) for word in _split_values(parameter, text)))
 
 
 def format_values(parameter: Parameter, values: Sequence[Value]) -> str:
-    """The values as they are typed here."""
+    """Return the values as they are typed here."""
     return _separator(parameter).join(map(value_text, values))
 
 
 def format_cli_values(parameter: Parameter, values: Sequence[Value]) -> str:
-    """The values as the command line takes them."""
+    """Return the values as the command line takes them."""
     return _separator(parameter).strip().join(map(value_text, values))
 
 
 def list_placeholder(parameter: Parameter) -> str:
-    """What no value stands for, and how several are typed where no comma is between them."""
+    """Return what no value means, and how to type several where commas do not separate them."""
     several = "" if _separator(parameter) == ", " else "; several as 0; 1"
     return parameter.unset + several
 
@@ -103,5 +117,5 @@ def _split_values(parameter: Parameter, text: str) -> list[str]:
 
 
 def _separator(parameter: Parameter) -> str:
-    """What stands between two values; `devices` is itself a list with commas."""
+    """Return what separates two values; `devices` is itself a list with commas."""
     return "; " if parameter.name == "devices" else ", "

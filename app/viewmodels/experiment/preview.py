@@ -15,16 +15,19 @@ from workloads.protocol import RunSpec
 
 
 def format_estimate(left_s: float, learnt_from: int) -> str:
-    """How long runs take; at least what they measure where no run tells how much there is beside that."""
+    """Return a duration, or a lower bound for it where `learnt_from` is 0 runs."""
     if learnt_from:
         return f"about {units.duration(left_s)}"
     return f"at least {units.duration(left_s)}" if left_s else "time not known yet"
 
 
 def describe_estimate(ahead: RemainingWork, *, at_most: bool = False, budget_s: float | None = None) -> list[str]:
-    """What is stored already and what is left, from how much that is known, and what does not count and why.
+    """Return sentences on what is stored, what is left, and what does not count and why.
 
-    `at_most`: it may end before its last repeat; `budget_s`: it ends when that is spent, and can go on later.
+    Args:
+        ahead: What is left.
+        at_most: The experiment may end before its last repeat.
+        budget_s: Its time limit.
     """
     left = ahead.planned - ahead.done
     if not left:
@@ -37,7 +40,12 @@ def describe_estimate(ahead: RemainingWork, *, at_most: bool = False, budget_s: 
 
 
 def describe_uncounted(uncounted: int, causes: Sequence[str]) -> list[str]:
-    """That stored runs of the same variants do not count, made with another of `because`; none where all count."""
+    """Return a sentence on stored runs of the same variants that do not count; none if all count.
+
+    Args:
+        uncounted: Their number.
+        causes: In what their environments differ.
+    """
     if not uncounted:
         return []
     runs = f"{uncounted:,} stored {units.plural('run', uncounted)}"
@@ -45,7 +53,7 @@ def describe_uncounted(uncounted: int, causes: Sequence[str]) -> list[str]:
 
 
 def sequential_reason(specs: Sequence[RunSpec], machine: Machine) -> str:
-    """Why none of these runs can go on beside another, whatever is asked for; "" where some can."""
+    """Return why none of these runs can run concurrently; "" if some can."""
     counts = [int(spec.variant["gpus"]) for spec in runnable(specs, machine)]
     on_gpus = sorted(count for count in counts if count)
     if not counts:
@@ -71,12 +79,12 @@ def _describe_remaining(ahead: RemainingWork, left: int, most: str) -> str:
 
 _NUMBER = re.compile(r"\d+")
 _REASONS_SHOWN = 2
-"""Reasons; the others are one click away."""
+"""Reasons shown at first; the others are one click away."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusedGroup:
-    """So many combinations with one reason; `what` names the values that they share, "" where it is all of them."""
+    """Combinations with the same reason; `values` are those that they share, "" for all combinations."""
 
     count: int
     values: str
@@ -84,19 +92,25 @@ class RefusedGroup:
 
     @property
     def text(self) -> str:
-        """The group as one sentence or two."""
+        """Return the group as one sentence or two."""
         return f"{self.values}: {self.reason}" if self.values else self.reason
 
 
 class RefusedText(NamedTuple):
-    """What cannot run, with a line a reason, and the words of the way to the `others`; "" where there are none."""
+    """What cannot run, a line per reason, and the label of what shows the others; "" if there are none."""
 
     text: str
     more_label: str
 
 
 def describe_refused(groups: Sequence[RefusedGroup], combinations: int, *, show_all: bool) -> RefusedText:
-    """What of so many combinations cannot run, with the first reasons or with `every` one."""
+    """Return which of the combinations cannot run.
+
+    Args:
+        groups: Those that cannot, by reason.
+        combinations: The number of all.
+        show_all: With every reason instead of the first ones.
+    """
     if not groups:
         return RefusedText("", "")
     count, more = sum(group.count for group in groups), len(groups) - _REASONS_SHOWN
@@ -108,7 +122,7 @@ def describe_refused(groups: Sequence[RefusedGroup], combinations: int, *, show_
 
 
 def group_refused(refused: Sequence[tuple[RunSpec, Refusal]], varied: Sequence[str]) -> tuple[RefusedGroup, ...]:
-    """Those with the same reason together, the largest group first; reasons may differ in their numbers alone."""
+    """Return the refused combinations by reason, the largest group first; reasons may differ in their numbers."""
     groups: dict[tuple[tuple[str, ...], str], list[tuple[RunSpec, Refusal]]] = {}
     for spec, refusal in refused:
         key = refusal.parameters, _NUMBER.sub("#", refusal.reason)
@@ -126,10 +140,19 @@ def _group(members: Sequence[tuple[RunSpec, Refusal]], varied: Sequence[str]) ->
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PresetLine:
-    """One prepared experiment; `key` is its name or the path of its file; `problem`: the file cannot be used.
+    """One preset in the list.
 
-    `notes` say how it was made to fit the machine, `is_made` that nothing is left to run, `reference` what the
-    reference runs of it that are stored are called, if any are.
+    Attributes:
+        key: What finds it: its name, or the path of its file.
+        name: Its name.
+        title: Its title.
+        question: What it answers.
+        size: Its variants and runs.
+        time: What is stored and left.
+        notes: How it was adapted to this machine.
+        problem: Why its file cannot be used, "" if it can.
+        is_complete: Whether nothing is left to run.
+        reference: Label of its stored reference runs, "" if there are none.
     """
 
     key: str
@@ -145,26 +168,26 @@ class PresetLine:
 
     @property
     def size_text(self) -> str:
-        """How much it is and how long it takes; its name before that where its title is another one."""
+        """Return its size and time, after its name where its title is another one."""
         name = "" if self.title == self.name else self.name
         return ". ".join(filter(None, (" · ".join(filter(None, (name, self.size))), self.time)))
 
 
 def refused_notes(variants: Sequence[RunSpec], machine: Machine) -> tuple[str, ...]:
-    """How many variants cannot run on this machine, a sentence for a reason."""
+    """Return how many variants cannot run on this machine, a sentence per reason."""
     checked = [(spec, check(spec, machine)) for spec in variants]
     groups = group_refused([(spec, found[0]) for spec, found in checked if found], differing_parameters(variants))
     return tuple(f"{group.count} {plural('variant', group.count)} cannot run here. {group.text}" for group in groups)
 
 
 def reference_label(runs: Sequence[RunRow]) -> str:
-    """What these reference runs are called, `H200 reference`; "" where there is none."""
+    """Return the label of reference runs, as `H200 reference`; "" if there are none."""
     names = dict.fromkeys(short_gpu_name(name) for row in runs for name in row.gpu_names)
     return f"{', '.join(names) or 'The'} reference" if runs else ""
 
 
 def preset_line(line: PresetLine, variants: Sequence[RunSpec], ahead: RemainingWork) -> PresetLine:
-    """What is known of a preset, with its size and what it has before it on this machine."""
+    """Return the line with its size and with what is stored and left."""
     runs = f"{ahead.planned:,} {plural('run', ahead.planned)}"
     return replace(
         line,

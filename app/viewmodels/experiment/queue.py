@@ -1,4 +1,4 @@
-"""The queue as values: one line for all of it, one row and its table cells for each entry."""
+"""The queue as values: a summary line, and a row with its table cells per entry."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -34,10 +34,19 @@ class QueueRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueState:
-    """Everything the window shows of the queue; without rows and tellings nothing is shown.
+    """Everything the window shows of the queue; nothing if it has neither rows nor banners.
 
-    `count` is how many runs of all are done, `now` what goes on; both are empty where what is told says it already.
-    `skip` says whether a wait goes on that can be skipped, `may_export` whether all of it rests and can be taken away.
+    Attributes:
+        rows: The entries, then those that ended.
+        count: Completed runs of all; "" where a banner says it.
+        fraction: The same, from 0 to 1.
+        activity: What runs now; "" where a banner says it.
+        time_left: Expected time of what runs without being asked again.
+        can_skip_wait: Whether the wait for an idle machine can be skipped.
+        pause_action: What the button for all entries does; "" hides it.
+        can_export: Whether nothing of it runs, so that it can be exported.
+        offer: The offer to resume it.
+        ended: What has ended.
     """
 
     rows: tuple[QueueRow, ...] = ()
@@ -53,14 +62,14 @@ class QueueState:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to show."""
+        """Return whether there is nothing to show."""
         return not self.rows and self.offer is None and self.ended is None
 
 
 class QueueModel:
-    """Folds what is read of the queue and what its runner tells into what is shown.
+    """Combines the queue as it is in the database with the progress of its runner.
 
-    `goes_on` is whether this window makes its runs; an entry that runs all the same is made by another program.
+    `is_running` is whether this window runs it; an entry that runs all the same belongs to another program.
     """
 
     def __init__(self) -> None:
@@ -75,30 +84,30 @@ class QueueModel:
 
     @property
     def last_ended(self) -> QueueProgress | None:
-        """What ended last, and is told of."""
+        """Return what ended last and is shown in a banner."""
         return None if self._banner is None else self._banner.progress
 
     @property
     def entries(self) -> tuple[QueueProgress, ...]:
-        """What is in the queue, in its order."""
+        """Return what is in the queue, in order."""
         return self._entries
 
     @property
     def runs_elsewhere(self) -> bool:
-        """Whether another program makes runs of the queue, and this window none."""
+        """Return whether another program runs the queue, and not this window."""
         return not self.is_running and any(entry.state == "running" for entry in self._entries)
 
     def begin(self) -> None:
-        """The runner begins: from now on the count is about what it makes."""
+        """Note that the runner begins: from now on the count is about its runs."""
         self.is_running, self._offered = True, False
         self._counted = frozenset()
 
     def finish(self) -> None:
-        """The runner has ended."""
+        """Note that the runner has ended."""
         self.is_running, self._current = False, None
 
     def update(self, entries: Sequence[QueueProgress]) -> None:
-        """Take the entries as they stand in the database."""
+        """Take the entries as they are in the database."""
         self._entries = tuple(entries)
         self._offered = self._offered and bool(entries) and all(entry.state != "running" for entry in entries)
         remaining = {entry.entry for entry in entries}
@@ -108,7 +117,7 @@ class QueueModel:
     def move(self, entry: int, by: int) -> int | None:
         """Move an entry by so many places, up if negative; return the entry that follows it now, None at the end.
 
-        It is shown so at once, before the database has it: the eye follows the hand.
+        It is shown at once, before the database has it.
         """
         others = [each for each in self._entries if each.entry != entry]
         old_index = [each.entry for each in self._entries].index(entry)
@@ -119,16 +128,16 @@ class QueueModel:
         return following
 
     def is_running_here(self, entry: int) -> bool:
-        """Whether a run of this entry goes on in this window."""
+        """Return whether a run of this entry runs in this window."""
         return self._current is not None and self._current.entry == entry
 
     def experiment_number(self, entry: int) -> int | None:
-        """The number of an entry's experiment, be it in the queue or ended."""
+        """Return the number of an entry's experiment, in the queue or ended."""
         found = (each.experiment for each in (*self._entries, *self._ended) if each.entry == entry)
         return next(found, None)
 
     def handle(self, progress: QueueProgress, now_s: float) -> None:
-        """Take what the runner tells, at `now_s` seconds of any clock."""
+        """Take progress of the runner, at `now_s` seconds of any clock."""
         self._progress_s = now_s
         others = tuple(entry for entry in self._entries if entry.entry != progress.entry)
         if progress.state in QUEUED_STATES:
@@ -148,24 +157,24 @@ class QueueModel:
             self._banner = ended_banner(progress)
 
     def set_verdict(self, entry: int, verdict: str) -> None:
-        """Say the verdict of an entry that ended, if that is what is told."""
+        """Show the verdict of an entry that ended, if a banner is about it."""
         if self._banner is not None and self.last_ended is not None and self.last_ended.entry == entry:
             self._banner = replace(self._banner, text=describe_ending(self.last_ended, verdict))
 
     def offer_resume(self) -> None:
-        """Offer to go on with what is in the queue."""
+        """Offer to resume what is in the queue."""
         self._offered = bool(self._entries)
 
     def withdraw_offer(self) -> None:
-        """Offer no longer."""
+        """Withdraw the offer."""
         self._offered = False
 
     def dismiss_ended(self) -> None:
-        """Say no more of what ended, and list it no longer."""
+        """Show no more of what ended."""
         self._banner, self._ended = None, ()
 
     def state(self, now_s: float) -> QueueState:
-        """What to show at `now_s`, on the clock of `tell`."""
+        """Return what to show at `now_s`, on the clock of `handle`."""
         finished = sum(ended.done for ended in self._ended if ended.entry in self._counted)
         done = finished + sum(entry.done for entry in self._entries)
         planned = finished + sum(entry.planned for entry in self._entries)
@@ -195,7 +204,7 @@ class QueueModel:
         ]
 
     def _with_time_left(self, entry: QueueProgress, now_s: float) -> QueueProgress:
-        """The entry with what is left of it by now; while it waits nothing of that passes."""
+        """Return the entry with its time left now; during a wait none of it passes."""
         if not self.is_running_here(entry.entry) or entry.left_s is None or entry.waiting_for:
             return entry
         return replace(entry, left_s=max(0.0, entry.left_s - (now_s - self._progress_s)))
@@ -214,7 +223,7 @@ class QueueModel:
         return "Paused"
 
     def _format_time_left(self, now_s: float) -> str:
-        """Of what is to be made without being asked once more."""
+        """Return the time left of what runs without being asked again."""
         pending = [self._with_time_left(entry, now_s) for entry in self._entries if entry.state != "paused"]
         known = [entry.left_s for entry in pending if entry.left_s is not None]
         if not sum(known):
@@ -222,14 +231,14 @@ class QueueModel:
         return f"{'' if len(known) == len(pending) else 'at least '}{units.duration(sum(known))} left"
 
     def _pause_action(self) -> Literal["pause", "go on", ""]:
-        """What can be done with all: pause them if any is to come, go on where all rest."""
+        """Return what the button for all entries does: pause them if any is to come, resume them if all are paused."""
         if self._offered or self.runs_elsewhere or not self._entries:
             return ""
         return "pause" if self.is_running and any(entry.state != "paused" for entry in self._entries) else "go on"
 
 
 def _with_pause(progress: QueueProgress, entry: QueueProgress) -> QueueProgress:
-    """What is told of an entry's run: that the entry is paused after it, the runner does not say."""
+    """Return the progress, paused if its entry is: the runner does not know that."""
     return replace(progress, state="paused") if entry.state == "paused" else progress
 
 
@@ -256,7 +265,7 @@ def _row(progress: QueueProgress, *, running_here: bool = False) -> QueueRow:
 
 
 def _describe_runs(progress: QueueProgress) -> str:
-    """What goes on: one run by its name, several by their count, and two by what tells them apart."""
+    """Return the current runs: one by its name, two by what differs, more by their number."""
     if len(progress.specs) < 2:
         return "".join(map(short_name, progress.specs))
     names = dict.fromkeys(variant_names(progress.specs)) if len(progress.specs) == 2 else ()
@@ -278,11 +287,11 @@ WIDEST_CELLS = (
     Cell(text="000/000"),
     Cell(text="10:00:00"),
 )
-"""For each column a cell as wide as it is expected to need."""
+"""Per column, a cell as wide as any is expected to be."""
 
 
 def queue_cells(row: QueueRow) -> tuple[Cell, ...]:
-    """What is shown of an entry, a cell a column; that of its bar has no words."""
+    """Return what is shown of an entry, a cell per column; that of its bar is empty."""
     return (
         Cell(text=row.name, symbol=row.symbol, tooltip=row.tooltip),
         Cell(text=row.state, tone=row.tone, tooltip=row.tooltip),

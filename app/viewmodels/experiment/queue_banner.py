@@ -10,11 +10,11 @@ from app.queries import EntryState, QueueProgress
 from app.viewmodels.format.cells import Tone
 
 BannerAction = Literal["go on", "not now", "remove", "show", "dismiss", "unfold", "stop"]
-"""What the line above the queue can be answered with."""
+"""What a banner can be answered with."""
 
 
 class StateStyle(NamedTuple):
-    """How a state is shown: never by colour alone, always with its word, which is the state itself."""
+    """How a state is shown: never by colour alone, always with its name."""
 
     symbol: str
     tone: Tone
@@ -33,7 +33,7 @@ STATE_STYLES: dict[EntryState, StateStyle] = {
 }
 
 _MAX_NAME_LENGTH = 60
-"""Characters of a name within a sentence: that of a large matrix is longer than what is said of it."""
+"""Characters of a name within a sentence; the name of a large matrix is longer."""
 _END_PHRASES: dict[EntryState, str] = {
     "complete": "is complete",
     "settled": "is settled, every speed-up known as narrowly as was asked",
@@ -43,7 +43,7 @@ _END_PHRASES: dict[EntryState, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Banner:
-    """A sentence above the queue with the answers it can be given, the first the one to be expected."""
+    """A sentence above the queue with its answers, the expected one first."""
 
     text: str
     symbol: str
@@ -57,7 +57,7 @@ def _format_runs_made(done: int, planned: int) -> str:
 
 
 def resume_banner(entries: Sequence[QueueProgress]) -> Banner:
-    """The offer to go on with what is unfinished."""
+    """Return the offer to resume what is unfinished."""
     done, planned = sum(entry.done for entry in entries), sum(entry.planned for entry in entries)
     if len(entries) == 1:
         text = f"{_quote_name(entries[0].name)} is unfinished: {_format_runs_made(done, planned)}."
@@ -75,7 +75,7 @@ def resume_banner(entries: Sequence[QueueProgress]) -> Banner:
 
 
 def describe_ending(progress: QueueProgress, verdict: str = "") -> str:
-    """How an entry ended, what else there is to say, and its verdict where it is known."""
+    """Return how an entry ended, its message, and its verdict where known."""
     if progress.state == "failed":
         runs = units.plural("run", progress.planned)
         text = f"{_quote_name(progress.name)} has ended: {progress.done} of {progress.planned} {runs} gave a result."
@@ -88,7 +88,7 @@ def describe_ending(progress: QueueProgress, verdict: str = "") -> str:
 
 
 def ended_banner(progress: QueueProgress) -> Banner:
-    """How an entry ended, with the way to its runs."""
+    """Return how an entry ended, with the way to its runs."""
     style = STATE_STYLES[progress.state]
     show: tuple[tuple[BannerAction, str], ...] = (
         ("show", "Show the run" if progress.planned == 1 else "Show verdict"),
@@ -103,25 +103,25 @@ def ended_banner(progress: QueueProgress) -> Banner:
 
 
 def export_progress_banner(share: float) -> Banner:
-    """How far the export of the queue is, of 1."""
+    """Return how far the export of the queue is, from 0 to 1."""
     text = f"Exporting the queue … {100 * share:.0f} %"
     return Banner(text=text, symbol=STATE_STYLES["running"].symbol, tone="busy", actions=(("stop", "Stop"),))
 
 
 def export_ended_banner(text: str) -> Banner:
-    """What was written, and where."""
+    """Return what was exported, and where."""
     style = STATE_STYLES["complete"]
     return Banner(text=text, symbol=style.symbol, tone=style.tone, actions=(("dismiss", "Dismiss"),))
 
 
 def export_failed_banner(error: UserError) -> Banner:
-    """Why nothing was written."""
+    """Return why nothing was exported."""
     style = STATE_STYLES["failed"]
     return Banner(text=str(error), symbol=style.symbol, tone=style.tone, actions=(("dismiss", "Dismiss"),))
 
 
 def _quote_name(name: str) -> str:
-    """A name in quotes; a long one ends after a whole word of it, where it has several."""
+    """Return a name in quotes; a long one is cut after a whole word."""
     if len(name) > _MAX_NAME_LENGTH:
         beginning = name[:_MAX_NAME_LENGTH]
         name = f"{beginning.rpartition(' ')[0] or beginning} …"
