@@ -16,16 +16,18 @@ from app.storage.files import disk_space
 from app.storage.reference import reference_runs
 from app.storage.retention import Pruned
 from app.storage.store import Store
-from app.viewmodels.history import storage
 from app.viewmodels.history.run_detail import RunDetail, run_detail
-from app.viewmodels.history.storage import StorageLine
 from app.viewmodels.history.table import (
     DEFAULT_COLUMNS,
     HistoryOptions,
     HistoryRow,
     Listing,
+    StorageLine,
     group_by_experiment,
     history_rows,
+    prune_consequence,
+    prune_question,
+    prune_result,
     visible_page,
 )
 
@@ -51,7 +53,7 @@ class HistoryStorage(QObject):
 
         def show_preview(preview: Pruned | None) -> None:
             if days is not None and preview is not None and preview.runs:
-                question, consequence = storage.prune_question(preview, days), storage.prune_consequence(preview)
+                question, consequence = prune_question(preview, days), prune_consequence(preview)
                 self._view.ask_to_prune(question, consequence, lambda: self._prune(days))
             else:
                 self.refresh()
@@ -62,7 +64,7 @@ class HistoryStorage(QObject):
         self._background.run(lambda: _prune(self._database, days), self._show_pruned, self._fail_prune)
 
     def _show_pruned(self, done: Pruned) -> None:
-        self._note = storage.prune_result(done)
+        self._note = prune_result(done)
         self.refresh()
 
     def _fail_prune(self, error: UserError) -> None:

@@ -11,17 +11,19 @@ from app.gui.history.filter_bar import FilterBar
 from app.gui.history.table import HistoryTable
 from app.gui.theme import GRID, Theme
 from app.gui.widgets.basic import ElidedLabel, EmptyState, button, separator, text_label
-from app.viewmodels.history.storage import RETENTION_CHOICES, StorageLine, retention_label
 from app.viewmodels.history.table import (
     COLUMNS,
     ORDERS,
+    RETENTION_CHOICES,
     Listing,
+    StorageLine,
     can_compare,
     compare_label,
     count_label,
     empty_text,
     offers_reference,
     restore_label,
+    retention_label,
     toggle_order,
 )
 

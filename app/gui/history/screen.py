@@ -16,8 +16,7 @@ from app.gui.widgets.basic import show_text, text_label
 from app.gui.widgets.dialogs import ask_confirmation
 from app.viewmodels.history.annotations import Annotations, TagChange
 from app.viewmodels.history.run_detail import RunDetail
-from app.viewmodels.history.storage import StorageLine
-from app.viewmodels.history.table import Listing, format_run_count
+from app.viewmodels.history.table import Listing, StorageLine, format_run_count
 
 
 class HistoryView(QWidget):
