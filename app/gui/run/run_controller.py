@@ -1,7 +1,7 @@
 """The Run screen's controller: connects form, run session and live view."""
 
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from PySide6.QtCore import QObject, Signal
 from PySide6.QtGui import QGuiApplication
@@ -19,6 +19,10 @@ from app.viewmodels.run.largest_batch import describe_largest_batch, describe_tr
 from app.viewmodels.run.live import LiveModel
 from workloads.catalog import UsageError
 from workloads.protocol import RunSpec, Value
+
+if TYPE_CHECKING:
+    from app.runs.probes import LargestBatchSession
+    from app.runs.session import RunSession
 
 
 def connect_time_controls(view: LiveView, model: LiveModel, refresh: Callable[[], None]) -> None:
@@ -46,32 +50,6 @@ def connect_time_controls(view: LiveView, model: LiveModel, refresh: Callable[[]
 Result = TypeVar("Result")
 
 
-class Session(Protocol):
-    """One run from its spec to its outcome; see `app.runs.session`."""
-
-    def run(self) -> Outcome:
-        """Run to the end; blocks."""
-
-    def stop(self) -> None:
-        """Ask the run to end.
-
-        Thread: any.
-        """
-
-
-class BatchSearch(Protocol):
-    """A search for the largest batch, many runs one after another; see `app.runs.probes`."""
-
-    def run(self) -> LargestBatch:
-        """Search to the end; blocks."""
-
-    def stop(self) -> None:
-        """Ask the search to end.
-
-        Thread: any.
-        """
-
-
 class RunController(QObject):
     """Starts and stops runs, one at a time.
 
@@ -91,11 +69,21 @@ class RunController(QObject):
         self,
         view: RunView,
         form: VariantForm,
-        make_session: Callable[[RunSpec], Session],
-        make_search: Callable[[RunSpec, int], BatchSearch],
+        make_session: Callable[[RunSpec], "RunSession"],
+        make_search: Callable[[RunSpec, int], "LargestBatchSession"],
         sessions: Background,
         bridge: Bridge,
     ) -> None:
+        """Make the controller of a window's single runs.
+
+        Args:
+            view: The Run screen.
+            form: State of its form.
+            make_session: Makes the session of a run.
+            make_search: Makes the search for the largest batch up to a limit; raises `UsageError`.
+            sessions: The thread that they run on.
+            bridge: Brings their events to the GUI thread; flushed at their end.
+        """
         super().__init__(view)
         self._view = view
         self._form = form
@@ -104,7 +92,7 @@ class RunController(QObject):
         self._make_search = make_search
         self._sessions = sessions
         self._bridge = bridge
-        self._session: Session | BatchSearch | None = None
+        self._session: RunSession | LargestBatchSession | None = None
         self._stopping = False
         self._queue_running = False
         self._error = ""
@@ -198,7 +186,7 @@ class RunController(QObject):
         return self.running or self._queue_running
 
     def _begin(
-        self, session: Session | BatchSearch, work: Callable[[], Result], done: Callable[[Result], None]
+        self, session: "RunSession | LargestBatchSession", work: Callable[[], Result], done: Callable[[Result], None]
     ) -> None:
         self._session, self._error, self._notice = session, "", ""
         self._view.show_live()

@@ -6,6 +6,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from PySide6.QtCore import QPoint, Qt
@@ -16,7 +17,7 @@ from pytestqt.qtbot import QtBot
 
 from app.gui.experiment.experiment_controller import ExperimentController
 from app.gui.experiment.matrix import MatrixView
-from app.gui.run.run_controller import BatchSearch, RunController, Session
+from app.gui.run.run_controller import RunController
 from app.gui.run.screen import RunView
 from app.gui.theme import Theme
 from app.gui.threads import Background, Bridge, close_jobs
@@ -89,11 +90,11 @@ class RunScreen(Screen[RunView]):
         super().destroy()
 
 
-def _no_session(_spec: RunSpec) -> Session:
+def _no_session(_spec: RunSpec) -> NoReturn:
     raise AssertionError("no test here runs anything")
 
 
-def _no_search(_spec: RunSpec, _limit: int) -> BatchSearch:
+def _no_search(_spec: RunSpec, _limit: int) -> NoReturn:
     raise AssertionError("no test here searches")
 
 
