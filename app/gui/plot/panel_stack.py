@@ -301,6 +301,7 @@ class PanelStack(QWidget):
         spare_columns = self._columns - in_last_row if in_last_row else 0
         row, column = divmod(index + (spare_columns if index else 0), self._columns)
         plot = self._slots[index].plot
+        plot.show_time_axis(index >= len(self._plots.panels) - self._columns)
         self._grid.removeWidget(plot)
         self._grid.addWidget(plot, row, column, 1, 1 if index else 1 + spare_columns)
 
@@ -309,7 +310,6 @@ class PanelStack(QWidget):
         slot.plot.set_x_range(*self._window, fit=self._fit)
         slot.draw(panel, self._plots, self._hidden)
         self._show_values(slot.plot, panel)
-        slot.plot.show_time_axis(index >= len(self._plots.panels) - self._columns)
         slot.plot.setVisible(True)
         slot.plot.refresh()
 
