@@ -138,7 +138,7 @@ def _device_panel(
         (field, device, source) for field in fields for device in devices if (source := read(device, field)) is not None
     ]
     scale, unit = _display_scale(shown, devices, [source for _, _, source in found])
-    if shown.name == "load_pct" and cpu_count:
+    if shown.name == "load_pct" and cpu_count and devices[0].kind == "host":
         unit = f"% of {cpu_count} {units.plural('processor', cpu_count)}"
     curves = [_device_curve(field, device, source, scale, cpu_count) for field, device, source in found]
     return Panel(

@@ -4,6 +4,7 @@ import pytest
 from app.fields import Sample
 from app.records import LogLine, Outcome, Waiting
 from app.samples import DeviceLost
+from app.viewmodels.monitor import MonitorModel
 from app.viewmodels.plot.model import Panel
 from app.viewmodels.run.live import LiveModel, LiveState
 from tests.fakes.runs import EPOCHS
@@ -27,6 +28,7 @@ def test_before_any_run_it_says_what_to_do_and_shows_the_machine() -> None:
     state = model.state()
     assert "press Run" in state.status.detail
     assert [p.key for p in state.plots.panels] == ["power_mw", "load_pct", "memory_bytes"]
+    assert [p.unit for p in state.plots.panels] == ["W", "%", "GiB"]
     assert state.throughput == ""
     assert state.plots.window == (-60.0, 0.0)
     assert len(panel(state, "power_mw").curves[0].y) == 100
@@ -228,3 +230,16 @@ def test_a_value_can_be_read_at_any_time() -> None:
     power = panel(model.state(), "power_mw").curves[1]
     assert power.value_at(ns(8) / 1e9) == "601\N{NO-BREAK SPACE}W"
     assert power.value_at(ns(30) / 1e9) == "–"
+
+
+def test_the_monitor_and_the_run_screen_fold_a_sample_once() -> None:
+    model = LiveModel()
+    monitor = MonitorModel(model.recent)
+    handle_all(model, (GPU_INVENTORY,))
+    handle_all(monitor, (GPU_INVENTORY,))
+    for event in samples(0, 2):
+        model.handle(event)
+        monitor.handle(event)
+    (curve,) = monitor.state().rows[0].panels[0].curves
+    assert curve.source is model.recent.series("GPU-0", "power_mw")
+    assert len(curve.y) == 20
