@@ -4,7 +4,7 @@ from pathlib import Path
 
 
 def bug_message(error: BaseException) -> str:
-    """What a user is told of a bug, where more than a traceback is needed."""
+    """Return what to show of a bug where a traceback alone is not enough."""
     description = f"{type(error).__name__}: {error}".removesuffix(": ")
     return f"VariantScope itself made a mistake ({description}); what is stored is kept. Please report it."
 
@@ -18,14 +18,14 @@ class DatabaseError(UserError):
 
 
 class TelemetryError(UserError):
-    """Telemetry cannot be had at all (never for one absent field or device)."""
+    """There is no telemetry at all (never for one absent field or device)."""
 
 
 def write_error(path: Path, error: OSError) -> UserError:
-    """What the system said of a file that was to be written."""
+    """Return the error for a file that cannot be written."""
     return UserError(f"{path} cannot be written ({error.strerror}); name another place.")
 
 
 def read_error(path: Path, error: OSError) -> UserError:
-    """What the system said of a file that was to be read."""
+    """Return the error for a file that cannot be read."""
     return UserError(f"{path} cannot be read ({error.strerror}); put it back, or name another file.")

@@ -3,16 +3,16 @@
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-"""The folder that holds `app` and `workloads`: of a checkout its root, else where packages are installed."""
+"""The folder of `app` and `workloads`: a checkout's root, or where packages are installed."""
 
 RESOURCES = ROOT / "resources"
-"""What lies beside the packages: icons, presets, reference runs, traces."""
+"""Icons, presets, reference runs and traces, next to the packages."""
 
 DATABASE_NAME = "profiles.db"
 
 
 def checkout_root() -> Path | None:
-    """The checkout this program runs from, or None when it is installed elsewhere."""
+    """Return the checkout that this program runs from; None if it is installed elsewhere."""
     return ROOT if (ROOT / "start.py").is_file() and (ROOT / "pyproject.toml").is_file() else None
 
 
@@ -34,12 +34,12 @@ def _version_in_checkout() -> str:
 
 
 def default_database() -> Path:
-    """`profiles.db` at the checkout's root, or in the user's data folder when installed elsewhere."""
+    """Return `profiles.db` in the checkout's root, or in the user's data folder if installed elsewhere."""
     import platformdirs
 
     return (checkout_root() or platformdirs.user_data_path("variantscope")) / DATABASE_NAME
 
 
 def weights_path(database: Path, uid: str) -> Path:
-    """Where the run of that uid keeps its weights, if it saves them: in a folder beside the database."""
+    """Return the file for the weights of the run with that uid, in a folder next to the database."""
     return database.with_name(f"{database.name}.weights") / f"{uid}.npz"

@@ -24,28 +24,28 @@ from workloads.protocol import (
 )
 
 OTHERS_ON_GPU_KEY = "others_on_gpu"
-"""The fact in a run's environment that says who else used its GPUs; absent where nobody was seen."""
+"""Key of a run's environment: other processes on its GPUs; absent if none was seen."""
 
 GPUS_USED_KEY = "gpus_used"
-"""The fact that names the GPUs that a run used."""
+"""Key of a run's environment: the GPUs that it used."""
 
 CONCURRENT_GPUS_KEY = "beside"
-"""The fact that names the other GPUs on which runs of the same experiment went on meanwhile; absent where none did."""
+"""Key of a run's environment: other GPUs on which runs of its experiment went on; absent if none did."""
 
 IDLE_WAIT_KEY = "gate"
-"""The fact that says how long an experiment waited before the run, and for what in vain."""
+"""Key of a run's environment: how the idle wait before it ended."""
 
 HOST_LOAD_KEY = "host_load_pct"
-"""The fact that says the load of all processors just before the run."""
+"""Key of a run's environment: the load of all processors just before it."""
 
 THROTTLED_KEY = "throttled_pct"
-"""The fact that says for how much of its measured part the run was throttled; absent where it was not."""
+"""Key of a run's environment: share of its measured part that was throttled; absent if none was."""
 
 CUSTOM_SOURCE_KEY = "own_source"
-"""The whole text of the file that a user's own workload is in: so it travels with its runs."""
+"""Key of a run's environment: the text of a custom workload's file, which so travels with its runs."""
 
 CUSTOM_PATH_KEY = "own_path"
-"""Where that file lay."""
+"""Key of a run's environment: the path of that file."""
 
 PER_RUN_KEYS = frozenset(
     {
@@ -58,7 +58,7 @@ PER_RUN_KEYS = frozenset(
         CUSTOM_PATH_KEY,
     }
 )
-"""Facts of one run and not of its machine: that they differ between runs is no difference of environments."""
+"""Keys that describe one run and not its machine: if they differ, the environments may still be the same."""
 
 
 Floats = NDArray[np.float64]
@@ -67,7 +67,7 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """One line of the worker's stderr (its stdout too)."""
+    """One line of the worker's stderr, to which its prints go, too."""
 
     t_ns: int
     text: str
@@ -75,10 +75,14 @@ class LogLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """How a run ended: formed from the worker's last message and its exit code.
+    """How a run ended.
 
-    `reason` is one plain sentence (None only for completed), `detail` a traceback or the like, `ended_by` the rung of
-    the ladder that ended the process (`itself`, `closed stdin`, `terminated`, `killed`).
+    Attributes:
+        name: The outcome.
+        reason: One sentence; None only for `completed`.
+        detail: A traceback, say.
+        exit_code: Exit status of the worker; a negative one is a signal.
+        ended_by: The last step that was needed to end the worker: `itself`, `closed stdin`, `terminated`, `killed`.
     """
 
     name: OutcomeName
@@ -90,7 +94,15 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStarted:
-    """First event of a run: `run` is its number in the database; `t_ns` and `utc_ns` are one moment on both clocks."""
+    """First event of a run.
+
+    Attributes:
+        run: Its number in the database.
+        spec: What runs.
+        t_ns: Its start on the monotonic clock of its host.
+        utc_ns: The same moment on the wall clock.
+        devices: Its GPUs and the host.
+    """
 
     run: int
     spec: RunSpec
@@ -101,7 +113,7 @@ class RunStarted:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The run waits before its worker starts (a GPU is leased elsewhere); `reason` is one sentence."""
+    """The run waits before its worker starts, for a leased GPU, say; `reason` is one sentence."""
 
     t_ns: int
     reason: str
@@ -136,23 +148,31 @@ RunEvent = (
     | FieldsUpdated
     | RunEnded
 )
-"""What a session hands to its sinks, in the order of one clock."""
+"""The events that a session passes to its sinks, in the order of one clock."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
     """The figures of one run, over its `measure` phase; None is "not measured".
 
-    `blocks` count; the `blocks_cut` before them were still a warm-up (`app.analysis.summary`), None in runs older than
-    that rule, where every measured block counts. Throughput is examples/s over the blocks that count; step times are of
-    one step in milliseconds; power and energy are summed over the run's GPUs; `energy_error_pct` bounds the error of
-    the energy from the edges of its window. `device_peak_bytes` is the highest memory use NVML (or psutil) saw on one
-    of its devices, `allocator_peak_bytes` its allocator's peak. `sample_hz` to `sampler_cpu_pct` are the telemetry's
-    audit of itself over the whole run: the rate achieved, how far readings were from their time, readings missed, and
-    the sampler's own processor time in percent of one processor. `flops_per_step` is by formula, over all replicas;
-    `peak_flops_per_s` is the calibrated rate of a matrix product in the run's precision, over its devices together.
-    `ready_step_ms` is a step whose data were on the devices already, `waiting_pct` what measured steps took beyond
-    that, in percent of the measured time: both are known where data come from the host.
+    Attributes:
+        throughput: Examples per second over the blocks that count.
+        blocks: Number of blocks that count.
+        blocks_cut: Measured blocks before them that were still a warm-up (`app.analysis.summary`); None in runs older
+            than that rule, where every measured block counts.
+        step_ms_p50: Percentiles of the time of one step, in milliseconds.
+        mean_power_mw: Power, like energy, is summed over the run's GPUs.
+        energy_error_pct: Bound of the energy's error, from the edges of its window.
+        device_peak_bytes: Highest memory use that NVML (or psutil) saw on one of its devices.
+        allocator_peak_bytes: Highest memory use of the framework's allocator.
+        sample_hz: Rate of the telemetry over the whole run, as it was achieved.
+        sample_jitter_ms_p50: How far readings were from their time.
+        samples_missed: Readings that were left out.
+        sampler_cpu_pct: The sampler's processor time, in percent of one processor.
+        flops_per_step: Operations of one step by formula, over all replicas.
+        peak_flops_per_s: Calibrated rate of a matrix product in the run's precision, over its devices together.
+        ready_step_ms: Time of a step whose data were on the devices already; known if data come from the host.
+        waiting_pct: What measured steps took beyond that, in percent of the measured time.
     """
 
     throughput: float | None = None
@@ -186,10 +206,18 @@ class Summary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRow:
-    """One stored run as a list shows it. `outcome` is None while it runs; `uid` is the same in every database.
+    """One stored run as a list shows it.
 
-    `match` is the evidence's: whether what ran is what was asked, None where not known, `mismatch_reason` why it is not
-    true, `has_evidence` whether it was looked for. `purpose` is what it was made for if not for its own sake.
+    Attributes:
+        run: Its number in this database.
+        uid: The same in every database.
+        ended_utc_ns: None while it runs, like `outcome`.
+        spec: What ran, complete.
+        match: Whether it ran as requested, by its evidence; None if unknown.
+        mismatch_reason: Why it did not.
+        has_evidence: Whether evidence was collected.
+        purpose: What it was made for, if not for its own sake.
+        deleted_utc_ns: When it was put in the trash; None if it is not there.
     """
 
     run: int
@@ -211,7 +239,7 @@ class RunRow:
 
     @property
     def completed(self) -> bool:
-        """Whether it ended as it was meant to."""
+        """Whether it ran to its end."""
         return self.outcome is not None and self.outcome.name == "completed"
 
 
@@ -219,7 +247,7 @@ class RunRow:
 class Phase:
     """One phase of a run; `end_ns` is None while it lasts.
 
-    `energy_mj` is that of the run's GPUs together, None where it could not be had; `energy_error_mj` bounds its error.
+    `energy_mj` is that of the run's GPUs together, None if not measured; `energy_error_mj` bounds its error.
     """
 
     name: PhaseName
@@ -231,7 +259,7 @@ class Phase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockColumns:
-    """All blocks of a run as columns of one length, in time order; `loss` is NaN where there is none.
+    """All blocks of a run as columns of one length, in time order; `loss` is NaN in inference.
 
     `measured` is true for blocks of the `measure` phase.
     """
@@ -247,7 +275,7 @@ class BlockColumns:
 
     @property
     def throughput(self) -> Floats:
-        """Examples/s of each block."""
+        """Throughput of each block, in examples per second."""
         return np.asarray(self.examples / ((self.end_ns - self.start_ns) / 1e9), dtype=np.float64)
 
 
@@ -268,7 +296,7 @@ class SampleColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PortabilityResult:
-    """What one run's saved weights gave elsewhere: the same inputs through another implementation on another device.
+    """The result of one weight transfer: the same inputs through another implementation, on another device.
 
     `device` is `cpu` or a GPU's UUID; `max_difference` is the largest absolute difference of an output to the trained
     model's own, `max_output` the largest absolute output of that.
@@ -285,7 +313,7 @@ class PortabilityResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunHeader:
-    """A stored run without its measurements: what experiments and articles count, judge and compare it by.
+    """A stored run without its measurements, as experiments and articles need it.
 
     `gpu_uuids` are the GPUs it used.
     """
@@ -298,7 +326,7 @@ class RunHeader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredRun:
-    """Everything the database holds of one run."""
+    """Everything that the database holds about one run."""
 
     row: RunRow
     anchor_t_ns: int
@@ -325,5 +353,5 @@ class StoredRun:
 
     @property
     def measure_start_ns(self) -> int | None:
-        """When `measure` began, the zero of every comparison."""
+        """When its `measure` phase began, the time 0 of comparisons; None if it never did."""
         return next((phase.start_ns for phase in self.phases if phase.name == "measure"), None)

@@ -8,7 +8,7 @@ from types import FrameType
 
 from app.errors import UserError
 from app.paths import default_database
-from app.runs.recovery import mark_crashed_runs
+from app.runs.outcome import mark_crashed_runs
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
 

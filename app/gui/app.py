@@ -329,7 +329,8 @@ class Workbench(QObject):
 
 
 def _prepare(database: Path) -> None:
-    from app.runs.recovery import mark_crashed_runs, pause_unowned_queue
+    from app.runs.experiment.queue import pause_unowned_queue
+    from app.runs.outcome import mark_crashed_runs
     from app.storage.retention import prune_by_setting
     from app.storage.store import Store
 

@@ -1,4 +1,4 @@
-"""Runs several sessions at the same time, stops them together, and records which other GPUs were busy."""
+"""Run several sessions at the same time, stop them together, and record which other GPUs were busy."""
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,11 +22,14 @@ class _ActiveRun:
 
 
 class ConcurrentRuns:
-    """Makes runs and stores with each on which other GPUs of this machine others of them went on meanwhile."""
+    """Makes runs, and stores with each on which other GPUs of the host others of them went on at the same time.
+
+    Thread: `run` blocks its thread, several at a time; `stop` any.
+    """
 
     def __init__(self, services: RunServices) -> None:
         self._services = services
-        # A signal's handler calls `stop` on a thread that may be inside already.
+        # Reentrant: a signal's handler calls `stop` on a thread that may hold the lock.
         self._lock = threading.RLock()
         self._active: list[_ActiveRun] = []
         self._stopped = False
@@ -39,7 +42,17 @@ class ConcurrentRuns:
         environment: Mapping[str, str] | None = None,
         lease: Lease | None = None,
     ) -> RunHeader:
-        """Make one run and return its header as stored; blocks its thread. Raises `UserError` if it is not stored."""
+        """Make one run and return its header as stored.
+
+        Args:
+            spec: What to run.
+            sinks: Get its events.
+            environment: What is known of its environment before it starts.
+            lease: Its devices; None if its session leases them.
+
+        Raises:
+            UserError: It was not stored.
+        """
         session = RunSession(spec, self._services, sinks, environment=environment, lease=lease)
         with self._registered(_ActiveRun(session, lease.devices if lease else ())) as active:
             outcome = session.run()
@@ -54,7 +67,7 @@ class ConcurrentRuns:
         return stored
 
     def stop(self) -> None:
-        """Stops every run that goes on, and any begun later; returns at once."""
+        """Stop every current run, and each one started later; returns at once."""
         with self._lock:
             self._stopped = True
             for active in self._active:

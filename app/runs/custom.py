@@ -1,7 +1,7 @@
-"""Workloads of the user's own: their file is read by a process of its own, and its text kept in the database.
+"""Custom workloads: a separate process reads the user's file, and the database stores its text.
 
-What is kept is found by the text's SHA-256, so that a run of a variant always gets the text that the variant names,
-whatever became of the file.
+The text is found by its SHA-256. A run of a variant always gets the text that the variant names, whatever became of the
+file.
 """
 
 import time
@@ -29,9 +29,13 @@ def _discard(_sentence: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """How a file is read: for so long at most, the framework's import included, and while no run is on the processor.
+    """How a file is read, while no run is on the processor.
 
-    `told` takes a sentence for the user; `stopped(seconds)` sleeps that long and says whether to give up.
+    Attributes:
+        limit_s: Seconds it may take, the framework's import included.
+        notify: Takes a sentence for the user.
+        wait_for_stop: Sleeps so many seconds; returns whether to give up.
+        leases: Leases of this machine.
     """
 
     limit_s: float = 60.0
@@ -41,11 +45,11 @@ class ReadOptions:
 
 
 class UnreadFileError(UserError):
-    """A file of the user's that was not read as it is now, where none is to be read."""
+    """A file's present text was never read, and the caller wants no file read."""
 
 
 class _StoredFile(msgspec.Struct, frozen=True):
-    """A file's text, and those of its workloads that were described."""
+    """A file's text and those of its workloads that are described; `whole` if these are all."""
 
     source: Source
     workloads: tuple[CustomWorkload, ...] = ()
@@ -53,7 +57,7 @@ class _StoredFile(msgspec.Struct, frozen=True):
 
 
 def parse_workload_path(word: str) -> tuple[Path, str] | None:
-    """The file and the function that `path/to/file.py:name` names, no function in `file.py`; None for other words."""
+    """Return file and function of `path/to/file.py:name`, "" as the function of `file.py`, None for another word."""
     path, colon, name = word.rpartition(":")
     if colon and path.endswith(".py"):
         return Path(path), name
@@ -61,9 +65,17 @@ def parse_workload_path(word: str) -> tuple[Path, str] | None:
 
 
 def resolve_workload(word: str, database: Path, options: ReadOptions | None) -> Workload:
-    """The program's workload of that name, or the user's in `file.py:name`.
+    """Return the program's workload of that name, or the custom one of `file.py:name`.
 
-    Raises `UsageError` and `UserError`, without a `reading` `UnreadError` where the file was not read before.
+    Args:
+        word: Name of the workload.
+        database: Where texts of files are stored.
+        options: How to read a text that was never read; None to read none.
+
+    Raises:
+        UsageError: There is no such workload or file.
+        UserError: The file has an error.
+        UnreadFileError: The text was never read, and `options` is None.
     """
     parsed = parse_workload_path(word)
     if parsed is None:
@@ -76,15 +88,23 @@ def resolve_workload(word: str, database: Path, options: ReadOptions | None) -> 
 
 
 def load_custom_workloads(path: Path, name: str, database: Path, options: ReadOptions | None) -> tuple[Workload, ...]:
-    """The workload of that name in a file, all of them where `name` is empty; a text that is known is not read again.
+    """Return custom workloads of a file; a text that is stored is not read again.
 
-    Raises `UsageError` where there is no such file, `UserError` for what is wrong in it, without a `reading`
-    `UnreadError` for a text that is not known.
+    Args:
+        path: The file.
+        name: Function that makes the workload; "" for all of the file.
+        database: Where texts of files are stored.
+        options: How to read a text that was never read; None to read none.
+
+    Raises:
+        UsageError: There is no such file.
+        UserError: The file has an error.
+        UnreadFileError: The text was never read, and `options` is None.
     """
     source = read_source(path)
     stored = _load_stored(database, source.sha256) or _StoredFile(source)
     known = [each for each in stored.workloads if each.name == name or (not name and stored.whole)]
-    # The same text at another place is the same workload, with other data beside it.
+    # The same text at another path is the same workload, with other data next to it.
     updated = _StoredFile(source, stored.workloads, stored.whole)
     if not known:
         if options is None:
@@ -99,7 +119,7 @@ def load_custom_workloads(path: Path, name: str, database: Path, options: ReadOp
 
 
 def read_source(path: Path) -> Source:
-    """A file's text; raises `UsageError` where it cannot be read."""
+    """Return a file's text and path; raises `UsageError` if it cannot be read."""
     absolute = path.expanduser().absolute()
     try:
         if absolute.stat().st_size > _MOST_BYTES:
@@ -112,9 +132,10 @@ def read_source(path: Path) -> Source:
 
 
 def stored_source(spec: RunSpec, database: Path) -> Source | None:
-    """The text that a variant of the user's own is of, as it was when its file was read; None for other workloads.
+    """Return the text that a variant of a custom workload was made from; None for other workloads.
 
-    Raises `UserError` where it was never read on this machine: what came with runs from others is not run by itself.
+    Raises:
+        UserError: It was never read on this machine: code that came with imported runs is not run unasked.
     """
     if not catalog.is_custom(spec.workload):
         return None
@@ -128,7 +149,7 @@ def stored_source(spec: RunSpec, database: Path) -> Source | None:
 
 
 def is_source_changed(spec: RunSpec, database: Path) -> bool:
-    """Whether a variant is of a user's file as it was when it was read, which is another text now."""
+    """Return whether the file of a custom variant has another text now than when it was read."""
     try:
         source = stored_source(spec, database)
         return source is not None and read_source(Path(source.path)).sha256 != source.sha256
@@ -137,13 +158,13 @@ def is_source_changed(spec: RunSpec, database: Path) -> bool:
 
 
 def recent_files(database: Path) -> list[Path]:
-    """The files whose workloads were chosen in a window on this database, as far as they are still there."""
+    """Return the files that windows on this database opened last, as far as they still exist."""
     stored = load_setting(database, CUSTOM_WORKLOADS)
     return [path for path in map(Path, stored or ()) if path.exists()]
 
 
 def save_recent_files(database: Path, paths: Iterable[Path]) -> None:
-    """Remembers these files for the next window on this database."""
+    """Remember these files for the next window on this database."""
     save_setting(database, CUSTOM_WORKLOADS, [str(path) for path in paths])
 
 

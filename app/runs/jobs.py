@@ -14,23 +14,29 @@ from workloads.protocol import JobFailed, JobRequest, JobResult, ProtocolError, 
 
 Kind = TypeVar("Kind", bound=JobResult)
 Notify = Callable[[str], None]
-"""Takes a sentence for the user while an errand goes on."""
+"""Takes a sentence for the user while a job goes on."""
 
 _JOB_COMMAND = (sys.executable, "-m", "workloads.jobs")
 _LOOK_S = 0.2
 
 
 class JobError(UserError):
-    """An errand could not be done: one sentence, and a traceback after it where the reason is not known."""
+    """A job failed: one sentence, with a traceback after it if the reason is unknown."""
 
 
 class JobCrashedError(JobError):
-    """The errand's process ended without an answer."""
+    """The process of a job ended without a result."""
 
 
 @contextmanager
 def leased(leases: Leases, candidates: Sequence[str], notify: Notify) -> Iterator[str]:
-    """One of these devices, held so that no run measures on it meanwhile."""
+    """Lease one of these devices, so that no run measures on it during the job.
+
+    Args:
+        leases: Leases of the machine.
+        candidates: Devices to choose from, the preferred one first.
+        notify: Gets a sentence if the job has to wait.
+    """
     waiting = "A run uses this device; waiting until it is free."
     lease = leases.wait(candidates, 1, on_wait=lambda: notify(waiting), wait_for_stop=sleep_unstoppable)
     assert lease is not None, "only an exception ends the waiting"
@@ -41,9 +47,16 @@ def leased(leases: Leases, candidates: Sequence[str], notify: Notify) -> Iterato
 
 
 def run_job(request: JobRequest, result_type: type[Kind], is_overdue: Callable[[], bool] | None = None) -> Kind:
-    """The answer of a fresh process, which is of that kind; raises `ErrandError`.
+    """Run a job in a new process and return its result.
 
-    Raises `TimeoutError` once it is `over`, the process is gone then.
+    Args:
+        request: The job.
+        result_type: Type of its result.
+        is_overdue: Returns whether to end the job, called several times per second; None for no limit.
+
+    Raises:
+        JobError: The job failed.
+        TimeoutError: It was overdue; its process is gone.
     """
     with ProcessSpec.current(_JOB_COMMAND).start() as process:
         output, log_bytes = _communicate(process, encode(request), is_overdue)
@@ -64,7 +77,7 @@ def run_job(request: JobRequest, result_type: type[Kind], is_overdue: Callable[[
 def _communicate(
     process: "subprocess.Popen[bytes]", request: bytes, is_overdue: Callable[[], bool] | None
 ) -> tuple[bytes, bytes]:
-    """What a process says on its two pipes until it ends, asking now and then whether it is over."""
+    """Return what a process writes to its two pipes until it ends; raises `TimeoutError` once it is overdue."""
     pipes = [pipe_name(pipe) for pipe in (process.stdout, process.stderr) if pipe is not None]
     unsent: bytes | None = request
     has_exited = False
@@ -78,7 +91,7 @@ def _communicate(
                     return late.output or b"", late.stderr or b""
                 has_exited = process.poll() is not None
                 if has_exited:
-                    # What it left behind holds its pipes open.
+                    # Orphans hold its pipes open.
                     _end_orphans(process.pid, pipes)
                 elif is_overdue is not None and is_overdue():
                     raise TimeoutError from None
@@ -92,6 +105,6 @@ def _end_orphans(leader: int, pipes: Collection[str]) -> None:
 
 
 def _last_log_line(log: str) -> str:
-    """What a library that gave up says in the log, else its last line."""
+    """Return the text by which a library aborted, else the last line of the log."""
     lines = log.strip().splitlines() or ["it said nothing."]
     return next((message for line in lines if (message := fatal_message(line))), lines[-1])

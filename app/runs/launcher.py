@@ -1,4 +1,4 @@
-"""Starts worker processes with a message pipe and a log pipe, and ends orphaned processes they leave."""
+"""Start worker processes with a message pipe and a log pipe, and end the orphans that they leave."""
 
 import contextlib
 import logging
@@ -23,18 +23,21 @@ from workloads.protocol import Message, ProtocolError, Start, decode_message, en
 
 
 def pipe_name(pipe: IO[bytes]) -> str:
-    """The pipe, at either end, as Linux calls it in /proc/PID/fd (proc(5))."""
+    """Return the name of a pipe, the same at both ends, as Linux shows it in /proc/PID/fd (proc(5))."""
     return f"pipe:[{os.fstat(pipe.fileno()).st_ino}]"
 
 
 def kill_process_group(leader: int) -> None:
-    """Kills a process that leads a group of its own, and all in that group."""
+    """Kill a process that leads its own group, and all others of the group."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(leader, signal.SIGKILL)
 
 
 def end_writers(pipes: Collection[str]) -> list[int]:
-    """Kills all that can write to these pipes, also those that left the group (Linux; elsewhere none is found)."""
+    """Kill every other process that can write to these pipes, and return their ids; elsewhere than on Linux, none.
+
+    This finds those that left their worker's process group, too.
+    """
     writers = [pid for pid in psutil.pids() if pid != os.getpid() and _writes_to(pid, pipes)]
     for pid in writers:
         with contextlib.suppress(ProcessLookupError):
@@ -43,7 +46,7 @@ def end_writers(pipes: Collection[str]) -> list[int]:
 
 
 def _writes_to(pid: int, pipes: Collection[str]) -> bool:
-    # Another user's, or gone meanwhile; so may be any of its files.
+    # The process may be another user's, or gone by now; so may each of its files.
     with contextlib.suppress(OSError):
         for link in Path(f"/proc/{pid}/fd").iterdir():
             with contextlib.suppress(OSError):
@@ -56,17 +59,17 @@ _log = logging.getLogger("variantscope.worker")
 
 _MAX_LINE_CHARS = 4_000
 _LEFT_TO_READ_S = 1.0
-"""Once a worker is gone, its pipes hold 64 KiB at most: what takes longer is held open by a process it left behind."""
+"""A pipe holds 64 KiB at most. If reading the rest takes longer, an orphan of the worker holds the pipe open."""
 _READER_TIMEOUT_S = 10.0
-"""Where it left none behind, the machine is too busy for the readers; their last messages must not come too late."""
+"""Without an orphan, the machine is too busy for the readers: `Exited` must not overtake the last messages."""
 
 WORKER = (sys.executable, "-m", "workloads.worker")
-"""The command of a worker of this machine."""
+"""The command that starts a worker on this machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokenMessage:
-    """A line of the message pipe that is no message."""
+    """A line on the message pipe that is no message."""
 
     reason: str
     line: str
@@ -74,7 +77,7 @@ class BrokenMessage:
 
 @dataclass(frozen=True, slots=True)
 class Exited:
-    """The worker's process is gone and what it said is read; a negative code is the signal that ended it."""
+    """The worker's process is gone and both pipes are read; a negative exit code is the signal that ended it."""
 
     exit_code: int
 
@@ -84,52 +87,62 @@ Post = Callable[[WorkerEvent], None]
 
 
 class Worker(Protocol):
-    """One started worker. What it says is posted by threads of the launcher; `Exited` is the last of it."""
+    """One started worker. `Exited` is its last event.
+
+    Thread: any. Its events are posted by threads of the launcher.
+    """
 
     @property
     def pid(self) -> int:
-        """The worker's process id."""
+        """Process id of the worker."""
 
     def ask_to_stop(self) -> None:
-        """Closes its stdin: the polite request."""
+        """Close its stdin, the request to stop."""
 
     def terminate(self) -> None:
-        """Sends SIGTERM."""
+        """Send SIGTERM."""
 
     def kill(self) -> None:
-        """Sends SIGKILL to it and all it started."""
+        """Send SIGKILL to it and its process group."""
 
 
 class Launcher(Protocol):
-    """Starts workers."""
+    """Starts workers on a host."""
 
     def launch(self, start: Start, post: Post) -> Worker:
-        """Starts a fresh worker on this order; everything it says goes to `post`.
+        """Start a new worker.
 
-        Call it on the thread that waits for the worker: on Linux the worker dies with that thread.
+        Thread: the one that waits for the worker; on Linux the worker dies with it.
+
+        Args:
+            start: What the worker is to do.
+            post: Gets each event of the worker, on threads of the launcher.
+
+        Raises:
+            OSError: The worker cannot be started; its text ends a sentence for the user.
         """
 
 
 def child_environment() -> dict[str, str]:
-    """The environment of a child: ours, with the program's root first on PYTHONPATH for `-m workloads…`."""
+    """Return this process's environment with the program's root first on PYTHONPATH, for `-m workloads…`."""
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
 
 def _external_command(command: tuple[str, ...], interpreter: str) -> tuple[str, ...]:
-    """The command `python -m module …`, by another environment's Python."""
+    """Return the command `python -m module …` for the Python of another environment."""
     _, _, *arguments = command
     return (str(find_python(interpreter) or interpreter), str(ROOT / "workloads" / "entry.py"), *arguments)
 
 
 def _external_environment() -> dict[str, str]:
-    """The environment without the variables that tell our Python where its libraries are."""
+    """Return this process's environment without the variables that lead this Python to its libraries."""
     return {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessSpec:
-    """All that a worker's process is started with, and so all that its imports can depend on."""
+    """Everything that a worker's process is started with, and so everything that its imports can depend on."""
 
     command: tuple[str, ...]
     folder: str
@@ -137,15 +150,21 @@ class ProcessSpec:
 
     @classmethod
     def current(cls, command: tuple[str, ...], interpreter: str = "") -> "ProcessSpec":
-        """As the program's own surroundings are at this moment; by another environment's Python where one is named."""
+        """Return the spec for this process's environment and folder as they are now.
+
+        Args:
+            command: The command `python -m module …`.
+            interpreter: Python, or folder of the environment, to use in place of this process's own; "" for that.
+        """
         if interpreter:
             return cls(_external_command(command, interpreter), str(Path.cwd()), _external_environment())
         return cls(command, str(Path.cwd()), child_environment())
 
     def start(self) -> "subprocess.Popen[bytes]":
-        """The process, with three pipes and a session of its own: Ctrl-C in a terminal reaches only the program.
+        """Start the process with three pipes and in its own session: Ctrl-C in a terminal reaches only the program.
 
-        Raises `OSError` with a sentence's end for the user where it cannot be started.
+        Raises:
+            OSError: It cannot be started; its text ends a sentence for the user.
         """
         try:
             return subprocess.Popen(
@@ -160,24 +179,28 @@ class ProcessSpec:
         except OSError as error:
             program, reason = self.command[0], error.strerror
             if isinstance(error, FileNotFoundError) and Path(program).exists():
-                # execve(2): the same error for a file that is there.
+                # execve(2) gives the same error for a file that exists but cannot be loaded.
                 reason = "the program that its first line names, or its loader, is missing"
             raise OSError(f"{program} cannot be run ({reason})") from error
 
 
 def requested_interpreter(start: Start) -> str:
-    """The other environment that an order names; "" is the program's own."""
+    """Return the environment that an order names; "" is the program's own."""
     return str(start.spec.variant.get("interpreter", ""))
 
 
 class LocalLauncher:
-    """Starts workers on this machine as `python -m workloads.worker`, or another command that speaks the protocol."""
+    """Starts workers on this machine.
+
+    Thread: any; see `Launcher.launch`.
+    """
 
     def __init__(self, command: tuple[str, ...] = WORKER) -> None:
+        """Take `python -m workloads.worker`, or another command that speaks the protocol."""
         self._command = command
 
     def launch(self, start: Start, post: Post) -> Worker:
-        """Starts the process, its readers and the watcher of its end."""
+        """Start the process, the threads that read its pipes, and the thread that waits for its end."""
         worker = LocalWorker(ProcessSpec.current(self._command, requested_interpreter(start)).start(), post)
         _log.info("worker %d launched", worker.pid)
         worker.listen()
@@ -186,7 +209,12 @@ class LocalLauncher:
 
 
 class LocalWorker:
-    """A worker process of this machine."""
+    """A worker process on this machine.
+
+    Three threads belong to it: one per pipe reads until that closes, one waits for the process and posts `Exited` last.
+
+    Thread: any.
+    """
 
     def __init__(self, process: "subprocess.Popen[bytes]", post: Post) -> None:
         self._process = process
@@ -194,20 +222,20 @@ class LocalWorker:
 
     @property
     def pid(self) -> int:
-        """The worker's process id."""
+        """Process id of the worker."""
         return self._process.pid
 
     @property
     def has_exited(self) -> bool:
-        """Whether its process is over, its last words perhaps not read yet."""
-        # Popen.poll() says no as long as another thread waits for the process and has not come to hear of its end.
+        """Whether its process is over; its last messages may not be read yet."""
+        # Popen.poll() returns None while another thread is in Popen.wait() and has not been woken yet.
         try:
             return psutil.Process(self._process.pid).status() == psutil.STATUS_ZOMBIE
         except psutil.NoSuchProcess:
             return True
 
     def listen(self) -> None:
-        """Begins to read what the worker says, and to wait for its end."""
+        """Start to read the worker's pipes and to wait for its end."""
         stdout, stderr = self._process.stdout, self._process.stderr
         assert stdout is not None, "started with three pipes"
         assert stderr is not None, "started with three pipes"
@@ -221,16 +249,16 @@ class LocalWorker:
         threading.Thread(target=self._watch, args=(readers, pipes), name="worker end", daemon=True).start()
 
     def send_start(self, start: Start) -> None:
-        """Sends the worker its order."""
+        """Send the worker its order."""
         stdin, line = self._process.stdin, encode(start)
         assert stdin is not None, "started with three pipes"
-        # It may have died before it reads: the pipe is broken then, or closed by `_watch` already. Exited follows.
+        # It may have died before it reads: then the pipe is broken, or `_watch` has closed it. `Exited` follows.
         with contextlib.suppress(BrokenPipeError, ValueError):
             stdin.write(line)
             stdin.flush()
 
     def ask_to_stop(self) -> None:
-        """Closes its stdin."""
+        """Close its stdin."""
         stdin = self._process.stdin
         assert stdin is not None, "started with three pipes"
         # Closing flushes; an order that a dead worker never read cannot be flushed.
@@ -238,11 +266,11 @@ class LocalWorker:
             stdin.close()
 
     def terminate(self) -> None:
-        """Sends SIGTERM."""
+        """Send SIGTERM."""
         self._process.terminate()
 
     def kill(self) -> None:
-        """Sends SIGKILL to its whole process group."""
+        """Send SIGKILL to its process group."""
         kill_process_group(self._process.pid)
 
     def _read_messages(self, pipe: BinaryIO) -> None:
@@ -260,7 +288,7 @@ class LocalWorker:
 
     def _watch(self, readers: tuple[threading.Thread, ...], pipes: Collection[str]) -> None:
         exit_code = self._process.wait()
-        # Whatever it left behind would hold the pipes open.
+        # Orphans in its group would hold the pipes open.
         self.kill()
         _join_readers(readers, _LEFT_TO_READ_S)
         if any(reader.is_alive() for reader in readers):
@@ -279,7 +307,7 @@ def _decode_line(line: bytes) -> str:
 
 
 def _join_readers(readers: tuple[threading.Thread, ...], limit_s: float) -> None:
-    """Waits until they have read their pipes to the end, so long at most."""
+    """Wait until the threads have read their pipes to the end, for `limit_s` at most."""
     end_s = time.monotonic() + limit_s
     for reader in readers:
         reader.join(max(0.0, end_s - time.monotonic()))

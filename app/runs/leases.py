@@ -1,7 +1,7 @@
 """Leases of devices across processes: two runs never measure on the same GPU, or on the CPU, at the same time.
 
-A lease is a lock (flock) on a small file in the temporary folder. The kernel gives it back when its process ends,
-however it ends, so no lease outlives its owner.
+A lease is a lock (flock) on a small file in the temporary folder. The kernel releases it when its process ends, however
+that ends, so no lease outlives its owner.
 """
 
 import fcntl
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 CPU = "cpu"
-"""The name under which runs without a GPU lease the processor."""
+"""The device that runs without a GPU lease."""
 
 _RETRY_S = 0.2
 
@@ -23,7 +23,10 @@ _log = logging.getLogger("variantscope.run")
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """Devices held by this process, until `release`; none where nothing is needed."""
+    """Devices that this process holds until `release`; empty for a run that needs none.
+
+    Thread: any.
+    """
 
     devices: tuple[str, ...] = ()
     _files: tuple[int, ...] = ()
@@ -36,13 +39,25 @@ class Lease:
 
 
 class Leases:
-    """The leases of one machine, kept in `folder` (the system's temporary folder for all users' programs)."""
+    """The leases of one machine.
+
+    Thread: any.
+    """
 
     def __init__(self, folder: Path | None = None) -> None:
+        """Take the folder of the lock files; None for the system's temporary folder, which all programs share."""
         self._folder = folder or Path(tempfile.gettempdir())
 
     def take(self, candidates: Sequence[str], count: int) -> Lease | None:
-        """The first `count` free ones of the candidates, or None (and nothing held) when fewer are free."""
+        """Lease the first `count` free devices.
+
+        Args:
+            candidates: Devices to choose from, the preferred one first.
+            count: How many are needed.
+
+        Returns:
+            The lease; None, with nothing held, if fewer are free.
+        """
         acquired: dict[str, int] = {}
         for device in candidates:
             if len(acquired) == count:
@@ -64,9 +79,16 @@ class Leases:
         on_wait: Callable[[], None],
         wait_for_stop: Callable[[float], bool],
     ) -> Lease | None:
-        """Like `take`, but waits until enough are free; `told` is called once if that takes any time.
+        """Lease devices, and wait until enough are free.
 
-        `stopped(seconds)` sleeps that long and says whether to give up; then None is returned.
+        Args:
+            candidates: Devices to choose from, the preferred one first.
+            count: How many are needed.
+            on_wait: Called once if they are not free at once.
+            wait_for_stop: Sleeps so many seconds; returns whether to wait no longer.
+
+        Returns:
+            The lease; None if the wait was given up.
         """
         lease = self.take(candidates, count)
         if lease is None:
@@ -93,12 +115,12 @@ class Leases:
 
 def _unlock(files: Iterable[int]) -> None:
     for file in files:
-        # A child that another thread is just starting holds a copy of the file until it executes its program.
+        # A child that another thread is starting has a copy of the file until its exec: a close alone does not unlock.
         fcntl.flock(file, fcntl.LOCK_UN)
         os.close(file)
 
 
 def sleep_unstoppable(seconds: float) -> bool:
-    """Sleeps so long; nothing ends this wait but its devices becoming free."""
+    """Sleep, and return False: a wait with it ends only when its devices are free."""
     time.sleep(seconds)
     return False

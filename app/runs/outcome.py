@@ -1,20 +1,25 @@
-"""How a run ended, formed from the worker's last message, its exit code and what the program did to it."""
+"""Form a run's outcome from the worker's last message, its exit code, and what the program did to it."""
 
+import logging
 import re
 import signal
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from app.analysis.summary import summarise
 from app.records import Outcome
 from app.samples import Device
+from app.storage.store import Store
 from workloads.catalog import FRAMEWORK, is_custom
 from workloads.protocol import Finished
+
+_log = logging.getLogger("variantscope.run")
 
 _FATAL = re.compile(r"F\d{4} .*?\] (.+)")
 _MAX_REASON_CHARS = 300
 BROKEN_PYTHON = "The Python of this run is none that can make runs, or is broken:"
-"""What is said of a process that never said hello."""
+"""Begins the reason where the process never said hello."""
 
 EndMethod = Literal["itself", "closed stdin", "terminated", "killed"]
 
@@ -23,9 +28,15 @@ EndMethod = Literal["itself", "closed stdin", "terminated", "killed"]
 class WorkerExit:
     """What is known when the worker's process is gone.
 
-    `began`: it said hello; `stop_asked`: the user asked; `fault`: why the program itself ended the worker (no progress,
-    broken protocol, a full disk); `lost`: the GPU that stopped answering meanwhile, as a sentence; `last_words`: the
-    fatal line of the log, if it has one; `ended_by`: the last rung of the ladder that was needed.
+    Attributes:
+        finished: Its last message; None if it ended without.
+        exit_code: Its exit status; a negative one is the signal that ended it.
+        started: It said hello.
+        stop_requested: The user stopped the run.
+        fault: Why the program ended the worker: no progress, a broken protocol, a full disk.
+        gpu_lost: A sentence about a GPU that stopped answering during the run.
+        fatal_message: Text of the log's fatal line.
+        ended_by: The last step that was needed to end it.
     """
 
     finished: Finished | None
@@ -39,7 +50,7 @@ class WorkerExit:
 
 
 def form_outcome(ending: WorkerExit) -> Outcome:
-    """The outcome: a fault of the program's finding first, then the worker's own word, then its exit code."""
+    """Return the outcome: by the fault that the program found, else the worker's last message, else its exit code."""
     outcome = _derive_outcome(ending)
     if ending.gpu_lost is not None and outcome.name in ("failed", "crashed"):
         return replace(outcome, reason=f"{ending.gpu_lost} {outcome.reason or ''}".strip())
@@ -47,7 +58,7 @@ def form_outcome(ending: WorkerExit) -> Outcome:
 
 
 def with_memory_size(outcome: Outcome, devices: Sequence[Device]) -> Outcome:
-    """An `out_of_memory` that says how much memory there is: on its smallest GPU, else in the machine."""
+    """Return the outcome; an `out_of_memory` names the memory of the smallest GPU, else of the machine."""
     if outcome.name != "out_of_memory":
         return outcome
     gpus = [device for device in devices if device.kind == "gpu"]
@@ -59,7 +70,7 @@ def with_memory_size(outcome: Outcome, devices: Sequence[Device]) -> Outcome:
 
 
 def with_file_name(outcome: Outcome, workload: str) -> Outcome:
-    """A crash that names the user's own file, where the run was of one: what is in it may have ended the worker."""
+    """Return the outcome; a crash of a custom workload names its file, whose code may have ended the worker."""
     if outcome.name != "crashed" or not is_custom(workload):
         return outcome
     return replace(outcome, reason=f"{workload.partition(':')[0]}: {outcome.reason}")
@@ -87,7 +98,7 @@ def _outcome(ending: WorkerExit, name: Literal["failed", "stopped", "crashed"], 
 
 
 def fatal_message(line: str) -> str | None:
-    """What a log line says if it is the last word of a library that gives up (Abseil's `F0000 … file.cc:1] words`)."""
+    """Return the text of a log line by which a library aborts (Abseil's `F0000 … file.cc:1] text`), else None."""
     found = _FATAL.match(line)
     return found.group(1)[:_MAX_REASON_CHARS] if found else None
 
@@ -108,6 +119,26 @@ def _crash_reason(ending: WorkerExit) -> str:
 
 
 def _signal_name(number: int) -> str:
-    """Its name, or its number where it has none (the real-time signals)."""
+    """Return the name of a signal, or its number if it has none (the real-time signals)."""
     known = {known.value: known.name for known in signal.Signals}
     return known.get(number, f"signal {number}")
+
+
+def mark_crashed_runs(store: Store) -> list[int]:
+    """Mark every unfinished run whose owner no longer lives as crashed, and return their numbers."""
+    orphaned = [run for run, owner in store.unfinished_runs() if not owner.is_alive()]
+    for run in orphaned:
+        _log.warning("run %d is marked as crashed: the program that owned it is gone", run)
+        stored = store.load(run)
+        last_ns = max(
+            (int(columns.t_ns[-1]) for columns in stored.samples if columns.t_ns.size), default=stored.anchor_t_ns
+        )
+        reason = "The program that owned this run ended without finishing it; everything up to its last batch is kept."
+        store.finish(
+            run,
+            outcome=Outcome(name="crashed", reason=reason),
+            summary=summarise(stored),
+            t_ns=last_ns,
+            utc_ns=stored.anchor_utc_ns + last_ns - stored.anchor_t_ns,
+        )
+    return orphaned

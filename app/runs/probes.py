@@ -19,16 +19,23 @@ from workloads.protocol import Calibrate, Calibration, RunSpec
 
 
 class CalibrationResult(NamedTuple):
-    """A device's rate as it is now, and as it was stored before; None where it was not."""
+    """A device's rate as measured now, and as stored before, None if it was not."""
 
     calibration: Calibration
     previous: Calibration | None
 
 
 def calibrate(host: Host, store: Store, precisions: Sequence[str], notify: Notify) -> Iterator[CalibrationResult]:
-    """Every GPU, or the processor where there is none, in these precisions (none: all it has), each kept as it comes.
+    """Calibrate every GPU, or the processor if there is none, and store each rate as it comes.
 
-    Raises `UserError` for a precision that it does not have.
+    Args:
+        host: The machine.
+        store: Where rates are stored.
+        precisions: Precisions to calibrate in; empty for all that the machine has.
+        notify: Takes a sentence for the user.
+
+    Raises:
+        UserError: The machine does not have one of the precisions.
     """
     machine = host.machine
     for precision in _precisions(machine, precisions):
@@ -55,38 +62,41 @@ def _precisions(machine: Machine, wanted: Sequence[str]) -> list[str]:
 PURPOSE = "a try for the largest batch"
 
 SinksForTry = Callable[[int, int], Sequence[Sink]]
-"""Who is told of a try's events, by its number, counted from 1, and its batch size."""
+"""Returns the sinks of a try, from its number, counted from 1, and its batch size."""
 
 
 class LargestBatchSession:
-    """One search. `run` blocks its thread until the answer; `stop` may come from any other."""
+    """The search for the largest batch size that fits.
+
+    Thread: `run` blocks its thread, once; `stop` any.
+    """
 
     def __init__(self, spec: RunSpec, bounds: SearchBounds, services: RunServices, sinks_for_try: SinksForTry) -> None:
         self._spec = spec
         self._search = BatchSearch(bounds)
         self._services = services
         self._sinks_for_try = sinks_for_try
-        # A signal's handler calls `stop` on a thread that may be inside already.
+        # Reentrant: a signal's handler calls `stop` on a thread that may hold the lock.
         self._lock = threading.RLock()
         self._stopped = False
         self._session: RunSession | None = None
 
     def stop(self) -> None:
-        """Asks the try that is going on to end, and makes no other; returns at once."""
+        """Ask the current try to end, and make no other; returns at once."""
         with self._lock:
             self._stopped = True
             if self._session is not None:
                 self._session.stop()
 
     def run(self) -> LargestBatch:
-        """Tries batch sizes until the answer is known. Raises `UserError` where runs cannot be stored."""
+        """Try batch sizes until the answer is known; raises `UserError` if runs cannot be stored."""
         while (batch_size := self._search.next_batch_size()) is not None:
             if (ended := self._try(batch_size)) is not None:
                 return ended
         return self._search.result()
 
     def _try(self, batch_size: int) -> LargestBatch | None:
-        """One try; the result where the search ends with it."""
+        """Make one try; return the result if the search ends with it."""
         sinks = self._sinks_for_try(len(self._search.tries) + 1, batch_size)
         session = RunSession(trial_spec(self._spec, batch_size), self._services, sinks, purpose=PURPOSE)
         with self._lock:

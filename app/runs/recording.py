@@ -1,4 +1,4 @@
-"""Records one run's telemetry, its energy counters at phase boundaries, and other processes on its GPUs."""
+"""Record a run's telemetry, its energy counters at phase boundaries, and other processes on its GPUs."""
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -13,11 +13,10 @@ from workloads.protocol import PhaseStarted
 
 
 class OtherProcesses:
-    """Processes other than the run's own worker on its GPUs, as the driver lists them every few seconds.
+    """Processes other than the run's worker on its GPUs, as the driver lists them every few seconds.
 
-    Inside some containers the driver names processes by numbers of the host. A worker that is never listed is therefore
-    taken to be one of those listed, and only what is beside it counts. It is none of those that were listed `before` it
-    was started.
+    Inside some containers the driver uses process ids of the host. A worker that is never listed is therefore taken to
+    be one of the processes listed, and only the others count. It is none of those that were listed before it started.
     """
 
     def __init__(self, worker_pid: int, earlier_pids: Collection[int] = ()) -> None:
@@ -28,7 +27,7 @@ class OtherProcesses:
         self._max_at_once = 0
 
     def add(self, listed: Processes) -> None:
-        """Takes one list of one GPU."""
+        """Add one list of one GPU."""
         others = {each.pid: each for each in listed.processes if each.pid != self._worker_pid}
         self._worker_listed |= len(others) < len(listed.processes)
         self._seen = self._seen | others
@@ -36,7 +35,7 @@ class OtherProcesses:
 
     @property
     def description(self) -> str:
-        """The others, as `python3 (4242), ffmpeg (77)`, or how many where their numbers say nothing; "" if none."""
+        """The others, as `python3 (4242), ffmpeg (77)`, or their number if their ids mean nothing here; "" for none."""
         identified = self._seen.keys() if self._worker_listed else self._seen.keys() & self._earlier_pids
         names = [f"{other.name} ({pid})" for pid, other in self._seen.items() if pid in identified]
         more = 0 if self._worker_listed else self._max_at_once - 1
@@ -45,7 +44,12 @@ class OtherProcesses:
 
 
 class TelemetryRecorder:
-    """Records the host and these GPUs from `start` to `stop`. It is a sink too, to hear of the phases."""
+    """Puts samples of the host and of a run's GPUs into the run's inbox, from `start` to `stop`.
+
+    It is a sink, too: it has the energy counters read where a phase begins.
+
+    Thread: the session's; `_receive` runs on the feed's thread.
+    """
 
     def __init__(self, feed: TelemetryFeed, gpus: Sequence[Device], inbox: Inbox) -> None:
         self._feed = feed
@@ -61,9 +65,9 @@ class TelemetryRecorder:
         self._unsubscribe: Callable[[], None] = lambda: None
 
     def start(self) -> None:
-        """Begins to record, with the energy counters as they are before the first phase.
+        """Start to record, with the energy counters as they are before the first phase.
 
-        Who is on the GPUs by now is not this run's worker, which is started later.
+        Processes that are on the GPUs now are not this run's worker, which starts later.
         """
         self._earlier_pids, self._began_ns = self._feed.gpu_process_ids(self._recorded), time.monotonic_ns()
         self._unsubscribe = self._feed.subscribe(self._receive)
@@ -71,7 +75,7 @@ class TelemetryRecorder:
             self._feed.read_energy()
 
     def follow(self, pid: int) -> None:
-        """Records this worker's own load and memory too, and who else uses its GPUs from now on."""
+        """Record the load and memory of this worker, too, and from now on who else uses its GPUs."""
         self._other_processes = OtherProcesses(pid, self._earlier_pids)
         self._worker_pid = pid
         self._feed.follow(pid)
@@ -104,7 +108,7 @@ class TelemetryRecorder:
         return {OTHERS_ON_GPU_KEY: description} if description else {}
 
     def stop(self) -> None:
-        """Ends the recording."""
+        """Stop recording."""
         if self._worker_pid is not None:
             self._feed.unfollow(self._worker_pid)
         self._unsubscribe()
@@ -116,6 +120,6 @@ class TelemetryRecorder:
             self._receive_processes(message)
 
     def _receive_processes(self, listed: Processes) -> None:
-        # An older list may still name the worker of the run before.
+        # An older list may still contain the worker of the previous run.
         if self._other_processes is not None and listed.t_ns >= self._began_ns:
             self._other_processes.add(listed)

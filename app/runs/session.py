@@ -175,7 +175,7 @@ class RunSession:
 
             return self._finish(store, ending, lease.devices, drain)
         except Exception as error:
-            # Nobody else would end it before this program does.
+            # Otherwise the run would be unfinished as long as this program lives.
             if not self._is_over:
                 reason = str(error) if isinstance(error, UserError) else bug_message(error)
                 self._end_unstarted(store, Outcome(name="failed", reason=reason))
@@ -244,7 +244,7 @@ class RunSession:
                 lines = "\n".join(line.text for line in stored.log[-_REPORTED_LINES:])
                 write_report(f"Run {run} crashed: {outcome.reason}", f"End of the run's log:\n{lines}")
         except DatabaseError as error:
-            # What is stored stays; at the next start the run is found without its owner and becomes crashed.
+            # What is stored stays; at the next start the run is found without its owner and marked as crashed.
             outcome, summary = Outcome(name="failed", reason=str(error), ended_by=ending.ended_by), Summary()
         self._emit_end(outcome, summary)
         return outcome
@@ -284,7 +284,7 @@ def _watch(supervisor: Supervisor, worker: Worker) -> WorkerExit:
 
 
 def _peak_flops_per_s(store: Store, spec: RunSpec, devices: Sequence[str]) -> float | None:
-    """The calibrated rate of these devices together, taken to be alike; None where none of them was calibrated."""
+    """Return the calibrated rate of these devices together, taken to be alike; None if none was calibrated."""
     found = (store.calibration(device, str(spec.variant["precision"])) for device in devices)
     rate = next((calibration.flops_per_s for calibration in found if calibration is not None), None)
     return None if rate is None else rate * len(devices)

@@ -1,4 +1,4 @@
-"""Where a run's events go: each sink gets every event, in the order of one clock."""
+"""Sinks get every event of a run, in the order of one clock."""
 
 import time
 from collections.abc import Sequence
@@ -15,10 +15,13 @@ _MAX_LOG_LINES = 20_000
 
 
 class Sink(Protocol):
-    """Takes a run's events as they come, on the session's thread."""
+    """Gets a run's events as they come.
+
+    Thread: the session's.
+    """
 
     def handle(self, event: RunEvent) -> None:
-        """Takes one event; must return at once."""
+        """Take one event; returns at once."""
 
 
 class FanOut:
@@ -34,9 +37,11 @@ class FanOut:
 
 
 class StepSink:
-    """Remembers what the worker tells of a step, for the summary at the run's end.
+    """Remembers what the worker reports about a step, for the summary at the run's end.
 
-    That is its operations, and how long it takes where its data are on the devices already.
+    Attributes:
+        flops: Operations of one step, over all replicas.
+        ready_ms: Time of a step whose data are on the devices already, in milliseconds.
     """
 
     def __init__(self) -> None:
@@ -44,7 +49,7 @@ class StepSink:
         self.ready_ms: float | None = None
 
     def handle(self, event: RunEvent) -> None:
-        """Takes them."""
+        """Remember the event if it is one of them."""
         if isinstance(event, Flops):
             self.flops = event.per_step
         elif isinstance(event, DataReady):
@@ -52,7 +57,10 @@ class StepSink:
 
 
 class StoreSink:
-    """Writes a run's events to the store in batches, each one transaction, at most half a second apart."""
+    """Writes a run's events to the store in batches, each one transaction, every half second.
+
+    Thread: the one that opened the store.
+    """
 
     def __init__(self, store: Store, run: int) -> None:
         self._store = store
@@ -62,7 +70,7 @@ class StoreSink:
         self._written_s = time.monotonic()
 
     def handle(self, event: RunEvent) -> None:
-        """Keeps the event for the next batch; facts are stored at once."""
+        """Add the event to the next batch; parts of the environment are stored at once. Raises `DatabaseError`."""
         if isinstance(event, EnvironmentInfo):
             self._store.add_environment(self._run, event.environment)
         elif isinstance(event, Calibration):
@@ -77,7 +85,7 @@ class StoreSink:
             self.flush()
 
     def flush(self) -> None:
-        """Writes what is kept."""
+        """Write the batch; raises `DatabaseError`."""
         batch, self._batch = self._batch, []
         self._written_s = time.monotonic()
         lines = sum(isinstance(event, LogLine) for event in batch)

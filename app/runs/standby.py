@@ -1,7 +1,13 @@
 """Standby workers, started ahead with the framework imported, and the setting that enables them.
 
-While it imports it holds the lease of the processor, so it never does so while a run on the CPU measures, of whichever
-program: it is not begun then, and such a run waits the few seconds until it is done. Runs on GPUs share the processor.
+A standby worker holds the lease of the processor while it imports. So it never imports while a run on the CPU measures,
+in whichever program: it is not started then, and such a run waits the few seconds until the import is done. Runs on
+GPUs share the processor.
+
+Several threads meet here: those of runs call `launch`, the GUI's calls `prepare`, the launcher's own thread starts the
+workers, and each worker's reader threads deliver its events. `StandbyLauncher._lock` guards the list of workers,
+`_StandbyWorker._lock` one worker's events and its owner. A worker's lock may be held while the launcher's is taken (a
+run's end is counted), never the other way round.
 """
 
 import logging
@@ -34,35 +40,45 @@ from workloads.protocol import STANDBY, Hello, Start
 _log = logging.getLogger("variantscope.worker")
 
 _IMPORT_S = 120.0
-"""An import that takes longer hangs; the processor's lease must come back."""
+"""An import that takes longer hangs, and would keep the lease of the processor."""
 _UNUSED_S = 900.0
-"""It holds half a gigabyte: one that nobody took for so long is thrown away."""
+"""A standby worker holds half a gigabyte: one that no run has used for so long is ended."""
 _GONE_S = 5.0
 
 
 class StandbyLauncher:
-    """Starts workers as `LocalLauncher` does, or takes one that stands by, and then begins the next.
+    """Gives a run a standby worker if one fits, else starts one as `LocalLauncher` does; then it starts the next.
 
-    There are as many as runs go on at once, at least one, and only where `wanted` says so. They serve only a run whose
-    own process would be started in the very same way; where none fits, or it died, the run starts cold. The workers end
-    with `close` at the latest. The next one is of the Python that the last run named, so that of runs by two all have
-    an import beside them alike.
+    There are as many as runs go on at the same time, at least one, if they are wanted. One fits only a run whose own
+    process would be started in exactly the same way. The next one uses the Python that the last run named, so that runs
+    by two Pythons all have an import next to them.
+
+    Thread: any; `launch` as of `Launcher`.
     """
 
     def __init__(self, leases: Leases, wanted: Callable[[], bool], command: tuple[str, ...] = WORKER) -> None:
+        """Start no worker yet.
+
+        Args:
+            leases: Leases of the host.
+            wanted: Returns whether to have standby workers; called before each is started, on the launcher's thread.
+            command: The command of a worker.
+        """
         self._importing = _ImportLease(leases)
         self._wanted = wanted
         self._command = (*command, STANDBY)
         self._cold = LocalLauncher(command)
-        # A worker dies with the thread that started it (Linux), so this one lasts.
+        # On Linux a worker dies with the thread that started it, so this thread lasts as long as the launcher.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="standby")
         self._lock = threading.Lock()
+        # Guarded by the lock: runs take workers from the list while the launcher's thread adds to it.
         self._standbys: list[_StandbyWorker] = []
         self._running = 0
+        # One reference, written by threads of runs and read by the launcher's: no lock is needed.
         self._interpreter = ""
 
     def launch(self, start: Start, post: Post) -> Worker:
-        """Gives the order to the worker that stands by longest, even if it is still importing, else to a cold one."""
+        """Give the order to the oldest standby worker that fits, even if it still imports, else to a new worker."""
         interpreter = requested_interpreter(start)
         standby = self._take_matching(ProcessSpec.current(self._command, interpreter))
         counted_post = self._count_run(post)
@@ -79,11 +95,13 @@ class StandbyLauncher:
         return worker
 
     def prepare(self) -> None:
-        """Begins what is missing if it is wanted and no run on the CPU goes on, ends what is not; returns at once."""
+        """Start standby workers that are missing, unless a run uses the CPU; end those not wanted. Returns at once."""
+        # Reads the result, so that a bug is logged, which the future alone would swallow.
         self._thread.submit(self._start_missing).add_done_callback(Future.result)
 
     def wait_ready(self) -> bool:
-        """Waits until all that `prepare` began have imported or ended; whether one stands by then."""
+        """Wait until the workers that `prepare` started have imported or ended; return whether one is on standby."""
+        # The thread works in order: once this is done, so is what `prepare` gave it before.
         self._thread.submit(lambda: None).result()
         with self._lock:
             standbys = list(self._standbys)
@@ -91,13 +109,13 @@ class StandbyLauncher:
         return any(alive)
 
     def close(self) -> None:
-        """Ends the workers that stand by, if there are any, and begins no other."""
-        # Nothing is given to the thread for it: one that starts only now is never woken again where Ctrl-C comes then.
+        """End all standby workers and start no other."""
+        # Not on the launcher's thread: a thread that starts only now would never be woken if Ctrl-C came here.
         self._thread.shutdown()
         self._clear()
 
     def _count_run(self, post: Post) -> Post:
-        """Counts a run that begins; the post that counts its end."""
+        """Count a run that starts; return a `post` that counts its end, too."""
 
         def counted_post(event: WorkerEvent) -> None:
             if isinstance(event, Exited):
@@ -117,6 +135,7 @@ class StandbyLauncher:
             _log.debug("no standby worker is wanted")
             self._clear()
             return
+        # Held while workers start: `launch` then waits for the one being started, and takes it.
         with self._lock:
             self._standbys = [standby for standby in self._standbys if standby.is_alive]
             while len(self._standbys) < max(1, self._running):
@@ -129,18 +148,19 @@ class StandbyLauncher:
                     )
                 except OSError as error:
                     _log.warning("no standby worker: %s", error)
-                    # The next run's own start will meet it, and say so.
+                    # The next run meets the same error, and reports it.
                     self._importing.end()
                     return
 
     def _clear(self) -> None:
         with self._lock:
             standbys, self._standbys = self._standbys, []
+        # Outside the lock: each end waits for a process.
         for standby in standbys:
             standby.end()
 
     def _take_matching(self, process_spec: ProcessSpec) -> "_StandbyWorker | None":
-        """The one that stands by longest; those of other surroundings end."""
+        """Take the oldest worker with this spec from the list, and end those with another."""
         with self._lock:
             matching = [standby for standby in self._standbys if standby.process_spec == process_spec]
             others = [standby for standby in self._standbys if standby.process_spec != process_spec]
@@ -152,7 +172,10 @@ class StandbyLauncher:
 
 
 class _ImportLease:
-    """The processor's lease, held once for all imports of one program that go on."""
+    """The lease of the processor, held once for all current imports of this program.
+
+    Thread: any.
+    """
 
     def __init__(self, leases: Leases) -> None:
         self._leases = leases
@@ -161,7 +184,7 @@ class _ImportLease:
         self._lease: Lease | None = None
 
     def begin(self) -> bool:
-        """Whether an import may begin; each that does must `end`."""
+        """Return whether an import may start; each that does calls `end` once."""
         with self._lock:
             if self._count == 0:
                 self._lease = self._leases.take([CPU], 1)
@@ -171,7 +194,7 @@ class _ImportLease:
             return True
 
     def end(self) -> None:
-        """One import is done; the lease goes back with the last."""
+        """Count an import as done; the last one releases the lease."""
         with self._lock:
             self._count -= 1
             if self._count == 0 and self._lease is not None:
@@ -180,14 +203,24 @@ class _ImportLease:
 
 
 class _StandbyWorker:
-    """One worker that stands by: what it says is kept until a run takes it. `imported` is called when it has imported.
+    """One standby worker, whose events are stored until a run takes it.
 
-    Raises `OSError` where it cannot be started.
+    Thread: any. The worker's reader threads call `_receive`, timers call `end`.
     """
 
     def __init__(self, process_spec: ProcessSpec, on_imported: Callable[[], None]) -> None:
+        """Start the worker.
+
+        Args:
+            process_spec: What to start it with.
+            on_imported: Called once, when it has imported or has ended.
+
+        Raises:
+            OSError: It cannot be started.
+        """
         self.process_spec = process_spec
         self._importing = ExitStack()
+        # Guards what follows, and that stored events are posted before the first that comes after them.
         self._lock = threading.Lock()
         self._ready = threading.Event()
         self._gone = threading.Event()
@@ -202,17 +235,26 @@ class _StandbyWorker:
 
     @property
     def is_alive(self) -> bool:
-        """Whether its process is there."""
+        """Whether its process lives."""
         return not self._gone.is_set()
 
     def wait_ready(self) -> bool:
-        """Waits until it has imported or ended; whether it lives then."""
+        """Wait until it has imported or ended; return whether it lives then."""
         self._ready.wait()
         return self.is_alive
 
     def serve(self, start: Start, post: Post) -> Worker | None:
-        """Gives it the order, and `post` all that it said; None if it is gone, with its last words in the run's log."""
+        """Give it an order.
+
+        Args:
+            start: What it is to do.
+            post: Gets every event, the earlier ones first; if it died, the last lines of its log.
+
+        Returns:
+            The worker; None if it is gone.
+        """
         if self._worker.has_exited:
+            # Its watcher has not posted `Exited` yet; not under the lock, which `_receive` needs for that.
             self._gone.wait(_GONE_S)
         with self._lock:
             self._timeout.cancel()
@@ -227,7 +269,7 @@ class _StandbyWorker:
         return self._worker
 
     def end(self) -> None:
-        """Throws it away, unless a run has it, and waits until it is gone."""
+        """End it, unless a run has it, and wait until it is gone."""
         with self._lock:
             if self._post is not None:
                 return
@@ -236,6 +278,7 @@ class _StandbyWorker:
                 _log.info("standby worker %d discarded", self._worker.pid)
                 self._discarded = True
                 self._worker.kill()
+        # Not under the lock, which `_receive` needs to set the event.
         self._gone.wait(_GONE_S)
 
     def _start_timeout(self, seconds: float) -> threading.Timer:
@@ -267,7 +310,7 @@ class _StandbyWorker:
             if isinstance(event, LogLine):
                 post(event)
             elif isinstance(event, Exited):
-                message = f"(the worker that stood by ended with exit status {event.exit_code}: this run started cold)"
+                message = f"(the standby worker ended with exit status {event.exit_code}: this run started cold)"
                 post(LogLine(time.monotonic_ns(), message))
 
 
@@ -276,22 +319,26 @@ ON: Final = "on"
 OFF: Final = "off"
 
 STANDBY_VARIABLE: Final = "VARIANTSCOPE_STANDBY"
-"""The environment variable that says `on` or `off`; anything else leaves it to the setting, or the machine."""
+"""The environment variable, `on` or `off`; with another value the setting decides, or the machine."""
 
 MIN_PROCESSORS: Final = 8
-"""An import takes one of them for some seconds beside a run; with so many, runs on H200s were no slower for it."""
+"""An import uses one processor for some seconds during a run; with so many, runs on H200s were no slower for it."""
 
 
 def environment_choice() -> str:
-    """What the variable says, `on` or `off`; "" where it says nothing of use."""
+    """Return the value of the variable, `on` or `off`; "" if it has no such value."""
     choice = os.environ.get(STANDBY_VARIABLE, "").strip().lower()
     return choice if choice in (ON, OFF) else ""
 
 
 def is_standby_wanted(feed: TelemetryFeed, stored_choice: Callable[[], str | None] = lambda: None) -> bool:
-    """Whether to have one: as the variable says, else as was `chosen`, else where there is room.
+    """Return whether to have standby workers: by the variable, else by the setting, else by the machine.
 
-    Waits until it is known what machine this is. None is wanted where telemetry or the database does not answer.
+    Waits until the machine is known. False if telemetry or the database does not answer.
+
+    Args:
+        feed: Telemetry of the machine.
+        stored_choice: Reads the setting; None is automatic.
     """
     try:
         choice = environment_choice() or stored_choice()
@@ -303,14 +350,14 @@ def is_standby_wanted(feed: TelemetryFeed, stored_choice: Callable[[], str | Non
 
 
 def supports_standby(machine: Machine) -> bool:
-    """Whether a machine has one by itself."""
+    """Return whether a machine has standby workers by default."""
     return not no_standby_reason(machine)
 
 
 def no_standby_reason(machine: Machine) -> str:
-    """Why a machine has none by itself, in a few words; "" where it has one.
+    """Return why a machine has none by default, in a few words; "" if it has.
 
-    Without a GPU no import may go on beside a run, so none would be ready for the next.
+    Without a GPU no import may go on during a run, so none would be ready for the next.
     """
     if not machine.gpus:
         return "no GPU"

@@ -25,7 +25,7 @@ _log = logging.getLogger("variantscope.worker")
 
 @dataclass(frozen=True, slots=True)
 class StopRequested:
-    """The user wants the run to end."""
+    """The user asks the run to end."""
 
 
 InboxItem = WorkerEvent | Sample | SlowSample | DeviceLost | FieldsUpdated | StopRequested
@@ -34,9 +34,14 @@ Inbox = queue.SimpleQueue[InboxItem]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerTimeouts:
-    """How long a worker may take, in seconds: to say hello, between two messages, and on each rung of the ladder.
+    """How long a worker may take, in seconds.
 
-    One that stands by may still import when it is given its order, and says hello after that.
+    Attributes:
+        hello_s: To say hello. A standby worker may still import when it gets its order, and says hello after that.
+        silence_s: Between two messages.
+        closed_stdin_s: To end after its stdin was closed.
+        terminated_s: To end after SIGTERM.
+        finished_s: To end after its last message.
     """
 
     hello_s: float = 120.0
@@ -110,7 +115,7 @@ class Supervisor:
         """Forward telemetry that is still under way when the worker is gone, two seconds at most.
 
         Args:
-            is_awaited: Returns whether telemetry is missing still; asked before each item.
+            is_awaited: Returns whether telemetry is missing still; called before each item.
 
         Raises:
             UserError: A sink cannot store an event.

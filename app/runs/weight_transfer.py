@@ -1,4 +1,4 @@
-"""A run's saved weights loaded into other implementations and devices: possible targets, trials, export."""
+"""Load a run's saved weights into other implementations and devices: targets, trials, export."""
 
 import time
 from collections.abc import Sequence
@@ -24,12 +24,12 @@ _INFERENCE_SETTINGS: Variant = {
     "dropout": 0.0,
     "recurrent_dropout": 0.0,
 }
-"""How weights are tried: the most exact, and without what only training has."""
+"""Settings of a trial: the most exact ones, without what only training has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransferTargets:
-    """Where weights can be tried on this machine, and by implementation why they cannot be in the others."""
+    """Variants that weights can be tried in on this machine, and by implementation why the others cannot."""
 
     possible: tuple[RunSpec, ...]
     excluded: dict[str, str]
@@ -37,14 +37,23 @@ class TransferTargets:
 
 @dataclass(frozen=True, slots=True)
 class TrialResult:
-    """What came of one target, and how large a difference the rounding of the training explains."""
+    """The result of one trial, and how large a difference the rounding of the training explains."""
 
     result: PortabilityResult
     tolerance: float
 
 
 def weights_file(run: RunRow, database: Path, path: Path | None) -> Path:
-    """The file of a run's weights: the one given, else that beside the database; raises `UserError`."""
+    """Return the file of a run's weights: the one given, else that next to the database.
+
+    Args:
+        run: The run.
+        database: The database that it is stored in.
+        path: The file, if the user names one.
+
+    Raises:
+        UserError: The run saved no weights.
+    """
     if run.spec.workload != "lstm":
         raise UserError(f"Run {run.run} is one of {run.spec.workload}; only lstm runs save their weights.")
     if path is not None:
@@ -58,7 +67,17 @@ def weights_file(run: RunRow, database: Path, path: Path | None) -> Path:
 
 
 def transfer_targets(trained: RunSpec, into: Sequence[str], gpus: int, machine: Machine) -> TransferTargets:
-    """The variants to try, of the implementations named or of all; raises `UserError` where one named cannot be."""
+    """Return the variants to try.
+
+    Args:
+        trained: The variant whose weights were saved.
+        into: Implementations; empty for all.
+        gpus: GPUs to try them on; 0 is the CPU.
+        machine: The machine.
+
+    Raises:
+        UserError: A named implementation, or every one, cannot be tried here.
+    """
     parameter = catalog.workload("lstm").parameter("implementation")
     names = [str(catalog.parse(parameter, word)) for word in into] or [choice.value for choice in parameter.choices]
     specs = {name: _target_spec(trained, name, gpus) for name in names}
@@ -87,7 +106,18 @@ def _target_spec(trained: RunSpec, implementation: str, gpus: int) -> RunSpec:
 
 
 def try_weights(run: RunRow, weights: Path, spec: RunSpec, host: Host, notify: Notify) -> TrialResult:
-    """One target: the same inputs through it, compared with what the run's own model answered."""
+    """Load the weights into a variant, and compare its outputs with those of the run's own model on the same inputs.
+
+    Args:
+        run: The run that saved the weights.
+        weights: Their file.
+        spec: The variant to load them into.
+        host: The machine.
+        notify: Takes a sentence for the user.
+
+    Raises:
+        JobError: It failed.
+    """
     inventory = host.inventory()
     gpus = [gpu.uuid for gpu in inventory.machine.gpus] if spec.variant["gpus"] else []
     with leased(host.leases, gpus or [CPU], notify) as device:
@@ -112,7 +142,18 @@ def try_weights(run: RunRow, weights: Path, spec: RunSpec, host: Host, notify: N
 
 
 def export_model(run: RunRow, weights: Path, paths: Sequence[Path], leases: Leases, notify: Notify) -> OutputDifference:
-    """Makes a plain Keras model of a run's weights at each path: a .keras file, or the folder of a SavedModel."""
+    """Make a plain Keras model of a run's weights.
+
+    Args:
+        run: The run that saved the weights.
+        weights: Their file.
+        paths: Where to write it: `.keras` files, or folders for a SavedModel.
+        leases: Leases of this machine.
+        notify: Takes a sentence for the user.
+
+    Raises:
+        JobError: It failed.
+    """
     request = ExportModel(
         weights_path=str(weights.absolute()),
         trained=run.spec.variant,

@@ -16,8 +16,7 @@ from app.errors import DatabaseError
 from app.fields import Sample, SlowSample
 from app.records import LogLine, Outcome, RunEnded, RunEvent, RunStarted, Waiting
 from app.report.documents import run_document
-from app.runs.outcome import BROKEN_PYTHON
-from app.runs.recovery import mark_crashed_runs
+from app.runs.outcome import BROKEN_PYTHON, mark_crashed_runs
 from app.runs.session import RunSession
 from app.runs.supervisor import WorkerTimeouts
 from app.samples import FieldsUpdated

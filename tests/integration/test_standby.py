@@ -207,7 +207,7 @@ def test_one_that_was_killed_is_seen_in_the_log_alone(served: RunServices, launc
     assert has_ended(process.pid)
     outcome, recorder, run = run_through(dummy(served.host.inventory(), gpus=1), served)
     assert (outcome.name, run.environment.get("standby")) == ("completed", None)
-    words = "(the worker that stood by ended with exit status -9: this run started cold)"
+    words = "(the standby worker ended with exit status -9: this run started cold)"
     assert words in [line.text for line in recorder.of(LogLine)]
 
 

@@ -7,8 +7,7 @@ from app.plan import Plan
 from app.queries import QueueProgress, SettableState
 from app.report.export import describe_export
 from app.runs.experiment.progress import queue_progress
-from app.runs.experiment.queue import add_plan, enqueue, exportable_queue
-from app.runs.recovery import pause_unowned_queue
+from app.runs.experiment.queue import add_plan, enqueue, exportable_queue, pause_unowned_queue
 from app.samples import Inventory
 from app.storage.store import Store
 from app.storage.transfer.import_export import export_database

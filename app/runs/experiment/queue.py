@@ -33,6 +33,14 @@ def exportable_queue(store: Store) -> tuple[list[int], list[int]]:
     return [entry.entry for entry in entries], list(dict.fromkeys(runs))
 
 
+def pause_unowned_queue(store: Store) -> None:
+    """Pause the whole queue if no living process runs it: what a dead one left waits until the user resumes it."""
+    entries = store.queue.entries()
+    if not any(entry.owned for entry in entries):
+        for entry in entries:
+            store.queue.set_state(entry.entry, "paused")
+
+
 def entry_plan(entry: QueueEntry) -> Plan:
     """Return the plan of an entry.
 

@@ -9,7 +9,7 @@ from app.errors import UserError
 from app.queries import EntryState, QueueEntry
 from app.runs.experiment.entry_session import EntrySession, QueueListener
 from app.runs.experiment.session import Experiment
-from app.runs.recovery import mark_crashed_runs
+from app.runs.outcome import mark_crashed_runs
 from app.runs.session import RunServices
 from app.storage.store import Store
 

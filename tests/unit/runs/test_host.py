@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 from app.paths import program_version
-from app.runs.environment import environment_info
+from app.runs.host import environment_info
 from app.samples import HOST, Device, Inventory
 from workloads.catalog import Gpu, Machine
 
