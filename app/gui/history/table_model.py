@@ -202,7 +202,13 @@ class HistoryDelegate(CellDelegate):
 
 
 def elide_note(note: str, metrics: QFontMetrics, width: int) -> str:
-    """Return what fits of a note into a width in pixels, nothing where that is a few letters."""
+    """Return what fits of a note, nothing where that is a few letters.
+
+    Args:
+        note: The whole note.
+        metrics: Of the font that it is painted in.
+        width: In pixels.
+    """
     if metrics.horizontalAdvance(note) <= width:
         return note
     shown = metrics.elidedText(note, Qt.TextElideMode.ElideRight, width)

@@ -88,7 +88,13 @@ class CellDelegate(QStyledItemDelegate):
 
 
 def elide_name(name: str, metrics: QFontMetrics, width: int) -> str:
-    """Return what fits into a width in pixels: of a name with parts the first ones and the last, else both ends."""
+    """Return what fits of a name: of one with parts the first ones and the last, else both ends.
+
+    Args:
+        name: The whole name.
+        metrics: Of the font that it is painted in.
+        width: In pixels.
+    """
     if metrics.horizontalAdvance(name) <= width:
         return name
     parts = name.split(_NAME_SEPARATOR)
