@@ -55,7 +55,7 @@ def test_a_wait_that_gives_up_says_on_whom_and_the_verdict_doubts_its_run(tmp_pa
     made = shared(*words, "--json")
     assert made.returncode == 0, made.stderr
     stranger = f"unknown ({STRANGER}) on GPU 0"
-    said = next(line for line in made.stderr.splitlines() if line.startswith("The wait before a run gave up after "))
+    said = next(line for line in made.stderr.splitlines() if line.startswith("The machine did not become idle within "))
     assert stranger in said
     (warning,) = (each for each in json.loads(made.stdout)["warnings"] if each["key"] == IDLE_WAIT_KEY)
     assert stranger in warning["values"]["1"]

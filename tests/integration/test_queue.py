@@ -189,7 +189,7 @@ def test_one_that_cannot_be_made_is_told_and_does_not_stand_in_the_way(used: Run
     with Store.open(used.database) as store:
         store.queue.add(name="newer", preset=None, plan='{"variants": []}')
     add(used, "a")
-    with pytest.raises(UserError, match="What entry 1 of the queue asks for is not known here"):
+    with pytest.raises(UserError, match="Entry 1 of the queue cannot be read by this version"):
         Told(used).run()
     assert in_queue(used)[0] == ("newer", "paused", "0/0")
     with Store.open(used.database) as store:

@@ -137,7 +137,7 @@ def test_cut_off_on_one_machine_it_goes_on_on_another(say: Say, tmp_path: Path) 
     assert queue(say("queue", "--json")) == [(1, "running", 1, 2)]
     assert "Another program makes this very experiment at this moment, as entry 1" in say(*LONGER).err
     assert ENTRY_1_ELSEWHERE in say("queue", "go-on", "1").err
-    assert "”, is being made: stop it first." in say("export", "--queue", "-o", "x.db").err
+    assert "”, is running: stop it first." in say("export", "--queue", "-o", "x.db").err
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=LIMIT_S)
     assert "or `python -m app queue go-on 1`." in err
@@ -203,7 +203,7 @@ def test_at_the_end_reports_are_written_and_somebody_is_told(
     assert "runs done" not in say("queue").err, "nobody knows how many it asks for"
     say(*SHORT, "--queue")
     past = say("queue", "go-on", *end)
-    assert "What entry 4 of the queue asks for is not known here" in past.err
+    assert "Entry 4 of the queue cannot be read by this version" in past.err
     assert past.out.startswith("dummy gpus=0"), "the others go on, and are reported"
     assert past.status == 1
     nothing = say("queue", "go-on", *end)

@@ -38,7 +38,7 @@ class ParameterRows(Scroller):
         self._shown: tuple[MatrixRow, ...] = ()
         self._signature: tuple[object, ...] = ()
         self._grid = QGridLayout()
-        self._more = button("M&ore parameters", "Parameters that are seldom compared", flat=True)
+        self._more = button("M&ore parameters", "Parameters that are rarely compared", flat=True)
         self._more.setCheckable(True)
         self._more.toggled.connect(lambda _: self._show_rows())
         self._build()
@@ -139,7 +139,7 @@ class _ParameterRow:
         made = QLineEdit()
         made.setFixedWidth(_LIST_WIDTH)
         made.setAccessibleName(row.label)
-        made.setToolTip(f"{row.help}\nSeveral values with commas between.")
+        made.setToolTip(f"{row.help}\nSeparate several values with commas.")
         made.setPlaceholderText(row.placeholder)
 
         def emit_list() -> None:
@@ -159,8 +159,8 @@ class _ParameterRow:
 
 
 _PAGE_HELP = (
-    "Every combination of the values becomes a variant. What has one value here is as in the form at the left.",
-    "Questions with their variants and repeats, fitted to this machine.",
+    "Every combination of values becomes a variant. All other parameters are as in the form on the left.",
+    "Prepared experiments, adapted to this machine.",
 )
 
 
@@ -180,7 +180,7 @@ class MatrixView(QWidget):
         self._help = text_label("", "caption", wrap=True)
         self._pages = QStackedWidget()
         self._tabs = QButtonGroup(self)
-        for index, (name, tip) in enumerate((("&Values", "Choose the values"), ("Pre&pared", "Take a prepared one"))):
+        for index, (name, tip) in enumerate((("&Values", "Choose the values"), ("Pre&pared", "Use a preset"))):
             tab = toggle_button(name, tip)
             self._tabs.addButton(tab, index)
         self._close = button("Close", "Back to the plots (Escape)", flat=True)

@@ -28,7 +28,7 @@ from workloads.protocol import Value
 Result = TypeVar("Result")
 
 
-_READING = "Looking at what is stored …"
+_READING = "Checking stored runs …"
 
 
 class MatrixController(QObject):

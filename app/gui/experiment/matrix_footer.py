@@ -43,16 +43,16 @@ class MatrixFooter(QWidget):
         self._until = QDoubleSpinBox()
         self._budget = QSpinBox()
         self._concurrent = QCheckBox("Runs on different GPUs at the same &time")
-        self._rerun = QCheckBox("Make stored runs a&gain")
+        self._rerun = QCheckBox("Re-run stored resu&lts")
         self._headline = text_label("", "title")
         self._detail = text_label("", "muted")
         self._text = text_label("", "", wrap=True)
         self._refused = text_label("", "caption", wrap=True)
         self._every_reason = button("", "Every reason", flat=True)
         self._every_reason.setCheckable(True)
-        self._start = button("Start e&xperiment", "Begin now, or when what goes on has ended", primary=True)
+        self._start = button("Start e&xperiment", "Start now, or after the current run", primary=True)
         self._copy = button("", "Copy the same experiment as a shell command", flat=True)
-        self._reset = button("Clear values", "Go back to one value of each, as in the form", flat=True)
+        self._reset = button("Clear values", "Reset every parameter to its value in the form", flat=True)
         self._connect()
         self._build()
 
@@ -176,13 +176,13 @@ class MatrixFooter(QWidget):
         self._baseline.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
         self._baseline.setMaxVisibleItems(16)
         fields = (
-            ("&Baseline", self._baseline, "What all other variants are held against"),
-            ("Repeats", self._repeats, "How often each variant runs, each time in a fresh process, in turn"),
-            ("&Until", self._until, "End once every speed-up is known as narrowly as this"),
+            ("&Baseline", self._baseline, "The variant that all others are compared with"),
+            ("Repeats", self._repeats, "Runs per variant, interleaved, each in a fresh process"),
+            ("&Until", self._until, "Stop once every speed-up is known to this precision"),
             (
                 "T&ime limit",
                 self._budget,
-                "Start no run that is not expected to end within this time; it can go on later",
+                "Start no run that would not end within this time; the experiment can go on later",
             ),
         )
         grid = QGridLayout()
@@ -200,7 +200,7 @@ class MatrixFooter(QWidget):
         return grid
 
     def _check_boxes(self) -> QHBoxLayout:
-        self._rerun.setToolTip("Count none of the runs that are there")
+        self._rerun.setToolTip("Run every variant again, even those with stored runs")
         line = QHBoxLayout()
         line.setSpacing(3 * GRID)
         line.addWidget(self._concurrent)

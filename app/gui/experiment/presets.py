@@ -31,7 +31,7 @@ class PresetList(Scroller):
         self._references: dict[str, QPushButton] = {}
         self._problem = text_label("", "problem", wrap=True)
         self._reading = text_label("", "muted", wrap=True)
-        self._open = button("Open a &file …", "A prepared experiment of your own", flat=True)
+        self._open = button("Open a &file …", "Open a preset file of your own", flat=True)
         self._open.clicked.connect(self._choose_file)
         self._list = QVBoxLayout()
         self._build()
@@ -62,7 +62,7 @@ class PresetList(Scroller):
         show_text(self._reading, text)
 
     def _choose_file(self) -> None:
-        ask_for_file(self, "Open a prepared experiment", Path.home(), "Presets (*.toml)", self.file_chosen.emit)
+        ask_for_file(self, "Open a preset file", Path.home(), "Presets (*.toml)", self.file_chosen.emit)
 
     def _remake(self) -> None:
         clear_layout(self._list)

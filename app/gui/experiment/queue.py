@@ -98,24 +98,24 @@ class QueueView(QWidget):
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.offer_banner, self.ended_banner, self.export_banner = BannerView(), BannerView(), BannerView()
         self._header, self._buttons = QWidget(), QWidget()
-        self.fold = button("Queue", "The experiments that are to be made, one after another (Ctrl+J)", flat=True)
+        self.fold = button("Queue", "Experiments waiting to run, in order (Ctrl+J)", flat=True)
         self.fold.setCheckable(True)
         self.count = text_label("", "heading")
         self._bar = QProgressBar()
         self._now = ElidedLabel("muted", Qt.AlignmentFlag.AlignLeft)
         self._time_left = text_label("", "muted")
-        self.skip = button("S&kip the wait", "Begin the next run now, whatever the machine does")
-        self.pause_all = button("Pause all", "After the run that goes on")
+        self.skip = button("S&kip the wait", "Start the next run now, without waiting for an idle machine")
+        self.pause_all = button("Pause all", "Takes effect after the current run")
         self.table = QueueTable(theme)
         self.up = button("Move up", "Alt+↑, or drag it", small=True)
         self.down = button("Move down", "Alt+↓, or drag it", small=True)
         self.pause = button("Pause", "Space", small=True)
-        self.remove = button("Remove", "Delete: the runs that were made stay in the history", small=True)
-        self.show_verdict = button("Show verdict", "Enter: compare the runs made so far", small=True)
+        self.remove = button("Remove", "Delete: completed runs stay in the history", small=True)
+        self.show_verdict = button("Show verdict", "Enter: compare the runs so far", small=True)
         self.export_button = button(
-            "Export …", "Into a database with which it goes on elsewhere; at rest only", small=True
+            "Export …", "To a database from which the queue can go on elsewhere; only while nothing runs", small=True
         )
-        self.cancel_all = button("Cancel all …", "Stop the run that goes on and empty the queue", small=True)
+        self.cancel_all = button("Cancel all …", "Stop the current run and empty the queue", small=True)
         self._state = QueueState()
         self._connect()
         self._build()
@@ -209,7 +209,7 @@ class QueueView(QWidget):
 
     def _ask_to_cancel_all(self) -> None:
         question = f"Cancel all {self._entries()} experiments of the queue?"
-        loss = "The run that goes on is stopped. Runs that were made stay in the history."
+        loss = "The current run is stopped. Completed runs stay in the history."
         box = ask_confirmation(self, self._theme, "Cancel all", question, loss, "&Cancel all", "&Keep them")
         box.accepted.connect(self.cancel_all_requested)
 
@@ -239,7 +239,7 @@ class QueueView(QWidget):
         self._bar.setRange(0, _STEPS)
         self._bar.setTextVisible(False)
         self._bar.setFixedWidth(_BAR_WIDTH)
-        self._bar.setAccessibleName("Runs of the queue that are done")
+        self._bar.setAccessibleName("Progress of the queue")
         for label in (self.count, self._time_left):
             label.setFont(tabular_font())
         layout = QVBoxLayout(self)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from app.analysis.comparability import idle_wait_blockers
+from app.analysis.comparability import TIMED_OUT, idle_wait_blockers
 from app.errors import UserError
 from app.queries import INTERRUPTED_STATES, QUEUED_STATES, EntryState, QueueEntry
 from app.records import IDLE_WAIT_KEY, RunEvent, RunHeader, RunRow, RunStarted
@@ -183,8 +183,9 @@ class EntrySession:
         environment = self._idle_wait.wait(planned_run.lease.devices, continue_waiting)
         self._listener.run_waiting(planned_run, None)
         _log.info("idle wait before run %d: %s", planned_run.position, environment[IDLE_WAIT_KEY])
-        if idle_wait_blockers(environment):
-            self._listener.message(f"The wait before a run {environment[IDLE_WAIT_KEY]}.")
+        if blockers := idle_wait_blockers(environment):
+            limit = environment[IDLE_WAIT_KEY].partition(":")[0].removeprefix(TIMED_OUT).strip()
+            self._listener.message(f"The machine did not become idle within {limit} ({blockers}).")
         return environment
 
     def run_once(self, planned_run: PlannedRun) -> RunHeader:
@@ -226,7 +227,7 @@ class EntrySession:
             message(str(error))
             return experiment
         if pending := pending_trials(experiment.plan, runs):
-            message(f"Weights still to be tried in {', '.join(trial.implementation for trial in pending)}.")
+            message(f"Weights not tried yet in {', '.join(trial.implementation for trial in pending)}.")
         return replace(experiment, runs=tuple(runs))
 
 

@@ -144,7 +144,7 @@ class IdleWait:
     def _describe_gpu(self, gpu: Device, watch: _PendingWait) -> str:
         samples = watch.samples.get(gpu.device, [])
         if not samples:
-            return "tells nothing yet"
+            return "without telemetry"
         if is_throttled(samples[-1]):
             return "throttled"
         if is_cool(samples, self._idle_c.get(gpu.device), self._limits.steady_s):
@@ -155,9 +155,9 @@ class IdleWait:
         """Return what others do here, by a key of each; once a wait has timed out, that is not waited for again."""
         found: dict[str, str] = {}
         if HOST not in watch.samples:
-            found["host"] = "the host tells nothing yet"
+            found["host"] = "the host without telemetry"
         elif not watch.gpus and (load_pct := watch.samples[HOST][-1].load_pct or 0.0) > QUIET_PCT:
-            found["load"] = f"the processors at {load_pct:.0f} %"
+            found["load"] = f"CPU at {load_pct:.0f} %"
         for gpu in watch.gpus:
             listed = self._process_lists.get(gpu.device)
             if listed is not None and listed.t_ns < watch.began_ns:

@@ -217,7 +217,7 @@ def load_preset(name: str, find: FindWorkload | None = None) -> NamedPreset:
     """
     names = preset_names()
     if name not in names and not name.endswith(".toml"):
-        raise UsageError(f"There is no preset called {name!r}. There are: {', '.join(names)}, or a file's path.")
+        raise UsageError(f"There is not a preset called {name!r}. There are: {', '.join(names)}, or a file's path.")
     path = PRESET_FOLDER / f"{name}.toml" if name in names else Path(name)
     key = name if name in names else str(path.absolute())
     decoded = _read(path)
@@ -230,9 +230,9 @@ def _read(path: Path) -> Preset:
     except OSError as error:
         raise read_error(path, error) from error
     except UnicodeDecodeError as error:
-        raise UserError(f"{path} is no preset: it is not written in UTF-8.") from error
+        raise UserError(f"{path} is not a preset: it is not written in UTF-8.") from error
     except msgspec.DecodeError as error:
-        raise UserError(f"{path} is no preset: {error}.") from error
+        raise UserError(f"{path} is not a preset: {error}.") from error
 
 
 def _find_custom_workloads(preset: Preset, path: Path, find: FindWorkload) -> dict[str, Workload]:
@@ -241,7 +241,7 @@ def _find_custom_workloads(preset: Preset, path: Path, find: FindWorkload) -> di
     try:
         return {word: find(_resolve(path.parent, *named)) for word in names if (named := parse_workload_path(word))}
     except UsageError as error:
-        raise UsageError(f"{path.name} names a workload that cannot be had. {error}") from error
+        raise UsageError(f"{path.name} names a workload that cannot be loaded. {error}") from error
 
 
 def _resolve(folder: Path, file: Path, name: str) -> str:

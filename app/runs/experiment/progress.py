@@ -129,7 +129,7 @@ def describe_imported(imported: int, differences: Sequence[str]) -> str:
     if not imported:
         return ""
     runs, subject = ("1 run was", "it counts") if imported == 1 else (f"{imported} runs were", "they count")
-    elsewhere = " on another machine," if {"CPU", "card"} & set(differences) else ""
+    elsewhere = " on another machine," if {"CPU", "GPU"} & set(differences) else ""
     return f"{runs} made{elsewhere} with another {', another '.join(differences)}: {subject} all the same."
 
 
@@ -160,7 +160,7 @@ def _describe_changed_source(entry: QueueEntry, plan: Plan, database: Path) -> s
     # All variants are of one text.
     if not is_source_changed(plan.variants[0], database):
         return ""
-    return f"Entry {entry.entry} is made with the workload's file as it was then; the file has changed since."
+    return f"Entry {entry.entry} uses the workload's file as it was when queued; the file has changed since."
 
 
 class ProgressReporter:

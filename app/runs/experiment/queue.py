@@ -27,7 +27,7 @@ def exportable_queue(store: Store) -> tuple[list[int], list[int]]:
         raise UserError("The queue is empty: no experiment is unfinished.")
     for entry in entries:
         if entry.owned:
-            raise UserError(f"Entry {entry.entry} of the queue, “{entry.name}”, is being made: stop it first.")
+            raise UserError(f"Entry {entry.entry} of the queue, “{entry.name}”, is running: stop it first.")
     experiments = [entry.experiment for entry in entries if entry.experiment is not None]
     runs = [run for experiment in experiments for run in store.library.runs_of_experiment(experiment)]
     return [entry.entry for entry in entries], list(dict.fromkeys(runs))
@@ -59,8 +59,8 @@ def entry_plan(entry: QueueEntry) -> Plan:
 
 def _unknown_plan(entry: QueueEntry, reason: str) -> UserError:
     return UserError(
-        f"What entry {entry.entry} of the queue asks for is not known here ({reason}): update the program,"
-        f" or take it out with `python -m app queue remove {entry.entry}`."
+        f"Entry {entry.entry} of the queue cannot be read by this version ({reason}): update the program,"
+        f" or remove it with `python -m app queue remove {entry.entry}`."
     )
 
 

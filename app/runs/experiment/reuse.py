@@ -64,7 +64,7 @@ class EnvironmentFingerprint:
         pairs["driver"] = (self.driver, other.driver)
         known = self.gpus and other.gpus
         same_gpus = self.gpus <= other.gpus or other.gpus <= self.gpus
-        return [*_differing_keys(pairs), *(["card"] if known and not same_gpus else [])]
+        return [*_differing_keys(pairs), *(["GPU"] if known and not same_gpus else [])]
 
 
 def _differing_keys(pairs: dict[str, tuple[str | None, str | None]]) -> list[str]:

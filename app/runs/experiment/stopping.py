@@ -25,7 +25,7 @@ def parse_precision_pct(word: str) -> float:
     found = _PRECISION.fullmatch(word.strip())
     value = float(found.group(1)) if found else 0.0
     if not 0 < value < 100:
-        raise ValueError(f"{word!r} is no width such as 0.5%, above 0 and below 100")
+        raise ValueError(f"{word!r} is not a precision such as 0.5%, above 0 and below 100")
     return value
 
 

@@ -31,7 +31,7 @@ def describe_estimate(ahead: RemainingWork, *, at_most: bool = False, budget_s: 
     """
     left = ahead.planned - ahead.done
     if not left:
-        sentences = [f"All {ahead.planned:,} are stored already: nothing is left to run."]
+        sentences = [f"All {ahead.planned:,} are already stored: nothing is left to run."]
     else:
         sentences = [_describe_remaining(ahead, left, "at most " if at_most else "")]
     if budget_s is not None and budget_s < ahead.left_s:
@@ -59,22 +59,22 @@ def sequential_reason(specs: Sequence[RunSpec], machine: Machine) -> str:
     if not counts:
         return ""
     if not on_gpus:
-        return "One run after another: they are on the CPU, which only one at a time can measure."
+        return "One run after another: only one at a time can measure on the CPU."
     if on_gpus[0] + on_gpus[min(1, len(on_gpus) - 1)] > len(machine.gpus):
         return f"One run after another: no two of them fit on the {gpus_label(len(machine.gpus))} of this machine."
     return ""
 
 
 def _describe_remaining(ahead: RemainingWork, left: int, most: str) -> str:
-    stored = f"{ahead.done:,} of {ahead.planned:,} are stored already" if ahead.done else ""
+    stored = f"{ahead.done:,} of {ahead.planned:,} already stored" if ahead.done else ""
     if not ahead.timing_runs:
         least = f"at least {units.duration(ahead.left_s)}" if ahead.left_s else "a time not known yet"
         they = f"all {left:,}" if most else "they"
         return f"No run like these is stored yet: {they} take {least}."
-    rest = f"{stored}; the other {left:,} take" if stored else "They take"
+    rest = f"{stored}; the other {left:,} will take" if stored else "This takes"
     judged = f"{ahead.timing_runs:,} stored {units.plural('run', ahead.timing_runs)}"
     others = " of other workloads" if ahead.from_other_workloads else ""
-    return f"{rest} {most}about {units.duration(ahead.left_s)}, judged by {judged}{others}."
+    return f"{rest} {most}about {units.duration(ahead.left_s)} (estimated from {judged}{others})."
 
 
 _NUMBER = re.compile(r"\d+")

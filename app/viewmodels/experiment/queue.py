@@ -217,9 +217,9 @@ class QueueModel:
                 return f"Waiting: {self._current.waiting_for}"
             return _describe_runs(self._current) or self._current.name
         if self.runs_elsewhere:
-            return "Another program makes these runs"
+            return "Another program is running these"
         if self.is_running:
-            return "The next run begins …"
+            return "Starting the next run …"
         return "Paused"
 
     def _format_time_left(self, now_s: float) -> str:
@@ -252,7 +252,7 @@ def _row(progress: QueueProgress, *, running_here: bool = False) -> QueueRow:
         entry=progress.entry,
         name=progress.name,
         symbol=style.symbol,
-        state="running elsewhere" if elsewhere else "its last run" if is_last else progress.state,
+        state="running elsewhere" if elsewhere else "its last run" if is_last else style.text or progress.state,
         tone=style.tone,
         done=f"{progress.done}/{progress.planned}",
         fraction=progress.done / progress.planned if progress.planned else 0.0,
@@ -273,11 +273,11 @@ def _describe_runs(progress: QueueProgress) -> str:
 
 
 QUEUE_COLUMNS = (
-    Column("Experiment", "What is compared", numeric=False),
-    Column("State", "Where it stands", numeric=False),
-    Column("Progress", "How much of it is done", numeric=False),
-    Column("Runs", "Runs with a result, of those planned"),
-    Column("Left", "How long the others are expected to take"),
+    Column("Experiment", "Name of the experiment", numeric=False),
+    Column("State", "Its state", numeric=False),
+    Column("Progress", "Share of its runs that are done", numeric=False),
+    Column("Runs", "Runs with a result, of all planned"),
+    Column("Left", "Expected time for the remaining runs"),
 )
 NAME_COLUMN, BAR_COLUMN = 0, 2
 WIDEST_CELLS = (

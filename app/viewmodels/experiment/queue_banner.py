@@ -14,10 +14,11 @@ BannerAction = Literal["go on", "not now", "remove", "show", "dismiss", "unfold"
 
 
 class StateStyle(NamedTuple):
-    """How a state is shown: never by colour alone, always with its name."""
+    """How a state is shown: never by colour alone, always with a text; "" is the name of the state itself."""
 
     symbol: str
     tone: Tone
+    text: str = ""
 
 
 STATE_STYLES: dict[EntryState, StateStyle] = {
@@ -25,7 +26,7 @@ STATE_STYLES: dict[EntryState, StateStyle] = {
     "waiting": StateStyle("○", "quiet"),
     "paused": StateStyle("‖", "quiet"),
     "complete": StateStyle("✔", "good"),
-    "settled": StateStyle("✔", "good"),
+    "settled": StateStyle("✔", "good", "precision reached"),
     "stopped": StateStyle("■", "quiet"),
     "out of budget": StateStyle("◔", "warning"),
     "failed": StateStyle("✖", "bad"),
@@ -36,7 +37,7 @@ _MAX_NAME_LENGTH = 60
 """Characters of a name within a sentence; the name of a large matrix is longer."""
 _END_PHRASES: dict[EntryState, str] = {
     "complete": "is complete",
-    "settled": "is settled, every speed-up known as narrowly as was asked",
+    "settled": "has reached its target precision",
     "out of budget": "is out of budget; going on gives it as much again",
 }
 
@@ -53,7 +54,7 @@ class Banner:
 
 
 def _format_runs_made(done: int, planned: int) -> str:
-    return f"{done} of {planned} {units.plural('run', planned)} made"
+    return f"{done} of {planned} {units.plural('run', planned)} done"
 
 
 def resume_banner(entries: Sequence[QueueProgress]) -> Banner:

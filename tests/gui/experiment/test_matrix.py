@@ -189,8 +189,8 @@ def test_the_time_and_what_is_stored_come_from_stored_runs(screen_on: Open, meas
     screen.open()
     screen.tick("layout", "NHWC")
     screen.type("batch_size", "128, 256, 4096")
-    screen.wait_for_text("4 of 18 are stored already; the other 14 take about")
-    assert "judged by 30 stored runs." in screen.visible_text()
+    screen.wait_for_text("4 of 18 already stored; the other 14 will take about")
+    assert "(estimated from 30 stored runs)." in screen.visible_text()
 
 
 def test_stored_runs_can_be_made_again(screen_on: Open, measured: Path) -> None:
@@ -202,9 +202,9 @@ def test_stored_runs_can_be_made_again(screen_on: Open, measured: Path) -> None:
     again = screen.matrix.footer.rerun_box
     assert not again.isEnabled()
     screen.qtbot.waitUntil(again.isEnabled, timeout=LIMIT_MS)
-    assert "2 of 6 are stored already" in screen.visible_text()
+    assert "2 of 6 already stored" in screen.visible_text()
     QTest.mouseClick(again, Qt.MouseButton.LeftButton, pos=QPoint(8, again.height() // 2))
-    screen.wait_for_text("They take about")
+    screen.wait_for_text("This takes about")
     assert screen.start().again
 
 
@@ -257,7 +257,7 @@ def test_presets_are_listed_for_this_machine_and_start_with_one_click(screen_on:
     QTest.mouseClick(screen.matrix.tab(1), Qt.MouseButton.LeftButton)
     screen.wait_for_text("40 variants, 120 runs")
     words = screen.visible_text()
-    assert "44 of 120 are stored already; the other 76 take about" in words
+    assert "44 of 120 already stored; the other 76 will take about" in words
     assert load_preset("quick").experiment_for(GPU_INVENTORY.machine).question in words
     QTest.mouseClick(screen.matrix.presets.start_button("article-c"), Qt.MouseButton.LeftButton)
     screen.qtbot.waitUntil(lambda: bool(screen.asked), timeout=LIMIT_MS)
@@ -273,7 +273,7 @@ def test_a_preset_with_nothing_left_to_run_shows_its_verdict(screen_on: Open, da
     screen = screen_on(CPU_INVENTORY)
     screen.open()
     screen.matrix.show_page(1)
-    screen.wait_for_text("All 6 are stored already")
+    screen.wait_for_text("All 6 are already stored")
     shows = screen.matrix.presets.start_button("quick")
     assert (shows.text(), screen.matrix.presets.start_button("article-a").text()) == ("Show verdict", "Start")
     QTest.mouseClick(shows, Qt.MouseButton.LeftButton)
@@ -327,10 +327,10 @@ def test_the_users_own_presets_are_kept_and_a_broken_one_is_said(screen_on: Open
     first.open()
     first.matrix.show_page(1)
     first.matrix.presets.file_chosen.emit(str(broken))
-    first.wait_for_text("is no preset")
+    first.wait_for_text("is not a preset")
     first.matrix.presets.file_chosen.emit(str(own))
     first.wait_for_text("Is it mine?")
-    assert "is no preset" not in first.visible_text()
+    assert "is not a preset" not in first.visible_text()
     later = screen_on(CPU_INVENTORY)
     later.open()
     later.matrix.show_page(1)
@@ -396,7 +396,7 @@ def test_a_preset_whose_workload_is_gone_says_so(screen_on: Open, preset_of_mine
     screen.open()
     screen.matrix.show_page(1)
     screen.matrix.presets.file_chosen.emit(str(preset_of_mine))
-    screen.wait_for_text("ours.toml names a workload that cannot be had.")
+    screen.wait_for_text("ours.toml names a workload that cannot be loaded.")
     assert "mine.py cannot be read (No such file or directory)." in screen.visible_text()
 
 

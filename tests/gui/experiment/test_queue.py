@@ -85,7 +85,7 @@ def test_an_experiment_runs_and_its_verdict_is_a_click_away(qtbot: QtBot, workbe
     view = view_of(workbench)
     assert "two batches" in ended.args[1]
     assert view.isVisible()
-    assert "4 of 4 runs made" in view.ended_banner.displayed_text
+    assert "4 of 4 runs done" in view.ended_banner.displayed_text
     assert len(runs_of(workbench)) == 4
     assert entries_of(workbench) == ()
     view.ended_banner.button("show").click()
@@ -108,7 +108,7 @@ def test_from_the_form_over_the_matrix_to_the_verdict(qtbot: QtBot, workbench: W
         QTest.mouseClick(matrix.footer.start_button, Qt.MouseButton.LeftButton)
     assert workbench.run_view.live.isVisible()
     assert [row.spec.variant["batch_size"] for row in runs_of(workbench)] == [8, 65536, 65536, 8]
-    _, _, verdict = ended.args[1].partition("4 of 4 runs made. ")
+    _, _, verdict = ended.args[1].partition("4 of 4 runs done. ")
     assert verdict.startswith("Batch size 65536 is ")
     view_of(workbench).ended_banner.button("show").click()
     qtbot.waitUntil(lambda: rows_compared(workbench) == 2, timeout=READ_LIMIT_MS)
@@ -191,7 +191,7 @@ def test_a_closed_window_offers_what_is_left_and_runs_nothing_twice(
     with window_on(qtbot, database_path, theme) as again:
         view = view_of(again)
         qtbot.waitUntil(view.offer_banner.isVisible, timeout=READ_LIMIT_MS)
-        assert view.offer_banner.displayed_text == f"“four runs” is unfinished: {made} of 4 runs made."
+        assert view.offer_banner.displayed_text == f"“four runs” is unfinished: {made} of 4 runs done."
         assert not again.queue.running
         with qtbot.waitSignal(again.queue.entry_ended, timeout=RUN_LIMIT_MS):
             view.offer_banner.button("go on").click()
@@ -362,7 +362,7 @@ def test_what_another_version_queued_is_said_and_the_others_go_on(qtbot: QtBot, 
         queue.add(asked("known"))
     assert ended.args[0] == "known"
     qtbot.waitUntil(lambda: chosen_words(view) == ["newer: paused", "known: complete"], timeout=READ_LIMIT_MS)
-    assert "What entry 1 of the queue asks for is not known here" in said_beside(workbench)
+    assert "Entry 1 of the queue cannot be read by this version" in said_beside(workbench)
 
 
 def test_what_another_program_runs_is_shown_as_that_until_it_has_ended(
@@ -376,7 +376,7 @@ def test_what_another_program_runs_is_shown_as_that_until_it_has_ended(
     with subprocess.Popen([*command, *settings], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as other:
         qtbot.waitUntil(lambda: any(entry.owned for entry in entries_of(workbench)), timeout=RUN_LIMIT_MS)
         view = view_of(workbench)
-        qtbot.waitUntil(lambda: "Another program makes these runs" in view.displayed_text(), timeout=READ_LIMIT_MS)
+        qtbot.waitUntil(lambda: "Another program is running these" in view.displayed_text(), timeout=READ_LIMIT_MS)
         assert not view.offer_banner.isVisible()
         assert not view.pause_all.isVisible()
         processor.release()
@@ -399,7 +399,7 @@ def test_what_an_import_brings_is_offered_and_nothing_begins(
     dialog.fileSelected.emit(str(tmp_path / "elsewhere.db"))
     dialog.close()
     qtbot.waitUntil(lambda: bool(view_of(workbench).offer_banner.displayed_text), timeout=READ_LIMIT_MS)
-    assert view_of(workbench).offer_banner.displayed_text == "“begun elsewhere” is unfinished: 0 of 2 runs made."
+    assert view_of(workbench).offer_banner.displayed_text == "“begun elsewhere” is unfinished: 0 of 2 runs done."
     assert not workbench.queue.running
 
 
@@ -411,7 +411,7 @@ def test_what_another_program_adds_pauses_or_takes_out_is_seen_at_rest_and_nothi
     with Store.open(workbench.database) as other:
         entry = add_plan(other, asked("from a terminal"))
         qtbot.waitUntil(view.offer_banner.isVisible, timeout=READ_LIMIT_MS)
-        assert view.offer_banner.displayed_text == "“from a terminal” is unfinished: 0 of 2 runs made."
+        assert view.offer_banner.displayed_text == "“from a terminal” is unfinished: 0 of 2 runs done."
         assert [each.state for each in other.queue.entries()] == ["waiting"], "it is the terminal's to go on with it"
         view.offer_banner.button("not now").click()
         view.unfold()

@@ -68,7 +68,7 @@ def test_what_is_wrong_is_said_as_on_the_command_line(
     with Store.open(database_path) as other:
         other.queue.claim(1)
         export(view, tmp_path / "rest.db")
-        sentence = "Entry 1 of the queue, “two”, is being made: stop it first."
+        sentence = "Entry 1 of the queue, “two”, is running: stop it first."
         qtbot.waitUntil(lambda: view.export_banner.displayed_text == sentence, timeout=READ_LIMIT_MS)
         other.queue.remove(1)
     export(view, tmp_path / "rest.db")

@@ -206,7 +206,7 @@ TIME = "--budget must be a time such as 8m, 90s or 1h30m, not"
         (["experiment", "lstm", "--budget", "soon"], f"{TIME} 'soon'."),
         (
             ["experiment", "lstm", "--until", "narrow"],
-            "--until 'narrow' is no width such as 0.5%, above 0 and below 100.",
+            "--until 'narrow' is not a precision such as 0.5%, above 0 and below 100.",
         ),
         (["experiment", "lstm", "--budget", ""], f"{TIME} ''."),
         (["experiment", "lstm", "--budget", "5m2h"], f"{TIME} '5m2h'."),
@@ -290,7 +290,7 @@ def test_no_device_is_shown_more_often_than_requested() -> None:
         (["experiment", "--repeats", "x"], "--repeats takes a whole number, not 'x'"),
         (["experiment", "--max-throttled", "most"], "--max-throttled takes a number, not 'most'"),
         (["watch", "--every", "soon"], "--every takes a number, not 'soon'"),
-        (["experiment", "--until", "-1%"], "--until '-1%' is no width such as 0.5%, above 0"),
+        (["experiment", "--until", "-1%"], "--until '-1%' is not a precision such as 0.5%, above 0"),
         (["experiment", "--budget", "-8m"], "--budget must be a time such as 8m"),
         (["experiment", "--max-throttled", "-.5%"], "--max-throttled must be from 0% to 100%"),
         (["experiment", "--parallel", "-2"], "--parallel must be at least 1"),

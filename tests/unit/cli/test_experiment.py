@@ -178,6 +178,4 @@ def test_where_runs_never_go_on_at_the_same_time_the_reason_is_said() -> None:
     assert sequential_reason(on_both.specs, two) == (
         "One run after another: no two of them fit on the 2 GPUs of this machine."
     )
-    assert sequential_reason(PLAN.specs, two) == (
-        "One run after another: they are on the CPU, which only one at a time can measure."
-    )
+    assert sequential_reason(PLAN.specs, two) == ("One run after another: only one at a time can measure on the CPU.")

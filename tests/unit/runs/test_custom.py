@@ -107,7 +107,7 @@ def test_entries_of_one_name_are_told_apart_by_the_text_they_are_of(
             variants = [fill_defaults(small, {"gpus": 0, "batch_size": size}, Machine()) for size in (1, 2)]
             enqueue(store, Plan(name="the same", variants=tuple(variants), repeats=1))
         old, new = queue_progress(store, CPU_INVENTORY)
-        assert old.message == "Entry 1 is made with the workload's file as it was then; the file has changed since."
+        assert old.message == "Entry 1 uses the workload's file as it was when queued; the file has changed since."
         assert new.message == ""
         file.unlink()
         assert [each.message for each in queue_progress(store, CPU_INVENTORY)] == ["", ""], "no newer text is there"

@@ -147,7 +147,9 @@ def test_an_entry_of_another_version_is_told_when_it_is_to_be_made(database_path
             encode_plan(endless),
         ):
             number = store.queue.add(name="newer", preset=None, plan=plan)
-            with pytest.raises(UserError, match=rf"entry {number} of the queue asks for is not known here .*update"):
+            with pytest.raises(
+                UserError, match=rf"Entry {number} of the queue cannot be read by this version .*update"
+            ):
                 entry_plan(store.queue.entry(number))
 
 

@@ -102,16 +102,16 @@ def host(load_pct: float) -> list[SamplerMessage]:
 def test_on_the_cpu_a_quiet_host_is_enough_whatever_the_gpus_do(clock: Clock) -> None:
     machine = Machinery(clock)
     assert machine.wait(ON_CPU, [*host(55), *machine.gpu(90, load_pct=55)], host(9.6)) == "N s"
-    assert machine.told == ["the host tells nothing yet", "the processors at 55 %"]
+    assert machine.told == ["the host without telemetry", "CPU at 55 %"]
     assert machine.facts[HOST_LOAD_KEY] == "10"
 
 
 def test_a_host_that_stays_busy_is_waited_for_once(clock: Clock) -> None:
     machine = Machinery(clock, BRIEF)
-    assert machine.wait(ON_CPU, host(80)) == "gave up after N s: the processors at 80 %"
+    assert machine.wait(ON_CPU, host(80)) == "gave up after N s: CPU at 80 %"
     machine.told.clear()
     assert machine.wait(ON_CPU, host(70)) == "N s"
-    assert machine.told == ["the host tells nothing yet"]
+    assert machine.told == ["the host without telemetry"]
     assert machine.facts[HOST_LOAD_KEY] == "70"
 
 
@@ -119,7 +119,7 @@ def test_before_the_first_run_a_gpu_is_waited_for_until_it_falls_no_more_and_lat
     machine = Machinery(clock, IdleLimits())
     cooling = [machine.gpu(c) for c in (50, 45, 42, *[41] * 11)]
     assert machine.wait(ON_GPU, *cooling) == "N s, GPU 0 at 41 °C"
-    assert machine.told[:2] == ["GPU 0 tells nothing yet, the host tells nothing yet", "GPU 0 at 50 °C"]
+    assert machine.told[:2] == ["GPU 0 without telemetry, the host without telemetry", "GPU 0 at 50 °C"]
     assert machine.wait(ON_GPU, *(machine.gpu(c) for c in (70, 60, 46))) == "N s, GPU 0 at 46 °C"
 
 
@@ -147,7 +147,7 @@ def test_a_process_that_stays_is_waited_for_once_and_another_again(clock: Clock)
 
 def test_a_wait_may_be_skipped_and_the_next_is_one_again(clock: Clock) -> None:
     machine = Machinery(clock, BRIEF).rest()
-    assert machine.wait(ON_GPU, machine.gpu(60), skip=True).startswith("skipped after N s: GPU 0 tells nothing yet")
+    assert machine.wait(ON_GPU, machine.gpu(60), skip=True).startswith("skipped after N s: GPU 0 without telemetry")
     assert machine.wait(ON_GPU, machine.gpu(60)) == "gave up after N s: GPU 0 at 60 °C"
 
 
@@ -161,7 +161,7 @@ def test_no_gate_waits_for_nothing(clock: Clock, devices: tuple[str, ...]) -> No
 def test_a_closed_gate_listens_no_longer(clock: Clock) -> None:
     machine = Machinery(clock, BRIEF)
     machine.gate.close()
-    assert machine.wait(ON_CPU, host(1.0)) == "gave up after N s: the host tells nothing yet"
+    assert machine.wait(ON_CPU, host(1.0)) == "gave up after N s: the host without telemetry"
 
 
 def test_two_runs_wait_at_once_each_for_its_own_gpu(clock: Clock) -> None:
@@ -182,5 +182,5 @@ def test_two_runs_wait_at_once_each_for_its_own_gpu(clock: Clock) -> None:
         return True
 
     machine.gate.wait(["GPU-1"], other)
-    assert told == ["GPU 1 tells nothing yet, the host tells nothing yet", "GPU 1 at 80 °C"]
-    assert machine.told == ["GPU 0 tells nothing yet, the host tells nothing yet"], "nobody else is on GPU 0"
+    assert told == ["GPU 1 without telemetry, the host without telemetry", "GPU 1 at 80 °C"]
+    assert machine.told == ["GPU 0 without telemetry, the host without telemetry"], "nobody else is on GPU 0"

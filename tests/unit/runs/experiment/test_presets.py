@@ -170,7 +170,7 @@ def test_a_workload_that_cannot_be_had_is_told_with_the_presets_file(tmp_path: P
 
 def test_a_width_that_is_none_is_told_with_the_file(tmp_path: Path) -> None:
     path = own(tmp_path, ("repeats = 8", 'repeats = 8\n        until = "narrow"'))
-    with pytest.raises(UserError, match=r"own\.toml is no preset: 'narrow' is no width such as 0\.5%"):
+    with pytest.raises(UserError, match=r"own\.toml is not a preset: 'narrow' is not a precision such as 0\.5%"):
         load_preset(path)
 
 
@@ -189,7 +189,7 @@ def test_a_width_that_is_none_is_told_with_the_file(tmp_path: Path) -> None:
     ],
 )
 def test_numbers_that_nobody_can_mean_are_told_with_the_file(tmp_path: Path, before: str, after: str, why: str) -> None:
-    with pytest.raises(UserError, match=rf"own\.toml is no preset: {re.escape(why)}"):
+    with pytest.raises(UserError, match=rf"own\.toml is not a preset: {re.escape(why)}"):
         load_preset(own(tmp_path, (before, after)))
 
 
@@ -216,10 +216,10 @@ def test_a_user_s_own_file_is_a_preset(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        (b"[gpu", "is no preset"),
-        (b"[gpu]\nquestion = 1\n", "is no preset"),
-        (b'[gpu]\nquestion = "gr\xf6\xdfer?"\n', "is no preset: it is not written in UTF-8."),
-        (b"\x00\xff\xfe", "is no preset"),
+        (b"[gpu", "is not a preset"),
+        (b"[gpu]\nquestion = 1\n", "is not a preset"),
+        (b'[gpu]\nquestion = "gr\xf6\xdfer?"\n', "is not a preset: it is not written in UTF-8."),
+        (b"\x00\xff\xfe", "is not a preset"),
         (None, r"cannot be read \(No such file or directory\); put it back, or name another file\."),
     ],
 )

@@ -85,7 +85,7 @@ def test_another_card_does_not_count_and_an_unknown_fact_is_no_difference(databa
     run = on_one_gpu(1)
     other = replace(run, row=replace(run.row, uid="other"), samples=tuple(map(_on_another_card, run.samples)))
     found = counted(database_path, other, result(2, SPECS[0], environment={}))
-    assert (found.excluded_due_to, [run.row.run for run in found.runs]) == (("card",), [2])
+    assert (found.excluded_due_to, [run.row.run for run in found.runs]) == (("GPU",), [2])
 
 
 def _on_another_card(columns: SampleColumns) -> SampleColumns:

@@ -29,7 +29,7 @@ def test_a_width_is_a_number_of_percent(word: str, pct: float) -> None:
 
 @pytest.mark.parametrize("word", ["", "0%", "100%", "-1%", "half", "1e-3", "5%%"])
 def test_anything_else_is_no_width(word: str) -> None:
-    with pytest.raises(ValueError, match=r"is no width such as 0\.5%, above 0 and below 100"):
+    with pytest.raises(ValueError, match=r"is not a precision such as 0\.5%, above 0 and below 100"):
         parse_precision_pct(word)
 
 

@@ -222,19 +222,19 @@ def test_each_workload_keeps_its_own_values() -> None:
         ),
         (
             RemainingWork(planned=12, done=0, left_s=90.0, timing_runs=7),
-            "They take about 1:30, judged by 7 stored runs.",
+            "This takes about 1:30 (estimated from 7 stored runs).",
         ),
         (
             RemainingWork(planned=12, done=4, left_s=60.0, timing_runs=1),
-            "4 of 12 are stored already; the other 8 take about 1:00, judged by 1 stored run.",
+            "4 of 12 already stored; the other 8 will take about 1:00 (estimated from 1 stored run).",
         ),
         (
             RemainingWork(planned=12, done=0, left_s=90.0, timing_runs=7, from_other_workloads=True),
-            "They take about 1:30, judged by 7 stored runs of other workloads.",
+            "This takes about 1:30 (estimated from 7 stored runs of other workloads).",
         ),
         (
             RemainingWork(planned=12, done=12, left_s=0.0, timing_runs=9),
-            "All 12 are stored already: nothing is left to run.",
+            "All 12 are already stored: nothing is left to run.",
         ),
     ],
 )
@@ -248,13 +248,11 @@ def test_an_early_end_makes_the_least_time_that_of_all_runs() -> None:
 
 
 def test_an_early_end_and_a_limit_are_said_and_what_does_not_count() -> None:
-    ahead = RemainingWork(
-        planned=12, done=0, left_s=90.0, timing_runs=7, excluded=3, excluded_due_to=("driver", "card")
-    )
+    ahead = RemainingWork(planned=12, done=0, left_s=90.0, timing_runs=7, excluded=3, excluded_due_to=("driver", "GPU"))
     assert describe_estimate(ahead, at_most=True, budget_s=60.0) == [
-        "They take at most about 1:30, judged by 7 stored runs.",
+        "This takes at most about 1:30 (estimated from 7 stored runs).",
         "It stops within 1:00 and can go on later.",
-        "Not counted: 3 stored runs of these variants with another driver, another card.",
+        "Not counted: 3 stored runs of these variants with another driver, another GPU.",
     ]
 
 

@@ -72,7 +72,7 @@ def test_an_entry_that_another_program_makes_is_said_to_be_and_not_to_be_paused_
     queue = QueueModel()
     queue.update((replace(FIRST, state="running"),))
     state = queue.state(0.0)
-    assert (state.activity, state.pause_action) == ("Another program makes these runs", "")
+    assert (state.activity, state.pause_action) == ("Another program is running these", "")
     assert (state.rows[0].state, state.rows[0].pause_action) == ("running elsewhere", "")
 
 
@@ -88,7 +88,7 @@ def test_what_ended_is_told_with_its_verdict_counted_and_listed_until_it_is_dism
         ("first", "complete", False),
     ]
     assert state.ended is not None
-    assert state.ended.text == "“first” is complete: 6 of 6 runs made. B is 2× as fast as A."
+    assert state.ended.text == "“first” is complete: 6 of 6 runs done. B is 2× as fast as A."
     assert [act for act, _ in state.ended.actions] == ["show", "dismiss"]
     queue.dismiss_ended()
     assert queue.state(0.0).ended is None
@@ -133,7 +133,7 @@ def test_unfinished_experiments_are_offered_and_the_line_waits_for_the_answer() 
     queue.offer_resume()
     state = queue.state(0.0)
     assert state.offer is not None
-    assert state.offer.text == "“article-c” is unfinished: 12 of 40 runs made."
+    assert state.offer.text == "“article-c” is unfinished: 12 of 40 runs done."
     assert [label for _, label in state.offer.actions] == ["Go on", "Not now", "Remove"]
     assert (state.count, state.pause_action) == ("", "")
     queue.withdraw_offer()
@@ -147,7 +147,7 @@ def test_what_another_program_begins_is_no_longer_offered() -> None:
     queue.offer_resume()
     queue.update((replace(FIRST, state="running"),))
     state = queue.state(0.0)
-    assert (state.offer, state.activity) == (None, "Another program makes these runs")
+    assert (state.offer, state.activity) == (None, "Another program is running these")
 
 
 def test_several_unfinished_experiments_are_one_offer() -> None:
@@ -156,7 +156,7 @@ def test_several_unfinished_experiments_are_one_offer() -> None:
     queue.offer_resume()
     offer = queue.state(0.0).offer
     assert offer is not None
-    assert offer.text == ("2 experiments are unfinished: 2 of 10 runs made. 3 of its runs come from another machine.")
+    assert offer.text == ("2 experiments are unfinished: 2 of 10 runs done. 3 of its runs come from another machine.")
     assert [label for _, label in offer.actions] == ["Go on", "Not now", "Show them"]
     queue.begin()
     assert queue.state(0.0).offer is None
@@ -180,7 +180,7 @@ def test_a_long_name_is_told_by_its_first_words() -> None:
         found.offer_resume()
         offer = found.state(0.0).offer
         assert offer is not None
-        assert offer.text == f"“{banner}” is unfinished: 2 of 6 runs made."
+        assert offer.text == f"“{banner}” is unfinished: 2 of 6 runs done."
 
 
 def test_only_a_queue_at_rest_can_be_exported() -> None:
